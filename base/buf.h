@@ -1,0 +1,28 @@
+/* A growing run of bytes with a ceiling. Always ends in a NUL that is not counted, once non-empty.
+ */
+#ifndef BASE_BUF_H
+#define BASE_BUF_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct buf {
+    char *data; /* NULL while empty */
+    size_t len, cap, limit_bytes;
+};
+
+void buf_init(struct buf *b, size_t limit_bytes);
+void buf_deinit(struct buf *b); /* as after buf_init */
+
+/* STATUS_EXHAUSTED past the limit or without memory; the buffer is then as before. */
+enum status buf_append(struct buf *b, const void *data, size_t len) MUST_CHECK;
+enum status buf_append_text(struct buf *b, const char *text) MUST_CHECK;
+enum status buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_CHECK;
+/* Appends text as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+enum status buf_append_json(struct buf *b, const char *text, size_t len) MUST_CHECK;
+
+void buf_clear(struct buf *b);               /* len = 0, memory kept */
+void buf_consume(struct buf *b, size_t len); /* drops the first len bytes */
+
+#endif

@@ -1,0 +1,25 @@
+/* A result that somebody waits for: a member of the request, its continuation given at the start,
+ * settled exactly once, on the loop. Whoever is called may free the request. */
+#ifndef BASE_FUTURE_H
+#define BASE_FUTURE_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+struct future;
+typedef void (*future_then_fn)(struct future *f, const struct error *err, void *arg);
+
+struct future {
+    future_then_fn then;
+    void *arg;
+    bool is_settled;
+};
+
+void future_init(struct future *f, future_then_fn then, void *arg);
+
+/* err->status is STATUS_OK for a good end. Asserts that the future was pending. Nothing may touch
+ * the future after. */
+void future_settle(struct future *f, const struct error *err);
+
+#endif

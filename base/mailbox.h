@@ -1,0 +1,39 @@
+/* The way onto a libuv loop: any thread posts an item, the loop delivers it. Posting hands the item
+ * over; the sender does not touch it again. */
+#ifndef BASE_MAILBOX_H
+#define BASE_MAILBOX_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "base/home.h"
+#include "base/list.h"
+#include "base/status.h"
+
+typedef void (*mailbox_deliver_fn)(struct link *item, void *arg); /* on the loop, lock released */
+typedef void (*mailbox_closed_fn)(void *arg);                     /* on the loop */
+
+struct mailbox {
+    uv_async_t wake;
+    uv_mutex_t lock;
+    struct list items; /* guarded by lock */
+    bool woken;        /* guarded by lock: a wake is on its way, no second one is needed */
+    mailbox_deliver_fn deliver;
+    mailbox_closed_fn closed;
+    void *arg;
+    struct home home;
+};
+
+/* On the loop's thread. The mailbox keeps the loop alive until it is closed. */
+enum status mailbox_open(struct mailbox *m, uv_loop_t *loop, mailbox_deliver_fn deliver, void *arg,
+                         struct error *err) MUST_CHECK;
+
+/* Any thread. The wake is sent with the lock held: otherwise the loop could see the item, finish
+ * and close while the sender is still inside uv_async_send. */
+void mailbox_post(struct mailbox *m, struct link *item);
+
+/* On the loop, after every poster is joined: delivers what is left, then calls closed later, when
+ * the handle is gone. */
+void mailbox_close(struct mailbox *m, mailbox_closed_fn closed);
+
+#endif

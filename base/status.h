@@ -1,0 +1,60 @@
+/* What can go wrong, as a value: a status whose numbers are gRPC's, and one line of text that says
+ * what to do about it. Both travel by value, so a failure may cross threads with its request. */
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+#include <stdarg.h>
+#include <stdint.h>
+
+#define MUST_CHECK __attribute__((warn_unused_result))
+#define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
+
+enum status {
+    STATUS_OK = 0,
+    STATUS_CANCELLED = 1,
+    STATUS_UNKNOWN = 2,
+    STATUS_INVALID = 3, /* INVALID_ARGUMENT: wrong whatever the state of the server */
+    STATUS_DEADLINE = 4,
+    STATUS_NOT_FOUND = 5,
+    STATUS_EXISTS = 6,
+    STATUS_DENIED = 7,
+    STATUS_EXHAUSTED = 8, /* RESOURCE_EXHAUSTED: a bound of ours is reached */
+    STATUS_PRECONDITION = 9,
+    STATUS_ABORTED = 10,
+    STATUS_RANGE = 11, /* OUT_OF_RANGE */
+    STATUS_UNIMPLEMENTED = 12,
+    STATUS_INTERNAL = 13,
+    STATUS_UNAVAILABLE = 14,
+    STATUS_DATA_LOSS = 15,
+    STATUS_UNAUTHENTICATED = 16,
+};
+
+enum { ERROR_TEXT_MAX = 240 };
+
+struct error {
+    enum status status;
+    uint32_t retry_after_ms; /* 0: no hint */
+    char field[48];          /* the request field at fault, "" when none is */
+    char text[ERROR_TEXT_MAX];
+};
+
+/* Fills *err and returns status, so that a failing function ends in `return error_set(err, …)`.
+ * The text is one line, lower case, without a final stop; a longer one is cut. */
+enum status error_set(struct error *err, enum status status, const char *fmt, ...)
+    PRINTF_LIKE(3, 4);
+
+/* STATUS_INVALID with the name of the request's field; the text begins with that name. */
+enum status error_field(struct error *err, const char *field, const char *fmt, ...)
+    PRINTF_LIKE(3, 4);
+
+/* Puts "prefix: " before the text, for the layer that knows the thing's name. Returns err->status.
+ */
+enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* STATUS_EXHAUSTED "out of memory (size_bytes for what)". */
+enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what);
+
+/* gRPC's name of a status: "OK", "CANCELLED", "INVALID_ARGUMENT", … */
+const char *status_name(enum status status);
+
+#endif

@@ -1,0 +1,22 @@
+/* UTF-8 (RFC 3629): checking, and cutting only between characters. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole and shortest-form, no surrogates, nothing above U+10FFFF. NUL bytes are allowed. */
+bool utf8_is_valid(const char *text, size_t len);
+
+/* Length of the longest prefix that does not end inside a character that more bytes could still
+ * complete. Bytes that can never be part of a character count as complete. */
+size_t utf8_complete_len(const char *text, size_t len);
+
+/* Decodes one character of valid text; returns its length in bytes, 0 if it is not valid. */
+size_t utf8_decode(const char *text, size_t len, uint32_t *ret_char);
+
+/* Writes at most 4 bytes, returns how many. */
+size_t utf8_encode(uint32_t character, char out[4]);
+
+#endif
