@@ -16,7 +16,8 @@ int log_is_on(enum log_level level);
 /* fmt is the rest of the line: "peer=%s status=%s". Text of a peer goes through log_quote. */
 void log_write(enum log_level level, const char *event, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* Quotes and escapes a value that may hold anything; out is always NUL-ended. Returns out. */
+/* Quotes and escapes a value that may hold anything; what does not fit is cut between characters.
+ * size is at least 3; out is always NUL-ended. Returns out. */
 const char *log_quote(char *out, size_t size, const char *text);
 
 #define log_debug(...) (log_is_on(LOG_DEBUG) ? log_write(LOG_DEBUG, __VA_ARGS__) : (void)0)

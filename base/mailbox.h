@@ -18,13 +18,16 @@ struct mailbox {
     uv_mutex_t lock;
     struct list items; /* guarded by lock */
     bool woken;        /* guarded by lock: a wake is on its way, no second one is needed */
+    bool is_closing;   /* guarded by lock */
+    struct list taken; /* the loop's: being delivered */
     mailbox_deliver_fn deliver;
     mailbox_closed_fn closed;
     void *arg;
     struct home home;
 };
 
-/* On the loop's thread. The mailbox keeps the loop alive until it is closed. */
+/* On the loop's thread. STATUS_EXHAUSTED without descriptors. The mailbox keeps the loop alive
+ * until it is closed. */
 enum status mailbox_open(struct mailbox *m, uv_loop_t *loop, mailbox_deliver_fn deliver, void *arg,
                          struct error *err) MUST_CHECK;
 
@@ -33,7 +36,7 @@ enum status mailbox_open(struct mailbox *m, uv_loop_t *loop, mailbox_deliver_fn 
 void mailbox_post(struct mailbox *m, struct link *item);
 
 /* On the loop, after every poster is joined: delivers what is left, then calls closed later, when
- * the handle is gone. */
+ * the handle is gone. Does nothing, and calls nothing, if m is NULL or is not open. */
 void mailbox_close(struct mailbox *m, mailbox_closed_fn closed);
 
 #endif

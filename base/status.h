@@ -39,11 +39,13 @@ struct error {
 };
 
 /* Fills *err and returns status, so that a failing function ends in `return error_set(err, …)`.
- * The text is one line, lower case, without a final stop; a longer one is cut. */
+ * The text is one line, lower case, without a final stop; a longer one is cut, and a byte
+ * of it that is a control character or not UTF-8 becomes '?'. Arguments may point into *err. */
 enum status error_set(struct error *err, enum status status, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
-/* STATUS_INVALID with the name of the request's field; the text begins with that name. */
+/* STATUS_INVALID with the name of the request's field. The text is that name, a space, and fmt:
+ * error_field(err, "top_p", "is %g, it must be above 0 and at most 1", …). */
 enum status error_field(struct error *err, const char *field, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 

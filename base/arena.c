@@ -1,0 +1,98 @@
+#include "base/arena.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct arena_chunk {
+    struct arena_chunk *next; /* older */
+    alignas(max_align_t) char data[];
+};
+
+/* With their headers. Small at first, so that a small turn stays small; doubling, so that a large
+ * one takes few chunks; bounded, so that little is left over. */
+enum { CHUNK_FIRST_BYTES = 1 << 10, CHUNK_LAST_BYTES = 1 << 18 };
+
+void arena_init(struct arena *a, size_t limit_bytes)
+{
+    *a = (struct arena){.limit_bytes = limit_bytes};
+}
+
+void arena_deinit(struct arena *a)
+{
+    if (a == NULL)
+        return;
+    while (a->chunks != NULL) {
+        struct arena_chunk *next = a->chunks->next;
+
+        free(a->chunks);
+        a->chunks = next;
+    }
+    arena_init(a, a->limit_bytes);
+}
+
+static struct arena_chunk *chunk_make(size_t size_bytes)
+{
+    return try_alloc(sizeof(struct arena_chunk) + size_bytes, 1);
+}
+
+void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
+{
+    struct arena_chunk *chunk;
+    size_t need, chunk_size;
+    void *piece;
+
+    if (__builtin_mul_overflow(n, size_bytes, &need) || need > a->limit_bytes - a->total_bytes)
+        return NULL;
+    need = need == 0 ? 1 : need; /* each piece has its own address */
+    if (need > PTRDIFF_MAX / 2)
+        return NULL;
+    need = (need + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
+    if (need > a->limit_bytes - a->total_bytes)
+        return NULL;
+
+    if (need > a->size - a->used) {
+        chunk_size = a->chunks == NULL ? CHUNK_FIRST_BYTES - sizeof(*chunk)
+                                       : 2 * (a->size + sizeof(*chunk)) - sizeof(*chunk);
+        if (chunk_size > CHUNK_LAST_BYTES - sizeof(*chunk))
+            chunk_size = CHUNK_LAST_BYTES - sizeof(*chunk);
+        if (need > chunk_size && a->chunks != NULL) {
+            /* A large piece gets a chunk of its own behind the newest, whose rest stays usable. */
+            chunk = chunk_make(need);
+            if (chunk == NULL)
+                return NULL;
+            chunk->next = a->chunks->next;
+            a->chunks->next = chunk;
+            a->total_bytes += need;
+            return chunk->data;
+        }
+        chunk_size = need > chunk_size ? need : chunk_size;
+        chunk = chunk_make(chunk_size);
+        if (chunk == NULL)
+            return NULL;
+        chunk->next = a->chunks;
+        a->chunks = chunk;
+        a->size = chunk_size;
+        a->used = 0;
+    }
+    piece = a->chunks->data + a->used;
+    a->used += need;
+    a->total_bytes += need;
+    return piece;
+}
+
+char *arena_strndup(struct arena *a, const char *text, size_t len)
+{
+    char *copy;
+
+    if (len == SIZE_MAX)
+        return NULL;
+    copy = arena_alloc(a, len + 1, 1);
+    if (copy != NULL && len > 0)
+        memcpy(copy, text, len);
+    return copy;
+}

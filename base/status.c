@@ -1,0 +1,129 @@
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+/* Texts quote names out of files and requests. They go into a log, a terminal and a protobuf string
+ * all the same, so what is left is one line of UTF-8: a cut character is dropped, any other byte
+ * that has no place there becomes '?'. */
+static void tidy(char *text)
+{
+    size_t len = utf8_complete_len(text, strlen(text));
+    size_t at = 0;
+
+    text[len] = '\0';
+    while (at < len) {
+        uint32_t c;
+        size_t n = utf8_decode(text + at, len - at, &c);
+
+        if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) {
+            n = n == 0 ? 1 : n;
+            memset(text + at, '?', n);
+        }
+        at += n;
+    }
+}
+
+/* Appends as much of more as there is room for; returns the new length. */
+static size_t append(char *out, size_t size, size_t len, const char *more)
+{
+    size_t n = strlen(more);
+
+    if (n > size - 1 - len)
+        n = size - 1 - len;
+    memcpy(out + len, more, n);
+    out[len + n] = '\0';
+    return len + n;
+}
+
+/* Texts are built aside: the arguments may point into err->text. */
+static void put_text(struct error *err, char text[ERROR_TEXT_MAX])
+{
+    tidy(text);
+    memcpy(err->text, text, ERROR_TEXT_MAX);
+}
+
+enum status error_set(struct error *err, enum status status, const char *fmt, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is cut */
+    va_end(args);
+    put_text(err, text);
+    err->status = status;
+    err->retry_after_ms = 0;
+    err->field[0] = '\0';
+    return status;
+}
+
+enum status error_field(struct error *err, const char *field, const char *fmt, ...)
+{
+    char name[sizeof(err->field)];
+    char text[ERROR_TEXT_MAX];
+    size_t len;
+    va_list args;
+
+    (void)append(name, sizeof(name), 0, field);
+    len = append(text, sizeof(text), 0, name);
+    len = append(text, sizeof(text), len, " ");
+    va_start(args, fmt);
+    (void)vsnprintf(text + len, sizeof(text) - len, fmt, args);
+    va_end(args);
+    put_text(err, text);
+    memcpy(err->field, name, sizeof(name));
+    err->status = STATUS_INVALID;
+    err->retry_after_ms = 0;
+    return STATUS_INVALID;
+}
+
+enum status error_prefix(struct error *err, const char *fmt, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    size_t len;
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    len = append(text, sizeof(text), strlen(text), ": ");
+    (void)append(text, sizeof(text), len, err->text);
+    put_text(err, text);
+    return err->status;
+}
+
+enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what)
+{
+    return error_set(err, STATUS_EXHAUSTED, "out of memory (%" PRIu64 " bytes for %s)", size_bytes,
+                     what);
+}
+
+const char *status_name(enum status status)
+{
+    static const char *const names[] = {
+        [STATUS_OK] = "OK",
+        [STATUS_CANCELLED] = "CANCELLED",
+        [STATUS_UNKNOWN] = "UNKNOWN",
+        [STATUS_INVALID] = "INVALID_ARGUMENT",
+        [STATUS_DEADLINE] = "DEADLINE_EXCEEDED",
+        [STATUS_NOT_FOUND] = "NOT_FOUND",
+        [STATUS_EXISTS] = "ALREADY_EXISTS",
+        [STATUS_DENIED] = "PERMISSION_DENIED",
+        [STATUS_EXHAUSTED] = "RESOURCE_EXHAUSTED",
+        [STATUS_PRECONDITION] = "FAILED_PRECONDITION",
+        [STATUS_ABORTED] = "ABORTED",
+        [STATUS_RANGE] = "OUT_OF_RANGE",
+        [STATUS_UNIMPLEMENTED] = "UNIMPLEMENTED",
+        [STATUS_INTERNAL] = "INTERNAL",
+        [STATUS_UNAVAILABLE] = "UNAVAILABLE",
+        [STATUS_DATA_LOSS] = "DATA_LOSS",
+        [STATUS_UNAUTHENTICATED] = "UNAUTHENTICATED",
+    };
+    size_t n = (size_t)status; /* may come off the wire: any number is allowed here */
+
+    return n < sizeof(names) / sizeof(names[0]) ? names[n] : "UNKNOWN";
+}
