@@ -1,0 +1,181 @@
+/* An agent observes and acts. The original opens what is shared and immutable (weights,
+ * vocabulary); a clone is a pointer to the original and a private state, one for each conversation.
+ * Kinds of agents are const tables; the framework allocates.
+ *
+ * A turn on a clone, all on the loop but for batch_act: observe (fills the row), one or more steps
+ * of batch_act on the compute thread, self_observe (the clone learns what it said: the turn
+ * counts). A turn that is dropped before self_observe leaves the clone as it was before observe. */
+#ifndef AGENTS_AGENT_H
+#define AGENTS_AGENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/message.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/env.h"
+#include "base/status.h"
+#include "batching/batcher.h"
+#include "compute/backend.h"
+
+struct agent;
+struct clone;
+
+struct agent_config {
+    const char *name;    /* under which it is served */
+    const char *path;    /* its file; NULL for agents without */
+    const char *backend; /* "cpu", "ref", "cuda" */
+    size_t n_threads;    /* 0: the physical cores */
+    size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
+    size_t max_context;  /* 0: the model's */
+    size_t max_step_rows, max_step_tokens; /* 0: the agent's own */
+    enum kv_type kv_type;
+    const struct env *env;
+};
+
+struct clone_config {
+    const char *system; /* the system prompt; NULL: the model's own default */
+    size_t system_len;
+    uint64_t salt; /* of the tenant: state is shared only among equals */
+};
+
+/* What a turn brings. Borrowed until the turn's end: it lies in the turn's arena. */
+struct observation {
+    const struct message *messages; /* [n_messages] >= 1 */
+    size_t n_messages;
+    struct sampling sampling; /* complete: defaults laid under */
+    uint32_t turn;            /* 1, 2, … */
+};
+
+/* What came of it so far. Grows in batch_act; the loop reads it between steps. */
+struct reply {
+    struct buf text;            /* UTF-8; never ends inside a character */
+    struct reply_token *tokens; /* [n_tokens] */
+    size_t n_tokens, cap_tokens;
+    enum finish finish;
+    uint32_t n_prompt, n_cached; /* tokens of the whole prompt; of those, not computed again */
+    uint32_t n_prefilled;        /* of the prompt, in the pages so far */
+};
+
+/* A turn, as the agent knows it: what it was asked, its row, its reply. A member of the server's
+ * turn; zeroed before observe. */
+struct agent_turn {
+    struct observation seen;
+    struct row row;
+    struct reply reply;
+    struct arena *arena;
+};
+
+static inline struct agent_turn *agent_turn_of(struct row *row)
+{
+    return container_of(row, struct agent_turn, row);
+}
+
+/* What an agent says of itself. */
+struct agent_info {
+    const char *name, *kind;  /* "smollm2", "lm" */
+    const char *architecture; /* "llama", "" */
+    const char *backend;      /* "", "cpu", … */
+    char version[65];         /* content hash, hex: sha256 of the file; "1" for agents without */
+    size_t context, n_vocab;  /* 0 where there is none */
+    size_t weight_bytes;
+    size_t kv_page_bytes, kv_pages, kv_pages_free, kv_pages_shared;
+    uint64_t kv_copies, kv_evictions, kv_recomputes;
+    struct sampling defaults;
+};
+
+/* What a clone says of itself. */
+struct clone_info {
+    size_t n_tokens; /* context in use */
+    size_t n_pages, n_pages_shared;
+    size_t state_bytes; /* host memory of the private state */
+};
+
+struct agent_type {
+    const char *name; /* "echo", "lm" */
+    size_t agent_size, clone_size;
+
+    /* Original: loads what is shared. progress (may be NULL) is called with 0 … 1. Any one thread,
+     * before the first clone. */
+    enum status (*open)(struct agent *a, const struct agent_config *config, struct error *err);
+    void (*close)(struct agent *a); /* no clone lives, no step runs */
+    void (*info)(const struct agent *a, struct agent_info *out);
+    /* Fills the batcher's config: policy, bounds. */
+    void (*batching)(const struct agent *a, struct batcher_config *out);
+
+    /* Clone: O(1). */
+    enum status (*clone_open)(struct clone *c, const struct clone_config *config,
+                              struct error *err);
+    void (*clone_close)(struct clone *c);
+    void (*clone_info)(const struct clone *c, struct clone_info *out);
+    /* c is fresh (not opened). at_turn counts completed turns to keep; O(1) in KV. */
+    enum status (*fork)(struct clone *c, const struct clone *parent, uint32_t at_turn,
+                        struct error *err);
+    /* Keeps the first at_turn turns. */
+    enum status (*rewind)(struct clone *c, uint32_t at_turn, struct error *err);
+    void (*reset)(struct clone *c); /* as freshly opened; touches nothing shared */
+    /* Private state to bytes and back, bound to the agent's version. */
+    enum status (*save)(const struct clone *c, struct buf *out, struct error *err);
+    enum status (*restore)(struct clone *c, const void *data, size_t size_bytes, struct error *err);
+
+    /* A turn. observe checks everything that can be wrong with it; on failure nothing has changed.
+     */
+    enum status (*observe)(struct clone *c, struct agent_turn *turn, struct error *err);
+    void (*self_observe)(struct clone *c, struct agent_turn *turn);
+    void (*drop)(struct clone *c, struct agent_turn *turn);
+
+    /* Batching, as in struct batch_agent. One of act and batch_act may be NULL; use_batch_act =
+     * false has the framework call act row by row though there is a batch_act. */
+    size_t (*cost)(const struct agent *a, const struct row *row);
+    size_t (*min_grant)(const struct agent *a, const struct row *row);
+    enum status (*reserve)(struct agent *a, struct row *row, struct error *err);
+    void (*release)(struct agent *a, struct row *row);
+    void (*act)(struct agent *a, struct row *row);
+    void (*batch_act)(struct agent *a, struct row *const *rows, size_t n);
+    bool use_batch_act;
+
+    /* Text to tokens and back, for those that have a vocabulary; NULL otherwise. */
+    enum status (*tokenize)(const struct agent *a, const char *text, size_t len, struct buf *ids,
+                            struct error *err); /* appends int32_t */
+    enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
+                              struct error *err);
+};
+
+struct agent {
+    const struct agent_type *type;
+    char *name;
+    size_t n_refs; /* the registry's and one a clone; loop */
+    size_t n_clones;
+    const struct env *env;
+};
+
+struct clone {
+    struct agent *agent;
+    struct asker asker;
+};
+
+/* Opens the kind named by type ("echo", "lm"). */
+enum status agent_open(struct agent **out, const char *type, const struct agent_config *config,
+                       struct error *err) MUST_CHECK;
+/* share: one more holder of the original; agent_unref by the last closes it. Loop. */
+struct agent *agent_ref(struct agent *a);
+void agent_unref(struct agent *a);
+
+/* The adapter to the batcher: cost, reserve, act or batch_act of the table. */
+void agent_batch_adapter(struct agent *a, struct batch_agent *out);
+
+enum status clone_open(struct clone **out, struct agent *a, const struct clone_config *config,
+                       struct error *err) MUST_CHECK;
+enum status clone_fork(struct clone **out, const struct clone *parent, uint32_t at_turn,
+                       struct error *err) MUST_CHECK;
+void clone_close(struct clone *c);
+
+/* NULL after the last. */
+const struct agent_type *agent_type_at(size_t i);
+
+void agent_turn_init(struct agent_turn *t, struct arena *arena, size_t reply_limit_bytes);
+void agent_turn_deinit(struct agent_turn *t);
+
+#endif

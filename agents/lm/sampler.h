@@ -1,0 +1,36 @@
+/* Chooses the next token from logits. A choice depends on the logits, the sampling parameters, the
+ * tokens of the reply so far, the prompt, and (seed, turn, position): on nothing else. */
+#ifndef AGENTS_LM_SAMPLER_H
+#define AGENTS_LM_SAMPLER_H
+
+#include "agents/lm/vocab.h"
+#include "agents/message.h"
+#include "base/arena.h"
+
+struct sampler;
+
+struct sampled {
+    int32_t id;
+    float logprob; /* natural, of the model's own distribution (before penalties, bias, temperature,
+                      cuts) */
+    struct top_logprob top[SAMPLING_MAX_LOGPROBS];
+    uint32_t n_top;
+};
+
+/* In the turn's arena; s is borrowed as long. context [n_context] are the prompt's tokens, which
+ * count for repetition_penalty (as everywhere), not for presence and frequency. */
+enum status sampler_open(struct sampler **out, const struct sampling *s, const struct vocab *v,
+                         uint32_t turn, const int32_t *context, size_t n_context,
+                         struct arena *arena, struct error *err) MUST_CHECK;
+
+/* logits [n_vocab] are overwritten. position counts the reply's tokens from 0. Logits that are not
+ * finite in every place are STATUS_INTERNAL. Order: bias, penalties, (ban of end tokens while
+ * ignore_eos or position < min_tokens), temperature, top_k, top_p, min_p. Greedy takes the highest,
+ * the lowest id among equals. */
+enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
+                         struct sampled *out, struct error *err) MUST_CHECK;
+
+/* Tells the sampler the chosen token, for its counts. */
+void sampler_accept(struct sampler *s, int32_t id);
+
+#endif

@@ -1,0 +1,37 @@
+/* A chat template: how messages become a prompt. The template of the file (Jinja) is recognised,
+ * not interpreted: ChatML (with or without a default system prompt) and the llama-3 family. One
+ * that we cannot render is UNIMPLEMENTED and named. Works on token ids: only the template's own
+ * control tokens are special, whatever a message says. */
+#ifndef AGENTS_LM_TEMPLATE_H
+#define AGENTS_LM_TEMPLATE_H
+
+#include "agents/lm/vocab.h"
+#include "agents/message.h"
+
+struct chat_template;
+
+/* Borrows v until chat_template_close. */
+enum status chat_template_open(struct chat_template **out, const struct gguf *g,
+                               const struct vocab *v, struct error *err) MUST_CHECK;
+void chat_template_close(struct chat_template *t);
+const char *chat_template_name(const struct chat_template *t); /* "chatml", "llama3" */
+
+/* The model's own system prompt, used where a conversation has none; "" if the model has none. */
+const char *chat_template_default_system(const struct chat_template *t);
+
+/* Renders in parts, so that a conversation only ever appends. Each appends ids (int32_t) and, where
+ * text is not NULL, the prompt as text with its control tokens written out.
+ *
+ * A conversation is: begin (system prompt), then for each turn its messages and, at the end,
+ * reply_start; after the reply: reply_end. Parts joined give what the whole template gives. */
+enum status chat_template_begin(const struct chat_template *t, const char *system, size_t len,
+                                struct buf *ids, struct buf *text, struct error *err) MUST_CHECK;
+enum status chat_template_message(const struct chat_template *t, const struct message *m,
+                                  struct buf *ids, struct buf *text, struct error *err) MUST_CHECK;
+enum status chat_template_reply_start(const struct chat_template *t, struct buf *ids,
+                                      struct buf *text, struct error *err) MUST_CHECK;
+/* What follows a reply whose last token was last_id (the end token need not be said twice). */
+enum status chat_template_reply_end(const struct chat_template *t, int32_t last_id, struct buf *ids,
+                                    struct buf *text, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,88 @@
+/* What is said: messages with roles, how to sample an answer to them, and what was answered. */
+#ifndef AGENTS_MESSAGE_H
+#define AGENTS_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT };
+
+const char *role_name(enum role r);
+/* "system", "user", "assistant"; anything else is STATUS_INVALID naming the three. */
+enum status role_parse(enum role *out, const char *name, struct error *err) MUST_CHECK;
+
+struct message {
+    enum role role;
+    const char *text; /* UTF-8, NUL-ended; may be empty */
+    size_t len;
+};
+
+struct logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -inf bans */
+};
+
+struct text {
+    const char *text;
+    size_t len;
+};
+
+enum { SAMPLING_MAX_STOPS = 16, SAMPLING_MAX_BIASES = 1024, SAMPLING_MAX_LOGPROBS = 20 };
+
+/* How to choose tokens. sampling_init fills the neutral values; an agent fills its model's own
+ * defaults, over which the conversation's and then the turn's are laid. */
+struct sampling {
+    float temperature;                         /* 0: greedy, exact */
+    float top_p;                               /* (0, 1] */
+    float min_p;                               /* [0, 1] */
+    uint32_t top_k;                            /* 0: all */
+    float repetition_penalty;                  /* > 0; 1: none */
+    float presence_penalty, frequency_penalty; /* [-2, 2] */
+    uint32_t max_tokens;                       /* of the reply; 0: until the context is full */
+    uint32_t min_tokens;                       /* before an end token or a stop may end the reply */
+    uint64_t seed;
+    bool has_seed; /* else the conversation draws one */
+    bool ignore_eos;
+    uint32_t n_logprobs; /* top alternatives a token; 0 with want_logprobs: its own only */
+    bool want_logprobs;
+    const struct text *stops; /* [n_stops], none empty */
+    size_t n_stops;
+    const struct logit_bias *biases;
+    size_t n_biases;
+};
+
+void sampling_init(struct sampling *s);
+
+/* STATUS_INVALID naming the field. n_vocab bounds the ids of biases. */
+enum status sampling_check(const struct sampling *s, size_t n_vocab, struct error *err) MUST_CHECK;
+
+enum finish {
+    FINISH_NONE,      /* not finished */
+    FINISH_STOP,      /* the model ended its turn, or a stop text came */
+    FINISH_LENGTH,    /* max_tokens, or the context is full */
+    FINISH_CANCELLED, /* by the caller, or the caller went away */
+    FINISH_DEADLINE,
+    FINISH_ERROR,
+};
+
+/* "stop", "length", "cancelled", "deadline", "error". */
+const char *finish_name(enum finish f);
+
+struct top_logprob {
+    int32_t id;
+    float logprob; /* natural */
+};
+
+/* One token of a reply. */
+struct reply_token {
+    int32_t id;
+    float logprob; /* of the model's distribution before temperature and cuts; when asked */
+    const struct top_logprob *top; /* [n_top], most likely first, in the turn's arena */
+    uint32_t n_top;
+    uint32_t text_end; /* length of the reply's text once this token's text is out */
+};
+
+#endif
