@@ -1,0 +1,76 @@
+/* Scalar functions and reductions whose bits are part of the contract: the CPU backends compute
+ * exactly these, whatever their registers are wide, so that a reply is the same bytes on every
+ * machine. All operations are single f32 multiplications and additions in the order written, none
+ * fused (the project is compiled with -ffp-contract=off; a vector version uses mul and add, never
+ * fma), and there is no branch. */
+#ifndef COMPUTE_SCALAR_H
+#define COMPUTE_SCALAR_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Virtual lanes of a float reduction: element i goes into lane i % 16, in rising order of i. */
+enum { SCALAR_LANES = 16 };
+
+static inline uint32_t scalar_bits(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static inline float scalar_from_bits(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* e^x within 2 ulp; the argument is held in [-87, 88], so the result is always a normal, finite
+ * number; NaN stays NaN. Cephes' expf: x = n ln 2 + r, then a polynomial in r. Adding 1.5 * 2^23
+ * rounds to the nearest integer, which is then found in the low bits. */
+static inline float scalar_exp(float x)
+{
+    const float magic = 12582912.0f;
+    float t, n, r, p;
+
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    t = x * 1.44269504088896341f + magic;
+    n = t - magic;
+    r = x - n * 0.693359375f; /* exact: ln 2 in two parts, the first of 9 bits */
+    r = r - n * -2.12194440e-4f;
+    p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r;
+    p = p + 1.0f;
+    /* the bits of magic vanish at the top of the shift: what is left is (n + 127) << 23, 2^n */
+    return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
+}
+
+static inline float scalar_sigmoid(float x)
+{
+    return 1.0f / (1.0f + scalar_exp(-x));
+}
+
+/* The lanes' sum: halves folded onto one another, 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
+static inline float scalar_sum_lanes(const float lanes[SCALAR_LANES])
+{
+    float s[SCALAR_LANES];
+    size_t half, i;
+
+    memcpy(s, lanes, sizeof s);
+    for (half = SCALAR_LANES / 2; half > 0; half /= 2)
+        for (i = 0; i < half; i++)
+            s[i] += s[i + half];
+    return s[0];
+}
+
+#endif
