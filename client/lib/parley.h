@@ -1,0 +1,188 @@
+/* libparley: the C client of parleyd.
+ *
+ * A channel is thread-safe and cheap to share. Every call is asynchronous: it returns at once, and
+ * its callbacks come on the channel's own thread, one at a time for one call; they must not block.
+ * The blocking calls further below are the same with a wait on top, and may not be used in a
+ * callback. Texts handed in are copied; what a callback is given is valid until it returns. */
+#ifndef PARLEY_H
+#define PARLEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* gRPC's status codes. */
+enum parley_status {
+    PARLEY_OK = 0,
+    PARLEY_CANCELLED = 1,
+    PARLEY_UNKNOWN = 2,
+    PARLEY_INVALID_ARGUMENT = 3,
+    PARLEY_DEADLINE_EXCEEDED = 4,
+    PARLEY_NOT_FOUND = 5,
+    PARLEY_ALREADY_EXISTS = 6,
+    PARLEY_PERMISSION_DENIED = 7,
+    PARLEY_RESOURCE_EXHAUSTED = 8,
+    PARLEY_FAILED_PRECONDITION = 9,
+    PARLEY_ABORTED = 10,
+    PARLEY_OUT_OF_RANGE = 11,
+    PARLEY_UNIMPLEMENTED = 12,
+    PARLEY_INTERNAL = 13,
+    PARLEY_UNAVAILABLE = 14,
+    PARLEY_DATA_LOSS = 15,
+    PARLEY_UNAUTHENTICATED = 16,
+};
+
+const char *parley_status_name(enum parley_status status);
+
+struct parley_error {
+    enum parley_status status;
+    uint32_t retry_after_ms; /* 0: no hint */
+    char field[48];          /* the request's field at fault, "" where none is */
+    char text[400];
+};
+
+struct parley_channel;
+struct parley_call; /* a turn in flight */
+
+/* address: "HOST:PORT" or "unix:/path". Connects lazily; fails only without memory. NULL then. */
+struct parley_channel *parley_channel_open(const char *address);
+/* Cancels the calls in flight, waits for their callbacks, frees. Not from a callback. */
+void parley_channel_close(struct parley_channel *channel);
+/* Waits until the server answers its health check, or until timeout_ms. */
+enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
+                                       struct parley_error *err);
+
+/* How to sample. A bit of `set` says that a field holds; the rest is the server's default. */
+enum parley_sampling_set {
+    PARLEY_TEMPERATURE = 1 << 0,
+    PARLEY_TOP_K = 1 << 1,
+    PARLEY_TOP_P = 1 << 2,
+    PARLEY_MIN_P = 1 << 3,
+    PARLEY_REPETITION_PENALTY = 1 << 4,
+    PARLEY_PRESENCE_PENALTY = 1 << 5,
+    PARLEY_FREQUENCY_PENALTY = 1 << 6,
+    PARLEY_SEED = 1 << 7,
+    PARLEY_MAX_TOKENS = 1 << 8,
+    PARLEY_MIN_TOKENS = 1 << 9,
+    PARLEY_IGNORE_EOS = 1 << 10,
+};
+
+struct parley_sampling {
+    unsigned set;
+    float temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    uint32_t top_k, max_tokens, min_tokens;
+    uint64_t seed;
+    bool ignore_eos;
+    const char *const *stops; /* [n_stops] */
+    size_t n_stops;
+    const int32_t *bias_ids; /* [n_biases] */
+    const float *biases;     /* [n_biases] */
+    size_t n_biases;
+};
+
+struct parley_message {
+    const char *role; /* "system", "user", "assistant" */
+    const char *text;
+};
+
+struct parley_open {
+    const char *model;  /* NULL: the server's default */
+    const char *system; /* NULL: the model's own */
+    const struct parley_sampling *sampling; /* NULL: the model's */
+    uint64_t ttl_ms;    /* 0: the server's */
+    int priority;
+};
+
+struct parley_opened {
+    char conversation[33];
+    char model[128];
+    char version[65];
+};
+
+enum parley_status parley_conversation_open(struct parley_channel *channel,
+                                            const struct parley_open *what,
+                                            struct parley_opened *out, struct parley_error *err);
+
+struct parley_turn {
+    const char *conversation;
+    uint32_t turn; /* 0: the next; else the number that makes a retry safe */
+    const struct parley_message *messages; /* [n_messages] */
+    size_t n_messages;
+    const struct parley_sampling *sampling; /* NULL: the conversation's */
+    int want_logprobs;    /* -1: none; 0 … 20: that many alternatives a token */
+    uint32_t deadline_ms; /* 0: none */
+};
+
+struct parley_token {
+    int32_t id;
+    float logprob; /* when asked for */
+    const struct parley_top {
+        int32_t id;
+        float logprob;
+    } * top; /* [n_top] */
+    size_t n_top;
+};
+
+struct parley_usage {
+    uint32_t prompt_tokens, cached_tokens, completion_tokens;
+};
+
+struct parley_timings {
+    uint64_t queue_us, prefill_us, decode_us, total_us;
+    uint32_t steps;
+};
+
+struct parley_done {
+    uint32_t turn;
+    const char *finish_reason;
+    struct parley_usage usage;
+    struct parley_timings timings;
+};
+
+/* Any may be NULL but end, which is called exactly once, last, whatever happens. */
+struct parley_turn_events {
+    void (*accepted)(void *arg, uint32_t turn, uint32_t prompt_tokens, uint32_t cached_tokens);
+    void (*progress)(void *arg, uint32_t done, uint32_t total);
+    void (*piece)(void *arg, const char *text, size_t len, const struct parley_token *tokens,
+                  size_t n_tokens);
+    void (*done)(void *arg, const struct parley_done *done);
+    void (*end)(void *arg, const struct parley_error *err); /* err->status may be PARLEY_OK */
+    void *arg;
+};
+
+/* Returns NULL only without memory; any other failure comes by end. */
+struct parley_call *parley_turn_start(struct parley_channel *channel,
+                                      const struct parley_turn *turn,
+                                      const struct parley_turn_events *events);
+/* Asks to stop; end still comes. Any thread, also after the end, until parley_call_unref. */
+void parley_call_cancel(struct parley_call *call);
+void parley_call_unref(struct parley_call *call);
+
+/* Runs a turn to its end; the events come on another thread meanwhile. */
+enum parley_status parley_turn(struct parley_channel *channel, const struct parley_turn *turn,
+                               const struct parley_turn_events *events, struct parley_error *err);
+
+enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,
+                               uint32_t at_turn, char out[33], struct parley_error *err);
+enum parley_status parley_rewind(struct parley_channel *channel, const char *conversation,
+                                 uint32_t to_turn, uint32_t *ret_turns, struct parley_error *err);
+enum parley_status parley_cancel(struct parley_channel *channel, const char *conversation,
+                                 uint32_t *ret_cancelled, struct parley_error *err);
+enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
+                                struct parley_error *err);
+
+/* Any other unary method: protobuf bytes in, protobuf bytes out (*ret_data from malloc, the
+ * caller's to free). method: "/parley.v1.Models/List". */
+enum parley_status parley_unary(struct parley_channel *channel, const char *method,
+                                const void *request, size_t request_len, uint32_t deadline_ms,
+                                void **ret_data, size_t *ret_len, struct parley_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

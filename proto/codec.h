@@ -1,0 +1,22 @@
+/* Protocol buffers to and from bytes. Decoding takes its memory from an arena, so that a message
+ * goes with its turn; it is bounded by the arena's limit. */
+#ifndef PROTO_CODEC_H
+#define PROTO_CODEC_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+/* STATUS_INVALID for bytes that are no such message or text that is not UTF-8 (named by field);
+ * STATUS_EXHAUSTED past the arena's limit. */
+enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
+                         const void *data, size_t size_bytes, struct arena *arena,
+                         struct error *err) MUST_CHECK;
+
+/* Encodes into out [codec_size(m)]. */
+size_t codec_size(const ProtobufCMessage *m);
+size_t codec_encode(const ProtobufCMessage *m, uint8_t *out);
+
+#endif

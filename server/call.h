@@ -1,0 +1,75 @@
+/* One RPC on its way. A call belongs to the loop; gRPC's completion queue threads only hand its
+ * events over. Handlers see decoded requests and answer with messages; they know nothing of
+ * batches, tags and byte buffers.
+ *
+ * States: CALL_OPEN → (CALL_WRITING ⇄ CALL_OPEN) → CALL_ENDING → CALL_GONE, by call_move alone. */
+#ifndef SERVER_CALL_H
+#define SERVER_CALL_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+struct call;
+struct daemon;
+
+enum rpc_kind { RPC_UNARY, RPC_SERVER_STREAM, RPC_BIDI };
+
+/* What a handler hangs on its call. All on the loop. */
+struct call_handler {
+    /* There is room for a next message: a pulled stream writes one (call_write) or none. Called
+     * again after each call_write, and after call_wake. NULL for unary calls. */
+    void (*room)(struct call *call, void *state);
+    /* A further message of a bidi stream, in arena until the call ends or it is given back; NULL:
+     * the client has half-closed. Not called again before call_read. */
+    void (*message)(struct call *call, void *state, const ProtobufCMessage *message,
+                    struct arena *arena);
+    /* The call is over, whoever ended it: the peer is gone, the deadline passed (why says so), or
+     * the status is out. Called exactly once for every call whose handler was set; state is the
+     * handler's to free. The call is no longer valid after. */
+    void (*gone)(struct call *call, void *state, enum status why);
+};
+
+/* One row of the dispatcher. */
+struct rpc {
+    const char *path; /* "/parley.v1.Conversations/Open" */
+    enum rpc_kind kind;
+    const ProtobufCMessageDescriptor *request, *response;
+    /* Starts a call. request is NULL for RPC_BIDI. It answers now, or sets a handler and answers
+     * later. daemon is whose port this is. */
+    void (*start)(struct call *call, const ProtobufCMessage *request, struct daemon *daemon);
+};
+
+struct arena *call_arena(struct call *call);        /* lives as long as the call */
+uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0: none */
+const char *call_peer(const struct call *call);
+/* Value of a request header (text), NULL if absent; valid as long as the call. */
+const char *call_header(const struct call *call, const char *key);
+struct daemon *call_daemon(const struct call *call);
+
+void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
+
+/* Ends a unary call with its response. */
+void call_reply(struct call *call, const ProtobufCMessage *response);
+
+/* Writes one message of a stream; only when call_has_room. The message is encoded at once. more:
+ * a further message follows soon, so the transport may hold this one back. */
+void call_write(struct call *call, const ProtobufCMessage *message, bool more);
+bool call_has_room(const struct call *call);
+/* Something to write is there now: room is called, soon and not inside, if there is room. */
+void call_wake(struct call *call);
+
+/* Bidi: asks for the next message. One at a time. */
+void call_read(struct call *call);
+
+/* Ends a call: OK, or a failure whose detail goes into the trailer parley-error-bin (and
+ * retry-after-ms). What was written goes out first. */
+void call_finish(struct call *call, const struct error *err);
+
+/* Ends a stream with its last message and OK in one go; only when call_has_room. */
+void call_finish_with(struct call *call, const ProtobufCMessage *last);
+
+#endif

@@ -1,0 +1,44 @@
+/* The gRPC port: a server of gRPC core, its completion queue and the threads that poll it. */
+#ifndef SERVER_PORT_H
+#define SERVER_PORT_H
+
+#include <uv.h>
+
+#include "base/status.h"
+#include "server/call.h"
+
+struct port;
+
+struct port_config {
+    const char *const *listen; /* [n_listen] "127.0.0.1:8001", "[::1]:0", "unix:/path" */
+    size_t n_listen;
+    size_t n_threads;         /* that poll; 0: 1 */
+    size_t max_message_bytes; /* of a request; 0: 4 MiB */
+    size_t max_calls;         /* in flight; one more is RESOURCE_EXHAUSTED; 0: 65,536 */
+    const struct rpc *rpcs;   /* [n_rpcs] the dispatcher */
+    size_t n_rpcs;
+    struct daemon *daemon; /* handed to handlers */
+    const struct env *env;
+};
+
+struct port_stats {
+    size_t n_calls; /* in flight */
+    uint64_t n_started, n_failed;
+};
+
+/* Binds and serves. A taken port is STATUS_UNAVAILABLE naming the address. */
+enum status port_start(struct port **out, uv_loop_t *loop, const struct port_config *config,
+                       struct error *err) MUST_CHECK;
+
+/* The address that listen[i] became: with its real port number. */
+const char *port_address(const struct port *p, size_t i);
+void port_stats(const struct port *p, struct port_stats *out);
+
+/* New calls are refused with UNAVAILABLE; calls in flight go on. */
+void port_drain(struct port *p);
+/* Cancels the calls in flight. */
+void port_cancel_all(struct port *p);
+/* Shuts the server and its queue down, joins the threads, then calls stopped, on the loop. */
+void port_stop(struct port *p, void (*stopped)(void *arg), void *arg);
+
+#endif
