@@ -113,7 +113,7 @@ struct parley_turn {
     const struct parley_message *messages; /* [n_messages] */
     size_t n_messages;
     const struct parley_sampling *sampling; /* NULL: the conversation's */
-    int want_logprobs;    /* -1: none; 0 … 20: that many alternatives a token */
+    int want_logprobs;    /* 0: none; 1 … 20: each token and that many alternatives */
     uint32_t deadline_ms; /* 0: none */
 };
 
