@@ -31,7 +31,7 @@ static enum status reserve(struct buf *b, size_t len)
     size_t need, cap;
     char *data;
 
-    if (len > b->limit_bytes - b->len || b->limit_bytes - b->len == SIZE_MAX)
+    if (len > b->limit_bytes - b->len || len >= SIZE_MAX - b->len)
         return STATUS_EXHAUSTED;
     need = b->len + len + 1;
     if (need <= b->cap)

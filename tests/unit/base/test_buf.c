@@ -1,0 +1,219 @@
+#include "base/buf.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/base/suite.h"
+
+/* Appends make one run of bytes, NUL-ended at every moment. */
+START_TEST(append_grows)
+{
+    struct buf b;
+
+    buf_init(&b, SIZE_MAX);
+    ck_assert_ptr_null(b.data);
+    for (size_t i = 0; i < 5000; i++) {
+        char byte = (char)('a' + i % 26);
+
+        ck_assert_int_eq(buf_append(&b, &byte, 1), STATUS_OK);
+        ck_assert_uint_eq(b.len, i + 1);
+        ck_assert_int_eq(b.data[b.len], '\0');
+    }
+    for (size_t i = 0; i < b.len; i++)
+        ck_assert_int_eq(b.data[i], (char)('a' + i % 26));
+    buf_deinit(&b);
+    ck_assert_ptr_null(b.data);
+    ck_assert_uint_eq(b.len, 0);
+    buf_deinit(NULL);
+}
+END_TEST
+
+/* Bytes are bytes: NUL is one of them; nothing appended is nothing done. */
+START_TEST(append_takes_any_bytes)
+{
+    struct buf b;
+
+    buf_init(&b, 100);
+    ck_assert_int_eq(buf_append(&b, NULL, 0), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&b, ""), STATUS_OK);
+    ck_assert_ptr_null(b.data);
+    ck_assert_int_eq(buf_append(&b, "a\0b", 3), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&b, "c"), STATUS_OK);
+    ck_assert_uint_eq(b.len, 4);
+    ck_assert_mem_eq(b.data, "a\0bc", 5);
+    buf_deinit(&b);
+}
+END_TEST
+
+/* Up to the limit all goes in, to the last byte; beyond it nothing does, and nothing is lost. */
+START_TEST(limit_holds)
+{
+    char bytes[64];
+    struct buf b;
+
+    memset(bytes, 'x', sizeof(bytes));
+    for (size_t limit = 0; limit < sizeof(bytes); limit++) {
+        buf_init(&b, limit);
+        ck_assert_int_eq(buf_append(&b, bytes, limit + 1), STATUS_EXHAUSTED);
+        ck_assert_uint_eq(b.len, 0);
+        ck_assert_int_eq(buf_append(&b, bytes, limit), STATUS_OK);
+        ck_assert_int_eq(buf_append(&b, "y", 1), STATUS_EXHAUSTED);
+        ck_assert_int_eq(buf_append(&b, bytes, SIZE_MAX), STATUS_EXHAUSTED);
+        ck_assert_int_eq(buf_printf(&b, "%d", 1), STATUS_EXHAUSTED);
+        ck_assert_int_eq(buf_append_json(&b, "", 0), STATUS_EXHAUSTED);
+        ck_assert_uint_eq(b.len, limit);
+        ck_assert_uint_le(b.cap, limit + 1);
+        if (limit > 0) {
+            ck_assert_mem_eq(b.data, bytes, limit);
+            ck_assert_int_eq(b.data[limit], '\0');
+        }
+        buf_deinit(&b);
+        ck_assert_uint_eq(b.limit_bytes, limit);
+    }
+}
+END_TEST
+
+/* What is printed is whole, whether it fits the room there is, fills it, or needs more. */
+START_TEST(printf_prints_whole)
+{
+    char want[400];
+    struct buf b;
+
+    for (int width = 1; width < 300; width++) {
+        buf_init(&b, 1000);
+        ck_assert_int_eq(buf_append_text(&b, "head "), STATUS_OK);
+        ck_assert_int_eq(buf_printf(&b, "%0*d %s", width, 7, "tail"), STATUS_OK);
+        (void)snprintf(want, sizeof(want), "head %0*d %s", width, 7, "tail");
+        ck_assert_str_eq(b.data, want);
+        ck_assert_uint_eq(b.len, strlen(want));
+        buf_deinit(&b);
+    }
+    buf_init(&b, 1000);
+    ck_assert_int_eq(buf_printf(&b, "%s", ""), STATUS_OK);
+    ck_assert_uint_eq(b.len, 0);
+    buf_deinit(&b);
+}
+END_TEST
+
+/* A print that goes beyond the limit leaves every byte before it, and the NUL after them. */
+START_TEST(printf_loses_nothing)
+{
+    struct buf b;
+
+    buf_init(&b, 200);
+    ck_assert_int_eq(buf_append_text(&b, "kept"), STATUS_OK);
+    for (int width = 197; width < 600; width++) {
+        ck_assert_int_eq(buf_printf(&b, "%*d", width, 7), STATUS_EXHAUSTED);
+        ck_assert_uint_eq(b.len, 4);
+        ck_assert_str_eq(b.data, "kept");
+    }
+    ck_assert_int_eq(buf_printf(&b, "%*d", 196, 7), STATUS_OK);
+    ck_assert_uint_eq(b.len, 200);
+    buf_deinit(&b);
+}
+END_TEST
+
+static void check_json(const char *in, size_t len, const char *want)
+{
+    struct buf b;
+
+    buf_init(&b, 1000);
+    ck_assert_int_eq(buf_append_json(&b, in, len), STATUS_OK);
+    ck_assert_str_eq(b.data, want);
+    ck_assert_uint_eq(b.len, strlen(want));
+    buf_deinit(&b);
+}
+
+/* Any bytes become one valid JSON string. */
+START_TEST(json_escapes)
+{
+    check_json(NULL, 0, "\"\"");
+    check_json("plain", 5, "\"plain\"");
+    check_json("\"\\/", 3, "\"\\\"\\\\/\"");
+    check_json("\n\r\t", 3, "\"\\n\\r\\t\"");
+    check_json("\0\x1f\x7f", 3, "\"\\u0000\\u001f\x7f\"");
+    check_json("é€😀", 9, "\"é€😀\"");
+    /* One U+FFFD for each run that could have begun a character. */
+    check_json("a\xff"
+               "b",
+               3, "\"a\uFFFDb\"");
+    check_json("\xe2\x82", 2, "\"\uFFFD\"");
+    check_json("\xe2\x82\x41", 3, "\"\uFFFDA\"");
+    check_json("\xc0\x80", 2, "\"\uFFFD\uFFFD\"");
+    check_json("\xed\xa0\x80", 3, "\"\uFFFD\uFFFD\uFFFD\"");
+    check_json("\xf0\x9f\x98", 3, "\"\uFFFD\"");
+}
+END_TEST
+
+/* A JSON string that does not fit leaves no part of itself, wherever it stops. */
+START_TEST(json_is_all_or_nothing)
+{
+    const char in[] = "a\n\x01\"\xff!";
+    struct buf b;
+    size_t limit;
+    enum status rc;
+
+    for (limit = 3;; limit++) {
+        buf_init(&b, limit);
+        ck_assert_int_eq(buf_append_text(&b, "pre"), STATUS_OK);
+        rc = buf_append_json(&b, in, sizeof(in) - 1);
+        if (rc == STATUS_OK)
+            break;
+        ck_assert_int_eq(rc, STATUS_EXHAUSTED);
+        ck_assert_uint_eq(b.len, 3);
+        ck_assert_str_eq(b.data, "pre");
+        buf_deinit(&b);
+    }
+    ck_assert_str_eq(b.data, "pre\"a\\n\\u0001\\\"\uFFFD!\"");
+    ck_assert_uint_eq(limit, b.len);
+    buf_deinit(&b);
+}
+END_TEST
+
+/* Consuming drops from the front, clearing drops all; both keep the memory. */
+START_TEST(consume_and_clear)
+{
+    struct buf b;
+    size_t cap;
+
+    buf_init(&b, 100);
+    buf_clear(&b);
+    buf_consume(&b, 0);
+    ck_assert_int_eq(buf_append_text(&b, "abcdef"), STATUS_OK);
+    cap = b.cap;
+    buf_consume(&b, 2);
+    ck_assert_str_eq(b.data, "cdef");
+    buf_consume(&b, 0);
+    ck_assert_str_eq(b.data, "cdef");
+    buf_consume(&b, 4);
+    ck_assert_uint_eq(b.len, 0);
+    ck_assert_str_eq(b.data, "");
+    ck_assert_int_eq(buf_append_text(&b, "gh"), STATUS_OK);
+    buf_clear(&b);
+    ck_assert_uint_eq(b.len, 0);
+    ck_assert_str_eq(b.data, "");
+    ck_assert_uint_eq(b.cap, cap);
+    buf_deinit(&b);
+}
+END_TEST
+
+static void consume_too_much(void)
+{
+    struct buf b;
+
+    buf_init(&b, 100);
+    if (buf_append_text(&b, "ab") == STATUS_OK)
+        buf_consume(&b, 3);
+}
+
+/* Consuming more than there is is a bug of ours. */
+START_TEST(consume_too_much_aborts)
+{
+    ck_assert(suite_aborts(consume_too_much));
+}
+END_TEST
+
+SUITE_MAIN("buf", append_grows, append_takes_any_bytes, limit_holds, printf_prints_whole,
+           printf_loses_nothing, json_escapes, json_is_all_or_nothing, consume_and_clear,
+           consume_too_much_aborts)
