@@ -49,7 +49,8 @@ struct observation {
     uint32_t turn;            /* 1, 2, … */
 };
 
-/* What came of it so far. Grows in batch_act; the loop reads it between steps. */
+/* What came of it so far. The loop's alone: what batch_act makes is kept in the row's private state
+ * until stepped (or act's framework, for agents whose rows are DONE at once) merges it. */
 struct reply {
     struct buf text;            /* UTF-8; never ends inside a character */
     struct reply_token *tokens; /* [n_tokens] */
@@ -134,6 +135,7 @@ struct agent_type {
     void (*release)(struct agent *a, struct row *row);
     void (*act)(struct agent *a, struct row *row);
     void (*batch_act)(struct agent *a, struct row *const *rows, size_t n);
+    void (*stepped)(struct agent *a, struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
 
     /* Text to tokens and back, for those that have a vocabulary; NULL otherwise. */
@@ -143,8 +145,16 @@ struct agent_type {
                               struct error *err);
 };
 
+/* What the original does to a clone that nobody asked for. */
+enum clone_event { CLONE_EVICTED, CLONE_RECOMPUTED };
+
+typedef void (*clone_event_fn)(void *arg, struct clone *c, enum clone_event what,
+                               const char *reason);
+
 struct agent {
     const struct agent_type *type;
+    clone_event_fn on_event; /* NULL: nobody listens. Loop */
+    void *on_event_arg;
     char *name;
     size_t n_refs; /* the registry's and one a clone; loop */
     size_t n_clones;

@@ -80,6 +80,9 @@ struct batch_agent {
     void (*release)(void *self, struct row *row);
     /* One step of all rows; sets each outcome. Compute thread. */
     void (*batch_act)(void *self, struct row *const *rows, size_t n);
+    /* Back on the loop after each step, for every row of it, before its ask's more or its future:
+     * what compute left in the row becomes the loop's. NULL: nothing. */
+    void (*stepped)(void *self, struct row *row);
     void *self;
 };
 
