@@ -9,13 +9,18 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* STATUS_INVALID for bytes that are no such message or text that is not UTF-8 (named by field);
+/* Messages inside messages, the outermost not counted. */
+enum { CODEC_DEPTH_MAX = 32 };
+
+/* data is borrowed: the message holds none of it. A failure may leave some of the arena used.
+ * STATUS_INVALID for bytes that are no such message, for text that is not UTF-8 or holds a NUL
+ * (err->field is its path, "messages[1].text"), and for messages nested too deep.
  * STATUS_EXHAUSTED past the arena's limit. */
 enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
                          const void *data, size_t size_bytes, struct arena *arena,
                          struct error *err) MUST_CHECK;
 
-/* Encodes into out [codec_size(m)]. */
+/* Encodes into out [codec_size(m)]; returns the size. */
 size_t codec_size(const ProtobufCMessage *m);
 size_t codec_encode(const ProtobufCMessage *m, uint8_t *out);
 
