@@ -1,0 +1,141 @@
+/* The happy path: worker_submit puts the job on the list and signals; the thread takes it, calls
+ * run with the lock released, and posts it to the mailbox, whose delivery calls done on the loop.
+ * A stop lets the thread empty the list first, so that every job comes back; only then, with the
+ * one poster joined, is the mailbox closed. Nothing fails but worker_start. */
+#include "compute/worker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/mailbox.h"
+
+struct worker {
+    struct home loop;
+    pthread_t thread;
+    char thread_name[16]; /* the system's limit */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct list jobs; /* guarded by lock */
+    bool is_stopping; /* guarded by lock */
+    struct mailbox back;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* NULL when the worker is stopping and no job is left. */
+static struct job *wait_for_job(struct worker *w)
+{
+    struct link *item;
+
+    pthread_mutex_lock(&w->lock);
+    while (list_is_empty(&w->jobs) && !w->is_stopping)
+        pthread_cond_wait(&w->wake, &w->lock);
+    item = list_pop(&w->jobs);
+    pthread_mutex_unlock(&w->lock);
+    return item != NULL ? container_of(item, struct job, link) : NULL;
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct job *job;
+
+    (void)pthread_setname_np(pthread_self(), w->thread_name); /* only for those who look on */
+    while ((job = wait_for_job(w)) != NULL) {
+        job->run(job);
+        mailbox_post(&w->back, &job->link);
+    }
+    return NULL;
+}
+
+static void join(struct worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->is_stopping = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    (void)pthread_join(w->thread, NULL); /* fails only for what is no thread of ours */
+}
+
+static void free_worker(struct worker *w)
+{
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static void on_job_back(struct link *item, void *arg)
+{
+    struct job *job = container_of(item, struct job, link);
+
+    (void)arg;
+    job->done(job);
+}
+
+static void on_closed(void *arg)
+{
+    struct worker *w = arg;
+    void (*stopped)(void *) = w->stopped;
+    void *stopped_arg = w->stopped_arg;
+
+    free_worker(w);
+    stopped(stopped_arg);
+}
+
+enum status worker_start(struct worker **out, uv_loop_t *loop, const char *thread_name,
+                         struct error *err)
+{
+    struct worker *w = xalloc(sizeof *w);
+    enum status rc;
+    int failed;
+
+    home_init(&w->loop);
+    list_init(&w->jobs);
+    strncpy(w->thread_name, thread_name, sizeof w->thread_name - 1);
+    (void)pthread_mutex_init(&w->lock, NULL); /* neither can fail with default attributes */
+    (void)pthread_cond_init(&w->wake, NULL);
+
+    /* The thread first: it can be joined at once, while a mailbox needs the loop to close. */
+    failed = fault_now() ? EAGAIN : pthread_create(&w->thread, NULL, work, w);
+    if (failed != 0) {
+        free_worker(w);
+        return error_set(err, STATUS_EXHAUSTED, "cannot start thread '%s': %s", thread_name,
+                         strerror(failed));
+    }
+    rc = mailbox_open(&w->back, loop, on_job_back, w, err);
+    if (rc != STATUS_OK) {
+        join(w);
+        free_worker(w);
+        return rc;
+    }
+    *out = w;
+    return STATUS_OK;
+}
+
+void worker_submit(struct worker *w, struct job *job)
+{
+    ASSERT_HOME(&w->loop);
+    pthread_mutex_lock(&w->lock);
+    assert(!w->is_stopping);
+    list_push(&w->jobs, &job->link);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void worker_stop(struct worker *w, void (*stopped)(void *arg), void *arg)
+{
+    ASSERT_HOME(&w->loop);
+    w->stopped = stopped;
+    w->stopped_arg = arg;
+    join(w);
+    mailbox_close(&w->back, on_closed);
+}
+
+int worker_is_home(const struct worker *w)
+{
+    return pthread_equal(w->thread, pthread_self()) != 0;
+}
