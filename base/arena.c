@@ -1,6 +1,5 @@
 #include "base/arena.h"
 
-#include <assert.h>
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -8,6 +8,15 @@
 #include "base/alloc.h"
 #include "tests/unit/base/suite.h"
 
+static int is_all(const unsigned char *bytes, size_t n, size_t want)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (bytes[i] != want)
+            return 0;
+    }
+    return 1;
+}
+
 /* Pieces of any size are aligned for any type, zeroed, and apart from each other. */
 START_TEST(pieces_are_aligned_zeroed_apart)
 {
@@ -20,14 +29,11 @@ START_TEST(pieces_are_aligned_zeroed_apart)
         pieces[i] = arena_alloc(&a, i, 7);
         ck_assert_ptr_nonnull(pieces[i]);
         ck_assert_uint_eq((uintptr_t)pieces[i] % alignof(max_align_t), 0);
-        for (size_t k = 0; k < i * 7; k++)
-            ck_assert_uint_eq(pieces[i][k], 0);
+        ck_assert(is_all(pieces[i], i * 7, 0));
         memset(pieces[i], (int)(i % 251), i * 7);
     }
-    for (size_t i = 0; i < N; i++) {
-        for (size_t k = 0; k < i * 7; k++)
-            ck_assert_uint_eq(pieces[i][k], i % 251);
-    }
+    for (size_t i = 0; i < N; i++)
+        ck_assert(is_all(pieces[i], i * 7, i % 251));
     arena_deinit(&a);
 }
 END_TEST

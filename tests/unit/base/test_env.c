@@ -25,7 +25,7 @@ END_TEST
 /* The real chance fills all it is asked for, and no two ids are alike. */
 START_TEST(real_random)
 {
-    enum { N = 1000 };
+    enum { N = 200 };
     static unsigned char ids[N][16];
     static unsigned char large[100000];
     size_t n_zero = 0;

@@ -4,7 +4,7 @@
 
 #include "tests/unit/base/suite.h"
 
-enum { N_POSTERS = 4, N_ITEMS = 5000 };
+enum { N_POSTERS = 4, N_ITEMS = 2000 };
 
 struct item {
     struct link link;
@@ -122,7 +122,7 @@ END_TEST
 /* The loop may close the mailbox on the last item while its poster is only just leaving. */
 START_TEST(last_item_closes)
 {
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 10; round++) {
         struct box box;
 
         box_open(&box);
