@@ -1,0 +1,289 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/lm/lm.h"
+#include "base/alloc.h"
+
+static struct lm_clone *clone_of(struct clone *c)
+{
+    return container_of(c, struct lm_clone, base);
+}
+
+static const struct lm_clone *const_clone_of(const struct clone *c)
+{
+    return container_of(c, const struct lm_clone, base);
+}
+
+static struct lm *lm_of(const struct lm_clone *c)
+{
+    return container_of(c->base.agent, struct lm, base);
+}
+
+void lm_clone_busy(struct lm_clone *c)
+{
+    if (link_is_on(&c->idle))
+        list_remove(&c->idle);
+}
+
+void lm_clone_idle(struct lm_clone *c)
+{
+    lm_clone_busy(c);
+    if (c->kv.n_pages != 0)
+        list_push(&lm_of(c)->idle, &c->idle);
+}
+
+bool lm_evict_one(struct lm *m)
+{
+    struct link *l = list_pop(&m->idle);
+    struct lm_clone *c;
+
+    if (l == NULL)
+        return false;
+    c = container_of(l, struct lm_clone, idle);
+    kv_seq_free(m->pages, &c->kv);
+    c->is_evicted = true;
+    m->n_evictions++;
+    if (m->base.on_event != NULL)
+        m->base.on_event(m->base.on_event_arg, &c->base, CLONE_EVICTED, "out of KV pages");
+    return true;
+}
+
+enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err)
+{
+    size_t cap = c->cap_ids < 32 ? 32 : c->cap_ids;
+    int32_t *ids;
+
+    if (n <= c->cap_ids)
+        return STATUS_OK;
+    while (cap < n)
+        cap += cap / 2;
+    ids = try_realloc(c->ids, cap, sizeof *ids);
+    if (ids == NULL)
+        return error_no_memory(err, cap * sizeof *ids, "a conversation's tokens");
+    c->ids = ids;
+    c->cap_ids = (uint32_t)cap;
+    return STATUS_OK;
+}
+
+enum status lm_clone_open(struct clone *base, const struct clone_config *config, struct error *err)
+{
+    struct lm_clone *c = clone_of(base);
+
+    link_init(&c->idle);
+    c->has_system = config->system != NULL;
+    return lm_prefix_ref(&c->prefix, lm_of(c), config->system, config->system_len, config->salt,
+                         err);
+}
+
+void lm_clone_close(struct clone *base)
+{
+    struct lm_clone *c = clone_of(base);
+
+    lm_clone_busy(c);
+    kv_seq_free(lm_of(c)->pages, &c->kv);
+    lm_prefix_unref(lm_of(c), c->prefix);
+    free(c->ids);
+    free(c->turn_ends);
+}
+
+void lm_clone_info(const struct clone *base, struct clone_info *out)
+{
+    const struct lm_clone *c = const_clone_of(base);
+
+    *out = (struct clone_info){.n_tokens = c->n_ids,
+                               .n_pages = c->kv.n_pages,
+                               .n_pages_shared = kv_seq_n_shared(lm_of(c)->pages, &c->kv),
+                               .state_bytes = sizeof *c + c->cap_ids * sizeof *c->ids +
+                                              c->cap_turns * sizeof *c->turn_ends +
+                                              c->kv.cap_pages * sizeof *c->kv.pages};
+}
+
+/* Ids of the first at_turn turns. */
+static uint32_t ids_at(const struct lm_clone *c, uint32_t at_turn)
+{
+    assert(at_turn <= c->n_turns);
+    return at_turn == 0 ? 0 : c->turn_ends[at_turn - 1];
+}
+
+static enum status copy_past(struct lm_clone *c, const int32_t *ids, uint32_t n_ids,
+                             const uint32_t *turn_ends, uint32_t n_turns, struct error *err)
+{
+    enum status rc;
+
+    if (n_turns == 0)
+        return STATUS_OK;
+    rc = lm_clone_grow(c, n_ids, err);
+    if (rc != STATUS_OK)
+        return rc;
+    c->turn_ends = try_alloc(n_turns, sizeof *c->turn_ends);
+    if (c->turn_ends == NULL)
+        return error_no_memory(err, n_turns * sizeof *c->turn_ends, "a conversation's turns");
+    memcpy(c->ids, ids, n_ids * sizeof *ids);
+    memcpy(c->turn_ends, turn_ends, n_turns * sizeof *turn_ends);
+    c->n_ids = n_ids;
+    c->n_turns = c->cap_turns = n_turns;
+    return STATUS_OK;
+}
+
+/* Copies ids, four bytes a token, and shares every page. A turn that the parent runs meanwhile only
+ * touches what lies behind the ids and positions that are shared here. */
+enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, uint32_t at_turn,
+                          struct error *err)
+{
+    struct lm_clone *c = clone_of(base);
+    const struct lm_clone *parent = const_clone_of(parent_base);
+    struct lm *m = lm_of(parent);
+    uint32_t n_ids = ids_at(parent, at_turn);
+    size_t n_shared = parent->kv.n_tokens < n_ids ? parent->kv.n_tokens : n_ids;
+    enum status rc;
+
+    link_init(&c->idle);
+    c->prefix = parent->prefix;
+    c->prefix->n_refs++;
+    c->has_system = parent->has_system;
+    c->is_evicted = parent->is_evicted;
+    rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
+    if (rc == STATUS_OK && n_shared != 0)
+        rc = kv_seq_share(m->pages, &c->kv, &parent->kv, n_shared, err);
+    if (rc == STATUS_OK)
+        lm_clone_idle(c);
+    return rc; /* clone_fork calls lm_clone_close on failure */
+}
+
+enum status lm_clone_rewind(struct clone *base, uint32_t at_turn, struct error *err)
+{
+    struct lm_clone *c = clone_of(base);
+
+    if (at_turn > c->n_turns)
+        return error_set(err, STATUS_RANGE, "the conversation has %u turns", c->n_turns);
+    c->n_ids = ids_at(c, at_turn);
+    c->n_turns = at_turn;
+    if (c->kv.n_tokens > c->n_ids)
+        kv_seq_cut(lm_of(c)->pages, &c->kv, c->n_ids);
+    lm_clone_idle(c);
+    return STATUS_OK;
+}
+
+void lm_clone_reset(struct clone *base)
+{
+    struct lm_clone *c = clone_of(base);
+
+    lm_clone_busy(c);
+    kv_seq_free(lm_of(c)->pages, &c->kv);
+    c->n_ids = c->n_turns = 0;
+    c->is_evicted = false;
+}
+
+/* Private state as bytes, little endian: magic, the model's version, the system prompt, turns, ids.
+ * Keys and values are not saved: they follow from the ids. */
+struct saved_head {
+    char magic[8];
+    char version[64];
+    uint64_t salt;
+    uint32_t has_system, system_len, n_turns, n_ids;
+};
+
+static const char saved_magic[8] = {'P', 'L', 'M', 'S', 'T', 'A', 'T', '1'};
+
+enum status lm_clone_save(const struct clone *base, struct buf *out, struct error *err)
+{
+    const struct lm_clone *c = const_clone_of(base);
+    struct saved_head head = {.salt = c->prefix->salt,
+                              .has_system = c->has_system,
+                              .system_len = (uint32_t)c->prefix->len,
+                              .n_turns = c->n_turns,
+                              .n_ids = c->n_ids};
+
+    memcpy(head.magic, saved_magic, sizeof head.magic);
+    memcpy(head.version, lm_of(c)->version, sizeof head.version);
+    if (buf_append(out, &head, sizeof head) != STATUS_OK ||
+        buf_append(out, c->prefix->text, c->prefix->len) != STATUS_OK ||
+        buf_append(out, c->turn_ends, c->n_turns * sizeof *c->turn_ends) != STATUS_OK ||
+        buf_append(out, c->ids, c->n_ids * sizeof *c->ids) != STATUS_OK)
+        return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
+    return STATUS_OK;
+}
+
+/* Checks what no memcpy would: turns in order, ids of this vocabulary. */
+static enum status check_saved(const struct saved_head *head, const uint8_t *turn_ends,
+                               const uint8_t *ids, size_t context, size_t n_vocab,
+                               struct error *err)
+{
+    uint32_t last = 0, end;
+    int32_t id;
+
+    for (uint32_t i = 0; i < head->n_turns; i++) {
+        memcpy(&end, turn_ends + i * sizeof end, sizeof end);
+        if (end < last || end > head->n_ids)
+            return error_set(err, STATUS_DATA_LOSS, "saved state: turn %u ends out of order",
+                             i + 1);
+        last = end;
+    }
+    if (last != head->n_ids || head->n_ids > context)
+        return error_set(err, STATUS_DATA_LOSS, "saved state: %u tokens in %u turns", head->n_ids,
+                         head->n_turns);
+    for (uint32_t i = 0; i < head->n_ids; i++) {
+        memcpy(&id, ids + i * sizeof id, sizeof id);
+        if (id < 0 || (size_t)id >= n_vocab)
+            return error_set(err, STATUS_DATA_LOSS, "saved state: token %u is no token", i);
+    }
+    return STATUS_OK;
+}
+
+enum status lm_clone_restore(struct clone *base, const void *data, size_t size_bytes,
+                             struct error *err)
+{
+    struct lm_clone *c = clone_of(base);
+    struct lm *m = lm_of(c);
+    struct lm_prefix *prefix;
+    struct saved_head head;
+    struct lm_clone past = {.base = c->base};
+    const uint8_t *at = data;
+    enum status rc;
+
+    if (size_bytes < sizeof head)
+        return error_set(err, STATUS_DATA_LOSS, "saved state: cut after %zu bytes", size_bytes);
+    memcpy(&head, at, sizeof head);
+    at += sizeof head;
+    if (memcmp(head.magic, saved_magic, sizeof head.magic) != 0)
+        return error_set(err, STATUS_DATA_LOSS, "saved state: not one of a language model");
+    if (memcmp(head.version, m->version, sizeof head.version) != 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "saved state: of model version %.12s, this is %.12s", head.version,
+                         m->version);
+    if (size_bytes !=
+        sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids)
+        return error_set(err, STATUS_DATA_LOSS, "saved state: %zu bytes do not fit its head",
+                         size_bytes);
+    rc = check_saved(&head, at + head.system_len, at + head.system_len + (size_t)4 * head.n_turns,
+                     m->context, m->n_vocab, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = lm_prefix_ref(&prefix, m, (const char *)at, head.system_len, head.salt, err);
+    if (rc != STATUS_OK)
+        return rc;
+    at += head.system_len;
+    past.turn_ends = try_alloc(head.n_turns, sizeof *past.turn_ends);
+    if (past.turn_ends == NULL || lm_clone_grow(&past, head.n_ids, err) != STATUS_OK) {
+        free(past.turn_ends);
+        lm_prefix_unref(m, prefix);
+        return error_no_memory(err, size_bytes, "the saved state");
+    }
+    memcpy(past.turn_ends, at, head.n_turns * sizeof *past.turn_ends);
+    at += (size_t)4 * head.n_turns;
+    memcpy(past.ids, at, head.n_ids * sizeof *past.ids);
+
+    lm_clone_reset(base);
+    lm_prefix_unref(m, c->prefix);
+    free(c->ids);
+    free(c->turn_ends);
+    c->prefix = prefix;
+    c->has_system = head.has_system != 0;
+    c->ids = past.ids;
+    c->cap_ids = past.cap_ids;
+    c->n_ids = head.n_ids;
+    c->turn_ends = past.turn_ends;
+    c->n_turns = c->cap_turns = head.n_turns;
+    return STATUS_OK;
+}

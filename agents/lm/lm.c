@@ -1,0 +1,256 @@
+#include "agents/lm/lm.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "compute/model_hash.h"
+
+enum {
+    LM_MAX_ROWS = 64,
+    LM_MAX_TOKENS = 512,
+    LM_MAX_WAITING = 1024,
+    LM_MAX_REPLY = 1024, /* tokens, where nobody says how many */
+};
+
+/* Of the file's own wishes (general.sampling.*), the model's card, or a middle way. */
+static void read_defaults(struct lm *m)
+{
+    struct error ignored;
+    const char *name = "";
+    size_t len = 0;
+    double value;
+    uint64_t top_k;
+
+    sampling_init(&m->defaults);
+    m->defaults.max_tokens = LM_MAX_REPLY;
+    m->defaults.temperature = 0.7f;
+    m->defaults.top_p = 0.9f;
+    if (gguf_get_text(m->gguf, "general.basename", &name, &len, &ignored) == STATUS_OK &&
+        len == strlen("smollm2") && memcmp(name, "smollm2", len) == 0)
+        m->defaults.temperature = 0.2f; /* huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct */
+    if (gguf_get_f64(m->gguf, "general.sampling.temp", &value, &ignored) == STATUS_OK &&
+        value >= 0 && value <= 10)
+        m->defaults.temperature = (float)value;
+    if (gguf_get_f64(m->gguf, "general.sampling.top_p", &value, &ignored) == STATUS_OK &&
+        value > 0 && value <= 1)
+        m->defaults.top_p = (float)value;
+    if (gguf_get_u64(m->gguf, "general.sampling.top_k", &top_k, &ignored) == STATUS_OK &&
+        top_k <= UINT32_MAX)
+        m->defaults.top_k = (uint32_t)top_k;
+}
+
+/* An eighth of the machine's memory, at most 4 GiB: pages take memory only once they are used. */
+static size_t default_kv_bytes(void)
+{
+    const size_t most = (size_t)4 << 30;
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    size_t eighth;
+
+    if (pages <= 0 || page_bytes <= 0)
+        return most / 4;
+    eighth = (size_t)pages * (size_t)page_bytes / 8;
+    return eighth < most ? eighth : most;
+}
+
+static size_t page_bytes(const struct llama_shape *s, enum kv_type type)
+{
+    return 2 * s->n_layers * s->n_kv_heads * s->head_dim * KV_PAGE_TOKENS *
+           (type == KV_F16 ? 2 : 4);
+}
+
+static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
+{
+    const struct backend_config backend_config = {.n_threads = config->n_threads};
+    struct llama_config llama_config;
+    struct llama_shape shape;
+    size_t kv_bytes = config->kv_bytes != 0 ? config->kv_bytes : default_kv_bytes();
+    enum status rc;
+
+    rc = llama_read_shape(&shape, m->gguf, err);
+    if (rc != STATUS_OK)
+        return rc;
+    m->context = shape.context;
+    if (config->max_context != 0 && config->max_context < m->context)
+        m->context = config->max_context;
+    m->n_vocab = shape.n_vocab;
+    if (vocab_n_tokens(m->vocab) > m->n_vocab)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: %zu tokens in the vocabulary, but only %zu rows in token_embd.weight",
+                         gguf_path(m->gguf), vocab_n_tokens(m->vocab), m->n_vocab);
+    m->n_pages = kv_bytes / page_bytes(&shape, config->kv_type);
+    if (m->n_pages > INT32_MAX)
+        m->n_pages = INT32_MAX;
+    if (m->n_pages < 2)
+        return error_set(err, STATUS_INVALID,
+                         "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
+                         kv_bytes, m->n_pages, page_bytes(&shape, config->kv_type));
+    rc = backend_open(&m->backend, config->backend, &backend_config, err);
+    if (rc != STATUS_OK)
+        return rc;
+    llama_config = (struct llama_config){.max_tokens = m->max_tokens,
+                                         .max_logits = m->max_rows,
+                                         .n_kv_pages = m->n_pages,
+                                         .kv_type = config->kv_type};
+    rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
+    if (rc != STATUS_OK)
+        return rc;
+    return kv_pages_open(&m->pages, m->n_pages, err);
+}
+
+static enum status open_step_memory(struct lm *m, struct error *err)
+{
+    m->rows = try_alloc(m->max_rows, sizeof *m->rows);
+    m->copies = try_alloc(m->max_rows, sizeof *m->copies);
+    m->logits = try_alloc(m->max_rows, m->n_vocab * sizeof *m->logits);
+    if (m->rows == NULL || m->copies == NULL || m->logits == NULL)
+        return error_no_memory(err, m->max_rows * m->n_vocab * sizeof *m->logits,
+                               "the logits of a step");
+    return STATUS_OK;
+}
+
+static void lm_close(struct agent *a)
+{
+    struct lm *m = container_of(a, struct lm, base);
+
+    assert(list_is_empty(&m->idle));
+    if (m->pages != NULL)
+        lm_prefix_close_all(m);
+    kv_pages_close(m->pages);
+    free(m->rows);
+    free(m->copies);
+    free(m->logits);
+    llama_close(m->llama);
+    backend_close(m->backend);
+    chat_template_close(m->template);
+    vocab_close(m->vocab);
+    gguf_close(m->gguf);
+}
+
+static enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err)
+{
+    struct lm *m = container_of(a, struct lm, base);
+    const void *bytes;
+    size_t size_bytes;
+    enum status rc;
+
+    list_init(&m->prefixes);
+    list_init(&m->idle);
+    if (config->path == NULL)
+        return error_set(err, STATUS_INVALID, "a language model needs a file");
+    m->max_rows = config->max_step_rows != 0 ? config->max_step_rows : LM_MAX_ROWS;
+    m->max_tokens = config->max_step_tokens != 0 ? config->max_step_tokens : LM_MAX_TOKENS;
+    if (m->max_tokens < m->max_rows)
+        m->max_tokens = m->max_rows;
+
+    rc = gguf_open(&m->gguf, config->path, err);
+    if (rc == STATUS_OK)
+        rc = vocab_open(&m->vocab, m->gguf, err);
+    if (rc == STATUS_OK)
+        rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
+    if (rc == STATUS_OK)
+        rc = open_engine(m, config, err);
+    if (rc == STATUS_OK)
+        rc = open_step_memory(m, err);
+    if (rc == STATUS_OK) {
+        bytes = gguf_bytes(m->gguf, &size_bytes);
+        rc = model_hash(m->version, bytes, size_bytes, err);
+    }
+    if (rc == STATUS_OK)
+        rc = lm_prefix_ref(&m->default_prefix, m, NULL, 0, 0, err);
+    if (rc == STATUS_OK)
+        read_defaults(m);
+    return rc; /* agent_open calls lm_close on failure */
+}
+
+static void lm_info(const struct agent *a, struct agent_info *out)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+    struct kv_usage usage;
+
+    kv_pages_usage(m->pages, &usage);
+    *out = (struct agent_info){.name = a->name,
+                               .kind = a->type->name,
+                               .architecture = "llama",
+                               .backend = m->backend->type->name,
+                               .context = m->context,
+                               .n_vocab = m->n_vocab,
+                               .weight_bytes = llama_weight_bytes(m->llama),
+                               .kv_page_bytes = llama_page_bytes(m->llama),
+                               .kv_pages = usage.n_pages,
+                               .kv_pages_free = usage.n_free,
+                               .kv_pages_shared = usage.n_shared,
+                               .kv_copies = usage.n_copies,
+                               .kv_evictions = m->n_evictions,
+                               .kv_recomputes = m->n_recomputes,
+                               .defaults = m->defaults};
+    memcpy(out->version, m->version, sizeof out->version);
+}
+
+static void lm_batching(const struct agent *a, struct batcher_config *out)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+
+    *out = (struct batcher_config){.policy = BATCH_CONTINUOUS,
+                                   .max_rows = m->max_rows,
+                                   .max_cost = m->max_tokens,
+                                   .max_waiting = LM_MAX_WAITING};
+}
+
+static enum status lm_tokenize(const struct agent *a, const char *text, size_t len, struct buf *ids,
+                               struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+
+    return vocab_encode(m->vocab, text, len, ids, err);
+}
+
+static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size_t n,
+                                 struct buf *text, struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *bytes;
+        size_t len;
+        enum status rc = vocab_bytes(m->vocab, ids[i], true, &bytes, &len, err);
+
+        if (rc == STATUS_OK && buf_append(text, bytes, len) != STATUS_OK)
+            rc = error_no_memory(err, len, "text");
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    return STATUS_OK;
+}
+
+const struct agent_type lm_agent = {
+    .name = "lm",
+    .agent_size = sizeof(struct lm),
+    .clone_size = sizeof(struct lm_clone),
+    .open = lm_open,
+    .close = lm_close,
+    .info = lm_info,
+    .batching = lm_batching,
+    .clone_open = lm_clone_open,
+    .clone_close = lm_clone_close,
+    .clone_info = lm_clone_info,
+    .fork = lm_clone_fork,
+    .rewind = lm_clone_rewind,
+    .reset = lm_clone_reset,
+    .save = lm_clone_save,
+    .restore = lm_clone_restore,
+    .observe = lm_observe,
+    .self_observe = lm_self_observe,
+    .drop = lm_drop,
+    .cost = lm_cost,
+    .min_grant = lm_min_grant,
+    .reserve = lm_reserve,
+    .release = lm_release,
+    .batch_act = lm_batch_act,
+    .stepped = lm_stepped,
+    .use_batch_act = true,
+    .tokenize = lm_tokenize,
+    .detokenize = lm_detokenize,
+};

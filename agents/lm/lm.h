@@ -1,0 +1,125 @@
+/* The language model as an agent: its original, its clones, a turn's private state. Shared by the
+ * files of this folder; others see only lm_agent, through agents/registry.c.
+ *
+ * Whose is what. Token ids, page tables and replies are the loop's. A step borrows, while it runs,
+ * the row's turn and reads the clone's ids and pages, which the loop leaves alone meanwhile: it
+ * only moves or frees them in reserve, self_observe, drop and release, none of which is called for
+ * a row that is in a step. What a step makes stays in the turn until stepped, on the loop. */
+#ifndef AGENTS_LM_LM_H
+#define AGENTS_LM_LM_H
+
+#include "agents/agent.h"
+#include "agents/lm/sampler.h"
+#include "agents/lm/template.h"
+#include "agents/lm/vocab.h"
+#include "agents/lm/writer.h"
+#include "compute/backend.h"
+#include "compute/gguf.h"
+#include "compute/kv_pages.h"
+#include "compute/llama.h"
+
+extern const struct agent_type lm_agent;
+
+/* A system prompt that clones share: its ids and, once some clone has computed them, its pages. */
+struct lm_prefix {
+    struct link link; /* in lm.prefixes, least recently used first */
+    size_t n_refs;    /* clones that began with it */
+    uint64_t salt;
+    char *text;
+    size_t len;
+    int32_t *ids; /* [n_ids] */
+    size_t n_ids;
+    struct kv_seq kv;
+};
+
+struct lm {
+    struct agent base;
+    struct gguf *gguf;
+    struct backend *backend;
+    struct llama *llama; /* the compute thread's once the first step ran */
+    struct vocab *vocab;
+    struct chat_template *template;
+    struct kv_pages *pages;
+    size_t n_pages, context, n_vocab;
+    size_t max_rows, max_tokens; /* of a step */
+    struct sampling defaults;
+    char version[65];
+    struct lm_prefix *default_prefix;
+    struct list prefixes; /* all of them */
+    size_t n_prefixes;
+    struct list idle; /* clones that have pages and no turn, least recently used first */
+    uint64_t n_evictions, n_recomputes;
+    /* A step's, on the compute thread. */
+    struct llama_row *rows; /* [max_rows] */
+    struct kv_copy *copies; /* [max_rows] */
+    float *logits;          /* [max_rows][n_vocab] */
+};
+
+struct lm_clone {
+    struct clone base;
+    struct lm_prefix *prefix; /* that it begins with; shared */
+    bool has_system;          /* the prefix was asked for, not the model's own */
+    bool is_evicted;          /* its pages were taken; the next turn computes them again */
+    int32_t *ids; /* [cap_ids]: n_ids of complete turns, then those of the turn that runs */
+    uint32_t n_ids, cap_ids;
+    uint32_t *turn_ends; /* [n_turns] n_ids after each turn */
+    uint32_t n_turns, cap_turns;
+    struct kv_seq kv;
+    struct link idle;
+};
+
+/* A turn's private state, in the turn's arena. */
+struct lm_turn {
+    uint32_t n_ids; /* of the clone's ids, with this turn's and the reply's */
+    uint32_t n_prompt;
+    struct sampler *sampler;
+    struct writer writer;
+    struct kv_copy copy; /* of this step; from < 0: none */
+    /* What the step that ran has left, until stepped. */
+    bool has_token;
+    struct sampled token;
+    struct buf piece;
+    enum finish finish;
+    uint32_t n_computed;
+};
+
+/* prefix.c: finds or makes the prefix of a system prompt and takes a reference; text NULL: the
+ * model's own. */
+enum status lm_prefix_ref(struct lm_prefix **out, struct lm *m, const char *text, size_t len,
+                          uint64_t salt, struct error *err) MUST_CHECK;
+void lm_prefix_unref(struct lm *m, struct lm_prefix *p);
+/* Gives up pages and entries that no clone uses; true if a page came free. */
+bool lm_prefix_shrink(struct lm *m);
+void lm_prefix_close_all(struct lm *m);
+
+/* clone.c */
+enum status lm_clone_open(struct clone *c, const struct clone_config *config, struct error *err);
+void lm_clone_close(struct clone *c);
+void lm_clone_info(const struct clone *c, struct clone_info *out);
+enum status lm_clone_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
+                          struct error *err);
+enum status lm_clone_rewind(struct clone *c, uint32_t at_turn, struct error *err);
+void lm_clone_reset(struct clone *c);
+enum status lm_clone_save(const struct clone *c, struct buf *out, struct error *err);
+enum status lm_clone_restore(struct clone *c, const void *data, size_t size_bytes,
+                             struct error *err);
+/* Room for n ids in all. */
+enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_CHECK;
+/* Puts the clone at the end of the idle list if it has pages; lm_clone_busy takes it off. */
+void lm_clone_idle(struct lm_clone *c);
+void lm_clone_busy(struct lm_clone *c);
+/* Takes the pages of the least recently used idle clone; false when there is none. */
+bool lm_evict_one(struct lm *m);
+
+/* turn.c */
+enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);
+void lm_self_observe(struct clone *c, struct agent_turn *t);
+void lm_drop(struct clone *c, struct agent_turn *t);
+size_t lm_cost(const struct agent *a, const struct row *row);
+size_t lm_min_grant(const struct agent *a, const struct row *row);
+enum status lm_reserve(struct agent *a, struct row *row, struct error *err);
+void lm_release(struct agent *a, struct row *row);
+void lm_batch_act(struct agent *a, struct row *const *rows, size_t n);
+void lm_stepped(struct agent *a, struct row *row);
+
+#endif
