@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/home.h"
 
 struct kv_pages {
-    struct home home;
     uint32_t *n_holders; /* [n_pages] */
     int32_t *free;       /* [n_pages] a stack, the first n_free are free pages */
     struct kv_usage usage;
@@ -54,7 +52,6 @@ enum status kv_pages_open(struct kv_pages **out, size_t n_pages, struct error *e
         return error_set(err, STATUS_INVALID, "%zu KV pages, more than the %d there can be",
                          n_pages, INT32_MAX);
     p = xalloc(sizeof *p);
-    home_init(&p->home);
     p->n_holders = try_alloc(n_pages, sizeof *p->n_holders);
     p->free = try_alloc(n_pages, sizeof *p->free);
     if (p->n_holders == NULL || p->free == NULL) {
@@ -73,7 +70,6 @@ void kv_pages_close(struct kv_pages *p)
 {
     if (p == NULL)
         return;
-    ASSERT_HOME(&p->home);
     assert(p->usage.n_free == p->usage.n_pages);
     free(p->n_holders);
     free(p->free);
@@ -82,7 +78,6 @@ void kv_pages_close(struct kv_pages *p)
 
 void kv_pages_usage(const struct kv_pages *p, struct kv_usage *out)
 {
-    ASSERT_HOME(&p->home);
     *out = p->usage;
 }
 
@@ -108,7 +103,6 @@ enum status kv_seq_reserve(struct kv_pages *p, struct kv_seq *s, size_t n_more,
     bool is_shared;
     enum status rc;
 
-    ASSERT_HOME(&p->home);
     if (n_more > p->usage.n_pages * KV_PAGE_TOKENS)
         return error_set(err, STATUS_EXHAUSTED, "%zu more tokens do not fit in %zu KV pages of %d",
                          n_more, p->usage.n_pages, KV_PAGE_TOKENS);
@@ -140,7 +134,6 @@ enum status kv_seq_share(struct kv_pages *p, struct kv_seq *child, const struct 
     size_t n_pages = pages_for(n_tokens);
     enum status rc;
 
-    ASSERT_HOME(&p->home);
     assert(child->n_pages == 0 && child->n_tokens == 0 && n_tokens <= parent->n_tokens);
     rc = grow(child, n_pages, err);
     if (rc != STATUS_OK)
@@ -158,7 +151,6 @@ void kv_seq_cut(struct kv_pages *p, struct kv_seq *s, size_t n_tokens)
 {
     size_t n_pages = pages_for(n_tokens);
 
-    ASSERT_HOME(&p->home);
     assert(n_tokens <= s->n_tokens);
     while (s->n_pages > n_pages)
         drop_page(p, s->pages[--s->n_pages]);
@@ -170,4 +162,13 @@ void kv_seq_free(struct kv_pages *p, struct kv_seq *s)
     kv_seq_cut(p, s, 0);
     free(s->pages);
     *s = (struct kv_seq){0};
+}
+
+size_t kv_seq_n_shared(const struct kv_pages *p, const struct kv_seq *s)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_pages; i++)
+        n += p->n_holders[s->pages[i]] > 1;
+    return n;
 }

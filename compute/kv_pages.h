@@ -52,6 +52,9 @@ enum status kv_seq_share(struct kv_pages *p, struct kv_seq *child, const struct 
  * were reserved and not filled. */
 void kv_seq_cut(struct kv_pages *p, struct kv_seq *s, size_t n_tokens);
 
+/* How many of its pages others hold too. */
+size_t kv_seq_n_shared(const struct kv_pages *p, const struct kv_seq *s);
+
 /* Gives all back; s is zeroed. */
 void kv_seq_free(struct kv_pages *p, struct kv_seq *s);
 
