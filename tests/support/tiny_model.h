@@ -1,0 +1,56 @@
+/* A small llama model with seeded weights, made in memory as the bytes of a GGUF file: for tests
+ * that need a model and not its answers. Its vocabulary is byte-level BPE with SmolLM's control
+ * tokens and chat template. */
+#ifndef TESTS_SUPPORT_TINY_MODEL_H
+#define TESTS_SUPPORT_TINY_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/dtype.h"
+
+enum {
+    TINY_LAYERS = 2,
+    TINY_WIDTH = 256, /* also the width of the feed-forward: whole blocks of every format */
+    TINY_HEADS = 4,
+    TINY_KV_HEADS = 2,
+    TINY_HEAD_DIM = TINY_WIDTH / TINY_HEADS,
+    TINY_CONTEXT = 2048,
+
+    /* ids: the control tokens, then the 256 bytes by value, then the merged tokens */
+    TINY_END_OF_TEXT = 0, /* <|endoftext|> */
+    TINY_IM_START = 1,    /* <|im_start|>, also bos */
+    TINY_IM_END = 2,      /* <|im_end|>, also eos */
+    TINY_FIRST_BYTE = 3,
+    TINY_FIRST_MERGED = TINY_FIRST_BYTE + 256, /* he ll hell hello " t" " a" in " the" */
+    TINY_VOCAB = TINY_FIRST_MERGED + 8,
+};
+
+/* Zeroed, it is a sound f32 model with a tied head. */
+struct tiny_config {
+    enum dtype type; /* of the matrices */
+    uint32_t seed;
+    bool has_own_head;   /* output.weight */
+    bool has_rope_freqs; /* rope_freqs.weight */
+
+    /* Ways to be wrong; NULL for none. */
+    const char *architecture; /* instead of llama */
+    const char *leave_out;    /* a key or tensor that the file then lacks */
+    const char *set_key;      /* an integer key that gets set_value, added if it is new */
+    uint32_t set_value;
+    const char *add_tensor; /* one more vector, [TINY_WIDTH] f32 */
+};
+
+struct tiny_model {
+    unsigned char *bytes; /* for gguf_open_bytes; aligned for any type */
+    size_t size_bytes;
+};
+
+void tiny_model_init(struct tiny_model *out, const struct tiny_config *config);
+void tiny_model_deinit(struct tiny_model *m);
+
+/* SmolLM's chat template, as the file holds it. */
+extern const char tiny_chat_template[];
+
+#endif
