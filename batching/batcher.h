@@ -21,10 +21,11 @@
 
 struct batcher;
 
-/* Who asks: one clone. Its asks keep their order. A member of the clone's owner; 32 bytes. */
+/* Who asks: one clone, of one batcher. Its asks keep their order. A member of the clone, which may
+ * not move; 24 bytes. */
 struct asker {
     struct list behind; /* asks that wait for the one before them */
-    struct ask *front;  /* waiting or running, NULL when there is none */
+    struct ask *front;  /* waiting, running or ending; NULL when there is none */
 };
 
 enum row_outcome {
@@ -42,28 +43,41 @@ struct row {
     struct error err; /* with ROW_FAILED */
 };
 
-enum ask_state { ASK_NEW, ASK_BEHIND, ASK_WAITING, ASK_RUNNING, ASK_SETTLED };
+enum ask_state {
+    ASK_NEW,
+    ASK_BEHIND,  /* its asker has an earlier one */
+    ASK_WAITING, /* for its first step, or again after it was preempted */
+    ASK_RUNNING, /* in a step, or between two */
+    ASK_ENDING,  /* its end is known; the future settles as soon as the loop is free */
+    ASK_SETTLED,
+};
 
 typedef void (*ask_more_fn)(struct ask *ask, void *arg);
 
-/* One question. The caller's memory, kept until the future settles. */
+/* One question. The caller's memory, zeroed before it is filled, kept until the future settles. */
 struct ask {
-    struct row row;
+    struct row *row; /* kept as long as the ask */
     struct asker *asker;
     uint64_t deadline_us; /* 0: none */
-    int priority;         /* higher first; 0 is normal, -100 … 100 */
-    ask_more_fn more;     /* after each step that answered ROW_MORE, on the loop; may be NULL */
+    int priority; /* higher first; 0 is normal, -100 … 100, what is beyond counts as that */
+    /* After a step that answered ROW_MORE, on the loop; may be NULL. The next step may run already,
+     * and an ask that ends does so without: what the last step had to say comes with the future. */
+    ask_more_fn more;
     void *more_arg;
     struct future reply; /* OK, or the row's error, CANCELLED, DEADLINE, UNAVAILABLE */
 
     /* The batcher's own. */
-    struct link link;
+    struct link link;    /* of the list of its state */
+    struct link in_step; /* while a step has its row */
+    struct link to_tell; /* while its more is due */
     enum ask_state state;
-    bool is_cancelled;
-    size_t cost;
+    bool is_cancelled, is_returned; /* returned: waits because it was preempted */
+    size_t cost;                    /* while it waits: what it counts for */
+    size_t deadline_place;          /* in the heap of deadlines, from 1; 0: not there */
+    uint64_t number;                /* of its arrival: 1, 2, … */
     uint64_t arrival_us, first_step_us;
+    uint64_t since_us; /* when it came to the front of its asker: from there it ages */
     uint32_t n_steps, n_preempted;
-    struct link in_batch;
 };
 
 /* What a batcher needs from the agent whose asks it batches. */
@@ -73,7 +87,8 @@ struct batch_agent {
     /* Least grant that is of use when the budget is short: rows that can be cut answer less than
      * their cost (a prompt's chunk), others the cost itself. NULL: rows cannot be cut. */
     size_t (*min_grant)(void *self, const struct row *row);
-    /* Takes what a step of row->grant needs (pages). STATUS_EXHAUSTED: not now. NULL: nothing. */
+    /* Takes what a step of row->grant needs (pages), or nothing. STATUS_EXHAUSTED: not now. Any
+     * other failure is the row's end. NULL: nothing to take. Loop, no step runs. */
     enum status (*reserve)(void *self, struct row *row, struct error *err);
     /* Preempted: gives up what the row holds; it will be asked again from its start. NULL if
      * reserve is. */
@@ -86,7 +101,8 @@ struct batch_agent {
     void *self;
 };
 
-/* Runs a step: calls run(batch) on compute, then back on the loop calls done(batch). */
+/* A step on its way: submit has run(step) called on compute, then done(step) on the loop, the
+ * latter never inside submit. A batcher has at most one under way. */
 struct batch_step {
     struct link link;
     void (*run)(struct batch_step *step);
@@ -98,7 +114,8 @@ struct batch_compute {
     void *self;
 };
 
-/* The one timer of a batcher: please call batcher_tick at at_us (0: no more). */
+/* The one timer of a batcher: please call batcher_tick, not inside arm, once the clock has reached
+ * at_us, which may be now (0: no more). The last word counts. */
 struct batch_timer {
     void (*arm)(void *self, uint64_t at_us);
     void *self;
@@ -110,24 +127,33 @@ enum batch_policy {
     BATCH_CONTINUOUS, /* running rows first, then waiting ones, until max_cost */
 };
 
+/* Under all policies rows that answer MORE are in the next step again, before any other. A fixed
+ * group that max_cost or the agent's reserve does not let run in one step runs in several, and the
+ * next group begins when all its rows are through. A row whose cost is above max_cost and that
+ * cannot be cut runs in a step of its own: the one case in which a step exceeds max_cost. */
+
 struct batcher_config {
     enum batch_policy policy;
     size_t max_rows;         /* of a step */
     size_t max_cost;         /* of a step; 0: no bound */
     size_t max_waiting;      /* asks; one more is STATUS_EXHAUSTED */
-    size_t max_waiting_cost; /* sum over waiting asks; 0: no bound */
+    size_t max_waiting_cost; /* sum over waiting asks, but for one that waits alone; 0: no bound */
     uint64_t max_delay_us;   /* window */
     uint64_t ageing_us;      /* one step of priority gained per so much waiting; 0: 100 ms */
 };
 
+/* n_asked = n_done + n_failed + n_cancelled + n_expired + n_waiting + n_behind + n_running. */
 struct batcher_stats {
-    size_t n_waiting, n_running, n_behind;
-    uint64_t n_steps, n_rows, n_cost; /* sums over steps */
-    uint64_t n_done, n_failed, n_cancelled, n_expired, n_refused, n_preempted;
+    size_t n_waiting, n_running, n_behind; /* now; waiting: also those about to settle */
+    uint64_t n_steps, n_rows, n_cost;      /* sums over steps */
+    uint64_t n_asked, n_refused;
+    uint64_t n_done, n_failed, n_cancelled, n_expired, n_preempted;
     size_t max_rows_seen, last_rows;
     uint64_t rows_histogram[12]; /* steps with 1, 2, 3-4, 5-8, … rows: bucket i holds ≤ 2^i */
 };
 
+/* STATUS_INVALID names what in the config cannot be. All the memory it will ever use is taken here.
+ * The structs are copied; what they point to is borrowed until closed is called. */
 enum status batcher_open(struct batcher **out, const struct batcher_config *config,
                          const struct batch_agent *agent, const struct batch_compute *compute,
                          const struct batch_timer *timer, const struct env *env,
@@ -143,13 +169,15 @@ enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err) M
  * after the step when it runs. A settled ask must not be given. */
 void batcher_cancel(struct batcher *b, struct ask *ask);
 
-/* Starts a step if the policy wants one; honours deadlines. Called by the timer's owner. */
+/* Settles what has ended, starts a step if the policy wants one. Called by the timer's owner; too
+ * early does no harm. */
 void batcher_tick(struct batcher *b);
 
 void batcher_stats(const struct batcher *b, struct batcher_stats *out);
 
 /* Refuses new asks, settles what waits with UNAVAILABLE and running asks after their step; then
- * calls closed, on the loop, and the batcher is gone. */
+ * calls closed, on the loop and not inside this call, and the batcher is gone. Not NULL, not twice.
+ */
 void batcher_close(struct batcher *b, void (*closed)(void *arg), void *arg);
 
 #endif

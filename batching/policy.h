@@ -1,0 +1,30 @@
+/* A batching policy says how many of the asks that wait may begin now, and when to ask it again.
+ * Who begins, and how much each row may spend, is the same under all of them: see step.c. */
+#ifndef BATCHING_POLICY_H
+#define BATCHING_POLICY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "batching/batcher.h"
+
+/* What a policy may look at. */
+struct policy_view {
+    const struct batcher_config *config;
+    uint64_t now_us;
+    uint64_t oldest_us; /* since when the oldest of n_queued waits */
+    size_t n_queued;    /* wait, and were not admitted yet */
+    size_t n_admitted;  /* admitted earlier, but the step had no room for them yet */
+    size_t n_running;
+};
+
+struct policy {
+    const char *name;
+    /* At most n_queued. *ret_wake_us (0 before the call): when to ask again if nothing else
+     * happens first. */
+    size_t (*admit)(const struct policy_view *v, uint64_t *ret_wake_us);
+};
+
+const struct policy *policy_of(enum batch_policy which);
+
+#endif

@@ -1,0 +1,106 @@
+#include "batching/waiting.h"
+
+#include <assert.h>
+
+#include "batching/batcher.h"
+
+void waiting_init(struct waiting *w, uint64_t ageing_us)
+{
+    *w = (struct waiting){.ageing_us = ageing_us};
+    list_init(&w->returned);
+    for (size_t i = 0; i < N_PRIORITIES; i++)
+        list_init(&w->queues[i]);
+}
+
+static size_t queue_of(const struct ask *ask)
+{
+    assert(ask->priority >= -PRIORITY_MAX && ask->priority <= PRIORITY_MAX);
+    return (size_t)(ask->priority + PRIORITY_MAX);
+}
+
+void waiting_add(struct waiting *w, struct ask *ask)
+{
+    size_t i = queue_of(ask);
+
+    list_push(&w->queues[i], &ask->link);
+    w->in_use[i / 64] |= UINT64_C(1) << i % 64;
+    w->n_queued++;
+}
+
+void waiting_return(struct waiting *w, struct ask *ask)
+{
+    ask->is_returned = true;
+    list_push_front(&w->returned, &ask->link);
+    w->n_returned++;
+}
+
+void waiting_remove(struct waiting *w, struct ask *ask)
+{
+    size_t i = queue_of(ask);
+
+    list_remove(&ask->link);
+    if (ask->is_returned) {
+        ask->is_returned = false;
+        w->n_returned--;
+        return;
+    }
+    w->n_queued--;
+    if (list_is_empty(&w->queues[i]))
+        w->in_use[i / 64] &= ~(UINT64_C(1) << i % 64);
+}
+
+bool ask_is_before(const struct waiting *w, const struct ask *a, const struct ask *b)
+{
+    /* Wraps on both sides alike: what counts is the difference. */
+    uint64_t rank_a = a->since_us - (uint64_t)(int64_t)a->priority * w->ageing_us;
+    uint64_t rank_b = b->since_us - (uint64_t)(int64_t)b->priority * w->ageing_us;
+
+    if (rank_a != rank_b)
+        return (int64_t)(rank_a - rank_b) < 0;
+    return a->number < b->number;
+}
+
+/* The first of each queue in use, one after the other; start with *at = 0. */
+static struct ask *next_front(const struct waiting *w, size_t *at)
+{
+    while (*at < N_PRIORITIES) {
+        uint64_t bits = w->in_use[*at / 64] >> *at % 64;
+
+        if (bits != 0) {
+            size_t i = *at + (size_t)__builtin_ctzll(bits);
+
+            *at = i + 1;
+            return container_of(list_first(&w->queues[i]), struct ask, link);
+        }
+        *at = (*at / 64 + 1) * 64;
+    }
+    return NULL;
+}
+
+struct ask *waiting_first(const struct waiting *w)
+{
+    struct link *returned = list_first(&w->returned);
+    struct ask *first = NULL;
+    struct ask *ask;
+    size_t at = 0;
+
+    if (returned != NULL)
+        return container_of(returned, struct ask, link);
+    while ((ask = next_front(w, &at)) != NULL)
+        if (first == NULL || ask_is_before(w, ask, first))
+            first = ask;
+    return first;
+}
+
+uint64_t waiting_oldest_us(const struct waiting *w)
+{
+    uint64_t oldest_us = UINT64_MAX;
+    struct ask *ask;
+    size_t at = 0;
+
+    assert(w->n_queued > 0);
+    while ((ask = next_front(w, &at)) != NULL)
+        if (ask->since_us < oldest_us)
+            oldest_us = ask->since_us;
+    return oldest_us;
+}

@@ -1,0 +1,42 @@
+/* The asks that wait for a step, and who of them is next: first those that were preempted, then by
+ * aged priority. An ask gains one step of priority for each ageing_us that it waits, which is the
+ * same as saying that its rank is since_us - priority * ageing_us: a number that does not change
+ * with time, so nothing is ever sorted again. */
+#ifndef BATCHING_WAITING_H
+#define BATCHING_WAITING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct ask;
+
+enum { PRIORITY_MAX = 100, N_PRIORITIES = 2 * PRIORITY_MAX + 1 };
+
+struct waiting {
+    struct list returned;                      /* preempted, in the order in which they go on */
+    struct list queues[N_PRIORITIES];          /* each in the order of since_us */
+    uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
+    size_t n_returned, n_queued;
+    uint64_t ageing_us;
+};
+
+void waiting_init(struct waiting *w, uint64_t ageing_us);
+
+/* At the end of its priority's queue: since_us never goes back from one call to the next. */
+void waiting_add(struct waiting *w, struct ask *ask);
+/* In front of all. */
+void waiting_return(struct waiting *w, struct ask *ask);
+void waiting_remove(struct waiting *w, struct ask *ask);
+
+/* Who is next, NULL when nobody waits. Constant time but for the priorities in use. */
+struct ask *waiting_first(const struct waiting *w);
+/* The smallest since_us of those queued; only when there is one. */
+uint64_t waiting_oldest_us(const struct waiting *w);
+
+/* True when a goes before b. */
+bool ask_is_before(const struct waiting *w, const struct ask *a, const struct ask *b);
+
+#endif
