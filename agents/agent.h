@@ -135,7 +135,8 @@ struct agent_type {
     void (*release)(struct agent *a, struct row *row);
     void (*act)(struct agent *a, struct row *row);
     void (*batch_act)(struct agent *a, struct row *const *rows, size_t n);
-    void (*stepped)(struct agent *a, struct row *row); /* merges the step into the reply; optional */
+    void (*stepped)(struct agent *a,
+                    struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
 
     /* Text to tokens and back, for those that have a vocabulary; NULL otherwise. */
@@ -166,26 +167,33 @@ struct clone {
     struct asker asker;
 };
 
-/* Opens the kind named by type ("echo", "lm"). */
+/* Opens the kind named by type ("echo", "lm"). An unknown one is NOT_FOUND and names those there
+ * are. When a table's open, clone_open or fork fails, its close or clone_close is called with what
+ * is built so far; all of it is zeroed at the start. */
 enum status agent_open(struct agent **out, const char *type, const struct agent_config *config,
                        struct error *err) MUST_CHECK;
+/* The same by its table, for kinds that the registry does not know. */
+enum status agent_open_type(struct agent **out, const struct agent_type *type,
+                            const struct agent_config *config, struct error *err) MUST_CHECK;
 /* share: one more holder of the original; agent_unref by the last closes it. Loop. */
 struct agent *agent_ref(struct agent *a);
 void agent_unref(struct agent *a);
 
-/* The adapter to the batcher: cost, reserve, act or batch_act of the table. */
+/* The adapter to the batcher: cost (1 where the table has none), reserve, act or batch_act of the
+ * table. Borrows a. */
 void agent_batch_adapter(struct agent *a, struct batch_agent *out);
 
 enum status clone_open(struct clone **out, struct agent *a, const struct clone_config *config,
                        struct error *err) MUST_CHECK;
+/* UNIMPLEMENTED where the kind has no fork. */
 enum status clone_fork(struct clone **out, const struct clone *parent, uint32_t at_turn,
                        struct error *err) MUST_CHECK;
-void clone_close(struct clone *c);
+void clone_close(struct clone *c); /* NULL is fine; none of its asks may be under way */
 
 /* NULL after the last. */
 const struct agent_type *agent_type_at(size_t i);
 
 void agent_turn_init(struct agent_turn *t, struct arena *arena, size_t reply_limit_bytes);
-void agent_turn_deinit(struct agent_turn *t);
+void agent_turn_deinit(struct agent_turn *t); /* observed turns: after self_observe or drop */
 
 #endif
