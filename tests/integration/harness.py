@@ -1,0 +1,65 @@
+"""A parleyd of its own for a test: started on a free port, stopped at the end, and a client made from proto/ by grpcio-tools."""
+import os
+import signal
+import subprocess
+import sys
+
+import grpc
+
+sys.path.insert(0, os.environ["PARLEY_STUBS"])  # made by venv.sh
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
+from parley.v1 import admin_pb2 as admin, admin_pb2_grpc  # noqa: E402,F401
+from parley.v1 import conversations_pb2 as conversations, conversations_pb2_grpc  # noqa: E402
+from parley.v1 import error_pb2, models_pb2 as models, models_pb2_grpc  # noqa: E402,F401
+
+
+class Client:
+    def __init__(self, address):
+        self.address = address
+        self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)])
+        self.conversations = conversations_pb2_grpc.ConversationsStub(self.channel)
+        self.models = models_pb2_grpc.ModelsStub(self.channel)
+        self.admin = admin_pb2_grpc.AdminStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def open(self, model="", **more):
+        return self.conversations.Open(conversations.OpenRequest(model=model, **more)).conversation
+
+    def fork(self, conversation, **more):
+        return self.conversations.Fork(conversations.ForkRequest(conversation=conversation, **more)).conversation
+
+    def get(self, conversation):
+        return self.conversations.Get(conversations.GetRequest(conversation=conversation))
+
+    def close(self, conversation):
+        self.conversations.Close(conversations.CloseRequest(conversation=conversation))
+
+
+class Parleyd:
+    """with Parleyd(path, flags…) as client: the daemon lives as long as the block, and must end with 0."""
+
+    def __init__(self, path, *flags):
+        self.command = [path, "--listen", "127.0.0.1:0", "--log-level", "warn", *flags]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
+        said = []
+        for line in self.process.stderr:
+            said.append(line)
+            if line.startswith("ready "):
+                break
+        else:
+            raise AssertionError(f"parleyd did not start: {''.join(said)}")
+        self.address = dict(part.split("=", 1) for part in said[-1].split()[1:])["grpc"]
+        self.client = Client(self.address)
+        return self.client
+
+    def __exit__(self, kind, value, trace):
+        self.client.channel.close()
+        self.process.send_signal(signal.SIGTERM)
+        rest = self.process.stderr.read()
+        status = self.process.wait(timeout=60)
+        if kind is None:
+            assert status == 0, f"parleyd ended with {status}: {rest}"
+        elif rest:
+            print(rest, file=sys.stderr)

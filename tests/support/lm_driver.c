@@ -1,0 +1,108 @@
+#include "tests/support/lm_driver.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum status drive_open(struct agent **out, const struct tiny_config *tiny,
+                       struct agent_config *config, struct error *err)
+{
+    struct tiny_model model;
+    char path[64];
+    int fd = memfd_create("tiny.gguf", MFD_CLOEXEC);
+    enum status rc;
+
+    ck_assert_int_ge(fd, 0);
+    tiny_model_init(&model, tiny);
+    ck_assert_int_eq(write(fd, model.bytes, model.size_bytes), (ssize_t)model.size_bytes);
+    tiny_model_deinit(&model);
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    config->path = path;
+    rc = agent_open(out, "lm", config, err);
+    config->path = NULL;
+    ck_assert_int_eq(close(fd), 0);
+    return rc;
+}
+
+enum status drive_begin(struct drive *d, struct clone *c, const char *text,
+                        const struct sampling *s, struct error *err)
+{
+    *d = (struct drive){.clone = c,
+                        .message = {.role = ROLE_USER, .text = text, .len = strlen(text)}};
+    arena_init(&d->arena, 16 << 20);
+    agent_turn_init(&d->turn, &d->arena, 1 << 20);
+    d->turn.seen =
+        (struct observation){.messages = &d->message, .n_messages = 1, .sampling = *s, .turn = 1};
+    return c->agent->type->observe(c, &d->turn, err);
+}
+
+size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant)
+{
+    struct row *rows[64];
+    size_t n_rows = 0, n_more = 0;
+    struct error err;
+
+    ck_assert_uint_le(n, 64);
+    for (size_t i = 0; i < n; i++) {
+        struct row *row = &drives[i]->turn.row;
+        size_t cost;
+
+        if (drives[i]->turn.reply.finish != FINISH_NONE || row->outcome == ROW_FAILED)
+            continue;
+        cost = a->type->cost(a, row);
+        row->grant = cost < max_grant ? cost : max_grant;
+        if (a->type->reserve(a, row, &err) != STATUS_OK) {
+            row->err = err;
+            row->outcome = ROW_FAILED;
+            continue;
+        }
+        rows[n_rows++] = row;
+    }
+    if (n_rows == 0)
+        return 0;
+    a->type->batch_act(a, rows, n_rows);
+    for (size_t i = 0; i < n_rows; i++) {
+        a->type->stepped(a, rows[i]);
+        n_more += rows[i]->outcome == ROW_MORE;
+    }
+    return n_more;
+}
+
+void drive_run(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant)
+{
+    while (drive_step(a, drives, n, max_grant) != 0)
+        ;
+}
+
+void drive_end(struct drive *d, bool is_kept)
+{
+    if (d->turn.row.turn != NULL) {
+        if (is_kept)
+            d->clone->agent->type->self_observe(d->clone, &d->turn);
+        else
+            d->clone->agent->type->drop(d->clone, &d->turn);
+    }
+    agent_turn_deinit(&d->turn);
+    arena_deinit(&d->arena);
+}
+
+size_t drive_turn(struct agent *a, struct clone *c, const char *text, const struct sampling *s,
+                  size_t max_grant, int32_t *ids, size_t max)
+{
+    struct drive d;
+    struct drive *only = &d;
+    struct error err;
+    size_t n;
+
+    ck_assert_int_eq(drive_begin(&d, c, text, s, &err), STATUS_OK);
+    drive_run(a, &only, 1, max_grant);
+    ck_assert_int_ne(d.turn.row.outcome, ROW_FAILED);
+    n = d.turn.reply.n_tokens;
+    ck_assert_uint_le(n, max);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = d.turn.reply.tokens[i].id;
+    drive_end(&d, true);
+    return n;
+}

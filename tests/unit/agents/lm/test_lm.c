@@ -1,0 +1,415 @@
+#include "agents/lm/lm.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tests/support/lm_driver.h"
+#include "tests/unit/base/suite.h"
+
+enum { N = 24 }; /* tokens of a reply here */
+
+static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7};
+
+static struct agent *open_on(const char *backend, size_t kv_pages)
+{
+    struct agent_config config = {.name = "tiny",
+                                  .backend = backend,
+                                  .n_threads = 1,
+                                  .kv_type = KV_F32,
+                                  .max_step_tokens = 256,
+                                  .env = &env_real};
+    struct agent *a;
+    struct error err;
+    /* keys and values, layers, heads, head, page, f32 */
+    size_t page = 2 * TINY_LAYERS * TINY_KV_HEADS * TINY_HEAD_DIM * KV_PAGE_TOKENS * 4;
+
+    config.kv_bytes = kv_pages * page;
+    ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    return a;
+}
+
+static struct sampling brief(void)
+{
+    struct sampling s;
+
+    sampling_init(&s);
+    s.temperature = 0.8f;
+    s.seed = 42;
+    s.has_seed = true;
+    s.max_tokens = N;
+    s.ignore_eos = true;
+    s.want_logprobs = true;
+    s.n_logprobs = 3;
+    return s;
+}
+
+static struct clone *open_clone(struct agent *a, const char *system)
+{
+    struct clone_config config = {.system = system,
+                                  .system_len = system != NULL ? strlen(system) : 0};
+    struct clone *c;
+    struct error err;
+
+    ck_assert_int_eq(clone_open(&c, a, &config, &err), STATUS_OK);
+    return c;
+}
+
+static struct lm *lm_of(struct agent *a)
+{
+    return container_of(a, struct lm, base);
+}
+
+static size_t n_free(struct agent *a)
+{
+    struct kv_usage usage;
+
+    kv_pages_usage(lm_of(a)->pages, &usage);
+    return usage.n_free;
+}
+
+/* Three turns in one conversation; ids [3][N]. */
+static void converse(struct agent *a, struct clone *c, size_t max_grant, int32_t ids[3][N])
+{
+    static const char *const said[3] = {"the hello", "hello, what is in the hell", "a the a"};
+    struct sampling s = brief();
+
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_uint_eq(drive_turn(a, c, said[i], &s, max_grant, ids[i], N), N);
+}
+
+/* A reply does not depend on how the prompt was cut into chunks. */
+START_TEST(chunks_do_not_matter)
+{
+    static const size_t grants[] = {256, 64, 16, 5, 1};
+    int32_t want[3][N], got[3][N];
+
+    for (size_t i = 0; i < sizeof grants / sizeof grants[0]; i++) {
+        struct agent *a = open_on("ref", 64);
+        struct clone *c = open_clone(a, NULL);
+
+        converse(a, c, grants[i], i == 0 ? want : got);
+        if (i != 0)
+            ck_assert_mem_eq(got, want, sizeof want);
+        clone_close(c);
+        agent_unref(a);
+    }
+}
+END_TEST
+
+/* Nor on who else is in the batch: sixteen at once answer as each does alone, to the last bit of
+ * the log-probabilities. */
+START_TEST(company_does_not_matter)
+{
+    struct agent *a = open_on("cpu", 512);
+    struct sampling s = brief();
+    struct drive alone[16], together[16], *all[16];
+    char texts[16][40];
+    struct error err;
+
+    for (int i = 0; i < 16; i++) {
+        struct drive *only = &alone[i];
+        struct clone *c = open_clone(a, i % 3 == 0 ? "be brief" : NULL);
+
+        (void)snprintf(texts[i], sizeof texts[i], "hello number %d%.*s", i, i, "aaaaaaaaaaaaaaaa");
+        ck_assert_int_eq(drive_begin(&alone[i], c, texts[i], &s, &err), STATUS_OK);
+        drive_run(a, &only, 1, 256);
+    }
+    for (int i = 0; i < 16; i++) {
+        all[i] = &together[i];
+        ck_assert_int_eq(
+            drive_begin(all[i], open_clone(a, i % 3 == 0 ? "be brief" : NULL), texts[i], &s, &err),
+            STATUS_OK);
+        if (i % 4 == 3) /* not all begin at once */
+            (void)drive_step(a, all, (size_t)i + 1, 7);
+    }
+    drive_run(a, all, 16, 9);
+    for (int i = 0; i < 16; i++) {
+        const struct reply *x = &alone[i].turn.reply, *y = &together[i].turn.reply;
+
+        ck_assert_uint_eq(x->n_tokens, y->n_tokens);
+        ck_assert_uint_eq(x->text.len, y->text.len);
+        ck_assert_mem_eq(x->text.data, y->text.data, x->text.len);
+        for (size_t t = 0; t < x->n_tokens; t++) {
+            ck_assert_int_eq(x->tokens[t].id, y->tokens[t].id);
+            ck_assert_mem_eq(&x->tokens[t].logprob, &y->tokens[t].logprob, sizeof(float));
+            ck_assert_uint_eq(x->tokens[t].n_top, 3);
+            ck_assert_mem_eq(x->tokens[t].top, y->tokens[t].top, 3 * sizeof *x->tokens[t].top);
+        }
+        drive_end(&alone[i], true);
+        drive_end(&together[i], true);
+        clone_close(alone[i].clone);
+        clone_close(together[i].clone);
+    }
+    agent_unref(a);
+}
+END_TEST
+
+/* A fork copies no page; both go on as one conversation would, and the parent is as it was. */
+START_TEST(fork_shares_all_pages)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL), *child, *twin = open_clone(a, NULL);
+    int32_t past[3][N], parent_says[N], child_says[N], twin_says[N];
+    struct clone_info info;
+    struct error err;
+    size_t before;
+
+    converse(a, c, 256, past);
+    converse(a, twin, 256, past);
+    before = n_free(a);
+    ck_assert_int_eq(clone_fork(&child, c, 3, &err), STATUS_OK);
+    ck_assert_uint_eq(n_free(a), before);
+    child->agent->type->clone_info(child, &info);
+    ck_assert_uint_gt(info.n_pages, 0);
+    ck_assert_uint_eq(info.n_pages_shared, info.n_pages);
+
+    (void)drive_turn(a, twin, "and the hello", &s, 256, twin_says, N);
+    (void)drive_turn(a, child, "and the hello", &s, 256, child_says, N);
+    (void)drive_turn(a, c, "and the hello", &s, 256, parent_says, N);
+    ck_assert_mem_eq(child_says, twin_says, sizeof twin_says);
+    ck_assert_mem_eq(parent_says, twin_says, sizeof twin_says);
+
+    clone_close(c);
+    clone_close(child);
+    clone_close(twin);
+    agent_unref(a);
+}
+END_TEST
+
+/* A fork taken while its parent's next turn runs sees nothing of that turn. */
+START_TEST(fork_while_the_parent_speaks)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL), *twin = open_clone(a, NULL), *child;
+    int32_t past[3][N], child_says[N], twin_says[N];
+    struct drive d, *only = &d;
+    struct error err;
+
+    converse(a, twin, 256, past);
+    converse(a, c, 256, past);
+    ck_assert_int_eq(drive_begin(&d, c, "something else", &s, &err), STATUS_OK);
+    for (int i = 0; i < 5; i++)
+        (void)drive_step(a, &only, 1, 256);
+    ck_assert_int_eq(clone_fork(&child, c, 3, &err), STATUS_OK);
+    drive_run(a, &only, 1, 256);
+    (void)drive_turn(a, child, "and the hello", &s, 256, child_says, N);
+    drive_end(&d, true);
+    (void)drive_turn(a, twin, "and the hello", &s, 256, twin_says, N);
+    ck_assert_mem_eq(child_says, twin_says, sizeof twin_says);
+    clone_close(c);
+    clone_close(child);
+    clone_close(twin);
+    agent_unref(a);
+}
+END_TEST
+
+/* A rewound conversation says what it would have said without the turns it forgot; so does one that
+ * was saved and restored, and one that was reset and told the same again. */
+START_TEST(rewind_save_restore_reset)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, "be kind"), *other = open_clone(a, NULL);
+    int32_t past[3][N], again[3][N], want[N], got[N];
+    struct error err;
+    struct buf saved;
+
+    buf_init(&saved, 1 << 20);
+    converse(a, c, 256, past);
+    ck_assert_int_eq(c->agent->type->save(c, &saved, &err), STATUS_OK);
+    (void)drive_turn(a, c, "one more", &s, 256, want, N);
+    ck_assert_int_eq(c->agent->type->rewind(c, 3, &err), STATUS_OK);
+    (void)drive_turn(a, c, "one more", &s, 256, got, N);
+    ck_assert_mem_eq(got, want, sizeof want);
+
+    ck_assert_int_eq(other->agent->type->restore(other, saved.data, saved.len, &err), STATUS_OK);
+    (void)drive_turn(a, other, "one more", &s, 256, got, N);
+    ck_assert_mem_eq(got, want, sizeof want);
+    for (size_t cut = 0; cut < saved.len; cut += 13)
+        ck_assert_int_eq(other->agent->type->restore(other, saved.data, cut, &err),
+                         STATUS_DATA_LOSS);
+    saved.data[10] ^= 1; /* another model's */
+    ck_assert_int_eq(other->agent->type->restore(other, saved.data, saved.len, &err),
+                     STATUS_PRECONDITION);
+
+    ck_assert_int_eq(c->agent->type->rewind(c, 9, &err), STATUS_RANGE);
+    ck_assert_int_eq(c->agent->type->rewind(c, 0, &err), STATUS_OK);
+    converse(a, c, 256, again);
+    ck_assert_mem_eq(again, past, sizeof past);
+    c->agent->type->reset(c);
+    converse(a, c, 256, again);
+    ck_assert_mem_eq(again, past, sizeof past);
+
+    buf_deinit(&saved);
+    clone_close(c);
+    clone_close(other);
+    agent_unref(a);
+}
+END_TEST
+
+/* A turn that is dropped never was. */
+START_TEST(drop_leaves_the_clone_as_it_was)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    int32_t want[3][N], got[3][N];
+    struct drive d, *only = &d;
+    struct error err;
+
+    converse(a, c, 256, want);
+    clone_close(c);
+    c = open_clone(a, NULL);
+    for (int steps = 0; steps < 6; steps += 2) {
+        ck_assert_int_eq(drive_begin(&d, c, "never mind the hello", &s, &err), STATUS_OK);
+        for (int i = 0; i < steps; i++)
+            (void)drive_step(a, &only, 1, 8);
+        drive_end(&d, false);
+    }
+    converse(a, c, 256, got);
+    ck_assert_mem_eq(got, want, sizeof want);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* When pages run out, the idle conversation that was used longest ago loses its own, and says later
+ * what it would have said anyway. */
+START_TEST(eviction_changes_no_reply)
+{
+    struct agent *roomy = open_on("ref", 512), *tight = open_on("ref", 40);
+    struct sampling s = brief();
+    struct agent_info info;
+    int32_t want[4][2][N], got[4][2][N];
+
+    for (int round = 0; round < 2; round++) {
+        struct agent *a = round == 0 ? roomy : tight;
+        struct clone *c[4];
+        char text[200];
+
+        for (int i = 0; i < 4; i++)
+            c[i] = open_clone(a, NULL);
+        for (int turn = 0; turn < 2; turn++)
+            for (int i = 0; i < 4; i++) {
+                (void)snprintf(text, sizeof text, "%d %0100d hello", i, turn);
+                (void)drive_turn(a, c[i], text, &s, 256, round == 0 ? want[i][turn] : got[i][turn],
+                                 N);
+            }
+        for (int i = 0; i < 4; i++)
+            clone_close(c[i]);
+    }
+    ck_assert_mem_eq(got, want, sizeof want);
+    tight->type->info(tight, &info);
+    ck_assert_uint_gt(info.kv_evictions, 0);
+    ck_assert_uint_gt(info.kv_recomputes, 0);
+    roomy->type->info(roomy, &info);
+    ck_assert_uint_eq(info.kv_evictions, 0);
+    agent_unref(roomy);
+    agent_unref(tight);
+}
+END_TEST
+
+/* A row that was preempted in the middle of its reply ends it as if nothing had been. */
+START_TEST(preemption_changes_no_reply)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    int32_t want[N];
+    struct drive d, *only = &d;
+    struct error err;
+
+    (void)drive_turn(a, c, "the hello", &s, 256, want, N);
+    c->agent->type->reset(c);
+    ck_assert_int_eq(drive_begin(&d, c, "the hello", &s, &err), STATUS_OK);
+    for (int i = 0; i < 10; i++) {
+        (void)drive_step(a, &only, 1, 16);
+        if (i % 4 == 3)
+            a->type->release(a, &d.turn.row);
+    }
+    drive_run(a, &only, 1, 16);
+    ck_assert_uint_eq(d.turn.reply.n_tokens, N);
+    for (size_t i = 0; i < N; i++)
+        ck_assert_int_eq(d.turn.reply.tokens[i].id, want[i]);
+    drive_end(&d, true);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* The system prompt is computed by the first clone alone; those that follow begin behind it. */
+START_TEST(system_prompt_is_computed_once)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *first = open_clone(a, "the hello hello hello the the a in hello hello hello"),
+                 *second = open_clone(a, "the hello hello hello the the a in hello hello hello");
+    struct drive d;
+    struct error err;
+    int32_t ids[N];
+
+    (void)drive_turn(a, first, "the hello", &s, 256, ids, N);
+    ck_assert_int_eq(drive_begin(&d, second, "hello", &s, &err), STATUS_OK);
+    ck_assert_uint_gt(d.turn.reply.n_cached, 16);
+    ck_assert_uint_lt(d.turn.reply.n_cached, d.turn.reply.n_prompt);
+    drive_end(&d, false);
+    clone_close(first);
+    clone_close(second);
+    agent_unref(a);
+}
+END_TEST
+
+/* A prompt beyond the context says both sizes, and changes nothing. */
+START_TEST(prompt_beyond_the_context)
+{
+    static char text[3 * TINY_CONTEXT];
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    struct drive d;
+    struct error err;
+
+    memset(text, 'x', sizeof text - 1);
+    ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_RANGE);
+    ck_assert_ptr_nonnull(strstr(err.text, "2048"));
+    ck_assert_ptr_nonnull(strstr(err.text, "61")); /* 6,143 and what the template adds */
+    drive_end(&d, false);
+    s.temperature = -1;
+    ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "temperature");
+    drive_end(&d, false);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* A context that is full ends the reply with "length". */
+START_TEST(full_context_ends_the_reply)
+{
+    static char text[TINY_CONTEXT - 200];
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    struct drive d, *only = &d;
+    struct error err;
+
+    memset(text, 'x', sizeof text - 1);
+    s.max_tokens = 0;
+    ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_OK);
+    drive_run(a, &only, 1, 256);
+    ck_assert_int_eq(d.turn.reply.finish, FINISH_LENGTH);
+    ck_assert_uint_eq(d.turn.reply.n_prompt + d.turn.reply.n_tokens, TINY_CONTEXT);
+    drive_end(&d, true);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
+           fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
+           eviction_changes_no_reply, preemption_changes_no_reply, system_prompt_is_computed_once,
+           prompt_beyond_the_context, full_context_ends_the_reply)
