@@ -302,7 +302,7 @@ static enum llama_part part_of_name(const char *name, size_t n_layers)
     if (strncmp(name, "blk.", 4) != 0 || name[4] < '0' || name[4] > '9')
         return N_PARTS;
     layer = strtoul(name + 4, &end, 10);
-    if (layer >= n_layers || *end != '.')
+    if (layer >= n_layers || *end != '.' || (name[4] == '0' && end != name + 5))
         return N_PARTS;
     while (part < N_PARTS) {
         size_t len = strlen(part_names[part]);

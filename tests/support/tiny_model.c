@@ -74,21 +74,26 @@ static bool is_left_out(const struct file *f, const char *name)
     return f->config->leave_out != NULL && strcmp(f->config->leave_out, name) == 0;
 }
 
-/* False when the key is left out. */
-static bool key(struct file *f, const char *name, uint32_t type)
+static void begin_key(struct file *f, const char *name, uint32_t type)
 {
-    if (is_left_out(f, name))
-        return false;
     put_text(&f->keys, name);
     put_u32(&f->keys, type);
     f->n_keys++;
+}
+
+/* False when the key is left out, or set to something else at the end. */
+static bool key(struct file *f, const char *name, uint32_t type)
+{
+    const char *set_key = f->config->set_key;
+
+    if (is_left_out(f, name) || (set_key != NULL && strcmp(set_key, name) == 0))
+        return false;
+    begin_key(f, name, type);
     return true;
 }
 
 static void key_u32(struct file *f, const char *name, uint32_t value)
 {
-    if (f->config->set_key != NULL && strcmp(f->config->set_key, name) == 0)
-        return; /* comes at the end */
     if (key(f, name, GGUF_U32))
         put_u32(&f->keys, value);
 }
@@ -178,8 +183,10 @@ static void put_metadata(struct file *f)
     key_f32(f, "llama.rope.freq_base", 10000.0f);
     key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     put_vocabulary(f);
-    if (c->set_key != NULL && key(f, c->set_key, GGUF_U32))
+    if (c->set_key != NULL) {
+        begin_key(f, c->set_key, GGUF_U32);
         put_u32(&f->keys, c->set_value);
+    }
 }
 
 /* Uniform in [-1, 1): splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number

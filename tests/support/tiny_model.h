@@ -37,7 +37,7 @@ struct tiny_config {
     /* Ways to be wrong; NULL for none. */
     const char *architecture; /* instead of llama */
     const char *leave_out;    /* a key or tensor that the file then lacks */
-    const char *set_key;      /* an integer key that gets set_value, added if it is new */
+    const char *set_key;      /* a key that becomes an integer, set_value; may be new */
     uint32_t set_value;
     const char *add_tensor; /* one more vector, [TINY_WIDTH] f32 */
 };

@@ -1,0 +1,357 @@
+#include "compute/llama.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/tiny_model.h"
+#include "tests/unit/base/suite.h"
+
+#define N_OF(a) (sizeof(a) / sizeof((a)[0]))
+
+enum { MAX_TOKENS = 64, MAX_LOGITS = 40, PAGES = 16, PROMPT = 40 };
+
+/* A tiny model and what it runs on. */
+struct rig {
+    struct tiny_model file;
+    struct gguf *gguf;
+    struct backend *backend;
+    struct llama *model;
+};
+
+static const struct tiny_config plain = {.seed = 1};
+
+static void rig_open(struct rig *r, const struct tiny_config *config)
+{
+    const struct backend_config backend_config = {0};
+    const struct llama_config llama_config = {
+        .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
+    struct error err = {0};
+
+    tiny_model_init(&r->file, config);
+    ck_assert_msg(gguf_open_bytes(&r->gguf, r->file.bytes, r->file.size_bytes, "tiny", &err) ==
+                      STATUS_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(backend_open(&r->backend, "ref", &backend_config, &err), STATUS_OK);
+    ck_assert_msg(llama_open(&r->model, r->backend, r->gguf, &llama_config, &err) == STATUS_OK,
+                  "%s", err.text);
+}
+
+static void rig_close(struct rig *r)
+{
+    llama_close(r->model);
+    backend_close(r->backend);
+    gguf_close(r->gguf);
+    tiny_model_deinit(&r->file);
+}
+
+static void forward(struct rig *r, const struct llama_row *rows, size_t n_rows)
+{
+    struct error err = {0};
+
+    ck_assert_msg(llama_forward(r->model, rows, n_rows, NULL, 0, &err) == STATUS_OK, "%s",
+                  err.text);
+}
+
+static void make_prompt(int32_t ids[PROMPT], int32_t salt)
+{
+    for (int32_t i = 0; i < PROMPT; i++)
+        ids[i] = (i * 31 + salt) % TINY_VOCAB;
+}
+
+static float known[PROMPT * TINY_VOCAB], is[PROMPT * TINY_VOCAB];
+
+/* Logits of all tokens of a prompt, run in chunks. */
+static void run_prompt(struct rig *r, const int32_t *ids, const int32_t *pages, size_t chunk,
+                       float *out)
+{
+    for (size_t pos = 0, n; pos < PROMPT; pos += n) {
+        struct llama_row row = {
+            .ids = ids + pos, .pos = pos, .pages = pages, .logits = out + pos * TINY_VOCAB};
+
+        n = row.n_tokens = row.n_logits = PROMPT - pos < chunk ? PROMPT - pos : chunk;
+        forward(r, &row, 1);
+    }
+}
+
+static const int32_t some_pages[] = {3, 1, 12}, other_pages[] = {7, 8, 9};
+
+/* The metadata's numbers arrive in the shape. */
+START_TEST(shape_is_read)
+{
+    struct rig r;
+    const struct llama_shape *s;
+
+    rig_open(&r, &plain);
+    s = llama_shape(r.model);
+    ck_assert_uint_eq(s->n_layers, TINY_LAYERS);
+    ck_assert_uint_eq(s->width, TINY_WIDTH);
+    ck_assert_uint_eq(s->n_heads, TINY_HEADS);
+    ck_assert_uint_eq(s->n_kv_heads, TINY_KV_HEADS);
+    ck_assert_uint_eq(s->head_dim, TINY_HEAD_DIM);
+    ck_assert_uint_eq(s->ffn_width, TINY_WIDTH);
+    ck_assert_uint_eq(s->n_vocab, TINY_VOCAB);
+    ck_assert_uint_eq(s->context, TINY_CONTEXT);
+    ck_assert(s->rope_base == 10000.0f && s->norm_eps == 1e-5f);
+    ck_assert_uint_eq(llama_page_bytes(r.model),
+                      TINY_LAYERS * 2 * KV_PAGE_TOKENS * TINY_KV_HEADS * TINY_HEAD_DIM * 4);
+    ck_assert_uint_gt(llama_weight_bytes(r.model), TINY_LAYERS * 6 * TINY_WIDTH * TINY_WIDTH * 4);
+    ck_assert_uint_lt(llama_weight_bytes(r.model), r.file.size_bytes);
+    rig_close(&r);
+}
+END_TEST
+
+/* What the shape of a wrong file is answered with: a status, and a text that holds these words. */
+static const struct {
+    struct tiny_config config;
+    enum status status;
+    const char *word, *other_word;
+} wrong[] = {
+    {{.architecture = "mamba"}, STATUS_UNIMPLEMENTED, "tiny", "'mamba'"},
+    {{.leave_out = "general.architecture"}, STATUS_NOT_FOUND, "tiny", "general.architecture"},
+    {{.leave_out = "llama.block_count"}, STATUS_NOT_FOUND, "tiny", "llama.block_count"},
+    {{.leave_out = "llama.attention.layer_norm_rms_epsilon"},
+     STATUS_NOT_FOUND,
+     "tiny",
+     "layer_norm_rms_epsilon"},
+    {{.set_key = "llama.block_count", .set_value = 0}, STATUS_DATA_LOSS, "tiny", "block_count"},
+    {{.set_key = "llama.block_count", .set_value = 1u << 30},
+     STATUS_DATA_LOSS,
+     "1073741824",
+     "block_count"},
+    {{.set_key = "llama.block_count", .set_value = TINY_LAYERS + 1},
+     STATUS_NOT_FOUND,
+     "tiny",
+     "blk.2.attn_norm.weight"},
+    {{.set_key = "llama.block_count", .set_value = TINY_LAYERS - 1},
+     STATUS_UNIMPLEMENTED,
+     "tiny",
+     "blk.1."},
+    {{.set_key = "llama.embedding_length", .set_value = 512},
+     STATUS_UNIMPLEMENTED,
+     "tiny",
+     "64 rotated"},
+    {{.set_key = "llama.feed_forward_length", .set_value = 128},
+     STATUS_DATA_LOSS,
+     "256 x 256",
+     "128 x 256"},
+    {{.set_key = "llama.attention.head_count", .set_value = 3},
+     STATUS_DATA_LOSS,
+     "head_count",
+     "3"},
+    {{.set_key = "llama.attention.head_count_kv", .set_value = 1},
+     STATUS_DATA_LOSS,
+     "128 x 256",
+     "64 x 256"},
+    {{.set_key = "llama.attention.key_length", .set_value = 63}, STATUS_DATA_LOSS, "63", "even"},
+    {{.set_key = "llama.rope.dimension_count", .set_value = 32},
+     STATUS_UNIMPLEMENTED,
+     "tiny",
+     "32 rotated"},
+    {{.set_key = "llama.vocab_size", .set_value = 100},
+     STATUS_DATA_LOSS,
+     "token_embd.weight",
+     "100 x 256"},
+    {{.set_key = "llama.context_length", .set_value = (1u << 24) + 1},
+     STATUS_DATA_LOSS,
+     "context_length",
+     "16777217"},
+    {{.set_key = "llama.expert_count", .set_value = 8}, STATUS_UNIMPLEMENTED, "experts", "8"},
+    {{.set_key = "general.architecture", .set_value = 8},
+     STATUS_DATA_LOSS,
+     "tiny",
+     "general.architecture"},
+    {{.leave_out = "token_embd.weight"}, STATUS_NOT_FOUND, "tiny", "token_embd.weight"},
+    {{.leave_out = "output_norm.weight"}, STATUS_NOT_FOUND, "tiny", "output_norm.weight"},
+    {{.leave_out = "blk.1.ffn_up.weight"}, STATUS_NOT_FOUND, "tiny", "blk.1.ffn_up.weight"},
+    {{.add_tensor = "blk.0.attn_q.bias"}, STATUS_UNIMPLEMENTED, "tiny", "blk.0.attn_q.bias"},
+    {{.add_tensor = "blk.x.attn_q.weight"}, STATUS_UNIMPLEMENTED, "tiny", "blk.x.attn_q.weight"},
+    {{.add_tensor = "blk.00.attn_q.weight"}, STATUS_UNIMPLEMENTED, "tiny", "blk.00.attn_q.weight"},
+    {{.add_tensor = "rope_freqs.weight"}, STATUS_DATA_LOSS, "1 x 256", "1 x 32"},
+    {{.add_tensor = "output.weight"}, STATUS_DATA_LOSS, "1 x 256", "267 x 256"},
+};
+
+/* A file whose numbers and tensors do not fit, or ask for what we do not compute, is refused by a
+ * line that names the thing. */
+START_TEST(wrong_shapes_are_refused)
+{
+    for (size_t i = 0; i < N_OF(wrong); i++) {
+        struct llama_shape shape = {.n_layers = 77};
+        struct error err = {0};
+        struct tiny_model file;
+        struct gguf *g;
+        enum status rc;
+
+        tiny_model_init(&file, &wrong[i].config);
+        ck_assert_int_eq(gguf_open_bytes(&g, file.bytes, file.size_bytes, "tiny", &err), STATUS_OK);
+        rc = llama_read_shape(&shape, g, &err);
+        ck_assert_msg(rc == wrong[i].status && strstr(err.text, wrong[i].word) != NULL &&
+                          strstr(err.text, wrong[i].other_word) != NULL,
+                      "case %zu: status %d, '%s'", i, rc, err.text);
+        ck_assert_uint_eq(shape.n_layers, 77);
+        gguf_close(g);
+        tiny_model_deinit(&file);
+    }
+}
+END_TEST
+
+/* Keys that may be absent have the values that the format gives them. */
+START_TEST(optional_keys_have_defaults)
+{
+    static const char *const keys[] = {"llama.rope.dimension_count", "llama.vocab_size",
+                                       "llama.rope.freq_base"};
+
+    for (size_t i = 0; i < N_OF(keys); i++) {
+        struct tiny_config config = {.leave_out = keys[i]};
+        struct rig r;
+
+        rig_open(&r, &config);
+        ck_assert_uint_eq(llama_shape(r.model)->n_vocab, TINY_VOCAB);
+        ck_assert(llama_shape(r.model)->rope_base == 10000.0f);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+/* A prompt in one go, in chunks, token by token, in whatever pages: the same logits, to the bit. */
+START_TEST(chunks_do_not_matter)
+{
+    static const size_t chunks[] = {1, 7, 16, 39};
+    int32_t ids[PROMPT];
+    struct rig r;
+
+    rig_open(&r, &plain);
+    make_prompt(ids, 5);
+    run_prompt(&r, ids, some_pages, PROMPT, known);
+    for (size_t i = 0; i < N_OF(chunks); i++) {
+        run_prompt(&r, ids, other_pages, chunks[i], is);
+        ck_assert_mem_eq(is, known, sizeof known);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* A chunk of one prompt and the last token of another, in one call, give what each gives alone;
+ * each row gets as many logits as it asks for, wherever its memory lies. */
+START_TEST(neighbours_do_not_matter)
+{
+    static float one[3 * TINY_VOCAB], two[TINY_VOCAB], two_known[PROMPT * TINY_VOCAB];
+    int32_t ids[PROMPT], other_ids[PROMPT];
+    struct llama_row rows[] = {
+        {.ids = ids, .n_tokens = 23, .pages = some_pages, .n_logits = 3, .logits = one},
+        {.ids = ids, .n_tokens = 5, .pages = (const int32_t[]){14}}, /* no logits */
+        {.ids = other_ids + PROMPT - 1,
+         .n_tokens = 1,
+         .pos = PROMPT - 1,
+         .pages = other_pages,
+         .n_logits = 1,
+         .logits = two},
+    };
+    struct rig r;
+
+    rig_open(&r, &plain);
+    make_prompt(ids, 5);
+    make_prompt(other_ids, 9);
+    run_prompt(&r, other_ids, other_pages, PROMPT, two_known);
+    run_prompt(&r, ids, some_pages, PROMPT, known);
+    forward(&r, rows, N_OF(rows));
+    ck_assert_mem_eq(one, known + (23 - 3) * TINY_VOCAB, sizeof one);
+    ck_assert_mem_eq(two, two_known + (PROMPT - 1) * TINY_VOCAB, sizeof two);
+
+    /* the same, into one piece of memory */
+    rows[0].logits = is;
+    rows[2].logits = is + 3 * TINY_VOCAB;
+    forward(&r, rows, N_OF(rows));
+    ck_assert_mem_eq(is, one, sizeof one);
+    ck_assert_mem_eq(is + 3 * TINY_VOCAB, two, sizeof two);
+    rig_close(&r);
+}
+END_TEST
+
+/* Copies are made before the rows run: a branch goes on from a copied page as from the first. */
+START_TEST(copies_come_first)
+{
+    static const int32_t branch_pages[] = {10};
+    static float branch[TINY_VOCAB];
+    const struct kv_copy copy = {.from = some_pages[0], .to = branch_pages[0]};
+    int32_t ids[PROMPT];
+    struct llama_row row = {.ids = ids, .n_tokens = 12, .pages = some_pages};
+    struct error err;
+    struct rig r;
+
+    rig_open(&r, &plain);
+    make_prompt(ids, 5);
+    run_prompt(&r, ids, other_pages, PROMPT, known);
+    forward(&r, &row, 1);
+    row = (struct llama_row){.ids = ids + 12,
+                             .n_tokens = 1,
+                             .pos = 12,
+                             .pages = branch_pages,
+                             .n_logits = 1,
+                             .logits = branch};
+    ck_assert_int_eq(llama_forward(r.model, &row, 1, &copy, 1, &err), STATUS_OK);
+    ck_assert_mem_eq(branch, known + 12 * TINY_VOCAB, sizeof branch);
+    rig_close(&r);
+}
+END_TEST
+
+static double distance(const float *a, const float *b, size_t n)
+{
+    double sum = 0.0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += fabs((double)a[i] - (double)b[i]);
+    return sum / (double)n;
+}
+
+/* A head of its own is used where there is one, and the frequencies' divisors too. */
+START_TEST(optional_tensors_are_used)
+{
+    static const struct tiny_config configs[] = {{.seed = 1, .has_own_head = true},
+                                                 {.seed = 1, .has_rope_freqs = true}};
+    int32_t ids[PROMPT];
+    struct rig r;
+
+    make_prompt(ids, 5);
+    rig_open(&r, &plain);
+    run_prompt(&r, ids, some_pages, PROMPT, known);
+    rig_close(&r);
+    for (size_t i = 0; i < N_OF(configs); i++) {
+        rig_open(&r, &configs[i]);
+        run_prompt(&r, ids, some_pages, PROMPT, is);
+        ck_assert_double_gt(distance(is, known, N_OF(is)), 1e-3);
+        /* position 0 is turned by nothing, whatever the frequencies */
+        if (configs[i].has_rope_freqs)
+            ck_assert_mem_eq(is, known, TINY_VOCAB * sizeof *is);
+        rig_close(&r);
+    }
+}
+END_TEST
+
+/* Weights of every format run, and the logits are numbers that differ from token to token. */
+START_TEST(every_format_runs)
+{
+    static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0,
+                                       DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0,
+                                       DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+    int32_t ids[PROMPT];
+
+    make_prompt(ids, 5);
+    for (size_t i = 0; i < N_OF(types); i++) {
+        const struct tiny_config config = {.type = types[i], .seed = 2};
+        double square = 0.0;
+        struct rig r;
+
+        rig_open(&r, &config);
+        run_prompt(&r, ids, some_pages, PROMPT, is);
+        for (size_t j = 0; j < N_OF(is); j++)
+            square += (double)is[j] * (double)is[j];
+        ck_assert_msg(square / N_OF(is) > 0.1 && square / N_OF(is) < 10.0, "%s: mean square %g",
+                      dtype_name(types[i]), square / N_OF(is));
+        rig_close(&r);
+    }
+}
+END_TEST
+
+SUITE_MAIN("compute/llama", shape_is_read, wrong_shapes_are_refused, optional_keys_have_defaults,
+           chunks_do_not_matter, neighbours_do_not_matter, copies_come_first,
+           optional_tensors_are_used, every_format_runs)
