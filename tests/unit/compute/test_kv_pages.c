@@ -1,0 +1,326 @@
+#include "compute/kv_pages.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/chance.h"
+#include "tests/unit/base/suite.h"
+
+static struct error err;
+
+static struct kv_pages *open_pages(size_t n)
+{
+    struct kv_pages *p = NULL;
+
+    ck_assert_int_eq(kv_pages_open(&p, n, &err), STATUS_OK);
+    return p;
+}
+
+/* Reserves and fills n_more positions. */
+static struct kv_copy extend(struct kv_pages *p, struct kv_seq *s, size_t n_more)
+{
+    struct kv_copy copy;
+
+    ck_assert_int_eq(kv_seq_reserve(p, s, n_more, &copy, &err), STATUS_OK);
+    s->n_tokens += (uint32_t)n_more;
+    return copy;
+}
+
+static void share(struct kv_pages *p, struct kv_seq *child, const struct kv_seq *parent,
+                  size_t n_tokens)
+{
+    ck_assert_int_eq(kv_seq_share(p, child, parent, n_tokens, &err), STATUS_OK);
+}
+
+static void expect_usage(const struct kv_pages *p, size_t n_free, size_t n_shared,
+                         uint64_t n_copies)
+{
+    struct kv_usage u;
+
+    kv_pages_usage(p, &u);
+    ck_assert_uint_eq(u.n_free, n_free);
+    ck_assert_uint_eq(u.n_shared, n_shared);
+    ck_assert_uint_eq(u.n_copies, n_copies);
+}
+
+/* A sequence takes a page for each sixteen positions, when it needs it and no sooner. */
+START_TEST(pages_come_as_needed)
+{
+    struct kv_pages *p = open_pages(4);
+    struct kv_seq s = {0};
+
+    ck_assert_uint_eq(sizeof s, 24);
+    (void)extend(p, &s, 0);
+    ck_assert_uint_eq(s.n_pages, 0);
+    (void)extend(p, &s, 1);
+    ck_assert_uint_eq(s.n_pages, 1);
+    (void)extend(p, &s, 15);
+    ck_assert_uint_eq(s.n_pages, 1);
+    (void)extend(p, &s, 17);
+    ck_assert_uint_eq(s.n_pages, 3);
+    expect_usage(p, 1, 0, 0);
+    kv_seq_free(p, &s);
+    ck_assert(s.pages == NULL && s.n_pages == 0 && s.cap_pages == 0 && s.n_tokens == 0);
+    expect_usage(p, 4, 0, 0);
+    kv_pages_close(p);
+    kv_pages_close(NULL);
+}
+END_TEST
+
+/* Asking twice for the same room takes it once, and what was not filled goes back with a cut. */
+START_TEST(room_is_taken_once)
+{
+    struct kv_pages *p = open_pages(4);
+    struct kv_seq s = {0};
+    struct kv_copy copy;
+
+    (void)extend(p, &s, 10);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(kv_seq_reserve(p, &s, 30, &copy, &err), STATUS_OK);
+        ck_assert_int_eq(copy.from, -1);
+        ck_assert_uint_eq(s.n_pages, 3);
+        ck_assert_uint_eq(s.n_tokens, 10);
+    }
+    kv_seq_cut(p, &s, 10);
+    ck_assert_uint_eq(s.n_pages, 1);
+    expect_usage(p, 3, 0, 0);
+    kv_seq_free(p, &s);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* With too few pages nothing changes, and the line says how many are wanted and free. */
+START_TEST(too_few_pages_change_nothing)
+{
+    struct kv_pages *p = open_pages(4);
+    struct kv_seq a = {0}, b = {0}, before;
+    struct kv_copy copy = {7, 7};
+
+    (void)extend(p, &a, 40);
+    share(p, &b, &a, 40);
+    before = b;
+    /* one page is free; b wants a copy of the shared last page and a new one */
+    ck_assert_int_eq(kv_seq_reserve(p, &b, 9, &copy, &err), STATUS_EXHAUSTED);
+    ck_assert_str_eq(err.text, "2 more KV pages are needed, 1 are free");
+    ck_assert(b.pages == before.pages && b.n_pages == 3 && b.n_tokens == 40);
+    ck_assert(copy.from == 7 && copy.to == 7);
+    expect_usage(p, 1, 3, 0);
+    ck_assert_int_eq(kv_seq_reserve(p, &b, SIZE_MAX, &copy, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(kv_seq_reserve(p, &b, 8, &copy, &err), STATUS_OK);
+    ck_assert_int_eq(copy.from, a.pages[2]);
+    kv_seq_free(p, &a);
+    kv_seq_free(p, &b);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* A fork of 4,000 tokens takes no page and copies none; the first word of either branch copies the
+ * one page that both would write, and the other then has the old one to itself. */
+START_TEST(forks_copy_nothing)
+{
+    struct kv_pages *p = open_pages(300);
+    struct kv_seq parent = {0}, child = {0};
+    struct kv_copy copy;
+
+    (void)extend(p, &parent, 4008);
+    expect_usage(p, 300 - 251, 0, 0);
+    share(p, &child, &parent, 4008);
+    expect_usage(p, 300 - 251, 251, 0);
+    copy = extend(p, &child, 1);
+    ck_assert_int_eq(copy.from, parent.pages[250]);
+    ck_assert_int_eq(copy.to, child.pages[250]);
+    ck_assert_int_ne(copy.from, copy.to);
+    expect_usage(p, 300 - 252, 250, 1);
+    copy = extend(p, &parent, 1);
+    ck_assert_int_eq(copy.from, -1);
+    expect_usage(p, 300 - 252, 250, 1);
+    kv_seq_free(p, &parent);
+    expect_usage(p, 300 - 251, 0, 1);
+    kv_seq_free(p, &child);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* A share that ends at a page's edge never copies: both branches go on in pages of their own. */
+START_TEST(full_pages_are_never_copied)
+{
+    struct kv_pages *p = open_pages(10);
+    struct kv_seq parent = {0}, child = {0};
+
+    (void)extend(p, &parent, 40);
+    share(p, &child, &parent, 32);
+    ck_assert_uint_eq(child.n_pages, 2);
+    ck_assert_int_eq(extend(p, &child, 5).from, -1);
+    ck_assert_int_eq(extend(p, &parent, 5).from, -1);
+    ck_assert_int_ne(child.pages[2], parent.pages[2]);
+    expect_usage(p, 6, 2, 0);
+    kv_seq_free(p, &child);
+    kv_seq_free(p, &parent);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* A cut into a shared page leaves it to the others: what is written next goes into a copy. */
+START_TEST(cuts_leave_the_others_whole)
+{
+    struct kv_pages *p = open_pages(10);
+    struct kv_seq parent = {0}, child = {0};
+    struct kv_copy copy;
+
+    (void)extend(p, &parent, 64);
+    share(p, &child, &parent, 64);
+    kv_seq_cut(p, &parent, 20);
+    ck_assert_uint_eq(parent.n_pages, 2);
+    expect_usage(p, 6, 2, 0);
+    copy = extend(p, &parent, 1);
+    ck_assert_int_eq(copy.from, child.pages[1]);
+    ck_assert_int_eq(copy.to, parent.pages[1]);
+    ck_assert_int_ne(copy.to, child.pages[1]);
+    share(p, &(struct kv_seq){0}, &parent, 0); /* nothing of it: nothing to give back */
+    kv_seq_free(p, &parent);
+    kv_seq_free(p, &child);
+    expect_usage(p, 10, 0, 1);
+    kv_pages_close(p);
+}
+END_TEST
+
+static void close_with_a_page_out(void)
+{
+    struct kv_pages *p = open_pages(2);
+    struct kv_seq s = {0};
+
+    (void)extend(p, &s, 1);
+    kv_pages_close(p);
+}
+
+/* A page that is never given back is a bug of ours, and closing finds it. */
+START_TEST(a_lost_page_is_found)
+{
+    ck_assert(suite_aborts(close_with_a_page_out));
+}
+END_TEST
+
+/* --- the model ----------------------------------------------------------------------------------
+ * What each sequence should read back is kept beside what the pages hold, as numbers: position i of
+ * a sequence holds a value that no other write ever has. */
+
+enum { N_SEQS = 12, N_PAGES = 40, MAX_TOKENS = 300, N_STEPS = 20000 };
+
+struct model {
+    struct kv_pages *pages;
+    struct kv_seq seqs[N_SEQS];
+    uint64_t want[N_SEQS][MAX_TOKENS];
+    uint64_t held[N_PAGES][KV_PAGE_TOKENS];
+    uint64_t n_writes, seed, n_copies;
+    uint32_t n_draws;
+};
+
+static size_t draw(struct model *m, size_t below)
+{
+    return (size_t)(chance_uniform(m->seed, 0, 0, m->n_draws++) * (float)below) % below;
+}
+
+static void model_extend(struct model *m, size_t i)
+{
+    struct kv_seq *s = &m->seqs[i];
+    size_t n_more = draw(m, draw(m, 4) == 0 ? 60 : 3);
+    struct kv_copy copy;
+
+    if (s->n_tokens + n_more > MAX_TOKENS ||
+        kv_seq_reserve(m->pages, s, n_more, &copy, &err) != STATUS_OK)
+        return;
+    if (copy.from >= 0) {
+        memcpy(m->held[copy.to], m->held[copy.from], sizeof m->held[0]);
+        m->n_copies++;
+    }
+    for (size_t n = 0; n < n_more; n++) {
+        size_t at = s->n_tokens + n;
+
+        m->want[i][at] = ++m->n_writes;
+        m->held[s->pages[at / KV_PAGE_TOKENS]][at % KV_PAGE_TOKENS] = m->n_writes;
+    }
+    if (draw(m, 8) != 0) /* else the step failed: the room stays, what was written counts not */
+        s->n_tokens += (uint32_t)n_more;
+}
+
+static void model_step(struct model *m)
+{
+    size_t i = draw(m, N_SEQS), from = draw(m, N_SEQS), n;
+
+    switch (draw(m, 8)) {
+    case 0:
+        kv_seq_free(m->pages, &m->seqs[i]);
+        break;
+    case 1:
+        kv_seq_cut(m->pages, &m->seqs[i], draw(m, m->seqs[i].n_tokens + 1));
+        break;
+    case 2:
+        n = draw(m, m->seqs[from].n_tokens + 1);
+        n = draw(m, 2) == 0 ? m->seqs[from].n_tokens : n;
+        if (i == from)
+            break;
+        kv_seq_free(m->pages, &m->seqs[i]);
+        share(m->pages, &m->seqs[i], &m->seqs[from], n);
+        memcpy(m->want[i], m->want[from], n * sizeof m->want[0][0]);
+        break;
+    default:
+        model_extend(m, i);
+    }
+}
+
+/* Every position reads back what was written there; every page is held by whom it should be. */
+static void model_check(const struct model *m)
+{
+    unsigned n_holders[N_PAGES] = {0};
+    size_t n_used = 0, n_shared = 0;
+    struct kv_usage u;
+
+    for (size_t i = 0; i < N_SEQS; i++) {
+        const struct kv_seq *s = &m->seqs[i];
+
+        for (size_t n = 0; n < s->n_pages; n++) {
+            ck_assert(s->pages[n] >= 0 && s->pages[n] < N_PAGES);
+            n_holders[s->pages[n]]++;
+        }
+        for (size_t at = 0; at < s->n_tokens; at++)
+            if (m->held[s->pages[at / KV_PAGE_TOKENS]][at % KV_PAGE_TOKENS] != m->want[i][at])
+                ck_abort_msg("seed %llu: sequence %zu lost position %zu",
+                             (unsigned long long)m->seed, i, at);
+    }
+    for (size_t n = 0; n < N_PAGES; n++) {
+        n_used += n_holders[n] > 0;
+        n_shared += n_holders[n] > 1;
+    }
+    kv_pages_usage(m->pages, &u);
+    if (u.n_free != N_PAGES - n_used || u.n_shared != n_shared || u.n_copies != m->n_copies)
+        ck_abort_msg("seed %llu: %zu free, %zu shared", (unsigned long long)m->seed, u.n_free,
+                     u.n_shared);
+}
+
+/* Whatever sequences do to one another's pages, each reads back what it wrote, and no page is lost
+ * or in two hands by mistake. */
+START_TEST(no_page_is_lost_or_overwritten)
+{
+    static struct model m;
+
+    for (uint64_t seed = 1; seed <= 5; seed++) {
+        m = (struct model){.seed = seed};
+        m.pages = open_pages(N_PAGES);
+        for (int step = 0; step < N_STEPS; step++) {
+            model_step(&m);
+            model_check(&m);
+        }
+        printf("seed %llu: %llu writes, %llu copies\n", (unsigned long long)seed,
+               (unsigned long long)m.n_writes, (unsigned long long)m.n_copies);
+        ck_assert_uint_gt(m.n_copies, 100);
+        for (size_t i = 0; i < N_SEQS; i++)
+            kv_seq_free(m.pages, &m.seqs[i]);
+        kv_pages_close(m.pages);
+    }
+}
+END_TEST
+
+SUITE_MAIN("compute/kv_pages", pages_come_as_needed, room_is_taken_once,
+           too_few_pages_change_nothing, forks_copy_nothing, full_pages_are_never_copied,
+           cuts_leave_the_others_whole, a_lost_page_is_found, no_page_is_lost_or_overwritten)
