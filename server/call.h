@@ -1,8 +1,6 @@
 /* One RPC on its way. A call belongs to the loop; gRPC's completion queue threads only hand its
  * events over. Handlers see decoded requests and answer with messages; they know nothing of
- * batches, tags and byte buffers.
- *
- * States: CALL_OPEN → (CALL_WRITING ⇄ CALL_OPEN) → CALL_ENDING → CALL_GONE, by call_move alone. */
+ * batches, tags and byte buffers. Everything here is for the loop's thread. */
 #ifndef SERVER_CALL_H
 #define SERVER_CALL_H
 
@@ -18,18 +16,21 @@ struct daemon;
 
 enum rpc_kind { RPC_UNARY, RPC_SERVER_STREAM, RPC_BIDI };
 
-/* What a handler hangs on its call. All on the loop. */
+/* What a handler hangs on its call. Any but gone may be NULL. None is called inside a function of
+ * this header, and none after gone. */
 struct call_handler {
     /* There is room for a next message: a pulled stream writes one (call_write) or none. Called
-     * again after each call_write, and after call_wake. NULL for unary calls. */
+     * again after each call_write, once it is out of the way, and after call_wake. */
     void (*room)(struct call *call, void *state);
-    /* A further message of a bidi stream, in arena until the call ends or it is given back; NULL:
-     * the client has half-closed. Not called again before call_read. */
+    /* A further message of a bidi stream; NULL: the client has half-closed. Not called again before
+     * call_read. The message lives in arena, which is emptied when the handler returns, unless it
+     * takes it: copies the struct and calls arena_init on the original. */
     void (*message)(struct call *call, void *state, const ProtobufCMessage *message,
                     struct arena *arena);
-    /* The call is over, whoever ended it: the peer is gone, the deadline passed (why says so), or
-     * the status is out. Called exactly once for every call whose handler was set; state is the
-     * handler's to free. The call is no longer valid after. */
+    /* The call is over, whoever ended it. Called exactly once for every call whose handler was set,
+     * also for those that call_finish ended; state is the handler's to free, and the call is no
+     * longer valid after. why: STATUS_OK when the status is out, whichever it was; STATUS_DEADLINE
+     * when the deadline passed first; STATUS_CANCELLED when the peer went away or cancelled. */
     void (*gone)(struct call *call, void *state, enum status why);
 };
 
@@ -38,16 +39,17 @@ struct rpc {
     const char *path; /* "/parley.v1.Conversations/Open" */
     enum rpc_kind kind;
     const ProtobufCMessageDescriptor *request, *response;
-    /* Starts a call. request is NULL for RPC_BIDI. It answers now, or sets a handler and answers
-     * later. daemon is whose port this is. */
+    /* Starts a call. request is NULL for RPC_BIDI; else it lives in call_arena. It answers now, or
+     * sets a handler and answers later. daemon is whose port this is. */
     void (*start)(struct call *call, const ProtobufCMessage *request, struct daemon *daemon);
 };
 
 struct arena *call_arena(struct call *call);        /* lives as long as the call */
 uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0: none */
-const char *call_peer(const struct call *call);
-/* Value of a request header (text), NULL if absent; valid as long as the call. */
-const char *call_header(const struct call *call, const char *key);
+const char *call_peer(struct call *call);           /* "ipv4:127.0.0.1:50312" */
+/* Value of a request header (text, key in lower case), NULL if absent; valid as long as the call.
+ */
+const char *call_header(struct call *call, const char *key);
 struct daemon *call_daemon(const struct call *call);
 
 void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
@@ -56,7 +58,8 @@ void call_set_handler(struct call *call, const struct call_handler *handler, voi
 void call_reply(struct call *call, const ProtobufCMessage *response);
 
 /* Writes one message of a stream; only when call_has_room. The message is encoded at once. more:
- * a further message follows soon, so the transport may hold this one back. */
+ * a further message follows soon, so the transport may hold this one back; then there is often room
+ * again at once. Without it the message is out at the end of the loop's round at the latest. */
 void call_write(struct call *call, const ProtobufCMessage *message, bool more);
 bool call_has_room(const struct call *call);
 /* Something to write is there now: room is called, soon and not inside, if there is room. */
@@ -65,8 +68,9 @@ void call_wake(struct call *call);
 /* Bidi: asks for the next message. One at a time. */
 void call_read(struct call *call);
 
-/* Ends a call: OK, or a failure whose detail goes into the trailer parley-error-bin (and
- * retry-after-ms). What was written goes out first. */
+/* Ends a call: OK (err NULL or its status is OK), or a failure whose detail goes into the trailer
+ * parley-error-bin (and retry-after-ms). What was written goes out first. Nothing may be written
+ * after. */
 void call_finish(struct call *call, const struct error *err);
 
 /* Ends a stream with its last message and OK in one go; only when call_has_room. */

@@ -4,6 +4,7 @@
 
 #include <uv.h>
 
+#include "base/env.h"
 #include "base/status.h"
 #include "server/call.h"
 
@@ -15,18 +16,20 @@ struct port_config {
     size_t n_threads;         /* that poll; 0: 1 */
     size_t max_message_bytes; /* of a request; 0: 4 MiB */
     size_t max_calls;         /* in flight; one more is RESOURCE_EXHAUSTED; 0: 65,536 */
-    const struct rpc *rpcs;   /* [n_rpcs] the dispatcher */
+    const struct rpc *rpcs;   /* [n_rpcs] the dispatcher, kept */
     size_t n_rpcs;
     struct daemon *daemon; /* handed to handlers */
-    const struct env *env;
+    const struct env *env; /* kept */
 };
 
 struct port_stats {
-    size_t n_calls; /* in flight */
-    uint64_t n_started, n_failed;
+    size_t n_calls;     /* in flight */
+    uint64_t n_started; /* since the start, the refused ones too */
+    uint64_t n_failed;  /* of those, ended with an error or left by their peer */
 };
 
-/* Binds and serves. A taken port is STATUS_UNAVAILABLE naming the address. */
+/* Binds and serves, on loop and its thread. A taken port is STATUS_UNAVAILABLE naming the address;
+ * an address that is none is STATUS_INVALID. A socket file that nobody listens on is replaced. */
 enum status port_start(struct port **out, uv_loop_t *loop, const struct port_config *config,
                        struct error *err) MUST_CHECK;
 
@@ -36,9 +39,10 @@ void port_stats(const struct port *p, struct port_stats *out);
 
 /* New calls are refused with UNAVAILABLE; calls in flight go on. */
 void port_drain(struct port *p);
-/* Cancels the calls in flight. */
+/* Cancels the calls in flight; their handlers' gone comes later. */
 void port_cancel_all(struct port *p);
-/* Shuts the server and its queue down, joins the threads, then calls stopped, on the loop. */
+/* Cancels what is in flight, shuts the server and its queue down, joins the threads, frees p, then
+ * calls stopped, on the loop and never inside. */
 void port_stop(struct port *p, void (*stopped)(void *arg), void *arg);
 
 #endif

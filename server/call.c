@@ -1,0 +1,668 @@
+/* The happy path: a call waits for a peer (call_request). gRPC brings the peer's request, decoded
+ * into the call's arena and handed to the method's start. The handler writes and finishes; what it
+ * does within its turn is put together: headers go with the first message, the status with the last
+ * one, and the watch for the peer's going away (OP_CLOSE) with the whole answer where start gave it
+ * at once. When the status is out and no operation is under way, the call is recycled.
+ *
+ * gRPC tells of most of our writes while we are still in grpc_call_start_batch: a message that may
+ * be held back is done when it is buffered. Such an event would go to the queue's thread and come
+ * back through the mailbox; its thread-local cache gives it to us at once instead (start_ops).
+ *
+ * Failure: a peer that goes away, cancels, or whose deadline passes completes OP_CLOSE with
+ * was_cancelled set, and everything else that is under way without ok; the handler is told once, at
+ * OP_CLOSE, and what is left is dropped when the last operation is back. */
+#include "server/call.h"
+
+#include <assert.h>
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <grpc/support/time.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "parley/v1/error.pb-c.h"
+#include "proto/codec.h"
+#include "server/call_parts.h"
+
+_Static_assert((int)STATUS_CANCELLED == (int)GRPC_STATUS_CANCELLED, "a cast maps");
+_Static_assert((int)STATUS_INVALID == (int)GRPC_STATUS_INVALID_ARGUMENT, "a cast maps");
+_Static_assert((int)STATUS_DEADLINE == (int)GRPC_STATUS_DEADLINE_EXCEEDED, "a cast maps");
+_Static_assert((int)STATUS_NOT_FOUND == (int)GRPC_STATUS_NOT_FOUND, "a cast maps");
+_Static_assert((int)STATUS_EXISTS == (int)GRPC_STATUS_ALREADY_EXISTS, "a cast maps");
+_Static_assert((int)STATUS_DENIED == (int)GRPC_STATUS_PERMISSION_DENIED, "a cast maps");
+_Static_assert((int)STATUS_EXHAUSTED == (int)GRPC_STATUS_RESOURCE_EXHAUSTED, "a cast maps");
+_Static_assert((int)STATUS_PRECONDITION == (int)GRPC_STATUS_FAILED_PRECONDITION, "a cast maps");
+_Static_assert((int)STATUS_ABORTED == (int)GRPC_STATUS_ABORTED, "a cast maps");
+_Static_assert((int)STATUS_RANGE == (int)GRPC_STATUS_OUT_OF_RANGE, "a cast maps");
+_Static_assert((int)STATUS_UNIMPLEMENTED == (int)GRPC_STATUS_UNIMPLEMENTED, "a cast maps");
+_Static_assert((int)STATUS_INTERNAL == (int)GRPC_STATUS_INTERNAL, "a cast maps");
+_Static_assert((int)STATUS_UNAVAILABLE == (int)GRPC_STATUS_UNAVAILABLE, "a cast maps");
+_Static_assert((int)STATUS_DATA_LOSS == (int)GRPC_STATUS_DATA_LOSS, "a cast maps");
+_Static_assert((int)STATUS_UNAUTHENTICATED == (int)GRPC_STATUS_UNAUTHENTICATED, "a cast maps");
+
+enum {
+    MAX_SPARE = 1024,
+    /* What a decoded message may take beyond its bytes on the wire: an empty message in a list is 2
+     * bytes there and a struct here. */
+    DECODED_MIN_BYTES = 64 << 10,
+    DECODED_TIMES = 16,
+    /* A client's own clock cancels a call at its deadline a little before ours would. */
+    DEADLINE_SLACK_US = 10000,
+};
+
+enum call_state {
+    CALL_WAITING, /* for a peer */
+    CALL_OPEN,
+    CALL_WRITING, /* a message is under way */
+    CALL_ENDING,  /* the status is under way, or out */
+    CALL_GONE,    /* the handler has been told; operations may still be under way */
+};
+
+static const unsigned may_become[] = {
+    [CALL_WAITING] = 1u << CALL_OPEN,
+    [CALL_OPEN] = 1u << CALL_WRITING | 1u << CALL_ENDING | 1u << CALL_GONE,
+    [CALL_WRITING] = 1u << CALL_OPEN | 1u << CALL_GONE,
+    [CALL_ENDING] = 1u << CALL_GONE,
+    [CALL_GONE] = 0,
+};
+
+/* How a call ends when not with OK alone. */
+struct failure {
+    enum status status;
+    grpc_slice text;
+    size_t n_trailers;
+    grpc_metadata trailers[2];
+};
+
+struct call {
+    struct link link;  /* port->live or port->spare */
+    struct link ready; /* port->ready */
+    struct port *port;
+    const struct method *method;
+    grpc_call *core;
+    struct op ops[N_CALL_OPS];
+    uint8_t n_under_way;
+    enum call_state state;
+    bool is_starting;      /* in method's start: what it does is sent when it returns */
+    bool has_sent_headers; /* with the first message or the status */
+    bool has_close;        /* OP_CLOSE's operation has been started */
+    bool is_close_in_last; /* in one batch with the status */
+    bool is_finishing;     /* call_finish was called, or we had to */
+    bool is_finished_by_us;
+    bool has_out; /* a message is held back */
+    bool out_may_wait;
+    bool is_room_due; /* the handler's room is to be called */
+    bool is_broken;   /* a write failed: OP_CLOSE will say why */
+    bool is_reading;
+    int was_cancelled; /* of OP_CLOSE */
+    grpc_slice out;
+    struct failure *failure; /* NULL: OK */
+    const struct call_handler *handler;
+    void *handler_state;
+    grpc_byte_buffer *in;
+    struct arena arena;
+    struct arena in_arena; /* of one message of a bidi stream */
+    grpc_metadata_array headers;
+    grpc_call_details details; /* path and deadline of calls to unknown methods */
+    gpr_timespec deadline;
+    uint64_t deadline_us;
+    char *peer; /* gRPC's */
+};
+
+struct call *call_from_live(struct link *link)
+{
+    return container_of(link, struct call, link);
+}
+
+struct call *call_from_ready(struct link *link)
+{
+    return container_of(link, struct call, ready);
+}
+
+static void move(struct call *call, enum call_state to)
+{
+    assert(may_become[call->state] & 1u << to);
+    log_debug("call", "method=%s from=%d to=%d",
+              call->method->rpc != NULL ? call->method->rpc->path : "unknown", (int)call->state,
+              (int)to);
+    call->state = to;
+}
+
+static void make_ready(struct call *call)
+{
+    if (!link_is_on(&call->ready))
+        list_push(&call->port->ready, &call->ready);
+}
+
+static void written(struct call *call, bool ok);
+
+/* Runs a call into gRPC core such that one event that it completes comes to us and not to the
+ * queue's thread. */
+static void cache_open(struct port *p)
+{
+    grpc_completion_queue_thread_local_cache_init(p->queue);
+}
+
+static void cache_close(struct port *p)
+{
+    void *tag;
+    int ok;
+
+    if (grpc_completion_queue_thread_local_cache_flush(p->queue, &tag, &ok)) {
+        struct op *op = tag;
+
+        op->ok = ok != 0;
+        /* A message that is out of the way only changes the call's state: no handler is called. */
+        if (op->kind == OP_WRITE && op->call->state == CALL_WRITING) {
+            op->call->n_under_way--;
+            written(op->call, op->ok);
+        } else {
+            list_push(&p->back, &op->link);
+        }
+    }
+}
+
+static void start_ops(struct call *call, enum op_kind kind, const grpc_op *ops, size_t n)
+{
+    grpc_call_error rc;
+
+    call->n_under_way++;
+    cache_open(call->port);
+    rc = grpc_call_start_batch(call->core, ops, n, &call->ops[kind], NULL);
+    assert(rc == GRPC_CALL_OK);
+    cache_close(call->port);
+}
+
+static void failure_free(struct failure *f)
+{
+    if (f == NULL)
+        return;
+    grpc_slice_unref(f->text);
+    for (size_t i = 0; i < f->n_trailers; i++)
+        grpc_slice_unref(f->trailers[i].value);
+    free(f);
+}
+
+static struct failure *failure_make(const struct error *err)
+{
+    struct failure *f = xalloc(sizeof(*f));
+    Parley__V1__ErrorDetail detail = PARLEY__V1__ERROR_DETAIL__INIT;
+    struct error copy = *err;
+    char text[16];
+
+    f->status = err->status;
+    f->text = grpc_slice_from_copied_string(err->text);
+    detail.code = (uint32_t)err->status;
+    detail.message = copy.text;
+    detail.field = copy.field;
+    detail.retry_after_ms = err->retry_after_ms;
+    f->trailers[0].key = grpc_slice_from_static_string("parley-error-bin");
+    f->trailers[0].value = grpc_slice_malloc(codec_size(&detail.base));
+    (void)codec_encode(&detail.base, GRPC_SLICE_START_PTR(f->trailers[0].value));
+    f->n_trailers = 1;
+    if (err->retry_after_ms > 0) {
+        (void)snprintf(text, sizeof(text), "%u", err->retry_after_ms);
+        f->trailers[1].key = grpc_slice_from_static_string("retry-after-ms");
+        f->trailers[1].value = grpc_slice_from_copied_string(text);
+        f->n_trailers = 2;
+    }
+    return f;
+}
+
+static void drop_out(struct call *call)
+{
+    if (call->has_out)
+        grpc_slice_unref(call->out);
+    call->has_out = false;
+}
+
+/* Sends what is held back and, if that was all, the status. */
+static void flush(struct call *call)
+{
+    static char nothing[1];
+    grpc_byte_buffer *message = NULL;
+    grpc_op ops[4] = {0}, *op = ops;
+    bool is_last = call->is_finishing;
+
+    assert(call->state == CALL_OPEN && (call->has_out || is_last));
+    move(call, is_last ? CALL_ENDING : CALL_WRITING);
+    if (!call->has_sent_headers) {
+        call->has_sent_headers = true;
+        op->op = GRPC_OP_SEND_INITIAL_METADATA;
+        op++;
+    }
+    if (call->has_out) {
+        message = grpc_raw_byte_buffer_create(&call->out, 1);
+        drop_out(call);
+        op->op = GRPC_OP_SEND_MESSAGE;
+        op->flags = call->out_may_wait && !is_last ? GRPC_WRITE_BUFFER_HINT : 0;
+        op->data.send_message.send_message = message;
+        op++;
+    }
+    if (is_last) {
+        struct failure *f = call->failure;
+        grpc_slice ok = grpc_slice_from_static_buffer(nothing, 0);
+
+        op->op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+        op->data.send_status_from_server.status =
+            f == NULL ? GRPC_STATUS_OK : (grpc_status_code)f->status;
+        op->data.send_status_from_server.status_details = f == NULL ? &ok : &f->text;
+        op->data.send_status_from_server.trailing_metadata_count = f == NULL ? 0 : f->n_trailers;
+        op->data.send_status_from_server.trailing_metadata = f == NULL ? NULL : f->trailers;
+        op++;
+        if (!call->has_close) {
+            call->has_close = call->is_close_in_last = true;
+            op->op = GRPC_OP_RECV_CLOSE_ON_SERVER;
+            op->data.recv_close_on_server.cancelled = &call->was_cancelled;
+            op++;
+        }
+    }
+    start_ops(call, OP_WRITE, ops, (size_t)(op - ops));
+    if (message != NULL)
+        grpc_byte_buffer_destroy(message); /* its slices are gRPC's now */
+}
+
+static void watch_close(struct call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+
+    call->has_close = true;
+    op.data.recv_close_on_server.cancelled = &call->was_cancelled;
+    start_ops(call, OP_CLOSE, &op, 1);
+}
+
+static void written(struct call *call, bool ok)
+{
+    move(call, CALL_OPEN);
+    if (!ok)
+        call->is_broken = true;
+    if (call->is_finishing && !call->is_starting)
+        flush(call);
+    else if (call->is_room_due)
+        make_ready(call);
+}
+
+static struct call *call_make(struct port *p)
+{
+    struct link *link = list_pop(&p->spare);
+    struct call *call;
+
+    if (link != NULL) {
+        p->n_spare--;
+        return call_from_live(link);
+    }
+    call = xalloc(sizeof(*call));
+    call->port = p;
+    for (size_t i = 0; i < N_CALL_OPS; i++)
+        call->ops[i] = (struct op){.call = call, .kind = (enum op_kind)i};
+    return call;
+}
+
+void call_free_spare(struct link *link)
+{
+    free(call_from_live(link));
+}
+
+/* Everything of one RPC goes; the memory of the call itself is kept for another one. */
+static void recycle(struct call *call)
+{
+    struct port *p = call->port;
+
+    assert(call->n_under_way == 0);
+    if (call->core != NULL)
+        grpc_call_unref(call->core);
+    if (call->in != NULL)
+        grpc_byte_buffer_destroy(call->in);
+    grpc_metadata_array_destroy(&call->headers);
+    if (call->method->rpc == NULL)
+        grpc_call_details_destroy(&call->details);
+    if (call->peer != NULL)
+        gpr_free(call->peer);
+    drop_out(call);
+    failure_free(call->failure);
+    arena_deinit(&call->arena);
+    arena_deinit(&call->in_arena);
+    if (link_is_on(&call->ready))
+        list_remove(&call->ready);
+    if (link_is_on(&call->link)) {
+        list_remove(&call->link);
+        p->n_live--;
+    }
+    if (p->n_spare == MAX_SPARE) {
+        free(call);
+    } else {
+        memset((char *)call + offsetof(struct call, n_under_way), 0,
+               sizeof(*call) - offsetof(struct call, n_under_way));
+        call->core = NULL;
+        list_push_front(&p->spare, &call->link);
+        p->n_spare++;
+    }
+    port_maybe_stopped(p);
+}
+
+void call_request(struct port *p, const struct method *method)
+{
+    struct call *call = call_make(p);
+    grpc_call_error rc;
+
+    call->method = method;
+    call->state = CALL_WAITING;
+    call->n_under_way = 1;
+    grpc_metadata_array_init(&call->headers);
+    p->n_requested++;
+    cache_open(p);
+    if (method->rpc == NULL) {
+        grpc_call_details_init(&call->details);
+        rc = grpc_server_request_call(p->server, &call->core, &call->details, &call->headers,
+                                      p->queue, p->queue, &call->ops[OP_REQUEST]);
+    } else {
+        rc = grpc_server_request_registered_call(p->server, method->registered, &call->core,
+                                                 &call->deadline, &call->headers,
+                                                 method->rpc->kind == RPC_BIDI ? NULL : &call->in,
+                                                 p->queue, p->queue, &call->ops[OP_REQUEST]);
+    }
+    assert(rc == GRPC_CALL_OK);
+    cache_close(p);
+}
+
+/* Decodes call->in and lets it go. */
+static enum status decode(ProtobufCMessage **out, struct call *call, struct arena *arena,
+                          struct error *err)
+{
+    const grpc_slice_buffer *slices = &call->in->data.raw.slice_buffer;
+    const struct rpc *rpc = call->method->rpc;
+    grpc_byte_buffer_reader reader;
+    grpc_slice whole;
+    enum status rc;
+
+    if (slices->count == 1) { /* most are: no copy */
+        rc = codec_decode(out, rpc->request, GRPC_SLICE_START_PTR(slices->slices[0]),
+                          GRPC_SLICE_LENGTH(slices->slices[0]), arena, err);
+    } else if (grpc_byte_buffer_reader_init(&reader, call->in)) {
+        whole = grpc_byte_buffer_reader_readall(&reader);
+        grpc_byte_buffer_reader_destroy(&reader);
+        rc = codec_decode(out, rpc->request, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
+                          arena, err);
+        grpc_slice_unref(whole);
+    } else {
+        rc = error_set(err, STATUS_INTERNAL, "cannot read the request's bytes");
+    }
+    grpc_byte_buffer_destroy(call->in);
+    call->in = NULL;
+    return rc;
+}
+
+static enum status admit(struct call *call, ProtobufCMessage **ret_request, struct error *err)
+{
+    const struct rpc *rpc = call->method->rpc;
+    struct port *p = call->port;
+
+    if (p->is_draining)
+        return error_set(err, STATUS_UNAVAILABLE, "the server is shutting down");
+    if (p->n_live > p->max_calls) {
+        err->retry_after_ms = 100;
+        return error_set(err, STATUS_EXHAUSTED, "%zu calls are in flight already", p->max_calls);
+    }
+    if (rpc == NULL) {
+        char path[120];
+
+        (void)snprintf(path, sizeof(path), "%.*s", (int)GRPC_SLICE_LENGTH(call->details.method),
+                       (const char *)GRPC_SLICE_START_PTR(call->details.method));
+        return error_set(err, STATUS_UNIMPLEMENTED, "there is no method %s", path);
+    }
+    if (rpc->kind == RPC_BIDI)
+        return STATUS_OK;
+    if (call->in == NULL)
+        return error_set(err, STATUS_INVALID, "the call came without its request");
+    return decode(ret_request, call, &call->arena, err);
+}
+
+static size_t arena_limit(const struct port *p)
+{
+    return DECODED_MIN_BYTES + DECODED_TIMES * p->max_message_bytes;
+}
+
+static void requested(struct call *call, bool ok)
+{
+    struct port *p = call->port;
+    ProtobufCMessage *request = NULL;
+    struct error err = {0};
+    gpr_timespec left;
+
+    p->n_requested--;
+    if (!ok) {
+        recycle(call); /* the server shuts down: no peer came */
+        return;
+    }
+    if (!p->is_stopping)
+        call_request(p, call->method);
+    list_push(&p->live, &call->link);
+    p->n_live++;
+    p->n_started++;
+    move(call, CALL_OPEN);
+    arena_init(&call->arena, arena_limit(p));
+    if (call->method->rpc == NULL)
+        call->deadline = call->details.deadline;
+    if (gpr_time_cmp(call->deadline, gpr_inf_future(call->deadline.clock_type)) != 0) {
+        left = gpr_time_sub(call->deadline, gpr_now(call->deadline.clock_type));
+        call->deadline_us = env_now_us(p->env);
+        if (gpr_time_cmp(left, gpr_time_0(GPR_TIMESPAN)) > 0)
+            call->deadline_us += (uint64_t)left.tv_sec * 1000000 + (uint64_t)left.tv_nsec / 1000;
+    }
+    call->is_starting = true;
+    if (admit(call, &request, &err) != STATUS_OK)
+        call_finish(call, &err);
+    else
+        call->method->rpc->start(call, request, p->daemon);
+    call->is_starting = false;
+    if (call->state == CALL_OPEN && (call->has_out || call->is_finishing))
+        flush(call);
+    if (!call->has_close)
+        watch_close(call);
+}
+
+static void maybe_recycle(struct call *call)
+{
+    if (call->state == CALL_GONE && call->n_under_way == 0)
+        recycle(call);
+}
+
+static void closed(struct call *call)
+{
+    enum status why = STATUS_OK;
+
+    if (call->was_cancelled) {
+        uint64_t now_us = env_now_us(call->port->env);
+        bool is_late = call->deadline_us > 0 && now_us + DEADLINE_SLACK_US >= call->deadline_us;
+
+        why = is_late ? STATUS_DEADLINE : STATUS_CANCELLED;
+    }
+    if (call->was_cancelled || call->failure != NULL)
+        call->port->n_failed++;
+    move(call, CALL_GONE);
+    if (call->handler != NULL)
+        call->handler->gone(call, call->handler_state, why);
+    call->handler = NULL;
+}
+
+static void message_read(struct call *call)
+{
+    ProtobufCMessage *message = NULL;
+    struct error err = {0};
+
+    call->is_reading = false;
+    if (call->state == CALL_GONE || call->is_finishing)
+        return;
+    arena_init(&call->in_arena, arena_limit(call->port));
+    if (call->in != NULL && decode(&message, call, &call->in_arena, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        call->is_finished_by_us = true;
+    } else if (call->handler != NULL && call->handler->message != NULL) {
+        call->handler->message(call, call->handler_state, message, &call->in_arena);
+    }
+    arena_deinit(&call->in_arena);
+}
+
+void call_op_back(struct op *op)
+{
+    struct call *call = op->call;
+
+    call->n_under_way--;
+    switch (op->kind) {
+    case OP_REQUEST:
+        requested(call, op->ok);
+        return;
+    case OP_READ:
+        message_read(call);
+        break;
+    case OP_WRITE:
+        if (call->state == CALL_WRITING)
+            written(call, op->ok);
+        else if (call->is_close_in_last)
+            closed(call);
+        break;
+    case OP_CLOSE:
+        closed(call);
+        break;
+    default:
+        assert(false);
+    }
+    maybe_recycle(call);
+}
+
+void call_attend(struct call *call)
+{
+    if (call->state != CALL_OPEN)
+        return;
+    if (call->has_out)
+        flush(call);
+    if (call->is_room_due && call_has_room(call)) {
+        call->is_room_due = false;
+        if (call->handler != NULL && call->handler->room != NULL)
+            call->handler->room(call, call->handler_state);
+    }
+}
+
+void call_cancel(struct call *call)
+{
+    (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAVAILABLE,
+                                       "the server is shutting down", NULL);
+}
+
+struct arena *call_arena(struct call *call)
+{
+    return &call->arena;
+}
+
+uint64_t call_deadline_us(const struct call *call)
+{
+    return call->deadline_us;
+}
+
+const char *call_peer(struct call *call)
+{
+    if (call->peer == NULL)
+        call->peer = grpc_call_get_peer(call->core);
+    return call->peer;
+}
+
+const char *call_header(struct call *call, const char *key)
+{
+    for (size_t i = 0; i < call->headers.count; i++) {
+        const grpc_slice *value = &call->headers.metadata[i].value;
+
+        if (grpc_slice_str_cmp(call->headers.metadata[i].key, key) == 0)
+            return arena_strndup(&call->arena, (const char *)GRPC_SLICE_START_PTR(*value),
+                                 GRPC_SLICE_LENGTH(*value));
+    }
+    return NULL;
+}
+
+struct daemon *call_daemon(const struct call *call)
+{
+    return call->port->daemon;
+}
+
+void call_set_handler(struct call *call, const struct call_handler *handler, void *state)
+{
+    ASSERT_HOME(&call->port->home);
+    assert(handler->gone != NULL && call->state != CALL_GONE);
+    call->handler = handler;
+    call->handler_state = state;
+}
+
+bool call_has_room(const struct call *call)
+{
+    return call->state == CALL_OPEN && !call->has_out && !call->is_finishing && !call->is_broken;
+}
+
+static void hold(struct call *call, const ProtobufCMessage *message)
+{
+    call->out = grpc_slice_malloc(codec_size(message));
+    (void)codec_encode(message, GRPC_SLICE_START_PTR(call->out));
+    call->has_out = true;
+}
+
+void call_write(struct call *call, const ProtobufCMessage *message, bool more)
+{
+    ASSERT_HOME(&call->port->home);
+    assert(call_has_room(call));
+    hold(call, message);
+    call->out_may_wait = more;
+    call->is_room_due = true;
+    if (more)
+        flush(call);
+    else
+        make_ready(call); /* a status that follows within this round goes with it */
+}
+
+void call_wake(struct call *call)
+{
+    ASSERT_HOME(&call->port->home);
+    call->is_room_due = true;
+    if (call->state == CALL_OPEN)
+        make_ready(call);
+}
+
+void call_read(struct call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+
+    ASSERT_HOME(&call->port->home);
+    assert(call->method->rpc->kind == RPC_BIDI && !call->is_reading && call->state != CALL_GONE);
+    call->is_reading = true;
+    op.data.recv_message.recv_message = &call->in;
+    start_ops(call, OP_READ, &op, 1);
+}
+
+void call_finish(struct call *call, const struct error *err)
+{
+    ASSERT_HOME(&call->port->home);
+    assert(call->state != CALL_GONE);
+    if (call->is_finished_by_us) /* a damaged message ended it: the handler could not know */
+        return;
+    assert(!call->is_finishing);
+    call->is_finishing = true;
+    if (err != NULL && err->status != STATUS_OK)
+        call->failure = failure_make(err);
+    if (call->state == CALL_OPEN && !call->is_starting)
+        flush(call);
+}
+
+void call_finish_with(struct call *call, const ProtobufCMessage *last)
+{
+    ASSERT_HOME(&call->port->home);
+    assert(call_has_room(call));
+    hold(call, last);
+    call_finish(call, NULL);
+}
+
+void call_reply(struct call *call, const ProtobufCMessage *response)
+{
+    call_finish_with(call, response);
+}

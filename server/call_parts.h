@@ -1,0 +1,92 @@
+/* What a port and its calls know of each other. */
+#ifndef SERVER_CALL_PARTS_H
+#define SERVER_CALL_PARTS_H
+
+#include <grpc/grpc.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#include "base/home.h"
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "server/call.h"
+#include "server/port.h"
+
+/* A call's operations, each at most once under way; the last two are the port's own. */
+enum op_kind { OP_REQUEST, OP_READ, OP_WRITE, OP_CLOSE, N_CALL_OPS, OP_SHUTDOWN, OP_THREAD_GONE };
+
+/* The tag of a completion queue event. The queue's thread fills ok and posts it. */
+struct op {
+    struct link link;
+    struct call *call; /* NULL for the port's own */
+    enum op_kind kind;
+    bool ok;
+};
+
+/* A row of the dispatcher as gRPC core knows it; the last one, without rpc, takes the calls to
+ * unknown methods. */
+struct method {
+    const struct rpc *rpc;
+    void *registered;
+};
+
+struct poller {
+    struct port *port;
+    struct op gone;
+    uv_thread_t thread;
+    bool is_started;
+};
+
+struct port {
+    struct home home;
+    struct mailbox mailbox;
+    uv_prepare_t prepare; /* attends to what the loop's own calls brought about */
+    uv_idle_t idle;       /* runs while prepare has left something */
+    grpc_server *server;
+    grpc_completion_queue *queue;
+    struct method *methods; /* [n_methods] */
+    size_t n_methods;
+    struct poller *pollers; /* [n_pollers] */
+    size_t n_pollers, n_pollers_gone;
+    char **addresses; /* [n_addresses] as bound */
+    size_t n_addresses;
+    struct daemon *daemon;
+    const struct env *env;
+    size_t max_message_bytes, max_calls;
+    struct list live;  /* calls in flight */
+    struct list spare; /* calls that may be used again, at most MAX_SPARE */
+    struct list back;  /* ops that came back on the loop's own thread */
+    struct list ready; /* calls to be attended to */
+    size_t n_live, n_spare;
+    size_t n_requested; /* calls that wait for a peer */
+    uint64_t n_started, n_failed;
+    bool is_draining, is_stopping, is_shut_down;
+    struct op shutdown;
+    unsigned n_handles; /* open ones of the loop's */
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* Has gRPC fill a call when a peer begins one. */
+void call_request(struct port *p, const struct method *method);
+/* An operation is back. */
+void call_op_back(struct op *op);
+/* From port->ready: writes what was held back, or gives the handler its turn. */
+void call_attend(struct call *call);
+/* Cancelled from our side: the peer sees UNAVAILABLE. */
+void call_cancel(struct call *call);
+struct call *call_from_live(struct link *link);
+struct call *call_from_ready(struct link *link);
+void call_free_spare(struct link *link);
+
+/* Progress of a stop. */
+void port_maybe_stopped(struct port *p);
+
+/* Addresses (listen.c). The real address is *out (xalloc); addresses keep what they were given but
+ * the port number. */
+enum status listen_add(char **out, grpc_server *server, const char *address,
+                       struct error *err) MUST_CHECK;
+/* Removes a socket file; does nothing for other addresses. */
+void listen_remove(const char *address);
+
+#endif

@@ -1,0 +1,143 @@
+#include "server/health.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "grpc/health/v1/health.pb-c.h"
+
+typedef Grpc__Health__V1__HealthCheckRequest check_request;
+typedef Grpc__Health__V1__HealthCheckResponse check_response;
+
+struct service {
+    struct link link;
+    char *name;
+    enum health_status status;
+};
+
+/* A call of Watch. The service's name is in the call's arena. */
+struct watcher {
+    struct link link;
+    struct health *health;
+    struct call *call;
+    const char *service;
+    bool has_told;
+    enum health_status told;
+};
+
+void health_init(struct health *h)
+{
+    list_init(&h->services);
+    list_init(&h->watchers);
+}
+
+void health_deinit(struct health *h)
+{
+    struct link *link;
+
+    assert(list_is_empty(&h->watchers));
+    while ((link = list_pop(&h->services)) != NULL) {
+        struct service *s = container_of(link, struct service, link);
+
+        free(s->name);
+        free(s);
+    }
+}
+
+static struct service *find(const struct health *h, const char *name)
+{
+    for (struct link *l = list_first(&h->services); l != NULL; l = list_next(&h->services, l)) {
+        struct service *s = container_of(l, struct service, link);
+
+        if (strcmp(s->name, name) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+void health_set(struct health *h, const char *name, enum health_status status)
+{
+    struct service *s = find(h, name);
+
+    if (s == NULL) {
+        s = xalloc(sizeof(*s));
+        s->name = xstrdup(name);
+        list_push(&h->services, &s->link);
+    }
+    s->status = status;
+    for (struct link *l = list_first(&h->watchers); l != NULL; l = list_next(&h->watchers, l)) {
+        struct watcher *w = container_of(l, struct watcher, link);
+
+        if (strcmp(w->service, name) == 0)
+            call_wake(w->call);
+    }
+}
+
+void health_set_all(struct health *h, enum health_status status)
+{
+    for (struct link *l = list_first(&h->services); l != NULL; l = list_next(&h->services, l))
+        health_set(h, container_of(l, struct service, link)->name, status);
+}
+
+static void check(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    const char *name = ((const check_request *)request)->service;
+    const struct service *s = find(daemon_health(daemon), name);
+    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    struct error err = {0};
+
+    if (s == NULL) {
+        (void)error_set(&err, STATUS_NOT_FOUND, "there is no service '%s'", name);
+        call_finish(call, &err);
+        return;
+    }
+    response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)s->status;
+    call_reply(call, &response.base);
+}
+
+static void watch_room(struct call *call, void *state)
+{
+    struct watcher *w = state;
+    const struct service *s = find(w->health, w->service);
+    enum health_status now = s == NULL ? HEALTH_SERVICE_UNKNOWN : s->status;
+    check_response response = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+
+    if (w->has_told && w->told == now)
+        return;
+    w->has_told = true;
+    w->told = now;
+    response.status = (Grpc__Health__V1__HealthCheckResponse__ServingStatus)now;
+    call_write(call, &response.base, false);
+}
+
+static void watch_gone(struct call *call, void *state, enum status why)
+{
+    struct watcher *w = state;
+
+    (void)call;
+    (void)why;
+    list_remove(&w->link);
+    free(w);
+}
+
+static void watch(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {.room = watch_room, .gone = watch_gone};
+    struct watcher *w = xalloc(sizeof(*w));
+
+    w->health = daemon_health(daemon);
+    w->call = call;
+    w->service = ((const check_request *)request)->service;
+    list_push(&w->health->watchers, &w->link);
+    call_set_handler(call, &handler, w);
+    call_wake(call);
+}
+
+const struct rpc health_rpcs[N_HEALTH_RPCS] = {
+    {"/grpc.health.v1.Health/Check", RPC_UNARY, &grpc__health__v1__health_check_request__descriptor,
+     &grpc__health__v1__health_check_response__descriptor, check},
+    {"/grpc.health.v1.Health/Watch", RPC_SERVER_STREAM,
+     &grpc__health__v1__health_check_request__descriptor,
+     &grpc__health__v1__health_check_response__descriptor, watch},
+};
