@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compute/cpu/cpu.h"
 #include "compute/ref.h"
 
-static const struct backend_type *const types[] = {&ref_backend};
+static const struct backend_type *const types[] = {&cpu_backend, &ref_backend};
 
 enum { N_TYPES = sizeof types / sizeof types[0] };
 

@@ -1,0 +1,154 @@
+#include "compute/cpu/blocks.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct block_form forms[] = {
+    [DTYPE_Q4_0] = {.bias = 8, .nibbles = true},
+    [DTYPE_Q4_1] = {.nibbles = true, .has_min = true},
+    [DTYPE_Q5_0] = {.bias = 16},
+    [DTYPE_Q5_1] = {.has_min = true},
+    [DTYPE_Q8_0] = {.bias = 128},
+    [DTYPE_Q4_K] = {.nibbles = true, .wide = true, .has_min = true},
+    [DTYPE_Q5_K] = {.wide = true, .has_min = true},
+    [DTYPE_Q6_K] = {.bias = 32, .halves = true, .wide = true},
+};
+
+bool block_form_of(struct block_form *out, enum dtype t)
+{
+    if (t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16)
+        return false;
+    assert((size_t)t < sizeof forms / sizeof forms[0]);
+    *out = forms[t];
+    return true;
+}
+
+static uint16_t read_u16(const uint8_t *in)
+{
+    return (uint16_t)(in[0] | in[1] << 8);
+}
+
+static void set_scale(struct block_group *g, uint16_t scale)
+{
+    g->scale_f16 = scale;
+    g->scale[0] = g->scale[1] = f16_to_f32(scale);
+}
+
+static void set_min(struct block_group *g, uint16_t min)
+{
+    g->min_f16 = min;
+    g->min = f16_to_f32(min);
+}
+
+static void read_nibbles(uint8_t code[GROUP_VALUES], const uint8_t *in)
+{
+    for (int i = 0; i < 16; i++) {
+        code[i] = in[i] & 15;
+        code[16 + i] = in[i] >> 4;
+    }
+}
+
+/* bit i of the four bytes is the fifth of code i */
+static void add_fifth(uint8_t code[GROUP_VALUES], const uint8_t *in)
+{
+    for (int i = 0; i < GROUP_VALUES; i++)
+        code[i] |= (uint8_t)((in[i / 8] >> i % 8 & 1) << 4);
+}
+
+/* The scale and min, six bits each, of group g in the twelve bytes of a K block; a product of an
+ * f16 and six bits is exact in f32. */
+static void set_k_scales(struct block_group *out, const uint8_t *block, size_t g)
+{
+    const uint8_t *packed = block + 4;
+    int scale, min;
+
+    if (g < 4) {
+        scale = packed[g] & 63;
+        min = packed[g + 4] & 63;
+    } else {
+        scale = (packed[g + 4] & 15) | (packed[g - 4] >> 6) << 4;
+        min = packed[g + 4] >> 4 | (packed[g] >> 6) << 4;
+    }
+    out->scale[0] = out->scale[1] = f16_to_f32(read_u16(block)) * (float)scale;
+    out->min = -(f16_to_f32(read_u16(block + 2)) * (float)min);
+}
+
+static void read_q4_k(struct block_group *out, const uint8_t *block, size_t g)
+{
+    const uint8_t *nibbles = block + 16 + g / 2 * 32;
+
+    set_k_scales(out, block, g);
+    for (int i = 0; i < GROUP_VALUES; i++)
+        out->code[i] = nibbles[i] >> g % 2 * 4 & 15;
+}
+
+static void read_q5_k(struct block_group *out, const uint8_t *block, size_t g)
+{
+    const uint8_t *fifth = block + 16, *nibbles = block + 48 + g / 2 * 32;
+
+    set_k_scales(out, block, g);
+    for (int i = 0; i < GROUP_VALUES; i++)
+        out->code[i] = (uint8_t)((nibbles[i] >> g % 2 * 4 & 15) | (fifth[i] >> g & 1) << 4);
+}
+
+static void read_q6_k(struct block_group *out, const uint8_t *block, size_t g)
+{
+    const uint8_t *nibbles = block + g / 4 * 64 + g % 2 * 32, *top = block + 128 + g / 4 * 32;
+    const uint8_t *scales = block + 192;
+    float scale = f16_to_f32(read_u16(block + 208));
+
+    for (int i = 0; i < GROUP_VALUES; i++)
+        out->code[i] =
+            (uint8_t)((nibbles[i] >> g % 4 / 2 * 4 & 15) | (top[i] >> g % 4 * 2 & 3) << 4);
+    for (int h = 0; h < 2; h++)
+        out->scale[h] = scale * (float)(int8_t)scales[g * 2 + h];
+}
+
+void block_group_read(struct block_group *out, enum dtype t, const void *row, size_t g)
+{
+    size_t n_groups = dtype_block_values(t) / GROUP_VALUES; /* of a block */
+    const uint8_t *block = (const uint8_t *)row + g / n_groups * dtype_block_bytes(t);
+
+    memset(out, 0, sizeof *out);
+    switch (t) {
+    case DTYPE_Q4_0:
+        set_scale(out, read_u16(block));
+        read_nibbles(out->code, block + 2);
+        return;
+    case DTYPE_Q4_1:
+        set_scale(out, read_u16(block));
+        set_min(out, read_u16(block + 2));
+        read_nibbles(out->code, block + 4);
+        return;
+    case DTYPE_Q5_0:
+        set_scale(out, read_u16(block));
+        read_nibbles(out->code, block + 6);
+        add_fifth(out->code, block + 2);
+        return;
+    case DTYPE_Q5_1:
+        set_scale(out, read_u16(block));
+        set_min(out, read_u16(block + 2));
+        read_nibbles(out->code, block + 8);
+        add_fifth(out->code, block + 4);
+        return;
+    case DTYPE_Q8_0:
+        set_scale(out, read_u16(block));
+        for (int i = 0; i < GROUP_VALUES; i++)
+            out->code[i] = block[2 + i] ^ 0x80;
+        return;
+    case DTYPE_Q4_K:
+        read_q4_k(out, block, g % n_groups);
+        return;
+    case DTYPE_Q5_K:
+        read_q5_k(out, block, g % n_groups);
+        return;
+    case DTYPE_Q6_K:
+        read_q6_k(out, block, g % n_groups);
+        return;
+    case DTYPE_F32:
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        break;
+    }
+    assert(false); /* a float type */
+}

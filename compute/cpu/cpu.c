@@ -1,0 +1,296 @@
+#include "compute/cpu/cpu.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "base/alloc.h"
+#include "compute/cpu/panels.h"
+#include "compute/cpu/parts.h"
+
+enum { PIECE_FLOATS = 8192 }; /* of an elementwise operator: less is not worth handing out */
+
+/* Memory and failures. */
+
+void cpu_fail(struct cpu *c, const struct error *err)
+{
+    if (c->failed.status == STATUS_OK)
+        c->failed = *err;
+}
+
+static enum status cpu_sync(struct backend *b, struct error *err)
+{
+    struct cpu *c = to_cpu(b);
+    enum status rc = c->failed.status;
+
+    if (rc != STATUS_OK)
+        *err = c->failed;
+    c->failed = (struct error){0};
+    return rc;
+}
+
+bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t size,
+                 const char *what)
+{
+    struct error err;
+    void *more;
+
+    if (need <= *cap)
+        return true;
+    free(*room); /* what was in it is not wanted */
+    *room = NULL;
+    *cap = 0;
+    more = try_alloc(need, size);
+    if (more == NULL) {
+        (void)error_no_memory(&err, (uint64_t)need * size, what);
+        cpu_fail(c, &err);
+        return false;
+    }
+    *room = more;
+    *cap = need;
+    return true;
+}
+
+void *cpu_map(size_t size_bytes, bool huge)
+{
+    void *at;
+
+    if (fault_now())
+        return NULL;
+    at = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+              -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    if (huge)
+        (void)madvise(at, size_bytes, MADV_HUGEPAGE); /* a wish */
+    return at;
+}
+
+void cpu_unmap(void *at, size_t size_bytes)
+{
+    if (at != NULL)
+        (void)munmap(at, size_bytes);
+}
+
+static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
+{
+    struct buffer *m;
+
+    (void)b;
+    if (size_bytes > SIZE_MAX / 2)
+        return NULL;
+    m = try_alloc(1, sizeof *m + LINE_BYTES + size_bytes);
+    if (m == NULL)
+        return NULL;
+    m->size_bytes = size_bytes;
+    m->data = (float *)(((uintptr_t)(m + 1) + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
+    return m;
+}
+
+static void cpu_buffer_close(struct backend *b, struct buffer *m)
+{
+    if (to_cpu(b)->acts_of == m)
+        to_cpu(b)->acts_of = NULL;
+    free(m);
+}
+
+float *cpu_written(struct cpu *c, struct buffer *m, size_t n, size_t width)
+{
+    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
+    if (c->acts_of == m)
+        c->acts_of = NULL;
+    return m->data;
+}
+
+const float *cpu_read(const struct buffer *m, size_t n, size_t width)
+{
+    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
+    return m->data;
+}
+
+static void cpu_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
+{
+    assert(size_bytes <= to->size_bytes);
+    memcpy(cpu_written(to_cpu(b), to, 0, 1), from, size_bytes);
+}
+
+static void cpu_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes)
+{
+    (void)b;
+    assert(size_bytes <= from->size_bytes);
+    memcpy(to, from->data, size_bytes);
+}
+
+/* Elementwise operators. */
+
+struct elementwise {
+    const struct kernels *kernels;
+    float *x;
+    const float *y;
+};
+
+static void swiglu_piece(void *arg, size_t begin, size_t end)
+{
+    const struct elementwise *e = arg;
+
+    e->kernels->swiglu(e->x + begin, e->y + begin, end - begin);
+}
+
+static void add_piece(void *arg, size_t begin, size_t end)
+{
+    const struct elementwise *e = arg;
+
+    e->kernels->add(e->x + begin, e->y + begin, end - begin);
+}
+
+static void cpu_swiglu(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
+                       size_t width)
+{
+    struct cpu *c = to_cpu(b);
+    struct elementwise e = {c->kernels, cpu_written(c, gate, n, width), cpu_read(up, n, width)};
+
+    team_for(c->team, n * width, PIECE_FLOATS / 4, swiglu_piece, &e);
+}
+
+static void cpu_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                    size_t width)
+{
+    struct cpu *c = to_cpu(b);
+    struct elementwise e = {c->kernels, cpu_written(c, x, n, width), cpu_read(y, n, width)};
+
+    team_for(c->team, n * width, PIECE_FLOATS, add_piece, &e);
+}
+
+static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
+                       size_t width, struct buffer *out)
+{
+    float *to = cpu_written(to_cpu(b), out, n, width);
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(to + i * width, cpu_read(in, rows[i] + (size_t)1, width) + rows[i] * width,
+               width * sizeof *to);
+}
+
+/* Choice of kernels. */
+
+#if defined(__x86_64__)
+
+static bool has_avx2(void)
+{
+    unsigned a, b, c = 0, d;
+
+    /* leaf 1, ecx bit 29: F16C, which not every compiler can ask for by name */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1) != 0;
+}
+
+static bool has_vnni256(void)
+{
+    unsigned a = 0, b, c, d;
+
+    /* leaf 7.1, eax bit 4; that the system keeps the registers is part of has_avx2 */
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+#endif
+
+static bool has_generic(void)
+{
+    return true;
+}
+
+static const struct {
+    const struct kernels *kernels;
+    bool (*supported)(void);
+} sets[] = {
+/* the best first */
+#if defined(__x86_64__)
+    {&kernels_avx512, has_avx512},
+    {&kernels_vnni256, has_vnni256},
+    {&kernels_avx2, has_avx2},
+#endif
+    {&kernels_generic, has_generic},
+};
+
+enum { N_SETS = sizeof sets / sizeof sets[0] };
+
+static enum status choose(const struct kernels **out, struct error *err)
+{
+    const char *forced = getenv("PARLEY_CPU");
+    bool any = forced == NULL || forced[0] == '\0';
+
+    for (size_t i = 0; i < N_SETS; i++) {
+        if (!any && strcmp(forced, sets[i].kernels->name) != 0)
+            continue;
+        if (sets[i].supported()) {
+            *out = sets[i].kernels;
+            return STATUS_OK;
+        }
+        if (!any)
+            return error_set(err, STATUS_PRECONDITION,
+                             "PARLEY_CPU asks for %s, which this processor does not have", forced);
+    }
+    return error_set(err, STATUS_INVALID,
+                     "PARLEY_CPU is '%.40s', it must be generic, avx2, vnni256 or avx512", forced);
+}
+
+static void cpu_close(struct backend *b)
+{
+    struct cpu *c = to_cpu(b);
+
+    team_close(c->team);
+    cpu_rope_free(&c->rope);
+    free(c->acts);
+    free(c->starts);
+    assert(c->slabs == NULL); /* weights are closed before their backend */
+}
+
+static enum status cpu_open(struct backend *b, const struct backend_config *config,
+                            struct error *err)
+{
+    struct cpu *c = to_cpu(b);
+    enum status rc;
+
+    rc = choose(&c->kernels, err);
+    if (rc == STATUS_OK)
+        rc = team_open(&c->team, config->n_threads, err);
+    return rc;
+}
+
+const struct backend_type cpu_backend = {
+    .name = "cpu",
+    .size = sizeof(struct cpu),
+    .open = cpu_open,
+    .close = cpu_close,
+    .sync = cpu_sync,
+    .buffer_open = cpu_buffer_open,
+    .buffer_close = cpu_buffer_close,
+    .upload = cpu_upload,
+    .download = cpu_download,
+    .weight_open = cpu_weight_open,
+    .weight_close = cpu_weight_close,
+    .kv_open = cpu_kv_open,
+    .kv_close = cpu_kv_close,
+    .kv_copy = cpu_kv_copy,
+    .embed = cpu_embed,
+    .matmul = cpu_matmul,
+    .rms_norm = cpu_rms_norm,
+    .rope = cpu_rope,
+    .kv_store = cpu_kv_store,
+    .attend = cpu_attend,
+    .swiglu = cpu_swiglu,
+    .add = cpu_add,
+    .gather = cpu_gather,
+};

@@ -1,0 +1,94 @@
+/* The operators on rows of floats, and the table of the set. Their bits are those of `ref`. */
+#include <math.h>
+
+#include "compute/cpu/isa.h"
+#include "compute/cpu/lanes.h"
+
+static void rms_norm(const float *in, const float *gain, float eps, size_t width, float *out)
+{
+    struct v16 squares = v16_all(0.0f), scale;
+    size_t i, whole = width / LANES * LANES, rest = width % LANES;
+
+    for (i = 0; i < whole; i += LANES) {
+        struct v16 x = v16_load(in + i);
+
+        squares = v16_add(squares, v16_mul(x, x));
+    }
+    if (rest > 0) {
+        struct v16 x = v16_load_some(in + i, rest);
+
+        squares = v16_add(squares, v16_mul(x, x)); /* + 0 changes no square */
+    }
+    scale = v16_all(1.0f / sqrtf(v16_sum(squares) / (float)width + eps));
+    for (i = 0; i < whole; i += LANES)
+        v16_store(out + i, v16_mul(v16_mul(v16_load(in + i), scale), v16_load(gain + i)));
+    if (rest > 0)
+        v16_store_some(
+            out + i,
+            v16_mul(v16_mul(v16_load_some(in + i, rest), scale), v16_load_some(gain + i, rest)),
+            rest);
+}
+
+/* cosines [head_dim]: each twice, for its pair; sines the same, the first of a pair negated. So
+ * both lanes of a pair are x * cosine + other * sine. */
+static void rope(float *row, size_t n_heads, size_t head_dim, const float *cosines,
+                 const float *sines)
+{
+    size_t whole = head_dim / LANES * LANES, rest = head_dim % LANES;
+
+    for (size_t h = 0; h < n_heads; h++, row += head_dim) {
+        struct v16 x;
+        size_t i;
+
+        for (i = 0; i < whole; i += LANES) {
+            x = v16_load(row + i);
+            v16_store(row + i, v16_add(v16_mul(x, v16_load(cosines + i)),
+                                       v16_mul(v16_swap_pairs(x), v16_load(sines + i))));
+        }
+        if (rest == 0)
+            continue;
+        x = v16_load_some(row + i, rest);
+        x = v16_add(v16_mul(x, v16_load_some(cosines + i, rest)),
+                    v16_mul(v16_swap_pairs(x), v16_load_some(sines + i, rest)));
+        v16_store_some(row + i, x, rest);
+    }
+}
+
+static struct v16 gated(struct v16 gate, struct v16 up)
+{
+    return v16_mul(v16_mul(gate, v16_sigmoid(gate)), up);
+}
+
+static void swiglu(float *gate, const float *up, size_t n)
+{
+    size_t i, whole = n / LANES * LANES, rest = n % LANES;
+
+    for (i = 0; i < whole; i += LANES)
+        v16_store(gate + i, gated(v16_load(gate + i), v16_load(up + i)));
+    if (rest > 0)
+        v16_store_some(gate + i, gated(v16_load_some(gate + i, rest), v16_load_some(up + i, rest)),
+                       rest);
+}
+
+static void add(float *x, const float *y, size_t n)
+{
+    size_t i, whole = n / LANES * LANES;
+
+    for (i = 0; i < whole; i += LANES)
+        v16_store(x + i, v16_add(v16_load(x + i), v16_load(y + i)));
+    for (; i < n; i++)
+        x[i] += y[i];
+}
+
+const struct kernels ISA_NAME(kernels) = {
+    .name = ISA_STRING(ISA),
+    .quantise = ISA_NAME(quantise),
+    .quant_product = ISA_NAME(quant_product),
+    .dense_product = ISA_NAME(dense_product),
+    .rms_norm = rms_norm,
+    .rope = rope,
+    .swiglu = swiglu,
+    .add = add,
+    .kv_store = ISA_NAME(kv_store),
+    .attend = ISA_NAME(attend),
+};

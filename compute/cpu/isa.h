@@ -1,0 +1,25 @@
+/* The files of a set of kernels are compiled once for each instruction set, with -DISA=its name:
+ * ISA_NAME(f) is f_avx2, …, so that each has its own. parts of a set meet here. */
+#ifndef COMPUTE_CPU_ISA_H
+#define COMPUTE_CPU_ISA_H
+
+#include "compute/cpu/kernels.h"
+
+#define ISA_PASTE(name, isa) name##_##isa
+#define ISA_EXPAND(name, isa) ISA_PASTE(name, isa)
+#define ISA_NAME(name) ISA_EXPAND(name, ISA)
+#define ISA_QUOTE(isa) #isa
+#define ISA_STRING(isa) ISA_QUOTE(isa)
+
+/* quant_*.c */
+void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
+                        struct act_record *out, size_t n_rows);
+void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last);
+/* dense.c */
+void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);
+/* attend.c */
+void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
+                        const float *k, const float *v);
+void ISA_NAME(attend)(const struct attend_slice *s);
+
+#endif

@@ -1,0 +1,122 @@
+/* The kernels of one instruction set. A set's files are compiled with its compiler flags, and
+ * reached only through its table; all sets give the same bits, and `generic` is plain C and defines
+ * them. */
+#ifndef COMPUTE_CPU_KERNELS_H
+#define COMPUTE_CPU_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/backend.h"
+#include "compute/cpu/blocks.h"
+#include "compute/dtype.h"
+
+/* Activations for a product with a quantised weight, int8 by row and group of 32, interleaved by
+ * blocks of up to 16 rows: [blocks][groups][rows of the block] records; each block but the last has
+ * ACT_ROWS rows.
+ *
+ * With amax the greatest magnitude of the group: scale is amax / 127, rounded up to 16 significant
+ * bits, and value[i] = x[i] / scale (by a reciprocal), rounded to nearest, even. amax < 2^-100
+ * counts as 0; amax >= 2^100, infinite or NaN makes scale NaN and all values 0. A product of the
+ * group's integer dot d with a weight's codes is then
+ *     t = d * scale (one rounding), y = fma(t, weight scale, y), y = fma(weight min, sum, y)
+ * in the order of groups; halves come one after the other.
+ *
+ * A dot is summed up from `start`, the bits of float 1.5 * 2^23 (whose last place is 1) less what
+ * the format's bias adds: as_float(sum) is 1.5 * 2^23 + d, and fma(that, scale, back) is t, exactly
+ * rounded, for 1.5 * 2^23 * scale has few enough bits to be exact. */
+enum {
+    ACT_ROWS = 16,
+    ACT_START = 0x4b400000,
+};
+#define ACT_MAGIC 12582912.0f
+
+struct act_record {
+    int8_t value[GROUP_VALUES];
+    float scale, back; /* back = -1.5 * 2^23 * scale */
+    union {
+        float sum;           /* scale * the sum of the values */
+        int32_t start_upper; /* with halves: of values 16 … 31 */
+    };
+    int32_t start;
+};
+
+/* What a format needs in a record. */
+struct act_form {
+    int bias;
+    bool halves;
+};
+
+/* A slice of a product: panels first … last - 1 against a block of rows. */
+struct quant_slice {
+    struct block_form form;
+    const uint8_t *panels; /* panel 0 */
+    size_t n_groups;
+    const struct act_record *acts; /* [groups][n_rows] */
+    size_t n_rows;                 /* at most ACT_ROWS */
+    float *out;                    /* [n_rows][stride], column 0 */
+    size_t n_columns, stride;
+};
+
+struct dense_slice {
+    enum dtype type; /* a float type */
+    const uint8_t *panels;
+    size_t n_inputs;
+    const float *in; /* [n_rows][n_inputs] */
+    size_t n_rows;   /* any */
+    float *out;
+    size_t n_columns, stride;
+};
+
+/* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS] then
+ * V [KV_PAGE_TOKENS][padded_dim], f16 or f32. */
+struct kv_view {
+    uint8_t *base;     /* of page 0, in the layer, head 0 */
+    size_t page_bytes; /* from a page to the next */
+    size_t head_bytes; /* from a head to the next */
+    size_t head_dim, padded_dim;
+    enum kv_type type;
+};
+
+/* Queries of one sequence that share a key head: n_tokens at positions pos …, each n_sharing
+ * heads, [n_tokens][stride], of which the first n_sharing * head_dim are used. */
+struct attend_slice {
+    struct kv_view kv;
+    const int32_t *pages;
+    size_t head; /* of keys and values */
+    size_t n_sharing, n_tokens, pos;
+    const float *q;
+    float *out;
+    size_t stride;
+};
+
+enum { ATTEND_VECTORS = 16 }; /* n_tokens * n_sharing of a slice, at most */
+
+struct kernels {
+    const char *name;
+
+    /* One row: in [n_groups * 32] → records row of a block of n_rows, out[g * n_rows]. */
+    void (*quantise)(const float *in, size_t n_groups, struct act_form form, struct act_record *out,
+                     size_t n_rows);
+    void (*quant_product)(const struct quant_slice *s, size_t first, size_t last);
+    void (*dense_product)(const struct dense_slice *s, size_t first, size_t last);
+    void (*rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out);
+    /* turn [head_dim]: cos, -sin, cos, … as rope in float.c says */
+    void (*rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
+                 const float *sines);
+    void (*swiglu)(float *gate, const float *up, size_t n);
+    void (*add)(float *x, const float *y, size_t n);
+    /* k and v: one token's head [head_dim], to its place in page; */
+    void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
+                     const float *k, const float *v);
+    void (*attend)(const struct attend_slice *s);
+};
+
+extern const struct kernels kernels_generic;
+#if defined(__x86_64__)
+extern const struct kernels kernels_avx2;    /* AVX2, FMA, F16C */
+extern const struct kernels kernels_vnni256; /* and AVX-VNNI */
+extern const struct kernels kernels_avx512;  /* AVX-512 F, BW, VL, VNNI */
+#endif
+
+#endif

@@ -1,0 +1,398 @@
+/* Sixteen floats, in one register, in two, or in an array: what all float kernels compute with, so
+ * that a kernel is written once, compiled for each instruction set, and gives the same bits. All
+ * functions are static: this header is compiled with flags that not every machine can run. */
+#ifndef COMPUTE_CPU_LANES_H
+#define COMPUTE_CPU_LANES_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "compute/dtype.h"
+#include "compute/scalar.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+enum { LANES = SCALAR_LANES };
+
+#if defined(__AVX512F__)
+
+struct v16 {
+    __m512 x;
+};
+
+static inline struct v16 v16_load(const float *p)
+{
+    return (struct v16){_mm512_loadu_ps(p)};
+}
+
+static inline struct v16 v16_load_f16(const uint16_t *p)
+{
+    return (struct v16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p))};
+}
+
+static inline struct v16 v16_load_bf16(const uint16_t *p)
+{
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+
+    return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+
+static inline void v16_store(float *p, struct v16 a)
+{
+    _mm512_storeu_ps(p, a.x);
+}
+
+static inline void v16_store_f16(uint16_t *p, struct v16 a)
+{
+    _mm256_storeu_si256((__m256i *)p,
+                        _mm512_cvtps_ph(a.x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline struct v16 v16_all(float x)
+{
+    return (struct v16){_mm512_set1_ps(x)};
+}
+
+static inline struct v16 v16_add(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_add_ps(a.x, b.x)};
+}
+
+static inline struct v16 v16_sub(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_sub_ps(a.x, b.x)};
+}
+
+static inline struct v16 v16_mul(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_mul_ps(a.x, b.x)};
+}
+
+static inline struct v16 v16_div(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_div_ps(a.x, b.x)};
+}
+
+/* a * b + c, rounded once */
+static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
+{
+    return (struct v16){_mm512_fmadd_ps(a.x, b.x, c.x)};
+}
+
+/* a > b ? a : b */
+static inline struct v16 v16_max(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_max_ps(a.x, b.x)};
+}
+
+/* a < b ? a : b */
+static inline struct v16 v16_min(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_min_ps(a.x, b.x)};
+}
+
+/* Lane i of a while i < n, of b from there on; any n. */
+static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
+{
+    __mmask16 keep = n >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+
+    return (struct v16){_mm512_mask_mov_ps(b.x, keep, a.x)};
+}
+
+/* 2^n out of scalar_exp's n + magic */
+static inline struct v16 v16_power(struct v16 t)
+{
+    __m512i bits = _mm512_add_epi32(_mm512_castps_si512(t.x), _mm512_set1_epi32(127));
+
+    return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(bits, 23))};
+}
+
+/* Pairs (2j, 2j + 1) rotated: even lanes a.even * c - a.odd * s, odd lanes a.even * s + a.odd * c,
+ * with c and s given for each lane. */
+static inline struct v16 v16_swap_pairs(struct v16 a)
+{
+    return (struct v16){_mm512_permute_ps(a.x, 0xb1)};
+}
+
+#elif defined(__AVX2__)
+
+struct v16 {
+    __m256 x, y;
+};
+
+#define V16_BOTH(expression_x, expression_y) ((struct v16){(expression_x), (expression_y)})
+
+static inline struct v16 v16_load(const float *p)
+{
+    return V16_BOTH(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
+}
+
+static inline struct v16 v16_load_f16(const uint16_t *p)
+{
+    return V16_BOTH(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
+                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8))));
+}
+
+static inline __m256 widen_bf16(const uint16_t *p)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+static inline struct v16 v16_load_bf16(const uint16_t *p)
+{
+    return V16_BOTH(widen_bf16(p), widen_bf16(p + 8));
+}
+
+static inline void v16_store(float *p, struct v16 a)
+{
+    _mm256_storeu_ps(p, a.x);
+    _mm256_storeu_ps(p + 8, a.y);
+}
+
+static inline void v16_store_f16(uint16_t *p, struct v16 a)
+{
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a.x, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(p + 8), _mm256_cvtps_ph(a.y, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline struct v16 v16_all(float x)
+{
+    return V16_BOTH(_mm256_set1_ps(x), _mm256_set1_ps(x));
+}
+
+static inline struct v16 v16_add(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_add_ps(a.x, b.x), _mm256_add_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_sub(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_sub_ps(a.x, b.x), _mm256_sub_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_mul(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_mul_ps(a.x, b.x), _mm256_mul_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_div(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_div_ps(a.x, b.x), _mm256_div_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
+{
+    return V16_BOTH(_mm256_fmadd_ps(a.x, b.x, c.x), _mm256_fmadd_ps(a.y, b.y, c.y));
+}
+
+static inline struct v16 v16_max(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_max_ps(a.x, b.x), _mm256_max_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_min(struct v16 a, struct v16 b)
+{
+    return V16_BOTH(_mm256_min_ps(a.x, b.x), _mm256_min_ps(a.y, b.y));
+}
+
+static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
+{
+    __m256i count = _mm256_set1_epi32(n >= LANES ? LANES : (int)n);
+    __m256i first = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i second = _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15);
+
+    return V16_BOTH(
+        _mm256_blendv_ps(b.x, a.x, _mm256_castsi256_ps(_mm256_cmpgt_epi32(count, first))),
+        _mm256_blendv_ps(b.y, a.y, _mm256_castsi256_ps(_mm256_cmpgt_epi32(count, second))));
+}
+
+static inline __m256 power_of(__m256 t)
+{
+    __m256i bits = _mm256_add_epi32(_mm256_castps_si256(t), _mm256_set1_epi32(127));
+
+    return _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23));
+}
+
+static inline struct v16 v16_power(struct v16 t)
+{
+    return V16_BOTH(power_of(t.x), power_of(t.y));
+}
+
+static inline struct v16 v16_swap_pairs(struct v16 a)
+{
+    return V16_BOTH(_mm256_permute_ps(a.x, 0xb1), _mm256_permute_ps(a.y, 0xb1));
+}
+
+#else
+
+struct v16 {
+    float f[LANES];
+};
+
+/* One expression for each lane i. */
+#define V16_EACH(expression)           \
+    struct v16 r;                      \
+    for (size_t i = 0; i < LANES; i++) \
+        r.f[i] = (expression);         \
+    return r
+
+static inline struct v16 v16_load(const float *p)
+{
+    V16_EACH(p[i]);
+}
+
+static inline struct v16 v16_load_f16(const uint16_t *p)
+{
+    V16_EACH(f16_to_f32(p[i]));
+}
+
+static inline struct v16 v16_load_bf16(const uint16_t *p)
+{
+    V16_EACH(bf16_to_f32(p[i]));
+}
+
+static inline void v16_store(float *p, struct v16 a)
+{
+    memcpy(p, a.f, sizeof a.f);
+}
+
+static inline void v16_store_f16(uint16_t *p, struct v16 a)
+{
+    for (size_t i = 0; i < LANES; i++)
+        p[i] = f32_to_f16(a.f[i]);
+}
+
+static inline struct v16 v16_all(float x)
+{
+    V16_EACH(x);
+}
+
+static inline struct v16 v16_add(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] + b.f[i]);
+}
+
+static inline struct v16 v16_sub(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] - b.f[i]);
+}
+
+static inline struct v16 v16_mul(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] * b.f[i]);
+}
+
+static inline struct v16 v16_div(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] / b.f[i]);
+}
+
+static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
+{
+    V16_EACH(fmaf(a.f[i], b.f[i], c.f[i]));
+}
+
+static inline struct v16 v16_max(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
+}
+
+static inline struct v16 v16_min(struct v16 a, struct v16 b)
+{
+    V16_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
+}
+
+static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
+{
+    V16_EACH(i < n ? a.f[i] : b.f[i]);
+}
+
+static inline struct v16 v16_power(struct v16 t)
+{
+    V16_EACH(scalar_from_bits((scalar_bits(t.f[i]) + 127u) << 23));
+}
+
+static inline struct v16 v16_swap_pairs(struct v16 a)
+{
+    V16_EACH(a.f[i ^ 1]);
+}
+
+#endif
+
+/* The first n < 16 floats of p, zeros behind them. */
+static inline struct v16 v16_load_some(const float *p, size_t n)
+{
+    float all[LANES] = {0};
+
+    memcpy(all, p, n * sizeof *p);
+    return v16_load(all);
+}
+
+static inline void v16_store_some(float *p, struct v16 a, size_t n)
+{
+    float all[LANES];
+
+    v16_store(all, a);
+    memcpy(p, all, n * sizeof *p);
+}
+
+/* scalar_sum_lanes */
+static inline float v16_sum(struct v16 a)
+{
+    float lanes[LANES];
+
+    v16_store(lanes, a);
+    return scalar_sum_lanes(lanes);
+}
+
+/* The greatest lane. */
+static inline float v16_greatest(struct v16 a)
+{
+    float lanes[LANES], m;
+
+    v16_store(lanes, a);
+    m = lanes[0];
+    for (size_t i = 1; i < LANES; i++)
+        m = m > lanes[i] ? m : lanes[i];
+    return m;
+}
+
+/* scalar_exp */
+static inline struct v16 v16_exp(struct v16 x)
+{
+    const struct v16 magic = v16_all(12582912.0f);
+    struct v16 t, n, r, p;
+
+    x = v16_max(v16_all(-87.0f), x);
+    x = v16_min(v16_all(88.0f), x);
+    t = v16_add(v16_mul(x, v16_all(1.44269504088896341f)), magic);
+    n = v16_sub(t, magic);
+    r = v16_sub(x, v16_mul(n, v16_all(0.693359375f)));
+    r = v16_sub(r, v16_mul(n, v16_all(-2.12194440e-4f)));
+    p = v16_all(1.9875691500e-4f);
+    p = v16_add(v16_mul(p, r), v16_all(1.3981999507e-3f));
+    p = v16_add(v16_mul(p, r), v16_all(8.3334519073e-3f));
+    p = v16_add(v16_mul(p, r), v16_all(4.1665795894e-2f));
+    p = v16_add(v16_mul(p, r), v16_all(1.6666665459e-1f));
+    p = v16_add(v16_mul(p, r), v16_all(5.0000001201e-1f));
+    p = v16_add(v16_mul(p, v16_mul(r, r)), r);
+    p = v16_add(p, v16_all(1.0f));
+    return v16_mul(p, v16_power(t));
+}
+
+/* scalar_sigmoid; -x is written as a flipped sign there and as a product here: the same bits, but
+ * for NaN's sign */
+static inline struct v16 v16_sigmoid(struct v16 x)
+{
+    struct v16 e = v16_exp(v16_mul(x, v16_all(-1.0f)));
+
+    return v16_div(v16_all(1.0f), v16_add(v16_all(1.0f), e));
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* What the files of the cpu backend share; nobody else includes this. */
+#ifndef COMPUTE_CPU_PARTS_H
+#define COMPUTE_CPU_PARTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/backend.h"
+#include "compute/cpu/kernels.h"
+#include "compute/cpu/team.h"
+
+struct slab; /* memory of weights (weights.c) */
+
+/* Cosines and sines of one kind of rope, for positions 0 … n_positions - 1. */
+struct rope_table {
+    float base;
+    size_t head_dim;
+    float *scale; /* [head_dim / 2] or NULL */
+    size_t n_positions;
+    float *cosines, *sines; /* [n_positions][head_dim], as kernels.rope takes them */
+};
+
+struct cpu {
+    struct backend base;
+    const struct kernels *kernels;
+    struct team *team;
+    struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
+    struct slab *slabs;
+
+    /* The input of the last quantised product, for another that reads the same. */
+    struct act_record *acts;
+    size_t acts_cap;              /* records */
+    const struct buffer *acts_of; /* NULL: none, or written since */
+    size_t acts_rows, acts_groups;
+    struct act_form acts_form;
+
+    struct rope_table rope;
+    uint32_t *starts; /* [n_rows + 1] of a ragged batch: pieces before row i */
+    size_t starts_cap;
+};
+
+struct buffer {
+    size_t size_bytes;
+    float *data; /* LINE_BYTES aligned */
+};
+
+static inline struct cpu *to_cpu(struct backend *b)
+{
+    return (struct cpu *)b;
+}
+
+/* The activations of a buffer, which the caller of the operator made large enough. */
+float *cpu_written(struct cpu *c, struct buffer *m, size_t n, size_t width);
+const float *cpu_read(const struct buffer *m, size_t n, size_t width);
+
+/* Keeps the first failure. */
+void cpu_fail(struct cpu *c, const struct error *err);
+
+/* Room for need items of size bytes in *room, whose cap then is *cap; false: failed, and said so.
+ */
+bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t size,
+                 const char *what) MUST_CHECK;
+
+/* NULL when none is left; LINE_BYTES aligned, zeroed, costs nothing until touched. */
+void *cpu_map(size_t size_bytes, bool huge);
+void cpu_unmap(void *at, size_t size_bytes);
+
+/* weights.c */
+enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
+                            struct error *err) MUST_CHECK;
+void cpu_weight_close(struct backend *b, struct weight *w);
+void cpu_embed(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+               struct buffer *out);
+void cpu_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
+                struct buffer *out);
+void cpu_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
+                  size_t n, size_t width, struct buffer *out);
+
+/* sequence.c */
+enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
+                        struct error *err) MUST_CHECK;
+void cpu_kv_close(struct backend *b, struct kv *kv);
+void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
+                  const struct buffer *v, const struct attend_row *rows, size_t n_rows);
+void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+              struct buffer *x);
+void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                struct buffer *out);
+void cpu_rope_free(struct rope_table *t);
+
+#endif

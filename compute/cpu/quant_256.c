@@ -1,0 +1,258 @@
+/* Products with quantised weights in 256-bit registers, by AVX-VNNI where the set has it, else by
+ * AVX2: a tile of up to 4 rows by half a panel. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "compute/cpu/acts.h"
+#include "compute/cpu/isa.h"
+#include "compute/cpu/panels.h"
+
+enum {
+    QUADS = GROUP_VALUES / 4,
+    HALF_LINE = LINE_BYTES / 2,
+    HALF_COLUMNS = PANEL_COLUMNS / 2,
+    TILE_ROWS = 4,
+    AHEAD = 2048, /* bytes of codes that are fetched before they are needed */
+};
+
+/* The codes of quad i, 4 inputs for each of 8 columns. */
+static inline __m256i load_codes(const uint8_t *codes, bool nibbles, size_t i)
+{
+    const __m256i low = _mm256_set1_epi8(15);
+    size_t line = nibbles ? i % (QUADS / 2) : i;
+    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)(codes + line * LINE_BYTES));
+
+    if (!nibbles)
+        return w;
+    return _mm256_and_si256(i < QUADS / 2 ? w : _mm256_srli_epi16(w, 4), low);
+}
+
+static inline __m256i broadcast(const int8_t *four)
+{
+    int32_t quad;
+
+    memcpy(&quad, four, sizeof quad);
+    return _mm256_set1_epi32(quad);
+}
+
+static inline __m256 load_scales(const uint8_t *from, bool wide)
+{
+    if (wide)
+        return _mm256_loadu_ps((const float *)(const void *)from);
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
+}
+
+static inline __m256i start_of(struct block_form form, const struct act_record *act, bool upper)
+{
+    if (form.bias == 0)
+        return _mm256_set1_epi32(ACT_START);
+    return _mm256_set1_epi32(upper ? act->start_upper : act->start);
+}
+
+#if defined(__AVXVNNI__)
+
+/* dot[r]: of quads first … last - 1 with row r, from its start. */
+static inline __attribute__((always_inline)) void dots(__m256i *dot, struct block_form form,
+                                                       const uint8_t *codes, size_t first,
+                                                       size_t last, const struct act_record *act,
+                                                       size_t n)
+{
+    for (size_t r = 0; r < n; r++)
+        dot[r] = start_of(form, &act[r], first > 0);
+    for (size_t i = first; i < last; i++) {
+        __m256i w = load_codes(codes, form.nibbles, i);
+
+        for (size_t r = 0; r < n; r++)
+            dot[r] = _mm256_dpbusd_avx_epi32(dot[r], w, broadcast(act[r].value + 4 * i));
+    }
+}
+
+#else
+
+/* Codes of all eight bits: pairs of products of u8 and s8 could leave 16 bits, those of |code| and
+ * the activation under the code's sign cannot. */
+static inline __attribute__((always_inline)) void
+dots_signed(__m256i *dot, const uint8_t *codes, const struct act_record *act, size_t n)
+{
+    const __m256i ones = _mm256_set1_epi16(1), sign = _mm256_set1_epi8((char)-128);
+
+    for (size_t r = 0; r < n; r++)
+        dot[r] = _mm256_set1_epi32(ACT_START);
+    for (size_t i = 0; i < QUADS; i++) {
+        __m256i w = _mm256_xor_si256(load_codes(codes, false, i), sign);
+        __m256i magnitude = _mm256_abs_epi8(w);
+
+        for (size_t r = 0; r < n; r++) {
+            __m256i a = _mm256_sign_epi8(broadcast(act[r].value + 4 * i), w);
+            __m256i pairs = _mm256_maddubs_epi16(magnitude, a);
+
+            dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs, ones));
+        }
+    }
+}
+
+/* Small codes: sums of pairs stay within 16 bits for all eight quads of four-bit codes (8 * 2 * 15
+ * * 127), for four of five bits, two of six. */
+static inline __attribute__((always_inline)) void dots(__m256i *dot, struct block_form form,
+                                                       const uint8_t *codes, size_t first,
+                                                       size_t last, const struct act_record *act,
+                                                       size_t n)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    size_t run = form.nibbles ? 8 : form.halves ? 2 : 4;
+
+    if (form.bias == 128) {
+        dots_signed(dot, codes, act, n);
+        return;
+    }
+    for (size_t r = 0; r < n; r++)
+        dot[r] = start_of(form, &act[r], first > 0);
+    for (size_t i = first; i < last; i += run) {
+        __m256i pairs[TILE_ROWS];
+
+        for (size_t j = i; j < i + run; j++) {
+            __m256i w = load_codes(codes, form.nibbles, j);
+
+            for (size_t r = 0; r < n; r++) {
+                __m256i more = _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j));
+
+                pairs[r] = j == i ? more : _mm256_add_epi16(pairs[r], more);
+            }
+        }
+        for (size_t r = 0; r < n; r++)
+            dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs[r], ones));
+    }
+}
+
+#endif
+
+/* y += dot * scale of the activations * scale of the weights; see ACT_START */
+static inline __attribute__((always_inline)) void
+add_dots(__m256 *y, const __m256i *dot, __m256 scale, const struct act_record *act, size_t n)
+{
+    for (size_t r = 0; r < n; r++) {
+        __m256 t = _mm256_fmadd_ps(_mm256_castsi256_ps(dot[r]), _mm256_set1_ps(act[r].scale),
+                                   _mm256_set1_ps(act[r].back));
+
+        y[r] = _mm256_fmadd_ps(t, scale, y[r]);
+    }
+}
+
+/* n rows (a constant where this is called, as is form) of the slice from row on, 8 columns. */
+static inline __attribute__((always_inline)) void tile(const struct quant_slice *s,
+                                                       struct block_form form, size_t panel,
+                                                       size_t half, size_t row, size_t n,
+                                                       float out[TILE_ROWS][HALF_COLUMNS])
+{
+    struct panel_layout l = panel_layout(form, s->n_groups);
+    const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes + half * HALF_LINE;
+    size_t scale_bytes = form.wide ? sizeof(float) : sizeof(uint16_t);
+    const uint8_t *scales =
+        s->panels + panel * l.size_bytes + l.scales + half * HALF_COLUMNS * scale_bytes;
+    const struct act_record *act = s->acts + row;
+    __m256 y[TILE_ROWS];
+
+    for (size_t r = 0; r < n; r++)
+        y[r] = _mm256_setzero_ps();
+    for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
+        __m256i dot[TILE_ROWS];
+
+        if (half == 0)
+            for (size_t i = 0; i < l.code_step; i += LINE_BYTES)
+                _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
+        dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
+        add_dots(y, dot, load_scales(scales, form.wide), act, n);
+        if (form.halves) {
+            dots(dot, form, codes, QUADS / 2, QUADS, act, n);
+            add_dots(y, dot, load_scales(scales + PANEL_COLUMNS * scale_bytes, form.wide), act, n);
+        }
+        if (form.has_min) {
+            __m256 min = load_scales(scales + l.mins, form.wide);
+
+            for (size_t r = 0; r < n; r++)
+                y[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(act[r].sum), y[r]);
+        }
+        codes += l.code_step;
+        scales += l.scale_step;
+    }
+    for (size_t r = 0; r < n; r++)
+        _mm256_storeu_ps(out[r], y[r]);
+}
+
+static inline __attribute__((always_inline)) void
+product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
+{
+    for (size_t i = first * 2; i < last * 2 && i * HALF_COLUMNS < s->n_columns; i++) {
+        size_t column = i * HALF_COLUMNS, n_columns = s->n_columns - column;
+
+        n_columns = n_columns < HALF_COLUMNS ? n_columns : HALF_COLUMNS;
+        for (size_t row = 0; row < s->n_rows;) {
+            size_t n = s->n_rows - row < TILE_ROWS ? s->n_rows - row : TILE_ROWS;
+            float out[TILE_ROWS][HALF_COLUMNS];
+
+            if (n == 4)
+                tile(s, form, i / 2, i % 2, row, 4, out);
+            else if (n == 3)
+                tile(s, form, i / 2, i % 2, row, 3, out);
+            else if (n == 2)
+                tile(s, form, i / 2, i % 2, row, 2, out);
+            else
+                tile(s, form, i / 2, i % 2, row, 1, out);
+            for (size_t r = 0; r < n; r++, row++)
+                memcpy(s->out + row * s->stride + column, out[r], n_columns * sizeof(float));
+        }
+    }
+}
+
+#include "compute/cpu/forms.h"
+
+static inline uint32_t greatest_of(__m256i a)
+{
+    uint32_t lanes[8], m = 0;
+
+    _mm256_storeu_si256((__m256i *)(void *)lanes, a);
+    for (size_t i = 0; i < 8; i++)
+        m = lanes[i] > m ? lanes[i] : m;
+    return m;
+}
+
+static inline int32_t sum_of(__m128i values)
+{
+    __m256i pairs = _mm256_cvtepi8_epi16(values);
+    int32_t lanes[8], sum = 0;
+
+    _mm256_storeu_si256((__m256i *)(void *)lanes, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    for (size_t i = 0; i < 8; i++)
+        sum += lanes[i];
+    return sum;
+}
+
+void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
+                        struct act_record *out, size_t n_rows)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+
+    for (size_t g = 0; g < n_groups; g++, in += GROUP_VALUES, out += n_rows) {
+        __m256i bits = _mm256_setzero_si256(), whole[4], bytes;
+        struct act_scale scale;
+        __m256 inverse;
+
+        for (size_t i = 0; i < 4; i++)
+            bits = _mm256_max_epu32(
+                bits,
+                _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude));
+        scale = act_scale_of(greatest_of(bits));
+        inverse = _mm256_set1_ps(scale.inverse);
+        for (size_t i = 0; i < 4; i++)
+            whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
+        bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
+                                   _mm256_packs_epi32(whole[2], whole[3]));
+        bytes = _mm256_permutevar8x32_epi32(bytes, order);
+        if (scale.inverse == 0.0f) /* what it multiplied may have been infinite */
+            bytes = _mm256_setzero_si256();
+        _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
+        act_record_finish(out, form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
+                          sum_of(_mm256_extracti128_si256(bytes, 1)));
+    }
+}

@@ -1,0 +1,275 @@
+/* A job is published in one atomic word, its number and its next item. A member takes a piece by
+ * compare-and-swap on that word: success proves that the job was still open, so what the member has
+ * read of it before is this job's, and a member that comes late finds nothing to take and harms
+ * nobody. The caller never waits for a member that has taken no piece. */
+#include "compute/cpu/team.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+
+enum {
+    SPIN_NS = 80000,     /* longer than the gaps inside a step, short beside those between steps */
+    SPINS_A_LOOK = 64,   /* at the clock */
+    SPINS_A_YIELD = 512, /* the caller's: the member it waits for may want this processor */
+    MAX_THREADS = 1024,
+};
+
+struct team {
+    /* number of the job << 32 | its next item */
+    _Alignas(64) atomic_uint_fast64_t word;
+    _Alignas(64) atomic_size_t n_done; /* items of the job */
+    /* The job; relaxed, since the word's compare-and-swap validates them. */
+    _Alignas(64) _Atomic(team_fn) fn;
+    _Atomic(void *) arg;
+    atomic_size_t n, grain;
+    atomic_int n_asleep;
+    atomic_bool stopping;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* the word has moved, or stopping */
+    size_t n_threads, n_started;
+    pthread_t threads[]; /* [n_threads - 1] */
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t job_of(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+/* Takes pieces of the job until none is left. */
+static void work(struct team *t, uint32_t job)
+{
+    uint64_t word = atomic_load(&t->word);
+
+    while (job_of(word) == job) {
+        team_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
+        void *arg = atomic_load_explicit(&t->arg, memory_order_relaxed);
+        size_t n = atomic_load_explicit(&t->n, memory_order_relaxed);
+        size_t grain = atomic_load_explicit(&t->grain, memory_order_relaxed);
+        size_t begin = (uint32_t)word, left = begin < n ? n - begin : 0;
+        size_t piece = left / (2 * t->n_threads);
+
+        if (left == 0)
+            return;
+        piece = piece < grain ? grain : piece;
+        piece = piece < left ? piece : left;
+        if (!atomic_compare_exchange_weak(&t->word, &word, word + piece))
+            continue;
+        fn(arg, begin, begin + piece);
+        atomic_fetch_add_explicit(&t->n_done, piece, memory_order_release);
+        word = atomic_load(&t->word);
+    }
+}
+
+/* Returns when the job is another than the one seen, or the team stops. */
+static uint32_t await_job(struct team *t, uint32_t seen)
+{
+    uint64_t end = 0;
+    uint32_t job;
+    int n = 0;
+
+    for (;;) {
+        job = job_of(atomic_load_explicit(&t->word, memory_order_acquire));
+        if (job != seen || atomic_load_explicit(&t->stopping, memory_order_relaxed))
+            return job;
+        relax();
+        if (++n % SPINS_A_LOOK != 0)
+            continue;
+        if (end == 0)
+            end = now_ns() + SPIN_NS;
+        else if (now_ns() > end)
+            break;
+    }
+    /* Either this sees the new word, or the publisher sees the sleeper: both are in one order. */
+    (void)pthread_mutex_lock(&t->lock);
+    atomic_fetch_add(&t->n_asleep, 1);
+    while ((job = job_of(atomic_load(&t->word))) == seen && !atomic_load(&t->stopping))
+        (void)pthread_cond_wait(&t->wake, &t->lock);
+    atomic_fetch_sub(&t->n_asleep, 1);
+    (void)pthread_mutex_unlock(&t->lock);
+    return job;
+}
+
+static void *member_run(void *arg)
+{
+    struct team *t = arg;
+    uint32_t job = 0;
+
+    for (;;) {
+        job = await_job(t, job);
+        if (atomic_load(&t->stopping))
+            return NULL;
+        work(t, job);
+    }
+}
+
+static void wake_all(struct team *t)
+{
+    (void)pthread_mutex_lock(&t->lock);
+    (void)pthread_cond_broadcast(&t->wake);
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+void team_for(struct team *t, size_t n, size_t grain, team_fn fn, void *arg)
+{
+    uint32_t job;
+    int spins = 0;
+
+    assert(n <= UINT32_MAX && grain > 0);
+    if (n <= grain || t->n_threads == 1) {
+        if (n > 0)
+            fn(arg, 0, n);
+        return;
+    }
+    /* Everyone who took a piece of the job before has counted it: nobody adds to n_done now. */
+    atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
+    atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
+    atomic_store_explicit(&t->arg, arg, memory_order_relaxed);
+    atomic_store_explicit(&t->n, n, memory_order_relaxed);
+    atomic_store_explicit(&t->grain, grain, memory_order_relaxed);
+    job = job_of(atomic_load_explicit(&t->word, memory_order_relaxed)) + 1;
+    atomic_store(&t->word, (uint64_t)job << 32);
+    if (atomic_load(&t->n_asleep) > 0)
+        wake_all(t);
+    work(t, job);
+    while (atomic_load_explicit(&t->n_done, memory_order_acquire) != n) {
+        relax();
+        if (++spins % SPINS_A_YIELD == 0)
+            (void)sched_yield();
+    }
+}
+
+static bool read_line(const char *path, char *line, int size)
+{
+    FILE *in = fopen(path, "re");
+    bool ok = in != NULL && fgets(line, size, in) != NULL;
+
+    if (in != NULL)
+        (void)fclose(in);
+    return ok;
+}
+
+/* Processors that a container's quota amounts to, rounded up; SIZE_MAX for no quota. */
+static size_t quota(void)
+{
+    char line[64], *end;
+    double allowed, period;
+
+    if (!read_line("/sys/fs/cgroup/cpu.max", line, sizeof line))
+        return SIZE_MAX;
+    allowed = strtod(line, &end);
+    if (end == line) /* "max" */
+        return SIZE_MAX;
+    period = strtod(end, NULL);
+    if (!(allowed > 0 && period > 0 && allowed / period < MAX_THREADS))
+        return SIZE_MAX;
+    return (size_t)((allowed + period - 1) / period);
+}
+
+/* Cores, not their hyperthreads, that this process may run on. */
+static size_t physical_cores(void)
+{
+    cpu_set_t set;
+    size_t n = 0, limit = quota();
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        char path[96], line[64];
+        long first = cpu;
+
+        if (!CPU_ISSET(cpu, &set))
+            continue;
+        (void)snprintf(path, sizeof path,
+                       "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        if (read_line(path, line, sizeof line))
+            first = strtol(line, NULL, 10);
+        /* a core counts by its first thread, unless that one is not ours */
+        if (first == cpu || first < 0 || first >= CPU_SETSIZE || !CPU_ISSET(first, &set))
+            n++;
+    }
+    n = n < limit ? n : limit;
+    return n > 0 ? n : 1;
+}
+
+enum status team_open(struct team **out, size_t n_threads, struct error *err)
+{
+    enum status rc = STATUS_OK;
+    struct team *t;
+    int failed = 0;
+    size_t size_bytes;
+
+    if (n_threads == 0)
+        n_threads = physical_cores();
+    if (n_threads > MAX_THREADS)
+        return error_set(err, STATUS_INVALID, "%zu threads, at most %d can be had", n_threads,
+                         (int)MAX_THREADS);
+    size_bytes = sizeof *t + (n_threads - 1) * sizeof t->threads[0];
+    size_bytes = (size_bytes + 63) / 64 * 64;
+    t = aligned_alloc(64, size_bytes);
+    if (t == NULL)
+        return error_no_memory(err, size_bytes, "threads");
+    memset(t, 0, size_bytes);
+    t->n_threads = n_threads;
+    (void)pthread_mutex_init(&t->lock, NULL); /* neither fails on Linux with default attributes */
+    (void)pthread_cond_init(&t->wake, NULL);
+    for (; failed == 0 && t->n_started < n_threads - 1; t->n_started += failed == 0)
+        failed =
+            fault_now() ? EAGAIN : pthread_create(&t->threads[t->n_started], NULL, member_run, t);
+    if (failed != 0) {
+        rc = error_set(err, STATUS_EXHAUSTED, "cannot start thread %zu of %zu: %s",
+                       t->n_started + 2, n_threads, strerror(failed));
+        goto out;
+    }
+    for (size_t i = 0; i < t->n_started; i++)
+        (void)pthread_setname_np(t->threads[i], "compute-team"); /* only a name */
+    *out = t;
+    t = NULL;
+out:
+    team_close(t);
+    return rc;
+}
+
+void team_close(struct team *t)
+{
+    if (t == NULL)
+        return;
+    atomic_store(&t->stopping, true);
+    wake_all(t);
+    for (size_t i = 0; i < t->n_started; i++)
+        (void)pthread_join(t->threads[i], NULL);
+    (void)pthread_cond_destroy(&t->wake);
+    (void)pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+size_t team_size(const struct team *t)
+{
+    return t->n_threads;
+}

@@ -1,0 +1,286 @@
+/* Weights and the operators that read them. Panels live in slabs: large mappings that huge pages
+ * can back, each given back with the last weight in it. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/cpu/panels.h"
+#include "compute/cpu/parts.h"
+
+enum {
+    SLAB_BYTES = 32 << 20,
+    PIECE_BYTES = 16384, /* of panels read for one row: a smaller piece is not worth handing out */
+    PIECE_VALUES = 8192, /* of a row-wise operator */
+};
+
+struct slab {
+    struct slab *next;
+    uint8_t *at;
+    size_t size_bytes, used_bytes, n_weights;
+};
+
+struct weight {
+    struct tensor tensor;
+    size_t n_panels, panel_bytes;
+    bool is_quantised;
+    struct block_form form; /* if quantised */
+    float *row;             /* [n_cols] decoded, of a weight of one row; else NULL */
+    struct slab *slab;
+    uint8_t *panels;
+};
+
+static struct slab *slab_open(struct cpu *c, size_t size_bytes)
+{
+    struct slab *s = try_alloc(1, sizeof *s);
+
+    if (s == NULL)
+        return NULL;
+    s->size_bytes = size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES;
+    s->at = cpu_map(s->size_bytes, true);
+    if (s->at == NULL) {
+        free(s);
+        return NULL;
+    }
+    s->next = c->slabs;
+    c->slabs = s;
+    return s;
+}
+
+static void slab_give_back(struct cpu *c, struct slab *s)
+{
+    struct slab **at = &c->slabs;
+
+    if (--s->n_weights > 0)
+        return;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    cpu_unmap(s->at, s->size_bytes);
+    free(s);
+}
+
+static bool take_panels(struct cpu *c, struct weight *w, size_t size_bytes)
+{
+    struct slab *s = c->slabs;
+
+    if (s == NULL || s->size_bytes - s->used_bytes < size_bytes)
+        s = slab_open(c, size_bytes);
+    if (s == NULL)
+        return false;
+    w->slab = s;
+    w->panels = s->at + s->used_bytes;
+    s->used_bytes += size_bytes;
+    s->n_weights++;
+    return true;
+}
+
+static void pack_piece(void *arg, size_t begin, size_t end)
+{
+    const struct weight *w = arg;
+
+    panels_pack(w->panels, &w->tensor, begin, end);
+}
+
+enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
+                            struct error *err)
+{
+    struct cpu *c = to_cpu(b);
+    struct weight *w = NULL;
+    size_t size_bytes;
+    enum status rc = STATUS_OK;
+
+    w = try_alloc(1, sizeof *w);
+    if (w == NULL)
+        return error_no_memory(err, sizeof *w, t->name);
+    w->tensor = *t;
+    w->is_quantised = block_form_of(&w->form, t->type);
+    w->n_panels = (t->n_rows + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
+    w->panel_bytes = panel_bytes(t);
+    if (__builtin_mul_overflow(w->n_panels,
+                               (w->panel_bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES,
+                               &size_bytes) ||
+        !take_panels(c, w, size_bytes)) {
+        rc = error_no_memory(err, size_bytes, t->name);
+        goto out;
+    }
+    if (t->n_rows == 1) {
+        w->row = try_alloc(t->n_cols, sizeof *w->row);
+        if (w->row == NULL) {
+            rc = error_no_memory(err, t->n_cols * sizeof *w->row, t->name);
+            goto out;
+        }
+        dtype_decode(t->type, t->data, t->n_cols, w->row);
+    }
+    team_for(c->team, w->n_panels, 1 + PIECE_BYTES / (1 + w->panel_bytes), pack_piece, w);
+    *out = w;
+    w = NULL;
+out:
+    cpu_weight_close(b, w);
+    return rc;
+}
+
+void cpu_weight_close(struct backend *b, struct weight *w)
+{
+    if (w == NULL)
+        return;
+    if (w->slab != NULL)
+        slab_give_back(to_cpu(b), w->slab);
+    free(w->row);
+    free(w);
+}
+
+struct embedding {
+    const struct tensor *table;
+    const int32_t *ids;
+    float *out;
+};
+
+static void embed_piece(void *arg, size_t begin, size_t end)
+{
+    const struct embedding *e = arg;
+    const struct tensor *t = e->table;
+    const uint8_t *rows = t->data;
+
+    for (size_t i = begin; i < end; i++) {
+        assert(e->ids[i] >= 0 && (size_t)e->ids[i] < t->n_rows);
+        dtype_decode(t->type, rows + (size_t)e->ids[i] * dtype_row_bytes(t->type, t->n_cols),
+                     t->n_cols, e->out + i * t->n_cols);
+    }
+}
+
+void cpu_embed(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+               struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    size_t width = table->tensor.n_cols;
+    struct embedding e = {&table->tensor, ids, cpu_written(c, out, n, width)};
+
+    team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), embed_piece, &e);
+}
+
+struct product {
+    const struct cpu *cpu;
+    const struct weight *weight;
+    const float *in;
+    size_t n;
+    float *out;
+};
+
+static void quantise_piece(void *arg, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct cpu *c = p->cpu;
+    size_t width = p->weight->tensor.n_cols, n_groups = c->acts_groups;
+
+    for (size_t i = begin; i < end; i++) {
+        size_t block = i / ACT_ROWS * ACT_ROWS, left = p->n - block;
+
+        c->kernels->quantise(p->in + i * width, n_groups, c->acts_form,
+                             c->acts + block * n_groups + i % ACT_ROWS,
+                             left < ACT_ROWS ? left : ACT_ROWS);
+    }
+}
+
+static bool quantise(struct cpu *c, struct product *p, const struct buffer *in)
+{
+    struct act_form form = {p->weight->form.bias, p->weight->form.halves};
+    size_t width = p->weight->tensor.n_cols, n_groups = width / GROUP_VALUES;
+
+    if (c->acts_of == in && c->acts_rows == p->n && c->acts_groups == n_groups &&
+        c->acts_form.bias == form.bias && c->acts_form.halves == form.halves)
+        return true;
+    c->acts_of = NULL;
+    if (!cpu_reserve(c, (void **)&c->acts, &c->acts_cap, p->n * n_groups, sizeof *c->acts,
+                     "activations"))
+        return false;
+    c->acts_rows = p->n;
+    c->acts_groups = n_groups;
+    c->acts_form = form;
+    team_for(c->team, p->n, 1 + PIECE_VALUES / (1 + width), quantise_piece, p);
+    c->acts_of = in;
+    return true;
+}
+
+static void quant_piece(void *arg, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->weight;
+    struct quant_slice s = {
+        .form = w->form,
+        .panels = w->panels,
+        .n_groups = w->tensor.n_cols / GROUP_VALUES,
+        .n_columns = w->tensor.n_rows,
+        .stride = w->tensor.n_rows,
+    };
+
+    for (size_t i = 0; i < p->n; i += ACT_ROWS) {
+        s.acts = p->cpu->acts + i * s.n_groups;
+        s.n_rows = p->n - i < ACT_ROWS ? p->n - i : ACT_ROWS;
+        s.out = p->out + i * s.stride;
+        p->cpu->kernels->quant_product(&s, begin, end);
+    }
+}
+
+static void dense_piece(void *arg, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->weight;
+    struct dense_slice s = {
+        .type = w->tensor.type,
+        .panels = w->panels,
+        .n_inputs = w->tensor.n_cols,
+        .in = p->in,
+        .n_rows = p->n,
+        .out = p->out,
+        .n_columns = w->tensor.n_rows,
+        .stride = w->tensor.n_rows,
+    };
+
+    p->cpu->kernels->dense_product(&s, begin, end);
+}
+
+void cpu_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
+                struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    size_t grain = 1 + PIECE_BYTES / (1 + w->panel_bytes * (n < ACT_ROWS ? 1 : n / ACT_ROWS));
+    struct product p = {c, w, cpu_read(in, n, w->tensor.n_cols), n,
+                        cpu_written(c, out, n, w->tensor.n_rows)};
+
+    assert(in != out);
+    if (n == 0)
+        return;
+    if (w->is_quantised && quantise(c, &p, in))
+        team_for(c->team, w->n_panels, grain, quant_piece, &p);
+    else if (!w->is_quantised)
+        team_for(c->team, w->n_panels, grain, dense_piece, &p);
+}
+
+struct norm {
+    const struct kernels *kernels;
+    const float *in, *gain;
+    float eps;
+    size_t width;
+    float *out;
+};
+
+static void norm_piece(void *arg, size_t begin, size_t end)
+{
+    const struct norm *m = arg;
+
+    for (size_t i = begin; i < end; i++)
+        m->kernels->rms_norm(m->in + i * m->width, m->gain, m->eps, m->width,
+                             m->out + i * m->width);
+}
+
+void cpu_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
+                  size_t n, size_t width, struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct norm m = {c->kernels, cpu_read(in, n, width),       gain->row, eps,
+                     width,      cpu_written(c, out, n, width)};
+
+    assert(gain->row != NULL && gain->tensor.n_cols == width);
+    team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), norm_piece, &m);
+}

@@ -1,0 +1,693 @@
+/* The cpu backend: every operator against `ref`, every instruction set that this machine has
+ * against every other bit for bit, and no trace in a row of the batch, the threads or the chunks it
+ * was computed in. */
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/backend.h"
+#include "compute/cpu/blocks.h"
+
+enum { MAX_ROWS = 64, N_COLS = 512, N_OUT = 40 /* not a multiple of a panel's 16 */ };
+
+static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
+static const size_t row_counts[] = {1, 2, 3, 7, 8, 16, 17, 33, 64};
+static const enum dtype block_types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                         DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+static const enum dtype float_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+
+enum {
+    N_SETS = sizeof sets / sizeof sets[0],
+    N_COUNTS = sizeof row_counts / sizeof row_counts[0],
+    N_BLOCK_TYPES = sizeof block_types / sizeof block_types[0],
+    N_FLOAT_TYPES = sizeof float_types / sizeof float_types[0],
+};
+
+/* A small generator of our own: the tests' numbers are the same everywhere. */
+static uint32_t state;
+
+static uint32_t next_bits(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+static float next_float(void) /* in -1 … 1 */
+{
+    return (float)next_bits() / 8388608.0f - 1.0f;
+}
+
+static void fill(float *x, size_t n, uint32_t seed)
+{
+    state = seed;
+    for (size_t i = 0; i < n; i++)
+        x[i] = next_float();
+}
+
+/* NULL when this machine does not have the set. */
+static struct backend *open_set(const char *set, size_t n_threads)
+{
+    struct backend_config config = {.n_threads = n_threads};
+    struct backend *b = NULL;
+    struct error err;
+    enum status rc;
+
+    ck_assert_int_eq(setenv("PARLEY_CPU", set, 1), 0);
+    rc = backend_open(&b, "cpu", &config, &err);
+    ck_assert_int_eq(unsetenv("PARLEY_CPU"), 0);
+    ck_assert(rc == STATUS_OK || rc == STATUS_PRECONDITION);
+    return b;
+}
+
+static struct backend *open_ref(void)
+{
+    struct backend_config config = {0};
+    struct backend *b = NULL;
+    struct error err;
+
+    ck_assert_int_eq(backend_open(&b, "ref", &config, &err), STATUS_OK);
+    return b;
+}
+
+static void must_sync(struct backend *b)
+{
+    struct error err;
+
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+}
+
+static struct buffer *buffer_of(struct backend *b, const float *x, size_t n)
+{
+    struct buffer *m = b->type->buffer_open(b, n * sizeof(float));
+
+    ck_assert_ptr_nonnull(m);
+    if (x != NULL)
+        b->type->upload(b, m, x, n * sizeof *x);
+    return m;
+}
+
+/* Takes the buffer. */
+static void read_buffer(struct backend *b, struct buffer *m, float *x, size_t n)
+{
+    b->type->download(b, x, m, n * sizeof *x);
+    must_sync(b);
+    b->type->buffer_close(b, m);
+}
+
+static void assert_same_bits(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            ck_abort_msg("value %zu of %zu: %.9g is not %.9g", i, n, (double)a[i], (double)b[i]);
+}
+
+/* tolerance: of the largest magnitude of want */
+static void assert_near(const float *got, const float *want, size_t n, float tolerance)
+{
+    float largest = 0.0f;
+
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(want[i]));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(got[i] - want[i]) <= tolerance * largest))
+            ck_abort_msg("value %zu of %zu: %.9g is not near %.9g", i, n, (double)got[i],
+                         (double)want[i]);
+}
+
+/* A matrix of any type, of random bytes whose scales are sane. The data are the caller's to free.
+ */
+static struct tensor random_tensor(enum dtype type, size_t n_rows, size_t n_cols, uint32_t seed)
+{
+    static const size_t scale_at[][2] = {
+        [DTYPE_Q4_0] = {0, 0}, [DTYPE_Q4_1] = {0, 2},    [DTYPE_Q5_0] = {0, 0},
+        [DTYPE_Q5_1] = {0, 2}, [DTYPE_Q8_0] = {0, 0},    [DTYPE_Q4_K] = {0, 2},
+        [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208}};
+    size_t size_bytes = n_rows * dtype_row_bytes(type, n_cols);
+    size_t block_bytes = dtype_block_bytes(type);
+    uint8_t *data = xalloc(size_bytes);
+
+    state = seed;
+    for (size_t i = 0; i < size_bytes; i++)
+        data[i] = (uint8_t)next_bits();
+    for (size_t i = 0; i < size_bytes; i += block_bytes) {
+        float x = next_float();
+        uint16_t half = f32_to_f16(x), brain;
+        uint32_t bits;
+
+        memcpy(&bits, &x, sizeof bits);
+        brain = (uint16_t)(bits >> 16);
+        if (type == DTYPE_F32)
+            memcpy(data + i, &x, sizeof x);
+        else if (type == DTYPE_F16 || type == DTYPE_BF16)
+            memcpy(data + i, type == DTYPE_F16 ? &half : &brain, sizeof half);
+        else
+            for (size_t j = 0; j < 2; j++) {
+                half = f32_to_f16(next_float() / 64.0f);
+                memcpy(data + i + scale_at[type][j], &half, sizeof half);
+            }
+    }
+    return (struct tensor){"random", type, n_rows, n_cols, data, size_bytes};
+}
+
+static struct weight *open_weight(struct backend *b, const struct tensor *t)
+{
+    struct weight *w = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->weight_open(b, t, &w, &err), STATUS_OK);
+    return w;
+}
+
+/* rows [n][n_cols] of in → out [n][n_rows] */
+static void multiply(struct backend *b, const struct tensor *t, const float *in, size_t n,
+                     float *out)
+{
+    struct weight *w = open_weight(b, t);
+    struct buffer *from = buffer_of(b, in, n * t->n_cols);
+    struct buffer *to = buffer_of(b, NULL, n * t->n_rows);
+
+    b->type->matmul(b, w, from, n, to);
+    read_buffer(b, to, out, n * t->n_rows);
+    b->type->buffer_close(b, from);
+    b->type->weight_close(b, w);
+}
+
+/* The integer form, written once more and as plainly as it goes. */
+static float exact_output(const struct tensor *t, size_t output, const float *in)
+{
+    const uint8_t *row = (const uint8_t *)t->data + output * dtype_row_bytes(t->type, t->n_cols);
+    struct block_form form;
+    float y = 0.0f;
+
+    ck_assert(block_form_of(&form, t->type));
+    for (size_t g = 0; g < t->n_cols / 32; g++, in += 32) {
+        struct block_group w;
+        float amax = 0.0f, scale;
+        uint32_t bits;
+        int a[32], dots[2] = {0}, sum = 0;
+
+        block_group_read(&w, t->type, row, g);
+        for (size_t i = 0; i < 32; i++)
+            amax = fmaxf(amax, fabsf(in[i]));
+        scale = amax / 127.0f;
+        memcpy(&bits, &scale, sizeof bits);
+        bits = (bits + 255) / 256 * 256;
+        memcpy(&scale, &bits, sizeof bits);
+        for (size_t i = 0; i < 32; i++) {
+            a[i] = amax == 0.0f ? 0 : (int)rintf(in[i] * (1.0f / scale));
+            sum += a[i];
+            dots[i / 16] += a[i] * (w.code[i] - form.bias);
+        }
+        if (form.halves) {
+            y = fmaf((float)dots[0] * scale, w.scale[0], y);
+            y = fmaf((float)dots[1] * scale, w.scale[1], y);
+        } else {
+            y = fmaf((float)(dots[0] + dots[1]) * scale, w.scale[0], y);
+        }
+        if (form.has_min)
+            y = fmaf(w.min, scale * (float)sum, y);
+    }
+    return y;
+}
+
+/* A quantised product has the bits of the integer form whatever the set, the number of rows and of
+ * threads, and is within 2 % of the largest output of the f32 product. */
+START_TEST(quantised_products_are_exact)
+{
+    struct tensor t = random_tensor(block_types[_i], N_OUT, N_COLS, 7);
+    static float in[MAX_ROWS * N_COLS], want[MAX_ROWS * N_OUT], got[MAX_ROWS * N_OUT];
+    struct backend *ref = open_ref();
+
+    fill(in, MAX_ROWS * N_COLS, 11);
+    memset(in + 3 * N_COLS, 0, N_COLS * sizeof *in / 2); /* groups of zeros */
+    for (size_t i = 0; i < MAX_ROWS; i++)
+        for (size_t j = 0; j < N_OUT; j++)
+            want[i * N_OUT + j] = exact_output(&t, j, in + i * N_COLS);
+    multiply(ref, &t, in, MAX_ROWS, got);
+    assert_near(want, got, MAX_ROWS * N_OUT, 0.02f);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        struct backend *b = open_set(sets[i / 2], i % 2 + 1);
+
+        for (size_t j = 0; b != NULL && j < N_COUNTS; j++) {
+            size_t n = row_counts[j];
+
+            multiply(b, &t, in, n, got);
+            assert_same_bits(got, want, n * N_OUT);
+            multiply(b, &t, in + (MAX_ROWS - n) * N_COLS, n, got);
+            assert_same_bits(got, want + (MAX_ROWS - n) * N_OUT, n * N_OUT);
+        }
+        backend_close(b);
+    }
+    backend_close(ref);
+    free((void *)t.data);
+}
+END_TEST
+
+/* A product with float weights has the same bits in all sets and batches, within 1e-5 of ref. */
+START_TEST(float_products_agree)
+{
+    struct tensor t = random_tensor(float_types[_i], 5 * 16 + 3, 200, 5);
+    static float in[MAX_ROWS * 200], near[MAX_ROWS * 83], want[MAX_ROWS * 83], got[MAX_ROWS * 83];
+    struct backend *b = open_ref();
+
+    fill(in, MAX_ROWS * 200, 3);
+    multiply(b, &t, in, MAX_ROWS, near);
+    backend_close(b);
+    b = open_set("generic", 1);
+    multiply(b, &t, in, MAX_ROWS, want);
+    backend_close(b);
+    assert_near(want, near, MAX_ROWS * 83, 1e-5f);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        b = open_set(sets[i / 2], i % 2 + 1);
+        for (size_t j = 0; b != NULL && j < N_COUNTS; j++) {
+            multiply(b, &t, in, row_counts[j], got);
+            assert_same_bits(got, want, row_counts[j] * 83);
+        }
+        backend_close(b);
+    }
+    free((void *)t.data);
+}
+END_TEST
+
+/* Two products of one input, and one after the input has changed: what is kept of the input for the
+ * second product is not used for the third, nor for a product of another form. */
+START_TEST(a_changed_input_is_read_again)
+{
+    struct tensor q4 = random_tensor(DTYPE_Q4_1, N_OUT, N_COLS, 1);
+    struct tensor q8 = random_tensor(DTYPE_Q8_0, N_OUT, N_COLS, 2);
+    struct backend *b = open_set("generic", 1);
+    struct weight *w4 = open_weight(b, &q4), *w8 = open_weight(b, &q8);
+    float in[N_COLS], got[N_OUT], again[N_OUT];
+    struct buffer *from = buffer_of(b, NULL, N_COLS), *to = buffer_of(b, NULL, N_OUT);
+
+    fill(in, N_COLS, 21);
+    b->type->upload(b, from, in, sizeof in);
+    b->type->matmul(b, w4, from, 1, to);
+    b->type->matmul(b, w8, from, 1, to);
+    b->type->download(b, got, to, sizeof got);
+    for (size_t i = 0; i < N_OUT; i++)
+        ck_assert(got[i] == exact_output(&q8, i, in));
+    b->type->matmul(b, w8, from, 1, to);
+    b->type->download(b, again, to, sizeof again);
+    assert_same_bits(again, got, N_OUT);
+    b->type->add(b, from, from, 1, N_COLS);
+    for (size_t i = 0; i < N_COLS; i++)
+        in[i] += in[i];
+    b->type->matmul(b, w8, from, 1, to);
+    read_buffer(b, to, got, N_OUT);
+    for (size_t i = 0; i < N_OUT; i++)
+        ck_assert(got[i] == exact_output(&q8, i, in));
+    b->type->buffer_close(b, from);
+    b->type->weight_close(b, w4);
+    b->type->weight_close(b, w8);
+    backend_close(b);
+    free((void *)q4.data);
+    free((void *)q8.data);
+}
+END_TEST
+
+/* A row that holds infinities and NaN makes its own outputs NaN, and its neighbours' stay. */
+START_TEST(a_broken_row_breaks_alone)
+{
+    struct tensor t = random_tensor(block_types[_i], N_OUT, N_COLS, 9);
+    static float in[17 * N_COLS], want[17 * N_OUT], got[17 * N_OUT];
+
+    fill(in, 17 * N_COLS, 13);
+    for (size_t i = 0; i < N_SETS; i++) {
+        struct backend *b = open_set(sets[i], 1);
+
+        if (b == NULL)
+            continue;
+        multiply(b, &t, in, 17, want);
+        in[5 * N_COLS + 40] = NAN;
+        in[6 * N_COLS + 70] = -INFINITY;
+        in[7 * N_COLS + 70] = FLT_MAX;
+        multiply(b, &t, in, 17, got);
+        assert_same_bits(got, want, 5 * N_OUT);
+        assert_same_bits(got + 8 * N_OUT, want + 8 * N_OUT, 9 * N_OUT);
+        for (size_t j = 5 * N_OUT; j < 8 * N_OUT; j++)
+            ck_assert(isnan(got[j]));
+        fill(in, 17 * N_COLS, 13);
+        backend_close(b);
+    }
+    free((void *)t.data);
+}
+END_TEST
+
+/* What one backend makes of the row-wise operators, one after the other. */
+static void run_rows(struct backend *b, size_t n, size_t width, const struct rope *rope,
+                     float *out /* [4][n][width] */)
+{
+    struct tensor gains = random_tensor(DTYPE_F32, 1, width, 31);
+    struct tensor table = random_tensor(DTYPE_Q8_0, 64, width, 32);
+    struct weight *gain = open_weight(b, &gains), *ids = open_weight(b, &table);
+    struct buffer *x = buffer_of(b, NULL, n * width), *y = buffer_of(b, NULL, n * width);
+    size_t size_bytes = n * width * sizeof *out;
+    uint32_t positions[MAX_ROWS], rows[MAX_ROWS];
+    int32_t tokens[MAX_ROWS];
+
+    for (size_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)(i * 37 % 64);
+        positions[i] = (uint32_t)(i * 97);
+        rows[i] = (uint32_t)(n - 1 - i);
+    }
+    b->type->embed(b, ids, tokens, n, x);
+    b->type->rms_norm(b, x, gain, 1e-5f, n, width, y);
+    b->type->download(b, out, y, size_bytes);
+    b->type->rope(b, rope, positions, n, y);
+    b->type->download(b, out + n * width, y, size_bytes);
+    b->type->add(b, x, y, n, width);
+    b->type->gather(b, x, rows, n, width, y);
+    b->type->download(b, out + 2 * n * width, y, size_bytes);
+    b->type->swiglu(b, x, y, n, width);
+    b->type->download(b, out + 3 * n * width, x, size_bytes);
+    must_sync(b);
+    b->type->buffer_close(b, x);
+    b->type->buffer_close(b, y);
+    b->type->weight_close(b, gain);
+    b->type->weight_close(b, ids);
+    free((void *)gains.data);
+    free((void *)table.data);
+}
+
+/* Norm, rope, embedding, sums, gates and gathering have ref's bits in all sets; a width of 96 in
+ * heads of 24 leaves a rest behind sixteen lanes. */
+START_TEST(row_operators_have_the_bits_of_ref)
+{
+    static const float scale[12] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
+    static float want[4 * MAX_ROWS * 96], got[4 * MAX_ROWS * 96];
+    struct rope rope = {4, 24, 10000.0f, _i == 0 ? NULL : scale};
+    struct backend *b = open_ref();
+
+    run_rows(b, MAX_ROWS, 96, &rope, want);
+    backend_close(b);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        b = open_set(sets[i / 2], i % 2 + 1);
+        if (b == NULL)
+            continue;
+        run_rows(b, MAX_ROWS, 96, &rope, got);
+        assert_same_bits(got, want, 4 * MAX_ROWS * 96);
+        backend_close(b);
+    }
+}
+END_TEST
+
+enum { N_POSITIONS = 300, MAX_WIDTH = 40 * 24 };
+
+struct shape {
+    size_t n_heads, n_kv_heads, head_dim;
+    enum kv_type type;
+};
+
+static const struct shape shapes[] = {
+    {9, 3, 64, KV_F16},  {9, 3, 64, KV_F32}, {4, 4, 24, KV_F16},
+    {40, 2, 24, KV_F32}, {5, 1, 80, KV_F16},
+};
+
+enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
+
+/* Runs two sequences of N_POSITIONS and of half as many, chunk tokens of each at a time, both in
+ * one call or the second only when the first is done; outputs by sequence and position. */
+static void run_attention(struct backend *b, const struct shape *shape, size_t chunk, bool together,
+                          float *out /* [2][N_POSITIONS][width] */)
+{
+    struct kv_shape pages = {2, shape->n_kv_heads, shape->head_dim, 64, shape->type};
+    size_t width = shape->n_heads * shape->head_dim, lengths[2] = {N_POSITIONS, N_POSITIONS / 2};
+    size_t kv_width = shape->n_kv_heads * shape->head_dim;
+    static float q[2][N_POSITIONS * MAX_WIDTH], k[2][N_POSITIONS * MAX_WIDTH],
+        v[2][N_POSITIONS * MAX_WIDTH];
+    int32_t tables[2][N_POSITIONS / KV_PAGE_TOKENS + 1];
+    struct buffer *qs = buffer_of(b, NULL, 2 * chunk * width);
+    struct buffer *ks = buffer_of(b, NULL, 2 * chunk * kv_width);
+    struct buffer *vs = buffer_of(b, NULL, 2 * chunk * kv_width);
+    struct buffer *outs = buffer_of(b, NULL, 2 * chunk * width);
+    static float some[4][2 * N_POSITIONS * MAX_WIDTH];
+    struct kv *kv = NULL;
+    struct error err;
+    size_t pos[2] = {0};
+
+    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
+    for (size_t i = 0; i < 2; i++) {
+        fill(q[i], N_POSITIONS * width, 41 + (uint32_t)i);
+        fill(k[i], N_POSITIONS * kv_width, 51 + (uint32_t)i);
+        fill(v[i], N_POSITIONS * kv_width, 61 + (uint32_t)i);
+    }
+    for (size_t j = 0; j < sizeof tables[0] / sizeof tables[0][0]; j++) {
+        tables[0][j] = (int32_t)(j * 7 % 31);
+        tables[1][j] = 63 - (int32_t)j;
+    }
+    while (pos[0] < lengths[0] || pos[1] < lengths[1]) {
+        struct attend_row rows[2];
+        size_t n_rows = 0, n = 0, of[2];
+
+        for (size_t i = 0; i < 2; i++) {
+            size_t left = lengths[i] - pos[i];
+
+            if (left == 0 || (i == 1 && !together && n_rows > 0))
+                continue;
+            of[n_rows] = i;
+            rows[n_rows] = (struct attend_row){n, left < chunk ? left : chunk, pos[i], tables[i]};
+            memcpy(some[0] + n * width, q[i] + pos[i] * width,
+                   rows[n_rows].n_tokens * width * sizeof(float));
+            memcpy(some[1] + n * kv_width, k[i] + pos[i] * kv_width,
+                   rows[n_rows].n_tokens * kv_width * sizeof(float));
+            memcpy(some[2] + n * kv_width, v[i] + pos[i] * kv_width,
+                   rows[n_rows].n_tokens * kv_width * sizeof(float));
+            n += rows[n_rows].n_tokens;
+            pos[i] += rows[n_rows++].n_tokens;
+        }
+        b->type->upload(b, qs, some[0], n * width * sizeof(float));
+        b->type->upload(b, ks, some[1], n * kv_width * sizeof(float));
+        b->type->upload(b, vs, some[2], n * kv_width * sizeof(float));
+        b->type->kv_store(b, kv, 1, ks, vs, rows, n_rows);
+        b->type->attend(b, kv, 1, shape->n_heads, qs, rows, n_rows, outs);
+        b->type->download(b, some[3], outs, n * width * sizeof(float));
+        must_sync(b);
+        for (size_t i = 0; i < n_rows; i++)
+            memcpy(out + (of[i] * N_POSITIONS + rows[i].pos) * width,
+                   some[3] + rows[i].first * width, rows[i].n_tokens * width * sizeof(float));
+    }
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, qs);
+    b->type->buffer_close(b, ks);
+    b->type->buffer_close(b, vs);
+    b->type->buffer_close(b, outs);
+}
+
+static float attended[3][2 * N_POSITIONS * MAX_WIDTH];
+
+/* Attention is within 1e-5 of ref, and has the same bits in all sets. */
+START_TEST(attention_agrees)
+{
+    const struct shape *shape = &shapes[_i];
+    size_t n = 2 * N_POSITIONS * shape->n_heads * shape->head_dim;
+    struct backend *b = open_ref();
+
+    memset(attended, 0, sizeof attended);
+    run_attention(b, shape, N_POSITIONS, true, attended[0]);
+    backend_close(b);
+    b = open_set("generic", 1);
+    run_attention(b, shape, N_POSITIONS, true, attended[1]);
+    backend_close(b);
+    assert_near(attended[1], attended[0], n, 1e-5f);
+    for (size_t i = 1; i < N_SETS; i++) {
+        b = open_set(sets[i], 2);
+        if (b == NULL)
+            continue;
+        run_attention(b, shape, N_POSITIONS, true, attended[2]);
+        assert_same_bits(attended[2], attended[1], n);
+        backend_close(b);
+    }
+}
+END_TEST
+
+/* The bits of attention do not depend on how a prompt is cut, on what else is in the step, or on
+ * threads. */
+START_TEST(attention_forgets_chunks_and_batches)
+{
+    static const size_t chunks[] = {1, 5, 16, 64};
+    const struct shape *shape = &shapes[_i];
+    size_t n = 2 * N_POSITIONS * shape->n_heads * shape->head_dim;
+    struct backend_config config = {.n_threads = 1};
+    struct backend *one = NULL, *two = NULL;
+    struct error err;
+
+    ck_assert_int_eq(backend_open(&one, "cpu", &config, &err), STATUS_OK);
+    config.n_threads = 2;
+    ck_assert_int_eq(backend_open(&two, "cpu", &config, &err), STATUS_OK);
+    memset(attended, 0, sizeof attended);
+    run_attention(one, shape, N_POSITIONS, true, attended[0]);
+    for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++)
+        for (size_t j = 0; j < 2; j++) {
+            run_attention(i % 2 == 0 ? one : two, shape, chunks[i], j == 0, attended[1]);
+            assert_same_bits(attended[1], attended[0], n);
+        }
+    backend_close(one);
+    backend_close(two);
+}
+END_TEST
+
+/* A copied page holds what the other held in every layer. */
+START_TEST(a_page_is_copied_in_all_layers)
+{
+    struct kv_shape shape = {3, 2, 16, 4, KV_F32};
+    struct backend *b = open_set("generic", 1);
+    int32_t pages[2] = {1, 3};
+    struct attend_row row = {0, 1, 0, &pages[0]};
+    float x[32], got[3][2][32];
+    struct buffer *m, *out;
+    struct kv *kv = NULL;
+    struct error err;
+
+    fill(x, 32, 71);
+    m = buffer_of(b, x, 32);
+    out = buffer_of(b, NULL, 32);
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    for (size_t layer = 0; layer < 3; layer++) {
+        b->type->kv_store(b, kv, layer, m, m, &row, 1);
+        b->type->add(b, m, m, 1, 32);
+    }
+    b->type->kv_copy(b, kv, 1, 3);
+    for (size_t layer = 0; layer < 3; layer++)
+        for (size_t i = 0; i < 2; i++) {
+            row.pages = &pages[i];
+            b->type->attend(b, kv, layer, 2, m, &row, 1, out);
+            b->type->download(b, got[layer][i], out, sizeof got[0][0]);
+        }
+    for (size_t layer = 0; layer < 3; layer++) {
+        assert_same_bits(got[layer][1], got[layer][0], 32);
+        ck_assert(got[layer][0][5] == x[5] * (float)(1 << layer));
+    }
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, m);
+    b->type->buffer_close(b, out);
+    backend_close(b);
+}
+END_TEST
+
+/* A pool of pages far larger than memory opens: what is not touched costs nothing. */
+START_TEST(untouched_pages_cost_nothing)
+{
+    struct kv_shape shape = {32, 8, 128, 1 << 20, KV_F16}; /* 2 TiB */
+    struct backend *b = open_set("generic", 1);
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    b->type->kv_close(b, kv);
+    shape.n_pages = SIZE_MAX / 8;
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_EXHAUSTED);
+    backend_close(b);
+}
+END_TEST
+
+/* PARLEY_CPU names a set there is, or opening says which there are. */
+START_TEST(an_unknown_set_is_refused)
+{
+    struct backend_config config = {0};
+    struct backend *b = NULL;
+    struct error err;
+
+    ck_assert_int_eq(setenv("PARLEY_CPU", "sse9", 1), 0);
+    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_INVALID);
+    ck_assert_int_eq(unsetenv("PARLEY_CPU"), 0);
+    ck_assert_ptr_nonnull(strstr(err.text, "sse9"));
+    ck_assert_ptr_nonnull(strstr(err.text, "avx512"));
+    ck_assert_ptr_null(b);
+}
+END_TEST
+
+/* Each allocation of the backend fails in turn: an error and no leak, then all is well. */
+START_TEST(allocations_may_fail)
+{
+    struct tensor t = random_tensor(DTYPE_Q4_1, 1, N_COLS, 3);
+    struct backend_config config = {.n_threads = 2};
+    enum status rc = STATUS_EXHAUSTED;
+    struct error err;
+
+    for (long n = 0; rc != STATUS_OK; n++) {
+        struct backend *b = NULL;
+        struct weight *w = NULL;
+
+        ck_assert_int_lt(n, 50);
+        atomic_store(&fault_after, n);
+        rc = backend_open(&b, "cpu", &config, &err);
+        if (rc == STATUS_OK)
+            rc = b->type->weight_open(b, &t, &w, &err);
+        if (rc == STATUS_OK)
+            b->type->weight_close(b, w);
+        backend_close(b);
+        ck_assert(rc == STATUS_OK || rc == STATUS_EXHAUSTED);
+    }
+    atomic_store(&fault_after, -1);
+    free((void *)t.data);
+}
+END_TEST
+
+/* A step that finds no memory says so at the next sync, once; the step after it works. */
+START_TEST(a_failure_sticks_until_sync)
+{
+    struct tensor t = random_tensor(DTYPE_Q4_1, N_OUT, N_COLS, 3);
+    struct backend *b = open_set("generic", 1);
+    struct weight *w = open_weight(b, &t);
+    struct rope rope = {1, N_OUT, 10000.0f, NULL};
+    uint32_t position = 5;
+    float in[N_COLS], got[N_OUT];
+    struct buffer *from, *to = buffer_of(b, NULL, N_OUT);
+    struct error err;
+
+    fill(in, N_COLS, 23);
+    from = buffer_of(b, in, N_COLS);
+    atomic_store(&fault_after, 0);
+    b->type->matmul(b, w, from, 1, to);
+    b->type->matmul(b, w, from, 1, to);
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_EXHAUSTED);
+    must_sync(b);
+    for (long n = 0; n < 2; n++) {
+        atomic_store(&fault_after, n);
+        b->type->rope(b, &rope, &position, 1, to);
+        ck_assert_int_eq(b->type->sync(b, &err), STATUS_EXHAUSTED);
+    }
+    atomic_store(&fault_after, -1);
+    b->type->rope(b, &rope, &position, 1, to);
+    b->type->matmul(b, w, from, 1, to);
+    read_buffer(b, to, got, N_OUT);
+    for (size_t i = 0; i < N_OUT; i++)
+        ck_assert(got[i] == exact_output(&t, i, in));
+    b->type->buffer_close(b, from);
+    b->type->weight_close(b, w);
+    backend_close(b);
+    free((void *)t.data);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cpu");
+    TCase *tests = tcase_create("cpu");
+    SRunner *runner;
+    int n_failed;
+
+    tcase_set_timeout(tests, 240);
+    tcase_add_loop_test(tests, quantised_products_are_exact, 0, N_BLOCK_TYPES);
+    tcase_add_loop_test(tests, float_products_agree, 0, N_FLOAT_TYPES);
+    tcase_add_test(tests, a_changed_input_is_read_again);
+    tcase_add_loop_test(tests, a_broken_row_breaks_alone, 0, N_BLOCK_TYPES);
+    tcase_add_loop_test(tests, row_operators_have_the_bits_of_ref, 0, 2);
+    tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
+    tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
+    tcase_add_test(tests, a_page_is_copied_in_all_layers);
+    tcase_add_test(tests, untouched_pages_cost_nothing);
+    tcase_add_test(tests, an_unknown_set_is_refused);
+    tcase_add_test(tests, allocations_may_fail);
+    tcase_add_test(tests, a_failure_sticks_until_sync);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? 0 : 1;
+}
