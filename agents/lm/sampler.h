@@ -12,9 +12,9 @@ struct sampler;
 struct sampled {
     int32_t id;
     float logprob; /* natural, of the model's own distribution (before penalties, bias, temperature,
-                      cuts) */
+                      cuts); 0 unless the sampling wants logprobs */
     struct top_logprob top[SAMPLING_MAX_LOGPROBS];
-    uint32_t n_top;
+    uint32_t n_top; /* most likely first, the lower id among equals */
 };
 
 /* In the turn's arena; s is borrowed as long. context [n_context] are the prompt's tokens, which
@@ -23,14 +23,16 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
                          uint32_t turn, const int32_t *context, size_t n_context,
                          struct arena *arena, struct error *err) MUST_CHECK;
 
-/* logits [n_vocab] are overwritten. position counts the reply's tokens from 0. Logits that are not
- * finite in every place are STATUS_INTERNAL. Order: bias, penalties, (ban of end tokens while
- * ignore_eos or position < min_tokens), temperature, top_k, top_p, min_p. Greedy takes the highest,
- * the lowest id among equals. */
+/* logits [n_vocab] are overwritten; n_vocab > 0 is the same every time. position counts the reply's
+ * tokens from 0. Logits that are not finite in every place are STATUS_INTERNAL; a choice with every
+ * token banned is STATUS_INVALID. Order: bias, penalties, (ban of end tokens while ignore_eos or
+ * position < min_tokens), temperature, top_k, top_p, min_p. One token always stays. Greedy takes
+ * the highest, the lowest id among equals. */
 enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
                          struct sampled *out, struct error *err) MUST_CHECK;
 
-/* Tells the sampler the chosen token, for its counts. */
+/* Tells the sampler the chosen token, for its counts. Where the sampling has penalties, at most as
+ * many calls as sampler_next has succeeded. */
 void sampler_accept(struct sampler *s, int32_t id);
 
 #endif

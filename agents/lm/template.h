@@ -1,7 +1,7 @@
 /* A chat template: how messages become a prompt. The template of the file (Jinja) is recognised,
- * not interpreted: ChatML (with or without a default system prompt) and the llama-3 family. One
- * that we cannot render is UNIMPLEMENTED and named. Works on token ids: only the template's own
- * control tokens are special, whatever a message says. */
+ * not interpreted: ChatML (with or without a default system prompt) and the llama-3 family (3, 3.1,
+ * 3.2). One that we cannot render is UNIMPLEMENTED and named. Works on token ids: only the
+ * template's own control tokens are special, whatever a message says. */
 #ifndef AGENTS_LM_TEMPLATE_H
 #define AGENTS_LM_TEMPLATE_H
 
@@ -10,7 +10,8 @@
 
 struct chat_template;
 
-/* Borrows v until chat_template_close. */
+/* Borrows v until chat_template_close. A control token of the template that the vocabulary has not
+ * is DATA_LOSS. */
 enum status chat_template_open(struct chat_template **out, const struct gguf *g,
                                const struct vocab *v, struct error *err) MUST_CHECK;
 void chat_template_close(struct chat_template *t);
@@ -23,7 +24,12 @@ const char *chat_template_default_system(const struct chat_template *t);
  * text is not NULL, the prompt as text with its control tokens written out.
  *
  * A conversation is: begin (system prompt), then for each turn its messages and, at the end,
- * reply_start; after the reply: reply_end. Parts joined give what the whole template gives. */
+ * reply_start; after the reply: reply_end. Parts joined give what the whole template gives. A part
+ * that fails appends nothing.
+ *
+ * system is NULL, or what chat_template_default_system returned, for the model's own prompt or
+ * none; any other is a system message, though it be empty. A conversation whose first message is a
+ * system message begins with that one's text, and the message is not rendered again. */
 enum status chat_template_begin(const struct chat_template *t, const char *system, size_t len,
                                 struct buf *ids, struct buf *text, struct error *err) MUST_CHECK;
 enum status chat_template_message(const struct chat_template *t, const struct message *m,

@@ -1,0 +1,244 @@
+#include "agents/lm/jinja.h"
+
+#include <string.h>
+
+/* Begins and ends a string in the canonical layout. */
+static const char QUOTE = '\x01';
+
+struct layout {
+    struct buf *out;
+    const char *text;
+    size_t len, at;
+    size_t string_end;    /* out->len just after the last string, 0 when there is none */
+    bool is_after_trim;   /* the last tag ended in '-' */
+    bool is_after_block;  /* the last tag was a block or a comment */
+    bool is_out_of_bytes; /* no memory */
+};
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static void put(struct layout *l, const char *text, size_t len)
+{
+    if (buf_append(l->out, text, len) != STATUS_OK)
+        l->is_out_of_bytes = true;
+}
+
+static bool is_at(const struct layout *l, size_t at, const char *what)
+{
+    size_t len = strlen(what);
+
+    return len <= l->len - at && memcmp(l->text + at, what, len) == 0;
+}
+
+static bool is_tag(const struct layout *l, size_t at)
+{
+    return is_at(l, at, "{{") || is_at(l, at, "{%") || is_at(l, at, "{#");
+}
+
+/* Text between two tags, or before the first or after the last. */
+static void put_data(struct layout *l)
+{
+    size_t from = l->at, to, at;
+    bool is_end;
+
+    while (l->at < l->len && !is_tag(l, l->at))
+        l->at++;
+    to = l->at;
+    is_end = to == l->len;
+    if (l->is_after_trim)
+        while (from < to && is_space(l->text[from]))
+            from++;
+    else if (l->is_after_block && from < to && l->text[from] == '\n')
+        from++;
+    if (is_end && from < to && l->text[to - 1] == '\n')
+        to--;
+    if (!is_end && is_at(l, to + 2, "-")) {
+        while (to > from && is_space(l->text[to - 1]))
+            to--;
+    } else if (!is_end && l->text[to + 1] != '{') {
+        for (at = to; at > from && (l->text[at - 1] == ' ' || l->text[at - 1] == '\t');)
+            at--;
+        if (at == 0 || l->text[at - 1] == '\n')
+            to = at;
+    }
+    put(l, l->text + from, to - from);
+}
+
+static bool skip_comment(struct layout *l)
+{
+    for (l->at += 2; l->at + 2 <= l->len; l->at++) {
+        if (!is_at(l, l->at, "#}"))
+            continue;
+        l->is_after_trim = l->text[l->at - 1] == '-';
+        l->is_after_block = true;
+        l->at += 2;
+        return true;
+    }
+    return false;
+}
+
+static char unescape(char c)
+{
+    return c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c;
+}
+
+/* a['b'] becomes a.b: the string is the last that was put, and began at start. */
+static void put_subscript(struct layout *l, size_t start)
+{
+    size_t at = l->at, len = l->out->len - start - 2;
+
+    while (at < l->len && is_space(l->text[at]))
+        at++;
+    if (start == 0 || l->out->data[start - 1] != '[' || at == l->len || l->text[at] != ']' ||
+        len == 0)
+        return;
+    for (size_t i = 0; i < len; i++)
+        if (!is_word(l->out->data[start + 1 + i]))
+            return;
+    l->out->data[start - 1] = '.';
+    memmove(l->out->data + start, l->out->data + start + 1, len);
+    l->out->len = start + len;
+    l->string_end = 0;
+    l->at = at + 1;
+}
+
+static bool put_string(struct layout *l)
+{
+    char quote = l->text[l->at++];
+    size_t start = l->out->len;
+    bool is_joined = start > 1 && l->out->data[start - 1] == '+' && l->string_end == start - 1;
+
+    if (is_joined)
+        l->out->len -= 2; /* the plus, and the end of the string before it */
+    else
+        put(l, &QUOTE, 1);
+    for (; l->at < l->len && l->text[l->at] != quote; l->at++) {
+        char c = l->text[l->at];
+
+        if (c == '\\' && l->at + 1 < l->len)
+            c = unescape(l->text[++l->at]);
+        put(l, &c, 1);
+    }
+    if (l->at == l->len)
+        return false;
+    l->at++;
+    put(l, &QUOTE, 1);
+    l->string_end = l->out->len;
+    if (!is_joined && !l->is_out_of_bytes)
+        put_subscript(l, start);
+    return true;
+}
+
+static bool put_tag(struct layout *l)
+{
+    const bool is_block = l->text[l->at + 1] == '%';
+    const char *const end = is_block ? "%}" : "}}";
+    bool is_apart = false;
+
+    put(l, is_block ? "{%" : "{{", 2);
+    l->at += 2;
+    if (l->at < l->len && (l->text[l->at] == '-' || l->text[l->at] == '+'))
+        l->at++;
+    while (l->at < l->len && !l->is_out_of_bytes) {
+        char c = l->text[l->at];
+
+        l->is_after_trim = c == '-' && is_at(l, l->at + 1, end);
+        if (l->is_after_trim || is_at(l, l->at, end)) {
+            put(l, end, 2);
+            l->at += l->is_after_trim ? 3 : 2;
+            l->is_after_block = is_block;
+            return true;
+        }
+        if (is_space(c)) {
+            is_apart = true;
+            l->at++;
+        } else if (c == '\'' || c == '"') {
+            if (!put_string(l))
+                return false;
+            is_apart = false;
+        } else {
+            if (is_apart && is_word(c) && is_word(l->out->data[l->out->len - 1]))
+                put(l, " ", 1);
+            put(l, &c, 1);
+            is_apart = false;
+            l->at++;
+        }
+    }
+    return false;
+}
+
+bool jinja_canonical(struct buf *out, const char *text, size_t len, bool is_shape)
+{
+    struct layout l = {.out = out, .text = text, .len = len};
+
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] < ' ' && !is_space(text[i]) &&
+            !(is_shape && (text[i] == JINJA_CAPTURE[0] || text[i] == JINJA_ANY[0])))
+            return false;
+    put_data(&l);
+    while (l.at < len && !l.is_out_of_bytes) {
+        if (!(l.text[l.at + 1] == '#' ? skip_comment(&l) : put_tag(&l)))
+            return false;
+        put_data(&l);
+    }
+    return !l.is_out_of_bytes;
+}
+
+/* The end of the part of the shape that begins at p: a mark or the end. */
+static const char *part_end(const char *p, const char *end)
+{
+    while (p < end && *p != JINJA_CAPTURE[0] && *p != JINJA_ANY[0])
+        p++;
+    return p;
+}
+
+/* A mark takes as little as it can, the last one all that is left; none is tried twice. */
+bool jinja_matches(const char *text, size_t len, const char *shape, size_t shape_len,
+                   const char **ret_at, size_t *ret_len)
+{
+    const char *const end = text + len, *const shape_end = shape + shape_len;
+    const char *part = shape, *next = part_end(part, shape_end), *captured = NULL;
+    size_t part_len = (size_t)(next - part), captured_len = 0;
+
+    if (part_len > len || memcmp(text, part, part_len) != 0)
+        return false;
+    text += part_len;
+    while (next < shape_end) {
+        const char mark = *next;
+        const char *found;
+
+        part = next + 1;
+        next = part_end(part, shape_end);
+        part_len = (size_t)(next - part);
+        if ((size_t)(end - text) < part_len)
+            return false;
+        if (next == shape_end)
+            found = memcmp(end - part_len, part, part_len) == 0 ? end - part_len : NULL;
+        else
+            found = memmem(text, (size_t)(end - text), part, part_len);
+        if (found == NULL)
+            return false;
+        if (mark == JINJA_CAPTURE[0]) {
+            captured = text;
+            captured_len = (size_t)(found - text);
+            if (memchr(captured, QUOTE, captured_len) != NULL)
+                return false;
+        }
+        text = found + part_len;
+    }
+    if (text != end)
+        return false;
+    if (captured != NULL) {
+        *ret_at = captured;
+        *ret_len = captured_len;
+    }
+    return true;
+}

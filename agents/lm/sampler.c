@@ -1,0 +1,464 @@
+#include "agents/lm/sampler.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/chance.h"
+#include "compute/scalar.h"
+
+/* A token that penalties look at. */
+struct seen {
+    int32_t id_plus_1; /* 0: empty */
+    uint32_t n_reply;  /* how often the reply has it */
+};
+
+struct candidate {
+    int32_t id;
+    float weight; /* a logit until weigh, then e^((logit - highest) / temperature) */
+};
+
+struct sampler {
+    const struct sampling *s;
+    const struct vocab *vocab;
+    uint32_t turn;
+    struct arena *arena;
+    bool has_penalties;
+    struct seen *seen; /* [seen_mask + 1] open addressing, at most half full */
+    size_t seen_mask, n_seen;
+    struct candidate *candidates; /* [cap] what is left when some are cut */
+    size_t cap;
+    float *original; /* [n_vocab] the model's logits, when logprobs are wanted */
+};
+
+static struct seen *find_seen(const struct sampler *s, int32_t id)
+{
+    size_t i = (size_t)((uint32_t)id * 2654435769u >> 7) & s->seen_mask;
+
+    while (s->seen[i].id_plus_1 != 0 && s->seen[i].id_plus_1 != id + 1)
+        i = (i + 1) & s->seen_mask;
+    return &s->seen[i];
+}
+
+/* Room for one token more; the arena keeps the old table until the turn ends. */
+static enum status grow_seen(struct sampler *s, struct error *err)
+{
+    const struct seen *old = s->seen;
+    size_t n_old = s->seen == NULL ? 0 : s->seen_mask + 1, n_slots = n_old == 0 ? 64 : 2 * n_old;
+    struct seen *bigger;
+
+    if (2 * (s->n_seen + 1) <= n_old)
+        return STATUS_OK;
+    bigger = arena_alloc(s->arena, n_slots, sizeof *bigger);
+    if (bigger == NULL)
+        return error_no_memory(err, n_slots * sizeof *bigger, "the penalties' counts");
+    s->seen = bigger;
+    s->seen_mask = n_slots - 1;
+    for (size_t i = 0; i < n_old; i++)
+        if (old[i].id_plus_1 != 0)
+            *find_seen(s, old[i].id_plus_1 - 1) = old[i];
+    return STATUS_OK;
+}
+
+static void count(struct sampler *s, int32_t id, uint32_t n_reply)
+{
+    struct seen *seen = find_seen(s, id);
+
+    assert(id >= 0 && s->n_seen < s->seen_mask);
+    s->n_seen += seen->id_plus_1 == 0;
+    seen->id_plus_1 = id + 1;
+    seen->n_reply += n_reply;
+}
+
+enum status sampler_open(struct sampler **out, const struct sampling *s, const struct vocab *v,
+                         uint32_t turn, const int32_t *context, size_t n_context,
+                         struct arena *arena, struct error *err)
+{
+    struct sampler *sampler = arena_alloc(arena, 1, sizeof *sampler);
+
+    if (sampler == NULL)
+        return error_no_memory(err, sizeof *sampler, "a sampler");
+    sampler->s = s;
+    sampler->vocab = v;
+    sampler->turn = turn;
+    sampler->arena = arena;
+    sampler->has_penalties = s->repetition_penalty != 1.0f || s->presence_penalty != 0.0f ||
+                             s->frequency_penalty != 0.0f;
+    if (sampler->has_penalties && grow_seen(sampler, err) != STATUS_OK)
+        return err->status;
+    /* presence and frequency count the reply alone: without a repetition penalty the prompt's
+     * tokens are of no interest */
+    for (size_t i = 0; s->repetition_penalty != 1.0f && i < n_context; i++) {
+        count(sampler, context[i], 0);
+        if (grow_seen(sampler, err) != STATUS_OK)
+            return err->status;
+    }
+    *out = sampler;
+    return STATUS_OK;
+}
+
+void sampler_accept(struct sampler *s, int32_t id)
+{
+    if (s->has_penalties)
+        count(s, id, 1);
+}
+
+static bool are_finite(const float *logits, size_t n)
+{
+    uint32_t n_bad = 0;
+
+    for (size_t i = 0; i < n; i++) /* all ones in the exponent: infinite or no number */
+        n_bad += (scalar_bits(logits[i]) & 0x7F800000u) == 0x7F800000u;
+    return n_bad == 0;
+}
+
+static float highest(const float *logits, size_t n)
+{
+    float top = logits[0];
+
+    for (size_t i = 1; i < n; i++)
+        top = logits[i] > top ? logits[i] : top;
+    return top;
+}
+
+/* Sixteen lanes in f32 for each block, blocks added in order in f64: exact enough, and the bits
+ * depend on nothing but the values. */
+static double sum_in_lanes(const float *values, size_t n)
+{
+    enum { BLOCK = 1024 };
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float lanes[SCALAR_LANES] = {0};
+        size_t end = n - i < BLOCK ? n : i + BLOCK, k = i;
+
+        for (; k + SCALAR_LANES <= end; k += SCALAR_LANES)
+            for (size_t lane = 0; lane < SCALAR_LANES; lane++)
+                lanes[lane] += values[k + lane];
+        for (size_t lane = 0; k < end; k++, lane++)
+            lanes[lane] += values[k];
+        sum += (double)scalar_sum_lanes(lanes);
+    }
+    return sum;
+}
+
+/* ln of the sum of e^logit, in the same order. */
+static double log_sum_exp(const float *logits, size_t n)
+{
+    enum { BLOCK = 1024 };
+    const float top = highest(logits, n);
+    float e[BLOCK];
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t len = n - i < BLOCK ? n - i : BLOCK;
+
+        for (size_t k = 0; k < len; k++)
+            e[k] = scalar_exp(logits[i + k] - top);
+        sum += sum_in_lanes(e, len);
+    }
+    return (double)top + log(sum);
+}
+
+/* The n_top highest by insertion: n_top is small, and few logits are above the last of them. */
+static void take_top(struct sampled *out, const float *logits, size_t n, size_t n_top,
+                     double log_sum)
+{
+    size_t n_have = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t at = n_have;
+
+        if (n_have == n_top && (n_top == 0 || logits[i] <= out->top[n_have - 1].logprob))
+            continue;
+        if (n_have < n_top)
+            n_have++;
+        else
+            at--;
+        for (; at > 0 && out->top[at - 1].logprob < logits[i]; at--)
+            out->top[at] = out->top[at - 1];
+        out->top[at] = (struct top_logprob){(int32_t)i, logits[i]};
+    }
+    for (size_t i = 0; i < n_have; i++)
+        out->top[i].logprob = (float)((double)out->top[i].logprob - log_sum);
+    out->n_top = (uint32_t)n_have;
+}
+
+/* Keeps sums of finite numbers finite, and -inf, which bans, as it is. */
+static void set(float *logit, float value)
+{
+    *logit = isnan(value) ? -INFINITY : fminf(value, FLT_MAX);
+}
+
+static void adjust(const struct sampler *s, float *logits, size_t n, uint32_t position)
+{
+    const struct sampling *how = s->s;
+    const float penalty = how->repetition_penalty;
+
+    for (size_t i = 0; i < how->n_biases; i++) {
+        int32_t id = how->biases[i].id;
+
+        if (id >= 0 && (size_t)id < n)
+            set(&logits[id], logits[id] + how->biases[i].bias);
+    }
+    for (size_t i = 0; s->has_penalties && i <= s->seen_mask; i++) {
+        const struct seen *seen = &s->seen[i];
+        float *logit;
+
+        if (seen->id_plus_1 == 0 || (size_t)seen->id_plus_1 > n)
+            continue;
+        logit = &logits[seen->id_plus_1 - 1];
+        set(logit, *logit > 0 ? *logit / penalty : *logit * penalty);
+        if (seen->n_reply > 0)
+            set(logit,
+                *logit - how->presence_penalty - (float)seen->n_reply * how->frequency_penalty);
+    }
+    if (how->ignore_eos || position < how->min_tokens) {
+        size_t n_ends;
+        const int32_t *ends = vocab_ends(s->vocab, &n_ends);
+
+        for (size_t i = 0; i < n_ends; i++)
+            if ((size_t)ends[i] < n)
+                logits[ends[i]] = -INFINITY;
+    }
+}
+
+static int32_t greedy(const float *logits, size_t n)
+{
+    size_t best = 0;
+
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+static bool is_before(const struct candidate *a, const struct candidate *b)
+{
+    return a->weight > b->weight || (a->weight == b->weight && a->id < b->id);
+}
+
+/* A binary heap: the last of all by is_before on top if last_first, else the first. */
+static void sink(struct candidate *heap, size_t n, size_t i, bool last_first)
+{
+    struct candidate c = heap[i];
+
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && is_before(&heap[child + 1], &heap[child]) != last_first)
+            child++;
+        if (is_before(&heap[child], &c) == last_first)
+            break;
+        heap[i] = heap[child];
+    }
+    heap[i] = c;
+}
+
+static void heapify(struct candidate *heap, size_t n, bool last_first)
+{
+    for (size_t i = n / 2; i-- > 0;)
+        sink(heap, n, i, last_first);
+}
+
+static enum status make_room(struct sampler *s, size_t n, struct error *err)
+{
+    size_t cap = s->cap == 0 ? 64 : s->cap;
+
+    while (cap < n)
+        cap *= 2;
+    if (s->cap == cap)
+        return STATUS_OK;
+    s->candidates = arena_alloc(s->arena, cap, sizeof *s->candidates);
+    s->cap = s->candidates == NULL ? 0 : cap;
+    return s->candidates == NULL ? error_no_memory(err, cap * sizeof *s->candidates, "candidates")
+                                 : STATUS_OK;
+}
+
+/* e^((logit - top) / temperature); 0 where it is less than 24 random bits could ever meet. */
+static float weight_of(float logit, float top, float temperature)
+{
+    float x = (logit - top) / temperature, e = scalar_exp(x);
+
+    return x > -87.0f ? e : 0.0f;
+}
+
+/* The k highest with their weights, in no order. */
+static void take_top_k(struct candidate *c, const float *logits, size_t n, size_t k, float top,
+                       float temperature)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct candidate next = {(int32_t)i, logits[i]};
+
+        if (i < k) {
+            c[i] = next;
+            if (i + 1 == k)
+                heapify(c, k, true);
+        } else if (is_before(&next, &c[0])) {
+            c[0] = next;
+            sink(c, k, 0, true);
+        }
+    }
+    for (size_t i = 0; i < k; i++)
+        c[i].weight = weight_of(c[i].weight, top, temperature);
+}
+
+static double sum_weights(const struct candidate *c, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += (double)c[i].weight;
+    return sum;
+}
+
+/* Those of at least this weight stay, in order; returns how many. */
+static size_t keep_from(struct candidate *c, size_t n, float weight)
+{
+    size_t n_left = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (c[i].weight >= weight)
+            c[n_left++] = c[i];
+    return n_left;
+}
+
+/* The fewest, likeliest first, that hold top_p of all the weight; returns how many, moved to the
+ * beginning of c. */
+static size_t keep_top_p(struct candidate *c, size_t n, double enough)
+{
+    size_t n_heap = n;
+    double sum = 0;
+
+    heapify(c, n, false);
+    do { /* the taken ones gather behind the shrinking heap */
+        struct candidate likeliest = c[0];
+
+        sum += (double)likeliest.weight;
+        c[0] = c[--n_heap];
+        if (n_heap > 0)
+            sink(c, n_heap, 0, false);
+        c[n_heap] = likeliest;
+    } while (n_heap > 0 && sum < enough);
+    memmove(c, c + n_heap, (n - n_heap) * sizeof *c);
+    return n - n_heap;
+}
+
+/* Below this weight nothing is among the top_p: if all n were below it, they would hold no more
+ * than the part 1 - top_p of the likeliest one alone. So nothing below it need be sorted. */
+static float top_p_bound(float top_p, size_t n)
+{
+    return (1.0f - top_p) / (float)n;
+}
+
+static int32_t draw(const struct candidate *c, size_t n, float chance)
+{
+    const double target = (double)chance * sum_weights(c, n);
+    double sum = 0;
+    size_t i = 0;
+
+    for (; i + 1 < n; i++) {
+        sum += (double)c[i].weight;
+        if (sum > target)
+            break;
+    }
+    return c[i].id;
+}
+
+/* The same where nothing is cut: over all weights. */
+static int32_t draw_of_all(const float *weights, size_t n, double total, float chance)
+{
+    const double target = (double)chance * total;
+    double sum = 0;
+    size_t last = 0;
+
+    for (size_t i = 0; i < n && sum <= target; i++) {
+        sum += (double)weights[i];
+        if (weights[i] > 0)
+            last = i;
+    }
+    return (int32_t)last;
+}
+
+/* logits become weights. */
+static enum status choose(struct sampler *s, float *logits, size_t n_vocab, float top,
+                          uint32_t position, int32_t *ret_id, struct error *err)
+{
+    const struct sampling *how = s->s;
+    const float chance = chance_uniform(how->seed, s->turn, position, 0);
+    size_t n = 0;
+    double total = 0;
+
+    if (how->top_k > 0 && how->top_k < n_vocab) {
+        n = how->top_k;
+        if (make_room(s, n, err) != STATUS_OK)
+            return err->status;
+        take_top_k(s->candidates, logits, n_vocab, n, top, how->temperature);
+        total = sum_weights(s->candidates, n);
+    } else {
+        const float least = fmaxf(how->min_p, top_p_bound(how->top_p, n_vocab));
+
+        for (size_t i = 0; i < n_vocab; i++)
+            logits[i] = weight_of(logits[i], top, how->temperature);
+        total = sum_in_lanes(logits, n_vocab);
+        if (least == 0.0f) {
+            *ret_id = draw_of_all(logits, n_vocab, total, chance);
+            return STATUS_OK;
+        }
+        for (size_t i = 0; i < n_vocab; i++)
+            n += logits[i] >= least;
+        if (make_room(s, n, err) != STATUS_OK)
+            return err->status;
+        n = 0;
+        for (size_t i = 0; i < n_vocab; i++)
+            if (logits[i] >= least)
+                s->candidates[n++] = (struct candidate){(int32_t)i, logits[i]};
+    }
+    if (how->top_p < 1.0f)
+        n = keep_top_p(s->candidates, n, (double)how->top_p * total);
+    n = keep_from(s->candidates, n, how->min_p); /* the likeliest has weight 1 and stays */
+    *ret_id = draw(s->candidates, n, chance);
+    return STATUS_OK;
+}
+
+static enum status take_logprobs(struct sampler *s, struct sampled *out, const float *logits,
+                                 size_t n, double *ret_log_sum, struct error *err)
+{
+    if (s->original == NULL)
+        s->original = arena_alloc(s->arena, n, sizeof *s->original);
+    if (s->original == NULL)
+        return error_no_memory(err, n * sizeof *s->original, "logits");
+    memcpy(s->original, logits, n * sizeof *logits);
+    *ret_log_sum = log_sum_exp(logits, n);
+    take_top(out, logits, n, s->s->n_logprobs, *ret_log_sum);
+    return STATUS_OK;
+}
+
+enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
+                         struct sampled *out, struct error *err)
+{
+    const struct sampling *how = s->s;
+    const bool wants_logprobs = how->want_logprobs || how->n_logprobs > 0;
+    struct sampled result = {.n_top = 0};
+    double log_sum = 0;
+    float top;
+
+    assert(n_vocab > 0 && n_vocab <= INT32_MAX && how->n_logprobs <= SAMPLING_MAX_LOGPROBS);
+    if (!are_finite(logits, n_vocab))
+        return error_set(err, STATUS_INTERNAL, "the model gave logits that are not finite");
+    if (s->has_penalties && grow_seen(s, err) != STATUS_OK)
+        return err->status;
+    if (wants_logprobs && take_logprobs(s, &result, logits, n_vocab, &log_sum, err) != STATUS_OK)
+        return err->status;
+    adjust(s, logits, n_vocab, position);
+    top = highest(logits, n_vocab);
+    if (isinf(top))
+        return error_set(err, STATUS_INVALID, "every token is banned");
+    if (how->temperature == 0.0f)
+        result.id = greedy(logits, n_vocab);
+    else if (choose(s, logits, n_vocab, top, position, &result.id, err) != STATUS_OK)
+        return err->status;
+    if (wants_logprobs)
+        result.logprob = (float)((double)s->original[result.id] - log_sum);
+    *out = result;
+    return STATUS_OK;
+}
