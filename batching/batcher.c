@@ -234,6 +234,13 @@ static int clamp_priority(int priority)
     return priority < -PRIORITY_MAX ? -PRIORITY_MAX : priority;
 }
 
+static void come_to_front(struct batcher *b, struct ask *ask, uint64_t now_us)
+{
+    ask->since_us = now_us;
+    ask->number = ++b->n_numbered;
+    ask_wait(b, ask, false);
+}
+
 enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err)
 {
     uint64_t now_us = now_of(b);
@@ -248,11 +255,11 @@ enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err)
         return rc;
     }
     ask->priority = clamp_priority(ask->priority);
-    ask->number = ++b->stats.n_asked;
-    ask->arrival_us = ask->since_us = now_us;
+    b->stats.n_asked++;
+    ask->arrival_us = now_us;
     if (ask->asker->front == NULL) {
         ask->asker->front = ask;
-        ask_wait(b, ask, false);
+        come_to_front(b, ask, now_us);
     } else {
         ask->state = ASK_BEHIND;
         list_push(&ask->asker->behind, &ask->link);
@@ -297,8 +304,7 @@ static void advance(struct batcher *b, struct asker *asker, uint64_t now_us)
         return;
     }
     ask_take_out(b, ask);
-    ask->since_us = now_us;
-    ask_wait(b, ask, false);
+    come_to_front(b, ask, now_us);
 }
 
 static void count_end(struct batcher *b, enum status status)

@@ -74,7 +74,7 @@ struct ask {
     bool is_cancelled, is_returned; /* returned: waits because it was preempted */
     size_t cost;                    /* while it waits: what it counts for */
     size_t deadline_place;          /* in the heap of deadlines, from 1; 0: not there */
-    uint64_t number;                /* of its arrival: 1, 2, … */
+    uint64_t number;                /* of its coming to the front of its asker: 1, 2, … */
     uint64_t arrival_us, first_step_us;
     uint64_t since_us; /* when it came to the front of its asker: from there it ages */
     uint32_t n_steps, n_preempted;

@@ -26,6 +26,7 @@ struct batcher {
     struct list to_tell;
     size_t n_behind, n_running, n_ending;
     size_t n_admitted;   /* of those queued, how many the policy has let in already */
+    uint64_t n_numbered; /* asks that came to the front of their asker */
     size_t waiting_cost; /* sum over asks that wait or are behind another */
 
     struct batch_step step;

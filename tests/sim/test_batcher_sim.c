@@ -1,0 +1,916 @@
+/* The real batcher through random schedules: a clock turned by hand, compute that takes as long as
+ * chance says, an agent whose rows hold pages of a small pool. Each schedule draws its policy and
+ * bounds, who asks when, what is cancelled, what fails, and when all is closed; the world keeps its
+ * own book of what must be, and compares at every step and after every event.
+ *
+ *   test_batcher_sim [--seed N] [--schedules N]
+ *
+ * A failure prints its seed; --seed replays that one schedule, with a trace. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "batching/batcher.h"
+
+enum { MAX_ASKERS = 12, MAX_ASKS = 400, MAX_ROWS = 8 };
+
+static const uint64_t never = UINT64_MAX;
+
+enum place { BEHIND, WAITING, RUNNING };
+
+/* An ask as the world knows it: beside the batcher's own, what must become of it. */
+struct asked {
+    struct ask ask;
+    struct row row;
+    struct world *world;
+    size_t id, asker, number; /* number: in which it came to the front of its asker */
+    /* The row's work: a prompt, then n_tokens of cost 1; whole: the prompt cannot be cut. */
+    size_t prompt, n_tokens, produced, computed, held, chunk;
+    bool is_whole;
+    uint32_t breaks_at, refuses_at; /* the step, 0: never */
+    uint32_t n_steps, n_stepped, n_more, n_more_due;
+    /* The book. */
+    enum place place;
+    bool in_step, is_returned, is_cancelled, was_in_step, was_over;
+    bool is_alone; /* at its last reserve, which failed: nobody else held a page */
+    bool has_fate; /* its end is known: fate */
+    enum status fate;
+    enum row_outcome next; /* of the step that runs */
+    uint64_t since_us, cancelled_us;
+    uint32_t steps_at_cancel;
+    size_t n_skipped;
+};
+
+struct world {
+    uint64_t seed, chance, now_us;
+    bool has_trace;
+    struct batcher *batcher;
+    struct batcher_config config;
+    struct env env;
+    struct asker askers[MAX_ASKERS];
+    size_t n_askers, n_to_ask;
+    uint64_t mean_gap_us, mean_step_us, jitter_us;
+    size_t pool, n_held;
+    bool is_roomy; /* no bound on cost, more pages than anybody asks for */
+    unsigned percent_deadline, percent_cancel, percent_break, percent_again;
+
+    uint64_t arrival_at, cancel_at, close_at, tick_at, step_at;
+    struct batch_step *step;
+    struct asked *rows[MAX_ROWS];
+    size_t n_rows;
+    bool in_call; /* inside batcher_ask, _cancel or _close: nothing may settle */
+    bool has_preempted, is_closing, is_closed;
+
+    struct asked *live[MAX_ASKS];
+    size_t n_live, n_ids, n_numbered;
+    uint8_t n_settled[MAX_ASKS];
+    struct batcher_stats must; /* what batcher_stats has to say */
+    uint64_t n_checks;
+};
+
+static void broken(const struct world *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+static void broken(const struct world *w, const char *fmt, ...)
+{
+    static const char *const policies[] = {"fixed", "window", "continuous"};
+    va_list args;
+
+    printf("seed %" PRIu64 " (%s) at %" PRIu64 " us: ", w->seed, policies[w->config.policy],
+           w->now_us);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\nreplay: test_batcher_sim --seed %" PRIu64 "\n", w->seed);
+    exit(EXIT_FAILURE);
+}
+
+#define MUST(w, condition, ...)       \
+    do {                              \
+        (w)->n_checks++;              \
+        if (!(condition))             \
+            broken((w), __VA_ARGS__); \
+    } while (0)
+
+#define TRACE(w, ...)                              \
+    do {                                           \
+        if ((w)->has_trace) {                      \
+            printf("%10" PRIu64 " ", (w)->now_us); \
+            printf(__VA_ARGS__);                   \
+            printf("\n");                          \
+        }                                          \
+    } while (0)
+
+/* splitmix64 */
+static uint64_t draw(struct world *w)
+{
+    uint64_t z = w->chance += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static size_t draw_within(struct world *w, size_t least, size_t most)
+{
+    return least + (size_t)(draw(w) % (most - least + 1));
+}
+
+static bool draw_percent(struct world *w, unsigned percent)
+{
+    return draw(w) % 100 < percent;
+}
+
+/* Its end is settled though its future is not. */
+static bool is_over(const struct world *w, const struct asked *a)
+{
+    bool is_late = a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us;
+
+    return a->has_fate || (!a->in_step && (a->is_cancelled || w->is_closing || is_late));
+}
+
+/* Aged priority, in microseconds: the higher goes first, the earlier among equals. */
+static bool goes_before(const struct world *w, const struct asked *a, const struct asked *b)
+{
+    int64_t ageing = w->config.ageing_us != 0 ? (int64_t)w->config.ageing_us : 100000;
+    int64_t rank_a = a->ask.priority * ageing + (int64_t)(w->now_us - a->since_us);
+    int64_t rank_b = b->ask.priority * ageing + (int64_t)(w->now_us - b->since_us);
+
+    return rank_a != rank_b ? rank_a > rank_b : a->number < b->number;
+}
+
+/* ---- the agent ---- */
+
+static struct asked *asked_of(const struct row *row)
+{
+    return container_of(row, struct asked, row);
+}
+
+static size_t cost(void *self, const struct row *row)
+{
+    const struct asked *a = asked_of(row);
+
+    (void)self;
+    return a->prompt + a->produced - a->computed;
+}
+
+static size_t min_grant(void *self, const struct row *row)
+{
+    const struct asked *a = asked_of(row);
+
+    return a->is_whole ? cost(self, row) : a->chunk;
+}
+
+static enum status reserve(void *self, struct row *row, struct error *err)
+{
+    struct world *w = self;
+    struct asked *a = asked_of(row);
+    size_t more = a->computed + row->grant - a->held;
+
+    MUST(w, !a->in_step && w->step == NULL, "reserve of %zu while a step runs", a->id);
+    MUST(w, !is_over(w, a), "reserve of %zu, whose end is known", a->id);
+    if (a->refuses_at != 0 && a->n_steps + 1 >= a->refuses_at) {
+        a->has_fate = true;
+        a->fate = STATUS_INTERNAL;
+        return error_set(err, STATUS_INTERNAL, "row %zu broke", a->id);
+    }
+    a->is_alone = w->n_held == a->held;
+    if (more > w->pool - w->n_held)
+        return error_set(err, STATUS_EXHAUSTED, "row %zu wants %zu pages", a->id, more);
+    a->held += more;
+    w->n_held += more;
+    a->is_alone = false;
+    return STATUS_OK;
+}
+
+static void give_back(struct world *w, struct asked *a)
+{
+    w->n_held -= a->held;
+    a->held = 0;
+}
+
+static void release(void *self, struct row *row)
+{
+    struct world *w = self;
+    struct asked *a = asked_of(row);
+    size_t n_running = 0;
+
+    TRACE(w, "preempted %zu", a->id);
+    MUST(w, a->place == RUNNING && !a->in_step, "%zu is preempted and does not run", a->id);
+    for (size_t i = 0; i < w->n_live; i++) {
+        const struct asked *other = w->live[i];
+
+        if (other->place != RUNNING || is_over(w, other))
+            continue;
+        n_running++;
+        MUST(w, other == a || goes_before(w, other, a), "%zu is preempted before %zu", a->id,
+             other->id);
+    }
+    MUST(w, n_running > 1, "%zu is preempted and is alone", a->id);
+    give_back(w, a);
+    a->computed = 0;
+    a->place = WAITING;
+    a->is_returned = true;
+    a->n_skipped = 0;
+    w->has_preempted = true;
+    w->must.n_preempted++;
+}
+
+/* What the row will answer when the step is over. */
+static void work(struct world *w, struct asked *a)
+{
+    a->n_steps++;
+    a->computed += a->row.grant;
+    a->next = ROW_MORE;
+    if (a->breaks_at != 0 && a->n_steps >= a->breaks_at)
+        a->next = ROW_FAILED;
+    else if (a->computed == a->prompt + a->produced && ++a->produced == a->n_tokens)
+        a->next = ROW_DONE;
+    w->must.n_rows++;
+    w->must.n_cost += a->row.grant;
+}
+
+static void check_row(struct world *w, struct asked *a, size_t n)
+{
+    size_t wants = cost(w, &a->row);
+    size_t least = min_grant(w, &a->row);
+
+    MUST(w, !a->in_step, "%zu is twice in a step", a->id);
+    MUST(w, !is_over(w, a), "%zu gets a step after its end", a->id);
+    MUST(w, a->ask.deadline_us == 0 || w->now_us < a->ask.deadline_us,
+         "%zu gets a step after its deadline", a->id);
+    MUST(w, a->place != BEHIND, "%zu gets a step before its turn", a->id);
+    MUST(w, a->row.grant >= 1 && a->row.grant <= wants, "%zu wants %zu and gets %zu", a->id, wants,
+         a->row.grant);
+    MUST(w, a->row.grant >= (least < wants ? least : wants), "%zu gets %zu, useless below %zu",
+         a->id, a->row.grant, least);
+    MUST(w, n == 1 || w->config.max_cost == 0 || a->row.grant <= w->config.max_cost,
+         "%zu gets %zu, more than a whole step", a->id, a->row.grant);
+    for (size_t i = 0; i < w->n_live; i++)
+        MUST(w, w->live[i]->asker != a->asker || w->live[i]->id >= a->id || is_over(w, w->live[i]),
+             "%zu gets a step before %zu of the same asker has settled", a->id, w->live[i]->id);
+}
+
+/* What a step began must have been the best of those who wait. */
+static void check_beginning(struct world *w, const struct asked *a)
+{
+    MUST(w, !w->has_preempted, "%zu begins in a step that preempted another", a->id);
+    if (a->is_returned)
+        return;
+    for (size_t i = 0; i < w->n_live; i++) {
+        const struct asked *other = w->live[i];
+
+        if (other->place != WAITING || other->in_step || is_over(w, other))
+            continue;
+        if (other->is_alone)
+            continue; /* the pool is too small for it: it ends as soon as its neighbours have */
+        MUST(w, !other->is_returned, "%zu begins before %zu goes on", a->id, other->id);
+        MUST(w, goes_before(w, a, other), "%zu begins, %zu is passed over", a->id, other->id);
+    }
+}
+
+/* Where neither cost nor pages hold anybody back, a policy's own promise can be checked. */
+static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, uint64_t oldest_us)
+{
+    if (!w->is_roomy)
+        return;
+    if (w->config.policy == BATCH_CONTINUOUS && w->n_rows < w->config.max_rows)
+        MUST(w, n_held_back == 0, "%zu wait and the step has room", n_held_back);
+    if (n_begun == 0)
+        return;
+    if (w->config.policy == BATCH_FIXED)
+        MUST(w, n_begun == w->config.max_rows && w->n_rows == n_begun,
+             "a fixed step of %zu rows begins %zu", w->n_rows, n_begun);
+    if (w->config.policy == BATCH_WINDOW && w->n_rows < w->config.max_rows)
+        MUST(w, n_held_back == 0 && w->now_us - oldest_us >= w->config.max_delay_us,
+             "the window closes at %zu rows after %" PRIu64 " us, %zu wait", w->n_rows,
+             w->now_us - oldest_us, n_held_back);
+}
+
+/* Compute has the rows: everything that must hold of a step is checked here, before it runs. */
+static void batch_act(void *self, struct row *const *rows, size_t n)
+{
+    struct world *w = self;
+    size_t sum = 0, n_begun = 0, n_held_back = 0;
+    uint64_t oldest_us = never;
+
+    MUST(w, n >= 1 && n <= w->config.max_rows, "a step of %zu rows", n);
+    w->n_rows = n;
+    for (size_t i = 0; i < n; i++) {
+        struct asked *a = w->rows[i] = asked_of(rows[i]);
+
+        check_row(w, a, n);
+        a->in_step = true;
+        sum += a->row.grant;
+    }
+    MUST(w, w->config.max_cost == 0 || n == 1 || sum <= w->config.max_cost,
+         "a step of %zu rows costs %zu", n, sum);
+    for (size_t i = 0; i < n; i++) {
+        if (w->rows[i]->place != WAITING)
+            continue;
+        n_begun++;
+        if (w->rows[i]->since_us < oldest_us)
+            oldest_us = w->rows[i]->since_us;
+        check_beginning(w, w->rows[i]);
+    }
+    for (size_t i = 0; i < w->n_live; i++) {
+        struct asked *a = w->live[i];
+
+        if (a->place == RUNNING && !a->in_step && !is_over(w, a) && !a->is_alone)
+            MUST(w, ++a->n_skipped < w->config.max_rows, "%zu runs and is passed over %zu times",
+                 a->id, a->n_skipped);
+        if (a->place == WAITING && !a->in_step && !is_over(w, a))
+            n_held_back++;
+    }
+    check_policy(w, n_begun, n_held_back, oldest_us);
+    for (size_t i = 0; i < n; i++) {
+        struct asked *a = w->rows[i];
+
+        TRACE(w, "  row %zu grant %zu of %zu", a->id, a->row.grant, cost(w, &a->row));
+        a->place = RUNNING;
+        a->is_returned = false;
+        a->n_skipped = 0;
+        a->row.outcome = (enum row_outcome)draw_within(w, 0, 2); /* means nothing before the end */
+        work(w, a);
+    }
+    w->has_preempted = false;
+    w->must.n_steps++;
+}
+
+static void stepped(void *self, struct row *row)
+{
+    struct world *w = self;
+    struct asked *a = asked_of(row);
+
+    MUST(w, a->n_stepped + 1 == a->n_steps, "stepped of %zu: %u for %u steps", a->id,
+         a->n_stepped + 1, a->n_steps);
+    a->n_stepped++;
+}
+
+/* ---- compute and timer ---- */
+
+static void submit(void *self, struct batch_step *step)
+{
+    struct world *w = self;
+
+    MUST(w, w->step == NULL, "two steps at once");
+    TRACE(w, "step");
+    step->run(step);
+    w->step = step;
+    w->step_at = w->now_us + draw_within(w, 1, 2 * w->mean_step_us);
+}
+
+static void finish_step(struct world *w)
+{
+    struct batch_step *step = w->step;
+
+    w->step = NULL;
+    w->step_at = never;
+    for (size_t i = 0; i < w->n_rows; i++) {
+        struct asked *a = w->rows[i];
+
+        MUST(w, a->n_more_due == 0, "%zu was not told of its last step", a->id);
+        a->in_step = false;
+        a->row.outcome = a->next;
+        if (a->next == ROW_MORE) {
+            a->n_more_due++;
+            continue;
+        }
+        a->has_fate = true;
+        a->fate = STATUS_OK;
+        if (a->next == ROW_FAILED)
+            a->fate = error_set(&a->row.err, STATUS_INTERNAL, "row %zu broke", a->id);
+    }
+    TRACE(w, "step done");
+    step->done(step);
+}
+
+static void arm(void *self, uint64_t at_us)
+{
+    struct world *w = self;
+
+    MUST(w, !w->is_closed, "the timer is armed after closed");
+    w->tick_at = never;
+    if (at_us != 0)
+        w->tick_at = (at_us > w->now_us ? at_us : w->now_us) +
+                     (w->jitter_us > 0 ? draw_within(w, 0, w->jitter_us) : 0);
+}
+
+/* ---- those who ask ---- */
+
+static void ask_new(struct world *w, size_t asker);
+
+static void cancel_some(struct world *w)
+{
+    struct asked *a;
+
+    if (w->n_live == 0)
+        return;
+    a = w->live[draw(w) % w->n_live];
+    TRACE(w, "cancel %zu", a->id);
+    if (!a->is_cancelled) {
+        a->was_over = is_over(w, a);
+        a->was_in_step = a->in_step;
+        a->cancelled_us = w->now_us;
+        a->steps_at_cancel = a->n_steps;
+        a->is_cancelled = true;
+    }
+    w->in_call = true;
+    batcher_cancel(w->batcher, &a->ask);
+    w->in_call = false;
+}
+
+static void check_cancelled(struct world *w, const struct asked *a, enum status status)
+{
+    if (!a->is_cancelled || a->was_over)
+        return;
+    MUST(w, status == STATUS_CANCELLED || (a->was_in_step && a->has_fate && status == a->fate),
+         "%zu was cancelled and settles %s", a->id, status_name(status));
+    MUST(w, a->n_steps == a->steps_at_cancel, "%zu ran on after it was cancelled", a->id);
+}
+
+static void check_end(struct world *w, const struct asked *a, const struct error *err)
+{
+    char text[40];
+
+    MUST(w, !w->in_call, "%zu settles inside a call", a->id);
+    MUST(w, ++w->n_settled[a->id] == 1, "%zu settles twice", a->id);
+    MUST(w, !a->in_step, "%zu settles while compute has it", a->id);
+    MUST(w, a->n_stepped == a->n_steps, "%zu settles before stepped", a->id);
+    if (a->has_fate)
+        MUST(w, err->status == a->fate, "%zu settles %s instead of %s", a->id,
+             status_name(err->status), status_name(a->fate));
+    check_cancelled(w, a, err->status);
+    switch (err->status) {
+    case STATUS_OK:
+        MUST(w, a->has_fate, "%zu settles OK and is not done", a->id);
+        w->must.n_done++;
+        return;
+    case STATUS_CANCELLED:
+        MUST(w, a->is_cancelled, "%zu settles CANCELLED, nobody cancelled it", a->id);
+        w->must.n_cancelled++;
+        return;
+    case STATUS_DEADLINE:
+        MUST(w, a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us,
+             "%zu expires before its deadline", a->id);
+        w->must.n_expired++;
+        return;
+    case STATUS_INTERNAL:
+        (void)snprintf(text, sizeof text, "row %zu broke", a->id);
+        MUST(w, a->has_fate && strcmp(err->text, text) == 0, "%zu fails with '%s'", a->id,
+             err->text);
+        break;
+    case STATUS_EXHAUSTED:
+        MUST(w, a->is_alone, "%zu fails for want of pages that others hold", a->id);
+        break;
+    case STATUS_UNAVAILABLE:
+        MUST(w, w->is_closing, "%zu settles UNAVAILABLE, nobody closes", a->id);
+        break;
+    default:
+        broken(w, "%zu settles %s", a->id, status_name(err->status));
+    }
+    w->must.n_failed++;
+}
+
+static void come_to_front(struct world *w, struct asked *a)
+{
+    a->place = WAITING;
+    a->since_us = w->now_us;
+    a->number = ++w->n_numbered;
+}
+
+/* The next of its asker that can still run comes to the front. */
+static void step_forward(struct world *w, size_t asker)
+{
+    struct asked *next = NULL;
+
+    for (size_t i = 0; i < w->n_live; i++) {
+        struct asked *a = w->live[i];
+
+        if (a->asker == asker && !is_over(w, a) && (next == NULL || a->id < next->id))
+            next = a;
+    }
+    if (next != NULL && next->place == BEHIND)
+        come_to_front(w, next);
+}
+
+static void on_settled(struct future *f, const struct error *err, void *arg)
+{
+    struct asked *a = arg;
+    struct world *w = a->world;
+    size_t asker = a->asker;
+    bool was_front = a->place != BEHIND;
+    size_t i = 0;
+
+    TRACE(w, "settled %zu %s", a->id, status_name(err->status));
+    MUST(w, f == &a->ask.reply, "another's future");
+    check_end(w, a, err);
+    w->has_preempted = false; /* a step that came to nothing is formed anew after this */
+    give_back(w, a);
+    while (w->live[i] != a)
+        i++;
+    w->live[i] = w->live[--w->n_live];
+    free(a);
+    if (was_front)
+        step_forward(w, asker);
+    if (draw_percent(w, w->percent_again))
+        ask_new(w, asker);
+    if (draw_percent(w, w->percent_cancel / 4))
+        cancel_some(w);
+}
+
+static void on_more(struct ask *ask, void *arg)
+{
+    struct asked *a = arg;
+    struct world *w = a->world;
+
+    MUST(w, ask == &a->ask && a->n_more_due == 1, "%zu is told of %u steps", a->id, a->n_more_due);
+    MUST(w, !w->in_call && !is_over(w, a), "%zu is told of a step after its end", a->id);
+    a->n_more_due = 0;
+    if (draw_percent(w, w->percent_cancel / 4))
+        cancel_some(w);
+}
+
+static void on_closed(void *arg)
+{
+    struct world *w = arg;
+
+    TRACE(w, "closed");
+    MUST(w, !w->in_call && !w->is_closed && w->is_closing, "closed is called at the wrong time");
+    MUST(w, w->n_live == 0 && w->step == NULL, "closed with %zu asks", w->n_live);
+    MUST(w, w->tick_at == never, "closed with its timer armed");
+    w->is_closed = true;
+}
+
+static void close_all(struct world *w)
+{
+    TRACE(w, "close");
+    w->close_at = never;
+    if (w->is_closing)
+        return;
+    w->is_closing = w->in_call = true;
+    batcher_close(w->batcher, on_closed, w);
+    w->in_call = false;
+}
+
+static struct asked *make_ask(struct world *w, size_t asker)
+{
+    struct asked *a = xalloc(sizeof *a);
+
+    a->world = w;
+    a->id = w->n_ids++;
+    a->asker = asker;
+    a->prompt = draw_within(w, 1, draw_percent(w, 10) ? 80 : 16);
+    a->n_tokens = draw_within(w, 1, 6);
+    a->is_whole = draw_percent(w, 40);
+    a->chunk = draw_within(w, 0, 6);
+    if (draw_percent(w, w->percent_break))
+        a->breaks_at = (uint32_t)draw_within(w, 1, 4);
+    else if (!w->is_roomy && draw_percent(w, w->percent_break))
+        a->refuses_at = (uint32_t)draw_within(w, 1, 4);
+    a->ask.row = &a->row;
+    a->row.clone = a;
+    a->ask.asker = &w->askers[asker];
+    if (draw_percent(w, 50))
+        a->ask.priority = (int)draw_within(w, 0, 200) - 100;
+    if (draw_percent(w, w->percent_deadline))
+        a->ask.deadline_us = w->now_us + draw_within(w, 0, 20 * w->mean_step_us);
+    a->ask.more = on_more;
+    a->ask.more_arg = a;
+    future_init(&a->ask.reply, on_settled, a);
+    return a;
+}
+
+/* What waits, in the currency of costs. */
+static size_t waiting_cost(struct world *w)
+{
+    size_t sum = 0;
+
+    for (size_t i = 0; i < w->n_live; i++)
+        if (w->live[i]->ask.state == ASK_BEHIND || w->live[i]->ask.state == ASK_WAITING)
+            sum += cost(w, &w->live[i]->row);
+    return sum;
+}
+
+/* Refusals have their reasons, and without a reason there is none. */
+static void check_answer(struct world *w, struct asked *a, enum status rc, const struct error *err,
+                         size_t n_waiting, size_t sum)
+{
+    size_t most = w->config.max_waiting_cost;
+    bool is_late = a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us;
+    bool is_full = n_waiting >= w->config.max_waiting ||
+                   (most != 0 && sum > 0 && sum + cost(w, &a->row) > most);
+    enum status must = STATUS_OK;
+
+    if (w->is_closing)
+        must = STATUS_UNAVAILABLE;
+    else if (is_late)
+        must = STATUS_DEADLINE;
+    else if (is_full)
+        must = STATUS_EXHAUSTED;
+    MUST(w, rc == must, "asking is answered %s instead of %s", status_name(rc), status_name(must));
+    if (rc != STATUS_OK)
+        MUST(w, err->status == rc && (err->retry_after_ms > 0) == (rc == STATUS_EXHAUSTED),
+             "a refusal with the hint to come back in %u ms", err->retry_after_ms);
+}
+
+static void ask_new(struct world *w, size_t asker)
+{
+    struct batcher_stats stats;
+    struct error err = {0};
+    struct asked *a;
+    enum status rc;
+    size_t sum;
+
+    if (w->n_ids == MAX_ASKS || w->is_closed)
+        return;
+    a = make_ask(w, asker);
+    sum = waiting_cost(w);
+    batcher_stats(w->batcher, &stats);
+    w->in_call = true;
+    rc = batcher_ask(w->batcher, &a->ask, &err);
+    w->in_call = false;
+    check_answer(w, a, rc, &err, stats.n_waiting + stats.n_behind, sum);
+    TRACE(w, "ask %zu by %zu, priority %d, deadline %" PRIu64 ", prompt %zu: %s", a->id, asker,
+          a->ask.priority, a->ask.deadline_us, a->prompt, status_name(rc));
+    if (rc != STATUS_OK) {
+        w->must.n_refused++;
+        free(a);
+        return;
+    }
+    w->must.n_asked++;
+    w->live[w->n_live++] = a;
+    a->place = BEHIND;
+    if (w->askers[asker].front == &a->ask)
+        come_to_front(w, a);
+}
+
+/* ---- one schedule ---- */
+
+static uint64_t now_us(void *self)
+{
+    return ((struct world *)self)->now_us;
+}
+
+static void no_random(void *self, void *out, size_t n_bytes)
+{
+    (void)self;
+    memset(out, 0, n_bytes);
+}
+
+static void draw_world(struct world *w)
+{
+    w->config.policy = (enum batch_policy)(w->seed % 3);
+    w->config.max_rows = draw_within(w, 1, MAX_ROWS);
+    w->config.max_waiting = w->config.max_rows + draw_within(w, 0, 30);
+    w->config.max_delay_us = draw_within(w, 0, 3000);
+    w->config.ageing_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
+    w->is_roomy = draw_percent(w, 40);
+    w->pool = 1000000;
+    if (!w->is_roomy) {
+        w->config.max_cost = draw_percent(w, 30) ? 0 : draw_within(w, 1, 40);
+        w->pool = draw_within(w, 10, 200);
+        if (draw_percent(w, 30))
+            w->config.max_waiting_cost = draw_within(w, 20, 300);
+    }
+    w->n_askers = draw_within(w, draw_percent(w, 80) ? w->config.max_rows : 1, MAX_ASKERS);
+    w->n_to_ask = draw_within(w, 5, 80);
+    w->mean_gap_us = draw_within(w, 1, 1000);
+    w->mean_step_us = draw_within(w, 1, 1000);
+    w->jitter_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
+    w->percent_deadline = draw_percent(w, 50) ? 0 : 40;
+    w->percent_cancel = draw_percent(w, 50) ? 0 : 30;
+    w->percent_break = draw_percent(w, 50) ? 0 : 20;
+    w->percent_again = draw_percent(w, 50) ? 0 : 50;
+    w->now_us = draw_within(w, 1, 10);
+    w->arrival_at = w->now_us;
+    w->cancel_at = w->percent_cancel > 0 ? w->now_us + draw_within(w, 0, 5000) : never;
+    w->close_at = draw_percent(w, 25) ? draw_within(w, 0, 40 * w->mean_gap_us) : never;
+    w->tick_at = w->step_at = never;
+}
+
+static void open_batcher(struct world *w)
+{
+    const struct batch_agent agent = {
+        .cost = cost,
+        .min_grant = min_grant,
+        .reserve = reserve,
+        .release = release,
+        .batch_act = batch_act,
+        .stepped = stepped,
+        .self = w,
+    };
+    const struct batch_compute compute = {.submit = submit, .self = w};
+    const struct batch_timer timer = {.arm = arm, .self = w};
+    struct error err;
+
+    w->env = (struct env){.now_us = now_us, .random = no_random, .self = w};
+    if (batcher_open(&w->batcher, &w->config, &agent, &compute, &timer, &w->env, &err) != STATUS_OK)
+        broken(w, "%s", err.text);
+    for (size_t i = 0; i < w->n_askers; i++)
+        asker_init(&w->askers[i]);
+}
+
+static void check_stats(struct world *w)
+{
+    struct batcher_stats s;
+    uint64_t n_in_histogram = 0;
+    size_t n_running = 0;
+
+    batcher_stats(w->batcher, &s);
+    for (size_t i = 0; i < w->n_live; i++)
+        n_running += w->live[i]->in_step ||
+                     (w->live[i]->place == RUNNING && !w->is_closing && !w->live[i]->is_cancelled);
+    for (size_t i = 0; i < sizeof s.rows_histogram / sizeof s.rows_histogram[0]; i++)
+        n_in_histogram += s.rows_histogram[i];
+    MUST(w, s.n_running == n_running, "%zu run, not %zu", n_running, s.n_running);
+    MUST(w, s.n_waiting + s.n_behind + s.n_running == w->n_live, "%zu are there, not %zu",
+         w->n_live, s.n_waiting + s.n_behind + s.n_running);
+    MUST(w, s.n_asked == w->must.n_asked && s.n_refused == w->must.n_refused, "asked, refused");
+    MUST(w, s.n_done == w->must.n_done && s.n_failed == w->must.n_failed, "done, failed");
+    MUST(w, s.n_cancelled == w->must.n_cancelled && s.n_expired == w->must.n_expired,
+         "cancelled, expired");
+    MUST(w, s.n_preempted == w->must.n_preempted, "preempted");
+    MUST(w, s.n_steps == w->must.n_steps && s.n_steps == n_in_histogram, "steps");
+    MUST(w, s.n_rows == w->must.n_rows && s.n_cost == w->must.n_cost, "rows, cost");
+    MUST(w, s.n_asked == s.n_done + s.n_failed + s.n_cancelled + s.n_expired + w->n_live, "sum");
+}
+
+/* Nothing that should happen is forgotten: what is due is done, or the timer is armed for it. */
+static void check_liveness(struct world *w)
+{
+    uint64_t wanted_us = never, oldest_us = never;
+    size_t n_waiting = 0;
+    bool has_running = false;
+
+    for (size_t i = 0; i < w->n_live; i++) {
+        const struct asked *a = w->live[i];
+
+        if (a->in_step)
+            continue;
+        MUST(w, a->n_more_due == 0 || is_over(w, a), "%zu was not told of its last step", a->id);
+        if (a->is_cancelled)
+            MUST(w, w->now_us - a->cancelled_us <= w->jitter_us, "%zu was cancelled long ago",
+                 a->id);
+        if (a->place != RUNNING && a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us)
+            MUST(w, w->now_us - a->ask.deadline_us <= w->jitter_us, "%zu expired long ago", a->id);
+        if (is_over(w, a))
+            wanted_us = w->now_us;
+        has_running |= a->place == RUNNING;
+        if (a->place == WAITING && !is_over(w, a)) {
+            n_waiting++;
+            if (a->since_us < oldest_us)
+                oldest_us = a->since_us;
+            if (a->is_returned)
+                has_running = true;
+        }
+    }
+    if (w->step == NULL) {
+        if (has_running || (n_waiting > 0 && w->config.policy == BATCH_CONTINUOUS) ||
+            n_waiting >= w->config.max_rows)
+            wanted_us = w->now_us;
+        else if (n_waiting > 0 && w->config.policy == BATCH_WINDOW)
+            wanted_us = oldest_us + w->config.max_delay_us;
+    }
+    if (w->step != NULL || wanted_us == never)
+        return;
+    if (wanted_us < w->now_us)
+        wanted_us = w->now_us;
+    MUST(w, w->tick_at != never && w->tick_at <= wanted_us + w->jitter_us,
+         "the timer sleeps, and %zu wait", n_waiting);
+}
+
+static void arrive(struct world *w)
+{
+    if (w->n_to_ask == 0 || w->is_closed) {
+        w->arrival_at = never;
+        return;
+    }
+    w->n_to_ask--;
+    ask_new(w, draw(w) % w->n_askers);
+    if (!draw_percent(w, 30))
+        w->arrival_at = w->now_us + draw_within(w, 0, 2 * w->mean_gap_us);
+}
+
+/* Whatever is next; of several at one time, any. False when nothing is. */
+static bool next_event(struct world *w)
+{
+    uint64_t *const times[] = {&w->arrival_at, &w->cancel_at, &w->close_at, &w->tick_at,
+                               &w->step_at};
+    enum { N = sizeof times / sizeof times[0] };
+    size_t from = draw(w) % N;
+    size_t best = from;
+
+    for (size_t i = 1; i < N; i++)
+        if (*times[(from + i) % N] < *times[best])
+            best = (from + i) % N;
+    if (*times[best] == never)
+        return false;
+    w->now_us = *times[best];
+    switch (best) {
+    case 0:
+        arrive(w);
+        break;
+    case 1:
+        w->cancel_at = never;
+        if (!w->is_closed && (w->n_to_ask > 0 || w->tick_at != never || w->step_at != never))
+            w->cancel_at = w->now_us + draw_within(w, 1, 5000);
+        cancel_some(w);
+        break;
+    case 2:
+        close_all(w);
+        break;
+    case 3:
+        w->tick_at = never;
+        batcher_tick(w->batcher);
+        break;
+    default:
+        finish_step(w);
+        break;
+    }
+    return true;
+}
+
+static void check_rest(struct world *w)
+{
+    size_t n_front = 0;
+
+    for (size_t i = 0; i < w->n_live; i++)
+        n_front += w->live[i]->place == WAITING;
+    if (w->config.policy == BATCH_FIXED)
+        MUST(w, n_front < w->config.max_rows, "%zu wait for ever, enough for a step", n_front);
+    else
+        MUST(w, w->n_live == 0, "%zu wait for ever", w->n_live);
+}
+
+static void run_schedule(struct world *w)
+{
+    size_t n_events = 0;
+
+    draw_world(w);
+    open_batcher(w);
+    for (;;) {
+        MUST(w, ++n_events < 100000, "no end in sight");
+        if (!next_event(w)) {
+            if (w->is_closing)
+                break;
+            check_rest(w);
+            close_all(w);
+        }
+        if (!w->is_closed) {
+            check_stats(w);
+            check_liveness(w);
+        }
+    }
+    MUST(w, w->is_closed, "the batcher never closes");
+    MUST(w, w->n_held == 0, "%zu pages are lost", w->n_held);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t first = 1, n = 10000, n_checks = 0;
+    struct batcher_stats sum = {0};
+    bool has_trace = false;
+
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--seed") == 0) {
+            first = strtoull(argv[i + 1], NULL, 10);
+            n = 1;
+            has_trace = true;
+        } else if (i + 1 < argc && strcmp(argv[i], "--schedules") == 0) {
+            n = strtoull(argv[i + 1], NULL, 10);
+        } else {
+            printf("usage: test_batcher_sim [--seed N] [--schedules N]\n");
+            return 2;
+        }
+    }
+    for (uint64_t seed = first; seed < first + n; seed++) {
+        struct world *w = xalloc(sizeof *w);
+
+        w->seed = w->chance = seed;
+        w->has_trace = has_trace;
+        run_schedule(w);
+        n_checks += w->n_checks;
+        sum.n_asked += w->must.n_asked;
+        sum.n_steps += w->must.n_steps;
+        sum.n_rows += w->must.n_rows;
+        sum.n_done += w->must.n_done;
+        sum.n_failed += w->must.n_failed;
+        sum.n_cancelled += w->must.n_cancelled;
+        sum.n_expired += w->must.n_expired;
+        sum.n_refused += w->must.n_refused;
+        sum.n_preempted += w->must.n_preempted;
+        free(w);
+    }
+    printf("%" PRIu64 " schedules, %" PRIu64 " checks hold: %" PRIu64 " asks (%" PRIu64
+           " done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " expired), %" PRIu64
+           " refused, %" PRIu64 " steps of %.1f rows, %" PRIu64 " preempted\n",
+           n, n_checks, sum.n_asked, sum.n_done, sum.n_failed, sum.n_cancelled, sum.n_expired,
+           sum.n_refused, sum.n_steps, (double)sum.n_rows / (double)(sum.n_steps + !sum.n_steps),
+           sum.n_preempted);
+    return EXIT_SUCCESS;
+}
