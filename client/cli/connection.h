@@ -1,0 +1,39 @@
+/* The way to the server, for the verbs that need one: its address, and waiting until it is ready.
+ */
+#ifndef CLIENT_CLI_CONNECTION_H
+#define CLIENT_CLI_CONNECTION_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/cli/options.h"
+#include "client/lib/parley.h"
+
+struct connection_options {
+    const char *server;
+    double wait_s; /* for the server to be ready */
+    bool is_json;
+};
+
+/* --server, --wait, --json */
+extern const struct option_row connection_rows[];
+/* What holds when they are not given: PARLEY_SERVER, else 127.0.0.1:8001; 5 s. */
+struct connection_options connection_defaults(void);
+
+/* Waits until the server is ready; says so when that lasts, and when it does not come: NULL then.
+ * A Ctrl-C ends the wait if interrupts are caught. The caller's to parley_channel_close. */
+struct parley_channel *connection_open(const struct connection_options *options);
+
+/* A unary call with messages. *out is the caller's, to be freed by
+ * protobuf_c_message_free_unpacked. timeout_ms 0: CONNECTION_TIMEOUT_MS. */
+enum { CONNECTION_TIMEOUT_MS = 30 * 1000 };
+enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel *channel,
+                                   const char *method, const ProtobufCMessage *request,
+                                   const ProtobufCMessageDescriptor *response, uint32_t timeout_ms,
+                                   struct parley_error *err);
+
+/* Says what went wrong with a call, and what to do where that is known. */
+enum exit_code connection_complain(const struct parley_error *err);
+
+#endif

@@ -1,0 +1,97 @@
+/* parley: the command line of Parley. One file a verb. */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/cli/notice.h"
+#include "client/cli/out.h"
+#include "client/cli/verb.h"
+
+static const struct verb verbs[] = {
+    {"chat", "[OPTION]…", "Talk with a model; on a pipe, each line of stdin is a turn.", chat_run},
+    {"ask", "TEXT [OPTION]…", "One question, one reply; TEXT - is read from stdin.", ask_run},
+    {"models", "[OPTION]…", "What the server serves.", models_run},
+    {"conversations",
+     "[list | show ID | fork ID | rewind ID TURN | cancel ID | close ID…] [OPTION]…",
+     "The server's conversations.", conversations_run},
+    {"status", "[OPTION]…", "How the server does.", status_run},
+    {"tokenize", "[OPTION]…", "JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
+     tokenize_run},
+    {"detokenize", "[OPTION]…", "JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.",
+     detokenize_run},
+    {"eval", "--golden DIR [OPTION]…", "How exact a model file is computed; needs no server.",
+     eval_run},
+    {"selftest", "[OPTION]…", "A backend's operators against those of ref; needs no server.",
+     selftest_run},
+};
+
+enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
+
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++)
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
+}
+
+static void print_help(void)
+{
+    printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n\nverbs:\n");
+    for (size_t i = 0; i < N_VERBS; i++)
+        printf("  %-14s  %s%s\n", verbs[i].name, verbs[i].about, i == 0 ? " The default." : "");
+    printf("\n'parley VERB --help' lists a verb's options; 'man parley' says more.\n");
+}
+
+/* The verb may stand after --server, --wait and --json. Index of it, or 0: there is none. */
+static int verb_index(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--server") == 0 || strcmp(argv[i], "--wait") == 0)
+            i++;
+        else if (argv[i][0] != '-')
+            return i;
+        else if (strncmp(argv[i], "--server=", 9) != 0 && strncmp(argv[i], "--wait=", 7) != 0 &&
+                 strcmp(argv[i], "--json") != 0)
+            return 0;
+    }
+    return 0;
+}
+
+static enum exit_code run(int argc, char **argv)
+{
+    int at = verb_index(argc, argv);
+    const struct verb *verb = at == 0 ? &verbs[0] : find_verb(argv[at]);
+
+    if (at == 0 && argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        print_help();
+        return EXIT_DONE;
+    }
+    if (at == 0 && argc > 1 && strcmp(argv[1], "--version") == 0) {
+        printf("parley %s\n", PARLEY_VERSION);
+        return EXIT_DONE;
+    }
+    if (verb == NULL) {
+        notice_error("there is no verb '%s'; 'parley --help' lists them", argv[at]);
+        return EXIT_MISUSE;
+    }
+    /* What stood before the verb comes after it. */
+    if (at > 0) {
+        memmove(argv + 1 + 1, argv + 1, (size_t)(at - 1) * sizeof *argv);
+        argv[1] = (char *)verb->name;
+        return verb->run(verb, argc - 1, argv + 1);
+    }
+    return verb->run(verb, argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    enum exit_code code;
+
+    (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of a write */
+    code = run(argc, argv);
+    if (!out_end() && code == EXIT_DONE)
+        code = EXIT_FAILED;
+    return (int)code;
+}

@@ -1,0 +1,449 @@
+#include <assert.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/chance.h"
+#include "client/cli/notice.h"
+#include "client/cli/options.h"
+#include "client/cli/out.h"
+#include "client/cli/verb.h"
+#include "compute/backend.h"
+#include "compute/dtype.h"
+
+/* Runs each operator of a backend and of ref on the same random inputs. The error of a result is
+ * its largest difference from ref's, in units of the root mean square of ref's. */
+
+enum {
+    N_TOKENS = 21, /* more than a page of keys, and odd */
+    N_ROWS = 80,   /* of a weight */
+    N_COLS = 512,  /* two of the largest blocks */
+    N_HEADS = 6,
+    N_KV_HEADS = 2,
+    HEAD_DIM = 64,
+    N_PAGES = 8,
+    MAX_VALUES = N_TOKENS * N_COLS, /* of an activation */
+};
+
+static_assert(N_HEADS * HEAD_DIM <= N_COLS && N_ROWS <= N_COLS, "an activation holds any of them");
+
+struct selftest {
+    const char *backend;
+    uint32_t n_threads;
+    bool is_json;
+    uint64_t seed;
+    uint32_t n_drawn;
+    bool all_hold;
+    struct backend *sides[2]; /* ref, and the one under test */
+    float *results[2];        /* [MAX_VALUES] */
+    float *inputs;            /* [2][MAX_VALUES] from -1 to 1 */
+    uint8_t *weight;          /* the bytes of a weight */
+};
+
+static const struct option_row selftest_rows[] = {
+    {"backend", "NAME", "which one to test (cpu)", OPTION_TEXT, offsetof(struct selftest, backend),
+     0},
+    {"threads", "N", "0: the physical cores (0)", OPTION_U32, offsetof(struct selftest, n_threads),
+     0},
+    {"seed", "N", "of the random inputs (1)", OPTION_U64, offsetof(struct selftest, seed), 0},
+    {"json", NULL, "print JSON objects, one an operator", OPTION_FLAG,
+     offsetof(struct selftest, is_json), 0},
+    {0},
+};
+
+/* An operator on given inputs: fills result [n_values], on one side. */
+struct trial {
+    const char *name;
+    enum dtype type; /* of the weight, where there is one */
+    size_t n_values;
+    enum status (*run)(const struct selftest *s, const struct trial *t, struct backend *b,
+                       float *result, struct error *err);
+    double bound;
+};
+
+static float draw(struct selftest *s)
+{
+    uint32_t n = s->n_drawn++;
+
+    return chance_uniform(s->seed, 0, n, 0) * 2.0f - 1.0f;
+}
+
+static void set_f16(uint8_t *at, float value)
+{
+    uint16_t half = f32_to_f16(value);
+
+    memcpy(at, &half, sizeof half);
+}
+
+/* Any bytes are a block, but for the scales in it, which would be wild: where those lie. */
+static void tame_block(struct selftest *s, enum dtype type, uint8_t *block)
+{
+    enum { AT_END_OF_Q6_K = 208 };
+
+    switch (type) {
+    case DTYPE_F32: {
+        float value = draw(s);
+
+        memcpy(block, &value, sizeof value);
+        break;
+    }
+    case DTYPE_F16:
+        set_f16(block, draw(s));
+        break;
+    case DTYPE_BF16:
+        block[1] = (uint8_t)((block[1] & 0x80) | 0x3f); /* 0.5 to 2 */
+        break;
+    case DTYPE_Q4_0:
+    case DTYPE_Q5_0:
+        set_f16(block, draw(s) / 16.0f);
+        break;
+    case DTYPE_Q8_0:
+        set_f16(block, draw(s) / 128.0f);
+        break;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+        set_f16(block, draw(s) / 16.0f);
+        set_f16(block + 2, draw(s));
+        break;
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K:
+        set_f16(block, draw(s) / 1024.0f);
+        set_f16(block + 2, draw(s) / 64.0f);
+        break;
+    case DTYPE_Q6_K:
+        set_f16(block + AT_END_OF_Q6_K, draw(s) / 4096.0f);
+        break;
+    }
+}
+
+static void draw_weight(struct selftest *s, enum dtype type)
+{
+    size_t n_bytes = dtype_row_bytes(type, N_COLS) * N_ROWS, step = dtype_block_bytes(type);
+
+    for (size_t i = 0; i < n_bytes; i++)
+        s->weight[i] = (uint8_t)((draw(s) + 1.0f) * 127.0f);
+    for (size_t i = 0; i < n_bytes; i += step)
+        tame_block(s, type, s->weight + i);
+}
+
+/* Device memory of a trial; released as one. */
+struct memory {
+    struct backend *b;
+    struct buffer *buffers[4];
+    size_t n;
+    struct weight *weight;
+    struct kv *kv;
+};
+
+static void memory_deinit(struct memory *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        m->b->type->buffer_close(m->b, m->buffers[i]);
+    if (m->weight != NULL)
+        m->b->type->weight_close(m->b, m->weight);
+    if (m->kv != NULL)
+        m->b->type->kv_close(m->b, m->kv);
+}
+
+/* The next buffer, of the largest size any trial needs, holding input number i; i < 0: nothing. */
+static enum status add_buffer(struct memory *m, const struct selftest *s, int i, struct error *err)
+{
+    size_t n_bytes = MAX_VALUES * sizeof(float);
+    struct buffer *buffer = m->b->type->buffer_open(m->b, n_bytes);
+
+    if (buffer == NULL)
+        return error_no_memory(err, n_bytes, "an activation");
+    m->buffers[m->n++] = buffer;
+    if (i >= 0)
+        m->b->type->upload(m->b, buffer, s->inputs + (size_t)i * MAX_VALUES, n_bytes);
+    return STATUS_OK;
+}
+
+static enum status fetch(struct memory *m, const struct trial *t, const struct buffer *from,
+                         float *result, struct error *err)
+{
+    m->b->type->download(m->b, result, from, t->n_values * sizeof *result);
+    return m->b->type->sync(m->b, err);
+}
+
+static enum status open_weight(struct memory *m, const struct selftest *s, enum dtype type,
+                               size_t n_rows, struct error *err)
+{
+    const struct tensor tensor = {.name = "selftest",
+                                  .type = type,
+                                  .n_rows = n_rows,
+                                  .n_cols = N_COLS,
+                                  .data = s->weight,
+                                  .size_bytes = dtype_row_bytes(type, N_COLS) * n_rows};
+
+    return m->b->type->weight_open(m->b, &tensor, &m->weight, err);
+}
+
+static enum status run_matmul(const struct selftest *s, const struct trial *t, struct backend *b,
+                              float *result, struct error *err)
+{
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        b->type->matmul(b, m.weight, m.buffers[0], N_TOKENS, m.buffers[1]);
+        rc = fetch(&m, t, m.buffers[1], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_embed(const struct selftest *s, const struct trial *t, struct backend *b,
+                             float *result, struct error *err)
+{
+    struct memory m = {.b = b};
+    int32_t ids[N_TOKENS];
+    enum status rc;
+
+    for (int32_t i = 0; i < N_TOKENS; i++)
+        ids[i] = i * 37 % N_ROWS;
+    if ((rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        b->type->embed(b, m.weight, ids, N_TOKENS, m.buffers[0]);
+        rc = fetch(&m, t, m.buffers[0], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_rms_norm(const struct selftest *s, const struct trial *t, struct backend *b,
+                                float *result, struct error *err)
+{
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = open_weight(&m, s, DTYPE_F32, 1, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        b->type->rms_norm(b, m.buffers[0], m.weight, 1e-5f, N_TOKENS, N_COLS, m.buffers[1]);
+        rc = fetch(&m, t, m.buffers[1], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_rope(const struct selftest *s, const struct trial *t, struct backend *b,
+                            float *result, struct error *err)
+{
+    const struct rope rope = {.n_heads = N_HEADS, .head_dim = HEAD_DIM, .base = 10000.0f};
+    struct memory m = {.b = b};
+    uint32_t positions[N_TOKENS];
+    enum status rc;
+
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        positions[i] = i * 97;
+    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK) {
+        b->type->rope(b, &rope, positions, N_TOKENS, m.buffers[0]);
+        rc = fetch(&m, t, m.buffers[0], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+/* A prompt of all but one token, whose pages do not lie in order, and one token of another. */
+static enum status run_attend(const struct selftest *s, const struct trial *t, struct backend *b,
+                              float *result, struct error *err)
+{
+    static const int32_t pages[2][2] = {{5, 2}, {3, 0}};
+    const struct kv_shape shape = {.n_layers = 1,
+                                   .n_kv_heads = N_KV_HEADS,
+                                   .head_dim = HEAD_DIM,
+                                   .n_pages = N_PAGES,
+                                   .type = KV_F16};
+    const struct attend_row rows[2] = {
+        {.first = 0, .n_tokens = N_TOKENS - 1, .pos = 0, .pages = pages[0]},
+        {.first = N_TOKENS - 1, .n_tokens = 1, .pos = 0, .pages = pages[1]}};
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = b->type->kv_open(b, &shape, &m.kv, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        b->type->kv_store(b, m.kv, 0, m.buffers[0], m.buffers[1], rows, 2);
+        b->type->attend(b, m.kv, 0, N_HEADS, m.buffers[1], rows, 2, m.buffers[2]);
+        rc = fetch(&m, t, m.buffers[2], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_swiglu(const struct selftest *s, const struct trial *t, struct backend *b,
+                              float *result, struct error *err)
+{
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
+        b->type->swiglu(b, m.buffers[0], m.buffers[1], N_TOKENS, N_COLS);
+        rc = fetch(&m, t, m.buffers[0], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_add(const struct selftest *s, const struct trial *t, struct backend *b,
+                           float *result, struct error *err)
+{
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
+        b->type->add(b, m.buffers[0], m.buffers[1], N_TOKENS, N_COLS);
+        rc = fetch(&m, t, m.buffers[0], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static enum status run_gather(const struct selftest *s, const struct trial *t, struct backend *b,
+                              float *result, struct error *err)
+{
+    static const uint32_t rows[] = {N_TOKENS - 1, 0, 3, 3};
+    struct memory m = {.b = b};
+    enum status rc;
+
+    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        b->type->gather(b, m.buffers[0], rows, 4, N_COLS, m.buffers[1]);
+        rc = fetch(&m, t, m.buffers[1], result, err);
+    }
+    memory_deinit(&m);
+    return rc;
+}
+
+static double error_of(const float *known, const float *result, size_t n)
+{
+    double squares = 0.0, largest = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        double diff = fabs((double)known[i] - (double)result[i]);
+
+        squares += (double)known[i] * (double)known[i];
+        largest = diff <= largest ? largest : diff; /* a NaN becomes the largest, too */
+    }
+    return squares > 0.0 ? largest / sqrt(squares / (double)n) : largest;
+}
+
+static enum status compare(struct selftest *s, const struct trial *t, const char *type,
+                           struct error *err)
+{
+    double error;
+    bool holds;
+
+    for (size_t side = 0; side < 2; side++) {
+        enum status rc = t->run(s, t, s->sides[side], s->results[side], err);
+
+        if (rc != STATUS_OK)
+            return error_prefix(err, "%s %s on %s", t->name, type, s->sides[side]->type->name);
+    }
+    error = error_of(s->results[0], s->results[1], t->n_values);
+    holds = error <= t->bound;
+    s->all_hold = s->all_hold && holds;
+    if (s->is_json)
+        (void)out_json(json_pack("{ss,ss,ss,sf,sf,sb}", "operator", t->name, "type", type,
+                                 "backend", s->backend, "max_error", error, "bound", t->bound,
+                                 "holds", holds)); /* a failure is remembered */
+    else
+        printf("%-9s %-5s %-9.2g at most %-7.0g %s\n", t->name, type, error, t->bound,
+               holds ? "ok" : "TOO MUCH");
+    return STATUS_OK;
+}
+
+/* A backend may quantise activations where the weight is quantised, and round them to the weight's
+ * precision where that is a short float. */
+static double matmul_bound(enum dtype type)
+{
+    switch (type) {
+    case DTYPE_F32:
+        return 1e-5;
+    case DTYPE_F16:
+    case DTYPE_BF16:
+        return 1e-2;
+    default:
+        return 5e-2;
+    }
+}
+
+static enum status compare_all(struct selftest *s, struct error *err)
+{
+    static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
+                                       DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                       DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+    static const struct trial trials[] = {
+        {"rms_norm", DTYPE_F32, N_TOKENS * N_COLS, run_rms_norm, 1e-5},
+        {"rope", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_rope, 1e-4},
+        {"attend", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_attend, 1e-3},
+        {"swiglu", DTYPE_F32, N_TOKENS * N_COLS, run_swiglu, 1e-5},
+        {"add", DTYPE_F32, N_TOKENS * N_COLS, run_add, 1e-6},
+        {"gather", DTYPE_F32, 4 * N_COLS, run_gather, 0.0},
+    };
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof types / sizeof types[0]; i++) {
+        const struct trial matmul = {"matmul", types[i], N_TOKENS * N_ROWS, run_matmul,
+                                     matmul_bound(types[i])};
+        const struct trial embed = {"embed", types[i], N_TOKENS * N_COLS, run_embed, 1e-5};
+
+        draw_weight(s, types[i]);
+        rc = compare(s, &matmul, dtype_name(types[i]), err);
+        if (rc == STATUS_OK)
+            rc = compare(s, &embed, dtype_name(types[i]), err);
+    }
+    draw_weight(s, DTYPE_F32);
+    for (size_t i = 0; rc == STATUS_OK && i < sizeof trials / sizeof trials[0]; i++)
+        rc = compare(s, &trials[i], "", err);
+    return rc;
+}
+
+static void draw_inputs(struct selftest *s)
+{
+    s->inputs = xalloc(2 * MAX_VALUES * sizeof *s->inputs);
+    s->weight = xalloc(N_ROWS * N_COLS * sizeof(float)); /* of the widest type */
+    for (size_t i = 0; i < 2; i++)
+        s->results[i] = xalloc(MAX_VALUES * sizeof(float));
+    for (size_t i = 0; i < 2 * MAX_VALUES; i++)
+        s->inputs[i] = draw(s);
+}
+
+enum exit_code selftest_run(const struct verb *verb, int argc, char **argv)
+{
+    struct selftest s = {.backend = "cpu", .seed = 1, .all_hold = true};
+    const struct option_group groups[] = {{selftest_rows, &s, NULL}};
+    struct backend_config config = {0};
+    struct error err;
+    enum exit_code code;
+    int first;
+
+    if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
+        return code;
+    config.n_threads = s.n_threads;
+    draw_inputs(&s);
+    if (backend_open(&s.sides[0], "ref", &config, &err) == STATUS_OK &&
+        backend_open(&s.sides[1], s.backend, &config, &err) == STATUS_OK &&
+        compare_all(&s, &err) == STATUS_OK) {
+        code = s.all_hold ? EXIT_DONE : EXIT_BOUND;
+    } else {
+        notice_error("%s", err.text);
+        code = EXIT_FAILED;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        backend_close(s.sides[i]);
+        free(s.results[i]);
+    }
+    free(s.inputs);
+    free(s.weight);
+    return code;
+}

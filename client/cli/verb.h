@@ -1,0 +1,31 @@
+/* A verb of the command line: `parley VERB …`. One file each; main.c has the table of them. */
+#ifndef CLIENT_CLI_VERB_H
+#define CLIENT_CLI_VERB_H
+
+/* How the program ends; scripts rely on the numbers. */
+enum exit_code {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_MISUSE = 2, /* of the command line */
+    EXIT_BOUND = 3,  /* a bound that was asked for does not hold */
+};
+
+struct verb {
+    const char *name;
+    const char *args;  /* "TEXT [OPTION]…" */
+    const char *about; /* one line, for the list of verbs */
+    /* argv[0] is the verb. */
+    enum exit_code (*run)(const struct verb *verb, int argc, char **argv);
+};
+
+enum exit_code ask_run(const struct verb *verb, int argc, char **argv);
+enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
+enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
+enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);
+enum exit_code eval_run(const struct verb *verb, int argc, char **argv);
+enum exit_code models_run(const struct verb *verb, int argc, char **argv);
+enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);
+enum exit_code status_run(const struct verb *verb, int argc, char **argv);
+enum exit_code tokenize_run(const struct verb *verb, int argc, char **argv);
+
+#endif
