@@ -67,10 +67,12 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
 /* A first turn may begin where another clone's same system prompt is computed already. */
 static void share_prefix(struct lm *m, struct lm_clone *c)
 {
-    struct error ignored; /* without memory for a page table it is computed again */
+    struct error ignored;
+    enum status rc = STATUS_OK;
 
     if (c->kv.n_tokens == 0 && c->prefix->kv.n_tokens != 0)
-        (void)kv_seq_share(m->pages, &c->kv, &c->prefix->kv, c->prefix->kv.n_tokens, &ignored);
+        rc = kv_seq_share(m->pages, &c->kv, &c->prefix->kv, c->prefix->kv.n_tokens, &ignored);
+    (void)rc; /* without memory for a page table it is computed again */
 }
 
 enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
@@ -290,10 +292,12 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
 static void leave_prefix(struct lm *m, const struct lm_clone *c)
 {
     struct lm_prefix *p = c->prefix;
-    struct error ignored; /* without memory the next one computes it again */
+    struct error ignored;
+    enum status rc = STATUS_OK;
 
     if (p->kv.n_tokens == 0 && p->n_ids != 0 && c->kv.n_tokens >= p->n_ids)
-        (void)kv_seq_share(m->pages, &p->kv, &c->kv, p->n_ids, &ignored);
+        rc = kv_seq_share(m->pages, &p->kv, &c->kv, p->n_ids, &ignored);
+    (void)rc; /* without memory the next one computes it again */
 }
 
 static const struct top_logprob *keep_top(struct agent_turn *turn, const struct sampled *s)
@@ -359,6 +363,17 @@ static enum status push_turn_end(struct lm_clone *c, struct error *err)
     return STATUS_OK;
 }
 
+/* A reply that was cut short shows what the writer still holds. */
+static void show_held(struct lm_turn *t, struct reply *r)
+{
+    struct error ignored;
+    enum status rc = writer_end(&t->writer, &r->text, &ignored);
+
+    (void)rc; /* without memory the text lacks it; the ids are what the conversation goes on with */
+    if (r->n_tokens != 0)
+        r->tokens[r->n_tokens - 1].text_end = (uint32_t)r->text.len;
+}
+
 /* The reply is part of the conversation now, also one that was cut short: its text is shown as far
  * as it goes, and what the template puts behind a reply follows. */
 void lm_self_observe(struct clone *base, struct agent_turn *turn)
@@ -370,12 +385,8 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
     struct buf ids;
     size_t n_end;
 
-    if (turn->reply.finish == FINISH_CANCELLED || turn->reply.finish == FINISH_DEADLINE) {
-        /* without memory the reply's text lacks what was held back: the ids are what counts */
-        (void)writer_end(&t->writer, &turn->reply.text, &ignored);
-        if (turn->reply.n_tokens != 0)
-            turn->reply.tokens[turn->reply.n_tokens - 1].text_end = (uint32_t)turn->reply.text.len;
-    }
+    if (turn->reply.finish == FINISH_CANCELLED || turn->reply.finish == FINISH_DEADLINE)
+        show_held(t, &turn->reply);
     buf_init(&ids, SIZE_MAX);
     if (chat_template_reply_end(m->template, c->ids[t->n_ids - 1], &ids, NULL, &ignored) !=
             STATUS_OK ||
