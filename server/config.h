@@ -1,0 +1,46 @@
+/* What parleyd is told on its command line. */
+#ifndef SERVER_CONFIG_H
+#define SERVER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "base/status.h"
+
+enum { CONFIG_MAX_MODELS = 16, CONFIG_MAX_LISTEN = 16 };
+
+struct config_model {
+    char name[64];
+    const char *path; /* in argv; NULL: echo */
+};
+
+struct config {
+    struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
+    size_t n_models;
+    const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv */
+    size_t n_listen;
+    const char *backend;
+    size_t n_threads;         /* 0: the physical cores */
+    size_t kv_bytes;          /* 0: the agent's own */
+    size_t max_conversations; /* 0: the default, as for those that follow */
+    size_t max_queue;
+    size_t max_message_bytes;
+    uint64_t drain_timeout_ms;
+    uint64_t ttl_ms;
+    enum log_level log_level;
+    bool help, version, check;
+};
+
+/* STATUS_INVALID says what is wrong, and with which flag. Borrows argv. */
+enum status config_parse(struct config *out, int argc, char *const *argv,
+                         struct error *err) MUST_CHECK;
+
+/* That the model files are there; the error says how to get one. */
+enum status config_check_files(const struct config *c, struct error *err) MUST_CHECK;
+
+/* What --help prints. */
+extern const char config_usage[];
+
+#endif

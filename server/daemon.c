@@ -1,0 +1,432 @@
+/* Start: the loop's handles, the port (so that a taken one is known at once, and health and Models
+ * answer while models load), then each model on its own thread. When all are loaded the daemon
+ * serves, and says so in one line.
+ *
+ * Stop: SIGTERM or SIGINT drain: no new conversations and turns, what is in flight goes on, streams
+ * that would linger end. When all is quiet, or the time is up, or a second signal comes, the daemon
+ * ends: what is left is cancelled; turns go with their steps, then conversations, then models with
+ * their threads, then the port, then the loop's handles. go_on asks, after each of these, for the
+ * next; nothing else decides about it. A start that fails goes the same way. */
+#include "server/daemon.h"
+
+#include <assert.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "server/services.h"
+
+enum { DRAIN_LOOK_MS = 10, READY_MAX_BYTES = 4096 };
+
+static const uint32_t daemon_moves[] = {
+    [DAEMON_LOADING] = 1u << DAEMON_SERVING | 1u << DAEMON_ENDING,
+    [DAEMON_SERVING] = 1u << DAEMON_DRAINING | 1u << DAEMON_ENDING,
+    [DAEMON_DRAINING] = 1u << DAEMON_ENDING,
+    [DAEMON_ENDING] = 1u << DAEMON_STOPPED,
+    [DAEMON_STOPPED] = 0,
+};
+
+static void daemon_move(struct daemon *d, enum daemon_state to)
+{
+    assert((daemon_moves[d->state] & 1u << to) != 0);
+    d->state = to;
+    log_debug("daemon", "state=%s", daemon_state_name(d));
+}
+
+const char *daemon_state_name(const struct daemon *d)
+{
+    static const char *const names[] = {
+        [DAEMON_LOADING] = "loading", [DAEMON_SERVING] = "serving", [DAEMON_DRAINING] = "draining",
+        [DAEMON_ENDING] = "ending",   [DAEMON_STOPPED] = "stopped",
+    };
+
+    return names[d->state];
+}
+
+struct health *daemon_health(struct daemon *d)
+{
+    return &d->health;
+}
+
+enum status daemon_model(struct model **out, const struct daemon *d, const char *name,
+                         struct error *err)
+{
+    char names[160] = "";
+    size_t len = 0;
+
+    if (name[0] == '\0') {
+        *out = d->models[0];
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < d->n_models; i++) {
+        const char *served = d->models[i]->name;
+
+        if (strcmp(served, name) == 0) {
+            *out = d->models[i];
+            return STATUS_OK;
+        }
+        if (len + strlen(served) + 3 < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
+                                    served);
+    }
+    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.40s', there are: %s", name,
+                     names);
+}
+
+void endless_begin(struct endless *l, struct daemon *d, void (*drain)(struct endless *l))
+{
+    l->drain = drain;
+    list_push(&d->endless, &l->link);
+    if (d->state > DAEMON_SERVING)
+        drain(l);
+}
+
+void endless_end(struct endless *l)
+{
+    list_remove(&l->link);
+}
+
+/* --- stopping --- */
+
+static void go_on(struct daemon *d);
+
+static void on_later(uv_idle_t *idle)
+{
+    struct daemon *d = idle->data;
+
+    (void)uv_idle_stop(idle); /* cannot fail */
+    go_on(d);
+}
+
+/* go_on, from the loop itself: whoever calls may be deep inside what is to be stopped. */
+static void go_on_later(void *arg)
+{
+    struct daemon *d = arg;
+
+    if (d->state == DAEMON_DRAINING || d->state == DAEMON_ENDING)
+        (void)uv_idle_start(&d->later, on_later); /* fails only without a callback */
+}
+
+static void end(struct daemon *d)
+{
+    daemon_move(d, DAEMON_ENDING);
+    health_set_all(&d->health, HEALTH_NOT_SERVING);
+    conversations_drain(&d->conversations);
+    conversations_cancel_all(&d->conversations);
+    if (d->port != NULL) {
+        port_drain(d->port);
+        port_cancel_all(d->port);
+    }
+    go_on_later(d);
+}
+
+static void fail(struct daemon *d, const struct error *err)
+{
+    if (d->err.status == STATUS_OK)
+        d->err = *err;
+    if (d->state != DAEMON_ENDING)
+        end(d);
+}
+
+static void on_model_stopped(void *arg)
+{
+    struct daemon *d = arg;
+
+    d->n_models_running--;
+    go_on_later(d);
+}
+
+static void on_port_stopped(void *arg)
+{
+    struct daemon *d = arg;
+
+    d->port = NULL;
+    go_on_later(d);
+}
+
+/* Calls in flight, but for those that watch health, which end with the port. */
+static size_t count_calls(const struct daemon *d)
+{
+    struct port_stats stats;
+    size_t n_watching = 0;
+
+    port_stats(d->port, &stats);
+    for (struct link *l = list_first(&d->health.watchers); l != NULL;
+         l = list_next(&d->health.watchers, l))
+        n_watching++;
+    return stats.n_calls - n_watching;
+}
+
+static void close_handles(struct daemon *d)
+{
+    uv_close((uv_handle_t *)&d->expiry_timer, NULL);
+    uv_close((uv_handle_t *)&d->drain_timer, NULL);
+    uv_close((uv_handle_t *)&d->later, NULL);
+    for (size_t i = 0; i < N_SIGNALS; i++)
+        uv_close((uv_handle_t *)&d->signals[i], NULL);
+}
+
+static void go_on(struct daemon *d)
+{
+    if (d->state == DAEMON_DRAINING && d->conversations.n_live == 0 && count_calls(d) == 0)
+        end(d);
+    if (d->state != DAEMON_ENDING)
+        return;
+    if (d->n_loading > 0 || d->conversations.n_live > 0)
+        return; /* a load or a step that runs is waited for */
+    conversations_close_all(&d->conversations);
+    assert(d->conversations.n_closing == 0);
+    if (!d->is_stopping_models) {
+        d->is_stopping_models = true;
+        for (size_t i = 0; i < d->n_models; i++)
+            model_stop(d->models[i], on_model_stopped, d);
+    }
+    if (d->n_models_running > 0)
+        return;
+    if (d->port != NULL) {
+        if (!d->is_stopping_port)
+            port_stop(d->port, on_port_stopped, d);
+        d->is_stopping_port = true;
+        return;
+    }
+    daemon_move(d, DAEMON_STOPPED);
+    close_handles(d);
+}
+
+/* The port tells nobody that its last call has gone, so this looks. */
+static void on_drain_timer(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+
+    if (d->state == DAEMON_DRAINING && env_now_us(&d->env) >= d->drain_until_us) {
+        log_warn("drain", "turns=%zu cancelled=all", d->conversations.n_live);
+        end(d);
+    }
+    go_on_later(d);
+}
+
+static void drain(struct daemon *d)
+{
+    struct link *l, *next;
+
+    daemon_move(d, DAEMON_DRAINING);
+    log_info("draining", "turns=%zu", d->conversations.n_live);
+    health_set_all(&d->health, HEALTH_NOT_SERVING);
+    conversations_drain(&d->conversations);
+    for (l = list_first(&d->endless); l != NULL; l = next) {
+        struct endless *e = container_of(l, struct endless, link);
+
+        next = list_next(&d->endless, l);
+        e->drain(e);
+    }
+    d->drain_until_us = env_now_us(&d->env) + d->config.drain_timeout_ms * 1000;
+    (void)uv_timer_start(&d->drain_timer, on_drain_timer, DRAIN_LOOK_MS,
+                         DRAIN_LOOK_MS); /* fails only when closing */
+    go_on_later(d);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    struct daemon *d = handle->data;
+
+    log_info("signal", "name=%s", number == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (d->state == DAEMON_SERVING)
+        drain(d);
+    else if (d->state < DAEMON_ENDING)
+        end(d);
+}
+
+/* --- starting --- */
+
+static void on_expiry_timer(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+
+    conversations_tick(&d->conversations);
+}
+
+static void arm_expiry(void *self, uint64_t at_us)
+{
+    struct daemon *d = self;
+    uint64_t now_us = env_now_us(&d->env);
+
+    if (at_us == 0)
+        (void)uv_timer_stop(&d->expiry_timer); /* cannot fail */
+    else
+        (void)uv_timer_start(&d->expiry_timer, on_expiry_timer,
+                             at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
+                             0); /* fails only when closing */
+}
+
+static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
+{
+    struct daemon *d = arg;
+
+    conversations_clone_event(&d->conversations, c,
+                              what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
+}
+
+/* The one line by which others know that it serves. */
+static void say_ready(const struct daemon *d)
+{
+    enum status rc = STATUS_OK;
+    struct buf line;
+
+    buf_init(&line, READY_MAX_BYTES);
+    for (size_t i = 0; i < d->config.n_listen && rc == STATUS_OK; i++)
+        rc = buf_printf(&line, "%s%s", i == 0 ? "ready grpc=" : ",", port_address(d->port, i));
+    for (size_t i = 0; i < d->n_models && rc == STATUS_OK; i++)
+        rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models[i]->name);
+    if (rc == STATUS_OK)
+        rc = buf_printf(&line, " in=%llu\n",
+                        (unsigned long long)((env_now_us(&d->env) - d->start_us) / 1000));
+    if (rc == STATUS_OK)
+        (void)!write(STDERR_FILENO, line.data, line.len); /* nobody to tell if it fails */
+    buf_deinit(&line);
+}
+
+static void on_model_loaded(struct model *m, void *arg)
+{
+    struct daemon *d = arg;
+
+    d->n_loading--;
+    if (m->state == MODEL_FAILED) {
+        fail(d, &m->err);
+        go_on_later(d);
+        return;
+    }
+    m->agent->on_event = on_clone_event;
+    m->agent->on_event_arg = d;
+    log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu", m->name,
+             m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
+             m->info.context);
+    if (d->state == DAEMON_LOADING) {
+        health_set(&d->health, m->name, HEALTH_SERVING);
+        if (d->n_loading == 0) {
+            daemon_move(d, DAEMON_SERVING);
+            health_set_all(&d->health, HEALTH_SERVING);
+            say_ready(d);
+        }
+    }
+    go_on_later(d);
+}
+
+static enum status start_model(struct daemon *d, const char *name, const char *path,
+                               struct error *err)
+{
+    struct model_config config = {
+        .name = name,
+        .path = path,
+        .backend = d->config.backend,
+        .n_threads = d->config.n_threads,
+        .kv_bytes = d->config.kv_bytes,
+        .max_waiting = d->config.max_queue,
+        .env = &d->env,
+    };
+    enum status rc;
+
+    rc = model_start(&d->models[d->n_models], &d->loop, &config, on_model_loaded, d, err);
+    if (rc != STATUS_OK)
+        return rc;
+    health_set(&d->health, name, HEALTH_NOT_SERVING);
+    d->n_models++;
+    d->n_models_running++;
+    d->n_loading++;
+    return STATUS_OK;
+}
+
+static enum status start_models(struct daemon *d, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < d->config.n_models && rc == STATUS_OK; i++)
+        rc = start_model(d, d->config.models[i].name, d->config.models[i].path, err);
+    if (rc == STATUS_OK)
+        rc = start_model(d, "echo", NULL, err);
+    return rc;
+}
+
+static enum status start_port(struct daemon *d, struct error *err)
+{
+    struct port_config config = {
+        .listen = d->config.listen,
+        .n_listen = d->config.n_listen,
+        .max_message_bytes = d->config.max_message_bytes,
+        .daemon = d,
+        .env = &d->env,
+    };
+    enum status rc;
+
+    config.rpcs = services_rpcs(&config.n_rpcs);
+    rc = port_start(&d->port, &d->loop, &config, err);
+    return rc == STATUS_OK ? rc : error_prefix(err, "--listen");
+}
+
+static enum status start_conversations(struct daemon *d, struct error *err)
+{
+    struct conversations_config config = {
+        .max_conversations = d->config.max_conversations,
+        .ttl_ms = d->config.ttl_ms,
+        .env = &d->env,
+        .arm = arm_expiry,
+        .arm_self = d,
+    };
+    struct timespec now;
+    enum status rc;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
+    config.unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    rc = conversations_init(&d->conversations, &config, err);
+    d->conversations.quiet = go_on_later;
+    d->conversations.quiet_arg = d;
+    return rc;
+}
+
+static void open_handles(struct daemon *d)
+{
+    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
+
+    /* None of these takes anything that could be missing. */
+    (void)uv_timer_init(&d->loop, &d->expiry_timer);
+    (void)uv_timer_init(&d->loop, &d->drain_timer);
+    (void)uv_idle_init(&d->loop, &d->later);
+    d->expiry_timer.data = d->drain_timer.data = d->later.data = d;
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        (void)uv_signal_init(&d->loop, &d->signals[i]);
+        d->signals[i].data = d;
+        (void)uv_signal_start(&d->signals[i], on_signal, numbers[i]);
+    }
+}
+
+enum status daemon_run(const struct config *config, struct error *err)
+{
+    struct daemon d = {.config = *config, .env = env_real};
+    struct error why = {0};
+    int left;
+
+    d.start_us = env_now_us(&d.env);
+    list_init(&d.endless);
+    if (uv_loop_init(&d.loop) != 0)
+        return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
+    health_init(&d.health);
+    health_set(&d.health, "", HEALTH_NOT_SERVING);
+    health_set(&d.health, "parley.v1.Conversations", HEALTH_NOT_SERVING);
+    open_handles(&d);
+    if (start_conversations(&d, &why) != STATUS_OK || start_port(&d, &why) != STATUS_OK ||
+        start_models(&d, &why) != STATUS_OK)
+        fail(&d, &why);
+    (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* nothing is left when it returns */
+    assert(d.state == DAEMON_STOPPED);
+    conversations_deinit(&d.conversations);
+    health_deinit(&d.health);
+    left = uv_loop_close(&d.loop);
+    assert(left == 0);
+    (void)left;
+    if (d.err.status != STATUS_OK)
+        *err = d.err;
+    return d.err.status;
+}

@@ -1,0 +1,67 @@
+/* The daemon: one loop that owns everything else, and the order in which it starts and stops. */
+#ifndef SERVER_DAEMON_H
+#define SERVER_DAEMON_H
+
+#include <uv.h>
+
+#include "base/env.h"
+#include "base/list.h"
+#include "server/config.h"
+#include "server/conversations.h"
+#include "server/health.h"
+#include "server/model.h"
+#include "server/port.h"
+
+enum { N_SIGNALS = 2 };
+
+enum daemon_state {
+    DAEMON_LOADING, /* the port is open, models load */
+    DAEMON_SERVING,
+    DAEMON_DRAINING, /* no new turns; those in flight go on */
+    DAEMON_ENDING,   /* turns are cancelled; what is left goes in its order */
+    DAEMON_STOPPED,
+};
+
+/* A stream that would go on for ever: told when the daemon drains, to end as soon as it can. */
+struct endless {
+    struct link link;
+    void (*drain)(struct endless *l);
+};
+
+struct daemon {
+    uv_loop_t loop;
+    struct config config;
+    struct env env;
+    enum daemon_state state;
+    struct error err; /* why it failed, if it did */
+    uint64_t start_us;
+    struct model *models[CONFIG_MAX_MODELS + 1]; /* [n_models] */
+    size_t n_models, n_models_running, n_loading;
+    struct conversations conversations;
+    struct health health;
+    struct port *port;
+    struct list endless;
+    uv_timer_t expiry_timer, drain_timer;
+    uv_idle_t later; /* asks daemon_go_on to be called from the loop itself */
+    uv_signal_t signals[N_SIGNALS];
+    uint64_t drain_until_us;
+    bool is_stopping_models, is_stopping_port;
+};
+
+/* Serves until a signal ends it. STATUS_OK: it was asked to stop. Everything it took is given back
+ * when it returns. */
+enum status daemon_run(const struct config *config, struct error *err) MUST_CHECK;
+
+/* By name, "" the default. STATUS_NOT_FOUND names those that are served. */
+enum status daemon_model(struct model **out, const struct daemon *d, const char *name,
+                         struct error *err) MUST_CHECK;
+
+/* "loading", "serving", "draining". */
+const char *daemon_state_name(const struct daemon *d);
+
+/* One more stream that lingers, until endless_end. If the daemon drains already, drain is called.
+ */
+void endless_begin(struct endless *l, struct daemon *d, void (*drain)(struct endless *l));
+void endless_end(struct endless *l);
+
+#endif

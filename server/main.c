@@ -1,0 +1,35 @@
+/* parleyd. The only place with exit codes. */
+#include <signal.h>
+#include <stdio.h>
+
+#include "server/config.h"
+#include "server/daemon.h"
+
+enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
+
+int main(int argc, char **argv)
+{
+    struct config config;
+    struct error err;
+
+    if (config_parse(&config, argc, argv, &err) != STATUS_OK) {
+        (void)fprintf(stderr, "parleyd: %s\n", err.text);
+        return EXIT_WRONG_USE;
+    }
+    if (config.help) {
+        (void)fputs(config_usage, stdout);
+        return EXIT_STOPPED;
+    }
+    if (config.version) {
+        (void)puts("parleyd " PARLEY_VERSION);
+        return EXIT_STOPPED;
+    }
+    log_set_level(config.log_level);
+    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its write */
+    if (config_check_files(&config, &err) != STATUS_OK ||
+        (!config.check && daemon_run(&config, &err) != STATUS_OK)) {
+        (void)fprintf(stderr, "parleyd: %s\n", err.text);
+        return EXIT_FAILED;
+    }
+    return EXIT_STOPPED;
+}

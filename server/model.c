@@ -1,0 +1,216 @@
+/* Happy path: model_start starts the thread and submits the load; on_loaded opens the batcher, and
+ * from then on the thread runs its steps. model_stop closes the batcher, then stops the thread,
+ * then closes the timer, then frees. A load that fails leaves a model in MODEL_FAILED, which only
+ * has to be stopped. */
+#include "server/model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static const uint32_t model_moves[] = {
+    [MODEL_LOADING] = 1u << MODEL_READY | 1u << MODEL_FAILED,
+    [MODEL_READY] = 1u << MODEL_STOPPING,
+    [MODEL_FAILED] = 1u << MODEL_STOPPING,
+    [MODEL_STOPPING] = 0,
+};
+
+static void model_move(struct model *m, enum model_state to)
+{
+    assert((model_moves[m->state] & 1u << to) != 0);
+    m->state = to;
+}
+
+const char *model_state_name(enum model_state s)
+{
+    static const char *const names[] = {
+        [MODEL_LOADING] = "loading",
+        [MODEL_READY] = "ready",
+        [MODEL_FAILED] = "failed",
+        [MODEL_STOPPING] = "stopping",
+    };
+
+    return names[s];
+}
+
+enum status model_check_ready(const struct model *m, struct error *err)
+{
+    if (m->state == MODEL_READY)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is %s", m->name,
+                    model_state_name(m->state));
+    err->retry_after_ms = m->state == MODEL_LOADING ? 200 : 0;
+    return STATUS_UNAVAILABLE;
+}
+
+/* --- what the batcher needs --- */
+
+static void run_step(struct job *job)
+{
+    struct model *m = container_of(job, struct model, job);
+
+    m->step->run(m->step);
+}
+
+static void step_done(struct job *job)
+{
+    struct model *m = container_of(job, struct model, job);
+    struct batch_step *step = m->step;
+
+    m->step = NULL;
+    step->done(step);
+}
+
+static void submit_step(void *self, struct batch_step *step)
+{
+    struct model *m = self;
+
+    assert(m->step == NULL);
+    m->step = step;
+    m->job = (struct job){.run = run_step, .done = step_done};
+    worker_submit(m->worker, &m->job);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct model *m = timer->data;
+
+    batcher_tick(m->batcher);
+}
+
+static void arm_timer(void *self, uint64_t at_us)
+{
+    struct model *m = self;
+    uint64_t now_us = env_now_us(m->env);
+
+    if (at_us == 0)
+        (void)uv_timer_stop(&m->timer); /* cannot fail */
+    else
+        (void)uv_timer_start(&m->timer, on_timer,
+                             at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
+                             0); /* fails only without a callback or when closing */
+}
+
+/* --- loading --- */
+
+static void load(struct job *job)
+{
+    struct model *m = container_of(job, struct model, job);
+
+    m->load_status = agent_open(&m->agent, m->path == NULL ? "echo" : "lm", &m->config, &m->err);
+}
+
+static enum status open_batcher(struct model *m, struct error *err)
+{
+    struct batch_compute compute = {.submit = submit_step, .self = m};
+    struct batch_timer timer = {.arm = arm_timer, .self = m};
+    struct batch_agent agent;
+
+    m->agent->type->info(m->agent, &m->info);
+    m->agent->type->batching(m->agent, &m->batching);
+    if (m->max_waiting != 0) {
+        m->batching.max_waiting = m->max_waiting;
+        if (m->batching.max_rows > m->max_waiting)
+            m->batching.max_rows = m->max_waiting; /* a step cannot take more than may wait */
+    }
+    agent_batch_adapter(m->agent, &agent);
+    return batcher_open(&m->batcher, &m->batching, &agent, &compute, &timer, m->env, err);
+}
+
+static void on_loaded(struct job *job)
+{
+    struct model *m = container_of(job, struct model, job);
+    enum status rc = m->load_status;
+
+    if (rc == STATUS_OK)
+        rc = open_batcher(m, &m->err);
+    if (rc != STATUS_OK)
+        (void)error_prefix(&m->err, "model '%s'", m->name);
+    model_move(m, rc == STATUS_OK ? MODEL_READY : MODEL_FAILED);
+    m->loaded(m, m->loaded_arg);
+}
+
+static void free_model(struct model *m)
+{
+    free(m->name);
+    free(m->path);
+    free(m->backend);
+    free(m);
+}
+
+enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
+                        model_fn loaded, void *arg, struct error *err)
+{
+    struct model *m = xalloc(sizeof(*m));
+    enum status rc;
+
+    m->name = xstrdup(config->name);
+    m->path = config->path == NULL ? NULL : xstrdup(config->path);
+    m->backend = xstrdup(config->backend);
+    m->max_waiting = config->max_waiting;
+    m->env = config->env;
+    m->loaded = loaded;
+    m->loaded_arg = arg;
+    m->config = (struct agent_config){
+        .name = m->name,
+        .path = m->path,
+        .backend = m->backend,
+        .n_threads = config->n_threads,
+        .kv_bytes = config->kv_bytes,
+        .env = m->env,
+    };
+    rc = worker_start(&m->worker, loop, m->path == NULL ? "parley-echo" : "parley-compute", err);
+    if (rc != STATUS_OK) {
+        free_model(m);
+        return rc;
+    }
+    (void)uv_timer_init(loop, &m->timer); /* cannot fail */
+    m->timer.data = m;
+    m->job = (struct job){.run = load, .done = on_loaded};
+    worker_submit(m->worker, &m->job);
+    *out = m;
+    return STATUS_OK;
+}
+
+/* --- stopping --- */
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct model *m = handle->data;
+    void (*stopped)(void *arg) = m->stopped;
+    void *arg = m->stopped_arg;
+
+    free_model(m);
+    stopped(arg);
+}
+
+static void on_worker_stopped(void *arg)
+{
+    struct model *m = arg;
+
+    agent_unref(m->agent);
+    m->agent = NULL;
+    uv_close((uv_handle_t *)&m->timer, on_timer_closed);
+}
+
+static void on_batcher_closed(void *arg)
+{
+    struct model *m = arg;
+
+    m->batcher = NULL;
+    worker_stop(m->worker, on_worker_stopped, m);
+}
+
+void model_stop(struct model *m, void (*stopped)(void *arg), void *arg)
+{
+    assert(m->n_conversations == 0);
+    model_move(m, MODEL_STOPPING);
+    m->stopped = stopped;
+    m->stopped_arg = arg;
+    if (m->batcher != NULL)
+        batcher_close(m->batcher, on_batcher_closed, m);
+    else
+        on_batcher_closed(m);
+}

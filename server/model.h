@@ -1,0 +1,65 @@
+/* A model that is served: the original of an agent, the thread it computes on, and the batcher
+ * between them. Loop. */
+#ifndef SERVER_MODEL_H
+#define SERVER_MODEL_H
+
+#include <uv.h>
+
+#include "agents/agent.h"
+#include "batching/batcher.h"
+#include "compute/worker.h"
+
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED, MODEL_STOPPING };
+
+/* "loading", "ready", "failed", "stopping". */
+const char *model_state_name(enum model_state s);
+
+struct model_config {
+    const char *name;
+    const char *path; /* NULL: echo */
+    const char *backend;
+    size_t n_threads, kv_bytes; /* as agent_config's */
+    size_t max_waiting;         /* asks; 0: the agent's own */
+    const struct env *env;
+};
+
+struct model;
+typedef void (*model_fn)(struct model *m, void *arg);
+
+struct model {
+    char *name, *path; /* path NULL: echo */
+    char *backend;
+    struct agent_config config;
+    size_t max_waiting;
+    enum model_state state;
+    struct error err; /* of MODEL_FAILED */
+    struct agent *agent;
+    struct agent_info info; /* as it was when loaded: defaults, version, vocabulary */
+    struct batcher *batcher;
+    struct batcher_config batching;
+    size_t n_conversations;
+    /* Where it computes. */
+    const struct env *env;
+    struct worker *worker;
+    uv_timer_t timer; /* of the batcher */
+    struct job job;   /* the load, then the batcher's step */
+    struct batch_step *step;
+    enum status load_status; /* the compute thread's until the load is back, as agent and err */
+    model_fn loaded;
+    void *loaded_arg;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+/* Starts its thread and loads there; then loaded is called, with the state READY or FAILED. */
+enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
+                        model_fn loaded, void *arg, struct error *err) MUST_CHECK;
+
+/* Once loaded was called, and no conversation lives. Stops the batcher, then the thread, frees m,
+ * then calls stopped. */
+void model_stop(struct model *m, void (*stopped)(void *arg), void *arg);
+
+/* STATUS_UNAVAILABLE, with a hint while it loads. */
+enum status model_check_ready(const struct model *m, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,166 @@
+#include "server/record.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum status body_open(struct body **out, const struct turn_request *r, struct error *err)
+{
+    size_t size = sizeof(struct body) + r->n_messages * sizeof(struct message);
+    struct body *b;
+    enum status rc;
+    char *at;
+
+    for (size_t i = 0; i < r->n_messages; i++)
+        size += r->messages[i].len + 1;
+    b = try_alloc(1, size);
+    if (b == NULL)
+        return error_no_memory(err, size, "a turn's messages");
+    rc = sampling_patch_copy(&b->patch, r->patch, err);
+    if (rc != STATUS_OK) {
+        free(b);
+        return rc;
+    }
+    b->n_logprobs = r->n_logprobs;
+    b->n_messages = (uint32_t)r->n_messages;
+    b->size_bytes = size;
+    at = (char *)(b->messages + r->n_messages);
+    for (size_t i = 0; i < r->n_messages; i++) {
+        const struct message *m = &r->messages[i];
+
+        b->messages[i] = (struct message){.role = m->role, .text = at, .len = m->len};
+        memcpy(at, m->text, m->len);
+        at += m->len + 1;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+void body_close(struct body *b)
+{
+    if (b == NULL)
+        return;
+    free(b->patch);
+    free(b);
+}
+
+bool body_is_of(const struct body *b, const struct turn_request *r)
+{
+    if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs)
+        return false;
+    for (size_t i = 0; i < r->n_messages; i++) {
+        const struct message *x = &b->messages[i], *y = &r->messages[i];
+
+        if (x->role != y->role || x->len != y->len || memcmp(x->text, y->text, x->len) != 0)
+            return false;
+    }
+    return sampling_patch_is_equal(b->patch, r->patch);
+}
+
+/* The reply's tokens, laid down close. */
+static enum status keep_tokens(struct record *r, const struct reply *reply, bool with_logprobs,
+                               struct error *err)
+{
+    size_t n_tops = 0;
+    size_t at = 0;
+
+    if (reply->n_tokens == 0)
+        return STATUS_OK;
+    r->tokens = try_alloc(reply->n_tokens, sizeof(r->tokens[0]));
+    if (r->tokens == NULL)
+        return error_no_memory(err, reply->n_tokens * sizeof(r->tokens[0]), "a reply's tokens");
+    r->n_tokens = reply->n_tokens;
+    for (size_t i = 0; i < reply->n_tokens; i++) {
+        r->tokens[i].id = reply->tokens[i].id;
+        r->tokens[i].text_end = reply->tokens[i].text_end;
+        n_tops += reply->tokens[i].n_top;
+    }
+    if (!with_logprobs)
+        return STATUS_OK;
+    r->logprobs = try_alloc(reply->n_tokens, sizeof(r->logprobs[0]));
+    r->tops = try_alloc(n_tops + 1, sizeof(r->tops[0]));
+    if (r->logprobs == NULL || r->tops == NULL)
+        return error_no_memory(err, n_tops * sizeof(r->tops[0]), "a reply's log probabilities");
+    for (size_t i = 0; i < reply->n_tokens; i++) {
+        const struct reply_token *t = &reply->tokens[i];
+
+        if (t->n_top > 0)
+            memcpy(r->tops + at, t->top, t->n_top * sizeof(r->tops[0]));
+        at += t->n_top;
+        r->logprobs[i] = (struct said_logprob){.logprob = t->logprob, .tops_end = (uint32_t)at};
+    }
+    return STATUS_OK;
+}
+
+static void free_content(struct record *r)
+{
+    free(r->text);
+    free(r->tokens);
+    free(r->logprobs);
+    free(r->tops);
+}
+
+enum status record_open(struct record **out, struct record *before, struct body *body,
+                        const struct reply *reply, struct error *err)
+{
+    struct record *r = try_alloc(1, sizeof(*r));
+    enum status rc;
+
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a turn's record");
+    rc = keep_tokens(r, reply, body->n_logprobs > 0, err);
+    r->len = reply->text.len;
+    r->text = try_strndup(r->len == 0 ? "" : reply->text.data, r->len);
+    if (rc == STATUS_OK && r->text == NULL)
+        rc = error_no_memory(err, r->len + 1, "a reply");
+    if (rc != STATUS_OK) {
+        free_content(r);
+        free(r);
+        return rc;
+    }
+    r->n_refs = 1;
+    r->before = before;
+    r->number = before == NULL ? 1 : before->number + 1;
+    r->body = body;
+    r->finish = reply->finish;
+    r->usage = (struct usage){
+        .n_prompt = reply->n_prompt,
+        .n_cached = reply->n_cached,
+        .n_completion = (uint32_t)reply->n_tokens,
+    };
+    r->total_bytes = (before == NULL ? 0 : before->total_bytes) + sizeof(*r) + body->size_bytes +
+                     r->len + r->n_tokens * sizeof(r->tokens[0]);
+    *out = r;
+    return STATUS_OK;
+}
+
+struct record *record_ref(struct record *r)
+{
+    assert(r->n_refs > 0);
+    r->n_refs++;
+    return r;
+}
+
+void record_unref(struct record *r)
+{
+    /* Not recursive: a chain may be long. */
+    while (r != NULL && --r->n_refs == 0) {
+        struct record *before = r->before;
+
+        body_close(r->body);
+        free_content(r);
+        free(r);
+        r = before;
+    }
+}
+
+struct record *record_find(struct record *newest, uint32_t number)
+{
+    struct record *r = newest;
+
+    while (r != NULL && r->number > number)
+        r = r->before;
+    return r != NULL && r->number == number ? r : NULL;
+}

@@ -1,0 +1,34 @@
+#include "server/services.h"
+
+#include <string.h>
+
+#include "server/health.h"
+
+enum {
+    N_RPCS = N_CONVERSATIONS_RPCS + N_TURN_RPCS + N_WATCH_RPCS + N_MODELS_RPCS + N_ADMIN_RPCS +
+             N_HEALTH_RPCS
+};
+
+const struct rpc *services_rpcs(size_t *ret_n)
+{
+    static struct rpc table[N_RPCS];
+    static const struct {
+        const struct rpc *rpcs;
+        size_t n;
+    } services[] = {
+        {conversations_rpcs, N_CONVERSATIONS_RPCS},
+        {turn_rpcs, N_TURN_RPCS},
+        {watch_rpcs, N_WATCH_RPCS},
+        {models_rpcs, N_MODELS_RPCS},
+        {admin_rpcs, N_ADMIN_RPCS},
+        {health_rpcs, N_HEALTH_RPCS},
+    };
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof(services) / sizeof(services[0]); i++) {
+        memcpy(table + n, services[i].rpcs, services[i].n * sizeof(table[0]));
+        n += services[i].n;
+    }
+    *ret_n = n;
+    return table;
+}

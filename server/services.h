@@ -1,0 +1,19 @@
+/* Every method that the daemon answers: the one table by which the port dispatches. */
+#ifndef SERVER_SERVICES_H
+#define SERVER_SERVICES_H
+
+#include "server/call.h"
+
+/* [*ret_n]; lives for ever. */
+const struct rpc *services_rpcs(size_t *ret_n);
+
+/* The rows of each service. */
+enum { N_CONVERSATIONS_RPCS = 7, N_TURN_RPCS = 2, N_WATCH_RPCS = 1, N_MODELS_RPCS = 2 };
+enum { N_ADMIN_RPCS = 1 };
+extern const struct rpc conversations_rpcs[N_CONVERSATIONS_RPCS];
+extern const struct rpc turn_rpcs[N_TURN_RPCS];
+extern const struct rpc watch_rpcs[N_WATCH_RPCS];
+extern const struct rpc models_rpcs[N_MODELS_RPCS];
+extern const struct rpc admin_rpcs[N_ADMIN_RPCS];
+
+#endif
