@@ -405,8 +405,9 @@ static enum status admit(struct call *call, ProtobufCMessage **ret_request, stru
     if (p->is_draining)
         return error_set(err, STATUS_UNAVAILABLE, "the server is shutting down");
     if (p->n_live > p->max_calls) {
+        (void)error_set(err, STATUS_EXHAUSTED, "%zu calls are in flight already", p->max_calls);
         err->retry_after_ms = 100;
-        return error_set(err, STATUS_EXHAUSTED, "%zu calls are in flight already", p->max_calls);
+        return err->status;
     }
     if (rpc == NULL) {
         char path[120];

@@ -31,8 +31,8 @@ static enum status split(char host[HOST_MAX + 1], char port[6], const char *addr
     if (len > 2 && address[0] == '[' && address[len - 1] == ']') {
         address++;
         len -= 2;
-    } else if (memchr(address, ':', len) != NULL) {
-        len = 0; /* a bare IPv6 address: which colon is the port's? */
+    } else if (address[0] == '[' || memchr(address, ':', len) != NULL) {
+        len = 0; /* of a bare IPv6 address: which colon is the port's? */
     }
     if (len == 0 || len > HOST_MAX || colon[1] < '0' || colon[1] > '9' || strlen(colon + 1) > 5 ||
         strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')

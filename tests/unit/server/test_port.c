@@ -1,0 +1,851 @@
+/* The port and its calls, against a plain gRPC client. Handlers here are fakes that do what a test
+ * asks of them; what they saw is told by semaphores. */
+#include "server/port.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tests/unit/base/suite.h"
+#include "tests/unit/server/rig.h"
+
+typedef Parley__V1__Message message;
+
+/* What the fake handlers share with the tests. Fields are the loop's until the semaphore that tells
+ * of them is posted. */
+struct daemon {
+    uv_sem_t has_begun, is_gone;
+    enum status why;
+    size_t n_gone;
+    uint64_t left_us;
+    char header[32], peer[64];
+    bool had_no_header;
+    struct call *call;
+    size_t n_rooms;
+};
+
+static struct rig rig;
+static struct daemon world;
+
+static void say(message *m, char *text)
+{
+    *m = (message)PARLEY__V1__MESSAGE__INIT;
+    m->text = text;
+}
+
+/* A unary method that answers at once with what it was given. */
+static void echo(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    const char *header = call_header(call, "x-test");
+    message reply;
+
+    say(&reply, ((const message *)request)->text);
+    (void)snprintf(daemon->header, sizeof(daemon->header), "%s", header == NULL ? "" : header);
+    (void)snprintf(daemon->peer, sizeof(daemon->peer), "%s", call_peer(call));
+    daemon->had_no_header = call_header(call, "x-other") == NULL;
+    call_reply(call, &reply.base);
+}
+
+/* A unary method that fails in each way. */
+static void refuse(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    struct error err;
+
+    (void)request;
+    (void)daemon;
+    (void)error_field(&err, "top_p", "is 7, it must be above 0 and at most 1");
+    err.retry_after_ms = 250;
+    call_finish(call, &err);
+}
+
+static void note_gone(struct call *call, void *state, enum status why)
+{
+    struct daemon *daemon = state;
+
+    assert(call_daemon(call) == daemon);
+    daemon->why = why;
+    daemon->n_gone++;
+    uv_sem_post(&daemon->is_gone);
+}
+
+/* Never answers by itself. */
+static void hang(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {.gone = note_gone};
+
+    (void)request;
+    daemon->call = call;
+    daemon->left_us = call_deadline_us(call);
+    if (daemon->left_us > 0)
+        daemon->left_us -= env_now_us(&env_real);
+    call_set_handler(call, &handler, daemon);
+    uv_sem_post(&daemon->has_begun);
+}
+
+/* A stream of as many messages as its request says, pulled; "3+" writes all it can with `more` and
+ * ends with the last one; "all" never ends. */
+struct source {
+    struct daemon *daemon;
+    size_t n, at;
+    bool is_greedy, is_endless;
+};
+
+static void source_gone(struct call *call, void *state, enum status why)
+{
+    struct source *s = state;
+
+    note_gone(call, s->daemon, why);
+    free(s);
+}
+
+static void source_room(struct call *call, void *state)
+{
+    static char filler[20000];
+    struct source *s = state;
+    char text[32];
+    message m;
+
+    s->daemon->n_rooms++;
+    if (s->is_endless) {
+        memset(filler, 'x', sizeof(filler) - 1);
+        say(&m, filler);
+        call_write(call, &m.base, false);
+        return;
+    }
+    do {
+        (void)snprintf(text, sizeof(text), "%zu", ++s->at);
+        say(&m, text);
+        if (s->at == s->n && s->is_greedy) {
+            call_finish_with(call, &m.base);
+            return;
+        }
+        call_write(call, &m.base, s->is_greedy);
+        if (s->at == s->n) {
+            call_finish(call, NULL);
+            return;
+        }
+    } while (s->is_greedy && call_has_room(call));
+}
+
+static void stream(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {.room = source_room, .gone = source_gone};
+    const char *text = ((const message *)request)->text;
+    struct source *s = xalloc(sizeof(*s));
+
+    s->daemon = daemon;
+    s->n = strtoul(text, NULL, 10);
+    s->is_greedy = strchr(text, '+') != NULL;
+    s->is_endless = strcmp(text, "all") == 0;
+    daemon->n_rooms = 0;
+    call_set_handler(call, &handler, s);
+    call_wake(call);
+}
+
+/* Bidi: answers each message with itself, until the client half-closes. "fail" ends it. */
+struct talk {
+    struct daemon *daemon;
+    struct arena arena; /* of the message being answered */
+    char *text;
+};
+
+static void talk_room(struct call *call, void *state)
+{
+    struct talk *t = state;
+    message m;
+
+    if (t->text == NULL)
+        return;
+    say(&m, t->text);
+    t->text = NULL;
+    call_write(call, &m.base, false);
+    arena_deinit(&t->arena);
+    call_read(call);
+}
+
+static void talk_message(struct call *call, void *state, const ProtobufCMessage *m,
+                         struct arena *arena)
+{
+    struct talk *t = state;
+    struct error err = {0};
+
+    if (m == NULL) {
+        call_finish(call, NULL);
+        return;
+    }
+    t->text = ((const message *)m)->text;
+    if (strcmp(t->text, "fail") == 0) {
+        (void)error_set(&err, STATUS_ABORTED, "as asked");
+        call_finish(call, &err);
+        return;
+    }
+    t->arena = *arena; /* kept until it is answered */
+    arena_init(arena, 0);
+    call_wake(call);
+}
+
+static void talk_gone(struct call *call, void *state, enum status why)
+{
+    struct talk *t = state;
+
+    note_gone(call, t->daemon, why);
+    arena_deinit(&t->arena);
+    free(t);
+}
+
+static void talk(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {talk_room, talk_message, talk_gone};
+    struct talk *t = xalloc(sizeof(*t));
+
+    assert(request == NULL);
+    t->daemon = daemon;
+    call_set_handler(call, &handler, t);
+    call_read(call);
+    uv_sem_post(&daemon->has_begun);
+}
+
+#define MESSAGE &parley__v1__message__descriptor
+static const struct rpc rpcs[] = {
+    {"/test.Port/Echo", RPC_UNARY, MESSAGE, MESSAGE, echo},
+    {"/test.Port/Fail", RPC_UNARY, MESSAGE, MESSAGE, refuse},
+    {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang},
+    {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream},
+    {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk},
+};
+
+static const struct port_config config = {
+    .rpcs = rpcs, .n_rpcs = sizeof(rpcs) / sizeof(rpcs[0]), .daemon = &world};
+
+static void world_open(void)
+{
+    world = (struct daemon){0};
+    ck_assert_int_eq(uv_sem_init(&world.has_begun, 0), 0);
+    ck_assert_int_eq(uv_sem_init(&world.is_gone, 0), 0);
+}
+
+static void open_all(struct dial *d)
+{
+    world_open();
+    rig_start(&rig, &config);
+    ck_assert_int_eq(rig.rc, STATUS_OK);
+    dial_open(d, rig.address);
+}
+
+static void close_all(struct dial *d)
+{
+    dial_close(d);
+    rig_stop(&rig);
+    uv_sem_destroy(&world.has_begun);
+    uv_sem_destroy(&world.is_gone);
+}
+
+static struct dialled c; /* large */
+
+static void expect_alive(struct dial *d)
+{
+    dial_unary(d, &c, "/test.Port/Echo", "still there?", 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    ck_assert_str_eq(c.reply, "still there?");
+}
+
+/* A unary call gets its reply; its handler sees headers and peer. */
+START_TEST(unary)
+{
+    struct dial d;
+    struct port_stats stats;
+
+    open_all(&d);
+    for (size_t i = 0; i < 300; i++) { /* more than wait at once */
+        dial_unary(&d, &c, "/test.Port/Echo", "gr\xc3\xbc\xc3\x9f dich", 0);
+        ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+        ck_assert_uint_eq(c.n_messages, 1);
+        ck_assert_str_eq(c.reply, "gr\xc3\xbc\xc3\x9f dich");
+    }
+    stats = rig_stats(&rig);
+    ck_assert_uint_eq(stats.n_started, 300);
+    ck_assert_uint_eq(stats.n_failed, 0);
+    ck_assert_str_eq(world.header, "a header");
+    ck_assert(world.had_no_header);
+    ck_assert(strncmp(world.peer, "ipv4:127.0.0.1:", 15) == 0);
+    close_all(&d);
+}
+END_TEST
+
+/* A failure arrives as status and sentence, and whole in the trailers. */
+START_TEST(failure_has_its_detail)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_unary(&d, &c, "/test.Port/Fail", "", 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(c.words, "top_p is 7, it must be above 0 and at most 1");
+    ck_assert_uint_eq(c.code, GRPC_STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(c.field, "top_p");
+    ck_assert_uint_eq(c.retry_ms, 250);
+    ck_assert_str_eq(c.retry_header, "250");
+    ck_assert_uint_eq(rig_stats(&rig).n_failed, 1);
+    close_all(&d);
+}
+END_TEST
+
+static void expect_count(struct dial *d, const char *text, size_t n)
+{
+    char expected[32];
+
+    dial_start(d, &c, "/test.Port/Stream", text, 0);
+    for (size_t i = 1; i <= n; i++) {
+        ck_assert(dial_read(d, &c));
+        (void)snprintf(expected, sizeof(expected), "%zu", i);
+        ck_assert_str_eq(c.reply, expected);
+    }
+    ck_assert(!dial_read(d, &c));
+    dial_end(d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_OK);
+}
+
+/* A pulled stream arrives whole and in order, one message a time or as many as there is room for;
+ * its handler is told of the end once. */
+START_TEST(streams)
+{
+    struct dial d;
+
+    open_all(&d);
+    expect_count(&d, "1", 1);
+    expect_count(&d, "3", 3);
+    expect_count(&d, "2000", 2000);
+    expect_count(&d, "1+", 1);
+    expect_count(&d, "3+", 3);
+    expect_count(&d, "20000+", 20000);
+    ck_assert_uint_eq(world.n_gone, 6);
+    close_all(&d);
+}
+END_TEST
+
+static void get_rooms(struct rig *r, void *arg)
+{
+    (void)r;
+    *(size_t *)arg = world.n_rooms;
+}
+
+/* A client that does not read stops the source: what is written is bounded by the window however
+ * long others are served meanwhile. A write cancelled under way ends the call. */
+START_TEST(slow_reader_stops_the_source)
+{
+    static struct dialled held;
+    struct dial d;
+    size_t n;
+
+    open_all(&d);
+    dial_start(&d, &held, "/test.Port/Stream", "all", 0);
+    ck_assert(dial_read(&d, &held));
+    for (size_t i = 0; i < 200; i++)
+        expect_alive(&d);
+    rig_on_loop(&rig, get_rooms, &n);
+    ck_assert_uint_ge(n, 1);
+    ck_assert_uint_lt(n, 20); /* the window is 64 KiB, and one message may be held back */
+    ck_assert_int_eq(grpc_call_cancel(held.call, NULL), GRPC_CALL_OK);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    dial_end(&d, &held);
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+/* Both sides talk; the client's half-close ends it. Each message is decoded apart. */
+START_TEST(bidi)
+{
+    struct dial d;
+    char text[32];
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Talk", NULL, 0);
+    for (size_t i = 0; i < 200; i++) {
+        (void)snprintf(text, sizeof(text), "message %zu", i);
+        dial_send_text(&d, &c, text);
+        ck_assert(dial_read(&d, &c));
+        ck_assert_str_eq(c.reply, text);
+    }
+    dial_half_close(&d, &c);
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_OK);
+
+    dial_start(&d, &c, "/test.Port/Talk", NULL, 0);
+    dial_send_text(&d, &c, "fail");
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_ABORTED);
+    uv_sem_wait(&world.is_gone);
+    close_all(&d);
+}
+END_TEST
+
+/* A damaged message ends a bidi call, naming what is wrong. */
+START_TEST(bidi_damaged_message)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Talk", NULL, 0);
+    dial_send(&d, &c, "\x12\x01\xff", 3);
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
+    ck_assert_str_eq(c.field, "text");
+    uv_sem_wait(&world.is_gone);
+    close_all(&d);
+}
+END_TEST
+
+/* Requests that are no messages, or that are missing, are refused. */
+START_TEST(damaged_requests)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Echo", NULL, 0);
+    dial_send(&d, &c, "\x12\x7f", 2);
+    dial_half_close(&d, &c);
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
+    ck_assert_uint_eq(c.code, GRPC_STATUS_INVALID_ARGUMENT);
+
+    dial_start(&d, &c, "/test.Port/Echo", NULL, 0);
+    dial_half_close(&d, &c);
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+/* A method that is not there says so by its path. */
+START_TEST(unknown_method)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_unary(&d, &c, "/test.Port/Nonsense", "x", 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_UNIMPLEMENTED);
+    ck_assert_str_eq(c.words, "there is no method /test.Port/Nonsense");
+    ck_assert_uint_eq(c.code, GRPC_STATUS_UNIMPLEMENTED);
+    close_all(&d);
+}
+END_TEST
+
+/* A client that cancels is noticed at once. */
+START_TEST(client_cancels)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Hang", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    ck_assert_uint_eq(world.left_us, 0);
+    ck_assert_uint_eq(rig_stats(&rig).n_calls, 1);
+    ck_assert_int_eq(grpc_call_cancel(c.call, NULL), GRPC_CALL_OK);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_CANCELLED);
+    ck_assert_uint_eq(rig_stats(&rig).n_failed, 1);
+    close_all(&d);
+}
+END_TEST
+
+/* The deadline is told to the handler and, when it passes, is the reason. */
+START_TEST(deadline)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Hang", "x", 300);
+    uv_sem_wait(&world.has_begun);
+    ck_assert_uint_gt(world.left_us, 0);
+    ck_assert_uint_le(world.left_us, 310000);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_DEADLINE);
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_DEADLINE_EXCEEDED);
+    close_all(&d);
+}
+END_TEST
+
+/* A peer that is killed is noticed at once. The peer is this program, run as one (main). */
+START_TEST(peer_is_killed)
+{
+    char *argv[] = {(char[]){"peer"}, (char[]){"--hang"}, rig.address, NULL};
+    struct dial d;
+    pid_t pid;
+
+    open_all(&d);
+    ck_assert_int_eq(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
+    uv_sem_wait(&world.has_begun);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+static int connect_raw(const char *address)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    to.sin_port = htons((uint16_t)strtoul(strrchr(address, ':') + 1, NULL, 10));
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+static void expect_hang_up(const void *bytes, size_t len)
+{
+    int fd = connect_raw(rig.address);
+    char in[256];
+
+    ck_assert_int_eq(send(fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
+    while (recv(fd, in, sizeof(in), 0) > 0) /* 0 or an error: the server has hung up */
+        continue;
+    ck_assert_int_eq(close(fd), 0);
+}
+
+/* Bytes that are no HTTP/2 end their connection and nothing else. */
+START_TEST(garbage)
+{
+    static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    char bytes[256];
+    struct dial d;
+
+    open_all(&d);
+    expect_hang_up(http, sizeof(http) - 1);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)(i * 37 + 11);
+    expect_hang_up(bytes, sizeof(bytes));
+    memcpy(bytes, preface, sizeof(preface) - 1); /* and garbage only after it */
+    expect_hang_up(bytes, sizeof(bytes));
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+/* A request over the size limit is refused, in a unary call and on a stream; one below passes. */
+START_TEST(oversize)
+{
+    struct port_config small = config;
+    char *text = xalloc(20001);
+    struct dial d;
+
+    world_open();
+    small.max_message_bytes = 10000;
+    rig_start(&rig, &small);
+    dial_open(&d, rig.address);
+    memset(text, 'x', 9000);
+    dial_unary(&d, &c, "/test.Port/Echo", text, 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    memset(text, 'x', 20000);
+    dial_unary(&d, &c, "/test.Port/Echo", text, 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_RESOURCE_EXHAUSTED);
+    dial_start(&d, &c, "/test.Port/Talk", NULL, 0);
+    dial_send_text(&d, &c, text);
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_RESOURCE_EXHAUSTED);
+    uv_sem_wait(&world.is_gone);
+    expect_alive(&d);
+    free(text);
+    close_all(&d);
+}
+END_TEST
+
+/* One call more than the bound is refused with a hint; those in flight are not touched. */
+START_TEST(too_many_calls)
+{
+    struct port_config small = config;
+    static struct dialled held[2];
+    struct dial d;
+
+    world_open();
+    small.max_calls = 2;
+    rig_start(&rig, &small);
+    dial_open(&d, rig.address);
+    for (size_t i = 0; i < 2; i++) {
+        dial_start(&d, &held[i], "/test.Port/Hang", "x", 0);
+        uv_sem_wait(&world.has_begun);
+    }
+    dial_unary(&d, &c, "/test.Port/Echo", "x", 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_RESOURCE_EXHAUSTED);
+    ck_assert_uint_gt(c.retry_ms, 0);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(grpc_call_cancel(held[i].call, NULL), GRPC_CALL_OK);
+        uv_sem_wait(&world.is_gone);
+        dial_end(&d, &held[i]);
+    }
+    (void)rig_stats(&rig); /* the loop has let them go */
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+static void drain(struct rig *r, void *arg)
+{
+    (void)arg;
+    port_drain(r->port);
+}
+
+static void answer(struct rig *r, void *arg)
+{
+    message reply;
+
+    (void)r;
+    (void)arg;
+    say(&reply, (char[]){"at last"});
+    call_reply(world.call, &reply.base);
+}
+
+/* While draining, new calls are refused and those in flight end well. */
+START_TEST(drains)
+{
+    static struct dialled held;
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &held, "/test.Port/Hang", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    rig_on_loop(&rig, drain, NULL);
+    dial_unary(&d, &c, "/test.Port/Echo", "x", 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
+    rig_on_loop(&rig, answer, NULL);
+    ck_assert(dial_read(&d, &held));
+    ck_assert_str_eq(held.reply, "at last");
+    dial_end(&d, &held);
+    ck_assert_int_eq(held.status, GRPC_STATUS_OK);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_OK);
+    close_all(&d);
+}
+END_TEST
+
+static void cancel_all(struct rig *r, void *arg)
+{
+    (void)arg;
+    port_cancel_all(r->port);
+}
+
+/* What the server cancels is told to both sides. */
+START_TEST(server_cancels)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Hang", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    rig_on_loop(&rig, cancel_all, NULL);
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+/* A stop ends calls of every kind, tells each handler once, and leaves nothing. */
+START_TEST(stops_with_calls_in_flight)
+{
+    static struct dialled held[3];
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &held[0], "/test.Port/Hang", "x", 0);
+    uv_sem_wait(&world.has_begun);
+    dial_start(&d, &held[1], "/test.Port/Talk", NULL, 0);
+    uv_sem_wait(&world.has_begun);
+    dial_start(&d, &held[2], "/test.Port/Stream", "all", 0);
+    ck_assert(dial_read(&d, &held[2]));
+    rig_stop(&rig);
+    ck_assert_uint_eq(world.n_gone, 3);
+    for (size_t i = 0; i < 3; i++) {
+        while (dial_read(&d, &held[i]))
+            continue;
+        dial_end(&d, &held[i]);
+        ck_assert_int_eq(held[i].status, GRPC_STATUS_UNAVAILABLE);
+    }
+    dial_close(&d);
+}
+END_TEST
+
+/* Starts a second port at address; returns how that went. */
+static enum status start_at(const char *address, struct error *ret_err)
+{
+    const char *const listen[] = {address};
+    struct port_config other = config;
+    struct rig second;
+    enum status rc;
+
+    other.listen = listen;
+    other.n_listen = 1;
+    rig_start(&second, &other);
+    rc = second.rc;
+    *ret_err = second.err;
+    rig_stop(&second);
+    return rc;
+}
+
+/* A taken port is an error that names the address. */
+START_TEST(port_is_taken)
+{
+    struct error err;
+    struct dial d;
+    int fd;
+
+    open_all(&d);
+    ck_assert_int_eq(start_at(rig.address, &err), STATUS_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, rig.address));
+    ck_assert_ptr_nonnull(strstr(err.text, "taken"));
+    expect_alive(&d);
+    fd = connect_raw(rig.address);
+    ck_assert_int_eq(close(fd), 0);
+    close_all(&d);
+}
+END_TEST
+
+/* What is no address, or cannot be bound, is an error that says so. */
+START_TEST(bad_addresses)
+{
+    static const struct {
+        const char *address;
+        enum status rc;
+    } cases[] = {
+        {"", STATUS_INVALID},
+        {"localhost", STATUS_INVALID},
+        {":80", STATUS_INVALID},
+        {"127.0.0.1:", STATUS_INVALID},
+        {"127.0.0.1:x", STATUS_INVALID},
+        {"127.0.0.1:65536", STATUS_INVALID},
+        {"127.0.0.1:1x", STATUS_INVALID},
+        {"::1:80", STATUS_INVALID},
+        {"[]:80", STATUS_INVALID},
+        {"192.0.2.1:8001", STATUS_UNAVAILABLE}, /* not ours: TEST-NET-1 */
+        {"unix:", STATUS_INVALID},
+        {"unix:/nowhere/at/all/socket", STATUS_UNAVAILABLE},
+        {"unix:/dev/null", STATUS_INVALID},
+    };
+    struct error err;
+
+    world_open();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        ck_assert_int_eq(start_at(cases[i].address, &err), cases[i].rc);
+        ck_assert_ptr_nonnull(strstr(err.text, cases[i].address));
+    }
+}
+END_TEST
+
+static void leave_stale(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    memcpy(at.sun_path, path, strlen(path) + 1);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+/* A Unix socket: one left behind is replaced, one in use is refused, ours is removed at the end. */
+START_TEST(unix_socket)
+{
+    char folder[] = "/tmp/parley-test-XXXXXX", path[64], address[72], long_path[200];
+    const char *const listen[] = {address};
+    struct port_config local = config;
+    struct error err;
+    struct stat st;
+    struct dial d;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/socket", folder);
+    (void)snprintf(address, sizeof(address), "unix:%s", path);
+    leave_stale(path);
+    world_open();
+    local.listen = listen;
+    local.n_listen = 1;
+    rig_start(&rig, &local);
+    ck_assert_int_eq(rig.rc, STATUS_OK);
+    ck_assert_str_eq(rig.address, address);
+    dial_open(&d, address);
+    expect_alive(&d);
+    ck_assert_int_eq(start_at(address, &err), STATUS_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, "taken"));
+    expect_alive(&d);
+    dial_close(&d);
+    rig_stop(&rig);
+    ck_assert_int_ne(stat(path, &st), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
+
+    memset(long_path, 'x', sizeof(long_path) - 1);
+    long_path[sizeof(long_path) - 1] = '\0';
+    memcpy(long_path, "unix:/", 6);
+    ck_assert_int_eq(start_at(long_path, &err), STATUS_INVALID);
+}
+END_TEST
+
+/* Runs until it is killed: one call that hangs. */
+static void be_peer(const char *address)
+{
+    struct dial d;
+
+    dial_open(&d, address);
+    dial_start(&d, &c, "/test.Port/Hang", "x", 0);
+    dial_end(&d, &c);
+}
+
+int main(int argc, char **argv)
+{
+    const TTest *const tests[] = {
+        unary,
+        failure_has_its_detail,
+        streams,
+        slow_reader_stops_the_source,
+        bidi,
+        bidi_damaged_message,
+        damaged_requests,
+        unknown_method,
+        client_cancels,
+        deadline,
+        peer_is_killed,
+        garbage,
+        oversize,
+        too_many_calls,
+        drains,
+        server_cancels,
+        stops_with_calls_in_flight,
+        port_is_taken,
+        bad_addresses,
+        unix_socket,
+    };
+
+    if (argc == 3 && strcmp(argv[1], "--hang") == 0) {
+        be_peer(argv[2]);
+        return EXIT_FAILURE;
+    }
+    return suite_run("server/port", tests, sizeof(tests) / sizeof(tests[0]));
+}
