@@ -205,7 +205,7 @@ END_TEST
  * What each sequence should read back is kept beside what the pages hold, as numbers: position i of
  * a sequence holds a value that no other write ever has. */
 
-enum { N_SEQS = 12, N_PAGES = 40, MAX_TOKENS = 300, N_STEPS = 20000 };
+enum { N_SEQS = 12, N_PAGES = 40, MAX_TOKENS = 300, N_STEPS = 4000 };
 
 struct model {
     struct kv_pages *pages;
