@@ -156,7 +156,7 @@ static void cache_close(struct port *p)
     if (grpc_completion_queue_thread_local_cache_flush(p->queue, &tag, &ok)) {
         struct op *op = tag;
 
-        op->ok = ok != 0;
+        op_take(op, ok != 0);
         /* A message that is out of the way only changes the call's state: no handler is called. */
         if (op->kind == OP_WRITE && op->call->state == CALL_WRITING) {
             op->call->n_under_way--;
@@ -172,6 +172,7 @@ static void start_ops(struct call *call, enum op_kind kind, const grpc_op *ops, 
     grpc_call_error rc;
 
     call->n_under_way++;
+    op_give(&call->ops[kind]);
     cache_open(call->port);
     rc = grpc_call_start_batch(call->core, ops, n, &call->ops[kind], NULL);
     assert(rc == GRPC_CALL_OK);
@@ -355,6 +356,7 @@ void call_request(struct port *p, const struct method *method)
     call->n_under_way = 1;
     grpc_metadata_array_init(&call->headers);
     p->n_requested++;
+    op_give(&call->ops[OP_REQUEST]);
     cache_open(p);
     if (method->rpc == NULL) {
         grpc_call_details_init(&call->details);

@@ -2,7 +2,9 @@
 #ifndef SERVER_CALL_PARTS_H
 #define SERVER_CALL_PARTS_H
 
+#include <assert.h>
 #include <grpc/grpc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <uv.h>
 
@@ -21,7 +23,23 @@ struct op {
     struct call *call; /* NULL for the port's own */
     enum op_kind kind;
     bool ok;
+    /* Given to gRPC and not back yet. Atomic because gRPC's own ordering is out of sight of
+     * ThreadSanitizer: op_give releases what op_take acquires. */
+    atomic_bool is_out;
 };
+
+static inline void op_give(struct op *op)
+{
+    assert(!atomic_load_explicit(&op->is_out, memory_order_relaxed));
+    atomic_store_explicit(&op->is_out, true, memory_order_release);
+}
+
+static inline void op_take(struct op *op, bool ok)
+{
+    assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
+    atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
+    op->ok = ok;
+}
 
 /* A row of the dispatcher as gRPC core knows it; the last one, without rpc, takes the calls to
  * unknown methods. */

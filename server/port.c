@@ -57,7 +57,7 @@ static void poll_queue(void *arg)
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             break;
         op = event.tag;
-        op->ok = event.success != 0;
+        op_take(op, event.success != 0);
         mailbox_post(&p->mailbox, &op->link);
     }
     mailbox_post(&p->mailbox, &poller->gone.link);
@@ -344,5 +344,6 @@ void port_stop(struct port *p, void (*stopped)(void *arg), void *arg)
     p->stopped = stopped;
     p->stopped_arg = arg;
     port_cancel_all(p);
+    op_give(&p->shutdown);
     grpc_server_shutdown_and_notify(p->server, p->queue, &p->shutdown);
 }

@@ -249,6 +249,22 @@ static void close_all(struct dial *d)
     uv_sem_destroy(&world.is_gone);
 }
 
+static void get_why(struct rig *r, void *arg)
+{
+    (void)r;
+    *(enum status *)arg = world.why;
+}
+
+/* Waits for a handler's end and returns why it came. */
+static enum status wait_gone(void)
+{
+    enum status why;
+
+    uv_sem_wait(&world.is_gone);
+    rig_on_loop(&rig, get_why, &why);
+    return why;
+}
+
 static struct dialled c; /* large */
 
 static void expect_alive(struct dial *d)
@@ -312,8 +328,7 @@ static void expect_count(struct dial *d, const char *text, size_t n)
     ck_assert(!dial_read(d, &c));
     dial_end(d, &c);
     ck_assert_int_eq(c.status, GRPC_STATUS_OK);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_OK);
+    ck_assert_int_eq(wait_gone(), STATUS_OK);
 }
 
 /* A pulled stream arrives whole and in order, one message a time or as many as there is room for;
@@ -357,8 +372,7 @@ START_TEST(slow_reader_stops_the_source)
     ck_assert_uint_ge(n, 1);
     ck_assert_uint_lt(n, 20); /* the window is 64 KiB, and one message may be held back */
     ck_assert_int_eq(grpc_call_cancel(held.call, NULL), GRPC_CALL_OK);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
     dial_end(&d, &held);
     expect_alive(&d);
     close_all(&d);
@@ -383,8 +397,7 @@ START_TEST(bidi)
     ck_assert(!dial_read(&d, &c));
     dial_end(&d, &c);
     ck_assert_int_eq(c.status, GRPC_STATUS_OK);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_OK);
+    ck_assert_int_eq(wait_gone(), STATUS_OK);
 
     dial_start(&d, &c, "/test.Port/Talk", NULL, 0);
     dial_send_text(&d, &c, "fail");
@@ -460,8 +473,7 @@ START_TEST(client_cancels)
     ck_assert_uint_eq(world.left_us, 0);
     ck_assert_uint_eq(rig_stats(&rig).n_calls, 1);
     ck_assert_int_eq(grpc_call_cancel(c.call, NULL), GRPC_CALL_OK);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
     dial_end(&d, &c);
     ck_assert_int_eq(c.status, GRPC_STATUS_CANCELLED);
     ck_assert_uint_eq(rig_stats(&rig).n_failed, 1);
@@ -479,8 +491,7 @@ START_TEST(deadline)
     uv_sem_wait(&world.has_begun);
     ck_assert_uint_gt(world.left_us, 0);
     ck_assert_uint_le(world.left_us, 310000);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_DEADLINE);
+    ck_assert_int_eq(wait_gone(), STATUS_DEADLINE);
     dial_end(&d, &c);
     ck_assert_int_eq(c.status, GRPC_STATUS_DEADLINE_EXCEEDED);
     close_all(&d);
@@ -498,8 +509,7 @@ START_TEST(peer_is_killed)
     ck_assert_int_eq(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ), 0);
     uv_sem_wait(&world.has_begun);
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
     expect_alive(&d);
     close_all(&d);
@@ -639,8 +649,7 @@ START_TEST(drains)
     ck_assert_str_eq(held.reply, "at last");
     dial_end(&d, &held);
     ck_assert_int_eq(held.status, GRPC_STATUS_OK);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_OK);
+    ck_assert_int_eq(wait_gone(), STATUS_OK);
     close_all(&d);
 }
 END_TEST
@@ -662,8 +671,7 @@ START_TEST(server_cancels)
     rig_on_loop(&rig, cancel_all, NULL);
     dial_end(&d, &c);
     ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
-    uv_sem_wait(&world.is_gone);
-    ck_assert_int_eq(world.why, STATUS_CANCELLED);
+    ck_assert_int_eq(wait_gone(), STATUS_CANCELLED);
     expect_alive(&d);
     close_all(&d);
 }
