@@ -220,23 +220,34 @@ static void seal(struct batcher *b, uint64_t now_us)
     assert(i == b->n_rows && i <= b->config.max_rows);
 }
 
+/* Grants to running rows and what they need. Returns true when nobody was left out or lost.
+ * A round may come to nothing: the row that was planned is preempted, and the others were beyond
+ * the budget that it left. Then there is one running row fewer, and another round. */
+static bool form_running(struct batcher *b, size_t *budget)
+{
+    bool all_granted, is_calm = true;
+    struct list planned;
+
+    list_init(&planned);
+    do {
+        *budget = plan_running(b, &planned, b->config.max_cost, &all_granted);
+        if (!reserve_running(b, &planned))
+            is_calm = false;
+    } while (b->n_rows == 0 && b->n_running > 0 && list_is_empty(&b->ending));
+    return all_granted && is_calm;
+}
+
 void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
-    struct list planned;
-    size_t budget = b->config.max_cost;
-    bool all_granted, is_calm;
+    size_t budget;
 
     assert(!b->is_stepping && list_is_empty(&b->in_step));
     *ret_wake_us = 0;
     b->n_rows = 0;
-    list_init(&planned);
-    budget = plan_running(b, &planned, budget, &all_granted);
-    is_calm = reserve_running(b, &planned);
-    if (all_granted && is_calm) {
+    if (form_running(b, &budget)) {
         size_t n = n_admissible(b, now_us, ret_wake_us);
 
-        while (n-- > 0 && b->n_running < b->config.max_rows &&
-               admit(b, waiting_first(&b->waiting), &budget))
+        while (n-- > 0 && admit(b, waiting_first(&b->waiting), &budget))
             continue;
     }
     seal(b, now_us);

@@ -30,6 +30,7 @@ struct asked {
     size_t id, asker, number; /* number: in which it came to the front of its asker */
     /* The row's work: a prompt, then n_tokens of cost 1; whole: the prompt cannot be cut. */
     size_t prompt, n_tokens, produced, computed, held, chunk;
+    size_t growth; /* a token may bring up to so much more to compute */
     bool is_whole;
     uint32_t breaks_at, refuses_at; /* the step, 0: never */
     uint32_t n_steps, n_stepped, n_more, n_more_due;
@@ -62,8 +63,9 @@ struct world {
     struct batch_step *step;
     struct asked *rows[MAX_ROWS];
     size_t n_rows;
-    bool in_call; /* inside batcher_ask, _cancel or _close: nothing may settle */
-    bool has_preempted, is_closing, is_closed;
+    bool in_call;                 /* inside batcher_ask, _cancel or _close: nothing may settle */
+    bool has_preempted, is_short; /* is_short: the last reserve failed for want of pages */
+    bool is_closing, is_closed;
 
     struct asked *live[MAX_ASKS];
     size_t n_live, n_ids, n_numbered;
@@ -179,7 +181,8 @@ static enum status reserve(void *self, struct row *row, struct error *err)
         return error_set(err, STATUS_INTERNAL, "row %zu broke", a->id);
     }
     a->is_alone = w->n_held == a->held;
-    if (more > w->pool - w->n_held)
+    w->is_short = more > w->pool - w->n_held;
+    if (w->is_short)
         return error_set(err, STATUS_EXHAUSTED, "row %zu wants %zu pages", a->id, more);
     a->held += more;
     w->n_held += more;
@@ -211,6 +214,8 @@ static void release(void *self, struct row *row)
              other->id);
     }
     MUST(w, n_running > 1, "%zu is preempted and is alone", a->id);
+    MUST(w, w->is_short, "%zu is preempted for nothing", a->id);
+    w->is_short = false; /* one at a time: the next only if this one was not enough */
     give_back(w, a);
     a->computed = 0;
     a->place = WAITING;
@@ -230,6 +235,8 @@ static void work(struct world *w, struct asked *a)
         a->next = ROW_FAILED;
     else if (a->computed == a->prompt + a->produced && ++a->produced == a->n_tokens)
         a->next = ROW_DONE;
+    if (a->computed < a->prompt + a->produced && a->next == ROW_MORE)
+        a->prompt += draw_within(w, 0, a->growth);
     w->must.n_rows++;
     w->must.n_cost += a->row.grant;
 }
@@ -413,7 +420,7 @@ static void cancel_some(struct world *w)
     a = w->live[draw(w) % w->n_live];
     TRACE(w, "cancel %zu", a->id);
     if (!a->is_cancelled) {
-        a->was_over = is_over(w, a);
+        a->was_over = is_over(w, a) || a->ask.state == ASK_ENDING;
         a->was_in_step = a->in_step;
         a->cancelled_us = w->now_us;
         a->steps_at_cancel = a->n_steps;
@@ -568,6 +575,7 @@ static struct asked *make_ask(struct world *w, size_t asker)
     a->n_tokens = draw_within(w, 1, 6);
     a->is_whole = draw_percent(w, 40);
     a->chunk = draw_within(w, 0, 6);
+    a->growth = draw_percent(w, 50) ? draw_within(w, 1, 12) : 0;
     if (draw_percent(w, w->percent_break))
         a->breaks_at = (uint32_t)draw_within(w, 1, 4);
     else if (!w->is_roomy && draw_percent(w, w->percent_break))
@@ -679,7 +687,7 @@ static void draw_world(struct world *w)
     }
     w->n_askers = draw_within(w, draw_percent(w, 80) ? w->config.max_rows : 1, MAX_ASKERS);
     w->n_to_ask = draw_within(w, 5, 80);
-    w->mean_gap_us = draw_within(w, 1, 1000);
+    w->mean_gap_us = draw_within(w, 1, draw_percent(w, 60) ? 100 : 1000);
     w->mean_step_us = draw_within(w, 1, 1000);
     w->jitter_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
     w->percent_deadline = draw_percent(w, 50) ? 0 : 40;
@@ -689,7 +697,7 @@ static void draw_world(struct world *w)
     w->now_us = draw_within(w, 1, 10);
     w->arrival_at = w->now_us;
     w->cancel_at = w->percent_cancel > 0 ? w->now_us + draw_within(w, 0, 5000) : never;
-    w->close_at = draw_percent(w, 25) ? draw_within(w, 0, 40 * w->mean_gap_us) : never;
+    w->close_at = draw_percent(w, 35) ? draw_within(w, 0, 100 * w->mean_gap_us) : never;
     w->tick_at = w->step_at = never;
 }
 
