@@ -143,6 +143,20 @@ static void print_help(const struct verb *verb, const struct all_options *all)
     printf("\n'man parley' says more.\n");
 }
 
+/* getopt answered ':' or '?' to what was given. */
+static void explain(int answer, const char *given, struct error *err)
+{
+    if (answer == ':')
+        (void)error_set(err, STATUS_INVALID, "%s wants a value", given);
+    else if (strncmp(given, "--", 2) != 0)
+        (void)error_set(err, STATUS_INVALID, "there is no option '-%c'", optopt);
+    else if (strchr(given, '=') != NULL)
+        (void)error_set(err, STATUS_INVALID, "'%.*s' is no option, or takes no value",
+                        (int)strcspn(given, "="), given);
+    else
+        (void)error_set(err, STATUS_INVALID, "there is no option '%s'", given);
+}
+
 enum options_end options_parse(const struct verb *verb, const struct option_group *groups,
                                size_t n_groups, int argc, char **argv, int *ret_first,
                                struct error *err)
@@ -159,13 +173,7 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
             return OPTIONS_HELP;
         }
         if (c == ':' || c == '?') {
-            const char *given = argv[optind - 1];
-
-            (void)error_set(err, STATUS_INVALID,
-                            c == ':'      ? "%s wants a value"
-                            : optopt != 0 ? "an option in '%s' is not known, or takes no value"
-                                          : "there is no option '%s'",
-                            given);
+            explain(c, argv[optind - 1], err);
             return OPTIONS_WRONG;
         }
         if (read_value(all.rows[i], all.groups[i], optarg, err) != STATUS_OK)
