@@ -466,7 +466,8 @@ static bool next_kind(const struct reader *r, const struct view *v, enum event_k
         *out = EVENT_ACCEPTED;
     else if (r->text_at < v->len || r->token_at < v->n_tokens)
         *out = EVENT_PIECE;
-    else if (r->turn != NULL && v->n_prefilled > r->progress_at && v->n_prefilled < v->n_prompt)
+    else if (r->turn != NULL && v->n_prefilled > r->progress_at && v->n_prefilled > v->n_cached &&
+             v->n_prefilled < v->n_prompt)
         *out = EVENT_PROGRESS;
     else if (r->record != NULL)
         *out = r->err.status == STATUS_OK ? EVENT_DONE : EVENT_FAILED;

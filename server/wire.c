@@ -24,7 +24,7 @@ static enum status take_biases(struct sampling *out, const Parley__V1__Sampling 
     struct logit_bias *biases;
 
     if (from->n_logit_bias > SAMPLING_MAX_BIASES)
-        return error_field(err, "sampling.logit_bias", "has %zu tokens, it may have %d",
+        return error_field(err, "logit_bias", "has %zu tokens, it may have %d",
                            from->n_logit_bias, SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
     if (biases == NULL)
@@ -36,7 +36,7 @@ static enum status take_biases(struct sampling *out, const Parley__V1__Sampling 
     qsort(biases, from->n_logit_bias, sizeof(biases[0]), by_id);
     for (size_t i = 1; i < from->n_logit_bias; i++) {
         if (biases[i].id == biases[i - 1].id)
-            return error_field(err, "sampling.logit_bias", "names token %d twice", biases[i].id);
+            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
     }
     out->biases = biases;
     out->n_biases = from->n_logit_bias;
@@ -49,7 +49,7 @@ static enum status take_stops(struct sampling *out, const Parley__V1__Sampling *
     struct text *stops;
 
     if (from->n_stop > SAMPLING_MAX_STOPS)
-        return error_field(err, "sampling.stop", "has %zu texts, it may have %d", from->n_stop,
+        return error_field(err, "stop", "has %zu texts, it may have %d", from->n_stop,
                            SAMPLING_MAX_STOPS);
     stops = arena_alloc(arena, from->n_stop, sizeof(stops[0]));
     if (stops == NULL)
