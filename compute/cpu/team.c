@@ -1,7 +1,9 @@
-/* A job is published in one atomic word, its number and its next item. A member takes a piece by
- * compare-and-swap on that word: success proves that the job was still open, so what the member has
- * read of it before is this job's, and a member that comes late finds nothing to take and harms
- * nobody. The caller never waits for a member that has taken no piece. */
+/* A job is published in one atomic word: its number, and how many of its items nobody has taken. A
+ * member takes a piece by compare-and-swap on that word. That the word says "some are left" means
+ * that the job is open, and its success that it was so all along: what the member has read of the
+ * job in between is this job's, for the next one is written only when none is left and all are
+ * done. So a member that comes late finds nothing to take and harms nobody, and the caller never
+ * waits for one that has taken no piece. */
 #include "compute/cpu/team.h"
 
 #include <assert.h>
@@ -26,7 +28,7 @@ enum {
 };
 
 struct team {
-    /* number of the job << 32 | its next item */
+    /* number of the job << 32 | its items that are left */
     _Alignas(64) atomic_uint_fast64_t word;
     _Alignas(64) atomic_size_t n_done; /* items of the job */
     /* The job; relaxed, since the word's compare-and-swap validates them. */
@@ -66,19 +68,17 @@ static void work(struct team *t, uint32_t job)
 {
     uint64_t word = atomic_load(&t->word);
 
-    while (job_of(word) == job) {
+    while (job_of(word) == job && (uint32_t)word > 0) {
         team_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&t->arg, memory_order_relaxed);
         size_t n = atomic_load_explicit(&t->n, memory_order_relaxed);
         size_t grain = atomic_load_explicit(&t->grain, memory_order_relaxed);
-        size_t begin = (uint32_t)word, left = begin < n ? n - begin : 0;
+        size_t left = (uint32_t)word, begin = n - left;
         size_t piece = left / (2 * t->n_threads);
 
-        if (left == 0)
-            return;
         piece = piece < grain ? grain : piece;
         piece = piece < left ? piece : left;
-        if (!atomic_compare_exchange_weak(&t->word, &word, word + piece))
+        if (!atomic_compare_exchange_weak(&t->word, &word, word - piece))
             continue;
         fn(arg, begin, begin + piece);
         atomic_fetch_add_explicit(&t->n_done, piece, memory_order_release);
@@ -153,7 +153,7 @@ void team_for(struct team *t, size_t n, size_t grain, team_fn fn, void *arg)
     atomic_store_explicit(&t->n, n, memory_order_relaxed);
     atomic_store_explicit(&t->grain, grain, memory_order_relaxed);
     job = job_of(atomic_load_explicit(&t->word, memory_order_relaxed)) + 1;
-    atomic_store(&t->word, (uint64_t)job << 32);
+    atomic_store(&t->word, (uint64_t)job << 32 | n);
     if (atomic_load(&t->n_asleep) > 0)
         wake_all(t);
     work(t, job);

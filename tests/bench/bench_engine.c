@@ -1,0 +1,234 @@
+/* How fast the engine runs whole steps of a model: tokens/s at 1 … 64 sequences that each take one
+ * token, and of one prompt of 512. Each figure is the best of many
+ * steps (others use the machine too), and stands beside what the
+ * same run measured of the machine: the bytes of weights that a step reads, over the time it took,
+ * as a share of what all threads can read at once from memory that is as large as the weights.
+ *
+ *     bench_engine [MODEL.gguf [BACKEND [THREADS]]]
+ *
+ * The model is else PARLEY_MODEL. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "compute/backend.h"
+#include "compute/gguf.h"
+#include "compute/llama.h"
+
+enum {
+    MAX_ROWS = 64,
+    PROMPT = 512,
+    CONTEXT = 64, /* positions before the first step that is measured */
+    STEPS = 16,   /* of a run */
+    RUNS = 7,
+    PAGES_A_ROW = (CONTEXT + STEPS) / KV_PAGE_TOKENS + 1,
+    PROMPT_PAGES = PROMPT / KV_PAGE_TOKENS,
+    MAX_READERS = 64,
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+struct reader {
+    pthread_t thread;
+    const uint64_t *from;
+    size_t n;
+    uint64_t sum; /* so that reading cannot be left out */
+};
+
+static void *read_all(void *arg)
+{
+    struct reader *r = arg;
+    uint64_t sums[32] = {0};
+
+    for (size_t i = 0; i + 32 <= r->n; i += 32)
+        for (size_t j = 0; j < 32; j++)
+            sums[j] ^= r->from[i + j];
+    for (size_t j = 0; j < 32; j++)
+        r->sum ^= sums[j];
+    return NULL;
+}
+
+/* Bytes a second that n_threads read together from size_bytes of memory; 0 when it cannot be had.
+ */
+static double read_rate(size_t size_bytes, size_t n_threads)
+{
+    uint64_t *memory = malloc(size_bytes);
+    struct reader readers[MAX_READERS] = {0};
+    double best = 0.0;
+
+    if (memory == NULL)
+        return 0.0;
+    memset(memory, 1, size_bytes);
+    for (int run = 0; run < 2 * RUNS; run++) {
+        double start = now_s(), rate;
+
+        for (size_t i = 0; i < n_threads; i++) {
+            readers[i].n = size_bytes / sizeof *memory / n_threads;
+            readers[i].from = memory + i * readers[i].n;
+            if (pthread_create(&readers[i].thread, NULL, read_all, &readers[i]) != 0)
+                abort();
+        }
+        for (size_t i = 0; i < n_threads; i++)
+            (void)pthread_join(readers[i].thread, NULL);
+        rate = (double)size_bytes / (now_s() - start);
+        best = rate > best ? rate : best;
+    }
+    free(memory);
+    return best;
+}
+
+struct bench {
+    struct gguf *g;
+    struct backend *b;
+    struct llama *m;
+    float *logits; /* [MAX_ROWS][n_vocab] */
+    int32_t ids[PROMPT];
+    int32_t pages[MAX_ROWS][PAGES_A_ROW], prompt_pages[PROMPT_PAGES];
+};
+
+static enum status bench_open(struct bench *t, const char *path, const char *backend,
+                              size_t n_threads, struct error *err)
+{
+    struct backend_config config = {.n_threads = n_threads};
+    struct llama_config sizes = {.max_tokens = PROMPT,
+                                 .max_logits = MAX_ROWS,
+                                 .n_kv_pages = MAX_ROWS * PAGES_A_ROW + PROMPT_PAGES,
+                                 .kv_type = KV_F16};
+    double start = now_s();
+    enum status rc;
+
+    if ((rc = gguf_open(&t->g, path, err)) != STATUS_OK ||
+        (rc = backend_open(&t->b, backend, &config, err)) != STATUS_OK ||
+        (rc = llama_open(&t->m, t->b, t->g, &sizes, err)) != STATUS_OK)
+        return rc;
+    printf("loaded in %.0f ms\n", (now_s() - start) * 1e3);
+    t->logits = xalloc(MAX_ROWS * llama_shape(t->m)->n_vocab * sizeof *t->logits);
+    for (size_t i = 0; i < PROMPT; i++)
+        t->ids[i] = (int32_t)(i * 7919 % llama_shape(t->m)->n_vocab);
+    for (size_t i = 0; i < MAX_ROWS * PAGES_A_ROW; i++)
+        t->pages[i / PAGES_A_ROW][i % PAGES_A_ROW] = (int32_t)i;
+    for (size_t i = 0; i < PROMPT_PAGES; i++)
+        t->prompt_pages[i] = (int32_t)(MAX_ROWS * PAGES_A_ROW + i);
+    return STATUS_OK;
+}
+
+static void bench_close(struct bench *t)
+{
+    llama_close(t->m);
+    backend_close(t->b);
+    gguf_close(t->g);
+    free(t->logits);
+}
+
+/* n sequences, n_tokens each from pos on. */
+static enum status forward(struct bench *t, size_t n, size_t n_tokens, size_t pos, bool logits,
+                           struct error *err)
+{
+    struct llama_row rows[MAX_ROWS] = {0};
+
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (struct llama_row){
+            .ids = t->ids + i,
+            .n_tokens = n_tokens,
+            .pos = pos,
+            .pages = t->pages[i],
+            .n_logits = logits,
+            .logits = logits ? t->logits + i * llama_shape(t->m)->n_vocab : NULL,
+        };
+    return llama_forward(t->m, rows, n, NULL, 0, err);
+}
+
+/* *ret_s: of the best step of n sequences. */
+static enum status time_steps(struct bench *t, size_t n, double *ret_s, struct error *err)
+{
+    enum status rc = STATUS_OK;
+    double best = 1e9;
+
+    for (size_t pos = 0; pos < CONTEXT && rc == STATUS_OK; pos += 8)
+        rc = forward(t, n, 8, pos, false, err);
+    for (size_t i = 0; i < (size_t)RUNS * STEPS && rc == STATUS_OK; i++) {
+        double start = now_s();
+
+        rc = forward(t, n, 1, CONTEXT + i % STEPS, true, err);
+        start = now_s() - start;
+        best = start < best ? start : best;
+    }
+    *ret_s = best;
+    return rc;
+}
+
+static enum status time_prompt(struct bench *t, double *ret_s, struct error *err)
+{
+    struct llama_row row = {.ids = t->ids,
+                            .n_tokens = PROMPT,
+                            .pages = t->prompt_pages,
+                            .n_logits = 1,
+                            .logits = t->logits};
+    enum status rc = STATUS_OK;
+    double best = 1e9;
+
+    for (size_t run = 0; run < RUNS && rc == STATUS_OK; run++) {
+        double start = now_s();
+
+        rc = llama_forward(t->m, &row, 1, NULL, 0, err);
+        start = now_s() - start;
+        best = start < best ? start : best;
+    }
+    *ret_s = best;
+    return rc;
+}
+
+static enum status measure(struct bench *t, size_t n_threads, struct error *err)
+{
+    size_t weights = llama_weight_bytes(t->m);
+    double roof = read_rate(weights, n_threads), one = 0.0, s = 0.0;
+    enum status rc = STATUS_OK;
+
+    printf("weights %.1f MB, %zu threads read as much at %.1f GB/s\n", (double)weights / 1e6,
+           n_threads, roof / 1e9);
+    printf("%9s %10s %10s %12s %12s\n", "sequences", "ms a step", "tokens/s", "of 1's rate",
+           "of the roof");
+    for (size_t n = 1; n <= MAX_ROWS && rc == STATUS_OK; n *= 2) {
+        rc = time_steps(t, n, &s, err);
+        one = n == 1 ? 1.0 / s : one;
+        printf("%9zu %10.3f %10.0f %12.2f %11.0f%%\n", n, s * 1e3, (double)n / s,
+               (double)n / s / one, (double)weights / s / roof * 100.0);
+        (void)fflush(stdout);
+    }
+    if (rc == STATUS_OK)
+        rc = time_prompt(t, &s, err);
+    printf("prompt of %d: %.1f ms, %.0f tokens/s, %.2f of 1's rate\n", (int)PROMPT, s * 1e3,
+           PROMPT / s, PROMPT / s / one);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL");
+    const char *backend = argc > 2 ? argv[2] : "cpu";
+    size_t n_threads = argc > 3 ? strtoul(argv[3], NULL, 10) : 2;
+    static struct bench t;
+    struct error err;
+    enum status rc;
+
+    if (path == NULL || n_threads == 0 || n_threads > MAX_READERS) {
+        (void)fprintf(stderr, "usage: bench_engine MODEL.gguf [BACKEND [THREADS]]\n");
+        return 2;
+    }
+    rc = bench_open(&t, path, backend, n_threads, &err);
+    if (rc == STATUS_OK)
+        rc = measure(&t, n_threads, &err);
+    bench_close(&t);
+    if (rc != STATUS_OK)
+        (void)fprintf(stderr, "%s\n", err.text);
+    return rc != STATUS_OK;
+}
