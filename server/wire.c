@@ -24,8 +24,8 @@ static enum status take_biases(struct sampling *out, const Parley__V1__Sampling 
     struct logit_bias *biases;
 
     if (from->n_logit_bias > SAMPLING_MAX_BIASES)
-        return error_field(err, "logit_bias", "has %zu tokens, it may have %d",
-                           from->n_logit_bias, SAMPLING_MAX_BIASES);
+        return error_field(err, "logit_bias", "has %zu tokens, it may have %d", from->n_logit_bias,
+                           SAMPLING_MAX_BIASES);
     biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
     if (biases == NULL)
         return no_memory(err);

@@ -177,10 +177,12 @@ static void fake_act(struct agent *a, struct row *row)
     if (f->n_fail > 0)
         return;
     say_token(turn, f);
+    if (row->outcome == ROW_FAILED)
+        return;
     if (turn->reply.n_tokens == f->n_say) {
         turn->reply.finish = FINISH_STOP;
         row->outcome = ROW_DONE;
-    } else if (turn->reply.n_tokens == max) {
+    } else if (max > 0 && turn->reply.n_tokens == max) {
         turn->reply.finish = FINISH_LENGTH;
         row->outcome = ROW_DONE;
     }

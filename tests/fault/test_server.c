@@ -1,0 +1,166 @@
+/* Conversations when memory fails: whatever is refused leaves things as they were, and works when
+ * it is tried again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fault/sweep.h"
+#include "tests/support/fake_server.h"
+#include "tests/unit/base/suite.h"
+
+/* Tries until it works; a fault hits once, so the second try must do. */
+static bool has_failed;
+
+static bool worked(enum status rc)
+{
+    ck_assert(rc == STATUS_OK || rc == STATUS_EXHAUSTED);
+    if (rc != STATUS_OK) {
+        ck_assert(!has_failed);
+        has_failed = true;
+    }
+    return rc == STATUS_OK;
+}
+
+static struct conversation *open_one(struct fake_server *s)
+{
+    static const struct logit_bias bias = {3, 1.0f};
+    static const struct text stop = {"END", 3};
+    struct sampling_patch patch = {
+        .given = SAMPLING_STOPS | SAMPLING_BIASES,
+        .values = {.stops = &stop, .n_stops = 1, .biases = &bias, .n_biases = 1},
+    };
+    struct pair pair = {"key", "value"};
+    struct open_request r = {
+        .system = "brief", .system_len = 5, .patch = &patch, .metadata = &pair, .n_metadata = 1};
+    struct conversation *c = NULL;
+    struct error err;
+
+    while (!worked(conversation_open(&c, &s->all, &s->model, &r, &err)))
+        ck_assert_uint_eq(s->all.n, 0);
+    return c;
+}
+
+static struct conversation *fork_one(struct conversation *c)
+{
+    struct pair pair = {"key", "value"};
+    struct conversation *f = NULL;
+    struct error err;
+
+    while (!worked(conversation_fork(&f, c, 0, &pair, 1, &err)))
+        ck_assert_uint_eq(c->all->n, 1);
+    return f;
+}
+
+/* A whole turn with a reader more, until both have it. */
+static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
+{
+    struct sampling_patch patch = {.given = SAMPLING_TOP_K, .values = {.top_k = 3}};
+    struct message m = {.role = ROLE_USER, .text = "say 3", .len = 5};
+    struct turn_request r = {
+        .number = number, .messages = &m, .n_messages = 1, .patch = &patch, .n_logprobs = 2};
+    bool is_done = false;
+
+    while (!is_done) {
+        struct fake_reader readers[2];
+        struct error err;
+
+        for (size_t i = 0; i < 2; i++) {
+            fake_reader_init(&readers[i]);
+            while (!worked(conversation_turn(c, &r, &readers[i].reader, &err)))
+                ck_assert_uint_eq(c->n_turns, number - 1);
+        }
+        fake_server_run(s);
+        for (size_t i = 0; i < 2; i++) {
+            struct turn_event e;
+
+            while (reader_next(&readers[i].reader, &e))
+                is_done = e.kind == EVENT_DONE;
+            if (i == 1 && e.kind == EVENT_FAILED)
+                (void)worked(e.err->status);
+            fake_reader_deinit(&readers[i]);
+        }
+        ck_assert_uint_eq(c->n_turns, is_done ? number : number - 1);
+        ck_assert_uint_eq(fake_clone_n_turns(c), c->n_turns);
+        ck_assert_uint_eq(c->n_live, 0);
+    }
+    ck_assert_str_eq(c->newest->text, "<0><1><2>");
+}
+
+static enum status converse(void *arg)
+{
+    long armed = fault_after;
+    struct conversation *c, *f;
+    struct fake_server s;
+
+    (void)arg;
+    has_failed = false;
+    fault_after = -1;
+    fake_server_open(&s, "fake", 0, NULL);
+    fault_after = armed;
+    c = open_one(&s);
+    talk(&s, c, 1);
+    f = fork_one(c);
+    talk(&s, f, 2);
+    talk(&s, c, 2);
+    armed = fault_after;
+    fault_after = -1;
+    fake_server_close(&s);
+    fault_after = armed;
+    return has_failed ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+/* Opening, turns, forks. */
+START_TEST(test_conversation)
+{
+    ck_assert_int_gt(sweep(converse, NULL), 30);
+}
+END_TEST
+
+/* The table grows, or gets longer chains: nobody is lost. */
+static enum status fill(void *arg)
+{
+    enum { N = 200 };
+    long armed = fault_after;
+    struct conversation *c[N];
+    struct fake_server s;
+    struct open_request r = {.system = ""};
+    struct error err;
+
+    (void)arg;
+    has_failed = false;
+    fault_after = -1;
+    fake_server_open(&s, "fake", 0, NULL);
+    fault_after = armed;
+    for (size_t i = 0; i < N; i++)
+        while (!worked(conversation_open(&c[i], &s.all, &s.model, &r, &err)))
+            continue;
+    armed = fault_after;
+    fault_after = -1;
+    for (size_t i = 0; i < N; i++)
+        ck_assert_ptr_eq(conversations_get(&s.all, &c[i]->id), c[i]);
+    fake_server_close(&s);
+    fault_after = armed;
+    return has_failed ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+START_TEST(test_many)
+{
+    ck_assert_int_gt(sweep(fill, NULL), 600);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fault/server");
+    TCase *tc = tcase_create("server");
+    SRunner *runner;
+    int n_failed;
+
+    tcase_add_test(tc, test_conversation);
+    tcase_add_test(tc, test_many);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

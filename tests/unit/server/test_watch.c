@@ -1,0 +1,110 @@
+#include "server/watch.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t n_wakes;
+
+static void on_wake(void *arg)
+{
+    (void)arg;
+    n_wakes++;
+}
+
+static void put(struct watch_ring *ring, uint8_t id, uint64_t unix_ms)
+{
+    struct watch_event e = {
+        .id = {.bytes = {id}}, .what = WATCH_OPENED, .reason = "", .unix_ms = unix_ms};
+
+    watch_ring_put(ring, &e);
+}
+
+/* A watcher sees what happens after it came, in order; one that asks for a conversation only its
+ * events. */
+START_TEST(test_events)
+{
+    struct conversation_id two = {.bytes = {2}};
+    struct watch_ring ring;
+    struct watcher all, one;
+    struct watch_event e;
+    uint64_t lost;
+
+    watch_ring_init(&ring);
+    put(&ring, 1, 1);
+    watcher_open(&all, &ring, NULL, on_wake, NULL);
+    watcher_open(&one, &ring, &two, on_wake, NULL);
+    ck_assert(!watcher_next(&all, &e, &lost));
+    n_wakes = 0;
+    put(&ring, 1, 2);
+    put(&ring, 2, 3);
+    ck_assert_uint_eq(n_wakes, 4);
+    ck_assert(watcher_next(&all, &e, &lost));
+    ck_assert_uint_eq(lost, 0);
+    ck_assert_uint_eq(e.unix_ms, 2);
+    ck_assert(watcher_next(&all, &e, &lost));
+    ck_assert_uint_eq(e.unix_ms, 3);
+    ck_assert(!watcher_next(&all, &e, &lost));
+    ck_assert(watcher_next(&one, &e, &lost));
+    ck_assert_uint_eq(e.unix_ms, 3);
+    ck_assert(!watcher_next(&one, &e, &lost));
+    watcher_close(&all);
+    watcher_close(&one);
+    watch_ring_deinit(&ring);
+}
+END_TEST
+
+/* A slow watcher is told how many events it missed, then goes on with those that are left. */
+START_TEST(test_lost)
+{
+    struct watch_ring ring;
+    struct watcher w;
+    struct watch_event e;
+    uint64_t lost;
+
+    watch_ring_init(&ring);
+    watcher_open(&w, &ring, NULL, on_wake, NULL);
+    for (uint64_t i = 0; i < WATCH_RING_EVENTS + 5; i++)
+        put(&ring, 1, i);
+    ck_assert(watcher_next(&w, &e, &lost));
+    ck_assert_uint_eq(lost, 5);
+    for (uint64_t i = 5; i < WATCH_RING_EVENTS + 5; i++) {
+        ck_assert(watcher_next(&w, &e, &lost));
+        ck_assert_uint_eq(lost, 0);
+        ck_assert_uint_eq(e.unix_ms, i);
+    }
+    ck_assert(!watcher_next(&w, &e, &lost));
+    watcher_close(&w);
+    watch_ring_deinit(&ring);
+}
+END_TEST
+
+/* Each kind has the name that the wire promises. */
+START_TEST(test_names)
+{
+    ck_assert_str_eq(watch_what_name(WATCH_OPENED), "opened");
+    ck_assert_str_eq(watch_what_name(WATCH_FORKED), "forked");
+    ck_assert_str_eq(watch_what_name(WATCH_EVICTED), "evicted");
+    ck_assert_str_eq(watch_what_name(WATCH_RECOMPUTED), "recomputed");
+    ck_assert_str_eq(watch_what_name(WATCH_EXPIRED), "expired");
+    ck_assert_str_eq(watch_what_name(WATCH_CLOSED), "closed");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("watch");
+    TCase *tc = tcase_create("watch");
+    SRunner *runner;
+    int n_failed;
+
+    tcase_add_test(tc, test_events);
+    tcase_add_test(tc, test_lost);
+    tcase_add_test(tc, test_names);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
