@@ -1,0 +1,935 @@
+#include "batching/batcher.h"
+
+#include "tests/unit/batching/fakes.h"
+
+/* An ask is never answered inside batcher_ask: a tick starts the step, its end settles the ask. */
+START_TEST(test_one_ask)
+{
+    struct fake f;
+    struct fake_ask a;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 5, 1);
+    fake_asks(&a);
+    ck_assert_ptr_null(f.step);
+    ck_assert_uint_eq(f.armed_us, 1000);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_uint_eq(a.row.grant, 5);
+    ck_assert_uint_eq(a.n_settled, 0);
+    fake_step_done(&f);
+    ck_assert_uint_eq(a.n_settled, 1);
+    ck_assert_int_eq(a.err.status, STATUS_OK);
+    ck_assert_uint_eq(a.n_stepped, 1);
+    ck_assert_uint_eq(a.n_more, 0);
+    ck_assert_ptr_null(a.own.front);
+    ck_assert_uint_eq(f.armed_us, 0);
+    fake_close(&f);
+}
+END_TEST
+
+/* continuous: rows that answer MORE stay, those who come meanwhile join the next step, and each is
+ * told once a step. */
+START_TEST(test_continuous_joins)
+{
+    struct fake f;
+    struct fake_ask a, b;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 5, 3);
+    fake_ask_init(&b, &f, 7, 1);
+    fake_asks(&a);
+    fake_wait(&f, 0);
+    fake_asks(&b);
+    ck_assert_uint_eq(f.armed_us, 0); /* compute is busy: its end is what counts */
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 2);
+    ck_assert_ptr_eq(f.rows[0], &a);
+    ck_assert_uint_eq(a.row.grant, 1);
+    ck_assert_uint_eq(b.row.grant, 7);
+    ck_assert_uint_eq(a.n_more, 1);
+    fake_step_done(&f);
+    ck_assert_uint_eq(b.n_settled, 1);
+    ck_assert_uint_eq(a.n_settled, 0);
+    fake_run_out(&f);
+    ck_assert_uint_eq(a.n_settled, 1);
+    ck_assert_uint_eq(a.n_more, 2);
+    ck_assert_uint_eq(a.ask.n_steps, 3);
+    fake_close(&f);
+}
+END_TEST
+
+static void more_while_running(struct ask *ask, void *arg)
+{
+    struct fake_ask *a = arg;
+
+    ck_assert_ptr_nonnull(a->fake->step); /* compute does not wait for the telling */
+    fake_more(ask, arg);
+}
+
+/* more is called once the next step is on its way. */
+START_TEST(test_more_overlaps)
+{
+    struct fake f;
+    struct fake_ask a;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 3);
+    a.ask.more = more_while_running;
+    fake_asks(&a);
+    fake_run_out(&f);
+    ck_assert_uint_eq(a.n_more, 2);
+    ck_assert_uint_eq(a.n_settled, 1);
+    fake_close(&f);
+}
+END_TEST
+
+/* A long prompt takes what the single tokens leave, and is cut to that; who waits stays so until
+ * there is budget. */
+START_TEST(test_budget)
+{
+    struct fake f;
+    struct fake_ask word, prompt, late;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 10);
+    fake_open(&f);
+    fake_ask_init(&word, &f, 1, 9);
+    fake_ask_init(&prompt, &f, 25, 1);
+    fake_ask_init(&late, &f, 8, 1);
+    prompt.least = 2;
+    fake_asks(&word);
+    fake_asks(&prompt);
+    fake_asks(&late);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 2);
+    ck_assert_uint_eq(word.row.grant, 1);
+    ck_assert_uint_eq(prompt.row.grant, 9);
+    fake_step_done(&f);
+    ck_assert_uint_eq(prompt.row.grant, 9);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 2); /* 2 are left, 8 do not fit, and cannot be cut */
+    ck_assert_uint_eq(prompt.row.grant, 7);
+    fake_step_done(&f);
+    ck_assert_uint_eq(prompt.n_settled, 1);
+    ck_assert(fake_is_in_step(&f, &late));
+    ck_assert_uint_eq(late.row.grant, 8);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* Rows that must have more than the budget holds take turns: none of them is left out for long. */
+START_TEST(test_rotation)
+{
+    struct fake f;
+    struct fake_ask a[3];
+    unsigned n_in_step[3] = {0};
+
+    fake_init(&f, BATCH_CONTINUOUS, 3, 6);
+    fake_open(&f);
+    for (size_t i = 0; i < 3; i++) {
+        fake_ask_init(&a[i], &f, 2, 1000);
+        fake_asks(&a[i]);
+    }
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    for (size_t i = 0; i < 3; i++)
+        a[i].cost = 3; /* of a budget of 6 */
+    for (unsigned step = 0; step < 30; step++) {
+        fake_step_done(&f);
+        ck_assert_uint_eq(f.n_rows, 2);
+        for (size_t i = 0; i < 3; i++) {
+            n_in_step[i] += fake_is_in_step(&f, &a[i]);
+            a[i].cost = 3;
+        }
+    }
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_uint_eq(n_in_step[i], 20);
+    for (size_t i = 0; i < 3; i++)
+        batcher_cancel(f.b, &a[i].ask);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* A row that no step could hold runs in a step of its own. */
+START_TEST(test_too_large_runs_alone)
+{
+    struct fake f;
+    struct fake_ask small, large, last;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 10);
+    fake_open(&f);
+    fake_ask_init(&small, &f, 3, 1);
+    fake_ask_init(&large, &f, 30, 1);
+    fake_ask_init(&last, &f, 3, 1);
+    fake_asks(&small);
+    fake_asks(&large);
+    fake_asks(&last);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_ptr_eq(f.rows[0], &small);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_uint_eq(large.row.grant, 30);
+    fake_step_done(&f);
+    ck_assert_ptr_eq(f.rows[0], &last);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* Priority goes first, arrival decides among equals, and waiting counts as priority. */
+START_TEST(test_priority_ages)
+{
+    struct fake f;
+    struct fake_ask a[5];
+    static const int priority[] = {0, -1, 5, 0, 1};
+    static const uint64_t at_us[] = {0, 0, 100, 150, 250};
+    static const size_t order[] = {2, 0, 1, 4, 3};
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.ageing_us = 110;
+    fake_open(&f);
+    for (size_t i = 0; i < 5; i++) {
+        f.now_us = 1000 + at_us[i];
+        fake_ask_init(&a[i], &f, 1, 1);
+        a[i].ask.priority = priority[i];
+        fake_asks(&a[i]);
+    }
+    fake_run_out(&f);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert_ptr_eq(f.order[i], &a[order[i]]);
+    fake_close(&f);
+}
+END_TEST
+
+/* A priority beyond the scale counts as its end. */
+START_TEST(test_priority_is_clamped)
+{
+    struct fake f;
+    struct fake_ask a[3];
+    static const int priority[] = {100, 2000000000, -2000000000};
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    fake_open(&f);
+    for (size_t i = 0; i < 3; i++) {
+        fake_ask_init(&a[i], &f, 1, 1);
+        a[i].ask.priority = priority[i];
+        fake_asks(&a[i]);
+    }
+    fake_run_out(&f);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_ptr_eq(f.order[i], &a[i]);
+    fake_close(&f);
+}
+END_TEST
+
+/* Asks of one asker run one after the other, in the order of their arrival, whatever their
+ * priorities; another asker's go beside them. */
+START_TEST(test_asker_keeps_order)
+{
+    struct fake f;
+    struct fake_ask a[3], other;
+    struct batcher_stats stats;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    for (size_t i = 0; i < 3; i++) {
+        fake_ask_init(&a[i], &f, 1, 2);
+        a[i].ask.asker = &a[0].own;
+        a[i].ask.priority = (int)i;
+        fake_asks(&a[i]);
+    }
+    fake_ask_init(&other, &f, 1, 1);
+    fake_asks(&other);
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_behind, 2);
+    ck_assert_uint_eq(stats.n_waiting, 2);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 2);
+    ck_assert(fake_is_in_step(&f, &a[0]) && fake_is_in_step(&f, &other));
+    fake_run_out(&f);
+    ck_assert_uint_eq(f.n_settled, 4);
+    ck_assert_ptr_eq(f.order[0], &other);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_ptr_eq(f.order[1 + i], &a[i]);
+    fake_close(&f);
+}
+END_TEST
+
+/* Cancelled, an ask that waits or is behind another settles with the next tick, one that compute
+ * has after its step, and one that was done by then is done. */
+START_TEST(test_cancel)
+{
+    struct fake f;
+    struct fake_ask runs, ends, waits, behind;
+
+    fake_init(&f, BATCH_CONTINUOUS, 2, 0);
+    fake_open(&f);
+    fake_ask_init(&runs, &f, 1, 9);
+    fake_ask_init(&ends, &f, 1, 1);
+    fake_ask_init(&waits, &f, 1, 1);
+    fake_ask_init(&behind, &f, 1, 1);
+    behind.ask.asker = &runs.own;
+    fake_asks(&runs);
+    fake_asks(&ends);
+    fake_wait(&f, 0);
+    fake_asks(&waits);
+    fake_asks(&behind);
+    batcher_cancel(f.b, &runs.ask);
+    batcher_cancel(f.b, &ends.ask);
+    batcher_cancel(f.b, &waits.ask);
+    batcher_cancel(f.b, &behind.ask);
+    batcher_cancel(f.b, &behind.ask); /* a second wish changes nothing */
+    ck_assert_uint_eq(f.n_settled, 0);
+    ck_assert_uint_eq(f.armed_us, f.now_us);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_settled, 2);
+    ck_assert_int_eq(waits.err.status, STATUS_CANCELLED);
+    ck_assert_int_eq(behind.err.status, STATUS_CANCELLED);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_settled, 4);
+    ck_assert_int_eq(runs.err.status, STATUS_CANCELLED);
+    ck_assert_uint_eq(runs.n_more, 0);
+    ck_assert_uint_eq(runs.n_stepped, 1);
+    ck_assert_int_eq(ends.err.status, STATUS_OK);
+    ck_assert_ptr_null(f.step);
+    fake_close(&f);
+}
+END_TEST
+
+/* A deadline that has passed refuses; one that passes while the ask waits expires it by the timer,
+ * also while a step runs; one that passes in a step ends the ask after it. */
+START_TEST(test_deadline)
+{
+    struct fake f;
+    struct fake_ask past, runs, waits, behind;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    fake_open(&f);
+    fake_ask_init(&past, &f, 1, 1);
+    past.ask.deadline_us = f.now_us;
+    ck_assert_int_eq(fake_ask(&past), STATUS_DEADLINE);
+    ck_assert_uint_eq(past.err.retry_after_ms, 0);
+    fake_ask_init(&runs, &f, 1, 9);
+    runs.ask.deadline_us = f.now_us + 30;
+    fake_asks(&runs);
+    fake_wait(&f, 0);
+    fake_ask_init(&waits, &f, 1, 1);
+    fake_ask_init(&behind, &f, 1, 1);
+    waits.ask.deadline_us = f.now_us + 20;
+    behind.ask.deadline_us = f.now_us + 10;
+    behind.ask.asker = &waits.own;
+    fake_asks(&waits);
+    ck_assert_uint_eq(f.armed_us, f.now_us + 20);
+    fake_asks(&behind);
+    ck_assert_uint_eq(f.armed_us, f.now_us + 10);
+    fake_wait(&f, 9);
+    ck_assert_uint_eq(f.n_settled, 0);
+    fake_wait(&f, 1);
+    ck_assert_uint_eq(behind.n_settled, 1);
+    ck_assert_int_eq(behind.err.status, STATUS_DEADLINE);
+    ck_assert_uint_eq(waits.n_settled, 0);
+    fake_wait(&f, 10);
+    ck_assert_uint_eq(waits.n_settled, 1);
+    ck_assert_int_eq(waits.err.status, STATUS_DEADLINE);
+    fake_step_done(&f);
+    ck_assert_uint_eq(runs.n_settled, 0);
+    f.now_us += 10;
+    fake_step_done(&f);
+    ck_assert_uint_eq(runs.n_settled, 1);
+    ck_assert_int_eq(runs.err.status, STATUS_DEADLINE);
+    fake_close(&f);
+}
+END_TEST
+
+/* Nobody starts at or after its deadline, however late the tick comes. */
+START_TEST(test_late_tick_starts_nobody)
+{
+    struct fake f;
+    struct fake_ask a;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 1);
+    a.ask.deadline_us = f.now_us + 10;
+    fake_asks(&a);
+    fake_wait(&f, 10);
+    ck_assert_ptr_null(f.step);
+    ck_assert_int_eq(a.err.status, STATUS_DEADLINE);
+    fake_close(&f);
+}
+END_TEST
+
+/* The queue is bounded: one more is refused with a hint that follows the recent rate. */
+START_TEST(test_queue_is_bounded)
+{
+    struct fake f;
+    struct fake_ask a[5], one_more;
+    struct batcher_stats stats;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.max_waiting = 4;
+    fake_open(&f);
+    for (size_t i = 0; i < 5; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_ask_init(&one_more, &f, 1, 1);
+    for (size_t i = 0; i < 4; i++)
+        fake_asks(&a[i]);
+    ck_assert_int_eq(fake_ask(&one_more), STATUS_EXHAUSTED);
+    ck_assert_uint_ge(one_more.err.retry_after_ms, 1);
+    fake_wait(&f, 0);
+    f.now_us += 8000; /* one in 8 ms is what it can do */
+    fake_step_done(&f);
+    fake_asks(&a[4]);
+    ck_assert_int_eq(fake_ask(&one_more), STATUS_OK);
+    fake_run_out(&f);
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_refused, 1);
+    ck_assert_uint_eq(stats.n_asked, 6);
+    ck_assert_uint_eq(stats.n_done, 6);
+    fake_close(&f);
+}
+END_TEST
+
+/* The hint is the time for a quarter of those who wait, at the rate of those that finished. */
+START_TEST(test_hint_follows_rate)
+{
+    struct fake f;
+    struct fake_ask a[10], one_more;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.max_waiting = 8;
+    fake_open(&f);
+    for (size_t i = 0; i < 10; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_asks(&a[0]);
+    fake_wait(&f, 0);
+    for (size_t i = 1; i < 9; i++)
+        fake_asks(&a[i]);
+    f.now_us += 8000;
+    fake_step_done(&f); /* the first is through, the second runs, seven wait */
+    fake_asks(&a[9]);
+    fake_ask_init(&one_more, &f, 1, 1);
+    ck_assert_int_eq(fake_ask(&one_more), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(one_more.err.retry_after_ms, 8 * (8 / 4 + 1));
+    fake_close(&f);
+}
+END_TEST
+
+/* The queue is bounded in cost too; an ask that would wait alone is let in whatever it costs. */
+START_TEST(test_queue_cost_is_bounded)
+{
+    struct fake f;
+    struct fake_ask large, a, b;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.max_waiting_cost = 10;
+    fake_open(&f);
+    fake_ask_init(&large, &f, 50, 1);
+    fake_ask_init(&a, &f, 7, 1);
+    fake_ask_init(&b, &f, 4, 1);
+    fake_asks(&large);
+    ck_assert_int_eq(fake_ask(&a), STATUS_EXHAUSTED);
+    fake_wait(&f, 0); /* large runs, nobody waits */
+    fake_asks(&a);
+    ck_assert_int_eq(fake_ask(&b), STATUS_EXHAUSTED);
+    b.cost = 3;
+    fake_asks(&b);
+    fake_run_out(&f);
+    ck_assert_uint_eq(f.n_settled, 3);
+    fake_close(&f);
+}
+END_TEST
+
+/* A row that fails settles with its own error; its neighbours go on. */
+START_TEST(test_row_fails_alone)
+{
+    struct fake f;
+    struct fake_ask a, bad, c;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 2);
+    fake_ask_init(&bad, &f, 1, 2);
+    fake_ask_init(&c, &f, 1, 1);
+    bad.breaks = true;
+    fake_asks(&a);
+    fake_asks(&bad);
+    fake_asks(&c);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    fake_run_out(&f);
+    ck_assert_int_eq(a.err.status, STATUS_OK);
+    ck_assert_int_eq(bad.err.status, STATUS_INTERNAL);
+    ck_assert_str_eq(bad.err.text, "broke");
+    ck_assert_int_eq(c.err.status, STATUS_OK);
+    ck_assert_uint_eq(bad.n_settled, 1);
+    fake_close(&f);
+}
+END_TEST
+
+/* Out of pages: the newest running row goes back to the front and starts again when there is room;
+ * the others never notice. */
+START_TEST(test_preemption)
+{
+    struct fake f;
+    struct fake_ask a[3], waits;
+    struct batcher_stats stats;
+
+    fake_init(&f, BATCH_CONTINUOUS, 3, 0);
+    f.pages_free = 8;
+    fake_open(&f);
+    for (size_t i = 0; i < 3; i++) {
+        fake_ask_init(&a[i], &f, 2, 3);
+        fake_asks(&a[i]);
+    }
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    fake_ask_init(&waits, &f, 1, 1);
+    fake_asks(&waits);
+    fake_step_done(&f); /* two pages are left for three rows */
+    ck_assert_uint_eq(f.n_rows, 2);
+    ck_assert_uint_eq(a[2].n_released, 1);
+    ck_assert_uint_eq(a[0].n_released + a[1].n_released, 0);
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_preempted, 1);
+    ck_assert_uint_eq(stats.n_waiting, 2);
+    ck_assert_uint_eq(stats.n_running, 2);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 2); /* none left: nobody else begins */
+    fake_step_done(&f);             /* it goes on before the one that has waited all along */
+    ck_assert_uint_eq(f.n_rows, 2);
+    ck_assert_ptr_eq(f.rows[0], &a[2]);
+    ck_assert_ptr_eq(f.rows[1], &waits);
+    fake_run_out(&f);
+    ck_assert_uint_eq(f.n_settled, 4);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_int_eq(a[i].err.status, STATUS_OK);
+    ck_assert_uint_eq(a[2].ask.n_preempted, 1);
+    ck_assert_uint_eq(f.pages_free, 8);
+    fake_close(&f);
+}
+END_TEST
+
+/* Priority decides who is preempted before arrival does. */
+START_TEST(test_preempts_lowest_priority)
+{
+    struct fake f;
+    struct fake_ask low, high;
+
+    fake_init(&f, BATCH_CONTINUOUS, 2, 0);
+    f.pages_free = 3;
+    fake_open(&f);
+    fake_ask_init(&low, &f, 1, 3);
+    fake_ask_init(&high, &f, 1, 3);
+    low.ask.priority = -1;
+    fake_asks(&low);
+    fake_asks(&high);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 2);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_ptr_eq(f.rows[0], &high);
+    ck_assert_uint_eq(low.n_released, 1);
+    fake_run_out(&f);
+    ck_assert_int_eq(low.err.status, STATUS_OK);
+    fake_close(&f);
+}
+END_TEST
+
+/* A row that is alone and still cannot have what it needs fails, waiting or running; those behind
+ * it go on. */
+START_TEST(test_alone_and_exhausted)
+{
+    struct fake f;
+    struct fake_ask a, b, c;
+
+    fake_init(&f, BATCH_CONTINUOUS, 3, 0);
+    f.pages_free = 4;
+    fake_open(&f);
+    fake_ask_init(&a, &f, 9, 1);
+    fake_ask_init(&b, &f, 3, 9);
+    fake_ask_init(&c, &f, 4, 1);
+    fake_asks(&a);
+    fake_asks(&b);
+    fake_asks(&c);
+    fake_wait(&f, 0);
+    ck_assert_int_eq(a.err.status, STATUS_EXHAUSTED);
+    ck_assert_uint_eq(a.n_settled, 1);
+    fake_step_done(&f);
+    ck_assert_uint_eq(b.n_settled, 0);
+    fake_step_done(&f);
+    ck_assert_int_eq(b.err.status, STATUS_EXHAUSTED);
+    ck_assert_ptr_eq(f.rows[0], &c);
+    fake_run_out(&f);
+    ck_assert_int_eq(c.err.status, STATUS_OK);
+    fake_close(&f);
+}
+END_TEST
+
+/* window: few wait for the delay of the oldest, many go at once. */
+START_TEST(test_window)
+{
+    struct fake f;
+    struct fake_ask a[4];
+
+    fake_init(&f, BATCH_WINDOW, 3, 0);
+    f.config.max_delay_us = 100;
+    fake_open(&f);
+    for (size_t i = 0; i < 4; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_asks(&a[0]);
+    fake_wait(&f, 0);
+    ck_assert_ptr_null(f.step);
+    ck_assert_uint_eq(f.armed_us, 1100);
+    fake_wait(&f, 60);
+    fake_asks(&a[1]);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.armed_us, 1100);
+    fake_wait(&f, 40);
+    ck_assert_uint_eq(f.n_rows, 2);
+    fake_asks(&a[2]); /* its delay runs while compute is busy */
+    f.now_us += 100;
+    fake_asks(&a[3]);
+    fake_step_done(&f);
+    ck_assert_ptr_nonnull(f.step);
+    ck_assert_uint_eq(f.n_rows, 2);
+    fake_run_out(&f);
+    for (size_t i = 0; i < 3; i++)
+        fake_ask_init(&a[i], &f, 1, 1), fake_asks(&a[i]);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* fixed: the last to arrive releases the batch, which is of exactly max_rows. */
+START_TEST(test_fixed)
+{
+    struct fake f;
+    struct fake_ask a[4], second;
+
+    fake_init(&f, BATCH_FIXED, 3, 0);
+    fake_open(&f);
+    for (size_t i = 0; i < 4; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_ask_init(&second, &f, 1, 1);
+    second.ask.asker = &a[0].own;
+    fake_asks(&a[0]);
+    fake_asks(&second); /* of the same asker: does not make the batch any fuller */
+    fake_asks(&a[1]);
+    fake_wait(&f, 1000000);
+    ck_assert_ptr_null(f.step);
+    ck_assert_uint_eq(f.armed_us, 0);
+    fake_asks(&a[2]);
+    fake_asks(&a[3]);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    fake_step_done(&f);
+    ck_assert_ptr_null(f.step); /* a[3] and second wait for a third */
+    ck_assert_uint_eq(f.n_settled, 3);
+    fake_close(&f);
+    ck_assert_int_eq(second.err.status, STATUS_UNAVAILABLE);
+}
+END_TEST
+
+/* fixed: a group whose cost is above that of a step runs in several, before the next group. */
+START_TEST(test_fixed_above_cost)
+{
+    struct fake f;
+    struct fake_ask a[4];
+
+    fake_init(&f, BATCH_FIXED, 2, 5);
+    fake_open(&f);
+    for (size_t i = 0; i < 4; i++) {
+        fake_ask_init(&a[i], &f, 4, 1);
+        fake_asks(&a[i]);
+    }
+    fake_wait(&f, 0);
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_uint_eq(f.n_rows, 1);
+        ck_assert_ptr_eq(f.rows[0], &a[i]);
+        fake_step_done(&f);
+    }
+    ck_assert_uint_eq(f.n_settled, 4);
+    fake_close(&f);
+}
+END_TEST
+
+/* Closing settles who waits with UNAVAILABLE, refuses who comes, lets the step end, and tells when
+ * all is over. */
+START_TEST(test_close)
+{
+    struct fake f;
+    struct fake_ask done, more, waits, behind, late;
+
+    fake_init(&f, BATCH_CONTINUOUS, 2, 0);
+    fake_open(&f);
+    fake_ask_init(&done, &f, 1, 1);
+    fake_ask_init(&more, &f, 1, 2);
+    fake_ask_init(&waits, &f, 1, 1);
+    fake_ask_init(&behind, &f, 1, 1);
+    fake_ask_init(&late, &f, 1, 1);
+    behind.ask.asker = &more.own;
+    fake_asks(&done);
+    fake_asks(&more);
+    fake_wait(&f, 0);
+    fake_asks(&waits);
+    fake_asks(&behind);
+    batcher_close(f.b, fake_closed, &f);
+    ck_assert_uint_eq(f.n_settled, 0);
+    ck_assert_int_eq(fake_ask(&late), STATUS_UNAVAILABLE);
+    fake_wait(&f, 0);
+    ck_assert_int_eq(waits.err.status, STATUS_UNAVAILABLE);
+    ck_assert_uint_eq(f.n_settled, 1);
+    ck_assert_uint_eq(f.n_closed, 0);
+    fake_step_done(&f);
+    ck_assert_int_eq(done.err.status, STATUS_OK);
+    ck_assert_int_eq(more.err.status, STATUS_UNAVAILABLE);
+    ck_assert_int_eq(behind.err.status, STATUS_UNAVAILABLE);
+    ck_assert_uint_eq(f.n_settled, 4);
+    ck_assert_uint_eq(f.n_closed, 1);
+    ck_assert_uint_eq(f.armed_us, 0);
+}
+END_TEST
+
+static struct fake_ask *next_of;
+
+static void ask_next(struct fake_ask *a)
+{
+    (void)a;
+    fake_asks(next_of);
+}
+
+/* A continuation may ask again: it joins the step that is formed after it. */
+START_TEST(test_continuation_asks)
+{
+    struct fake f;
+    struct fake_ask a, b;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 1);
+    fake_ask_init(&b, &f, 1, 1);
+    b.ask.asker = &a.own;
+    a.then = ask_next;
+    next_of = &b;
+    fake_asks(&a);
+    fake_wait(&f, 0);
+    fake_step_done(&f);
+    ck_assert_uint_eq(a.n_settled, 1);
+    ck_assert_ptr_nonnull(f.step);
+    ck_assert_ptr_eq(f.rows[0], &b);
+    fake_run_out(&f);
+    ck_assert_uint_eq(b.n_settled, 1);
+    fake_close(&f);
+}
+END_TEST
+
+static void cancel_next(struct fake_ask *a)
+{
+    batcher_cancel(a->fake->b, &next_of->ask);
+    ck_assert_uint_eq(next_of->n_settled, 0);
+}
+
+/* A continuation may cancel a neighbour of the same step. */
+START_TEST(test_continuation_cancels)
+{
+    struct fake f;
+    struct fake_ask a, b;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 1);
+    fake_ask_init(&b, &f, 1, 5);
+    a.then = cancel_next;
+    next_of = &b;
+    fake_asks(&a);
+    fake_asks(&b);
+    fake_wait(&f, 0);
+    fake_step_done(&f);
+    ck_assert_int_eq(b.err.status, STATUS_CANCELLED);
+    ck_assert_uint_eq(b.n_settled, 1);
+    ck_assert_uint_eq(b.n_more, 0);
+    ck_assert_ptr_null(f.step);
+    fake_close(&f);
+}
+END_TEST
+
+static void close_all(struct fake_ask *a)
+{
+    batcher_close(a->fake->b, fake_closed, a->fake);
+    ck_assert_uint_eq(a->fake->n_closed, 0);
+}
+
+/* A continuation may close the batcher. */
+START_TEST(test_continuation_closes)
+{
+    struct fake f;
+    struct fake_ask a, b;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 1);
+    fake_ask_init(&b, &f, 1, 1);
+    a.then = close_all;
+    fake_asks(&a);
+    fake_asks(&b);
+    fake_wait(&f, 0);
+    fake_step_done(&f);
+    ck_assert_int_eq(b.err.status, STATUS_UNAVAILABLE);
+    ck_assert_uint_eq(f.n_closed, 1);
+}
+END_TEST
+
+/* An agent that forgets a row's outcome fails that row, with a text. */
+static void forgets(void *self, struct row *const *rows, size_t n)
+{
+    (void)self;
+    (void)rows;
+    (void)n;
+}
+
+START_TEST(test_no_outcome_is_a_failure)
+{
+    struct fake f;
+    struct fake_ask a;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.agent.batch_act = forgets;
+    fake_open(&f);
+    fake_ask_init(&a, &f, 1, 1);
+    fake_asks(&a);
+    fake_run_out(&f);
+    ck_assert_int_eq(a.err.status, STATUS_INTERNAL);
+    ck_assert_str_ne(a.err.text, "");
+    fake_close(&f);
+}
+END_TEST
+
+/* The counters tell how many rows the steps had. */
+START_TEST(test_histogram)
+{
+    struct fake f;
+    struct fake_ask a[17];
+    struct batcher_stats stats;
+    static const size_t sizes[] = {1, 2, 3, 4, 5, 8, 9, 16, 17};
+
+    fake_init(&f, BATCH_CONTINUOUS, 32, 0);
+    fake_open(&f);
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+        for (size_t i = 0; i < sizes[s]; i++) {
+            fake_ask_init(&a[i], &f, 2, 1);
+            fake_asks(&a[i]);
+        }
+        fake_run_out(&f);
+    }
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_steps, 9);
+    ck_assert_uint_eq(stats.n_rows, 65);
+    ck_assert_uint_eq(stats.n_cost, 130);
+    ck_assert_uint_eq(stats.max_rows_seen, 17);
+    ck_assert_uint_eq(stats.last_rows, 17);
+    ck_assert_uint_eq(stats.rows_histogram[0], 1);
+    ck_assert_uint_eq(stats.rows_histogram[1], 1);
+    ck_assert_uint_eq(stats.rows_histogram[2], 2);
+    ck_assert_uint_eq(stats.rows_histogram[3], 2);
+    ck_assert_uint_eq(stats.rows_histogram[4], 2);
+    ck_assert_uint_eq(stats.rows_histogram[5], 1);
+    fake_close(&f);
+}
+END_TEST
+
+/* 65,536 asks of all priorities wait, with deadlines that pass in any order: each tick costs what
+ * it settles, not what waits (a quadratic one would not end within the test's time). */
+START_TEST(test_many_wait)
+{
+    enum { N = 1 << 16 };
+    struct fake f;
+    struct fake_ask *a = xalloc(N * sizeof *a);
+    struct batcher_stats stats;
+    struct fake_ask blocker;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.max_waiting = N;
+    fake_open(&f);
+    fake_ask_init(&blocker, &f, 1, 1);
+    fake_asks(&blocker);
+    fake_wait(&f, 0);
+    for (size_t i = 0; i < N; i++) {
+        fake_ask_init(&a[i], &f, 1, 1);
+        a[i].ask.priority = (int)(i * 7919 % 201) - 100;
+        if (i % 2 == 0)
+            a[i].ask.deadline_us = f.now_us + 1 + i * 40503 % N;
+        fake_asks(&a[i]);
+    }
+    for (size_t i = 0; i <= N; i++)
+        fake_wait(&f, 1);
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_expired, N / 2);
+    for (size_t i = 1; i < N; i += 4)
+        batcher_cancel(f.b, &a[i].ask);
+    fake_wait(&f, 0);
+    fake_run_out(&f);
+    batcher_stats(f.b, &stats);
+    ck_assert_uint_eq(stats.n_cancelled, N / 4);
+    ck_assert_uint_eq(stats.n_done, N / 4 + 1);
+    for (size_t i = 0; i < N; i++)
+        ck_assert_uint_eq(a[i].n_settled, 1);
+    fake_close(&f);
+    free(a);
+}
+END_TEST
+
+/* What cannot be is refused by name, and nothing is opened. */
+START_TEST(test_config)
+{
+    struct fake f;
+    struct error err;
+    static const struct batcher_config bad[] = {
+        {.max_rows = 0, .max_waiting = 4},
+        {.max_rows = 5, .max_waiting = 4},
+        {.max_rows = 1, .max_waiting = 4, .max_delay_us = UINT64_MAX},
+        {.max_rows = 1, .max_waiting = 4, .ageing_us = UINT64_MAX},
+    };
+    static const char *const fields[] = {"max_rows", "max_waiting", "max_delay_us", "ageing_us"};
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(batcher_open(&f.b, &bad[i], &f.agent, &f.compute, &f.timer, &f.env, &err),
+                         STATUS_INVALID);
+        ck_assert_str_eq(err.field, fields[i]);
+        ck_assert_ptr_null(f.b);
+    }
+}
+END_TEST
+
+/* A bound that no memory can hold is EXHAUSTED, not a crash. */
+START_TEST(test_config_beyond_memory)
+{
+    struct fake f;
+    struct error err;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    f.config.max_waiting = SIZE_MAX;
+    ck_assert_int_eq(batcher_open(&f.b, &f.config, &f.agent, &f.compute, &f.timer, &f.env, &err),
+                     STATUS_EXHAUSTED);
+    ck_assert_ptr_null(f.b);
+}
+END_TEST
+
+SUITE_MAIN("batching/batcher", test_one_ask, test_continuous_joins, test_more_overlaps, test_budget,
+           test_rotation, test_too_large_runs_alone, test_priority_ages, test_priority_is_clamped,
+           test_asker_keeps_order, test_cancel, test_deadline, test_late_tick_starts_nobody,
+           test_queue_is_bounded, test_hint_follows_rate, test_queue_cost_is_bounded,
+           test_row_fails_alone, test_preemption, test_preempts_lowest_priority,
+           test_alone_and_exhausted, test_window, test_fixed, test_fixed_above_cost, test_close,
+           test_continuation_asks, test_continuation_cancels, test_continuation_closes,
+           test_no_outcome_is_a_failure, test_histogram, test_many_wait, test_config,
+           test_config_beyond_memory)
