@@ -1,0 +1,185 @@
+/* The happy path: call_start begins two operations. `read` sends the whole request and takes the
+ * headers and the first message, then one message each time until there is none; `finish` takes the
+ * status. When both are back the call ends: the kind's end is called, the call leaves its channel.
+ *
+ * Failure: whatever happens, gRPC completes both; the status tells. A message that we refuse
+ * cancels the call, and our reason replaces the status. */
+#include <assert.h>
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+#include <grpc/support/time.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "client/lib/parts.h"
+#include "proto/codec.h"
+
+struct parley_call *call_make(size_t size_bytes, const struct call_kind *kind)
+{
+    struct parley_call *call = try_alloc(1, size_bytes);
+
+    if (call == NULL)
+        return NULL;
+    call->kind = kind;
+    call->read.call = call->finish.call = call;
+    atomic_init(&call->n_refs, 1);
+    (void)pthread_mutex_init(&call->lock, NULL); /* cannot fail on Linux */
+    grpc_metadata_array_init(&call->headers);
+    grpc_metadata_array_init(&call->trailers);
+    call->details = grpc_empty_slice();
+    return call;
+}
+
+void parley_call_unref(struct parley_call *call)
+{
+    /* The last one frees what the others wrote before they let go. */
+    if (call == NULL || atomic_fetch_sub_explicit(&call->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    grpc_metadata_array_destroy(&call->headers);
+    grpc_metadata_array_destroy(&call->trailers);
+    (void)pthread_mutex_destroy(&call->lock);
+    free(call);
+}
+
+void parley_call_cancel(struct parley_call *call)
+{
+    (void)pthread_mutex_lock(&call->lock);
+    if (call->core != NULL)
+        (void)grpc_call_cancel(call->core, NULL); /* the end tells */
+    (void)pthread_mutex_unlock(&call->lock);
+}
+
+static void start_ops(grpc_call *core, struct call_op *op, const grpc_op *ops, size_t n)
+{
+    grpc_call_error rc;
+
+    atomic_store_explicit(&op->is_out, true, memory_order_release);
+    rc = grpc_call_start_batch(core, ops, n, op, NULL);
+    assert(rc == GRPC_CALL_OK);
+}
+
+static grpc_byte_buffer *encode(const struct call_start *how)
+{
+    grpc_byte_buffer *out;
+    grpc_slice slice;
+
+    if (how->request != NULL) {
+        slice = grpc_slice_malloc(codec_size(how->request));
+        (void)codec_encode(how->request, GRPC_SLICE_START_PTR(slice));
+    } else {
+        slice = grpc_slice_from_copied_buffer(how->bytes, how->len);
+    }
+    out = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_slice_unref(slice);
+    return out;
+}
+
+void call_start(struct parley_channel *channel, struct parley_call *call,
+                const struct call_start *how)
+{
+    const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
+    const gpr_timespec end =
+        how->deadline_ms == 0
+            ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
+            : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
+    grpc_op finish = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
+    grpc_op read[5] = {
+        {.op = GRPC_OP_SEND_INITIAL_METADATA},  {.op = GRPC_OP_SEND_MESSAGE},
+        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT}, {.op = GRPC_OP_RECV_INITIAL_METADATA},
+        {.op = GRPC_OP_RECV_MESSAGE},
+    };
+    grpc_byte_buffer *request = encode(how);
+    grpc_call *core;
+
+    call->channel = channel;
+    call->deadline_ms = how->deadline_ms;
+    call->n_out = 2;
+    core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue,
+                                    grpc_slice_from_copied_string(how->method), NULL, end, NULL);
+    call->core = core;
+    (void)atomic_fetch_add_explicit(&call->n_refs, 1, memory_order_relaxed); /* we hold one */
+    (void)pthread_mutex_lock(&channel->lock);
+    list_push(&channel->live, &call->link);
+    (void)pthread_mutex_unlock(&channel->lock);
+
+    finish.data.recv_status_on_client.status = &call->status;
+    finish.data.recv_status_on_client.status_details = &call->details;
+    finish.data.recv_status_on_client.trailing_metadata = &call->trailers;
+    read[0].flags = how->waits_for_server ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0;
+    read[1].data.send_message.send_message = request;
+    read[3].data.recv_initial_metadata.recv_initial_metadata = &call->headers;
+    read[4].data.recv_message.recv_message = &call->in;
+    start_ops(core, &call->finish, &finish, 1); /* does not end the call before read is back */
+    start_ops(core, &call->read, read, 5);
+    grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
+}
+
+static void read_next(struct parley_call *call)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+
+    op.data.recv_message.recv_message = &call->in;
+    call->n_out++;
+    start_ops(call->core, &call->read, &op, 1);
+}
+
+/* Hands the message on. False when no other one is to be read. */
+static bool take_message(struct parley_call *call)
+{
+    const grpc_slice_buffer *slices = &call->in->data.raw.slice_buffer;
+    grpc_byte_buffer_reader reader;
+    grpc_slice whole = grpc_empty_slice();
+    enum status rc;
+
+    if (slices->count == 1) { /* most are: no copy */
+        whole = grpc_slice_ref(slices->slices[0]);
+    } else if (grpc_byte_buffer_reader_init(&reader, call->in)) {
+        whole = grpc_byte_buffer_reader_readall(&reader);
+        grpc_byte_buffer_reader_destroy(&reader);
+    }
+    grpc_byte_buffer_destroy(call->in);
+    call->in = NULL;
+    rc = call->kind->message(call, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
+                             &call->failure);
+    grpc_slice_unref(whole);
+    if (rc != STATUS_OK)
+        parley_call_cancel(call);
+    return rc == STATUS_OK && call->kind->is_stream;
+}
+
+static void end(struct parley_call *call)
+{
+    struct parley_channel *channel = call->channel;
+    struct parley_error err = {0};
+
+    if (call->failure.status != STATUS_OK)
+        outcome_of_failure(&err, &call->failure);
+    else
+        outcome_of_call(&err, call);
+    grpc_slice_unref(call->details);
+    call->kind->end(call, &err);
+    (void)pthread_mutex_lock(&call->lock);
+    grpc_call_unref(call->core);
+    call->core = NULL;
+    (void)pthread_mutex_unlock(&call->lock);
+    (void)pthread_mutex_lock(&channel->lock);
+    list_remove(&call->link);
+    if (list_is_empty(&channel->live))
+        (void)pthread_cond_signal(&channel->is_empty);
+    (void)pthread_mutex_unlock(&channel->lock);
+    parley_call_unref(call);
+}
+
+void call_op_back(struct call_op *op)
+{
+    struct parley_call *call = op->call;
+
+    assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
+    atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
+    call->n_out--;
+    if (op == &call->read && call->in != NULL && take_message(call))
+        read_next(call);
+    if (call->n_out == 0)
+        end(call);
+}

@@ -1,0 +1,179 @@
+/* The channel's thread polls its completion queue and runs every callback. Close: the calls that
+ * live are cancelled; the last one's end signals is_empty; then the queue is shut down, its thread
+ * leaves and is joined. */
+#include <assert.h>
+#include <grpc/grpc_security.h>
+#include <grpc/support/time.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "client/lib/parts.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "proto/codec.h"
+
+static void *poll_queue(void *arg)
+{
+    struct parley_channel *channel = arg;
+    grpc_event event;
+
+    for (;;) {
+        event =
+            grpc_completion_queue_next(channel->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        if (event.type == GRPC_QUEUE_SHUTDOWN)
+            return NULL;
+        call_op_back(event.tag);
+    }
+}
+
+static grpc_channel *connect_lazily(const char *address)
+{
+    static const struct {
+        const char *key;
+        int value;
+    } ints[] = {
+        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1}, /* a channel is a connection */
+        {GRPC_ARG_ENABLE_HTTP_PROXY, 0},         /* a proxy of the environment is for the web */
+        {GRPC_ARG_ENABLE_RETRIES, 0},            /* turns have numbers: the caller retries */
+        {GRPC_ARG_ENABLE_CHANNELZ, 0},
+        {GRPC_ARG_ENABLE_CENSUS, 0},
+        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 128 << 20}, /* a long transcript */
+        {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
+        {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
+        {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
+        {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* a server whose host is gone */
+    };
+    grpc_arg args[sizeof(ints) / sizeof(ints[0])];
+    const grpc_channel_args all = {sizeof(args) / sizeof(args[0]), args};
+    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
+    grpc_channel *core;
+
+    for (size_t i = 0; i < all.num_args; i++) {
+        args[i].type = GRPC_ARG_INTEGER;
+        args[i].key = (char *)(uintptr_t)ints[i].key; /* gRPC only reads it */
+        args[i].value.integer = ints[i].value;
+    }
+    core = grpc_channel_create(address, insecure, &all);
+    grpc_channel_credentials_release(insecure);
+    return core;
+}
+
+/* Of one whose queue is drained and whose thread is gone. */
+static void channel_free(struct parley_channel *channel)
+{
+    grpc_channel_destroy(channel->core);
+    grpc_completion_queue_destroy(channel->queue);
+    grpc_shutdown_blocking();
+    (void)pthread_cond_destroy(&channel->is_empty);
+    (void)pthread_mutex_destroy(&channel->lock);
+    free(channel->address);
+    free(channel);
+}
+
+struct parley_channel *parley_channel_open(const char *address)
+{
+    struct parley_channel *channel = try_alloc(1, sizeof(*channel));
+
+    if (channel == NULL)
+        return NULL;
+    channel->address = try_strndup(address, strlen(address));
+    if (channel->address == NULL) {
+        free(channel);
+        return NULL;
+    }
+    grpc_init();
+    list_init(&channel->live);
+    (void)pthread_mutex_init(&channel->lock, NULL); /* neither can fail on Linux */
+    (void)pthread_cond_init(&channel->is_empty, NULL);
+    channel->core = connect_lazily(address);
+    channel->queue = grpc_completion_queue_create_for_next(NULL);
+    if (pthread_create(&channel->thread, NULL, poll_queue, channel) != 0) {
+        grpc_completion_queue_shutdown(channel->queue);
+        (void)poll_queue(channel); /* nothing is in it but its end */
+        channel_free(channel);
+        return NULL;
+    }
+    return channel;
+}
+
+void parley_channel_close(struct parley_channel *channel)
+{
+    if (channel == NULL)
+        return;
+    assert(!pthread_equal(channel->thread, pthread_self()));
+    (void)pthread_mutex_lock(&channel->lock);
+    for (struct link *l = list_first(&channel->live); l != NULL; l = list_next(&channel->live, l))
+        parley_call_cancel(container_of(l, struct parley_call, link));
+    while (!list_is_empty(&channel->live))
+        (void)pthread_cond_wait(&channel->is_empty, &channel->lock);
+    (void)pthread_mutex_unlock(&channel->lock);
+    grpc_completion_queue_shutdown(channel->queue);
+    (void)pthread_join(channel->thread, NULL);
+    channel_free(channel);
+}
+
+/* --- waiting for a server --- */
+
+struct health_wait {
+    bool is_serving;
+};
+
+static enum status on_health(void *arg, const void *data, size_t len, struct error *err)
+{
+    struct health_wait *w = arg;
+    ProtobufCMessage *m = NULL;
+    struct arena arena;
+    enum status rc;
+
+    arena_init(&arena, DECODED_MAX_BYTES);
+    rc = codec_decode(&m, &grpc__health__v1__health_check_response__descriptor, data, len, &arena,
+                      err);
+    if (rc == STATUS_OK && ((Grpc__Health__V1__HealthCheckResponse *)m)->status ==
+                               GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING) {
+        w->is_serving = true;
+        rc = error_set(err, STATUS_CANCELLED, "it serves: the watch may end");
+    }
+    arena_deinit(&arena);
+    return rc;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
+                                       struct parley_error *ret_err)
+{
+    Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    struct call_start how = {.method = "/grpc.health.v1.Health/Watch",
+                             .request = &request.base,
+                             .waits_for_server = true};
+    const uint64_t end_ms = now_ms() + timeout_ms;
+    struct health_wait w = {false};
+    struct parley_error err = {0};
+    uint64_t now;
+
+    do {
+        now = now_ms();
+        how.deadline_ms = now < end_ms ? (uint32_t)(end_ms - now) : 1;
+        (void)request_wait(channel, &how, true, on_health, &w, &err);
+        /* UNAVAILABLE: it was there, and went: it may come again. */
+    } while (!w.is_serving && err.status == PARLEY_UNAVAILABLE && now_ms() < end_ms);
+    if (w.is_serving) {
+        err = (struct parley_error){0};
+    } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {
+        (void)snprintf(err.text, sizeof(err.text),
+                       "%s does not serve within %u ms; is parleyd running? start it with parleyd, "
+                       "or ./run chat",
+                       channel->address, timeout_ms);
+    }
+    if (ret_err != NULL)
+        *ret_err = err;
+    return err.status;
+}

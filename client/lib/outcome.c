@@ -1,0 +1,99 @@
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/lib/parts.h"
+#include "parley/v1/error.pb-c.h"
+#include "proto/codec.h"
+
+_Static_assert((int)PARLEY_UNAUTHENTICATED == (int)STATUS_UNAUTHENTICATED, "a cast maps");
+_Static_assert((int)PARLEY_UNAVAILABLE == (int)GRPC_STATUS_UNAVAILABLE, "a cast maps");
+
+static void copy(char *out, size_t size, const void *text, size_t len)
+{
+    len = len < size ? len : size - 1;
+    memcpy(out, text, len);
+    out[len] = '\0';
+}
+
+static bool read_detail(struct parley_error *out, const grpc_slice *value)
+{
+    ProtobufCMessage *m = NULL;
+    const Parley__V1__ErrorDetail *detail;
+    struct arena arena;
+    struct error ignored;
+    bool is_there;
+
+    arena_init(&arena, 1 << 16);
+    is_there = codec_decode(&m, &parley__v1__error_detail__descriptor, GRPC_SLICE_START_PTR(*value),
+                            GRPC_SLICE_LENGTH(*value), &arena, &ignored) == STATUS_OK;
+    if (is_there) {
+        detail = (const Parley__V1__ErrorDetail *)m;
+        out->retry_after_ms = detail->retry_after_ms;
+        copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
+        copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
+    }
+    arena_deinit(&arena);
+    return is_there;
+}
+
+/* gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:…: Failed to connect to
+ * remote host: Connection refused" holds one thing worth saying: the last. */
+static void explain_unavailable(struct parley_error *out, const char *address)
+{
+    char why[sizeof(out->text)];
+    const char *last = strrchr(out->text, ':');
+    bool has_been_there = strstr(out->text, "connect") == NULL &&
+                          strstr(out->text, "DNS") == NULL && strstr(out->text, "resol") == NULL;
+
+    last = last != NULL && last[1] == ' ' && last[2] != '\0' ? last + 2 : out->text;
+    copy(why, sizeof(why), last, strlen(last));
+    why[0] = (char)tolower((unsigned char)why[0]);
+    if (has_been_there)
+        (void)snprintf(out->text, sizeof(out->text),
+                       "lost %.100s: %.200s; is parleyd still running?", address, why);
+    else
+        (void)snprintf(out->text, sizeof(out->text),
+                       "cannot reach %.100s: %.150s; is parleyd running? start it with parleyd, or "
+                       "./run chat",
+                       address, why);
+}
+
+void outcome_of_call(struct parley_error *out, const struct parley_call *call)
+{
+    bool is_from_parleyd = false;
+
+    *out = (struct parley_error){.status = (enum parley_status)call->status};
+    if (call->status == GRPC_STATUS_OK)
+        return;
+    copy(out->text, sizeof(out->text), GRPC_SLICE_START_PTR(call->details),
+         GRPC_SLICE_LENGTH(call->details));
+    for (size_t i = 0; i < call->trailers.count && !is_from_parleyd; i++) {
+        const grpc_metadata *md = &call->trailers.metadata[i];
+
+        if (grpc_slice_str_cmp(md->key, "parley-error-bin") == 0)
+            is_from_parleyd = read_detail(out, &md->value);
+    }
+    if (is_from_parleyd)
+        return;
+    if (call->status == GRPC_STATUS_UNAVAILABLE)
+        explain_unavailable(out, call->channel->address);
+    else if (call->status == GRPC_STATUS_DEADLINE_EXCEEDED && call->deadline_ms > 0)
+        (void)snprintf(out->text, sizeof(out->text), "there was no end within %u ms",
+                       call->deadline_ms);
+    else if (call->status == GRPC_STATUS_CANCELLED)
+        copy(out->text, sizeof(out->text), "cancelled", strlen("cancelled"));
+}
+
+void outcome_of_failure(struct parley_error *out, const struct error *err)
+{
+    *out = (struct parley_error){.status = (enum parley_status)err->status,
+                                 .retry_after_ms = err->retry_after_ms};
+    copy(out->field, sizeof(out->field), err->field, strlen(err->field));
+    copy(out->text, sizeof(out->text), err->text, strlen(err->text));
+}
+
+const char *parley_status_name(enum parley_status status)
+{
+    return status_name((enum status)status);
+}

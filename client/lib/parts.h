@@ -1,0 +1,111 @@
+/* What the files of libparley share. */
+#ifndef CLIENT_LIB_PARTS_H
+#define CLIENT_LIB_PARTS_H
+
+#include <grpc/grpc.h>
+#include <protobuf-c/protobuf-c.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "base/status.h"
+#include "client/lib/parley.h"
+#include "parley/v1/conversations.pb-c.h"
+
+struct parley_channel {
+    char *address;
+    grpc_channel *core;
+    grpc_completion_queue *queue;
+    pthread_t thread; /* polls queue; every callback comes from it */
+    pthread_mutex_t lock;
+    pthread_cond_t is_empty;
+    struct list live; /* guarded by lock: calls that have not ended */
+};
+
+/* What becomes of a call. On the channel's thread. */
+struct call_kind {
+    bool is_stream; /* more than one message may come */
+    /* A message's bytes, the call's own. A failure ends the call with it. */
+    enum status (*message)(struct parley_call *call, const void *data, size_t len,
+                           struct error *err);
+    void (*end)(struct parley_call *call, const struct parley_error *err);
+};
+
+/* The tag of a completion queue event. Atomic because gRPC's own ordering is out of sight of
+ * ThreadSanitizer: whoever gives it releases what the channel's thread acquires. */
+struct call_op {
+    struct parley_call *call;
+    atomic_bool is_out;
+};
+
+/* The first member of every kind of call. Fields without a lock are the starter's until call_start
+ * and the channel's thread's after. */
+struct parley_call {
+    struct link link; /* channel->live */
+    struct parley_channel *channel;
+    const struct call_kind *kind;
+    atomic_uint n_refs; /* the user's and, until the end, the channel's */
+    pthread_mutex_t lock;
+    grpc_call *core; /* guarded by lock; NULL after the end */
+    struct call_op read, finish;
+    unsigned n_out; /* of the two, under way */
+    uint32_t deadline_ms;
+    grpc_metadata_array headers, trailers;
+    grpc_byte_buffer *in;
+    grpc_status_code status;
+    grpc_slice details;
+    struct error failure; /* of ours, while the call went well */
+};
+
+/* How to begin a call. */
+struct call_start {
+    const char *method;
+    const ProtobufCMessage *request; /* or else: */
+    const void *bytes;               /* [len] */
+    size_t len;
+    uint32_t deadline_ms;  /* 0: none */
+    bool waits_for_server; /* instead of failing at once where nobody listens */
+};
+
+/* A zeroed call of size_bytes with one reference; NULL without memory. */
+struct parley_call *call_make(size_t size_bytes, const struct call_kind *kind);
+/* From now on kind's functions are called; end is the last, and comes always. */
+void call_start(struct parley_channel *channel, struct parley_call *call,
+                const struct call_start *how);
+/* An event of the queue: one of the two ops is back. */
+void call_op_back(struct call_op *op);
+
+/* A waited-for end, of a call or a turn. */
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t is_over_now;
+    bool is_over;            /* guarded by lock */
+    struct parley_error err; /* guarded by lock */
+};
+
+void waiter_init(struct waiter *w);
+void waiter_tell(struct waiter *w, const struct parley_error *err); /* any thread */
+/* Waits, and is no more; *ret_err may be NULL. */
+enum parley_status waiter_wait(struct waiter *w, struct parley_error *ret_err);
+
+typedef enum status (*request_message_fn)(void *arg, const void *data, size_t len,
+                                          struct error *err);
+/* Starts a call and waits for its end. message is called on the channel's thread. Not from there.
+ */
+enum parley_status request_wait(struct parley_channel *channel, const struct call_start *how,
+                                bool is_stream, request_message_fn message, void *arg,
+                                struct parley_error *ret_err);
+
+/* How a call ended, from its status and trailers, or from a failure of ours. */
+void outcome_of_call(struct parley_error *out, const struct parley_call *call);
+void outcome_of_failure(struct parley_error *out, const struct error *err);
+
+/* Fills m (initialised) from s, in arena; its texts stay the caller's. STATUS_EXHAUSTED. */
+enum status sampling_fill(Parley__V1__Sampling *m, const struct parley_sampling *s,
+                          struct arena *arena, struct error *err) MUST_CHECK;
+
+/* What a message from the server may take once decoded. */
+#define DECODED_MAX_BYTES ((size_t)1 << 30)
+
+#endif

@@ -1,0 +1,306 @@
+/* The blocking calls: a call, and a wait for its end. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/lib/parts.h"
+#include "proto/codec.h"
+
+/* A server that is there but does not answer must not hold a caller for ever; none of these waits
+ * for a model. */
+enum { REQUEST_DEADLINE_MS = 60000 };
+
+struct request {
+    struct parley_call base;
+    request_message_fn message;
+    void *arg;
+    struct waiter *waiter;
+};
+
+void waiter_init(struct waiter *w)
+{
+    *w = (struct waiter){0};
+    (void)pthread_mutex_init(&w->lock, NULL); /* neither can fail on Linux */
+    (void)pthread_cond_init(&w->is_over_now, NULL);
+}
+
+void waiter_tell(struct waiter *w, const struct parley_error *err)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    w->err = *err;
+    w->is_over = true;
+    (void)pthread_cond_signal(&w->is_over_now); /* with the lock: then w may go */
+    (void)pthread_mutex_unlock(&w->lock);
+}
+
+enum parley_status waiter_wait(struct waiter *w, struct parley_error *ret_err)
+{
+    enum parley_status status;
+
+    (void)pthread_mutex_lock(&w->lock);
+    while (!w->is_over)
+        (void)pthread_cond_wait(&w->is_over_now, &w->lock);
+    status = w->err.status;
+    if (ret_err != NULL)
+        *ret_err = w->err;
+    (void)pthread_mutex_unlock(&w->lock);
+    (void)pthread_cond_destroy(&w->is_over_now);
+    (void)pthread_mutex_destroy(&w->lock);
+    return status;
+}
+
+static enum status on_message(struct parley_call *call, const void *data, size_t len,
+                              struct error *err)
+{
+    struct request *r = (struct request *)call;
+
+    return r->message(r->arg, data, len, err);
+}
+
+static void on_end(struct parley_call *call, const struct parley_error *err)
+{
+    waiter_tell(((struct request *)call)->waiter, err);
+}
+
+static enum parley_status fail(struct parley_error *ret_err, const struct error *err)
+{
+    if (ret_err != NULL)
+        outcome_of_failure(ret_err, err);
+    return (enum parley_status)err->status;
+}
+
+enum parley_status request_wait(struct parley_channel *channel, const struct call_start *how,
+                                bool is_stream, request_message_fn message, void *arg,
+                                struct parley_error *ret_err)
+{
+    static const struct call_kind unary = {false, on_message, on_end};
+    static const struct call_kind stream = {true, on_message, on_end};
+    struct parley_call *call = call_make(sizeof(struct request), is_stream ? &stream : &unary);
+    struct request *r = (struct request *)call;
+    struct waiter waiter;
+    struct error err = {0};
+
+    assert(!pthread_equal(channel->thread, pthread_self()));
+    if (r == NULL) {
+        (void)error_no_memory(&err, sizeof(*r), "a call");
+        return fail(ret_err, &err);
+    }
+    waiter_init(&waiter);
+    r->message = message;
+    r->arg = arg;
+    r->waiter = &waiter;
+    call_start(channel, call, how);
+    parley_call_unref(call);
+    return waiter_wait(&waiter, ret_err);
+}
+
+/* --- any unary method, bytes in and out --- */
+
+struct bytes {
+    void *data;
+    size_t len;
+    bool is_there;
+};
+
+static enum status keep_bytes(void *arg, const void *data, size_t len, struct error *err)
+{
+    struct bytes *b = arg;
+
+    b->data = try_alloc(len + 1, 1); /* not NULL for an empty message */
+    if (b->data == NULL)
+        return error_no_memory(err, len, "a response");
+    memcpy(b->data, data, len);
+    b->len = len;
+    b->is_there = true;
+    return STATUS_OK;
+}
+
+static enum parley_status unary(struct parley_channel *channel, const struct call_start *how,
+                                struct bytes *out, struct parley_error *ret_err)
+{
+    enum parley_status rc = request_wait(channel, how, false, keep_bytes, out, ret_err);
+    struct error err = {0};
+
+    if (rc == PARLEY_OK && !out->is_there) {
+        (void)error_set(&err, STATUS_INTERNAL, "%s answered without a response", how->method);
+        rc = fail(ret_err, &err);
+    }
+    if (rc != PARLEY_OK) {
+        free(out->data);
+        *out = (struct bytes){0};
+    }
+    return rc;
+}
+
+enum parley_status parley_unary(struct parley_channel *channel, const char *method,
+                                const void *request, size_t request_len, uint32_t deadline_ms,
+                                void **ret_data, size_t *ret_len, struct parley_error *err)
+{
+    const struct call_start how = {
+        .method = method, .bytes = request, .len = request_len, .deadline_ms = deadline_ms};
+    struct bytes out = {0};
+    enum parley_status rc = unary(channel, &how, &out, err);
+
+    if (rc != PARLEY_OK)
+        return rc;
+    *ret_data = out.data;
+    *ret_len = out.len;
+    return PARLEY_OK;
+}
+
+/* --- messages in and out --- */
+
+struct decoded {
+    const ProtobufCMessageDescriptor *type;
+    struct arena arena;
+    ProtobufCMessage *message;
+};
+
+static enum status keep_message(void *arg, const void *data, size_t len, struct error *err)
+{
+    struct decoded *d = arg;
+
+    return codec_decode(&d->message, d->type, data, len, &d->arena, err) == STATUS_OK
+               ? STATUS_OK
+               : error_prefix(err, "the server's answer is not understood");
+}
+
+/* Calls method; *out is inside d, which decoded_deinit frees in any case. */
+static enum parley_status ask(struct parley_channel *channel, const char *method,
+                              const ProtobufCMessage *request,
+                              const ProtobufCMessageDescriptor *type, struct decoded *d,
+                              struct parley_error *ret_err)
+{
+    const struct call_start how = {
+        .method = method, .request = request, .deadline_ms = REQUEST_DEADLINE_MS};
+    enum parley_status rc;
+    struct error err = {0};
+
+    d->type = type;
+    d->message = NULL;
+    arena_init(&d->arena, DECODED_MAX_BYTES);
+    rc = request_wait(channel, &how, false, keep_message, d, ret_err);
+    if (rc == PARLEY_OK && d->message == NULL) {
+        (void)error_set(&err, STATUS_INTERNAL, "%s answered without a response", method);
+        rc = fail(ret_err, &err);
+    }
+    return rc;
+}
+
+/* The request's texts are only read. */
+static char *text_of(const char *text)
+{
+    return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
+}
+
+static void copy(char *out, size_t size, const char *text)
+{
+    size_t len = strnlen(text, size - 1);
+
+    memcpy(out, text, len);
+    out[len] = '\0';
+}
+
+enum parley_status parley_conversation_open(struct parley_channel *channel,
+                                            const struct parley_open *what,
+                                            struct parley_opened *out, struct parley_error *ret_err)
+{
+    Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
+    Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
+    Parley__V1__Limits limits = PARLEY__V1__LIMITS__INIT;
+    const Parley__V1__OpenResponse *response;
+    struct error err = {0};
+    struct arena arena;
+    struct decoded d;
+    enum parley_status rc;
+
+    arena_init(&arena, DECODED_MAX_BYTES);
+    request.model = text_of(what->model);
+    request.system = text_of(what->system);
+    request.ttl_ms = what->ttl_ms;
+    limits.priority = what->priority;
+    request.limits = what->priority != 0 ? &limits : NULL;
+    if (what->sampling != NULL) {
+        if (sampling_fill(&sampling, what->sampling, &arena, &err) != STATUS_OK) {
+            arena_deinit(&arena);
+            return fail(ret_err, &err);
+        }
+        request.sampling = &sampling;
+    }
+    rc = ask(channel, "/parley.v1.Conversations/Open", &request.base,
+             &parley__v1__open_response__descriptor, &d, ret_err);
+    arena_deinit(&arena);
+    if (rc == PARLEY_OK) {
+        response = (const Parley__V1__OpenResponse *)d.message;
+        copy(out->conversation, sizeof(out->conversation), response->conversation);
+        copy(out->model, sizeof(out->model), response->model);
+        copy(out->version, sizeof(out->version), response->version);
+    }
+    arena_deinit(&d.arena);
+    return rc;
+}
+
+enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,
+                               uint32_t at_turn, char out[33], struct parley_error *err)
+{
+    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
+    struct decoded d;
+    enum parley_status rc;
+
+    request.conversation = text_of(conversation);
+    request.at_turn = at_turn;
+    rc = ask(channel, "/parley.v1.Conversations/Fork", &request.base,
+             &parley__v1__fork_response__descriptor, &d, err);
+    if (rc == PARLEY_OK)
+        copy(out, 33, ((const Parley__V1__ForkResponse *)d.message)->conversation);
+    arena_deinit(&d.arena);
+    return rc;
+}
+
+enum parley_status parley_rewind(struct parley_channel *channel, const char *conversation,
+                                 uint32_t to_turn, uint32_t *ret_turns, struct parley_error *err)
+{
+    Parley__V1__RewindRequest request = PARLEY__V1__REWIND_REQUEST__INIT;
+    struct decoded d;
+    enum parley_status rc;
+
+    request.conversation = text_of(conversation);
+    request.to_turn = to_turn;
+    rc = ask(channel, "/parley.v1.Conversations/Rewind", &request.base,
+             &parley__v1__rewind_response__descriptor, &d, err);
+    if (rc == PARLEY_OK && ret_turns != NULL)
+        *ret_turns = ((const Parley__V1__RewindResponse *)d.message)->turns;
+    arena_deinit(&d.arena);
+    return rc;
+}
+
+enum parley_status parley_cancel(struct parley_channel *channel, const char *conversation,
+                                 uint32_t *ret_cancelled, struct parley_error *err)
+{
+    Parley__V1__CancelRequest request = PARLEY__V1__CANCEL_REQUEST__INIT;
+    struct decoded d;
+    enum parley_status rc;
+
+    request.conversation = text_of(conversation);
+    rc = ask(channel, "/parley.v1.Conversations/Cancel", &request.base,
+             &parley__v1__cancel_response__descriptor, &d, err);
+    if (rc == PARLEY_OK && ret_cancelled != NULL)
+        *ret_cancelled = ((const Parley__V1__CancelResponse *)d.message)->cancelled;
+    arena_deinit(&d.arena);
+    return rc;
+}
+
+enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
+                                struct parley_error *err)
+{
+    Parley__V1__CloseRequest request = PARLEY__V1__CLOSE_REQUEST__INIT;
+    struct decoded d;
+    enum parley_status rc;
+
+    request.conversation = text_of(conversation);
+    rc = ask(channel, "/parley.v1.Conversations/Close", &request.base,
+             &parley__v1__close_response__descriptor, &d, err);
+    arena_deinit(&d.arena);
+    return rc;
+}

@@ -1,0 +1,236 @@
+/* A turn: one request, then its events until the end. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/lib/parts.h"
+#include "proto/codec.h"
+
+struct turn_call {
+    struct parley_call base;
+    struct parley_turn_events events;
+};
+
+static enum status tell_piece(const struct parley_turn_events *e, const Parley__V1__Piece *piece,
+                              struct arena *arena, struct error *err)
+{
+    struct parley_token *tokens = arena_alloc(arena, piece->n_token_ids, sizeof(*tokens));
+
+    if (tokens == NULL)
+        return error_no_memory(err, piece->n_token_ids * sizeof(*tokens), "a piece's tokens");
+    for (size_t i = 0; i < piece->n_token_ids; i++) {
+        tokens[i].id = piece->token_ids[i];
+        if (i < piece->n_logprobs) {
+            const Parley__V1__TokenLogprob *from = piece->logprobs[i];
+            struct parley_top *top = arena_alloc(arena, from->n_top, sizeof(*top));
+
+            if (top == NULL)
+                return error_no_memory(err, from->n_top * sizeof(*top), "a token's alternatives");
+            for (size_t k = 0; k < from->n_top; k++)
+                top[k] = (struct parley_top){from->top[k]->id, from->top[k]->logprob};
+            tokens[i].logprob = from->logprob;
+            tokens[i].top = top;
+            tokens[i].n_top = from->n_top;
+        }
+    }
+    e->piece(e->arg, piece->text, strlen(piece->text), tokens, piece->n_token_ids);
+    return STATUS_OK;
+}
+
+static void tell_done(const struct parley_turn_events *e, const Parley__V1__Done *from)
+{
+    struct parley_done done = {.turn = from->turn, .finish_reason = from->finish_reason};
+
+    if (from->usage != NULL)
+        done.usage = (struct parley_usage){from->usage->prompt_tokens, from->usage->cached_tokens,
+                                           from->usage->completion_tokens};
+    if (from->timings != NULL)
+        done.timings = (struct parley_timings){from->timings->queue_us, from->timings->prefill_us,
+                                               from->timings->decode_us, from->timings->total_us,
+                                               from->timings->steps};
+    e->done(e->arg, &done);
+}
+
+static enum status on_message(struct parley_call *call, const void *data, size_t len,
+                              struct error *err)
+{
+    const struct parley_turn_events *e = &((struct turn_call *)call)->events;
+    const Parley__V1__TurnEvent *event;
+    ProtobufCMessage *m = NULL;
+    struct arena arena;
+    enum status rc;
+
+    arena_init(&arena, DECODED_MAX_BYTES);
+    rc = codec_decode(&m, &parley__v1__turn_event__descriptor, data, len, &arena, err);
+    if (rc != STATUS_OK) {
+        (void)error_prefix(err, "the server's answer is not understood");
+        goto out;
+    }
+    event = (const Parley__V1__TurnEvent *)m;
+    switch (event->event_case) {
+    case PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED:
+        if (e->accepted != NULL)
+            e->accepted(e->arg, event->accepted->turn, event->accepted->prompt_tokens,
+                        event->accepted->cached_tokens);
+        break;
+    case PARLEY__V1__TURN_EVENT__EVENT_PROGRESS:
+        if (e->progress != NULL)
+            e->progress(e->arg, event->progress->done, event->progress->total);
+        break;
+    case PARLEY__V1__TURN_EVENT__EVENT_PIECE:
+        if (e->piece != NULL)
+            rc = tell_piece(e, event->piece, &arena, err);
+        break;
+    case PARLEY__V1__TURN_EVENT__EVENT_DONE:
+        if (e->done != NULL)
+            tell_done(e, event->done);
+        break;
+    default: /* of a newer server */
+        break;
+    }
+out:
+    arena_deinit(&arena);
+    return rc;
+}
+
+static void on_end(struct parley_call *call, const struct parley_error *err)
+{
+    const struct parley_turn_events *e = &((struct turn_call *)call)->events;
+
+    e->end(e->arg, err);
+}
+
+/* The request's texts are only read. */
+static char *text_of(const char *text)
+{
+    return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
+}
+
+static enum status fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
+                        const struct parley_turn *turn, struct arena *arena, struct error *err)
+{
+    Parley__V1__Message *messages = arena_alloc(arena, turn->n_messages, sizeof(*messages));
+    Parley__V1__Message **list = arena_alloc(arena, turn->n_messages, sizeof(*list));
+
+    if (messages == NULL || list == NULL)
+        return error_no_memory(err, turn->n_messages * sizeof(*messages), "a turn's messages");
+    for (size_t i = 0; i < turn->n_messages; i++) {
+        parley__v1__message__init(&messages[i]);
+        messages[i].role = text_of(turn->messages[i].role);
+        messages[i].text = text_of(turn->messages[i].text);
+        list[i] = &messages[i];
+    }
+    request->conversation = text_of(turn->conversation);
+    request->turn = turn->turn;
+    request->messages = list;
+    request->n_messages = turn->n_messages;
+    request->want_logprobs = turn->want_logprobs > 0 ? (uint32_t)turn->want_logprobs : 0;
+    if (turn->sampling == NULL)
+        return STATUS_OK;
+    request->sampling = sampling;
+    return sampling_fill(sampling, turn->sampling, arena, err);
+}
+
+struct parley_call *parley_turn_start(struct parley_channel *channel,
+                                      const struct parley_turn *turn,
+                                      const struct parley_turn_events *events)
+{
+    static const struct call_kind kind = {true, on_message, on_end};
+    Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
+    Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
+    const struct call_start how = {.method = "/parley.v1.Conversations/Turn",
+                                   .request = &request.base,
+                                   .deadline_ms = turn->deadline_ms};
+    struct parley_call *call;
+    struct error ignored; /* only memory can be short */
+    struct arena arena;
+
+    assert(events->end != NULL);
+    arena_init(&arena, DECODED_MAX_BYTES);
+    call = call_make(sizeof(struct turn_call), &kind);
+    if (call != NULL && fill(&request, &sampling, turn, &arena, &ignored) != STATUS_OK) {
+        parley_call_unref(call);
+        call = NULL;
+    }
+    if (call != NULL) {
+        ((struct turn_call *)call)->events = *events;
+        call_start(channel, call, &how);
+    }
+    arena_deinit(&arena);
+    return call;
+}
+
+/* --- and wait --- */
+
+struct turn_wait {
+    struct waiter waiter;
+    const struct parley_turn_events *events;
+};
+
+static void wait_accepted(void *arg, uint32_t turn, uint32_t prompt_tokens, uint32_t cached_tokens)
+{
+    const struct parley_turn_events *e = ((struct turn_wait *)arg)->events;
+
+    if (e->accepted != NULL)
+        e->accepted(e->arg, turn, prompt_tokens, cached_tokens);
+}
+
+static void wait_progress(void *arg, uint32_t done, uint32_t total)
+{
+    const struct parley_turn_events *e = ((struct turn_wait *)arg)->events;
+
+    if (e->progress != NULL)
+        e->progress(e->arg, done, total);
+}
+
+static void wait_piece(void *arg, const char *text, size_t len, const struct parley_token *tokens,
+                       size_t n_tokens)
+{
+    const struct parley_turn_events *e = ((struct turn_wait *)arg)->events;
+
+    if (e->piece != NULL)
+        e->piece(e->arg, text, len, tokens, n_tokens);
+}
+
+static void wait_done(void *arg, const struct parley_done *done)
+{
+    const struct parley_turn_events *e = ((struct turn_wait *)arg)->events;
+
+    if (e->done != NULL)
+        e->done(e->arg, done);
+}
+
+static void wait_end(void *arg, const struct parley_error *err)
+{
+    struct turn_wait *w = arg;
+
+    if (w->events->end != NULL)
+        w->events->end(w->events->arg, err);
+    waiter_tell(&w->waiter, err);
+}
+
+enum parley_status parley_turn(struct parley_channel *channel, const struct parley_turn *turn,
+                               const struct parley_turn_events *events,
+                               struct parley_error *ret_err)
+{
+    static const struct parley_turn_events none;
+    struct turn_wait w = {.events = events != NULL ? events : &none};
+    const struct parley_turn_events ours = {wait_accepted, wait_progress, wait_piece,
+                                            wait_done,     wait_end,      &w};
+    struct error err = {0};
+    struct parley_call *call;
+
+    assert(!pthread_equal(channel->thread, pthread_self()));
+    waiter_init(&w.waiter);
+    call = parley_turn_start(channel, turn, &ours);
+    if (call == NULL) {
+        struct parley_error short_of;
+
+        (void)error_no_memory(&err, sizeof(struct turn_call), "a turn");
+        outcome_of_failure(&short_of, &err);
+        waiter_tell(&w.waiter, &short_of);
+    }
+    parley_call_unref(call);
+    return waiter_wait(&w.waiter, ret_err);
+}
