@@ -1,0 +1,342 @@
+#include <time.h>
+
+#include "agents/agent.h"
+
+#include "tests/unit/base/suite.h"
+
+static struct agent *open_echo(void)
+{
+    const struct agent_config config = {.name = "e", .env = &env_real};
+    struct agent *a = NULL;
+    struct error err;
+
+    ck_assert_int_eq(agent_open(&a, "echo", &config, &err), STATUS_OK);
+    return a;
+}
+
+static struct clone *open_clone(struct agent *a)
+{
+    struct clone *c = NULL;
+    struct error err;
+
+    ck_assert_int_eq(clone_open(&c, a, &(struct clone_config){0}, &err), STATUS_OK);
+    return c;
+}
+
+static struct message message(enum role role, const char *text)
+{
+    return (struct message){.role = role, .text = text, .len = strlen(text)};
+}
+
+static void turn_init(struct agent_turn *turn, const struct message *messages, size_t n)
+{
+    agent_turn_init(turn, NULL, 1000);
+    turn->seen.messages = messages;
+    turn->seen.n_messages = n;
+    turn->seen.turn = 1;
+    sampling_init(&turn->seen.sampling);
+}
+
+static void act(struct clone *c, struct agent_turn *turn)
+{
+    struct row *const rows[] = {&turn->row};
+    struct batch_agent to;
+
+    agent_batch_adapter(c->agent, &to);
+    ck_assert_uint_eq(to.cost(to.self, rows[0]), 1);
+    to.batch_act(to.self, rows, 1);
+}
+
+/* One whole turn on c; the reply must be text. */
+static void check_turn(struct clone *c, const char *said, uint32_t max_tokens, const char *text,
+                       enum finish finish)
+{
+    const struct message messages[] = {message(ROLE_USER, said)};
+    struct agent_turn turn;
+    struct error err;
+
+    turn_init(&turn, messages, 1);
+    turn.seen.sampling.max_tokens = max_tokens;
+    ck_assert_int_eq(c->agent->type->observe(c, &turn, &err), STATUS_OK);
+    ck_assert_ptr_eq(turn.row.clone, c);
+    act(c, &turn);
+    ck_assert_int_eq(turn.row.outcome, ROW_DONE);
+    ck_assert_uint_eq(turn.reply.text.len, strlen(text));
+    if (text[0] != '\0')
+        ck_assert_str_eq(turn.reply.text.data, text);
+    ck_assert_int_eq(turn.reply.finish, finish);
+    ck_assert_uint_eq(turn.reply.n_tokens, 0);
+    c->agent->type->self_observe(c, &turn);
+    agent_turn_deinit(&turn);
+}
+
+/* Completed turns, as save tells them. */
+static struct buf state_of(const struct clone *c)
+{
+    struct error err;
+    struct buf state;
+
+    buf_init(&state, 100);
+    ck_assert_int_eq(c->agent->type->save(c, &state, &err), STATUS_OK);
+    return state;
+}
+
+static unsigned n_turns(const struct clone *c)
+{
+    struct buf state = state_of(c);
+    unsigned n = (unsigned char)state.data[5];
+
+    buf_deinit(&state);
+    return n;
+}
+
+/* It says what the user said last, byte for byte. */
+START_TEST(test_echoes)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+
+    check_turn(c, "hello", 0, "hello", FINISH_STOP);
+    check_turn(c, "", 0, "", FINISH_STOP);
+    check_turn(c, " two  words\n", 0, " two  words\n", FINISH_STOP);
+    check_turn(c, "gr\xc3\xbc\xc3\x9f dich \xe2\x98\x83", 0, "gr\xc3\xbc\xc3\x9f dich \xe2\x98\x83",
+               FINISH_STOP);
+    ck_assert_uint_eq(n_turns(c), 4);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* max_tokens counts words; a reply that was not cut has not reached it. */
+START_TEST(test_max_tokens_cuts_words)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+
+    check_turn(c, "one two three", 1, "one", FINISH_LENGTH);
+    check_turn(c, "  one\ttwo three", 2, "  one\ttwo", FINISH_LENGTH);
+    check_turn(c, "one two three", 3, "one two three", FINISH_STOP);
+    check_turn(c, "one two ", 2, "one two ", FINISH_STOP);
+    check_turn(c, "one two", 9, "one two", FINISH_STOP);
+    check_turn(c, "  ", 1, "  ", FINISH_STOP);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* The prompt is all that was said, in words; the reply is to the user's last. */
+START_TEST(test_prompt)
+{
+    const struct message messages[] = {message(ROLE_SYSTEM, "be brief"), message(ROLE_USER, "a b"),
+                                       message(ROLE_USER, "c"), message(ROLE_ASSISTANT, "d e f")};
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+    struct agent_turn turn;
+    struct error err;
+
+    turn_init(&turn, messages, 4);
+    ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_OK);
+    ck_assert_uint_eq(turn.reply.n_prompt, 8);
+    act(c, &turn);
+    ck_assert_str_eq(turn.reply.text.data, "c");
+    ck_assert_uint_eq(turn.reply.n_prefilled, 8);
+    a->type->drop(c, &turn);
+    agent_turn_deinit(&turn);
+    ck_assert_uint_eq(n_turns(c), 0); /* dropped: as if it had not been */
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* What cannot be answered is refused by observe, by name, and changes nothing. */
+START_TEST(test_observe_refuses)
+{
+    const struct message messages[] = {message(ROLE_SYSTEM, "a"), message(ROLE_ASSISTANT, "b")};
+    const struct message user[] = {message(ROLE_USER, "c")};
+    const struct logit_bias bias = {.id = 0, .bias = 1};
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+    struct agent_turn turn;
+    struct error err;
+
+    turn_init(&turn, messages, 2);
+    ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "messages");
+    ck_assert_uint_eq(turn.reply.n_prompt, 0);
+    turn_init(&turn, user, 1);
+    turn.seen.sampling.temperature = -1;
+    ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "temperature");
+    turn_init(&turn, user, 1);
+    turn.seen.sampling.biases = &bias; /* there is no vocabulary */
+    turn.seen.sampling.n_biases = 1;
+    ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "logit_bias");
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* A reply beyond its bound fails its row. */
+START_TEST(test_reply_is_bounded)
+{
+    const struct message messages[] = {message(ROLE_USER, "12345")};
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+    struct agent_turn turn;
+    struct error err;
+
+    turn_init(&turn, messages, 1);
+    turn.reply.text.limit_bytes = 4;
+    ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_OK);
+    act(c, &turn);
+    ck_assert_int_eq(turn.row.outcome, ROW_FAILED);
+    ck_assert_int_eq(turn.row.err.status, STATUS_EXHAUSTED);
+    a->type->drop(c, &turn);
+    agent_turn_deinit(&turn);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* A fork has the turns that it was given, and goes its own way. */
+START_TEST(test_fork)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a), *fork = NULL;
+    struct error err;
+
+    for (size_t i = 0; i < 3; i++)
+        check_turn(c, "x", 0, "x", FINISH_STOP);
+    ck_assert_int_eq(clone_fork(&fork, c, 4, &err), STATUS_RANGE);
+    ck_assert_ptr_null(fork);
+    ck_assert_int_eq(clone_fork(&fork, c, 2, &err), STATUS_OK);
+    ck_assert_uint_eq(n_turns(fork), 2);
+    check_turn(fork, "y", 0, "y", FINISH_STOP);
+    check_turn(fork, "z", 0, "z", FINISH_STOP);
+    ck_assert_uint_eq(n_turns(fork), 4);
+    ck_assert_uint_eq(n_turns(c), 3);
+    clone_close(c);
+    clone_close(fork);
+    agent_unref(a);
+}
+END_TEST
+
+/* rewind keeps the first turns, reset none; a turn that is not there is OUT_OF_RANGE. */
+START_TEST(test_rewind_and_reset)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+    struct error err;
+
+    for (size_t i = 0; i < 3; i++)
+        check_turn(c, "x", 0, "x", FINISH_STOP);
+    ck_assert_int_eq(a->type->rewind(c, 4, &err), STATUS_RANGE);
+    ck_assert_uint_eq(n_turns(c), 3);
+    ck_assert_int_eq(a->type->rewind(c, 1, &err), STATUS_OK);
+    ck_assert_uint_eq(n_turns(c), 1);
+    a->type->reset(c);
+    ck_assert_uint_eq(n_turns(c), 0);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* What save writes restore reads; anything else is DATA_LOSS and changes nothing. */
+START_TEST(test_save_and_restore)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a), *other = open_clone(a);
+    struct buf state;
+    struct error err;
+
+    for (size_t i = 0; i < 3; i++)
+        check_turn(c, "x", 0, "x", FINISH_STOP);
+    state = state_of(c);
+    ck_assert_int_eq(a->type->restore(other, state.data, state.len, &err), STATUS_OK);
+    ck_assert_uint_eq(n_turns(other), 3);
+    a->type->reset(other);
+    ck_assert_int_eq(a->type->restore(other, state.data, state.len - 1, &err), STATUS_DATA_LOSS);
+    ck_assert_int_eq(a->type->restore(other, state.data, 0, &err), STATUS_DATA_LOSS);
+    state.data[4] = 2; /* a version to come */
+    ck_assert_int_eq(a->type->restore(other, state.data, state.len, &err), STATUS_DATA_LOSS);
+    ck_assert_uint_eq(n_turns(other), 0);
+    buf_deinit(&state);
+    clone_close(c);
+    clone_close(other);
+    agent_unref(a);
+}
+END_TEST
+
+/* What it says of itself. */
+START_TEST(test_info)
+{
+    struct agent *a = open_echo();
+    struct clone *c = open_clone(a);
+    struct batcher_config batching;
+    struct agent_info info;
+    struct clone_info clone;
+
+    a->type->info(a, &info);
+    ck_assert_str_eq(info.name, "e");
+    ck_assert_str_eq(info.kind, "echo");
+    ck_assert_str_eq(info.version, "1");
+    ck_assert_str_eq(info.architecture, "");
+    ck_assert_str_eq(info.backend, "");
+    ck_assert_uint_eq(info.context, 0);
+    a->type->clone_info(c, &clone);
+    ck_assert_uint_eq(clone.n_tokens, 0);
+    ck_assert_uint_eq(clone.state_bytes, a->type->clone_size);
+    a->type->batching(a, &batching);
+    ck_assert_int_eq(batching.policy, BATCH_CONTINUOUS);
+    ck_assert_uint_eq(batching.max_rows, 256);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+
+    ck_assert_int_eq(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* A clone is small and made at once: at most 128 bytes, and 5 us a clone of processor time (the
+ * best of some runs, so that a busy machine does not matter; ten times that under a sanitizer). */
+START_TEST(test_clone_is_cheap)
+{
+    enum { N = 1000 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const uint64_t most_ns = 50000;
+#else
+    const uint64_t most_ns = 5000;
+#endif
+    struct agent *a = open_echo();
+    struct clone *parent = open_clone(a);
+    static struct clone *clones[N];
+    uint64_t best_ns = UINT64_MAX;
+    struct error err;
+
+    ck_assert_uint_le(a->type->clone_size, 128);
+    for (unsigned run = 0; run < 5; run++) {
+        uint64_t start_ns = cpu_ns();
+        uint64_t each_ns;
+
+        for (size_t i = 0; i < N; i++)
+            ck_assert_int_eq(clone_fork(&clones[i], parent, 0, &err), STATUS_OK);
+        each_ns = (cpu_ns() - start_ns) / N;
+        best_ns = each_ns < best_ns ? each_ns : best_ns;
+        for (size_t i = 0; i < N; i++)
+            clone_close(clones[i]);
+    }
+    ck_assert_uint_le(best_ns, most_ns);
+    clone_close(parent);
+    agent_unref(a);
+}
+END_TEST
+
+SUITE_MAIN("agents/echo", test_echoes, test_max_tokens_cuts_words, test_prompt,
+           test_observe_refuses, test_reply_is_bounded, test_fork, test_rewind_and_reset,
+           test_save_and_restore, test_info, test_clone_is_cheap)
