@@ -229,6 +229,8 @@ static void flush(struct call *call)
     grpc_byte_buffer *message = NULL;
     grpc_op ops[4] = {0}, *op = ops;
     bool is_last = call->is_finishing;
+    /* Headers are done only when they are out, and nothing more would send them. */
+    bool may_wait = call->out_may_wait && call->has_sent_headers && !is_last;
 
     assert(call->state == CALL_OPEN && (call->has_out || is_last));
     move(call, is_last ? CALL_ENDING : CALL_WRITING);
@@ -241,7 +243,7 @@ static void flush(struct call *call)
         message = grpc_raw_byte_buffer_create(&call->out, 1);
         drop_out(call);
         op->op = GRPC_OP_SEND_MESSAGE;
-        op->flags = call->out_may_wait && !is_last ? GRPC_WRITE_BUFFER_HINT : 0;
+        op->flags = may_wait ? GRPC_WRITE_BUFFER_HINT : 0;
         op->data.send_message.send_message = message;
         op++;
     }

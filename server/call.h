@@ -58,8 +58,9 @@ void call_set_handler(struct call *call, const struct call_handler *handler, voi
 void call_reply(struct call *call, const ProtobufCMessage *response);
 
 /* Writes one message of a stream; only when call_has_room. The message is encoded at once. more:
- * a further message follows soon, so the transport may hold this one back; then there is often room
- * again at once. Without it the message is out at the end of the loop's round at the latest. */
+ * the next one is there already, so the transport may hold this one back until that is written; the
+ * handler must write it, or finish, when room is called. There is often room again at once. Without
+ * it the message is out at the end of the loop's round at the latest. */
 void call_write(struct call *call, const ProtobufCMessage *message, bool more);
 bool call_has_room(const struct call *call);
 /* Something to write is there now: room is called, soon and not inside, if there is room. */

@@ -1,6 +1,7 @@
-/* The happy path: call_start begins two operations. `read` sends the whole request and takes the
- * headers and the first message, then one message each time until there is none; `finish` takes the
- * status. When both are back the call ends: the kind's end is called, the call leaves its channel.
+/* The happy path: parley_call_start begins two operations. `read` sends the whole request and takes
+ * the headers and the first message, then one message each time until there is none; `finish` takes
+ * the status. When both are back the call ends: the kind's end is called, the call leaves its
+ * channel.
  *
  * Failure: whatever happens, gRPC completes both; the status tells. A message that we refuse
  * cancels the call, and our reason replaces the status. */
@@ -15,7 +16,7 @@
 #include "client/lib/parts.h"
 #include "proto/codec.h"
 
-struct parley_call *call_make(size_t size_bytes, const struct call_kind *kind)
+struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *kind)
 {
     struct parley_call *call = try_alloc(1, size_bytes);
 
@@ -75,8 +76,8 @@ static grpc_byte_buffer *encode(const struct call_start *how)
     return out;
 }
 
-void call_start(struct parley_channel *channel, struct parley_call *call,
-                const struct call_start *how)
+void parley_call_start(struct parley_channel *channel, struct parley_call *call,
+                       const struct call_start *how)
 {
     const gpr_timespec now = gpr_now(GPR_CLOCK_MONOTONIC);
     const gpr_timespec end =
@@ -171,7 +172,7 @@ static void end(struct parley_call *call)
     parley_call_unref(call);
 }
 
-void call_op_back(struct call_op *op)
+void parley_call_op_back(struct call_op *op)
 {
     struct parley_call *call = op->call;
 

@@ -39,8 +39,8 @@ struct call_op {
     atomic_bool is_out;
 };
 
-/* The first member of every kind of call. Fields without a lock are the starter's until call_start
- * and the channel's thread's after. */
+/* The first member of every kind of call. Fields without a lock are the starter's until
+ * parley_call_start and the channel's thread's after. */
 struct parley_call {
     struct link link; /* channel->live */
     struct parley_channel *channel;
@@ -69,12 +69,12 @@ struct call_start {
 };
 
 /* A zeroed call of size_bytes with one reference; NULL without memory. */
-struct parley_call *call_make(size_t size_bytes, const struct call_kind *kind);
+struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *kind);
 /* From now on kind's functions are called; end is the last, and comes always. */
-void call_start(struct parley_channel *channel, struct parley_call *call,
-                const struct call_start *how);
+void parley_call_start(struct parley_channel *channel, struct parley_call *call,
+                       const struct call_start *how);
 /* An event of the queue: one of the two ops is back. */
-void call_op_back(struct call_op *op);
+void parley_call_op_back(struct call_op *op);
 
 /* A waited-for end, of a call or a turn. */
 struct waiter {

@@ -76,7 +76,8 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
 {
     static const struct call_kind unary = {false, on_message, on_end};
     static const struct call_kind stream = {true, on_message, on_end};
-    struct parley_call *call = call_make(sizeof(struct request), is_stream ? &stream : &unary);
+    struct parley_call *call =
+        parley_call_make(sizeof(struct request), is_stream ? &stream : &unary);
     struct request *r = (struct request *)call;
     struct waiter waiter;
     struct error err = {0};
@@ -90,7 +91,7 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
     r->message = message;
     r->arg = arg;
     r->waiter = &waiter;
-    call_start(channel, call, how);
+    parley_call_start(channel, call, how);
     parley_call_unref(call);
     return waiter_wait(&waiter, ret_err);
 }

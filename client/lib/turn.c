@@ -148,14 +148,14 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
 
     assert(events->end != NULL);
     arena_init(&arena, DECODED_MAX_BYTES);
-    call = call_make(sizeof(struct turn_call), &kind);
+    call = parley_call_make(sizeof(struct turn_call), &kind);
     if (call != NULL && fill(&request, &sampling, turn, &arena, &ignored) != STATUS_OK) {
         parley_call_unref(call);
         call = NULL;
     }
     if (call != NULL) {
         ((struct turn_call *)call)->events = *events;
-        call_start(channel, call, &how);
+        parley_call_start(channel, call, &how);
     }
     arena_deinit(&arena);
     return call;

@@ -1,0 +1,772 @@
+/* libparley against a server whose methods are fakes: what it sends, what it tells of what comes
+ * back, and how it fails. The daemon's own behaviour is not the subject. */
+#include "client/lib/parley.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "parley/v1/models.pb-c.h"
+#include "server/health.h"
+#include "tests/unit/base/suite.h"
+#include "tests/unit/server/rig.h"
+
+struct daemon {
+    struct health health;
+    uv_sem_t has_begun, is_gone;
+};
+
+static struct daemon world;
+static struct rig rig;
+
+struct health *daemon_health(struct daemon *daemon)
+{
+    return &daemon->health;
+}
+
+/* Tells back all that it was given: in the model's name and version. */
+static void fake_open(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    const Parley__V1__OpenRequest *request = (const Parley__V1__OpenRequest *)m;
+    const Parley__V1__Sampling *s = request->sampling;
+    Parley__V1__OpenResponse response = PARLEY__V1__OPEN_RESPONSE__INIT;
+    char model[128], version[300] = "no sampling";
+
+    (void)daemon;
+    (void)snprintf(model, sizeof(model), "%s|%s|%d|%d", request->model, request->system,
+                   (int)request->ttl_ms, request->limits == NULL ? 0 : request->limits->priority);
+    if (s != NULL)
+        (void)snprintf(version, sizeof(version), "%d%g %d%u %d%g %zu%s %zu:%d=%g %d",
+                       s->has_temperature, s->temperature, s->has_top_k, s->top_k,
+                       s->has_frequency_penalty, s->frequency_penalty, s->n_stop, s->stop[1],
+                       s->n_logit_bias, s->logit_bias[0]->key, s->logit_bias[0]->value,
+                       s->has_seed);
+    response.conversation = (char[]){"0123456789abcdef0123456789abcdef"};
+    response.model = model;
+    response.version = version;
+    call_reply(call, &response.base);
+}
+
+static void fake_gone(struct call *call, void *state, enum status why)
+{
+    struct daemon *daemon = state;
+
+    (void)call;
+    (void)why;
+    uv_sem_post(&daemon->is_gone);
+}
+
+static void write_accepted(struct call *call, uint32_t turn, uint32_t n_prompt)
+{
+    Parley__V1__TurnEvent event = PARLEY__V1__TURN_EVENT__INIT;
+    Parley__V1__Accepted accepted = PARLEY__V1__ACCEPTED__INIT;
+
+    accepted.turn = turn;
+    accepted.prompt_tokens = n_prompt;
+    accepted.cached_tokens = 1;
+    event.event_case = PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED;
+    event.accepted = &accepted;
+    call_write(call, &event.base, true);
+}
+
+struct reply {
+    struct daemon *daemon;
+    int at;
+    char *text;
+};
+
+static void reply_gone(struct call *call, void *state, enum status why)
+{
+    struct reply *r = state;
+
+    fake_gone(call, r->daemon, why);
+    free(r->text);
+    free(r);
+}
+
+static void reply_room(struct call *call, void *state)
+{
+    struct reply *r = state;
+    Parley__V1__TurnEvent event = PARLEY__V1__TURN_EVENT__INIT;
+    Parley__V1__Progress progress = PARLEY__V1__PROGRESS__INIT;
+    Parley__V1__TopLogprob top = PARLEY__V1__TOP_LOGPROB__INIT;
+    Parley__V1__TokenLogprob logprob = PARLEY__V1__TOKEN_LOGPROB__INIT;
+    Parley__V1__Piece piece = PARLEY__V1__PIECE__INIT;
+    Parley__V1__Usage usage = PARLEY__V1__USAGE__INIT;
+    Parley__V1__Timings timings = PARLEY__V1__TIMINGS__INIT;
+    Parley__V1__Done done = PARLEY__V1__DONE__INIT;
+
+    switch (r->at++) {
+    case 0:
+        write_accepted(call, 7, 11);
+        break;
+    case 1:
+        event.event_case = PARLEY__V1__TURN_EVENT__EVENT_PROGRESS;
+        event.progress = &progress;
+        progress.done = 5;
+        progress.total = 11;
+        call_write(call, &event.base, true);
+        break;
+    case 2:
+        top.id = 8;
+        top.logprob = -2;
+        logprob.logprob = -0.5F;
+        logprob.n_top = 1;
+        logprob.top = (Parley__V1__TopLogprob *[]){&top};
+        piece.text = r->text;
+        piece.n_token_ids = 2;
+        piece.token_ids = (int32_t[]){42, 43};
+        piece.n_logprobs = 1;
+        piece.logprobs = (Parley__V1__TokenLogprob *[]){&logprob};
+        event.event_case = PARLEY__V1__TURN_EVENT__EVENT_PIECE;
+        event.piece = &piece;
+        call_write(call, &event.base, true);
+        break;
+    default:
+        usage.completion_tokens = 2;
+        timings.total_us = 123;
+        timings.steps = 3;
+        done.turn = 7;
+        done.finish_reason = (char[]){"stop"};
+        done.usage = &usage;
+        done.timings = &timings;
+        event.event_case = PARLEY__V1__TURN_EVENT__EVENT_DONE;
+        event.done = &done;
+        call_finish_with(call, &event.base);
+    }
+}
+
+/* Does what the first message asks for: "hang", "refuse", "nonsense", or echo it. */
+static void fake_turn(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    static const struct call_handler hang = {.gone = fake_gone};
+    static const struct call_handler tell = {.room = reply_room, .gone = reply_gone};
+    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)m;
+    const char *text = request->n_messages > 0 ? request->messages[0]->text : "";
+    Parley__V1__Message nonsense = PARLEY__V1__MESSAGE__INIT;
+    struct error err;
+    struct reply *r;
+
+    if (strcmp(text, "refuse") == 0) {
+        (void)error_field(&err, "messages[0].text", "is refused, says '%s'", request->conversation);
+        err.retry_after_ms = 20;
+        call_finish(call, &err);
+    } else if (strcmp(text, "hang") == 0) {
+        call_set_handler(call, &hang, daemon);
+        write_accepted(call, request->turn, 0);
+        call_wake(call);
+        uv_sem_post(&daemon->has_begun);
+    } else if (strcmp(text, "nonsense") == 0) {
+        nonsense.text = (char[]){"\x7f\x7f\x7f"};
+        call_finish_with(call, &nonsense.base);
+    } else {
+        r = xalloc(sizeof(*r));
+        r->daemon = daemon;
+        r->text = xstrdup(text);
+        call_set_handler(call, &tell, r);
+        call_wake(call);
+    }
+}
+
+static void fake_fork(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    Parley__V1__ForkResponse response = PARLEY__V1__FORK_RESPONSE__INIT;
+    const Parley__V1__ForkRequest *request = (const Parley__V1__ForkRequest *)m;
+    char id[64];
+
+    (void)daemon;
+    (void)snprintf(id, sizeof(id), "%s-%u", request->conversation, request->at_turn);
+    response.conversation = id;
+    call_reply(call, &response.base);
+}
+
+static void fake_rewind(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    Parley__V1__RewindResponse response = PARLEY__V1__REWIND_RESPONSE__INIT;
+
+    (void)daemon;
+    response.turns = ((const Parley__V1__RewindRequest *)m)->to_turn;
+    call_reply(call, &response.base);
+}
+
+static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    Parley__V1__CancelResponse response = PARLEY__V1__CANCEL_RESPONSE__INIT;
+
+    (void)m;
+    (void)daemon;
+    response.cancelled = 3;
+    call_reply(call, &response.base);
+}
+
+static void fake_close(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    const Parley__V1__CloseRequest *request = (const Parley__V1__CloseRequest *)m;
+    Parley__V1__CloseResponse response = PARLEY__V1__CLOSE_RESPONSE__INIT;
+    struct error err;
+
+    (void)daemon;
+    if (strcmp(request->conversation, "known") == 0) {
+        call_reply(call, &response.base);
+        return;
+    }
+    (void)error_set(&err, STATUS_NOT_FOUND, "there is no conversation '%s'", request->conversation);
+    call_finish(call, &err);
+}
+
+/* Ends well, without the response that there should be. */
+static void fake_models(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+{
+    (void)m;
+    (void)daemon;
+    call_finish(call, NULL);
+}
+
+#define SERVICE "/parley.v1.Conversations/"
+#define TYPES(name) \
+    &parley__v1__##name##_request__descriptor, &parley__v1__##name##_response__descriptor
+static struct rpc rpcs[] = {
+    {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open},
+    {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
+     &parley__v1__turn_event__descriptor, fake_turn},
+    {SERVICE "Fork", RPC_UNARY, TYPES(fork), fake_fork},
+    {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind},
+    {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel},
+    {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close},
+    {"/parley.v1.Models/List", RPC_UNARY, TYPES(models_list), fake_models},
+    {0},
+    {0},
+};
+
+static void serve(const char *address)
+{
+    struct port_config config = {
+        .rpcs = rpcs, .n_rpcs = sizeof(rpcs) / sizeof(rpcs[0]), .daemon = &world};
+
+    memcpy(&rpcs[config.n_rpcs - N_HEALTH_RPCS], health_rpcs, sizeof(health_rpcs));
+    health_init(&world.health);
+    assert(uv_sem_init(&world.has_begun, 0) == 0 && uv_sem_init(&world.is_gone, 0) == 0);
+    config.listen = address == NULL ? NULL : &address;
+    config.n_listen = address == NULL ? 0 : 1;
+    rig_start(&rig, &config);
+    assert(rig.rc == STATUS_OK);
+}
+
+static void serve_no_more(void)
+{
+    rig_stop(&rig);
+    health_deinit(&world.health);
+    uv_sem_destroy(&world.has_begun);
+    uv_sem_destroy(&world.is_gone);
+}
+
+/* What a turn's events told, as one text, and its end. */
+struct heard {
+    char text[1000];
+    struct parley_error err;
+    uv_sem_t has_ended;
+};
+
+__attribute__((format(printf, 2, 3))) static void note(struct heard *h, const char *fmt, ...)
+{
+    size_t len = strlen(h->text);
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(h->text + len, sizeof(h->text) - len, fmt, args);
+    va_end(args);
+}
+
+static void on_accepted(void *arg, uint32_t turn, uint32_t prompt_tokens, uint32_t cached_tokens)
+{
+    note(arg, "accepted %u %u %u; ", turn, prompt_tokens, cached_tokens);
+}
+
+static void on_progress(void *arg, uint32_t done, uint32_t total)
+{
+    note(arg, "progress %u/%u; ", done, total);
+}
+
+static void on_piece(void *arg, const char *text, size_t len, const struct parley_token *tokens,
+                     size_t n_tokens)
+{
+    note(arg, "piece '%.*s'", (int)len, text);
+    for (size_t i = 0; i < n_tokens; i++) {
+        note(arg, " %d %g", tokens[i].id, tokens[i].logprob);
+        for (size_t k = 0; k < tokens[i].n_top; k++)
+            note(arg, " (%d %g)", tokens[i].top[k].id, tokens[i].top[k].logprob);
+    }
+    note(arg, "; ");
+}
+
+static void on_done(void *arg, const struct parley_done *done)
+{
+    note(arg, "done %u %s %u %llu %u; ", done->turn, done->finish_reason,
+         done->usage.completion_tokens, (unsigned long long)done->timings.total_us,
+         done->timings.steps);
+}
+
+static void on_end(void *arg, const struct parley_error *err)
+{
+    struct heard *h = arg;
+
+    h->err = *err;
+    uv_sem_post(&h->has_ended);
+}
+
+static struct parley_turn_events hear(struct heard *h)
+{
+    *h = (struct heard){0};
+    assert(uv_sem_init(&h->has_ended, 0) == 0);
+    return (struct parley_turn_events){on_accepted, on_progress, on_piece, on_done, on_end, h};
+}
+
+static void hear_no_more(struct heard *h)
+{
+    uv_sem_destroy(&h->has_ended);
+}
+
+static struct parley_call *start(struct parley_channel *channel, const char *text,
+                                 uint32_t deadline_ms, struct heard *h)
+{
+    const struct parley_message message = {"user", text};
+    const struct parley_turn turn = {.conversation = "c",
+                                     .turn = 7,
+                                     .messages = &message,
+                                     .n_messages = 1,
+                                     .deadline_ms = deadline_ms};
+    const struct parley_turn_events events = hear(h);
+    struct parley_call *call = parley_turn_start(channel, &turn, &events);
+
+    ck_assert_ptr_nonnull(call);
+    return call;
+}
+
+#define WHOLE(text) \
+    "accepted 7 11 1; progress 5/11; piece '" text "' 42 -0.5 (8 -2) 43 0; done 7 stop 2 123 3; "
+
+/* An open carries every field and brings back what the server chose. */
+START_TEST(opens)
+{
+    const char *const stops[] = {"END", "STOP"};
+    const int32_t ids[] = {-5};
+    const float biases[] = {1.5F};
+    const struct parley_sampling sampling = {
+        .set = PARLEY_TEMPERATURE | PARLEY_FREQUENCY_PENALTY | PARLEY_SEED,
+        .temperature = 0.25F,
+        .frequency_penalty = -1,
+        .stops = stops,
+        .n_stops = 2,
+        .bias_ids = ids,
+        .biases = biases,
+        .n_biases = 1,
+    };
+    const struct parley_open plain = {0};
+    const struct parley_open rich = {
+        .model = "m", .system = "be brief", .sampling = &sampling, .ttl_ms = 9, .priority = -3};
+    struct parley_channel *channel;
+    struct parley_opened opened;
+    struct parley_error err;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_conversation_open(channel, &plain, &opened, &err), PARLEY_OK);
+    ck_assert_str_eq(opened.conversation, "0123456789abcdef0123456789abcdef");
+    ck_assert_str_eq(opened.model, "||0|0");
+    ck_assert_str_eq(opened.version, "no sampling");
+    ck_assert_int_eq(parley_conversation_open(channel, &rich, &opened, NULL), PARLEY_OK);
+    ck_assert_str_eq(opened.model, "m|be brief|9|-3");
+    ck_assert_str_eq(opened.version, "10.25 00 1-1 2STOP 1:-5=1.5 1");
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* A turn's events come in order, whole, with one end. */
+START_TEST(turns)
+{
+    struct parley_channel *channel;
+    struct parley_call *call;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    call = start(channel, "hello", 0, &h);
+    uv_sem_wait(&h.has_ended);
+    ck_assert_str_eq(h.text, WHOLE("hello"));
+    ck_assert_int_eq(h.err.status, PARLEY_OK);
+    ck_assert_str_eq(h.err.text, "");
+    parley_call_cancel(call); /* after the end it does nothing */
+    parley_call_unref(call);
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* Whoever does not care for an event need not take it; the blocking turn returns the end. */
+START_TEST(turns_blocking)
+{
+    const struct parley_message message = {"user", "hello"};
+    struct parley_turn turn = {.conversation = "c", .messages = &message, .n_messages = 1};
+    const struct parley_turn_events none = {0};
+    struct parley_turn_events events;
+    struct parley_channel *channel;
+    struct parley_error err;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    events = hear(&h);
+    ck_assert_int_eq(parley_turn(channel, &turn, &events, &err), PARLEY_OK);
+    ck_assert_str_eq(h.text, WHOLE("hello"));
+    ck_assert_int_eq(parley_turn(channel, &turn, &none, NULL), PARLEY_OK);
+    ck_assert_int_eq(parley_turn(channel, &turn, NULL, NULL), PARLEY_OK);
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* A refusal arrives whole: status, sentence, field, hint. */
+START_TEST(refusals)
+{
+    struct parley_channel *channel;
+    struct parley_error err;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    parley_call_unref(start(channel, "refuse", 0, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_str_eq(h.text, "");
+    ck_assert_int_eq(h.err.status, PARLEY_INVALID_ARGUMENT);
+    ck_assert_str_eq(h.err.text, "messages[0].text is refused, says 'c'");
+    ck_assert_str_eq(h.err.field, "messages[0].text");
+    ck_assert_uint_eq(h.err.retry_after_ms, 20);
+    hear_no_more(&h);
+    ck_assert_int_eq(parley_close(channel, "unknown", &err), PARLEY_NOT_FOUND);
+    ck_assert_str_eq(err.text, "there is no conversation 'unknown'");
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* The small requests carry their numbers both ways. */
+START_TEST(small_requests)
+{
+    struct parley_channel *channel;
+    struct parley_error err;
+    uint32_t n = 0;
+    char id[33];
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_fork(channel, "parent", 4, id, &err), PARLEY_OK);
+    ck_assert_str_eq(id, "parent-4");
+    ck_assert_int_eq(parley_rewind(channel, "c", 5, &n, &err), PARLEY_OK);
+    ck_assert_uint_eq(n, 5);
+    ck_assert_int_eq(parley_rewind(channel, "c", 5, NULL, NULL), PARLEY_OK);
+    ck_assert_int_eq(parley_cancel(channel, "c", &n, &err), PARLEY_OK);
+    ck_assert_uint_eq(n, 3);
+    ck_assert_int_eq(parley_close(channel, "known", &err), PARLEY_OK);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* Bytes pass through; an error, an unknown method and a missing response are told apart. */
+START_TEST(any_unary)
+{
+    struct parley_channel *channel;
+    struct parley_error err;
+    void *data = NULL;
+    size_t len = 99;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_unary(channel, SERVICE "Rewind",
+                                  "\x0a\x01"
+                                  "c\x10\x05",
+                                  5, 0, &data, &len, &err),
+                     PARLEY_OK);
+    ck_assert_uint_eq(len, 2);
+    ck_assert_mem_eq(data, "\x08\x05", 2);
+    free(data);
+    ck_assert_int_eq(
+        parley_unary(channel, SERVICE "Close", "\x0a\x05known", 7, 0, &data, &len, &err),
+        PARLEY_OK);
+    ck_assert_uint_eq(len, 0);
+    free(data);
+    ck_assert_int_eq(parley_unary(channel, SERVICE "Close", NULL, 0, 0, &data, &len, &err),
+                     PARLEY_NOT_FOUND);
+    ck_assert_int_eq(parley_unary(channel, "/no/Such", NULL, 0, 0, &data, &len, &err),
+                     PARLEY_UNIMPLEMENTED);
+    ck_assert_str_eq(err.text, "there is no method /no/Such");
+    ck_assert_int_eq(parley_unary(channel, "/parley.v1.Models/List", NULL, 0, 0, &data, &len, &err),
+                     PARLEY_INTERNAL);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* Cancel stops the turn on both sides; its end still comes. */
+START_TEST(cancels)
+{
+    struct parley_channel *channel;
+    struct parley_call *call;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    call = start(channel, "hang", 0, &h);
+    uv_sem_wait(&world.has_begun);
+    parley_call_cancel(call);
+    parley_call_cancel(call);
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_CANCELLED);
+    ck_assert_str_eq(h.err.text, "cancelled");
+    uv_sem_wait(&world.is_gone);
+    parley_call_unref(call);
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* A deadline that passes says how long it was. */
+START_TEST(deadlines)
+{
+    struct parley_channel *channel;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    parley_call_unref(start(channel, "hang", 100, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(h.err.text, "there was no end within 100 ms");
+    uv_sem_wait(&world.is_gone);
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* Closing a channel cancels what is in flight and waits for its end; handles stay good. */
+START_TEST(close_cancels)
+{
+    enum { N = 10 };
+    struct parley_channel *channel;
+    struct parley_call *calls[N];
+    static struct heard h[N];
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    for (size_t i = 0; i < N; i++)
+        calls[i] = start(channel, "hang", 0, &h[i]);
+    for (size_t i = 0; i < N; i++)
+        uv_sem_wait(&world.has_begun);
+    parley_channel_close(channel);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(uv_sem_trywait(&h[i].has_ended), 0);
+        ck_assert_int_eq(h[i].err.status, PARLEY_CANCELLED);
+        parley_call_cancel(calls[i]);
+        parley_call_unref(calls[i]);
+        hear_no_more(&h[i]);
+    }
+    parley_channel_close(NULL);
+    serve_no_more();
+}
+END_TEST
+
+/* Where nobody listens, the error says what to do. */
+START_TEST(nobody_listens)
+{
+    struct parley_channel *channel;
+    char address[sizeof(rig.address)], expected[300];
+    struct parley_error err;
+    struct heard h;
+
+    serve(NULL);
+    memcpy(address, rig.address, sizeof(address));
+    serve_no_more();
+    channel = parley_channel_open(address);
+    (void)snprintf(
+        expected, sizeof(expected),
+        "cannot reach %s: connection refused; is parleyd running? start it with parleyd, "
+        "or ./run chat",
+        address);
+    ck_assert_int_eq(parley_close(channel, "x", &err), PARLEY_UNAVAILABLE);
+    ck_assert_str_eq(err.text, expected);
+    parley_call_unref(start(channel, "hello", 0, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_UNAVAILABLE);
+    ck_assert_str_eq(h.err.text, expected);
+    hear_no_more(&h);
+    ck_assert_int_eq(parley_channel_wait(channel, 50, &err), PARLEY_DEADLINE_EXCEEDED);
+    ck_assert_ptr_nonnull(strstr(err.text, address));
+    ck_assert_ptr_nonnull(strstr(err.text, "within 50 ms"));
+    parley_channel_close(channel);
+
+    channel = parley_channel_open("unix:/nowhere/socket");
+    ck_assert_int_eq(parley_close(channel, "x", &err), PARLEY_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(err.text, "cannot reach unix:/nowhere/socket: no such file"));
+    parley_channel_close(channel);
+}
+END_TEST
+
+/* A server that stops in the middle of a turn ends it as unavailable. */
+START_TEST(server_goes_away)
+{
+    struct parley_channel *channel;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    parley_call_unref(start(channel, "hang", 0, &h));
+    uv_sem_wait(&world.has_begun);
+    serve_no_more();
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_eq(h.err.status, PARLEY_UNAVAILABLE);
+    ck_assert_ptr_nonnull(strstr(h.err.text, "lost 127.0.0.1:"));
+    hear_no_more(&h);
+    parley_channel_close(channel);
+}
+END_TEST
+
+/* What is no event ends the turn and names what it should have been. */
+START_TEST(nonsense_from_the_server)
+{
+    struct parley_channel *channel;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    parley_call_unref(start(channel, "nonsense", 0, &h));
+    uv_sem_wait(&h.has_ended);
+    ck_assert_int_ne(h.err.status, PARLEY_OK);
+    ck_assert_ptr_nonnull(strstr(h.err.text, "parley.v1."));
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+static void set_serving(struct rig *r, void *arg)
+{
+    (void)r;
+    health_set(&world.health, "", *(enum health_status *)arg);
+}
+
+struct waiting {
+    struct parley_channel *channel;
+    enum parley_status status;
+};
+
+static void wait_in_thread(void *arg)
+{
+    struct waiting *w = arg;
+
+    w->status = parley_channel_wait(w->channel, 60000, NULL);
+}
+
+/* Waiting ends when the server comes up and says that it serves, not before. */
+START_TEST(waits_for_a_server)
+{
+    char folder[] = "/tmp/parley-test-XXXXXX", address[64];
+    enum health_status serving = HEALTH_SERVING, not_yet = HEALTH_NOT_SERVING;
+    struct waiting w = {0};
+    struct parley_error err;
+    uv_thread_t thread;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    (void)snprintf(address, sizeof(address), "unix:%s/socket", folder);
+    w.channel = parley_channel_open(address);
+    ck_assert_int_eq(uv_thread_create(&thread, wait_in_thread, &w), 0); /* nobody listens yet */
+    serve(address);
+    rig_on_loop(&rig, set_serving, &not_yet);
+    ck_assert_int_eq(parley_channel_wait(w.channel, 50, &err), PARLEY_DEADLINE_EXCEEDED);
+    rig_on_loop(&rig, set_serving, &serving);
+    ck_assert_int_eq(uv_thread_join(&thread), 0);
+    ck_assert_int_eq(w.status, PARLEY_OK);
+    ck_assert_int_eq(parley_channel_wait(w.channel, 60000, &err), PARLEY_OK);
+    ck_assert_int_eq(err.status, PARLEY_OK);
+    parley_channel_close(w.channel);
+    serve_no_more();
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+static void turn_in_thread(void *arg)
+{
+    const struct parley_message message = {"user", "hello"};
+    const struct parley_turn turn = {.conversation = "c", .messages = &message, .n_messages = 1};
+    struct parley_turn_events events;
+    struct heard h;
+
+    for (size_t i = 0; i < 50; i++) {
+        events = hear(&h);
+        assert(parley_turn(arg, &turn, &events, NULL) == PARLEY_OK);
+        assert(strcmp(h.text, WHOLE("hello")) == 0);
+        hear_no_more(&h);
+    }
+}
+
+/* Many threads share a channel. */
+START_TEST(threads_share_a_channel)
+{
+    uv_thread_t threads[8];
+    struct parley_channel *channel;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    for (size_t i = 0; i < 8; i++)
+        ck_assert_int_eq(uv_thread_create(&threads[i], turn_in_thread, channel), 0);
+    for (size_t i = 0; i < 8; i++)
+        ck_assert_int_eq(uv_thread_join(&threads[i]), 0);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+/* Memory that is not there at any point is an error, on either side, never a crash or a hang. */
+START_TEST(faults)
+{
+    const struct parley_message message = {"user", "hello"};
+    const struct parley_turn turn = {.conversation = "c", .messages = &message, .n_messages = 1};
+    enum parley_status status = PARLEY_RESOURCE_EXHAUSTED;
+    struct parley_channel *channel;
+    long n;
+
+    serve(NULL);
+    for (n = 0; status != PARLEY_OK; n++) {
+        fault_after = n;
+        channel = parley_channel_open(rig.address);
+        if (channel != NULL)
+            status = parley_turn(channel, &turn, NULL, NULL);
+        fault_after = -1;
+        ck_assert(status == PARLEY_OK || status == PARLEY_RESOURCE_EXHAUSTED);
+        parley_channel_close(channel);
+    }
+    ck_assert_int_gt(n, 5);
+    serve_no_more();
+}
+END_TEST
+
+/* Statuses have gRPC's names. */
+START_TEST(names)
+{
+    ck_assert_str_eq(parley_status_name(PARLEY_OK), "OK");
+    ck_assert_str_eq(parley_status_name(PARLEY_INVALID_ARGUMENT), "INVALID_ARGUMENT");
+    ck_assert_str_eq(parley_status_name(PARLEY_UNAUTHENTICATED), "UNAUTHENTICATED");
+}
+END_TEST
+
+SUITE_MAIN("client/parley", opens, turns, turns_blocking, refusals, small_requests, any_unary,
+           cancels, deadlines, close_cancels, nobody_listens, server_goes_away,
+           nonsense_from_the_server, waits_for_a_server, threads_share_a_channel, faults, names)
