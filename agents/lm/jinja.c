@@ -175,21 +175,24 @@ static bool put_tag(struct layout *l)
     return false;
 }
 
-bool jinja_canonical(struct buf *out, const char *text, size_t len, bool is_shape)
+enum status jinja_canonical(struct buf *out, const char *text, size_t len, bool is_shape)
 {
     struct layout l = {.out = out, .text = text, .len = len};
+    bool is_good = true;
 
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)text[i] < ' ' && !is_space(text[i]) &&
             !(is_shape && (text[i] == JINJA_CAPTURE[0] || text[i] == JINJA_ANY[0])))
-            return false;
+            return STATUS_INVALID;
     put_data(&l);
-    while (l.at < len && !l.is_out_of_bytes) {
-        if (!(l.text[l.at + 1] == '#' ? skip_comment(&l) : put_tag(&l)))
-            return false;
-        put_data(&l);
+    while (l.at < len && is_good) {
+        is_good = text[l.at + 1] == '#' ? skip_comment(&l) : put_tag(&l);
+        if (is_good)
+            put_data(&l);
     }
-    return !l.is_out_of_bytes;
+    if (l.is_out_of_bytes)
+        return STATUS_EXHAUSTED;
+    return is_good ? STATUS_OK : STATUS_INVALID;
 }
 
 /* The end of the part of the shape that begins at p: a mark or the end. */

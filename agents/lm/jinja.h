@@ -11,12 +11,13 @@
 #define JINJA_CAPTURE "\x02" /* any text inside one string; it is captured. At most one. */
 #define JINJA_ANY "\x03"     /* anything */
 
-/* Appends the template in its canonical layout: no comments, no white space that renders to nothing
- * (as with trim_blocks and lstrip_blocks, which is how chat templates are rendered), strings with
- * their escapes resolved and one sort of quote, 'a' + 'b' as 'ab', a['b'] as a.b. False if tags or
- * strings are not closed, or there are control characters that no template has (marks aside, if
- * is_shape), or no memory. */
-bool jinja_canonical(struct buf *out, const char *text, size_t len, bool is_shape);
+/* Appends the template in its canonical layout, which is no longer than it: no comments, no white
+ * space that renders to nothing (as with trim_blocks and lstrip_blocks, which is how chat templates
+ * are rendered), strings with their escapes resolved and one sort of quote, 'a' + 'b' as 'ab',
+ * a['b'] as a.b. STATUS_INVALID if tags or strings are not closed, or there are control characters
+ * that no template has (marks aside, if is_shape). */
+enum status jinja_canonical(struct buf *out, const char *text, size_t len,
+                            bool is_shape) MUST_CHECK;
 
 /* Whether a canonical template has the canonical shape; where it has, what was captured is in
  * *ret_at and *ret_len, if the shape captures. */

@@ -164,39 +164,44 @@ static enum status try_shape(struct chat_template *t, const struct shape *s, con
     enum status rc = STATUS_UNKNOWN;
 
     buf_init(&shape, SIZE_MAX);
-    if (!jinja_canonical(&shape, s->text, strlen(s->text), true))
+    if (jinja_canonical(&shape, s->text, strlen(s->text), true) != STATUS_OK)
         rc = error_no_memory(err, strlen(s->text), "a chat template");
     else if (jinja_matches(text, len, shape.data, shape.len, &captured, &captured_len))
         rc = take_captured(t, s->captured, captured, captured_len, err);
     buf_deinit(&shape);
     if (rc == STATUS_OK) {
         t->family = s->family;
-        t->has_bos = t->has_bos || s->has_bos;
+        t->has_bos = s->has_bos;
     }
     return rc;
 }
 
+/* UNKNOWN for a template of no shape we know. */
 static enum status recognise(struct chat_template *t, const char *text, size_t len,
                              struct error *err)
 {
     static const char bos[] = "{{bos_token}}";
     struct buf canonical;
-    const char *rest;
-    size_t rest_len;
-    enum status rc = STATUS_UNKNOWN;
+    size_t begin = 0;
+    enum status rc;
 
+    if (len > TEMPLATE_MAX)
+        return STATUS_UNKNOWN;
     buf_init(&canonical, TEMPLATE_MAX);
-    if (len > TEMPLATE_MAX || !jinja_canonical(&canonical, text, len, false) || canonical.len == 0)
+    rc = jinja_canonical(&canonical, text, len, false);
+    if (rc == STATUS_EXHAUSTED)
+        (void)error_no_memory(err, len, "a chat template");
+    if (rc != STATUS_OK || canonical.len == 0) {
+        rc = rc == STATUS_EXHAUSTED ? rc : STATUS_UNKNOWN;
         goto out;
-    rest = canonical.data;
-    rest_len = canonical.len;
-    if (rest_len >= strlen(bos) && memcmp(rest, bos, strlen(bos)) == 0) {
-        t->has_bos = true;
-        rest += strlen(bos);
-        rest_len -= strlen(bos);
     }
+    if (canonical.len >= strlen(bos) && memcmp(canonical.data, bos, strlen(bos)) == 0)
+        begin = strlen(bos);
+    rc = STATUS_UNKNOWN;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] && rc == STATUS_UNKNOWN; i++)
-        rc = try_shape(t, &shapes[i], rest, rest_len, err);
+        if (begin == 0 || !shapes[i].has_bos) /* or it would be said twice */
+            rc = try_shape(t, &shapes[i], canonical.data + begin, canonical.len - begin, err);
+    t->has_bos = t->has_bos || begin > 0;
 out:
     buf_deinit(&canonical);
     return rc;
