@@ -90,6 +90,7 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT}, {.op = GRPC_OP_RECV_INITIAL_METADATA},
         {.op = GRPC_OP_RECV_MESSAGE},
     };
+    grpc_slice method = grpc_slice_from_copied_string(how->method);
     grpc_byte_buffer *request = encode(how);
     grpc_call *core;
 
@@ -97,7 +98,8 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     call->deadline_ms = how->deadline_ms;
     call->n_out = 2;
     core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue,
-                                    grpc_slice_from_copied_string(how->method), NULL, end, NULL);
+                                    method, NULL, end, NULL);
+    grpc_slice_unref(method);
     call->core = core;
     (void)atomic_fetch_add_explicit(&call->n_refs, 1, memory_order_relaxed); /* we hold one */
     (void)pthread_mutex_lock(&channel->lock);
@@ -174,10 +176,11 @@ static void end(struct parley_call *call)
 
 void parley_call_op_back(struct call_op *op)
 {
-    struct parley_call *call = op->call;
+    struct parley_call *call;
 
     assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
     atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
+    call = op->call;
     call->n_out--;
     if (op == &call->read && call->in != NULL && take_message(call))
         read_next(call);

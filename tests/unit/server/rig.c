@@ -179,13 +179,14 @@ void dial_start(struct dial *d, struct dialled *c, const char *path, const char 
     grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
     grpc_metadata header = {.key = grpc_slice_from_static_string("x-test"),
                             .value = grpc_slice_from_static_string("a header")};
+    grpc_slice method = grpc_slice_from_copied_string(path);
 
     memset(c, 0, sizeof(*c));
     grpc_metadata_array_init(&c->trailers);
     grpc_metadata_array_init(&c->headers);
-    c->call = grpc_channel_create_call(d->channel, NULL, GRPC_PROPAGATE_DEFAULTS, d->queue,
-                                       grpc_slice_from_copied_string(path), NULL,
-                                       deadline_ms == 0 ? never : later, NULL);
+    c->call = grpc_channel_create_call(d->channel, NULL, GRPC_PROPAGATE_DEFAULTS, d->queue, method,
+                                       NULL, deadline_ms == 0 ? never : later, NULL);
+    grpc_slice_unref(method);
     op.data.send_initial_metadata.count = 1;
     op.data.send_initial_metadata.metadata = &header;
     batch(d, c, &op, 1);
