@@ -45,6 +45,8 @@ struct file {
 
 static void put(struct bytes *b, const void *from, size_t len)
 {
+    if (len == 0)
+        return;
     if (b->len + len > b->cap) {
         b->cap = (b->len + len) * 2;
         b->data = xrealloc(b->data, b->cap);
