@@ -52,7 +52,7 @@ enum {
     DECODED_MIN_BYTES = 64 << 10,
     DECODED_TIMES = 16,
     /* A client's own clock cancels a call at its deadline a little before ours would. */
-    DEADLINE_SLACK_US = 10000,
+    DEADLINE_SLACK_US = 50000,
 };
 
 enum call_state {

@@ -108,12 +108,14 @@ struct port_stats rig_stats(struct rig *r)
 void dial_open(struct dial *d, const char *address)
 {
     grpc_channel_credentials *insecure;
-    /* Each test its own connection, and windows of the size that HTTP/2 begins with. */
+    /* Each test its own connection, windows of the size that HTTP/2 begins with, and deadlines that
+     * the server alone keeps. */
     grpc_arg arg[] = {
         {.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL}},
         {.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_HTTP2_BDP_PROBE}},
+        {.type = GRPC_ARG_INTEGER, .key = (char[]){GRPC_ARG_ENABLE_DEADLINE_CHECKS}},
     };
-    const grpc_channel_args args = {2, arg};
+    const grpc_channel_args args = {3, arg};
 
     arg[0].value.integer = 1;
     grpc_init();
@@ -214,10 +216,12 @@ bool dial_read(struct dial *d, struct dialled *c)
     all = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
     grpc_byte_buffer_destroy(bytes);
+    c->last_len =
+        GRPC_SLICE_LENGTH(all) < sizeof(c->last) ? GRPC_SLICE_LENGTH(all) : sizeof(c->last);
+    memcpy(c->last, GRPC_SLICE_START_PTR(all), c->last_len);
     m = parley__v1__message__unpack(NULL, GRPC_SLICE_LENGTH(all), GRPC_SLICE_START_PTR(all));
     grpc_slice_unref(all);
-    assert(m != NULL);
-    (void)snprintf(c->reply, sizeof(c->reply), "%s", m->text);
+    (void)snprintf(c->reply, sizeof(c->reply), "%s", m == NULL ? "" : m->text);
     parley__v1__message__free_unpacked(m, NULL);
     c->n_messages++;
     return true;

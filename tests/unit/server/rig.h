@@ -48,7 +48,9 @@ struct dialled {
     uint32_t code;         /* of parley-error-bin; 0 without it */
     uint32_t retry_ms;     /* of parley-error-bin */
     char retry_header[16]; /* retry-after-ms, "" without it */
-    char reply[100000];    /* text of the last message */
+    char last[100000];     /* [last_len] the last message's bytes, as far as they fit */
+    size_t last_len;
+    char reply[100000]; /* its text, if it is a Message */
     size_t n_messages;
 };
 
