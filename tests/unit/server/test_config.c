@@ -1,5 +1,6 @@
 #include "server/config.h"
 
+#include "tests/unit/base/suite.h"
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,9 +110,11 @@ START_TEST(test_wrong_use)
     struct config c;
     struct error err;
 
-    ck_assert_int_eq(parse(&c, wrong[_i].line, &err), STATUS_INVALID);
-    ck_assert_msg(strstr(err.text, wrong[_i].says) != NULL, "'%s' said: %s", wrong[_i].line,
-                  err.text);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        ck_assert_int_eq(parse(&c, wrong[i].line, &err), STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, wrong[i].says) != NULL, "'%s' said: %s", wrong[i].line,
+                      err.text);
+    }
 }
 END_TEST
 
@@ -144,22 +147,5 @@ START_TEST(test_usage)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("config");
-    TCase *tc = tcase_create("config");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tc, test_defaults);
-    tcase_add_test(tc, test_flags);
-    tcase_add_loop_test(tc, test_wrong_use, 0, sizeof(wrong) / sizeof(wrong[0]));
-    tcase_add_test(tc, test_missing_file);
-    tcase_add_test(tc, test_usage);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_missing_file,
+           test_usage)

@@ -488,6 +488,7 @@ int main(void)
     SRunner *runner;
     int n_failed;
 
+    tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_found_by_id);
     tcase_add_test(tc, test_many);

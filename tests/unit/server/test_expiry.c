@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/chance.h"
+#include "tests/unit/base/suite.h"
 
 enum { N = 300, ROUNDS = 5000 };
 
@@ -46,18 +47,4 @@ START_TEST(test_earliest_is_first)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("expiry");
-    TCase *tc = tcase_create("expiry");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tc, test_earliest_is_first);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+SUITE_MAIN("server/expiry", test_earliest_is_first)

@@ -1,5 +1,6 @@
 #include "server/record.h"
 
+#include "tests/unit/base/suite.h"
 #include <check.h>
 #include <stdlib.h>
 
@@ -105,20 +106,4 @@ START_TEST(test_branches)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("record");
-    TCase *tc = tcase_create("record");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tc, test_body);
-    tcase_add_test(tc, test_chain);
-    tcase_add_test(tc, test_branches);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+SUITE_MAIN("server/record", test_body, test_chain, test_branches)

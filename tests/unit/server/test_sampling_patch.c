@@ -1,5 +1,6 @@
 #include "server/sampling_patch.h"
 
+#include "tests/unit/base/suite.h"
 #include <check.h>
 #include <stdlib.h>
 
@@ -82,20 +83,4 @@ START_TEST(test_is_equal)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("sampling_patch");
-    TCase *tc = tcase_create("sampling_patch");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tc, test_lay);
-    tcase_add_test(tc, test_copy);
-    tcase_add_test(tc, test_is_equal);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+SUITE_MAIN("server/sampling_patch", test_lay, test_copy, test_is_equal)

@@ -565,6 +565,7 @@ int main(void)
     SRunner *runner;
     int n_failed;
 
+    tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_events_in_order);
     tcase_add_test(tc, test_pieces_are_merged);

@@ -1,5 +1,6 @@
 #include "server/watch.h"
 
+#include "tests/unit/base/suite.h"
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,20 +92,4 @@ START_TEST(test_names)
 }
 END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("watch");
-    TCase *tc = tcase_create("watch");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tc, test_events);
-    tcase_add_test(tc, test_lost);
-    tcase_add_test(tc, test_names);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
+SUITE_MAIN("server/watch", test_events, test_lost, test_names)
