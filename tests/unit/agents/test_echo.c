@@ -295,6 +295,17 @@ START_TEST(test_info)
 }
 END_TEST
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define IS_SANITIZED 1
+#endif
+#endif
+#ifndef IS_SANITIZED
+#define IS_SANITIZED 0
+#endif
+
 static uint64_t cpu_ns(void)
 {
     struct timespec t;
@@ -308,11 +319,7 @@ static uint64_t cpu_ns(void)
 START_TEST(test_clone_is_cheap)
 {
     enum { N = 1000 };
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    const uint64_t most_ns = 50000;
-#else
-    const uint64_t most_ns = 5000;
-#endif
+    const uint64_t most_ns = IS_SANITIZED ? 50000 : 5000;
     struct agent *a = open_echo();
     struct clone *parent = open_clone(a);
     static struct clone *clones[N];
