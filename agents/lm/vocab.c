@@ -1,106 +1,19 @@
 #include "agents/lm/vocab.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/merges.h"
-#include "agents/lm/presplit.h"
+#include "agents/lm/vocab_parts.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 
-/* GGUF's tokenizer.ggml.token_type. */
-enum token_type {
-    TOKEN_NORMAL = 1, /* written in the byte alphabet; all others are plain text */
-    TOKEN_UNKNOWN = 2,
-    TOKEN_CONTROL = 3,
-    TOKEN_USER_DEFINED = 4,
-    TOKEN_UNUSED = 5,
-    TOKEN_BYTE = 6,
-};
-
-enum { N_BYTES = 256, ALPHABET_END = 324, SHOWN_MAX = 40 };
-
-static const char tokens_key[] = "tokenizer.ggml.tokens";
-static const char types_key[] = "tokenizer.ggml.token_type";
-static const char merges_key[] = "tokenizer.ggml.merges";
-
-/* Keys whose token ends a turn, and the texts of control tokens that do. */
-static const char *const end_keys[] = {
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.eot_token_id",
-    "tokenizer.ggml.eom_token_id",
-};
-static const char *const end_texts[] = {
-    "<|im_end|>",      "<|eot_id|>", "<|eom_id|>",    "<|endoftext|>", "<|end|>",
-    "<|end_of_text|>", "<EOT>",      "<end_of_turn>", "<|end_turn|>",  "</s>",
-};
-
-struct vocab {
-    size_t n;
-    char *bytes;      /* of all tokens, one after another */
-    uint32_t *starts; /* [n + 1] into bytes */
-    uint8_t *types;   /* [n] enum token_type */
-    bool *is_end;     /* [n] */
-    int32_t *ends;    /* [n_ends] */
-    size_t n_ends;
-    int32_t *defined; /* [n_defined] the user-defined ones, longest first */
-    size_t n_defined;
-    bool begins_defined[N_BYTES];
-    int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */
-    size_t lookup_mask;
-    int32_t byte_ids[N_BYTES]; /* -1: the vocabulary lacks that byte */
-    struct merges merges;
-    struct presplit *presplit;
-    int32_t bos, eos;
-    bool adds_bos;
-};
-
-/* The byte alphabet of GPT-2: printable bytes of Latin-1 stand for themselves, the others for the
- * characters from U+0100 on, in order. */
-static void fill_alphabet(int16_t byte_of[ALPHABET_END])
-{
-    int next = 256;
-
-    for (int i = 0; i < ALPHABET_END; i++)
-        byte_of[i] = -1;
-    for (int b = 0; b < N_BYTES; b++) {
-        bool is_printable =
-            (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-
-        byte_of[is_printable ? b : next++] = (int16_t)b;
-    }
-    assert(next == ALPHABET_END);
-}
-
-/* Turns text in the byte alphabet into its bytes; false if a character is none of it. out has room
- * for len. */
-static bool decode(const int16_t byte_of[ALPHABET_END], const char *text, size_t len, char *out,
-                   size_t *ret_len)
-{
-    size_t n = 0;
-
-    while (len > 0) {
-        uint32_t c;
-        size_t n_bytes = utf8_decode(text, len, &c);
-
-        if (n_bytes == 0 || c >= ALPHABET_END || byte_of[c] < 0)
-            return false;
-        out[n++] = (char)byte_of[c];
-        text += n_bytes;
-        len -= n_bytes;
-    }
-    *ret_len = n;
-    return true;
-}
-
-static const char *token_bytes(const struct vocab *v, int32_t id, size_t *ret_len)
+const char *vocab_token_bytes(const struct vocab *v, int32_t id, size_t *ret_len)
 {
     *ret_len = v->starts[id + 1] - v->starts[id];
     return v->bytes + v->starts[id];
 }
 
-static int32_t *lookup_slot(const struct vocab *v, const char *bytes, size_t len)
+int32_t *vocab_slot(const struct vocab *v, const char *bytes, size_t len)
 {
     uint64_t hash = 0xCBF29CE484222325u; /* FNV-1a */
     size_t i;
@@ -110,7 +23,7 @@ static int32_t *lookup_slot(const struct vocab *v, const char *bytes, size_t len
     for (i = (size_t)(hash ^ hash >> 32) & v->lookup_mask; v->lookup[i] != 0;
          i = (i + 1) & v->lookup_mask) {
         size_t token_len;
-        const char *token = token_bytes(v, v->lookup[i] - 1, &token_len);
+        const char *token = vocab_token_bytes(v, v->lookup[i] - 1, &token_len);
 
         if (token_len == len && memcmp(token, bytes, len) == 0)
             break;
@@ -118,303 +31,19 @@ static int32_t *lookup_slot(const struct vocab *v, const char *bytes, size_t len
     return &v->lookup[i];
 }
 
-/* The normal token of these bytes, -1 if there is none. */
-static int32_t find_token(const struct vocab *v, const char *bytes, size_t len)
+int32_t vocab_find(const struct vocab *v, const char *bytes, size_t len)
 {
-    return *lookup_slot(v, bytes, len) - 1;
-}
-
-static enum status read_type(const struct gguf *g, size_t i, uint8_t *ret_type, struct error *err)
-{
-    int64_t type;
-
-    if (gguf_array_i64(g, types_key, i, &type, err) != STATUS_OK)
-        return err->status;
-    if (type < TOKEN_NORMAL || type > TOKEN_BYTE)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s: entry %zu is %lld, which is no type",
-                         gguf_path(g), types_key, i, (long long)type);
-    *ret_type = (uint8_t)type;
-    return STATUS_OK;
-}
-
-/* Counts and allocates. */
-static enum status size_tokens(struct vocab *v, struct gguf *g, bool *ret_has_types,
-                               struct error *err)
-{
-    size_t n_types = 0, n_slots = 16, total = 0;
-    enum status rc;
-
-    if (gguf_array_len(g, tokens_key, &v->n, err) != STATUS_OK)
-        return err->status;
-    rc = gguf_array_len(g, types_key, &n_types, err);
-    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
-        return rc;
-    *ret_has_types = rc == STATUS_OK;
-    if (*ret_has_types && n_types != v->n)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries, %s has %zu", gguf_path(g),
-                         tokens_key, v->n, types_key, n_types);
-    if (v->n == 0 || v->n > INT32_MAX / 4)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries", gguf_path(g), tokens_key,
-                         v->n);
-    for (size_t i = 0; i < v->n; i++) {
-        const char *text;
-        size_t len;
-
-        if (gguf_array_text(g, tokens_key, i, &text, &len, err) != STATUS_OK)
-            return err->status;
-        if (len > UINT32_MAX - total)
-            return error_set(err, STATUS_EXHAUSTED, "%s: %s is larger than 4 GiB", gguf_path(g),
-                             tokens_key);
-        total += len;
-    }
-    while (n_slots < 2 * v->n)
-        n_slots *= 2;
-    v->lookup_mask = n_slots - 1;
-    v->bytes = try_alloc(total + 1, 1);
-    v->starts = try_alloc(v->n + 1, sizeof *v->starts);
-    v->types = try_alloc(v->n, sizeof *v->types);
-    v->is_end = try_alloc(v->n, sizeof *v->is_end);
-    v->lookup = try_alloc(n_slots, sizeof *v->lookup);
-    if (v->bytes == NULL || v->starts == NULL || v->types == NULL || v->is_end == NULL ||
-        v->lookup == NULL)
-        return error_no_memory(err, total + n_slots * sizeof *v->lookup, tokens_key);
-    return STATUS_OK;
-}
-
-static enum status read_tokens(struct vocab *v, struct gguf *g, const int16_t byte_of[ALPHABET_END],
-                               struct error *err)
-{
-    uint32_t end = 0;
-    bool has_types = false;
-
-    if (size_tokens(v, g, &has_types, err) != STATUS_OK)
-        return err->status;
-    for (size_t i = 0; i < v->n; i++) {
-        uint8_t type = TOKEN_NORMAL;
-        const char *text;
-        int32_t *slot;
-        size_t len;
-
-        if (has_types && read_type(g, i, &type, err) != STATUS_OK)
-            return err->status;
-        if (gguf_array_text(g, tokens_key, i, &text, &len, err) != STATUS_OK)
-            return err->status;
-        v->types[i] = type;
-        if (type != TOKEN_NORMAL)
-            memcpy(v->bytes + end, text, len);
-        else if (!decode(byte_of, text, len, v->bytes + end, &len))
-            return error_set(err, STATUS_DATA_LOSS,
-                             "%s: %s: entry %zu, '%.*s', is not in the byte alphabet", gguf_path(g),
-                             tokens_key, i, (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-        end += (uint32_t)len;
-        v->starts[i + 1] = end;
-        if (type != TOKEN_NORMAL || len == 0)
-            continue;
-        slot = lookup_slot(v, v->bytes + v->starts[i], len);
-        if (*slot == 0)
-            *slot = (int32_t)i + 1;
-    }
-    for (int b = 0; b < N_BYTES; b++)
-        v->byte_ids[b] = find_token(v, &(char){(char)b}, 1);
-    return STATUS_OK;
-}
-
-/* A merge is written as two tokens with a space between; the alphabet has no space. */
-static enum status read_merge(struct vocab *v, const int16_t byte_of[ALPHABET_END],
-                              const char *text, size_t len, struct buf *bytes, struct error *err)
-{
-    const char *space = len == 0 ? NULL : memchr(text + 1, ' ', len - 1);
-    size_t left_len, right_len;
-    int32_t left, right, result;
-
-    if (space == NULL)
-        return error_set(err, STATUS_DATA_LOSS, "has no space");
-    buf_clear(bytes);
-    if (buf_append(bytes, text, len) != STATUS_OK)
-        return error_no_memory(err, len, "a merge");
-    if (!decode(byte_of, text, (size_t)(space - text), bytes->data, &left_len) ||
-        !decode(byte_of, space + 1, len - (size_t)(space - text) - 1, bytes->data + left_len,
-                &right_len))
-        return error_set(err, STATUS_DATA_LOSS, "is not in the byte alphabet");
-    left = find_token(v, bytes->data, left_len);
-    right = find_token(v, bytes->data + left_len, right_len);
-    result = find_token(v, bytes->data, left_len + right_len);
-    if (left < 0 || right < 0)
-        return error_set(err, STATUS_DATA_LOSS, "joins what is no token");
-    if (result < 0)
-        return error_set(err, STATUS_DATA_LOSS, "gives what is no token");
-    merges_add(&v->merges, left, right, result);
-    return STATUS_OK;
-}
-
-static enum status read_merges(struct vocab *v, struct gguf *g, const int16_t byte_of[ALPHABET_END],
-                               struct error *err)
-{
-    struct buf bytes;
-    enum status rc;
-    size_t n;
-
-    if (gguf_array_len(g, merges_key, &n, err) != STATUS_OK ||
-        merges_open(&v->merges, n, err) != STATUS_OK)
-        return err->status;
-    buf_init(&bytes, SIZE_MAX);
-    rc = STATUS_OK;
-    for (size_t i = 0; i < n && rc == STATUS_OK; i++) {
-        const char *text;
-        size_t len;
-
-        rc = gguf_array_text(g, merges_key, i, &text, &len, err);
-        if (rc != STATUS_OK)
-            break;
-        rc = read_merge(v, byte_of, text, len, &bytes, err);
-        if (rc != STATUS_OK)
-            (void)error_prefix(err, "%s: %s: entry %zu, '%.*s'", gguf_path(g), merges_key, i,
-                               (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-    }
-    buf_deinit(&bytes);
-    return rc;
-}
-
-/* -1 where the file has no such key. */
-static enum status read_id(const struct vocab *v, const struct gguf *g, const char *key,
-                           int32_t *ret_id, struct error *err)
-{
-    uint64_t id;
-    enum status rc = gguf_get_u64(g, key, &id, err);
-
-    *ret_id = -1;
-    if (rc == STATUS_NOT_FOUND)
-        return STATUS_OK;
-    if (rc != STATUS_OK)
-        return rc;
-    if (id == UINT32_MAX) /* how some converters write "none" */
-        return STATUS_OK;
-    if (id >= v->n)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s is %llu, the vocabulary has %zu tokens",
-                         gguf_path(g), key, (unsigned long long)id, v->n);
-    *ret_id = (int32_t)id;
-    return STATUS_OK;
-}
-
-static enum status find_ends(struct vocab *v, const struct gguf *g, struct error *err)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < sizeof end_keys / sizeof end_keys[0]; i++) {
-        int32_t id;
-
-        if (read_id(v, g, end_keys[i], &id, err) != STATUS_OK)
-            return err->status;
-        if (id >= 0)
-            v->is_end[id] = true;
-        if (i == 0)
-            v->eos = id;
-    }
-    for (size_t i = 0; i < sizeof end_texts / sizeof end_texts[0]; i++) {
-        int32_t id = vocab_control(v, end_texts[i]);
-
-        if (id >= 0)
-            v->is_end[id] = true;
-    }
-    for (size_t i = 0; i < v->n; i++)
-        n += v->is_end[i];
-    v->ends = try_alloc(n + 1, sizeof *v->ends);
-    if (v->ends == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *v->ends, "end tokens");
-    for (size_t i = 0; i < v->n; i++)
-        if (v->is_end[i])
-            v->ends[v->n_ends++] = (int32_t)i;
-    return STATUS_OK;
-}
-
-static int longer_first(const void *a, const void *b, void *arg)
-{
-    const struct vocab *v = arg;
-    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-    size_t left_len, right_len;
-
-    (void)token_bytes(v, left, &left_len);
-    (void)token_bytes(v, right, &right_len);
-    if (left_len != right_len)
-        return left_len > right_len ? -1 : 1;
-    return left < right ? -1 : 1;
-}
-
-static enum status find_defined(struct vocab *v, struct error *err)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < v->n; i++)
-        n += v->types[i] == TOKEN_USER_DEFINED;
-    v->defined = try_alloc(n + 1, sizeof *v->defined);
-    if (v->defined == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *v->defined, "user-defined tokens");
-    for (size_t i = 0; i < v->n; i++) {
-        size_t len;
-        const char *bytes = token_bytes(v, (int32_t)i, &len);
-
-        if (v->types[i] != TOKEN_USER_DEFINED || len == 0)
-            continue;
-        v->defined[v->n_defined++] = (int32_t)i;
-        v->begins_defined[(unsigned char)bytes[0]] = true;
-    }
-    qsort_r(v->defined, v->n_defined, sizeof *v->defined, longer_first, v);
-    return STATUS_OK;
-}
-
-static enum status open_presplit(struct vocab *v, const struct gguf *g, struct error *err)
-{
-    const char *text;
-    size_t len;
-
-    if (gguf_get_text(g, "tokenizer.ggml.model", &text, &len, err) != STATUS_OK)
-        return err->status;
-    if (len != 4 || memcmp(text, "gpt2", 4) != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: tokenizer '%.*s' is unknown; known: gpt2 (byte-level BPE)",
-                         gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-    if (gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err) != STATUS_OK)
-        return err->status;
-    if (presplit_open(&v->presplit, text, len, err) != STATUS_OK)
-        return error_prefix(err, "%s", gguf_path(g));
-    return STATUS_OK;
-}
-
-static enum status read_bos(struct vocab *v, const struct gguf *g, struct error *err)
-{
-    enum status rc = read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err);
-
-    if (rc != STATUS_OK)
-        return rc;
-    rc = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->adds_bos, err);
-    if (rc == STATUS_NOT_FOUND) {
-        v->adds_bos = presplit_adds_bos(v->presplit);
-        rc = STATUS_OK;
-    }
-    v->adds_bos = v->adds_bos && v->bos >= 0;
-    return rc;
+    return *vocab_slot(v, bytes, len) - 1;
 }
 
 enum status vocab_open(struct vocab **out, struct gguf *g, struct error *err)
 {
-    int16_t byte_of[ALPHABET_END];
     struct vocab *v = try_alloc(1, sizeof *v);
     enum status rc;
 
     if (v == NULL)
         return error_no_memory(err, sizeof *v, "a vocabulary");
-    fill_alphabet(byte_of);
-    rc = open_presplit(v, g, err);
-    if (rc == STATUS_OK)
-        rc = read_tokens(v, g, byte_of, err);
-    if (rc == STATUS_OK)
-        rc = read_merges(v, g, byte_of, err);
-    if (rc == STATUS_OK)
-        rc = read_bos(v, g, err);
-    if (rc == STATUS_OK)
-        rc = find_ends(v, g, err);
-    if (rc == STATUS_OK)
-        rc = find_defined(v, err);
+    rc = vocab_read(v, g, err);
     if (rc != STATUS_OK)
         goto out;
     *out = v;
@@ -491,7 +120,7 @@ int32_t vocab_control(const struct vocab *v, const char *text)
 
         if (!vocab_is_control(v, (int32_t)i))
             continue;
-        bytes = token_bytes(v, (int32_t)i, &len);
+        bytes = vocab_token_bytes(v, (int32_t)i, &len);
         if (len == text_len && memcmp(bytes, text, len) == 0)
             return (int32_t)i;
     }
@@ -504,7 +133,7 @@ enum status vocab_bytes(const struct vocab *v, int32_t id, bool with_control,
     if (!has_id(v, id))
         return error_set(err, STATUS_INVALID, "token %d is not of the vocabulary, which has %zu",
                          id, v->n);
-    *ret_bytes = token_bytes(v, id, ret_len);
+    *ret_bytes = vocab_token_bytes(v, id, ret_len);
     if (vocab_is_control(v, id) && !with_control)
         *ret_len = 0;
     return STATUS_OK;
@@ -551,7 +180,7 @@ static enum status encode_piece(void *arg, const char *piece, size_t len)
     size_t n, n_known = 0;
 
     if (presplit_prefers_whole(v->presplit)) {
-        int32_t id = find_token(v, piece, len);
+        int32_t id = vocab_find(v, piece, len);
 
         if (id >= 0)
             return put(e, &id, 1);
@@ -575,7 +204,7 @@ static int32_t defined_at(const struct vocab *v, const char *text, size_t len)
         return -1;
     for (size_t i = 0; i < v->n_defined; i++) {
         size_t token_len;
-        const char *token = token_bytes(v, v->defined[i], &token_len);
+        const char *token = vocab_token_bytes(v, v->defined[i], &token_len);
 
         if (token_len <= len && memcmp(token, text, token_len) == 0)
             return v->defined[i];
@@ -597,7 +226,7 @@ static enum status encode(struct encoding *e, const char *text, size_t len)
             at++;
             continue;
         }
-        (void)token_bytes(v, id, &token_len);
+        (void)vocab_token_bytes(v, id, &token_len);
         rc = presplit_run(v->presplit, text + done, at - done, encode_piece, e, e->err);
         if (rc == STATUS_OK)
             rc = put(e, &id, 1);
