@@ -113,12 +113,21 @@ static bool are_finite(const float *logits, size_t n)
     return n_bad == 0;
 }
 
+/* In lanes, because a compiler does not reorder float comparisons by itself. */
 static float highest(const float *logits, size_t n)
 {
-    float top = logits[0];
+    float lanes[SCALAR_LANES], top = logits[0];
+    size_t i = 0;
 
-    for (size_t i = 1; i < n; i++)
+    for (size_t lane = 0; lane < SCALAR_LANES; lane++)
+        lanes[lane] = top;
+    for (; i + SCALAR_LANES <= n; i += SCALAR_LANES)
+        for (size_t lane = 0; lane < SCALAR_LANES; lane++)
+            lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
+    for (; i < n; i++)
         top = logits[i] > top ? logits[i] : top;
+    for (size_t lane = 0; lane < SCALAR_LANES; lane++)
+        top = lanes[lane] > top ? lanes[lane] : top;
     return top;
 }
 
@@ -224,14 +233,13 @@ static void adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
     }
 }
 
-static int32_t greedy(const float *logits, size_t n)
+static int32_t first_of(const float *logits, float top)
 {
-    size_t best = 0;
+    size_t i = 0;
 
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return (int32_t)best;
+    while (logits[i] != top)
+        i++;
+    return (int32_t)i;
 }
 
 static bool is_before(const struct candidate *a, const struct candidate *b)
@@ -274,12 +282,36 @@ static enum status make_room(struct sampler *s, size_t n, struct error *err)
                                  : STATUS_OK;
 }
 
-/* e^((logit - top) / temperature); 0 where it is less than 24 random bits could ever meet. */
+/* e^((logit - top) / temperature). Below 1e-13 it is 0: all such tokens of a vocabulary together
+ * are no chance that 24 random bits could meet. */
+static const float least_weight = 1e-13f, least_exponent = -30.0f; /* e^-30 < 1e-13 */
+
 static float weight_of(float logit, float top, float temperature)
 {
-    float x = (logit - top) / temperature, e = scalar_exp(x);
+    float e = scalar_exp((logit - top) / temperature);
 
-    return x > -87.0f ? e : 0.0f;
+    return e > least_weight ? e : 0.0f;
+}
+
+/* logits become weights; most blocks have none that is not 0. Two plain loops, so that they are
+ * vectorised. */
+static void weigh(float *logits, size_t n, float top, float temperature)
+{
+    enum { BLOCK = 64 };
+
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float *block = logits + i;
+        size_t len = n - i < BLOCK ? n - i : BLOCK;
+
+        if ((highest(block, len) - top) / temperature > least_exponent) {
+            for (size_t k = 0; k < len; k++)
+                block[k] = scalar_exp((block[k] - top) / temperature);
+            for (size_t k = 0; k < len; k++)
+                block[k] = block[k] > least_weight ? block[k] : 0.0f;
+        } else {
+            memset(block, 0, len * sizeof *block);
+        }
+    }
 }
 
 /* The k highest with their weights, in no order. */
@@ -397,8 +429,7 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
     } else {
         const float least = fmaxf(how->min_p, top_p_bound(how->top_p, n_vocab));
 
-        for (size_t i = 0; i < n_vocab; i++)
-            logits[i] = weight_of(logits[i], top, how->temperature);
+        weigh(logits, n_vocab, top, how->temperature);
         total = sum_in_lanes(logits, n_vocab);
         if (least == 0.0f) {
             *ret_id = draw_of_all(logits, n_vocab, total, chance);
@@ -454,7 +485,7 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
     if (isinf(top))
         return error_set(err, STATUS_INVALID, "every token is banned");
     if (how->temperature == 0.0f)
-        result.id = greedy(logits, n_vocab);
+        result.id = first_of(logits, top);
     else if (choose(s, logits, n_vocab, top, position, &result.id, err) != STATUS_OK)
         return err->status;
     if (wants_logprobs)
