@@ -24,8 +24,10 @@ static enum status check_config(const struct batcher_config *c, struct error *er
 {
     if (c->max_rows == 0)
         return error_field(err, "max_rows", "is 0, a step needs at least one row");
-    if (c->max_waiting < c->max_rows)
-        return error_field(err, "max_waiting", "is %zu, it must be at least max_rows (%zu)",
+    if (c->max_waiting == 0)
+        return error_field(err, "max_waiting", "is 0, nobody could ask");
+    if (c->policy == BATCH_FIXED && c->max_waiting < c->max_rows)
+        return error_field(err, "max_waiting", "is %zu, a fixed batch of %zu would never fill",
                            c->max_waiting, c->max_rows);
     if (c->max_delay_us > longest_us)
         return error_field(err, "max_delay_us", "is above a day");

@@ -136,7 +136,7 @@ struct batcher_config {
     enum batch_policy policy;
     size_t max_rows;         /* of a step */
     size_t max_cost;         /* of a step; 0: no bound */
-    size_t max_waiting;      /* asks; one more is STATUS_EXHAUSTED */
+    size_t max_waiting;      /* asks, not counting those that run; one more is STATUS_EXHAUSTED */
     size_t max_waiting_cost; /* sum over waiting asks, but for one that waits alone; 0: no bound */
     uint64_t max_delay_us;   /* window */
     uint64_t ageing_us;      /* one step of priority gained per so much waiting; 0: 100 ms */

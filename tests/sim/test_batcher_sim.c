@@ -674,7 +674,9 @@ static void draw_world(struct world *w)
 {
     w->config.policy = (enum batch_policy)(w->seed % 3);
     w->config.max_rows = draw_within(w, 1, MAX_ROWS);
-    w->config.max_waiting = w->config.max_rows + draw_within(w, 0, 30);
+    w->config.max_waiting = draw_within(w, 1, 30);
+    if (w->config.policy == BATCH_FIXED)
+        w->config.max_waiting += w->config.max_rows;
     w->config.max_delay_us = draw_within(w, 0, 3000);
     w->config.ageing_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
     w->is_roomy = draw_percent(w, 40);

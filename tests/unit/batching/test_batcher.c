@@ -893,12 +893,14 @@ START_TEST(test_config)
     struct fake f;
     struct error err;
     static const struct batcher_config bad[] = {
-        {.max_rows = 0, .max_waiting = 4},
-        {.max_rows = 5, .max_waiting = 4},
-        {.max_rows = 1, .max_waiting = 4, .max_delay_us = UINT64_MAX},
+        {.max_rows = 0, .max_waiting = 4, .policy = BATCH_CONTINUOUS},
+        {.max_rows = 5, .max_waiting = 0},
+        {.max_rows = 5, .max_waiting = 4, .policy = BATCH_FIXED},
+        {.max_rows = 1, .max_waiting = 4, .max_delay_us = UINT64_MAX, .policy = BATCH_WINDOW},
         {.max_rows = 1, .max_waiting = 4, .ageing_us = UINT64_MAX},
     };
-    static const char *const fields[] = {"max_rows", "max_waiting", "max_delay_us", "ageing_us"};
+    static const char *const fields[] = {"max_rows", "max_waiting", "max_waiting", "max_delay_us",
+                                         "ageing_us"};
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
