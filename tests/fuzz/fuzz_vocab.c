@@ -1,0 +1,179 @@
+/* Foreign text through the vocabulary, a foreign chat template, and a model's bytes through the
+ * writer. The first byte says which; the rest is the input. */
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/lm/template.h"
+#include "agents/lm/vocab.h"
+#include "agents/lm/writer.h"
+#include "base/utf8.h"
+#include "tests/fuzz/target.h"
+#include "tests/support/tiny_vocab.h"
+#include "tests/unit/compute/gguf_maker.h"
+
+static const char *const kinds[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
+enum { N_KINDS = 4, TEMPLATE = N_KINDS, WRITER, N_MODES };
+
+static const char *const merges[] = {
+    "a a", "aa aa", "h e",           "l l",           "he ll",         "hell o", "\u0120 a",
+    "1 2", "12 3",  "\u0120 \u0120", "\u010a \u010a", "\u00c3 \u00a9", "' s",    "\u00e2 \u0124",
+};
+
+/* Opened at the first use and kept: they are immutable. */
+static struct vocab *vocab_of(size_t kind)
+{
+    static struct vocab *vocabs[N_KINDS];
+
+    if (vocabs[kind] == NULL) {
+        const struct tiny_vocab_config config = {.pre = kinds[kind],
+                                                 .merges = merges,
+                                                 .n_merges = sizeof merges / sizeof merges[0],
+                                                 .extra_token = "whole"};
+        struct tiny_vocab file;
+        struct error err;
+        enum status rc;
+
+        tiny_vocab_open(&file, &config);
+        rc = vocab_open(&vocabs[kind], file.gguf, &err);
+        assert(rc == STATUS_OK);
+        tiny_vocab_close(&file);
+    }
+    return vocabs[kind];
+}
+
+/* Text that is UTF-8 has ids, and their bytes are the text. */
+static void fuzz_text(const struct vocab *v, const char *text, size_t len)
+{
+    struct buf ids;
+    struct error err;
+    enum status rc;
+    size_t at = 0;
+
+    buf_init(&ids, SIZE_MAX);
+    rc = vocab_encode(v, text, len, &ids, &err);
+    assert(rc == (utf8_is_valid(text, len) ? STATUS_OK : STATUS_INVALID));
+    for (size_t i = 0; i < ids.len / sizeof(int32_t); i++) {
+        const char *bytes;
+        size_t n;
+        int32_t id;
+
+        memcpy(&id, ids.data + i * sizeof id, sizeof id);
+        rc = vocab_bytes(v, id, false, &bytes, &n, &err);
+        assert(rc == STATUS_OK && n > 0 && n <= len - at);
+        assert(memcmp(bytes, text + at, n) == 0);
+        at += n;
+    }
+    assert(at == len || ids.len == 0);
+    buf_deinit(&ids);
+}
+
+static void render(const struct chat_template *t)
+{
+    const struct message m = {ROLE_USER, " hi ", 4};
+    struct buf ids, text;
+    struct error err;
+    bool is_good;
+
+    buf_init(&ids, SIZE_MAX);
+    buf_init(&text, SIZE_MAX);
+    is_good = chat_template_begin(t, NULL, 0, &ids, &text, &err) == STATUS_OK &&
+              chat_template_message(t, &m, &ids, &text, &err) == STATUS_OK &&
+              chat_template_reply_start(t, &ids, &text, &err) == STATUS_OK;
+    /* a default system prompt that is not UTF-8 is the only thing that can go wrong */
+    assert(is_good || !utf8_is_valid(chat_template_default_system(t),
+                                     strlen(chat_template_default_system(t))));
+    assert(!is_good || strstr(text.data, "hi") != NULL);
+    buf_deinit(&ids);
+    buf_deinit(&text);
+}
+
+static void fuzz_template(const char *template)
+{
+    static struct gguf_maker maker;
+    struct chat_template *t = NULL;
+    struct gguf *g;
+    struct error err;
+    enum status rc;
+
+    make_head(&maker, 3, 0, 1);
+    make_key_text(&maker, "tokenizer.chat_template", template);
+    make_padding(&maker, 32);
+    if (gguf_open_bytes(&g, maker.bytes, maker.len, "fuzz", &err) != STATUS_OK)
+        return;
+    rc = chat_template_open(&t, g, vocab_of(0), &err);
+    assert(rc == STATUS_OK || rc == STATUS_UNIMPLEMENTED);
+    if (rc == STATUS_OK)
+        render(t);
+    chat_template_close(t);
+    gguf_close(g);
+}
+
+/* The input is a stop text, a zero, another, a zero, and the reply's bytes: a token each, 0xF8 and
+ * above standing for tokens of several bytes. What is shown is UTF-8 and grows. */
+static void fuzz_writer(const char *input, size_t len)
+{
+    const char *const end = input + len;
+    struct vocab *v = vocab_of(0);
+    struct text stops[2];
+    struct sampling s;
+    struct writer w;
+    struct buf text;
+    struct error err;
+    bool is_stopped = false;
+    enum status rc;
+
+    sampling_init(&s);
+    s.stops = stops;
+    while (s.n_stops < 2) {
+        const char *zero = memchr(input, 0, (size_t)(end - input));
+
+        if (zero == NULL)
+            break;
+        stops[s.n_stops++] = (struct text){input, (size_t)(zero - input)};
+        input = zero + 1;
+        if (stops[s.n_stops - 1].len == 0)
+            s.n_stops--;
+    }
+    buf_init(&text, SIZE_MAX);
+    writer_init(&w, v, &s, SIZE_MAX);
+    for (; input < end && !is_stopped; input++) {
+        uint8_t byte = (uint8_t)*input;
+        int32_t id = byte >= 0xF8 ? TV_MERGED + byte - 0xF8 : TV_BYTE + byte;
+
+        rc = writer_add(&w, id, &text, &is_stopped, &err);
+        assert(rc == STATUS_OK && (text.len == 0 || utf8_is_valid(text.data, text.len)));
+    }
+    rc = writer_end(&w, &text, &err);
+    assert(rc == STATUS_OK && (text.len == 0 || utf8_is_valid(text.data, text.len)));
+    for (size_t i = 0; i < s.n_stops; i++) /* none is ever shown */
+        assert(text.len < stops[i].len || !utf8_is_valid(stops[i].text, stops[i].len) ||
+               memmem(stops[i].text, stops[i].len, "\uFFFD", 3) != NULL ||
+               memmem(text.data, text.len, stops[i].text, stops[i].len) == NULL);
+    writer_deinit(&w);
+    buf_deinit(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    size_t mode = size_bytes == 0 ? 0 : data[0] % N_MODES;
+    char *input;
+
+    if (size_bytes == 0 || size_bytes > 1 << 15)
+        return 0;
+    input = malloc(size_bytes); /* of its own size, so that reading past it is seen */
+    assert(input != NULL);
+    memcpy(input, data + 1, size_bytes - 1);
+    input[size_bytes - 1] = '\0';
+    if (mode < N_KINDS)
+        fuzz_text(vocab_of(mode), input, size_bytes - 1);
+    else if (mode == TEMPLATE)
+        fuzz_template(input);
+    else
+        fuzz_writer(input, size_bytes - 1);
+    free(input);
+    return 0;
+}
