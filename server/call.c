@@ -1,8 +1,12 @@
 /* The happy path: a call waits for a peer (call_request). gRPC brings the peer's request, decoded
  * into the call's arena and handed to the method's start. The handler writes and finishes; what it
  * does within its turn is put together: headers go with the first message, the status with the last
- * one, and the watch for the peer's going away (OP_CLOSE) with the whole answer where start gave it
- * at once. When the status is out and no operation is under way, the call is recycled.
+ * one. When the status is out and no operation is under way, the call is recycled.
+ *
+ * The watch for the peer's going away (OP_CLOSE) ends with every call, and would cost each a trip
+ * through the queue's thread. It goes along with the status, for nothing, where the call is over
+ * before it is UNWATCHED_MS old; after that it is started by itself. Bidi calls are watched at
+ * once.
  *
  * gRPC tells of most of our writes while we are still in grpc_call_start_batch: a message that may
  * be held back is done when it is buffered. Such an event would go to the queue's thread and come
@@ -82,6 +86,7 @@ struct failure {
 struct call {
     struct link link;  /* port->live or port->spare */
     struct link ready; /* port->ready */
+    struct link young; /* port->young: not watched yet */
     struct port *port;
     const struct method *method;
     grpc_call *core;
@@ -260,6 +265,8 @@ static void flush(struct call *call)
         op++;
         if (!call->has_close) {
             call->has_close = call->is_close_in_last = true;
+            if (link_is_on(&call->young))
+                list_remove(&call->young);
             op->op = GRPC_OP_RECV_CLOSE_ON_SERVER;
             op->data.recv_close_on_server.cancelled = &call->was_cancelled;
             op++;
@@ -277,6 +284,13 @@ static void watch_close(struct call *call)
     call->has_close = true;
     op.data.recv_close_on_server.cancelled = &call->was_cancelled;
     start_ops(call, OP_CLOSE, &op, 1);
+}
+
+void call_watch_young(struct link *link)
+{
+    struct call *call = container_of(link, struct call, young);
+
+    watch_close(call);
 }
 
 static void written(struct call *call, bool ok)
@@ -332,6 +346,8 @@ static void recycle(struct call *call)
     arena_deinit(&call->in_arena);
     if (link_is_on(&call->ready))
         list_remove(&call->ready);
+    if (link_is_on(&call->young))
+        list_remove(&call->young);
     if (link_is_on(&call->link)) {
         list_remove(&call->link);
         p->n_live--;
@@ -467,8 +483,12 @@ static void requested(struct call *call, bool ok)
     call->is_starting = false;
     if (call->state == CALL_OPEN && (call->has_out || call->is_finishing))
         flush(call);
-    if (!call->has_close)
+    if (call->has_close)
+        return;
+    if (call->method->rpc->kind == RPC_BIDI)
         watch_close(call);
+    else
+        port_add_young(p, &call->young);
 }
 
 static void maybe_recycle(struct call *call)

@@ -14,6 +14,9 @@
 #include "server/call.h"
 #include "server/port.h"
 
+/* How old a call gets, at least, before its peer's going away is watched; at most twice that. */
+enum { UNWATCHED_MS = 5 };
+
 /* A call's operations, each at most once under way; the last two are the port's own. */
 enum op_kind { OP_REQUEST, OP_READ, OP_WRITE, OP_CLOSE, N_CALL_OPS, OP_SHUTDOWN, OP_THREAD_GONE };
 
@@ -60,6 +63,7 @@ struct port {
     struct mailbox mailbox;
     uv_prepare_t prepare; /* attends to what the loop's own calls brought about */
     uv_idle_t idle;       /* runs while prepare has left something */
+    uv_timer_t tick;      /* runs while there are young calls */
     grpc_server *server;
     grpc_completion_queue *queue;
     struct method *methods; /* [n_methods] */
@@ -75,6 +79,8 @@ struct port {
     struct list spare; /* calls that may be used again, at most MAX_SPARE */
     struct list back;  /* ops that came back on the loop's own thread */
     struct list ready; /* calls to be attended to */
+    struct list young; /* calls begun since the last tick, not watched */
+    struct list older; /* calls begun in the tick before */
     size_t n_live, n_spare;
     size_t n_requested; /* calls that wait for a peer */
     uint64_t n_started, n_failed;
@@ -96,6 +102,11 @@ void call_cancel(struct call *call);
 struct call *call_from_live(struct link *link);
 struct call *call_from_ready(struct link *link);
 void call_free_spare(struct link *link);
+
+/* The peer's going away is watched from now on. */
+void call_watch_young(struct link *young);
+/* Has it watched if it lives for UNWATCHED_MS more. */
+void port_add_young(struct port *p, struct link *young);
 
 /* Progress of a stop. */
 void port_maybe_stopped(struct port *p);

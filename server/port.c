@@ -97,6 +97,7 @@ static void close_handles(struct port *p)
     mailbox_close(&p->mailbox, on_mailbox_closed);
     uv_close((uv_handle_t *)&p->prepare, on_handle_closed);
     uv_close((uv_handle_t *)&p->idle, on_handle_closed);
+    uv_close((uv_handle_t *)&p->tick, on_handle_closed);
 }
 
 static void poller_gone(struct port *p)
@@ -162,6 +163,25 @@ static void on_prepare(uv_prepare_t *prepare)
         (void)uv_idle_stop(&p->idle);
 }
 
+static void on_tick(uv_timer_t *tick)
+{
+    struct port *p = tick->data;
+    struct link *link;
+
+    while ((link = list_pop(&p->older)) != NULL)
+        call_watch_young(link);
+    list_move(&p->young, &p->older);
+    if (list_is_empty(&p->older))
+        (void)uv_timer_stop(tick); /* cannot fail */
+}
+
+void port_add_young(struct port *p, struct link *young)
+{
+    list_push(&p->young, young);
+    if (!uv_is_active((uv_handle_t *)&p->tick))
+        (void)uv_timer_start(&p->tick, on_tick, UNWATCHED_MS, UNWATCHED_MS); /* nor can this */
+}
+
 /* gRPC's own lines are for who debugs gRPC; what matters comes to us as statuses. */
 static void on_grpc_log(gpr_log_func_args *args)
 {
@@ -209,6 +229,8 @@ static struct port *port_make(const struct port_config *config)
     list_init(&p->spare);
     list_init(&p->back);
     list_init(&p->ready);
+    list_init(&p->young);
+    list_init(&p->older);
     p->shutdown.kind = OP_SHUTDOWN;
     p->addresses = xalloc(config->n_listen * sizeof(char *));
     p->n_methods = config->n_rpcs + 1;
@@ -249,11 +271,12 @@ static void server_unmake(struct port *p)
 
 static void open_handles(struct port *p, uv_loop_t *loop)
 {
-    (void)uv_prepare_init(loop, &p->prepare); /* neither can fail */
+    (void)uv_prepare_init(loop, &p->prepare); /* none can fail */
     (void)uv_idle_init(loop, &p->idle);
-    p->prepare.data = p->idle.data = p;
+    (void)uv_timer_init(loop, &p->tick);
+    p->prepare.data = p->idle.data = p->tick.data = p;
     (void)uv_prepare_start(&p->prepare, on_prepare);
-    p->n_handles = 3; /* with the mailbox */
+    p->n_handles = 4; /* with the mailbox */
 }
 
 /* Fewer than wanted will do; none is a failure. */
