@@ -270,15 +270,14 @@ static void on_clone_event(void *arg, struct clone *c, enum clone_event what, co
                               what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
 }
 
-/* The one line by which others know that it serves. */
+/* The one line by which others know that it serves, and where: at its first address. */
 static void say_ready(const struct daemon *d)
 {
-    enum status rc = STATUS_OK;
+    enum status rc;
     struct buf line;
 
     buf_init(&line, READY_MAX_BYTES);
-    for (size_t i = 0; i < d->config.n_listen && rc == STATUS_OK; i++)
-        rc = buf_printf(&line, "%s%s", i == 0 ? "ready grpc=" : ",", port_address(d->port, i));
+    rc = buf_printf(&line, "ready grpc=%s", port_address(d->port, 0));
     for (size_t i = 0; i < d->n_models && rc == STATUS_OK; i++)
         rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models[i]->name);
     if (rc == STATUS_OK)
@@ -363,7 +362,11 @@ static enum status start_port(struct daemon *d, struct error *err)
 
     config.rpcs = services_rpcs(&config.n_rpcs);
     rc = port_start(&d->port, &d->loop, &config, err);
-    return rc == STATUS_OK ? rc : error_prefix(err, "--listen");
+    if (rc != STATUS_OK)
+        return error_prefix(err, "--listen");
+    for (size_t i = 0; i < config.n_listen; i++)
+        log_info("listening", "grpc=%s", port_address(d->port, i));
+    return STATUS_OK;
 }
 
 static enum status start_conversations(struct daemon *d, struct error *err)

@@ -1,0 +1,580 @@
+#!/usr/bin/env python3
+"""parleyd as a foreign client sees it: Python's grpcio with stubs made from proto/. Bare facts of the wire: streams, numbers that make
+a retry safe, forks, cancels, deadlines, errors and their trailers, back-pressure, drains, exit codes.
+
+usage: test_foreign.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+"""
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import grpc
+
+import harness
+from harness import admin, conversations, error_pb2, health_pb2, models
+
+PATIENCE = 60  # seconds for anything that is to happen
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def request(conversation, turn, text="", **more):
+    return conversations.TurnRequest(conversation=conversation, turn=turn, text=text, **more)
+
+
+def long_request(conversation, turn, text="Tell me a long story.", tokens=1500):
+    r = request(conversation, turn, text)
+    r.sampling.max_tokens = tokens
+    r.sampling.ignore_eos = True
+    return r
+
+
+class Said:
+    """All that came of a turn."""
+
+    def __init__(self, events):
+        self.kinds, self.text, self.ids, self.logprobs = [], "", [], []
+        self.accepted = self.done = self.code = self.detail = None
+        try:
+            for event in events:
+                self.add(event)
+        except grpc.RpcError as error:
+            self.code, self.detail = error.code(), detail_of(error)
+
+    def add(self, event):
+        kind = event.WhichOneof("event")
+        self.kinds.append(kind)
+        if kind == "accepted":
+            self.accepted = event.accepted
+        elif kind == "piece":
+            self.text += event.piece.text
+            self.ids += event.piece.token_ids
+            self.logprobs += event.piece.logprobs
+        elif kind == "done":
+            self.done = event.done
+
+
+def detail_of(error):
+    for key, value in error.trailing_metadata() or ():
+        if key == "parley-error-bin":
+            return error_pb2.ErrorDetail.FromString(value)
+    return None
+
+
+def fails(code, call, field=None, says=""):
+    """The call must fail so, with the detail in its trailer."""
+    try:
+        result = call()
+        if not hasattr(result, "DESCRIPTOR"):
+            list(result)
+    except grpc.RpcError as error:
+        detail = detail_of(error)
+        assert error.code() == code, f"{error.code()} {error.details()}, not {code}"
+        assert detail is not None and detail.code == code.value[0] and detail.message == error.details(), detail
+        assert field is None or detail.field == field, detail
+        assert says in error.details(), error.details()
+        return detail
+    raise AssertionError(f"no error, {code} was due")
+
+
+def until(what, condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what} does not happen"
+
+
+def idle(parley, c):
+    until("the end of the turn", lambda: parley.get(c).state == "idle")
+    return parley.get(c)
+
+
+def turn(parley, r, **more):
+    return Said(parley.conversations.Turn(r, **more))
+
+
+# --- with echo and the tiny model ---
+
+
+def health_and_models(parley):
+    check = parley.health.Check
+    for name in ("", "parley.v1.Conversations", "echo", "tiny"):
+        assert check(health_pb2.HealthCheckRequest(service=name)).status == SERVING, name
+    fails(grpc.StatusCode.NOT_FOUND, lambda: check(health_pb2.HealthCheckRequest(service="nobody")))
+    listed = parley.models.List(models.ModelsListRequest()).models
+    assert [(m.name, m.kind, m.state) for m in listed] == [("tiny", "lm", "ready"), ("echo", "echo", "ready")], listed
+    assert parley.models.Get(models.ModelsGetRequest()).name == "tiny", "the first one given is the default"
+    assert len(parley.models.Get(models.ModelsGetRequest(name="tiny")).version) == 64
+    fails(grpc.StatusCode.NOT_FOUND, lambda: parley.models.Get(models.ModelsGetRequest(name="nobody")), says="tiny, echo")
+    status = parley.admin.Status(admin.StatusRequest())
+    assert status.state == "serving" and status.pid > 0 and status.rss_bytes > 0
+
+
+def three_turns(parley):
+    c = parley.open("echo")
+    for n, text in enumerate(("one", "two words", "drei Wörter — 🌳"), 1):
+        said = turn(parley, request(c, n, text))
+        assert said.kinds == ["accepted", "piece", "done"], said.kinds
+        assert said.text == text and said.accepted.turn == n and said.done.turn == n
+        assert said.done.finish_reason == "stop" and said.done.timings.steps == 1
+    kept = parley.get(c)
+    assert kept.turns == 3 and kept.state == "idle" and kept.model == "echo"
+    assert [t.reply for t in kept.transcript] == ["one", "two words", "drei Wörter — 🌳"]
+    assert [t.messages[0].role for t in kept.transcript] == ["user"] * 3
+    parley.close(c)
+    fails(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
+
+
+def tokens_stream(parley):
+    c = parley.open("tiny", system="Be brief.")
+    r = long_request(c, 1, tokens=40)
+    r.want_logprobs = 3
+    said = turn(parley, r)
+    assert len(said.ids) == 40 and said.done.finish_reason == "length" and said.kinds.count("piece") > 1
+    assert len(said.logprobs) == 40 and all(len(p.top) == 3 for p in said.logprobs)
+    assert all(a.logprob >= b.logprob for p in said.logprobs for a, b in zip(p.top, p.top[1:]))
+    assert said.accepted.prompt_tokens == said.done.usage.prompt_tokens > 0
+    again = turn(parley, r)
+    assert (again.text, again.ids, again.logprobs) == (said.text, said.ids, said.logprobs), "the stored reply is the reply"
+    assert again.done == said.done
+    parley.close(c)
+
+
+def exactly_once(parley):
+    c = parley.open("tiny")
+    steps = parley.models.Get(models.ModelsGetRequest(name="tiny")).batching.steps
+    first = parley.conversations.Turn(long_request(c, 1, tokens=400))
+    seen = Said([])
+    for event in first:
+        seen.add(event)
+        if len(seen.ids) > 20:
+            break
+    joined = []
+    thread = threading.Thread(target=lambda: joined.append(turn(parley, long_request(c, 1, tokens=400))))
+    thread.start()
+    for event in first:
+        seen.add(event)
+    thread.join(PATIENCE)
+    assert joined[0].kinds[0] == "accepted" and joined[0].done == seen.done
+    assert joined[0].text == seen.text and joined[0].ids == seen.ids and len(seen.ids) == 400
+    stored = turn(parley, long_request(c, 1, tokens=400))
+    assert (stored.text, stored.ids, stored.done) == (seen.text, seen.ids, seen.done)
+    assert parley.models.Get(models.ModelsGetRequest(name="tiny")).batching.steps - steps <= 402, "it was generated once"
+    call = parley.conversations.Turn
+    fails(grpc.StatusCode.ALREADY_EXISTS, lambda: call(request(c, 1, "another")))
+    fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: call(request(c, 3, "too soon")), says="next is turn 2")
+    assert parley.get(c).turns == 1
+    parley.close(c)
+
+
+def fork_and_rewind(parley):
+    c = parley.open("tiny", metadata={"who": "test"})
+    for n in (1, 2, 3):
+        turn(parley, long_request(c, n, f"number {n}", 8))
+    child = parley.fork(c, metadata={"why": "to see"})
+    assert parley.get(child).parent == c and parley.get(child).turns == 3 and dict(parley.get(child).metadata) == {"why": "to see"}
+    one, two = turn(parley, long_request(c, 4, "go on", 12)), turn(parley, long_request(child, 4, "go on", 12))
+    assert one.ids == two.ids, "both go on from the same past, by the same seed"
+    early = parley.fork(c, at_turn=1)
+    assert [t.turn for t in parley.get(early).transcript] == [1]
+    busy = parley.conversations.Turn(long_request(c, 5))
+    next(busy)
+    assert parley.get(parley.fork(c)).turns == 4, "a fork has what is complete"
+    fails(grpc.StatusCode.FAILED_PRECONDITION,
+          lambda: parley.conversations.Rewind(conversations.RewindRequest(conversation=c, to_turn=1)))
+    busy.cancel()
+    idle(parley, c)
+    assert parley.conversations.Rewind(conversations.RewindRequest(conversation=c, to_turn=2)).turns == 2
+    assert [t.turn for t in parley.get(c).transcript] == [1, 2]
+    assert turn(parley, long_request(c, 3, "number 3", 8)).done.turn == 3
+    fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.conversations.Fork(conversations.ForkRequest(conversation=c, at_turn=9)))
+
+
+def client_cancels(parley):
+    c = parley.open("tiny")
+    call = parley.conversations.Turn(long_request(c, 1))
+    seen = Said([])
+    for event in call:
+        seen.add(event)
+        if len(seen.ids) >= 5:
+            break
+    call.cancel()
+    kept = idle(parley, c)
+    last = kept.transcript[-1]
+    assert kept.turns == 1 and last.finish_reason == "cancelled" and last.reply.startswith(seen.text)
+    assert last.usage.completion_tokens < 1500
+    steps = parley.models.Get(models.ModelsGetRequest(name="tiny")).batching.steps
+    assert turn(parley, long_request(c, 2, tokens=3)).done.finish_reason == "length", "the next number is good"
+    assert parley.models.Get(models.ModelsGetRequest(name="tiny")).batching.steps - steps <= 4, "nothing else computes any more"
+    parley.close(c)
+
+
+def cancel_call(parley):
+    c = parley.open("tiny")
+    said = [None] * 3
+    begun = threading.Event()
+
+    def first():
+        said[0] = Said(told(parley.conversations.Turn(long_request(c, 1)), begun))
+
+    def other(i, n):
+        said[i] = turn(parley, long_request(c, n))
+
+    threads = [threading.Thread(target=first)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads += [threading.Thread(target=other, args=(1, 1)), threading.Thread(target=other, args=(2, 2))]
+    threads[1].start()
+    threads[2].start()
+    until("the second turn in the queue", lambda: parley.get(c).queued == 1)
+    assert parley.conversations.Cancel(conversations.CancelRequest(conversation=c)).cancelled == 2
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert said[0].done.finish_reason == "cancelled"
+    assert said[2].code == grpc.StatusCode.CANCELLED and said[2].kinds == [], "a queued turn never was"
+    assert said[1].done is None or said[1].done == said[0].done
+    assert idle(parley, c).turns == 1
+    assert parley.conversations.Cancel(conversations.CancelRequest(conversation=c)).cancelled == 0
+    parley.close(c)
+
+
+def told(events, begun):
+    """The events; begun is set with the first piece."""
+    for event in events:
+        if event.WhichOneof("event") == "piece":
+            begun.set()
+        yield event
+
+
+def deadlines(parley):
+    c = parley.open("tiny")
+    said = turn(parley, long_request(c, 1), timeout=0.2)
+    assert said.code == grpc.StatusCode.DEADLINE_EXCEEDED and said.done is None
+    kept = idle(parley, c)
+    if kept.turns == 0:
+        kept = parley.get(c)  # it passed before the first step: as if it never was
+    else:
+        assert kept.transcript[0].finish_reason == "deadline"
+    n = kept.turns + 1
+    assert turn(parley, long_request(c, n, tokens=5), timeout=PATIENCE).done.finish_reason == "length"
+    parley.close(c)
+
+
+def bad_input(parley):
+    c = parley.open("echo")
+    call, code = parley.conversations.Turn, grpc.StatusCode
+    user, odd = conversations.Message(role="user", text="a"), conversations.Message(role="bystander", text="b")
+    fails(code.NOT_FOUND, lambda: call(request("0" * 32, 1, "a")))
+    fails(code.NOT_FOUND, lambda: call(request("nobody", 1, "a")))
+    fails(code.INVALID_ARGUMENT, lambda: call(request("", 1, "a")), "conversation")
+    fails(code.NOT_FOUND, lambda: parley.conversations.Open(conversations.OpenRequest(model="nobody")), says="tiny, echo")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1)), "messages")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[conversations.Message(role="user")])), "messages[0].text")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[user, odd])), "messages[1].role")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", messages=[user])), "text")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", want_logprobs=21)), "want_logprobs")
+    for name, value in (("temperature", -0.5), ("top_p", 0), ("top_p", 1.5), ("min_p", 2), ("repetition_penalty", 0), ("presence_penalty", 3)):
+        r = request(c, 1, "a")
+        setattr(r.sampling, name, value)
+        fails(code.INVALID_ARGUMENT, lambda: call(r), name)
+    r = request(parley.open("tiny"), 1, "a")
+    r.sampling.logit_bias[100000] = 1
+    fails(code.INVALID_ARGUMENT, lambda: call(r), "logit_bias")
+    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ListRequest(page_size=1001)), "page_size")
+    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ListRequest(page_token="x")), "page_token")
+    fails(code.OUT_OF_RANGE, lambda: call(request(parley.open("tiny"), 1, "word " * 3000)), says="2048")
+    fails(code.RESOURCE_EXHAUSTED, lambda: parley.conversations.Open(conversations.OpenRequest(metadata={str(i): "" for i in range(65)})))
+    for method, kind, message in (("Turn", "unary_stream", b"\x0a\x20" + c.encode() + b"\x22\x02\xff\xfe"), ("Open", "unary_unary", b"\x0a\x02\xc3\x28")):
+        raw = getattr(parley.channel, kind)(f"/parley.v1.Conversations/{method}", request_serializer=bytes, response_deserializer=bytes)
+        try:
+            result = raw(message)
+            if kind == "unary_stream":
+                list(result)
+            raise AssertionError("text that is not UTF-8 was taken")
+        except grpc.RpcError as error:
+            assert error.code() == code.INVALID_ARGUMENT, error
+    try:
+        list(call(request(c, 1, "x" * (5 << 20))))
+        raise AssertionError("a message over the limit was taken")
+    except grpc.RpcError as error:
+        assert error.code() == code.RESOURCE_EXHAUSTED, error
+    assert turn(parley, request(c, 1, "still here")).text == "still here", "nothing of this has harmed the conversation"
+    parley.close(c)
+
+
+def chat_stream(parley):
+    cs = [parley.open("echo") for _ in range(20)]
+    texts = [f"text {i}" for i in range(300)]
+    got, order = {}, {c: [] for c in cs}
+
+    def requests():
+        for i, text in enumerate(texts):
+            yield conversations.ChatRequest(tag=i, turn=request(cs[i % 20], i // 20 + 1, text))
+        yield conversations.ChatRequest(tag=1000, turn=request(cs[0], 99, "a gap"))
+        yield conversations.ChatRequest(tag=1001, turn=request("0" * 32, 1, "nobody"))
+        yield conversations.ChatRequest(tag=1002)
+
+    for event in parley.conversations.Chat(requests()):
+        got.setdefault(event.tag, []).append(event)
+        if event.tag < 1000:
+            c = cs[event.tag % 20]
+            if not order[c] or order[c][-1] != event.tag:
+                order[c].append(event.tag)
+    for i, text in enumerate(texts):
+        kinds = [e.WhichOneof("event") for e in got[i]]
+        assert kinds == ["accepted", "piece", "done"], (i, got[i])
+        assert got[i][1].piece.text == text
+    for tag, code in ((1000, 9), (1001, 5), (1002, 3)):
+        assert [e.error.code for e in got[tag]] == [code], got[tag]
+    assert all(tags == sorted(tags) for tags in order.values()), "events of a conversation come in order"
+    for c in cs:
+        parley.close(c)
+
+
+def chat_left(parley):
+    """A stream that goes away ends its turns."""
+    c = parley.open("tiny")
+    more = threading.Event()
+
+    def requests():
+        yield conversations.ChatRequest(tag=1, turn=long_request(c, 1))
+        more.wait(PATIENCE)
+
+    call = parley.conversations.Chat(requests())
+    for event in call:
+        if event.WhichOneof("event") == "piece":
+            break
+    call.cancel()
+    more.set()
+    assert idle(parley, c).transcript[0].finish_reason == "cancelled"
+    parley.close(c)
+
+
+def watching(parley):
+    events = parley.conversations.Watch(conversations.WatchRequest())
+    seen = []
+
+    def watch():
+        try:
+            for event in events:
+                seen.append((event.what, event.conversation, event.parent))
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.CANCELLED, error
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    until("the first event", lambda: parley.close(parley.open("echo")) or seen)
+    c = parley.open("echo")
+    child = parley.fork(c)
+    parley.close(c)
+    parley.close(child)
+    due = [("opened", c, ""), ("forked", child, c), ("closed", c, ""), ("closed", child, "")]
+    until("the last event", lambda: due[-1] in seen)
+    events.cancel()
+    thread.join(PATIENCE)
+    assert [e for e in seen if e[1] in (c, child)] == due, seen
+
+
+def listing(parley):
+    mine = [parley.open("echo") for _ in range(7)]
+    pages, token = [], ""
+    while True:
+        page = parley.conversations.List(conversations.ListRequest(page_size=3, page_token=token, model="echo"))
+        pages.append([c.conversation for c in page.conversations])
+        token = page.next_page_token
+        if not token:
+            break
+        parley.close(pages[-1][-1])  # the place of a page is found though its last one has gone
+    assert [c for page in pages for c in page][:7] == mine[::-1], pages
+    for c in mine:
+        if c not in [page[-1] for page in pages[:-1]]:
+            parley.close(c)
+
+
+def garbage(parley):
+    host, port = parley.address.rsplit(":", 1)
+    for nonsense in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 900):
+        with socket.create_connection((host, int(port)), PATIENCE) as s:
+            try:
+                s.sendall(nonsense)
+                s.shutdown(socket.SHUT_WR)
+                while s.recv(4096):
+                    pass
+            except OSError:
+                pass
+    raw = parley.channel.unary_unary("/parley.v1.Conversations/Open", request_serializer=bytes, response_deserializer=bytes)
+    try:
+        raw(b"\xff\xff\xff")
+        raise AssertionError("bytes that are no message were taken")
+    except grpc.RpcError as error:
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
+    assert parley.models.Get(models.ModelsGetRequest(name="echo")).state == "ready"
+
+
+def killed_client(parley):
+    c = parley.open("tiny")
+    program = ("import sys\nsys.path.insert(0, sys.argv[1])\nimport harness, test_foreign\n"
+               "for e in harness.Client(sys.argv[2]).conversations.Turn(test_foreign.long_request(sys.argv[3], 1)):\n"
+               "    print(e.WhichOneof('event'), flush=True)\n")
+    here = os.path.dirname(os.path.abspath(__file__))
+    client = subprocess.Popen([sys.executable, "-c", program, here, parley.address, c], stdout=subprocess.PIPE, text=True)
+    for line in client.stdout:
+        if line.strip() == "piece":
+            break
+    client.kill()
+    client.wait()
+    client.stdout.close()
+    kept = idle(parley, c)
+    assert kept.turns == 1 and kept.transcript[0].finish_reason == "cancelled"
+    assert turn(parley, long_request(c, 2, tokens=3)).done.turn == 2
+    parley.close(c)
+
+
+# --- daemons of their own ---
+
+
+def full_queue(parleyd, tiny):
+    with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--max-queue", "1") as parley:
+        running = []
+        first = parley.conversations.Turn(long_request(parley.open(), 1))
+        for event in first:
+            if event.WhichOneof("event") == "piece":
+                break
+        second = parley.conversations.Turn(long_request(parley.open(), 1))
+        until("the queue to fill", lambda: parley.models.Get(models.ModelsGetRequest()).batching.waiting == 1)
+        running += [first, second]
+        quickest = PATIENCE
+        for _ in range(20):
+            c = parley.open()
+            start = time.monotonic()
+            detail = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: parley.conversations.Turn(long_request(c, 1)))
+            quickest = min(quickest, time.monotonic() - start)
+            assert detail.retry_after_ms > 0, detail
+        assert quickest < 0.010, f"a refusal takes {quickest * 1e3:.1f} ms"
+        for call in running:
+            call.cancel()
+        until("the queue to empty", lambda: parley.models.Get(models.ModelsGetRequest()).batching.running == 0)
+        assert turn(parley, long_request(c, 1, tokens=2)).done.turn == 1, "who was refused may try again"
+
+
+def expiry(parleyd):
+    with harness.Parleyd(parleyd, "--ttl", "300ms") as parley:
+        parley.open("echo")
+        longer = parley.open("echo", ttl_ms=3600000)
+        until("the end of what is idle", lambda: parley.admin.Status(admin.StatusRequest()).conversations == 1)
+        assert parley.get(longer).ttl_ms == 3600000
+
+
+def unix_socket(parleyd):
+    with tempfile.TemporaryDirectory() as folder:
+        with harness.Parleyd(parleyd, "--listen", f"unix:{folder}/socket") as parley:
+            local = harness.Client(f"unix:{folder}/socket")
+            assert turn(local, request(local.open("echo"), 1, "hello")).text == "hello"
+            assert parley.admin.Status(admin.StatusRequest()).conversations == 1
+            local.channel.close()
+
+
+def one_and_wait(c, end):
+    yield conversations.ChatRequest(tag=1, turn=request(c, 1, "hello"))
+    end.wait(PATIENCE)
+
+
+def drain(parleyd, tiny):
+    daemon = harness.Parleyd(parleyd, "--model", f"tiny={tiny}")
+    with daemon as parley:
+        watch = parley.health.Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == SERVING
+        other, idle_one = parley.open(), parley.open()
+        call = parley.conversations.Turn(long_request(other, 1, tokens=600))
+        assert next(call).WhichOneof("event") == "accepted"
+        end_chat = threading.Event()
+        chat = parley.conversations.Chat(one_and_wait(parley.open("echo"), end_chat))
+        assert next(chat).WhichOneof("event") == "accepted"
+        daemon.process.send_signal(signal.SIGTERM)
+        assert next(watch).status == NOT_SERVING
+        fails(grpc.StatusCode.UNAVAILABLE, lambda: parley.conversations.Open(conversations.OpenRequest()))
+        fails(grpc.StatusCode.UNAVAILABLE, lambda: parley.conversations.Turn(request(idle_one, 1, "new")))
+        assert parley.admin.Status(admin.StatusRequest()).state == "draining"
+        assert Said(chat).code == grpc.StatusCode.UNAVAILABLE, "a stream that would go on for ever ends"
+        said = Said(call)
+        assert said.done and said.done.finish_reason == "length" and len(said.ids) == 600, "the turn in flight is finished"
+        end_chat.set()
+        assert daemon.process.wait(PATIENCE) == 0
+
+
+def second_signal(parleyd, tiny):
+    daemon = harness.Parleyd(parleyd, "--model", f"tiny={tiny}")
+    with daemon as parley:
+        call = parley.conversations.Turn(long_request(parley.open(), 1))
+        next(call)
+        daemon.process.send_signal(signal.SIGTERM)
+        until("the drain", lambda: not_serving(parley))
+        daemon.process.send_signal(signal.SIGTERM)
+        assert Said(call).done is None, "it does not wait"
+        assert daemon.process.wait(PATIENCE) == 0
+
+
+def not_serving(parley):
+    return parley.health.Check(health_pb2.HealthCheckRequest()).status == NOT_SERVING
+
+
+def ends(command, code, *says):
+    """Runs to its end: the exit code, and one line on stderr that says all this."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == code, f"{command}: {done.returncode}, {done.stderr}"
+    lines = [line for line in done.stderr.splitlines() if line.startswith("parleyd: ")]
+    assert len(lines) == 1 and all(text in lines[0] for text in says), f"{command}: {done.stderr}"
+
+
+def wrong_starts(parleyd, tiny):
+    ends([parleyd, "--nonsense"], 2, "--nonsense")
+    ends([parleyd, "--model", "x=/nowhere/x.gguf"], 1, "/nowhere/x.gguf", "./run model", "--model x=")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ends([parleyd, "--listen", address], 1, address, "--listen")
+    with tempfile.TemporaryDirectory() as folder:
+        cut = os.path.join(folder, "cut.gguf")
+        with open(tiny, "rb") as whole, open(cut, "wb") as part:
+            part.write(whole.read(100000))
+        ends([parleyd, "--listen", "127.0.0.1:0", "--model", f"cut={cut}"], 1, "cut.gguf")
+    assert subprocess.run([parleyd, "--check", "--model", f"tiny={tiny}"], timeout=PATIENCE).returncode == 0
+    said = subprocess.run([parleyd, "--version"], capture_output=True, text=True, timeout=PATIENCE)
+    assert said.returncode == 0 and said.stdout.startswith("parleyd ")
+    said = subprocess.run([parleyd, "--help"], capture_output=True, text=True, timeout=PATIENCE)
+    assert said.returncode == 0 and "--listen" in said.stdout and said.stderr == ""
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    only = sys.argv[3:]
+    shared = [health_and_models, three_turns, tokens_stream, exactly_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
+              bad_input, chat_stream, chat_left, watching, listing, garbage, killed_client]
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "tiny.gguf")
+        subprocess.run([write_tiny_model, tiny], check=True)
+
+        def run(test, *args):
+            if not only or test.__name__ in only:
+                start = time.monotonic()
+                test(*args)
+                print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
+
+        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}") as parley:
+            for test in shared:
+                run(test, parley)
+        run(full_queue, parleyd, tiny)
+        run(expiry, parleyd)
+        run(unix_socket, parleyd)
+        run(drain, parleyd, tiny)
+        run(second_signal, parleyd, tiny)
+        run(wrong_starts, parleyd, tiny)
+
+
+if __name__ == "__main__":
+    main()
