@@ -185,7 +185,7 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
     enum status rc = reserve_host(c, agent_turn_of(row), err);
 
     if (rc != STATUS_OK)
-        return rc;
+        return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
     do
         rc = kv_seq_reserve(m->pages, &c->kv, row->grant, &t->copy, err);
     while (rc == STATUS_EXHAUSTED && (lm_evict_one(m) || lm_prefix_shrink(m)));
