@@ -67,9 +67,9 @@ struct parley_channel *connection_open(const struct connection_options *options)
         return NULL;
     }
     if (wait_ready(channel, options->server, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
-        notice_error("no server is ready at %s (%s); start one by 'parleyd', or say by --server "
-                     "where one is",
-                     options->server, *err.text == '\0' ? "no answer" : err.text);
+        notice_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
+                     "'parleyd', or say by --server where one is",
+                     options->server, wait_s);
         parley_channel_close(channel);
         return NULL;
     }

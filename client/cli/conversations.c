@@ -10,6 +10,7 @@
 #include "client/cli/table.h"
 #include "client/cli/transcript.h"
 #include "client/cli/verb.h"
+#include "client/cli/watch.h"
 
 struct conversations {
     const struct verb *verb;
@@ -208,10 +209,21 @@ static enum exit_code cancel_run(struct conversations *c, int n_args, char **arg
     return EXIT_DONE;
 }
 
+static enum exit_code watch_action(struct conversations *c, int n_args, char **args)
+{
+    struct parley_error err;
+
+    if (watch_run(c->channel, n_args == 0 ? NULL : args[0], c->connection.is_json, &err) !=
+        PARLEY_OK)
+        return connection_complain(&err);
+    return EXIT_DONE;
+}
+
 static const struct action actions[] = {
-    {"list", "", 0, 0, list_run},       {"show", "ID", 1, 1, show_run},
-    {"fork", "ID", 1, 1, fork_run},     {"rewind", "ID TURN", 2, 2, rewind_run},
-    {"cancel", "ID", 1, 1, cancel_run}, {"close", "ID…", 1, 1000, close_run},
+    {"list", "", 0, 0, list_run},          {"show", "ID", 1, 1, show_run},
+    {"fork", "ID", 1, 1, fork_run},        {"rewind", "ID TURN", 2, 2, rewind_run},
+    {"cancel", "ID", 1, 1, cancel_run},    {"close", "ID…", 1, 1000, close_run},
+    {"watch", "[ID]", 0, 1, watch_action},
 };
 
 static const struct action *find_action(const char *name)

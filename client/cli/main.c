@@ -13,7 +13,7 @@ static const struct verb verbs[] = {
     {"ask", "TEXT [OPTION]…", "One question, one reply; TEXT - is read from stdin.", ask_run},
     {"models", "[OPTION]…", "What the server serves.", models_run},
     {"conversations",
-     "[list | show ID | fork ID | rewind ID TURN | cancel ID | close ID…] [OPTION]…",
+     "[list | show ID | fork ID | rewind ID TURN | cancel ID | close ID… | watch [ID]] [OPTION]…",
      "The server's conversations.", conversations_run},
     {"status", "[OPTION]…", "How the server does.", status_run},
     {"tokenize", "[OPTION]…", "JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",

@@ -172,6 +172,8 @@ enum prompt_end prompt_read(struct prompt *p, const char **ret_line)
     int len = 0;
 
     p->was_interrupted = false;
+    /* libedit shows the prompt first, and what is typed meanwhile would be the terminal's */
+    (void)el_set(p->line_editor, EL_PREP_TERM, 1);
     line = el_gets(p->line_editor, &len);
     if (p->was_interrupted) {
         (void)fputs("^C\n", stderr);

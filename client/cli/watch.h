@@ -1,0 +1,14 @@
+/* What happens to conversations, as it happens. */
+#ifndef CLIENT_CLI_WATCH_H
+#define CLIENT_CLI_WATCH_H
+
+#include <stdbool.h>
+
+#include "client/lib/parley.h"
+
+/* Prints an event a line until the server ends it, or nobody reads any more: then PARLEY_OK.
+ * conversation: NULL for all. */
+enum parley_status watch_run(struct parley_channel *channel, const char *conversation, bool is_json,
+                             struct parley_error *err);
+
+#endif

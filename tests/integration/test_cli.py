@@ -1,0 +1,455 @@
+#!/usr/bin/env python3
+"""The parley command as people and scripts use it: over pipes, at a terminal, against parleyd, and without one.
+
+usage: test_cli.py PARLEY PARLEYD WRITE_TINY_MODEL GOLDEN_DIR [MODEL.gguf]      (any python3; no packages)
+"""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+PATIENCE = 60  # seconds for anything that is to happen
+
+
+class Parleyd:
+    """with Parleyd(path, flags…) as address: the daemon lives as long as the block, and must end with 0."""
+
+    def __init__(self, path, *flags):
+        self.command = [path, "--listen", "127.0.0.1:0", "--log-level", "warn", *flags]
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
+        said = []
+        for line in self.process.stderr:
+            said.append(line)
+            if line.startswith("ready "):
+                return dict(part.split("=", 1) for part in line.split()[1:])["grpc"]
+        raise AssertionError(f"parleyd did not start: {''.join(said)}")
+
+    def __exit__(self, kind, value, trace):
+        self.process.send_signal(signal.SIGTERM)
+        rest = self.process.stderr.read()
+        status = self.process.wait(timeout=PATIENCE)
+        if kind is None:
+            assert status == 0, f"parleyd ended with {status}: {rest}"
+        elif rest:
+            print(rest, file=sys.stderr)
+
+
+class Cli:
+    """Runs the command; server is where it is to go."""
+
+    def __init__(self, path, server="127.0.0.1:1"):
+        self.path = path
+        self.environment = {k: v for k, v in os.environ.items() if k not in ("PARLEY_MODEL", "NO_COLOR")}
+        self.environment.update(PARLEY_SERVER=server, TERM="xterm", LC_ALL="C")
+
+    def run(self, *args, stdin="", code=0, **more):
+        result = subprocess.run([self.path, *args], input=stdin, capture_output=True, text=True, env=self.environment, timeout=4 * PATIENCE, **more)
+        assert result.returncode == code, f"{args}: ended with {result.returncode}, wanted {code}\n{result.stdout}{result.stderr}"
+        return result
+
+    def out(self, *args, **more):
+        return self.run(*args, **more).stdout
+
+    def lines(self, *args, **more):
+        """The JSON objects that it prints."""
+        return [json.loads(line) for line in self.out(*args, **more).split("\n")[:-1]]
+
+    def complaint(self, *args, code, **more):
+        """The one line that it complains with."""
+        result = self.run(*args, code=code, **more)
+        assert result.stderr.startswith("parley: ") and result.stderr.count("\n") == 1, result.stderr
+        return result.stderr
+
+
+class Terminal:
+    """The command at a terminal. What it shows is kept as text, without the escapes that move and colour."""
+
+    escapes = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>()].?")
+
+    def __init__(self, cli, *args):
+        self.master, slave = pty.openpty()
+
+        def become_its_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen([cli.path, *args], stdin=slave, stdout=slave, stderr=slave, env=cli.environment, preexec_fn=become_its_terminal)
+        os.close(slave)
+        self.raw, self.shown, self.seen = b"", "", 0
+
+    def is_ready(self, seconds):
+        return len(select.select([self.master], [], [], max(0, seconds))[0]) > 0
+
+    def read(self):
+        try:
+            more = os.read(self.master, 65536)
+        except OSError:  # the other side is closed
+            more = b""
+        self.raw += more
+        self.shown = self.escapes.sub("", self.raw.decode(errors="replace")).replace("\r", "")
+        return len(more) > 0
+
+    def expect(self, pattern):
+        """Waits until the pattern is shown, after what was expected before."""
+        end = time.monotonic() + PATIENCE
+        while (found := re.compile(pattern).search(self.shown, self.seen)) is None:
+            if not self.is_ready(end - time.monotonic()) or not self.read():
+                raise AssertionError(f"{pattern!r} was not shown after {self.shown[: self.seen]!r}, but {self.shown[self.seen :]!r}")
+        self.seen = found.end()
+        return found
+
+    def type(self, text):
+        os.write(self.master, text.encode())
+
+    def end(self, code=0):
+        while self.is_ready(PATIENCE) and self.read():
+            pass
+        status = self.process.wait(timeout=PATIENCE)
+        assert status == code, f"ended with {status}: {self.shown!r}"
+        os.close(self.master)
+        return self.shown
+
+
+def helps(cli):
+    verbs = re.findall(r"^  (\w+)  ", cli.out("--help"), re.M)
+    assert set(verbs) >= {"chat", "ask", "models", "conversations", "status", "tokenize", "detokenize", "eval", "selftest"}, verbs
+    for verb in verbs:
+        text = cli.out(verb, "--help")
+        assert text.startswith(f"usage: parley {verb} ") and "--help" in text, text
+    assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version"))
+
+
+def wrong_use(cli):
+    for args, word in [
+        (["frob"], "'frob'"),
+        (["ask"], "TEXT"),
+        (["ask", "a", "b"], "'b'"),
+        (["ask", "--frob", "a"], "'--frob'"),
+        (["ask", "a", "--temperature", "warm"], "--temperature"),
+        (["ask", "a", "--seed"], "--seed"),
+        (["ask", "a", "--logprobs", "21"], "20"),
+        (["chat", "--json"], "--json"),
+        (["chat", "--conversation", "x", "--system", "y"], "--conversation"),
+        (["conversations", "frob"], "'frob'"),
+        (["conversations", "show"], "show ID"),
+        (["conversations", "rewind", "x", "-1"], "'-1'"),
+        (["eval"], "--golden"),
+        (["models", "extra"], "'extra'"),
+    ]:
+        line = cli.complaint(*args, code=2)
+        assert word in line, line
+
+
+def unreachable(cli):
+    for args in (["ask", "hello"], ["models"], ["status"], ["conversations"], []):
+        line = cli.complaint(*args, "--wait", "0.1", code=1, stdin="hello\n")
+        assert "127.0.0.1:1" in line and "--server" in line, line
+    line = cli.complaint("--server", "unix:/nowhere/at/all", "--wait=0", "status", code=1)
+    assert "unix:/nowhere/at/all" in line, line
+
+
+def unwritable(cli):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([cli.path, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
+    assert result.returncode == 1 and "No space left" in result.stderr, result
+
+
+def tokens(cli, tiny, golden, model):
+    with open(os.path.join(golden, "tokens.jsonl")) as file:
+        known = [json.loads(line) for line in file]
+    texts = "".join(json.dumps({"text": line["text"]}) + "\n" for line in known)
+    for path in filter(None, [tiny, model]):
+        ids = cli.out("tokenize", "--model", path, stdin=texts)
+        back = cli.lines("detokenize", "--model", path, stdin=ids)
+        assert back == [{"text": line["text"]} for line in known]
+        assert path == tiny or [json.loads(line) for line in ids.split("\n")[:-1]] == [{"ids": line["ids"]} for line in known]
+    assert cli.lines("detokenize", "--model", tiny, stdin='{"ids":[1,203]}\n') == [{"text": "<|im_start|>\ufffd"}]
+    for verb, bad in [
+        ("tokenize", "frob"), ("tokenize", ""), ("tokenize", "[]"), ("tokenize", '{"text":1}'), ("tokenize", '{"text":"a"} x'),
+        ("detokenize", '{"ids":[1000000]}'), ("detokenize", '{"ids":[-1]}'), ("detokenize", '{"ids":["a"]}'), ("detokenize", '{"text":"a"}'),
+    ]:
+        good = '{"text":"a","ids":[5]}\n'
+        line = cli.complaint(verb, "--model", tiny, stdin=good + bad + "\n" + good, code=1)
+        assert "line 2" in line, line
+    line = cli.complaint("tokenize", "--model", "/nowhere.gguf", code=1)
+    assert "/nowhere.gguf" in line and "./run model" in line, line
+    line = cli.complaint("tokenize", "--model", "/dev/null", code=1)
+    assert "/dev/null" in line, line
+
+
+def selftest(cli):
+    rows = cli.lines("selftest", "--backend", "ref", "--json")
+    assert {row["operator"] for row in rows} == {"matmul", "embed", "rms_norm", "rope", "attend", "swiglu", "add", "gather"}
+    assert all(row["holds"] and row["max_error"] == 0 for row in rows), "ref against itself"
+    assert "ok" in cli.out("selftest")
+    assert "frob" in cli.complaint("selftest", "--backend", "frob", code=1)
+
+
+def evaluate(cli, golden, model):
+    result = cli.run("eval", "--model", model, "--golden", golden, "--backend", "cpu", "--json")
+    figures = json.loads(result.stdout)
+    assert {k: set(v) for k, v in figures.items()} == {
+        "tokens": {"n", "equal"}, "chats": {"n", "equal"}, "greedy": {"n", "equal"},
+        "passages": {"n", "top1", "ppl_ratio", "max_abs_logprob_diff", "mean_abs_logprob_diff"},
+    }
+    assert figures["tokens"]["n"] == 44 and figures["tokens"]["equal"] == 44, figures
+    assert "passages.jsonl" in result.stderr
+    with tempfile.TemporaryDirectory() as other:  # a known answer that is wrong: a bound does not hold
+        for name in ("chats", "greedy", "passages"):
+            with open(os.path.join(golden, f"{name}.jsonl")) as whole, open(os.path.join(other, f"{name}.jsonl"), "w") as first:
+                first.write(whole.readline())
+        with open(os.path.join(other, "tokens.jsonl"), "w") as file:
+            file.write('{"text":"Hello","ids":[1,2,3]}\n')
+        assert "0 of 1 equal" in cli.out("eval", "--model", model, "--golden", other, code=3)
+        os.unlink(os.path.join(other, "tokens.jsonl"))
+        assert "tokens.jsonl" in cli.run("eval", "--model", model, "--golden", other, code=1).stderr
+
+
+def pipe_chat(cli):
+    assert cli.out("chat", "--model", "echo", stdin="hello\n\nwörld\r\nlast") == "hello\nwörld\nlast\n"
+    assert cli.out("--model", "echo", stdin="chat is the default\n") == "chat is the default\n"
+    assert cli.out("--model", "echo", stdin="/fork is no command on a pipe\n") == "/fork is no command on a pipe\n"
+    assert cli.out("--model", "echo", stdin="") == ""
+    result = cli.run("--model", "echo", stdin="bad \0 byte\nmore\n", code=1)
+    assert result.stdout == "" and "NUL" in result.stderr
+    line = cli.complaint("--model", "frob", stdin="hello\n", code=1)
+    assert "frob" in line and "echo" in line, line
+    line = cli.complaint("--model", "echo", "--temperature", "-1", stdin="hello\n", code=1)
+    assert "temperature" in line, line
+    assert cli.lines("conversations", "--json") == [], "each was closed"
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([cli.path, "--model", "echo"], input="a\nb\n", stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
+    assert result.returncode == 1 and "No space left" in result.stderr, result
+
+
+def ask(cli):
+    assert cli.out("ask", "hello", "--model", "echo") == "hello\n"
+    assert cli.out("ask", "-", "--model", "echo", stdin="two\nlines\n") == "two\nlines\n"
+    assert cli.out("ask", "--model", "echo", "--", "--dash") == "--dash\n"
+    [answer] = cli.lines("--json", "ask", "hello", "--model", "echo")
+    assert answer["reply"] == "hello" and answer["finish_reason"] == "stop" and answer["model"] == "echo", answer
+    assert set(answer["usage"]) == {"prompt_tokens", "cached_tokens", "completion_tokens"}
+    assert set(answer["timings"]) == {"queue_us", "prefill_us", "decode_us", "total_us", "steps", "ttft_ms", "tok_s"}
+    assert isinstance(answer["token_ids"], list) and "logprobs" not in answer
+    line = cli.complaint("ask", "", "--model", "echo", code=1)
+    assert "INVALID_ARGUMENT" in line, line
+    assert cli.lines("conversations", "--json") == [], "each was closed"
+
+
+def views(cli):
+    models = {model["name"]: model for model in cli.lines("models", "--json")}
+    assert models["echo"]["kind"] == "echo" and models["tiny"]["context"] == 2048 and models["tiny"]["state"] == "ready"
+    assert re.search(r"^NAME .*\n(.*\n)*tiny", cli.out("models"), re.M)
+    [status] = cli.lines("status", "--json")
+    assert status["state"] == "serving" and {m["name"] for m in status["models"]} == {"echo", "tiny"} and status["pid"] > 0
+    assert "serving" in cli.out("status")
+
+
+def conversations(cli):
+    shown = Terminal(cli, "--model", "echo")
+    for text in ("one", "two", "three"):
+        shown.expect(r"> ")
+        shown.type(f"{text}\r")
+        shown.expect(rf"{text}\n+{text}\n")
+    shown.expect(r"> ")
+    shown.type("/quit\r")
+    name = re.search(r"--conversation ([0-9a-f]{32})", shown.end()).group(1)
+    [found] = cli.lines("conversations", "list", "--json")
+    assert found["conversation"] == name and found["turns"] == 3 and found["model"] == "echo", found
+    assert name in cli.out("conversations")
+    [whole] = cli.lines("conversations", "show", name, "--json")
+    assert [turn["reply"] for turn in whole["transcript"]] == ["one", "two", "three"]
+    assert "user: two\n\nassistant: two\n" in cli.out("conversations", "show", name)
+    assert cli.out("--conversation", name, stdin="four\n") == "four\n"
+    child = cli.out("conversations", "fork", name, "--at-turn", "2").strip()
+    assert len(child) == 32 and child != name
+    [whole] = cli.lines("conversations", "show", child, "--json")
+    assert whole["turns"] == 2 and whole["parent"] == name
+    cli.out("conversations", "rewind", child, "1")
+    [whole] = cli.lines("conversations", "show", child, "--json")
+    assert [turn["reply"] for turn in whole["transcript"]] == ["one"]
+    assert cli.lines("conversations", "cancel", name, "--json") == [{"conversation": name, "cancelled": 0}]
+    assert [c["conversation"] for c in cli.lines("conversations", "--limit", "1", "--json")] == [child], "newest first"
+    assert len(cli.lines("conversations", "--limit", "0", "--json")) == 2
+    assert cli.lines("conversations", "--model", "tiny", "--json") == []
+    cli.out("conversations", "close", name, child)
+    line = cli.complaint("conversations", "show", name, code=1)
+    assert "NOT_FOUND" in line, line
+    line = cli.complaint("--conversation", name, stdin="hello\n", code=1)
+    assert "NOT_FOUND" in line, line
+
+
+def watch(cli):
+    watcher = subprocess.Popen([cli.path, "conversations", "watch", "--json"], stdout=subprocess.PIPE, text=True, env=cli.environment)
+    seen = []
+    while not seen:  # a conversation that closed before the watch began is not seen
+        cli.out("ask", "hello", "--model", "echo")
+        while select.select([watcher.stdout], [], [], 0)[0]:
+            seen.append(json.loads(watcher.stdout.readline()))
+    first = seen[0]["conversation"]
+    while [event["what"] for event in seen if event["conversation"] == first] not in (["opened", "closed"], ["closed"]):
+        seen.append(json.loads(watcher.stdout.readline()))
+    watcher.send_signal(signal.SIGINT)
+    assert watcher.wait(timeout=PATIENCE) == -signal.SIGINT
+    watcher.stdout.close()
+
+
+def commands_of_the_chat(cli, folder):
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"echo at .*/help")
+
+    def say(text, reply):
+        shown.expect(r"> ")
+        shown.type(f"{text}\r")
+        return shown.expect(reply)
+
+    say("grüße, мир, 世界", r"grüße, мир, 世界\n+grüße, мир, 世界\n")
+    shown.expect(r"\d\.\d\d s to the first token")
+    say("second", r"second\n+second\n")
+    say("/help", r"/rewind(.|\n)*Ctrl-C stops")
+    say("/frob it", r"no command '/frob'")
+    say("/", r"no command '/'")
+    text, lines = os.path.join(folder, "said.txt"), os.path.join(folder, "said.jsonl")
+    say(f"/save {text}", r"saved 2 turns")
+    say(f"/save {text}", r"there already")
+    say(f"/save {lines}", r"saved 2 turns")
+    say("/save", r"wants a file")
+    assert "assistant: second\n" in open(text).read()
+    said = [json.loads(line) for line in open(lines)]
+    assert said[0] == {"turn": 1, "role": "user", "text": "grüße, мир, 世界"} and said[3] == {"turn": 2, "role": "assistant", "text": "second"}, said
+    say("/rewind", r"end of turn 1")
+    say("third", r"third\n+third\n")
+    say("/rewind 7", r"only 2 turns")
+    say("/rewind x", r"'x' is no number")
+    child = say("/fork 1", r"forked after turn 1; this is ([0-9a-f]{32}) now").group(1)
+    say("of the child", r"of the child\n+of the child\n")
+    [whole] = cli.lines("conversations", "show", child, "--json")
+    assert [turn["reply"] for turn in whole["transcript"]] == ["grüße, мир, 世界", "of the child"]
+    say("/rewind 2", r"back to the start")
+    say("/system You are kind.", r"a new conversation")
+    say("/system", r"wants the text")
+    say("kindly", r"kindly\n+kindly\n")
+    shown.expect(r"> ")
+    shown.type("\x1b[A\x1b[A")  # up, twice, in the history
+    shown.expect(r"/system$")
+    shown.type("\x03")
+    shown.expect(r"\^C\n> ")
+    shown.type("\x04")
+    new = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    [whole] = cli.lines("conversations", "show", new, "--json")
+    assert whole["system"] == "You are kind." and whole["turns"] == 1, whole
+    everything = [c["conversation"] for c in cli.lines("conversations", "--limit", "0", "--json")]
+    cli.out("conversations", "close", *everything)
+
+
+def ctrl_c_at_the_prompt(cli):
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type("half a thou")
+    shown.expect(r"half a thou")
+    shown.type("\x03")
+    shown.expect(r"\^C\n> ")
+    shown.type("whole\r")
+    shown.expect(r"whole\n+whole\n")
+    shown.expect(r"> ")
+    shown.type("\x03")
+    shown.expect(r"Ctrl-C again leaves(.|\n)*> ")
+    shown.type("\x03")
+    shown.end()
+    [left] = cli.lines("conversations", "--json")
+    cli.out("conversations", "close", left["conversation"])
+    quiet = Terminal(cli, "--model", "echo")
+    quiet.expect(r"> ")
+    quiet.type("\x04")
+    quiet.end()
+    assert cli.lines("conversations", "--json") == [], "one that nobody spoke in is closed"
+
+
+def ctrl_c_stops_the_reply(cli):
+    """The reply is long and slow; what came until the Ctrl-C counts, and the conversation goes on."""
+    shown = Terminal(cli, "--model", "tiny", "--ignore-eos", "--max-tokens", "1800", "--seed", "1", "--temperature", "1")
+    shown.expect(r"> ")
+    shown.type("hello\r")
+    shown.expect(r"hello\n+(.|\n)")
+    shown.type("\x03")
+    shown.expect(r"tokens/s · \d+ tokens · stopped\n> |stopped\n> ")
+    shown.type("/rewind\r")
+    shown.expect(r"back to the start\n> ")
+    shown.type("/quit\r")
+    shown.end()
+
+
+def replies_of_a_model(cli):
+    sampling = ["--model", "tiny", "--temperature", "0", "--max-tokens", "12", "--ignore-eos"]
+    [one] = cli.lines("ask", "hello the", *sampling, "--logprobs", "3", "--json")
+    [two] = cli.lines("ask", "hello the", *sampling, "--json")
+    assert one["token_ids"] == two["token_ids"] and len(one["token_ids"]) == 12 and one["finish_reason"] == "length", one
+    assert one["reply"] == two["reply"] == cli.out("ask", "hello the", *sampling)[:-1]
+    assert one["usage"]["completion_tokens"] == 12 and one["timings"]["tok_s"] > 0
+    assert [entry["id"] for entry in one["logprobs"]] == one["token_ids"]
+    assert all(len(entry["top"]) == 3 and entry["logprob"] <= 0 for entry in one["logprobs"])
+    assert all(entry["top"][0]["id"] == entry["id"] for entry in one["logprobs"]), "greedy takes the likeliest"
+    [shorter] = cli.lines("ask", "hello the", *sampling[:-3], "--max-tokens", "3", "--json")
+    assert shorter["token_ids"] == one["token_ids"][: len(shorter["token_ids"])]
+    long = "word " * 3000
+    line = cli.complaint("ask", long, "--model", "tiny", code=1)
+    assert "OUT_OF_RANGE" in line and "2048" in line, line
+    assert cli.lines("conversations", "--json") == []
+
+
+def the_real_model(cli):
+    greedy = ["--model", "smollm2", "--temperature", "0", "--max-tokens", "4"]
+    assert cli.out("chat", *greedy, stdin="Write a C function that adds two integers.\n").startswith("```c\n")
+    shown = Terminal(cli, "--model", "smollm2", "--max-tokens", "4")
+    shown.expect(r"> ")
+    shown.type("/help\r")
+    shown.expect(r"> ")
+    shown.type("Hello!\r")
+    shown.expect(r"s to the first token · \d+\.\d tokens/s · \d tokens")
+    shown.type("\x04")
+    shown.end()
+
+
+def main():
+    path, parleyd, writer, golden = sys.argv[1:5]
+    model = next((m for m in (os.environ.get("PARLEY_MODEL"), *sys.argv[5:]) if m and os.path.exists(m)), None)
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "tiny.gguf")
+        subprocess.run([writer, tiny], check=True)
+        cli = Cli(path)
+        helps(cli)
+        wrong_use(cli)
+        unreachable(cli)
+        unwritable(cli)
+        tokens(cli, tiny, golden, model)
+        selftest(cli)
+        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--backend", "ref", "--threads", "1") as address:
+            cli = Cli(path, address)
+            pipe_chat(cli)
+            ask(cli)
+            views(cli)
+            conversations(cli)
+            watch(cli)
+            commands_of_the_chat(cli, folder)
+            ctrl_c_at_the_prompt(cli)
+            replies_of_a_model(cli)
+            ctrl_c_stops_the_reply(cli)
+        if model is None:
+            print("no real model is there (./run model fetches it): its part was left out")
+            return
+        evaluate(Cli(path), golden, model)
+        with Parleyd(parleyd, "--model", f"smollm2={model}") as address:
+            the_real_model(Cli(path, address))
+
+
+main()
