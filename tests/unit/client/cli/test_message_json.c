@@ -42,7 +42,7 @@ START_TEST(what_is_nested_is_written)
     logprob.logprob = -0.25f;
     logprob.top = tops;
     logprob.n_top = 1;
-    piece.text = "a\"b\n";
+    piece.text = (char *)"a\"b\n";
     piece.token_ids = ids;
     piece.n_token_ids = 2;
     piece.logprobs = logprobs;
@@ -60,9 +60,9 @@ START_TEST(a_map_is_an_object)
     Parley__V1__ForkRequest__MetadataEntry *entries[] = {&one};
     Parley__V1__ForkRequest fork = PARLEY__V1__FORK_REQUEST__INIT;
 
-    one.key = "who";
-    one.value = "ada";
-    fork.conversation = "c";
+    one.key = (char *)"who";
+    one.value = (char *)"ada";
+    fork.conversation = (char *)"c";
     fork.metadata = entries;
     fork.n_metadata = 1;
     check_json(&fork.base, "{\"conversation\":\"c\",\"at_turn\":0,\"metadata\":{\"who\":\"ada\"}}");
@@ -99,8 +99,8 @@ START_TEST(what_json_cannot_say_is_left)
     Parley__V1__TopLogprob top = PARLEY__V1__TOP_LOGPROB__INIT;
     Parley__V1__Message message = PARLEY__V1__MESSAGE__INIT;
 
-    message.role = "user";
-    message.text = "\xff";
+    message.role = (char *)"user";
+    message.text = (char *)"\xff";
     check_json(&message.base, "{\"role\":\"user\",\"text\":\"\xef\xbf\xbd\"}");
     top.id = 1;
     top.logprob = __builtin_nanf("");

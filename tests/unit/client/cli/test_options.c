@@ -143,7 +143,8 @@ END_TEST
 START_TEST(arguments_are_counted)
 {
     const struct option_group groups[] = {{rows, &wanted, &wanted.set}};
-    char *two[] = {"try", "a", "b", NULL};
+    char words[][4] = {"try", "a", "b"};
+    char *two[] = {words[0], words[1], words[2], NULL};
     enum exit_code code = EXIT_DONE;
 
     ck_assert(options_read(&verb, groups, 1, 3, two, 1, 2, &first, &code));
