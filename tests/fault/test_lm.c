@@ -1,0 +1,129 @@
+/* The language model when memory runs out: at any point of opening it, and of a conversation. */
+#include <string.h>
+
+#include "agents/agent.h"
+#include "tests/fault/sweep.h"
+#include "tests/support/lm_driver.h"
+#include "tests/unit/base/suite.h"
+
+enum { N = 3 };
+
+static enum status open_tiny(struct agent **out, struct error *err)
+{
+    static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 3};
+    struct agent_config config = {.backend = "ref",
+                                  .n_threads = 1,
+                                  .kv_type = KV_F32,
+                                  .kv_bytes = 4 << 20,
+                                  .max_step_tokens = 64,
+                                  .max_step_rows = 4,
+                                  .env = &env_real};
+
+    return drive_open(out, &tiny, &config, err);
+}
+
+static enum status open_once(void *arg)
+{
+    struct agent *a;
+    struct error err;
+    enum status rc = open_tiny(&a, &err);
+
+    (void)arg;
+    if (rc == STATUS_OK)
+        agent_unref(a);
+    return rc;
+}
+
+/* A model that cannot be opened for lack of memory says so and leaves nothing behind. */
+START_TEST(open_fails_cleanly)
+{
+    ck_assert_int_gt(sweep(open_once, NULL), 20);
+}
+END_TEST
+
+static enum status turn_once(struct agent *a, struct clone *c, int32_t ids[N], struct error *err)
+{
+    struct sampling s;
+    struct drive d, *only = &d;
+    enum status rc;
+
+    sampling_init(&s);
+    s.temperature = 0.9f;
+    s.top_k = 20;
+    s.repetition_penalty = 1.1f;
+    s.max_tokens = N;
+    s.ignore_eos = true;
+    s.want_logprobs = true;
+    s.n_logprobs = 2;
+    s.has_seed = true;
+    rc = drive_begin(&d, c, "the hello", &s, err);
+    if (rc == STATUS_OK) {
+        drive_run(a, &only, 1, 16);
+        if (d.turn.row.outcome == ROW_FAILED) {
+            *err = d.turn.row.err;
+            rc = err->status;
+        }
+    }
+    for (size_t i = 0; rc == STATUS_OK && i < N; i++)
+        ids[i] = d.turn.reply.tokens[i].id;
+    if (rc == STATUS_OK && d.turn.row.turn != NULL) {
+        c->agent->type->self_observe(c, &d.turn);
+        if (d.turn.reply.finish == FINISH_ERROR)
+            rc = error_set(err, STATUS_EXHAUSTED, "not learned");
+    }
+    drive_end(&d, false);
+    return rc == STATUS_UNAVAILABLE ? STATUS_EXHAUSTED : rc;
+}
+
+struct conversation {
+    struct agent *agent;
+    int32_t want[2][N];
+};
+
+/* Two turns, then the second again in a fork. What fails is tried again without a fault, and must
+ * say what it would have said. */
+static enum status converse_once(void *arg)
+{
+    struct conversation *k = arg;
+    const struct clone_config config = {.system = "be brief", .system_len = 8};
+    struct clone *c, *child;
+    struct error err;
+    int32_t ids[N];
+    enum status rc, all = clone_open(&c, k->agent, &config, &err);
+
+    if (all != STATUS_OK)
+        return all;
+    for (int turn = 0; turn < 2; turn++) {
+        while ((rc = turn_once(k->agent, c, ids, &err)) != STATUS_OK)
+            all = rc;
+        ck_assert_mem_eq(ids, k->want[turn], sizeof ids);
+    }
+    while ((rc = clone_fork(&child, c, 1, &err)) != STATUS_OK)
+        all = rc;
+    while ((rc = turn_once(k->agent, child, ids, &err)) != STATUS_OK)
+        all = rc;
+    ck_assert_mem_eq(ids, k->want[1], sizeof ids);
+    clone_close(child);
+    clone_close(c);
+    return all;
+}
+
+/* A turn, a fork, an end of a turn that memory fails leaves the conversation as it was before. */
+START_TEST(conversations_survive_failures)
+{
+    struct conversation k;
+    struct clone *c;
+    const struct clone_config config = {.system = "be brief", .system_len = 8};
+    struct error err;
+
+    ck_assert_int_eq(open_tiny(&k.agent, &err), STATUS_OK);
+    ck_assert_int_eq(clone_open(&c, k.agent, &config, &err), STATUS_OK);
+    for (int turn = 0; turn < 2; turn++)
+        ck_assert_int_eq(turn_once(k.agent, c, k.want[turn], &err), STATUS_OK);
+    clone_close(c);
+    ck_assert_int_gt(sweep(converse_once, &k), 20);
+    agent_unref(k.agent);
+}
+END_TEST
+
+SUITE_MAIN("fault_lm", open_fails_cleanly, conversations_survive_failures)
