@@ -13,9 +13,15 @@ enum {
     SPAN = 256,
     SPAN_PAGES = SPAN / KV_PAGE_TOKENS,
     MAX_HEAD_DIM = 256,
+#if defined(__AVX512F__)
+    SCORE_VECTORS = 8, /* queries that share a load of keys */
+    VALUE_VECTORS = 5, /* queries that share a load of values */
     STRIP = 4 * LANES, /* dimensions of the output that are summed in registers at once */
-    SCORE_VECTORS = 4, /* queries that share a load of keys */
-    VALUE_VECTORS = 3, /* queries that share a load of values */
+#else
+    SCORE_VECTORS = 4,
+    VALUE_VECTORS = 3,
+    STRIP = 2 * LANES,
+#endif
 };
 
 _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one vector");
@@ -42,54 +48,92 @@ static inline struct v16 load(const uint8_t *from, enum kv_type type, size_t i)
     return v16_load_f16((const uint16_t *)(const void *)from + i);
 }
 
-/* The scores of n queries (a constant where this is called) against one page's keys. */
-static inline __attribute__((always_inline)) void score_page(const uint8_t *keys, enum kv_type type,
-                                                             size_t head_dim,
-                                                             const struct query *queries, size_t n,
-                                                             size_t at)
+/* A line of memory that is read soon. */
+static inline void fetch(const uint8_t *at)
 {
-    struct v16 y[SCORE_VECTORS];
+    __builtin_prefetch(at);
+}
 
-    for (size_t i = 0; i < n; i++)
-        y[i] = v16_all(0.0f);
-    for (size_t d = 0; d < head_dim; d++) {
-        struct v16 k = load(keys, type, d * KV_PAGE_TOKENS);
+/* The scores of n queries against the keys of n_pages pages (constants where this is called); on
+ * the way it fetches what is read next, as many bytes as the keys have: from `next`, and the values
+ * behind the keys. */
+static FIXED_SIZE void score_pages(const struct attend_slice *s, enum kv_type type,
+                                   const uint8_t *const *keys, size_t n_pages, const uint8_t *next,
+                                   const struct query *queries, size_t n, size_t at)
+{
+    size_t row_bytes = KV_PAGE_TOKENS * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    size_t values = s->kv.head_dim * row_bytes;
+    struct v16 y[2][SCORE_VECTORS];
 
+    for (size_t p = 0; p < n_pages; p++)
         for (size_t i = 0; i < n; i++)
-            y[i] = v16_fma(k, v16_all(queries[i].q[d]), y[i]);
+            y[p][i] = v16_all(0.0f);
+    for (size_t d = 0; d < s->kv.head_dim; d++) {
+        struct v16 k[2];
+
+        for (size_t p = 0; p < n_pages; p++) {
+            k[p] = load(keys[p], type, d * KV_PAGE_TOKENS);
+            fetch(keys[p] + values + d * row_bytes);
+        }
+        fetch(next + d * row_bytes);
+        for (size_t i = 0; i < n; i++)
+            for (size_t p = 0; p < n_pages; p++)
+                y[p][i] = v16_fma(k[p], v16_all(queries[i].q[d]), y[p][i]);
     }
-    for (size_t i = 0; i < n; i++)
-        v16_store(queries[i].p + at, y[i]);
+    for (size_t p = 0; p < n_pages; p++)
+        for (size_t i = 0; i < n; i++)
+            v16_store(queries[i].p + at + p * KV_PAGE_TOKENS, y[p][i]);
 }
 
-static inline __attribute__((always_inline)) void score_span(const struct attend_slice *s,
-                                                             enum kv_type type, size_t span,
-                                                             const struct query *queries, size_t n,
-                                                             size_t n_pages)
+/* Few queries take two pages at once, so that enough sums are under way. */
+static FIXED_SIZE void score_span(const struct attend_slice *s, enum kv_type type, size_t span,
+                                  const struct query *queries, size_t n, size_t n_pages)
 {
-    for (size_t page = 0; page < n_pages; page++)
-        score_page(page_at(s, span * SPAN_PAGES + page), type, s->kv.head_dim, queries, n,
-                   page * KV_PAGE_TOKENS);
+    size_t page = 0, together = n * 2 <= SCORE_VECTORS ? 2 : 1;
+
+    for (; page < n_pages; page += together) {
+        const uint8_t *keys[2] = {page_at(s, span * SPAN_PAGES + page)}, *next = s->next;
+
+        if (page + together < n_pages)
+            next = page_at(s, span * SPAN_PAGES + page + together);
+        if (together == 2 && page + 1 < n_pages) {
+            keys[1] = page_at(s, span * SPAN_PAGES + page + 1);
+            score_pages(s, type, keys, 2, next, queries, n, page * KV_PAGE_TOKENS);
+        } else {
+            score_pages(s, type, keys, 1, next, queries, n, page * KV_PAGE_TOKENS);
+        }
+    }
 }
 
-static inline __attribute__((always_inline)) void scores(const struct attend_slice *s,
-                                                         enum kv_type type, size_t span,
-                                                         const struct query *queries, size_t n)
+#define SCORE_CASE(n)                                   \
+    case n:                                             \
+        score_span(s, type, span, queries, n, n_pages); \
+        break
+
+static FIXED_SIZE void scores(const struct attend_slice *s, enum kv_type type, size_t span,
+                              const struct query *queries, size_t n)
 {
-    for (size_t i = 0; i < n;) {
-        size_t many = n - i < SCORE_VECTORS ? n - i : SCORE_VECTORS;
+    while (n > 0) {
+        size_t many = n < SCORE_VECTORS ? n : SCORE_VECTORS;
         size_t n_pages = /* the last one sees the most */
-            (queries[i + many - 1].n_here + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+            (queries[many - 1].n_here + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 
-        if (many == 4)
-            score_span(s, type, span, queries + i, 4, n_pages);
-        else if (many == 3)
-            score_span(s, type, span, queries + i, 3, n_pages);
-        else if (many == 2)
-            score_span(s, type, span, queries + i, 2, n_pages);
-        else
-            score_span(s, type, span, queries + i, 1, n_pages);
-        i += many;
+        switch (many) {
+            SCORE_CASE(1);
+            SCORE_CASE(2);
+            SCORE_CASE(3);
+            SCORE_CASE(4);
+#if defined(__AVX512F__)
+            SCORE_CASE(5);
+            SCORE_CASE(6);
+            SCORE_CASE(7);
+            SCORE_CASE(8);
+#endif
+        default:
+            assert(false);
+        }
+        queries += many;
+        n -= many;
     }
 }
 
@@ -130,10 +174,10 @@ static float weigh(struct query *u, float *ret_here)
 
 /* Adds weighted values of positions begin … end - 1 of the span to n queries' sums (n and
  * n_vectors are constants where this is called); dimension first on. */
-static inline __attribute__((always_inline)) void
-gather_values(const struct attend_slice *s, enum kv_type type, size_t span,
-              const struct query *queries, size_t n, size_t begin, size_t end, size_t first,
-              size_t n_vectors, struct v16 y[VALUE_VECTORS][STRIP / LANES])
+static FIXED_SIZE void gather_values(const struct attend_slice *s, enum kv_type type, size_t span,
+                                     const struct query *queries, size_t n, size_t begin,
+                                     size_t end, size_t first, size_t n_vectors,
+                                     struct v16 (*y)[STRIP / LANES])
 {
     size_t skip = s->kv.head_dim * KV_PAGE_TOKENS, dim = s->kv.padded_dim;
 
@@ -154,9 +198,9 @@ gather_values(const struct attend_slice *s, enum kv_type type, size_t span,
 
 /* A strip of the outputs of n queries, over the span's positions: first those that all see, then
  * each alone what only it sees. */
-static inline __attribute__((always_inline)) void
-strip(const struct attend_slice *s, enum kv_type type, size_t span, const struct query *queries,
-      const float *before, const float *here, size_t n, size_t first, size_t n_vectors)
+static FIXED_SIZE void strip(const struct attend_slice *s, enum kv_type type, size_t span,
+                             const struct query *queries, const float *before, const float *here,
+                             size_t n, size_t first, size_t n_vectors)
 {
     struct v16 y[VALUE_VECTORS][STRIP / LANES];
     size_t shared = queries[0].n_here;
@@ -178,9 +222,9 @@ strip(const struct attend_slice *s, enum kv_type type, size_t span, const struct
         }
 }
 
-static inline __attribute__((always_inline)) void
-strips(const struct attend_slice *s, enum kv_type type, size_t span, const struct query *queries,
-       const float *before, const float *here, size_t n)
+static FIXED_SIZE void strips(const struct attend_slice *s, enum kv_type type, size_t span,
+                              const struct query *queries, const float *before, const float *here,
+                              size_t n)
 {
     size_t first = 0;
 
@@ -190,9 +234,8 @@ strips(const struct attend_slice *s, enum kv_type type, size_t span, const struc
         strip(s, type, span, queries, before, here, n, first, 1);
 }
 
-static inline __attribute__((always_inline)) void attend_span(const struct attend_slice *s,
-                                                              enum kv_type type, size_t span,
-                                                              struct query *queries, size_t n)
+static FIXED_SIZE void attend_span(const struct attend_slice *s, enum kv_type type, size_t span,
+                                   struct query *queries, size_t n)
 {
     float before[ATTEND_VECTORS] = {0}, here[ATTEND_VECTORS] = {0};
     size_t i = 0;
@@ -203,6 +246,8 @@ static inline __attribute__((always_inline)) void attend_span(const struct atten
             before[i] = weigh(&queries[i], &here[i]);
     for (i = 0; i + VALUE_VECTORS <= n; i += VALUE_VECTORS)
         strips(s, type, span, queries + i, before + i, here + i, VALUE_VECTORS);
+    for (; i + 3 <= n; i += 3) /* what a token's heads often are */
+        strips(s, type, span, queries + i, before + i, here + i, 3);
     for (; i < n; i++)
         strips(s, type, span, queries + i, before + i, here + i, 1);
 }
@@ -250,16 +295,31 @@ void ISA_NAME(attend)(const struct attend_slice *s)
     }
 }
 
-static void put(uint8_t *to, enum kv_type type, size_t i, float x)
+/* One row of values, and one column of keys, as f32 or f16. */
+static FIXED_SIZE void store_head(uint8_t *to, enum kv_type type, size_t slot, size_t head_dim,
+                                  size_t values, const float *k, const float *v)
 {
-    uint16_t half[LANES];
+    float *wide = (float *)(void *)to;
+    uint16_t *narrow = (uint16_t *)(void *)to, half[LANES];
 
-    if (type == KV_F32) {
-        ((float *)(void *)to)[i] = x;
-        return;
+    for (size_t d = 0; d < head_dim; d += LANES) {
+        size_t n = head_dim - d < LANES ? head_dim - d : LANES;
+
+        if (type == KV_F16)
+            v16_store_f16(half, n < LANES ? v16_load_some(k + d, n) : v16_load(k + d));
+        for (size_t i = 0; i < n; i++)
+            if (type == KV_F32)
+                wide[(d + i) * KV_PAGE_TOKENS + slot] = k[d + i];
+            else
+                narrow[(d + i) * KV_PAGE_TOKENS + slot] = half[i];
+        if (type == KV_F16)
+            v16_store_f16(half, n < LANES ? v16_load_some(v + d, n) : v16_load(v + d));
+        for (size_t i = 0; i < n; i++)
+            if (type == KV_F32)
+                wide[values + d + i] = v[d + i];
+            else
+                narrow[values + d + i] = half[i];
     }
-    v16_store_f16(half, v16_all(x));
-    ((uint16_t *)(void *)to)[i] = half[0];
 }
 
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
@@ -268,8 +328,8 @@ void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, siz
     uint8_t *to = kv->base + (size_t)page * kv->page_bytes + head * kv->head_bytes;
     size_t values = kv->head_dim * KV_PAGE_TOKENS + slot * kv->padded_dim;
 
-    for (size_t d = 0; d < kv->head_dim; d++) {
-        put(to, kv->type, d * KV_PAGE_TOKENS + slot, k[d]);
-        put(to, kv->type, values + d, v[d]);
-    }
+    if (kv->type == KV_F32)
+        store_head(to, KV_F32, slot, kv->head_dim, values, k, v);
+    else
+        store_head(to, KV_F16, slot, kv->head_dim, values, k, v);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -13,7 +14,11 @@
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
 
-enum { PIECE_FLOATS = 8192 }; /* of an elementwise operator: less is not worth handing out */
+enum {
+    PIECE_FLOATS = 8192,    /* of an elementwise operator: less is not worth handing out */
+    COPY_BYTES = 256 << 10, /* the same of a copy */
+    HUGE_BYTES = 2 << 20,   /* of a huge page */
+};
 
 /* Memory and failures. */
 
@@ -56,24 +61,36 @@ bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t si
     return true;
 }
 
-void *cpu_map(size_t size_bytes, bool huge)
+static size_t page_up(size_t size_bytes)
 {
-    void *at;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-    if (fault_now())
+    return (size_bytes + page - 1) / page * page;
+}
+
+void *cpu_map(size_t size_bytes)
+{
+    uint8_t *at, *first;
+    size_t skip;
+
+    if (size_bytes > SIZE_MAX - HUGE_BYTES || fault_now())
         return NULL;
-    at = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-              -1, 0);
+    at = mmap(NULL, size_bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return NULL;
-    if (huge)
-        (void)madvise(at, size_bytes, MADV_HUGEPAGE); /* a wish */
-    return at;
+    /* give back what is before and behind a stretch that begins as a huge page does */
+    skip = (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES) % HUGE_BYTES;
+    first = at + skip;
+    cpu_unmap(skip > 0 ? at : NULL, skip);
+    cpu_unmap(first + page_up(size_bytes), HUGE_BYTES - skip);
+    (void)madvise(first, size_bytes, MADV_HUGEPAGE); /* a wish */
+    return first;
 }
 
 void cpu_unmap(void *at, size_t size_bytes)
 {
-    if (at != NULL)
+    if (at != NULL && size_bytes > 0)
         (void)munmap(at, size_bytes);
 }
 
@@ -119,11 +136,32 @@ static void cpu_upload(struct backend *b, struct buffer *to, const void *from, s
     memcpy(cpu_written(to_cpu(b), to, 0, 1), from, size_bytes);
 }
 
+struct copy {
+    uint8_t *to;
+    const uint8_t *from;
+};
+
+static void copy_piece(void *arg, size_t begin, size_t end)
+{
+    const struct copy *c = arg;
+
+    memcpy(c->to + begin, c->from + begin, end - begin);
+}
+
+/* The logits of a large batch are worth more than one thread. */
 static void cpu_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes)
 {
-    (void)b;
+    struct copy c = {to, (const uint8_t *)from->data};
+
     assert(size_bytes <= from->size_bytes);
-    memcpy(to, from->data, size_bytes);
+    for (size_t done = 0; done < size_bytes; done += UINT32_MAX) {
+        size_t left = size_bytes - done;
+
+        team_for(to_cpu(b)->team, left < UINT32_MAX ? left : UINT32_MAX, COPY_BYTES, copy_piece,
+                 &c);
+        c.to += UINT32_MAX;
+        c.from += UINT32_MAX;
+    }
 }
 
 /* Elementwise operators. */

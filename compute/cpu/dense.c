@@ -28,9 +28,8 @@ static inline void store(const struct dense_slice *s, size_t row, size_t panel, 
 }
 
 /* n_rows and n_panels are constants where this is called. */
-static inline __attribute__((always_inline)) void tile(const struct dense_slice *s, enum dtype type,
-                                                       size_t row, size_t n_rows, size_t panel,
-                                                       size_t n_panels)
+static FIXED_SIZE void tile(const struct dense_slice *s, enum dtype type, size_t row, size_t n_rows,
+                            size_t panel, size_t n_panels)
 {
     size_t panel_size = s->n_inputs * PANEL_COLUMNS * (type == DTYPE_F32 ? 4 : 2);
     const uint8_t *from = s->panels + panel * panel_size;
@@ -57,8 +56,8 @@ static inline __attribute__((always_inline)) void tile(const struct dense_slice 
             store(s, row + r, panel + p, y[r][p]);
 }
 
-static inline __attribute__((always_inline)) void
-rows_by_panels(const struct dense_slice *s, enum dtype type, size_t panel, size_t n_panels)
+static FIXED_SIZE void rows_by_panels(const struct dense_slice *s, enum dtype type, size_t panel,
+                                      size_t n_panels)
 {
     size_t row = 0;
 
@@ -68,8 +67,8 @@ rows_by_panels(const struct dense_slice *s, enum dtype type, size_t panel, size_
         tile(s, type, row, 1, panel, n_panels);
 }
 
-static inline __attribute__((always_inline)) void
-product(const struct dense_slice *s, enum dtype type, size_t first, size_t last)
+static FIXED_SIZE void product(const struct dense_slice *s, enum dtype type, size_t first,
+                               size_t last)
 {
     for (; first + TILE_PANELS <= last; first += TILE_PANELS)
         rows_by_panels(s, type, first, TILE_PANELS);

@@ -88,6 +88,7 @@ struct attend_slice {
     const float *q;
     float *out;
     size_t stride;
+    const void *next; /* keys that the next slice begins with: a hint */
 };
 
 enum { ATTEND_VECTORS = 16 }; /* n_tokens * n_sharing of a slice, at most */

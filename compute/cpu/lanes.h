@@ -18,6 +18,15 @@
 
 enum { LANES = SCALAR_LANES };
 
+/* A function whose sizes are constants where it is called: inlined there, so that what it holds
+ * stays in registers. Not so in plain C, which has none of that to win and takes long to compile.
+ */
+#if defined(__AVX2__)
+#define FIXED_SIZE inline __attribute__((always_inline))
+#else
+#define FIXED_SIZE __attribute__((noinline, unused))
+#endif
+
 #if defined(__AVX512F__)
 
 struct v16 {
@@ -111,11 +120,20 @@ static inline struct v16 v16_power(struct v16 t)
     return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(bits, 23))};
 }
 
-/* Pairs (2j, 2j + 1) rotated: even lanes a.even * c - a.odd * s, odd lanes a.even * s + a.odd * c,
- * with c and s given for each lane. */
+/* The lanes of each pair (2j, 2j + 1) exchanged. */
 static inline struct v16 v16_swap_pairs(struct v16 a)
 {
     return (struct v16){_mm512_permute_ps(a.x, 0xb1)};
+}
+
+static inline __m256 upper_half(struct v16 a)
+{
+    return _mm512_extractf32x8_ps(a.x, 1);
+}
+
+static inline __m256 lower_half(struct v16 a)
+{
+    return _mm512_castps512_ps256(a.x);
 }
 
 #elif defined(__AVX2__)
@@ -227,6 +245,16 @@ static inline struct v16 v16_power(struct v16 t)
 static inline struct v16 v16_swap_pairs(struct v16 a)
 {
     return V16_BOTH(_mm256_permute_ps(a.x, 0xb1), _mm256_permute_ps(a.y, 0xb1));
+}
+
+static inline __m256 upper_half(struct v16 a)
+{
+    return a.y;
+}
+
+static inline __m256 lower_half(struct v16 a)
+{
+    return a.x;
 }
 
 #else
@@ -342,29 +370,55 @@ static inline void v16_store_some(float *p, struct v16 a, size_t n)
     memcpy(p, all, n * sizeof *p);
 }
 
+#if defined(__AVX2__)
+
 /* scalar_sum_lanes */
 static inline float v16_sum(struct v16 a)
 {
-    float lanes[LANES];
+    __m256 eight = _mm256_add_ps(lower_half(a), upper_half(a));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
 
-    v16_store(lanes, a);
-    return scalar_sum_lanes(lanes);
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-/* The greatest lane. */
+/* The greatest lane; folded as the sum is. */
 static inline float v16_greatest(struct v16 a)
 {
-    float lanes[LANES], m;
+    __m256 eight = _mm256_max_ps(lower_half(a), upper_half(a));
+    __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
 
-    v16_store(lanes, a);
-    m = lanes[0];
-    for (size_t i = 1; i < LANES; i++)
-        m = m > lanes[i] ? m : lanes[i];
-    return m;
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
+#else
+
+/* scalar_sum_lanes */
+static inline float v16_sum(struct v16 a)
+{
+    return scalar_sum_lanes(a.f);
+}
+
+/* The greatest lane; folded as the sum is. */
+static inline float v16_greatest(struct v16 a)
+{
+    for (size_t half = LANES / 2; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++)
+            a.f[i] = a.f[i] > a.f[i + half] ? a.f[i] : a.f[i + half];
+    return a.f[0];
+}
+
+#endif
+
 /* scalar_exp */
-static inline struct v16 v16_exp(struct v16 x)
+#if !defined(__AVX2__)
+__attribute__((noinline, unused))
+#else
+inline
+#endif
+static struct v16
+v16_exp(struct v16 x)
 {
     const struct v16 magic = v16_all(12582912.0f);
     struct v16 t, n, r, p;

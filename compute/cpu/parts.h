@@ -61,8 +61,9 @@ void cpu_fail(struct cpu *c, const struct error *err);
 bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t size,
                  const char *what) MUST_CHECK;
 
-/* NULL when none is left; LINE_BYTES aligned, zeroed, costs nothing until touched. */
-void *cpu_map(size_t size_bytes, bool huge);
+/* Zeroed, costs nothing until touched, in huge pages where the system has them: the kernels jump
+ * about in it. NULL when none is left. */
+void *cpu_map(size_t size_bytes);
 void cpu_unmap(void *at, size_t size_bytes);
 
 /* weights.c */

@@ -9,7 +9,7 @@
 
 enum {
     QUADS = GROUP_VALUES / 4,
-    TOGETHER = 4, /* rows whose sums are in flight at once: as many as registers allow */
+    TOGETHER = 4, /* rows whose dots are in flight at once: as many as registers allow */
     AHEAD = 4096, /* bytes of codes that are fetched before they are needed */
 };
 
@@ -104,8 +104,11 @@ tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t r
     __mmask16 mask = n_columns < PANEL_COLUMNS ? (__mmask16)((1u << n_columns) - 1) : 0xffff;
     __m512 y[ACT_ROWS];
 
-    for (size_t r = 0; r < n; r++)
+    for (size_t r = 0; r < n; r++) {
         y[r] = _mm512_setzero_ps();
+        /* rows of a large output lie in lines that no cache has: ask for them now */
+        _mm_prefetch((const char *)(s->out + (row + r) * s->stride + column), _MM_HINT_T0);
+    }
     for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
         __m512 scale = load_scales(scales, form.wide), upper = scale, min = scale;
         __m512i w[QUADS];
@@ -117,9 +120,14 @@ tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t r
             upper = load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
         if (form.has_min)
             min = load_scales(scales + l.mins, form.wide);
-        for (size_t r = 0; r < n; r += TOGETHER)
-            add_group(y + r, w, form, scale, upper, min, act + r,
-                      n - r < TOGETHER ? n - r : TOGETHER);
+        /* a loop, written out: left to itself, the compiler keeps y in memory */
+        add_group(y, w, form, scale, upper, min, act, n < 4 ? n : 4);
+        if (n > 4)
+            add_group(y + 4, w, form, scale, upper, min, act + 4, n < 8 ? n - 4 : 4);
+        if (n > 8)
+            add_group(y + 8, w, form, scale, upper, min, act + 8, n < 12 ? n - 8 : 4);
+        if (n > 12)
+            add_group(y + 12, w, form, scale, upper, min, act + 12, n - 12);
         codes += l.code_step;
         scales += l.scale_step;
     }

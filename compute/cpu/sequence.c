@@ -155,7 +155,7 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     kv->layer_bytes = shape->n_kv_heads * kv->view.head_bytes;
     kv->view.page_bytes = shape->n_layers * kv->layer_bytes;
     if (!__builtin_mul_overflow(shape->n_pages, kv->view.page_bytes, &all_bytes))
-        kv->view.base = cpu_map(all_bytes, false);
+        kv->view.base = cpu_map(all_bytes);
     else
         all_bytes = SIZE_MAX;
     if (kv->view.base == NULL) {
@@ -297,6 +297,20 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
     team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), store_piece, &g);
 }
 
+/* The keys that piece i + 1 begins with; i, of row, may be the last of all. */
+static const void *next_keys(const struct ragged *g, size_t row, size_t i)
+{
+    size_t n_pieces = g->n_kv_heads * g->n_splits;
+    const uint32_t *starts = g->cpu->starts;
+
+    if (i + 1 < starts[row + 1])
+        i++;
+    else if (row + 1 < g->n_rows && starts[row + 2] > i + 1)
+        i = starts[++row];
+    return g->kv.base + (size_t)g->rows[row].pages[0] * g->kv.page_bytes +
+           (i - starts[row]) % n_pieces / g->n_splits * g->kv.head_bytes;
+}
+
 static void attend_piece(void *arg, size_t begin, size_t end)
 {
     const struct ragged *g = arg;
@@ -322,6 +336,7 @@ static void attend_piece(void *arg, size_t begin, size_t end)
         s.n_sharing = g->n_sharing - split < g->n_together ? g->n_sharing - split : g->n_together;
         s.n_tokens = n_left < g->n_tokens ? n_left : g->n_tokens;
         s.pos = r->pos + token;
+        s.next = next_keys(g, row, i);
         s.q = g->q + at;
         s.out = g->out + at;
         g->cpu->kernels->attend(&s);

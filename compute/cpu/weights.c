@@ -37,7 +37,7 @@ static struct slab *slab_open(struct cpu *c, size_t size_bytes)
     if (s == NULL)
         return NULL;
     s->size_bytes = size_bytes > SLAB_BYTES ? size_bytes : SLAB_BYTES;
-    s->at = cpu_map(s->size_bytes, true);
+    s->at = cpu_map(s->size_bytes);
     if (s->at == NULL) {
         free(s);
         return NULL;
