@@ -16,7 +16,7 @@ const struct option_row sampling_rows[] = {
      AT(presence_penalty), PARLEY_PRESENCE_PENALTY},
     {"frequency-penalty", "X", "-2 to 2: for each time that the reply has them", OPTION_FLOAT,
      AT(frequency_penalty), PARLEY_FREQUENCY_PENALTY},
-    {"seed", "N", "the same seed, the same reply", OPTION_U64, AT(seed), PARLEY_SEED},
+    {"seed", "N", "the same seed, the same reply (0)", OPTION_U64, AT(seed), PARLEY_SEED},
     {"max-tokens", "N", "of a reply; 0: until the context is full", OPTION_U32, AT(max_tokens),
      PARLEY_MAX_TOKENS},
     {"min-tokens", "N", "before a reply may end", OPTION_U32, AT(min_tokens), PARLEY_MIN_TOKENS},
@@ -29,6 +29,9 @@ const struct option_row sampling_rows[] = {
 
 const struct parley_sampling *sampling_options_get(struct sampling_options *o)
 {
+    /* What was said on the command line can be had again; the server draws a seed for those who
+     * name none, so 0 is named. */
+    o->sampling.set |= PARLEY_SEED;
     o->sampling.stops = o->stops.texts;
     o->sampling.n_stops = o->stops.n;
     return &o->sampling;
