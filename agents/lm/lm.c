@@ -12,7 +12,7 @@ enum {
     LM_MAX_ROWS = 64,
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
-    LM_MAX_REPLY = 1024, /* tokens, where nobody says how many */
+    LM_MAX_REPLY = 512, /* tokens, where nobody says how many */
 };
 
 /* Of the file's own wishes (general.sampling.*), the model's card, or a middle way. */
