@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine]…
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine|conversation]…
 set -euo pipefail
 build=$1 model=$2
 shift 2
-[ $# -gt 0 ] || set -- echo engine
+[ $# -gt 0 ] || set -- echo engine conversation
 for what; do
     printf '== %s\n' "$what"
     case $what in
     echo) "$build/tests/bench/echo" "$build/parleyd" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;
-    *) printf 'no bench is called %s; there are: echo, engine\n' "$what" >&2; exit 2 ;;
+    conversation) "$build/tests/bench/bench_conversation" ;;
+    *) printf 'no bench is called %s; there are: echo, engine, conversation\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -1,7 +1,6 @@
 #include "tests/support/fake_server.h"
 
 #include <assert.h>
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +85,7 @@ static enum status fake_fork(struct clone *c, const struct clone *parent, uint32
                              struct error *err)
 {
     (void)err;
-    ck_assert_uint_le(at_turn, fake_of(parent)->n_turns);
+    assert(at_turn <= fake_of(parent)->n_turns);
     ((struct fake_clone *)container_of(c, struct fake_clone, base))->n_turns = at_turn;
     return STATUS_OK;
 }
@@ -104,7 +103,7 @@ static enum status fake_observe(struct clone *c, struct agent_turn *turn, struct
     struct fake_turn *f;
 
     last_sampling = turn->seen.sampling;
-    ck_assert_uint_eq(turn->seen.turn, fake_of(c)->n_turns + 1);
+    assert(turn->seen.turn == fake_of(c)->n_turns + 1);
     if (strcmp(text, "refuse") == 0)
         return error_set(err, STATUS_RANGE, "refused, as ordered");
     f = arena_alloc(turn->arena, 1, sizeof(*f));
@@ -114,7 +113,7 @@ static enum status fake_observe(struct clone *c, struct agent_turn *turn, struct
     (void)sscanf(text, "say %u", &f->n_say);
     (void)sscanf(text, "fail %u", &f->n_fail);
     (void)sscanf(text, "long %u", &f->n_long);
-    ck_assert_uint_le(f->n_say, FAKE_MAX_TOKENS);
+    assert(f->n_say <= FAKE_MAX_TOKENS);
     turn->reply.tokens = f->tokens;
     turn->reply.n_prompt = f->n_long == 0 ? 3 : f->n_long;
     turn->row.clone = c;
@@ -251,7 +250,7 @@ static void fake_submit(void *self, struct batch_step *step)
 {
     struct fake_server *s = self;
 
-    ck_assert_ptr_null(s->step);
+    assert(s->step == NULL);
     s->step = step;
 }
 
@@ -288,12 +287,12 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
     c.unix_ms = 1700000000000;
     c.arm = fake_arm_expiry;
     c.arm_self = s;
-    ck_assert_int_eq(conversations_init(&s->all, &c, &err), STATUS_OK);
+    assert(conversations_init(&s->all, &c, &err) == STATUS_OK);
     if (strcmp(kind, "fake") == 0)
         rc = agent_open_type(&s->model.agent, &fake_agent, &agent_config, &err);
     else
         rc = agent_open(&s->model.agent, kind, &agent_config, &err);
-    ck_assert_int_eq(rc, STATUS_OK);
+    assert(rc == STATUS_OK);
     s->model.name = s->model.agent->name;
     s->model.state = MODEL_READY;
     s->model.agent->type->info(s->model.agent, &s->model.info);
@@ -304,9 +303,8 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
             s->model.batching.max_rows = max_waiting;
     }
     agent_batch_adapter(s->model.agent, &adapter);
-    ck_assert_int_eq(batcher_open(&s->model.batcher, &s->model.batching, &adapter, &compute, &timer,
-                                  &s->env, &err),
-                     STATUS_OK);
+    assert(batcher_open(&s->model.batcher, &s->model.batching, &adapter, &compute, &timer, &s->env,
+                        &err) == STATUS_OK);
 }
 
 bool fake_server_step(struct fake_server *s)
@@ -344,14 +342,14 @@ void fake_server_close(struct fake_server *s)
 {
     conversations_close_all(&s->all);
     fake_server_run(s);
-    ck_assert_uint_eq(s->all.n, 0);
-    ck_assert_uint_eq(s->all.n_live, 0);
-    ck_assert_uint_eq(s->all.n_closing, 0);
-    ck_assert_uint_eq(s->model.n_conversations, 0);
+    assert(s->all.n == 0);
+    assert(s->all.n_live == 0);
+    assert(s->all.n_closing == 0);
+    assert(s->model.n_conversations == 0);
     conversations_deinit(&s->all);
     batcher_close(s->model.batcher, on_closed, s);
     fake_server_run(s);
-    ck_assert(s->is_closed);
+    assert(s->is_closed);
     agent_unref(s->model.agent);
 }
 
@@ -376,33 +374,33 @@ void fake_reader_read(struct fake_reader *r)
     struct turn_event e;
 
     while (reader_has_more(&r->reader)) {
-        ck_assert(reader_next(&r->reader, &e));
-        ck_assert(!r->is_done && !r->has_failed);
+        assert(reader_next(&r->reader, &e));
+        assert(!r->is_done && !r->has_failed);
         switch (e.kind) {
         case EVENT_ACCEPTED:
-            ck_assert(!r->has_accepted);
+            assert(!r->has_accepted);
             r->has_accepted = true;
             r->number = e.number;
             r->n_prompt = e.n_prompt;
             break;
         case EVENT_PROGRESS:
-            ck_assert_uint_lt(e.n_done, e.n_total);
+            assert(e.n_done < e.n_total);
             r->n_progress++;
             break;
         case EVENT_PIECE:
-            ck_assert(r->has_accepted);
+            assert(r->has_accepted);
             r->n_pieces++;
-            ck_assert_int_eq(buf_append(&r->text, e.piece.text, e.piece.len), STATUS_OK);
+            assert(buf_append(&r->text, e.piece.text, e.piece.len) == STATUS_OK);
             for (size_t i = 0; i < e.piece.n_tokens; i++) {
                 struct piece_token t;
 
                 reader_token(&r->reader, &e, i, &t);
-                ck_assert_uint_lt(r->n_ids, 256);
+                assert(r->n_ids < 256);
                 r->ids[r->n_ids++] = t.id;
                 if (e.piece.has_logprobs) {
-                    ck_assert_uint_eq(t.n_tops, 2);
-                    ck_assert_int_eq(t.tops[0].id, t.id);
-                    ck_assert_int_eq(t.tops[1].id, t.id + 1);
+                    assert(t.n_tops == 2);
+                    assert(t.tops[0].id == t.id);
+                    assert(t.tops[1].id == t.id + 1);
                     r->logprobs[r->n_logprobs++] = t.logprob;
                 }
             }
@@ -417,7 +415,7 @@ void fake_reader_read(struct fake_reader *r)
             break;
         }
     }
-    ck_assert(!reader_next(&r->reader, &e));
+    assert(!reader_next(&r->reader, &e));
 }
 
 void fake_reader_deinit(struct fake_reader *r)
@@ -432,7 +430,7 @@ struct conversation *fake_conversation(struct fake_server *s)
     struct conversation *c;
     struct error err;
 
-    ck_assert_int_eq(conversation_open(&c, &s->all, &s->model, &request, &err), STATUS_OK);
+    assert(conversation_open(&c, &s->all, &s->model, &request, &err) == STATUS_OK);
     return c;
 }
 
@@ -452,11 +450,11 @@ void fake_turn_whole(struct fake_server *s, struct conversation *c, uint32_t num
     struct error err;
 
     fake_reader_init(&r);
-    ck_assert_int_eq(fake_turn(c, number, text, &r, &err), STATUS_OK);
+    assert(fake_turn(c, number, text, &r, &err) == STATUS_OK);
     fake_server_run(s);
     fake_reader_read(&r);
-    ck_assert(r.is_done);
-    ck_assert_int_eq(r.done.finish, finish);
-    ck_assert_str_eq(r.text.data == NULL ? "" : r.text.data, reply);
+    assert(r.is_done);
+    assert(r.done.finish == finish);
+    assert(strcmp(r.text.data == NULL ? "" : r.text.data, reply) == 0);
     fake_reader_deinit(&r);
 }
