@@ -108,16 +108,15 @@ static inline __attribute__((always_inline)) void dots(__m256i *dot, struct bloc
     for (size_t r = 0; r < n; r++)
         dot[r] = start_of(form, &act[r], first > 0);
     for (size_t i = first; i < last; i += run) {
-        __m256i pairs[TILE_ROWS];
+        __m256i pairs[TILE_ROWS], w = load_codes(codes, form.nibbles, i);
 
-        for (size_t j = i; j < i + run; j++) {
-            __m256i w = load_codes(codes, form.nibbles, j);
-
-            for (size_t r = 0; r < n; r++) {
-                __m256i more = _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j));
-
-                pairs[r] = j == i ? more : _mm256_add_epi16(pairs[r], more);
-            }
+        for (size_t r = 0; r < n; r++)
+            pairs[r] = _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * i));
+        for (size_t j = i + 1; j < i + run; j++) {
+            w = load_codes(codes, form.nibbles, j);
+            for (size_t r = 0; r < n; r++)
+                pairs[r] = _mm256_add_epi16(
+                    pairs[r], _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j)));
         }
         for (size_t r = 0; r < n; r++)
             dot[r] = _mm256_add_epi32(dot[r], _mm256_madd_epi16(pairs[r], ones));
