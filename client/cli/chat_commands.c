@@ -109,7 +109,8 @@ static enum chat_next save_run(struct chat *c, const char *args)
         return CHAT_GOES_ON;
     }
     if (transcript_save(found, args, &why) == STATUS_OK)
-        notice_line("saved %zu turns to %s", found->n_transcript, args);
+        notice_line("saved %zu turn%s to %s", found->n_transcript,
+                    found->n_transcript == 1 ? "" : "s", args);
     else
         notice_error("%s", why.text);
     parley__v1__conversation__free_unpacked(found, NULL);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -27,7 +28,8 @@ struct prompt {
     EditLine *line_editor;
     History *history;
     struct buf line;
-    mbstate_t part; /* of a character */
+    struct termios before; /* how the terminal was found */
+    mbstate_t part;        /* of a character */
     bool was_interrupted, was_empty;
 };
 
@@ -121,17 +123,31 @@ static void catch_signals(void)
     (void)sigaction(SIGCONT, &action, NULL);
 }
 
+/* Between prompts: what is typed ahead waits for the next one, and is not shown in the middle of a
+ * reply. */
+static void hush(const struct prompt *p)
+{
+    struct termios quiet = p->before;
+
+    quiet.c_lflag &= ~(tcflag_t)ECHO;
+    (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet); /* only for the looks */
+}
+
 enum status prompt_open(struct prompt **out, struct error *err)
 {
     struct prompt *p = xalloc(sizeof *p);
     HistEvent event;
 
+    if (tcgetattr(STDIN_FILENO, &p->before) != 0) {
+        free(p);
+        return error_set(err, STATUS_UNKNOWN, "the terminal: %s", strerror(errno));
+    }
     choose_locale();
     catch_signals();
     buf_init(&p->line, MAX_LINE_BYTES);
     p->history = history_init();
     p->line_editor = el_init("parley", stdin, isatty(STDOUT_FILENO) != 0 ? stdout : stderr, stderr);
-    if (p->history == NULL || p->line_editor == NULL) {
+    if (p->history == NULL || p->line_editor == NULL || tcgetattr(STDIN_FILENO, &p->before) != 0) {
         prompt_close(p);
         return error_set(err, STATUS_EXHAUSTED, "the terminal cannot be set up for editing");
     }
@@ -152,8 +168,10 @@ void prompt_close(struct prompt *p)
 {
     if (p == NULL)
         return;
-    if (p->line_editor != NULL)
+    if (p->line_editor != NULL) {
         el_end(p->line_editor);
+        (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &p->before); /* the terminal may be gone */
+    }
     if (p->history != NULL)
         history_end(p->history);
     buf_deinit(&p->line);
@@ -175,6 +193,7 @@ enum prompt_end prompt_read(struct prompt *p, const char **ret_line)
     /* libedit shows the prompt first, and what is typed meanwhile would be the terminal's */
     (void)el_set(p->line_editor, EL_PREP_TERM, 1);
     line = el_gets(p->line_editor, &len);
+    hush(p);
     if (p->was_interrupted) {
         (void)fputs("^C\n", stderr);
         return p->was_empty ? PROMPT_NOTHING : PROMPT_CLEARED;

@@ -389,6 +389,17 @@ def ctrl_c_stops_the_reply(cli):
     shown.end()
 
 
+def typing_ahead(cli):
+    """What is typed during a reply is not shown in it, and comes at the next prompt."""
+    shown = Terminal(cli, "--model", "tiny", "--ignore-eos", "--max-tokens", "200", "--seed", "1", "--stop", "typed")
+    shown.expect(r"> ")
+    shown.type("hello\r")
+    shown.expect(r"hello\n+(.|\n)")
+    shown.type("/frob typed\r/quit\r")
+    shown.expect(r"> /frob typed\n.*no command '/frob'")
+    assert shown.end().count("typed") == 1
+
+
 def replies_of_a_model(cli):
     sampling = ["--model", "tiny", "--temperature", "0", "--max-tokens", "12", "--ignore-eos"]
     [one] = cli.lines("ask", "hello the", *sampling, "--logprobs", "3", "--json")
@@ -444,6 +455,7 @@ def main():
             ctrl_c_at_the_prompt(cli)
             replies_of_a_model(cli)
             ctrl_c_stops_the_reply(cli)
+            typing_ahead(cli)
         if model is None:
             print("no real model is there (./run model fetches it): its part was left out")
             return
