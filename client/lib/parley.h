@@ -90,10 +90,10 @@ struct parley_message {
 };
 
 struct parley_open {
-    const char *model;  /* NULL: the server's default */
-    const char *system; /* NULL: the model's own */
+    const char *model;                      /* NULL: the server's default */
+    const char *system;                     /* NULL: the model's own */
     const struct parley_sampling *sampling; /* NULL: the model's */
-    uint64_t ttl_ms;    /* 0: the server's */
+    uint64_t ttl_ms;                        /* 0: the server's */
     int priority;
 };
 
