@@ -1,0 +1,126 @@
+/* Foreign bytes as the request of any method. The first byte picks the method; the rest is what a
+ * client sends. What is decoded has only good text, comes back from its own bytes, and goes through
+ * what the server makes of it. */
+#include <assert.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "proto/codec.h"
+#include "server/services.h"
+#include "server/wire.h"
+#include "tests/fuzz/target.h"
+
+enum { ARENA_BYTES = 1 << 20 };
+
+static void check_message(const ProtobufCMessage *m);
+
+static void check_value(const ProtobufCFieldDescriptor *field, const void *value)
+{
+    if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+        const ProtobufCMessage *inner = *(const ProtobufCMessage *const *)value;
+
+        if (inner != NULL)
+            check_message(inner);
+    } else if (field->type == PROTOBUF_C_TYPE_STRING) {
+        const char *text = *(const char *const *)value;
+
+        assert(text == NULL || utf8_is_valid(text, strlen(text)));
+    }
+}
+
+static void check_message(const ProtobufCMessage *m)
+{
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &m->descriptor->fields[i];
+        const char *at = (const char *)m + field->offset;
+
+        if (field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF &&
+            *(const uint32_t *)((const char *)m + field->quantifier_offset) != field->id)
+            continue;
+        if (field->label != PROTOBUF_C_LABEL_REPEATED) {
+            check_value(field, at);
+        } else if (field->type == PROTOBUF_C_TYPE_MESSAGE ||
+                   field->type == PROTOBUF_C_TYPE_STRING) {
+            size_t n = *(const size_t *)((const char *)m + field->quantifier_offset);
+            void *const *values = *(void *const *const *)at;
+
+            for (size_t k = 0; k < n; k++)
+                check_value(field, &values[k]);
+        }
+    }
+}
+
+static void convert(const ProtobufCMessage *m, struct arena *arena)
+{
+    struct error err = {0};
+    struct turn_request turn;
+    struct open_request open;
+    const struct pair *pairs;
+    enum status rc = STATUS_OK;
+
+    if (m->descriptor == &parley__v1__turn_request__descriptor) {
+        rc = wire_turn(&turn, (const Parley__V1__TurnRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__chat_request__descriptor) {
+        const Parley__V1__ChatRequest *chat = (const Parley__V1__ChatRequest *)m;
+
+        if (chat->turn != NULL)
+            rc = wire_turn(&turn, chat->turn, arena, &err);
+    } else if (m->descriptor == &parley__v1__open_request__descriptor) {
+        rc = wire_open(&open, (const Parley__V1__OpenRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__fork_request__descriptor) {
+        rc = wire_fork_metadata(&pairs, (const Parley__V1__ForkRequest *)m, arena, &err);
+    }
+    assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
+}
+
+/* Its own bytes, decoded and encoded once more, are the same. */
+static void round_trip(const ProtobufCMessage *m)
+{
+    size_t size = codec_size(m);
+    uint8_t *first = malloc(size + 1), *second = malloc(size + 1);
+    ProtobufCMessage *again = NULL;
+    struct arena arena;
+    struct error err;
+    enum status rc;
+
+    assert(first != NULL && second != NULL);
+    arena_init(&arena, 4 * ARENA_BYTES);
+    assert(codec_encode(m, first) == size);
+    rc = codec_decode(&again, m->descriptor, first, size, &arena, &err);
+    assert(rc == STATUS_OK && codec_size(again) == size);
+    assert(codec_encode(again, second) == size && memcmp(first, second, size) == 0);
+    arena_deinit(&arena);
+    free(first);
+    free(second);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    const ProtobufCMessageDescriptor *type;
+    ProtobufCMessage *m = NULL;
+    const struct rpc *rpcs;
+    struct arena arena;
+    struct error err = {0};
+    enum status rc;
+    size_t n;
+
+    if (size_bytes == 0)
+        return 0;
+    rpcs = services_rpcs(&n);
+    type = rpcs[data[0] % n].request;
+    arena_init(&arena, ARENA_BYTES);
+    rc = codec_decode(&m, type, data + 1, size_bytes - 1, &arena, &err);
+    if (rc == STATUS_OK) {
+        assert(m->descriptor == type);
+        check_message(m);
+        convert(m, &arena);
+        round_trip(m);
+    } else {
+        assert(rc == STATUS_INVALID || rc == STATUS_EXHAUSTED);
+        assert(m == NULL && rc == err.status && err.text[0] != '\0');
+    }
+    arena_deinit(&arena);
+    return 0;
+}
