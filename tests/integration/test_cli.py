@@ -400,6 +400,18 @@ def typing_ahead(cli):
     assert shown.end().count("typed") == 1
 
 
+def a_long_prompt_shows_progress(cli):
+    shown = Terminal(cli, "--model", "tiny", "--max-tokens", "2", "--ignore-eos")
+    shown.expect(r"> ")
+    shown.type("word " * 120 + "\r")
+    shown.expect(r"reading the prompt: \d+ of \d+ tokens")
+    shown.expect(r"s to the first token")
+    assert b"\r\x1b[K" in shown.raw, "the line of progress is taken away"
+    shown.expect(r"> ")
+    shown.type("/quit\r")
+    shown.end()
+
+
 def replies_of_a_model(cli):
     sampling = ["--model", "tiny", "--temperature", "0", "--max-tokens", "12", "--ignore-eos"]
     [one] = cli.lines("ask", "hello the", *sampling, "--logprobs", "3", "--json")
@@ -456,6 +468,7 @@ def main():
             replies_of_a_model(cli)
             ctrl_c_stops_the_reply(cli)
             typing_ahead(cli)
+            a_long_prompt_shows_progress(cli)
         if model is None:
             print("no real model is there (./run model fetches it): its part was left out")
             return
