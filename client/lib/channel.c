@@ -41,7 +41,6 @@ static grpc_channel *connect_lazily(const char *address)
         {GRPC_ARG_ENABLE_CENSUS, 0},
         {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 128 << 20}, /* a long transcript */
         {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
-        {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
         {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
         {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* a server whose host is gone */
     };
