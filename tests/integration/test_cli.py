@@ -22,8 +22,8 @@ PATIENCE = 60  # seconds for anything that is to happen
 class Parleyd:
     """with Parleyd(path, flags…) as address: the daemon lives as long as the block, and must end with 0."""
 
-    def __init__(self, path, *flags):
-        self.command = [path, "--listen", "127.0.0.1:0", "--log-level", "warn", *flags]
+    def __init__(self, path, *flags, listen="127.0.0.1:0"):
+        self.command = [path, "--listen", listen, "--log-level", "warn", *flags]
 
     def __enter__(self):
         self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
@@ -430,6 +430,25 @@ def replies_of_a_model(cli):
     assert cli.lines("conversations", "--json") == []
 
 
+def a_server_that_goes_away(path, parleyd, folder):
+    """The chat outlives its server; the conversation does not, and the chat says so and begins another."""
+    address = f"unix:{folder}/socket"
+    with Parleyd(parleyd, listen=address):
+        shown = Terminal(Cli(path, address), "--model", "echo")
+        shown.expect(r"> ")
+        shown.type("one\r")
+        shown.expect(r"one\n+one\n(.|\n)*> ")
+    shown.type("two\r")
+    shown.expect(r"\[UNAVAILABLE\]\n> ")
+    with Parleyd(parleyd, listen=address):
+        shown.type("three\r")
+        shown.expect(r"\[NOT_FOUND\]\n.*does not know this conversation(.|\n)*> ")
+        shown.type("four\r")
+        shown.expect(r"four\n+four\n(.|\n)*> ")
+        shown.type("/quit\r")
+        shown.end()
+
+
 def the_real_model(cli):
     greedy = ["--model", "smollm2", "--temperature", "0", "--max-tokens", "4"]
     assert cli.out("chat", *greedy, stdin="Write a C function that adds two integers.\n").startswith("```c\n")
@@ -469,6 +488,7 @@ def main():
             ctrl_c_stops_the_reply(cli)
             typing_ahead(cli)
             a_long_prompt_shows_progress(cli)
+        a_server_that_goes_away(path, parleyd, folder)
         if model is None:
             print("no real model is there (./run model fetches it): its part was left out")
             return
