@@ -438,7 +438,8 @@ static struct view view_of(const struct reader *r)
 
     if (t != NULL)
         return (struct view){
-            .text = t->agent.reply.text.data,
+            /* While nothing is told the first step may run, and the reply be its. */
+            .text = t->told_len == 0 ? NULL : t->agent.reply.text.data,
             .len = t->told_len,
             .n_tokens = t->told_tokens,
             .number = t->number,
