@@ -462,6 +462,58 @@ START_TEST(test_drain)
 }
 END_TEST
 
+static void on_watch(void *arg)
+{
+    (*(size_t *)arg)++;
+}
+
+static void next_is(struct watcher *w, enum watch_what what, const struct conversation_id *id,
+                    uint64_t unix_ms)
+{
+    struct watch_event e;
+    uint64_t lost;
+
+    ck_assert(watcher_next(w, &e, &lost));
+    ck_assert_uint_eq(lost, 0);
+    ck_assert_int_eq(e.what, what);
+    ck_assert_mem_eq(&e.id, id, sizeof(*id));
+    ck_assert_uint_eq(e.unix_ms, unix_ms);
+}
+
+/* Whoever watches sees conversations come and go, and what the agent does to their clones. */
+START_TEST(test_watched)
+{
+    struct open_request request = {.ttl_ms = 60000};
+    struct conversation *c, *f;
+    struct conversation_id c_id, f_id;
+    struct watcher w;
+    struct watch_event e;
+    struct error err;
+    uint64_t lost, ms = 1700000000000;
+    size_t n_wakes = 0;
+
+    (void)fake_conversation(&s);
+    watcher_open(&w, &s.all.watch, NULL, on_watch, &n_wakes);
+    s.now_us += 2000;
+    ck_assert_int_eq(open_with(&c, &request, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_fork(&f, c, 0, NULL, 0, &err), STATUS_OK);
+    c_id = c->id;
+    f_id = f->id;
+    conversations_clone_event(&s.all, f->clone, WATCH_EVICTED, "for others");
+    conversation_close(c, WATCH_CLOSED, "asked for");
+    s.now_us += 60000000;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(n_wakes, 5);
+    next_is(&w, WATCH_OPENED, &c_id, ms + 2);
+    next_is(&w, WATCH_FORKED, &f_id, ms + 2);
+    next_is(&w, WATCH_EVICTED, &f_id, ms + 2);
+    next_is(&w, WATCH_CLOSED, &c_id, ms + 2);
+    next_is(&w, WATCH_EXPIRED, &f_id, ms + 60002);
+    ck_assert(!watcher_next(&w, &e, &lost));
+    watcher_close(&w);
+}
+END_TEST
+
 /* An idle echo conversation, with all that belongs to it, is at most 2 KiB. */
 START_TEST(test_idle_size)
 {
@@ -507,6 +559,7 @@ int main(void)
     tcase_add_test(tc, test_close_while_busy);
     tcase_add_test(tc, test_expiry);
     tcase_add_test(tc, test_drain);
+    tcase_add_test(tc, test_watched);
     tcase_add_test(tc, test_idle_size);
     suite_add_tcase(suite, tc);
     runner = srunner_create(suite);
