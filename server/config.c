@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "compute/backend.h"
+#include "server/port.h"
 
 const char config_usage[] =
     "usage: parleyd [--model NAME=PATH]... [--listen HOST:PORT]... [option]...\n"
@@ -131,6 +132,8 @@ static enum status set_listen(struct config *c, const char *value, struct error 
 {
     if (c->n_listen == CONFIG_MAX_LISTEN)
         return error_set(err, STATUS_INVALID, "--listen: at most %d addresses", CONFIG_MAX_LISTEN);
+    if (port_check_address(value, err) != STATUS_OK)
+        return error_prefix(err, "--listen %.80s", value);
     c->listen[c->n_listen++] = value;
     return STATUS_OK;
 }

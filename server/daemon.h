@@ -52,6 +52,9 @@ struct daemon {
  * when it returns. */
 enum status daemon_run(const struct config *config, struct error *err) MUST_CHECK;
 
+/* What --check does: opens every model and gives it up again. */
+enum status daemon_check(const struct config *config, struct error *err) MUST_CHECK;
+
 /* By name, "" the default. STATUS_NOT_FOUND names those that are served. */
 enum status daemon_model(struct model **out, const struct daemon *d, const char *name,
                          struct error *err) MUST_CHECK;

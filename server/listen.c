@@ -43,6 +43,20 @@ static enum status split(char host[HOST_MAX + 1], char port[6], const char *addr
     return STATUS_OK;
 }
 
+enum status port_check_address(const char *address, struct error *err)
+{
+    const struct sockaddr_un longest = {0};
+    const char *path = unix_path(address);
+    char host[HOST_MAX + 1], port[6];
+
+    if (path == NULL)
+        return split(host, port, address, err);
+    if (*path == '\0' || strlen(path) >= sizeof longest.sun_path)
+        return error_set(err, STATUS_INVALID, "a path has 1 to %zu characters",
+                         sizeof longest.sun_path - 1);
+    return STATUS_OK;
+}
+
 /* gRPC only says that it could not: we try the same and look. */
 static enum status why_not(const char *host, const char *port, struct error *err)
 {

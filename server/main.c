@@ -27,7 +27,7 @@ int main(int argc, char **argv)
     log_set_level(config.log_level);
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its write */
     if (config_check_files(&config, &err) != STATUS_OK ||
-        (!config.check && daemon_run(&config, &err) != STATUS_OK)) {
+        (config.check ? daemon_check(&config, &err) : daemon_run(&config, &err)) != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", err.text);
         return EXIT_FAILED;
     }

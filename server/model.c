@@ -110,11 +110,8 @@ static enum status open_batcher(struct model *m, struct error *err)
 
     m->agent->type->info(m->agent, &m->info);
     m->agent->type->batching(m->agent, &m->batching);
-    if (m->max_waiting != 0) {
+    if (m->max_waiting != 0)
         m->batching.max_waiting = m->max_waiting;
-        if (m->batching.max_rows > m->max_waiting)
-            m->batching.max_rows = m->max_waiting; /* a step cannot take more than may wait */
-    }
     agent_batch_adapter(m->agent, &agent);
     return batcher_open(&m->batcher, &m->batching, &agent, &compute, &timer, m->env, err);
 }

@@ -28,6 +28,9 @@ struct port_stats {
     uint64_t n_failed;  /* of those, ended with an error or left by their peer */
 };
 
+/* STATUS_INVALID for text that is no address, whether or not it could be bound. */
+enum status port_check_address(const char *address, struct error *err) MUST_CHECK;
+
 /* Binds and serves, on loop and its thread. A taken port is STATUS_UNAVAILABLE naming the address;
  * an address that is none is STATUS_INVALID. A socket file that nobody listens on is replaced. */
 enum status port_start(struct port **out, uv_loop_t *loop, const struct port_config *config,

@@ -83,6 +83,8 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     m->n_pages = kv_bytes / page_bytes(&shape, config->kv_type);
     if (m->n_pages > INT32_MAX)
         m->n_pages = INT32_MAX;
+    if (m->context > m->n_pages * KV_PAGE_TOKENS)
+        m->context = m->n_pages * KV_PAGE_TOKENS; /* one alone must find room */
     if (m->n_pages < 2)
         return error_set(err, STATUS_INVALID,
                          "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
@@ -98,6 +100,44 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     if (rc != STATUS_OK)
         return rc;
     return kv_pages_open(&m->pages, m->n_pages, err);
+}
+
+static enum status open_template(struct lm *m, struct error *err)
+{
+    enum status rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
+
+    if (rc != STATUS_OK && strstr(err->text, gguf_path(m->gguf)) == NULL)
+        rc = error_prefix(err, "%s: tokenizer.chat_template", gguf_path(m->gguf));
+    return rc;
+}
+
+static enum status find_longest(struct lm *m, struct error *err)
+{
+    m->longest_bytes = 1;
+    for (size_t i = 0; i < vocab_n_tokens(m->vocab); i++) {
+        const char *bytes;
+        size_t len;
+        enum status rc = vocab_bytes(m->vocab, (int32_t)i, true, &bytes, &len, err);
+
+        if (rc != STATUS_OK)
+            return rc;
+        if (len > m->longest_bytes)
+            m->longest_bytes = len;
+    }
+    return STATUS_OK;
+}
+
+enum status lm_check_size(const struct lm *m, size_t n_ids, size_t n_bytes, struct error *err)
+{
+    size_t least = n_ids + n_bytes / m->longest_bytes;
+
+    if (least < m->context)
+        return STATUS_OK;
+    return error_set(
+        err, STATUS_RANGE,
+        "the prompt has at least %zu tokens with all before it, the context holds %zu: "
+        "rewind, open a new conversation, or say less",
+        least, m->context);
 }
 
 static enum status open_step_memory(struct lm *m, struct error *err)
@@ -149,7 +189,9 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = vocab_open(&m->vocab, m->gguf, err);
     if (rc == STATUS_OK)
-        rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
+        rc = open_template(m, err);
+    if (rc == STATUS_OK)
+        rc = find_longest(m, err);
     if (rc == STATUS_OK)
         rc = open_engine(m, config, err);
     if (rc == STATUS_OK)

@@ -41,6 +41,7 @@ struct lm {
     struct chat_template *template;
     struct kv_pages *pages;
     size_t n_pages, context, n_vocab;
+    size_t longest_bytes;        /* of a token: n bytes are at least n / longest_bytes tokens */
     size_t max_rows, max_tokens; /* of a step */
     struct sampling defaults;
     char version[65];
@@ -82,6 +83,11 @@ struct lm_turn {
     enum finish finish;
     uint32_t n_computed;
 };
+
+/* STATUS_RANGE for text that cannot fit behind n_ids tokens whatever it says: so nobody's megabytes
+ * are cut into tokens for nothing while others wait. */
+enum status lm_check_size(const struct lm *m, size_t n_ids, size_t n_bytes,
+                          struct error *err) MUST_CHECK;
 
 /* prefix.c: finds or makes the prefix of a system prompt and takes a reference; text NULL: the
  * model's own. */

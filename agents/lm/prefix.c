@@ -40,7 +40,9 @@ static enum status prefix_make(struct lm_prefix **out, struct lm *m, const char 
     enum status rc;
 
     buf_init(&ids, SIZE_MAX);
-    rc = chat_template_begin(m->template, text, len, &ids, NULL, err);
+    rc = lm_check_size(m, 0, len, err);
+    if (rc == STATUS_OK)
+        rc = chat_template_begin(m->template, text, len, &ids, NULL, err);
     if (rc == STATUS_OK && ids.len / sizeof(int32_t) > m->context)
         rc = error_set(err, STATUS_RANGE, "the system prompt has %zu tokens, the context holds %zu",
                        ids.len / sizeof(int32_t), m->context);

@@ -82,11 +82,15 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     struct lm_prefix *prefix = NULL;
     struct lm_turn *t;
     struct buf ids;
-    size_t n_all;
+    size_t n_all, n_bytes = 0;
     enum status rc;
 
     buf_init(&ids, SIZE_MAX);
     rc = sampling_check(&turn->seen.sampling, m->n_vocab, err);
+    for (size_t i = 0; i < turn->seen.n_messages; i++)
+        n_bytes += turn->seen.messages[i].len;
+    if (rc == STATUS_OK)
+        rc = lm_check_size(m, c->n_ids, n_bytes, err);
     if (rc == STATUS_OK)
         rc = render(c, &turn->seen, &prefix, &ids, err);
     if (rc != STATUS_OK)
