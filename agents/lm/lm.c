@@ -200,8 +200,11 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         bytes = gguf_bytes(m->gguf, &size_bytes);
         rc = model_hash(m->version, bytes, size_bytes, err);
     }
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK) {
         rc = lm_prefix_ref(&m->default_prefix, m, NULL, 0, 0, err);
+        if (rc != STATUS_OK)
+            rc = error_prefix(err, "%s: the system prompt of its chat template", config->path);
+    }
     if (rc == STATUS_OK)
         read_defaults(m);
     return rc; /* agent_open calls lm_close on failure */
