@@ -452,6 +452,7 @@ def a_server_that_goes_away(path, parleyd, folder):
 def the_real_model(cli):
     greedy = ["--model", "smollm2", "--temperature", "0", "--max-tokens", "4"]
     assert cli.out("chat", *greedy, stdin="Write a C function that adds two integers.\n").startswith("```c\n")
+    assert "Paris" in cli.out("chat", stdin="What is the capital of France?\n"), "what the README shows"
     shown = Terminal(cli, "--model", "smollm2", "--max-tokens", "4")
     shown.expect(r"> ")
     shown.type("/help\r")
