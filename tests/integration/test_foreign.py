@@ -440,13 +440,11 @@ def killed_client(parley):
 def full_queue(parleyd, tiny):
     with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--max-queue", "1") as parley:
         running = []
-        first = parley.conversations.Turn(long_request(parley.open(), 1))
-        for event in first:
-            if event.WhichOneof("event") == "piece":
-                break
-        second = parley.conversations.Turn(long_request(parley.open(), 1))
+        for _ in range(parley.models.Get(models.ModelsGetRequest()).batching.max_rows):
+            running.append(parley.conversations.Turn(long_request(parley.open(), 1)))
+            next(event for event in running[-1] if event.WhichOneof("event") == "piece")
+        running.append(parley.conversations.Turn(long_request(parley.open(), 1)))
         until("the queue to fill", lambda: parley.models.Get(models.ModelsGetRequest()).batching.waiting == 1)
-        running += [first, second]
         quickest = PATIENCE
         for _ in range(20):
             c = parley.open()

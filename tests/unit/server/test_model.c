@@ -71,7 +71,7 @@ START_TEST(test_ask)
     ck_assert_int_eq(state, MODEL_READY);
     ck_assert_int_eq(model_check_ready(m, &err), STATUS_OK);
     ck_assert_uint_eq(m->batching.max_waiting, 3);
-    ck_assert_uint_le(m->batching.max_rows, 3);
+    ck_assert_uint_gt(m->batching.max_rows, 3); /* a short queue may feed a wide step */
     ck_assert_int_eq(clone_open(&c, m->agent, &clone_config, &err), STATUS_OK);
     arena_init(&arena, 10000);
     agent_turn_init(&turn, &arena, 1000);
