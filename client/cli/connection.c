@@ -110,3 +110,21 @@ enum exit_code connection_complain(const struct parley_error *err)
                  parley_status_name(err->status));
     return EXIT_FAILED;
 }
+
+enum exit_code connection_run(const struct verb *verb, int argc, char **argv, connection_fn act)
+{
+    struct connection_options connection = connection_defaults();
+    const struct option_group groups[] = {{connection_rows, &connection, NULL}};
+    struct parley_channel *channel;
+    enum exit_code code;
+    int first;
+
+    if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
+        return code;
+    channel = connection_open(&connection);
+    if (channel == NULL)
+        return EXIT_FAILED;
+    code = act(channel, connection.is_json);
+    parley_channel_close(channel);
+    return code;
+}

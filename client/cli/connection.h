@@ -25,6 +25,10 @@ struct connection_options connection_defaults(void);
  * A Ctrl-C ends the wait if interrupts are caught. The caller's to parley_channel_close. */
 struct parley_channel *connection_open(const struct connection_options *options);
 
+/* The whole of a verb that takes the connection's options alone: reads them, connects, acts. */
+typedef enum exit_code (*connection_fn)(struct parley_channel *channel, bool is_json);
+enum exit_code connection_run(const struct verb *verb, int argc, char **argv, connection_fn act);
+
 /* A unary call with messages. *out is the caller's, to be freed by
  * protobuf_c_message_free_unpacked. timeout_ms 0: CONNECTION_TIMEOUT_MS. */
 enum { CONNECTION_TIMEOUT_MS = 30 * 1000 };

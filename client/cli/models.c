@@ -55,18 +55,5 @@ static enum exit_code models(struct parley_channel *channel, bool is_json)
 
 enum exit_code models_run(const struct verb *verb, int argc, char **argv)
 {
-    struct connection_options connection = connection_defaults();
-    const struct option_group groups[] = {{connection_rows, &connection, NULL}};
-    struct parley_channel *channel;
-    enum exit_code code;
-    int first;
-
-    if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
-        return code;
-    channel = connection_open(&connection);
-    if (channel == NULL)
-        return EXIT_FAILED;
-    code = models(channel, connection.is_json);
-    parley_channel_close(channel);
-    return code;
+    return connection_run(verb, argc, argv, models);
 }
