@@ -2,11 +2,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "compute/backend.h"
+#include "server/config_file.h"
 #include "server/port.h"
 
 const char config_usage[] =
@@ -17,6 +19,7 @@ const char config_usage[] =
     "  --model NAME=PATH         a language model in a .gguf file; the first is the default\n"
     "  --listen ADDRESS          HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one;\n"
     "                            may be given several times (127.0.0.1:8001)\n"
+    "  --config FILE             YAML that sets these options; those given here override it\n"
     "  --backend NAME            what computes: cpu, ref, ... (cpu)\n"
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
@@ -33,7 +36,7 @@ const char config_usage[] =
     "\n"
     "When it serves, it says so in one line on stderr: ready grpc=HOST:PORT models=NAME,... in=MS\n"
     "SIGTERM lets turns in flight finish, a second one does not wait.\n"
-    "Exit status: 0 stopped as asked, 1 failed, 2 wrong use.\n";
+    "Exit status: 0 stopped as asked, 1 failed, 2 wrong use or configuration.\n";
 
 /* A number with an optional unit of the table; the whole text must be used. */
 struct unit {
@@ -42,7 +45,7 @@ struct unit {
 };
 
 static enum status parse_number(uint64_t *out, const char *text, const struct unit *units,
-                                const char *flag, uint64_t max, struct error *err)
+                                uint64_t max, struct error *err)
 {
     unsigned long long n;
     char *end;
@@ -50,18 +53,18 @@ static enum status parse_number(uint64_t *out, const char *text, const struct un
     errno = 0;
     n = strtoull(text, &end, 10);
     if (!isdigit((unsigned char)text[0]) || errno != 0)
-        return error_set(err, STATUS_INVALID, "%s takes a number, not '%.60s'", flag, text);
+        return error_set(err, STATUS_INVALID, "'%.60s' is no number", text);
     for (; units->name != NULL; units++) {
         uint64_t value;
 
         if (strcmp(end, units->name) != 0)
             continue;
         if (__builtin_mul_overflow((uint64_t)n, units->factor, &value) || value > max)
-            return error_set(err, STATUS_INVALID, "%s: '%.60s' is too much", flag, text);
+            return error_set(err, STATUS_INVALID, "'%.60s' is too much", text);
         *out = value;
         return STATUS_OK;
     }
-    return error_set(err, STATUS_INVALID, "%s: '%.60s' has no unit that is known", flag, text);
+    return error_set(err, STATUS_INVALID, "'%.60s' has no unit that is known", text);
 }
 
 static const struct unit counts[] = {{"", 1}, {NULL, 0}};
@@ -72,68 +75,71 @@ static const struct unit times[] = {
     {"s", 1000}, {"", 1000}, {"ms", 1}, {"m", 60000}, {"h", 3600000}, {NULL, 0},
 };
 
-static enum status parse_size(size_t *out, const char *text, const struct unit *units,
-                              const char *flag, size_t max, struct error *err)
+static enum status parse_size(size_t *out, const char *text, const struct unit *units, size_t max,
+                              struct error *err)
 {
     uint64_t value = 0;
-    enum status rc = parse_number(&value, text, units, flag, max, err);
+    enum status rc = parse_number(&value, text, units, max, err);
 
     if (rc != STATUS_OK)
         return rc;
     if (value == 0)
-        return error_set(err, STATUS_INVALID, "%s must be above 0", flag);
+        return error_set(err, STATUS_INVALID, "must be above 0");
     *out = (size_t)value;
     return STATUS_OK;
 }
 
-/* --- the flags --- */
+/* --- the settings: the caller names the flag, or the file and its key, before their errors --- */
+
+static enum status add_model(struct config *c, const char *name, size_t len, const char *path,
+                             struct error *err)
+{
+    struct config_model *m;
+    size_t path_len = strlen(path);
+
+    if (c->n_models == CONFIG_MAX_MODELS)
+        return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
+    m = &c->models[c->n_models];
+    if (len == 0 || len >= sizeof(m->name))
+        return error_set(err, STATUS_INVALID, "a name has 1 to %zu characters",
+                         sizeof(m->name) - 1);
+    for (size_t i = 0; i < len; i++) {
+        if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
+            return error_set(err, STATUS_INVALID,
+                             "'%.*s' is no name: letters, digits, '.', '_' and '-' are", (int)len,
+                             name);
+    }
+    memcpy(m->name, name, len);
+    m->name[len] = '\0';
+    if (strcmp(m->name, "echo") == 0)
+        return error_set(err, STATUS_INVALID,
+                         "'echo' is the name of what is always served, choose another");
+    for (size_t i = 0; i < c->n_models; i++) {
+        if (strcmp(c->models[i].name, m->name) == 0)
+            return error_set(err, STATUS_INVALID, "'%s' is given twice", m->name);
+    }
+    if (path_len < 5 || strcmp(path + path_len - 5, ".gguf") != 0)
+        return error_set(err, STATUS_INVALID, "'%.100s' is no .gguf file", path);
+    m->path = path;
+    c->n_models++;
+    return STATUS_OK;
+}
 
 static enum status set_model(struct config *c, const char *value, struct error *err)
 {
     const char *equals = strchr(value, '=');
-    size_t len = equals == NULL ? 0 : (size_t)(equals - value);
-    struct config_model *m;
-    size_t path_len;
 
-    if (len == 0 || equals[1] == '\0')
-        return error_set(err, STATUS_INVALID, "--model takes NAME=PATH, not '%.100s'", value);
-    if (c->n_models == CONFIG_MAX_MODELS)
-        return error_set(err, STATUS_INVALID, "--model: at most %d models are served",
-                         CONFIG_MAX_MODELS);
-    m = &c->models[c->n_models];
-    if (len >= sizeof(m->name))
-        return error_set(err, STATUS_INVALID, "--model: a name has at most %zu characters",
-                         sizeof(m->name) - 1);
-    for (size_t i = 0; i < len; i++) {
-        if (!isalnum((unsigned char)value[i]) && strchr("._-", value[i]) == NULL)
-            return error_set(err, STATUS_INVALID,
-                             "--model: '%.*s' is no name: letters, digits, '.', '_' and '-' are",
-                             (int)len, value);
-    }
-    memcpy(m->name, value, len);
-    m->name[len] = '\0';
-    if (strcmp(m->name, "echo") == 0)
-        return error_set(err, STATUS_INVALID,
-                         "--model: 'echo' is the name of what is always "
-                         "served, choose another");
-    for (size_t i = 0; i < c->n_models; i++) {
-        if (strcmp(c->models[i].name, m->name) == 0)
-            return error_set(err, STATUS_INVALID, "--model: '%s' is given twice", m->name);
-    }
-    m->path = equals + 1;
-    path_len = strlen(m->path);
-    if (path_len < 5 || strcmp(m->path + path_len - 5, ".gguf") != 0)
-        return error_set(err, STATUS_INVALID, "--model: '%.100s' is no .gguf file", m->path);
-    c->n_models++;
-    return STATUS_OK;
+    if (equals == NULL || equals == value || equals[1] == '\0')
+        return error_set(err, STATUS_INVALID, "takes NAME=PATH, not '%.100s'", value);
+    return add_model(c, value, (size_t)(equals - value), equals + 1, err);
 }
 
 static enum status set_listen(struct config *c, const char *value, struct error *err)
 {
     if (c->n_listen == CONFIG_MAX_LISTEN)
-        return error_set(err, STATUS_INVALID, "--listen: at most %d addresses", CONFIG_MAX_LISTEN);
+        return error_set(err, STATUS_INVALID, "at most %d addresses", CONFIG_MAX_LISTEN);
     if (port_check_address(value, err) != STATUS_OK)
-        return error_prefix(err, "--listen %.80s", value);
+        return error_prefix(err, "%.80s", value);
     c->listen[c->n_listen++] = value;
     return STATUS_OK;
 }
@@ -155,52 +161,55 @@ static enum status set_backend(struct config *c, const char *value, struct error
             len += strlen(type->name) + 1;
         }
     }
-    return error_set(err, STATUS_INVALID, "--backend: there is no '%.40s', there are:%s", value,
-                     names);
+    return error_set(err, STATUS_INVALID, "there is no '%.40s', there are:%s", value, names);
 }
 
 static enum status set_threads(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->n_threads, value, counts, "--threads", 1024, err);
+    return parse_size(&c->n_threads, value, counts, 1024, err);
 }
 
 static enum status set_kv_bytes(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->kv_bytes, value, sizes, "--kv-bytes", SIZE_MAX / 2, err);
+    return parse_size(&c->kv_bytes, value, sizes, SIZE_MAX / 2, err);
 }
 
 static enum status set_max_conversations(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->max_conversations, value, counts, "--max-conversations", 1000000000, err);
+    return parse_size(&c->max_conversations, value, counts, 1000000000, err);
 }
 
 static enum status set_max_queue(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->max_queue, value, counts, "--max-queue", 10000000, err);
+    return parse_size(&c->max_queue, value, counts, 10000000, err);
 }
 
 static enum status set_max_message_bytes(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->max_message_bytes, value, sizes, "--max-message-bytes", (size_t)1 << 30,
-                      err);
+    return parse_size(&c->max_message_bytes, value, sizes, (size_t)1 << 30, err);
 }
 
 static enum status set_ttl(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->ttl_ms, value, times, "--ttl", (size_t)3650 * 24 * 3600 * 1000, err);
+    return parse_size(&c->ttl_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
 }
 
 static enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
 {
-    return parse_number(&c->drain_timeout_ms, value, times, "--drain-timeout",
-                        (uint64_t)24 * 3600 * 1000, err);
+    return parse_number(&c->drain_timeout_ms, value, times, (uint64_t)24 * 3600 * 1000, err);
 }
 
 static enum status set_log_level(struct config *c, const char *value, struct error *err)
 {
-    enum status rc = log_level_parse(&c->log_level, value, err);
+    return log_level_parse(&c->log_level, value, err);
+}
 
-    return rc == STATUS_OK ? rc : error_prefix(err, "--log-level");
+static enum status set_file_path(struct config *c, const char *value, struct error *err)
+{
+    if (c->file_path != NULL)
+        return error_set(err, STATUS_INVALID, "is given twice");
+    c->file_path = value;
+    return STATUS_OK;
 }
 
 static enum status set_check(struct config *c, const char *value, struct error *err)
@@ -227,13 +236,66 @@ static enum status set_help(struct config *c, const char *value, struct error *e
     return STATUS_OK;
 }
 
+typedef enum status (*set_fn)(struct config *c, const char *value, struct error *err);
+
+/* --- the file --- */
+
+static const struct key {
+    const char *name;
+    size_t offset; /* of the text in struct config_file */
+    set_fn set;
+} keys[] = {
+    {"backend", offsetof(struct config_file, backend), set_backend},
+    {"threads", offsetof(struct config_file, threads), set_threads},
+    {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
+    {"max_conversations", offsetof(struct config_file, max_conversations), set_max_conversations},
+    {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
+    {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
+    {"ttl", offsetof(struct config_file, ttl), set_ttl},
+    {"drain_timeout", offsetof(struct config_file, drain_timeout), set_drain_timeout},
+    {"log_level", offsetof(struct config_file, log_level), set_log_level},
+};
+
+/* Reads c->file_path, and sets in c what the file says. */
+static enum status take_file(struct config *c, struct error *err)
+{
+    const char *path = c->file_path;
+    const struct config_file *f;
+
+    if (config_file_open(&c->file, path, err) != STATUS_OK)
+        return err->status;
+    f = c->file;
+    if (f == NULL) /* it holds nothing */
+        return STATUS_OK;
+    for (size_t i = 0; i < f->n_models; i++) {
+        const char *name = f->models[i].name;
+
+        if (add_model(c, name, strlen(name), f->models[i].path, err) != STATUS_OK)
+            return error_prefix(err, "%.100s: models", path);
+    }
+    for (size_t i = 0; i < f->n_listen; i++) {
+        if (set_listen(c, f->listen[i], err) != STATUS_OK)
+            return error_prefix(err, "%.100s: listen", path);
+    }
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const char *value = *(char *const *)((const char *)f + keys[i].offset);
+
+        if (value != NULL && keys[i].set(c, value, err) != STATUS_OK)
+            return error_prefix(err, "%.100s: %s", path, keys[i].name);
+    }
+    return STATUS_OK;
+}
+
+/* --- the flags --- */
+
 static const struct flag {
     const char *name;
     bool takes_value;
-    enum status (*set)(struct config *c, const char *value, struct error *err);
+    set_fn set;
 } flags[] = {
     {"--model", true, set_model},
     {"--listen", true, set_listen},
+    {"--config", true, set_file_path},
     {"--backend", true, set_backend},
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
@@ -277,32 +339,86 @@ static const char *default_backend(void)
     return backend_type_at(0)->name;
 }
 
+/* The flag at argv[*at] with its value, if it takes one; *at moves behind them. */
+static enum status next_flag(const struct flag **ret_flag, const char **ret_value, int *at,
+                             int argc, char *const *argv, struct error *err)
+{
+    const char *value;
+    const struct flag *flag = find_flag(argv[*at], &value);
+
+    if (flag == NULL)
+        return error_set(err, STATUS_INVALID, "there is no option '%.60s', see --help", argv[*at]);
+    (*at)++;
+    if (flag->takes_value && value == NULL) {
+        if (*at == argc)
+            return error_set(err, STATUS_INVALID, "%s needs a value", flag->name);
+        value = argv[(*at)++];
+    }
+    *ret_flag = flag;
+    *ret_value = value;
+    return STATUS_OK;
+}
+
+/* The file comes before all flags, wherever --config stands among them: its lists give way to
+ * theirs, its other values are overwritten. */
+static enum status set_from_file(struct config *c, int argc, char *const *argv, struct error *err)
+{
+    bool models = false, listen = false;
+
+    for (int i = 1; i < argc;) {
+        const struct flag *flag;
+        const char *value;
+
+        if (next_flag(&flag, &value, &i, argc, argv, err) != STATUS_OK)
+            return err->status;
+        models = models || flag->set == set_model;
+        listen = listen || flag->set == set_listen;
+        if (flag->set == set_file_path && set_file_path(c, value, err) != STATUS_OK)
+            return error_prefix(err, "%s", flag->name);
+    }
+    if (c->file_path != NULL && take_file(c, err) != STATUS_OK)
+        return err->status;
+    if (models)
+        c->n_models = 0;
+    if (listen)
+        c->n_listen = 0;
+    return STATUS_OK;
+}
+
+static enum status set_from_flags(struct config *c, int argc, char *const *argv, struct error *err)
+{
+    for (int i = 1; i < argc;) {
+        const struct flag *flag;
+        const char *value;
+
+        if (next_flag(&flag, &value, &i, argc, argv, err) != STATUS_OK)
+            return err->status;
+        if (flag->set != set_file_path && flag->set(c, value, err) != STATUS_OK)
+            return error_prefix(err, "%s", flag->name);
+    }
+    return STATUS_OK;
+}
+
 enum status config_parse(struct config *out, int argc, char *const *argv, struct error *err)
 {
     struct config c = {.drain_timeout_ms = 30000, .log_level = LOG_INFO};
 
     c.backend = default_backend();
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        const struct flag *flag = find_flag(argv[i], &value);
-        enum status rc;
-
-        if (flag == NULL)
-            return error_set(err, STATUS_INVALID, "there is no option '%.60s', see --help",
-                             argv[i]);
-        if (flag->takes_value && value == NULL) {
-            if (i + 1 == argc)
-                return error_set(err, STATUS_INVALID, "%s needs a value", flag->name);
-            value = argv[++i];
-        }
-        rc = flag->set(&c, value, err);
-        if (rc != STATUS_OK)
-            return rc;
+    if (set_from_file(&c, argc, argv, err) != STATUS_OK ||
+        set_from_flags(&c, argc, argv, err) != STATUS_OK) {
+        config_deinit(&c);
+        return err->status;
     }
     if (c.n_listen == 0)
         c.listen[c.n_listen++] = "127.0.0.1:8001";
     *out = c;
     return STATUS_OK;
+}
+
+void config_deinit(struct config *c)
+{
+    config_file_close(c->file);
+    *c = (struct config){0};
 }
 
 enum status config_check_files(const struct config *c, struct error *err)

@@ -1,4 +1,4 @@
-/* What parleyd is told on its command line. */
+/* What parleyd is told, on its command line and in the file that --config names. */
 #ifndef SERVER_CONFIG_H
 #define SERVER_CONFIG_H
 
@@ -11,15 +11,17 @@
 
 enum { CONFIG_MAX_MODELS = 16, CONFIG_MAX_LISTEN = 16 };
 
+struct config_file;
+
 struct config_model {
     char name[64];
-    const char *path; /* in argv; NULL: echo */
+    const char *path; /* in argv or the file; NULL: echo */
 };
 
 struct config {
     struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
     size_t n_models;
-    const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv */
+    const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
     const char *backend;
     size_t n_threads;         /* 0: the physical cores */
@@ -31,11 +33,17 @@ struct config {
     uint64_t ttl_ms;
     enum log_level log_level;
     bool help, version, check;
+    const char *file_path;    /* NULL: no file */
+    struct config_file *file; /* owned: its texts */
 };
 
-/* STATUS_INVALID says what is wrong, and with which flag. Borrows argv. */
+/* STATUS_INVALID says what is wrong, and with which flag or key of which file. A flag overrides
+ * what the file says: --model all its models, --listen all its addresses. Keeps argv's texts. */
 enum status config_parse(struct config *out, int argc, char *const *argv,
                          struct error *err) MUST_CHECK;
+
+/* A copy of the struct is worth nothing after this. */
+void config_deinit(struct config *c);
 
 /* That the model files are there; the error says how to get one. */
 enum status config_check_files(const struct config *c, struct error *err) MUST_CHECK;

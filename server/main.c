@@ -7,29 +7,36 @@
 
 enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
 
+static int serve(const struct config *config)
+{
+    struct error err;
+
+    log_set_level(config->log_level);
+    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its write */
+    if (config_check_files(config, &err) != STATUS_OK ||
+        (config->check ? daemon_check(config, &err) : daemon_run(config, &err)) != STATUS_OK) {
+        (void)fprintf(stderr, "parleyd: %s\n", err.text);
+        return EXIT_FAILED;
+    }
+    return EXIT_STOPPED;
+}
+
 int main(int argc, char **argv)
 {
     struct config config;
     struct error err;
+    int code = EXIT_STOPPED;
 
     if (config_parse(&config, argc, argv, &err) != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", err.text);
         return EXIT_WRONG_USE;
     }
-    if (config.help) {
+    if (config.help)
         (void)fputs(config_usage, stdout);
-        return EXIT_STOPPED;
-    }
-    if (config.version) {
+    else if (config.version)
         (void)puts("parleyd " PARLEY_VERSION);
-        return EXIT_STOPPED;
-    }
-    log_set_level(config.log_level);
-    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its write */
-    if (config_check_files(&config, &err) != STATUS_OK ||
-        (config.check ? daemon_check(&config, &err) : daemon_run(&config, &err)) != STATUS_OK) {
-        (void)fprintf(stderr, "parleyd: %s\n", err.text);
-        return EXIT_FAILED;
-    }
-    return EXIT_STOPPED;
+    else
+        code = serve(&config);
+    config_deinit(&config);
+    return code;
 }

@@ -2,8 +2,10 @@
 
 #include "tests/unit/base/suite.h"
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_ARGS = 40 };
 
@@ -22,6 +24,28 @@ static enum status parse(struct config *c, const char *line, struct error *err)
         argv[argc++] = word;
     }
     return config_parse(c, argc, argv, err);
+}
+
+/* The same, with "@" for a file that holds yaml; the words live until the next call. */
+static enum status parse_with(struct config *c, const char *line, const char *yaml,
+                              struct error *err)
+{
+    char path[] = "/tmp/parley-test-config-XXXXXX";
+    char text[512];
+    const char *at = strchr(line, '@');
+    int fd = mkstemp(path);
+    enum status rc;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    ck_assert_int_eq(close(fd), 0);
+    (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - line), line, path, at + 1);
+    rc = parse(c, text, err);
+    ck_assert_int_eq(unlink(path), 0);
+    /* Whose fault it is stands first. */
+    if (rc != STATUS_OK)
+        ck_assert_msg(strncmp(err->text, path, strlen(path)) == 0, "%s", err->text);
+    return rc;
 }
 
 /* Without flags there are the defaults. */
@@ -102,7 +126,12 @@ static const struct {
     {"--kv-bytes 99999999999999999999", "--kv-bytes"},
     {"--kv-bytes 18446744073709551615G", "too much"},
     {"--ttl 3d", "unit"},
-    {"--log-level loud", "loud"},
+    {"--log-level loud", "--log-level: "},
+    {"--listen nowhere", "--listen: nowhere: "},
+    {"--config", "--config needs a value"},
+    {"--config /dev/null --config=/dev/null", "--config: is given twice"},
+    {"--config /nowhere/parleyd.yaml", "/nowhere/parleyd.yaml: cannot be read: No such file"},
+    {"--config /", "/: libyaml: input error"},
 };
 
 START_TEST(test_wrong_use)
@@ -115,6 +144,175 @@ START_TEST(test_wrong_use)
         ck_assert_msg(strstr(err.text, wrong[i].says) != NULL, "'%s' said: %s", wrong[i].line,
                       err.text);
     }
+}
+END_TEST
+
+static const char all_keys[] = "# all that there is\n"
+                               "models:\n"
+                               "  - name: a\n"
+                               "    path: /x/a.gguf\n"
+                               "  - {name: b.2, path: b=c.gguf}\n"
+                               "listen: ['127.0.0.1:0', 'unix:/tmp/s']\n"
+                               "backend: ref\n"
+                               "threads: 3\n"
+                               "kv_bytes: 2G\n"
+                               "max_conversations: 10\n"
+                               "max_queue: \"20\"\n"
+                               "max_message_bytes: 64K\n"
+                               "ttl: 90m\n"
+                               "drain_timeout: 500ms\n"
+                               "log_level: warn\n";
+
+/* A file says all that the flags say, in the same words. */
+START_TEST(test_file)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_msg(parse_with(&c, "--check --config @", all_keys, &err) == STATUS_OK, "%s",
+                  err.text);
+    ck_assert_uint_eq(c.n_models, 2);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "/x/a.gguf");
+    ck_assert_str_eq(c.models[1].name, "b.2");
+    ck_assert_str_eq(c.models[1].path, "b=c.gguf");
+    ck_assert_uint_eq(c.n_listen, 2);
+    ck_assert_str_eq(c.listen[0], "127.0.0.1:0");
+    ck_assert_str_eq(c.listen[1], "unix:/tmp/s");
+    ck_assert_str_eq(c.backend, "ref");
+    ck_assert_uint_eq(c.n_threads, 3);
+    ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert_uint_eq(c.max_conversations, 10);
+    ck_assert_uint_eq(c.max_queue, 20);
+    ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
+    ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    ck_assert_uint_eq(c.drain_timeout_ms, 500);
+    ck_assert_int_eq(c.log_level, LOG_WARN);
+    ck_assert(c.check);
+    config_deinit(&c);
+}
+END_TEST
+
+/* A file that says nothing, or empties a list, leaves the defaults. */
+START_TEST(test_empty_file)
+{
+    static const char *const texts[] = {"", "# nothing\n", "{}\n", "models: []\nlisten: []\n"};
+    struct config c;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        ck_assert_int_eq(parse_with(&c, "--config=@", texts[i], &err), STATUS_OK);
+        ck_assert_uint_eq(c.n_models, 0);
+        ck_assert_uint_eq(c.n_listen, 1);
+        ck_assert_str_eq(c.listen[0], "127.0.0.1:8001");
+        ck_assert_uint_eq(c.drain_timeout_ms, 30000);
+        config_deinit(&c);
+    }
+}
+END_TEST
+
+/* A flag overrides the file, on whichever side of --config it stands: a list is replaced as a
+ * whole, and may have a name again that the file has; all else stays as the file says. */
+START_TEST(test_flags_override)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_msg(parse_with(&c,
+                             "--model a=z.gguf --kv-bytes 1M --config @ --listen [::1]:7 "
+                             "--backend cpu --log-level error",
+                             all_keys, &err) == STATUS_OK,
+                  "%s", err.text);
+    ck_assert_uint_eq(c.n_models, 1);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "z.gguf");
+    ck_assert_uint_eq(c.n_listen, 1);
+    ck_assert_str_eq(c.listen[0], "[::1]:7");
+    ck_assert_str_eq(c.backend, "cpu");
+    ck_assert_uint_eq(c.kv_bytes, 1 << 20);
+    ck_assert_int_eq(c.log_level, LOG_ERROR);
+    ck_assert_uint_eq(c.n_threads, 3);
+    ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    config_deinit(&c);
+    /* One list alone. */
+    ck_assert_int_eq(parse_with(&c, "--config @ --model c=c.gguf --model d=d.gguf", all_keys, &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 2);
+    ck_assert_str_eq(c.models[0].name, "c");
+    ck_assert_uint_eq(c.n_listen, 2);
+    config_deinit(&c);
+}
+END_TEST
+
+/* What is wrong in a file is said in one line that names the key, or the place. */
+static const struct {
+    const char *yaml, *says;
+} wrong_files[] = {
+    {"kv-bytes: 1G\n", ": unexpected key: kv-bytes, in mapping (line: 1, "},
+    {"threads: 2\nNope: 1\n", ": unexpected key: Nope"},
+    {"models:\n  - {name: a, path: a.gguf, size: 1}\n", "key: size, in mapping (line: 2, "},
+    {"models:\n  - name: a\n", "mapping field: path"},
+    {"models: a=a.gguf\n", "in mapping field 'models'"},
+    {"models:\n  - a=a.gguf\n", "in sequence entry '1' (line: 2, "},
+    {"listen: 127.0.0.1:1\n", "in mapping field 'listen'"},
+    {"backend: [cpu]\n", "in mapping field 'backend'"},
+    {"ttl: 1s\nttl: 2s\n", "already seen: ttl"},
+    {"just words\n", ": expecting MAPPING"},
+    {"- threads\n", ": expecting MAPPING"},
+    {"listen: [&a '127.0.0.1:1', *a]\n", ": YAML alias unsupported"},
+    {"threads: 1\n---\nthreads: 2\n", "documents after first"},
+    {"threads: : 1\n", ": libyaml: mapping values"},
+    {"\tthreads: 1\n", ": libyaml: "},
+    {"listen: ['127.0.0.1:1'\n", ": libyaml: "},
+    {"ttl: \xff\n", ": libyaml: "},
+    {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is no name"},
+    {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is no name"},
+    {"models: [{name: '', path: a.gguf}]\n", ": models: a name has"},
+    {"models: [{name: a, path: ''}]\n", ": models: '' is no .gguf"},
+    {"models: [{name: a, path: a.gguf}, {name: a, path: b.gguf}]\n",
+     ": models: 'a' is given twice"},
+    {"listen: [nowhere]\n", ": listen: nowhere: "},
+    {"backend: abacus\n", ": backend: there is no 'abacus'"},
+    {"backend:\n", ": backend: there is no ''"},
+    {"threads: 0\n", ": threads: must be above 0"},
+    {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
+    {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
+    {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
+    {"max_message_bytes: 2G\n", ": max_message_bytes: "},
+    {"ttl: 3d\n", ": ttl: '3d'"},
+    {"drain_timeout: -1\n", ": drain_timeout: "},
+    {"log_level: loud\n", ": log_level: "},
+};
+
+START_TEST(test_wrong_files)
+{
+    struct config c;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(wrong_files) / sizeof(wrong_files[0]); i++) {
+        ck_assert_int_eq(parse_with(&c, "--config @", wrong_files[i].yaml, &err), STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, wrong_files[i].says) != NULL, "'%s' said: %s",
+                      wrong_files[i].yaml, err.text);
+        ck_assert_ptr_null(strchr(err.text, '\n'));
+    }
+}
+END_TEST
+
+/* A flag that is wrong is so with a good file, too; and a file with too many entries is refused. */
+START_TEST(test_bounds_with_file)
+{
+    char yaml[2048] = "listen: [";
+    size_t len = strlen(yaml);
+    struct config c;
+    struct error err;
+
+    for (int i = 0; i <= CONFIG_MAX_LISTEN; i++)
+        len += (size_t)snprintf(yaml + len, sizeof(yaml) - len, "'127.0.0.1:%d', ", i);
+    (void)snprintf(yaml + len, sizeof(yaml) - len, "]\n");
+    ck_assert_int_eq(parse_with(&c, "--config @", yaml, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, ": listen: at most 16"));
+    ck_assert_int_eq(parse(&c, "--config /dev/null --threads 0", &err), STATUS_INVALID);
+    ck_assert_str_eq(err.text, "--threads: must be above 0");
 }
 END_TEST
 
@@ -139,7 +337,7 @@ START_TEST(test_usage)
     static const char *const names[] = {
         "--model",     "--listen",    "--backend",           "--threads", "--kv-bytes",
         "--max-queue", "--log-level", "--max-conversations", "--ttl",     "--max-message-bytes",
-        "--check",     "--version",   "--drain-timeout",     "--help",
+        "--check",     "--version",   "--drain-timeout",     "--help",    "--config",
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -147,5 +345,6 @@ START_TEST(test_usage)
 }
 END_TEST
 
-SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_missing_file,
+SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_file, test_empty_file,
+           test_flags_override, test_wrong_files, test_bounds_with_file, test_missing_file,
            test_usage)
