@@ -129,7 +129,8 @@ static void hush(const struct prompt *p)
 {
     struct termios quiet = p->before;
 
-    quiet.c_lflag &= ~(tcflag_t)ECHO;
+    /* not by lines either: an end of file that is typed meanwhile would be eaten, not kept */
+    quiet.c_lflag &= ~(tcflag_t)(ECHO | ICANON);
     (void)tcsetattr(STDIN_FILENO, TCSADRAIN, &quiet); /* only for the looks */
 }
 
