@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "agents/message.h"
+#include "agents/tensor.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/env.h"
@@ -41,10 +42,16 @@ struct clone_config {
     uint64_t salt; /* of the tenant: state is shared only among equals */
 };
 
-/* What a turn brings. Borrowed until the turn's end: it lies in the turn's arena. */
+/* What a turn brings: messages for agents that speak, tensors for those that act or are trained.
+ * Borrowed until the turn's end: it lies in the turn's arena. */
 struct observation {
-    const struct message *messages; /* [n_messages] >= 1 */
+    const struct message *messages; /* [n_messages] */
     size_t n_messages;
+    const struct tensor_view *tensors; /* [n_tensors] */
+    size_t n_tensors;
+    float reward;     /* of the action before; policies */
+    bool is_first;    /* of its episode: the one before ended */
+    uint32_t row_key; /* the participant's index under lock-step: orders the rows of a batch */
     struct sampling sampling; /* complete: defaults laid under */
     uint32_t turn;            /* 1, 2, … */
 };
@@ -52,6 +59,10 @@ struct observation {
 /* What came of it so far. The loop's alone: what batch_act makes is kept in the row's private state
  * until stepped (or act's framework, for agents whose rows are DONE at once) merges it. */
 struct reply {
+    const struct tensor_view *tensors; /* [n_tensors], in the turn's arena */
+    size_t n_tensors;
+    uint64_t params_version;
+    uint32_t batch_rows;        /* rows of the step that answered */
     struct buf text;            /* UTF-8; never ends inside a character */
     struct reply_token *tokens; /* [n_tokens] */
     size_t n_tokens, cap_tokens;
