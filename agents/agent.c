@@ -69,8 +69,15 @@ enum status agent_open_type(struct agent **out, const struct agent_type *type,
 enum status agent_open(struct agent **out, const char *type, const struct agent_config *config,
                        struct error *err)
 {
-    const struct agent_type *found = find_type(type);
+    const struct agent_type *found;
 
+    if (type == NULL) {
+        enum status rc = agent_kind_of_file(&type, config->path, err);
+
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    found = find_type(type);
     if (found == NULL)
         return no_such_type(type, err);
     return agent_open_type(out, found, config, err);

@@ -49,9 +49,11 @@ struct observation {
     size_t n_messages;
     const struct tensor_view *tensors; /* [n_tensors] */
     size_t n_tensors;
-    float reward;     /* of the action before; policies */
-    bool is_first;    /* of its episode: the one before ended */
-    uint32_t row_key; /* the participant's index under lock-step: orders the rows of a batch */
+    float reward;  /* of the action before; policies */
+    bool is_first; /* of its episode: the one before ended; a recurrent state begins afresh */
+    /* The participant's index under lock-step: orders the rows of a batch. A policy draws by
+     * (sampling.seed, row_key, the clone's step), whatever the order of arrival. */
+    uint32_t row_key;
     struct sampling sampling; /* complete: defaults laid under */
     uint32_t turn;            /* 1, 2, … */
 };
@@ -103,6 +105,30 @@ struct clone_info {
     size_t n_tokens; /* context in use */
     size_t n_pages, n_pages_shared;
     size_t state_bytes; /* host memory of the private state */
+    size_t n_recorded;  /* steps in its record */
+};
+
+/* How an original learns from the records of n clones of T steps each: the loss is the sum over
+ * clones and steps of -logp * weight, over n. */
+enum learn_loss {
+    LEARN_FIXED,    /* weight: the clone's own return of the step */
+    LEARN_TUTORIAL, /* weight: the sum of all clones' returns of the step, a known fault */
+};
+
+struct learn_config {
+    enum learn_loss loss;
+    float learning_rate; /* of Adam, beta 0.9 and 0.999, epsilon 1e-8; above 0 */
+    bool normalise;      /* returns to mean 0 and deviation 1, before they weigh */
+    /* 0: none. With a value head: the return less the value weighs, and the loss gains
+     * value_weight * (value - return)^2 / 2; and loses entropy_weight * the entropy. */
+    float value_weight, entropy_weight;
+};
+
+struct learn_report {
+    uint64_t params_version; /* of the parameters there are now */
+    double loss;             /* before the step */
+    double gradient_norm;    /* of all parameters together */
+    double entropy;          /* of the action, mean over all steps; nats */
 };
 
 struct agent_type {
@@ -150,6 +176,23 @@ struct agent_type {
                     struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
 
+    /* Learning, for kinds that do; all NULL otherwise.
+     * train: whether steps asked for from now on are practice (dropout) or not, as at first. Loop.
+     * record: the clone keeps what learning needs of each completed turn, from a fresh start, at
+     * most max_steps: one more is EXHAUSTED at observe. 0: no more, and forgets. EXHAUSTED without
+     * memory. Loop, no turn of c under way.
+     * learn: one step of the optimiser by the records of n clones, which then start afresh.
+     * returns [n][n_steps], in the order of clones; PRECONDITION when a record has not n_steps,
+     * INVALID when a number is none; then, and without memory, nothing has changed. Compute thread,
+     * so that no step runs; the clones are let alone until it is back.
+     * save_original: the parameters to a file that open reads, by rename. Compute thread. */
+    void (*train)(struct agent *a, bool on);
+    enum status (*record)(struct clone *c, size_t max_steps, struct error *err);
+    enum status (*learn)(struct agent *a, struct clone *const *clones, size_t n,
+                         const float *returns, size_t n_steps, const struct learn_config *config,
+                         struct learn_report *out, struct error *err);
+    enum status (*save_original)(struct agent *a, const char *path, struct error *err);
+
     /* Text to tokens and back, for those that have a vocabulary; NULL otherwise. */
     enum status (*tokenize)(const struct agent *a, const char *text, size_t len, struct buf *ids,
                             struct error *err); /* appends int32_t */
@@ -178,9 +221,9 @@ struct clone {
     struct asker asker;
 };
 
-/* Opens the kind named by type ("echo", "lm"). An unknown one is NOT_FOUND and names those there
- * are. When a table's open, clone_open or fork fails, its close or clone_close is called with what
- * is built so far; all of it is zeroed at the start. */
+/* Opens the kind named by type ("echo", "lm"; NULL: the one that serves config->path). An unknown
+ * one is NOT_FOUND and names those there are. When a table's open, clone_open or fork fails, its
+ * close or clone_close is called with what is built so far; all of it is zeroed at the start. */
 enum status agent_open(struct agent **out, const char *type, const struct agent_config *config,
                        struct error *err) MUST_CHECK;
 /* The same by its table, for kinds that the registry does not know. */
@@ -203,6 +246,10 @@ void clone_close(struct clone *c); /* NULL is fine; none of its asks may be unde
 
 /* NULL after the last. */
 const struct agent_type *agent_type_at(size_t i);
+
+/* The kind that serves a model's file, by its general.architecture: "policy", and "lm" for all
+ * others; "echo" for no file. A const text. Errors are gguf_open's. */
+enum status agent_kind_of_file(const char **out, const char *path, struct error *err) MUST_CHECK;
 
 void agent_turn_init(struct agent_turn *t, struct arena *arena, size_t reply_limit_bytes);
 void agent_turn_deinit(struct agent_turn *t); /* observed turns: after self_observe or drop */

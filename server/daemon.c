@@ -445,7 +445,7 @@ enum status daemon_check(const struct config *config, struct error *err)
                                           .env = &env_real};
         struct agent *a;
 
-        if (agent_open(&a, "lm", &open, err) != STATUS_OK)
+        if (agent_open(&a, NULL, &open, err) != STATUS_OK)
             return error_prefix(err, "model '%s'", config->models[i].name);
         agent_unref(a);
     }

@@ -99,7 +99,7 @@ static void load(struct job *job)
 {
     struct model *m = container_of(job, struct model, job);
 
-    m->load_status = agent_open(&m->agent, m->path == NULL ? "echo" : "lm", &m->config, &m->err);
+    m->load_status = agent_open(&m->agent, NULL, &m->config, &m->err);
 }
 
 static enum status open_batcher(struct model *m, struct error *err)
@@ -169,6 +169,12 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     worker_submit(m->worker, &m->job);
     *out = m;
     return STATUS_OK;
+}
+
+void model_run(struct model *m, struct job *job)
+{
+    assert(m->state == MODEL_READY);
+    worker_submit(m->worker, job);
 }
 
 /* --- stopping --- */

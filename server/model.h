@@ -59,6 +59,10 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
  * then calls stopped. */
 void model_stop(struct model *m, void (*stopped)(void *arg), void *arg);
 
+/* Runs the job on the model's compute thread, between two steps: to learn, to save. The model is
+ * READY; a stop waits for the job. */
+void model_run(struct model *m, struct job *job);
+
 /* STATUS_UNAVAILABLE, with a hint while it loads. */
 enum status model_check_ready(const struct model *m, struct error *err) MUST_CHECK;
 

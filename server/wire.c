@@ -478,6 +478,7 @@ static void fill_batching(Parley__V1__Batching *out, const struct model *m,
 static void fill_agent(Parley__V1__Model *out, const struct model *m, struct agent_info *info)
 {
     m->agent->type->info(m->agent, info);
+    out->kind = (char *)m->info.kind;
     out->version = (char *)m->info.version;
     out->architecture = (char *)m->info.architecture;
     out->backend = (char *)m->info.backend;
@@ -507,7 +508,7 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     parley__v1__model__init(p);
     p->name = m->name;
     p->state = (char *)model_state_name(m->state);
-    p->kind = m->path == NULL ? (char *)"echo" : (char *)"lm";
+    p->kind = m->path == NULL ? (char *)"echo" : (char *)"";
     p->conversations = (uint32_t)m->n_conversations;
     p->is_default = is_default;
     if (m->state == MODEL_FAILED)
