@@ -1,9 +1,10 @@
 /* The road of an ask: batcher_ask puts it behind its asker's earlier ones or among those who wait,
  * and wants a tick. All else happens in pump, which the tick and the end of each step call: asks
- * whose deadline has passed end; futures of ended asks settle; and when no step is under way, one
- * is formed (step.c) and handed to compute. When it comes back, stepped takes over what compute
- * left; rows that are DONE or FAILED end, the others stay running, and their more is called once
- * the next step is on its way, so that compute does not wait for the writing of replies.
+ * whose deadline has passed, or whose batch is not complete in time, end; futures of ended asks
+ * settle; and when no step is under way, one is formed (step.c) and handed to compute. When it
+ * comes back, stepped takes over what compute left; rows that are DONE or FAILED end, the others
+ * stay running, and their more is called once the next step is on its way, so that compute does not
+ * wait for the writing of replies.
  *
  * Whoever is called (a future's continuation, more) may ask, cancel or close: these only move asks
  * from list to list, never call out, and leave the settling to the pump that runs or to the next
@@ -26,6 +27,9 @@ static enum status check_config(const struct batcher_config *c, struct error *er
         return error_field(err, "max_rows", "is 0, a step needs at least one row");
     if (c->max_waiting == 0)
         return error_field(err, "max_waiting", "is 0, nobody could ask");
+    if (c->min_rows > c->max_rows)
+        return error_field(err, "min_rows", "is %zu, a batch has at most %zu", c->min_rows,
+                           c->max_rows);
     if (c->policy == BATCH_FIXED && c->max_waiting < c->max_rows)
         return error_field(err, "max_waiting", "is %zu, a fixed batch of %zu would never fill",
                            c->max_waiting, c->max_rows);
@@ -41,6 +45,15 @@ static void free_batcher(struct batcher *b)
     deadlines_close(&b->deadlines);
     free(b->rows);
     free(b);
+}
+
+static void apply(struct batcher *b, const struct batcher_config *config)
+{
+    b->config = *config;
+    if (b->config.max_cost == 0)
+        b->config.max_cost = SIZE_MAX;
+    b->waiting.ageing_us = config->ageing_us == 0 ? default_ageing_us : config->ageing_us;
+    b->policy = policy_of(config->policy);
 }
 
 static void run_step(struct batch_step *step);
@@ -61,16 +74,15 @@ enum status batcher_open(struct batcher **out, const struct batcher_config *conf
     if (b == NULL)
         return error_no_memory(err, sizeof(*b), "a batcher");
     home_init(&b->home);
-    b->config = *config;
-    if (b->config.max_cost == 0)
-        b->config.max_cost = SIZE_MAX;
     b->agent = *agent;
     b->compute = *compute;
     b->timer = *timer;
     b->env = *env;
-    b->policy = policy_of(config->policy);
     b->step = (struct batch_step){.run = run_step, .done = step_done};
-    waiting_init(&b->waiting, config->ageing_us == 0 ? default_ageing_us : config->ageing_us);
+    waiting_init(&b->waiting);
+    b->cap_rows = config->max_rows;
+    b->cap_waiting = config->max_waiting;
+    apply(b, config);
     list_init(&b->running);
     list_init(&b->ending);
     list_init(&b->in_step);
@@ -111,11 +123,42 @@ static void wake_by(struct batcher *b, uint64_t at_us)
     b->timer.arm(b->timer.self, at_us);
 }
 
+/* 0 is never. */
+static uint64_t earlier(uint64_t a_us, uint64_t b_us)
+{
+    if (a_us == 0 || b_us == 0)
+        return a_us + b_us;
+    return a_us < b_us ? a_us : b_us;
+}
+
 static uint64_t now_of(const struct batcher *b)
 {
     uint64_t now_us = env_now_us(&b->env);
 
     return now_us > 0 ? now_us : 1; /* 0 means "never" to the timer and in an ask */
+}
+
+struct policy_view batcher_view(const struct batcher *b, uint64_t now_us)
+{
+    return (struct policy_view){
+        .config = &b->config,
+        .now_us = now_us,
+        .oldest_us = b->waiting.n_queued > 0 ? waiting_oldest_us(&b->waiting) : now_us,
+        .n_queued = b->waiting.n_queued - b->n_admitted,
+        .n_admitted = b->n_admitted + b->waiting.n_returned,
+        .n_running = b->n_running,
+    };
+}
+
+/* When those who wait give up; 0: never. */
+static uint64_t give_up_us(const struct batcher *b)
+{
+    struct policy_view v;
+
+    if (b->policy->give_up_us == NULL)
+        return 0;
+    v = batcher_view(b, 0);
+    return v.n_queued > 0 ? b->policy->give_up_us(&v) : 0;
 }
 
 void ask_wait(struct batcher *b, struct ask *ask, bool is_returned)
@@ -191,6 +234,14 @@ static void end_overdue(struct batcher *b, struct ask *ask)
     ask_end(b, ask);
 }
 
+static void end_missed(struct batcher *b, struct ask *ask, size_t n)
+{
+    ask_take_out(b, ask);
+    (void)error_set(&ask->row->err, STATUS_ABORTED, "%zu of %zu came within %llu us", n,
+                    b->config.max_rows, (unsigned long long)b->config.max_delay_us);
+    ask_end(b, ask);
+}
+
 /* The time in which, at the recent rate, a quarter of those who wait are through: early enough that
  * the queue does not run dry, late enough that not all who were refused find it full again. */
 static uint32_t retry_after_ms(const struct batcher *b)
@@ -247,6 +298,7 @@ static void come_to_front(struct batcher *b, struct ask *ask, uint64_t now_us)
 enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err)
 {
     uint64_t now_us = now_of(b);
+    uint64_t wake_us;
     enum status rc;
 
     ASSERT_HOME(&b->home);
@@ -270,10 +322,41 @@ enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err)
         b->waiting_cost += ask->cost;
         deadlines_add(&b->deadlines, ask);
     }
-    if (!b->is_stepping)
+    if (!b->is_stepping) {
         wake_by(b, now_us);
-    else if (ask->deadline_us != 0)
-        wake_by(b, ask->deadline_us);
+        return STATUS_OK;
+    }
+    wake_us = earlier(ask->deadline_us, give_up_us(b));
+    if (wake_us != 0)
+        wake_by(b, wake_us);
+    return STATUS_OK;
+}
+
+/* Rows that run, and those that were let in, are a batch that has begun. */
+static bool is_between_batches(const struct batcher *b)
+{
+    return b->n_running == 0 && b->n_admitted == 0 && b->waiting.n_returned == 0;
+}
+
+enum status batcher_configure(struct batcher *b, const struct batcher_config *config,
+                              struct error *err)
+{
+    enum status rc = check_config(config, err);
+
+    ASSERT_HOME(&b->home);
+    if (rc != STATUS_OK)
+        return rc;
+    if (config->max_rows > b->cap_rows)
+        return error_field(err, "max_rows", "is %zu, a step has at most %zu", config->max_rows,
+                           b->cap_rows);
+    if (config->max_waiting > b->cap_waiting)
+        return error_field(err, "max_waiting", "is %zu, at most %zu can wait", config->max_waiting,
+                           b->cap_waiting);
+    b->next = *config;
+    b->is_changing = true;
+    b->policy = &policy_hold;
+    if (!b->is_stepping)
+        wake_by(b, now_of(b));
     return STATUS_OK;
 }
 
@@ -362,6 +445,18 @@ static void expire(struct batcher *b, uint64_t now_us)
     }
 }
 
+/* A batch that is not complete in time ends as a whole. */
+static void give_up(struct batcher *b, uint64_t now_us)
+{
+    uint64_t at_us = give_up_us(b);
+    size_t n = b->waiting.n_queued;
+
+    if (at_us == 0 || at_us > now_us)
+        return;
+    while (b->waiting.n_queued > 0)
+        end_missed(b, waiting_first(&b->waiting), n);
+}
+
 static void count_step(struct batcher *b)
 {
     struct batcher_stats *s = &b->stats;
@@ -398,13 +493,6 @@ static void tell(struct batcher *b)
     }
 }
 
-static uint64_t earlier(uint64_t a_us, uint64_t b_us)
-{
-    if (a_us == 0 || b_us == 0)
-        return a_us + b_us;
-    return a_us < b_us ? a_us : b_us;
-}
-
 static bool is_empty(const struct batcher *b)
 {
     return !b->is_stepping && b->n_running == 0 && b->n_ending == 0 && b->n_behind == 0 &&
@@ -421,7 +509,12 @@ static void pump(struct batcher *b)
     b->is_pumping = true;
     do {
         expire(b, now_of(b));
+        give_up(b, now_of(b));
         settle_ended(b);
+        if (b->is_changing && is_between_batches(b)) {
+            b->is_changing = false;
+            apply(b, &b->next);
+        }
         if (!b->is_stepping && !b->is_closing) {
             step_form(b, now_of(b), &wake_us);
             if (b->n_rows > 0)
@@ -447,6 +540,7 @@ static void pump(struct batcher *b)
         b->progress_us = 0;
     first = deadlines_first(&b->deadlines);
     wake_us = earlier(wake_us, first != NULL ? first->deadline_us : 0);
+    wake_us = earlier(wake_us, give_up_us(b));
     if (wake_us != b->armed_us) {
         b->armed_us = wake_us;
         b->timer.arm(b->timer.self, wake_us);

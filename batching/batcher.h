@@ -64,7 +64,7 @@ struct ask {
      * and an ask that ends does so without: what the last step had to say comes with the future. */
     ask_more_fn more;
     void *more_arg;
-    struct future reply; /* OK, or the row's error, CANCELLED, DEADLINE, UNAVAILABLE */
+    struct future reply; /* OK, or the row's error, CANCELLED, DEADLINE, ABORTED, UNAVAILABLE */
 
     /* The batcher's own. */
     struct link link;    /* of the list of its state */
@@ -122,8 +122,13 @@ struct batch_timer {
 };
 
 enum batch_policy {
-    BATCH_FIXED,      /* exactly max_rows; the last to arrive releases the batch */
-    BATCH_WINDOW,     /* at most max_rows, or when the oldest has waited max_delay_us */
+    /* Exactly max_rows; the last to arrive releases the batch. One that is not full when its oldest
+     * has waited max_delay_us runs with at least min_rows, and with fewer ends ABORTED as a whole,
+     * on time even while a step runs. */
+    BATCH_FIXED,
+    /* As soon as min_rows are there, at most max_rows; fewer when the oldest has waited
+     * max_delay_us. */
+    BATCH_WINDOW,
     BATCH_CONTINUOUS, /* running rows first, then waiting ones, until max_cost */
 };
 
@@ -135,10 +140,11 @@ enum batch_policy {
 struct batcher_config {
     enum batch_policy policy;
     size_t max_rows;         /* of a step */
+    size_t min_rows;         /* fixed, window; 0: max_rows */
     size_t max_cost;         /* of a step; 0: no bound */
     size_t max_waiting;      /* asks, not counting those that run; one more is STATUS_EXHAUSTED */
     size_t max_waiting_cost; /* sum over waiting asks, but for one that waits alone; 0: no bound */
-    uint64_t max_delay_us;   /* window */
+    uint64_t max_delay_us;   /* window: 0, at once; fixed: 0, as long as it takes */
     uint64_t ageing_us;      /* one step of priority gained per so much waiting; 0: 100 ms */
 };
 
@@ -164,6 +170,13 @@ void asker_init(struct asker *a);
 /* On success the ask waits and its future will be settled, never inside this call. A refusal
  * (EXHAUSTED with a retry hint; UNAVAILABLE when closing; DEADLINE already past) starts nothing. */
 enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err) MUST_CHECK;
+
+/* Another policy and other bounds, from the next batch on: what the present ones let in comes to
+ * its end first, and nobody begins meanwhile; then those who wait are looked at anew, none is lost.
+ * STATUS_INVALID names what can never be met: what batcher_open refuses, and a max_rows or
+ * max_waiting above the one that the batcher was opened with. The last call counts. */
+enum status batcher_configure(struct batcher *b, const struct batcher_config *config,
+                              struct error *err) MUST_CHECK;
 
 /* A wish: the future settles with CANCELLED, at once (but not inside this call) when the ask waits,
  * after the step when it runs. A settled ask must not be given. */

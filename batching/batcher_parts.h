@@ -17,6 +17,8 @@ struct batcher {
     struct batch_timer timer;
     struct env env;
     const struct policy *policy;
+    struct batcher_config next; /* with is_changing: applied when what has begun is through */
+    size_t cap_rows, cap_waiting;
 
     struct waiting waiting;
     struct deadlines deadlines; /* of asks that wait or are behind another */
@@ -30,10 +32,11 @@ struct batcher {
     size_t waiting_cost; /* sum over asks that wait or are behind another */
 
     struct batch_step step;
-    struct row **rows; /* [max_rows]; compute's while is_stepping */
+    struct row **rows; /* [cap_rows]; compute's while is_stepping */
     size_t n_rows;
     bool is_stepping;
     bool is_pumping; /* the loop is inside pump: no timer is needed */
+    bool is_changing;
     bool is_closing;
     void (*closed)(void *arg);
     void *closed_arg;
@@ -51,6 +54,9 @@ void ask_end(struct batcher *b, struct ask *ask);
 
 /* The ask, taken out before, waits; in front of all if it was preempted. */
 void ask_wait(struct batcher *b, struct ask *ask, bool is_returned);
+
+/* What the policy looks at now. */
+struct policy_view batcher_view(const struct batcher *b, uint64_t now_us);
 
 /* Chooses the rows of the next step and what each may spend: fills rows, n_rows and in_step. Rows
  * that cannot go on end. *ret_wake_us: when the policy wants to be asked again, 0 for never. */

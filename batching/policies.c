@@ -15,28 +15,49 @@ static size_t n_free(const struct policy_view *v)
     return taken < v->config->max_rows ? v->config->max_rows - taken : 0;
 }
 
-/* Exactly max_rows at once, and the next group only when this one is through. */
-static size_t fixed_admit(const struct policy_view *v, uint64_t *ret_wake_us)
+static size_t min_rows(const struct policy_view *v)
 {
-    (void)ret_wake_us; /* only an arrival releases a batch */
-    if (v->n_running > 0 || v->n_admitted > 0 || v->n_queued < v->config->max_rows)
-        return 0;
-    return v->config->max_rows;
+    return v->config->min_rows != 0 ? v->config->min_rows : v->config->max_rows;
 }
 
-/* As soon as the step would be full, or the oldest has waited for max_delay_us. The delay counts
- * from the arrival, so what comes while a step runs does not wait a second time after it. */
+/* Exactly max_rows at once, and the next group only when this one is through. One that is not full
+ * in time begins with fewer, if they are enough. */
+static size_t fixed_admit(const struct policy_view *v, uint64_t *ret_wake_us)
+{
+    uint64_t due_us = v->oldest_us + v->config->max_delay_us;
+
+    if (v->n_running > 0 || v->n_admitted > 0)
+        return 0;
+    if (v->n_queued >= v->config->max_rows)
+        return v->config->max_rows;
+    if (v->config->max_delay_us == 0 || v->n_queued < min_rows(v))
+        return 0;
+    if (v->now_us >= due_us)
+        return v->n_queued;
+    *ret_wake_us = due_us;
+    return 0;
+}
+
+/* Those that were admitted have their batch; of the others the oldest counts. */
+static uint64_t fixed_give_up_us(const struct policy_view *v)
+{
+    if (v->config->max_delay_us == 0 || v->n_admitted > 0 || v->n_queued >= min_rows(v))
+        return 0;
+    return v->oldest_us + v->config->max_delay_us;
+}
+
+/* As soon as there are enough, or the oldest has waited for max_delay_us. The delay counts from the
+ * arrival, so what comes while a step runs does not wait a second time after it. */
 static size_t window_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
+    uint64_t due_us = v->oldest_us + v->config->max_delay_us;
     size_t room = n_free(v);
 
     if (room == 0 || v->n_queued == 0)
         return 0;
-    if (v->n_queued >= room)
-        return room;
-    if (v->now_us - v->oldest_us >= v->config->max_delay_us)
-        return v->n_queued;
-    *ret_wake_us = v->oldest_us + v->config->max_delay_us;
+    if (v->n_queued >= min_size(min_rows(v), room) || v->now_us >= due_us)
+        return min_size(v->n_queued, room);
+    *ret_wake_us = due_us;
     return 0;
 }
 
@@ -46,8 +67,17 @@ static size_t continuous_admit(const struct policy_view *v, uint64_t *ret_wake_u
     return min_size(v->n_queued, n_free(v));
 }
 
+static size_t hold_admit(const struct policy_view *v, uint64_t *ret_wake_us)
+{
+    (void)v;
+    (void)ret_wake_us; /* the change, when it comes, wakes */
+    return 0;
+}
+
+const struct policy policy_hold = {.name = "hold", .admit = hold_admit};
+
 static const struct policy policies[] = {
-    [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit},
+    [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit, .give_up_us = fixed_give_up_us},
     [BATCH_WINDOW] = {.name = "window", .admit = window_admit},
     [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit},
 };

@@ -23,8 +23,14 @@ struct policy {
     /* At most n_queued. *ret_wake_us (0 before the call): when to ask again if nothing else
      * happens first. */
     size_t (*admit)(const struct policy_view *v, uint64_t *ret_wake_us);
+    /* When those that are queued give up, if nothing else happens first; 0: never. Only with
+     * n_queued above 0. NULL: never. */
+    uint64_t (*give_up_us)(const struct policy_view *v);
 };
 
 const struct policy *policy_of(enum batch_policy which);
+
+/* Lets nobody begin: while a batcher changes its policy. */
+extern const struct policy policy_hold;
 
 #endif

@@ -156,16 +156,9 @@ static bool reserve_running(struct batcher *b, struct list *planned)
 /* How many asks may begin: those the policy lets in, and those that had begun before. */
 static size_t n_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
-    struct policy_view v = {
-        .config = &b->config,
-        .now_us = now_us,
-        .n_queued = b->waiting.n_queued - b->n_admitted,
-        .n_admitted = b->n_admitted + b->waiting.n_returned,
-        .n_running = b->n_running,
-    };
+    struct policy_view v = batcher_view(b, now_us);
 
     if (v.n_queued > 0) {
-        v.oldest_us = waiting_oldest_us(&b->waiting);
         b->n_admitted += b->policy->admit(&v, ret_wake_us);
         assert(b->n_admitted <= b->waiting.n_queued);
     }

@@ -4,9 +4,9 @@
 
 #include "batching/batcher.h"
 
-void waiting_init(struct waiting *w, uint64_t ageing_us)
+void waiting_init(struct waiting *w)
 {
-    *w = (struct waiting){.ageing_us = ageing_us};
+    *w = (struct waiting){0};
     list_init(&w->returned);
     for (size_t i = 0; i < N_PRIORITIES; i++)
         list_init(&w->queues[i]);

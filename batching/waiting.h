@@ -20,10 +20,10 @@ struct waiting {
     struct list queues[N_PRIORITIES];          /* each in the order of since_us */
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
     size_t n_returned, n_queued;
-    uint64_t ageing_us;
+    uint64_t ageing_us; /* the owner's to set; may change at any time */
 };
 
-void waiting_init(struct waiting *w, uint64_t ageing_us);
+void waiting_init(struct waiting *w);
 
 /* At the end of its priority's queue: since_us never goes back from one call to the next. */
 void waiting_add(struct waiting *w, struct ask *ask);

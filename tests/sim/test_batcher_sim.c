@@ -1,7 +1,8 @@
 /* The real batcher through random schedules: a clock turned by hand, compute that takes as long as
  * chance says, an agent whose rows hold pages of a small pool. Each schedule draws its policy and
- * bounds, who asks when, what is cancelled, what fails, and when all is closed; the world keeps its
- * own book of what must be, and compares at every step and after every event.
+ * bounds, who asks when, what is cancelled, what fails, when the policy changes to another, and
+ * when all is closed; the world keeps its own book of what must be, and compares at every step and
+ * after every event.
  *
  *   test_batcher_sim [--seed N] [--schedules N]
  *
@@ -51,6 +52,9 @@ struct world {
     bool has_trace;
     struct batcher *batcher;
     struct batcher_config config;
+    struct batcher_config next; /* with is_changing: in force once the present batch is through */
+    bool is_changing;
+    size_t cap_rows, n_changes, n_missing; /* n_missing: still to end of a batch that gave up */
     struct env env;
     struct asker askers[MAX_ASKERS];
     size_t n_askers, n_to_ask;
@@ -59,7 +63,7 @@ struct world {
     bool is_roomy; /* no bound on cost, more pages than anybody asks for */
     unsigned percent_deadline, percent_cancel, percent_break, percent_again;
 
-    uint64_t arrival_at, cancel_at, close_at, tick_at, step_at;
+    uint64_t arrival_at, cancel_at, change_at, close_at, tick_at, step_at;
     struct batch_step *step;
     struct asked *rows[MAX_ROWS];
     size_t n_rows;
@@ -280,20 +284,47 @@ static void check_beginning(struct world *w, const struct asked *a)
     }
 }
 
+static size_t min_rows(const struct world *w)
+{
+    return w->config.min_rows != 0 ? w->config.min_rows : w->config.max_rows;
+}
+
+static void apply_change(struct world *w)
+{
+    TRACE(w, "changed");
+    w->config = w->next;
+    w->is_changing = false;
+}
+
 /* Where neither cost nor pages hold anybody back, a policy's own promise can be checked. */
 static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, uint64_t oldest_us)
 {
+    bool is_due = w->now_us - oldest_us >= w->config.max_delay_us;
+
     if (!w->is_roomy)
         return;
+    if (w->is_changing && n_begun > 0) {
+        MUST(w, n_begun == w->n_rows, "%zu begin beside %zu of the policy before", n_begun,
+             w->n_rows - n_begun);
+        apply_change(w);
+        is_due = w->now_us - oldest_us >= w->config.max_delay_us;
+    }
+    if (w->is_changing)
+        return;
+    MUST(w, w->n_rows <= w->config.max_rows, "a step of %zu rows", w->n_rows);
     if (w->config.policy == BATCH_CONTINUOUS && w->n_rows < w->config.max_rows)
         MUST(w, n_held_back == 0, "%zu wait and the step has room", n_held_back);
     if (n_begun == 0)
         return;
     if (w->config.policy == BATCH_FIXED)
-        MUST(w, n_begun == w->config.max_rows && w->n_rows == n_begun,
-             "a fixed step of %zu rows begins %zu", w->n_rows, n_begun);
+        MUST(w,
+             w->n_rows == n_begun &&
+                 (n_begun == w->config.max_rows || (w->config.max_delay_us > 0 && is_due &&
+                                                    n_held_back == 0 && n_begun >= min_rows(w))),
+             "a fixed step of %zu rows begins %zu after %" PRIu64 " us", w->n_rows, n_begun,
+             w->now_us - oldest_us);
     if (w->config.policy == BATCH_WINDOW && w->n_rows < w->config.max_rows)
-        MUST(w, n_held_back == 0 && w->now_us - oldest_us >= w->config.max_delay_us,
+        MUST(w, n_held_back == 0 && (is_due || n_begun >= min_rows(w)),
              "the window closes at %zu rows after %" PRIu64 " us, %zu wait", w->n_rows,
              w->now_us - oldest_us, n_held_back);
 }
@@ -305,7 +336,7 @@ static void batch_act(void *self, struct row *const *rows, size_t n)
     size_t sum = 0, n_begun = 0, n_held_back = 0;
     uint64_t oldest_us = never;
 
-    MUST(w, n >= 1 && n <= w->config.max_rows, "a step of %zu rows", n);
+    MUST(w, n >= 1 && n <= w->cap_rows, "a step of %zu rows", n);
     w->n_rows = n;
     for (size_t i = 0; i < n; i++) {
         struct asked *a = w->rows[i] = asked_of(rows[i]);
@@ -328,8 +359,8 @@ static void batch_act(void *self, struct row *const *rows, size_t n)
         struct asked *a = w->live[i];
 
         if (a->place == RUNNING && !a->in_step && !is_over(w, a) && !a->is_alone)
-            MUST(w, ++a->n_skipped < w->config.max_rows, "%zu runs and is passed over %zu times",
-                 a->id, a->n_skipped);
+            MUST(w, ++a->n_skipped < w->cap_rows, "%zu runs and is passed over %zu times", a->id,
+                 a->n_skipped);
         if (a->place == WAITING && !a->in_step && !is_over(w, a))
             n_held_back++;
     }
@@ -431,6 +462,32 @@ static void cancel_some(struct world *w)
     w->in_call = false;
 }
 
+/* One of a batch that was not complete in time: the first of them sees the whole of it. */
+static void check_missed(struct world *w, const struct asked *a, const struct error *err)
+{
+    size_t n = 0, of = 0;
+    uint64_t oldest_us = a->since_us;
+
+    if (w->n_missing > 0) {
+        w->n_missing--;
+        return;
+    }
+    if (w->is_changing) /* those of the policy before would have settled with it */
+        apply_change(w);
+    MUST(w, w->config.policy == BATCH_FIXED && w->config.max_delay_us > 0,
+         "%zu gives up, under a policy that never does", a->id);
+    MUST(w, sscanf(err->text, "%zu of %zu came", &n, &of) == 2 && of == w->config.max_rows,
+         "%zu gives up with '%s'", a->id, err->text);
+    MUST(w, n >= 1 && n < min_rows(w), "%zu gives up, and %zu are enough", a->id, n);
+    for (size_t i = 0; i < w->n_live; i++)
+        if (w->live[i]->ask.state == ASK_ENDING && w->live[i]->place == WAITING &&
+            w->live[i]->since_us < oldest_us)
+            oldest_us = w->live[i]->since_us;
+    MUST(w, w->now_us - oldest_us >= w->config.max_delay_us, "%zu gives up after %" PRIu64 " us",
+         a->id, w->now_us - oldest_us);
+    w->n_missing = n - 1;
+}
+
 static void check_cancelled(struct world *w, const struct asked *a, enum status status)
 {
     if (!a->is_cancelled || a->was_over)
@@ -473,6 +530,9 @@ static void check_end(struct world *w, const struct asked *a, const struct error
         break;
     case STATUS_EXHAUSTED:
         MUST(w, a->is_alone, "%zu fails for want of pages that others hold", a->id);
+        break;
+    case STATUS_ABORTED:
+        check_missed(w, a, err);
         break;
     case STATUS_UNAVAILABLE:
         MUST(w, w->is_closing, "%zu settles UNAVAILABLE, nobody closes", a->id);
@@ -670,14 +730,51 @@ static void no_random(void *self, void *out, size_t n_bytes)
     memset(out, 0, n_bytes);
 }
 
+/* How those who wait are gathered: what may change while asks wait and run. */
+static void draw_policy(struct world *w, struct batcher_config *out, size_t most_rows)
+{
+    out->max_rows = draw_within(w, 1, most_rows);
+    out->min_rows = draw_percent(w, 50) ? 0 : draw_within(w, 1, out->max_rows);
+    out->max_delay_us = draw_within(w, 0, 3000);
+    if (out->policy == BATCH_FIXED && draw_percent(w, 50))
+        out->max_delay_us = 0;
+}
+
+static void change_policy(struct world *w)
+{
+    struct batcher_config config = w->config;
+    struct error err = {0};
+    enum status rc;
+
+    if (w->is_closed)
+        return;
+    config.policy = (enum batch_policy)draw_within(w, 0, 2);
+    draw_policy(w, &config, w->cap_rows + 1);
+    TRACE(w, "change to policy %d, rows %zu to %zu, delay %" PRIu64, (int)config.policy,
+          config.min_rows, config.max_rows, config.max_delay_us);
+    w->in_call = true;
+    rc = batcher_configure(w->batcher, &config, &err);
+    w->in_call = false;
+    MUST(w,
+         (rc == STATUS_OK) ==
+             (config.max_rows <= w->cap_rows &&
+              (config.policy != BATCH_FIXED || config.max_rows <= config.max_waiting)),
+         "a change is answered %s", status_name(rc));
+    if (rc != STATUS_OK)
+        return;
+    w->next = config;
+    w->is_changing = true;
+    w->n_changes++;
+}
+
 static void draw_world(struct world *w)
 {
     w->config.policy = (enum batch_policy)(w->seed % 3);
-    w->config.max_rows = draw_within(w, 1, MAX_ROWS);
+    draw_policy(w, &w->config, MAX_ROWS);
+    w->cap_rows = w->config.max_rows;
     w->config.max_waiting = draw_within(w, 1, 30);
     if (w->config.policy == BATCH_FIXED)
         w->config.max_waiting += w->config.max_rows;
-    w->config.max_delay_us = draw_within(w, 0, 3000);
     w->config.ageing_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
     w->is_roomy = draw_percent(w, 40);
     w->pool = 1000000;
@@ -699,6 +796,7 @@ static void draw_world(struct world *w)
     w->now_us = draw_within(w, 1, 10);
     w->arrival_at = w->now_us;
     w->cancel_at = w->percent_cancel > 0 ? w->now_us + draw_within(w, 0, 5000) : never;
+    w->change_at = draw_percent(w, 50) ? draw_within(w, 0, 50 * w->mean_gap_us) : never;
     w->close_at = draw_percent(w, 35) ? draw_within(w, 0, 100 * w->mean_gap_us) : never;
     w->tick_at = w->step_at = never;
 }
@@ -779,11 +877,29 @@ static void check_liveness(struct world *w)
                 has_running = true;
         }
     }
+    w->n_missing = 0;
+    if (w->is_changing && w->step == NULL && !has_running) {
+        /* In force from the next tick on. */
+        MUST(w, w->tick_at <= w->now_us + w->jitter_us, "a change is not seen to");
+        return;
+    }
+    if (w->is_changing)
+        return;
+    if (w->config.policy == BATCH_FIXED && w->config.max_delay_us > 0 && n_waiting > 0 &&
+        (w->step == NULL || w->is_roomy) && !has_running && n_waiting < min_rows(w))
+        MUST(w,
+             w->tick_at <= (oldest_us + w->config.max_delay_us > w->now_us
+                                ? oldest_us + w->config.max_delay_us
+                                : w->now_us) +
+                               w->jitter_us,
+             "nobody sees to %zu who are too few", n_waiting);
     if (w->step == NULL) {
         if (has_running || (n_waiting > 0 && w->config.policy == BATCH_CONTINUOUS) ||
             n_waiting >= w->config.max_rows)
             wanted_us = w->now_us;
-        else if (n_waiting > 0 && w->config.policy == BATCH_WINDOW)
+        else if (n_waiting >= min_rows(w) && w->config.policy == BATCH_WINDOW)
+            wanted_us = w->now_us;
+        else if (n_waiting > 0 && (w->config.policy == BATCH_WINDOW || w->config.max_delay_us > 0))
             wanted_us = oldest_us + w->config.max_delay_us;
     }
     if (w->step != NULL || wanted_us == never)
@@ -792,6 +908,17 @@ static void check_liveness(struct world *w)
         wanted_us = w->now_us;
     MUST(w, w->tick_at != never && w->tick_at <= wanted_us + w->jitter_us,
          "the timer sleeps, and %zu wait", n_waiting);
+}
+
+/* After the batcher has had its turn a change is in force, unless a batch is under way. */
+static void see_change(struct world *w)
+{
+    bool has_running = w->step != NULL;
+
+    for (size_t i = 0; i < w->n_live; i++)
+        has_running |= w->live[i]->place == RUNNING || w->live[i]->is_returned;
+    if (w->is_changing && !has_running)
+        apply_change(w);
 }
 
 static void arrive(struct world *w)
@@ -809,8 +936,8 @@ static void arrive(struct world *w)
 /* Whatever is next; of several at one time, any. False when nothing is. */
 static bool next_event(struct world *w)
 {
-    uint64_t *const times[] = {&w->arrival_at, &w->cancel_at, &w->close_at, &w->tick_at,
-                               &w->step_at};
+    uint64_t *const times[] = {&w->arrival_at, &w->cancel_at, &w->change_at,
+                               &w->close_at,   &w->tick_at,   &w->step_at};
     enum { N = sizeof times / sizeof times[0] };
     size_t from = draw(w) % N;
     size_t best = from;
@@ -832,14 +959,22 @@ static bool next_event(struct world *w)
         cancel_some(w);
         break;
     case 2:
-        close_all(w);
+        w->change_at = never;
+        if (!w->is_closed && w->n_to_ask > 0)
+            w->change_at = w->now_us + draw_within(w, 1, 50 * w->mean_gap_us);
+        change_policy(w);
         break;
     case 3:
+        close_all(w);
+        break;
+    case 4:
         w->tick_at = never;
         batcher_tick(w->batcher);
+        see_change(w);
         break;
     default:
         finish_step(w);
+        see_change(w);
         break;
     }
     return true;
@@ -851,7 +986,7 @@ static void check_rest(struct world *w)
 
     for (size_t i = 0; i < w->n_live; i++)
         n_front += w->live[i]->place == WAITING;
-    if (w->config.policy == BATCH_FIXED)
+    if (w->config.policy == BATCH_FIXED && w->config.max_delay_us == 0)
         MUST(w, n_front < w->config.max_rows, "%zu wait for ever, enough for a step", n_front);
     else
         MUST(w, w->n_live == 0, "%zu wait for ever", w->n_live);
@@ -882,7 +1017,7 @@ static void run_schedule(struct world *w)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, n = 10000, n_checks = 0;
+    uint64_t first = 1, n = 10000, n_checks = 0, n_changes = 0;
     struct batcher_stats sum = {0};
     bool has_trace = false;
 
@@ -914,13 +1049,15 @@ int main(int argc, char **argv)
         sum.n_expired += w->must.n_expired;
         sum.n_refused += w->must.n_refused;
         sum.n_preempted += w->must.n_preempted;
+        n_changes += w->n_changes;
         free(w);
     }
     printf("%" PRIu64 " schedules, %" PRIu64 " checks hold: %" PRIu64 " asks (%" PRIu64
            " done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " expired), %" PRIu64
-           " refused, %" PRIu64 " steps of %.1f rows, %" PRIu64 " preempted\n",
+           " refused, %" PRIu64 " steps of %.1f rows, %" PRIu64 " preempted, %" PRIu64
+           " changes of policy\n",
            n, n_checks, sum.n_asked, sum.n_done, sum.n_failed, sum.n_cancelled, sum.n_expired,
            sum.n_refused, sum.n_steps, (double)sum.n_rows / (double)(sum.n_steps + !sum.n_steps),
-           sum.n_preempted);
+           sum.n_preempted, n_changes);
     return EXIT_SUCCESS;
 }

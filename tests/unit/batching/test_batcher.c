@@ -662,6 +662,148 @@ START_TEST(test_fixed_above_cost)
 }
 END_TEST
 
+/* fixed: a group that is not full in time ends as a whole, also while a step runs; one that has its
+ * quorum runs with fewer. */
+START_TEST(test_fixed_gives_up)
+{
+    struct fake f;
+    struct fake_ask a[5];
+
+    fake_init(&f, BATCH_FIXED, 3, 0);
+    f.config.max_delay_us = 100;
+    f.config.min_rows = 2;
+    fake_open(&f);
+    for (size_t i = 0; i < 5; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_asks(&a[0]);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.armed_us, 1100);
+    fake_wait(&f, 99);
+    ck_assert_uint_eq(a[0].n_settled, 0);
+    fake_wait(&f, 1);
+    ck_assert_uint_eq(a[0].n_settled, 1);
+    ck_assert_int_eq(a[0].err.status, STATUS_ABORTED);
+    ck_assert_str_eq(a[0].err.text, "1 of 3 came within 100 us");
+    ck_assert_uint_eq(f.armed_us, 0);
+
+    fake_asks(&a[1]);
+    fake_wait(&f, 60);
+    fake_asks(&a[2]);
+    fake_wait(&f, 0);
+    ck_assert_ptr_null(f.step);
+    fake_wait(&f, 40);
+    ck_assert_uint_eq(f.n_rows, 2);
+    fake_asks(&a[3]); /* its time runs while compute is busy */
+    ck_assert_uint_eq(f.armed_us, f.now_us + 100);
+    fake_wait(&f, 100);
+    ck_assert_int_eq(a[3].err.status, STATUS_ABORTED);
+    ck_assert_uint_eq(a[1].n_settled, 0);
+    fake_run_out(&f);
+    ck_assert_int_eq(a[1].err.status, STATUS_OK);
+    ck_assert_int_eq(a[2].err.status, STATUS_OK);
+    fake_close(&f);
+}
+END_TEST
+
+/* window: as many as are enough go at once, with those who are there already. */
+START_TEST(test_window_enough)
+{
+    struct fake f;
+    struct fake_ask a[4];
+
+    fake_init(&f, BATCH_WINDOW, 4, 0);
+    f.config.max_delay_us = 100;
+    f.config.min_rows = 2;
+    fake_open(&f);
+    for (size_t i = 0; i < 4; i++)
+        fake_ask_init(&a[i], &f, 1, 1);
+    fake_asks(&a[0]);
+    fake_wait(&f, 0);
+    ck_assert_ptr_null(f.step);
+    fake_asks(&a[1]);
+    fake_asks(&a[2]);
+    fake_wait(&f, 0);
+    ck_assert_uint_eq(f.n_rows, 3);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* A new policy is in force once the batch of the old one is through; nobody is lost meanwhile. */
+START_TEST(test_configure)
+{
+    struct fake f;
+    struct fake_ask a[6];
+    struct error err;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    for (size_t i = 0; i < 6; i++)
+        fake_ask_init(&a[i], &f, 1, i == 0 ? 2 : 1);
+    fake_asks(&a[0]);
+    fake_wait(&f, 0);
+    f.config.policy = BATCH_FIXED;
+    f.config.max_rows = 3;
+    ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
+    for (size_t i = 1; i < 5; i++)
+        fake_asks(&a[i]);
+    fake_step_done(&f); /* a[0] wants another step, and nobody joins it */
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_ptr_eq(f.rows[0], &a[0]);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 3);
+    ck_assert(!fake_is_in_step(&f, &a[4]));
+    f.config.policy = BATCH_CONTINUOUS;
+    f.config.max_rows = 4;
+    ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
+    fake_step_done(&f);
+    ck_assert_uint_eq(f.n_rows, 1);
+    ck_assert_ptr_eq(f.rows[0], &a[4]);
+    fake_run_out(&f);
+    f.config.policy = BATCH_FIXED; /* while nothing runs: at the next tick */
+    ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
+    fake_asks(&a[5]);
+    fake_wait(&f, 0);
+    ck_assert_ptr_null(f.step);
+    f.config.policy = BATCH_CONTINUOUS;
+    ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
+    fake_wait(&f, 0);
+    ck_assert_ptr_nonnull(f.step);
+    fake_run_out(&f);
+    for (size_t i = 0; i < 6; i++)
+        ck_assert_int_eq(a[i].err.status, STATUS_OK);
+    fake_close(&f);
+}
+END_TEST
+
+/* A policy that can never be met is refused by name, and changes nothing. */
+START_TEST(test_configure_refuses)
+{
+    struct fake f;
+    struct fake_ask a;
+    struct error err;
+    static const struct batcher_config bad[] = {
+        {.max_rows = 5, .max_waiting = 10},
+        {.max_rows = 4, .max_waiting = 101},
+        {.max_rows = 4, .max_waiting = 10, .min_rows = 5},
+        {.max_rows = 4, .max_waiting = 3, .policy = BATCH_FIXED},
+    };
+    static const char *const fields[] = {"max_rows", "max_waiting", "min_rows", "max_waiting"};
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    fake_open(&f);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(batcher_configure(f.b, &bad[i], &err), STATUS_INVALID);
+        ck_assert_str_eq(err.field, fields[i]);
+    }
+    fake_ask_init(&a, &f, 1, 1);
+    fake_asks(&a);
+    fake_run_out(&f);
+    ck_assert_int_eq(a.err.status, STATUS_OK);
+    fake_close(&f);
+}
+END_TEST
+
 /* Closing settles who waits with UNAVAILABLE, refuses who comes, lets the step end, and tells when
  * all is over. */
 START_TEST(test_close)
@@ -898,9 +1040,10 @@ START_TEST(test_config)
         {.max_rows = 5, .max_waiting = 4, .policy = BATCH_FIXED},
         {.max_rows = 1, .max_waiting = 4, .max_delay_us = UINT64_MAX, .policy = BATCH_WINDOW},
         {.max_rows = 1, .max_waiting = 4, .ageing_us = UINT64_MAX},
+        {.max_rows = 4, .max_waiting = 4, .min_rows = 5, .policy = BATCH_FIXED},
     };
-    static const char *const fields[] = {"max_rows", "max_waiting", "max_waiting", "max_delay_us",
-                                         "ageing_us"};
+    static const char *const fields[] = {"max_rows",     "max_waiting", "max_waiting",
+                                         "max_delay_us", "ageing_us",   "min_rows"};
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -931,7 +1074,8 @@ SUITE_MAIN("batching/batcher", test_one_ask, test_continuous_joins, test_more_ov
            test_asker_keeps_order, test_cancel, test_deadline, test_late_tick_starts_nobody,
            test_queue_is_bounded, test_hint_follows_rate, test_queue_cost_is_bounded,
            test_row_fails_alone, test_preemption, test_preempts_lowest_priority,
-           test_alone_and_exhausted, test_window, test_fixed, test_fixed_above_cost, test_close,
-           test_continuation_asks, test_continuation_cancels, test_continuation_closes,
+           test_alone_and_exhausted, test_window, test_fixed, test_fixed_above_cost,
+           test_fixed_gives_up, test_window_enough, test_configure, test_configure_refuses,
+           test_close, test_continuation_asks, test_continuation_cancels, test_continuation_closes,
            test_no_outcome_is_a_failure, test_histogram, test_many_wait, test_config,
            test_config_beyond_memory)

@@ -39,6 +39,55 @@ START_TEST(test_fixed_counts)
 }
 END_TEST
 
+/* fixed: after the delay of the oldest as many as the quorum begin, and fewer give up; without a
+ * delay neither ever happens. */
+START_TEST(test_fixed_in_time)
+{
+    struct batcher_config c = {.max_rows = 4, .min_rows = 2, .max_delay_us = 100};
+    struct policy_view v = {.config = &c, .now_us = 1099, .oldest_us = 1000, .n_queued = 2};
+    const struct policy *fixed = policy_of(BATCH_FIXED);
+    uint64_t wake_us = 0;
+
+    ck_assert_uint_eq(fixed->admit(&v, &wake_us), 0);
+    ck_assert_uint_eq(wake_us, 1100);
+    ck_assert_uint_eq(fixed->give_up_us(&v), 0);
+    v.now_us = 1100;
+    ck_assert_uint_eq(fixed->admit(&v, &wake_us), 2);
+    v.n_queued = 1;
+    wake_us = 0;
+    ck_assert_uint_eq(fixed->admit(&v, &wake_us), 0);
+    ck_assert_uint_eq(wake_us, 0);
+    ck_assert_uint_eq(fixed->give_up_us(&v), 1100);
+    v.n_admitted = 1;
+    ck_assert_uint_eq(fixed->give_up_us(&v), 0);
+    v.n_admitted = 0;
+    c.max_delay_us = 0;
+    ck_assert_uint_eq(fixed->give_up_us(&v), 0);
+    c = (struct batcher_config){.max_rows = 4, .max_delay_us = 100}; /* the quorum is all */
+    v.n_queued = 3;
+    ck_assert_uint_eq(fixed->admit(&v, &wake_us), 0);
+    ck_assert_uint_eq(fixed->give_up_us(&v), 1100);
+}
+END_TEST
+
+/* window: min_rows are enough, or as many as there is room for. */
+START_TEST(test_window_enough)
+{
+    struct batcher_config c = {.max_rows = 4, .min_rows = 3, .max_delay_us = 100};
+    struct policy_view v = {.config = &c, .now_us = 1000, .oldest_us = 1000, .n_queued = 2};
+    uint64_t wake_us = 0;
+
+    ck_assert_uint_eq(policy_of(BATCH_WINDOW)->admit(&v, &wake_us), 0);
+    v.n_running = 2;
+    ck_assert_uint_eq(policy_of(BATCH_WINDOW)->admit(&v, &wake_us), 2);
+    v.n_running = 0;
+    v.n_queued = 3;
+    ck_assert_uint_eq(policy_of(BATCH_WINDOW)->admit(&v, &wake_us), 3);
+    v.n_queued = 7;
+    ck_assert_uint_eq(policy_of(BATCH_WINDOW)->admit(&v, &wake_us), 4);
+}
+END_TEST
+
 /* fixed: the next group waits until the last row of this one is through. */
 START_TEST(test_fixed_group_by_group)
 {
@@ -106,5 +155,6 @@ START_TEST(test_continuous)
 }
 END_TEST
 
-SUITE_MAIN("batching/policies", test_names, test_fixed_counts, test_fixed_group_by_group,
-           test_window, test_window_with_running, test_continuous)
+SUITE_MAIN("batching/policies", test_names, test_fixed_counts, test_fixed_in_time,
+           test_fixed_group_by_group, test_window_enough, test_window, test_window_with_running,
+           test_continuous)
