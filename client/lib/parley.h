@@ -46,7 +46,7 @@ struct parley_error {
 };
 
 struct parley_channel;
-struct parley_call; /* a turn in flight */
+struct parley_call; /* in flight */
 
 /* address: "HOST:PORT" or "unix:/path". Connects lazily; fails only without memory. NULL then. */
 struct parley_channel *parley_channel_open(const char *address);
@@ -175,8 +175,17 @@ enum parley_status parley_cancel(struct parley_channel *channel, const char *con
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
                                 struct parley_error *err);
 
-/* Any other unary method: protobuf bytes in, protobuf bytes out (*ret_data from malloc, the
- * caller's to free). method: "/parley.v1.Models/List". */
+/* What a unary call ends with. data is from malloc and the callee's to free; NULL unless
+ * err->status is PARLEY_OK. */
+typedef void (*parley_unary_fn)(void *arg, void *data, size_t len, const struct parley_error *err);
+
+/* Any unary method: protobuf bytes in, protobuf bytes out. method: "/parley.v1.Models/List". then
+ * is called exactly once. NULL only without memory: then is not called. */
+struct parley_call *parley_unary_start(struct parley_channel *channel, const char *method,
+                                       const void *request, size_t request_len,
+                                       uint32_t deadline_ms, parley_unary_fn then, void *arg);
+
+/* The same, and waits for its end. *ret_data is the caller's to free. */
 enum parley_status parley_unary(struct parley_channel *channel, const char *method,
                                 const void *request, size_t request_len, uint32_t deadline_ms,
                                 void **ret_data, size_t *ret_len, struct parley_error *err);

@@ -96,60 +96,6 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
     return waiter_wait(&waiter, ret_err);
 }
 
-/* --- any unary method, bytes in and out --- */
-
-struct bytes {
-    void *data;
-    size_t len;
-    bool is_there;
-};
-
-static enum status keep_bytes(void *arg, const void *data, size_t len, struct error *err)
-{
-    struct bytes *b = arg;
-
-    b->data = try_alloc(len + 1, 1); /* not NULL for an empty message */
-    if (b->data == NULL)
-        return error_no_memory(err, len, "a response");
-    memcpy(b->data, data, len);
-    b->len = len;
-    b->is_there = true;
-    return STATUS_OK;
-}
-
-static enum parley_status unary(struct parley_channel *channel, const struct call_start *how,
-                                struct bytes *out, struct parley_error *ret_err)
-{
-    enum parley_status rc = request_wait(channel, how, false, keep_bytes, out, ret_err);
-    struct error err = {0};
-
-    if (rc == PARLEY_OK && !out->is_there) {
-        (void)error_set(&err, STATUS_INTERNAL, "%s answered without a response", how->method);
-        rc = fail(ret_err, &err);
-    }
-    if (rc != PARLEY_OK) {
-        free(out->data);
-        *out = (struct bytes){0};
-    }
-    return rc;
-}
-
-enum parley_status parley_unary(struct parley_channel *channel, const char *method,
-                                const void *request, size_t request_len, uint32_t deadline_ms,
-                                void **ret_data, size_t *ret_len, struct parley_error *err)
-{
-    const struct call_start how = {
-        .method = method, .bytes = request, .len = request_len, .deadline_ms = deadline_ms};
-    struct bytes out = {0};
-    enum parley_status rc = unary(channel, &how, &out, err);
-
-    if (rc != PARLEY_OK)
-        return rc;
-    *ret_data = out.data;
-    *ret_len = out.len;
-    return PARLEY_OK;
-}
-
 /* --- messages in and out --- */
 
 struct decoded {

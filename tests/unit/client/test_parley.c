@@ -514,6 +514,77 @@ START_TEST(any_unary)
 }
 END_TEST
 
+/* What a unary call that nobody waits for ends with; where turn is not NULL, that turn begins right
+ * there, on the channel's thread. */
+struct unwaited {
+    struct parley_channel *channel;
+    struct heard *turn;
+    struct parley_error err;
+    char data[64];
+    size_t len;
+    bool has_data;
+    uv_sem_t has_ended;
+};
+
+static void on_unwaited(void *arg, void *data, size_t len, const struct parley_error *err)
+{
+    struct unwaited *u = arg;
+
+    u->err = *err;
+    u->has_data = data != NULL;
+    u->len = len;
+    if (data != NULL)
+        memcpy(u->data, data, len < sizeof u->data ? len : sizeof u->data);
+    free(data);
+    if (u->turn != NULL)
+        parley_call_unref(start(u->channel, "after", 0, u->turn));
+    uv_sem_post(&u->has_ended);
+}
+
+static void unwaited(struct unwaited *u, const char *method, const void *request, size_t len)
+{
+    struct parley_call *call =
+        parley_unary_start(u->channel, method, request, len, 0, on_unwaited, u);
+
+    ck_assert_ptr_nonnull(call);
+    uv_sem_wait(&u->has_ended);
+    parley_call_unref(call);
+}
+
+/* A unary call that nobody waits for ends once, with its response or with what was wrong, and from
+ * there a turn may begin. */
+START_TEST(unary_without_waiting)
+{
+    struct heard heard;
+    struct unwaited u = {.turn = &heard};
+
+    serve(NULL);
+    ck_assert_int_eq(uv_sem_init(&u.has_ended, 0), 0);
+    u.channel = parley_channel_open(rig.address);
+    unwaited(&u, SERVICE "Rewind",
+             "\x0a\x01"
+             "c\x10\x05",
+             5);
+    ck_assert_int_eq(u.err.status, PARLEY_OK);
+    ck_assert_uint_eq(u.len, 2);
+    ck_assert_mem_eq(u.data, "\x08\x05", 2);
+    uv_sem_wait(&heard.has_ended);
+    ck_assert_int_eq(heard.err.status, PARLEY_OK);
+    ck_assert_str_eq(heard.text, WHOLE("after"));
+    hear_no_more(&heard);
+    u.turn = NULL;
+    unwaited(&u, SERVICE "Close", NULL, 0);
+    ck_assert_int_eq(u.err.status, PARLEY_NOT_FOUND);
+    ck_assert(!u.has_data);
+    unwaited(&u, "/parley.v1.Models/List", NULL, 0);
+    ck_assert_int_eq(u.err.status, PARLEY_INTERNAL);
+    ck_assert(!u.has_data);
+    parley_channel_close(u.channel);
+    uv_sem_destroy(&u.has_ended);
+    serve_no_more();
+}
+END_TEST
+
 /* Cancel stops the turn on both sides; its end still comes. */
 START_TEST(cancels)
 {
@@ -768,5 +839,6 @@ START_TEST(names)
 END_TEST
 
 SUITE_MAIN("client/parley", opens, turns, turns_blocking, refusals, small_requests, any_unary,
-           cancels, deadlines, close_cancels, nobody_listens, server_goes_away,
-           nonsense_from_the_server, waits_for_a_server, threads_share_a_channel, faults, names)
+           unary_without_waiting, cancels, deadlines, close_cancels, nobody_listens,
+           server_goes_away, nonsense_from_the_server, waits_for_a_server, threads_share_a_channel,
+           faults, names)
