@@ -190,6 +190,122 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
                                 const void *request, size_t request_len, uint32_t deadline_ms,
                                 void **ret_data, size_t *ret_len, struct parley_error *err);
 
+/* --- Act: observations in, actions out --- */
+
+enum parley_dtype {
+    PARLEY_F32 = 0,
+    PARLEY_F64 = 1,
+    PARLEY_I32 = 2,
+    PARLEY_I64 = 3,
+    PARLEY_U8 = 4,
+    PARLEY_BOOL = 5,
+};
+
+/* Numbers, row-major, little endian. */
+struct parley_tensor {
+    const char *name;
+    enum parley_dtype dtype;
+    const int64_t *shape; /* [n_dims]; none: a scalar */
+    size_t n_dims;
+    const void *data; /* [size_bytes], aligned to its numbers */
+    size_t size_bytes;
+};
+
+/* One observation of one environment. The session is (env_id, run_id): another run_id starts
+ * afresh. seq counts its steps, 1, 2, …; the last one again has the same answer again. */
+struct parley_step {
+    const char *model; /* NULL: the server's default */
+    const char *env_id;
+    uint64_t run_id, seq;
+    const struct parley_tensor *observation; /* [n_observation] */
+    size_t n_observation;
+    float reward;         /* of the action before */
+    bool done;            /* the episode ended before this observation */
+    uint32_t row;         /* lock-step: the participant's index */
+    uint64_t tag;         /* on a stream: comes back */
+    uint32_t deadline_ms; /* 0: none; not on a stream */
+};
+
+struct parley_action {
+    uint64_t seq;
+    const struct parley_tensor *output; /* [n_output] action, logp, value */
+    size_t n_output;
+    uint64_t params_version;
+    uint32_t batch_size; /* observations that were answered together */
+    uint32_t queue_us;
+};
+
+/* action is NULL unless err->status is PARLEY_OK. */
+typedef void (*parley_action_fn)(void *arg, const struct parley_action *action,
+                                 const struct parley_error *err);
+
+/* then is called exactly once. NULL only without memory: then is not called. */
+struct parley_call *parley_step_start(struct parley_channel *channel,
+                                      const struct parley_step *step, parley_action_fn then,
+                                      void *arg);
+/* The same, and waits: then (may be NULL) is called before it returns, on the channel's thread. */
+enum parley_status parley_step(struct parley_channel *channel, const struct parley_step *step,
+                               parley_action_fn then, void *arg, struct parley_error *err);
+
+/* Steps of any number of sessions over one stream. An action or the error of its step comes for
+ * each step sent, unless the stream ends first; end is called exactly once, last. */
+struct parley_act_events {
+    void (*action)(void *arg, uint64_t tag, const struct parley_action *action,
+                   const struct parley_error *err);
+    void (*end)(void *arg, const struct parley_error *err);
+    void *arg;
+};
+
+/* NULL only without memory. */
+struct parley_call *parley_act_start(struct parley_channel *channel,
+                                     const struct parley_act_events *events);
+/* Sends a step after those before it. Any thread, callbacks too. False when nothing is sent: the
+ * stream is over (end comes, or came), or no memory is left. */
+bool parley_act_send(struct parley_call *stream, const struct parley_step *step);
+
+/* An observer offers itself to a server that trains a model. */
+struct parley_attach {
+    const char *model; /* NULL: the server's default */
+    const char *env_id;
+    uint64_t run_id;
+    const char *environment; /* "CartPole-v1" */
+};
+
+struct parley_run_episode {
+    uint64_t episode; /* comes back in the result */
+    uint32_t n_steps;
+    float gamma;
+    uint64_t seed;
+};
+
+struct parley_episode_result {
+    uint64_t episode;
+    const float *returns; /* [n_returns] rewards-to-go within each sub-episode */
+    size_t n_returns;
+    float reward;                     /* of the first sub-episode */
+    const struct parley_error *error; /* NULL unless the episode could not be finished */
+};
+
+/* run asks for an episode: during it the observer steps, and afterwards sends its result. end is
+ * called exactly once, last; accepted may be NULL. */
+struct parley_attach_events {
+    void (*accepted)(void *arg, uint32_t row);
+    void (*run)(void *arg, const struct parley_run_episode *episode);
+    void (*end)(void *arg, const struct parley_error *err);
+    void *arg;
+};
+
+/* NULL only without memory. */
+struct parley_call *parley_attach_start(struct parley_channel *channel,
+                                        const struct parley_attach *offer,
+                                        const struct parley_attach_events *events);
+/* As parley_act_send. */
+bool parley_attach_send(struct parley_call *attached, const struct parley_episode_result *result);
+
+/* Says that nothing more will be sent on such a stream; end follows, with PARLEY_OK, once all that
+ * was sent is answered. Any thread, until parley_call_unref. */
+void parley_call_half_close(struct parley_call *stream);
+
 #ifdef __cplusplus
 }
 #endif
