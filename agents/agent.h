@@ -27,6 +27,7 @@ struct clone;
 struct agent_config {
     const char *name;    /* under which it is served */
     const char *path;    /* its file; NULL for agents without */
+    const void *spec;    /* of kinds that a call makes, as params_open; else NULL */
     const char *backend; /* "cpu", "ref", "cuda" */
     size_t n_threads;    /* 0: the physical cores */
     size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
