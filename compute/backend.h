@@ -22,6 +22,7 @@ struct backend;
 struct buffer; /* memory of the device; each backend has its own */
 struct weight; /* a matrix, prepared for matmul and embed */
 struct kv;     /* pages of keys and values for all layers */
+struct net_ops;
 
 enum { KV_PAGE_TOKENS = 16 };
 
@@ -107,6 +108,8 @@ struct backend_type {
     /* out[i] = in[rows[i]]; rows is host memory */
     void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                    size_t width, struct buffer *out);
+
+    const struct net_ops *net; /* small networks that learn (compute/net.h); NULL: none */
 };
 
 struct backend {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compute/net.h"
 #include "compute/ref_parts.h"
 #include "compute/scalar.h"
 
@@ -140,4 +141,5 @@ const struct backend_type ref_backend = {
     .swiglu = ref_swiglu,
     .add = ref_add,
     .gather = ref_gather,
+    .net = &ref_net_ops,
 };

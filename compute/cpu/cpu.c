@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
+#include "compute/net.h"
 
 enum {
     PIECE_FLOATS = 8192,    /* of an elementwise operator: less is not worth handing out */
@@ -331,4 +332,5 @@ const struct backend_type cpu_backend = {
     .swiglu = cpu_swiglu,
     .add = cpu_add,
     .gather = cpu_gather,
+    .net = &cpu_net_ops,
 };

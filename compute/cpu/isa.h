@@ -17,6 +17,10 @@ void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
 void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last);
 /* dense.c */
 void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);
+/* linear.c */
+void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last);
+void ISA_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
+void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
 /* attend.c */
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                         const float *k, const float *v);

@@ -68,6 +68,16 @@ struct dense_slice {
     size_t n_columns, stride;
 };
 
+/* A layer of a small network (net.h), whose weights [n_out][n_in] stay as they lie. */
+struct linear_slice {
+    size_t n, n_in, n_out;
+    const float *in;   /* [n][n_in]; not of linear_to_input */
+    const float *w;    /* not of linear_to_weight */
+    const float *bias; /* [n_out], of linear */
+    const float *dout; /* [n][n_out], of the gradients */
+    float *out;        /* linear: [n][n_out]; to_input: [n][n_in]; to_weight: [n_out][n_in] */
+};
+
 /* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS] then
  * V [KV_PAGE_TOKENS][padded_dim], f16 or f32. */
 struct kv_view {
@@ -101,6 +111,11 @@ struct kernels {
                      size_t n_rows);
     void (*quant_product)(const struct quant_slice *s, size_t first, size_t last);
     void (*dense_product)(const struct dense_slice *s, size_t first, size_t last);
+    /* Forward: outputs first … last - 1. to_input: gradients of inputs first … last - 1.
+     * to_weight: gradients of the weights of outputs first … last - 1, added. */
+    void (*linear)(const struct linear_slice *s, size_t first, size_t last);
+    void (*linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
+    void (*linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
     void (*rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out);
     /* turn [head_dim]: cos, -sin, cos, … as rope in float.c says */
     void (*rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,

@@ -1,0 +1,329 @@
+/* The operators of net.h on the processor: layers by the kernels of the set, rows by the definition
+ * they share with `ref`, both over the team. */
+#include <assert.h>
+#include <string.h>
+
+#include "compute/cpu/parts.h"
+#include "compute/net.h"
+#include "compute/net_rows.h"
+
+enum {
+    PIECE_VALUES = 8192,    /* of a row-wise operator: less is not worth handing out */
+    PIECE_PRODUCTS = 32768, /* of a layer, times rows */
+    PIECE_COLUMNS = 64,     /* whole tiles of a gradient's columns */
+};
+
+static size_t grain_of(size_t piece, size_t each)
+{
+    return 1 + piece / (1 + each);
+}
+
+static void net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
+{
+    memset(cpu_written(to_cpu(b), x, n, width), 0, n * width * sizeof(float));
+}
+
+/* Layers. */
+
+struct layer {
+    const struct kernels *kernels;
+    struct linear_slice slice;
+};
+
+static void forward_piece(void *arg, size_t begin, size_t end)
+{
+    const struct layer *l = arg;
+
+    l->kernels->linear(&l->slice, begin, end);
+}
+
+static void net_linear(struct backend *b, const struct buffer *in, const struct buffer *w,
+                       const struct buffer *bias, size_t n, size_t n_in, size_t n_out,
+                       struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct layer l = {c->kernels,
+                      {.n = n,
+                       .n_in = n_in,
+                       .n_out = n_out,
+                       .in = cpu_read(in, n, n_in),
+                       .w = cpu_read(w, n_out, n_in),
+                       .bias = cpu_read(bias, 1, n_out),
+                       .out = cpu_written(c, out, n, n_out)}};
+
+    assert(in != out);
+    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), forward_piece, &l);
+}
+
+static void to_input_piece(void *arg, size_t begin, size_t end)
+{
+    const struct layer *l = arg;
+    size_t n_in = l->slice.n_in;
+
+    end *= PIECE_COLUMNS;
+    l->kernels->linear_to_input(&l->slice, begin * PIECE_COLUMNS, end < n_in ? end : n_in);
+}
+
+static void to_weight_piece(void *arg, size_t begin, size_t end)
+{
+    const struct layer *l = arg;
+
+    l->kernels->linear_to_weight(&l->slice, begin, end);
+}
+
+static void net_linear_backward(struct backend *b, const struct buffer *in, const struct buffer *w,
+                                const struct buffer *dout, size_t n, size_t n_in, size_t n_out,
+                                struct buffer *din, struct buffer *dw, struct buffer *dbias)
+{
+    struct cpu *c = to_cpu(b);
+    const float *dy = cpu_read(dout, n, n_out);
+    float *dstart = cpu_written(c, dbias, 1, n_out);
+    struct layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}};
+
+    if (din != NULL) {
+        l.slice.w = cpu_read(w, n_out, n_in);
+        l.slice.out = cpu_written(c, din, n, n_in);
+        team_for(c->team, (n_in + PIECE_COLUMNS - 1) / PIECE_COLUMNS,
+                 grain_of(PIECE_PRODUCTS, n * n_out * PIECE_COLUMNS), to_input_piece, &l);
+    }
+    l.slice.in = cpu_read(in, n, n_in);
+    l.slice.out = cpu_written(c, dw, n_out, n_in);
+    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), to_weight_piece, &l);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n_out; j++)
+            dstart[j] += dy[i * n_out + j];
+}
+
+/* Rows. What an operator does not need of this is not there. */
+
+struct rows {
+    const struct kernels *kernels;
+    size_t width;
+    const struct net_draw *draws;
+    const int32_t *actions;
+    const float *weights;
+    uint32_t layer;
+    float number; /* dropout's rate, or the weight of the entropy */
+    const float *in, *gates, *c_in, *c_out;
+    float *out, *to_gates, *to_c;
+};
+
+static void dropout_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_dropout(&r->draws[i], r->layer, r->number, r->width, r->out + i * r->width);
+}
+
+static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer, float rate,
+                        size_t n, size_t width, struct buffer *x)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.width = width,
+                     .draws = draws,
+                     .layer = layer,
+                     .number = rate,
+                     .out = cpu_written(c, x, n, width)};
+
+    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), dropout_piece, &r);
+}
+
+static void relu_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        r->out[i] = 0.0f > r->out[i] ? 0.0f : r->out[i];
+}
+
+static void net_relu(struct backend *b, struct buffer *x, size_t n, size_t width)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.out = cpu_written(c, x, n, width)};
+
+    team_for(c->team, n * width, PIECE_VALUES, relu_piece, &r);
+}
+
+static void relu_backward_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        r->out[i] = r->in[i] > 0.0f ? r->out[i] : 0.0f;
+}
+
+static void net_relu_backward(struct backend *b, const struct buffer *out, size_t n, size_t width,
+                              struct buffer *dx)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.in = cpu_read(out, n, width), .out = cpu_written(c, dx, n, width)};
+
+    team_for(c->team, n * width, PIECE_VALUES, relu_backward_piece, &r);
+}
+
+static void softmax_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_softmax(r->in + i * r->width, r->width, r->out + i * r->width);
+}
+
+static void log_softmax_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_log_softmax(r->in + i * r->width, r->width, r->out + i * r->width);
+}
+
+static void over_rows(struct backend *b, team_fn piece, const struct buffer *in, size_t n,
+                      size_t width, struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {
+        .width = width, .in = cpu_read(in, n, width), .out = cpu_written(c, out, n, width)};
+
+    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), piece, &r);
+}
+
+static void net_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                        struct buffer *out)
+{
+    over_rows(b, softmax_piece, in, n, width, out);
+}
+
+static void net_log_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                            struct buffer *out)
+{
+    over_rows(b, log_softmax_piece, in, n, width, out);
+}
+
+static void log_prob_backward_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_log_prob_backward(r->in + i * r->width, r->actions[i], r->weights[i], r->number,
+                                  r->width, r->out + i * r->width);
+}
+
+static void net_log_prob_backward(struct backend *b, const struct buffer *logp,
+                                  const int32_t *actions, const float *weights,
+                                  float entropy_weight, size_t n, size_t width,
+                                  struct buffer *dlogits)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.width = width,
+                     .actions = actions,
+                     .weights = weights,
+                     .number = entropy_weight,
+                     .in = cpu_read(logp, n, width),
+                     .out = cpu_written(c, dlogits, n, width)};
+
+    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), log_prob_backward_piece, &r);
+}
+
+static void lstm_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+    size_t width = r->width;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_lstm(r->to_gates + i * 4 * width, r->in + i * 4 * width, r->c_in + i * width, width,
+                     r->to_c + i * width, r->out + i * width);
+}
+
+static void net_lstm(struct backend *b, struct buffer *gates, const struct buffer *from_h,
+                     const struct buffer *c_in, size_t n, size_t width, struct buffer *c_out,
+                     struct buffer *h_out)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.width = width,
+                     .in = cpu_read(from_h, n, 4 * width),
+                     .c_in = cpu_read(c_in, n, width),
+                     .to_gates = cpu_written(c, gates, n, 4 * width),
+                     .to_c = cpu_written(c, c_out, n, width),
+                     .out = cpu_written(c, h_out, n, width)};
+
+    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_piece, &r);
+}
+
+static void lstm_backward_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+    size_t width = r->width;
+
+    for (size_t i = begin; i < end; i++)
+        net_row_lstm_backward(r->gates + i * 4 * width, r->c_in + i * width, r->c_out + i * width,
+                              r->in + i * width, width, r->to_c + i * width,
+                              r->to_gates + i * 4 * width);
+}
+
+static void net_lstm_backward(struct backend *b, const struct buffer *gates,
+                              const struct buffer *c_in, const struct buffer *c_out,
+                              const struct buffer *dh, size_t n, size_t width, struct buffer *dc,
+                              struct buffer *dgates)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.width = width,
+                     .in = cpu_read(dh, n, width),
+                     .gates = cpu_read(gates, n, 4 * width),
+                     .c_in = cpu_read(c_in, n, width),
+                     .c_out = cpu_read(c_out, n, width),
+                     .to_c = cpu_written(c, dc, n, width),
+                     .to_gates = cpu_written(c, dgates, n, 4 * width)};
+
+    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_backward_piece, &r);
+}
+
+/* The optimiser: every number by itself. */
+
+struct optim_call {
+    const struct optim *optim;
+    uint64_t step;
+    float lr;
+    const float *g;
+    float *p, *m, *v;
+};
+
+static void optim_piece(void *arg, size_t begin, size_t end)
+{
+    const struct optim_call *o = arg;
+
+    optim_ref_step(o->optim, o->step, o->lr, o->p + begin, o->g + begin,
+                   o->m != NULL ? o->m + begin : NULL, o->v != NULL ? o->v + begin : NULL,
+                   end - begin);
+}
+
+static void net_optim_step(struct backend *b, const struct optim *o, uint64_t step, float lr,
+                           size_t n, const struct buffer *g, struct buffer *p, struct buffer *m,
+                           struct buffer *v)
+{
+    struct cpu *c = to_cpu(b);
+    struct optim_call call = {.optim = o,
+                              .step = step,
+                              .lr = lr,
+                              .g = cpu_read(g, 1, n),
+                              .p = cpu_written(c, p, 1, n),
+                              .m = m != NULL ? cpu_written(c, m, 1, n) : NULL,
+                              .v = v != NULL ? cpu_written(c, v, 1, n) : NULL};
+
+    team_for(c->team, n, PIECE_VALUES, optim_piece, &call);
+}
+
+const struct net_ops cpu_net_ops = {
+    .zero = net_zero,
+    .linear = net_linear,
+    .linear_backward = net_linear_backward,
+    .dropout = net_dropout,
+    .relu = net_relu,
+    .relu_backward = net_relu_backward,
+    .softmax = net_softmax,
+    .log_softmax = net_log_softmax,
+    .log_prob_backward = net_log_prob_backward,
+    .lstm = net_lstm,
+    .lstm_backward = net_lstm_backward,
+    .optim_step = net_optim_step,
+};
