@@ -1,0 +1,167 @@
+#include "agents/params/memory.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+
+/* What a page of the kernel's large kind holds: fewer faults, fewer walks. */
+#define HUGE_BYTES ((uintptr_t)2 << 20)
+
+struct params_memory {
+    pthread_mutex_t lock;
+    struct params_budget *budget;
+    size_t n, n_keep;
+    size_t n_refs;   /* guarded by lock: the owner's, and one a block that is used */
+    size_t n_blocks; /* guarded by lock: used or kept */
+    size_t n_kept;   /* guarded by lock */
+    float *kept[];   /* [n_kept] of n_keep, guarded by lock */
+};
+
+void params_budget_init(struct params_budget *b, size_t max_bytes)
+{
+    b->max_bytes = max_bytes;
+    atomic_init(&b->held_bytes, 0);
+}
+
+enum status params_budget_take(struct params_budget *b, size_t size_bytes, struct error *err)
+{
+    size_t held = atomic_load_explicit(&b->held_bytes, memory_order_relaxed);
+
+    do {
+        if (size_bytes > b->max_bytes || held > b->max_bytes - size_bytes) {
+            (void)error_set(err, STATUS_EXHAUSTED,
+                            "parameters hold %zu of at most %zu bytes, this would add %zu", held,
+                            b->max_bytes, size_bytes);
+            err->retry_after_ms = 1000;
+            return err->status;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&b->held_bytes, &held, held + size_bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return STATUS_OK;
+}
+
+void params_budget_give(struct params_budget *b, size_t size_bytes)
+{
+    (void)atomic_fetch_sub_explicit(&b->held_bytes, size_bytes, memory_order_relaxed);
+}
+
+enum status params_memory_open(struct params_memory **out, struct params_budget *budget, size_t n,
+                               size_t n_keep, struct error *err)
+{
+    struct params_memory *m = try_alloc(1, sizeof(*m) + n_keep * sizeof(m->kept[0]));
+
+    if (m == NULL)
+        return error_no_memory(err, sizeof(*m), "the memory of parameters");
+    (void)pthread_mutex_init(&m->lock, NULL); /* cannot fail with default attributes */
+    m->budget = budget;
+    m->n = n;
+    m->n_keep = n_keep;
+    m->n_refs = 1;
+    *out = m;
+    return STATUS_OK;
+}
+
+/* With the lock held, which is released: whoever was last frees. */
+static void unref(struct params_memory *m)
+{
+    size_t n_refs = --m->n_refs;
+
+    (void)pthread_mutex_unlock(&m->lock);
+    if (n_refs > 0)
+        return;
+    for (size_t i = 0; i < m->n_kept; i++)
+        free(m->kept[i]);
+    params_budget_give(m->budget, m->n_kept * m->n * sizeof(float));
+    (void)pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+void params_memory_unref(struct params_memory *m)
+{
+    if (m == NULL)
+        return;
+    (void)pthread_mutex_lock(&m->lock);
+    m->n_keep = 0; /* no set is left to use them again */
+    unref(m);
+}
+
+static float *take_kept(struct params_memory *m)
+{
+    float *block = NULL;
+
+    (void)pthread_mutex_lock(&m->lock);
+    if (m->n_kept > 0) {
+        block = m->kept[--m->n_kept];
+        m->n_refs++;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return block;
+}
+
+static void use_huge_pages(void *block, size_t size_bytes)
+{
+    uintptr_t first = ((uintptr_t)block + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+    uintptr_t end = ((uintptr_t)block + size_bytes) & ~(HUGE_BYTES - 1);
+
+    if (first < end)
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE); /* a wish */
+}
+
+enum status params_memory_take(float **out, struct params_memory *m, struct error *err)
+{
+    const size_t size_bytes = m->n * sizeof(float);
+    float *block = take_kept(m);
+    enum status rc;
+
+    if (block != NULL) {
+        *out = block;
+        return STATUS_OK;
+    }
+    rc = params_budget_take(m->budget, size_bytes, err);
+    if (rc != STATUS_OK)
+        return rc;
+    block = try_alloc(m->n, sizeof(float));
+    if (block == NULL) {
+        params_budget_give(m->budget, size_bytes);
+        return error_no_memory(err, size_bytes, "parameters");
+    }
+    use_huge_pages(block, size_bytes);
+    (void)pthread_mutex_lock(&m->lock);
+    m->n_blocks++;
+    m->n_refs++;
+    (void)pthread_mutex_unlock(&m->lock);
+    *out = block;
+    return STATUS_OK;
+}
+
+void params_memory_give(struct params_memory *m, float *block)
+{
+    bool is_kept;
+
+    if (block == NULL)
+        return;
+    (void)pthread_mutex_lock(&m->lock);
+    is_kept = m->n_kept < m->n_keep;
+    if (is_kept) {
+        m->kept[m->n_kept++] = block;
+    } else {
+        m->n_blocks--;
+        params_budget_give(m->budget, m->n * sizeof(float));
+        free(block);
+    }
+    unref(m);
+}
+
+size_t params_memory_held(struct params_memory *m)
+{
+    size_t held;
+
+    (void)pthread_mutex_lock(&m->lock);
+    held = m->n_blocks * m->n * sizeof(float);
+    (void)pthread_mutex_unlock(&m->lock);
+    return held;
+}

@@ -1,0 +1,38 @@
+/* The memory of one set of parameters: blocks that each hold all of its numbers once, for uploads
+ * and snapshots, used again from round to round. Any thread. */
+#ifndef AGENTS_PARAMS_MEMORY_H
+#define AGENTS_PARAMS_MEMORY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* What all sets together may hold; outlives them. */
+struct params_budget {
+    size_t max_bytes;
+    atomic_size_t held_bytes; /* a sum: orders nothing */
+};
+
+void params_budget_init(struct params_budget *b, size_t max_bytes);
+/* STATUS_EXHAUSTED with a retry hint when it would be exceeded. */
+enum status params_budget_take(struct params_budget *b, size_t size_bytes,
+                               struct error *err) MUST_CHECK;
+void params_budget_give(struct params_budget *b, size_t size_bytes);
+
+struct params_memory;
+
+/* Blocks of n numbers; at most n_keep that nobody uses are kept. Shared by those who hold blocks:
+ * params_memory_unref by the owner, after which it goes with the last block. */
+enum status params_memory_open(struct params_memory **out, struct params_budget *budget, size_t n,
+                               size_t n_keep, struct error *err) MUST_CHECK;
+void params_memory_unref(struct params_memory *m); /* NULL is fine */
+
+/* [n], whatever was in it. STATUS_EXHAUSTED as above. */
+enum status params_memory_take(float **out, struct params_memory *m, struct error *err) MUST_CHECK;
+void params_memory_give(struct params_memory *m, float *block); /* NULL is fine */
+
+/* Bytes of all blocks, used or kept. */
+size_t params_memory_held(struct params_memory *m);
+
+#endif

@@ -1,0 +1,407 @@
+/* A round: batch_act, on the compute thread, makes the next snapshot in the block of its first
+ * gradient, so that a round takes no memory beyond what was uploaded; stepped, back on the loop,
+ * publishes it. What a round needs besides is taken before it changes anything: when that fails,
+ * its rows fail, and parameters and optimiser are as before. */
+#include "agents/params/params.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/params/pass.h"
+#include "base/alloc.h"
+
+struct params {
+    struct agent base;
+    const struct params_spec *spec;
+    struct params_memory *memory;
+    struct params_budget *budget;
+    struct snapshot *current; /* the loop's */
+    /* The compute thread's while a step runs. */
+    float *m, *v; /* [spec->n] or NULL */
+    size_t moments_bytes;
+    struct sha256 *sha;
+    struct params_turn **order; /* [round_size] */
+    struct snapshot *next;      /* made, not published yet */
+};
+
+static struct params *params_of(struct agent *a)
+{
+    return container_of(a, struct params, base);
+}
+
+static const struct params *const_params_of(const struct agent *a)
+{
+    return container_of(a, const struct params, base);
+}
+
+struct params_client *params_client_of(struct clone *c)
+{
+    return container_of(c, struct params_client, base);
+}
+
+static struct params_turn *turn_of(struct row *row)
+{
+    return container_of(agent_turn_of(row), struct params_turn, base);
+}
+
+static enum status take_moments(struct params *p, struct error *err)
+{
+    size_t n_moments = params_spec_moments(p->spec);
+    size_t size_bytes = n_moments * p->spec->n * sizeof(float);
+    enum status rc = params_budget_take(p->budget, size_bytes, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    p->moments_bytes = size_bytes;
+    if (n_moments > 0)
+        p->m = try_alloc(p->spec->n, sizeof(float));
+    if (n_moments > 1)
+        p->v = try_alloc(p->spec->n, sizeof(float));
+    if ((n_moments > 0 && p->m == NULL) || (n_moments > 1 && p->v == NULL))
+        return error_no_memory(err, size_bytes, "the optimiser's state");
+    return STATUS_OK;
+}
+
+static enum status params_open(struct agent *a, const struct agent_config *config,
+                               struct error *err)
+{
+    const struct params_open *open = config->spec;
+    struct params *p = params_of(a);
+    enum status rc;
+
+    p->spec = open->spec;
+    p->memory = open->memory;
+    p->budget = open->budget;
+    p->order = try_alloc(p->spec->round_size, sizeof(p->order[0]));
+    if (p->order == NULL)
+        return error_no_memory(err, p->spec->round_size * sizeof(p->order[0]), "a round");
+    rc = sha256_open(&p->sha, err);
+    return rc == STATUS_OK ? take_moments(p, err) : rc;
+}
+
+static void params_close(struct agent *a)
+{
+    struct params *p = params_of(a);
+
+    snapshot_unref(p->current);
+    snapshot_unref(p->next);
+    if (p->moments_bytes > 0)
+        params_budget_give(p->budget, p->moments_bytes);
+    free(p->m);
+    free(p->v);
+    free(p->order);
+    sha256_close(p->sha);
+}
+
+static void params_info(const struct agent *a, struct agent_info *out)
+{
+    const struct params *p = const_params_of(a);
+
+    *out = (struct agent_info){
+        .name = a->name,
+        .kind = a->type->name,
+        .architecture = "",
+        .backend = "",
+        .version = "1",
+        .weight_bytes = p->spec->n * sizeof(float),
+    };
+}
+
+static void params_batching(const struct agent *a, struct batcher_config *out)
+{
+    const struct params_spec *s = const_params_of(a)->spec;
+
+    *out = (struct batcher_config){
+        .policy = BATCH_FIXED,
+        .max_rows = s->round_size,
+        .min_rows = s->quorum.may_be_partial ? s->quorum.min : s->round_size,
+        .max_delay_us = s->quorum.timeout_ms * 1000,
+        .max_waiting = 2 * s->round_size + s->max_queue,
+    };
+}
+
+static enum status params_clone_open(struct clone *c, const struct clone_config *config,
+                                     struct error *err)
+{
+    (void)c;
+    (void)config;
+    (void)err;
+    return STATUS_OK;
+}
+
+static void params_clone_close(struct clone *c)
+{
+    free(params_client_of(c)->id);
+}
+
+static void params_clone_info(const struct clone *c, struct clone_info *out)
+{
+    (void)c;
+    *out = (struct clone_info){.state_bytes = sizeof(struct params_client)};
+}
+
+enum status params_client_open(struct params_client **out, struct agent *a, const char *id,
+                               struct error *err)
+{
+    struct clone *c;
+    enum status rc = clone_open(&c, a, &(struct clone_config){0}, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    params_client_of(c)->id = try_strndup(id, strlen(id));
+    if (params_client_of(c)->id == NULL) {
+        clone_close(c);
+        return error_no_memory(err, strlen(id), "a client's name");
+    }
+    *out = params_client_of(c);
+    return STATUS_OK;
+}
+
+static void params_reset(struct clone *c)
+{
+    params_client_of(c)->has_step = false;
+}
+
+enum status params_check_fresh(const struct agent *a, uint64_t base_version, struct error *err)
+{
+    const struct params *p = const_params_of(a);
+    uint64_t have = p->current->version, most = p->spec->max_staleness;
+
+    if (base_version > have)
+        return error_field(err, "base_version", "is %llu, '%s' is at %llu",
+                           (unsigned long long)base_version, p->spec->name,
+                           (unsigned long long)have);
+    if (most == 0 || have - base_version <= most)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_PRECONDITION,
+                    "the gradient is of version %llu, '%s' is at %llu and takes none older than "
+                    "%llu versions",
+                    (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
+                    (unsigned long long)most);
+    (void)snprintf(err->field, sizeof(err->field), "base_version");
+    return err->status;
+}
+
+static enum status check_step(const struct params *p, const struct params_client *c,
+                              const struct params_gradient *g, struct error *err)
+{
+    if (p->spec->dedupe && c->has_step && g->step_id <= c->last_step)
+        return error_set(err, STATUS_EXISTS,
+                         "step %llu of '%.40s' is not new: %llu went into version %llu",
+                         (unsigned long long)g->step_id, c->id, (unsigned long long)c->last_step,
+                         (unsigned long long)c->last_version);
+    return params_check_fresh(&p->base, g->base_version, err);
+}
+
+static enum status params_observe(struct clone *c, struct agent_turn *turn, struct error *err)
+{
+    struct params_turn *t = container_of(turn, struct params_turn, base);
+    const struct params *p = const_params_of(c->agent);
+    const int64_t shape[] = {(int64_t)p->spec->n};
+
+    assert(t->n_gradients > 0 && turn->seen.n_tensors == t->n_gradients);
+    for (size_t i = 0; i < t->n_gradients; i++) {
+        enum status rc = tensor_expect(&turn->seen.tensors[i], TENSOR_F32, shape, 1, err);
+
+        if (rc == STATUS_OK)
+            rc = check_step(p, params_client_of(c), t->gradients[i], err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    turn->row.clone = c;
+    return STATUS_OK;
+}
+
+static void params_self_observe(struct clone *c, struct agent_turn *turn)
+{
+    const struct params_turn *t = container_of(turn, struct params_turn, base);
+    struct params_client *client = params_client_of(c);
+
+    client->has_step = true;
+    client->last_step = t->gradients[t->n_gradients - 1]->step_id;
+    client->last_version = t->counted_in;
+}
+
+static void params_drop(struct clone *c, struct agent_turn *turn)
+{
+    (void)c; /* a turn leaves no trace before self_observe */
+    (void)turn;
+}
+
+int params_compare(const struct params_gradient *a, const struct params_gradient *b)
+{
+    int by_client = strcmp(a->client, b->client);
+
+    if (by_client != 0)
+        return by_client;
+    return a->step_id < b->step_id ? -1 : a->step_id > b->step_id;
+}
+
+static int compare_turns(const void *a, const void *b)
+{
+    const struct params_turn *const *x = a, *const *y = b;
+
+    return params_compare((*x)->gradients[0], (*y)->gradients[0]);
+}
+
+static size_t count_gradients(const struct params *p, size_t n_rows)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_rows; i++)
+        n += p->order[i]->n_gradients;
+    return n;
+}
+
+/* Everything that a round takes, and its contributors. */
+struct round {
+    struct snapshot *snapshot;
+    struct params_group *groups; /* [n_rows] */
+    float **gradients;           /* all groups', one behind the other */
+};
+
+static void round_free(struct round *r)
+{
+    snapshot_unref(r->snapshot);
+    free(r->groups);
+    free(r->gradients);
+}
+
+static enum status round_prepare(struct round *out, const struct params *p, size_t n_rows,
+                                 struct error *err)
+{
+    size_t n = count_gradients(p, n_rows), at = 0;
+    struct round r = {0};
+    enum status rc = snapshot_make(&r.snapshot, p->memory, p->spec->n, n, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    r.groups = try_alloc(n_rows, sizeof(r.groups[0]));
+    r.gradients = try_alloc(n, sizeof(r.gradients[0]));
+    if (r.groups == NULL || r.gradients == NULL) {
+        rc = error_no_memory(err, n * sizeof(r.gradients[0]), "a round");
+        goto out;
+    }
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct params_turn *t = p->order[i];
+
+        r.groups[i] = (struct params_group){r.gradients + at, t->n_gradients};
+        for (size_t k = 0; k < t->n_gradients; k++, at++) {
+            r.snapshot->contributors[at] = xstrdup(t->gradients[k]->client);
+            r.gradients[at] = t->gradients[k]->values;
+        }
+    }
+    *out = r;
+    r = (struct round){0}; /* given away */
+out:
+    round_free(&r);
+    return rc;
+}
+
+static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
+{
+    struct params *p = params_of(a);
+    struct params_gradient *first;
+    struct params_pass pass;
+    struct error err;
+    struct round r = {0};
+
+    assert(n <= p->spec->round_size && p->next == NULL);
+    for (size_t i = 0; i < n; i++)
+        p->order[i] = turn_of(rows[i]);
+    qsort(p->order, n, sizeof(p->order[0]), compare_turns);
+    if (round_prepare(&r, p, n, &err) != STATUS_OK) {
+        for (size_t i = 0; i < n; i++) {
+            rows[i]->outcome = ROW_FAILED;
+            rows[i]->err = err;
+        }
+        return;
+    }
+    pass = (struct params_pass){
+        .optim = &p->spec->optim,
+        .step = optim_ref_step,
+        .round = p->current->version + 1,
+        .is_sum = p->spec->is_sum,
+        .groups = r.groups,
+        .n_groups = n,
+        .values = p->current->values,
+        .m = p->m,
+        .v = p->v,
+    };
+    pass.rate = schedule_rate(&p->spec->schedule, pass.round);
+    first = p->order[0]->gradients[0];
+    r.snapshot->version = pass.round;
+    r.snapshot->values = first->values;
+    first->values = NULL; /* the snapshot's now */
+    params_pass_run(&pass, r.snapshot, p->sha);
+    p->next = snapshot_ref(r.snapshot);
+    round_free(&r);
+    for (size_t i = 0; i < n; i++)
+        rows[i]->outcome = ROW_DONE;
+}
+
+void params_publish(struct agent *a)
+{
+    struct params *p = params_of(a);
+
+    assert(p->next != NULL);
+    snapshot_unref(p->current);
+    p->current = p->next;
+    p->next = NULL;
+}
+
+static void params_stepped(struct agent *a, struct row *row)
+{
+    struct params *p = params_of(a);
+    struct params_turn *t = turn_of(row);
+
+    if (row->outcome != ROW_DONE)
+        return;
+    if (p->next != NULL)
+        params_publish(a); /* the first of the round's rows */
+    t->counted_in = p->current->version;
+    t->base.reply.params_version = p->current->version;
+}
+
+enum status params_begin(struct agent *a, float *values, struct error *err)
+{
+    struct params *p = params_of(a);
+    struct snapshot *s;
+    enum status rc = snapshot_make(&s, p->memory, p->spec->n, 0, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->values = values;
+    for (size_t i = 0; i < s->n_chunks; i++)
+        snapshot_add_checksum(s, p->sha, i * SNAPSHOT_CHUNK_BYTES, snapshot_chunk_bytes(s, i));
+    sha256_take(p->sha, s->sha256);
+    p->next = s;
+    return STATUS_OK;
+}
+
+struct snapshot *params_current(const struct agent *a)
+{
+    return const_params_of(a)->current;
+}
+
+const struct agent_type params_agent = {
+    .name = "params",
+    .agent_size = sizeof(struct params),
+    .clone_size = sizeof(struct params_client),
+    .open = params_open,
+    .close = params_close,
+    .info = params_info,
+    .batching = params_batching,
+    .clone_open = params_clone_open,
+    .clone_close = params_clone_close,
+    .clone_info = params_clone_info,
+    .reset = params_reset,
+    .observe = params_observe,
+    .self_observe = params_self_observe,
+    .drop = params_drop,
+    .batch_act = params_batch_act,
+    .stepped = params_stepped,
+    .use_batch_act = true,
+};

@@ -1,0 +1,70 @@
+#include "agents/params/pass.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Numbers at a time: with those of the parameters, of both moments and of a gradient 80 KiB, which
+ * the second cache holds. A part of a chunk. */
+enum { BLOCK = 4096 };
+
+_Static_assert(SNAPSHOT_CHUNK_BYTES % (BLOCK * sizeof(float)) == 0, "a block is in one chunk");
+
+static void add(float *restrict sum, const float *restrict g, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] += g[i];
+}
+
+static void divide(float *sum, size_t by, size_t n)
+{
+    const float divisor = (float)by;
+
+    for (size_t i = 0; i < n; i++)
+        sum[i] /= divisor;
+}
+
+static void reduce_group(float *out, const struct params_group *group, bool is_sum, size_t at,
+                         size_t n)
+{
+    memcpy(out, group->gradients[0] + at, n * sizeof(float));
+    for (size_t i = 1; i < group->n_gradients; i++)
+        add(out, group->gradients[i] + at, n);
+    if (!is_sum && group->n_gradients > 1)
+        divide(out, group->n_gradients, n);
+}
+
+static void reduce(float *out, const struct params_pass *pass, size_t at, size_t n)
+{
+    float more[BLOCK];
+
+    reduce_group(out, &pass->groups[0], pass->is_sum, at, n);
+    for (size_t i = 1; i < pass->n_groups; i++) {
+        const struct params_group *group = &pass->groups[i];
+
+        if (group->n_gradients == 1) {
+            add(out, group->gradients[0] + at, n);
+            continue;
+        }
+        reduce_group(more, group, pass->is_sum, at, n);
+        add(out, more, n);
+    }
+    if (!pass->is_sum && pass->n_groups > 1)
+        divide(out, pass->n_groups, n);
+}
+
+void params_pass_run(const struct params_pass *pass, struct snapshot *out, struct sha256 *sha)
+{
+    float gradient[BLOCK];
+
+    assert(pass->n_groups > 0);
+    for (size_t at = 0; at < out->n; at += BLOCK) {
+        size_t n = out->n - at < BLOCK ? out->n - at : BLOCK;
+
+        reduce(gradient, pass, at, n);
+        memcpy(out->values + at, pass->values + at, n * sizeof(float));
+        pass->step(pass->optim, pass->round, pass->rate, out->values + at, gradient,
+                   pass->m == NULL ? NULL : pass->m + at, pass->v == NULL ? NULL : pass->v + at, n);
+        snapshot_add_checksum(out, sha, at * sizeof(float), n * sizeof(float));
+    }
+    sha256_take(sha, out->sha256);
+}

@@ -1,0 +1,192 @@
+#include "agents/params/spec.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { QUEUE_DEFAULT = 64 };
+
+static enum status check_rate(const char *field, float value, double below, struct error *err)
+{
+    if (isfinite(value) && value >= 0.0f && (double)value < below)
+        return STATUS_OK;
+    if (isfinite(below))
+        return error_field(err, field, "is %g, it must be 0 or more and below %g", (double)value,
+                           below);
+    return error_field(err, field, "is %g, it must be 0 or more", (double)value);
+}
+
+static enum status check_optim(const struct optim *o, struct error *err)
+{
+    enum status rc = check_rate("optimiser.weight_decay", o->weight_decay, HUGE_VAL, err);
+
+    if (rc == STATUS_OK)
+        rc = check_rate("optimiser.momentum", o->momentum, HUGE_VAL, err);
+    if (rc == STATUS_OK)
+        rc = check_rate("optimiser.beta1", o->beta1, 1.0, err);
+    if (rc == STATUS_OK)
+        rc = check_rate("optimiser.beta2", o->beta2, 1.0, err);
+    if (rc == STATUS_OK)
+        rc = check_rate("optimiser.epsilon", o->epsilon, HUGE_VAL, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (!isfinite(o->dampening) || o->dampening < 0.0f || o->dampening > 1.0f)
+        return error_field(err, "optimiser.dampening", "is %g, it must be from 0 to 1",
+                           (double)o->dampening);
+    if (o->kind == OPTIM_SGD && o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
+        return error_field(err, "optimiser.nesterov", "needs a momentum and no dampening");
+    return STATUS_OK;
+}
+
+static enum status check_round(struct params_spec *s, struct error *err)
+{
+    struct params_quorum *q = &s->quorum;
+
+    if (s->round_size == 0 || s->round_size > PARAMS_MAX_ROUND)
+        return error_field(err, "round_size", "is %zu, it must be from 1 to %d", s->round_size,
+                           PARAMS_MAX_ROUND);
+    if (q->min > s->round_size)
+        return error_field(err, "quorum.min", "is %zu, a round has only %zu", q->min,
+                           s->round_size);
+    if (q->may_be_partial && q->timeout_ms == 0)
+        return error_field(err, "quorum.timeout_ms", "is 0, a partial round would never be due");
+    if (q->min == 0)
+        q->min = 1;
+    if (s->fan_in == 0)
+        s->fan_in = 1;
+    if (s->max_queue == 0)
+        s->max_queue = QUEUE_DEFAULT;
+    if (s->max_queue > PARAMS_MAX_QUEUE)
+        return error_field(err, "max_queue", "is %zu, it may be at most %d", s->max_queue,
+                           PARAMS_MAX_QUEUE);
+    if (s->fan_in > s->max_queue / s->round_size)
+        return error_field(err, "max_queue",
+                           "is %zu, %zu times %zu pushed gradients would never be there",
+                           s->max_queue, s->round_size, s->fan_in);
+    return STATUS_OK;
+}
+
+static enum status check_tensors(struct params_spec *s, struct error *err)
+{
+    if (s->n_tensors == 0 || s->n_tensors > PARAMS_MAX_TENSORS)
+        return error_field(err, "specs", "has %zu tensors, it must have from 1 to %d", s->n_tensors,
+                           PARAMS_MAX_TENSORS);
+    s->n = 0;
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        const struct tensor_view *t = &s->tensors[i];
+        size_t n;
+        enum status rc;
+
+        if (t->name[0] == '\0')
+            return error_field(err, "specs", "has no name for tensor %zu", i);
+        if (t->type != TENSOR_F32)
+            return error_field(err, t->name, "is %s, parameters are f32",
+                               tensor_type_name(t->type));
+        rc = tensor_check(t, &n, err);
+        if (rc != STATUS_OK)
+            return rc;
+        if (n > SIZE_MAX / 16 - s->n)
+            return error_field(err, t->name, "makes the set larger than any memory");
+        s->n += n;
+    }
+    if (s->n == 0)
+        return error_field(err, "specs", "has tensors without a single number");
+    return STATUS_OK;
+}
+
+enum status params_spec_check(struct params_spec *s, struct error *err)
+{
+    enum status rc;
+
+    if (s->name[0] == '\0' || strlen(s->name) > PARAMS_MAX_NAME)
+        return error_field(err, "name", "has %zu bytes, it must have from 1 to %d", strlen(s->name),
+                           PARAMS_MAX_NAME);
+    rc = check_tensors(s, err);
+    if (rc == STATUS_OK)
+        rc = check_optim(&s->optim, err);
+    if (rc == STATUS_OK)
+        rc = schedule_check(&s->schedule, err);
+    if (rc == STATUS_OK)
+        rc = check_round(s, err);
+    return rc;
+}
+
+enum status params_spec_match(const struct params_spec *s, const struct tensor_view *tensors,
+                              size_t n, struct error *err)
+{
+    if (n != s->n_tensors)
+        return error_field(err, "specs", "has %zu tensors, '%s' has %zu", n, s->name, s->n_tensors);
+    for (size_t i = 0; i < n; i++) {
+        const struct tensor_view *have = &tensors[i], *want = &s->tensors[i];
+        enum status rc;
+
+        if (strcmp(have->name, want->name) != 0)
+            return error_field(err, "specs", "has '%.40s' where '%s' has '%.40s'", have->name,
+                               s->name, want->name);
+        rc = tensor_expect(have, want->type, want->dims, want->n_dims, err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    return STATUS_OK;
+}
+
+enum status params_spec_copy(struct params_spec *out, const struct params_spec *s,
+                             struct arena *arena, struct error *err)
+{
+    struct tensor_view *tensors = arena_alloc(arena, s->n_tensors, sizeof(*tensors));
+    bool ok = tensors != NULL;
+
+    *out = *s;
+    out->name = arena_strndup(arena, s->name, strlen(s->name));
+    out->tensors = tensors;
+    for (size_t i = 0; i < s->n_tensors && ok; i++) {
+        const char *name = s->tensors[i].name;
+
+        tensors[i] = s->tensors[i];
+        tensors[i].name = arena_strndup(arena, name, strlen(name));
+        ok = tensors[i].name != NULL;
+    }
+    if (!ok || out->name == NULL)
+        return error_no_memory(err, s->n_tensors * sizeof(*tensors), "the specs of parameters");
+    return STATUS_OK;
+}
+
+/* Infinities and NaN have all bits of the exponent: an integer test needs no order of floats. */
+static bool is_finite(const float *values, size_t n)
+{
+    uint32_t bad = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &values[i], sizeof(bits));
+        bad |= (bits & 0x7f800000) == 0x7f800000;
+    }
+    return bad == 0;
+}
+
+enum status params_spec_check_finite(const struct params_spec *s, const float *values, size_t first,
+                                     size_t n, struct error *err)
+{
+    size_t at = first, begin = 0, i = 0;
+
+    if (is_finite(values + first, n))
+        return STATUS_OK;
+    while (isfinite(values[at]))
+        at++;
+    for (;; i++) {
+        size_t n_here = s->tensors[i].size_bytes / sizeof(float);
+
+        if (at < begin + n_here)
+            break;
+        begin += n_here;
+    }
+    return error_field(err, s->tensors[i].name, "is %g at %zu, gradients must be finite",
+                       (double)values[at], at - begin);
+}
+
+size_t params_spec_moments(const struct params_spec *s)
+{
+    if (s->optim.kind != OPTIM_SGD)
+        return 2;
+    return s->optim.momentum != 0.0f ? 1 : 0;
+}
