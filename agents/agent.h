@@ -34,6 +34,7 @@ struct agent_config {
     size_t max_context;  /* 0: the model's */
     size_t max_step_rows, max_step_tokens; /* 0: the agent's own */
     enum kv_type kv_type;
+    bool no_prefix_cache; /* nothing that one clone computed is found by another */
     const struct env *env;
 };
 
@@ -97,7 +98,12 @@ struct agent_info {
     size_t context, n_vocab;  /* 0 where there is none */
     size_t weight_bytes;
     size_t kv_page_bytes, kv_pages, kv_pages_free, kv_pages_shared;
-    uint64_t kv_copies, kv_evictions, kv_recomputes;
+    size_t kv_pages_cached;    /* found by who begins alike; held by clones, or free */
+    uint64_t kv_copies;        /* pages copied on write */
+    uint64_t kv_pages_evicted; /* cached pages that were free and went to somebody else */
+    uint64_t kv_evictions;     /* idle clones that lost their pages */
+    uint64_t kv_recomputes;    /* of those and of preempted rows, that computed theirs again */
+    uint64_t prefix_lookup_tokens, prefix_hit_tokens; /* of prompts: looked for, and found */
     struct sampling defaults;
 };
 

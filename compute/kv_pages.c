@@ -5,10 +5,21 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/list.h"
+
+struct page {
+    struct link link; /* of those that are cached and free */
+    uint32_t n_holders;
+    bool is_cached;
+};
 
 struct kv_pages {
-    uint32_t *n_holders; /* [n_pages] */
-    int32_t *free;       /* [n_pages] a stack, the first n_free are free pages */
+    struct page *pages; /* [n_pages] */
+    int32_t *blank;     /* [n_pages] a stack, the first n_blank are free and not cached */
+    size_t n_blank;
+    struct list idle; /* free and cached, the longest released first */
+    kv_forget_fn forget;
+    void *forget_arg;
     struct kv_usage usage;
 };
 
@@ -17,31 +28,57 @@ static size_t pages_for(size_t n_tokens)
     return n_tokens / KV_PAGE_TOKENS + (n_tokens % KV_PAGE_TOKENS != 0);
 }
 
+static void forget(struct kv_pages *p, int32_t page)
+{
+    p->pages[page].is_cached = false;
+    p->usage.n_cached--;
+    p->forget(p->forget_arg, page);
+}
+
 static int32_t take_page(struct kv_pages *p)
 {
-    int32_t page = p->free[--p->usage.n_free];
+    int32_t page;
 
-    assert(p->n_holders[page] == 0);
-    p->n_holders[page] = 1;
+    p->usage.n_free--;
+    if (p->n_blank > 0) {
+        page = p->blank[--p->n_blank];
+    } else {
+        page = (int32_t)(container_of(list_pop(&p->idle), struct page, link) - p->pages);
+        forget(p, page);
+        p->usage.n_evicted++;
+    }
+    assert(p->pages[page].n_holders == 0);
+    p->pages[page].n_holders = 1;
     return page;
 }
 
 static void share_page(struct kv_pages *p, int32_t page)
 {
-    assert(p->n_holders[page] > 0);
-    if (++p->n_holders[page] == 2)
+    struct page *at = &p->pages[page];
+
+    if (at->n_holders == 0) {
+        assert(at->is_cached);
+        list_remove(&at->link);
+        p->usage.n_free--;
+    }
+    if (++at->n_holders == 2)
         p->usage.n_shared++;
 }
 
 static void drop_page(struct kv_pages *p, int32_t page)
 {
-    uint32_t n_left = --p->n_holders[page];
+    struct page *at = &p->pages[page];
 
-    assert(n_left != UINT32_MAX);
-    if (n_left == 1)
+    assert(at->n_holders > 0);
+    if (--at->n_holders == 1)
         p->usage.n_shared--;
-    else if (n_left == 0)
-        p->free[p->usage.n_free++] = page;
+    if (at->n_holders > 0)
+        return;
+    p->usage.n_free++;
+    if (at->is_cached)
+        list_push(&p->idle, &at->link);
+    else
+        p->blank[p->n_blank++] = page;
 }
 
 enum status kv_pages_open(struct kv_pages **out, size_t n_pages, struct error *err)
@@ -52,16 +89,17 @@ enum status kv_pages_open(struct kv_pages **out, size_t n_pages, struct error *e
         return error_set(err, STATUS_INVALID, "%zu KV pages, more than the %d there can be",
                          n_pages, INT32_MAX);
     p = xalloc(sizeof *p);
-    p->n_holders = try_alloc(n_pages, sizeof *p->n_holders);
-    p->free = try_alloc(n_pages, sizeof *p->free);
-    if (p->n_holders == NULL || p->free == NULL) {
+    list_init(&p->idle);
+    p->pages = try_alloc(n_pages, sizeof *p->pages);
+    p->blank = try_alloc(n_pages, sizeof *p->blank);
+    if (p->pages == NULL || p->blank == NULL) {
         kv_pages_close(p);
-        return error_no_memory(err, n_pages * (sizeof *p->n_holders + sizeof *p->free),
+        return error_no_memory(err, n_pages * (sizeof *p->pages + sizeof *p->blank),
                                "the list of KV pages");
     }
     for (size_t i = 0; i < n_pages; i++) /* low pages are handed out first */
-        p->free[i] = (int32_t)(n_pages - 1 - i);
-    p->usage.n_pages = p->usage.n_free = n_pages;
+        p->blank[i] = (int32_t)(n_pages - 1 - i);
+    p->usage.n_pages = p->usage.n_free = p->n_blank = n_pages;
     *out = p;
     return STATUS_OK;
 }
@@ -71,14 +109,27 @@ void kv_pages_close(struct kv_pages *p)
     if (p == NULL)
         return;
     assert(p->usage.n_free == p->usage.n_pages);
-    free(p->n_holders);
-    free(p->free);
+    free(p->pages);
+    free(p->blank);
     free(p);
 }
 
 void kv_pages_usage(const struct kv_pages *p, struct kv_usage *out)
 {
     *out = p->usage;
+}
+
+void kv_pages_on_forget(struct kv_pages *p, kv_forget_fn fn, void *arg)
+{
+    p->forget = fn;
+    p->forget_arg = arg;
+}
+
+void kv_page_cache(struct kv_pages *p, int32_t page)
+{
+    assert(p->forget != NULL && p->pages[page].n_holders > 0 && !p->pages[page].is_cached);
+    p->pages[page].is_cached = true;
+    p->usage.n_cached++;
 }
 
 static enum status grow(struct kv_seq *s, size_t n_pages, struct error *err)
@@ -108,7 +159,7 @@ enum status kv_seq_reserve(struct kv_pages *p, struct kv_seq *s, size_t n_more,
                          n_more, p->usage.n_pages, KV_PAGE_TOKENS);
     n_pages = pages_for(s->n_tokens + n_more);
     n_new = n_pages > s->n_pages ? n_pages - s->n_pages : 0;
-    is_shared = n_more > 0 && last < s->n_pages && p->n_holders[s->pages[last]] > 1;
+    is_shared = n_more > 0 && last < s->n_pages && p->pages[s->pages[last]].n_holders > 1;
     if (n_new + is_shared > p->usage.n_free)
         return error_set(err, STATUS_EXHAUSTED, "%zu more KV pages are needed, %zu are free",
                          n_new + is_shared, p->usage.n_free);
@@ -122,6 +173,8 @@ enum status kv_seq_reserve(struct kv_pages *p, struct kv_seq *s, size_t n_more,
         drop_page(p, ret_copy->from);
         s->pages[last] = ret_copy->to;
         p->usage.n_copies++;
+    } else if (n_more > 0 && last < s->n_pages && p->pages[s->pages[last]].is_cached) {
+        forget(p, s->pages[last]);
     }
     while (s->n_pages < n_pages)
         s->pages[s->n_pages++] = take_page(p);
@@ -147,6 +200,28 @@ enum status kv_seq_share(struct kv_pages *p, struct kv_seq *child, const struct 
     return STATUS_OK;
 }
 
+enum status kv_seq_adopt(struct kv_pages *p, struct kv_seq *s, int32_t page, struct error *err)
+{
+    size_t n_full = s->n_tokens / KV_PAGE_TOKENS;
+    enum status rc = grow(s, n_full + 1, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    share_page(p, page); /* first: it may be one of those that go */
+    kv_seq_cut(p, s, n_full * KV_PAGE_TOKENS);
+    s->pages[s->n_pages++] = page;
+    s->n_tokens += KV_PAGE_TOKENS;
+    return STATUS_OK;
+}
+
+void kv_seq_replace(struct kv_pages *p, struct kv_seq *s, size_t i, int32_t page)
+{
+    assert(i < s->n_pages && p->pages[page].is_cached);
+    share_page(p, page);
+    drop_page(p, s->pages[i]);
+    s->pages[i] = page;
+}
+
 void kv_seq_cut(struct kv_pages *p, struct kv_seq *s, size_t n_tokens)
 {
     size_t n_pages = pages_for(n_tokens);
@@ -169,6 +244,6 @@ size_t kv_seq_n_shared(const struct kv_pages *p, const struct kv_seq *s)
     size_t n = 0;
 
     for (uint32_t i = 0; i < s->n_pages; i++)
-        n += p->n_holders[s->pages[i]] > 1;
+        n += p->pages[s->pages[i]].n_holders > 1;
     return n;
 }

@@ -24,6 +24,7 @@ const char config_usage[] =
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
+    "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
     "  --max-conversations N     that live at once (1000000)\n"
     "  --max-queue N             asks of a model that may wait; one more is refused\n"
     "  --max-message-bytes SIZE  of a request (4M)\n"
@@ -174,6 +175,14 @@ static enum status set_kv_bytes(struct config *c, const char *value, struct erro
     return parse_size(&c->kv_bytes, value, sizes, SIZE_MAX / 2, err);
 }
 
+static enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
+{
+    c->no_prefix_cache = strcmp(value, "off") == 0;
+    if (c->no_prefix_cache || strcmp(value, "on") == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "takes on or off, not '%.40s'", value);
+}
+
 static enum status set_max_conversations(struct config *c, const char *value, struct error *err)
 {
     return parse_size(&c->max_conversations, value, counts, 1000000000, err);
@@ -248,6 +257,7 @@ static const struct key {
     {"backend", offsetof(struct config_file, backend), set_backend},
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
+    {"prefix_cache", offsetof(struct config_file, prefix_cache), set_prefix_cache},
     {"max_conversations", offsetof(struct config_file, max_conversations), set_max_conversations},
     {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
     {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
@@ -299,6 +309,7 @@ static const struct flag {
     {"--backend", true, set_backend},
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
+    {"--prefix-cache", true, set_prefix_cache},
     {"--max-conversations", true, set_max_conversations},
     {"--max-queue", true, set_max_queue},
     {"--max-message-bytes", true, set_max_message_bytes},

@@ -26,6 +26,7 @@ struct config {
     const char *backend;
     size_t n_threads;         /* 0: the physical cores */
     size_t kv_bytes;          /* 0: the agent's own */
+    bool no_prefix_cache;     /* --prefix-cache off */
     size_t max_conversations; /* 0: the default, as for those that follow */
     size_t max_queue;
     size_t max_message_bytes;

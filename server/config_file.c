@@ -38,6 +38,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(backend),
     OPTIONAL_TEXT(threads),
     OPTIONAL_TEXT(kv_bytes),
+    OPTIONAL_TEXT(prefix_cache),
     OPTIONAL_TEXT(max_conversations),
     OPTIONAL_TEXT(max_queue),
     OPTIONAL_TEXT(max_message_bytes),

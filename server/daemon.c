@@ -323,6 +323,7 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
         .backend = d->config.backend,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
+        .no_prefix_cache = d->config.no_prefix_cache,
         .max_waiting = d->config.max_queue,
         .env = &d->env,
     };

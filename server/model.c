@@ -156,6 +156,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .backend = m->backend,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
+        .no_prefix_cache = config->no_prefix_cache,
         .env = m->env,
     };
     rc = worker_start(&m->worker, loop, m->path == NULL ? "parley-echo" : "parley-compute", err);

@@ -19,6 +19,7 @@ struct model_config {
     const char *path; /* NULL: echo */
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
+    bool no_prefix_cache;       /* as agent_config's */
     size_t max_waiting;         /* asks; 0: the agent's own */
     const struct env *env;
 };

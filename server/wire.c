@@ -489,9 +489,13 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
     out->kv_pages = (uint32_t)info->kv_pages;
     out->kv_pages_free = (uint32_t)info->kv_pages_free;
     out->kv_pages_shared = (uint32_t)info->kv_pages_shared;
+    out->kv_pages_cached = (uint32_t)info->kv_pages_cached;
     out->kv_copies = info->kv_copies;
+    out->kv_pages_evicted = info->kv_pages_evicted;
     out->kv_evictions = info->kv_evictions;
     out->kv_recomputes = info->kv_recomputes;
+    out->prefix_lookup_tokens = info->prefix_lookup_tokens;
+    out->prefix_hit_tokens = info->prefix_hit_tokens;
 }
 
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,

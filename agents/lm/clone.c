@@ -20,35 +20,6 @@ static struct lm *lm_of(const struct lm_clone *c)
     return container_of(c->base.agent, struct lm, base);
 }
 
-void lm_clone_busy(struct lm_clone *c)
-{
-    if (link_is_on(&c->idle))
-        list_remove(&c->idle);
-}
-
-void lm_clone_idle(struct lm_clone *c)
-{
-    lm_clone_busy(c);
-    if (c->kv.n_pages != 0)
-        list_push(&lm_of(c)->idle, &c->idle);
-}
-
-bool lm_evict_one(struct lm *m)
-{
-    struct link *l = list_pop(&m->idle);
-    struct lm_clone *c;
-
-    if (l == NULL)
-        return false;
-    c = container_of(l, struct lm_clone, idle);
-    kv_seq_free(m->pages, &c->kv);
-    c->is_evicted = true;
-    m->n_evictions++;
-    if (m->base.on_event != NULL)
-        m->base.on_event(m->base.on_event_arg, &c->base, CLONE_EVICTED, "out of KV pages");
-    return true;
-}
-
 enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err)
 {
     size_t cap = c->cap_ids < 32 ? 32 : c->cap_ids;
@@ -72,8 +43,8 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
 
     link_init(&c->idle);
     c->has_system = config->system != NULL;
-    return lm_prefix_ref(&c->prefix, lm_of(c), config->system, config->system_len, config->salt,
-                         err);
+    c->salt = config->salt;
+    return lm_system_ref(&c->system, lm_of(c), config->system, config->system_len, err);
 }
 
 void lm_clone_close(struct clone *base)
@@ -82,7 +53,7 @@ void lm_clone_close(struct clone *base)
 
     lm_clone_busy(c);
     kv_seq_free(lm_of(c)->pages, &c->kv);
-    lm_prefix_unref(lm_of(c), c->prefix);
+    lm_system_unref(lm_of(c), c->system);
     free(c->ids);
     free(c->turn_ends);
 }
@@ -139,9 +110,10 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     enum status rc;
 
     link_init(&c->idle);
-    c->prefix = parent->prefix;
-    c->prefix->n_refs++;
+    c->system = parent->system;
+    c->system->n_refs++;
     c->has_system = parent->has_system;
+    c->salt = parent->salt;
     c->is_evicted = parent->is_evicted;
     rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
     if (rc == STATUS_OK && n_shared != 0)
@@ -189,16 +161,16 @@ static const char saved_magic[8] = {'P', 'L', 'M', 'S', 'T', 'A', 'T', '1'};
 enum status lm_clone_save(const struct clone *base, struct buf *out, struct error *err)
 {
     const struct lm_clone *c = const_clone_of(base);
-    struct saved_head head = {.salt = c->prefix->salt,
+    struct saved_head head = {.salt = c->salt,
                               .has_system = c->has_system,
-                              .system_len = (uint32_t)c->prefix->len,
+                              .system_len = (uint32_t)c->system->len,
                               .n_turns = c->n_turns,
                               .n_ids = c->n_ids};
 
     memcpy(head.magic, saved_magic, sizeof head.magic);
     memcpy(head.version, lm_of(c)->version, sizeof head.version);
     if (buf_append(out, &head, sizeof head) != STATUS_OK ||
-        buf_append(out, c->prefix->text, c->prefix->len) != STATUS_OK ||
+        buf_append(out, c->system->text, c->system->len) != STATUS_OK ||
         buf_append(out, c->turn_ends, c->n_turns * sizeof *c->turn_ends) != STATUS_OK ||
         buf_append(out, c->ids, c->n_ids * sizeof *c->ids) != STATUS_OK)
         return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
@@ -236,7 +208,7 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
 {
     struct lm_clone *c = clone_of(base);
     struct lm *m = lm_of(c);
-    struct lm_prefix *prefix;
+    struct lm_system *system;
     struct saved_head head;
     struct lm_clone past = {.base = c->base};
     const uint8_t *at = data;
@@ -260,14 +232,14 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
                      m->context, m->n_vocab, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = lm_prefix_ref(&prefix, m, (const char *)at, head.system_len, head.salt, err);
+    rc = lm_system_ref(&system, m, (const char *)at, head.system_len, err);
     if (rc != STATUS_OK)
         return rc;
     at += head.system_len;
     past.turn_ends = try_alloc(head.n_turns, sizeof *past.turn_ends);
     if (past.turn_ends == NULL || lm_clone_grow(&past, head.n_ids, err) != STATUS_OK) {
         free(past.turn_ends);
-        lm_prefix_unref(m, prefix);
+        lm_system_unref(m, system);
         return error_no_memory(err, size_bytes, "the saved state");
     }
     memcpy(past.turn_ends, at, head.n_turns * sizeof *past.turn_ends);
@@ -275,10 +247,11 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     memcpy(past.ids, at, head.n_ids * sizeof *past.ids);
 
     lm_clone_reset(base);
-    lm_prefix_unref(m, c->prefix);
+    lm_system_unref(m, c->system);
     free(c->ids);
     free(c->turn_ends);
-    c->prefix = prefix;
+    c->system = system;
+    c->salt = head.salt;
     c->has_system = head.has_system != 0;
     c->ids = past.ids;
     c->cap_ids = past.cap_ids;

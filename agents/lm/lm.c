@@ -61,6 +61,21 @@ static size_t page_bytes(const struct llama_shape *s, enum kv_type type)
            (type == KV_F16 ? 2 : 4);
 }
 
+static void forget_page(void *arg, int32_t page)
+{
+    prefix_cache_remove(((struct lm *)arg)->prefixes, page);
+}
+
+static enum status open_pages(struct lm *m, const struct agent_config *config, struct error *err)
+{
+    enum status rc = kv_pages_open(&m->pages, m->n_pages, err);
+
+    if (rc != STATUS_OK || config->no_prefix_cache)
+        return rc;
+    kv_pages_on_forget(m->pages, forget_page, m);
+    return prefix_cache_open(&m->prefixes, m->n_pages, config->env, err);
+}
+
 static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
 {
     const struct backend_config backend_config = {.n_threads = config->n_threads};
@@ -99,7 +114,7 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
     if (rc != STATUS_OK)
         return rc;
-    return kv_pages_open(&m->pages, m->n_pages, err);
+    return open_pages(m, config, err);
 }
 
 static enum status open_template(struct lm *m, struct error *err)
@@ -156,8 +171,8 @@ static void lm_close(struct agent *a)
     struct lm *m = container_of(a, struct lm, base);
 
     assert(list_is_empty(&m->idle));
-    if (m->pages != NULL)
-        lm_prefix_close_all(m);
+    lm_system_unref(m, m->default_system);
+    prefix_cache_close(m->prefixes);
     kv_pages_close(m->pages);
     free(m->rows);
     free(m->copies);
@@ -176,7 +191,6 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     size_t size_bytes;
     enum status rc;
 
-    list_init(&m->prefixes);
     list_init(&m->idle);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
@@ -201,7 +215,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         rc = model_hash(m->version, bytes, size_bytes, err);
     }
     if (rc == STATUS_OK) {
-        rc = lm_prefix_ref(&m->default_prefix, m, NULL, 0, 0, err);
+        rc = lm_system_ref(&m->default_system, m, NULL, 0, err);
         if (rc != STATUS_OK)
             rc = error_prefix(err, "%s: the system prompt of its chat template", config->path);
     }
@@ -227,9 +241,13 @@ static void lm_info(const struct agent *a, struct agent_info *out)
                                .kv_pages = usage.n_pages,
                                .kv_pages_free = usage.n_free,
                                .kv_pages_shared = usage.n_shared,
+                               .kv_pages_cached = usage.n_cached,
                                .kv_copies = usage.n_copies,
                                .kv_evictions = m->n_evictions,
                                .kv_recomputes = m->n_recomputes,
+                               .kv_pages_evicted = usage.n_evicted,
+                               .prefix_lookup_tokens = m->n_looked_up,
+                               .prefix_hit_tokens = m->n_found,
                                .defaults = m->defaults};
     memcpy(out->version, m->version, sizeof out->version);
 }

@@ -9,6 +9,7 @@
 #define AGENTS_LM_LM_H
 
 #include "agents/agent.h"
+#include "agents/lm/prefix.h"
 #include "agents/lm/sampler.h"
 #include "agents/lm/template.h"
 #include "agents/lm/vocab.h"
@@ -20,17 +21,17 @@
 
 extern const struct agent_type lm_agent;
 
-/* A system prompt that clones share: its ids and, once some clone has computed them, its pages. */
-struct lm_prefix {
-    struct link link; /* in lm.prefixes, least recently used first */
-    size_t n_refs;    /* clones that began with it */
-    uint64_t salt;
+/* A system prompt and its ids, shared by the clones that begin with it. */
+struct lm_system {
+    struct lm_system *next; /* in its list of lm.systems */
+    size_t n_refs;
     char *text;
     size_t len;
     int32_t *ids; /* [n_ids] */
     size_t n_ids;
-    struct kv_seq kv;
 };
+
+enum { LM_SYSTEM_HEADS = 1024 };
 
 struct lm {
     struct agent base;
@@ -45,11 +46,12 @@ struct lm {
     size_t max_rows, max_tokens; /* of a step */
     struct sampling defaults;
     char version[65];
-    struct lm_prefix *default_prefix;
-    struct list prefixes; /* all of them */
-    size_t n_prefixes;
+    struct lm_system *default_system;
+    struct lm_system *systems[LM_SYSTEM_HEADS]; /* all of them, by the hash of their text */
+    struct prefix_cache *prefixes;              /* NULL: switched off */
     struct list idle; /* clones that have pages and no turn, least recently used first */
     uint64_t n_evictions, n_recomputes;
+    uint64_t n_looked_up, n_found; /* tokens of prompts */
     /* A step's, on the compute thread. */
     struct llama_row *rows; /* [max_rows] */
     struct kv_copy *copies; /* [max_rows] */
@@ -58,9 +60,10 @@ struct lm {
 
 struct lm_clone {
     struct clone base;
-    struct lm_prefix *prefix; /* that it begins with; shared */
-    bool has_system;          /* the prefix was asked for, not the model's own */
+    struct lm_system *system; /* that it begins with; shared */
+    bool has_system;          /* it was asked for, not the model's own */
     bool is_evicted;          /* its pages were taken; the next turn computes them again */
+    uint64_t salt;            /* of the tenant: pages are shared only among equals */
     int32_t *ids; /* [cap_ids]: n_ids of complete turns, then those of the turn that runs */
     uint32_t n_ids, cap_ids;
     uint32_t *turn_ends; /* [n_turns] n_ids after each turn */
@@ -89,14 +92,23 @@ struct lm_turn {
 enum status lm_check_size(const struct lm *m, size_t n_ids, size_t n_bytes,
                           struct error *err) MUST_CHECK;
 
-/* prefix.c: finds or makes the prefix of a system prompt and takes a reference; text NULL: the
- * model's own. */
-enum status lm_prefix_ref(struct lm_prefix **out, struct lm *m, const char *text, size_t len,
-                          uint64_t salt, struct error *err) MUST_CHECK;
-void lm_prefix_unref(struct lm *m, struct lm_prefix *p);
-/* Gives up pages and entries that no clone uses; true if a page came free. */
-bool lm_prefix_shrink(struct lm *m);
-void lm_prefix_close_all(struct lm *m);
+/* system.c: finds or makes a system prompt and takes a reference; text NULL: the model's own. */
+enum status lm_system_ref(struct lm_system **out, struct lm *m, const char *text, size_t len,
+                          struct error *err) MUST_CHECK;
+void lm_system_unref(struct lm *m, struct lm_system *s);
+
+/* pages.c. Both are nothing where the cache is switched off. */
+/* Lengthens what the clone has of its first n_ids ids by pages that anybody computed, by no more
+ * than all but the last id. */
+void lm_pages_find(struct lm *m, struct lm_clone *c, size_t n_ids);
+/* Positions n_before … kv.n_tokens - 1 are computed and stay: whole pages of them are found by
+ * others from now on. */
+void lm_pages_learn(struct lm *m, struct lm_clone *c, size_t n_before);
+/* Puts the clone at the end of the idle list if it has pages; lm_clone_busy takes it off. */
+void lm_clone_idle(struct lm_clone *c);
+void lm_clone_busy(struct lm_clone *c);
+/* Takes the pages of the least recently used idle clone; false when there is none. */
+bool lm_evict_one(struct lm *m);
 
 /* clone.c */
 enum status lm_clone_open(struct clone *c, const struct clone_config *config, struct error *err);
@@ -111,11 +123,6 @@ enum status lm_clone_restore(struct clone *c, const void *data, size_t size_byte
                              struct error *err);
 /* Room for n ids in all. */
 enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_CHECK;
-/* Puts the clone at the end of the idle list if it has pages; lm_clone_busy takes it off. */
-void lm_clone_idle(struct lm_clone *c);
-void lm_clone_busy(struct lm_clone *c);
-/* Takes the pages of the least recently used idle clone; false when there is none. */
-bool lm_evict_one(struct lm *m);
 
 /* turn.c */
 enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);

@@ -1,138 +1,129 @@
-/* System prompts, each computed once. A prefix is found by its text and the tenant's salt, so two
- * tenants never share pages, not even by the time that a hit saves. */
+#include "agents/lm/prefix.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/lm.h"
 #include "base/alloc.h"
+#include "compute/backend.h"
 
-enum { MAX_PREFIXES = 1024 }; /* kept though no clone uses them, for the next that does */
+struct entry {
+    uint64_t number; /* 1, 2, …; 0: the page is not cached */
+    uint64_t parent; /* number of the page before it, 0: the root */
+    uint64_t salt;
+    int32_t ids[KV_PAGE_TOKENS];
+    int32_t next; /* with the same hash, -1: the last */
+};
 
-static void prefix_free(struct lm *m, struct lm_prefix *p)
+struct prefix_cache {
+    struct entry *entries; /* [n_pages] */
+    int32_t *heads;        /* [mask + 1] the first page with that hash, or -1 */
+    size_t mask;
+    uint64_t seed; /* so that nobody can choose texts with one hash */
+    uint64_t n_numbered;
+};
+
+enum status prefix_cache_open(struct prefix_cache **out, size_t n_pages, const struct env *env,
+                              struct error *err)
 {
-    kv_seq_free(m->pages, &p->kv);
-    list_remove(&p->link);
-    m->n_prefixes--;
-    free(p->text);
-    free(p->ids);
-    free(p);
-}
+    struct prefix_cache *p = xalloc(sizeof *p);
+    size_t n_heads = 1;
 
-static struct lm_prefix *prefix_find(const struct lm *m, const char *text, size_t len,
-                                     uint64_t salt)
-{
-    for (struct link *l = list_last(&m->prefixes); l != NULL;
-         l = l->prev == &m->prefixes.head ? NULL : l->prev) {
-        struct lm_prefix *p = container_of(l, struct lm_prefix, link);
-
-        if (p->salt == salt && p->len == len && memcmp(p->text, text, len) == 0)
-            return p;
+    while (n_heads < n_pages)
+        n_heads *= 2;
+    p->mask = n_heads - 1;
+    p->entries = try_alloc(n_pages, sizeof *p->entries);
+    p->heads = try_alloc(n_heads, sizeof *p->heads);
+    if (p->entries == NULL || p->heads == NULL) {
+        prefix_cache_close(p);
+        return error_no_memory(err, n_pages * sizeof *p->entries + n_heads * sizeof *p->heads,
+                               "the prefix cache");
     }
-    return NULL;
-}
-
-static enum status prefix_make(struct lm_prefix **out, struct lm *m, const char *text, size_t len,
-                               uint64_t salt, struct error *err)
-{
-    struct lm_prefix *p;
-    struct buf ids;
-    enum status rc;
-
-    buf_init(&ids, SIZE_MAX);
-    rc = lm_check_size(m, 0, len, err);
-    if (rc == STATUS_OK)
-        rc = chat_template_begin(m->template, text, len, &ids, NULL, err);
-    if (rc == STATUS_OK && ids.len / sizeof(int32_t) > m->context)
-        rc = error_set(err, STATUS_RANGE, "the system prompt has %zu tokens, the context holds %zu",
-                       ids.len / sizeof(int32_t), m->context);
-    if (rc != STATUS_OK)
-        goto out;
-    p = try_alloc(1, sizeof *p);
-    if (p == NULL || (p->text = try_strndup(text, len)) == NULL) {
-        free(p);
-        rc = error_no_memory(err, len, "the system prompt");
-        goto out;
-    }
-    p->salt = salt;
-    p->len = len;
-    p->ids = (int32_t *)(void *)ids.data;
-    p->n_ids = ids.len / sizeof(int32_t);
-    buf_init(&ids, 0); /* given away */
-    list_push(&m->prefixes, &p->link);
-    m->n_prefixes++;
-    *out = p;
-out:
-    buf_deinit(&ids);
-    return rc;
-}
-
-enum status lm_prefix_ref(struct lm_prefix **out, struct lm *m, const char *text, size_t len,
-                          uint64_t salt, struct error *err)
-{
-    struct lm_prefix *p;
-    enum status rc;
-
-    if (text == NULL) {
-        text = chat_template_default_system(m->template);
-        len = strlen(text);
-        salt = 0; /* the model's own is everybody's */
-    }
-    if (m->default_prefix != NULL && m->default_prefix->salt == salt &&
-        m->default_prefix->len == len && memcmp(m->default_prefix->text, text, len) == 0)
-        p = m->default_prefix;
-    else
-        p = prefix_find(m, text, len, salt);
-    if (p == NULL) {
-        rc = prefix_make(&p, m, text, len, salt, err);
-        if (rc != STATUS_OK)
-            return rc;
-    } else {
-        list_remove(&p->link);
-        list_push(&m->prefixes, &p->link);
-    }
-    p->n_refs++;
+    for (size_t i = 0; i < n_heads; i++)
+        p->heads[i] = -1;
+    env->random(env->self, &p->seed, sizeof p->seed);
     *out = p;
     return STATUS_OK;
 }
 
-void lm_prefix_unref(struct lm *m, struct lm_prefix *p)
+void prefix_cache_close(struct prefix_cache *p)
 {
     if (p == NULL)
         return;
-    assert(p->n_refs > 0);
-    if (--p->n_refs == 0 && m->n_prefixes > MAX_PREFIXES)
-        prefix_free(m, p);
+    free(p->entries);
+    free(p->heads);
+    free(p);
 }
 
-bool lm_prefix_shrink(struct lm *m)
+static uint64_t mix(uint64_t hash, uint64_t value)
 {
-    struct kv_usage before, after;
-
-    for (struct link *l = list_first(&m->prefixes); l != NULL; l = list_next(&m->prefixes, l)) {
-        struct lm_prefix *p = container_of(l, struct lm_prefix, link);
-
-        if (p->kv.n_pages == 0)
-            continue;
-        kv_pages_usage(m->pages, &before);
-        kv_seq_free(m->pages, &p->kv);
-        kv_pages_usage(m->pages, &after);
-        if (after.n_free > before.n_free)
-            return true; /* others share the rest: freeing more of those would gain nothing */
-    }
-    return false;
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
 }
 
-void lm_prefix_close_all(struct lm *m)
+static int32_t *head_of(const struct prefix_cache *p, const struct entry *e)
 {
-    struct link *l;
+    uint64_t hash = mix(mix(p->seed, e->parent), e->salt);
 
-    lm_prefix_unref(m, m->default_prefix);
-    m->default_prefix = NULL;
-    while ((l = list_first(&m->prefixes)) != NULL) {
-        struct lm_prefix *p = container_of(l, struct lm_prefix, link);
+    for (size_t i = 0; i < KV_PAGE_TOKENS; i++)
+        hash = mix(hash, (uint32_t)e->ids[i]);
+    return &p->heads[hash & p->mask];
+}
 
-        assert(p->n_refs == 0);
-        prefix_free(m, p);
+/* An entry without a number, as it would be known. */
+static struct entry key_of(const struct prefix_cache *p, int32_t parent, uint64_t salt,
+                           const int32_t *ids)
+{
+    struct entry key = {.salt = salt};
+
+    if (parent >= 0) {
+        key.parent = p->entries[parent].number;
+        assert(key.parent != 0);
     }
+    memcpy(key.ids, ids, sizeof key.ids);
+    return key;
+}
+
+int32_t prefix_cache_find(const struct prefix_cache *p, int32_t parent, uint64_t salt,
+                          const int32_t *ids)
+{
+    struct entry key = key_of(p, parent, salt, ids);
+
+    for (int32_t i = *head_of(p, &key); i >= 0; i = p->entries[i].next) {
+        const struct entry *e = &p->entries[i];
+
+        if (e->parent == key.parent && e->salt == salt && memcmp(e->ids, ids, sizeof e->ids) == 0)
+            return i;
+    }
+    return -1;
+}
+
+void prefix_cache_add(struct prefix_cache *p, int32_t parent, uint64_t salt, const int32_t *ids,
+                      int32_t page)
+{
+    struct entry *e = &p->entries[page];
+    int32_t *head;
+
+    assert(e->number == 0);
+    *e = key_of(p, parent, salt, ids);
+    e->number = ++p->n_numbered;
+    head = head_of(p, e);
+    e->next = *head;
+    *head = page;
+}
+
+bool prefix_cache_has(const struct prefix_cache *p, int32_t page)
+{
+    return p->entries[page].number != 0;
+}
+
+void prefix_cache_remove(struct prefix_cache *p, int32_t page)
+{
+    int32_t *at = head_of(p, &p->entries[page]);
+
+    assert(p->entries[page].number != 0);
+    while (*at != page)
+        at = &p->entries[*at].next;
+    *at = p->entries[page].next;
+    p->entries[page].number = 0;
 }

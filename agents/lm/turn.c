@@ -26,24 +26,24 @@ static struct lm *lm_of(const struct lm_clone *c)
 /* The turn's prompt: what opens a conversation if it is its first turn, the messages, and the start
  * of the reply. A system message that comes first stands in for the model's own system prompt. */
 static enum status render(const struct lm_clone *c, const struct observation *seen,
-                          struct lm_prefix **ret_prefix, struct buf *ids, struct error *err)
+                          struct lm_system **ret_system, struct buf *ids, struct error *err)
 {
     struct lm *m = lm_of(c);
     const struct message *first = &seen->messages[0];
     size_t i = 0;
     enum status rc = STATUS_OK;
 
-    *ret_prefix = NULL;
+    *ret_system = NULL;
     if (c->n_ids == 0) {
         if (!c->has_system && first->role == ROLE_SYSTEM) {
-            rc = lm_prefix_ref(ret_prefix, m, first->text, first->len, c->prefix->salt, err);
+            rc = lm_system_ref(ret_system, m, first->text, first->len, err);
             i = 1;
         } else {
-            *ret_prefix = c->prefix;
-            c->prefix->n_refs++;
+            *ret_system = c->system;
+            c->system->n_refs++;
         }
         if (rc == STATUS_OK &&
-            buf_append(ids, (*ret_prefix)->ids, (*ret_prefix)->n_ids * sizeof(int32_t)) != 0)
+            buf_append(ids, (*ret_system)->ids, (*ret_system)->n_ids * sizeof(int32_t)) != 0)
             rc = error_no_memory(err, ids->len, "a prompt");
     }
     for (; rc == STATUS_OK && i < seen->n_messages; i++)
@@ -64,22 +64,30 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
                         t->n_prompt, turn->arena, err);
 }
 
-/* A first turn may begin where another clone's same system prompt is computed already. */
-static void share_prefix(struct lm *m, struct lm_clone *c)
+/* Others may have computed what comes next, also while the row waited. */
+static void find_pages(struct lm *m, struct agent_turn *turn)
 {
-    struct error ignored;
-    enum status rc = STATUS_OK;
+    struct lm_clone *c = clone_of(&turn->row);
+    struct reply *r = &turn->reply;
+    const struct lm_turn *t = turn->row.turn;
+    uint32_t n_before = c->kv.n_tokens, n_found;
 
-    if (c->kv.n_tokens == 0 && c->prefix->kv.n_tokens != 0)
-        rc = kv_seq_share(m->pages, &c->kv, &c->prefix->kv, c->prefix->kv.n_tokens, &ignored);
-    (void)rc; /* without memory for a page table it is computed again */
+    lm_pages_find(m, c, t->n_ids);
+    if (n_before < r->n_prefilled)
+        n_before = r->n_prefilled; /* found again, as a row that was preempted does */
+    if (c->kv.n_tokens <= n_before || n_before >= t->n_prompt)
+        return;
+    n_found = (c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt) - n_before;
+    m->n_found += n_found;
+    r->n_cached += n_found;
+    r->n_prefilled = n_before + n_found;
 }
 
 enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     struct lm_clone *c = container_of(base, struct lm_clone, base);
     struct lm *m = lm_of(c);
-    struct lm_prefix *prefix = NULL;
+    struct lm_system *system = NULL;
     struct lm_turn *t;
     struct buf ids;
     size_t n_all, n_bytes = 0;
@@ -92,7 +100,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     if (rc == STATUS_OK)
         rc = lm_check_size(m, c->n_ids, n_bytes, err);
     if (rc == STATUS_OK)
-        rc = render(c, &turn->seen, &prefix, &ids, err);
+        rc = render(c, &turn->seen, &system, &ids, err);
     if (rc != STATUS_OK)
         goto out;
     n_all = c->n_ids + ids.len / sizeof(int32_t);
@@ -117,30 +125,30 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         goto out;
     writer_init(&t->writer, m->vocab, &turn->seen.sampling, MAX_REPLY_BYTES);
     buf_init(&t->piece, MAX_REPLY_BYTES);
-    if (prefix != NULL) { /* from here nothing fails */
-        struct lm_prefix *old = c->prefix;
+    if (system != NULL) { /* from here nothing fails */
+        struct lm_system *old = c->system;
 
-        c->prefix = prefix;
-        prefix = old;
+        c->system = system;
+        system = old;
     }
     lm_clone_busy(c);
-    if (c->n_ids == 0)
-        share_prefix(m, c);
-    if (c->is_evicted && c->n_ids != 0 && c->kv.n_tokens == 0) {
-        m->n_recomputes++;
-        if (m->base.on_event != NULL)
-            m->base.on_event(m->base.on_event_arg, base, CLONE_RECOMPUTED,
-                             "its KV pages were evicted");
-    }
-    c->is_evicted = false;
     turn->row.clone = base;
     turn->row.turn = t;
     turn->reply.n_prompt = t->n_prompt;
     turn->reply.n_cached = c->kv.n_tokens;
     turn->reply.n_prefilled = c->kv.n_tokens;
     turn->reply.finish = FINISH_NONE;
+    m->n_looked_up += t->n_prompt - c->kv.n_tokens;
+    find_pages(m, turn);
+    if (c->is_evicted && c->kv.n_tokens + KV_PAGE_TOKENS <= c->n_ids) {
+        m->n_recomputes++;
+        if (m->base.on_event != NULL)
+            m->base.on_event(m->base.on_event_arg, base, CLONE_RECOMPUTED,
+                             "its KV pages were evicted");
+    }
+    c->is_evicted = false;
 out:
-    lm_prefix_unref(m, prefix);
+    lm_system_unref(m, system);
     buf_deinit(&ids);
     return rc;
 }
@@ -190,9 +198,12 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
 
     if (rc != STATUS_OK)
         return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
+    find_pages(m, agent_turn_of(row));
+    if (row->grant > lm_cost(a, row))
+        row->grant = lm_cost(a, row);
     do
         rc = kv_seq_reserve(m->pages, &c->kv, row->grant, &t->copy, err);
-    while (rc == STATUS_EXHAUSTED && (lm_evict_one(m) || lm_prefix_shrink(m)));
+    while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
     return rc;
 }
 
@@ -292,18 +303,6 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
     }
 }
 
-/* The first clone that is through with a prefix leaves its pages to those that come after. */
-static void leave_prefix(struct lm *m, const struct lm_clone *c)
-{
-    struct lm_prefix *p = c->prefix;
-    struct error ignored;
-    enum status rc = STATUS_OK;
-
-    if (p->kv.n_tokens == 0 && p->n_ids != 0 && c->kv.n_tokens >= p->n_ids)
-        rc = kv_seq_share(m->pages, &p->kv, &c->kv, p->n_ids, &ignored);
-    (void)rc; /* without memory the next one computes it again */
-}
-
 static const struct top_logprob *keep_top(struct agent_turn *turn, const struct sampled *s)
 {
     struct top_logprob *top;
@@ -323,11 +322,15 @@ void lm_stepped(struct agent *a, struct row *row)
     struct reply *r = &turn->reply;
     struct lm_clone *c = clone_of(row);
     struct lm_turn *t = row->turn;
+    uint32_t n_before = c->kv.n_tokens;
 
+    if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, and its copies with it */
+        kv_seq_cut(m->pages, &c->kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
     c->kv.n_tokens += t->n_computed;
     t->n_computed = 0;
-    leave_prefix(m, c);
-    r->n_prefilled = c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt;
+    lm_pages_learn(m, c, n_before);
+    if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->kv.n_tokens)
+        r->n_prefilled = c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt;
     if (!t->has_token)
         return;
     t->has_token = false;

@@ -36,10 +36,13 @@ static void print_model(const Parley__V1__Model *m)
         printf("  weights      %s\n", table_bytes(bytes, m->weight_bytes));
     if (m->kv_pages > 0)
         printf("  KV pages     %u of %u in use (%u shared), %s each; %" PRIu64 " copied, %" PRIu64
-               " evictions, %" PRIu64 " recomputed\n",
+               " evictions, %" PRIu64 " recomputed\n"
+               "  prefix cache %u pages, %" PRIu64 " of %" PRIu64 " prompt tokens found, %" PRIu64
+               " pages evicted\n",
                m->kv_pages - m->kv_pages_free, m->kv_pages, m->kv_pages_shared,
                table_bytes(bytes, m->kv_page_bytes), m->kv_copies, m->kv_evictions,
-               m->kv_recomputes);
+               m->kv_recomputes, m->kv_pages_cached, m->prefix_hit_tokens, m->prefix_lookup_tokens,
+               m->kv_pages_evicted);
     if (m->batching != NULL)
         print_batching(m->batching);
 }

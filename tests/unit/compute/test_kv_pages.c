@@ -185,6 +185,100 @@ START_TEST(cuts_leave_the_others_whole)
 }
 END_TEST
 
+static void note_page(void *arg, int32_t page)
+{
+    *(int32_t *)arg = page;
+}
+
+/* What was cached is free when nobody holds it, is handed out after all other free pages, and the
+ * tail of what was released longest ago goes first. */
+START_TEST(cached_pages_are_handed_out_last)
+{
+    struct kv_pages *p = open_pages(6);
+    struct kv_seq a = {0}, b = {0}, c = {0};
+    int32_t a_pages[2], b_page, forgotten = -1;
+    struct kv_usage u;
+
+    kv_pages_on_forget(p, note_page, &forgotten);
+    (void)extend(p, &a, 32);
+    (void)extend(p, &b, 20);
+    memcpy(a_pages, a.pages, sizeof a_pages);
+    b_page = b.pages[0];
+    kv_page_cache(p, a_pages[0]);
+    kv_page_cache(p, a_pages[1]);
+    kv_page_cache(p, b_page);
+    kv_seq_free(p, &a);
+    kv_seq_free(p, &b);
+    expect_usage(p, 6, 0, 0);
+    (void)extend(p, &c, 3 * KV_PAGE_TOKENS);
+    ck_assert_int_eq(forgotten, -1);
+    (void)extend(p, &c, 1);
+    ck_assert_int_eq(forgotten, a_pages[1]);
+    (void)extend(p, &c, KV_PAGE_TOKENS);
+    ck_assert_int_eq(forgotten, a_pages[0]);
+    (void)extend(p, &c, KV_PAGE_TOKENS);
+    ck_assert_int_eq(forgotten, b_page);
+    kv_pages_usage(p, &u);
+    ck_assert(u.n_cached == 0 && u.n_evicted == 3 && u.n_free == 0);
+    kv_seq_free(p, &c);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* A cached page is held again by who adopts it, and gives way to nobody until that one lets go. */
+START_TEST(cached_pages_come_back)
+{
+    struct kv_pages *p = open_pages(4);
+    struct kv_seq a = {0}, b = {0};
+    struct kv_copy copy;
+    int32_t first, second, forgotten = -1;
+
+    kv_pages_on_forget(p, note_page, &forgotten);
+    (void)extend(p, &a, 40);
+    first = a.pages[0];
+    second = a.pages[1];
+    kv_page_cache(p, first);
+    kv_page_cache(p, second);
+    kv_seq_free(p, &a);
+    (void)extend(p, &b, 5); /* gives way, with what was reserved behind it */
+    ck_assert_int_eq(kv_seq_reserve(p, &b, 20, &copy, &err), STATUS_OK);
+    ck_assert_int_eq(kv_seq_adopt(p, &b, first, &err), STATUS_OK);
+    ck_assert_int_eq(kv_seq_adopt(p, &b, second, &err), STATUS_OK);
+    ck_assert(b.n_tokens == 32 && b.n_pages == 2 && b.pages[0] == first && b.pages[1] == second);
+    expect_usage(p, 2, 0, 0);
+    ck_assert_int_eq(kv_seq_reserve(p, &b, 33, &copy, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(forgotten, -1);
+    kv_seq_free(p, &b);
+    expect_usage(p, 4, 0, 0);
+    kv_pages_close(p);
+}
+END_TEST
+
+/* Who alone holds a cached page and cuts into it writes in place, and the page is forgotten; where
+ * others hold it too it stays as it was, and the writer has a copy. */
+START_TEST(writing_into_a_cached_page)
+{
+    struct kv_pages *p = open_pages(4);
+    struct kv_seq a = {0}, b = {0};
+    int32_t forgotten = -1, page;
+
+    kv_pages_on_forget(p, note_page, &forgotten);
+    (void)extend(p, &a, 16);
+    page = a.pages[0];
+    kv_page_cache(p, page);
+    ck_assert_int_eq(kv_seq_adopt(p, &b, page, &err), STATUS_OK);
+    kv_seq_cut(p, &b, 10);
+    ck_assert_int_eq(extend(p, &b, 1).from, page);
+    ck_assert_int_eq(forgotten, -1);
+    kv_seq_cut(p, &a, 10);
+    ck_assert_int_eq(extend(p, &a, 1).from, -1);
+    ck_assert_int_eq(forgotten, page);
+    kv_seq_free(p, &a);
+    kv_seq_free(p, &b);
+    kv_pages_close(p);
+}
+END_TEST
+
 static void close_with_a_page_out(void)
 {
     struct kv_pages *p = open_pages(2);
@@ -212,6 +306,9 @@ struct model {
     struct kv_seq seqs[N_SEQS];
     uint64_t want[N_SEQS][MAX_TOKENS];
     uint64_t held[N_PAGES][KV_PAGE_TOKENS];
+    uint64_t kept[N_PAGES][KV_PAGE_TOKENS]; /* what was cached */
+    bool is_kept[N_PAGES];
+    size_t n_adopted;
     uint64_t n_writes, seed, n_copies;
     uint32_t n_draws;
 };
@@ -244,11 +341,51 @@ static void model_extend(struct model *m, size_t i)
         s->n_tokens += (uint32_t)n_more;
 }
 
+static void model_forget(void *arg, int32_t page)
+{
+    struct model *m = arg;
+
+    ck_assert(m->is_kept[page]);
+    m->is_kept[page] = false;
+}
+
+/* All full pages of the sequence are cached. */
+static void model_cache(struct model *m, const struct kv_seq *s)
+{
+    for (size_t i = 0; i < s->n_tokens / KV_PAGE_TOKENS; i++) {
+        int32_t page = s->pages[i];
+
+        if (m->is_kept[page])
+            continue;
+        kv_page_cache(m->pages, page);
+        memcpy(m->kept[page], m->held[page], sizeof m->kept[page]);
+        m->is_kept[page] = true;
+    }
+}
+
+/* Adopts a cached page, or holds a twin of its own last one instead. */
+static void model_adopt(struct model *m, size_t i)
+{
+    struct kv_seq *s = &m->seqs[i];
+    size_t page = draw(m, N_PAGES), at = s->n_tokens / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+
+    if (!m->is_kept[page] || at + KV_PAGE_TOKENS > MAX_TOKENS)
+        return;
+    if (at != 0 && draw(m, 2) == 0) {
+        at -= KV_PAGE_TOKENS;
+        kv_seq_replace(m->pages, s, at / KV_PAGE_TOKENS, (int32_t)page);
+    } else {
+        ck_assert_int_eq(kv_seq_adopt(m->pages, s, (int32_t)page, &err), STATUS_OK);
+    }
+    memcpy(&m->want[i][at], m->kept[page], sizeof m->kept[page]);
+    m->n_adopted++;
+}
+
 static void model_step(struct model *m)
 {
     size_t i = draw(m, N_SEQS), from = draw(m, N_SEQS), n;
 
-    switch (draw(m, 8)) {
+    switch (draw(m, 10)) {
     case 0:
         kv_seq_free(m->pages, &m->seqs[i]);
         break;
@@ -264,6 +401,12 @@ static void model_step(struct model *m)
         share(m->pages, &m->seqs[i], &m->seqs[from], n);
         memcpy(m->want[i], m->want[from], n * sizeof m->want[0][0]);
         break;
+    case 3:
+        model_cache(m, &m->seqs[i]);
+        break;
+    case 4:
+        model_adopt(m, i);
+        break;
     default:
         model_extend(m, i);
     }
@@ -273,7 +416,7 @@ static void model_step(struct model *m)
 static void model_check(const struct model *m)
 {
     unsigned n_holders[N_PAGES] = {0};
-    size_t n_used = 0, n_shared = 0;
+    size_t n_used = 0, n_shared = 0, n_kept = 0;
     struct kv_usage u;
 
     for (size_t i = 0; i < N_SEQS; i++) {
@@ -291,15 +434,19 @@ static void model_check(const struct model *m)
     for (size_t n = 0; n < N_PAGES; n++) {
         n_used += n_holders[n] > 0;
         n_shared += n_holders[n] > 1;
+        n_kept += m->is_kept[n];
+        if (m->is_kept[n])
+            ck_assert_mem_eq(m->held[n], m->kept[n], sizeof m->kept[n]);
     }
     kv_pages_usage(m->pages, &u);
-    if (u.n_free != N_PAGES - n_used || u.n_shared != n_shared || u.n_copies != m->n_copies)
+    if (u.n_free != N_PAGES - n_used || u.n_shared != n_shared || u.n_copies != m->n_copies ||
+        u.n_cached != n_kept)
         ck_abort_msg("seed %llu: %zu free, %zu shared", (unsigned long long)m->seed, u.n_free,
                      u.n_shared);
 }
 
-/* Whatever sequences do to one another's pages, each reads back what it wrote, and no page is lost
- * or in two hands by mistake. */
+/* Whatever sequences do to one another's pages, each reads back what it wrote, cached pages hold
+ * what they held, and no page is lost or in two hands by mistake. */
 START_TEST(no_page_is_lost_or_overwritten)
 {
     static struct model m;
@@ -307,13 +454,15 @@ START_TEST(no_page_is_lost_or_overwritten)
     for (uint64_t seed = 1; seed <= 5; seed++) {
         m = (struct model){.seed = seed};
         m.pages = open_pages(N_PAGES);
+        kv_pages_on_forget(m.pages, model_forget, &m);
         for (int step = 0; step < N_STEPS; step++) {
             model_step(&m);
             model_check(&m);
         }
-        printf("seed %llu: %llu writes, %llu copies\n", (unsigned long long)seed,
-               (unsigned long long)m.n_writes, (unsigned long long)m.n_copies);
-        ck_assert_uint_gt(m.n_copies, 100);
+        printf("seed %llu: %llu writes, %llu copies, %zu adopted\n", (unsigned long long)seed,
+               (unsigned long long)m.n_writes, (unsigned long long)m.n_copies, m.n_adopted);
+        ck_assert_uint_gt(m.n_copies, 50);
+        ck_assert_uint_gt(m.n_adopted, 50);
         for (size_t i = 0; i < N_SEQS; i++)
             kv_seq_free(m.pages, &m.seqs[i]);
         kv_pages_close(m.pages);
@@ -323,4 +472,5 @@ END_TEST
 
 SUITE_MAIN("compute/kv_pages", pages_come_as_needed, room_is_taken_once,
            too_few_pages_change_nothing, forks_copy_nothing, full_pages_are_never_copied,
-           cuts_leave_the_others_whole, a_lost_page_is_found, no_page_is_lost_or_overwritten)
+           cuts_leave_the_others_whole, cached_pages_are_handed_out_last, cached_pages_come_back,
+           writing_into_a_cached_page, a_lost_page_is_found, no_page_is_lost_or_overwritten)

@@ -73,7 +73,8 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
-              "--backend ref --threads 3 --kv-bytes 2G --max-conversations 10 --max-queue=20 "
+              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-conversations 10 "
+              "--max-queue=20 "
               "--max-message-bytes 64K --ttl 90m --drain-timeout 500ms --log-level warn --check",
               &err),
         STATUS_OK);
@@ -87,6 +88,7 @@ START_TEST(test_flags)
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert(c.no_prefix_cache);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
@@ -156,6 +158,7 @@ static const char all_keys[] = "# all that there is\n"
                                "backend: ref\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
+                               "prefix_cache: off\n"
                                "max_conversations: 10\n"
                                "max_queue: \"20\"\n"
                                "max_message_bytes: 64K\n"
@@ -182,6 +185,7 @@ START_TEST(test_file)
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert(c.no_prefix_cache);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
@@ -218,11 +222,12 @@ START_TEST(test_flags_override)
     struct config c;
     struct error err;
 
-    ck_assert_msg(parse_with(&c,
-                             "--model a=z.gguf --kv-bytes 1M --config @ --listen [::1]:7 "
-                             "--backend cpu --log-level error",
-                             all_keys, &err) == STATUS_OK,
-                  "%s", err.text);
+    ck_assert_msg(
+        parse_with(&c,
+                   "--model a=z.gguf --kv-bytes 1M --prefix-cache on --config @ --listen [::1]:7 "
+                   "--backend cpu --log-level error",
+                   all_keys, &err) == STATUS_OK,
+        "%s", err.text);
     ck_assert_uint_eq(c.n_models, 1);
     ck_assert_str_eq(c.models[0].name, "a");
     ck_assert_str_eq(c.models[0].path, "z.gguf");
@@ -230,6 +235,7 @@ START_TEST(test_flags_override)
     ck_assert_str_eq(c.listen[0], "[::1]:7");
     ck_assert_str_eq(c.backend, "cpu");
     ck_assert_uint_eq(c.kv_bytes, 1 << 20);
+    ck_assert(!c.no_prefix_cache);
     ck_assert_int_eq(c.log_level, LOG_ERROR);
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
@@ -276,6 +282,7 @@ static const struct {
     {"backend:\n", ": backend: there is no ''"},
     {"threads: 0\n", ": threads: must be above 0"},
     {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
+    {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
     {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
     {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
     {"max_message_bytes: 2G\n", ": max_message_bytes: "},

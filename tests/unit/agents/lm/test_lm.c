@@ -363,6 +363,139 @@ START_TEST(system_prompt_is_computed_once)
 }
 END_TEST
 
+static const char passage[] =
+    "the hello in a hell of the hello, and what the hello said to a hello "
+    "in the hell of hello: the a in the hello is a the";
+
+/* Whoever computed the beginning of a prompt, who comes after does not: not when that conversation
+ * is closed, nor when it was a turn that was dropped; but another tenant's is nobody's. */
+START_TEST(a_beginning_is_computed_once)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *first = open_clone(a, NULL), *second = open_clone(a, NULL), *stranger;
+    const struct clone_config tenant = {.salt = 1};
+    int32_t want[N], got[N];
+    struct agent_info info;
+    struct drive d, *only = &d;
+    struct error err;
+
+    ck_assert_int_eq(drive_begin(&d, first, passage, &s, &err), STATUS_OK);
+    for (int i = 0; i < 3; i++)
+        (void)drive_step(a, &only, 1, 64);
+    drive_end(&d, false);
+    (void)drive_turn(a, first, passage, &s, 256, want, N);
+    clone_close(first);
+    ck_assert_uint_eq(n_free(a), 256);
+
+    ck_assert_int_eq(drive_begin(&d, second, passage, &s, &err), STATUS_OK);
+    ck_assert_uint_eq(d.turn.reply.n_cached, (d.turn.reply.n_prompt - 1) / 16 * 16);
+    ck_assert_uint_eq(a->type->cost(a, &d.turn.row), d.turn.reply.n_prompt - d.turn.reply.n_cached);
+    drive_run(a, &only, 1, 256);
+    drive_end(&d, true);
+    a->type->info(a, &info);
+    ck_assert_uint_gt(info.kv_pages_cached, 0);
+    ck_assert_uint_gt(info.prefix_hit_tokens, 100);
+    ck_assert_uint_le(info.prefix_hit_tokens, info.prefix_lookup_tokens);
+    second->agent->type->reset(second);
+    (void)drive_turn(a, second, passage, &s, 256, got, N);
+    ck_assert_mem_eq(got, want, sizeof want);
+    clone_close(second);
+
+    ck_assert_int_eq(clone_open(&stranger, a, &tenant, &err), STATUS_OK);
+    ck_assert_int_eq(drive_begin(&d, stranger, passage, &s, &err), STATUS_OK);
+    ck_assert_uint_eq(d.turn.reply.n_cached, 0);
+    drive_end(&d, false);
+    clone_close(stranger);
+    agent_unref(a);
+}
+END_TEST
+
+/* Neighbours that compute the same beginning at the same time hold it once when they are through,
+ * and one that waited finds what they computed. */
+START_TEST(neighbours_share_what_both_computed)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct drive d[3], *all[3] = {&d[0], &d[1], &d[2]};
+    struct clone_info info;
+    struct error err;
+
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(drive_begin(&d[i], open_clone(a, NULL), passage, &s, &err), STATUS_OK);
+    while (d[0].turn.reply.n_tokens == 0) {
+        ck_assert_uint_eq(d[0].turn.reply.n_cached + d[2].turn.reply.n_cached, 0);
+        (void)drive_step(a, all, 2, 32);
+    }
+    for (int i = 0; i < 2; i++) {
+        a->type->clone_info(d[i].clone, &info);
+        ck_assert_uint_ge(info.n_pages_shared, d[0].turn.reply.n_prompt / 16);
+    }
+    (void)drive_step(a, all, 3, 256);
+    ck_assert_uint_eq(d[2].turn.reply.n_cached, (d[2].turn.reply.n_prompt - 1) / 16 * 16);
+    drive_run(a, all, 3, 256);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(d[i].turn.reply.n_tokens, N);
+        for (int t = 0; t < N; t++)
+            ck_assert_int_eq(d[i].turn.reply.tokens[t].id, d[0].turn.reply.tokens[t].id);
+    }
+    for (int i = 0; i < 3; i++) {
+        drive_end(&d[i], true);
+        clone_close(d[i].clone);
+    }
+    ck_assert_uint_eq(n_free(a), 256);
+    agent_unref(a);
+}
+END_TEST
+
+/* A turn computes its own tokens and no other's. */
+START_TEST(a_turn_continues_from_its_pages)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    struct clone_info info;
+    int32_t ids[3][N];
+    struct drive d;
+    struct error err;
+
+    converse(a, c, 256, ids);
+    a->type->clone_info(c, &info);
+    ck_assert_int_eq(drive_begin(&d, c, "go on", &s, &err), STATUS_OK);
+    /* the last token of the reply before, and what ends it, have no keys and values yet */
+    ck_assert_uint_ge(d.turn.reply.n_cached + 3, info.n_tokens);
+    ck_assert_uint_gt(d.turn.reply.n_prompt, info.n_tokens);
+    drive_end(&d, false);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* Pages that nobody uses give way before an idle conversation loses its own. */
+START_TEST(cached_pages_give_way_before_conversations)
+{
+    struct agent *a = open_on("ref", 40);
+    struct sampling s = brief();
+    struct clone *kept = open_clone(a, NULL), *c;
+    int32_t ids[N], again[N];
+    struct agent_info info;
+    char text[120];
+
+    (void)drive_turn(a, kept, "keep the hello", &s, 256, ids, N);
+    for (int i = 0; i < 12; i++) { /* about nine pages each, one after the other */
+        c = open_clone(a, NULL);
+        (void)snprintf(text, sizeof text, "%d %080d", i, i);
+        (void)drive_turn(a, c, text, &s, 256, again, N);
+        clone_close(c);
+    }
+    a->type->info(a, &info);
+    ck_assert_uint_eq(info.kv_evictions, 0);
+    ck_assert_uint_gt(info.kv_pages_evicted, 40);
+    clone_close(kept);
+    agent_unref(a);
+}
+END_TEST
+
 /* A prompt beyond the context says both sizes, and changes nothing. */
 START_TEST(prompt_beyond_the_context)
 {
@@ -414,4 +547,6 @@ END_TEST
 SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
            fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
            eviction_changes_no_reply, preemption_changes_no_reply, system_prompt_is_computed_once,
+           a_beginning_is_computed_once, neighbours_share_what_both_computed,
+           a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
            prompt_beyond_the_context, full_context_ends_the_reply)
