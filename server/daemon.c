@@ -4,9 +4,9 @@
  *
  * Stop: SIGTERM or SIGINT drain: no new conversations and turns, what is in flight goes on, streams
  * that would linger end. When all is quiet, or the time is up, or a second signal comes, the daemon
- * ends: what is left is cancelled; turns go with their steps, then conversations, then models with
- * their threads, then the port, then the loop's handles. go_on asks, after each of these, for the
- * next; nothing else decides about it. A start that fails goes the same way. */
+ * ends: what is left is cancelled; turns go with their steps, then conversations and sessions, then
+ * models with their threads, then the port, then the loop's handles. go_on asks, after each of
+ * these, for the next; nothing else decides about it. A start that fails goes the same way. */
 #include "server/daemon.h"
 
 #include <assert.h>
@@ -117,6 +117,8 @@ static void end(struct daemon *d)
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     conversations_cancel_all(&d->conversations);
+    sessions_drain(&d->sessions);
+    sessions_close_all(&d->sessions);
     if (d->port != NULL) {
         port_drain(d->port);
         port_cancel_all(d->port);
@@ -164,6 +166,7 @@ static size_t count_calls(const struct daemon *d)
 static void close_handles(struct daemon *d)
 {
     uv_close((uv_handle_t *)&d->expiry_timer, NULL);
+    uv_close((uv_handle_t *)&d->sessions_timer, NULL);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
@@ -176,7 +179,7 @@ static void go_on(struct daemon *d)
         end(d);
     if (d->state != DAEMON_ENDING)
         return;
-    if (d->n_loading > 0 || d->conversations.n_live > 0)
+    if (d->n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0)
         return; /* a load or a step that runs is waited for */
     conversations_close_all(&d->conversations);
     assert(d->conversations.n_closing == 0);
@@ -242,6 +245,17 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* --- starting --- */
 
+static void arm(struct daemon *d, uv_timer_t *timer, uv_timer_cb then, uint64_t at_us)
+{
+    uint64_t now_us = env_now_us(&d->env);
+
+    if (at_us == 0)
+        (void)uv_timer_stop(timer); /* cannot fail */
+    else
+        (void)uv_timer_start(timer, then, at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
+                             0); /* fails only when closing */
+}
+
 static void on_expiry_timer(uv_timer_t *timer)
 {
     struct daemon *d = timer->data;
@@ -252,14 +266,22 @@ static void on_expiry_timer(uv_timer_t *timer)
 static void arm_expiry(void *self, uint64_t at_us)
 {
     struct daemon *d = self;
-    uint64_t now_us = env_now_us(&d->env);
 
-    if (at_us == 0)
-        (void)uv_timer_stop(&d->expiry_timer); /* cannot fail */
-    else
-        (void)uv_timer_start(&d->expiry_timer, on_expiry_timer,
-                             at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
-                             0); /* fails only when closing */
+    arm(d, &d->expiry_timer, on_expiry_timer, at_us);
+}
+
+static void on_sessions_timer(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+
+    sessions_tick(&d->sessions);
+}
+
+static void arm_sessions(void *self, uint64_t at_us)
+{
+    struct daemon *d = self;
+
+    arm(d, &d->sessions_timer, on_sessions_timer, at_us);
 }
 
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
@@ -323,7 +345,6 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
         .backend = d->config.backend,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
-        .no_prefix_cache = d->config.no_prefix_cache,
         .max_waiting = d->config.max_queue,
         .env = &d->env,
     };
@@ -390,15 +411,29 @@ static enum status start_conversations(struct daemon *d, struct error *err)
     return rc;
 }
 
+static enum status start_sessions(struct daemon *d, struct error *err)
+{
+    const struct sessions_config config = {
+        .env = &d->env,
+        .arm = arm_sessions,
+        .arm_self = d,
+        .quiet = go_on_later,
+        .quiet_arg = d,
+    };
+
+    return sessions_init(&d->sessions, &config, err);
+}
+
 static void open_handles(struct daemon *d)
 {
     static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
 
     /* None of these takes anything that could be missing. */
     (void)uv_timer_init(&d->loop, &d->expiry_timer);
+    (void)uv_timer_init(&d->loop, &d->sessions_timer);
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
-    d->expiry_timer.data = d->drain_timer.data = d->later.data = d;
+    d->expiry_timer.data = d->sessions_timer.data = d->drain_timer.data = d->later.data = d;
     for (size_t i = 0; i < N_SIGNALS; i++) {
         (void)uv_signal_init(&d->loop, &d->signals[i]);
         d->signals[i].data = d;
@@ -419,13 +454,15 @@ enum status daemon_run(const struct config *config, struct error *err)
     health_init(&d.health);
     health_set(&d.health, "", HEALTH_NOT_SERVING);
     health_set(&d.health, "parley.v1.Conversations", HEALTH_NOT_SERVING);
+    health_set(&d.health, "parley.v1.Act", HEALTH_NOT_SERVING);
     open_handles(&d);
-    if (start_conversations(&d, &why) != STATUS_OK || start_port(&d, &why) != STATUS_OK ||
-        start_models(&d, &why) != STATUS_OK)
+    if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||
+        start_port(&d, &why) != STATUS_OK || start_models(&d, &why) != STATUS_OK)
         fail(&d, &why);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* nothing is left when it returns */
     assert(d.state == DAEMON_STOPPED);
     conversations_deinit(&d.conversations);
+    sessions_deinit(&d.sessions);
     health_deinit(&d.health);
     left = uv_loop_close(&d.loop);
     assert(left == 0);

@@ -11,6 +11,7 @@
 #include "server/health.h"
 #include "server/model.h"
 #include "server/port.h"
+#include "server/session.h"
 
 enum { N_SIGNALS = 2 };
 
@@ -38,10 +39,11 @@ struct daemon {
     struct model *models[CONFIG_MAX_MODELS + 1]; /* [n_models] */
     size_t n_models, n_models_running, n_loading;
     struct conversations conversations;
+    struct sessions sessions;
     struct health health;
     struct port *port;
     struct list endless;
-    uv_timer_t expiry_timer, drain_timer;
+    uv_timer_t expiry_timer, sessions_timer, drain_timer;
     uv_idle_t later; /* asks daemon_go_on to be called from the loop itself */
     uv_signal_t signals[N_SIGNALS];
     uint64_t drain_until_us;

@@ -1,12 +1,15 @@
 /* Happy path: model_start starts the thread and submits the load; on_loaded opens the batcher, and
  * from then on the thread runs its steps. model_stop closes the batcher, then stops the thread,
- * then closes the timer, then frees. A load that fails leaves a model in MODEL_FAILED, which only
+ * then closes its timers, then frees. A load that fails leaves a model in MODEL_FAILED, which only
  * has to be stopped. */
 #include "server/model.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 
@@ -73,24 +76,49 @@ static void submit_step(void *self, struct batch_step *step)
     worker_submit(m->worker, &m->job);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_now(uv_timer_t *timer)
 {
     struct model *m = timer->data;
 
-    batcher_tick(m->batcher);
+    if (m->batcher != NULL)
+        batcher_tick(m->batcher);
 }
 
+static void on_alarm(uv_poll_t *poll, int status, int events)
+{
+    struct model *m = poll->data;
+    uint64_t n_expired;
+
+    (void)status;
+    (void)events;
+    if (read(m->alarm_fd, &n_expired, sizeof(n_expired)) != (ssize_t)sizeof(n_expired))
+        return; /* set anew since */
+    m->alarm_us = 0;
+    if (m->batcher != NULL)
+        batcher_tick(m->batcher);
+}
+
+/* An alarm that is set for an earlier time stays: it asks too early, which does no harm, and costs
+ * less than a system call for each batch that did not need it. */
 static void arm_timer(void *self, uint64_t at_us)
 {
     struct model *m = self;
     uint64_t now_us = env_now_us(m->env);
+    struct itimerspec after = {0};
 
+    (void)uv_timer_stop(&m->now_timer); /* cannot fail */
     if (at_us == 0)
-        (void)uv_timer_stop(&m->timer); /* cannot fail */
-    else
-        (void)uv_timer_start(&m->timer, on_timer,
-                             at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
-                             0); /* fails only without a callback or when closing */
+        return;
+    if (at_us <= now_us) {
+        (void)uv_timer_start(&m->now_timer, on_now, 0, 0); /* fails only when closing */
+        return;
+    }
+    if (m->alarm_us != 0 && m->alarm_us <= at_us)
+        return;
+    m->alarm_us = at_us;
+    after.it_value.tv_sec = (time_t)((at_us - now_us) / 1000000);
+    after.it_value.tv_nsec = (long)((at_us - now_us) % 1000000) * 1000;
+    (void)timerfd_settime(m->alarm_fd, 0, &after, NULL); /* fails only for what is no time */
 }
 
 /* --- loading --- */
@@ -131,10 +159,22 @@ static void on_loaded(struct job *job)
 
 static void free_model(struct model *m)
 {
+    if (m->alarm_fd >= 0)
+        (void)close(m->alarm_fd); /* nothing to lose */
+    act_rows_deinit(&m->act);
     free(m->name);
     free(m->path);
     free(m->backend);
     free(m);
+}
+
+static void open_handles(struct model *m, uv_loop_t *loop)
+{
+    (void)uv_timer_init(loop, &m->now_timer); /* none can fail: the descriptor is one to poll */
+    (void)uv_poll_init(loop, &m->alarm, m->alarm_fd);
+    m->now_timer.data = m->alarm.data = m;
+    (void)uv_poll_start(&m->alarm, UV_READABLE, on_alarm);
+    m->n_handles = 2;
 }
 
 enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
@@ -156,16 +196,19 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .backend = m->backend,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
-        .no_prefix_cache = config->no_prefix_cache,
         .env = m->env,
     };
-    rc = worker_start(&m->worker, loop, m->path == NULL ? "parley-echo" : "parley-compute", err);
+    m->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (m->alarm_fd < 0)
+        rc = error_set(err, STATUS_EXHAUSTED, "cannot make a timer: %s", strerror(errno));
+    else
+        rc =
+            worker_start(&m->worker, loop, m->path == NULL ? "parley-echo" : "parley-compute", err);
     if (rc != STATUS_OK) {
         free_model(m);
         return rc;
     }
-    (void)uv_timer_init(loop, &m->timer); /* cannot fail */
-    m->timer.data = m;
+    open_handles(m, loop);
     m->job = (struct job){.run = load, .done = on_loaded};
     worker_submit(m->worker, &m->job);
     *out = m;
@@ -180,12 +223,14 @@ void model_run(struct model *m, struct job *job)
 
 /* --- stopping --- */
 
-static void on_timer_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
     struct model *m = handle->data;
     void (*stopped)(void *arg) = m->stopped;
     void *arg = m->stopped_arg;
 
+    if (--m->n_handles > 0)
+        return;
     free_model(m);
     stopped(arg);
 }
@@ -196,7 +241,8 @@ static void on_worker_stopped(void *arg)
 
     agent_unref(m->agent);
     m->agent = NULL;
-    uv_close((uv_handle_t *)&m->timer, on_timer_closed);
+    uv_close((uv_handle_t *)&m->now_timer, on_handle_closed);
+    uv_close((uv_handle_t *)&m->alarm, on_handle_closed);
 }
 
 static void on_batcher_closed(void *arg)

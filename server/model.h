@@ -8,6 +8,7 @@
 #include "agents/agent.h"
 #include "batching/batcher.h"
 #include "compute/worker.h"
+#include "server/act_mode.h"
 
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED, MODEL_STOPPING };
 
@@ -19,7 +20,6 @@ struct model_config {
     const char *path; /* NULL: echo */
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
-    bool no_prefix_cache;       /* as agent_config's */
     size_t max_waiting;         /* asks; 0: the agent's own */
     const struct env *env;
 };
@@ -37,13 +37,20 @@ struct model {
     struct agent *agent;
     struct agent_info info; /* as it was when loaded: defaults, version, vocabulary */
     struct batcher *batcher;
-    struct batcher_config batching;
+    struct batcher_config batching; /* the agent's own */
+    struct act_rows act;
     size_t n_conversations;
     /* Where it computes. */
     const struct env *env;
     struct worker *worker;
-    uv_timer_t timer; /* of the batcher */
-    struct job job;   /* the load, then the batcher's step */
+    /* The batcher's timer: a zero one for "now", and microseconds, which libuv's timers have not,
+     * from the kernel's. */
+    uv_timer_t now_timer;
+    uv_poll_t alarm;
+    int alarm_fd;
+    uint64_t alarm_us;  /* when it goes off; 0: never */
+    unsigned n_handles; /* open ones of the loop's */
+    struct job job;     /* the load, then the batcher's step */
     struct batch_step *step;
     enum status load_status; /* the compute thread's until the load is back, as agent and err */
     model_fn loaded;

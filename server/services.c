@@ -6,7 +6,7 @@
 
 enum {
     N_RPCS = N_CONVERSATIONS_RPCS + N_TURN_RPCS + N_WATCH_RPCS + N_MODELS_RPCS + N_ADMIN_RPCS +
-             N_HEALTH_RPCS
+             N_HEALTH_RPCS + N_ACT_RPCS
 };
 
 const struct rpc *services_rpcs(size_t *ret_n)
@@ -21,6 +21,7 @@ const struct rpc *services_rpcs(size_t *ret_n)
         {watch_rpcs, N_WATCH_RPCS},
         {models_rpcs, N_MODELS_RPCS},
         {admin_rpcs, N_ADMIN_RPCS},
+        {act_rpcs, N_ACT_RPCS},
         {health_rpcs, N_HEALTH_RPCS},
     };
     size_t n = 0;

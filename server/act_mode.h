@@ -1,0 +1,45 @@
+/* How the observations that wait for a model are gathered into batches: Act's modes as batching
+ * policies, and, under lock-step, whose observation stands in which row. Loop. */
+#ifndef SERVER_ACT_MODE_H
+#define SERVER_ACT_MODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct model;
+struct session;
+
+enum act_mode { ACT_AUTO, ACT_NONE, ACT_LOCKSTEP, ACT_DYNAMIC };
+
+struct act_config {
+    enum act_mode mode;
+    uint32_t n, timeout_ms; /* lock-step; 0: no time-out */
+    bool is_partial;        /* lock-step: after the time-out those that wait run; else ABORTED */
+    uint32_t min, max, delay_us; /* dynamic */
+};
+
+/* Of a model. */
+struct act_rows {
+    enum act_mode mode;
+    struct session **at_row; /* [n] lock-step: whose observation waits or runs there */
+    uint32_t n;
+};
+
+/* From the next batch on. STATUS_INVALID names the field of ActConfigureRequest; PRECONDITION for a
+ * model that does not act. */
+enum status act_configure(struct model *m, const struct act_config *config,
+                          struct error *err) MUST_CHECK;
+/* The configuration that a model begins with. */
+void act_rows_deinit(struct act_rows *rows);
+
+/* Lock-step: whether there is such a row. Without it any will do. */
+enum status act_row_check(const struct model *m, uint32_t row, struct error *err) MUST_CHECK;
+/* STATUS_PRECONDITION when another session's observation stands there. */
+enum status act_row_take(struct model *m, uint32_t row, struct session *s, const char *env_id,
+                         struct error *err) MUST_CHECK;
+/* Does nothing when the row is not its own. */
+void act_row_leave(struct model *m, uint32_t row, const struct session *s);
+
+#endif

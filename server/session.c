@@ -1,0 +1,601 @@
+/* The happy path: sessions_step finds the session or opens one, has its clone observe, and asks the
+ * model's batcher; on_settled has the clone learn what it did, keeps the reply, and tells who
+ * waits.
+ *
+ * Failure: a step that fails is dropped, the clone is as it was and the number free. A session that
+ * ends while its step is in flight leaves the table at once, and its memory when the step is back;
+ * who waits for it is told then. */
+#include "server/session.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/act_mode.h"
+#include "server/model.h"
+
+enum { FIRST_BUCKETS = 64, TENSOR_ALIGN = 16, RETRY_MS = 1 };
+
+struct session {
+    struct session *in_bucket; /* next */
+    struct link idle;          /* of sessions->idle; not while it is held or asks */
+    struct sessions *all;
+    struct model *model;
+    struct clone *clone;
+    struct session_hold *hold;
+    uint64_t hash, run_id;
+    uint64_t seq; /* of the last step that was done */
+    uint64_t seed, idle_since_us;
+    struct step_reply *reply; /* to seq; NULL for 0 */
+    bool is_asking;           /* the step after seq is in flight */
+    bool is_cancelled;        /* nobody waits for it any more */
+    bool has_ended;           /* not in the table any more */
+    struct list waits;
+    struct agent_turn turn; /* while it asks */
+    struct ask ask;
+    struct arena arena;
+    char env_id[];
+};
+
+/* --- replies --- */
+
+static size_t aligned(size_t n)
+{
+    return (n + TENSOR_ALIGN - 1) & ~(size_t)(TENSOR_ALIGN - 1);
+}
+
+/* The turn's reply, laid down close: it outlives the turn's arena. */
+static struct step_reply *reply_make(const struct session *s, struct error *err)
+{
+    const struct reply *from = &s->turn.reply;
+    size_t head = sizeof(struct step_reply) + from->n_tensors * sizeof(struct tensor_view);
+    size_t size = aligned(head);
+    struct step_reply *r;
+    char *at;
+
+    for (size_t i = 0; i < from->n_tensors; i++)
+        size += aligned(from->tensors[i].size_bytes) + aligned(strlen(from->tensors[i].name) + 1);
+    r = try_alloc(1, size);
+    if (r == NULL) {
+        (void)error_no_memory(err, size, "the reply of a step");
+        return NULL;
+    }
+    r->n_refs = 1;
+    r->seq = s->seq + 1;
+    r->params_version = from->params_version;
+    r->batch_rows = from->batch_rows;
+    r->queue_us = (uint32_t)(s->ask.first_step_us - s->ask.arrival_us);
+    r->n_tensors = from->n_tensors;
+    at = (char *)r + aligned(head);
+    for (size_t i = 0; i < from->n_tensors; i++) {
+        const struct tensor_view *t = &from->tensors[i];
+        size_t name_size = strlen(t->name) + 1;
+
+        r->tensors[i] = *t;
+        r->tensors[i].data = memcpy(at, t->data, t->size_bytes);
+        at += aligned(t->size_bytes);
+        r->tensors[i].name = memcpy(at, t->name, name_size);
+        at += aligned(name_size);
+    }
+    return r;
+}
+
+struct step_reply *step_reply_ref(struct step_reply *r)
+{
+    r->n_refs++;
+    return r;
+}
+
+void step_reply_unref(struct step_reply *r)
+{
+    if (r != NULL && --r->n_refs == 0)
+        free(r);
+}
+
+/* --- all of them --- */
+
+enum status sessions_init(struct sessions *all, const struct sessions_config *config,
+                          struct error *err)
+{
+    struct sessions a = {.config = *config, .n_buckets = FIRST_BUCKETS};
+
+    if (a.config.max_sessions == 0)
+        a.config.max_sessions = 65536;
+    if (a.config.ttl_ms == 0)
+        a.config.ttl_ms = (uint64_t)10 * 60 * 1000;
+    a.table = try_alloc(a.n_buckets, sizeof(a.table[0]));
+    if (a.table == NULL)
+        return error_no_memory(err, a.n_buckets * sizeof(a.table[0]), "sessions");
+    config->env->random(config->env->self, &a.salt, sizeof(a.salt));
+    *all = a;
+    list_init(&all->idle); /* points to itself */
+    return STATUS_OK;
+}
+
+void sessions_deinit(struct sessions *all)
+{
+    if (all->table == NULL)
+        return;
+    assert(all->n == 0 && all->n_asking == 0);
+    free(all->table);
+    all->table = NULL;
+}
+
+/* FNV-1a, begun with chance, so that nobody can choose ids that meet in one bucket. */
+static uint64_t hash_of(const struct sessions *all, const struct model *model, const char *env_id)
+{
+    uint64_t hash = all->salt ^ (uint64_t)(uintptr_t)model;
+
+    for (const char *c = env_id; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 32;
+}
+
+static struct session *find(const struct sessions *all, uint64_t hash, const struct model *model,
+                            const char *env_id)
+{
+    struct session *s = all->table[hash & (all->n_buckets - 1)];
+
+    while (s != NULL && (s->hash != hash || s->model != model || strcmp(s->env_id, env_id) != 0))
+        s = s->in_bucket;
+    return s;
+}
+
+/* Twice the buckets; without memory chains get longer, which does no harm. */
+static void grow(struct sessions *all)
+{
+    struct session **table = try_alloc(2 * all->n_buckets, sizeof(table[0]));
+
+    if (table == NULL)
+        return;
+    for (size_t i = 0; i < all->n_buckets; i++) {
+        struct session *s, *next;
+
+        for (s = all->table[i]; s != NULL; s = next) {
+            struct session **bucket = &table[s->hash & (2 * all->n_buckets - 1)];
+
+            next = s->in_bucket;
+            s->in_bucket = *bucket;
+            *bucket = s;
+        }
+    }
+    free(all->table);
+    all->table = table;
+    all->n_buckets *= 2;
+}
+
+static void add(struct session *s)
+{
+    struct sessions *all = s->all;
+    struct session **bucket;
+
+    if (all->n == all->n_buckets)
+        grow(all);
+    bucket = &all->table[s->hash & (all->n_buckets - 1)];
+    s->in_bucket = *bucket;
+    *bucket = s;
+    all->n++;
+}
+
+/* --- one --- */
+
+static void free_session(struct session *s)
+{
+    assert(!s->is_asking && s->hold == NULL && !link_is_on(&s->idle));
+    step_reply_unref(s->reply);
+    clone_close(s->clone);
+    free(s);
+}
+
+static enum status make_session(struct session **out, struct sessions *all, struct model *model,
+                                const char *env_id, uint64_t hash, uint64_t run_id,
+                                struct error *err)
+{
+    const struct clone_config config = {0};
+    size_t id_size = strlen(env_id) + 1;
+    struct session *s = try_alloc(1, sizeof(*s) + id_size);
+
+    if (s == NULL)
+        return error_no_memory(err, sizeof(*s) + id_size, "a session");
+    s->all = all;
+    s->model = model;
+    s->hash = hash;
+    s->run_id = run_id;
+    s->seed = run_id;
+    list_init(&s->waits);
+    memcpy(s->env_id, env_id, id_size);
+    if (clone_open(&s->clone, model->agent, &config, err) != STATUS_OK) {
+        free(s);
+        return err->status;
+    }
+    *out = s;
+    return STATUS_OK;
+}
+
+static void begin_idle(struct session *s)
+{
+    struct sessions *all = s->all;
+    bool is_first = list_is_empty(&all->idle);
+
+    if (s->hold != NULL)
+        return;
+    s->idle_since_us = env_now_us(all->config.env);
+    list_push(&all->idle, &s->idle);
+    if (is_first)
+        all->config.arm(all->config.arm_self, s->idle_since_us + all->config.ttl_ms * 1000);
+}
+
+static void end_idle(struct session *s)
+{
+    if (link_is_on(&s->idle))
+        list_remove(&s->idle);
+}
+
+/* Nobody finds it any more; it is gone when its step is back. */
+static void end_session(struct session *s)
+{
+    struct session_hold *hold = s->hold;
+    struct session **at = &s->all->table[s->hash & (s->all->n_buckets - 1)];
+
+    while (*at != s)
+        at = &(*at)->in_bucket;
+    *at = s->in_bucket;
+    s->all->n--;
+    s->has_ended = true;
+    s->hold = NULL;
+    end_idle(s);
+    act_row_leave(s->model, s->turn.seen.row_key, s);
+    if (s->is_asking) {
+        if (!s->is_cancelled)
+            batcher_cancel(s->model->batcher, &s->ask);
+        s->is_cancelled = true;
+    } else {
+        free_session(s);
+    }
+    if (hold != NULL) {
+        hold->session = NULL;
+        hold->lost(hold);
+    }
+}
+
+/* --- a step --- */
+
+/* The turn is over, one way or the other. */
+static void end_turn(struct session *s)
+{
+    act_row_leave(s->model, s->turn.seen.row_key, s);
+    agent_turn_deinit(&s->turn);
+    arena_deinit(&s->arena);
+    s->is_asking = s->is_cancelled = false;
+}
+
+static void keep(struct session *s, struct error *err)
+{
+    struct step_reply *reply = reply_make(s, err);
+
+    if (reply == NULL)
+        return;
+    s->clone->agent->type->self_observe(s->clone, &s->turn);
+    step_reply_unref(s->reply);
+    s->reply = reply;
+    s->seq++;
+}
+
+static void on_settled(struct future *f, const struct error *settled, void *arg)
+{
+    struct session *s = arg;
+    struct sessions *all = s->all;
+    struct error err = *settled;
+    struct step_reply *reply = NULL;
+    struct list waits;
+    struct link *l;
+
+    (void)f;
+    if (err.status == STATUS_OK)
+        keep(s, &err);
+    if (err.status != STATUS_OK)
+        s->clone->agent->type->drop(s->clone, &s->turn);
+    else
+        reply = step_reply_ref(s->reply);
+    if (s->has_ended && err.status == STATUS_CANCELLED)
+        (void)error_set(&err, STATUS_ABORTED, "the session has ended: %s",
+                        all->is_draining ? "the server is stopping" : "another run took its place");
+    end_turn(s);
+    list_init(&waits);
+    list_move(&s->waits, &waits);
+    if (s->has_ended)
+        free_session(s);
+    else
+        begin_idle(s);
+    while ((l = list_pop(&waits)) != NULL) {
+        struct step_wait *w = container_of(l, struct step_wait, link);
+
+        w->session = NULL;
+        w->done(w, reply, &err);
+    }
+    step_reply_unref(reply);
+    if (--all->n_asking == 0 && all->config.quiet != NULL)
+        all->config.quiet(all->config.quiet_arg);
+}
+
+static enum status observe(struct session *s, const struct step_request *r, struct arena *arena,
+                           struct error *err)
+{
+    struct observation *seen = &s->turn.seen;
+    enum status rc;
+
+    s->arena = *arena;
+    agent_turn_init(&s->turn, &s->arena, 0);
+    *seen = (struct observation){
+        .tensors = r->observation,
+        .n_tensors = r->n_observation,
+        .reward = r->reward,
+        .is_first = r->done || s->seq == 0,
+        .row_key = r->row,
+        .sampling = s->model->info.defaults,
+        .turn = (uint32_t)(s->seq + 1),
+    };
+    seen->sampling.seed = s->seed;
+    seen->sampling.has_seed = true;
+    rc = s->clone->agent->type->observe(s->clone, &s->turn, err);
+    if (rc != STATUS_OK) {
+        agent_turn_deinit(&s->turn);
+        *arena = s->arena;
+        arena_init(&s->arena, 0);
+        return rc;
+    }
+    arena_init(arena, s->arena.limit_bytes); /* taken */
+    return STATUS_OK;
+}
+
+static enum status ask(struct session *s, const struct step_request *r, struct error *err)
+{
+    enum status rc = act_row_take(s->model, r->row, s, s->env_id, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->ask = (struct ask){
+        .row = &s->turn.row,
+        .asker = &s->clone->asker,
+        .deadline_us = r->deadline_us,
+    };
+    future_init(&s->ask.reply, on_settled, s);
+    return batcher_ask(s->model->batcher, &s->ask, err);
+}
+
+static enum status begin(struct session *s, const struct step_request *r, struct step_wait *w,
+                         struct error *err)
+{
+    if (ask(s, r, err) != STATUS_OK) {
+        s->clone->agent->type->drop(s->clone, &s->turn);
+        end_turn(s);
+        return err->status;
+    }
+    end_idle(s);
+    s->is_asking = true;
+    s->all->n_asking++;
+    w->session = s;
+    list_push(&s->waits, &w->link);
+    return STATUS_OK;
+}
+
+static enum status check_place(const struct sessions *all, const struct model *model,
+                               const char *env_id, struct error *err)
+{
+    enum status rc = model_check_ready(model, err);
+    size_t len = strnlen(env_id, ENV_ID_MAX_BYTES + 1);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (all->is_draining)
+        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+    if (model->agent->type->record == NULL)
+        return error_set(err, STATUS_PRECONDITION,
+                         "model '%s' is of kind '%s', which does not act on observations",
+                         model->name, model->agent->type->name);
+    if (len == 0)
+        return error_field(err, "env_id", "is empty");
+    if (len > ENV_ID_MAX_BYTES)
+        return error_field(err, "env_id", "is longer than %d bytes", ENV_ID_MAX_BYTES);
+    return STATUS_OK;
+}
+
+static enum status check_step(const struct sessions *all, const struct step_request *r,
+                              struct error *err)
+{
+    enum status rc = check_place(all, r->model, r->env_id, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (r->seq == 0)
+        return error_field(err, "seq", "is 0, steps count from 1");
+    return act_row_check(r->model, r->row, err);
+}
+
+static enum status out_of_range(uint64_t seq, uint64_t have, struct error *err)
+{
+    (void)error_field(err, "seq", "is %llu, the session has %llu: the next is %llu",
+                      (unsigned long long)seq, (unsigned long long)have,
+                      (unsigned long long)have + 1);
+    return err->status = STATUS_RANGE;
+}
+
+/* A new session, which is not among all yet. */
+static enum status open_session(struct session **out, struct sessions *all, struct session *before,
+                                struct model *model, const char *env_id, uint64_t hash,
+                                uint64_t run_id, struct error *err)
+{
+    if (before == NULL && all->n >= all->config.max_sessions)
+        return error_set(err, STATUS_EXHAUSTED, "there are %zu sessions already", all->n);
+    return make_session(out, all, model, env_id, hash, run_id, err);
+}
+
+/* It takes the place of the run before, if there is one. */
+static void take_place(struct session *s, struct session *before)
+{
+    if (before != NULL)
+        end_session(before);
+    add(s);
+    begin_idle(s);
+}
+
+/* The first step of a run. */
+static enum status step_afresh(struct sessions *all, struct session *before, uint64_t hash,
+                               const struct step_request *r, struct arena *arena,
+                               struct step_wait *w, struct error *err)
+{
+    struct session *s = NULL;
+    enum status rc;
+
+    if (r->seq != 1)
+        return out_of_range(r->seq, 0, err);
+    rc = open_session(&s, all, before, r->model, r->env_id, hash, r->run_id, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = observe(s, r, arena, err);
+    if (rc != STATUS_OK) {
+        free_session(s);
+        return rc;
+    }
+    take_place(s, before);
+    return begin(s, r, w, err);
+}
+
+static enum status join(struct session *s, struct step_wait *w, struct error *err)
+{
+    if (s->is_cancelled) {
+        (void)error_set(err, STATUS_ABORTED, "step %llu is being cancelled, send it again",
+                        (unsigned long long)s->seq + 1);
+        err->retry_after_ms = RETRY_MS;
+        return err->status;
+    }
+    w->session = s;
+    list_push(&s->waits, &w->link);
+    return STATUS_OK;
+}
+
+enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
+                          struct step_wait *w, const struct step_reply **ret_stored,
+                          struct error *err)
+{
+    enum status rc = check_step(all, r, err);
+    struct session *s;
+    uint64_t hash;
+
+    *ret_stored = NULL;
+    if (rc != STATUS_OK)
+        return rc;
+    hash = hash_of(all, r->model, r->env_id);
+    s = find(all, hash, r->model, r->env_id);
+    if (s == NULL || s->run_id != r->run_id)
+        return step_afresh(all, s, hash, r, arena, w, err);
+    if (r->seq == s->seq) {
+        *ret_stored = s->reply;
+        return STATUS_OK;
+    }
+    if (r->seq != s->seq + 1)
+        return out_of_range(r->seq, s->seq, err);
+    if (s->is_asking)
+        return join(s, w, err);
+    rc = observe(s, r, arena, err);
+    return rc == STATUS_OK ? begin(s, r, w, err) : rc;
+}
+
+void step_wait_leave(struct step_wait *w)
+{
+    struct session *s = w->session;
+
+    if (s == NULL)
+        return;
+    w->session = NULL;
+    list_remove(&w->link);
+    if (!list_is_empty(&s->waits) || s->is_cancelled)
+        return;
+    s->is_cancelled = true;
+    batcher_cancel(s->model->batcher, &s->ask);
+}
+
+/* --- held --- */
+
+enum status sessions_hold(struct sessions *all, struct model *model, const char *env_id,
+                          uint64_t run_id, uint64_t seed, struct session_hold *h, struct error *err)
+{
+    enum status rc = check_place(all, model, env_id, err);
+    struct session *s = NULL, *before;
+    uint64_t hash;
+
+    if (rc != STATUS_OK)
+        return rc;
+    hash = hash_of(all, model, env_id);
+    before = find(all, hash, model, env_id);
+    if (before != NULL && before->run_id == run_id) {
+        s = before;
+    } else {
+        rc = open_session(&s, all, before, model, env_id, hash, run_id, err);
+        if (rc != STATUS_OK)
+            return rc;
+        take_place(s, before);
+    }
+    if (s->is_asking || s->hold != NULL)
+        return error_set(err, STATUS_PRECONDITION, "the session of env_id '%.64s' is %s", env_id,
+                         s->is_asking ? "in the middle of a step" : "held already");
+    end_idle(s);
+    s->seed = seed;
+    s->hold = h;
+    h->session = s;
+    return STATUS_OK;
+}
+
+void session_let_go(struct session_hold *h)
+{
+    struct session *s = h->session;
+
+    if (s == NULL)
+        return;
+    h->session = NULL;
+    s->hold = NULL;
+    if (!s->is_asking)
+        begin_idle(s);
+}
+
+struct clone *session_clone(struct session *s)
+{
+    return s->clone;
+}
+
+bool session_is_asking(const struct session *s)
+{
+    return s->is_asking;
+}
+
+/* --- the end --- */
+
+void sessions_tick(struct sessions *all)
+{
+    uint64_t now_us = env_now_us(all->config.env);
+    uint64_t ttl_us = all->config.ttl_ms * 1000;
+    struct link *l;
+
+    while ((l = list_first(&all->idle)) != NULL) {
+        struct session *s = container_of(l, struct session, idle);
+
+        if (s->idle_since_us + ttl_us > now_us) {
+            all->config.arm(all->config.arm_self, s->idle_since_us + ttl_us);
+            return;
+        }
+        end_session(s);
+    }
+}
+
+void sessions_drain(struct sessions *all)
+{
+    all->is_draining = true;
+}
+
+void sessions_close_all(struct sessions *all)
+{
+    for (size_t i = 0; i < all->n_buckets; i++)
+        while (all->table[i] != NULL)
+            end_session(all->table[i]);
+}
