@@ -302,6 +302,54 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
 /* As parley_act_send. */
 bool parley_attach_send(struct parley_call *attached, const struct parley_episode_result *result);
 
+/* How a server gathers the observations that wait for a model. */
+enum parley_act_mode {
+    PARLEY_ACT_AUTO = 0,     /* at once when it is idle, gathered only while it is busy */
+    PARLEY_ACT_NONE = 1,     /* every one alone */
+    PARLEY_ACT_LOCKSTEP = 2, /* exactly n, one of each observer */
+    PARLEY_ACT_DYNAMIC = 3,  /* when min are there, or the oldest has waited delay_us */
+};
+
+struct parley_act_configure {
+    const char *model; /* NULL: the server's default */
+    enum parley_act_mode mode;
+    uint32_t n, timeout_ms;      /* lock-step; timeout_ms from the oldest arrival, 0: none */
+    bool is_partial;             /* lock-step: after timeout_ms those that wait are answered */
+    uint32_t min, max, delay_us; /* dynamic */
+};
+
+enum parley_status parley_act_configure(struct parley_channel *channel,
+                                        const struct parley_act_configure *how,
+                                        struct parley_error *err);
+
+/* Has attached observers run episodes, and the policy learn from each. */
+struct parley_train {
+    const char *model;    /* NULL: the server's default */
+    uint32_t n_observers; /* waits until so many are attached */
+    uint32_t n_episodes, n_steps;
+    float gamma, learning_rate;
+    uint64_t seed;         /* of the environments */
+    bool is_tutorial_loss; /* the known fault: weighed by every observer's return */
+    bool normalise;        /* returns, to mean 0 and deviation 1 */
+    const char *save_path; /* on the server's machine; NULL: nowhere */
+    uint32_t timeout_ms;   /* to wait for observers; 0: a minute */
+};
+
+struct parley_trained {
+    uint32_t episode; /* 1, 2, … */
+    float mean_reward, running_reward;
+    uint64_t rollout_us, train_us;
+    uint64_t n_actions, n_forwards; /* since the start */
+    uint32_t n_observers;           /* that ran this episode to its end */
+    uint64_t params_version;
+};
+
+/* Waits for the end; trained is called after each episode, on the channel's thread. False from it
+ * ends the training. */
+typedef bool (*parley_trained_fn)(void *arg, const struct parley_trained *event);
+enum parley_status parley_train(struct parley_channel *channel, const struct parley_train *what,
+                                parley_trained_fn trained, void *arg, struct parley_error *err);
+
 /* Says that nothing more will be sent on such a stream; end follows, with PARLEY_OK, once all that
  * was sent is answered. Any thread, until parley_call_unref. */
 void parley_call_half_close(struct parley_call *stream);

@@ -1,0 +1,83 @@
+/* Training a policy on a server, and how it batches. */
+#include "client/lib/parts.h"
+#include "parley/v1/act.pb-c.h"
+
+/* What it says is what it was told. */
+static enum status ignore_response(void *arg, const void *data, size_t len, struct error *err)
+{
+    (void)arg;
+    (void)data;
+    (void)len;
+    (void)err;
+    return STATUS_OK;
+}
+
+enum parley_status parley_act_configure(struct parley_channel *channel,
+                                        const struct parley_act_configure *how,
+                                        struct parley_error *err)
+{
+    Parley__V1__ActConfigureRequest request = PARLEY__V1__ACT_CONFIGURE_REQUEST__INIT;
+    const struct call_start start = {.method = "/parley.v1.Act/Configure",
+                                     .request = &request.base};
+
+    request.model = (char *)(how->model == NULL ? "" : how->model);
+    request.mode = (Parley__V1__ActMode)how->mode;
+    request.n = how->n;
+    request.timeout_ms = how->timeout_ms;
+    request.on_miss = how->is_partial ? PARLEY__V1__ON_MISS__PARTIAL : PARLEY__V1__ON_MISS__ABORT;
+    request.min = how->min;
+    request.max = how->max;
+    request.delay_us = how->delay_us;
+    return request_wait(channel, &start, false, ignore_response, NULL, err);
+}
+
+struct training {
+    parley_trained_fn trained;
+    void *arg;
+};
+
+static enum status on_event(void *arg, const void *data, size_t len, struct error *err)
+{
+    const struct training *t = arg;
+    Parley__V1__TrainEvent *from = parley__v1__train_event__unpack(NULL, len, data);
+    struct parley_trained event;
+
+    if (from == NULL)
+        return error_set(err, STATUS_INTERNAL, "the server sent what is no event");
+    event = (struct parley_trained){
+        .episode = from->episode,
+        .mean_reward = from->mean_reward,
+        .running_reward = from->running_reward,
+        .rollout_us = from->rollout_us,
+        .train_us = from->train_us,
+        .n_actions = from->actions,
+        .n_forwards = from->forwards,
+        .n_observers = from->observers,
+        .params_version = from->params_version,
+    };
+    parley__v1__train_event__free_unpacked(from, NULL);
+    if (!t->trained(t->arg, &event))
+        return error_set(err, STATUS_CANCELLED, "the training was ended");
+    return STATUS_OK;
+}
+
+enum parley_status parley_train(struct parley_channel *channel, const struct parley_train *what,
+                                parley_trained_fn trained, void *arg, struct parley_error *err)
+{
+    Parley__V1__TrainRequest request = PARLEY__V1__TRAIN_REQUEST__INIT;
+    const struct call_start how = {.method = "/parley.v1.Act/Train", .request = &request.base};
+    struct training t = {trained, arg};
+
+    request.model = (char *)(what->model == NULL ? "" : what->model);
+    request.observers = what->n_observers;
+    request.episodes = what->n_episodes;
+    request.n_steps = what->n_steps;
+    request.gamma = what->gamma;
+    request.seed = what->seed;
+    request.learning_rate = what->learning_rate;
+    request.loss = what->is_tutorial_loss ? PARLEY__V1__LOSS__TUTORIAL : PARLEY__V1__LOSS__FIXED;
+    request.normalise = what->normalise;
+    request.save_path = (char *)(what->save_path == NULL ? "" : what->save_path);
+    request.timeout_ms = what->timeout_ms;
+    return request_wait(channel, &how, true, on_event, &t, err);
+}
