@@ -1,7 +1,7 @@
 /* The happy path: parley_call_start begins two operations. `read` sends the whole request and takes
  * the headers and the first message, then one message each time until there is none; `finish` takes
- * the status. When both are back the call ends: the kind's end is called, the call leaves its
- * channel.
+ * the status. On a stream both ways `write` sends what is outgoing, one message at a time. When all
+ * are back the call ends: the kind's end is called, the call leaves its channel.
  *
  * Failure: whatever happens, gRPC completes both; the status tells. A message that we refuse
  * cancels the call, and our reason replaces the status. */
@@ -23,7 +23,8 @@ struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *
     if (call == NULL)
         return NULL;
     call->kind = kind;
-    call->read.call = call->finish.call = call;
+    call->read.call = call->finish.call = call->write.call = call;
+    list_init(&call->outgoing);
     atomic_init(&call->n_refs, 1);
     (void)pthread_mutex_init(&call->lock, NULL); /* cannot fail on Linux */
     grpc_metadata_array_init(&call->headers);
@@ -60,17 +61,23 @@ static void start_ops(grpc_call *core, struct call_op *op, const grpc_op *ops, s
     assert(rc == GRPC_CALL_OK);
 }
 
+static grpc_slice encode_message(const ProtobufCMessage *message)
+{
+    grpc_slice slice = grpc_slice_malloc(codec_size(message));
+
+    (void)codec_encode(message, GRPC_SLICE_START_PTR(slice));
+    return slice;
+}
+
 static grpc_byte_buffer *encode(const struct call_start *how)
 {
     grpc_byte_buffer *out;
     grpc_slice slice;
 
-    if (how->request != NULL) {
-        slice = grpc_slice_malloc(codec_size(how->request));
-        (void)codec_encode(how->request, GRPC_SLICE_START_PTR(slice));
-    } else {
-        slice = grpc_slice_from_copied_buffer(how->bytes, how->len);
-    }
+    if (how->is_bidi)
+        return NULL;
+    slice = how->request != NULL ? encode_message(how->request)
+                                 : grpc_slice_from_copied_buffer(how->bytes, how->len);
     out = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
     return out;
@@ -85,10 +92,11 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
             ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
             : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
     grpc_op finish = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
+    /* A stream both ways leaves out the last two. */
     grpc_op read[5] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA},  {.op = GRPC_OP_SEND_MESSAGE},
-        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT}, {.op = GRPC_OP_RECV_INITIAL_METADATA},
-        {.op = GRPC_OP_RECV_MESSAGE},
+        {.op = GRPC_OP_SEND_INITIAL_METADATA},  {.op = GRPC_OP_RECV_INITIAL_METADATA},
+        {.op = GRPC_OP_RECV_MESSAGE},           {.op = GRPC_OP_SEND_MESSAGE},
+        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
     };
     grpc_slice method = grpc_slice_from_copied_string(how->method);
     grpc_byte_buffer *request = encode(how);
@@ -110,12 +118,13 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     finish.data.recv_status_on_client.status_details = &call->details;
     finish.data.recv_status_on_client.trailing_metadata = &call->trailers;
     read[0].flags = how->waits_for_server ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0;
-    read[1].data.send_message.send_message = request;
-    read[3].data.recv_initial_metadata.recv_initial_metadata = &call->headers;
-    read[4].data.recv_message.recv_message = &call->in;
+    read[1].data.recv_initial_metadata.recv_initial_metadata = &call->headers;
+    read[2].data.recv_message.recv_message = &call->in;
+    read[3].data.send_message.send_message = request;
     start_ops(core, &call->finish, &finish, 1); /* does not end the call before read is back */
-    start_ops(core, &call->read, read, 5);
-    grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
+    start_ops(core, &call->read, read, how->is_bidi ? 3 : 5);
+    if (request != NULL)
+        grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
 }
 
 static void read_next(struct parley_call *call)
@@ -123,8 +132,100 @@ static void read_next(struct parley_call *call)
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
     op.data.recv_message.recv_message = &call->in;
+    (void)pthread_mutex_lock(&call->lock);
     call->n_out++;
+    (void)pthread_mutex_unlock(&call->lock);
     start_ops(call->core, &call->read, &op, 1);
+}
+
+/* --- a stream both ways --- */
+
+struct outgoing {
+    struct link link;
+    grpc_slice slice;
+};
+
+static void drop_outgoing(struct parley_call *call)
+{
+    struct link *l;
+
+    while ((l = list_pop(&call->outgoing)) != NULL) {
+        struct outgoing *o = container_of(l, struct outgoing, link);
+
+        grpc_slice_unref(o->slice);
+        free(o);
+    }
+}
+
+/* With the lock: the next of what is outgoing, or that there will be no more. */
+static void write_next(struct parley_call *call)
+{
+    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
+    grpc_byte_buffer *message = NULL;
+    struct link *l;
+
+    if (call->is_writing || call->is_over || call->is_half_closed)
+        return;
+    l = list_pop(&call->outgoing);
+    if (l != NULL) {
+        struct outgoing *o = container_of(l, struct outgoing, link);
+
+        message = grpc_raw_byte_buffer_create(&o->slice, 1);
+        op.data.send_message.send_message = message;
+        grpc_slice_unref(o->slice);
+        free(o);
+    } else if (call->wants_half_close) {
+        call->is_half_closed = true;
+        op.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+    } else {
+        return;
+    }
+    call->is_writing = true;
+    call->n_out++;
+    start_ops(call->core, &call->write, &op, 1);
+    if (message != NULL)
+        grpc_byte_buffer_destroy(message); /* its slices are gRPC's now */
+}
+
+bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message)
+{
+    struct outgoing *o = try_alloc(1, sizeof(*o));
+    bool is_taken;
+
+    if (o == NULL)
+        return false;
+    o->slice = encode_message(message);
+    (void)pthread_mutex_lock(&call->lock);
+    is_taken = !call->is_over && !call->wants_half_close;
+    if (is_taken) {
+        list_push(&call->outgoing, &o->link);
+        write_next(call);
+    }
+    (void)pthread_mutex_unlock(&call->lock);
+    if (!is_taken) {
+        grpc_slice_unref(o->slice);
+        free(o);
+    }
+    return is_taken;
+}
+
+void parley_call_half_close(struct parley_call *call)
+{
+    (void)pthread_mutex_lock(&call->lock);
+    call->wants_half_close = true;
+    write_next(call);
+    (void)pthread_mutex_unlock(&call->lock);
+}
+
+/* With the lock. */
+static void written(struct parley_call *call, bool ok)
+{
+    call->is_writing = false;
+    if (!ok) {
+        call->is_over = true;
+        drop_outgoing(call);
+    }
+    write_next(call);
 }
 
 /* Hands the message on. False when no other one is to be read. */
@@ -174,16 +275,28 @@ static void end(struct parley_call *call)
     parley_call_unref(call);
 }
 
-void parley_call_op_back(struct call_op *op)
+void parley_call_op_back(struct call_op *op, bool ok)
 {
     struct parley_call *call;
+    bool is_last;
 
     assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
     atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
     call = op->call;
-    call->n_out--;
     if (op == &call->read && call->in != NULL && take_message(call))
         read_next(call);
-    if (call->n_out == 0)
+    (void)pthread_mutex_lock(&call->lock);
+    call->n_out--;
+    if (op == &call->write)
+        written(call, ok);
+    else if (op == &call->finish)
+        call->is_over = true;
+    is_last = call->n_out == 0;
+    if (is_last) {
+        call->is_over = true;
+        drop_outgoing(call);
+    }
+    (void)pthread_mutex_unlock(&call->lock);
+    if (is_last)
         end(call);
 }

@@ -24,7 +24,7 @@ static void *poll_queue(void *arg)
             grpc_completion_queue_next(channel->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
-        parley_call_op_back(event.tag);
+        parley_call_op_back(event.tag, event.success != 0);
     }
 }
 

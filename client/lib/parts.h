@@ -48,8 +48,12 @@ struct parley_call {
     atomic_uint n_refs; /* the user's and, until the end, the channel's */
     pthread_mutex_t lock;
     grpc_call *core; /* guarded by lock; NULL after the end */
-    struct call_op read, finish;
-    unsigned n_out; /* of the two, under way */
+    struct call_op read, finish, write;
+    unsigned n_out; /* guarded by lock: of the three, under way */
+    /* What goes out on a stream both ways; guarded by lock. */
+    struct list outgoing;
+    bool is_writing, wants_half_close, is_half_closed;
+    bool is_over; /* nothing more goes out */
     uint32_t deadline_ms;
     grpc_metadata_array headers, trailers;
     grpc_byte_buffer *in;
@@ -65,6 +69,7 @@ struct call_start {
     const void *bytes;               /* [len] */
     size_t len;
     uint32_t deadline_ms;  /* 0: none */
+    bool is_bidi;          /* nothing is sent at first, and parley_call_send later */
     bool waits_for_server; /* instead of failing at once where nobody listens */
 };
 
@@ -73,8 +78,10 @@ struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *
 /* From now on kind's functions are called; end is the last, and comes always. */
 void parley_call_start(struct parley_channel *channel, struct parley_call *call,
                        const struct call_start *how);
-/* An event of the queue: one of the two ops is back. */
-void parley_call_op_back(struct call_op *op);
+/* An event of the queue: one of the ops is back. */
+void parley_call_op_back(struct call_op *op, bool ok);
+/* Bidi: sends after what was sent before. False when it is over, or without memory. Any thread. */
+bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message);
 
 /* A waited-for end, of a call or a turn. */
 struct waiter {
