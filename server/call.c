@@ -75,19 +75,18 @@ struct call {
     bool is_close_in_last; /* in one batch with the status */
     bool is_finishing;     /* call_finish was called, or we had to */
     bool is_finished_by_us;
-    bool has_out; /* a message is held back */
     bool out_may_wait;
     bool is_room_due; /* the handler's room is to be called */
     bool is_broken;   /* a write failed: OP_CLOSE will say why */
     bool is_reading;
-    int was_cancelled; /* of OP_CLOSE */
-    grpc_slice out;
+    int was_cancelled;       /* of OP_CLOSE */
+    grpc_byte_buffer *out;   /* a message that is held back, or NULL */
     struct failure *failure; /* NULL: OK */
     const struct call_handler *handler;
     void *handler_state;
     grpc_byte_buffer *in;
     struct arena arena;
-    struct arena in_arena; /* of one message of a bidi stream */
+    struct arena in_arena; /* of one message of a client's stream */
     grpc_metadata_array headers;
     grpc_call_details details; /* path and deadline of calls to unknown methods */
     gpr_timespec deadline;
@@ -162,34 +161,31 @@ static void start_ops(struct call *call, enum op_kind kind, const grpc_op *ops, 
 
 static void drop_out(struct call *call)
 {
-    if (call->has_out)
-        grpc_slice_unref(call->out);
-    call->has_out = false;
+    if (call->out != NULL)
+        grpc_byte_buffer_destroy(call->out);
+    call->out = NULL;
 }
 
 /* Sends what is held back and, if that was all, the status. */
 static void flush(struct call *call)
 {
     static char nothing[1];
-    grpc_byte_buffer *message = NULL;
     grpc_op ops[4] = {0}, *op = ops;
     bool is_last = call->is_finishing;
     /* Headers are done only when they are out, and nothing more would send them. */
     bool may_wait = call->out_may_wait && call->has_sent_headers && !is_last;
 
-    assert(call->state == CALL_OPEN && (call->has_out || is_last));
+    assert(call->state == CALL_OPEN && (call->out != NULL || is_last));
     move(call, is_last ? CALL_ENDING : CALL_WRITING);
     if (!call->has_sent_headers) {
         call->has_sent_headers = true;
         op->op = GRPC_OP_SEND_INITIAL_METADATA;
         op++;
     }
-    if (call->has_out) {
-        message = grpc_raw_byte_buffer_create(&call->out, 1);
-        drop_out(call);
+    if (call->out != NULL) {
         op->op = GRPC_OP_SEND_MESSAGE;
         op->flags = may_wait ? GRPC_WRITE_BUFFER_HINT : 0;
-        op->data.send_message.send_message = message;
+        op->data.send_message.send_message = call->out;
         op++;
     }
     if (is_last) {
@@ -213,8 +209,7 @@ static void flush(struct call *call)
         }
     }
     start_ops(call, OP_WRITE, ops, (size_t)(op - ops));
-    if (message != NULL)
-        grpc_byte_buffer_destroy(message); /* its slices are gRPC's now */
+    drop_out(call); /* its slices are gRPC's now */
 }
 
 static void watch_close(struct call *call)
@@ -321,10 +316,9 @@ void call_request(struct port *p, const struct method *method)
         rc = grpc_server_request_call(p->server, &call->core, &call->details, &call->headers,
                                       p->queue, p->queue, &call->ops[OP_REQUEST]);
     } else {
-        rc = grpc_server_request_registered_call(p->server, method->registered, &call->core,
-                                                 &call->deadline, &call->headers,
-                                                 method->rpc->kind == RPC_BIDI ? NULL : &call->in,
-                                                 p->queue, p->queue, &call->ops[OP_REQUEST]);
+        rc = grpc_server_request_registered_call(
+            p->server, method->registered, &call->core, &call->deadline, &call->headers,
+            rpc_is_fed(method->rpc) ? NULL : &call->in, p->queue, p->queue, &call->ops[OP_REQUEST]);
     }
     assert(rc == GRPC_CALL_OK);
     cache_close(p);
@@ -376,7 +370,7 @@ static enum status admit(struct call *call, ProtobufCMessage **ret_request, stru
                        (const char *)GRPC_SLICE_START_PTR(call->details.method));
         return error_set(err, STATUS_UNIMPLEMENTED, "there is no method %s", path);
     }
-    if (rpc->kind == RPC_BIDI)
+    if (rpc_is_fed(rpc))
         return STATUS_OK;
     if (call->in == NULL)
         return error_set(err, STATUS_INVALID, "the call came without its request");
@@ -421,11 +415,11 @@ static void requested(struct call *call, bool ok)
     else
         call->method->rpc->start(call, request, p->daemon);
     call->is_starting = false;
-    if (call->state == CALL_OPEN && (call->has_out || call->is_finishing))
+    if (call->state == CALL_OPEN && (call->out != NULL || call->is_finishing))
         flush(call);
     if (call->has_close)
         return;
-    if (call->method->rpc->kind == RPC_BIDI)
+    if (call->method->rpc != NULL && rpc_is_fed(call->method->rpc))
         watch_close(call);
     else
         port_add_young(p, &call->young);
@@ -455,6 +449,24 @@ static void closed(struct call *call)
     call->handler = NULL;
 }
 
+static void bytes_read(struct call *call)
+{
+    struct call_bytes *bytes = NULL;
+    struct error err;
+
+    if (call->in != NULL) {
+        bytes = call_bytes_make(call->in);
+        if (bytes == NULL) {
+            (void)error_no_memory(&err, call->in->data.raw.slice_buffer.length, "a message");
+            call_finish(call, &err);
+            call->is_finished_by_us = true;
+            return;
+        }
+        call->in = NULL; /* given away */
+    }
+    call->handler->bytes(call, call->handler_state, bytes);
+}
+
 static void message_read(struct call *call)
 {
     ProtobufCMessage *message = NULL;
@@ -463,6 +475,10 @@ static void message_read(struct call *call)
     call->is_reading = false;
     if (call->state == CALL_GONE || call->is_finishing)
         return;
+    if (call->handler != NULL && call->handler->bytes != NULL) {
+        bytes_read(call);
+        return;
+    }
     arena_init(&call->in_arena, arena_limit(call->port));
     if (call->in != NULL && decode(&message, call, &call->in_arena, &err) != STATUS_OK) {
         call_finish(call, &err);
@@ -504,7 +520,7 @@ void call_attend(struct call *call)
 {
     if (call->state != CALL_OPEN)
         return;
-    if (call->has_out)
+    if (call->out != NULL)
         flush(call);
     if (call->is_room_due && call_has_room(call)) {
         call->is_room_due = false;
@@ -563,14 +579,27 @@ void call_set_handler(struct call *call, const struct call_handler *handler, voi
 
 bool call_has_room(const struct call *call)
 {
-    return call->state == CALL_OPEN && !call->has_out && !call->is_finishing && !call->is_broken;
+    return call->state == CALL_OPEN && call->out == NULL && !call->is_finishing && !call->is_broken;
 }
 
 static void hold(struct call *call, const ProtobufCMessage *message)
 {
-    call->out = grpc_slice_malloc(codec_size(message));
-    (void)codec_encode(message, GRPC_SLICE_START_PTR(call->out));
-    call->has_out = true;
+    grpc_slice slice = grpc_slice_malloc(codec_size(message));
+
+    (void)codec_encode(message, GRPC_SLICE_START_PTR(slice));
+    call->out = grpc_raw_byte_buffer_create(&slice, 1);
+    grpc_slice_unref(slice);
+}
+
+/* What is held is to be written. */
+static void write_held(struct call *call, bool more)
+{
+    call->out_may_wait = more;
+    call->is_room_due = true;
+    if (more)
+        flush(call);
+    else
+        make_ready(call); /* a status that follows within this round goes with it */
 }
 
 void call_write(struct call *call, const ProtobufCMessage *message, bool more)
@@ -578,12 +607,16 @@ void call_write(struct call *call, const ProtobufCMessage *message, bool more)
     ASSERT_HOME(&call->port->home);
     assert(call_has_room(call));
     hold(call, message);
-    call->out_may_wait = more;
-    call->is_room_due = true;
-    if (more)
-        flush(call);
-    else
-        make_ready(call); /* a status that follows within this round goes with it */
+    write_held(call, more);
+}
+
+void call_write_pieces(struct call *call, const struct call_piece *pieces, size_t n_pieces,
+                       bool more)
+{
+    ASSERT_HOME(&call->port->home);
+    assert(call_has_room(call));
+    call->out = call_pieces_join(pieces, n_pieces);
+    write_held(call, more);
 }
 
 void call_wake(struct call *call)
@@ -599,7 +632,7 @@ void call_read(struct call *call)
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
     ASSERT_HOME(&call->port->home);
-    assert(call->method->rpc->kind == RPC_BIDI && !call->is_reading && call->state != CALL_GONE);
+    assert(rpc_is_fed(call->method->rpc) && !call->is_reading && call->state != CALL_GONE);
     call->is_reading = true;
     op.data.recv_message.recv_message = &call->in;
     start_ops(call, OP_READ, &op, 1);

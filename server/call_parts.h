@@ -103,6 +103,16 @@ struct call *call_from_live(struct link *link);
 struct call *call_from_ready(struct link *link);
 void call_free_spare(struct link *link);
 
+/* Takes message; NULL, and it is the caller's still, without memory. */
+struct call_bytes *call_bytes_make(grpc_byte_buffer *message);
+grpc_byte_buffer *call_pieces_join(const struct call_piece *pieces, size_t n_pieces);
+
+/* The client sends a stream of messages, the first of which is not there when the call begins. */
+static inline bool rpc_is_fed(const struct rpc *rpc)
+{
+    return rpc->kind == RPC_BIDI || rpc->kind == RPC_CLIENT_STREAM;
+}
+
 /* The peer's going away is watched from now on. */
 void call_watch_young(struct link *young);
 /* Has it watched if it lives for UNWATCHED_MS more. */

@@ -246,11 +246,10 @@ static struct port *port_make(const struct port_config *config)
         struct method *m = &p->methods[i];
 
         m->rpc = &config->rpcs[i];
-        m->registered = grpc_server_register_method(p->server, m->rpc->path, NULL,
-                                                    m->rpc->kind == RPC_BIDI
-                                                        ? GRPC_SRM_PAYLOAD_NONE
-                                                        : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
-                                                    0);
+        m->registered = grpc_server_register_method(
+            p->server, m->rpc->path, NULL,
+            rpc_is_fed(m->rpc) ? GRPC_SRM_PAYLOAD_NONE : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
+            0);
         assert(m->registered != NULL); /* NULL for a path that is there twice */
     }
     return p;

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,6 +32,7 @@ struct daemon {
     bool had_no_header;
     struct call *call;
     size_t n_rooms;
+    atomic_size_t n_released;
 };
 
 static struct rig rig;
@@ -204,7 +206,8 @@ static void talk_gone(struct call *call, void *state, enum status why)
 
 static void talk(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
 {
-    static const struct call_handler handler = {talk_room, talk_message, talk_gone};
+    static const struct call_handler handler = {
+        .room = talk_room, .message = talk_message, .gone = talk_gone};
     struct talk *t = xalloc(sizeof(*t));
 
     assert(request == NULL);
@@ -214,6 +217,65 @@ static void talk(struct call *call, const ProtobufCMessage *request, struct daem
     uv_sem_post(&daemon->has_begun);
 }
 
+/* A client's stream: takes its messages undecoded, and when the client half-closes says them all
+ * in one, in pieces: their encoded fields one behind the other, of which the last holds. */
+struct gathering {
+    struct daemon *daemon;
+    struct call_bytes *kept[8];
+    size_t n;
+};
+
+static void release_bytes(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    (void)atomic_fetch_add(&daemon->n_released, 1);
+}
+
+static void gather_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    static const char tail[] = {0x12, 2, 'o', 'k'}; /* text */
+    struct gathering *g = state;
+    struct call_piece pieces[16];
+    size_t n = 0;
+
+    if (bytes != NULL) {
+        g->kept[g->n++] = bytes;
+        call_read(call);
+        return;
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        const struct iovec *first = &g->kept[i]->pieces[0];
+
+        assert(g->kept[i]->n_pieces == 1 && first->iov_len == g->kept[i]->size_bytes);
+        pieces[n++] = (struct call_piece){first->iov_base, first->iov_len, NULL, NULL};
+    }
+    pieces[n++] = (struct call_piece){tail, sizeof(tail), release_bytes, g->daemon};
+    call_write_pieces(call, pieces, n, false);
+    call_finish(call, NULL);
+}
+
+static void gather_gone(struct call *call, void *state, enum status why)
+{
+    struct gathering *g = state;
+
+    for (size_t i = 0; i < g->n; i++)
+        call_bytes_free(g->kept[i]);
+    note_gone(call, g->daemon, why);
+    free(g);
+}
+
+static void gather(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {.bytes = gather_bytes, .gone = gather_gone};
+    struct gathering *g = xalloc(sizeof(*g));
+
+    assert(request == NULL);
+    g->daemon = daemon;
+    call_set_handler(call, &handler, g);
+    call_read(call);
+}
+
 #define MESSAGE &parley__v1__message__descriptor
 static const struct rpc rpcs[] = {
     {"/test.Port/Echo", RPC_UNARY, MESSAGE, MESSAGE, echo},
@@ -221,6 +283,7 @@ static const struct rpc rpcs[] = {
     {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang},
     {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream},
     {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk},
+    {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather},
 };
 
 static const struct port_config config = {
@@ -423,6 +486,29 @@ START_TEST(bidi_damaged_message)
     ck_assert_str_eq(c.field, "text");
     uv_sem_wait(&world.is_gone);
     close_all(&d);
+}
+END_TEST
+
+/* A client's stream comes message by message as it lies, and has one answer; what was shared with
+ * gRPC for it is given back. */
+START_TEST(client_stream)
+{
+    struct dial d;
+
+    open_all(&d);
+    dial_start(&d, &c, "/test.Port/Gather", NULL, 0);
+    for (size_t i = 0; i < 3; i++)
+        dial_send_text(&d, &c, "a longer text than a slice holds within itself");
+    dial_half_close(&d, &c);
+    ck_assert(dial_read(&d, &c));
+    ck_assert_str_eq(c.reply, "ok");
+    ck_assert_uint_gt(c.last_len, 140);
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    ck_assert_int_eq(wait_gone(), STATUS_OK);
+    close_all(&d);
+    ck_assert_uint_eq(atomic_load(&world.n_released), 1);
 }
 END_TEST
 
@@ -829,25 +915,16 @@ static void be_peer(const char *address)
 int main(int argc, char **argv)
 {
     const TTest *const tests[] = {
-        unary,
-        failure_has_its_detail,
-        streams,
-        slow_reader_stops_the_source,
-        bidi,
-        bidi_damaged_message,
-        damaged_requests,
-        unknown_method,
-        client_cancels,
-        deadline,
-        peer_is_killed,
-        garbage,
-        oversize,
-        too_many_calls,
-        drains,
-        server_cancels,
-        stops_with_calls_in_flight,
-        port_is_taken,
-        bad_addresses,
+        unary,          failure_has_its_detail,
+        streams,        slow_reader_stops_the_source,
+        bidi,           bidi_damaged_message,
+        client_stream,  damaged_requests,
+        unknown_method, client_cancels,
+        deadline,       peer_is_killed,
+        garbage,        oversize,
+        too_many_calls, drains,
+        server_cancels, stops_with_calls_in_flight,
+        port_is_taken,  bad_addresses,
         unix_socket,
     };
 
