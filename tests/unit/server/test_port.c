@@ -236,7 +236,8 @@ static void gather_bytes(struct call *call, void *state, struct call_bytes *byte
 {
     static const char tail[] = {0x12, 2, 'o', 'k'}; /* text */
     struct gathering *g = state;
-    struct call_piece pieces[16];
+    enum { MAX_PIECES = 32 };
+    struct call_piece pieces[MAX_PIECES];
     size_t n = 0;
 
     if (bytes != NULL) {
@@ -245,11 +246,13 @@ static void gather_bytes(struct call *call, void *state, struct call_bytes *byte
         return;
     }
     for (size_t i = 0; i < g->n; i++) {
-        const struct iovec *first = &g->kept[i]->pieces[0];
+        const struct call_bytes *b = g->kept[i];
 
-        assert(g->kept[i]->n_pieces == 1 && first->iov_len == g->kept[i]->size_bytes);
-        pieces[n++] = (struct call_piece){first->iov_base, first->iov_len, NULL, NULL};
+        for (size_t k = 0; k < b->n_pieces && n < MAX_PIECES; k++)
+            pieces[n++] =
+                (struct call_piece){b->pieces[k].iov_base, b->pieces[k].iov_len, NULL, NULL};
     }
+    assert(n < MAX_PIECES);
     pieces[n++] = (struct call_piece){tail, sizeof(tail), release_bytes, g->daemon};
     call_write_pieces(call, pieces, n, false);
     call_finish(call, NULL);
