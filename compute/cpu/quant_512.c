@@ -1,5 +1,7 @@
 /* Products with quantised weights by AVX-512 VNNI: a tile of up to 16 rows by one panel of 16
- * columns, weights unpacked once in registers, activations broadcast from memory. */
+ * columns. Rows are innermost, so that each step of a tile is as many independent dot products as
+ * there are rows: that keeps both ports busy even where a neighbour on the same core leaves half of
+ * the window. The dots of a group stay in registers, and what they are added to in the L1 cache. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -9,16 +11,22 @@
 
 enum {
     QUADS = GROUP_VALUES / 4,
-    TOGETHER = 4, /* rows whose dots are in flight at once: as many as registers allow */
     AHEAD = 4096, /* bytes of codes that are fetched before they are needed */
 };
+
+/* Loops over rows must leave their arrays in registers, whatever the compiler thinks of it. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define TILE_PART static inline __attribute__((always_inline))
 
 typedef int32_t __attribute__((may_alias)) quad;
 
 /* acc += the four products of each lane. Compilers load and broadcast apart, which costs a third of
  * the speed: hence the instruction itself. */
-static inline __attribute__((always_inline)) __m512i dot4(__m512i acc, __m512i codes,
-                                                          const int8_t *four)
+TILE_PART __m512i dot4(__m512i acc, __m512i codes, const int8_t *four)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0"
             : "+v"(acc)
@@ -31,24 +39,6 @@ static inline __m512i load_line(const uint8_t *from)
     return _mm512_loadu_si512(from);
 }
 
-static inline __attribute__((always_inline)) void load_codes(__m512i w[QUADS], bool nibbles,
-                                                             const uint8_t *codes)
-{
-    const __m512i low = _mm512_set1_epi8(15);
-
-    if (!nibbles) {
-        for (size_t i = 0; i < QUADS; i++)
-            w[i] = load_line(codes + i * LINE_BYTES);
-        return;
-    }
-    for (size_t i = 0; i < QUADS / 2; i++) {
-        __m512i both = load_line(codes + i * LINE_BYTES);
-
-        w[i] = _mm512_and_si512(both, low);
-        w[QUADS / 2 + i] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-}
-
 static inline __m512 load_scales(const uint8_t *from, bool wide)
 {
     if (wide)
@@ -56,45 +46,74 @@ static inline __m512 load_scales(const uint8_t *from, bool wide)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
 }
 
-/* dot * scale, in one rounding; see ACT_START */
-static inline __attribute__((always_inline)) __m512 scaled(__m512i dot,
-                                                           const struct act_record *act)
+/* dot[r] += codes of quad i · the inputs of row r */
+TILE_PART void add_quad(__m512i dot[ACT_ROWS], __m512i codes, const struct act_record *act,
+                        size_t i, size_t n)
+{
+    UNROLL
+    for (size_t r = 0; r < n; r++)
+        dot[r] = dot4(dot[r], codes, act[r].value + 4 * i);
+}
+
+/* dot[r] of quads first … last - 1 (all of them, for nibbles) with row r, from its start */
+TILE_PART void dots(__m512i dot[ACT_ROWS], struct block_form form, const uint8_t *codes,
+                    size_t first, size_t last, const struct act_record *act, size_t n)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+
+    UNROLL
+    for (size_t r = 0; r < n; r++)
+        dot[r] = _mm512_set1_epi32(form.bias == 0 ? ACT_START
+                                   : first > 0    ? act[r].start_upper
+                                                  : act[r].start);
+    if (!form.nibbles) {
+        UNROLL
+        for (size_t i = first; i < last; i++)
+            add_quad(dot, load_line(codes + i * LINE_BYTES), act, i, n);
+        return;
+    }
+    UNROLL
+    for (size_t i = 0; i < QUADS / 2; i++) {
+        __m512i both = load_line(codes + i * LINE_BYTES);
+
+        add_quad(dot, _mm512_and_si512(both, low), act, i, n);
+        add_quad(dot, _mm512_and_si512(_mm512_srli_epi16(both, 4), low), act, QUADS / 2 + i, n);
+    }
+}
+
+/* dot * scale of the activations, in one rounding; see ACT_START */
+TILE_PART __m512 scaled(__m512i dot, const struct act_record *act)
 {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(dot), _mm512_set1_ps(act->scale),
                            _mm512_set1_ps(act->back));
 }
 
-/* Adds group g of up to TOGETHER rows to y. */
-static inline __attribute__((always_inline)) void add_group(__m512 *y, const __m512i w[QUADS],
-                                                            struct block_form form, __m512 scale,
-                                                            __m512 upper, __m512 min,
-                                                            const struct act_record *act, size_t n)
+/* Adds group g, whose scales are given, to y; with halves, dot[n + r] is row r's upper half. */
+TILE_PART void add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_ROWS],
+                        struct block_form form, const uint8_t *scales, size_t mins,
+                        const struct act_record *act, size_t n)
 {
-    __m512i dot[TOGETHER], dot_upper[TOGETHER];
+    __m512 scale = load_scales(scales, form.wide), upper = scale, min = scale;
 
+    if (form.halves)
+        upper = load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
+    if (form.has_min)
+        min = load_scales(scales + mins, form.wide);
+    UNROLL
     for (size_t r = 0; r < n; r++) {
-        dot[r] = _mm512_set1_epi32(form.bias == 0 ? ACT_START : act[r].start);
-        dot_upper[r] = _mm512_set1_epi32(form.halves ? act[r].start_upper : 0);
-    }
-    for (size_t i = 0; i < QUADS; i++)
-        for (size_t r = 0; r < n; r++) {
-            if (form.halves && i >= QUADS / 2)
-                dot_upper[r] = dot4(dot_upper[r], w[i], act[r].value + 4 * i);
-            else
-                dot[r] = dot4(dot[r], w[i], act[r].value + 4 * i);
-        }
-    for (size_t r = 0; r < n; r++) {
-        y[r] = _mm512_fmadd_ps(scaled(dot[r], &act[r]), scale, y[r]);
+        __m512 sum = _mm512_fmadd_ps(scaled(dot[r], &act[r]), scale, _mm512_load_ps(y[r]));
+
         if (form.halves)
-            y[r] = _mm512_fmadd_ps(scaled(dot_upper[r], &act[r]), upper, y[r]);
+            sum = _mm512_fmadd_ps(scaled(dot[n + r], &act[r]), upper, sum);
         if (form.has_min)
-            y[r] = _mm512_fmadd_ps(min, _mm512_set1_ps(act[r].sum), y[r]);
+            sum = _mm512_fmadd_ps(min, _mm512_set1_ps(act[r].sum), sum);
+        _mm512_store_ps(y[r], sum);
     }
 }
 
 /* n rows (a constant where this is called, as is form) of the slice from row on, one panel. */
-static inline __attribute__((always_inline)) void
-tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t row, size_t n)
+TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t row,
+                    size_t n)
 {
     struct panel_layout l = panel_layout(form, s->n_groups);
     const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes;
@@ -102,64 +121,56 @@ tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t r
     const struct act_record *act = s->acts + row;
     size_t column = panel * PANEL_COLUMNS, n_columns = s->n_columns - column;
     __mmask16 mask = n_columns < PANEL_COLUMNS ? (__mmask16)((1u << n_columns) - 1) : 0xffff;
-    __m512 y[ACT_ROWS];
+    _Alignas(64) float y[ACT_ROWS][PANEL_COLUMNS];
 
+    UNROLL
     for (size_t r = 0; r < n; r++) {
-        y[r] = _mm512_setzero_ps();
+        _mm512_store_ps(y[r], _mm512_setzero_ps());
         /* rows of a large output lie in lines that no cache has: ask for them now */
         _mm_prefetch((const char *)(s->out + (row + r) * s->stride + column), _MM_HINT_T0);
     }
     for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
-        __m512 scale = load_scales(scales, form.wide), upper = scale, min = scale;
-        __m512i w[QUADS];
+        __m512i dot[ACT_ROWS];
 
         for (size_t i = 0; i < l.code_step; i += LINE_BYTES)
             _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
-        load_codes(w, form.nibbles, codes);
+        dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
         if (form.halves)
-            upper = load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
-        if (form.has_min)
-            min = load_scales(scales + l.mins, form.wide);
-        /* a loop, written out: left to itself, the compiler keeps y in memory */
-        add_group(y, w, form, scale, upper, min, act, n < 4 ? n : 4);
-        if (n > 4)
-            add_group(y + 4, w, form, scale, upper, min, act + 4, n < 8 ? n - 4 : 4);
-        if (n > 8)
-            add_group(y + 8, w, form, scale, upper, min, act + 8, n < 12 ? n - 8 : 4);
-        if (n > 12)
-            add_group(y + 12, w, form, scale, upper, min, act + 12, n - 12);
+            dots(dot + n, form, codes, QUADS / 2, QUADS, act, n);
+        add_dots(y, dot, form, scales, l.mins, act, n);
         codes += l.code_step;
         scales += l.scale_step;
     }
+    UNROLL
     for (size_t r = 0; r < n; r++)
-        _mm512_mask_storeu_ps(s->out + (row + r) * s->stride + column, mask, y[r]);
+        _mm512_mask_storeu_ps(s->out + (row + r) * s->stride + column, mask, _mm512_load_ps(y[r]));
 }
 
-static inline __attribute__((always_inline)) void
-product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
+TILE_PART void product(const struct quant_slice *s, struct block_form form, size_t first,
+                       size_t last)
 {
     for (size_t panel = first; panel < last; panel++) {
-        size_t row = 0, left = s->n_rows;
+        size_t row = 0;
 
-        if (left == ACT_ROWS) {
+        if (s->n_rows == ACT_ROWS && !form.halves) {
             tile(s, form, panel, 0, ACT_ROWS);
             continue;
         }
-        if (left >= 8) {
-            tile(s, form, panel, row, 8);
-            row += 8;
-            left -= 8;
+        if (s->n_rows >= 12 && !form.halves) {
+            tile(s, form, panel, 0, 12);
+            row = 12;
         }
-        if (left >= 4) {
+        for (; s->n_rows - row >= 8; row += 8)
+            tile(s, form, panel, row, 8);
+        if (s->n_rows - row >= 4) {
             tile(s, form, panel, row, 4);
             row += 4;
-            left -= 4;
         }
-        if (left == 3)
+        if (s->n_rows - row == 3)
             tile(s, form, panel, row, 3);
-        else if (left == 2)
+        else if (s->n_rows - row == 2)
             tile(s, form, panel, row, 2);
-        else if (left == 1)
+        else if (s->n_rows - row == 1)
             tile(s, form, panel, row, 1);
     }
 }
