@@ -333,6 +333,7 @@ struct parley_train {
     bool normalise;        /* returns, to mean 0 and deviation 1 */
     const char *save_path; /* on the server's machine; NULL: nowhere */
     uint32_t timeout_ms;   /* to wait for observers; 0: a minute */
+    float until;           /* running reward after which no episode follows; 0: none */
 };
 
 struct parley_trained {

@@ -79,5 +79,6 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
     request.normalise = what->normalise;
     request.save_path = (char *)(what->save_path == NULL ? "" : what->save_path);
     request.timeout_ms = what->timeout_ms;
+    request.until = what->until;
     return request_wait(channel, &how, true, on_event, &t, err);
 }
