@@ -16,6 +16,8 @@ static const struct verb verbs[] = {
      "[list | show ID | fork ID | rewind ID TURN | cancel ID | close ID… | watch [ID]] [OPTION]…",
      "The server's conversations.", conversations_run},
     {"status", "[OPTION]…", "How the server does.", status_run},
+    {"bench", "parley://HOST:PORT|http://HOST:PORT [OPTION]…",
+     "A load on a server, and what it measured.", bench_run},
     {"tokenize", "[OPTION]…", "JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
      tokenize_run},
     {"detokenize", "[OPTION]…", "JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.",
@@ -44,21 +46,6 @@ static void print_help(void)
     printf("\n'parley VERB --help' lists a verb's options; 'man parley' says more.\n");
 }
 
-/* The verb may stand after --server, --wait and --json. Index of it, or 0: there is none. */
-static int verb_index(int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--server") == 0 || strcmp(argv[i], "--wait") == 0)
-            i++;
-        else if (argv[i][0] != '-')
-            return i;
-        else if (strncmp(argv[i], "--server=", 9) != 0 && strncmp(argv[i], "--wait=", 7) != 0 &&
-                 strcmp(argv[i], "--json") != 0)
-            return 0;
-    }
-    return 0;
-}
-
 static enum exit_code run(int argc, char **argv)
 {
     int at = verb_index(argc, argv);
@@ -76,13 +63,7 @@ static enum exit_code run(int argc, char **argv)
         notice_error("there is no verb '%s'; 'parley --help' lists them", argv[at]);
         return EXIT_MISUSE;
     }
-    /* What stood before the verb comes after it. */
-    if (at > 0) {
-        memmove(argv + 1 + 1, argv + 1, (size_t)(at - 1) * sizeof *argv);
-        argv[1] = (char *)verb->name;
-        return verb->run(verb, argc - 1, argv + 1);
-    }
-    return verb->run(verb, argc, argv);
+    return verb_run(verb, argc, argv, at);
 }
 
 int main(int argc, char **argv)

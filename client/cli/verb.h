@@ -18,7 +18,15 @@ struct verb {
     enum exit_code (*run)(const struct verb *verb, int argc, char **argv);
 };
 
+/* Index of the argument that names a verb, which may stand after --server, --wait and --json; 0:
+ * there is none. */
+int verb_index(int argc, char **argv);
+/* Runs the verb whose name is argv[at]; what stood before it comes after it. 0: it is not named. */
+enum exit_code verb_run(const struct verb *verb, int argc, char **argv, int at);
+
 enum exit_code ask_run(const struct verb *verb, int argc, char **argv);
+enum exit_code bench_run(const struct verb *verb, int argc, char **argv);
+enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
 enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);

@@ -1,0 +1,18 @@
+#include <string.h>
+
+#include "client/cli/verb.h"
+
+/* The benches that have a name; an address instead of a name is the load tester's. */
+static const struct verb benches[] = {
+    {0},
+};
+
+enum exit_code bench_run(const struct verb *verb, int argc, char **argv)
+{
+    int at = verb_index(argc, argv);
+
+    for (const struct verb *b = benches; at > 0 && b->name != NULL; b++)
+        if (strcmp(strchr(b->name, ' ') + 1, argv[at]) == 0)
+            return verb_run(b, argc, argv, at);
+    return bench_load_run(verb, argc, argv);
+}

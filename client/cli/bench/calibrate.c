@@ -1,0 +1,176 @@
+/* Each probe is a turn whose prompt the server counts. Two probes of the same words, one of them
+ * with n more, tell whether those n are n tokens; where they are not, each half is asked for. */
+#include "client/cli/bench/calibrate.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "client/cli/interrupt.h"
+
+enum { MAX_TEXT_BYTES = 1 << 20 };
+
+struct probe {
+    struct target *target;
+    struct session *session;
+    struct buf system, text;
+    uint32_t base; /* tokens of a first turn without any word that is drawn */
+    int event_fd;  /* written at the turn's end */
+    struct error err;
+};
+
+static void on_chunk(struct session *s, bool is_first, uint64_t gap_us)
+{
+    (void)s; /* a probe is not timed */
+    (void)is_first;
+    (void)gap_us;
+}
+
+static void on_end(struct session *s, const struct error *err)
+{
+    struct probe *b = s->owner;
+    uint64_t one = 1;
+
+    b->err = *err;
+    (void)!write(b->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+}
+
+static void wait_for_end(struct probe *b)
+{
+    struct pollfd fds[2] = {{.fd = b->event_fd, .events = POLLIN}, {.events = POLLIN}};
+    uint64_t n;
+
+    for (;;) {
+        fds[1].fd = interrupt_fd();
+        (void)poll(fds, 2, -1); /* a signal only makes the round shorter */
+        if (interrupt_take())
+            b->target->type->leave(b->target, b->session);
+        if (read(b->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
+            return;
+    }
+}
+
+/* Takes the turn that stands in system and text. */
+static enum status take_turn(struct probe *b, uint32_t turn, struct error *err)
+{
+    struct session *s = b->session;
+    enum status rc;
+
+    s->turn = turn;
+    s->system = b->system.data;
+    s->text = b->text.data;
+    s->max_tokens = 1;
+    rc = b->target->type->send(b->target, s, err);
+    if (rc != STATUS_OK)
+        return rc;
+    wait_for_end(b);
+    *err = b->err;
+    return err->status;
+}
+
+/* *ret_n: the tokens of a first turn of these words. */
+static enum status count(struct probe *b, const char *const *words, size_t n, uint32_t *ret_n,
+                         struct error *err)
+{
+    enum status rc;
+
+    if (prompts_join(&b->text, words, n) != STATUS_OK)
+        return error_no_memory(err, n, "a prompt");
+    rc = take_turn(b, 1, err);
+    b->target->type->leave(b->target, b->session);
+    if (rc == STATUS_OK)
+        *ret_n = b->session->prompt_tokens;
+    return rc;
+}
+
+/* Moves those of words [n] that are one token each to the front; *ret_n of them. */
+static enum status keep_whole(struct probe *b, const char **words, size_t n, size_t *ret_n,
+                              struct error *err)
+{
+    size_t half = n / 2, n_left, n_right;
+    uint32_t n_tokens = 0;
+    enum status rc = count(b, words, n, &n_tokens, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (n_tokens == b->base + n || n == 1) {
+        *ret_n = n_tokens == b->base + n ? n : 0;
+        return STATUS_OK;
+    }
+    if ((rc = keep_whole(b, words, half, &n_left, err)) != STATUS_OK ||
+        (rc = keep_whole(b, words + half, n - half, &n_right, err)) != STATUS_OK)
+        return rc;
+    memmove(words + n_left, words + half, n_right * sizeof *words);
+    *ret_n = n_left + n_right;
+    return STATUS_OK;
+}
+
+/* What a second turn has beside its words, those of the first and the reply to that. */
+static enum status count_later(struct probe *b, uint32_t *ret_overhead, struct error *err)
+{
+    enum status rc = prompts_join(&b->text, NULL, 0);
+    uint32_t before;
+
+    if (rc != STATUS_OK)
+        return error_no_memory(err, 1, "a prompt");
+    rc = take_turn(b, 1, err);
+    before = b->session->prompt_tokens + b->session->completion_tokens;
+    if (rc == STATUS_OK)
+        rc = take_turn(b, 2, err);
+    b->target->type->leave(b->target, b->session);
+    if (rc != STATUS_OK)
+        return rc;
+    /* An agent that does not look back counts the turn alone. */
+    *ret_overhead = b->session->prompt_tokens - (b->session->prompt_tokens > before ? before : 0);
+    return STATUS_OK;
+}
+
+static enum status run(struct probe *b, struct prompts *p, bool has_more_turns, struct error *err)
+{
+    uint32_t with_system = 0;
+    enum status rc = prompts_join(&b->system, NULL, 0);
+
+    if (rc != STATUS_OK)
+        return error_no_memory(err, 1, "a prompt");
+    if ((rc = count(b, NULL, 0, &b->base, err)) != STATUS_OK ||
+        (rc = keep_whole(b, p->words, p->n_words, &p->n_words, err)) != STATUS_OK)
+        return rc;
+    if (p->n_words == 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "no word that is known here is one token of this model; --prompt-file "
+                         "takes prompts as they are");
+    if (has_more_turns && (rc = count_later(b, &p->overhead[1], err)) != STATUS_OK)
+        return rc;
+    if (prompts_join(&b->system, p->words, 1) != STATUS_OK)
+        return error_no_memory(err, 1, "a prompt");
+    rc = count(b, NULL, 0, &with_system, err);
+    /* Not every agent counts its system prompt. */
+    p->overhead[0] = b->base + (with_system > b->base ? (uint32_t)p->n_system : 0);
+    return rc;
+}
+
+enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, struct error *err)
+{
+    static const struct session_events events = {on_chunk, on_end};
+    struct probe b = {.target = t, .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    enum status rc;
+
+    if (b.event_fd < 0)
+        return error_set(err, STATUS_EXHAUSTED, "no descriptor is left: %s", strerror(errno));
+    b.session = xalloc(t->type->session_size);
+    b.session->events = &events;
+    b.session->owner = &b;
+    buf_init(&b.system, MAX_TEXT_BYTES);
+    buf_init(&b.text, MAX_TEXT_BYTES);
+    rc = run(&b, p, has_more_turns, err);
+    t->type->session_deinit(b.session);
+    free(b.session);
+    buf_deinit(&b.system);
+    buf_deinit(&b.text);
+    (void)close(b.event_fd);
+    return rc;
+}

@@ -1,0 +1,523 @@
+/* The happy path, closed loop: the main thread begins a conversation in each slot, then sleeps. On
+ * the target's thread the end of a turn sends the next one, or begins the next conversation in the
+ * same slot; the last end wakes the main thread. What is to happen at a time (an arrival, a turn
+ * after thinking) is the main thread's.
+ *
+ * Failure: a turn that fails ends its conversation; the turns it still had count as failed. One in
+ * the background ends the load. Stopping: every conversation is left, and its end is waited for. */
+#include "client/cli/bench/load.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/chance.h"
+#include "base/env.h"
+#include "client/cli/interrupt.h"
+#include "client/cli/notice.h"
+
+enum {
+    MAX_TEXT_BYTES = 64 << 20,
+    TICK_MS = 250, /* between two lines of progress */
+    BACKGROUND_INPUT_TOKENS = 64,
+    BACKGROUND_OUTPUT_TOKENS = 256,
+    /* Numbers of conversations that are not measured begin here: their words are others. */
+    FIRST_BACKGROUND = 1 << 29,
+    FIRST_NEWCOMER = 1 << 30,
+    /* Under a duration a conversation that failed makes way for the next one only after so long:
+     * else a server that went away is asked as fast as it refuses. */
+    AFTER_FAILURE_US = 1000 * 1000,
+};
+
+enum role { MEASURED, BACKGROUND, NEWCOMER };
+
+/* A place for a conversation after the other. All of it is guarded by the load's lock. */
+struct slot {
+    struct load *load;
+    struct session *session;
+    enum role role;
+    uint32_t conversation;      /* its number */
+    bool is_taken;              /* a conversation is not over */
+    bool is_busy;               /* a turn is in flight */
+    bool has_spoken;            /* ever */
+    uint64_t due_us;            /* its next turn or conversation is to begin then; 0: none waits */
+    uint64_t n_tokens, busy_us; /* of this conversation */
+    struct buf system, text;
+};
+
+struct load {
+    struct target *target;
+    const struct prompts *prompts;
+    const struct load_plan *plan;
+    int event_fd;         /* written when the main thread has something to look at */
+    pthread_mutex_t lock; /* guards what follows */
+    struct figures *figures;
+    struct slot *slots; /* [n_slots]: the measured ones, those in the background, the newcomer */
+    uint32_t n_measured, n_slots;
+    uint32_t n_arrived, n_begun; /* conversations that may begin, and that did */
+    uint32_t n_taken;            /* measured slots */
+    uint32_t n_busy;             /* slots of any role */
+    uint32_t n_spoken[2];        /* slots, by role */
+    uint64_t n_chunks;           /* measured */
+    bool is_stopping;
+    struct error err; /* that ends the load */
+};
+
+static void wake(struct load *l)
+{
+    uint64_t one = 1;
+
+    (void)!write(l->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
+}
+
+static bool is_time_over(const struct load *l)
+{
+    uint64_t duration_us = (uint64_t)(l->plan->duration_s * 1e6);
+
+    return duration_us > 0 && env_now_us(&env_real) >= l->figures->start_us + duration_us;
+}
+
+/* --- one slot; the lock is held --- */
+
+static uint32_t input_tokens(const struct slot *slot)
+{
+    const struct load_plan *plan = slot->load->plan;
+
+    switch (slot->role) {
+    case MEASURED:
+        return plan->input_tokens;
+    case BACKGROUND:
+        return BACKGROUND_INPUT_TOKENS;
+    case NEWCOMER:
+        break;
+    }
+    return plan->newcomer_tokens;
+}
+
+static enum status send_turn(struct slot *slot, uint32_t turn, struct error *err)
+{
+    struct load *l = slot->load;
+    struct session *s = slot->session;
+    enum status rc = STATUS_OK;
+
+    if (turn == 1)
+        rc = prompts_system(l->prompts, slot->conversation, &slot->system);
+    if (rc == STATUS_OK)
+        rc = prompts_text(l->prompts, slot->conversation, turn, input_tokens(slot), &slot->text);
+    if (rc != STATUS_OK)
+        return error_set(err, rc, "a prompt is longer than %d MiB", MAX_TEXT_BYTES >> 20);
+    s->turn = turn;
+    s->system = slot->system.len == 0 ? NULL : slot->system.data;
+    s->text = slot->text.data;
+    s->max_tokens = slot->role == MEASURED     ? l->plan->output_tokens
+                    : slot->role == BACKGROUND ? BACKGROUND_OUTPUT_TOKENS
+                                               : 1;
+    rc = l->target->type->send(l->target, s, err);
+    if (rc != STATUS_OK)
+        return rc;
+    slot->is_busy = true;
+    l->n_busy++;
+    return STATUS_OK;
+}
+
+/* Its conversation is over. */
+static void release(struct slot *slot)
+{
+    struct load *l = slot->load;
+
+    if (slot->role == MEASURED && slot->is_taken) {
+        l->n_taken--;
+        if (slot->busy_us > 0)
+            samples_add(&l->figures->rates, (double)slot->n_tokens * 1e6 / (double)slot->busy_us);
+    }
+    slot->is_taken = false;
+    l->target->type->leave(l->target, slot->session);
+}
+
+/* Conversation number n, in this slot. */
+static enum status begin(struct slot *slot, uint32_t n, struct error *err)
+{
+    slot->conversation = n;
+    slot->n_tokens = slot->busy_us = 0;
+    slot->is_taken = true;
+    if (slot->role == MEASURED)
+        slot->load->n_taken++;
+    return send_turn(slot, 1, err);
+}
+
+/* A turn of a measured conversation failed, and with it those after it. */
+static void fail(struct slot *slot, uint32_t turn, const struct error *why)
+{
+    const struct load_plan *plan = slot->load->plan;
+
+    figures_add_failed(slot->load->figures, plan->duration_s > 0 ? 1 : plan->n_turns - turn + 1,
+                       why);
+    release(slot);
+    if (plan->duration_s > 0)
+        slot->due_us = env_now_us(&env_real) + AFTER_FAILURE_US;
+}
+
+/* Begins the next conversation that has arrived, if there is one. */
+static void begin_next(struct slot *slot)
+{
+    struct load *l = slot->load;
+    struct error err;
+
+    while (slot->due_us == 0 && l->n_begun < l->n_arrived && !l->is_stopping && !is_time_over(l)) {
+        if (begin(slot, l->plan->first + l->n_begun++, &err) == STATUS_OK)
+            return;
+        fail(slot, 1, &err);
+    }
+}
+
+/* A conversation that is not measured went wrong. */
+static void spoil(struct load *l, const struct error *why, const char *what)
+{
+    if (l->err.status == STATUS_OK && !l->is_stopping) {
+        l->err = *why;
+        (void)error_prefix(&l->err, "%s failed", what);
+    }
+}
+
+/* --- what the target tells, on its thread --- */
+
+static bool newcomer_is_busy(const struct load *l)
+{
+    return l->plan->newcomer_tokens > 0 && l->slots[l->n_slots - 1].is_busy;
+}
+
+static bool is_over(const struct load *l)
+{
+    bool is_through = l->n_begun == l->plan->n_conversations || is_time_over(l);
+
+    return l->err.status != STATUS_OK || (is_through && l->n_taken == 0 && !newcomer_is_busy(l));
+}
+
+static void on_first_chunk(struct slot *slot)
+{
+    struct load *l = slot->load;
+    struct error err;
+
+    if (slot->role == NEWCOMER || slot->has_spoken)
+        return;
+    slot->has_spoken = true;
+    l->n_spoken[slot->role]++;
+    if (slot->role == BACKGROUND && l->n_spoken[BACKGROUND] == l->plan->n_background)
+        wake(l);
+    if (slot->role == MEASURED && l->n_spoken[MEASURED] == l->n_measured &&
+        l->plan->newcomer_tokens > 0 && !l->is_stopping &&
+        begin(&l->slots[l->n_slots - 1], FIRST_NEWCOMER, &err) != STATUS_OK)
+        spoil(l, &err, "the newcomer");
+}
+
+static void on_chunk(struct session *s, bool is_first, uint64_t gap_us)
+{
+    struct slot *slot = s->owner;
+    struct load *l = slot->load;
+
+    (void)pthread_mutex_lock(&l->lock);
+    if (slot->role == MEASURED) {
+        l->n_chunks++;
+        if (!is_first)
+            samples_add(&l->figures->itl_ms, (double)gap_us / 1e3);
+        if (!is_first && newcomer_is_busy(l))
+            samples_add(&l->figures->newcomer_itl_ms, (double)gap_us / 1e3);
+    }
+    if (is_first)
+        on_first_chunk(slot);
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+static void end_measured(struct slot *slot, const struct error *how)
+{
+    struct load *l = slot->load;
+    struct session *s = slot->session;
+    struct error err;
+
+    if (l->is_stopping) {
+        release(slot); /* which ended it */
+        return;
+    }
+    l->figures->end_us = env_now_us(&env_real);
+    if (how->status != STATUS_OK) {
+        fail(slot, s->turn, how);
+        begin_next(slot);
+        return;
+    }
+    figures_add_turn(l->figures, s);
+    slot->n_tokens += s->completion_tokens;
+    slot->busy_us += s->last_us == 0 ? 0 : s->last_us - s->sent_us;
+    if (s->turn == l->plan->n_turns || is_time_over(l)) {
+        release(slot);
+        begin_next(slot);
+    } else if (l->plan->think_s > 0) {
+        slot->due_us = l->figures->end_us + (uint64_t)(l->plan->think_s * 1e6);
+    } else if (send_turn(slot, s->turn + 1, &err) != STATUS_OK) {
+        fail(slot, s->turn, &err);
+        begin_next(slot);
+    }
+}
+
+static void end_background(struct slot *slot, const struct error *how)
+{
+    struct load *l = slot->load;
+    struct error err = *how;
+
+    release(slot);
+    if (err.status == STATUS_OK && !l->is_stopping)
+        (void)begin(slot, slot->conversation + l->plan->n_background, &err); /* err tells */
+    if (err.status != STATUS_OK)
+        spoil(l, &err, "a conversation in the background");
+}
+
+static void end_newcomer(struct slot *slot, const struct error *how)
+{
+    struct load *l = slot->load;
+    const struct session *s = slot->session;
+
+    if (how->status != STATUS_OK)
+        spoil(l, how, "the newcomer");
+    else if (s->first_us > 0)
+        l->figures->newcomer_ttft_ms = (double)(s->first_us - s->sent_us) / 1e3;
+    release(slot);
+}
+
+static void on_end(struct session *s, const struct error *err)
+{
+    static void (*const ends[])(struct slot * slot, const struct error *how) = {
+        [MEASURED] = end_measured, [BACKGROUND] = end_background, [NEWCOMER] = end_newcomer};
+    struct slot *slot = s->owner;
+    struct load *l = slot->load;
+
+    (void)pthread_mutex_lock(&l->lock);
+    slot->is_busy = false;
+    l->n_busy--;
+    ends[slot->role](slot, err);
+    if (l->is_stopping || slot->due_us != 0 || is_over(l))
+        wake(l); /* with the lock held: the load may be gone right after */
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+/* --- the main thread --- */
+
+/* Sends what is due; the time of what is next, UINT64_MAX for none. */
+static uint64_t send_due(struct load *l)
+{
+    uint64_t now_us = env_now_us(&env_real), next_us = UINT64_MAX;
+    struct error err;
+
+    for (uint32_t i = 0; i < l->n_measured; i++) {
+        struct slot *slot = &l->slots[i];
+
+        if (slot->due_us != 0 && slot->due_us <= now_us) {
+            slot->due_us = 0;
+            if (slot->is_taken && send_turn(slot, slot->session->turn + 1, &err) != STATUS_OK)
+                fail(slot, slot->session->turn, &err);
+            if (!slot->is_taken)
+                begin_next(slot);
+        }
+        if (slot->due_us != 0 && slot->due_us < next_us)
+            next_us = slot->due_us;
+    }
+    return next_us;
+}
+
+static void fill_slots(struct load *l)
+{
+    for (uint32_t i = 0; i < l->n_measured && l->n_begun < l->n_arrived; i++)
+        if (!l->slots[i].is_taken)
+            begin_next(&l->slots[i]);
+}
+
+/* Lets those arrive whose time has come; when the next one does, UINT64_MAX for none. */
+static uint64_t let_arrive(struct load *l, double *next_s)
+{
+    uint64_t now_us = env_now_us(&env_real);
+
+    if (l->plan->rate <= 0) {
+        l->n_arrived = l->plan->n_conversations;
+        fill_slots(l);
+        return UINT64_MAX;
+    }
+    while (l->n_arrived < l->plan->n_conversations) {
+        uint64_t at_us = l->figures->start_us + (uint64_t)(*next_s * 1e6);
+        float u;
+
+        if (at_us > now_us)
+            return at_us;
+        u = chance_uniform(l->prompts->seed, l->plan->first, l->n_arrived++, UINT32_MAX);
+        *next_s += -log1p(-(double)u) / l->plan->rate;
+        fill_slots(l);
+    }
+    return UINT64_MAX;
+}
+
+/* Where it stands, as a line; "" at the very start. The lock is held. */
+static void describe(const struct load *l, char *line, size_t size)
+{
+    uint64_t us = env_now_us(&env_real) - l->figures->start_us;
+    const struct figures *f = l->figures;
+
+    line[0] = '\0';
+    if (us > (uint64_t)TICK_MS * 1000)
+        (void)snprintf(
+            line, size, "%llu turns, %llu failed · %u in flight · %.0f chunks/s · %llu s",
+            (unsigned long long)(f->n_completed + f->n_failed), (unsigned long long)f->n_failed,
+            l->n_busy, (double)l->n_chunks * 1e6 / (double)us, (unsigned long long)us / 1000000);
+}
+
+/* Sleeps until something happens, until_us at most. A Ctrl-C fails the load. */
+static void wait_event(struct load *l, uint64_t until_us)
+{
+    uint64_t now_us = env_now_us(&env_real), wait_us = (uint64_t)TICK_MS * 1000, n;
+    struct pollfd fds[2] = {{.fd = l->event_fd, .events = POLLIN},
+                            {.fd = interrupt_fd(), .events = POLLIN}};
+    struct timespec wait;
+
+    if (until_us <= now_us)
+        wait_us = 0;
+    else if (until_us - now_us < wait_us)
+        wait_us = until_us - now_us;
+    wait = (struct timespec){.tv_nsec = (long)wait_us * 1000};
+    (void)ppoll(fds, 2, &wait, NULL);       /* a signal only makes the round shorter */
+    (void)!read(l->event_fd, &n, sizeof n); /* nothing there: nothing to clear */
+    if (interrupt_take()) {
+        (void)pthread_mutex_lock(&l->lock);
+        (void)error_set(&l->err, STATUS_CANCELLED, "stopped");
+        (void)pthread_mutex_unlock(&l->lock);
+        interrupt_release(); /* a second one need not wait for the server */
+    }
+}
+
+static double cpu_s(void)
+{
+    struct rusage u;
+
+    (void)getrusage(RUSAGE_SELF, &u); /* cannot fail */
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+/* The background speaks before the clock starts. */
+static void start_background(struct load *l)
+{
+    struct error err;
+
+    (void)pthread_mutex_lock(&l->lock);
+    for (uint32_t i = 0; i < l->plan->n_background; i++)
+        if (begin(&l->slots[l->n_measured + i], FIRST_BACKGROUND + i, &err) != STATUS_OK)
+            spoil(l, &err, "a conversation in the background");
+    while (l->err.status == STATUS_OK && l->n_spoken[BACKGROUND] < l->plan->n_background) {
+        (void)pthread_mutex_unlock(&l->lock);
+        notice_progress("the conversations in the background begin");
+        wait_event(l, UINT64_MAX);
+        (void)pthread_mutex_lock(&l->lock);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+}
+
+static void run_measured(struct load *l)
+{
+    double before_s = cpu_s(), next_arrival_s = 0;
+    char line[128];
+
+    (void)pthread_mutex_lock(&l->lock);
+    l->figures->start_us = l->figures->end_us = env_now_us(&env_real);
+    while (!is_over(l)) {
+        uint64_t due_us = send_due(l), arrival_us = let_arrive(l, &next_arrival_s);
+
+        if (is_over(l))
+            break;
+        describe(l, line, sizeof line);
+        (void)pthread_mutex_unlock(&l->lock);
+        if (*line != '\0')
+            notice_progress("%s", line);
+        wait_event(l, due_us < arrival_us ? due_us : arrival_us);
+        (void)pthread_mutex_lock(&l->lock);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    l->figures->client_cpu_s = cpu_s() - before_s;
+}
+
+static void stop(struct load *l)
+{
+    (void)pthread_mutex_lock(&l->lock);
+    l->is_stopping = true;
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        if (l->slots[i].is_taken)
+            l->target->type->leave(l->target, l->slots[i].session);
+    while (l->n_busy > 0) {
+        (void)pthread_mutex_unlock(&l->lock);
+        wait_event(l, UINT64_MAX);
+        (void)pthread_mutex_lock(&l->lock);
+    }
+    (void)pthread_mutex_unlock(&l->lock);
+    notice_clear();
+}
+
+static void slots_init(struct load *l)
+{
+    static const struct session_events events = {on_chunk, on_end};
+    const struct load_plan *plan = l->plan;
+
+    l->n_measured =
+        plan->concurrency < plan->n_conversations ? plan->concurrency : plan->n_conversations;
+    l->n_slots = l->n_measured + plan->n_background + (plan->newcomer_tokens > 0);
+    l->slots = xalloc(l->n_slots * sizeof *l->slots);
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        struct slot *slot = &l->slots[i];
+
+        slot->load = l;
+        slot->role = i < l->n_measured                        ? MEASURED
+                     : i < l->n_measured + plan->n_background ? BACKGROUND
+                                                              : NEWCOMER;
+        slot->session = xalloc(l->target->type->session_size);
+        slot->session->events = &events;
+        slot->session->owner = slot;
+        buf_init(&slot->system, MAX_TEXT_BYTES);
+        buf_init(&slot->text, MAX_TEXT_BYTES);
+    }
+}
+
+static void slots_deinit(struct load *l)
+{
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        l->target->type->session_deinit(l->slots[i].session);
+        free(l->slots[i].session);
+        buf_deinit(&l->slots[i].system);
+        buf_deinit(&l->slots[i].text);
+    }
+    free(l->slots);
+}
+
+enum status load_run(struct figures *out, struct target *t, const struct prompts *prompts,
+                     const struct load_plan *plan, struct error *err)
+{
+    struct load l = {.target = t,
+                     .prompts = prompts,
+                     .plan = plan,
+                     .figures = out,
+                     .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+
+    if (l.event_fd < 0)
+        return error_set(err, STATUS_EXHAUSTED, "no descriptor is left: %s", strerror(errno));
+    (void)pthread_mutex_init(&l.lock, NULL); /* cannot fail on Linux */
+    slots_init(&l);
+    start_background(&l);
+    if (l.err.status == STATUS_OK)
+        run_measured(&l);
+    stop(&l);
+    slots_deinit(&l);
+    (void)pthread_mutex_destroy(&l.lock);
+    (void)close(l.event_fd);
+    *err = l.err;
+    return err->status;
+}

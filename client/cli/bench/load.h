@@ -1,0 +1,35 @@
+/* A load: conversations at a target, a number of them at once, each a row of turns; what they
+ * measured. */
+#ifndef CLIENT_CLI_BENCH_LOAD_H
+#define CLIENT_CLI_BENCH_LOAD_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "client/cli/bench/figures.h"
+#include "client/cli/bench/prompts.h"
+#include "client/cli/bench/target.h"
+
+struct load_plan {
+    uint32_t first; /* number of the first conversation: what it says follows from it */
+    uint32_t n_conversations;
+    uint32_t n_turns;                     /* of each */
+    uint32_t concurrency;                 /* at most so many at once */
+    uint32_t input_tokens, output_tokens; /* of a turn */
+    /* 0: a conversation begins when another is over (closed loop); else so many begin each second
+     * on average, at times that are a Poisson process by the prompts' seed (open loop). */
+    double rate;
+    double think_s; /* between a reply and the next turn */
+    /* 0: until all are over; else no conversation and no turn that follows without thinking begins
+     * after so long. */
+    double duration_s;
+    uint32_t n_background;    /* that speak all the while, and are not measured */
+    uint32_t newcomer_tokens; /* 0: none; else one prompt of so many once all have begun to speak */
+};
+
+/* Runs it to its end. The figures are good also when it fails: STATUS_CANCELLED after a Ctrl-C, and
+ * when a conversation in the background or the newcomer fails, which spoils them. */
+enum status load_run(struct figures *out, struct target *t, const struct prompts *prompts,
+                     const struct load_plan *plan, struct error *err) MUST_CHECK;
+
+#endif

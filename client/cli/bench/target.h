@@ -1,0 +1,80 @@
+/* What a load is sent to: a server, over the wire that its address names. Kinds are const tables:
+ * parleyd over gRPC, and servers that speak OpenAI's API over HTTP.
+ *
+ * A target has one thread of its own, on which everything that comes back is told; sending and
+ * leaving are any thread's. */
+#ifndef CLIENT_CLI_BENCH_TARGET_H
+#define CLIENT_CLI_BENCH_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct session;
+
+/* On the target's thread; none may block. */
+struct session_events {
+    /* A chunk of the reply came; gap_us since the one before it. */
+    void (*chunk)(struct session *s, bool is_first, uint64_t gap_us);
+    /* The turn is over; err->status may be STATUS_OK. Called once for each turn that was sent, and
+     * the next one may be sent from within. */
+    void (*end)(struct session *s, const struct error *err);
+};
+
+/* A conversation at a server; the first member of what a kind keeps of it. */
+struct session {
+    const struct session_events *events;
+    void *owner; /* the caller's, for its events */
+
+    /* Filled by the caller before each turn; the texts stay as they are until its end. */
+    uint32_t turn;      /* 1, 2, …; 1 begins a new conversation */
+    const char *system; /* of the conversation, read with turn 1 */
+    const char *text;
+    uint32_t max_tokens;
+
+    /* Of the turn, valid at its end. us: monotonic. */
+    uint64_t begun_us;          /* before anything was sent, an opening included */
+    uint64_t sent_us;           /* the turn itself */
+    uint64_t first_us, last_us; /* its chunks; 0: none came */
+    uint32_t prompt_tokens, cached_tokens, completion_tokens; /* as the server counts */
+};
+
+struct target_config {
+    const char *model; /* NULL: the server's default */
+    double wait_s;     /* for the server to be ready */
+    float temperature;
+    bool ignore_eos;
+    bool is_chat; /* OpenAI: chat completions instead of completions */
+};
+
+struct target {
+    const struct target_type *type;
+};
+
+struct target_type {
+    const char *scheme;  /* "parley://" */
+    size_t session_size; /* bytes; zeroed, it is one */
+    /* Waits for the server. NULL: it did not come, which was said on stderr. */
+    struct target *(*open)(const char *address, const struct target_config *config);
+    /* Ends what is in flight, as failed; waits for that. */
+    void (*close)(struct target *t);
+    /* STATUS_OK: the end will come, never from within. */
+    enum status (*send)(struct target *t, struct session *s, struct error *err);
+    /* Ends the conversation at the server; a turn in flight ends as failed. Without one in flight
+     * the session may begin another conversation at once. */
+    void (*leave)(struct target *t, struct session *s);
+    void (*session_deinit)(struct session *s); /* no turn is in flight */
+};
+
+extern const struct target_type parley_target;
+
+/* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
+const struct target_type *target_type_of(const char *address, const char **ret_rest);
+
+/* For the kinds: a turn begins, a chunk came. */
+void session_begin(struct session *s);
+void session_chunk(struct session *s);
+
+#endif

@@ -1,0 +1,283 @@
+/* parleyd over gRPC, all calls on one channel. A first turn: Open, and in its callback the Turn;
+ * later ones: Turn alone. Leaving: Close, which nobody waits for but the target's own close.
+ *
+ * A conversation that is left while its Open is under way is closed as soon as its id is known. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/list.h"
+#include "client/cli/bench/target.h"
+#include "client/cli/connection.h"
+#include "client/lib/parley.h"
+#include "parley/v1/conversations.pb-c.h"
+
+enum {
+    SMALL_CALL_MS = 60 * 1000,    /* the patience with Open and Close */
+    IDLE_TTL_MS = 15 * 60 * 1000, /* what a bench that was killed leaves behind */
+};
+
+struct parley_target {
+    struct target base;
+    struct parley_channel *channel;
+    const char *model;
+    struct parley_sampling sampling;
+    pthread_mutex_t lock;
+    pthread_cond_t has_left;
+    size_t n_leaving; /* guarded by lock: Close calls under way */
+};
+
+struct parley_session {
+    struct session base;
+    struct parley_target *target;
+    char conversation[33]; /* "": none. Guarded by the target's lock, as the next */
+    bool is_left;          /* while it was being opened */
+    bool is_done;
+    struct error wrong; /* with a reply that ended in order */
+};
+
+static struct parley_session *session_of(struct session *s)
+{
+    return container_of(s, struct parley_session, base);
+}
+
+static struct parley_target *target_of(struct target *t)
+{
+    return container_of(t, struct parley_target, base);
+}
+
+static struct target *parley_target_open(const char *address, const struct target_config *config)
+{
+    const struct connection_options where = {.server = address, .wait_s = config->wait_s};
+    struct parley_channel *channel = connection_open(&where);
+    struct parley_target *t;
+
+    if (channel == NULL)
+        return NULL;
+    t = xalloc(sizeof *t);
+    t->base.type = &parley_target;
+    t->channel = channel;
+    t->model = config->model;
+    t->sampling = (struct parley_sampling){.set = PARLEY_TEMPERATURE | PARLEY_MAX_TOKENS |
+                                                  PARLEY_IGNORE_EOS | PARLEY_SEED,
+                                           .temperature = config->temperature,
+                                           .ignore_eos = config->ignore_eos};
+    (void)pthread_mutex_init(&t->lock, NULL); /* neither can fail on Linux */
+    (void)pthread_cond_init(&t->has_left, NULL);
+    return &t->base;
+}
+
+static void parley_target_close(struct target *base)
+{
+    struct parley_target *t = target_of(base);
+
+    (void)pthread_mutex_lock(&t->lock);
+    while (t->n_leaving > 0)
+        (void)pthread_cond_wait(&t->has_left, &t->lock);
+    (void)pthread_mutex_unlock(&t->lock);
+    parley_channel_close(t->channel);
+    (void)pthread_cond_destroy(&t->has_left);
+    (void)pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+/* Starts a small unary call. */
+static enum status call(struct parley_target *t, const char *method,
+                        const ProtobufCMessage *request, parley_unary_fn then, void *arg,
+                        struct error *err)
+{
+    size_t len = protobuf_c_message_get_packed_size(request);
+    uint8_t *bytes = try_alloc(len + 1, 1);
+    struct parley_call *started;
+
+    if (bytes == NULL)
+        return error_no_memory(err, len, "a request");
+    (void)protobuf_c_message_pack(request, bytes);
+    started = parley_unary_start(t->channel, method, bytes, len, SMALL_CALL_MS, then, arg);
+    free(bytes);
+    if (started == NULL)
+        return error_no_memory(err, len, "a call");
+    parley_call_unref(started);
+    return STATUS_OK;
+}
+
+/* --- leaving --- */
+
+static void on_closed(void *arg, void *data, size_t len, const struct parley_error *err)
+{
+    struct parley_target *t = arg;
+
+    (void)len;
+    (void)err; /* what could not be closed goes when its time has come */
+    free(data);
+    (void)pthread_mutex_lock(&t->lock);
+    t->n_leaving--;
+    (void)pthread_cond_signal(&t->has_left); /* with the lock: then t may go */
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+static void close_conversation(struct parley_target *t, char *conversation)
+{
+    Parley__V1__CloseRequest request = PARLEY__V1__CLOSE_REQUEST__INIT;
+    struct error ignored; /* as above */
+
+    request.conversation = conversation;
+    (void)pthread_mutex_lock(&t->lock);
+    t->n_leaving++;
+    (void)pthread_mutex_unlock(&t->lock);
+    if (call(t, "/parley.v1.Conversations/Close", &request.base, on_closed, t, &ignored) !=
+        STATUS_OK)
+        on_closed(t, NULL, 0, NULL);
+}
+
+static void parley_leave(struct target *base, struct session *s)
+{
+    struct parley_target *t = target_of(base);
+    struct parley_session *p = session_of(s);
+    char conversation[sizeof p->conversation];
+
+    (void)pthread_mutex_lock(&t->lock);
+    memcpy(conversation, p->conversation, sizeof conversation);
+    p->conversation[0] = '\0';
+    p->is_left = true;
+    (void)pthread_mutex_unlock(&t->lock);
+    if (*conversation != '\0')
+        close_conversation(t, conversation);
+}
+
+/* --- a turn --- */
+
+static void on_piece(void *arg, const char *text, size_t len, const struct parley_token *tokens,
+                     size_t n_tokens)
+{
+    struct parley_session *p = arg;
+
+    (void)text;
+    (void)len;
+    (void)tokens;
+    (void)n_tokens;
+    session_chunk(&p->base);
+}
+
+static void on_done(void *arg, const struct parley_done *done)
+{
+    struct parley_session *p = arg;
+
+    p->base.prompt_tokens = done->usage.prompt_tokens;
+    p->base.cached_tokens = done->usage.cached_tokens;
+    p->base.completion_tokens = done->usage.completion_tokens;
+    p->is_done = true;
+    if (strcmp(done->finish_reason, "stop") != 0 && strcmp(done->finish_reason, "length") != 0)
+        (void)error_set(&p->wrong, STATUS_ABORTED, "the reply ended as '%s'", done->finish_reason);
+    else if (done->turn != p->base.turn)
+        (void)error_set(&p->wrong, STATUS_INTERNAL, "turn %u ended as the server's turn %u",
+                        p->base.turn, done->turn);
+}
+
+static void on_end(void *arg, const struct parley_error *how)
+{
+    struct parley_session *p = arg;
+    struct error err = {0};
+
+    if (how->status != PARLEY_OK)
+        (void)error_set(&err, (enum status)how->status, "%s", how->text);
+    else if (!p->is_done)
+        (void)error_set(&err, STATUS_INTERNAL, "the reply has no end");
+    else
+        err = p->wrong;
+    p->base.events->end(&p->base, &err);
+}
+
+static enum status start_turn(struct parley_session *p, const char *conversation, struct error *err)
+{
+    const struct parley_message message = {.role = "user", .text = p->base.text};
+    struct parley_sampling sampling = p->target->sampling;
+    const struct parley_turn turn = {.conversation = conversation,
+                                     .turn = p->base.turn,
+                                     .messages = &message,
+                                     .n_messages = 1,
+                                     .sampling = &sampling};
+    const struct parley_turn_events events = {
+        .piece = on_piece, .done = on_done, .end = on_end, .arg = p};
+    struct parley_call *started;
+
+    sampling.max_tokens = p->base.max_tokens;
+    p->is_done = false;
+    p->wrong = (struct error){0};
+    p->base.sent_us = env_now_us(&env_real);
+    started = parley_turn_start(p->target->channel, &turn, &events);
+    if (started == NULL)
+        return error_no_memory(err, sizeof turn, "a turn");
+    parley_call_unref(started);
+    return STATUS_OK;
+}
+
+static void on_opened(void *arg, void *data, size_t len, const struct parley_error *how)
+{
+    struct parley_session *p = arg;
+    Parley__V1__OpenResponse *response = NULL;
+    char conversation[sizeof p->conversation] = "";
+    struct error err = {0};
+    bool is_left;
+
+    if (how->status != PARLEY_OK) {
+        (void)error_set(&err, (enum status)how->status, "%s", how->text);
+    } else {
+        response = parley__v1__open_response__unpack(NULL, len, data);
+        if (response == NULL || strlen(response->conversation) >= sizeof conversation)
+            (void)error_set(&err, STATUS_INTERNAL, "the server opened what is no conversation");
+        else
+            memcpy(conversation, response->conversation, strlen(response->conversation));
+    }
+    (void)pthread_mutex_lock(&p->target->lock);
+    is_left = p->is_left;
+    if (!is_left)
+        memcpy(p->conversation, conversation, sizeof conversation);
+    (void)pthread_mutex_unlock(&p->target->lock);
+    if (is_left && err.status == STATUS_OK) {
+        close_conversation(p->target, conversation);
+        (void)error_set(&err, STATUS_CANCELLED, "left while it was being opened");
+    }
+    if (err.status == STATUS_OK)
+        (void)start_turn(p, conversation, &err); /* err tells */
+    if (response != NULL)
+        parley__v1__open_response__free_unpacked(response, NULL);
+    free(data);
+    if (err.status != STATUS_OK)
+        p->base.events->end(&p->base, &err);
+}
+
+static enum status parley_send(struct target *base, struct session *s, struct error *err)
+{
+    Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
+    struct parley_session *p = session_of(s);
+
+    session_begin(s);
+    *err = (struct error){0};
+    if (s->turn > 1) /* nobody leaves it now: the caller takes care of that */
+        return start_turn(p, p->conversation, err);
+    p->target = target_of(base);
+    p->is_left = false;
+    p->conversation[0] = '\0';
+    request.model = (char *)(uintptr_t)(p->target->model == NULL ? "" : p->target->model);
+    request.system = (char *)(uintptr_t)s->system; /* only read */
+    request.ttl_ms = IDLE_TTL_MS;
+    return call(p->target, "/parley.v1.Conversations/Open", &request.base, on_opened, p, err);
+}
+
+static void parley_session_deinit(struct session *s)
+{
+    (void)s; /* nothing is its own */
+}
+
+const struct target_type parley_target = {
+    .scheme = "parley://",
+    .session_size = sizeof(struct parley_session),
+    .open = parley_target_open,
+    .close = parley_target_close,
+    .send = parley_send,
+    .leave = parley_leave,
+    .session_deinit = parley_session_deinit,
+};
