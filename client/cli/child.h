@@ -12,7 +12,7 @@
 struct child {
     pid_t pid; /* 0: none */
     int fd;    /* what it prints on the stream that is read; -1: none */
-    char line[512];
+    char line[16384];
     size_t n_line; /* bytes read and not yet handed out */
 };
 

@@ -11,6 +11,7 @@
 #include "client/cli/notice.h"
 #include "client/cli/options.h"
 #include "client/cli/out.h"
+#include "client/cli/score.h"
 #include "client/cli/verb.h"
 #include "compute/backend.h"
 #include "compute/gguf.h"
@@ -198,6 +199,8 @@ enum exit_code eval_run(const struct verb *verb, int argc, char **argv)
     enum exit_code code;
     int first;
 
+    if (score_is_wanted(argc, argv))
+        return score_run(verb, argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
         return code;
     if (e.golden == NULL)

@@ -22,8 +22,11 @@ static const struct verb verbs[] = {
      tokenize_run},
     {"detokenize", "[OPTION]…", "JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.",
      detokenize_run},
-    {"eval", "--golden DIR [OPTION]…", "How exact a model file is computed; needs no server.",
+    {"eval", "--golden DIR | --world ENVIRONMENT [OPTION]…",
+     "How exact a model file is computed, without a server; how well a served policy acts.",
      eval_run},
+    {"observe", "[OPTION]…", "An environment that asks a server for every action, to train it.",
+     observe_run},
     {"selftest", "[OPTION]…", "A backend's operators against those of ref; needs no server.",
      selftest_run},
 };

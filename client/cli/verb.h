@@ -32,6 +32,7 @@ enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
 enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);
 enum exit_code eval_run(const struct verb *verb, int argc, char **argv);
 enum exit_code models_run(const struct verb *verb, int argc, char **argv);
+enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
 enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);
 enum exit_code status_run(const struct verb *verb, int argc, char **argv);
 enum exit_code tokenize_run(const struct verb *verb, int argc, char **argv);
