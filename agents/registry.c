@@ -4,9 +4,9 @@
 #include "agents/agent.h"
 #include "compute/gguf.h"
 
-extern const struct agent_type echo_agent, lm_agent;
+extern const struct agent_type echo_agent, lm_agent, policy_agent;
 
-static const struct agent_type *const types[] = {&echo_agent, &lm_agent};
+static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent};
 
 const struct agent_type *agent_type_at(size_t i)
 {

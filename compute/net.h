@@ -26,6 +26,9 @@ struct net_draw {
 
 struct net_ops {
     void (*zero)(struct backend *b, struct buffer *x, size_t n, size_t width);
+    /* x[i] = keep[i] ? x[i] : 0; keep is host memory [n] */
+    void (*keep_rows)(struct backend *b, const bool *keep, size_t n, size_t width,
+                      struct buffer *x);
 
     /* out[i][j] = bias[j] + the sum over k of in[i][k] * w[j][k]: sixteen chains of fma, k in chain
      * k % 16, folded by scalar_sum_lanes. */

@@ -13,6 +13,17 @@ static void ref_zero(struct backend *b, struct buffer *x, size_t n, size_t width
     memset(ref_floats(x, n, width), 0, n * width * sizeof(float));
 }
 
+static void ref_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
+                          struct buffer *x)
+{
+    float *rows = ref_floats(x, n, width);
+
+    (void)b;
+    for (size_t i = 0; i < n; i++)
+        if (!keep[i])
+            memset(rows + i * width, 0, width * sizeof *rows);
+}
+
 static float fma_dot(const float *x, const float *y, size_t n)
 {
     float lanes[SCALAR_LANES] = {0};
@@ -173,6 +184,7 @@ static void ref_optim_step(struct backend *b, const struct optim *o, uint64_t st
 
 const struct net_ops ref_net_ops = {
     .zero = ref_zero,
+    .keep_rows = ref_keep_rows,
     .linear = ref_linear,
     .linear_backward = ref_linear_backward,
     .dropout = ref_dropout,

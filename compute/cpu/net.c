@@ -23,6 +23,16 @@ static void net_zero(struct backend *b, struct buffer *x, size_t n, size_t width
     memset(cpu_written(to_cpu(b), x, n, width), 0, n * width * sizeof(float));
 }
 
+static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
+                          struct buffer *x)
+{
+    float *rows = cpu_written(to_cpu(b), x, n, width);
+
+    for (size_t i = 0; i < n; i++)
+        if (!keep[i])
+            memset(rows + i * width, 0, width * sizeof *rows);
+}
+
 /* Layers. */
 
 struct layer {
@@ -315,6 +325,7 @@ static void net_optim_step(struct backend *b, const struct optim *o, uint64_t st
 
 const struct net_ops cpu_net_ops = {
     .zero = net_zero,
+    .keep_rows = net_keep_rows,
     .linear = net_linear,
     .linear_backward = net_linear_backward,
     .dropout = net_dropout,

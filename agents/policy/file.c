@@ -1,0 +1,297 @@
+/* A policy's file: GGUF of architecture "policy", its spec in policy.*, its parameters as f32
+ * tensors under their layers' names. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/policy/parts.h"
+#include "base/alloc.h"
+#include "base/chance.h"
+#include "compute/gguf_write.h"
+
+enum { PIECE = 4096 /* numbers that are drawn or checked at a time */ };
+
+static const char *const kinds[] = {[POLICY_MLP] = "mlp", [POLICY_LSTM] = "lstm"};
+
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+const char *policy_kind_name(enum policy_kind kind)
+{
+    return kinds[kind];
+}
+
+void policy_spec_cartpole(struct policy_spec *out)
+{
+    *out = (struct policy_spec){.kind = POLICY_MLP,
+                                .n_observations = 4,
+                                .n_actions = 2,
+                                .n_hidden = 128,
+                                .n_layers = 1,
+                                .dropout = 0.6f,
+                                .environment = "CartPole-v1"};
+}
+
+enum status policy_spec_check(const struct policy_spec *s, struct error *err)
+{
+    const struct {
+        const char *name;
+        size_t value, least, most;
+    } sizes[] = {
+        {"observation_length", s->n_observations, 1, POLICY_MAX_WIDTH},
+        {"action_count", s->n_actions, 2, POLICY_MAX_WIDTH},
+        {"hidden_length", s->n_hidden, 1, POLICY_MAX_WIDTH},
+        {"hidden_layers", s->n_layers, 1, s->kind == POLICY_LSTM ? 1 : POLICY_MAX_LAYERS},
+    };
+
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].value < sizes[i].least || sizes[i].value > sizes[i].most)
+            return error_field(err, sizes[i].name, "is %zu, it must be from %zu to %zu",
+                               sizes[i].value, sizes[i].least, sizes[i].most);
+    if (!(s->dropout >= 0.0f && s->dropout < 1.0f))
+        return error_field(err, "dropout", "is %g, it must be at least 0 and below 1",
+                           (double)s->dropout);
+    if (s->kind == POLICY_LSTM && s->dropout != 0.0f)
+        return error_field(err, "dropout", "is %g, an lstm has none: it must be 0",
+                           (double)s->dropout);
+    return STATUS_OK;
+}
+
+static void tell(struct gguf_writer *w, struct network *net, uint64_t seed)
+{
+    const struct policy_spec *s = &net->spec;
+
+    gguf_write_text(w, "general.architecture", "policy");
+    gguf_write_text(w, "policy.kind", kinds[s->kind]);
+    gguf_write_text(w, "policy.environment", s->environment);
+    gguf_write_u64(w, "policy.observation_length", s->n_observations);
+    gguf_write_u64(w, "policy.action_count", s->n_actions);
+    gguf_write_u64(w, "policy.hidden_length", s->n_hidden);
+    gguf_write_u64(w, "policy.hidden_layers", s->n_layers);
+    gguf_write_f32(w, "policy.dropout", s->dropout);
+    gguf_write_bool(w, "policy.has_value", s->has_value);
+    gguf_write_u64(w, "policy.seed", seed);
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+
+        gguf_write_tensor(w, name, p->n_rows, p->n_cols);
+    }
+}
+
+/* Numbers of tensor number which, within bound. Word 2 of the counter is 1 here and 0 where actions
+ * are drawn. */
+static void write_drawn(struct gguf_writer *w, uint64_t seed, uint32_t which, size_t n, float bound)
+{
+    float piece[PIECE];
+
+    for (size_t first = 0; first < n; first += PIECE) {
+        size_t count = n - first < PIECE ? n - first : PIECE;
+
+        for (size_t i = 0; i < count; i++)
+            piece[i] =
+                bound * (2.0f * chance_uniform(seed, which, (uint32_t)(first + i), 1) - 1.0f);
+        gguf_write_data(w, piece, count);
+    }
+}
+
+enum status policy_file_create(const char *path, const struct policy_spec *spec, uint64_t seed,
+                               struct error *err)
+{
+    struct gguf_writer *w;
+    struct network net;
+    enum status rc = policy_spec_check(spec, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    network_shape(&net, spec);
+    rc = gguf_writer_open(&w, path, err);
+    if (rc != STATUS_OK)
+        return rc;
+    tell(w, &net, seed);
+    for (size_t i = 0; i < 2 * net.n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(&net, i / 2, (int)(i % 2), name);
+
+        write_drawn(w, seed, (uint32_t)i, p->n_rows * p->n_cols, net.layers[i / 2].bound);
+    }
+    rc = gguf_writer_commit(w, err);
+    gguf_writer_close(w);
+    return rc;
+}
+
+enum status policy_file_save(const char *path, struct network *net, struct error *err)
+{
+    struct backend *b = net->backend;
+    struct gguf_writer *w;
+    enum status rc = gguf_writer_open(&w, path, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    tell(w, net, net->spec.seed);
+    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        size_t n = p->n_rows * p->n_cols;
+        float *numbers = try_alloc(n, sizeof *numbers);
+
+        if (numbers == NULL) {
+            rc = error_no_memory(err, n * sizeof *numbers, name);
+            break;
+        }
+        b->type->download(b, numbers, p->value, n * sizeof *numbers);
+        rc = b->type->sync(b, err);
+        if (rc == STATUS_OK)
+            gguf_write_data(w, numbers, n);
+        free(numbers);
+    }
+    if (rc == STATUS_OK)
+        rc = gguf_writer_commit(w, err);
+    gguf_writer_close(w);
+    return rc;
+}
+
+/* Reading. */
+
+static enum status read_size(const struct gguf *g, const char *key, size_t *out, struct error *err)
+{
+    uint64_t value = 0;
+    enum status rc = gguf_get_u64(g, key, &value, err);
+
+    *out = (size_t)value;
+    return rc;
+}
+
+static enum status read_kind(const struct gguf *g, enum policy_kind *out, struct error *err)
+{
+    const char *text = "";
+    size_t len = 0;
+    enum status rc = gguf_get_text(g, "policy.kind", &text, &len, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (len == strlen(kinds[i]) && memcmp(text, kinds[i], len) == 0) {
+            *out = (enum policy_kind)i;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%s: policy.kind is '%.*s', this server knows mlp and lstm", gguf_path(g),
+                     len < 40 ? (int)len : 40, text);
+}
+
+/* Any UTF-8 that fits; the rest is cut. */
+static enum status read_environment(const struct gguf *g, char out[POLICY_NAME_SIZE],
+                                    struct error *err)
+{
+    const char *text = "";
+    size_t len = 0;
+    enum status rc = gguf_get_text(g, "policy.environment", &text, &len, err);
+
+    if (rc == STATUS_OK)
+        (void)snprintf(out, POLICY_NAME_SIZE, "%.*s",
+                       len < POLICY_NAME_SIZE ? (int)len : POLICY_NAME_SIZE - 1, text);
+    return rc;
+}
+
+static enum status read_keys(const struct gguf *g, struct policy_spec *s, struct error *err)
+{
+    double dropout = 0;
+    enum status rc = read_kind(g, &s->kind, err);
+
+    if (rc == STATUS_OK)
+        rc = read_size(g, "policy.observation_length", &s->n_observations, err);
+    if (rc == STATUS_OK)
+        rc = read_size(g, "policy.action_count", &s->n_actions, err);
+    if (rc == STATUS_OK)
+        rc = read_size(g, "policy.hidden_length", &s->n_hidden, err);
+    if (rc == STATUS_OK)
+        rc = read_size(g, "policy.hidden_layers", &s->n_layers, err);
+    if (rc == STATUS_OK)
+        rc = gguf_get_f64(g, "policy.dropout", &dropout, err);
+    if (rc == STATUS_OK)
+        rc = gguf_get_bool(g, "policy.has_value", &s->has_value, err);
+    if (rc == STATUS_OK)
+        rc = gguf_get_u64(g, "policy.seed", &s->seed, err);
+    if (rc == STATUS_OK)
+        rc = read_environment(g, s->environment, err);
+    s->dropout = (float)dropout;
+    return rc;
+}
+
+/* A tensor that is as its layer needs it, and whose numbers are numbers. */
+static enum status check_tensor(const struct gguf *g, const char *name, const struct param *p,
+                                struct error *err)
+{
+    const struct tensor *t;
+    const float *numbers;
+    enum status rc = gguf_tensor(g, name, &t, err);
+
+    if (rc == STATUS_NOT_FOUND) {
+        err->status = STATUS_DATA_LOSS;
+        return STATUS_DATA_LOSS;
+    }
+    if (rc != STATUS_OK)
+        return rc;
+    if (t->type != DTYPE_F32 || t->n_rows != p->n_rows || t->n_cols != p->n_cols)
+        return error_set(
+            err, STATUS_DATA_LOSS, "%s: tensor '%s' is %s [%zu][%zu], it must be f32 [%zu][%zu]",
+            gguf_path(g), name, dtype_name(t->type), t->n_rows, t->n_cols, p->n_rows, p->n_cols);
+    numbers = t->data;
+    for (size_t i = 0; i < t->n_rows * t->n_cols; i++)
+        if (!isfinite(numbers[i]))
+            return error_set(err, STATUS_DATA_LOSS, "%s: tensor '%s' holds %g at %zu", gguf_path(g),
+                             name, (double)numbers[i], i);
+    return STATUS_OK;
+}
+
+enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, struct error *err)
+{
+    struct policy_spec s = {0};
+    struct network net;
+    enum status rc = read_keys(g, &s, err);
+
+    if (rc == STATUS_NOT_FOUND) {
+        err->status = STATUS_DATA_LOSS;
+        return STATUS_DATA_LOSS;
+    }
+    if (rc != STATUS_OK)
+        return rc;
+    if (policy_spec_check(&s, err) != STATUS_OK) {
+        struct error inner = *err;
+
+        return error_set(err, STATUS_DATA_LOSS, "%s: policy.%s", gguf_path(g), inner.text);
+    }
+    network_shape(&net, &s);
+    for (size_t i = 0; i < 2 * net.n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(&net, i / 2, (int)(i % 2), name);
+
+        rc = check_tensor(g, name, p, err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    if (gguf_n_tensors(g) != 2 * net.n_layers)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: has %zu tensors, an %s policy of its sizes %zu", gguf_path(g),
+                         gguf_n_tensors(g), kinds[s.kind], 2 * net.n_layers);
+    *out = s;
+    return STATUS_OK;
+}
+
+enum status policy_file_read(const struct gguf *g, struct network *net, struct error *err)
+{
+    struct backend *b = net->backend;
+
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        const struct tensor *t;
+        enum status rc = gguf_tensor(g, name, &t, err); /* is as policy_file_spec found it */
+
+        if (rc != STATUS_OK)
+            return rc;
+        b->type->upload(b, p->value, t->data, t->size_bytes);
+    }
+    return b->type->sync(b, err);
+}

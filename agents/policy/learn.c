@@ -1,0 +1,415 @@
+/* Learning by REINFORCE: the steps of the records are computed again, with the same masks, and each
+ * action's log-probability is pulled by what came after it.
+ *
+ * The loss is the sum over clones and steps of
+ *     -weight * logp + value_weight * (value - return)^2 / 2 - entropy_weight * entropy
+ * over the number of clones. Rows are numbered clone by clone, row = clone * n_steps + step; of an
+ * MLP any rows make a pass. An LSTM goes through time with one row for each clone: forwards to
+ * leave the state before every step on a tape, then backwards, each step computed once more from
+ * its state. So all memory but the tape's is that of one pass. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/policy/parts.h"
+#include "base/alloc.h"
+
+struct lesson {
+    struct policy *policy;
+    struct clone *const *clones;
+    size_t n, n_steps;
+    const struct learn_config *config;
+    float *returns, *weights; /* [n][n_steps] */
+    double loss, entropy;     /* sums so far */
+    /* Of a pass, [max_rows]. */
+    int32_t *actions;
+    float *pulls, *dvalues;
+    bool *keep;
+    uint32_t *same; /* 0, 1, …: for copies between buffers */
+    /* Of an LSTM: the states before each step, [n_steps] of [max_rows][n_hidden]. */
+    struct buffer **h, **c;
+};
+
+static const struct record *record_of(const struct lesson *l, size_t clone)
+{
+    return container_of(l->clones[clone], struct policy_clone, base)->record;
+}
+
+static struct backend *backend_of(const struct lesson *l)
+{
+    return l->policy->backend;
+}
+
+/* --- what is to be learned --- */
+
+static enum status check_config(const struct policy *p, const struct learn_config *c,
+                                struct error *err)
+{
+    const struct {
+        const char *name;
+        float value;
+    } numbers[] = {{"value_weight", c->value_weight}, {"entropy_weight", c->entropy_weight}};
+
+    if (!isfinite(c->learning_rate) || c->learning_rate <= 0.0f)
+        return error_field(err, "learning_rate", "is %g, it must be above 0",
+                           (double)c->learning_rate);
+    for (size_t i = 0; i < 2; i++)
+        if (!isfinite(numbers[i].value) || numbers[i].value < 0.0f)
+            return error_field(err, numbers[i].name, "is %g, it must be 0 or above",
+                               (double)numbers[i].value);
+    if (c->value_weight > 0.0f && !p->net.spec.has_value)
+        return error_set(err, STATUS_PRECONDITION,
+                         "value_weight is %g, but the policy has no value head",
+                         (double)c->value_weight);
+    return STATUS_OK;
+}
+
+static enum status check_records(const struct lesson *l, const float *returns, struct error *err)
+{
+    if (l->n == 0 || l->n_steps == 0)
+        return error_set(err, STATUS_INVALID,
+                         "there is nothing to learn from: %zu clones, %zu steps", l->n, l->n_steps);
+    for (size_t i = 0; i < l->n; i++) {
+        const struct record *r = record_of(l, i);
+
+        assert(l->clones[i]->agent == &l->policy->base);
+        if (r == NULL || r->n != l->n_steps)
+            return error_set(err, STATUS_PRECONDITION,
+                             "clone %zu has a record of %zu steps, there are returns of %zu", i,
+                             r == NULL ? 0 : r->n, l->n_steps);
+        for (size_t t = 0; t < l->n_steps; t++)
+            if (!isfinite(returns[i * l->n_steps + t]))
+                return error_field(err, "returns", "hold %g for clone %zu, step %zu",
+                                   (double)returns[i * l->n_steps + t], i, t);
+    }
+    return STATUS_OK;
+}
+
+static void normalise(float *x, size_t n)
+{
+    double sum = 0.0, squares = 0.0, mean;
+
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)(((double)x[i] - mean) / (sqrt(squares / (double)n) + 1e-8));
+}
+
+/* A step's own return, or what all clones have of that step: the tutorial's shapes [n][T][1] and
+ * [T][n] make [n][T][n]. */
+static void weigh(struct lesson *l)
+{
+    for (size_t t = 0; t < l->n_steps; t++) {
+        float sum = 0.0f;
+
+        for (size_t i = 0; i < l->n; i++)
+            sum += l->returns[i * l->n_steps + t];
+        for (size_t i = 0; i < l->n; i++)
+            l->weights[i * l->n_steps + t] =
+                l->config->loss == LEARN_TUTORIAL ? sum : l->returns[i * l->n_steps + t];
+    }
+}
+
+/* --- a pass --- */
+
+/* Rows first, first + stride, … into the network's input. */
+static void load(struct lesson *l, size_t first, size_t stride, size_t n)
+{
+    struct policy *p = l->policy;
+    size_t width = p->net.spec.n_observations;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t row = first + i * stride, t = row % l->n_steps;
+        const struct record *r = record_of(l, row / l->n_steps);
+
+        memcpy(p->in + i * width, r->observations + t * width, width * sizeof *p->in);
+        p->draws[i] = r->draws[t];
+        l->actions[i] = r->actions[t];
+        l->keep[i] = !r->are_first[t];
+    }
+    p->backend->type->upload(p->backend, p->net.in, p->in, n * width * sizeof *p->in);
+}
+
+/* From the pass that was made for these rows to their losses and gradients. */
+static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n, struct error *err)
+{
+    struct policy *p = l->policy;
+    struct backend *b = p->backend;
+    const struct learn_config *config = l->config;
+    size_t n_actions = p->net.spec.n_actions;
+    float share = 1.0f / (float)l->n;
+    enum status rc;
+
+    b->type->download(b, p->logp, p->net.logp, n * n_actions * sizeof *p->logp);
+    if (p->net.values != NULL)
+        b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
+    rc = b->type->sync(b, err);
+    if (rc != STATUS_OK)
+        return rc;
+    for (size_t i = 0; i < n; i++) {
+        const float *logp = p->logp + i * n_actions;
+        size_t row = first + i * stride;
+        float weight = l->weights[row], error = 0.0f;
+        double entropy = 0.0;
+
+        if (config->value_weight > 0.0f) {
+            error = p->values[i] - l->returns[row];
+            weight -= p->values[i];
+        }
+        for (size_t a = 0; a < n_actions; a++)
+            entropy -= exp((double)logp[a]) * (double)logp[a];
+        l->pulls[i] = -weight * share;
+        l->dvalues[i] = config->value_weight * error * share;
+        l->entropy += entropy;
+        l->loss += -(double)weight * (double)logp[l->actions[i]] +
+                   (double)config->value_weight * (double)error * (double)error / 2.0 -
+                   (double)config->entropy_weight * entropy;
+    }
+    if (p->net.dvalues != NULL)
+        b->type->upload(b, p->net.dvalues, l->dvalues, n * sizeof *l->dvalues);
+    b->type->net->log_prob_backward(b, p->net.logp, l->actions, l->pulls,
+                                    config->entropy_weight * share, n, n_actions, p->net.dlogits);
+    network_backward(&p->net, p->draws, n);
+    return STATUS_OK;
+}
+
+static enum status learn_rows(struct lesson *l, struct error *err)
+{
+    struct policy *p = l->policy;
+    size_t n_rows = l->n * l->n_steps;
+    enum status rc = STATUS_OK;
+
+    for (size_t first = 0; rc == STATUS_OK && first < n_rows; first += p->max_rows) {
+        size_t n = n_rows - first < p->max_rows ? n_rows - first : p->max_rows;
+
+        load(l, first, 1, n);
+        network_forward(&p->net, p->draws, n);
+        rc = pull(l, first, 1, n, err);
+    }
+    return rc;
+}
+
+/* --- through time --- */
+
+static void copy_rows(struct lesson *l, const struct buffer *from, size_t n, struct buffer *to)
+{
+    struct backend *b = backend_of(l);
+
+    b->type->gather(b, from, l->same, n, l->policy->net.spec.n_hidden, to);
+}
+
+/* The state before step t of clones first …, into the network. */
+static void wind(struct lesson *l, size_t t, size_t n)
+{
+    copy_rows(l, l->h[t], n, l->policy->net.h_in);
+    copy_rows(l, l->c[t], n, l->policy->net.c_in);
+}
+
+static void first_states(struct lesson *l, size_t first, size_t n)
+{
+    struct policy *p = l->policy;
+    size_t h = p->net.spec.n_hidden;
+
+    for (size_t i = 0; i < n; i++) {
+        const float *state = record_of(l, first + i)->state;
+
+        memcpy(p->h + i * h, state, h * sizeof *p->h);
+        memcpy(p->c + i * h, state + h, h * sizeof *p->c);
+    }
+    p->backend->type->upload(p->backend, l->h[0], p->h, n * h * sizeof *p->h);
+    p->backend->type->upload(p->backend, l->c[0], p->c, n * h * sizeof *p->c);
+}
+
+/* A new episode knows nothing of the one before: neither forwards nor backwards. */
+static void cut(struct lesson *l, size_t n, struct buffer *h, struct buffer *c)
+{
+    struct backend *b = backend_of(l);
+    size_t width = l->policy->net.spec.n_hidden;
+
+    b->type->net->keep_rows(b, l->keep, n, width, h);
+    b->type->net->keep_rows(b, l->keep, n, width, c);
+}
+
+static enum status learn_clones(struct lesson *l, size_t first, size_t n, struct error *err)
+{
+    struct network *net = &l->policy->net;
+    struct backend *b = net->backend;
+    enum status rc = STATUS_OK;
+
+    first_states(l, first, n);
+    for (size_t t = 0; t < l->n_steps; t++) {
+        load(l, first * l->n_steps + t, l->n_steps, n);
+        cut(l, n, l->h[t], l->c[t]);
+        if (t + 1 == l->n_steps)
+            break; /* the last step's result is nobody's state */
+        wind(l, t, n);
+        network_forward(net, l->policy->draws, n);
+        copy_rows(l, net->hidden[0], n, l->h[t + 1]);
+        copy_rows(l, net->c_out, n, l->c[t + 1]);
+    }
+    b->type->net->zero(b, net->dh, n, net->spec.n_hidden);
+    b->type->net->zero(b, net->dc, n, net->spec.n_hidden);
+    for (size_t t = l->n_steps; rc == STATUS_OK && t-- > 0;) {
+        load(l, first * l->n_steps + t, l->n_steps, n);
+        wind(l, t, n);
+        network_forward(net, l->policy->draws, n);
+        rc = pull(l, first * l->n_steps + t, l->n_steps, n, err);
+        cut(l, n, net->dh, net->dc);
+    }
+    return rc;
+}
+
+static enum status learn_through_time(struct lesson *l, struct error *err)
+{
+    size_t max_rows = l->policy->max_rows;
+    enum status rc = STATUS_OK;
+
+    for (size_t first = 0; rc == STATUS_OK && first < l->n; first += max_rows)
+        rc = learn_clones(l, first, l->n - first < max_rows ? l->n - first : max_rows, err);
+    return rc;
+}
+
+/* --- memory --- */
+
+static enum status open_tape(struct lesson *l, struct error *err)
+{
+    struct backend *b = backend_of(l);
+    size_t rows = l->n < l->policy->max_rows ? l->n : l->policy->max_rows;
+    size_t size_bytes = rows * l->policy->net.spec.n_hidden * sizeof(float);
+
+    l->h = try_alloc(l->n_steps, sizeof *l->h);
+    l->c = try_alloc(l->n_steps, sizeof *l->c);
+    for (size_t t = 0; l->h != NULL && l->c != NULL && t < l->n_steps; t++) {
+        l->h[t] = b->type->buffer_open(b, size_bytes);
+        l->c[t] = b->type->buffer_open(b, size_bytes);
+        if (l->h[t] == NULL || l->c[t] == NULL)
+            break;
+    }
+    if (l->h != NULL && l->c != NULL && l->h[l->n_steps - 1] != NULL &&
+        l->c[l->n_steps - 1] != NULL)
+        return STATUS_OK;
+    return error_no_memory(err, 2 * (uint64_t)l->n_steps * size_bytes,
+                           "the states of an lstm through time");
+}
+
+static enum status open_lesson(struct lesson *l, const float *returns, struct error *err)
+{
+    size_t n = l->n * l->n_steps, max_rows = l->policy->max_rows;
+
+    l->returns = try_alloc(n, sizeof *l->returns);
+    l->weights = try_alloc(n, sizeof *l->weights);
+    l->actions = try_alloc(max_rows, sizeof *l->actions);
+    l->pulls = try_alloc(max_rows, sizeof *l->pulls);
+    l->dvalues = try_alloc(max_rows, sizeof *l->dvalues);
+    l->keep = try_alloc(max_rows, sizeof *l->keep);
+    l->same = try_alloc(max_rows, sizeof *l->same);
+    if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
+        l->dvalues == NULL || l->keep == NULL || l->same == NULL)
+        return error_no_memory(err, 2 * (uint64_t)n * sizeof *l->returns, "returns");
+    memcpy(l->returns, returns, n * sizeof *l->returns);
+    for (size_t i = 0; i < max_rows; i++)
+        l->same[i] = (uint32_t)i;
+    if (l->config->normalise)
+        normalise(l->returns, n);
+    weigh(l);
+    return l->policy->net.spec.kind == POLICY_LSTM ? open_tape(l, err) : STATUS_OK;
+}
+
+static void close_lesson(struct lesson *l)
+{
+    struct backend *b = backend_of(l);
+
+    for (size_t t = 0; t < l->n_steps; t++) {
+        if (l->h != NULL && l->h[t] != NULL)
+            b->type->buffer_close(b, l->h[t]);
+        if (l->c != NULL && l->c[t] != NULL)
+            b->type->buffer_close(b, l->c[t]);
+    }
+    free(l->h);
+    free(l->c);
+    free(l->returns);
+    free(l->weights);
+    free(l->actions);
+    free(l->pulls);
+    free(l->dvalues);
+    free(l->keep);
+    free(l->same);
+}
+
+/* --- the step --- */
+
+static enum status add_squares(struct network *net, struct param *p, double *sum, struct error *err)
+{
+    struct backend *b = net->backend;
+    size_t n = p->n_rows * p->n_cols;
+    float *g = try_alloc(n, sizeof *g);
+    enum status rc;
+
+    if (g == NULL)
+        return error_no_memory(err, n * sizeof *g, "a gradient");
+    b->type->download(b, g, p->gradient, n * sizeof *g);
+    rc = b->type->sync(b, err);
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++)
+        *sum += (double)g[i] * (double)g[i];
+    free(g);
+    return rc;
+}
+
+static enum status gradient_norm(struct network *net, double *out, struct error *err)
+{
+    double sum = 0.0;
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+
+        rc = add_squares(net, network_param(net, i / 2, (int)(i % 2), name), &sum, err);
+    }
+    if (rc == STATUS_OK && !isfinite(sum))
+        rc = error_set(err, STATUS_INTERNAL, "the gradient is not finite: nothing was learned");
+    *out = sqrt(sum);
+    return rc;
+}
+
+enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
+                         const float *returns, size_t n_steps, const struct learn_config *config,
+                         struct learn_report *out, struct error *err)
+{
+    struct policy *p = container_of(a, struct policy, base);
+    struct lesson l = {.policy = p, .clones = clones, .n = n, .n_steps = n_steps, .config = config};
+    struct learn_report report = {0};
+    enum status rc = check_config(p, config, err);
+
+    if (rc == STATUS_OK)
+        rc = check_records(&l, returns, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = network_prepare(&p->net, err);
+    if (rc == STATUS_OK)
+        rc = open_lesson(&l, returns, err);
+    if (rc != STATUS_OK)
+        goto out;
+    network_zero_gradients(&p->net);
+    rc = p->net.spec.kind == POLICY_LSTM ? learn_through_time(&l, err) : learn_rows(&l, err);
+    if (rc == STATUS_OK)
+        rc = gradient_norm(&p->net, &report.gradient_norm, err);
+    if (rc != STATUS_OK)
+        goto out;
+    network_step(&p->net, config->learning_rate);
+    rc = p->backend->type->sync(p->backend, err);
+    if (rc != STATUS_OK)
+        goto out;
+    for (size_t i = 0; i < n; i++)
+        policy_clone_forget(container_of(clones[i], struct policy_clone, base));
+    report.params_version = ++p->params_version;
+    report.loss = l.loss / (double)n;
+    report.entropy = l.entropy / (double)(n * n_steps);
+    *out = report;
+out:
+    close_lesson(&l);
+    return rc;
+}

@@ -1,0 +1,286 @@
+#include "agents/policy/network.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+static struct layer *add_layer(struct network *net, size_t n_in, size_t n_out, size_t fan)
+{
+    struct layer *l = &net->layers[net->n_layers++];
+
+    assert(net->n_layers <= NETWORK_MAX_LAYERS);
+    l->weight = (struct param){.n_rows = n_out, .n_cols = n_in};
+    l->bias = (struct param){.n_rows = 1, .n_cols = n_out};
+    l->bound = 1.0f / sqrtf((float)fan);
+    return l;
+}
+
+void network_shape(struct network *out, const struct policy_spec *spec)
+{
+    size_t h = spec->n_hidden, n_in = spec->n_observations;
+    struct layer *l;
+
+    *out = (struct network){.spec = *spec};
+    if (spec->kind == POLICY_LSTM) {
+        l = add_layer(out, n_in, 4 * h, h);
+        (void)snprintf(l->name, sizeof l->name, "lstm.input");
+        l = add_layer(out, h, 4 * h, h);
+        (void)snprintf(l->name, sizeof l->name, "lstm.state");
+    }
+    for (size_t i = 0; spec->kind == POLICY_MLP && i < spec->n_layers; i++, n_in = h) {
+        l = add_layer(out, n_in, h, n_in);
+        (void)snprintf(l->name, sizeof l->name, "hidden.%zu", i);
+    }
+    out->actions = add_layer(out, h, spec->n_actions, h);
+    (void)snprintf(out->actions->name, sizeof out->actions->name, "actions");
+    if (spec->has_value) {
+        out->value = add_layer(out, h, 1, h);
+        (void)snprintf(out->value->name, sizeof out->value->name, "value");
+    }
+}
+
+struct param *network_param(struct network *net, size_t layer, int which,
+                            char ret_name[PARAM_NAME_SIZE])
+{
+    struct layer *l = &net->layers[layer];
+
+    (void)snprintf(ret_name, PARAM_NAME_SIZE, "%s.%s", l->name, which == 0 ? "weight" : "bias");
+    return which == 0 ? &l->weight : &l->bias;
+}
+
+/* A buffer [n][width] in *out; false, with *err filled, when there is no memory. */
+static bool take(struct backend *b, struct buffer **out, size_t n, size_t width, struct error *err)
+{
+    size_t size_bytes;
+
+    if (*out != NULL)
+        return true;
+    if (!__builtin_mul_overflow(n, width * sizeof(float), &size_bytes))
+        *out = b->type->buffer_open(b, size_bytes);
+    else
+        size_bytes = SIZE_MAX;
+    if (*out == NULL)
+        (void)error_no_memory(err, size_bytes, "a policy");
+    return *out != NULL;
+}
+
+static void give(struct backend *b, struct buffer *m)
+{
+    if (m != NULL)
+        b->type->buffer_close(b, m);
+}
+
+enum status network_open(struct network *net, struct backend *b, size_t max_rows, struct error *err)
+{
+    const struct policy_spec *s = &net->spec;
+    size_t h = s->n_hidden;
+    bool ok;
+
+    net->backend = b;
+    net->max_rows = max_rows;
+    ok = take(b, &net->in, max_rows, s->n_observations, err) &&
+         take(b, &net->logits, max_rows, s->n_actions, err) &&
+         take(b, &net->logp, max_rows, s->n_actions, err);
+    for (size_t i = 0; ok && i < net->n_layers; i++) {
+        struct layer *l = &net->layers[i];
+
+        ok = take(b, &l->weight.value, l->weight.n_rows, l->weight.n_cols, err) &&
+             take(b, &l->bias.value, l->bias.n_rows, l->bias.n_cols, err);
+    }
+    for (size_t i = 0; ok && i < s->n_layers; i++)
+        ok = take(b, &net->hidden[i], max_rows, h, err);
+    if (ok && s->has_value)
+        ok = take(b, &net->values, max_rows, 1, err);
+    if (ok && s->kind == POLICY_LSTM)
+        ok = take(b, &net->h_in, max_rows, h, err) && take(b, &net->c_in, max_rows, h, err) &&
+             take(b, &net->c_out, max_rows, h, err) && take(b, &net->gates, max_rows, 4 * h, err) &&
+             take(b, &net->from_h, max_rows, 4 * h, err);
+    return ok ? STATUS_OK : err->status;
+}
+
+enum status network_prepare(struct network *net, struct error *err)
+{
+    const struct policy_spec *s = &net->spec;
+    struct backend *b = net->backend;
+    size_t n = net->max_rows, h = s->n_hidden;
+    bool ok = take(b, &net->dlogits, n, s->n_actions, err) && take(b, &net->dtop, n, h, err) &&
+              take(b, &net->dbelow, n, h, err);
+
+    if (ok && s->has_value)
+        ok = take(b, &net->dvalues, n, 1, err);
+    if (ok && s->kind == POLICY_LSTM)
+        ok = take(b, &net->dh, n, h, err) && take(b, &net->dc, n, h, err) &&
+             take(b, &net->dgates, n, 4 * h, err);
+    for (size_t i = 0; ok && i < net->n_layers; i++)
+        for (int which = 0; ok && which < 2; which++) {
+            char name[PARAM_NAME_SIZE];
+            struct param *p = network_param(net, i, which, name);
+            bool is_new = p->second == NULL;
+
+            ok = take(b, &p->gradient, p->n_rows, p->n_cols, err) &&
+                 take(b, &p->first, p->n_rows, p->n_cols, err) &&
+                 take(b, &p->second, p->n_rows, p->n_cols, err);
+            if (ok && is_new) {
+                b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
+                b->type->net->zero(b, p->second, p->n_rows, p->n_cols);
+            }
+        }
+    return ok ? STATUS_OK : err->status;
+}
+
+void network_close(struct network *net)
+{
+    struct backend *b = net->backend;
+    struct buffer *single[] = {net->in,     net->logits,  net->logp,    net->values,
+                               net->h_in,   net->c_in,    net->c_out,   net->gates,
+                               net->from_h, net->dlogits, net->dvalues, net->dtop,
+                               net->dbelow, net->dh,      net->dc,      net->dgates};
+
+    for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
+        give(b, single[i]);
+    for (size_t i = 0; i < POLICY_MAX_LAYERS; i++)
+        give(b, net->hidden[i]);
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+
+        give(b, p->value);
+        give(b, p->gradient);
+        give(b, p->first);
+        give(b, p->second);
+    }
+    *net = (struct network){0};
+}
+
+size_t network_weight_bytes(const struct network *net)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *l = &net->layers[i];
+
+        n += l->weight.n_rows * l->weight.n_cols + l->bias.n_cols;
+    }
+    return n * sizeof(float);
+}
+
+static void apply(const struct network *net, const struct layer *l, const struct buffer *in,
+                  size_t n, struct buffer *out)
+{
+    struct backend *b = net->backend;
+
+    b->type->net->linear(b, in, l->weight.value, l->bias.value, n, l->weight.n_cols,
+                         l->weight.n_rows, out);
+}
+
+/* din NULL: not wanted. */
+static void apply_backward(const struct network *net, const struct layer *l,
+                           const struct buffer *in, const struct buffer *dout, size_t n,
+                           struct buffer *din)
+{
+    struct backend *b = net->backend;
+
+    b->type->net->linear_backward(b, in, l->weight.value, dout, n, l->weight.n_cols,
+                                  l->weight.n_rows, din, l->weight.gradient, l->bias.gradient);
+}
+
+void network_forward(struct network *net, const struct net_draw *draws, size_t n)
+{
+    const struct policy_spec *s = &net->spec;
+    struct backend *b = net->backend;
+    const struct net_ops *ops = b->type->net;
+    struct buffer *top = net->in;
+
+    assert(n <= net->max_rows);
+    if (s->kind == POLICY_LSTM) {
+        apply(net, &net->layers[0], net->in, n, net->gates);
+        apply(net, &net->layers[1], net->h_in, n, net->from_h);
+        ops->lstm(b, net->gates, net->from_h, net->c_in, n, s->n_hidden, net->c_out,
+                  net->hidden[0]);
+        top = net->hidden[0];
+    }
+    for (size_t i = 0; s->kind == POLICY_MLP && i < s->n_layers; i++, top = net->hidden[i - 1]) {
+        apply(net, &net->layers[i], top, n, net->hidden[i]);
+        ops->dropout(b, draws, (uint32_t)i, s->dropout, n, s->n_hidden, net->hidden[i]);
+        ops->relu(b, net->hidden[i], n, s->n_hidden);
+    }
+    apply(net, net->actions, top, n, net->logits);
+    ops->log_softmax(b, net->logits, n, s->n_actions, net->logp);
+    if (net->value != NULL)
+        apply(net, net->value, top, n, net->values);
+}
+
+void network_zero_gradients(struct network *net)
+{
+    struct backend *b = net->backend;
+
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+
+        b->type->net->zero(b, p->gradient, p->n_rows, p->n_cols);
+    }
+}
+
+static void backward_mlp(struct network *net, const struct net_draw *draws, size_t n)
+{
+    const struct policy_spec *s = &net->spec;
+    struct backend *b = net->backend;
+    struct buffer *top = net->dtop, *below = net->dbelow;
+
+    for (size_t i = s->n_layers; i-- > 0;) {
+        struct buffer *freed = top;
+
+        b->type->net->relu_backward(b, net->hidden[i], n, s->n_hidden, top);
+        b->type->net->dropout(b, draws, (uint32_t)i, s->dropout, n, s->n_hidden, top);
+        apply_backward(net, &net->layers[i], i > 0 ? net->hidden[i - 1] : net->in, top, n,
+                       i > 0 ? below : NULL);
+        top = below;
+        below = freed;
+    }
+}
+
+static void backward_lstm(struct network *net, size_t n)
+{
+    struct backend *b = net->backend;
+    size_t h = net->spec.n_hidden;
+
+    b->type->add(b, net->dh, net->dtop, n, h);
+    b->type->net->lstm_backward(b, net->gates, net->c_in, net->c_out, net->dh, n, h, net->dc,
+                                net->dgates);
+    apply_backward(net, &net->layers[0], net->in, net->dgates, n, NULL);
+    apply_backward(net, &net->layers[1], net->h_in, net->dgates, n, net->dh);
+}
+
+void network_backward(struct network *net, const struct net_draw *draws, size_t n)
+{
+    const struct policy_spec *s = &net->spec;
+    struct backend *b = net->backend;
+    struct buffer *top = net->hidden[s->n_layers - 1];
+
+    apply_backward(net, net->actions, top, net->dlogits, n, net->dtop);
+    if (net->value != NULL) {
+        apply_backward(net, net->value, top, net->dvalues, n, net->dbelow);
+        b->type->add(b, net->dtop, net->dbelow, n, s->n_hidden);
+    }
+    if (s->kind == POLICY_LSTM)
+        backward_lstm(net, n);
+    else
+        backward_mlp(net, draws, n);
+}
+
+void network_step(struct network *net, float learning_rate)
+{
+    const struct optim adam = {
+        .kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
+    struct backend *b = net->backend;
+
+    net->n_steps++;
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+
+        b->type->net->optim_step(b, &adam, net->n_steps, learning_rate, p->n_rows * p->n_cols,
+                                 p->gradient, p->value, p->first, p->second);
+    }
+}

@@ -1,0 +1,110 @@
+/* What the files of the policy agent share; nobody else includes this.
+ *
+ * A turn is one step of an environment: observe copies nothing and draws up the row, batch_act
+ * computes all rows in one pass, self_observe counts the step and writes it into the record. The
+ * network, the optimiser and the staging arrays are the compute thread's. */
+#ifndef AGENTS_POLICY_PARTS_H
+#define AGENTS_POLICY_PARTS_H
+
+#include "agents/agent.h"
+#include "agents/policy/network.h"
+#include "compute/gguf.h"
+#include "compute/model_hash.h"
+
+struct policy {
+    struct agent base;
+    struct backend *backend;
+    struct network net;
+    char version[MODEL_HASH_SIZE]; /* of the file */
+    size_t max_rows;
+    bool trains; /* loop */
+    /* The compute thread's. */
+    uint64_t params_version; /* 1, and one more with each step of the optimiser */
+    struct row **rows;       /* [max_rows], in the order of their keys */
+    float *in;               /* [max_rows][n_observations] */
+    float *h, *c;            /* [max_rows][n_hidden] of an lstm, in and out */
+    float *logp, *values;    /* [max_rows][n_actions], [max_rows] */
+    struct net_draw *draws;  /* [max_rows] */
+};
+
+/* What learning needs of a clone's steps, in one block. */
+struct record {
+    size_t n, cap;          /* steps */
+    float *observations;    /* [cap][n_observations] */
+    float *state;           /* [2][n_hidden] of an lstm, before the first step: h, c */
+    struct net_draw *draws; /* [cap] */
+    int32_t *actions;       /* [cap] */
+    bool *are_first;        /* [cap] of their episodes */
+};
+
+struct policy_clone {
+    struct clone base;
+    uint32_t n_steps;
+    float *state;          /* [2][n_hidden] of an lstm: h, c; else NULL */
+    struct record *record; /* NULL: it keeps none */
+};
+
+/* A turn's private state, in its arena. */
+struct policy_turn {
+    const float *observation;
+    const float *state; /* the clone's before the step; NULL: zeros */
+    struct net_draw draw;
+    bool is_first, is_greedy;
+    /* What the step leaves. */
+    float *state_after;
+    int64_t action;
+    float logp, value;
+    uint64_t params_version;
+    uint32_t batch_rows;
+    struct tensor_view outputs[3];
+};
+
+static inline struct policy *policy_of(const struct policy_clone *c)
+{
+    return container_of(c->base.agent, struct policy, base);
+}
+
+static inline const struct policy_spec *spec_of(const struct policy_clone *c)
+{
+    return &policy_of(c)->net.spec;
+}
+
+/* clone.c */
+enum status policy_clone_open(struct clone *c, const struct clone_config *config,
+                              struct error *err);
+void policy_clone_close(struct clone *c);
+void policy_clone_info(const struct clone *c, struct clone_info *out);
+enum status policy_clone_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
+                              struct error *err);
+enum status policy_clone_rewind(struct clone *c, uint32_t at_turn, struct error *err);
+void policy_clone_reset(struct clone *c);
+enum status policy_clone_save(const struct clone *c, struct buf *out, struct error *err);
+enum status policy_clone_restore(struct clone *c, const void *data, size_t size_bytes,
+                                 struct error *err);
+enum status policy_clone_record(struct clone *c, size_t max_steps, struct error *err);
+/* Writes the completed turn into the record, if there is one; it has room. */
+void policy_clone_note(struct policy_clone *c, const struct policy_turn *t);
+/* Empties the record: the next step is its first. */
+void policy_clone_forget(struct policy_clone *c);
+
+/* step.c */
+enum status policy_observe(struct clone *c, struct agent_turn *turn, struct error *err);
+void policy_self_observe(struct clone *c, struct agent_turn *turn);
+void policy_drop(struct clone *c, struct agent_turn *turn);
+void policy_batch_act(struct agent *a, struct row *const *rows, size_t n);
+void policy_stepped(struct agent *a, struct row *row);
+
+/* file.c: the spec of a file, then its parameters into the opened network. DATA_LOSS for what does
+ * not fit together. */
+enum status policy_file_spec(const struct gguf *g, struct policy_spec *out,
+                             struct error *err) MUST_CHECK;
+enum status policy_file_read(const struct gguf *g, struct network *net,
+                             struct error *err) MUST_CHECK;
+enum status policy_file_save(const char *path, struct network *net, struct error *err) MUST_CHECK;
+
+/* learn.c */
+enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
+                         const float *returns, size_t n_steps, const struct learn_config *config,
+                         struct learn_report *out, struct error *err);
+
+#endif

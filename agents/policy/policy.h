@@ -1,0 +1,45 @@
+/* Policy networks: what they are made of, and a file with fresh parameters. The agent itself is
+ * reached through the registry, by its kind "policy". */
+#ifndef AGENTS_POLICY_POLICY_H
+#define AGENTS_POLICY_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum policy_kind {
+    POLICY_MLP,  /* hidden layers, each linear, dropout, ReLU */
+    POLICY_LSTM, /* one LSTM cell, whose state lives in the clone */
+};
+
+/* "mlp", "lstm". */
+const char *policy_kind_name(enum policy_kind kind);
+
+enum { POLICY_MAX_LAYERS = 16, POLICY_MAX_WIDTH = 65536, POLICY_NAME_SIZE = 64 };
+
+/* Observations of n_observations numbers to a distribution over n_actions. */
+struct policy_spec {
+    enum policy_kind kind;
+    size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; actions: 2 … */
+    size_t n_layers; /* hidden ones, 1 … POLICY_MAX_LAYERS; of an lstm 1 */
+    float dropout;   /* [0, 1): the share that is dropped in training; of an lstm 0 */
+    bool has_value;  /* a second head: what return is to come */
+    uint64_t seed;   /* that the parameters were drawn by */
+    char environment[POLICY_NAME_SIZE]; /* its name; may be "" */
+};
+
+/* The tutorial's: 4 numbers in, one hidden layer of 128, dropout 0.6, 2 actions. */
+void policy_spec_cartpole(struct policy_spec *out);
+
+/* STATUS_INVALID naming what is out of its bounds. */
+enum status policy_spec_check(const struct policy_spec *s, struct error *err) MUST_CHECK;
+
+/* Writes a policy of parameters drawn by seed (spec's own does not matter): uniform within
+ * 1 / sqrt(inputs of the layer), of an lstm within 1 / sqrt(n_hidden). Any thread; reads and writes
+ * files. */
+enum status policy_file_create(const char *path, const struct policy_spec *spec, uint64_t seed,
+                               struct error *err) MUST_CHECK;
+
+#endif

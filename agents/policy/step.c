@@ -1,0 +1,256 @@
+/* A step: observe checks the observation and takes all memory that the turn needs; batch_act makes
+ * one pass for all rows and draws an action for each; stepped shows it in the reply; self_observe
+ * counts it. Until then the clone is as it was. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "agents/policy/parts.h"
+#include "base/chance.h"
+#include "compute/scalar.h"
+
+static enum status check_observation(const struct policy_spec *s, const struct observation *seen,
+                                     struct error *err)
+{
+    const int64_t shape[] = {(int64_t)s->n_observations};
+    const struct tensor_view *t = seen->tensors;
+    const float *numbers;
+    enum status rc;
+
+    if (seen->n_tensors != 1)
+        return error_field(err, "observation", "has %zu tensors, a policy takes one",
+                           seen->n_tensors);
+    if (t->name == NULL || strcmp(t->name, "observation") != 0)
+        return error_field(err, "observation", "is called '%.40s', it must be 'observation'",
+                           t->name == NULL ? "" : t->name);
+    rc = tensor_expect(t, TENSOR_F32, shape, 1, err);
+    if (rc != STATUS_OK)
+        return rc;
+    numbers = t->data;
+    for (size_t i = 0; i < s->n_observations; i++)
+        if (!isfinite(numbers[i]))
+            return error_field(err, "observation", "holds %g at %zu", (double)numbers[i], i);
+    return STATUS_OK;
+}
+
+static enum status check_turn(const struct policy_clone *c, const struct observation *seen,
+                              struct error *err)
+{
+    float temperature = seen->sampling.temperature;
+    enum status rc = check_observation(spec_of(c), seen, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (temperature != 0.0f && temperature != 1.0f)
+        return error_field(err, "temperature",
+                           "is %g, a policy draws (1) or takes the likeliest action (0)",
+                           (double)temperature);
+    if (c->record != NULL && c->record->n == c->record->cap)
+        return error_set(err, STATUS_EXHAUSTED, "the record of %zu steps is full", c->record->cap);
+    return STATUS_OK;
+}
+
+/* What shows in the reply once the step is done. */
+static void lay_out(struct policy_turn *t)
+{
+    t->outputs[0] = (struct tensor_view){
+        .name = "action", .type = TENSOR_I64, .data = &t->action, .size_bytes = sizeof t->action};
+    t->outputs[1] = (struct tensor_view){
+        .name = "logp", .type = TENSOR_F32, .data = &t->logp, .size_bytes = sizeof t->logp};
+    t->outputs[2] = (struct tensor_view){
+        .name = "value", .type = TENSOR_F32, .data = &t->value, .size_bytes = sizeof t->value};
+}
+
+enum status policy_observe(struct clone *base, struct agent_turn *turn, struct error *err)
+{
+    struct policy_clone *c = container_of(base, struct policy_clone, base);
+    const struct policy *p = policy_of(c);
+    const struct observation *seen = &turn->seen;
+    struct policy_turn *t;
+    enum status rc = check_turn(c, seen, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    t = arena_alloc(turn->arena, 1, sizeof *t);
+    if (t != NULL && c->state != NULL)
+        t->state_after = arena_alloc(turn->arena, 2 * p->net.spec.n_hidden, sizeof *t->state_after);
+    if (t == NULL || (c->state != NULL && t->state_after == NULL))
+        return error_no_memory(err, sizeof *t, "a step");
+    t->observation = seen->tensors[0].data;
+    t->is_first = seen->is_first;
+    t->state = seen->is_first ? NULL : c->state;
+    t->is_greedy = seen->sampling.temperature == 0.0f;
+    t->draw = (struct net_draw){.seed = seen->sampling.seed,
+                                .step = c->n_steps,
+                                .row = seen->row_key,
+                                .drops = p->trains && p->net.spec.dropout > 0.0f};
+    lay_out(t);
+    turn->row.clone = base;
+    turn->row.turn = t;
+    return STATUS_OK;
+}
+
+void policy_self_observe(struct clone *base, struct agent_turn *turn)
+{
+    struct policy_clone *c = container_of(base, struct policy_clone, base);
+    const struct policy_turn *t = turn->row.turn;
+
+    policy_clone_note(c, t);
+    if (c->state != NULL)
+        memcpy(c->state, t->state_after, 2 * spec_of(c)->n_hidden * sizeof *c->state);
+    c->n_steps++;
+}
+
+void policy_drop(struct clone *c, struct agent_turn *turn)
+{
+    (void)c; /* a turn leaves no trace before self_observe */
+    (void)turn;
+}
+
+void policy_stepped(struct agent *a, struct row *row)
+{
+    struct reply *reply = &agent_turn_of(row)->reply;
+    const struct policy_turn *t = row->turn;
+
+    (void)a;
+    if (row->outcome != ROW_DONE)
+        return;
+    reply->tensors = t->outputs;
+    reply->n_tensors = sizeof t->outputs / sizeof t->outputs[0];
+    reply->params_version = t->params_version;
+    reply->batch_rows = t->batch_rows;
+    reply->finish = FINISH_STOP;
+}
+
+/* --- compute --- */
+
+static struct policy_turn *turn_at(const struct policy *p, size_t i)
+{
+    return p->rows[i]->turn;
+}
+
+/* By their keys, whatever the order of their arrival; equals stay as they come. */
+static void order(struct policy *p, struct row *const *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct policy_turn *t = rows[i]->turn;
+        size_t at = i;
+
+        for (; at > 0 && turn_at(p, at - 1)->draw.row > t->draw.row; at--)
+            p->rows[at] = p->rows[at - 1];
+        p->rows[at] = rows[i];
+    }
+}
+
+static void gather(struct policy *p, size_t n)
+{
+    const struct policy_spec *s = &p->net.spec;
+    struct backend *b = p->backend;
+    size_t h = s->n_hidden, row_bytes = s->n_observations * sizeof *p->in;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct policy_turn *t = turn_at(p, i);
+
+        memcpy(p->in + i * s->n_observations, t->observation, row_bytes);
+        p->draws[i] = t->draw;
+        if (s->kind != POLICY_LSTM)
+            continue;
+        if (t->state != NULL) {
+            memcpy(p->h + i * h, t->state, h * sizeof *p->h);
+            memcpy(p->c + i * h, t->state + h, h * sizeof *p->c);
+        } else {
+            memset(p->h + i * h, 0, h * sizeof *p->h);
+            memset(p->c + i * h, 0, h * sizeof *p->c);
+        }
+    }
+    b->type->upload(b, p->net.in, p->in, n * row_bytes);
+    if (s->kind == POLICY_LSTM) {
+        b->type->upload(b, p->net.h_in, p->h, n * h * sizeof *p->h);
+        b->type->upload(b, p->net.c_in, p->c, n * h * sizeof *p->c);
+    }
+}
+
+static enum status fetch(struct policy *p, size_t n, struct error *err)
+{
+    const struct policy_spec *s = &p->net.spec;
+    struct backend *b = p->backend;
+    size_t state_bytes = n * s->n_hidden * sizeof *p->h;
+
+    b->type->download(b, p->logp, p->net.logp, n * s->n_actions * sizeof *p->logp);
+    if (s->has_value)
+        b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
+    if (s->kind == POLICY_LSTM) {
+        b->type->download(b, p->h, p->net.hidden[0], state_bytes);
+        b->type->download(b, p->c, p->net.c_out, state_bytes);
+    }
+    return b->type->sync(b, err);
+}
+
+/* The first action up to which the chances add up to more than a number drawn from [0, 1); without
+ * one, for chances that round to less than 1, the last. */
+static size_t choose(const float *logp, size_t n, const struct policy_turn *t)
+{
+    float drawn, sum = 0.0f;
+    size_t best = 0;
+
+    if (t->is_greedy) {
+        for (size_t a = 1; a < n; a++)
+            best = logp[a] > logp[best] ? a : best;
+        return best;
+    }
+    drawn = chance_uniform(t->draw.seed, t->draw.row, t->draw.step, 0);
+    for (size_t a = 0; a + 1 < n; a++) {
+        sum += scalar_exp(logp[a]);
+        if (drawn < sum)
+            return a;
+    }
+    return n - 1;
+}
+
+static void scatter(struct policy *p, size_t n)
+{
+    const struct policy_spec *s = &p->net.spec;
+    size_t h = s->n_hidden;
+
+    for (size_t i = 0; i < n; i++) {
+        const float *logp = p->logp + i * s->n_actions;
+        struct policy_turn *t = turn_at(p, i);
+        size_t action = choose(logp, s->n_actions, t);
+
+        t->action = (int64_t)action;
+        t->logp = logp[action];
+        t->value = s->has_value ? p->values[i] : 0.0f;
+        t->params_version = p->params_version;
+        t->batch_rows = (uint32_t)n;
+        if (s->kind == POLICY_LSTM) {
+            memcpy(t->state_after, p->h + i * h, h * sizeof *p->h);
+            memcpy(t->state_after + h, p->c + i * h, h * sizeof *p->c);
+        }
+        p->rows[i]->outcome = ROW_DONE;
+        if (!isfinite(t->logp)) {
+            (void)error_set(&p->rows[i]->err, STATUS_INTERNAL,
+                            "the policy's log-probability is %g: its parameters are out of hand",
+                            (double)t->logp);
+            p->rows[i]->outcome = ROW_FAILED;
+        }
+    }
+}
+
+void policy_batch_act(struct agent *a, struct row *const *rows, size_t n)
+{
+    struct policy *p = container_of(a, struct policy, base);
+    struct error err;
+
+    assert(n <= p->max_rows);
+    order(p, rows, n);
+    gather(p, n);
+    network_forward(&p->net, p->draws, n);
+    if (fetch(p, n, &err) == STATUS_OK) {
+        scatter(p, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        rows[i]->err = err;
+        rows[i]->outcome = ROW_FAILED;
+    }
+}
