@@ -26,6 +26,9 @@ struct net_draw {
 
 struct net_ops {
     void (*zero)(struct backend *b, struct buffer *x, size_t n, size_t width);
+    /* x += y */
+    void (*add)(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                size_t width);
     /* x[i] = keep[i] ? x[i] : 0; keep is host memory [n] */
     void (*keep_rows)(struct backend *b, const bool *keep, size_t n, size_t width,
                       struct buffer *x);

@@ -13,6 +13,17 @@ static void ref_zero(struct backend *b, struct buffer *x, size_t n, size_t width
     memset(ref_floats(x, n, width), 0, n * width * sizeof(float));
 }
 
+static void ref_net_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                        size_t width)
+{
+    float *to = ref_floats(x, n, width);
+    const float *from = ref_const_floats(y, n, width);
+
+    (void)b;
+    for (size_t i = 0; i < n * width; i++)
+        to[i] += from[i];
+}
+
 static void ref_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
                           struct buffer *x)
 {
@@ -184,6 +195,7 @@ static void ref_optim_step(struct backend *b, const struct optim *o, uint64_t st
 
 const struct net_ops ref_net_ops = {
     .zero = ref_zero,
+    .add = ref_net_add,
     .keep_rows = ref_keep_rows,
     .linear = ref_linear,
     .linear_backward = ref_linear_backward,

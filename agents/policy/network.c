@@ -245,7 +245,7 @@ static void backward_lstm(struct network *net, size_t n)
     struct backend *b = net->backend;
     size_t h = net->spec.n_hidden;
 
-    b->type->add(b, net->dh, net->dtop, n, h);
+    b->type->net->add(b, net->dh, net->dtop, n, h);
     b->type->net->lstm_backward(b, net->gates, net->c_in, net->c_out, net->dh, n, h, net->dc,
                                 net->dgates);
     apply_backward(net, &net->layers[0], net->in, net->dgates, n, NULL);
@@ -261,7 +261,7 @@ void network_backward(struct network *net, const struct net_draw *draws, size_t 
     apply_backward(net, net->actions, top, net->dlogits, n, net->dtop);
     if (net->value != NULL) {
         apply_backward(net, net->value, top, net->dvalues, n, net->dbelow);
-        b->type->add(b, net->dtop, net->dbelow, n, s->n_hidden);
+        b->type->net->add(b, net->dtop, net->dbelow, n, s->n_hidden);
     }
     if (s->kind == POLICY_LSTM)
         backward_lstm(net, n);

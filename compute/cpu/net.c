@@ -155,6 +155,23 @@ static void net_relu(struct backend *b, struct buffer *x, size_t n, size_t width
     team_for(c->team, n * width, PIECE_VALUES, relu_piece, &r);
 }
 
+static void add_piece(void *arg, size_t begin, size_t end)
+{
+    const struct rows *r = arg;
+
+    for (size_t i = begin; i < end; i++)
+        r->out[i] += r->in[i];
+}
+
+static void net_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                    size_t width)
+{
+    struct cpu *c = to_cpu(b);
+    struct rows r = {.in = cpu_read(y, n, width), .out = cpu_written(c, x, n, width)};
+
+    team_for(c->team, n * width, PIECE_VALUES, add_piece, &r);
+}
+
 static void relu_backward_piece(void *arg, size_t begin, size_t end)
 {
     const struct rows *r = arg;
@@ -325,6 +342,7 @@ static void net_optim_step(struct backend *b, const struct optim *o, uint64_t st
 
 const struct net_ops cpu_net_ops = {
     .zero = net_zero,
+    .add = net_add,
     .keep_rows = net_keep_rows,
     .linear = net_linear,
     .linear_backward = net_linear_backward,
