@@ -179,7 +179,8 @@ static void go_on(struct daemon *d)
         end(d);
     if (d->state != DAEMON_ENDING)
         return;
-    if (d->n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0)
+    if (d->n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
+        !trainers_are_idle(&d->trainers))
         return; /* a load or a step that runs is waited for */
     conversations_close_all(&d->conversations);
     assert(d->conversations.n_closing == 0);
@@ -220,6 +221,7 @@ static void drain(struct daemon *d)
     log_info("draining", "turns=%zu", d->conversations.n_live);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
+    sessions_drain(&d->sessions);
     for (l = list_first(&d->endless); l != NULL; l = next) {
         struct endless *e = container_of(l, struct endless, link);
 
@@ -449,6 +451,9 @@ enum status daemon_run(const struct config *config, struct error *err)
 
     d.start_us = env_now_us(&d.env);
     list_init(&d.endless);
+    trainers_init(&d.trainers, &d.sessions);
+    d.trainers.quiet = go_on_later;
+    d.trainers.quiet_arg = &d;
     if (uv_loop_init(&d.loop) != 0)
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
     health_init(&d.health);

@@ -6,6 +6,7 @@
 
 #include "base/env.h"
 #include "base/list.h"
+#include "server/act_trainer.h"
 #include "server/config.h"
 #include "server/conversations.h"
 #include "server/health.h"
@@ -40,6 +41,7 @@ struct daemon {
     size_t n_models, n_models_running, n_loading;
     struct conversations conversations;
     struct sessions sessions;
+    struct trainers trainers;
     struct health health;
     struct port *port;
     struct list endless;

@@ -6,7 +6,7 @@
 
 enum {
     N_RPCS = N_CONVERSATIONS_RPCS + N_TURN_RPCS + N_WATCH_RPCS + N_MODELS_RPCS + N_ADMIN_RPCS +
-             N_HEALTH_RPCS + N_ACT_RPCS
+             N_HEALTH_RPCS + N_ACT_RPCS + N_ATTACH_RPCS + N_TRAIN_RPCS
 };
 
 const struct rpc *services_rpcs(size_t *ret_n)
@@ -22,6 +22,8 @@ const struct rpc *services_rpcs(size_t *ret_n)
         {models_rpcs, N_MODELS_RPCS},
         {admin_rpcs, N_ADMIN_RPCS},
         {act_rpcs, N_ACT_RPCS},
+        {attach_rpcs, N_ATTACH_RPCS},
+        {train_rpcs, N_TRAIN_RPCS},
         {health_rpcs, N_HEALTH_RPCS},
     };
     size_t n = 0;

@@ -232,7 +232,14 @@ static void end_idle(struct session *s)
         list_remove(&s->idle);
 }
 
-/* Nobody finds it any more; it is gone when its step is back. */
+/* Of one that has ended: when nobody needs it any more. */
+static void maybe_free(struct session *s)
+{
+    if (!s->is_asking && s->hold == NULL)
+        free_session(s);
+}
+
+/* Nobody finds it any more; it is gone when its step is back, and whoever holds it has let go. */
 static void end_session(struct session *s)
 {
     struct session_hold *hold = s->hold;
@@ -243,20 +250,17 @@ static void end_session(struct session *s)
     *at = s->in_bucket;
     s->all->n--;
     s->has_ended = true;
-    s->hold = NULL;
     end_idle(s);
     act_row_leave(s->model, s->turn.seen.row_key, s);
     if (s->is_asking) {
         if (!s->is_cancelled)
             batcher_cancel(s->model->batcher, &s->ask);
         s->is_cancelled = true;
-    } else {
-        free_session(s);
     }
-    if (hold != NULL) {
-        hold->session = NULL;
+    if (hold != NULL)
         hold->lost(hold);
-    }
+    else
+        maybe_free(s);
 }
 
 /* --- a step --- */
@@ -305,7 +309,7 @@ static void on_settled(struct future *f, const struct error *settled, void *arg)
     list_init(&waits);
     list_move(&s->waits, &waits);
     if (s->has_ended)
-        free_session(s);
+        maybe_free(s);
     else
         begin_idle(s);
     while ((l = list_pop(&waits)) != NULL) {
@@ -498,6 +502,9 @@ enum status sessions_step(struct sessions *all, const struct step_request *r, st
         return out_of_range(r->seq, s->seq, err);
     if (s->is_asking)
         return join(s, w, err);
+    if (s->hold != NULL && s->hold->is_frozen)
+        return error_set(err, STATUS_PRECONDITION, "the episode of env_id '%.64s' is over",
+                         s->env_id);
     rc = observe(s, r, arena, err);
     return rc == STATUS_OK ? begin(s, r, w, err) : rc;
 }
@@ -555,7 +562,9 @@ void session_let_go(struct session_hold *h)
         return;
     h->session = NULL;
     s->hold = NULL;
-    if (!s->is_asking)
+    if (s->has_ended)
+        maybe_free(s);
+    else if (!s->is_asking)
         begin_idle(s);
 }
 

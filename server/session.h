@@ -50,7 +50,9 @@ struct step_wait {
 
 /* A session that must not expire, and whose end somebody wants to know. */
 struct session_hold {
-    struct session *session; /* NULL: it has ended, or was let go */
+    struct session *session; /* NULL: none, or it was let go */
+    bool is_frozen;          /* the holder's to set: it takes no step */
+    /* Nobody finds it any more; it is there until it is let go, which may be now. */
     void (*lost)(struct session_hold *h);
 };
 
@@ -94,12 +96,12 @@ enum status sessions_step(struct sessions *all, const struct step_request *r, st
 /* w is not told. When nobody else waits the step leaves its batch. */
 void step_wait_leave(struct step_wait *w);
 
-/* The session, opened if need be (a run before it ends), is h's until session_let_go or lost. seed:
+/* The session, opened if need be (a run before it ends), is h's until session_let_go. seed:
  * of its draws from now on. PRECONDITION while a step of it is in flight, or when it is held. */
 enum status sessions_hold(struct sessions *all, struct model *model, const char *env_id,
                           uint64_t run_id, uint64_t seed, struct session_hold *h,
                           struct error *err) MUST_CHECK;
-/* Does nothing when it was lost. */
+/* Does nothing when it holds none. */
 void session_let_go(struct session_hold *h);
 /* Borrowed. */
 struct clone *session_clone(struct session *s);
@@ -107,7 +109,7 @@ bool session_is_asking(const struct session *s);
 
 /* Ends those that have been idle for too long. */
 void sessions_tick(struct sessions *all);
-/* From now on nothing new is taken: STATUS_UNAVAILABLE. */
+/* From now on no step is taken: STATUS_UNAVAILABLE. */
 void sessions_drain(struct sessions *all);
 /* Ends all; those whose step is under way are gone when it is back. */
 void sessions_close_all(struct sessions *all);
