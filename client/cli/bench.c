@@ -4,6 +4,9 @@
 
 /* The benches that have a name; an address instead of a name is the load tester's. */
 static const struct verb benches[] = {
+    {"bench cartpole", "[OPTION]…",
+     "The batch RPC tutorial's table: episodes of CartPole with and without batching.",
+     bench_cartpole_run},
     {0},
 };
 

@@ -18,6 +18,8 @@ static const struct verb verbs[] = {
     {"status", "[OPTION]…", "How the server does.", status_run},
     {"bench", "parley://HOST:PORT|http://HOST:PORT [OPTION]…",
      "A load on a server, and what it measured.", bench_run},
+    {"train", "ENVIRONMENT [OPTION]…", "A policy from nothing to a file; needs no server.",
+     train_run},
     {"tokenize", "[OPTION]…", "JSON lines {\"text\":…} to {\"ids\":[…]}; needs no server.",
      tokenize_run},
     {"detokenize", "[OPTION]…", "JSON lines {\"ids\":[…]} to {\"text\":…}; needs no server.",

@@ -26,6 +26,7 @@ enum exit_code verb_run(const struct verb *verb, int argc, char **argv, int at);
 
 enum exit_code ask_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_run(const struct verb *verb, int argc, char **argv);
+enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
@@ -36,5 +37,6 @@ enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
 enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);
 enum exit_code status_run(const struct verb *verb, int argc, char **argv);
 enum exit_code tokenize_run(const struct verb *verb, int argc, char **argv);
+enum exit_code train_run(const struct verb *verb, int argc, char **argv);
 
 #endif
