@@ -24,6 +24,13 @@
 struct agent;
 struct clone;
 
+/* Whether a step computes guesses at a reply's next tokens, for speed alone. */
+enum speculate {
+    SPECULATE_AUTO, /* where they are likely enough to be worth their time */
+    SPECULATE_ON,   /* wherever there is room */
+    SPECULATE_OFF,
+};
+
 struct agent_config {
     const char *name;    /* under which it is served */
     const char *path;    /* its file; NULL for agents without */
@@ -34,6 +41,7 @@ struct agent_config {
     size_t max_context;  /* 0: the model's */
     size_t max_step_rows, max_step_tokens; /* 0: the agent's own */
     enum kv_type kv_type;
+    enum speculate speculate;
     bool no_prefix_cache; /* nothing that one clone computed is found by another */
     const struct env *env;
 };
@@ -103,6 +111,7 @@ struct agent_info {
     uint64_t kv_pages_evicted; /* cached pages that were free and went to somebody else */
     uint64_t kv_evictions;     /* idle clones that lost their pages */
     uint64_t kv_recomputes;    /* of those and of preempted rows, that computed theirs again */
+    uint64_t drafted_tokens, accepted_tokens; /* guesses computed, and those that were right */
     uint64_t prefix_lookup_tokens, prefix_hit_tokens; /* of prompts: looked for, and found */
     struct sampling defaults;
 };

@@ -44,6 +44,7 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
     link_init(&c->idle);
     c->has_system = config->system != NULL;
     c->salt = config->salt;
+    draft_odds_init(&c->odds);
     return lm_system_ref(&c->system, lm_of(c), config->system, config->system_len, err);
 }
 
@@ -115,6 +116,7 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     c->has_system = parent->has_system;
     c->salt = parent->salt;
     c->is_evicted = parent->is_evicted;
+    c->odds = parent->odds;
     rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
     if (rc == STATUS_OK && n_shared != 0)
         rc = kv_seq_share(m->pages, &c->kv, &parent->kv, n_shared, err);

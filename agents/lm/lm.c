@@ -108,7 +108,7 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     if (rc != STATUS_OK)
         return rc;
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
-                                         .max_logits = m->max_rows,
+                                         .max_logits = m->max_rows + DRAFT_MAX,
                                          .n_kv_pages = m->n_pages,
                                          .kv_type = config->kv_type};
     rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
@@ -159,9 +159,9 @@ static enum status open_step_memory(struct lm *m, struct error *err)
 {
     m->rows = try_alloc(m->max_rows, sizeof *m->rows);
     m->copies = try_alloc(m->max_rows, sizeof *m->copies);
-    m->logits = try_alloc(m->max_rows, m->n_vocab * sizeof *m->logits);
+    m->logits = try_alloc(m->max_rows + DRAFT_MAX, m->n_vocab * sizeof *m->logits);
     if (m->rows == NULL || m->copies == NULL || m->logits == NULL)
-        return error_no_memory(err, m->max_rows * m->n_vocab * sizeof *m->logits,
+        return error_no_memory(err, (m->max_rows + DRAFT_MAX) * m->n_vocab * sizeof *m->logits,
                                "the logits of a step");
     return STATUS_OK;
 }
@@ -194,6 +194,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     list_init(&m->idle);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
+    m->speculate = config->speculate;
     m->max_rows = config->max_step_rows != 0 ? config->max_step_rows : LM_MAX_ROWS;
     m->max_tokens = config->max_step_tokens != 0 ? config->max_step_tokens : LM_MAX_TOKENS;
     if (m->max_tokens < m->max_rows)
@@ -248,6 +249,8 @@ static void lm_info(const struct agent *a, struct agent_info *out)
                                .kv_pages_evicted = usage.n_evicted,
                                .prefix_lookup_tokens = m->n_looked_up,
                                .prefix_hit_tokens = m->n_found,
+                               .drafted_tokens = m->n_drafted,
+                               .accepted_tokens = m->n_accepted,
                                .defaults = m->defaults};
     memcpy(out->version, m->version, sizeof out->version);
 }

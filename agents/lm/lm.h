@@ -9,6 +9,7 @@
 #define AGENTS_LM_LM_H
 
 #include "agents/agent.h"
+#include "agents/lm/draft.h"
 #include "agents/lm/prefix.h"
 #include "agents/lm/sampler.h"
 #include "agents/lm/template.h"
@@ -52,10 +53,13 @@ struct lm {
     struct list idle; /* clones that have pages and no turn, least recently used first */
     uint64_t n_evictions, n_recomputes;
     uint64_t n_looked_up, n_found; /* tokens of prompts */
+    enum speculate speculate;
+    uint64_t n_drafted, n_accepted; /* guesses computed, and those that were right */
     /* A step's, on the compute thread. */
     struct llama_row *rows; /* [max_rows] */
     struct kv_copy *copies; /* [max_rows] */
-    float *logits;          /* [max_rows][n_vocab] */
+    float *logits;          /* [max_rows + DRAFT_MAX][n_vocab] */
+    struct draft_cost cost;
 };
 
 struct lm_clone {
@@ -70,6 +74,13 @@ struct lm_clone {
     uint32_t n_turns, cap_turns;
     struct kv_seq kv;
     struct link idle;
+    struct draft_odds odds;
+};
+
+/* A token, and where the step's text ends once its own is out. */
+struct lm_said {
+    struct sampled token;
+    uint32_t piece_end;
 };
 
 /* A turn's private state, in the turn's arena. */
@@ -78,13 +89,18 @@ struct lm_turn {
     uint32_t n_prompt;
     struct sampler *sampler;
     struct writer writer;
-    struct kv_copy copy; /* of this step; from < 0: none */
+    /* Of this step. */
+    struct kv_copy copy;          /* from < 0: none */
+    uint32_t n_room;              /* positions behind the last id that are reserved for guesses */
+    uint32_t n_guesses, n_drafts; /* found, and of those computed */
+    size_t n_match;               /* of the guesses: ids that stood before */
     /* What the step that ran has left, until stepped. */
-    bool has_token;
-    struct sampled token;
+    struct lm_said said[1 + DRAFT_MAX]; /* [n_said] */
+    uint32_t n_said;
     struct buf piece;
     enum finish finish;
     uint32_t n_computed;
+    uint32_t n_judged, n_right; /* guesses */
 };
 
 /* STATUS_RANGE for text that cannot fit behind n_ids tokens whatever it says: so nobody's megabytes
@@ -128,6 +144,10 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_
 enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
+/* Takes what others may have computed of the turn's ids, also while the row waited. */
+void lm_find_pages(struct lm *m, struct agent_turn *turn);
+
+/* step.c */
 size_t lm_cost(const struct agent *a, const struct row *row);
 size_t lm_min_grant(const struct agent *a, const struct row *row);
 enum status lm_reserve(struct agent *a, struct row *row, struct error *err);

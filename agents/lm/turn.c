@@ -1,7 +1,6 @@
-/* A turn of the language model. observe lays the turn's ids behind the clone's; each step computes
- * as many of those that have no keys and values yet as it was granted; when none is left, the last
- * one's logits give the next token. That one rule is prefill, chunked prefill, decode, and the
- * recomputing of a conversation whose pages were taken. */
+/* A turn of the language model, from its beginning to its end: observe lays the turn's ids behind
+ * the clone's, steps (step.c) append the reply's, self_observe makes them part of the conversation.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +8,6 @@
 #include "base/alloc.h"
 
 enum {
-    MIN_CHUNK = 16,             /* tokens of a prompt that are worth a place in a step */
     MAX_REPLY_BYTES = 16 << 20, /* of text: far above what a context can hold */
 };
 
@@ -65,7 +63,7 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
 }
 
 /* Others may have computed what comes next, also while the row waited. */
-static void find_pages(struct lm *m, struct agent_turn *turn)
+void lm_find_pages(struct lm *m, struct agent_turn *turn)
 {
     struct lm_clone *c = clone_of(&turn->row);
     struct reply *r = &turn->reply;
@@ -139,7 +137,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     turn->reply.n_prefilled = c->kv.n_tokens;
     turn->reply.finish = FINISH_NONE;
     m->n_looked_up += t->n_prompt - c->kv.n_tokens;
-    find_pages(m, turn);
+    lm_find_pages(m, turn);
     if (c->is_evicted && c->kv.n_tokens + KV_PAGE_TOKENS <= c->n_ids) {
         m->n_recomputes++;
         if (m->base.on_event != NULL)
@@ -151,200 +149,6 @@ out:
     lm_system_unref(m, system);
     buf_deinit(&ids);
     return rc;
-}
-
-size_t lm_cost(const struct agent *a, const struct row *row)
-{
-    const struct lm_turn *t = row->turn;
-
-    (void)a;
-    return t->n_ids - clone_of(row)->kv.n_tokens;
-}
-
-size_t lm_min_grant(const struct agent *a, const struct row *row)
-{
-    size_t cost = lm_cost(a, row);
-
-    return cost < MIN_CHUNK ? cost : MIN_CHUNK;
-}
-
-/* The reply's next token will find its place without an allocation on the compute thread. */
-static enum status reserve_host(struct lm_clone *c, struct agent_turn *turn, struct error *err)
-{
-    struct lm_turn *t = turn->row.turn;
-    struct reply *r = &turn->reply;
-    struct reply_token *tokens;
-    size_t cap;
-
-    if (r->n_tokens == r->cap_tokens) {
-        cap = r->cap_tokens == 0 ? 16 : 2 * r->cap_tokens;
-        tokens = arena_alloc(turn->arena, cap, sizeof *tokens);
-        if (tokens == NULL)
-            return error_no_memory(err, cap * sizeof *tokens, "a reply's tokens");
-        if (r->n_tokens != 0)
-            memcpy(tokens, r->tokens, r->n_tokens * sizeof *tokens);
-        r->tokens = tokens;
-        r->cap_tokens = cap;
-    }
-    return lm_clone_grow(c, (size_t)t->n_ids + 1, err);
-}
-
-enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
-{
-    struct lm *m = container_of(a, struct lm, base);
-    struct lm_clone *c = clone_of(row);
-    struct lm_turn *t = row->turn;
-    enum status rc = reserve_host(c, agent_turn_of(row), err);
-
-    if (rc != STATUS_OK)
-        return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
-    find_pages(m, agent_turn_of(row));
-    if (row->grant > lm_cost(a, row))
-        row->grant = lm_cost(a, row);
-    do
-        rc = kv_seq_reserve(m->pages, &c->kv, row->grant, &t->copy, err);
-    while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
-    return rc;
-}
-
-void lm_release(struct agent *a, struct row *row)
-{
-    struct lm *m = container_of(a, struct lm, base);
-    struct lm_clone *c = clone_of(row);
-
-    kv_seq_free(m->pages, &c->kv);
-    m->n_recomputes++;
-    if (a->on_event != NULL)
-        a->on_event(a->on_event_arg, &c->base, CLONE_EVICTED, "preempted: out of KV pages");
-}
-
-static enum finish after_token(const struct lm *m, const struct agent_turn *turn,
-                               const struct lm_turn *t, bool is_stopped)
-{
-    const struct sampling *s = &turn->seen.sampling;
-    size_t n_reply = turn->reply.n_tokens + 1; /* with the one that stepped will add */
-
-    if (is_stopped || (!s->ignore_eos && vocab_is_end(m->vocab, t->token.id)))
-        return FINISH_STOP;
-    if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->context)
-        return FINISH_LENGTH;
-    return FINISH_NONE;
-}
-
-/* The row's prompt is through, or its last token: chooses the next one and makes it text. */
-static enum status add_token(struct lm *m, struct row *row, float *logits)
-{
-    struct agent_turn *turn = agent_turn_of(row);
-    struct lm_clone *c = clone_of(row);
-    struct lm_turn *t = row->turn;
-    bool is_stopped = false;
-    enum status rc;
-
-    rc = sampler_next(t->sampler, logits, m->n_vocab, (uint32_t)turn->reply.n_tokens, &t->token,
-                      &row->err);
-    if (rc != STATUS_OK)
-        return rc;
-    sampler_accept(t->sampler, t->token.id);
-    t->has_token = true;
-    c->ids[t->n_ids++] = t->token.id;
-    if (!vocab_is_control(m->vocab, t->token.id)) {
-        rc = writer_add(&t->writer, t->token.id, &t->piece, &is_stopped, &row->err);
-        if (rc != STATUS_OK)
-            return rc;
-    }
-    t->finish = after_token(m, turn, t, is_stopped);
-    if (t->finish != FINISH_NONE && !is_stopped)
-        return writer_end(&t->writer, &t->piece, &row->err);
-    return STATUS_OK;
-}
-
-void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
-{
-    struct lm *m = container_of(a, struct lm, base);
-    size_t n_copies = 0, n_logits = 0;
-    struct error err;
-    enum status rc;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct lm_clone *c = clone_of(rows[i]);
-        struct lm_turn *t = rows[i]->turn;
-        bool is_last = c->kv.n_tokens + rows[i]->grant == t->n_ids;
-
-        m->rows[i] = (struct llama_row){
-            .ids = c->ids + c->kv.n_tokens,
-            .n_tokens = rows[i]->grant,
-            .pos = c->kv.n_tokens,
-            .pages = c->kv.pages,
-            .n_logits = is_last ? 1 : 0,
-            .logits = m->logits + (is_last ? n_logits * m->n_vocab : 0),
-        };
-        n_logits += is_last;
-        if (t->copy.from >= 0)
-            m->copies[n_copies++] = t->copy;
-    }
-    rc = llama_forward(m->llama, m->rows, n, m->copies, n_copies, &err);
-    for (size_t i = 0; i < n; i++) {
-        struct lm_turn *t = rows[i]->turn;
-
-        t->n_computed = 0;
-        if (rc != STATUS_OK) {
-            rows[i]->err = err;
-            rows[i]->outcome = ROW_FAILED;
-            continue;
-        }
-        t->n_computed = (uint32_t)rows[i]->grant;
-        rows[i]->outcome = ROW_MORE;
-        if (m->rows[i].n_logits == 0)
-            continue;
-        if (add_token(m, rows[i], m->rows[i].logits) != STATUS_OK)
-            rows[i]->outcome = ROW_FAILED;
-        else if (t->finish != FINISH_NONE)
-            rows[i]->outcome = ROW_DONE;
-    }
-}
-
-static const struct top_logprob *keep_top(struct agent_turn *turn, const struct sampled *s)
-{
-    struct top_logprob *top;
-
-    if (s->n_top == 0)
-        return NULL;
-    top = arena_alloc(turn->arena, s->n_top, sizeof *top);
-    if (top != NULL)
-        memcpy(top, s->top, s->n_top * sizeof *top);
-    return top;
-}
-
-void lm_stepped(struct agent *a, struct row *row)
-{
-    struct lm *m = container_of(a, struct lm, base);
-    struct agent_turn *turn = agent_turn_of(row);
-    struct reply *r = &turn->reply;
-    struct lm_clone *c = clone_of(row);
-    struct lm_turn *t = row->turn;
-    uint32_t n_before = c->kv.n_tokens;
-
-    if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, and its copies with it */
-        kv_seq_cut(m->pages, &c->kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
-    c->kv.n_tokens += t->n_computed;
-    t->n_computed = 0;
-    lm_pages_learn(m, c, n_before);
-    if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->kv.n_tokens)
-        r->n_prefilled = c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt;
-    if (!t->has_token)
-        return;
-    t->has_token = false;
-    r->tokens[r->n_tokens] = (struct reply_token){.id = t->token.id, .logprob = t->token.logprob};
-    r->tokens[r->n_tokens].top = keep_top(turn, &t->token);
-    r->tokens[r->n_tokens].n_top = r->tokens[r->n_tokens].top != NULL ? t->token.n_top : 0;
-    if (buf_append(&r->text, t->piece.data, t->piece.len) != STATUS_OK && t->piece.len != 0 &&
-        row->outcome != ROW_FAILED) {
-        (void)error_no_memory(&row->err, t->piece.len, "a reply's text");
-        row->outcome = ROW_FAILED;
-    }
-    buf_clear(&t->piece);
-    r->tokens[r->n_tokens++].text_end = (uint32_t)r->text.len;
-    r->finish = t->finish;
 }
 
 static void close_turn(struct agent_turn *turn)

@@ -18,6 +18,9 @@ struct drive {
     struct error err;
 };
 
+/* A config for a tiny model: one thread, keys and values in f32, steps of 256 tokens. */
+struct agent_config drive_config(const char *backend, size_t kv_pages);
+
 /* The agent "lm" over a tiny model; config's path is set here. NULL path on a failed open: *err
  * says why, and fault tests want that. */
 enum status drive_open(struct agent **out, const struct tiny_config *tiny,

@@ -14,18 +14,10 @@ static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7};
 
 static struct agent *open_on(const char *backend, size_t kv_pages)
 {
-    struct agent_config config = {.name = "tiny",
-                                  .backend = backend,
-                                  .n_threads = 1,
-                                  .kv_type = KV_F32,
-                                  .max_step_tokens = 256,
-                                  .env = &env_real};
+    struct agent_config config = drive_config(backend, kv_pages);
     struct agent *a;
     struct error err;
-    /* keys and values, layers, heads, head, page, f32 */
-    size_t page = 2 * TINY_LAYERS * TINY_KV_HEADS * TINY_HEAD_DIM * KV_PAGE_TOKENS * 4;
 
-    config.kv_bytes = kv_pages * page;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     return a;
 }

@@ -1,0 +1,343 @@
+/* A step of the language model. A row computes as many of its ids that have no keys and values yet
+ * as it was granted; when none is left, the last one's logits give the next token. That one rule is
+ * prefill, chunked prefill, decode, and the recomputing of a conversation whose pages were taken.
+ *
+ * Behind its last id a row may compute guesses at the next ones (draft.h), where the step has room
+ * that nobody was granted and the guesses are likely enough to be worth their time. Every position
+ * then gives the token that it would have given in a step of its own, as long as the guess before
+ * it was right; what follows the first wrong one is forgotten. So the reply is the same. */
+#include <assert.h>
+#include <string.h>
+
+#include "agents/lm/lm.h"
+#include "base/alloc.h"
+
+enum {
+    MIN_CHUNK = 16, /* tokens of a prompt that are worth a place in a step */
+};
+
+static struct lm_clone *clone_of(const struct row *row)
+{
+    return container_of((struct clone *)row->clone, struct lm_clone, base);
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t lm_cost(const struct agent *a, const struct row *row)
+{
+    const struct lm_turn *t = row->turn;
+
+    (void)a;
+    return t->n_ids - clone_of(row)->kv.n_tokens;
+}
+
+size_t lm_min_grant(const struct agent *a, const struct row *row)
+{
+    return min_size(lm_cost(a, row), MIN_CHUNK);
+}
+
+/* The reply's next tokens will find their places without an allocation on the compute thread. */
+static enum status reserve_host(struct lm_clone *c, struct agent_turn *turn, struct error *err)
+{
+    struct lm_turn *t = turn->row.turn;
+    struct reply *r = &turn->reply;
+    struct reply_token *tokens;
+    size_t cap;
+
+    if (r->n_tokens + 1 + DRAFT_MAX > r->cap_tokens) {
+        cap = r->cap_tokens == 0 ? 2 * (1 + DRAFT_MAX) : 2 * r->cap_tokens;
+        tokens = arena_alloc(turn->arena, cap, sizeof *tokens);
+        if (tokens == NULL)
+            return error_no_memory(err, cap * sizeof *tokens, "a reply's tokens");
+        if (r->n_tokens != 0)
+            memcpy(tokens, r->tokens, r->n_tokens * sizeof *tokens);
+        r->tokens = tokens;
+        r->cap_tokens = cap;
+    }
+    return lm_clone_grow(c, (size_t)t->n_ids + 1 + DRAFT_MAX, err);
+}
+
+/* Positions behind the row's last id that could be of use: none that the reply cannot reach, and
+ * where pages are few only those that the row's last page has left. */
+static size_t draft_room(const struct lm *m, const struct row *row)
+{
+    const struct agent_turn *turn = container_of(row, const struct agent_turn, row);
+    const struct lm_turn *t = row->turn;
+    const struct sampling *s = &turn->seen.sampling;
+    size_t end = clone_of(row)->kv.n_tokens + row->grant, room = DRAFT_MAX;
+    struct kv_usage usage;
+
+    if (m->speculate == SPECULATE_OFF || end != t->n_ids)
+        return 0;
+    if (s->max_tokens != 0)
+        room = min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
+    room = min_size(room, m->context - end - 1);
+    kv_pages_usage(m->pages, &usage);
+    if (usage.n_free <= 2 * m->max_rows)
+        room = min_size(room, (KV_PAGE_TOKENS - end % KV_PAGE_TOKENS) % KV_PAGE_TOKENS);
+    return room;
+}
+
+enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
+{
+    struct lm *m = container_of(a, struct lm, base);
+    struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    enum status rc = reserve_host(c, agent_turn_of(row), err);
+
+    if (rc != STATUS_OK)
+        return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
+    lm_find_pages(m, agent_turn_of(row));
+    if (row->grant > lm_cost(a, row))
+        row->grant = lm_cost(a, row);
+    t->n_room = (uint32_t)draft_room(m, row);
+    do
+        rc = kv_seq_reserve(m->pages, &c->kv, row->grant + t->n_room, &t->copy, err);
+    while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
+    return rc;
+}
+
+void lm_release(struct agent *a, struct row *row)
+{
+    struct lm *m = container_of(a, struct lm, base);
+    struct lm_clone *c = clone_of(row);
+
+    kv_seq_free(m->pages, &c->kv);
+    m->n_recomputes++;
+    if (a->on_event != NULL)
+        a->on_event(a->on_event_arg, &c->base, CLONE_EVICTED, "preempted: out of KV pages");
+}
+
+static enum finish after_token(const struct lm *m, const struct agent_turn *turn,
+                               const struct lm_turn *t, bool is_stopped)
+{
+    const struct sampling *s = &turn->seen.sampling;
+    size_t n_reply = turn->reply.n_tokens + t->n_said;
+
+    if (is_stopped || (!s->ignore_eos && vocab_is_end(m->vocab, t->said[t->n_said - 1].token.id)))
+        return FINISH_STOP;
+    if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->context)
+        return FINISH_LENGTH;
+    return FINISH_NONE;
+}
+
+/* Chooses the reply's next token and makes it text. */
+static enum status add_token(struct lm *m, struct row *row, float *logits)
+{
+    struct agent_turn *turn = agent_turn_of(row);
+    struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    struct lm_said *said = &t->said[t->n_said];
+    uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_said;
+    bool is_stopped = false;
+    enum status rc;
+
+    rc = sampler_next(t->sampler, logits, m->n_vocab, position, &said->token, &row->err);
+    if (rc != STATUS_OK)
+        return rc;
+    sampler_accept(t->sampler, said->token.id);
+    t->n_said++;
+    c->ids[t->n_ids++] = said->token.id;
+    if (!vocab_is_control(m->vocab, said->token.id))
+        rc = writer_add(&t->writer, said->token.id, &t->piece, &is_stopped, &row->err);
+    if (rc == STATUS_OK)
+        t->finish = after_token(m, turn, t, is_stopped);
+    if (rc == STATUS_OK && t->finish != FINISH_NONE && !is_stopped)
+        rc = writer_end(&t->writer, &t->piece, &row->err);
+    said->piece_end = (uint32_t)t->piece.len;
+    return rc;
+}
+
+/* The tokens that the row's logits give: one, and one more for each guess that was right. The first
+ * guess is judged though it was not computed: so the odds are known before they are bet on. */
+static enum status add_tokens(struct lm *m, struct row *row, const struct llama_row *computed)
+{
+    const struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    enum status rc = STATUS_OK;
+    bool is_right = true;
+
+    for (size_t i = 0; i < computed->n_logits && is_right && t->finish == FINISH_NONE; i++) {
+        const int32_t guess = c->ids[t->n_ids];
+
+        rc = add_token(m, row, computed->logits + i * m->n_vocab);
+        if (rc != STATUS_OK)
+            break;
+        is_right = guess == t->said[i].token.id;
+        if (i < t->n_drafts || (i == 0 && t->n_guesses != 0)) {
+            t->n_judged++;
+            t->n_right += is_right;
+        }
+    }
+    return rc;
+}
+
+/* What a step has left beside what its rows were granted. */
+struct spare {
+    size_t n_positions, n_logits;
+    struct draft_load load;
+    double slope;
+};
+
+/* Lays guesses behind the row's ids; returns how many are worth computing. */
+static size_t draft(struct row *row, struct spare *spare)
+{
+    const struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    size_t n;
+
+    t->n_guesses = (uint32_t)draft_propose(c->ids, t->n_ids, t->n_room, &t->n_match);
+    if (t->n_guesses == 0)
+        return 0;
+    n = min_size(min_size(t->n_guesses, spare->n_positions), spare->n_logits);
+    n = draft_worth(&c->odds, t->n_match, n, spare->slope, &spare->load);
+    spare->n_positions -= n;
+    spare->n_logits -= n;
+    return n;
+}
+
+/* Lays the rows out for the model. Returns how many copies of pages come first; *ret_pure: nothing
+ * but decoding, positions in *ret_n. */
+static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n,
+                      bool *ret_pure)
+{
+    size_t n_copies = 0, n_granted = 0, n_logits = 0, n_positions = 0;
+    struct spare spare = {.n_logits = m->max_rows + DRAFT_MAX - n};
+
+    for (size_t i = 0; i < n; i++)
+        n_granted += rows[i]->grant;
+    spare.n_positions = m->max_tokens - min_size(n_granted, m->max_tokens);
+    spare.load = (struct draft_load){(double)n_granted, (double)n_granted};
+    spare.slope = m->speculate == SPECULATE_ON ? 0.0 : draft_cost_slope(&m->cost);
+    for (size_t i = 0; i < n; i++) {
+        const struct lm_clone *c = clone_of(rows[i]);
+        struct lm_turn *t = rows[i]->turn;
+        bool is_last = c->kv.n_tokens + rows[i]->grant == t->n_ids;
+
+        t->n_drafts = is_last ? (uint32_t)draft(rows[i], &spare) : 0;
+        m->rows[i] = (struct llama_row){
+            .ids = c->ids + c->kv.n_tokens,
+            .n_tokens = rows[i]->grant + t->n_drafts,
+            .pos = c->kv.n_tokens,
+            .pages = c->kv.pages,
+            .n_logits = is_last ? 1 + t->n_drafts : 0,
+            .logits = m->logits + n_logits * m->n_vocab,
+        };
+        n_logits += m->rows[i].n_logits;
+        n_positions += m->rows[i].n_tokens;
+        if (t->copy.from >= 0)
+            m->copies[n_copies++] = t->copy;
+    }
+    *ret_n = n_positions;
+    *ret_pure = n_positions == n_logits;
+    return n_copies;
+}
+
+void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
+{
+    struct lm *m = container_of(a, struct lm, base);
+    uint64_t start_us = env_now_us(a->env);
+    size_t n_copies, n_positions;
+    bool is_pure;
+    struct error err;
+    enum status rc;
+
+    n_copies = lay_out(m, rows, n, &n_positions, &is_pure);
+    rc = llama_forward(m->llama, m->rows, n, m->copies, n_copies, &err);
+    for (size_t i = 0; i < n; i++) {
+        struct lm_turn *t = rows[i]->turn;
+
+        t->n_computed = 0;
+        if (rc != STATUS_OK) {
+            rows[i]->err = err;
+            rows[i]->outcome = ROW_FAILED;
+            continue;
+        }
+        rows[i]->outcome = ROW_MORE;
+        if (add_tokens(m, rows[i], &m->rows[i]) != STATUS_OK)
+            rows[i]->outcome = ROW_FAILED;
+        else if (t->finish != FINISH_NONE)
+            rows[i]->outcome = ROW_DONE;
+        /* of what it said, the last has no keys and values yet */
+        t->n_computed = (uint32_t)rows[i]->grant + (t->n_said > 0 ? t->n_said - 1 : 0);
+    }
+    if (is_pure && rc == STATUS_OK)
+        draft_cost_learn(&m->cost, n_positions, env_now_us(a->env) - start_us);
+}
+
+static const struct top_logprob *keep_top(struct agent_turn *turn, const struct sampled *s)
+{
+    struct top_logprob *top;
+
+    if (s->n_top == 0)
+        return NULL;
+    top = arena_alloc(turn->arena, s->n_top, sizeof *top);
+    if (top != NULL)
+        memcpy(top, s->top, s->n_top * sizeof *top);
+    return top;
+}
+
+/* The tokens of the step become part of the reply. */
+static void keep_said(struct agent_turn *turn)
+{
+    struct reply *r = &turn->reply;
+    struct lm_turn *t = turn->row.turn;
+    uint32_t text_start = (uint32_t)r->text.len;
+
+    if (buf_append(&r->text, t->piece.data, t->piece.len) != STATUS_OK && t->piece.len != 0) {
+        if (turn->row.outcome != ROW_FAILED)
+            (void)error_no_memory(&turn->row.err, t->piece.len, "a reply's text");
+        turn->row.outcome = ROW_FAILED;
+        t->n_said = 0; /* the turn never was */
+    }
+    for (uint32_t i = 0; i < t->n_said; i++) {
+        const struct sampled *s = &t->said[i].token;
+        const struct top_logprob *top = keep_top(turn, s);
+
+        r->tokens[r->n_tokens++] = (struct reply_token){
+            .id = s->id,
+            .logprob = s->logprob,
+            .top = top,
+            .n_top = top != NULL ? s->n_top : 0,
+            .text_end = text_start + t->said[i].piece_end,
+        };
+    }
+    t->n_said = 0;
+    buf_clear(&t->piece);
+    r->finish = t->finish;
+}
+
+static void learn_odds(struct lm *m, struct lm_clone *c, struct lm_turn *t)
+{
+    for (uint32_t i = 0; i < t->n_judged; i++)
+        draft_odds_learn(&c->odds, t->n_match, i < t->n_right);
+    m->n_drafted += t->n_drafts;
+    m->n_accepted += min_size(t->n_right, t->n_drafts);
+    t->n_judged = t->n_right = t->n_drafts = 0;
+}
+
+void lm_stepped(struct agent *a, struct row *row)
+{
+    struct lm *m = container_of(a, struct lm, base);
+    struct agent_turn *turn = agent_turn_of(row);
+    struct reply *r = &turn->reply;
+    struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    uint32_t n_before = c->kv.n_tokens;
+
+    if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, and its copies with it */
+        kv_seq_cut(m->pages, &c->kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
+    c->kv.n_tokens += t->n_computed;
+    t->n_computed = 0;
+    kv_seq_cut(m->pages, &c->kv,
+               c->kv.n_tokens); /* guesses that were wrong give their pages back */
+    lm_pages_learn(m, c, n_before);
+    if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->kv.n_tokens)
+        r->n_prefilled = c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt;
+    learn_odds(m, c, t);
+    if (t->n_said != 0)
+        keep_said(turn);
+}

@@ -1,0 +1,175 @@
+/* What drafts by prompt lookup gain: tokens a second of conversations that copy a text and of
+ * ordinary chats, with drafts where they pay (auto) and without (off). Both run in turn in the same
+ * process, each the best of several rounds, and only the ratios mean something. Replies must be the
+ * same.
+ *
+ *     bench_draft [MODEL.gguf [THREADS]]
+ *
+ * The model is else PARLEY_MODEL. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/support/lm_driver.h"
+
+enum { MAX_ROWS = 16, ROUNDS = 5, N_REPLY = 160 };
+
+static const char *const to_copy[] = {
+    "Repeat this text, word for word: \"The harbour master wrote down the name of every ship that "
+    "came in on the morning tide: the Albatross from Lisbon with oranges and cork, the Maria "
+    "Celeste "
+    "from Genoa with marble, and the Northern Star from Bergen with dried fish and timber. At noon "
+    "he "
+    "closed the book, locked it in the iron box under his desk, and went to eat his soup.\"",
+    "Repeat this code exactly, changing nothing:\nint sum(const int *values, int n)\n{\n    int "
+    "total "
+    "= 0;\n\n    for (int i = 0; i < n; i++)\n        total += values[i];\n    return "
+    "total;\n}\n\nint "
+    "mean(const int *values, int n)\n{\n    return n == 0 ? 0 : sum(values, n) / n;\n}\n",
+};
+
+static const char *const to_answer[] = {
+    "Why is the sky blue?",
+    "Tell me a short story about a fox who wanted to learn to swim.",
+    "What should I cook tonight with potatoes, eggs and spinach?",
+    "Explain to a child how a steam engine works.",
+    "Who was Ada Lovelace, and what did she do?",
+    "Give me three reasons to learn to play the piano.",
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static struct agent *open_model(const char *path, size_t n_threads, enum speculate speculate)
+{
+    struct agent_config config = {.name = "bench",
+                                  .path = path,
+                                  .backend = "cpu",
+                                  .n_threads = n_threads,
+                                  .speculate = speculate,
+                                  .env = &env_real};
+    struct agent *a;
+    struct error err;
+
+    if (agent_open(&a, "lm", &config, &err) != STATUS_OK) {
+        (void)fprintf(stderr, "%s\n", err.text);
+        exit(1);
+    }
+    return a;
+}
+
+struct figures {
+    double s; /* of the steps after the prompts */
+    size_t n_tokens;
+    int32_t ids[MAX_ROWS][N_REPLY];
+};
+
+/* n conversations at once, one turn each. Steps of prompts are not counted. */
+static void converse(struct agent *a, const char *const *texts, size_t n_texts, size_t n,
+                     float temperature, struct figures *out)
+{
+    struct drive drives[MAX_ROWS], *all[MAX_ROWS];
+    struct sampling s;
+    struct error err;
+    double start;
+    size_t n_before = 0;
+
+    sampling_init(&s);
+    s.temperature = temperature;
+    s.has_seed = true;
+    s.seed = 1;
+    s.max_tokens = N_REPLY;
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < n; i++) {
+        const struct clone_config plain = {0};
+        struct clone *c;
+
+        all[i] = &drives[i];
+        if (clone_open(&c, a, &plain, &err) != STATUS_OK ||
+            drive_begin(all[i], c, texts[i % n_texts], &s, &err) != STATUS_OK)
+            abort();
+        while (a->type->cost(a, &all[i]->turn.row) > 1)
+            (void)drive_step(a, &all[i], 1, 512);
+        n_before += all[i]->turn.reply.n_tokens;
+    }
+    start = now_s();
+    drive_run(a, all, n, 512);
+    out->s = now_s() - start;
+    for (size_t i = 0; i < n; i++) {
+        const struct reply *r = &all[i]->turn.reply;
+
+        for (size_t t = 0; t < r->n_tokens; t++)
+            out->ids[i][t] = r->tokens[t].id;
+        out->n_tokens += r->n_tokens;
+        if (getenv("BENCH_TEXT"))
+            printf("[%s]\n", r->text.data);
+        drive_end(all[i], true);
+        clone_close(all[i]->clone);
+    }
+    out->n_tokens -= n_before;
+}
+
+static int compare(struct agent *off, struct agent *on, const char *what, const char *const *texts,
+                   size_t n_texts, size_t n, float temperature)
+{
+    static struct figures a, b;
+    struct agent_info before, after;
+    double best_a = 0, best_b = 0;
+    size_t n_drafted, n_accepted;
+
+    on->type->info(on, &before);
+    for (int round = 0; round < ROUNDS; round++) {
+        converse(off, texts, n_texts, n, temperature, &a);
+        converse(on, texts, n_texts, n, temperature, &b);
+        if (a.n_tokens != b.n_tokens || memcmp(a.ids, b.ids, sizeof a.ids) != 0) {
+            printf("%s: the replies differ\n", what);
+            return 1;
+        }
+        best_a = best_a > (double)a.n_tokens / a.s ? best_a : (double)a.n_tokens / a.s;
+        best_b = best_b > (double)b.n_tokens / b.s ? best_b : (double)b.n_tokens / b.s;
+    }
+    on->type->info(on, &after);
+    n_drafted = (after.drafted_tokens - before.drafted_tokens) / ROUNDS;
+    n_accepted = (after.accepted_tokens - before.accepted_tokens) / ROUNDS;
+    printf("%-8s %5.1f %5zu %7zu %10.0f %10.0f %7.2f %8zu %8zu\n", what, (double)temperature, n,
+           a.n_tokens, best_a, best_b, best_b / best_a, n_drafted, n_accepted);
+    (void)fflush(stdout);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL");
+    size_t n_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 2;
+    const size_t n_copy = sizeof to_copy / sizeof to_copy[0];
+    const size_t n_answer = sizeof to_answer / sizeof to_answer[0];
+    struct agent *off, *on;
+    int n_wrong = 0;
+
+    if (path == NULL || n_threads == 0) {
+        (void)fprintf(stderr, "usage: bench_draft MODEL.gguf [THREADS]\n");
+        return 2;
+    }
+    off = open_model(path, n_threads, SPECULATE_OFF);
+    on = open_model(path, n_threads, SPECULATE_AUTO);
+    printf("%-8s %5s %5s %7s %10s %10s %7s %8s %8s\n", "what", "temp", "rows", "tokens", "off t/s",
+           "auto t/s", "ratio", "drafted", "accepted");
+    for (size_t n = 1; n <= MAX_ROWS; n *= 4) {
+        n_wrong += compare(off, on, "copying", to_copy, n_copy, n, 0.0f);
+        n_wrong += compare(off, on, "chat", to_answer, n_answer, n, 0.0f);
+        n_wrong += compare(off, on, "chat", to_answer, n_answer, n, 0.8f);
+    }
+    for (size_t i = 1; i < n_copy; i++)
+        n_wrong += compare(off, on, "copying", &to_copy[i], 1, 1, 0.0f);
+    for (size_t i = 1; i < n_answer; i++)
+        n_wrong += compare(off, on, "chat", &to_answer[i], 1, 1, 0.0f);
+    agent_unref(off);
+    agent_unref(on);
+    return n_wrong == 0 ? 0 : 1;
+}
