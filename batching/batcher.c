@@ -35,6 +35,8 @@ static enum status check_config(const struct batcher_config *c, struct error *er
                            c->max_waiting, c->max_rows);
     if (c->max_delay_us > longest_us)
         return error_field(err, "max_delay_us", "is above a day");
+    if (c->max_itl_us > longest_us)
+        return error_field(err, "max_itl_us", "is above a day");
     if (c->ageing_us > longest_us)
         return error_field(err, "ageing_us", "is above a day");
     return STATUS_OK;
@@ -610,6 +612,7 @@ static void step_done(struct batch_step *step)
     ASSERT_HOME(&b->home);
     assert(b->is_stepping);
     b->is_stepping = false;
+    step_learn(b, now_of(b));
     while ((l = list_pop(&b->in_step)) != NULL)
         take_back(b, container_of(l, struct ask, in_step));
     count_progress(b, n_running - b->n_running);

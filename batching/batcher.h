@@ -70,9 +70,11 @@ struct ask {
     struct link link;    /* of the list of its state */
     struct link in_step; /* while a step has its row */
     struct link to_tell; /* while its more is due */
+    struct link part;    /* while a step is formed in which it could do with less */
     enum ask_state state;
     bool is_cancelled, is_returned; /* returned: waits because it was preempted */
     size_t cost;                    /* while it waits: what it counts for */
+    size_t least;                   /* of use to it in the step that is formed */
     size_t deadline_place;          /* in the heap of deadlines, from 1; 0: not there */
     uint64_t number;                /* of its coming to the front of its asker: 1, 2, … */
     uint64_t arrival_us, first_step_us;
@@ -88,7 +90,8 @@ struct batch_agent {
      * their cost (a prompt's chunk), others the cost itself. NULL: rows cannot be cut. */
     size_t (*min_grant)(void *self, const struct row *row);
     /* Takes what a step of row->grant needs (pages), or nothing. STATUS_EXHAUSTED: not now. Any
-     * other failure is the row's end. NULL: nothing to take. Loop, no step runs. */
+     * other failure is the row's end. May lower the grant, when less is left to spend than it cost
+     * before. NULL: nothing to take. Loop, no step runs. */
     enum status (*reserve)(void *self, struct row *row, struct error *err);
     /* Preempted: gives up what the row holds; it will be asked again from its start. NULL if
      * reserve is. */
@@ -145,6 +148,7 @@ struct batcher_config {
     size_t max_waiting;      /* asks, not counting those that run; one more is STATUS_EXHAUSTED */
     size_t max_waiting_cost; /* sum over waiting asks, but for one that waits alone; 0: no bound */
     uint64_t max_delay_us;   /* window: 0, at once; fixed: 0, as long as it takes */
+    uint64_t max_itl_us;     /* of a step in which rows that cannot be cut run; 0: no bound */
     uint64_t ageing_us;      /* one step of priority gained per so much waiting; 0: 100 ms */
 };
 

@@ -6,6 +6,7 @@
 #include "base/home.h"
 #include "batching/batcher.h"
 #include "batching/deadlines.h"
+#include "batching/pace.h"
 #include "batching/policy.h"
 #include "batching/waiting.h"
 
@@ -34,6 +35,9 @@ struct batcher {
     struct batch_step step;
     struct row **rows; /* [cap_rows]; compute's while is_stepping */
     size_t n_rows;
+    struct pace pace;
+    size_t whole_cost, part_cost; /* of the step, see pace.h */
+    uint64_t step_us;             /* when it began */
     bool is_stepping;
     bool is_pumping; /* the loop is inside pump: no timer is needed */
     bool is_changing;
@@ -61,5 +65,8 @@ struct policy_view batcher_view(const struct batcher *b, uint64_t now_us);
 /* Chooses the rows of the next step and what each may spend: fills rows, n_rows and in_step. Rows
  * that cannot go on end. *ret_wake_us: when the policy wants to be asked again, 0 for never. */
 void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us);
+
+/* The step is back. */
+void step_learn(struct batcher *b, uint64_t now_us);
 
 #endif

@@ -1,10 +1,15 @@
 /* Who is in the next step, and what each row may spend.
  *
- * Running rows come first, the one that has gone longest without a grant at the head: each gets the
- * least that is of use to it, then what is left of the budget goes round in the same order (so a
- * long prompt takes what the single tokens leave). Then, if all of them had their grant, asks that
- * wait are admitted, as many as the policy lets in and the bounds allow; the first that does not
- * fit ends the admission, so nobody is overtaken for being large.
+ * A row is *whole* when it must have all that it asks for, a *part* when less is of use to it (a
+ * prompt, cut in chunks). Whole rows come first, the one that has gone longest without a grant at
+ * the head: they are in the middle of something. Then parts, the one first that would be through
+ * first if each had run alone since it began to wait: the shortest of those that came together, and
+ * a long one once it has waited so much longer. What is left of the step's cost they have, and what
+ * the whole rows' rhythm allows (pace.h); the first of them always goes on. Where asks that wait
+ * would be through before a part, as many as the policy lets in, it leaves them theirs.
+ *
+ * Then, if no row was left out for want of room, asks that wait are admitted; the first that does
+ * not fit ends the admission, so nobody is overtaken for being large.
  *
  * What a row needs is reserved last. A running row that cannot have it makes the worst-placed
  * running row go back to the front of those who wait, and tries again; a row that is alone and
@@ -23,19 +28,32 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Sets ask->cost and returns the least grant that is of use: at least 1 where the row costs
+/* What a step that is formed has to give. */
+struct purse {
+    size_t budget; /* of cost */
+    size_t room;   /* of that, for parts */
+    bool has_part; /* one has something already */
+    size_t n_new;  /* asks that may begin */
+};
+
+/* Sets ask->cost and ask->least, the least grant that is of use: at least 1 where the row costs
  * anything, so that a grant is always progress. */
-static size_t least_of(struct batcher *b, struct ask *ask)
+static void appraise(struct batcher *b, struct ask *ask)
 {
     size_t least;
 
-    ask->cost = b->agent.cost(b->agent.self, ask->row);
+    ask->least = ask->cost = b->agent.cost(b->agent.self, ask->row);
     if (b->agent.min_grant == NULL)
-        return ask->cost;
+        return;
     least = b->agent.min_grant(b->agent.self, ask->row);
     if (least == 0)
         least = 1;
-    return min_size(least, ask->cost);
+    ask->least = min_size(least, ask->cost);
+}
+
+static bool is_part(const struct ask *ask)
+{
+    return ask->least < ask->cost;
 }
 
 /* A row that is too large for any step runs in one of its own, or nobody would ever run it. */
@@ -58,32 +76,123 @@ static void fail(struct batcher *b, struct ask *ask)
     ask_end(b, ask);
 }
 
-/* Grants to running rows, onto planned. Returns what is left of the budget; *ret_all: every running
- * row has a grant. */
-static size_t plan_running(struct batcher *b, struct list *planned, size_t budget, bool *ret_all)
+static void pay(struct purse *purse, const struct ask *ask, size_t n)
 {
-    *ret_all = true;
+    purse->budget -= min_size(n, purse->budget);
+    if (!is_part(ask))
+        return;
+    purse->room -= min_size(n, purse->room);
+    purse->has_part = true;
+}
+
+/* When it would be through if it had run alone since it began to wait. Wraps, as ranks do. */
+static bool is_through_before(const struct batcher *b, const struct ask *x, const struct ask *y)
+{
+    double part_us = b->pace.part_us;
+    uint64_t x_us = waiting_rank_us(&b->waiting, x) + (uint64_t)((double)x->cost * part_us);
+    uint64_t y_us = waiting_rank_us(&b->waiting, y) + (uint64_t)((double)y->cost * part_us);
+
+    if (x_us != y_us)
+        return (int64_t)(x_us - y_us) < 0;
+    return x->number < y->number;
+}
+
+/* Running rows that are parts, the first first. Returns how many. */
+static size_t sort_parts(struct batcher *b, struct list *parts)
+{
+    size_t n = 0;
+
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
         struct ask *ask = container_of(l, struct ask, link);
-        size_t least = least_of(b, ask);
+        struct link *at = list_first(parts);
 
-        if (!fits(b, least, budget)) {
-            *ret_all = false;
+        appraise(b, ask);
+        if (!is_part(ask))
             continue;
-        }
-        ask->row->grant = least;
-        budget -= min_size(least, budget);
+        while (at != NULL && is_through_before(b, container_of(at, struct ask, part), ask))
+            at = list_next(parts, at);
+        list_insert_before(at != NULL ? at : &parts->head, &ask->part);
+        n++;
+    }
+    return n;
+}
+
+/* n more to a running row, which is planned for the step then. */
+static void give(struct batcher *b, struct ask *ask, size_t n, struct purse *purse,
+                 struct list *planned)
+{
+    if (!link_is_on(&ask->in_step)) {
+        ask->row->grant = 0;
         list_push(planned, &ask->in_step);
         b->n_rows++;
     }
-    for (struct link *l = list_first(planned); l != NULL; l = list_next(planned, l)) {
-        struct ask *ask = ask_in_step(l);
-        size_t more = min_size(ask->cost - ask->row->grant, budget);
+    ask->row->grant += n;
+    pay(purse, ask, n);
+}
 
-        ask->row->grant += more;
-        budget -= more;
+/* To each whole row what it costs, and to the first part the least, so that it goes on whatever the
+ * room. Returns what the whole rows cost; *ret_all: each has its grant. */
+static size_t plan_whole(struct batcher *b, const struct link *first_part, struct list *planned,
+                         struct purse *purse, bool *ret_all)
+{
+    size_t whole_cost = 0;
+
+    *ret_all = true;
+    for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
+        struct ask *ask = container_of(l, struct ask, link);
+
+        if (is_part(ask) && &ask->part != first_part)
+            continue;
+        if (!fits(b, ask->least, purse->budget)) {
+            *ret_all = false;
+            continue;
+        }
+        give(b, ask, ask->least, purse, planned);
+        if (!is_part(ask))
+            whole_cost += ask->cost;
     }
-    return budget;
+    return whole_cost;
+}
+
+/* To parts, in their order, what is left; empties the list. */
+static void plan_parts(struct batcher *b, struct list *parts, struct list *planned,
+                       struct purse *purse)
+{
+    struct ask *next = purse->n_new > 0 ? waiting_first(&b->waiting) : NULL;
+    size_t n_held = 0, held = 0;
+    struct link *l;
+
+    while ((l = list_pop(parts)) != NULL) {
+        struct ask *ask = container_of(l, struct ask, part);
+        size_t left = min_size(purse->budget, purse->room);
+        size_t least = link_is_on(&ask->in_step) ? 0 : ask->least;
+
+        for (; next != NULL && n_held < purse->n_new && is_through_before(b, next, ask); n_held++) {
+            held += min_size(next->cost, left);
+            next = waiting_behind(&b->waiting, next);
+        }
+        left -= min_size(held, left);
+        if (least <= left)
+            give(b, ask, min_size(ask->cost - (ask->least - least), left), purse, planned);
+    }
+}
+
+/* Grants to running rows, onto planned. Returns false when a whole row has none. */
+static bool plan_running(struct batcher *b, struct list *planned, struct purse *purse)
+{
+    struct list parts;
+    size_t n_parts, whole_cost, spent;
+    bool all_whole;
+
+    list_init(&parts);
+    n_parts = sort_parts(b, &parts);
+    purse->room = SIZE_MAX;
+    whole_cost = plan_whole(b, list_first(&parts), planned, purse, &all_whole);
+    spent = SIZE_MAX - purse->room;
+    purse->room = pace_room(&b->pace, whole_cost, n_parts + purse->n_new, b->config.max_itl_us);
+    purse->room -= min_size(spent, purse->room);
+    plan_parts(b, &parts, planned, purse);
+    return all_whole;
 }
 
 static struct ask *worst_running(const struct batcher *b)
@@ -166,16 +275,20 @@ static size_t n_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wak
 }
 
 /* Returns false when the ask stays where it is and nobody behind it is to be tried. */
-static bool admit(struct batcher *b, struct ask *ask, size_t *budget)
+static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
 {
-    size_t held = ask->cost;
-    size_t least = least_of(b, ask);
+    size_t held = ask->cost, left = purse->budget;
     enum status rc;
 
+    appraise(b, ask);
     b->waiting_cost += ask->cost - held;
-    if (!fits(b, least, *budget))
+    if (is_part(ask) && !purse->has_part && purse->room < ask->least)
+        left = min_size(left, ask->least);
+    else if (is_part(ask))
+        left = min_size(left, purse->room);
+    if (!fits(b, ask->least, left))
         return false;
-    ask->row->grant = least > *budget ? least : min_size(ask->cost, *budget);
+    ask->row->grant = ask->least > left ? ask->least : min_size(ask->cost, left);
     rc = reserve(b, ask);
     if (rc == STATUS_EXHAUSTED && !is_alone(b, 0))
         return false; /* another row will give back what it holds */
@@ -191,7 +304,7 @@ static bool admit(struct batcher *b, struct ask *ask, size_t *budget)
     b->n_running++;
     list_push(&b->in_step, &ask->in_step);
     b->n_rows++;
-    *budget -= min_size(ask->row->grant, *budget);
+    pay(purse, ask, ask->row->grant);
     return true;
 }
 
@@ -199,6 +312,8 @@ static void seal(struct batcher *b, uint64_t now_us)
 {
     size_t i = 0;
 
+    b->step_us = now_us;
+    b->whole_cost = b->part_cost = 0;
     for (struct link *l = list_first(&b->in_step); l != NULL; l = list_next(&b->in_step, l)) {
         struct ask *ask = ask_in_step(l);
 
@@ -207,41 +322,47 @@ static void seal(struct batcher *b, uint64_t now_us)
         if (ask->n_steps++ == 0)
             ask->first_step_us = now_us;
         b->stats.n_cost += ask->row->grant;
+        *(is_part(ask) ? &b->part_cost : &b->whole_cost) += ask->row->grant;
         ask->row->outcome = ROW_FAILED; /* unless batch_act says otherwise */
         b->rows[i++] = ask->row;
     }
     assert(i == b->n_rows && i <= b->config.max_rows);
 }
 
+void step_learn(struct batcher *b, uint64_t now_us)
+{
+    pace_learn(&b->pace, b->whole_cost, b->part_cost, now_us - b->step_us);
+}
+
 /* Grants to running rows and what they need. Returns true when nobody was left out or lost.
  * A round may come to nothing: the row that was planned is preempted, and the others were beyond
  * the budget that it left. Then there is one running row fewer, and another round. */
-static bool form_running(struct batcher *b, size_t *budget)
+static bool form_running(struct batcher *b, struct purse *purse)
 {
-    bool all_granted, is_calm = true;
+    const struct purse full = *purse;
+    bool all_whole, is_calm = true;
     struct list planned;
 
     list_init(&planned);
     do {
-        *budget = plan_running(b, &planned, b->config.max_cost, &all_granted);
+        *purse = full;
+        all_whole = plan_running(b, &planned, purse);
         if (!reserve_running(b, &planned))
             is_calm = false;
     } while (b->n_rows == 0 && b->n_running > 0 && list_is_empty(&b->ending));
-    return all_granted && is_calm;
+    return all_whole && is_calm;
 }
 
 void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
-    size_t budget;
+    struct purse purse = {.budget = b->config.max_cost};
 
     assert(!b->is_stepping && list_is_empty(&b->in_step));
     *ret_wake_us = 0;
     b->n_rows = 0;
-    if (form_running(b, &budget)) {
-        size_t n = n_admissible(b, now_us, ret_wake_us);
-
-        while (n-- > 0 && admit(b, waiting_first(&b->waiting), &budget))
+    purse.n_new = n_admissible(b, now_us, ret_wake_us);
+    if (form_running(b, &purse))
+        while (purse.n_new-- > 0 && admit(b, waiting_first(&b->waiting), &purse))
             continue;
-    }
     seal(b, now_us);
 }

@@ -49,11 +49,14 @@ void waiting_remove(struct waiting *w, struct ask *ask)
         w->in_use[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
+uint64_t waiting_rank_us(const struct waiting *w, const struct ask *ask)
+{
+    return ask->since_us - (uint64_t)(int64_t)ask->priority * w->ageing_us;
+}
+
 bool ask_is_before(const struct waiting *w, const struct ask *a, const struct ask *b)
 {
-    /* Wraps on both sides alike: what counts is the difference. */
-    uint64_t rank_a = a->since_us - (uint64_t)(int64_t)a->priority * w->ageing_us;
-    uint64_t rank_b = b->since_us - (uint64_t)(int64_t)b->priority * w->ageing_us;
+    uint64_t rank_a = waiting_rank_us(w, a), rank_b = waiting_rank_us(w, b);
 
     if (rank_a != rank_b)
         return (int64_t)(rank_a - rank_b) < 0;
@@ -90,6 +93,14 @@ struct ask *waiting_first(const struct waiting *w)
         if (first == NULL || ask_is_before(w, ask, first))
             first = ask;
     return first;
+}
+
+struct ask *waiting_behind(const struct waiting *w, const struct ask *ask)
+{
+    const struct list *list = ask->is_returned ? &w->returned : &w->queues[queue_of(ask)];
+    struct link *next = list_next(list, &ask->link);
+
+    return next == NULL ? NULL : container_of(next, struct ask, link);
 }
 
 uint64_t waiting_oldest_us(const struct waiting *w)

@@ -33,6 +33,10 @@ void waiting_remove(struct waiting *w, struct ask *ask);
 
 /* Who is next, NULL when nobody waits. Constant time but for the priorities in use. */
 struct ask *waiting_first(const struct waiting *w);
+/* Who waits behind it in the same list, of those preempted or of its priority; NULL at the end. */
+struct ask *waiting_behind(const struct waiting *w, const struct ask *ask);
+/* since_us, put earlier by priority; wraps, only differences count. */
+uint64_t waiting_rank_us(const struct waiting *w, const struct ask *ask);
 /* The smallest since_us of those queued; only when there is one. */
 uint64_t waiting_oldest_us(const struct waiting *w);
 

@@ -25,6 +25,8 @@ const char config_usage[] =
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
+    "  --max-itl-ms N            of a step while replies are being written: prompts that arrive\n"
+    "                            are read in smaller parts (100)\n"
     "  --max-conversations N     that live at once (1000000)\n"
     "  --max-queue N             asks of a model that may wait; one more is refused\n"
     "  --max-message-bytes SIZE  of a request (4M)\n"
@@ -183,6 +185,16 @@ static enum status set_prefix_cache(struct config *c, const char *value, struct 
     return error_set(err, STATUS_INVALID, "takes on or off, not '%.40s'", value);
 }
 
+static enum status set_max_itl_ms(struct config *c, const char *value, struct error *err)
+{
+    size_t ms = 0;
+
+    if (parse_size(&ms, value, counts, 3600000, err) != STATUS_OK)
+        return err->status;
+    c->max_itl_us = (uint64_t)ms * 1000;
+    return STATUS_OK;
+}
+
 static enum status set_max_conversations(struct config *c, const char *value, struct error *err)
 {
     return parse_size(&c->max_conversations, value, counts, 1000000000, err);
@@ -258,6 +270,7 @@ static const struct key {
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
     {"prefix_cache", offsetof(struct config_file, prefix_cache), set_prefix_cache},
+    {"max_itl_ms", offsetof(struct config_file, max_itl_ms), set_max_itl_ms},
     {"max_conversations", offsetof(struct config_file, max_conversations), set_max_conversations},
     {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
     {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
@@ -310,6 +323,7 @@ static const struct flag {
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
     {"--prefix-cache", true, set_prefix_cache},
+    {"--max-itl-ms", true, set_max_itl_ms},
     {"--max-conversations", true, set_max_conversations},
     {"--max-queue", true, set_max_queue},
     {"--max-message-bytes", true, set_max_message_bytes},

@@ -348,6 +348,7 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
         .max_waiting = d->config.max_queue,
+        .max_itl_us = d->config.max_itl_us,
         .env = &d->env,
     };
     enum status rc;

@@ -140,6 +140,8 @@ static enum status open_batcher(struct model *m, struct error *err)
     m->agent->type->batching(m->agent, &m->batching);
     if (m->max_waiting != 0)
         m->batching.max_waiting = m->max_waiting;
+    if (m->max_itl_us != 0)
+        m->batching.max_itl_us = m->max_itl_us;
     agent_batch_adapter(m->agent, &agent);
     return batcher_open(&m->batcher, &m->batching, &agent, &compute, &timer, m->env, err);
 }
@@ -187,6 +189,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->path = config->path == NULL ? NULL : xstrdup(config->path);
     m->backend = xstrdup(config->backend);
     m->max_waiting = config->max_waiting;
+    m->max_itl_us = config->max_itl_us;
     m->env = config->env;
     m->loaded = loaded;
     m->loaded_arg = arg;

@@ -21,6 +21,7 @@ struct model_config {
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
     size_t max_waiting;         /* asks; 0: the agent's own */
+    uint64_t max_itl_us;        /* of a step; 0: the agent's own */
     const struct env *env;
 };
 
@@ -32,6 +33,7 @@ struct model {
     char *backend;
     struct agent_config config;
     size_t max_waiting;
+    uint64_t max_itl_us;
     enum model_state state;
     struct error err; /* of MODEL_FAILED */
     struct agent *agent;

@@ -12,6 +12,7 @@ enum {
     LM_MAX_ROWS = 64,
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
+    LM_MAX_ITL_US = 100 * 1000,
     LM_MAX_REPLY = 512, /* tokens, where nobody says how many */
 };
 
@@ -262,7 +263,8 @@ static void lm_batching(const struct agent *a, struct batcher_config *out)
     *out = (struct batcher_config){.policy = BATCH_CONTINUOUS,
                                    .max_rows = m->max_rows,
                                    .max_cost = m->max_tokens,
-                                   .max_waiting = LM_MAX_WAITING};
+                                   .max_waiting = LM_MAX_WAITING,
+                                   .max_itl_us = LM_MAX_ITL_US};
 }
 
 static enum status lm_tokenize(const struct agent *a, const char *text, size_t len, struct buf *ids,

@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 
 enum {
-    MIN_CHUNK = 16, /* tokens of a prompt that are worth a place in a step */
+    MIN_CHUNK = 4, /* tokens of a prompt that are worth a place in a step */
 };
 
 static struct lm_clone *clone_of(const struct row *row)

@@ -73,7 +73,8 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
-              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-conversations 10 "
+              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-itl-ms 50 "
+              "--max-conversations 10 "
               "--max-queue=20 "
               "--max-message-bytes 64K --ttl 90m --drain-timeout 500ms --log-level warn --check",
               &err),
@@ -89,6 +90,7 @@ START_TEST(test_flags)
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
     ck_assert(c.no_prefix_cache);
+    ck_assert_uint_eq(c.max_itl_us, 50000);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
@@ -159,6 +161,7 @@ static const char all_keys[] = "# all that there is\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
                                "prefix_cache: off\n"
+                               "max_itl_ms: 50\n"
                                "max_conversations: 10\n"
                                "max_queue: \"20\"\n"
                                "max_message_bytes: 64K\n"
@@ -186,6 +189,7 @@ START_TEST(test_file)
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
     ck_assert(c.no_prefix_cache);
+    ck_assert_uint_eq(c.max_itl_us, 50000);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
@@ -283,6 +287,7 @@ static const struct {
     {"threads: 0\n", ": threads: must be above 0"},
     {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
     {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
+    {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
     {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
     {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
     {"max_message_bytes: 2G\n", ": max_message_bytes: "},

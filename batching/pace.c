@@ -1,0 +1,80 @@
+#include "batching/pace.h"
+
+/* A part's share of the whole rows' time, below 1 for what an estimate may be wrong by. */
+static const double stretch = 0.75;
+/* What a step counts for beside those before it. */
+static const double whole_weight = 0.25, part_weight = 0.125;
+
+static size_t bucket_of(size_t cost)
+{
+    size_t i = 0;
+
+    while (i < PACE_BUCKETS - 1 && cost > (size_t)1 << i)
+        i++;
+    return i;
+}
+
+/* The bucket of cost, or the nearest below or above it of which something is known. */
+static const struct pace_seen *nearest(const struct pace *p, size_t cost)
+{
+    size_t at = bucket_of(cost);
+
+    for (size_t d = 0; d < PACE_BUCKETS; d++) {
+        if (at >= d && p->whole[at - d].cost > 0)
+            return &p->whole[at - d];
+        if (at + d < PACE_BUCKETS && p->whole[at + d].cost > 0)
+            return &p->whole[at + d];
+    }
+    return NULL;
+}
+
+/* What whole rows of that cost take alone. A row more or less adds or takes about what as much of a
+ * part does; and a step has a share that does not shrink with it. */
+static double whole_us(const struct pace *p, size_t cost)
+{
+    const struct pace_seen *seen = nearest(p, cost);
+    double us, least;
+
+    if (seen == NULL)
+        return (double)cost * p->part_us;
+    us = seen->us + ((double)cost - seen->cost) * p->part_us;
+    least = (double)cost < seen->cost ? seen->us * (double)cost / seen->cost : seen->us;
+    return us > least ? us : least;
+}
+
+void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us)
+{
+    struct pace_seen *seen = &p->whole[bucket_of(whole_cost)];
+    double added_us = (double)us;
+
+    if (part_cost > 0) {
+        if (whole_cost > 0)
+            added_us -= whole_us(p, whole_cost);
+        if (added_us < (double)us / 10) /* an estimate that was too high; nothing is for nothing */
+            added_us = (double)us / 10;
+        added_us /= (double)part_cost;
+        if (p->part_us <= 0)
+            p->part_us = added_us;
+        p->part_us += part_weight * (added_us - p->part_us);
+    } else if (whole_cost > 0) {
+        if (seen->cost <= 0)
+            *seen = (struct pace_seen){.us = (double)us, .cost = (double)whole_cost};
+        seen->us += whole_weight * ((double)us - seen->us);
+        seen->cost += whole_weight * ((double)whole_cost - seen->cost);
+    }
+}
+
+size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us)
+{
+    double alone_us, room_us;
+
+    if (whole_cost == 0 || max_us == 0)
+        return SIZE_MAX;
+    if (p->part_us <= 0)
+        return whole_cost;
+    alone_us = whole_us(p, whole_cost);
+    room_us = stretch * alone_us * (double)n_parts;
+    if (room_us > (double)max_us - alone_us)
+        room_us = (double)max_us - alone_us;
+    return room_us > 0 ? (size_t)(room_us / p->part_us) : 0;
+}

@@ -1,0 +1,27 @@
+/* How long steps take, learned from those that ran, and so how much work may join a step without
+ * making those wait who are in the middle of something. A row is whole in a step when it gets all
+ * that it asked for (a token of a reply), a part when it could do with less (a prompt's chunk). */
+#ifndef BATCHING_PACE_H
+#define BATCHING_PACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PACE_BUCKETS = 16 };
+
+/* Plain data; zeroed, it has seen nothing. */
+struct pace {
+    struct pace_seen {
+        double us, cost;   /* both smoothed; cost 0: nothing seen yet */
+    } whole[PACE_BUCKETS]; /* steps of whole rows alone, of cost 1, 2, 3-4, 5-8, … */
+    double part_us; /* what a unit of parts adds to its step, smoothed; 0: nothing seen yet */
+};
+
+/* A step took us. */
+void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us);
+
+/* How much of n_parts rows' parts may join whole rows of whole_cost: each of them stretches the
+ * step by less than the whole rows take alone, all of them together no further than max_us. */
+size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us);
+
+#endif

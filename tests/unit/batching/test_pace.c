@@ -1,0 +1,203 @@
+/* Steps whose length follows from their rows, under a clock that they turn: what arriving prompts
+ * do to the rhythm of those that write, and how soon they are through. */
+#include "batching/pace.h"
+
+#include <stdio.h>
+
+#include "tests/unit/batching/fakes.h"
+
+enum { STEP_US = 2000, TOKEN_US = 500, MAX_ITL_US = 100 * 1000, CHUNK = 4 };
+
+/* A step takes what reading the weights takes, and as much again for each token. */
+static uint64_t step_us(const struct fake *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n_rows; i++)
+        n += f->rows[i]->row.grant;
+    return STEP_US + TOKEN_US * n;
+}
+
+static uint64_t run_step(struct fake *f)
+{
+    uint64_t us;
+
+    fake_wait(f, 0);
+    ck_assert_ptr_nonnull(f->step);
+    us = step_us(f);
+    f->now_us += us;
+    fake_step_done(f);
+    return us;
+}
+
+static void open_paced(struct fake *f, uint64_t max_itl_us)
+{
+    fake_init(f, BATCH_CONTINUOUS, 64, 512);
+    f->config.max_itl_us = max_itl_us;
+    fake_open(f);
+}
+
+static void ask_prompts(struct fake *f, struct fake_ask *asks, size_t n, size_t cost,
+                        uint32_t n_tokens)
+{
+    for (size_t i = 0; i < n; i++) {
+        fake_ask_init(&asks[i], f, cost, n_tokens);
+        asks[i].least = CHUNK;
+        fake_asks(&asks[i]);
+    }
+}
+
+/* Nothing known: a step may hold as much of parts as of whole rows. Nobody whole, or no bound:
+ * anything. */
+START_TEST(room_of_nothing_known)
+{
+    const struct pace p = {0};
+
+    ck_assert_uint_eq(pace_room(&p, 0, 5, 1000), SIZE_MAX);
+    ck_assert_uint_eq(pace_room(&p, 7, 5, 0), SIZE_MAX);
+    ck_assert_uint_eq(pace_room(&p, 7, 5, 1000), 7);
+}
+END_TEST
+
+/* One part stretches the step by three quarters of what the whole rows take, many together to the
+ * bound; where the whole rows take that long already, there is no room. */
+START_TEST(room_follows_what_steps_took)
+{
+    struct pace p = {0};
+
+    for (int i = 0; i < 50; i++) {
+        pace_learn(&p, 0, 400, 2000 + 400 * 500);
+        pace_learn(&p, 8, 0, 6000);
+    }
+    ck_assert_double_eq_tol(p.part_us, 505, 1);
+    ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), (size_t)(4500 / 505.0));
+    ck_assert_uint_eq(pace_room(&p, 8, 3, 100 * 1000), (size_t)(13500 / 505.0));
+    ck_assert_uint_eq(pace_room(&p, 8, 50, 100 * 1000), (size_t)(94000 / 505.0));
+    ck_assert_uint_eq(pace_room(&p, 8, 50, 6000), 0);
+    /* of as many rows as no step had yet: half as many take half as long at least */
+    ck_assert_uint_ge(pace_room(&p, 4, 1, 100 * 1000), (size_t)(0.75 * 3000 / 505));
+    ck_assert_uint_le(pace_room(&p, 4, 1, 100 * 1000), (size_t)(0.75 * 6000 / 505));
+    ck_assert_uint_gt(pace_room(&p, 40, 1, 100 * 1000), pace_room(&p, 8, 1, 100 * 1000));
+    /* what parts cost in company is learned too: twice as much from now on */
+    for (int i = 0; i < 50; i++)
+        pace_learn(&p, 8, 10, 6000 + 10 * 1010);
+    ck_assert_double_eq_tol(p.part_us, 1010, 10);
+    for (int i = 0; i < 50; i++) /* a step that took less than the whole rows alone */
+        pace_learn(&p, 8, 10, 5000);
+    ck_assert_double_gt(p.part_us, 0);
+}
+END_TEST
+
+static uint64_t largest(const uint64_t *us, size_t n)
+{
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = us[i] > most ? us[i] : most;
+    return most;
+}
+
+/* While eight write, a prompt of 4,000 arrives: no step is longer than twice the usual, and the
+ * prompt goes on in every step. */
+START_TEST(one_newcomer_keeps_the_rhythm)
+{
+    static struct fake_ask eight[8], long_one;
+    static uint64_t us[2000];
+    struct fake f;
+    uint64_t usual_us = 0;
+    size_t n = 0;
+
+    open_paced(&f, MAX_ITL_US);
+    ask_prompts(&f, eight, 8, 64, 2000);
+    for (int i = 0; i < 20; i++)
+        usual_us = run_step(&f);
+    ck_assert_uint_eq(usual_us, STEP_US + 8 * TOKEN_US);
+    ask_prompts(&f, &long_one, 1, 4000, 1);
+    (void)run_step(&f); /* one is under way already */
+    while (long_one.n_settled == 0) {
+        ck_assert_uint_lt(n, 2000);
+        ck_assert_uint_eq(f.n_rows, 9);
+        us[n++] = run_step(&f);
+    }
+    ck_assert_uint_le(largest(us, n), 2 * usual_us);
+    ck_assert_uint_le(n, 4000 / 5); /* by no less than the room allows */
+    fake_close(&f);
+}
+END_TEST
+
+/* Until all are through with their prompt. */
+static uint64_t run_prompts(struct fake *f, struct fake_ask *asks, size_t n, uint64_t *ret_most_us)
+{
+    uint64_t begin_us = f->now_us;
+    size_t n_left;
+
+    *ret_most_us = 0;
+    do {
+        size_t n_writing = 0;
+        uint64_t us;
+
+        fake_wait(f, 0);
+        for (size_t i = 0; i < f->n_rows; i++) /* those that had a token before */
+            n_writing += f->rows[i]->n_stepped > 0 && f->rows[i]->row.grant == 1;
+        us = run_step(f);
+        if (n_writing > 0 && us > *ret_most_us)
+            *ret_most_us = us;
+        n_left = 0;
+        for (size_t i = 0; i < n; i++)
+            n_left += asks[i].n_steps == 1000;
+    } while (n_left > 0);
+    return f->now_us - begin_us;
+}
+
+/* 64 prompts of 64 at once are through nearly as soon as if nobody were bound by anything; and the
+ * bound holds for those that write already. */
+START_TEST(many_newcomers_are_read_at_full_speed)
+{
+    static struct fake_ask asks[64];
+    uint64_t took_us[2], most_us[2];
+    struct fake f;
+
+    for (int bound = 0; bound < 2; bound++) {
+        open_paced(&f, bound == 0 ? 0 : MAX_ITL_US);
+        ask_prompts(&f, asks, 64, 64, 1000);
+        took_us[bound] = run_prompts(&f, asks, 64, &most_us[bound]);
+        fake_close(&f);
+    }
+    printf("64 prompts through in %llu ms unbound, %llu ms bound; longest steps %llu, %llu us\n",
+           (unsigned long long)took_us[0] / 1000, (unsigned long long)took_us[1] / 1000,
+           (unsigned long long)most_us[0], (unsigned long long)most_us[1]);
+    ck_assert_uint_le(most_us[1], MAX_ITL_US * 21 / 20);
+    ck_assert_uint_gt(most_us[0], MAX_ITL_US * 2);
+    ck_assert_uint_le(took_us[1], took_us[0] * 13 / 10);
+}
+END_TEST
+
+/* A short prompt that comes behind a long one overtakes it, a stream of them does not for ever. */
+START_TEST(the_shortest_first_but_nobody_starves)
+{
+    static struct fake_ask long_one, first, stream[64];
+    struct fake f;
+    size_t n = 0;
+
+    open_paced(&f, MAX_ITL_US);
+    ask_prompts(&f, &long_one, 1, 4000, 1);
+    (void)run_step(&f);
+    ask_prompts(&f, &first, 1, 64, 1);
+    (void)run_step(&f); /* was under way */
+    (void)run_step(&f);
+    ck_assert_uint_eq(first.n_settled, 1);
+    ck_assert_uint_gt(f.rows[0]->row.grant + f.rows[1]->row.grant, 511);
+    while (long_one.n_settled == 0) { /* as much as a step holds arrives in every step */
+        ck_assert_uint_lt(n + 8, 64);
+        for (size_t i = 0; i < 8; i++, n++)
+            ask_prompts(&f, &stream[n], 1, 64, 1);
+        ck_assert(fake_is_in_step(&f, &long_one));
+        (void)run_step(&f);
+    }
+    fake_close(&f);
+}
+END_TEST
+
+SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
+           one_newcomer_keeps_the_rhythm, many_newcomers_are_read_at_full_speed,
+           the_shortest_first_but_nobody_starves)
