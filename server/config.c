@@ -25,6 +25,8 @@ const char config_usage[] =
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
+    "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
+    "                            due; auto: where they pay. Replies are the same (auto)\n"
     "  --max-itl-ms N            of a step while replies are being written: prompts that arrive\n"
     "                            are read in smaller parts (100)\n"
     "  --max-conversations N     that live at once (1000000)\n"
@@ -185,6 +187,18 @@ static enum status set_prefix_cache(struct config *c, const char *value, struct 
     return error_set(err, STATUS_INVALID, "takes on or off, not '%.40s'", value);
 }
 
+static enum status set_speculate(struct config *c, const char *value, struct error *err)
+{
+    static const char *const names[] = {
+        [SPECULATE_AUTO] = "auto", [SPECULATE_ON] = "on", [SPECULATE_OFF] = "off"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            c->speculate = (enum speculate)i;
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
 static enum status set_max_itl_ms(struct config *c, const char *value, struct error *err)
 {
     size_t ms = 0;
@@ -270,6 +284,7 @@ static const struct key {
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
     {"prefix_cache", offsetof(struct config_file, prefix_cache), set_prefix_cache},
+    {"speculate", offsetof(struct config_file, speculate), set_speculate},
     {"max_itl_ms", offsetof(struct config_file, max_itl_ms), set_max_itl_ms},
     {"max_conversations", offsetof(struct config_file, max_conversations), set_max_conversations},
     {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
@@ -323,6 +338,7 @@ static const struct flag {
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
     {"--prefix-cache", true, set_prefix_cache},
+    {"--speculate", true, set_speculate},
     {"--max-itl-ms", true, set_max_itl_ms},
     {"--max-conversations", true, set_max_conversations},
     {"--max-queue", true, set_max_queue},

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/agent.h"
 #include "base/log.h"
 #include "base/status.h"
 
@@ -24,6 +25,10 @@ struct config {
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
     const char *backend;
+    size_t n_threads;     /* 0: the physical cores */
+    size_t kv_bytes;      /* 0: the agent's own */
+    bool no_prefix_cache; /* --prefix-cache off */
+    enum speculate speculate;
     size_t n_threads;         /* 0: the physical cores */
     size_t kv_bytes;          /* 0: the agent's own */
     bool no_prefix_cache;     /* --prefix-cache off */

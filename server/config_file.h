@@ -18,6 +18,7 @@ struct config_file {
     char **listen; /* [n_listen] */
     uint32_t n_listen;
     char *backend, *threads, *kv_bytes, *max_conversations, *max_queue, *max_message_bytes;
+    char *ttl, *drain_timeout, *log_level, *prefix_cache, *speculate;
     char *ttl, *drain_timeout, *log_level, *prefix_cache, *max_itl_ms;
 };
 

@@ -347,6 +347,8 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
         .backend = d->config.backend,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
+        .no_prefix_cache = d->config.no_prefix_cache,
+        .speculate = d->config.speculate,
         .max_waiting = d->config.max_queue,
         .max_itl_us = d->config.max_itl_us,
         .env = &d->env,

@@ -199,6 +199,8 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .backend = m->backend,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
+        .no_prefix_cache = config->no_prefix_cache,
+        .speculate = config->speculate,
         .env = m->env,
     };
     m->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

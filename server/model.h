@@ -20,6 +20,8 @@ struct model_config {
     const char *path; /* NULL: echo */
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
+    bool no_prefix_cache;       /* as agent_config's */
+    enum speculate speculate;
     size_t max_waiting;         /* asks; 0: the agent's own */
     uint64_t max_itl_us;        /* of a step; 0: the agent's own */
     const struct env *env;

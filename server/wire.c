@@ -494,6 +494,8 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
     out->kv_pages_evicted = info->kv_pages_evicted;
     out->kv_evictions = info->kv_evictions;
     out->kv_recomputes = info->kv_recomputes;
+    out->drafted_tokens = info->drafted_tokens;
+    out->accepted_tokens = info->accepted_tokens;
     out->prefix_lookup_tokens = info->prefix_lookup_tokens;
     out->prefix_hit_tokens = info->prefix_hit_tokens;
 }

@@ -43,6 +43,9 @@ static void print_model(const Parley__V1__Model *m)
                table_bytes(bytes, m->kv_page_bytes), m->kv_copies, m->kv_evictions,
                m->kv_recomputes, m->kv_pages_cached, m->prefix_hit_tokens, m->prefix_lookup_tokens,
                m->kv_pages_evicted);
+    if (m->drafted_tokens > 0)
+        printf("  drafts       %" PRIu64 " of %" PRIu64 " guessed tokens were right\n",
+               m->accepted_tokens, m->drafted_tokens);
     if (m->batching != NULL)
         print_batching(m->batching);
 }

@@ -73,6 +73,8 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
+              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-conversations 10 "
+              "--max-queue=20 --speculate=off "
               "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-itl-ms 50 "
               "--max-conversations 10 "
               "--max-queue=20 "
@@ -90,6 +92,7 @@ START_TEST(test_flags)
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
     ck_assert(c.no_prefix_cache);
+    ck_assert_int_eq(c.speculate, SPECULATE_OFF);
     ck_assert_uint_eq(c.max_itl_us, 50000);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
@@ -161,6 +164,7 @@ static const char all_keys[] = "# all that there is\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
                                "prefix_cache: off\n"
+                               "speculate: off\n"
                                "max_itl_ms: 50\n"
                                "max_conversations: 10\n"
                                "max_queue: \"20\"\n"
@@ -189,6 +193,7 @@ START_TEST(test_file)
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
     ck_assert(c.no_prefix_cache);
+    ck_assert_int_eq(c.speculate, SPECULATE_OFF);
     ck_assert_uint_eq(c.max_itl_us, 50000);
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
@@ -226,12 +231,12 @@ START_TEST(test_flags_override)
     struct config c;
     struct error err;
 
-    ck_assert_msg(
-        parse_with(&c,
-                   "--model a=z.gguf --kv-bytes 1M --prefix-cache on --config @ --listen [::1]:7 "
-                   "--backend cpu --log-level error",
-                   all_keys, &err) == STATUS_OK,
-        "%s", err.text);
+    ck_assert_msg(parse_with(&c,
+                             "--model a=z.gguf --kv-bytes 1M --prefix-cache on --speculate on "
+                             "--config @ --listen [::1]:7 "
+                             "--backend cpu --log-level error",
+                             all_keys, &err) == STATUS_OK,
+                  "%s", err.text);
     ck_assert_uint_eq(c.n_models, 1);
     ck_assert_str_eq(c.models[0].name, "a");
     ck_assert_str_eq(c.models[0].path, "z.gguf");
@@ -240,6 +245,7 @@ START_TEST(test_flags_override)
     ck_assert_str_eq(c.backend, "cpu");
     ck_assert_uint_eq(c.kv_bytes, 1 << 20);
     ck_assert(!c.no_prefix_cache);
+    ck_assert_int_eq(c.speculate, SPECULATE_ON);
     ck_assert_int_eq(c.log_level, LOG_ERROR);
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
@@ -287,6 +293,7 @@ static const struct {
     {"threads: 0\n", ": threads: must be above 0"},
     {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
     {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
+    {"speculate: maybe\n", ": speculate: takes on, off or auto, not 'maybe'"},
     {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
     {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
     {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
