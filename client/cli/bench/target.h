@@ -68,7 +68,7 @@ struct target_type {
     void (*session_deinit)(struct session *s); /* no turn is in flight */
 };
 
-extern const struct target_type parley_target;
+extern const struct target_type parley_target, openai_target;
 
 /* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
 const struct target_type *target_type_of(const char *address, const char **ret_rest);

@@ -1,0 +1,229 @@
+#include "client/cli/bench/openai.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_BODY_BYTES = 64 << 20,
+    MAX_EVENT_BYTES = 16 << 20,
+    MAX_COMPLAINT_BYTES = 64 << 10,
+};
+
+void openai_init(struct openai *o, struct session *session, bool is_chat)
+{
+    *o = (struct openai){.session = session, .is_chat = is_chat};
+    sse_init(&o->sse, MAX_EVENT_BYTES);
+    buf_init(&o->prompt, MAX_BODY_BYTES);
+    buf_init(&o->reply, MAX_BODY_BYTES);
+    buf_init(&o->complaint, MAX_COMPLAINT_BYTES);
+}
+
+void openai_deinit(struct openai *o)
+{
+    sse_deinit(&o->sse);
+    buf_deinit(&o->prompt);
+    buf_deinit(&o->reply);
+    buf_deinit(&o->complaint);
+    json_decref(o->messages);
+}
+
+/* --- what is sent --- */
+
+static enum status say_as_chat(struct openai *o)
+{
+    const struct session *base = o->session;
+
+    if (base->turn == 1) {
+        json_decref(o->messages);
+        o->messages = json_array();
+        if (base->system != NULL)
+            (void)json_array_append_new(
+                o->messages, json_pack("{ss,ss}", "role", "system", "content", base->system));
+    } else {
+        (void)json_array_append_new(o->messages,
+                                    json_pack("{ss,ss}", "role", "assistant", "content",
+                                              o->reply.len == 0 ? "" : o->reply.data));
+    }
+    return json_array_append_new(o->messages,
+                                 json_pack("{ss,ss}", "role", "user", "content", base->text)) == 0
+               ? STATUS_OK
+               : STATUS_EXHAUSTED;
+}
+
+static enum status say_as_text(struct openai *o)
+{
+    const struct session *base = o->session;
+    const char *before = o->reply.data;
+    enum status rc = STATUS_OK;
+
+    if (base->turn == 1) {
+        buf_clear(&o->prompt);
+        before = base->system;
+    }
+    if (before != NULL)
+        rc = buf_append_text(&o->prompt, before);
+    if (rc == STATUS_OK && o->prompt.len > 0)
+        rc = buf_append(&o->prompt, " ", 1);
+    return rc != STATUS_OK ? rc : buf_append_text(&o->prompt, base->text);
+}
+
+static json_t *request_of(const struct openai *o, const struct target_config *config,
+                          const char *model)
+{
+    json_t *request =
+        json_pack("{ss,sI,sf,sb,s{sb}}", "model", model, "max_tokens",
+                  (json_int_t)o->session->max_tokens, "temperature", (double)config->temperature,
+                  "stream", 1, "stream_options", "include_usage", 1);
+
+    if (config->ignore_eos)
+        (void)json_object_set_new(request, "ignore_eos", json_true());
+    if (o->is_chat)
+        (void)json_object_set(request, "messages", o->messages);
+    else if (json_object_set_new(request, "prompt", json_string(o->prompt.data)) != 0)
+        (void)json_object_clear(request); /* what is no UTF-8 is no JSON */
+    return request;
+}
+
+enum status openai_request(char **out, struct openai *o, const struct target_config *config,
+                           const char *model, struct error *err)
+{
+    json_t *request;
+
+    if ((o->is_chat ? say_as_chat(o) : say_as_text(o)) != STATUS_OK)
+        return error_set(err, STATUS_EXHAUSTED, "a prompt is longer than %d MiB or not UTF-8",
+                         MAX_BODY_BYTES >> 20);
+    request = request_of(o, config, model);
+    *out = json_object_size(request) == 0 ? NULL : json_dumps(request, JSON_COMPACT);
+    json_decref(request);
+    if (*out == NULL)
+        return error_set(err, STATUS_INVALID, "a prompt is not UTF-8");
+    buf_clear(&o->reply);
+    buf_clear(&o->complaint);
+    sse_clear(&o->sse);
+    o->n_chunks = 0;
+    o->is_done = false;
+    o->err = (struct error){0};
+    return STATUS_OK;
+}
+
+/* --- what comes --- */
+
+void openai_fail(struct openai *o, enum status status, const char *what, const char *detail)
+{
+    if (o->err.status == STATUS_OK)
+        (void)error_set(&o->err, status, "%s%s%s", what, *detail == '\0' ? "" : ": ", detail);
+}
+
+static uint32_t whole(const json_t *object, const char *name)
+{
+    json_int_t value = json_integer_value(json_object_get(object, name));
+
+    return value < 0 || value > UINT32_MAX ? 0 : (uint32_t)value;
+}
+
+static void take_usage(struct openai *o, const json_t *usage)
+{
+    if (!json_is_object(usage))
+        return;
+    o->session->prompt_tokens = whole(usage, "prompt_tokens");
+    o->session->completion_tokens = whole(usage, "completion_tokens");
+    o->session->cached_tokens =
+        whole(json_object_get(usage, "prompt_tokens_details"), "cached_tokens");
+}
+
+static void take_choice(struct openai *o, const json_t *choice)
+{
+    const json_t *from = o->is_chat ? json_object_get(choice, "delta") : choice;
+    const json_t *text = json_object_get(from, o->is_chat ? "content" : "text");
+
+    /* A chunk without text is a role, or the reason of the end: no token. */
+    if (json_string_length(text) > 0) {
+        o->n_chunks++;
+        session_chunk(o->session);
+        if (buf_append(&o->reply, json_string_value(text), json_string_length(text)) != STATUS_OK)
+            openai_fail(o, STATUS_EXHAUSTED, "the reply is too long", "");
+    }
+    if (json_is_string(json_object_get(choice, "finish_reason")))
+        o->is_done = true;
+}
+
+/* The message of OpenAI's {"error": {"message": …}}; "" where there is none. */
+static const char *error_message(const json_t *object)
+{
+    const json_t *error = json_object_get(object, "error");
+    const char *text =
+        json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
+
+    return text == NULL ? "" : text;
+}
+
+static void on_event(void *arg, const char *data, size_t len)
+{
+    struct openai *o = arg;
+    json_t *event;
+
+    if (strcmp(data, "[DONE]") == 0) {
+        o->is_done = true;
+        return;
+    }
+    event = json_loadb(data, len, 0, NULL);
+    if (!json_is_object(event))
+        openai_fail(o, STATUS_INTERNAL, "an event of the stream is no JSON object", "");
+    else if (json_object_get(event, "error") != NULL)
+        openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(event));
+    take_usage(o, json_object_get(event, "usage"));
+    if (json_array_size(json_object_get(event, "choices")) > 0)
+        take_choice(o, json_array_get(json_object_get(event, "choices"), 0));
+    json_decref(event);
+}
+
+bool openai_feed(struct openai *o, long http_status, const char *bytes, size_t len)
+{
+    if (http_status != 200) {
+        (void)!buf_append(&o->complaint, bytes, len); /* what is too long is not shown */
+        return true;
+    }
+    if (sse_feed(&o->sse, bytes, len, on_event, o) != STATUS_OK)
+        openai_fail(o, STATUS_EXHAUSTED, "an event of the stream is too long", "");
+    return o->err.status == STATUS_OK;
+}
+
+static enum status status_of(long code)
+{
+    switch (code) {
+    case 400:
+    case 422:
+        return STATUS_INVALID;
+    case 404:
+        return STATUS_NOT_FOUND;
+    case 429:
+        return STATUS_EXHAUSTED;
+    case 502:
+    case 503:
+        return STATUS_UNAVAILABLE;
+    case 504:
+        return STATUS_DEADLINE;
+    default:
+        return STATUS_UNKNOWN;
+    }
+}
+
+static void complain(struct openai *o, long code)
+{
+    json_t *answer = json_loadb(o->complaint.data, o->complaint.len, 0, NULL);
+    char what[32];
+
+    (void)snprintf(what, sizeof what, "HTTP status %ld", code);
+    openai_fail(o, status_of(code), what, error_message(answer));
+    json_decref(answer);
+}
+
+void openai_end(struct openai *o, long http_status)
+{
+    if (http_status != 200)
+        complain(o, http_status);
+    else if (!o->is_done)
+        openai_fail(o, STATUS_UNAVAILABLE, "the reply has no end", "");
+    if (o->session->completion_tokens == 0) /* the server does not count */
+        o->session->completion_tokens = o->n_chunks;
+}

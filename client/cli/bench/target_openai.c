@@ -1,0 +1,366 @@
+/* A server that speaks OpenAI's API over HTTP: completions, or chat completions, streamed as
+ * server-sent events. There a conversation lives with the client: each turn sends all that was
+ * said.
+ *
+ * The target's thread drives libcurl's multi interface. Send and leave only put the session on a
+ * list and wake it; it takes the transfer up or off. A transfer's end calls the session's. */
+#include <assert.h>
+#include <curl/curl.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "base/list.h"
+#include "client/cli/bench/openai.h"
+#include "client/cli/bench/target.h"
+#include "client/cli/interrupt.h"
+#include "client/cli/notice.h"
+
+enum {
+    MAX_ANSWER_BYTES = 16 << 20, /* to what models there are */
+    POLL_MS = 1000,
+    PAUSE_MS = 100, /* between two looks for the server */
+    PROBE_MS = 5000,
+};
+
+struct openai_target {
+    struct target base;
+    struct target_config config;
+    char url[512], model[256];
+    struct curl_slist *headers;
+    CURLM *multi;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    struct list wanted; /* guarded by lock: sessions to be taken up or off */
+    bool is_closing;    /* guarded by lock */
+    struct list live;   /* the thread's: transfers under way */
+};
+
+struct openai_session {
+    struct session base;
+    struct openai_target *target;
+    struct link wanted, live;
+    bool is_wanted_off; /* guarded by the target's lock, as is whether it is in flight */
+    bool is_in_flight;
+    CURL *easy; /* NULL until the first turn */
+    char *body; /* of the request in flight */
+    struct openai talk;
+};
+
+static struct openai_session *session_of(struct session *s)
+{
+    return container_of(s, struct openai_session, base);
+}
+
+static struct openai_target *target_of(struct target *t)
+{
+    return container_of(t, struct openai_target, base);
+}
+
+/* 0 while there is no response. */
+static long response_code(CURL *easy)
+{
+    long code = 0;
+
+    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code); /* code stays if it fails */
+    return code;
+}
+
+static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct openai_session *s = arg;
+
+    return openai_feed(&s->talk, response_code(s->easy), bytes, size * n) ? size * n : 0;
+}
+
+/* --- the thread --- */
+
+/* The transfer is over, and off the multi handle. */
+static void end(struct openai_session *s)
+{
+    struct openai_target *t = s->target;
+
+    list_remove(&s->live);
+    free(s->body);
+    s->body = NULL;
+    (void)pthread_mutex_lock(&t->lock);
+    s->is_in_flight = false;
+    if (link_is_on(&s->wanted))
+        list_remove(&s->wanted);
+    (void)pthread_mutex_unlock(&t->lock);
+    s->base.events->end(&s->base, &s->talk.err);
+}
+
+static void on_over(struct openai_session *s, CURLcode how)
+{
+    (void)curl_multi_remove_handle(s->target->multi, s->easy); /* it is on it */
+    if (how == CURLE_OK)
+        openai_end(&s->talk, response_code(s->easy));
+    else
+        openai_fail(&s->talk, STATUS_UNAVAILABLE, "the connection failed", curl_easy_strerror(how));
+    end(s);
+}
+
+/* Takes the wanted sessions up or off. False: the target closes, and nothing is in flight. */
+static bool take_wanted(struct openai_target *t)
+{
+    struct list wanted;
+    struct link *l;
+    bool is_closing;
+
+    list_init(&wanted);
+    (void)pthread_mutex_lock(&t->lock);
+    list_move(&t->wanted, &wanted);
+    is_closing = t->is_closing;
+    for (l = list_first(&t->live); is_closing && l != NULL; l = list_next(&t->live, l))
+        container_of(l, struct openai_session, live)->is_wanted_off = true;
+    (void)pthread_mutex_unlock(&t->lock);
+    while ((l = list_pop(&wanted)) != NULL) {
+        struct openai_session *s = container_of(l, struct openai_session, wanted);
+
+        if (!link_is_on(&s->live)) {
+            list_push(&t->live, &s->live);
+            if (curl_multi_add_handle(t->multi, s->easy) != CURLM_OK)
+                openai_fail(&s->talk, STATUS_EXHAUSTED, "libcurl takes no more transfers", "");
+        }
+    }
+    for (l = list_first(&t->live); l != NULL;) {
+        struct openai_session *s = container_of(l, struct openai_session, live);
+        bool is_wanted_off;
+
+        l = list_next(&t->live, l);
+        (void)pthread_mutex_lock(&t->lock);
+        is_wanted_off = s->is_wanted_off;
+        (void)pthread_mutex_unlock(&t->lock);
+        if (is_wanted_off || s->talk.err.status != STATUS_OK) {
+            (void)curl_multi_remove_handle(t->multi, s->easy); /* fine if it is not on it */
+            openai_fail(&s->talk, STATUS_CANCELLED, "left", "");
+            end(s);
+        }
+    }
+    return !is_closing || !list_is_empty(&t->live);
+}
+
+static void *drive(void *arg)
+{
+    struct openai_target *t = arg;
+
+    while (take_wanted(t)) {
+        const CURLMsg *message;
+        int n;
+
+        (void)curl_multi_perform(t->multi, &n); /* what fails is told transfer by transfer */
+        while ((message = curl_multi_info_read(t->multi, &n)) != NULL) {
+            CURLcode how = message->data.result; /* gone with the handle */
+            char *owner = NULL;
+
+            if (message->msg != CURLMSG_DONE)
+                continue;
+            (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &owner);
+            on_over((struct openai_session *)(void *)owner, how);
+        }
+        (void)curl_multi_poll(t->multi, NULL, 0, POLL_MS, NULL); /* woken by want() */
+    }
+    return NULL;
+}
+
+static void want(struct openai_session *s)
+{
+    struct openai_target *t = s->target;
+
+    (void)pthread_mutex_lock(&t->lock);
+    if (!link_is_on(&s->wanted))
+        list_push(&t->wanted, &s->wanted);
+    (void)curl_multi_wakeup(t->multi); /* a full pipe wakes as well */
+    (void)pthread_mutex_unlock(&t->lock);
+}
+
+/* --- a turn --- */
+
+static enum status make_easy(struct openai_session *s)
+{
+    CURL *easy = curl_easy_init();
+
+    if (easy == NULL)
+        return STATUS_EXHAUSTED;
+    s->easy = easy;
+    (void)curl_easy_setopt(easy, CURLOPT_URL, s->target->url);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, s->target->headers);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
+    (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
+    openai_init(&s->talk, &s->base, s->target->config.is_chat);
+    return STATUS_OK;
+}
+
+static enum status openai_send(struct target *base, struct session *b, struct error *err)
+{
+    struct openai_session *s = session_of(b);
+    enum status rc;
+
+    session_begin(b);
+    s->target = target_of(base);
+    if (s->easy == NULL && make_easy(s) != STATUS_OK)
+        return error_set(err, STATUS_EXHAUSTED, "libcurl takes no more transfers");
+    rc = openai_request(&s->body, &s->talk, &s->target->config, s->target->model, err);
+    if (rc != STATUS_OK)
+        return rc;
+    (void)curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body);
+    (void)pthread_mutex_lock(&s->target->lock);
+    s->is_wanted_off = false;
+    s->is_in_flight = true;
+    (void)pthread_mutex_unlock(&s->target->lock);
+    want(s);
+    return STATUS_OK;
+}
+
+static void openai_leave(struct target *base, struct session *b)
+{
+    struct openai_target *t = target_of(base);
+    struct openai_session *s = session_of(b);
+    bool is_in_flight;
+
+    (void)pthread_mutex_lock(&t->lock);
+    is_in_flight = s->is_in_flight;
+    s->is_wanted_off = is_in_flight;
+    (void)pthread_mutex_unlock(&t->lock);
+    if (is_in_flight)
+        want(s);
+}
+
+static void openai_session_deinit(struct session *b)
+{
+    struct openai_session *s = session_of(b);
+
+    if (s->easy == NULL)
+        return;
+    curl_easy_cleanup(s->easy);
+    openai_deinit(&s->talk);
+}
+
+/* --- the server --- */
+
+static size_t keep(char *bytes, size_t size, size_t n, void *arg)
+{
+    return buf_append(arg, bytes, size * n) == STATUS_OK ? size * n : 0;
+}
+
+/* GET /v1/models: true when the server answers it with what is no error of its own. */
+static bool ask_models(const char *url, struct buf *answer)
+{
+    CURL *easy = curl_easy_init();
+    long code;
+
+    buf_clear(answer);
+    if (easy == NULL)
+        return false;
+    (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)PROBE_MS);
+    code = curl_easy_perform(easy) == CURLE_OK ? response_code(easy) : 0;
+    curl_easy_cleanup(easy);
+    return code >= 200 && code < 500;
+}
+
+/* Waits for the server; the name of its first model, "" where it tells none. */
+static bool find_server(const char *host, double wait_s, char *model, size_t size)
+{
+    uint64_t end_us = env_now_us(&env_real) + (uint64_t)(wait_s * 1e6);
+    struct buf answer;
+    char url[512];
+    bool is_there;
+    json_t *list;
+    const char *name;
+
+    buf_init(&answer, MAX_ANSWER_BYTES);
+    (void)snprintf(url, sizeof url, "http://%s/v1/models", host); /* checked: it is short enough */
+    while (!(is_there = ask_models(url, &answer)) && env_now_us(&env_real) < end_us &&
+           interrupt_sleep(PAUSE_MS))
+        notice_progress("waiting for the server at http://%s …", host);
+    notice_clear();
+    list = json_loadb(answer.data, answer.len, 0, NULL);
+    name =
+        json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
+    (void)snprintf(model, size, "%s", name == NULL ? "" : name);
+    json_decref(list);
+    buf_deinit(&answer);
+    return is_there;
+}
+
+static struct target *openai_target_open(const char *address, const struct target_config *config)
+{
+    char host[256], model[256];
+    size_t len = strcspn(address, "/");
+    struct openai_target *t;
+
+    if (len == 0 || len >= sizeof host ||
+        (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
+         strcmp(address + len, "/v1") != 0)) {
+        notice_error("'http://%s' is no http://HOST:PORT", address);
+        return NULL;
+    }
+    (void)snprintf(host, sizeof host, "%.*s", (int)len, address);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        notice_error("libcurl does not start");
+        return NULL;
+    }
+    if (!find_server(host, config->wait_s, model, sizeof model)) {
+        notice_error("no server is ready at http://%s (waited %.1f s)", host, config->wait_s);
+        return NULL;
+    }
+    t = xalloc(sizeof *t);
+    t->base.type = &openai_target;
+    t->config = *config;
+    (void)snprintf(t->model, sizeof t->model, "%s", config->model == NULL ? model : config->model);
+    (void)snprintf(t->url, sizeof t->url, "http://%s/v1/%s", host,
+                   config->is_chat ? "chat/completions" : "completions");
+    t->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    t->headers = curl_slist_append(t->headers, "Expect:"); /* no round trip before a long prompt */
+    t->multi = curl_multi_init();
+    list_init(&t->wanted);
+    list_init(&t->live);
+    (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
+    if (t->multi == NULL || pthread_create(&t->thread, NULL, drive, t) != 0) {
+        notice_error("no memory for a connection to http://%s", host);
+        (void)curl_multi_cleanup(t->multi);
+        curl_slist_free_all(t->headers);
+        free(t);
+        return NULL;
+    }
+    return &t->base;
+}
+
+static void openai_target_close(struct target *base)
+{
+    struct openai_target *t = target_of(base);
+
+    (void)pthread_mutex_lock(&t->lock);
+    t->is_closing = true;
+    (void)curl_multi_wakeup(t->multi);
+    (void)pthread_mutex_unlock(&t->lock);
+    (void)pthread_join(t->thread, NULL);
+    (void)curl_multi_cleanup(t->multi); /* all handles are off */
+    curl_slist_free_all(t->headers);
+    (void)pthread_mutex_destroy(&t->lock);
+    free(t);
+    curl_global_cleanup();
+}
+
+const struct target_type openai_target = {
+    .scheme = "http://",
+    .session_size = sizeof(struct openai_session),
+    .open = openai_target_open,
+    .close = openai_target_close,
+    .send = openai_send,
+    .leave = openai_leave,
+    .session_deinit = openai_session_deinit,
+};
