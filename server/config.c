@@ -199,6 +199,8 @@ static enum status set_speculate(struct config *c, const char *value, struct err
         }
     }
     return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
+}
+
 static enum status set_max_itl_ms(struct config *c, const char *value, struct error *err)
 {
     size_t ms = 0;

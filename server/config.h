@@ -29,9 +29,6 @@ struct config {
     size_t kv_bytes;      /* 0: the agent's own */
     bool no_prefix_cache; /* --prefix-cache off */
     enum speculate speculate;
-    size_t n_threads;         /* 0: the physical cores */
-    size_t kv_bytes;          /* 0: the agent's own */
-    bool no_prefix_cache;     /* --prefix-cache off */
     uint64_t max_itl_us;      /* 0: the agent's own */
     size_t max_conversations; /* 0: the default, as for those that follow */
     size_t max_queue;

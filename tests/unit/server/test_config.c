@@ -73,11 +73,8 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
-              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-conversations 10 "
-              "--max-queue=20 --speculate=off "
               "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-itl-ms 50 "
-              "--max-conversations 10 "
-              "--max-queue=20 "
+              "--max-conversations 10 --max-queue=20 --speculate=off "
               "--max-message-bytes 64K --ttl 90m --drain-timeout 500ms --log-level warn --check",
               &err),
         STATUS_OK);
