@@ -167,8 +167,8 @@ static enum status write_policy(struct cartpole *c, struct error *err)
     policy_spec_cartpole(&spec);
     spec.n_hidden = c->options.deep > 0 ? c->options.deep : c->options.hidden;
     spec.n_layers = c->options.deep > 0 ? 2 : 1;
-    (void)snprintf(c->policy, sizeof c->policy, "/tmp/parley-cartpole-XXXXXX");
-    fd = mkstemp(c->policy);
+    (void)snprintf(c->policy, sizeof c->policy, "/tmp/parley-cartpole-XXXXXX.gguf");
+    fd = mkstemps(c->policy, (int)strlen(".gguf"));
     if (fd < 0)
         return error_set(err, STATUS_UNKNOWN, "cannot make a file in /tmp");
     (void)close(fd);
