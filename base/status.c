@@ -57,6 +57,7 @@ enum status error_set(struct error *err, enum status status, const char *fmt, ..
     put_text(err, text);
     err->status = status;
     err->retry_after_ms = 0;
+    err->have_version = err->want_version = 0;
     err->field[0] = '\0';
     return status;
 }
@@ -78,6 +79,7 @@ enum status error_field(struct error *err, const char *field, const char *fmt, .
     memcpy(err->field, name, sizeof(name));
     err->status = STATUS_INVALID;
     err->retry_after_ms = 0;
+    err->have_version = err->want_version = 0;
     return STATUS_INVALID;
 }
 

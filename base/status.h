@@ -33,8 +33,9 @@ enum { ERROR_TEXT_MAX = 240 };
 
 struct error {
     enum status status;
-    uint32_t retry_after_ms; /* 0: no hint */
-    char field[48];          /* the request field at fault, "" when none is */
+    uint32_t retry_after_ms;             /* 0: no hint */
+    uint64_t have_version, want_version; /* of parameters that are too old; both 0: none are */
+    char field[48];                      /* the request field at fault, "" when none is */
     char text[ERROR_TEXT_MAX];
 };
 

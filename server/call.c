@@ -569,6 +569,18 @@ struct daemon *call_daemon(const struct call *call)
     return call->port->daemon;
 }
 
+void *call_state(struct call *call, size_t size_bytes)
+{
+    void *state = try_alloc(1, size_bytes);
+    struct error err;
+
+    if (state == NULL) {
+        (void)error_no_memory(&err, size_bytes, "a call");
+        call_finish(call, &err);
+    }
+    return state;
+}
+
 void call_set_handler(struct call *call, const struct call_handler *handler, void *state)
 {
     ASSERT_HOME(&call->port->home);

@@ -72,6 +72,8 @@ const char *call_peer(struct call *call);           /* "ipv4:127.0.0.1:50312" */
 const char *call_header(struct call *call, const char *key);
 struct daemon *call_daemon(const struct call *call);
 
+/* Zeroed, from try_alloc: a handler's state. Without memory the call is ended, and NULL. */
+void *call_state(struct call *call, size_t size_bytes) MUST_CHECK;
 void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
 
 /* Ends a call that has one response with it. */

@@ -4,9 +4,10 @@
  *
  * Stop: SIGTERM or SIGINT drain: no new conversations and turns, what is in flight goes on, streams
  * that would linger end. When all is quiet, or the time is up, or a second signal comes, the daemon
- * ends: what is left is cancelled; turns go with their steps, then conversations and sessions, then
- * models with their threads, then the port, then the loop's handles. go_on asks, after each of
- * these, for the next; nothing else decides about it. A start that fails goes the same way. */
+ * ends: what is left is cancelled; turns go with their steps, then conversations, sessions and
+ * parameters, then models with their threads, then the port, then the loop's handles. go_on asks,
+ * after each of these, for the next; nothing else decides about it. A start that fails goes the
+ * same way. */
 #include "server/daemon.h"
 
 #include <assert.h>
@@ -184,6 +185,9 @@ static void go_on(struct daemon *d)
         return; /* a load or a step that runs is waited for */
     conversations_close_all(&d->conversations);
     assert(d->conversations.n_closing == 0);
+    params_sets_stop(&d->params);
+    if (d->params.n > 0)
+        return;
     if (!d->is_stopping_models) {
         d->is_stopping_models = true;
         for (size_t i = 0; i < d->n_models; i++)
@@ -429,6 +433,15 @@ static enum status start_sessions(struct daemon *d, struct error *err)
     return sessions_init(&d->sessions, &config, err);
 }
 
+static void start_params(struct daemon *d)
+{
+    size_t memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+
+    params_sets_init(&d->params, &d->loop, &d->env, memory_bytes / 2);
+    d->params.quiet = go_on_later;
+    d->params.quiet_arg = d;
+}
+
 static void open_handles(struct daemon *d)
 {
     static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
@@ -462,8 +475,10 @@ enum status daemon_run(const struct config *config, struct error *err)
     health_init(&d.health);
     health_set(&d.health, "", HEALTH_NOT_SERVING);
     health_set(&d.health, "parley.v1.Conversations", HEALTH_NOT_SERVING);
+    health_set(&d.health, "parley.v1.Params", HEALTH_NOT_SERVING);
     health_set(&d.health, "parley.v1.Act", HEALTH_NOT_SERVING);
     open_handles(&d);
+    start_params(&d);
     if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||
         start_port(&d, &why) != STATUS_OK || start_models(&d, &why) != STATUS_OK)
         fail(&d, &why);

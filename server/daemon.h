@@ -11,6 +11,7 @@
 #include "server/conversations.h"
 #include "server/health.h"
 #include "server/model.h"
+#include "server/params.h"
 #include "server/port.h"
 #include "server/session.h"
 
@@ -40,6 +41,7 @@ struct daemon {
     struct model *models[CONFIG_MAX_MODELS + 1]; /* [n_models] */
     size_t n_models, n_models_running, n_loading;
     struct conversations conversations;
+    struct params_sets params;
     struct sessions sessions;
     struct trainers trainers;
     struct health health;

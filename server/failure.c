@@ -47,6 +47,8 @@ struct failure *failure_make(const struct error *err)
     detail.message = copy.text;
     detail.field = copy.field;
     detail.retry_after_ms = err->retry_after_ms;
+    detail.have_version = err->have_version;
+    detail.want_version = err->want_version;
     f->trailers[0].key = grpc_slice_from_static_string("parley-error-bin");
     f->trailers[0].value = grpc_slice_malloc(codec_size(&detail.base));
     (void)codec_encode(&detail.base, GRPC_SLICE_START_PTR(f->trailers[0].value));

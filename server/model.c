@@ -127,7 +127,8 @@ static void load(struct job *job)
 {
     struct model *m = container_of(job, struct model, job);
 
-    m->load_status = agent_open(&m->agent, NULL, &m->config, &m->err);
+    m->load_status = m->type == NULL ? agent_open(&m->agent, NULL, &m->config, &m->err)
+                                     : agent_open_type(&m->agent, m->type, &m->config, &m->err);
 }
 
 static enum status open_batcher(struct model *m, struct error *err)
@@ -179,6 +180,13 @@ static void open_handles(struct model *m, uv_loop_t *loop)
     m->n_handles = 2;
 }
 
+static const char *thread_name(const struct model *m)
+{
+    if (m->type != NULL)
+        return "parley-made";
+    return m->path == NULL ? "parley-echo" : "parley-compute";
+}
+
 enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
                         model_fn loaded, void *arg, struct error *err)
 {
@@ -187,6 +195,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
 
     m->name = xstrdup(config->name);
     m->path = config->path == NULL ? NULL : xstrdup(config->path);
+    m->type = config->type;
     m->backend = xstrdup(config->backend);
     m->max_waiting = config->max_waiting;
     m->max_itl_us = config->max_itl_us;
@@ -196,6 +205,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->config = (struct agent_config){
         .name = m->name,
         .path = m->path,
+        .spec = config->spec,
         .backend = m->backend,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
@@ -207,8 +217,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     if (m->alarm_fd < 0)
         rc = error_set(err, STATUS_EXHAUSTED, "cannot make a timer: %s", strerror(errno));
     else
-        rc =
-            worker_start(&m->worker, loop, m->path == NULL ? "parley-echo" : "parley-compute", err);
+        rc = worker_start(&m->worker, loop, thread_name(m), err);
     if (rc != STATUS_OK) {
         free_model(m);
         return rc;
@@ -222,7 +231,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
 
 void model_run(struct model *m, struct job *job)
 {
-    assert(m->state == MODEL_READY);
+    assert(m->state != MODEL_STOPPING);
     worker_submit(m->worker, job);
 }
 

@@ -17,7 +17,9 @@ const char *model_state_name(enum model_state s);
 
 struct model_config {
     const char *name;
-    const char *path; /* NULL: echo */
+    const char *path;              /* NULL: echo, unless there is a type */
+    const struct agent_type *type; /* of kinds that a call makes; NULL: by the path */
+    const void *spec;              /* what such a kind is made from; outlives the model */
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
     bool no_prefix_cache;       /* as agent_config's */
@@ -33,6 +35,7 @@ typedef void (*model_fn)(struct model *m, void *arg);
 struct model {
     char *name, *path; /* path NULL: echo */
     char *backend;
+    const struct agent_type *type; /* NULL: by the path */
     struct agent_config config;
     size_t max_waiting;
     uint64_t max_itl_us;
@@ -71,8 +74,8 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
  * then calls stopped. */
 void model_stop(struct model *m, void (*stopped)(void *arg), void *arg);
 
-/* Runs the job on the model's compute thread, between two steps: to learn, to save. The model is
- * READY; a stop waits for the job. */
+/* Runs the job on the model's compute thread, between two steps: to learn, to save. While it loads,
+ * the job comes after; a stop, which may not have begun, waits for it. */
 void model_run(struct model *m, struct job *job);
 
 /* STATUS_UNAVAILABLE, with a hint while it loads. */

@@ -6,7 +6,8 @@
 
 enum {
     N_RPCS = N_CONVERSATIONS_RPCS + N_TURN_RPCS + N_WATCH_RPCS + N_MODELS_RPCS + N_ADMIN_RPCS +
-             N_HEALTH_RPCS + N_ACT_RPCS + N_ATTACH_RPCS + N_TRAIN_RPCS
+             N_HEALTH_RPCS + N_ACT_RPCS + N_ATTACH_RPCS + N_TRAIN_RPCS + N_PARAMS_RPCS +
+             N_PARAMS_UPDATE_RPCS
 };
 
 const struct rpc *services_rpcs(size_t *ret_n)
@@ -24,6 +25,8 @@ const struct rpc *services_rpcs(size_t *ret_n)
         {act_rpcs, N_ACT_RPCS},
         {attach_rpcs, N_ATTACH_RPCS},
         {train_rpcs, N_TRAIN_RPCS},
+        {params_rpcs, N_PARAMS_RPCS},
+        {params_update_rpcs, N_PARAMS_UPDATE_RPCS},
         {health_rpcs, N_HEALTH_RPCS},
     };
     size_t n = 0;

@@ -14,11 +14,12 @@
 struct params_memory {
     pthread_mutex_t lock;
     struct params_budget *budget;
-    size_t n, n_keep;
-    size_t n_refs;   /* guarded by lock: the owner's, and one a block that is used */
+    size_t n;
+    size_t n_keep;   /* guarded by lock */
+    size_t n_refs;   /* guarded by lock: holders, and one a block that is used */
     size_t n_blocks; /* guarded by lock: used or kept */
     size_t n_kept;   /* guarded by lock */
-    float *kept[];   /* [n_kept] of n_keep, guarded by lock */
+    float *kept[];   /* [n_kept], guarded by lock */
 };
 
 void params_budget_init(struct params_budget *b, size_t max_bytes)
@@ -65,19 +66,35 @@ enum status params_memory_open(struct params_memory **out, struct params_budget 
     return STATUS_OK;
 }
 
+/* With the lock held. */
+static void drop_kept(struct params_memory *m)
+{
+    params_budget_give(m->budget, m->n_kept * m->n * sizeof(float));
+    m->n_blocks -= m->n_kept;
+    while (m->n_kept > 0)
+        free(m->kept[--m->n_kept]);
+}
+
 /* With the lock held, which is released: whoever was last frees. */
 static void unref(struct params_memory *m)
 {
     size_t n_refs = --m->n_refs;
 
+    if (n_refs == 0)
+        drop_kept(m);
     (void)pthread_mutex_unlock(&m->lock);
     if (n_refs > 0)
         return;
-    for (size_t i = 0; i < m->n_kept; i++)
-        free(m->kept[i]);
-    params_budget_give(m->budget, m->n_kept * m->n * sizeof(float));
     (void)pthread_mutex_destroy(&m->lock);
     free(m);
+}
+
+struct params_memory *params_memory_ref(struct params_memory *m)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    m->n_refs++;
+    (void)pthread_mutex_unlock(&m->lock);
+    return m;
 }
 
 void params_memory_unref(struct params_memory *m)
@@ -85,7 +102,14 @@ void params_memory_unref(struct params_memory *m)
     if (m == NULL)
         return;
     (void)pthread_mutex_lock(&m->lock);
-    m->n_keep = 0; /* no set is left to use them again */
+    unref(m);
+}
+
+void params_memory_close(struct params_memory *m)
+{
+    (void)pthread_mutex_lock(&m->lock);
+    m->n_keep = 0;
+    drop_kept(m);
     unref(m);
 }
 

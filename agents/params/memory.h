@@ -22,13 +22,17 @@ void params_budget_give(struct params_budget *b, size_t size_bytes);
 
 struct params_memory;
 
-/* Blocks of n numbers; at most n_keep that nobody uses are kept. Shared by those who hold blocks:
- * params_memory_unref by the owner, after which it goes with the last block. */
+/* Blocks of n numbers; at most n_keep that nobody uses are kept. Shared by those who hold blocks,
+ * so it goes with the last of them. */
 enum status params_memory_open(struct params_memory **out, struct params_budget *budget, size_t n,
                                size_t n_keep, struct error *err) MUST_CHECK;
+struct params_memory *params_memory_ref(struct params_memory *m);
 void params_memory_unref(struct params_memory *m); /* NULL is fine */
+/* Keeps no more blocks, and none of those it has: its owner is going. */
+void params_memory_close(struct params_memory *m);
 
-/* [n], whatever was in it. STATUS_EXHAUSTED as above. */
+/* [n], whatever was in it; zeros in a block that was never given back. STATUS_EXHAUSTED as above.
+ */
 enum status params_memory_take(float **out, struct params_memory *m, struct error *err) MUST_CHECK;
 void params_memory_give(struct params_memory *m, float *block); /* NULL is fine */
 

@@ -181,18 +181,27 @@ enum status params_check_fresh(const struct agent *a, uint64_t base_version, str
                     (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
                     (unsigned long long)most);
     (void)snprintf(err->field, sizeof(err->field), "base_version");
+    err->have_version = base_version;
+    err->want_version = have;
     return err->status;
 }
 
-static enum status check_step(const struct params *p, const struct params_client *c,
-                              const struct params_gradient *g, struct error *err)
+enum status params_check_step(const struct params_client *c, uint64_t step_id, struct error *err)
 {
-    if (p->spec->dedupe && c->has_step && g->step_id <= c->last_step)
-        return error_set(err, STATUS_EXISTS,
-                         "step %llu of '%.40s' is not new: %llu went into version %llu",
-                         (unsigned long long)g->step_id, c->id, (unsigned long long)c->last_step,
-                         (unsigned long long)c->last_version);
-    return params_check_fresh(&p->base, g->base_version, err);
+    if (!c->has_step || step_id > c->last_step)
+        return STATUS_OK;
+    return error_set(err, STATUS_EXISTS,
+                     "step %llu of '%.40s' is not new: %llu went into version %llu",
+                     (unsigned long long)step_id, c->id, (unsigned long long)c->last_step,
+                     (unsigned long long)c->last_version);
+}
+
+static enum status check_gradient(const struct params *p, const struct params_client *c,
+                                  const struct params_gradient *g, struct error *err)
+{
+    enum status rc = p->spec->dedupe ? params_check_step(c, g->step_id, err) : STATUS_OK;
+
+    return rc == STATUS_OK ? params_check_fresh(&p->base, g->base_version, err) : rc;
 }
 
 static enum status params_observe(struct clone *c, struct agent_turn *turn, struct error *err)
@@ -206,7 +215,7 @@ static enum status params_observe(struct clone *c, struct agent_turn *turn, stru
         enum status rc = tensor_expect(&turn->seen.tensors[i], TENSOR_F32, shape, 1, err);
 
         if (rc == STATUS_OK)
-            rc = check_step(p, params_client_of(c), t->gradients[i], err);
+            rc = check_gradient(p, params_client_of(c), t->gradients[i], err);
         if (rc != STATUS_OK)
             return rc;
     }
@@ -338,8 +347,10 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
     params_pass_run(&pass, r.snapshot, p->sha);
     p->next = snapshot_ref(r.snapshot);
     round_free(&r);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         rows[i]->outcome = ROW_DONE;
+        turn_of(rows[i])->n_rows = n;
+    }
 }
 
 void params_publish(struct agent *a)
@@ -363,6 +374,7 @@ static void params_stepped(struct agent *a, struct row *row)
         params_publish(a); /* the first of the round's rows */
     t->counted_in = p->current->version;
     t->base.reply.params_version = p->current->version;
+    t->base.reply.batch_rows = (uint32_t)t->n_rows;
 }
 
 enum status params_begin(struct agent *a, float *values, struct error *err)

@@ -39,6 +39,7 @@ struct params_turn {
     struct agent_turn base;
     struct params_gradient *const *gradients; /* [n_gradients], in order of (client, step) */
     size_t n_gradients;
+    size_t n_rows;       /* of the round that it was in */
     uint64_t counted_in; /* the version it went into, when it is done */
 };
 
@@ -60,6 +61,10 @@ struct snapshot *params_current(const struct agent *a);
  * both. Loop. */
 enum status params_check_fresh(const struct agent *a, uint64_t base_version,
                                struct error *err) MUST_CHECK;
+
+/* That a client's step is new to it: EXISTS tells what it did last. Loop. */
+enum status params_check_step(const struct params_client *c, uint64_t step_id,
+                              struct error *err) MUST_CHECK;
 
 /* Orders gradients by (client, step): below, 0 or above 0. */
 int params_compare(const struct params_gradient *a, const struct params_gradient *b);

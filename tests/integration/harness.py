@@ -10,6 +10,7 @@ sys.path.insert(0, os.environ["PARLEY_STUBS"])  # made by venv.sh
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from parley.v1 import admin_pb2 as admin, admin_pb2_grpc  # noqa: E402,F401
 from parley.v1 import conversations_pb2 as conversations, conversations_pb2_grpc  # noqa: E402
+from parley.v1 import params_pb2 as params, params_pb2_grpc  # noqa: E402,F401
 from parley.v1 import error_pb2, models_pb2 as models, models_pb2_grpc  # noqa: E402,F401
 
 
@@ -20,6 +21,7 @@ class Client:
         self.conversations = conversations_pb2_grpc.ConversationsStub(self.channel)
         self.models = models_pb2_grpc.ModelsStub(self.channel)
         self.admin = admin_pb2_grpc.AdminStub(self.channel)
+        self.params = params_pb2_grpc.ParamsStub(self.channel)
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     def open(self, model="", **more):

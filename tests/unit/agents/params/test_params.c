@@ -245,6 +245,8 @@ START_TEST(test_refused)
     part_close(&p, &s);
     ck_assert_int_eq(part_open(&p, &s, late, 2, &zero, 1, &err), STATUS_PRECONDITION);
     ck_assert_ptr_nonnull(strstr(err.text, "version 0, 'p' is at 3"));
+    ck_assert_uint_eq(err.have_version, 0);
+    ck_assert_uint_eq(err.want_version, 3);
     part_close(&p, &s);
     ck_assert_int_eq(params_check_fresh(s.agent, 4, &err), STATUS_INVALID);
     ck_assert_str_eq(err.field, "base_version");

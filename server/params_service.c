@@ -1,0 +1,338 @@
+/* parley.v1.Params, all but updates: Create, Pull, Watch, List, Delete. */
+#include <stdlib.h>
+
+#include "server/daemon.h"
+#include "server/download.h"
+#include "server/intake.h"
+#include "server/services.h"
+
+/* --- Create --- */
+
+struct creation {
+    struct intake intake;
+    struct params_set *set; /* NULL before the config, and when it has closed */
+    struct params_user user;
+    bool is_made;
+};
+
+static void create_closing(struct params_user *user, const struct error *why)
+{
+    struct creation *c = container_of(user, struct creation, user);
+
+    c->set = NULL;
+    intake_fail(&c->intake, why);
+}
+
+static void create_made(void *arg, const struct error *err)
+{
+    Parley__V1__ParamsCreateResponse response = PARLEY__V1__PARAMS_CREATE_RESPONSE__INIT;
+    struct creation *c = arg;
+
+    if (err->status != STATUS_OK) {
+        intake_fail(&c->intake, err);
+        return;
+    }
+    c->is_made = true;
+    c->intake.is_over = true;
+    call_reply(c->intake.call, &response.base);
+}
+
+static void create_config(struct intake *in, const ProtobufCMessage *message)
+{
+    struct creation *c = container_of(in, struct creation, intake);
+    struct daemon *d = call_daemon(in->call);
+    struct upload_config config;
+    struct params_spec spec;
+    struct error err;
+    enum status rc;
+
+    rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
+                            call_arena(in->call), &err);
+    if (rc == STATUS_OK)
+        rc = params_make(&c->set, &d->params, &spec, &err);
+    if (rc != STATUS_OK) {
+        c->set = NULL;
+        intake_fail(in, &err);
+        return;
+    }
+    params_use(c->set, &c->user);
+    config = (struct upload_config){
+        .spec = &c->set->spec,
+        .memory = c->set->memory,
+        .model = c->set->model,
+        .may_be_non_finite = c->set->spec.allow_non_finite,
+    };
+    intake_begin(in, &config);
+}
+
+static void create_complete(struct intake *in)
+{
+    struct creation *c = container_of(in, struct creation, intake);
+
+    params_fill(c->set, upload_take(in->upload), create_made, c);
+}
+
+/* Without values they are zeros, as its block is that nobody has used before. */
+static void create_closed(struct intake *in)
+{
+    struct error err;
+
+    if (in->upload != NULL) {
+        create_complete(in);
+        return;
+    }
+    (void)error_field(&err, "config", "is missing");
+    intake_fail(in, &err);
+}
+
+static void create_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    struct creation *c = state;
+
+    (void)call;
+    intake_bytes(&c->intake, bytes);
+}
+
+static void create_gone(struct call *call, void *state, enum status why)
+{
+    struct creation *c = state;
+    struct error err;
+
+    (void)call;
+    (void)why;
+    intake_gone(&c->intake);
+    params_unuse(&c->user);
+    if (c->set != NULL && !c->is_made) {
+        c->set->made = NULL;
+        (void)error_set(&err, STATUS_CANCELLED, "who creates them has gone away");
+        params_close(c->set, &err);
+    }
+    free(c);
+}
+
+static void start_create(struct call *call, const ProtobufCMessage *message, struct daemon *d)
+{
+    static const struct call_handler handler = {.bytes = create_bytes, .gone = create_gone};
+    static const struct intake_kind kind = {
+        .type = &parley__v1__params_create_request__descriptor,
+        .header = create_config,
+        .complete = create_complete,
+        .closed = create_closed,
+    };
+    struct creation *c = call_state(call, sizeof(*c));
+
+    (void)message;
+    (void)d;
+    if (c == NULL)
+        return;
+    c->user.closing = create_closing;
+    call_set_handler(call, &handler, c);
+    intake_init(&c->intake, call, &kind);
+}
+
+/* --- Pull --- */
+
+static void pull_room(struct call *call, void *state)
+{
+    struct download *download = state;
+
+    if (download->snapshot != NULL && download_write(download, call))
+        call_finish(call, NULL);
+}
+
+static void pull_gone(struct call *call, void *state, enum status why)
+{
+    (void)call;
+    (void)why;
+    download_drop(state);
+}
+
+static void start_pull(struct call *call, const ProtobufCMessage *message, struct daemon *d)
+{
+    static const struct call_handler handler = {.room = pull_room, .gone = pull_gone};
+    const Parley__V1__ParamsPullRequest *request = (const Parley__V1__ParamsPullRequest *)message;
+    struct download *download = arena_alloc(call_arena(call), 1, sizeof(*download));
+    struct params_set *set;
+    struct snapshot *s;
+    struct error err;
+
+    if (download == NULL) {
+        (void)error_no_memory(&err, sizeof(*download), "a stream");
+        call_finish(call, &err);
+        return;
+    }
+    if (params_find(&set, &d->params, request->name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    s = params_current(set->model->agent);
+    download_begin(download, s, !request->has_if_newer_than || s->version > request->if_newer_than,
+                   0, 0);
+    call_set_handler(call, &handler, download);
+    call_wake(call);
+}
+
+/* --- Watch --- */
+
+struct params_watch {
+    struct call *call;
+    struct params_set *set; /* NULL when it has closed */
+    struct params_user user;
+    struct endless endless;
+    bool has_told, is_over;
+    uint64_t told_version;
+};
+
+static void watch_published(struct params_user *user)
+{
+    call_wake(container_of(user, struct params_watch, user)->call);
+}
+
+static void watch_end(struct params_watch *w, const struct error *err)
+{
+    if (!w->is_over)
+        call_finish(w->call, err);
+    w->is_over = true;
+}
+
+static void watch_closing(struct params_user *user, const struct error *why)
+{
+    struct params_watch *w = container_of(user, struct params_watch, user);
+
+    w->set = NULL;
+    watch_end(w, why);
+}
+
+static void watch_drain(struct endless *l)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    watch_end(container_of(l, struct params_watch, endless), &err);
+}
+
+static void watch_room(struct call *call, void *state)
+{
+    Parley__V1__ParamsVersion message = PARLEY__V1__PARAMS_VERSION__INIT;
+    struct params_watch *w = state;
+    const struct snapshot *s;
+
+    if (w->is_over)
+        return;
+    s = params_current(w->set->model->agent);
+    if (w->has_told && w->told_version == s->version)
+        return;
+    w->has_told = true;
+    w->told_version = s->version;
+    message.version = s->version;
+    message.contributors = s->contributors;
+    message.n_contributors = s->n_contributors;
+    call_write(call, &message.base, false);
+}
+
+static void watch_gone(struct call *call, void *state, enum status why)
+{
+    struct params_watch *w = state;
+
+    (void)call;
+    (void)why;
+    params_unuse(&w->user);
+    endless_end(&w->endless);
+    free(w);
+}
+
+static void start_watch(struct call *call, const ProtobufCMessage *message, struct daemon *d)
+{
+    static const struct call_handler handler = {.room = watch_room, .gone = watch_gone};
+    struct params_watch *w;
+    struct params_set *set;
+    struct error err;
+
+    if (params_find(&set, &d->params, ((const Parley__V1__ParamsWatchRequest *)message)->name,
+                    &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    w = call_state(call, sizeof(*w));
+    if (w == NULL)
+        return;
+    w->call = call;
+    w->set = set;
+    w->user.published = watch_published;
+    w->user.closing = watch_closing;
+    params_use(set, &w->user);
+    call_set_handler(call, &handler, w);
+    call_wake(call);
+    endless_begin(&w->endless, d, watch_drain);
+}
+
+/* --- List, Delete --- */
+
+static void fill_info(Parley__V1__ParamsInfo *out, const struct params_set *set)
+{
+    const struct snapshot *s = params_current(set->model->agent);
+
+    parley__v1__params_info__init(out);
+    out->name = (char *)(uintptr_t)set->spec.name; /* only read */
+    out->version = s->version;
+    out->size_bytes = s->size_bytes;
+    out->round_size = (uint32_t)set->spec.round_size;
+    out->waiting = (uint32_t)params_n_waiting(set);
+    out->rounds = set->counters.rounds;
+    out->aborted = set->counters.aborted;
+    out->partial = set->counters.partial;
+    out->duplicates = set->counters.duplicates;
+    out->held_bytes = params_held(set);
+    out->depth = (uint32_t)params_depth(set);
+    out->dropped = set->counters.dropped;
+}
+
+static void list_params(struct call *call, const ProtobufCMessage *message, struct daemon *d)
+{
+    Parley__V1__ParamsListResponse response = PARLEY__V1__PARAMS_LIST_RESPONSE__INIT;
+    Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
+    const struct list *all = &d->params.all;
+
+    (void)message;
+    for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
+        const struct params_set *set = container_of(l, struct params_set, link);
+        size_t i = response.n_params;
+
+        if (set->state != PARAMS_SERVING)
+            continue;
+        fill_info(&infos[i], set);
+        pointers[i] = &infos[i];
+        response.n_params++;
+    }
+    response.params = pointers;
+    call_reply(call, &response.base);
+}
+
+static void delete_params(struct call *call, const ProtobufCMessage *message, struct daemon *d)
+{
+    Parley__V1__ParamsDeleteResponse response = PARLEY__V1__PARAMS_DELETE_RESPONSE__INIT;
+    const char *name = ((const Parley__V1__ParamsDeleteRequest *)message)->name;
+    struct params_set *set;
+    struct error err;
+
+    if (params_find(&set, &d->params, name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    (void)error_set(&err, STATUS_NOT_FOUND, "the parameters '%s' were deleted", name);
+    params_close(set, &err);
+    call_reply(call, &response.base);
+}
+
+const struct rpc params_rpcs[N_PARAMS_RPCS] = {
+    {"/parley.v1.Params/Create", RPC_CLIENT_STREAM, &parley__v1__params_create_request__descriptor,
+     &parley__v1__params_create_response__descriptor, start_create},
+    {"/parley.v1.Params/Pull", RPC_SERVER_STREAM, &parley__v1__params_pull_request__descriptor,
+     &parley__v1__params_download__descriptor, start_pull},
+    {"/parley.v1.Params/Watch", RPC_SERVER_STREAM, &parley__v1__params_watch_request__descriptor,
+     &parley__v1__params_version__descriptor, start_watch},
+    {"/parley.v1.Params/List", RPC_UNARY, &parley__v1__params_list_request__descriptor,
+     &parley__v1__params_list_response__descriptor, list_params},
+    {"/parley.v1.Params/Delete", RPC_UNARY, &parley__v1__params_delete_request__descriptor,
+     &parley__v1__params_delete_response__descriptor, delete_params},
+};

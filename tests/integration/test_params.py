@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""The parameter server as a foreign trainer sees it: rounds, quorums, what is refused and what a failure leaves behind.
+
+usage: test_params.py PARLEYD      (run by the interpreter that has grpcio, numpy and the stubs; see venv.sh)
+"""
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import grpc
+import harness
+import numpy as np
+import trainer
+from harness import error_pb2, params
+from trainer import Updates, create, parts, upload
+
+PATIENCE = 60  # seconds for anything that is to happen
+
+
+def fails(code, call, field=None, says=""):
+    try:
+        call()
+    except grpc.RpcError as error:
+        detail = next(error_pb2.ErrorDetail.FromString(v) for k, v in error.trailing_metadata() if k == "parley-error-bin")
+        assert error.code() == code, f"{error.code()} {error.details()}, not {code}"
+        assert field is None or detail.field == field, detail
+        assert says in error.details(), error.details()
+        return detail
+    raise AssertionError(f"no error, {code} was due")
+
+
+def info(parley, name):
+    return next(p for p in parley.params.List(params.ParamsListRequest()).params if p.name == name)
+
+
+def pull(parley, name, **more):
+    return trainer.Answer(parley.params.Pull(params.ParamsPullRequest(name=name, **more)))
+
+
+def until(what, condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"{what} does not happen"
+
+
+def later(act):
+    """act on a thread of its own; call the result for what it returned or raised."""
+    said = {}
+
+    def run():
+        try:
+            said["value"] = act()
+        except Exception as error:  # handed to the caller
+            said["error"] = error
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def join():
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "it hangs"
+        if "error" in said:
+            raise said["error"]
+        return said["value"]
+
+    return join
+
+
+def simulate(rounds, rate, momentum):
+    values = np.zeros(trainer.N_FEATURES + 1, np.float32)
+    buffer, losses = np.zeros_like(values), []
+    shards = [trainer.data(i, 3) for i in range(3)]
+    for step in range(rounds):
+        each = [trainer.loss_and_gradient(values, *shard) for shard in shards]
+        losses.append([loss for loss, _ in each])
+        gradient = (each[0][1] + each[1][1] + each[2][1]) / np.float32(3)
+        buffer = gradient if step == 0 else np.float32(momentum) * buffer + gradient
+        values = values - np.float32(rate) * buffer
+    return values, losses
+
+
+def three_trainers(parley):
+    rounds, rate, momentum = 60, 0.1, 0.5
+    create(parley.params, "linear", {"w": [trainer.N_FEATURES], "b": [1]}, round_size=3,
+           optimiser=params.OptimiserConfig(learning_rate=rate, momentum=momentum))
+    watched = parley.params.Watch(params.ParamsWatchRequest(name="linear"))
+    assert next(watched).version == 0, "the version there is comes first"
+    script = os.path.join(os.path.dirname(__file__), "trainer.py")
+    command = [sys.executable, script, parley.address, "linear"]
+    processes = [subprocess.Popen(command + [f"trainer-{i}", str(i), "3", str(rounds)], stdout=subprocess.PIPE, text=True)
+                 for i in range(3)]
+    said = [p.communicate(timeout=PATIENCE)[0].split() for p in processes]
+    assert all(p.returncode == 0 for p in processes)
+    values, losses = simulate(rounds, rate, momentum)
+    for i in range(3):
+        assert np.allclose([float(loss) for loss in said[i][:-1]], [each[i] for each in losses], rtol=1e-4, atol=1e-9)
+        assert np.allclose(np.frombuffer(bytes.fromhex(said[i][-1]), "<f4"), values, rtol=1e-6, atol=1e-7)
+        assert said[i][-1] == said[0][-1], "all have the same bytes"
+        assert float(said[i][-2]) < 1e-4, said[i][-2]
+    seen = [v for v in (next(watched) for _ in range(1))]
+    while seen[-1].version < rounds:
+        seen.append(next(watched))
+    assert all(a.version < b.version for a, b in zip(seen, seen[1:]))
+    assert list(seen[-1].contributors) == ["trainer-0", "trainer-1", "trainer-2"]
+    watched.cancel()
+    have = info(parley, "linear")
+    assert (have.version, have.rounds, have.partial, have.aborted, have.waiting) == (rounds, rounds, 0, 0, 0), have
+    numbers = 4 * (trainer.N_FEATURES + 1)
+    assert have.size_bytes == numbers and have.held_bytes <= (3 + 3) * numbers, have
+
+
+def sgd_vector(parley):
+    create(parley.params, "vector", {"p": [1]}, optimiser=params.OptimiserConfig(learning_rate=0.001, momentum=0.9))
+    updates = Updates(parley.params)
+    for step, want in enumerate((-0.001, -0.0029, -0.00561), 1):
+        answer = updates.update("vector", "a", step, [1.0], base=step - 1)
+        assert answer.version.version == answer.version.counted_in == step
+        assert abs(answer.values[0] - want) < 1e-9, answer.values
+    updates.close()
+
+
+def fan_in(parley):
+    for reduce, want in ((params.MEAN, (-5, -1, 1)), (params.SUM, (-23, -10, -5))):
+        name = f"fan-in-{reduce}"
+        create(parley.params, name, {"w": [3]}, values=[1, 2, 3], reduce=reduce, round_size=2, fan_in=2)
+        for step in range(1, 5):
+            pushed = parley.params.Push(upload(name, f"pusher-{step}", step, [6, 3, 2]))
+        until("the round", lambda: info(parley, name).version == 1)
+        assert pushed.dropped == 0
+        assert tuple(pull(parley, name).values) == want, pull(parley, name).values
+        assert list(pull(parley, name).version.contributors) == [f"pusher-{i}" for i in range(1, 5)]
+
+
+def pushed_and_awaited(parley):
+    """Pushed gradients wait until there are enough, and count in a round like those that somebody waits for."""
+    create(parley.params, "queue", {"w": [1]}, fan_in=4, max_queue=4)
+    for step in range(1, 4):
+        assert parley.params.Push(upload("queue", "p", step, [step])).depth == step
+    parley.params.Push(upload("queue", "p", 4, [4]))
+    until("the round", lambda: info(parley, "queue").version == 1)
+    assert pull(parley, "queue").values[0] == -2.5
+    create(parley.params, "mixed", {"w": [1]}, round_size=2, dedupe=True)
+    one = later(lambda: Updates(parley.params).update("mixed", "a", 1, [1]))
+    until("the first", lambda: info(parley, "mixed").waiting == 1)
+    parley.params.Push(upload("mixed", "p", 1, [3]))
+    assert one().values[0] == -2
+    parley.params.Push(upload("mixed", "p", 1, [3]))
+    assert (info(parley, "mixed").depth, info(parley, "mixed").duplicates) == (0, 1)
+    fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: parley.params.Push(iter(())), says="without a gradient")
+
+
+def killed_trainer(parley):
+    """Its upload complete, it goes away: the round is aborted, or applied without it, as configured."""
+    quorum = params.Quorum(min=2, timeout_ms=300, on_miss=params.APPLY_PARTIAL)
+    create(parley.params, "partial", {"w": [2]}, round_size=3, quorum=quorum)
+    doomed = Updates(parley.params)
+    doomed.send(*upload("partial", "doomed", 1, [9, 9]))
+    until("its contribution", lambda: info(parley, "partial").waiting == 1)
+    doomed.stream.cancel()
+    until("its leaving", lambda: info(parley, "partial").waiting == 0)
+    others = [later(lambda i=i: Updates(parley.params).update("partial", f"t{i}", 1, [i, 2])) for i in (1, 3)]
+    for answer in (other() for other in others):
+        assert answer.version.version == 1 and list(answer.version.contributors) == ["t1", "t3"]
+        assert tuple(answer.values) == (-2, -2)
+    have = info(parley, "partial")
+    assert (have.partial, have.rounds, have.aborted) == (1, 1, 0), have
+
+    create(parley.params, "abort", {"w": [2]}, round_size=3, quorum=params.Quorum(timeout_ms=200))
+    begun = time.monotonic()
+    others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in (1, 2)]
+    for other in others:
+        fails(grpc.StatusCode.ABORTED, other)
+    assert time.monotonic() - begun < 10
+    have = info(parley, "abort")
+    assert (have.version, have.rounds, have.aborted, have.waiting) == (0, 0, 2, 0), have
+    others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in range(3)]
+    assert {other().version.version for other in others} == {1}, "the same steps may come again"
+
+
+def duplicates(parley):
+    create(parley.params, "dedupe", {"w": [1]}, round_size=2, dedupe=True)
+    first = later(lambda: Updates(parley.params).update("dedupe", "a", 5, [1]))
+    until("the first", lambda: info(parley, "dedupe").waiting == 1)
+    again = later(lambda: Updates(parley.params).update("dedupe", "a", 5, [1]))
+    until("the duplicate", lambda: info(parley, "dedupe").duplicates == 1)
+    assert info(parley, "dedupe").waiting == 1, "it counts once"
+    other = Updates(parley.params).update("dedupe", "b", 1, [3])
+    assert first().values[0] == again().values[0] == other.values[0] == -2
+    stored = Updates(parley.params).update("dedupe", "a", 5, [1])
+    assert (stored.version.version, stored.version.counted_in, stored.values[0]) == (1, 1, -2)
+    assert info(parley, "dedupe").rounds == 1
+    fails(grpc.StatusCode.ALREADY_EXISTS, lambda: Updates(parley.params).update("dedupe", "a", 4, [1]), says="version 1")
+    # without its first caller, who joined still gets it
+    gone = Updates(parley.params)
+    gone.send(*upload("dedupe", "a", 6, [1]))
+    until("its contribution", lambda: info(parley, "dedupe").waiting == 1)
+    again = later(lambda: Updates(parley.params).update("dedupe", "a", 6, [1]))
+    until("the duplicate", lambda: info(parley, "dedupe").duplicates == 3)
+    gone.stream.cancel()
+    Updates(parley.params).update("dedupe", "b", 2, [3])
+    assert again().version.counted_in == 2
+
+
+def bad_uploads(parley):
+    """Each is refused by its reason, and the round that waits meanwhile is untouched."""
+    create(parley.params, "bad", {"w": [2, 3], "b": [3]}, round_size=2, max_staleness=1)
+    good = np.arange(9)
+    waiting = later(lambda: Updates(parley.params).update("bad", "patient", 1, good))
+    until("the first", lambda: info(parley, "bad").waiting == 1)
+
+    def refused(code, messages, **more):
+        def call():
+            updates = Updates(parley.params)
+            updates.send(*messages)
+            updates.close()
+            list(updates.stream)
+
+        detail = fails(code, call, **more)
+        have = info(parley, "bad")
+        assert (have.waiting, have.version) == (1, 0), have
+        return detail
+
+    def with_part(**change):
+        messages = list(upload("bad", "a", 1, good))
+        for name, value in change.items():
+            if name == "sha256":
+                messages[-1].sha256 = value
+            else:
+                setattr(messages[1].chunk, name, value)
+        return messages
+
+    invalid, loss = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DATA_LOSS
+    refused(loss, with_part(crc32c=1), says="crc32c")
+    refused(loss, with_part(sha256=b"x" * 32), says="sha256")
+    refused(invalid, with_part(sha256=b"x" * 31), field="sha256")
+    refused(invalid, with_part(offset=4), field="offset")
+    refused(invalid, with_part(data=b"12345"), field="data")
+    refused(invalid, with_part(data=b""), field="data")
+    refused(invalid, list(upload("bad", "a", 1, np.arange(10))), field="data")
+    refused(invalid, list(upload("bad", "a", 1, np.arange(8))), field="sha256", says="32 of 36")
+    refused(invalid, list(upload("bad", "a", 1, good))[:2], says="inside an upload")
+    refused(invalid, list(upload("bad", "a", 1, good))[:1], says="inside an upload")
+    refused(invalid, list(upload("bad", "a", 1, good))[1:], says="header")
+    refused(invalid, [next(upload("bad", "a", 1, good))] * 2, says="header")
+    refused(invalid, [params.ParamsUpload()])
+    for value in (np.nan, np.inf, -np.inf):
+        wrong = good.astype(np.float32)
+        wrong[7] = value
+        refused(invalid, list(upload("bad", "a", 1, wrong)), field="b", says=" at 1,")
+    spec = params.TensorSpec
+    shapes = [spec(name="w", shape=[3, 2]), spec(name="b", shape=[3])]
+    refused(invalid, list(upload("bad", "a", 1, good, specs=shapes)), field="w", says="f32[3,2], it must be f32[2,3]")
+    shapes = [spec(name="w", shape=[2, 3], dtype="F64"), spec(name="b", shape=[3])]
+    refused(invalid, list(upload("bad", "a", 1, good, specs=shapes)), field="w", says="f64")
+    refused(invalid, list(upload("bad", "", 1, good)), field="client_id")
+    refused(invalid, list(upload("bad", "a", 1, good, base=3)), field="base_version")
+    refused(grpc.StatusCode.NOT_FOUND, list(upload("nobody", "a", 1, good)), says="bad")
+
+    cut = Updates(parley.params)
+    cut.send(*list(upload("bad", "a", 1, good))[:2])
+    cut.stream.cancel()
+    small = list(parts(params.ParamsUpload, good, chunk=8))
+    several = Updates(parley.params)
+    several.send(next(upload("bad", "a", 1, good)), *small)
+    assert trainer.Answer(several.stream).version.version == waiting().version.version == 1
+    for n in range(2, 4):
+        pair = [later(lambda c=c: Updates(parley.params).update("bad", c, n, good, base=n - 1)) for c in ("a", "b")]
+        assert [p().version.version for p in pair] == [n, n]
+    stale = list(upload("bad", "late", 1, good, base=1))
+
+    def send_stale():
+        updates = Updates(parley.params)
+        updates.send(*stale)
+        list(updates.stream)
+
+    detail = fails(grpc.StatusCode.FAILED_PRECONDITION, send_stale, field="base_version")
+    assert (detail.have_version, detail.want_version) == (1, 3), detail
+
+
+def wants(parley):
+    create(parley.params, "wants", {"w": [1]}, values=[4])
+    updates = Updates(parley.params)
+    assert updates.update("wants", "a", 1, [1], want=params.NOTHING).version.size_bytes == 0
+    assert updates.update("wants", "a", 2, [1], base=1, want=params.IF_CHANGED).values[0] == 2
+    updates.close()
+    assert pull(parley, "wants", has_if_newer_than=True, if_newer_than=2).version.size_bytes == 0
+    assert pull(parley, "wants", has_if_newer_than=True, if_newer_than=1).values[0] == 2
+    fails(grpc.StatusCode.NOT_FOUND, lambda: pull(parley, "nobody"), says="wants")
+    fails(grpc.StatusCode.NOT_FOUND, lambda: next(parley.params.Watch(params.ParamsWatchRequest(name="nobody"))))
+
+
+def creation(parley):
+    exists, invalid = grpc.StatusCode.ALREADY_EXISTS, grpc.StatusCode.INVALID_ARGUMENT
+    create(parley.params, "taken", {"w": [1]})
+    fails(exists, lambda: create(parley.params, "taken", {"w": [1]}), says="taken")
+    fails(invalid, lambda: create(parley.params, "", {"w": [1]}), field="name")
+    fails(invalid, lambda: create(parley.params, "x", {}), field="specs")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [2**40, 2**40]}), field="w")
+    fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: create(parley.params, "x", {"w": [2**40]}))
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(min=4)), field="quorum.min")
+    partial = params.Quorum(min=1, on_miss=params.APPLY_PARTIAL)
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=partial), field="quorum.timeout_ms")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, fan_in=65), field="max_queue")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [2]}, values=[1]), field="sha256")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, values=[np.nan]), field="w")
+    fails(invalid, lambda: parley.params.Create(iter(())), field="config")
+    create(parley.params, "x", {"w": [1]}, values=[3])
+    assert pull(parley, "x").values[0] == 3, "what failed left no name behind"
+
+
+def deletion(parley):
+    create(parley.params, "doomed", {"w": [1]}, round_size=2)
+    waiting = later(lambda: Updates(parley.params).update("doomed", "a", 1, [1]))
+    until("the first", lambda: info(parley, "doomed").waiting == 1)
+    watched = parley.params.Watch(params.ParamsWatchRequest(name="doomed"))
+    next(watched)
+    parley.params.Delete(params.ParamsDeleteRequest(name="doomed"))
+    fails(grpc.StatusCode.NOT_FOUND, waiting, says="deleted")
+    fails(grpc.StatusCode.NOT_FOUND, lambda: next(watched), says="deleted")
+    fails(grpc.StatusCode.NOT_FOUND, lambda: parley.params.Delete(params.ParamsDeleteRequest(name="doomed")))
+    create(parley.params, "doomed", {"w": [1]})
+
+
+def stops_with_a_round_open(parleyd):
+    """Who waits when the server stops is told so; the daemon ends with 0 all the same."""
+    with harness.Parleyd(parleyd, "--drain-timeout", "1s") as parley:
+        create(parley.params, "open", {"w": [1]}, round_size=2)
+        waiting = later(lambda: Updates(parley.params).update("open", "a", 1, [1]))
+        until("the first", lambda: info(parley, "open").waiting == 1)
+        idle = Updates(parley.params)
+    try:
+        waiting()
+    except grpc.RpcError as error:
+        assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED), error
+    idle.close()
+
+
+def main():
+    parleyd = sys.argv[1]
+    with harness.Parleyd(parleyd) as parley:
+        for part in (sgd_vector, three_trainers, fan_in, pushed_and_awaited, killed_trainer, duplicates, bad_uploads, wants, creation,
+                     deletion):
+            begun = time.monotonic()
+            part(parley)
+            print(f"{part.__name__}: {time.monotonic() - begun:.1f} s", flush=True)
+    stops_with_a_round_open(parleyd)
+    print("stops_with_a_round_open")
+
+
+main()
