@@ -1,0 +1,99 @@
+"""What a person does with a policy: trains it, serves it, scores it; and the table of the batch RPC tutorial. Needs no model.
+
+usage: test_training.py PARLEY PARLEYD
+"""
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import xml.dom.minidom
+
+from harness import Parleyd
+
+PARLEY, PARLEYD = sys.argv[1:]
+
+
+def parley(*words, status=0):
+    done = subprocess.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=240)
+    assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_training_ends_in_a_file_that_is_served_and_scored(folder):
+    policy = folder / "pole.gguf"
+    episodes = lines(parley("train", "cartpole", "--observers", 4, "--episodes", 12, "--out", policy, "--json"))
+    assert [e["episode"] for e in episodes] == list(range(1, len(episodes) + 1))
+    assert [e["actions"] for e in episodes] == [4 * 500 * e["episode"] for e in episodes], "every step is an action"
+    running = 0.0
+    for e in episodes:
+        running = 0.5 * e["mean_reward"] + 0.5 * running
+        assert abs(running - e["running_reward"]) < 1e-3 * running
+    with Parleyd(PARLEYD, "--model", f"pole={policy}") as client:
+        score = lines(parley("eval", "--world", "cartpole", "--agent", "pole", "--episodes", 40, "--server", client.address, "--json"))[0]
+        assert score["episodes"] == 40 and score["min_reward"] <= score["mean_reward"] <= score["max_reward"] <= 500
+        assert score["mean_reward"] > 60, f"a policy that has learned beats chance (22): {score}"
+        missing = parley("eval", "--world", "cartpole", "--agent", "none", "--server", client.address, status=1)
+        assert "none" in missing.stderr and "pole" in missing.stderr
+
+
+def test_the_tutorials_table(folder):
+    plot = folder / "figure.svg"
+    words = ["bench", "cartpole", "--world", "2,4", "--episodes", 2, "--steps", 60, "--hidden", 32, "--reps", 1]
+    rows = lines(parley(*words, "--plot", plot, "--json"))
+    assert [(r["world"], r["mode"], r["rpc"]) for r in rows] == [
+        (w, m, r) for w in (2, 4) for m in ("batch", "nobatch", "auto") for r in ("unary", "stream")
+    ]
+    for row in rows:
+        n = row["world"] - 1
+        assert row["mean_batch"] == {"batch": n, "nobatch": 1}.get(row["mode"], row["mean_batch"])
+        assert 1 <= row["mean_batch"] <= n and row["deep"] == 0
+        assert row["wall_s"] >= row["rollout_s"] > 0 and row["p99_us"] >= row["p50_us"] > 0
+        assert row["cpu_s_agent"] > 0 and row["cpu_s_observers"] > 0 and row["rpc_s"] > 0 and row["train_s"] > 0
+    for w in (2, 4):
+        rewards = {r["running_reward"] for r in rows if r["world"] == w}
+        assert len(rewards) == 1, f"what is done does not depend on how it is batched or sent: {rewards}"
+    assert len(xml.dom.minidom.parse(str(plot)).getElementsByTagName("path")) == 6
+    table = list(csv.DictReader(io.StringIO(parley(*words[:3], "2", "--mode", "batch", *words[4:], "--rpc", "stream", "--csv").stdout)))
+    assert [(r["world"], r["mode"], r["running_reward"]) for r in table] == [("2", "batch", f"{rows[0]['running_reward']:.1f}")]
+    first = parley(*words[:3], "3", *words[4:], "--mode", "batch,nobatch", "--rpc", "unary").stdout.splitlines()[0].split(", ")
+    assert first[0] == "3" and len(first) == 3 and all(float(t) > 0 for t in first[1:]), "W, t_batch, t_nobatch"
+
+
+def test_misuse_is_told(folder):
+    for words, said in [
+        (["bench", "cartpole", "--world", "1"], "--world is '1'"),
+        (["bench", "cartpole", "--world", "5:2"], "--world"),
+        (["bench", "cartpole", "--mode", "never"], "batch, nobatch, auto"),
+        (["bench", "cartpole", "--rpc", "http"], "unary, stream"),
+        (["bench", "cartpole", "--loss", "none"], "fixed or tutorial"),
+        (["bench", "cartpole", "--reps", "0"], "--reps"),
+        (["train"], "ENVIRONMENT"),
+        (["train", "pong"], "CartPole-v1"),
+        (["train", "cartpole", "--kind", "cnn"], "mlp or lstm"),
+        (["observe", "--rpc", "carrier"], "unary or stream"),
+    ]:
+        done = parley(*words, status=2)
+        assert said in done.stderr, (words, done.stderr)
+    done = parley("train", "cartpole", "--out", folder / "no" / "where.gguf", "--episodes", 1, status=1)
+    assert "where.gguf" in done.stderr
+
+
+def main():
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                test(pathlib.Path(folder))
+                print(f"{name} ok", flush=True)
+
+
+PARLEY, PARLEYD = map(os.path.abspath, (PARLEY, PARLEYD))
+main()
