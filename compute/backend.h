@@ -41,7 +41,9 @@ struct rope {
 };
 
 /* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
- * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. */
+ * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. Rows whose
+ * tables begin alike share those pages, and a backend may read them once for all. Rows and tables
+ * stay as they are until the next backend_sync. */
 struct attend_row {
     size_t first; /* row of its first token in the step's activations */
     size_t n_tokens;

@@ -2,7 +2,11 @@
  * chain of fma over the head's dimensions; exponentials are taken against the span's greatest score
  * and summed in sixteen lanes by position; each output is one chain of fma over positions. Spans
  * are then merged in order. So the bits of an output depend on its position alone, and not on how
- * queries are grouped or a prompt is cut. */
+ * queries are grouped or a prompt is cut.
+ *
+ * The work is done by chunks of 64 positions, whose keys or values are widened to f32 once for all
+ * queries of a block that see them. Both products, of queries with keys and of weights with values,
+ * are then the same: rows of A, [depth], with B [depth][columns]. */
 #include <assert.h>
 #include <math.h>
 
@@ -11,287 +15,503 @@
 
 enum {
     SPAN = 256,
-    SPAN_PAGES = SPAN / KV_PAGE_TOKENS,
+    CHUNK = 64,
+    CHUNK_PAGES = CHUNK / KV_PAGE_TOKENS,
     MAX_HEAD_DIM = 256,
+    TILE = 6,        /* rows of A that share a load of B */
+    MAX_VECTORS = 4, /* of B, side by side */
 #if defined(__AVX512F__)
-    SCORE_VECTORS = 8, /* queries that share a load of keys */
-    VALUE_VECTORS = 5, /* queries that share a load of values */
-    STRIP = 4 * LANES, /* dimensions of the output that are summed in registers at once */
+    SUMS = TILE * MAX_VECTORS, /* that registers hold, beside what is read */
 #else
-    SCORE_VECTORS = 4,
-    VALUE_VECTORS = 3,
-    STRIP = 2 * LANES,
+    SUMS = TILE,
 #endif
 };
 
 _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one vector");
 
-/* A query head, and what it has gathered. */
+/* One head of a token, and what it has gathered. */
 struct query {
-    const float *q; /* [head_dim], scaled */
-    float *out;     /* [padded_dim] */
-    size_t n;       /* positions it sees, of all */
-    size_t n_here;  /* of the span */
-    float max, sum; /* of the spans before; sum is 0 before the first */
-    float *p;       /* [SPAN] */
+    const struct attend_token *token;
+    float *q;           /* [head_dim], scaled */
+    float *p;           /* [SPAN] scores, then weights */
+    float *y;           /* [padded_dim] of this span */
+    float *out;         /* [padded_dim] of the spans before */
+    size_t n_here;      /* positions of this span that it sees */
+    float max_here;     /* of them */
+    float max, sum;     /* of the spans before; sum is 0 before the first */
+    float before, here; /* what the outputs of both are multiplied by */
 };
 
-static const uint8_t *page_at(const struct attend_slice *s, size_t page)
-{
-    return s->kv.base + (size_t)s->pages[page] * s->kv.page_bytes + s->head * s->kv.head_bytes;
-}
+struct scratch {
+    struct query queries[ATTEND_QUERIES];
+    _Alignas(64) float chunk[CHUNK * MAX_HEAD_DIM];
+    _Alignas(64) float p[ATTEND_QUERIES][SPAN];
+    _Alignas(64) float q[ATTEND_QUERIES * MAX_HEAD_DIM], y[ATTEND_QUERIES * MAX_HEAD_DIM],
+        out[ATTEND_QUERIES * MAX_HEAD_DIM];
+};
 
-static inline struct v16 load(const uint8_t *from, enum kv_type type, size_t i)
+/* Products. */
+
+struct gemm {
+    const float *a[TILE];             /* [depth] */
+    float *y[TILE];                   /* [n_vectors * LANES] */
+    const uint8_t *b[MAX_VECTORS];    /* a row's vectors: of type, step bytes from row to row */
+    const uint8_t *next[MAX_VECTORS]; /* what is read next, laid out alike */
+    size_t depth, step;
+    bool adds; /* to what is in y */
+};
+
+static inline struct v16 load(const uint8_t *from, enum kv_type type)
 {
     if (type == KV_F32)
-        return v16_load((const float *)(const void *)from + i);
-    return v16_load_f16((const uint16_t *)(const void *)from + i);
+        return v16_load((const float *)(const void *)from);
+    return v16_load_f16((const uint16_t *)(const void *)from);
 }
 
-/* A line of memory that is read soon. */
-static inline void fetch(const uint8_t *at)
+/* type, n, first and n_vectors are constants where this is called. */
+static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t n, size_t first,
+                                size_t n_vectors)
 {
-    __builtin_prefetch(at);
-}
+    struct v16 y[TILE][MAX_VECTORS];
+    const uint8_t *b[MAX_VECTORS] = {0}, *next[MAX_VECTORS] = {0};
+    const float *a[TILE] = {0};
+    size_t depth = m->depth, step = m->step;
 
-/* The scores of n queries against the keys of n_pages pages (constants where this is called); on
- * the way it fetches what is read next, as many bytes as the keys have: from `next`, and the values
- * behind the keys. */
-static FIXED_SIZE void score_pages(const struct attend_slice *s, enum kv_type type,
-                                   const uint8_t *const *keys, size_t n_pages, const uint8_t *next,
-                                   const struct query *queries, size_t n, size_t at)
-{
-    size_t row_bytes = KV_PAGE_TOKENS * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
-    size_t values = s->kv.head_dim * row_bytes;
-    struct v16 y[2][SCORE_VECTORS];
-
-    for (size_t p = 0; p < n_pages; p++)
-        for (size_t i = 0; i < n; i++)
-            y[p][i] = v16_all(0.0f);
-    for (size_t d = 0; d < s->kv.head_dim; d++) {
-        struct v16 k[2];
-
-        for (size_t p = 0; p < n_pages; p++) {
-            k[p] = load(keys[p], type, d * KV_PAGE_TOKENS);
-            fetch(keys[p] + values + d * row_bytes);
-        }
-        fetch(next + d * row_bytes);
-        for (size_t i = 0; i < n; i++)
-            for (size_t p = 0; p < n_pages; p++)
-                y[p][i] = v16_fma(k[p], v16_all(queries[i].q[d]), y[p][i]);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < n_vectors; v++) {
+        b[v] = m->b[first + v];
+        next[v] = m->next[first + v];
     }
-    for (size_t p = 0; p < n_pages; p++)
-        for (size_t i = 0; i < n; i++)
-            v16_store(queries[i].p + at + p * KV_PAGE_TOKENS, y[p][i]);
-}
+#pragma GCC unroll 6
+    for (size_t i = 0; i < n; i++) {
+        a[i] = m->a[i];
+#pragma GCC unroll 4
+        for (size_t v = 0; v < n_vectors; v++)
+            y[i][v] = m->adds ? v16_load(m->y[i] + (first + v) * LANES) : v16_all(0.0f);
+    }
+    for (size_t k = 0, at = 0; k < depth; k++, at += step) {
+        struct v16 x[MAX_VECTORS];
 
-/* Few queries take two pages at once, so that enough sums are under way. */
-static FIXED_SIZE void score_span(const struct attend_slice *s, enum kv_type type, size_t span,
-                                  const struct query *queries, size_t n, size_t n_pages)
-{
-    size_t page = 0, together = n * 2 <= SCORE_VECTORS ? 2 : 1;
+#pragma GCC unroll 4
+        for (size_t v = 0; v < n_vectors; v++) {
+            x[v] = load(b[v] + at, type);
+            if (type != KV_F32)
+                __builtin_prefetch(next[v] + at);
+        }
+#pragma GCC unroll 6
+        for (size_t i = 0; i < n; i++) {
+            struct v16 all = v16_all(a[i][k]);
 
-    for (; page < n_pages; page += together) {
-        const uint8_t *keys[2] = {page_at(s, span * SPAN_PAGES + page)}, *next = s->next;
-
-        if (page + together < n_pages)
-            next = page_at(s, span * SPAN_PAGES + page + together);
-        if (together == 2 && page + 1 < n_pages) {
-            keys[1] = page_at(s, span * SPAN_PAGES + page + 1);
-            score_pages(s, type, keys, 2, next, queries, n, page * KV_PAGE_TOKENS);
-        } else {
-            score_pages(s, type, keys, 1, next, queries, n, page * KV_PAGE_TOKENS);
+#pragma GCC unroll 4
+            for (size_t v = 0; v < n_vectors; v++)
+                y[i][v] = v16_fma(all, x[v], y[i][v]);
         }
     }
+#pragma GCC unroll 6
+    for (size_t i = 0; i < n; i++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < n_vectors; v++)
+            v16_store(m->y[i] + (first + v) * LANES, y[i][v]);
 }
 
-#define SCORE_CASE(n)                                   \
-    case n:                                             \
-        score_span(s, type, span, queries, n, n_pages); \
-        break
-
-static FIXED_SIZE void scores(const struct attend_slice *s, enum kv_type type, size_t span,
-                              const struct query *queries, size_t n)
+/* type and n are constants where this is called. */
+static FIXED_SIZE void multiply_rows(const struct gemm *m, enum kv_type type, size_t n,
+                                     size_t n_vectors)
 {
-    while (n > 0) {
-        size_t many = n < SCORE_VECTORS ? n : SCORE_VECTORS;
-        size_t n_pages = /* the last one sees the most */
-            (queries[many - 1].n_here + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+    enum { ALL = MAX_VECTORS };
 
-        switch (many) {
-            SCORE_CASE(1);
-            SCORE_CASE(2);
-            SCORE_CASE(3);
-            SCORE_CASE(4);
-#if defined(__AVX512F__)
-            SCORE_CASE(5);
-            SCORE_CASE(6);
-            SCORE_CASE(7);
-            SCORE_CASE(8);
-#endif
-        default:
-            assert(false);
-        }
-        queries += many;
-        n -= many;
+    if (SUMS / n >= ALL && n_vectors == ALL)
+        multiply(m, type, n, 0, ALL);
+    else if (SUMS / n >= 3 && n_vectors == 3)
+        multiply(m, type, n, 0, 3);
+    else if (SUMS / n >= 2 && n_vectors == 2)
+        multiply(m, type, n, 0, 2);
+    else
+        for (size_t first = 0; first < n_vectors; first++)
+            multiply(m, type, n, first, 1);
+}
+
+/* type is a constant where this is called. */
+static FIXED_SIZE void multiply_tile(const struct gemm *m, enum kv_type type, size_t n,
+                                     size_t n_vectors)
+{
+    switch (n) {
+    case 1:
+        multiply_rows(m, type, 1, n_vectors);
+        break;
+    case 2:
+        multiply_rows(m, type, 2, n_vectors);
+        break;
+    case 3:
+        multiply_rows(m, type, 3, n_vectors);
+        break;
+    case 4:
+        multiply_rows(m, type, 4, n_vectors);
+        break;
+    case 5:
+        multiply_rows(m, type, 5, n_vectors);
+        break;
+    default:
+        multiply_rows(m, type, TILE, n_vectors);
     }
 }
 
-/* Turns the span's scores into weights. Merges the greatest score and the sum with the spans
- * before; returns what their output is to be multiplied by, and in *ret_here what the weights are:
- * 1 and 1 where nothing changes. */
-static float weigh(struct query *u, float *ret_here)
+static void run(const struct gemm *m, enum kv_type type, size_t n, size_t n_vectors)
+{
+    if (type == KV_F16)
+        multiply_tile(m, KV_F16, n, n_vectors);
+    else
+        multiply_tile(m, KV_F32, n, n_vectors);
+}
+
+/* Chunks. */
+
+/* Positions of the chunk that begins at `first` which a token sees. */
+static size_t seen(const struct attend_token *t, size_t first)
+{
+    size_t left = t->n > first ? t->n - first : 0;
+
+    return left < CHUNK ? left : CHUNK;
+}
+
+static size_t pages_for(size_t n)
+{
+    return (n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+}
+
+/* Keys or values of some pages in a row, in their head. */
+struct pages {
+    const int32_t *ids;
+    size_t n;
+    size_t skip; /* bytes of a page before them */
+};
+
+static struct pages pages_of(const struct kv_view *kv, size_t head, const struct attend_token *t,
+                             size_t first, bool values)
+{
+    return (struct pages){
+        .ids = t->pages + first / KV_PAGE_TOKENS,
+        .n = pages_for(seen(t, first)),
+        .skip = head * kv->head_bytes + (values ? kv->values_at : 0),
+    };
+}
+
+static const uint8_t *page_at(const struct kv_view *kv, const struct pages *p, size_t i)
+{
+    return kv->base + (size_t)p->ids[i] * kv->page_bytes + p->skip;
+}
+
+/* Keys or values of a chunk, as a product reads them: in their pages, or widened. */
+struct operand {
+    enum kv_type type;
+    bool values;
+    const uint8_t *pages[CHUNK_PAGES], *next[CHUNK_PAGES]; /* [n_pages], and what is read next */
+    size_t n_pages, page_step;                             /* keys: from page to page of a row */
+    size_t row_step;
+};
+
+static struct operand in_place(const struct kv_view *kv, const struct pages *here,
+                               const struct pages *next, bool values)
+{
+    struct operand o = {.type = kv->type, .values = values, .n_pages = here->n};
+
+    o.row_step = kv_row_bytes(kv->type, values ? kv->padded_dim : KV_PAGE_TOKENS);
+    for (size_t i = 0; i < here->n; i++) {
+        o.pages[i] = page_at(kv, here, i);
+        o.next[i] = i < next->n ? page_at(kv, next, i) : o.pages[i];
+    }
+    return o;
+}
+
+/* n vectors, each `step` floats from the one before; on the way it fetches as much of what is read
+ * next. */
+static FIXED_SIZE void widen(const uint8_t *from, enum kv_type type, size_t n, float *to,
+                             size_t step, const uint8_t *next)
+{
+    size_t vector_bytes = kv_row_bytes(type, LANES);
+
+    for (size_t i = 0; i < n; i++) {
+        __builtin_prefetch(next + i * vector_bytes);
+        v16_store(to + i * step, load(from + i * vector_bytes, type));
+    }
+}
+
+/* Keys become [head_dim][CHUNK], values [CHUNK][padded_dim]. */
+static struct operand widened(const struct kv_view *kv, const struct operand *o, float *chunk)
+{
+    size_t n = o->values ? kv->padded_dim : kv->head_dim; /* vectors of a page */
+    size_t step = o->values ? LANES : CHUNK, page_step = o->values ? LANES * kv->padded_dim : LANES;
+    struct operand wide = {.type = KV_F32, .values = o->values, .n_pages = o->n_pages};
+
+    for (size_t i = 0; i < o->n_pages; i++) {
+        if (o->type == KV_F16)
+            widen(o->pages[i], KV_F16, n, chunk + i * page_step, step, o->next[i]);
+        else
+            widen(o->pages[i], KV_F32, n, chunk + i * page_step, step, o->next[i]);
+        wide.pages[i] = wide.next[i] = (const uint8_t *)(chunk + i * page_step);
+    }
+    wide.row_step = (o->values ? kv->padded_dim : CHUNK) * sizeof *chunk;
+    return wide;
+}
+
+/* The tokens from `begin` on that see the same pages of a chunk, as far as each sees any: returns
+ * the end, and the token that sees the most. */
+static size_t run_of(const struct attend_block *b, size_t begin, size_t first,
+                     const struct attend_token **ret_most)
+{
+    const struct attend_token *most = &b->tokens[begin];
+    size_t n_most = pages_for(seen(most, first)), end = begin + 1;
+
+    for (; end < b->n_tokens; end++) {
+        const struct attend_token *t = &b->tokens[end];
+        size_t n = pages_for(seen(t, first)), n_both = n < n_most ? n : n_most;
+
+        if (t->pages != most->pages && n_both > 0 &&
+            memcmp(t->pages + first / KV_PAGE_TOKENS, most->pages + first / KV_PAGE_TOKENS,
+                   n_both * sizeof *t->pages) != 0)
+            break;
+        if (n > n_most) {
+            most = t;
+            n_most = n;
+        }
+    }
+    *ret_most = most;
+    return end;
+}
+
+static void score_tile(const struct attend_block *b, struct query *const *tile, size_t n,
+                       const struct operand *keys, size_t at, size_t n_pages)
+{
+    struct gemm m = {.depth = b->kv.head_dim, .step = keys->row_step};
+
+    for (size_t i = 0; i < n; i++) {
+        m.a[i] = tile[i]->q;
+        m.y[i] = tile[i]->p + at;
+    }
+    for (size_t i = 0; i < n_pages; i++) {
+        m.b[i] = keys->pages[i];
+        m.next[i] = keys->next[i];
+    }
+    run(&m, keys->type, n, n_pages);
+}
+
+/* Adds the values of positions begin … end - 1 of a page to the sums of n queries. */
+static void gather_rows(const struct attend_block *b, struct query *const *tile, size_t n,
+                        const struct operand *values, size_t page, size_t at, size_t begin,
+                        size_t end)
+{
+    struct gemm m = {.depth = end - begin, .step = values->row_step, .adds = true};
+    size_t vector_bytes = kv_row_bytes(values->type, LANES), skip = begin * m.step, n_vectors;
+
+    for (size_t first = 0; first < b->kv.padded_dim / LANES; first += n_vectors) {
+        n_vectors = b->kv.padded_dim / LANES - first;
+        n_vectors = n_vectors < MAX_VECTORS ? n_vectors : MAX_VECTORS;
+        for (size_t i = 0; i < n; i++) {
+            m.a[i] = tile[i]->p + at + begin;
+            m.y[i] = tile[i]->y + first * LANES;
+        }
+        for (size_t v = 0; v < n_vectors; v++) {
+            m.b[v] = values->pages[page] + skip + (first + v) * vector_bytes;
+            m.next[v] = values->next[page] + skip + (first + v) * vector_bytes;
+        }
+        run(&m, values->type, n, n_vectors);
+    }
+}
+
+/* First the positions that all see, then for each alone what only it sees. Widened values lie
+ * together as if they were one page. */
+static void gather_tile(const struct attend_block *b, struct query *const *tile,
+                        const size_t *n_seen, size_t n, const struct operand *values, size_t at)
+{
+    size_t n_rows = values->type == b->kv.type ? KV_PAGE_TOKENS : CHUNK, n_all = n_seen[0];
+
+    for (size_t i = 1; i < n; i++)
+        n_all = n_seen[i] < n_all ? n_seen[i] : n_all;
+    for (size_t first = 0; first < CHUNK; first += n_rows) {
+        size_t all = n_all > first ? n_all - first : 0;
+
+        all = all < n_rows ? all : n_rows;
+        if (all > 0)
+            gather_rows(b, tile, n, values, first / n_rows, at + first, 0, all);
+        for (size_t i = 0; i < n; i++) {
+            size_t own = n_seen[i] > first ? n_seen[i] - first : 0;
+
+            own = own < n_rows ? own : n_rows;
+            if (own > all)
+                gather_rows(b, tile + i, 1, values, first / n_rows, at + first, all, own);
+        }
+    }
+}
+
+/* The tokens begin … end - 1, of whose chunk at `first` the operand is. */
+static void run_tiles(const struct attend_block *b, struct scratch *s, size_t begin, size_t end,
+                      size_t first, const struct operand *o)
+{
+    struct query *tile[TILE];
+    size_t n_seen[TILE], n = 0, n_pages = 0;
+
+    for (size_t i = begin * b->n_sharing; i < end * b->n_sharing; i++) {
+        n_seen[n] = seen(s->queries[i].token, first);
+        if (n_seen[n] > 0) {
+            n_pages = pages_for(n_seen[n]) > n_pages ? pages_for(n_seen[n]) : n_pages;
+            tile[n++] = &s->queries[i];
+        }
+        if (n == 0 || (n < TILE && i + 1 < end * b->n_sharing))
+            continue;
+        if (o->values)
+            gather_tile(b, tile, n_seen, n, o, first % SPAN);
+        else
+            score_tile(b, tile, n, o, first % SPAN, n_pages);
+        n = n_pages = 0;
+    }
+}
+
+/* Keys or values of the span's chunks. */
+static void run_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end,
+                     bool values)
+{
+    for (size_t first = span; first < span + SPAN && first < end; first += CHUNK)
+        for (size_t begin = 0, stop; begin < b->n_tokens; begin = stop) {
+            const struct attend_token *most;
+            struct pages here, next;
+            struct operand o;
+
+            stop = run_of(b, begin, first, &most);
+            here = pages_of(&b->kv, b->head, most, first, values);
+            if (here.n == 0)
+                continue;
+            /* What is read next: the span's chunks in order, keys and then values; then the next
+             * span's, or the next block's. */
+            if (first + CHUNK < span + SPAN && first + CHUNK < most->n)
+                next = pages_of(&b->kv, b->head, most, first + CHUNK, values);
+            else if (!values)
+                next = pages_of(&b->kv, b->head, most, span, true);
+            else if (span + SPAN < most->n)
+                next = pages_of(&b->kv, b->head, most, span + SPAN, false);
+            else
+                next = pages_of(&b->kv, b->next_head, b->next, 0, false);
+            o = in_place(&b->kv, &here, &next, values);
+            if ((stop - begin) * b->n_sharing > TILE)
+                o = widened(&b->kv, &o, s->chunk);
+            run_tiles(b, s, begin, stop, first, &o);
+        }
+}
+
+/* Softmax. */
+
+static float greatest_of(const float *p, size_t n)
 {
     const struct v16 none = v16_all(-INFINITY);
-    struct v16 greatest = none, sums = v16_all(0.0f), m;
-    float max, sum, before = 1.0f;
-    size_t i;
-
-    for (i = 0; i < u->n_here; i += LANES)
-        greatest = v16_max(v16_head(v16_load(u->p + i), u->n_here - i, none), greatest);
-    max = v16_greatest(greatest);
-    m = v16_all(max);
-    for (i = 0; i < u->n_here; i += LANES) {
-        struct v16 p = v16_exp(v16_sub(v16_load(u->p + i), m));
-
-        p = v16_head(p, u->n_here - i, v16_all(0.0f));
-        v16_store(u->p + i, p);
-        sums = v16_add(sums, p);
-    }
-    sum = v16_sum(sums);
-    *ret_here = 1.0f;
-    if (u->sum > 0.0f && max > u->max) {
-        before = scalar_exp(u->max - max);
-        u->max = max;
-    } else if (u->sum > 0.0f) {
-        *ret_here = scalar_exp(max - u->max);
-    } else {
-        u->max = max;
-    }
-    u->sum = u->sum * before + sum * *ret_here;
-    return before;
-}
-
-/* Adds weighted values of positions begin … end - 1 of the span to n queries' sums (n and
- * n_vectors are constants where this is called); dimension first on. */
-static FIXED_SIZE void gather_values(const struct attend_slice *s, enum kv_type type, size_t span,
-                                     const struct query *queries, size_t n, size_t begin,
-                                     size_t end, size_t first, size_t n_vectors,
-                                     struct v16 (*y)[STRIP / LANES])
-{
-    size_t skip = s->kv.head_dim * KV_PAGE_TOKENS, dim = s->kv.padded_dim;
-
-    for (size_t at = begin; at < end;) {
-        const uint8_t *page = page_at(s, span * SPAN_PAGES + at / KV_PAGE_TOKENS);
-        size_t stop = (at / KV_PAGE_TOKENS + 1) * KV_PAGE_TOKENS;
-
-        for (stop = stop < end ? stop : end; at < stop; at++)
-            for (size_t v = 0; v < n_vectors; v++) {
-                struct v16 x =
-                    load(page, type, skip + at % KV_PAGE_TOKENS * dim + first + v * LANES);
-
-                for (size_t i = 0; i < n; i++)
-                    y[i][v] = v16_fma(v16_all(queries[i].p[at]), x, y[i][v]);
-            }
-    }
-}
-
-/* A strip of the outputs of n queries, over the span's positions: first those that all see, then
- * each alone what only it sees. */
-static FIXED_SIZE void strip(const struct attend_slice *s, enum kv_type type, size_t span,
-                             const struct query *queries, const float *before, const float *here,
-                             size_t n, size_t first, size_t n_vectors)
-{
-    struct v16 y[VALUE_VECTORS][STRIP / LANES];
-    size_t shared = queries[0].n_here;
-
-    for (size_t i = 0; i < n; i++)
-        for (size_t v = 0; v < n_vectors; v++)
-            y[i][v] = v16_all(0.0f);
-    gather_values(s, type, span, queries, n, 0, shared, first, n_vectors, y);
-    for (size_t i = 1; i < n; i++)
-        gather_values(s, type, span, queries + i, 1, shared, queries[i].n_here, first, n_vectors,
-                      y + i);
-    for (size_t i = 0; i < n; i++)
-        for (size_t v = 0; v < n_vectors; v++) {
-            float *out = queries[i].out + first + v * LANES;
-
-            if (queries[i].n_here > 0)
-                v16_store(out, v16_fma(y[i][v], v16_all(here[i]),
-                                       v16_mul(v16_load(out), v16_all(before[i]))));
-        }
-}
-
-static FIXED_SIZE void strips(const struct attend_slice *s, enum kv_type type, size_t span,
-                              const struct query *queries, const float *before, const float *here,
-                              size_t n)
-{
-    size_t first = 0;
-
-    for (; first + STRIP <= s->kv.padded_dim; first += STRIP)
-        strip(s, type, span, queries, before, here, n, first, STRIP / LANES);
-    for (; first < s->kv.padded_dim; first += LANES)
-        strip(s, type, span, queries, before, here, n, first, 1);
-}
-
-static FIXED_SIZE void attend_span(const struct attend_slice *s, enum kv_type type, size_t span,
-                                   struct query *queries, size_t n)
-{
-    float before[ATTEND_VECTORS] = {0}, here[ATTEND_VECTORS] = {0};
+    struct v16 greatest = none;
     size_t i = 0;
 
-    scores(s, type, span, queries, n);
-    for (i = 0; i < n; i++)
-        if (queries[i].n_here > 0)
-            before[i] = weigh(&queries[i], &here[i]);
-    for (i = 0; i + VALUE_VECTORS <= n; i += VALUE_VECTORS)
-        strips(s, type, span, queries + i, before + i, here + i, VALUE_VECTORS);
-    for (; i + 3 <= n; i += 3) /* what a token's heads often are */
-        strips(s, type, span, queries + i, before + i, here + i, 3);
-    for (; i < n; i++)
-        strips(s, type, span, queries + i, before + i, here + i, 1);
+    for (; i + LANES <= n; i += LANES)
+        greatest = v16_max(v16_load(p + i), greatest);
+    if (i < n)
+        greatest = v16_max(v16_head(v16_load(p + i), n - i, none), greatest);
+    return v16_greatest(greatest);
 }
 
-static void set_span(struct query *queries, size_t n, size_t span)
+/* Merges a span's greatest score with the spans before: says what their output, and this span's,
+ * are to be multiplied by; 1 where nothing changes. */
+static void merge_greatest(struct query *u)
 {
-    for (size_t i = 0; i < n; i++) {
-        size_t left = queries[i].n > span * SPAN ? queries[i].n - span * SPAN : 0;
-
-        queries[i].n_here = left < SPAN ? left : SPAN;
+    u->before = u->here = 1.0f;
+    if (u->sum > 0.0f && u->max_here > u->max) {
+        u->before = scalar_exp(u->max - u->max_here);
+        u->max = u->max_here;
+    } else if (u->sum > 0.0f) {
+        u->here = scalar_exp(u->max_here - u->max);
+    } else {
+        u->max = u->max_here;
     }
 }
 
-void ISA_NAME(attend)(const struct attend_slice *s)
+/* p[i] = exp(p[i] - max); returns the sum. */
+static float exponentials(float *p, size_t n, float max)
 {
-    _Alignas(64) float p[ATTEND_VECTORS][SPAN];
-    _Alignas(64) float q[ATTEND_VECTORS][MAX_HEAD_DIM], out[ATTEND_VECTORS][MAX_HEAD_DIM];
-    struct query queries[ATTEND_VECTORS] = {0};
-    size_t n = s->n_tokens * s->n_sharing, head_dim = s->kv.head_dim;
+    struct v16 sums = v16_all(0.0f), m = v16_all(max), x;
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+        x = v16_exp(v16_sub(v16_load(p + i), m));
+        v16_store(p + i, x);
+        sums = v16_add(sums, x);
+    }
+    if (i < n) {
+        x = v16_exp(v16_sub(v16_load(p + i), m));
+        x = v16_head(x, n - i, v16_all(0.0f));
+        v16_store(p + i, x);
+        sums = v16_add(sums, x);
+    }
+    return v16_sum(sums);
+}
+
+/* Turns scores into weights: each of the three is a chain that others fill the gaps of. */
+static void weigh(struct query *queries, size_t n, size_t padded_dim)
+{
+    for (struct query *u = queries; u < queries + n; u++)
+        if (u->n_here > 0)
+            u->max_here = greatest_of(u->p, u->n_here);
+    for (struct query *u = queries; u < queries + n; u++)
+        if (u->n_here > 0)
+            merge_greatest(u);
+    for (struct query *u = queries; u < queries + n; u++) {
+        if (u->n_here == 0)
+            continue;
+        u->sum = u->sum * u->before + exponentials(u->p, u->n_here, u->max_here) * u->here;
+        memset(u->y, 0, padded_dim * sizeof *u->y);
+    }
+}
+
+static void attend_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
+{
+    size_t n = b->n_tokens * b->n_sharing;
+
+    for (struct query *u = s->queries; u < s->queries + n; u++) {
+        size_t left = u->token->n > span ? u->token->n - span : 0;
+
+        u->n_here = left < SPAN ? left : SPAN;
+    }
+    run_span(b, s, span, end, false);
+    weigh(s->queries, n, b->kv.padded_dim);
+    run_span(b, s, span, end, true);
+    for (const struct query *u = s->queries; u < s->queries + n; u++)
+        for (size_t d = 0; u->n_here > 0 && d < b->kv.padded_dim; d += LANES)
+            v16_store(u->out + d, v16_fma(v16_load(u->y + d), v16_all(u->here),
+                                          v16_mul(v16_load(u->out + d), v16_all(u->before))));
+}
+
+void ISA_NAME(attend)(const struct attend_block *b)
+{
+    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, dim = b->kv.padded_dim;
+    size_t end = 0;
     float scale = 1.0f / sqrtf((float)head_dim);
+    struct scratch s;
 
-    assert(n <= ATTEND_VECTORS && s->kv.padded_dim <= MAX_HEAD_DIM);
+    assert(n <= ATTEND_QUERIES && dim <= MAX_HEAD_DIM);
     for (size_t i = 0; i < n; i++) {
-        const float *from = s->q + i / s->n_sharing * s->stride + i % s->n_sharing * head_dim;
+        const struct attend_token *t = &b->tokens[i / b->n_sharing];
+        const float *from = b->q + t->row * b->stride + i % b->n_sharing * head_dim;
+        struct query *u = &s.queries[i];
+
+        *u = (struct query){.token = t,
+                            .q = s.q + i * dim,
+                            .p = s.p[i],
+                            .y = s.y + i * dim,
+                            .out = s.out + i * dim};
+        for (size_t d = 0; d < head_dim; d++)
+            u->q[d] = from[d] * scale;
+        memset(u->out, 0, dim * sizeof *u->out);
+        end = t->n > end ? t->n : end;
+    }
+    for (size_t span = 0; span < end; span += SPAN)
+        attend_span(b, &s, span, end);
+    for (size_t i = 0; i < n; i++) {
+        float *to = b->out + s.queries[i].token->row * b->stride + i % b->n_sharing * head_dim;
 
         for (size_t d = 0; d < head_dim; d++)
-            q[i][d] = from[d] * scale;
-        for (size_t d = 0; d < s->kv.padded_dim; d++)
-            out[i][d] = 0.0f;
-        queries[i] =
-            (struct query){.q = q[i], .out = out[i], .n = s->pos + i / s->n_sharing + 1, .p = p[i]};
-    }
-    for (size_t span = 0; span * SPAN < s->pos + s->n_tokens; span++) {
-        set_span(queries, n, span);
-        if (s->kv.type == KV_F16)
-            attend_span(s, KV_F16, span, queries, n);
-        else
-            attend_span(s, KV_F32, span, queries, n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        float *to = s->out + i / s->n_sharing * s->stride + i % s->n_sharing * head_dim;
-
-        for (size_t d = 0; d < head_dim; d++)
-            to[d] = out[i][d] / queries[i].sum;
+            to[d] = s.queries[i].out[d] / s.queries[i].sum;
     }
 }
 

@@ -37,6 +37,7 @@ static enum status cpu_sync(struct backend *b, struct error *err)
     if (rc != STATUS_OK)
         *err = c->failed;
     c->failed = (struct error){0};
+    c->plan.kv = NULL; /* the rows may change now */
     return rc;
 }
 
@@ -292,7 +293,7 @@ static void cpu_close(struct backend *b)
     team_close(c->team);
     cpu_rope_free(&c->rope);
     free(c->acts);
-    free(c->starts);
+    cpu_plan_free(&c->plan);
     assert(c->slabs == NULL); /* weights are closed before their backend */
 }
 

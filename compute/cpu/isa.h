@@ -24,6 +24,6 @@ void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size
 /* attend.c */
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                         const float *k, const float *v);
-void ISA_NAME(attend)(const struct attend_slice *s);
+void ISA_NAME(attend)(const struct attend_block *b);
 
 #endif

@@ -84,24 +84,40 @@ struct kv_view {
     uint8_t *base;     /* of page 0, in the layer, head 0 */
     size_t page_bytes; /* from a page to the next */
     size_t head_bytes; /* from a head to the next */
+    size_t values_at;  /* bytes from a head's keys to its values */
     size_t head_dim, padded_dim;
     enum kv_type type;
 };
 
-/* Queries of one sequence that share a key head: n_tokens at positions pos …, each n_sharing
- * heads, [n_tokens][stride], of which the first n_sharing * head_dim are used. */
-struct attend_slice {
-    struct kv_view kv;
+/* Bytes of n keys or values of one type. */
+static inline size_t kv_row_bytes(enum kv_type type, size_t n)
+{
+    return n * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+/* A token of a step, of whichever sequence. */
+struct attend_token {
     const int32_t *pages;
-    size_t head; /* of keys and values */
-    size_t n_sharing, n_tokens, pos;
-    const float *q;
-    float *out;
-    size_t stride;
-    const void *next; /* keys that the next slice begins with: a hint */
+    size_t n;   /* positions it sees: its own is n - 1 */
+    size_t row; /* in the step's activations */
 };
 
-enum { ATTEND_VECTORS = 16 }; /* n_tokens * n_sharing of a slice, at most */
+/* Tokens whose queries of one key head are computed together: where they have pages in common,
+ * those are read once. Of each row of q and out, the first n_sharing * head_dim are used. */
+struct attend_block {
+    struct kv_view kv;
+    size_t head; /* of keys and values */
+    size_t n_sharing, n_tokens;
+    const struct attend_token *tokens;
+    const float *q; /* row 0 */
+    float *out;
+    size_t stride; /* of a row */
+    /* The block that comes next begins with these: a hint. */
+    const struct attend_token *next;
+    size_t next_head;
+};
+
+enum { ATTEND_QUERIES = 48 }; /* n_tokens * n_sharing of a block, at most */
 
 struct kernels {
     const char *name;
@@ -125,7 +141,7 @@ struct kernels {
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);
-    void (*attend)(const struct attend_slice *s);
+    void (*attend)(const struct attend_block *b);
 };
 
 extern const struct kernels kernels_generic;

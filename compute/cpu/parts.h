@@ -20,6 +20,28 @@ struct rope_table {
     float *cosines, *sines; /* [n_positions][head_dim], as kernels.rope takes them */
 };
 
+/* How a step's tokens are attended to (sequence.c): made for the first layer, kept for the others.
+ */
+struct attend_item {
+    size_t first, n_tokens; /* of the plan's tokens */
+    size_t head, skip;      /* of keys; query heads of it before these */
+    size_t n_sharing;
+    size_t cost_before; /* of the items before */
+};
+
+struct plan {
+    const struct kv *kv; /* NULL: there is no plan */
+    const struct attend_row *rows;
+    size_t n_rows;
+    const struct attend_row **order; /* [n_rows] */
+    struct attend_token *tokens;     /* [n_tokens] */
+    size_t n_tokens, end;            /* end: of the rows of activations */
+    size_t n_heads;                  /* of the items */
+    struct attend_item *items;       /* [n_items] 0: not made */
+    size_t n_items, cost;
+    size_t order_cap, tokens_cap, items_cap;
+};
+
 struct cpu {
     struct backend base;
     const struct kernels *kernels;
@@ -35,8 +57,7 @@ struct cpu {
     struct act_form acts_form;
 
     struct rope_table rope;
-    uint32_t *starts; /* [n_rows + 1] of a ragged batch: pieces before row i */
-    size_t starts_cap;
+    struct plan plan;
 };
 
 struct buffer {
@@ -84,11 +105,14 @@ void cpu_kv_close(struct backend *b, struct kv *kv);
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
-void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
-              struct buffer *x);
 void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out);
+void cpu_plan_free(struct plan *p);
+
+/* rope.c */
+void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+              struct buffer *x);
 void cpu_rope_free(struct rope_table *t);
 
 #endif

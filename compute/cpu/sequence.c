@@ -1,6 +1,5 @@
-/* What knows positions: rope, the pages of keys and values, attention. */
+/* What knows positions: the pages of keys and values, and attention. */
 #include <assert.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,122 +9,14 @@
 
 enum {
     MAX_HEAD_DIM = 256,
-    PIECE_VALUES = 4096, /* of rope or keys and values: less is not worth handing out */
-    MIN_POSITIONS = 256, /* of a rope table */
+    PIECE_VALUES = 4096, /* of keys and values: less is not worth handing out */
+    PIECE_COST = 512,    /* the same of attention, some 10 us */
+    WIDEN_COST = 4,      /* of reading a page, in queries that attend to it */
+    SHARED_PAGES = 4,    /* fewer in common are not worth waiting for one another */
+    PIECES_A_THREAD = 4, /* at least, where there is so much to do */
 };
 
-/* Rope. */
-
-void cpu_rope_free(struct rope_table *t)
-{
-    free(t->scale);
-    free(t->cosines);
-    free(t->sines);
-    *t = (struct rope_table){0};
-}
-
-static bool is_table_of(const struct rope_table *t, const struct rope *r)
-{
-    if (t->head_dim != r->head_dim || t->base != r->base ||
-        (t->scale == NULL) != (r->scale == NULL))
-        return false;
-    return r->scale == NULL || memcmp(t->scale, r->scale, r->head_dim / 2 * sizeof *r->scale) == 0;
-}
-
-/* The angles of ref_rope, in double for the same reason. */
-static void fill_table(struct rope_table *t, size_t first)
-{
-    for (size_t j = 0; j < t->head_dim / 2; j++) {
-        double frequency = pow((double)t->base, -2.0 * (double)j / (double)t->head_dim);
-
-        if (t->scale != NULL)
-            frequency /= (double)t->scale[j];
-        for (size_t pos = first; pos < t->n_positions; pos++) {
-            double angle = (double)pos * frequency;
-            float *cosine = t->cosines + pos * t->head_dim + 2 * j;
-            float *sine = t->sines + pos * t->head_dim + 2 * j;
-
-            cosine[0] = cosine[1] = (float)cos(angle);
-            sine[1] = (float)sin(angle);
-            sine[0] = -sine[1];
-        }
-    }
-}
-
-/* Makes the table hold positions below n, of the rope r. */
-static bool table_for(struct cpu *c, const struct rope *r, size_t n)
-{
-    struct rope_table *t = &c->rope;
-    size_t first, size_bytes = r->head_dim / 2 * sizeof *r->scale;
-    struct error err;
-    float *more;
-
-    if (!is_table_of(t, r)) {
-        cpu_rope_free(t);
-        if (r->scale != NULL) {
-            t->scale = try_alloc(1, size_bytes);
-            if (t->scale == NULL)
-                goto failed;
-            memcpy(t->scale, r->scale, size_bytes);
-        }
-        t->base = r->base;
-        t->head_dim = r->head_dim;
-    }
-    if (n <= t->n_positions)
-        return true;
-    first = t->n_positions;
-    n = n < 2 * first ? 2 * first : n < MIN_POSITIONS ? MIN_POSITIONS : n;
-    size_bytes = r->head_dim * sizeof *more;
-    more = try_realloc(t->cosines, n, size_bytes);
-    if (more == NULL)
-        goto failed;
-    t->cosines = more;
-    more = try_realloc(t->sines, n, size_bytes);
-    if (more == NULL)
-        goto failed;
-    t->sines = more;
-    t->n_positions = n;
-    fill_table(t, first);
-    return true;
-failed:
-    (void)error_no_memory(&err, (uint64_t)n * size_bytes, "rope");
-    cpu_fail(c, &err);
-    return false;
-}
-
-struct rotation {
-    const struct cpu *cpu;
-    size_t n_heads;
-    const uint32_t *positions;
-    float *x;
-};
-
-static void rope_piece(void *arg, size_t begin, size_t end)
-{
-    const struct rotation *r = arg;
-    const struct rope_table *t = &r->cpu->rope;
-
-    for (size_t i = begin; i < end; i++)
-        r->cpu->kernels->rope(r->x + i * r->n_heads * t->head_dim, r->n_heads, t->head_dim,
-                              t->cosines + r->positions[i] * t->head_dim,
-                              t->sines + r->positions[i] * t->head_dim);
-}
-
-void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
-              struct buffer *x)
-{
-    struct cpu *c = to_cpu(b);
-    size_t width = r->n_heads * r->head_dim, end = 0;
-    struct rotation rotation = {c, r->n_heads, positions, cpu_written(c, x, n, width)};
-
-    for (size_t i = 0; i < n; i++)
-        end = positions[i] >= end ? positions[i] + (size_t)1 : end;
-    if (table_for(c, r, end))
-        team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), rope_piece, &rotation);
-}
-
-/* Keys and values: [n_pages][n_layers][n_kv_heads], each as kv_view says. */
-
+/* [n_pages][n_layers][n_kv_heads], each as kv_view says. */
 struct kv {
     struct kv_shape shape;
     struct kv_view view; /* of layer 0 */
@@ -151,6 +42,7 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     kv->view.type = shape->type;
     kv->view.head_dim = shape->head_dim;
     kv->view.padded_dim = padded;
+    kv->view.values_at = KV_PAGE_TOKENS * shape->head_dim * value_bytes;
     kv->view.head_bytes = KV_PAGE_TOKENS * (shape->head_dim + padded) * value_bytes;
     kv->layer_bytes = shape->n_kv_heads * kv->view.head_bytes;
     kv->view.page_bytes = shape->n_layers * kv->layer_bytes;
@@ -197,149 +89,245 @@ static struct kv_view view_of(const struct kv *kv, size_t layer)
     return v;
 }
 
-/* A ragged batch, cut in pieces that are counted through all rows. */
-struct ragged {
-    const struct cpu *cpu;
-    struct kv_view kv;
-    const struct attend_row *rows;
-    size_t n_rows;
-    size_t n_kv_heads, n_sharing; /* query heads of one key head */
-    size_t n_together, n_tokens;  /* of a piece: query heads, tokens */
-    size_t n_splits;              /* pieces that the heads of a key head make */
-    const float *k, *v, *q;
-    float *out;
-};
+/* Plans. */
 
-/* Row of piece i. */
-static size_t row_of(const struct ragged *g, size_t i)
+static size_t pages_for(size_t n_tokens)
 {
-    size_t low = 0, high = g->n_rows;
-
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-
-        if (g->cpu->starts[middle] <= i)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return (n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
-static void store_piece(void *arg, size_t begin, size_t end)
+/* By pages, so that rows with a common prefix are neighbours. */
+static bool comes_before(const struct attend_row *a, const struct attend_row *b)
 {
-    const struct ragged *g = arg;
-    size_t width = g->n_kv_heads * g->kv.head_dim, row = row_of(g, begin);
+    size_t n_a = pages_for(a->pos + a->n_tokens), n_b = pages_for(b->pos + b->n_tokens);
 
-    for (size_t i = begin; i < end; i++) {
-        const struct attend_row *r;
-        size_t pos, at;
-
-        while (g->cpu->starts[row + 1] <= i)
-            row++;
-        r = &g->rows[row];
-        pos = r->pos + (i - g->cpu->starts[row]);
-        at = (r->first + (i - g->cpu->starts[row])) * width;
-        for (size_t h = 0; h < g->n_kv_heads; h++, at += g->kv.head_dim)
-            g->cpu->kernels->kv_store(&g->kv, r->pages[pos / KV_PAGE_TOKENS], pos % KV_PAGE_TOKENS,
-                                      h, g->k + at, g->v + at);
-    }
+    for (size_t i = 0; i < n_a && i < n_b; i++)
+        if (a->pages[i] != b->pages[i])
+            return a->pages[i] < b->pages[i];
+    return n_a < n_b;
 }
 
-/* Counts pieces: of each row's n_tokens, n_tokens at a time, n_each for each such chunk. */
-static size_t count_pieces(struct cpu *c, const struct attend_row *rows, size_t n_rows,
-                           size_t n_tokens, size_t n_each)
+/* Shell's sort: no memory, and quick for the few rows of a step. */
+static void sort_rows(const struct attend_row **rows, size_t n)
+{
+    for (size_t gap = n / 2; gap > 0; gap /= 2)
+        for (size_t i = gap; i < n; i++) {
+            const struct attend_row *row = rows[i];
+            size_t j = i;
+
+            for (; j >= gap && comes_before(row, rows[j - gap]); j -= gap)
+                rows[j] = rows[j - gap];
+            rows[j] = row;
+        }
+}
+
+static size_t count_tokens(const struct kv *kv, const struct attend_row *rows, size_t n_rows)
 {
     size_t n = 0;
 
-    if (!cpu_reserve(c, (void **)&c->starts, &c->starts_cap, n_rows + 1, sizeof *c->starts,
-                     "a batch's rows"))
-        return 0;
-    for (size_t i = 0; i < n_rows; i++) {
-        c->starts[i] = (uint32_t)n;
-        n += (rows[i].n_tokens + n_tokens - 1) / n_tokens * n_each;
+    for (const struct attend_row *r = rows; r < rows + n_rows; r++) {
+        for (size_t i = 0; i < pages_for(r->pos + r->n_tokens); i++)
+            assert(is_page(kv, r->pages[i]));
+        n += r->n_tokens;
     }
-    assert(n <= UINT32_MAX);
-    c->starts[n_rows] = (uint32_t)n;
     return n;
 }
 
-static size_t rows_end(const struct kv *kv, const struct attend_row *rows, size_t n_rows)
+/* The tokens of all rows, neighbours where they share pages. The plan stands until the next sync,
+ * since the rows do: a step makes it once for all layers. */
+static bool plan_tokens(struct cpu *c, const struct kv *kv, const struct attend_row *rows,
+                        size_t n_rows)
 {
-    size_t end = 0;
+    struct plan *p = &c->plan;
+    size_t n_tokens;
 
-    for (const struct attend_row *r = rows; r < rows + n_rows; r++) {
-        size_t n_pages = (r->pos + r->n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+    if (p->kv == kv && p->rows == rows && p->n_rows == n_rows)
+        return true;
+    p->kv = NULL;
+    n_tokens = count_tokens(kv, rows, n_rows);
+    if (!cpu_reserve(c, (void **)&p->order, &p->order_cap, n_rows, sizeof(void *),
+                     "a batch's rows") ||
+        !cpu_reserve(c, (void **)&p->tokens, &p->tokens_cap, n_tokens, sizeof *p->tokens,
+                     "a batch's tokens"))
+        return false;
+    for (size_t i = 0; i < n_rows; i++)
+        p->order[i] = &rows[i];
+    sort_rows(p->order, n_rows);
+    p->n_tokens = p->end = 0;
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct attend_row *r = p->order[i];
 
-        for (size_t i = 0; i < n_pages; i++)
-            assert(is_page(kv, r->pages[i]));
-        end = r->first + r->n_tokens > end ? r->first + r->n_tokens : end;
+        p->end = r->first + r->n_tokens > p->end ? r->first + r->n_tokens : p->end;
+        for (size_t t = 0; t < r->n_tokens; t++)
+            p->tokens[p->n_tokens++] =
+                (struct attend_token){.pages = r->pages, .n = r->pos + t + 1, .row = r->first + t};
     }
-    return end;
+    p->kv = kv;
+    p->rows = rows;
+    p->n_rows = n_rows;
+    p->n_items = 0;
+    return true;
+}
+
+static bool are_worth_joining(const struct attend_token *a, const struct attend_token *b)
+{
+    return a->pages == b->pages ||
+           (pages_for(a->n) >= SHARED_PAGES && pages_for(b->n) >= SHARED_PAGES &&
+            memcmp(a->pages, b->pages, SHARED_PAGES * sizeof *a->pages) == 0);
+}
+
+static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_sharing)
+{
+    size_t most = 0, sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t n_pages = pages_for(tokens[i].n);
+
+        most = n_pages > most ? n_pages : most;
+        sum += n_pages;
+    }
+    return most * WIDEN_COST + sum * n_sharing;
+}
+
+/* Cuts the tokens in blocks, and those in items, one for each key head; where so many query heads
+ * share one that a block does not hold them, several. */
+static bool plan_items(struct cpu *c, size_t n_heads)
+{
+    struct plan *p = &c->plan;
+    size_t n_kv_heads = p->kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads;
+    size_t n_together = n_sharing < ATTEND_QUERIES ? n_sharing : ATTEND_QUERIES;
+    size_t n_splits = (n_sharing + n_together - 1) / n_together, most, n, cost = 0;
+
+    if (p->n_items > 0 && p->n_heads == n_heads)
+        return true;
+    if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, p->n_tokens * n_kv_heads * n_splits,
+                     sizeof *p->items, "a batch's pieces"))
+        return false;
+    most = p->n_tokens * n_kv_heads / (PIECES_A_THREAD * team_size(c->team));
+    most = most > 0 ? most : 1;
+    most = most < ATTEND_QUERIES / n_together ? most : ATTEND_QUERIES / n_together;
+    p->n_items = 0;
+    for (size_t first = 0; first < p->n_tokens; first += n) {
+        const struct attend_token *t = &p->tokens[first];
+
+        for (n = 1; n < most && first + n < p->n_tokens && are_worth_joining(t, t + n); n++)
+            ;
+        for (size_t i = 0; i < n_kv_heads * n_splits; i++) {
+            size_t skip = i % n_splits * n_together;
+            struct attend_item item = {
+                .first = first,
+                .n_tokens = n,
+                .head = i / n_splits,
+                .skip = skip,
+                .n_sharing = n_sharing - skip < n_together ? n_sharing - skip : n_together,
+                .cost_before = cost,
+            };
+
+            cost += cost_of(t, n, item.n_sharing);
+            p->items[p->n_items++] = item;
+        }
+    }
+    assert(cost <= UINT32_MAX);
+    p->n_heads = n_heads;
+    p->cost = cost;
+    return true;
+}
+
+void cpu_plan_free(struct plan *p)
+{
+    free(p->order);
+    free(p->tokens);
+    free(p->items);
+    *p = (struct plan){0};
+}
+
+/* The operators. */
+
+struct store {
+    const struct cpu *cpu;
+    struct kv_view kv;
+    size_t n_kv_heads;
+    const float *k, *v;
+};
+
+static void store_piece(void *arg, size_t begin, size_t end)
+{
+    const struct store *s = arg;
+
+    for (const struct attend_token *t = s->cpu->plan.tokens + begin; t < s->cpu->plan.tokens + end;
+         t++) {
+        size_t pos = t->n - 1, at = t->row * s->n_kv_heads * s->kv.head_dim;
+
+        for (size_t h = 0; h < s->n_kv_heads; h++, at += s->kv.head_dim)
+            s->cpu->kernels->kv_store(&s->kv, t->pages[pos / KV_PAGE_TOKENS], pos % KV_PAGE_TOKENS,
+                                      h, s->k + at, s->v + at);
+    }
 }
 
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows)
 {
     struct cpu *c = to_cpu(b);
-    size_t width = kv->shape.n_kv_heads * kv->shape.head_dim, end = rows_end(kv, rows, n_rows);
-    struct ragged g = {
-        .cpu = c,
-        .kv = view_of(kv, layer),
-        .rows = rows,
-        .n_rows = n_rows,
-        .n_kv_heads = kv->shape.n_kv_heads,
-        .k = cpu_read(k, end, width),
-        .v = cpu_read(v, end, width),
-    };
-    size_t n = count_pieces(c, rows, n_rows, 1, 1);
+    size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
+    struct store s = {.cpu = c, .kv = view_of(kv, layer), .n_kv_heads = kv->shape.n_kv_heads};
 
-    team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), store_piece, &g);
+    if (!plan_tokens(c, kv, rows, n_rows))
+        return;
+    s.k = cpu_read(k, c->plan.end, width);
+    s.v = cpu_read(v, c->plan.end, width);
+    team_for(c->team, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_piece, &s);
 }
 
-/* The keys that piece i + 1 begins with; i, of row, may be the last of all. */
-static const void *next_keys(const struct ragged *g, size_t row, size_t i)
+struct attention {
+    const struct cpu *cpu;
+    struct kv_view kv;
+    size_t stride;
+    const float *q;
+    float *out;
+};
+
+/* The first item that costs begin or more come before. */
+static const struct attend_item *item_from(const struct plan *p, size_t begin)
 {
-    size_t n_pieces = g->n_kv_heads * g->n_splits;
-    const uint32_t *starts = g->cpu->starts;
+    size_t low = 0, high = p->n_items;
 
-    if (i + 1 < starts[row + 1])
-        i++;
-    else if (row + 1 < g->n_rows && starts[row + 2] > i + 1)
-        i = starts[++row];
-    return g->kv.base + (size_t)g->rows[row].pages[0] * g->kv.page_bytes +
-           (i - starts[row]) % n_pieces / g->n_splits * g->kv.head_bytes;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (p->items[middle].cost_before < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return &p->items[low];
 }
 
+/* begin and end count costs: items that begin there. */
 static void attend_piece(void *arg, size_t begin, size_t end)
 {
-    const struct ragged *g = arg;
-    size_t head_dim = g->kv.head_dim, row = row_of(g, begin);
-    size_t n_pieces = g->n_kv_heads * g->n_splits; /* of a chunk of tokens */
+    const struct attention *a = arg;
+    const struct plan *p = &a->cpu->plan;
+    const struct attend_item *last = &p->items[p->n_items - 1];
 
-    for (size_t i = begin; i < end; i++) {
-        const struct attend_row *r;
-        size_t token, head, split, n_left, at;
-        struct attend_slice s = {.kv = g->kv};
+    for (const struct attend_item *i = item_from(p, begin); i <= last && i->cost_before < end;
+         i++) {
+        const struct attend_item *next = i < last ? i + 1 : i;
+        size_t skip = (i->head * (a->stride / a->kv.head_dim / p->kv->shape.n_kv_heads) + i->skip) *
+                      a->kv.head_dim;
+        struct attend_block block = {
+            .kv = a->kv,
+            .head = i->head,
+            .n_sharing = i->n_sharing,
+            .n_tokens = i->n_tokens,
+            .tokens = p->tokens + i->first,
+            .q = a->q + skip,
+            .out = a->out + skip,
+            .stride = a->stride,
+            .next = p->tokens + next->first,
+            .next_head = next->head,
+        };
 
-        while (g->cpu->starts[row + 1] <= i)
-            row++;
-        r = &g->rows[row];
-        token = (i - g->cpu->starts[row]) / n_pieces * g->n_tokens;
-        head = (i - g->cpu->starts[row]) % n_pieces / g->n_splits;
-        split = (i - g->cpu->starts[row]) % g->n_splits * g->n_together;
-        s.stride = g->n_kv_heads * g->n_sharing * head_dim;
-        at = (r->first + token) * s.stride + (head * g->n_sharing + split) * head_dim;
-        n_left = r->n_tokens - token;
-        s.pages = r->pages;
-        s.head = head;
-        s.n_sharing = g->n_sharing - split < g->n_together ? g->n_sharing - split : g->n_together;
-        s.n_tokens = n_left < g->n_tokens ? n_left : g->n_tokens;
-        s.pos = r->pos + token;
-        s.next = next_keys(g, row, i);
-        s.q = g->q + at;
-        s.out = g->out + at;
-        g->cpu->kernels->attend(&s);
+        a->cpu->kernels->attend(&block);
     }
 }
 
@@ -348,24 +336,13 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_h
                 struct buffer *out)
 {
     struct cpu *c = to_cpu(b);
-    size_t width = n_heads * kv->shape.head_dim, end = rows_end(kv, rows, n_rows);
-    size_t n_sharing = n_heads / kv->shape.n_kv_heads;
-    size_t n_together = n_sharing < ATTEND_VECTORS ? n_sharing : ATTEND_VECTORS;
-    struct ragged g = {
-        .cpu = c,
-        .kv = view_of(kv, layer),
-        .rows = rows,
-        .n_rows = n_rows,
-        .n_kv_heads = kv->shape.n_kv_heads,
-        .n_sharing = n_sharing,
-        .n_together = n_together,
-        .n_tokens = ATTEND_VECTORS / n_together,
-        .n_splits = (n_sharing + n_together - 1) / n_together,
-        .q = cpu_read(q, end, width),
-        .out = cpu_written(c, out, end, width),
-    };
-    size_t n = count_pieces(c, rows, n_rows, g.n_tokens, g.n_kv_heads * g.n_splits);
+    size_t width = n_heads * kv->shape.head_dim;
+    struct attention a = {.cpu = c, .kv = view_of(kv, layer), .stride = width};
 
     assert(n_heads % kv->shape.n_kv_heads == 0);
-    team_for(c->team, n, 1, attend_piece, &g);
+    if (!plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))
+        return;
+    a.q = cpu_read(q, c->plan.end, width);
+    a.out = cpu_written(c, out, c->plan.end, width);
+    team_for(c->team, c->plan.cost, PIECE_COST, attend_piece, &a);
 }

@@ -530,6 +530,95 @@ START_TEST(attention_forgets_chunks_and_batches)
 }
 END_TEST
 
+/* Contexts about the edges of pages, chunks and spans; each sequence's first SHARED positions are
+ * those of all, if it has as many. */
+static const size_t contexts[] = {1, 15, 16, 17, 64, 65, 255, 256, 257, 258, 300, 1000};
+
+enum {
+    N_CONTEXTS = sizeof contexts / sizeof contexts[0],
+    SHARED = 240,
+    LONGEST = 1000,
+    TABLE = LONGEST / KV_PAGE_TOKENS + 1,
+};
+
+/* The last token of each sequence, or the last three, all in one call or each alone, in rising or
+ * falling order of sequences; outputs by sequence. */
+static void run_sharers(struct backend *b, const struct shape *shape, bool together, bool falling,
+                        float *out /* [N_CONTEXTS][3][width] */)
+{
+    size_t kv_width = shape->n_kv_heads * shape->head_dim;
+    size_t width = shape->n_heads * shape->head_dim;
+    struct kv_shape pages = {1, shape->n_kv_heads, shape->head_dim, N_CONTEXTS * TABLE,
+                             shape->type};
+    static int32_t tables[N_CONTEXTS][TABLE];
+    static float x[LONGEST * MAX_WIDTH];
+    struct attend_row rows[N_CONTEXTS];
+    struct buffer *m = buffer_of(b, NULL, LONGEST * kv_width), *q, *outs;
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
+    for (size_t i = 0; i < N_CONTEXTS; i++) {
+        size_t n = contexts[i], n_tokens = i % 2 == 0 || n < 3 ? 1 : 3;
+        struct attend_row store = {0, n, 0, tables[i]};
+
+        for (size_t p = 0; p < TABLE; p++)
+            tables[i][p] = (int32_t)(n >= SHARED && p < SHARED / KV_PAGE_TOKENS
+                                         ? (N_CONTEXTS - 1) * TABLE + p
+                                         : (i * 5 % N_CONTEXTS) * TABLE + (TABLE - 1 - p));
+        rows[i] = (struct attend_row){i * 3, n_tokens, n - n_tokens, tables[i]};
+        fill(x, n * kv_width, 81 + (uint32_t)i);
+        fill(x, (n < SHARED ? n : SHARED) * kv_width, 80);
+        b->type->upload(b, m, x, n * kv_width * sizeof *x);
+        b->type->kv_store(b, kv, 0, m, m, &store, 1);
+        must_sync(b);
+    }
+    fill(x, N_CONTEXTS * 3 * width, 79);
+    q = buffer_of(b, x, N_CONTEXTS * 3 * width);
+    outs = buffer_of(b, NULL, N_CONTEXTS * 3 * width);
+    memset(x, 0, N_CONTEXTS * 3 * width * sizeof *x);
+    b->type->upload(b, outs, x, N_CONTEXTS * 3 * width * sizeof *x);
+    for (size_t i = 0; falling && i < N_CONTEXTS / 2; i++) {
+        struct attend_row row = rows[i];
+
+        rows[i] = rows[N_CONTEXTS - 1 - i];
+        rows[N_CONTEXTS - 1 - i] = row;
+    }
+    for (size_t i = 0; i < (together ? 1 : N_CONTEXTS); i++)
+        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, together ? N_CONTEXTS : 1, outs);
+    read_buffer(b, outs, out, N_CONTEXTS * 3 * width);
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, m);
+    b->type->buffer_close(b, q);
+}
+
+/* Sequences that share pages are attended to together: the bits are those of each alone, in every
+ * set, in any order, with any threads; and within 1e-5 of ref. */
+START_TEST(attention_forgets_sharers)
+{
+    const struct shape *shape = &shapes[_i];
+    size_t n = N_CONTEXTS * 3 * shape->n_heads * shape->head_dim;
+    struct backend *b = open_ref();
+
+    run_sharers(b, shape, false, false, attended[0]);
+    backend_close(b);
+    b = open_set("generic", 1);
+    run_sharers(b, shape, false, false, attended[1]);
+    backend_close(b);
+    assert_near(attended[1], attended[0], n, 1e-5f);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        b = open_set(sets[i / 2], i % 2 + 1);
+        if (b == NULL)
+            continue;
+        for (int way = 0; way < 3; way++) {
+            run_sharers(b, shape, way < 2, way == 1, attended[2]);
+            assert_same_bits(attended[2], attended[1], n);
+        }
+        backend_close(b);
+    }
+}
+END_TEST
+
 /* A copied page holds what the other held in every layer. */
 START_TEST(a_page_is_copied_in_all_layers)
 {
@@ -679,6 +768,7 @@ int main(void)
     tcase_add_loop_test(tests, row_operators_have_the_bits_of_ref, 0, 2);
     tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
+    tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);
     tcase_add_test(tests, a_page_is_copied_in_all_layers);
     tcase_add_test(tests, untouched_pages_cost_nothing);
     tcase_add_test(tests, an_unknown_set_is_refused);
