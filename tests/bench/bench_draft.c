@@ -1,7 +1,8 @@
 /* What drafts by prompt lookup gain: tokens a second of conversations that copy a text and of
  * ordinary chats, with drafts where they pay (auto) and without (off). Both run in turn in the same
- * process, each the best of several rounds, and only the ratios mean something. Replies must be the
- * same.
+ * process, each the best of several rounds; time is the processor's, of one thread unless told
+ * otherwise, so that others on the machine count little. Replies must be the same. Exits with 3
+ * when an ordinary chat is slower than 0.98 of what it is without.
  *
  *     bench_draft [MODEL.gguf [THREADS]]
  *
@@ -13,7 +14,7 @@
 
 #include "tests/support/lm_driver.h"
 
-enum { MAX_ROWS = 16, ROUNDS = 5, N_REPLY = 160 };
+enum { MAX_ROWS = 16, ROUNDS = 4, N_REPLY = 100 };
 
 static const char *const to_copy[] = {
     "Repeat this text, word for word: \"The harbour master wrote down the name of every ship that "
@@ -42,7 +43,7 @@ static double now_s(void)
 {
     struct timespec t;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -107,16 +108,15 @@ static void converse(struct agent *a, const char *const *texts, size_t n_texts, 
         for (size_t t = 0; t < r->n_tokens; t++)
             out->ids[i][t] = r->tokens[t].id;
         out->n_tokens += r->n_tokens;
-        if (getenv("BENCH_TEXT"))
-            printf("[%s]\n", r->text.data);
         drive_end(all[i], true);
         clone_close(all[i]->clone);
     }
     out->n_tokens -= n_before;
 }
 
-static int compare(struct agent *off, struct agent *on, const char *what, const char *const *texts,
-                   size_t n_texts, size_t n, float temperature)
+/* Returns the ratio, 0 when the replies are not the same. */
+static double compare(struct agent *off, struct agent *on, const char *what,
+                      const char *const *texts, size_t n_texts, size_t n, float temperature)
 {
     static struct figures a, b;
     struct agent_info before, after;
@@ -129,7 +129,7 @@ static int compare(struct agent *off, struct agent *on, const char *what, const 
         converse(on, texts, n_texts, n, temperature, &b);
         if (a.n_tokens != b.n_tokens || memcmp(a.ids, b.ids, sizeof a.ids) != 0) {
             printf("%s: the replies differ\n", what);
-            return 1;
+            return 0.0;
         }
         best_a = best_a > (double)a.n_tokens / a.s ? best_a : (double)a.n_tokens / a.s;
         best_b = best_b > (double)b.n_tokens / b.s ? best_b : (double)b.n_tokens / b.s;
@@ -140,17 +140,18 @@ static int compare(struct agent *off, struct agent *on, const char *what, const 
     printf("%-8s %5.1f %5zu %7zu %10.0f %10.0f %7.2f %8zu %8zu\n", what, (double)temperature, n,
            a.n_tokens, best_a, best_b, best_b / best_a, n_drafted, n_accepted);
     (void)fflush(stdout);
-    return 0;
+    return best_b / best_a;
 }
 
 int main(int argc, char **argv)
 {
     const char *path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL");
-    size_t n_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 2;
+    size_t n_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
     const size_t n_copy = sizeof to_copy / sizeof to_copy[0];
     const size_t n_answer = sizeof to_answer / sizeof to_answer[0];
     struct agent *off, *on;
-    int n_wrong = 0;
+    double least = 1.0, ratio;
+    int code = 0;
 
     if (path == NULL || n_threads == 0) {
         (void)fprintf(stderr, "usage: bench_draft MODEL.gguf [THREADS]\n");
@@ -160,16 +161,22 @@ int main(int argc, char **argv)
     on = open_model(path, n_threads, SPECULATE_AUTO);
     printf("%-8s %5s %5s %7s %10s %10s %7s %8s %8s\n", "what", "temp", "rows", "tokens", "off t/s",
            "auto t/s", "ratio", "drafted", "accepted");
-    for (size_t n = 1; n <= MAX_ROWS; n *= 4) {
-        n_wrong += compare(off, on, "copying", to_copy, n_copy, n, 0.0f);
-        n_wrong += compare(off, on, "chat", to_answer, n_answer, n, 0.0f);
-        n_wrong += compare(off, on, "chat", to_answer, n_answer, n, 0.8f);
+    for (size_t i = 0; i < n_copy; i++)
+        if (compare(off, on, "copying", &to_copy[i], 1, 1, 0.0f) == 0.0)
+            code = 1;
+    for (size_t i = 0; i < n_answer; i++) {
+        ratio = compare(off, on, "chat", &to_answer[i], 1, 1, i % 2 == 0 ? 0.0f : 0.8f);
+        least = ratio < least ? ratio : least;
     }
-    for (size_t i = 1; i < n_copy; i++)
-        n_wrong += compare(off, on, "copying", &to_copy[i], 1, 1, 0.0f);
-    for (size_t i = 1; i < n_answer; i++)
-        n_wrong += compare(off, on, "chat", &to_answer[i], 1, 1, 0.0f);
+    for (size_t n = 4; n <= MAX_ROWS; n *= 4) {
+        if (compare(off, on, "copying", to_copy, n_copy, n, 0.0f) == 0.0)
+            code = 1;
+        ratio = compare(off, on, "chat", to_answer, n_answer, n, 0.8f);
+        least = ratio < least ? ratio : least;
+    }
     agent_unref(off);
     agent_unref(on);
-    return n_wrong == 0 ? 0 : 1;
+    if (least == 0.0)
+        code = 1;
+    return code != 0 || least >= 0.98 ? code : 3;
 }

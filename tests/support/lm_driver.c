@@ -43,25 +43,41 @@ enum status drive_open(struct agent **out, const struct tiny_config *tiny,
     return rc;
 }
 
+enum status drive_begin_messages(struct drive *d, struct clone *c, const struct message *messages,
+                                 size_t n_messages, const struct sampling *s, struct error *err)
+{
+    struct message *own;
+
+    *d = (struct drive){.clone = c};
+    arena_init(&d->arena, 16 << 20);
+    agent_turn_init(&d->turn, &d->arena, 1 << 20);
+    own = arena_alloc(&d->arena, n_messages, sizeof *own);
+    if (own == NULL)
+        return error_no_memory(err, n_messages * sizeof *own, "messages");
+    memcpy(own, messages, n_messages * sizeof *own);
+    d->turn.seen =
+        (struct observation){.messages = own, .n_messages = n_messages, .sampling = *s, .turn = 1};
+    return c->agent->type->observe(c, &d->turn, err);
+}
+
 enum status drive_begin(struct drive *d, struct clone *c, const char *text,
                         const struct sampling *s, struct error *err)
 {
-    *d = (struct drive){.clone = c,
-                        .message = {.role = ROLE_USER, .text = text, .len = strlen(text)}};
-    arena_init(&d->arena, 16 << 20);
-    agent_turn_init(&d->turn, &d->arena, 1 << 20);
-    d->turn.seen =
-        (struct observation){.messages = &d->message, .n_messages = 1, .sampling = *s, .turn = 1};
-    return c->agent->type->observe(c, &d->turn, err);
+    const struct message message = {.role = ROLE_USER, .text = text, .len = strlen(text)};
+
+    return drive_begin_messages(d, c, &message, 1, s, err);
 }
 
 size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant)
 {
     struct row *rows[64];
-    size_t n_rows = 0, n_more = 0;
+    size_t n_rows = 0, n_more = 0, budget;
+    struct batcher_config config;
     struct error err;
 
     assert(n <= 64);
+    a->type->batching(a, &config);
+    budget = config.max_cost;
     for (size_t i = 0; i < n; i++) {
         struct row *row = &drives[i]->turn.row;
         size_t cost;
@@ -70,6 +86,12 @@ size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t
             continue;
         cost = a->type->cost(a, row);
         row->grant = cost < max_grant ? cost : max_grant;
+        row->grant = row->grant < budget ? row->grant : budget;
+        if (row->grant == 0) {
+            n_more++;
+            continue;
+        }
+        budget -= row->grant;
         if (a->type->reserve(a, row, &err) != STATUS_OK) {
             row->err = err;
             row->outcome = ROW_FAILED;

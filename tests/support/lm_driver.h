@@ -14,7 +14,6 @@ struct drive {
     struct arena arena;
     struct agent_turn turn;
     struct clone *clone;
-    struct message message; /* of the user */
     struct error err;
 };
 
@@ -26,11 +25,15 @@ struct agent_config drive_config(const char *backend, size_t kv_pages);
 enum status drive_open(struct agent **out, const struct tiny_config *tiny,
                        struct agent_config *config, struct error *err);
 
-/* Observes one user message; drive_end afterwards whatever came of it. */
+/* Observes one message of the user; drive_end afterwards whatever came of it. */
 enum status drive_begin(struct drive *d, struct clone *c, const char *text,
                         const struct sampling *s, struct error *err);
-/* One step of the rows, each granted at most max_grant; skips those that are done. Returns how many
- * still want more; a failed row's error is in its row. */
+/* The same with messages; their texts are borrowed until drive_end. */
+enum status drive_begin_messages(struct drive *d, struct clone *c, const struct message *messages,
+                                 size_t n_messages, const struct sampling *s, struct error *err);
+/* One step of the rows, each granted at most max_grant and all together what the agent's steps
+ * hold; skips those that are done. Returns how many still want more; a failed row's error is in its
+ * row. */
 size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant);
 /* Steps until all are done. */
 void drive_run(struct agent *a, struct drive *const *drives, size_t n, size_t max_grant);
