@@ -22,12 +22,12 @@ const struct rpc *services_rpcs(size_t *ret_n)
         {watch_rpcs, N_WATCH_RPCS},
         {models_rpcs, N_MODELS_RPCS},
         {admin_rpcs, N_ADMIN_RPCS},
+        {health_rpcs, N_HEALTH_RPCS},
         {act_rpcs, N_ACT_RPCS},
         {attach_rpcs, N_ATTACH_RPCS},
         {train_rpcs, N_TRAIN_RPCS},
         {params_rpcs, N_PARAMS_RPCS},
         {params_update_rpcs, N_PARAMS_UPDATE_RPCS},
-        {health_rpcs, N_HEALTH_RPCS},
     };
     size_t n = 0;
 

@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
 #include "server/services.h"
+#include "server/session.h"
 #include "server/wire.h"
+#include "server/wire_tensor.h"
 #include "tests/fuzz/target.h"
 
 enum { ARENA_BYTES = 1 << 20 };
@@ -52,11 +55,26 @@ static void check_message(const ProtobufCMessage *m)
     }
 }
 
+/* A view holds what it says, and goes back as it came. */
+static void check_tensor(const struct tensor_view *view, const Parley__V1__Tensor *from)
+{
+    Parley__V1__Tensor back;
+    size_t n;
+    struct error err;
+
+    assert(tensor_check(view, &n, &err) == STATUS_OK);
+    assert(n * tensor_type_size(view->type) == from->data.len);
+    wire_tensor(&back, view);
+    assert(back.dtype == from->dtype && back.n_shape == from->n_shape);
+    assert(n == 0 || memcmp(back.data.data, from->data.data, from->data.len) == 0);
+}
+
 static void convert(const ProtobufCMessage *m, struct arena *arena)
 {
     struct error err = {0};
     struct turn_request turn;
     struct open_request open;
+    const struct tensor_view *tensors;
     const struct pair *pairs;
     enum status rc = STATUS_OK;
 
@@ -71,6 +89,13 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
         rc = wire_open(&open, (const Parley__V1__OpenRequest *)m, arena, &err);
     } else if (m->descriptor == &parley__v1__fork_request__descriptor) {
         rc = wire_fork_metadata(&pairs, (const Parley__V1__ForkRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__act_step_request__descriptor) {
+        const Parley__V1__ActStepRequest *step = (const Parley__V1__ActStepRequest *)m;
+
+        rc = wire_tensors(&tensors, step->observation, step->n_observation, STEP_MAX_TENSORS,
+                          "observation", arena, &err);
+        for (size_t i = 0; rc == STATUS_OK && i < step->n_observation; i++)
+            check_tensor(&tensors[i], step->observation[i]);
     }
     assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
 }

@@ -1,0 +1,129 @@
+/* Sessions and trainings when memory fails: what is refused leaves things as they were, and works
+ * when it is tried again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/act_trainer.h"
+#include "tests/fault/sweep.h"
+#include "tests/support/fake_actor.h"
+#include "tests/unit/base/suite.h"
+
+/* A step until it is done; a fault hits once, so the second try must do. */
+static enum status step(struct fake_actor *f, const struct fake_request *r, float action)
+{
+    for (int i = 0; i < 2; i++) {
+        struct fake_step s;
+        struct error err;
+        enum status rc = fake_step(f, &s, r, &err);
+
+        fake_actor_run(f);
+        if (rc == STATUS_OK)
+            rc = s.err.status;
+        if (rc == STATUS_OK) {
+            ck_assert_float_eq(s.action, action);
+            return rc;
+        }
+        ck_assert_int_eq(rc, STATUS_EXHAUSTED);
+    }
+    ck_abort_msg("twice");
+    return STATUS_INTERNAL;
+}
+
+static enum status converse(void *arg)
+{
+    static const struct sessions_config config;
+    static const struct act_config lockstep = {.mode = ACT_LOCKSTEP, .n = 1};
+    struct session_hold h = {0};
+    struct fake_actor f;
+    struct error err;
+    enum status rc = fake_actor_open(&f, &config, &err);
+    char name[] = "a";
+
+    (void)arg;
+    if (rc != STATUS_OK)
+        return rc;
+    for (uint64_t i = 1; i <= 3; i++)
+        (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 1, .seq = i, .a = 1},
+                   (float)i);
+    (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 1, .a = 1}, 1);
+    for (name[0] = 32; name[0] < 112; name[0]++) /* the table grows, or does without */
+        (void)step(&f, &(struct fake_request){.env_id = name, .run_id = 1, .seq = 1, .a = 1}, 1);
+    ck_assert_uint_eq(f.all.n, 81);
+    rc = act_configure(&f.model, &lockstep, &err);
+    if (rc == STATUS_OK)
+        rc = sessions_hold(&f.all, &f.model, "held", 1, 1, &h, &err);
+    session_let_go(&h);
+    (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 2, .a = 1}, 2);
+    fake_actor_close(&f);
+    return rc;
+}
+
+/* Every allocation of sessions, steps and modes fails in turn. */
+START_TEST(test_sessions)
+{
+    ck_assert_int_gt(sweep(converse, NULL), 100);
+}
+END_TEST
+
+static unsigned n_ended;
+
+static void tell(struct training *t, const struct training_event *event)
+{
+    (void)t;
+    (void)event;
+}
+
+static void ended(struct training *t, const struct error *err)
+{
+    (void)t;
+    ck_assert_int_eq(err->status, STATUS_CANCELLED);
+    n_ended++;
+}
+
+static enum status train(void *arg)
+{
+    static const struct sessions_config config;
+    struct training t = {.tell = tell,
+                         .ended = ended,
+                         .config = {.n_observers = 2,
+                                    .n_episodes = 1,
+                                    .n_steps = 10,
+                                    .gamma = 1,
+                                    .learn.learning_rate = 0.01f,
+                                    .save_path = "",
+                                    .timeout_ms = 1000}};
+    struct trainers all;
+    struct fake_actor f;
+    struct error err;
+    uv_loop_t *loop = arg;
+    enum status rc = fake_actor_open(&f, &config, &err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    trainers_init(&all, &f.all);
+    t.model = &f.model;
+    n_ended = 0;
+    rc = training_start(&t, &all, loop, &err);
+    if (rc == STATUS_OK) {
+        training_cancel(&t);
+        ck_assert_uint_eq(n_ended, 0); /* never inside */
+        (void)uv_run(loop, UV_RUN_DEFAULT);
+        ck_assert_uint_eq(n_ended, 1);
+    }
+    ck_assert(trainers_are_idle(&all));
+    fake_actor_close(&f);
+    return rc;
+}
+
+/* Every allocation of a training's start fails in turn. */
+START_TEST(test_training)
+{
+    uv_loop_t loop;
+
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_gt(sweep(train, &loop), 3);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+SUITE_MAIN("fault/act", test_sessions, test_training)

@@ -1,0 +1,338 @@
+#include <check.h>
+#include <math.h>
+
+#include "tests/support/fake_actor.h"
+#include "tests/unit/base/suite.h"
+
+static void open_actor(struct fake_actor *f, const struct sessions_config *config)
+{
+    static const struct sessions_config none;
+    struct error err;
+
+    ck_assert_int_eq(fake_actor_open(f, config == NULL ? &none : config, &err), STATUS_OK);
+}
+
+/* A step that must be done, with this action. */
+static void acts(struct fake_actor *f, const struct fake_request *r, float action)
+{
+    struct fake_step s;
+    struct error err;
+
+    ck_assert_int_eq(fake_step(f, &s, r, &err), STATUS_OK);
+    fake_actor_run(f);
+    ck_assert_uint_eq(s.n_done, 1);
+    ck_assert_int_eq(s.err.status, STATUS_OK);
+    ck_assert_uint_eq(s.seq, r->seq);
+    ck_assert_float_eq(s.action, action);
+}
+
+static void refused(struct fake_actor *f, const struct fake_request *r, enum status status,
+                    const char *text)
+{
+    struct fake_step s;
+    struct error err;
+
+    ck_assert_int_eq(fake_step(f, &s, r, &err), status);
+    ck_assert_str_eq(err.text, text);
+    fake_actor_run(f);
+    ck_assert_uint_eq(s.n_done, 0);
+}
+
+/* Steps of one run follow each other on one clone; another environment has its own. */
+START_TEST(test_steps)
+{
+    struct fake_actor f;
+
+    open_actor(&f, NULL);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 10, .b = 1}, 11);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 10, .b = 1}, 12);
+    acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 20, .b = 1}, 21);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 10, .b = 1}, 13);
+    ck_assert_uint_eq(f.all.n, 2);
+    ck_assert_uint_gt(f.n_quiet, 0);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* The last number again has its stored answer, without acting; others are out of range. */
+START_TEST(test_numbers)
+{
+    struct fake_actor f;
+
+    open_actor(&f, NULL);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 10}, 10);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 10}, 11);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 99}, 11);
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 10}, STATUS_RANGE,
+            "seq is 1, the session has 2: the next is 3");
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 4, .a = 10}, STATUS_RANGE,
+            "seq is 4, the session has 2: the next is 3");
+    refused(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 2, .a = 10}, STATUS_RANGE,
+            "seq is 2, the session has 0: the next is 1");
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 0, .a = 10},
+            STATUS_INVALID, "seq is 0, steps count from 1");
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 10}, 12);
+    ck_assert_uint_eq(f.all.n, 1);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* The number that runs is joined; who leaves is not told, and the step goes on for who stays. */
+START_TEST(test_join)
+{
+    struct fake_actor f;
+    struct fake_step one, two, three;
+    const struct fake_request r = {.env_id = "a", .run_id = 1, .seq = 1, .a = 5};
+    struct error err;
+
+    open_actor(&f, NULL);
+    ck_assert_int_eq(fake_step(&f, &one, &r, &err), STATUS_OK);
+    ck_assert_int_eq(fake_step(&f, &two, &r, &err), STATUS_OK);
+    step_wait_leave(&one.wait);
+    fake_actor_run(&f);
+    ck_assert_uint_eq(one.n_done, 0);
+    ck_assert_uint_eq(two.n_done, 1);
+    ck_assert_float_eq(two.action, 5);
+    ck_assert_int_eq(fake_step(&f, &three,
+                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5},
+                               &err),
+                     STATUS_OK);
+    step_wait_leave(&three.wait); /* the last: the step leaves its batch */
+    ck_assert_int_eq(fake_step(&f, &two,
+                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5},
+                               &err),
+                     STATUS_ABORTED);
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    fake_actor_run(&f);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5}, 6);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* A step that fails never was: its number is free, and the clone as it was. */
+START_TEST(test_failure)
+{
+    struct fake_actor f;
+    struct fake_step s;
+    struct error err;
+
+    open_actor(&f, NULL);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
+    ck_assert_int_eq(
+        fake_step(&f, &s,
+                  &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = INFINITY},
+                  &err),
+        STATUS_OK);
+    fake_actor_run(&f);
+    ck_assert_int_eq(s.err.status, STATUS_INVALID);
+    ck_assert_str_eq(s.err.text, "no number");
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = -1},
+            STATUS_INVALID, "observation is -1");
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 2, .seq = 1, .a = -1},
+            STATUS_INVALID, "observation is -1");
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1},
+         2); /* the run before was not ended */
+    ck_assert_int_eq(
+        fake_step(&f, &s,
+                  &(struct fake_request){
+                      .env_id = "a", .run_id = 1, .seq = 3, .a = 1, .deadline_us = f.now_us},
+                  &err),
+        STATUS_DEADLINE);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 1}, 3);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Another run begins afresh; who waits in the run before is told. */
+START_TEST(test_another_run)
+{
+    struct fake_actor f;
+    struct fake_step old, next;
+    struct error err;
+
+    open_actor(&f, NULL);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
+    ck_assert_int_eq(fake_step(&f, &old,
+                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1},
+                               &err),
+                     STATUS_OK);
+    ck_assert_int_eq(fake_step(&f, &next,
+                               &(struct fake_request){.env_id = "a", .run_id = 2, .seq = 1, .a = 1},
+                               &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(old.n_done, 0); /* never inside */
+    fake_actor_run(&f);
+    ck_assert_int_eq(old.err.status, STATUS_ABORTED);
+    ck_assert_str_eq(old.err.text, "the session has ended: another run took its place");
+    ck_assert_float_eq(next.action, 1);
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1}, STATUS_RANGE,
+            "seq is 2, the session has 0: the next is 1");
+    ck_assert_uint_eq(f.all.n, 1);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Sessions are bounded, and end when they have been idle for too long, the longest first. */
+START_TEST(test_bound_and_expiry)
+{
+    const struct sessions_config config = {.max_sessions = 2, .ttl_ms = 10};
+    struct fake_actor f;
+
+    open_actor(&f, &config);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
+    ck_assert_uint_eq(f.expiry_at_us, f.now_us + 10000);
+    f.now_us += 4000;
+    acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1}, 1);
+    refused(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1},
+            STATUS_EXHAUSTED, "there are 2 sessions already");
+    acts(&f, &(struct fake_request){.env_id = "b", .run_id = 2, .seq = 1, .a = 1},
+         1); /* in the place of another */
+    f.now_us += 2000;
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1},
+         2); /* it is the younger one now */
+    f.now_us += 8000;
+    sessions_tick(&f.all);
+    ck_assert_uint_eq(f.all.n, 1);
+    ck_assert_uint_eq(f.expiry_at_us, f.now_us + 2000);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 1}, 3);
+    acts(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 1, .a = 1}, 1);
+    f.now_us += 10000;
+    sessions_tick(&f.all);
+    ck_assert_uint_eq(f.all.n, 0);
+    fake_actor_close(&f);
+}
+END_TEST
+
+static unsigned n_lost;
+
+static void on_lost(struct session_hold *h)
+{
+    n_lost++;
+    (void)h;
+}
+
+/* One that is held does not expire, takes no step while frozen, and outlives its end. */
+START_TEST(test_hold)
+{
+    const struct sessions_config config = {.ttl_ms = 10};
+    struct session_hold h = {.lost = on_lost}, other = {.lost = on_lost};
+    struct fake_actor f;
+    struct error err;
+
+    n_lost = 0;
+    open_actor(&f, &config);
+    ck_assert_int_eq(sessions_hold(&f.all, &f.model, "a", 1, 7, &h, &err), STATUS_OK);
+    ck_assert_int_eq(sessions_hold(&f.all, &f.model, "a", 1, 7, &other, &err), STATUS_PRECONDITION);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
+    f.now_us += 1000000;
+    sessions_tick(&f.all);
+    ck_assert_uint_eq(f.all.n, 1);
+    h.is_frozen = true;
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 1},
+            STATUS_PRECONDITION, "the episode of env_id 'a' is over");
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 2, .seq = 1, .a = 1}, 1);
+    ck_assert_uint_eq(n_lost, 1);
+    ck_assert_ptr_nonnull(session_clone(h.session));
+    session_let_go(&h);
+    session_let_go(&h);
+    f.now_us += 1000000;
+    sessions_tick(&f.all);
+    ck_assert_uint_eq(f.all.n, 0);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Lock-step: a row is one session's, until its step is over or it leaves. */
+START_TEST(test_rows)
+{
+    const struct act_config lockstep = {.mode = ACT_LOCKSTEP, .n = 2, .timeout_ms = 5};
+    struct fake_actor f;
+    struct fake_step one, two;
+    struct error err;
+
+    open_actor(&f, NULL);
+    ck_assert_int_eq(act_configure(&f.model, &lockstep, &err), STATUS_OK);
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1, .row = 2},
+            STATUS_INVALID, "row is 2, under lock-step there are 2, from 0");
+    ck_assert_int_eq(
+        fake_step(&f, &one,
+                  &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1, .row = 1},
+                  &err),
+        STATUS_OK);
+    refused(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1, .row = 1},
+            STATUS_PRECONDITION,
+            "row 1 has another's observation already, env_id 'b' cannot have it");
+    ck_assert_uint_eq(one.n_done, 0);
+    f.now_us += 5000;
+    fake_actor_run(&f);
+    ck_assert_int_eq(one.err.status, STATUS_ABORTED);
+    ck_assert_int_eq(
+        fake_step(&f, &one,
+                  &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1, .row = 1},
+                  &err),
+        STATUS_OK);
+    step_wait_leave(&one.wait);
+    fake_actor_run(&f);
+    ck_assert_int_eq(
+        fake_step(&f, &one,
+                  &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1, .row = 1},
+                  &err),
+        STATUS_OK);
+    ck_assert_int_eq(fake_step(&f, &two,
+                               &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1},
+                               &err),
+                     STATUS_OK);
+    fake_actor_run(&f);
+    ck_assert_uint_eq(one.batch_rows, 2);
+    ck_assert_uint_eq(two.batch_rows, 2);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Modes that can never be met are refused by the name of the request's field. */
+START_TEST(test_modes)
+{
+    static const struct act_config bad[] = {
+        {.mode = ACT_LOCKSTEP},
+        {.mode = ACT_LOCKSTEP, .n = ACTOR_MAX_ROWS + 1},
+        {.mode = ACT_DYNAMIC, .max = ACTOR_MAX_ROWS + 1},
+        {.mode = ACT_DYNAMIC, .min = 3, .max = 2},
+        {.mode = ACT_DYNAMIC, .min = ACTOR_MAX_ROWS + 1},
+        {.mode = (enum act_mode)9},
+    };
+    static const char *const fields[] = {"n", "n", "max", "min", "min", "mode"};
+    struct fake_actor f;
+    struct error err;
+
+    open_actor(&f, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_int_eq(act_configure(&f.model, &bad[i], &err), STATUS_INVALID);
+        ck_assert_str_eq(err.field, fields[i]);
+    }
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Once it drains nothing is taken, and who waits when all is closed is told so. */
+START_TEST(test_drain)
+{
+    struct fake_actor f;
+    struct fake_step s;
+    struct error err;
+
+    open_actor(&f, NULL);
+    ck_assert_int_eq(fake_step(&f, &s,
+                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1},
+                               &err),
+                     STATUS_OK);
+    sessions_drain(&f.all);
+    refused(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1},
+            STATUS_UNAVAILABLE, "the server is stopping");
+    ck_assert_uint_eq(s.n_done, 1); /* what was in flight went on */
+    fake_actor_close(&f);
+}
+END_TEST
+
+SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_failure, test_another_run,
+           test_bound_and_expiry, test_hold, test_rows, test_modes, test_drain)
