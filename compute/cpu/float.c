@@ -88,6 +88,7 @@ const struct kernels ISA_NAME(kernels) = {
     .linear = ISA_NAME(linear),
     .linear_to_input = ISA_NAME(linear_to_input),
     .linear_to_weight = ISA_NAME(linear_to_weight),
+    .dropout = ISA_NAME(dropout),
     .rms_norm = rms_norm,
     .rope = rope,
     .swiglu = swiglu,

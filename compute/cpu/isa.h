@@ -21,6 +21,9 @@ void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t l
 void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last);
 void ISA_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
 void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
+/* dropout.c */
+void ISA_NAME(dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width,
+                       float *x);
 /* attend.c */
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                         const float *k, const float *v);

@@ -119,6 +119,8 @@ struct attend_block {
 
 enum { ATTEND_QUERIES = 48 }; /* n_tokens * n_sharing of a block, at most */
 
+struct net_draw; /* net.h */
+
 struct kernels {
     const char *name;
 
@@ -132,6 +134,8 @@ struct kernels {
     void (*linear)(const struct linear_slice *s, size_t first, size_t last);
     void (*linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
     void (*linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
+    /* One row, of a draw that drops. */
+    void (*dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width, float *x);
     void (*rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out);
     /* turn [head_dim]: cos, -sin, cos, … as rope in float.c says */
     void (*rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,

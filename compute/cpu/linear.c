@@ -11,8 +11,10 @@ enum { TILE = 2 };
 #endif
 
 enum {
-    CHAIN_BLOCK = 64
-}; /* links of a chain between two visits of memory: keeps it in the cache */
+    BLOCK_ROWS = 16,  /* rows that share a visit of the weights */
+    BLOCK_INS = 512,  /* inputs, whole vectors of them */
+    CHAIN_BLOCK = 64, /* links of a chain between two visits of memory: keeps it in the cache */
+};
 
 /* v16_load_some in a register. */
 static inline struct v16 load_some(const float *p, size_t n)
@@ -31,20 +33,27 @@ static inline struct v16 load_some(const float *p, size_t n)
 #endif
 }
 
-/* Forward. n_rows and n_outs are constants where this is called, as in the other tiles. */
+/* Inputs first … last - 1 of a tile, added to its sums; sums NULL: these are all there are, and the
+ * outputs are done. n_rows and n_outs are constants where this is called, as in the other tiles. */
 static FIXED_SIZE void forward_tile(const struct linear_slice *s, size_t row, size_t n_rows,
-                                    size_t out, size_t n_outs)
+                                    size_t out, size_t n_outs, size_t first, size_t last,
+                                    struct v16 sums[][TILE])
 {
-    size_t n_in = s->n_in, whole = n_in / LANES * LANES, rest = n_in % LANES;
+    size_t n_in = s->n_in, whole = last - (last - first) % LANES, rest = last - whole;
     const float *in = s->in + row * n_in, *w = s->w + out * n_in;
+    /* from a weight to the one that the next visit reads in its place */
+    size_t ahead = last < n_in ? BLOCK_INS : n_outs * n_in - first;
     struct v16 y[TILE][TILE], weights[TILE];
 
     for (size_t r = 0; r < n_rows; r++)
         for (size_t o = 0; o < n_outs; o++)
-            y[r][o] = v16_all(0.0f);
-    for (size_t k = 0; k < whole; k += LANES) {
-        for (size_t o = 0; o < n_outs; o++)
+            y[r][o] = sums != NULL ? sums[r][o] : v16_all(0.0f);
+    for (size_t k = first; k < whole; k += LANES) {
+        for (size_t o = 0; o < n_outs; o++) {
             weights[o] = v16_load(w + o * n_in + k);
+            if (sums != NULL)
+                __builtin_prefetch(w + o * n_in + k + ahead);
+        }
         for (size_t r = 0; r < n_rows; r++) {
             struct v16 x = v16_load(in + r * n_in + k);
 
@@ -64,27 +73,57 @@ static FIXED_SIZE void forward_tile(const struct linear_slice *s, size_t row, si
     }
     for (size_t r = 0; r < n_rows; r++)
         for (size_t o = 0; o < n_outs; o++)
-            s->out[(row + r) * s->n_out + out + o] = s->bias[out + o] + v16_sum(y[r][o]);
+            if (sums != NULL)
+                sums[r][o] = y[r][o];
+            else
+                s->out[(row + r) * s->n_out + out + o] = s->bias[out + o] + v16_sum(y[r][o]);
+}
+
+/* n_rows rows from row on, in tiles; sums [n_rows] or NULL. */
+static FIXED_SIZE void forward_tiles(const struct linear_slice *s, size_t row, size_t n_rows,
+                                     size_t out, size_t n_outs, size_t first, size_t last,
+                                     struct v16 sums[][TILE])
+{
+    size_t r = 0;
+
+    for (; r + TILE <= n_rows; r += TILE)
+        forward_tile(s, row + r, TILE, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+#if defined(__AVX512F__)
+    if (r + 3 == n_rows)
+        forward_tile(s, row + r, 3, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+    if (r + 2 == n_rows)
+        forward_tile(s, row + r, 2, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+#endif
+    if (r + 1 == n_rows)
+        forward_tile(s, row + r, 1, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+}
+
+/* Up to BLOCK_ROWS rows. Long inputs go by in blocks that stay in the first cache with the weights
+ * of the tile, which so are read from memory once for all rows. */
+static FIXED_SIZE void forward_block(const struct linear_slice *s, size_t row, size_t n_rows,
+                                     size_t out, size_t n_outs)
+{
+    struct v16 sums[BLOCK_ROWS][TILE];
+
+    if (s->n_in <= BLOCK_INS) {
+        forward_tiles(s, row, n_rows, out, n_outs, 0, s->n_in, NULL);
+        return;
+    }
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < n_outs; o++)
+            sums[r][o] = v16_all(0.0f);
+    for (size_t first = 0; first < s->n_in; first += BLOCK_INS)
+        forward_tiles(s, row, n_rows, out, n_outs, first,
+                      s->n_in - first < BLOCK_INS ? s->n_in : first + BLOCK_INS, sums);
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t o = 0; o < n_outs; o++)
+            s->out[(row + r) * s->n_out + out + o] = s->bias[out + o] + v16_sum(sums[r][o]);
 }
 
 static FIXED_SIZE void forward_rows(const struct linear_slice *s, size_t out, size_t n_outs)
 {
-    size_t row = 0;
-
-    for (; row + TILE <= s->n; row += TILE)
-        forward_tile(s, row, TILE, out, n_outs);
-#if defined(__AVX512F__)
-    if (row + 3 == s->n) {
-        forward_tile(s, row, 3, out, n_outs);
-        return;
-    }
-    if (row + 2 == s->n) {
-        forward_tile(s, row, 2, out, n_outs);
-        return;
-    }
-#endif
-    if (row < s->n)
-        forward_tile(s, row, 1, out, n_outs);
+    for (size_t row = 0; row < s->n; row += BLOCK_ROWS)
+        forward_block(s, row, s->n - row < BLOCK_ROWS ? s->n - row : BLOCK_ROWS, out, n_outs);
 }
 
 void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
@@ -144,6 +183,12 @@ static FIXED_SIZE void gradient_rows(const struct chain *c, size_t first, size_t
 {
     for (; row + TILE <= end_row; row += TILE)
         gradient_tile(c, first, last, row, TILE, column, n_vectors, rest);
+#if defined(__AVX512F__)
+    if (row + 3 == end_row) {
+        gradient_tile(c, first, last, row, 3, column, n_vectors, rest);
+        return;
+    }
+#endif
     for (; row < end_row; row++)
         gradient_tile(c, first, last, row, 1, column, n_vectors, rest);
 }
@@ -176,5 +221,6 @@ void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size
 {
     const struct chain c = {s->dout, s->n_out, 1, s->in, s->n_in, s->out, s->n_in};
 
-    gradient(&c, s->n, first, last, 0, s->n_in);
+    for (; first < last; first += TILE) /* the longer matrix is visited in its own order */
+        gradient(&c, s->n, first, last - first < TILE ? last : first + TILE, 0, s->n_in);
 }

@@ -123,14 +123,17 @@ static void dropout_piece(void *arg, size_t begin, size_t end)
     const struct rows *r = arg;
 
     for (size_t i = begin; i < end; i++)
-        net_row_dropout(&r->draws[i], r->layer, r->number, r->width, r->out + i * r->width);
+        if (r->draws[i].drops)
+            r->kernels->dropout(&r->draws[i], r->layer, r->number, r->width,
+                                r->out + i * r->width);
 }
 
 static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer, float rate,
                         size_t n, size_t width, struct buffer *x)
 {
     struct cpu *c = to_cpu(b);
-    struct rows r = {.width = width,
+    struct rows r = {.kernels = c->kernels,
+                     .width = width,
                      .draws = draws,
                      .layer = layer,
                      .number = rate,
