@@ -1,9 +1,31 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine|conversation|draft|policy]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine|conversation|draft|policy|marks]… | --determinism
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 set -euo pipefail
+here=$(dirname "${BASH_SOURCE[0]}")
 build=$1 model=$2
 shift 2
+
+# by_python SCRIPT [arguments]: with the foreign client of the tests
+by_python() {
+    "$here/../integration/venv.sh"
+    PARLEY_STUBS=$PWD/build/venv/stubs PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/$1" "$build" "$model" "${@:2}"
+}
+
+case ${1-} in
+--peer) by_python compare.py "$@"; exit ;;
+--openvino)
+    [ $# -ge 2 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
+    OPENVINO_PYTHON=$("$here/openvino.sh")
+    export OPENVINO_PYTHON
+    by_python compare.py "$@"
+    exit
+    ;;
+--endurance) by_python endurance.py "${@:2}"; exit ;;
+esac
 [ $# -gt 0 ] || set -- echo engine conversation draft policy
 for what; do
     printf '== %s\n' "$what"
@@ -14,6 +36,7 @@ for what; do
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
-    *) printf 'no bench is called %s; there are: echo, engine, conversation, draft, policy\n' "$what" >&2; exit 2 ;;
+    marks) by_python marks.py ;;
+    *) printf 'no bench is called %s; there are: echo, engine, conversation, draft, policy, marks\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""OpenVINO GenAI, in process, as compare.py's peer: one load a line on stdin, its figures a line on stdout.
+
+usage: openvino_peer.py MODEL.gguf      (by a Python that has openvino-genai: openvino.sh makes one)
+A load: {"seed", "n", "n_in", "n_out"}; n prompts of n_in tokens at once, n_out tokens of each reply, greedy, the end token ignored, no
+prefix cache. The scheduling group of 32 is the weights' own: coarser ones change the replies.
+"""
+import json
+import random
+import sys
+import time
+
+import openvino_genai as genai
+
+# One token each in SmolLM2's vocabulary; what the tokenizer says of a load is checked against what was asked for.
+WORDS = (
+    "the of and to in a is that it was for on are with as his they be at one have this from or had by but some what there we can out other were "
+    "all your when up use word how said an each she which do their time if will way about many then them write would like so these her long make "
+    "thing see him two has look more day could go come did my sound no most number who over know water than call first people may down side been now find"
+).split()
+
+
+def run(pipe, config, load):
+    chance = random.Random(load["seed"])
+    prompts = [" ".join(chance.choices(WORDS, k=load["n_in"])) for _ in range(load["n"])]
+    config.max_new_tokens = load["n_out"]
+    start = time.monotonic()
+    metrics = pipe.generate(prompts, config).perf_metrics
+    seconds = time.monotonic() - start
+    wanted = (load["n"] * load["n_in"], load["n"] * load["n_out"])
+    counted = (metrics.get_num_input_tokens(), metrics.get_num_generated_tokens())
+    if counted not in (wanted, (load["n_in"], wanted[1])):  # some versions count one prompt of a batch
+        raise SystemExit(f"wanted {wanted} tokens in and out, it counts {counted}")
+    return {"duration_s": seconds, "output_tok_s": wanted[1] / seconds, "ttft_ms_p50": metrics.get_ttft().mean}
+
+
+def main():
+    scheduler = genai.SchedulerConfig()
+    scheduler.enable_prefix_caching, scheduler.cache_size, scheduler.max_num_seqs = False, 2, 64
+    pipe = genai.LLMPipeline(sys.argv[1], "CPU", scheduler_config=scheduler, DYNAMIC_QUANTIZATION_GROUP_SIZE=32, KV_CACHE_PRECISION="f16")
+    config = genai.GenerationConfig()
+    config.ignore_eos, config.apply_chat_template = True, False
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(run(pipe, config, json.loads(line))), flush=True)
+
+
+main()

@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""parley bench against parleyd, and against a small server of ours that speaks OpenAI's API.
+
+usage: test_bench.py PARLEY PARLEYD WRITE_TINY_MODEL      (any python3; no packages)
+"""
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from test_cli import PATIENCE, Cli, Parleyd
+
+NAMES = {
+    "address", "concurrency", "requests", "turns", "input_tokens", "output_tokens", "seed", "completed", "failed", "duration_s", "request_s", "input_tok_s",
+    "output_tok_s", "prompt_tokens", "cached_tokens", "completion_tokens", "ttft_ms_p50", "ttft_ms_p90", "ttft_ms_p99", "itl_ms_p50", "itl_ms_p99",
+    "tpot_ms_p50", "e2el_ms_p50", "e2el_ms_p99", "ttft_ms_p50_by_turn", "fairness", "client_cpu_s",
+}  # fmt: skip
+
+
+def bench(cli, url, *options, code=0):
+    result = cli.run("bench", url, "--json", "--ignore-eos", *map(str, options), code=code)
+    figures = json.loads(result.stdout)
+    assert NAMES <= set(figures), NAMES - set(figures)
+    figures["said"] = result.stderr
+    return figures
+
+
+def misuse(cli):
+    for args, word in [
+        ([], "parley://"),
+        (["127.0.0.1:1"], "parley://"),
+        (["parley://"], "parley://"),
+        (["parley://127.0.0.1:1", "--concurrency", "0"], "1 to"),
+        (["parley://127.0.0.1:1", "--requests", "0"], "at least 1"),
+        (["parley://127.0.0.1:1", "--duration", "1", "--requests", "1"], "--requests"),
+        (["parley://127.0.0.1:1", "--shared-prefix", "1", "--prompt-file", "x"], "--shared-prefix"),
+        (["parley://127.0.0.1:1", "--think", "-1"], "below 0"),
+        (["parley://127.0.0.1:1", "--seed", "x"], "--seed"),
+    ]:
+        line = cli.complaint("bench", *args, code=2)
+        assert word in line, line
+
+
+def server_away(cli):
+    for url in ("parley://127.0.0.1:1", "http://127.0.0.1:1"):
+        line = cli.complaint("bench", url, "--wait", "0.1", code=1)
+        assert "127.0.0.1:1" in line, line
+
+
+def counts(cli, url):
+    """Prompts are exactly as long as was asked, every turn is counted, and no conversation is left."""
+    figures = bench(cli, url, "--concurrency", 3, "--requests", 5, "--turns", 2, "--input-tokens", 128, "--output-tokens", 6)
+    assert (figures["completed"], figures["failed"]) == (10, 0), figures
+    assert figures["prompt_tokens_min"] == figures["prompt_tokens_max"] == 128, figures
+    assert figures["completion_tokens"] == 60 and len(figures["ttft_ms_p50_by_turn"]) == 2
+    # The second turn's prompt: the first's, its reply, and as many tokens again.
+    assert figures["prompt_tokens"] == 5 * (128 + 128 + 6 + 128), figures
+    assert 0 < figures["fairness"] <= 1 and figures["client_cpu_s"] > 0
+    assert figures["ttft_ms_p50"] <= figures["ttft_ms_p99"] <= figures["e2el_ms_p99"] <= 1e3 * figures["duration_s"] + 1
+    assert cli.lines("conversations", "--json") == [], "all are closed"
+    text = cli.out("bench", url, "--concurrency", "2", "--output-tokens", "4", "--input-tokens", "96")
+    assert text.startswith("2 completed, 0 failed in ") and "TTFT" in text and "prompts of 96 to 96 tokens" in text, text
+
+
+def prefixes(cli, url):
+    load = ["--concurrency", 1, "--requests", 3, "--input-tokens", 256, "--output-tokens", 2]
+    assert bench(cli, url, *load, "--seed", 2)["cached_tokens"] == 0, "each conversation begins in its own way"
+    assert bench(cli, url, *load, "--seed", 3, "--shared-prefix", 100)["cached_tokens"] >= 2 * 64
+
+
+def arrivals(cli, url, folder):
+    figures = bench(cli, url, "--requests", 6, "--request-rate", 100, "--input-tokens", 96, "--output-tokens", 3, "--warmup", 2)
+    assert (figures["completed"], figures["failed"], figures["concurrency"]) == (6, 0, 6), figures
+    figures = bench(cli, url, "--duration", 0.3, "--concurrency", 2, "--turns", 3, "--think", 0.01, "--input-tokens", 96, "--output-tokens", 3)
+    assert figures["completed"] >= 2 and figures["failed"] == 0 and figures["duration_s"] >= 0.25, figures
+    path = os.path.join(folder, "prompts")
+    with open(path, "w") as file:
+        file.write("hello the\n\nthe hello the\n")
+    figures = bench(cli, url, "--prompt-file", path, "--requests", 4, "--output-tokens", 3)
+    assert figures["completed"] == 4 and figures["prompt_tokens_max"] > figures["prompt_tokens_min"], figures
+
+
+def others(cli, url):
+    """Those in the background do not count; the newcomer has its own figures."""
+    figures = bench(cli, url, "--concurrency", 2, "--input-tokens", 96, "--output-tokens", 64, "--newcomer-tokens", 600)
+    assert (figures["completed"], figures["completion_tokens"]) == (2, 128), figures
+    assert figures["newcomer"]["ttft_ms"] > 0 and figures["newcomer"]["itl_ms_p99"] > 0, figures
+    figures = bench(cli, url, "--concurrency", 1, "--requests", 2, "--background", 2, "--input-tokens", 96, "--output-tokens", 8)
+    assert (figures["completed"], figures["completion_tokens"]) == (2, 16), figures
+    assert cli.lines("conversations", "--json") == [], "the others were closed too"
+
+
+def bounds(cli, url):
+    load = ["--concurrency", 2, "--input-tokens", 96, "--output-tokens", 3]
+    figures = bench(cli, url, *load, "--max-ttft-p99-ms", 0.001, code=3)
+    assert figures["completed"] == 2 and "TTFT p99" in figures["said"], figures
+    bench(cli, url, *load, "--min-output-tok-s", 1e9, code=3)
+    bench(cli, url, *load, "--max-ttft-p99-ms", 1e6, "--max-itl-p99-ms", 1e6, "--max-e2el-p99-ms", 1e6, "--min-fairness", 0.0001)
+
+
+def failures(cli, url):
+    """What the server refuses is counted, the reason is said, and the exit status tells."""
+    figures = bench(cli, url, "--concurrency", 2, "--requests", 3, "--turns", 2, "--input-tokens", 3000, code=1)
+    assert (figures["completed"], figures["failed"]) == (0, 6), figures
+    assert "2048" in figures["first_error"] and "6 failed" in figures["said"] and "OUT_OF_RANGE" in figures["said"], figures
+    line = cli.complaint("bench", url, "--input-tokens", "2", code=1)
+    assert "--input-tokens is at least" in line, line
+    line = cli.complaint("bench", url, "--model", "nobody", code=1)
+    assert "nobody" in line, line
+
+
+def interrupted(cli, url):
+    """A Ctrl-C ends it in order: what was measured is printed, the conversations are closed."""
+    command = [cli.path, "bench", url, "--json", "--ignore-eos", "--duration", "600", "--concurrency", "3", "--input-tokens", "96"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + PATIENCE
+    while len(cli.lines("conversations", "--json")) < 3:  # it has gone beyond its probes
+        assert time.monotonic() < end and process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1 and "CANCELLED" in said, (process.returncode, said)
+    assert json.loads(out)["failed"] == 0, out
+    assert cli.lines("conversations", "--json") == []
+
+
+class Foreign(http.server.BaseHTTPRequestHandler):
+    """Each word is a token; says "w " as often as it is asked to. The model's name says how it misbehaves."""
+
+    protocol_version = "HTTP/1.1"
+    bodies, lock = [], threading.Lock()
+
+    def log_message(self, *args):
+        pass
+
+    def send(self, code, body, kind="application/json"):
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        self.send(200, json.dumps({"data": [{"id": "first"}]}).encode())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.lock:
+            self.bodies.append((self.path, body))
+            nth = len(self.bodies)
+        text = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body["messages"])
+        how = body["model"] if body["max_tokens"] > 1 else "first"  # probes go well
+        if how == "refuses" or (how == "refuses-some" and nth % 3 == 0):
+            self.send(429, json.dumps({"error": {"message": "too many words"}}).encode())
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        newline = "\r\n" if how == "first" else "\n"
+        event = lambda data: self.wfile.write(f"data: {data}{newline}{newline}".encode())  # noqa: E731
+        choice = (lambda t: {"text": t}) if "prompt" in body else (lambda t: {"delta": {"content": t}})
+        self.wfile.write(f": hello{newline}{newline}".encode())
+        if "messages" in body:
+            event(json.dumps({"choices": [{"delta": {"role": "assistant"}}]}))
+        for i in range(body["max_tokens"]):
+            if how == "breaks" and i == 2:
+                event(json.dumps({"error": {"message": "out of ink"}}))
+            if how in ("breaks", "drops") and i == 2:
+                self.close_connection = True
+                return
+            event(json.dumps({"choices": [choice("w " if i else " w ") | {"finish_reason": None}]}))
+        event(json.dumps({"choices": [choice("") | {"finish_reason": "length"}]}))
+        usage = {"prompt_tokens": len(text.split()), "completion_tokens": body["max_tokens"], "prompt_tokens_details": {"cached_tokens": 1}}
+        event(json.dumps({"choices": [], "usage": usage}))
+        event("[DONE]")
+        self.close_connection = True
+
+
+def foreign(cli):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Foreign)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    load = ["--concurrency", 2, "--requests", 4, "--input-tokens", 20, "--output-tokens", 5]
+    for more, path, said in ([], "/v1/completions", "prompt"), (["--chat"], "/v1/chat/completions", "messages"):
+        Foreign.bodies.clear()
+        figures = bench(cli, url, *load, "--turns", 2, *more)
+        assert (figures["completed"], figures["failed"], figures["completion_tokens"]) == (8, 0, 40), figures
+        assert figures["prompt_tokens_min"] == figures["prompt_tokens_max"] == 20 and figures["cached_tokens"] == 8, figures
+        assert figures["prompt_tokens"] == 4 * (20 + 20 + 5 + 20), figures
+        at, body = Foreign.bodies[-1]
+        assert at == path and said in body, (at, body)
+        assert body["model"] == "first" and body["max_tokens"] == 5 and body["temperature"] == 0 and body["ignore_eos"], body
+        assert body["stream"] and body["stream_options"]["include_usage"], body
+        assert "w w w w w" in json.dumps(body), "the second turn holds the first's reply"
+    for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "no end"):
+        figures = bench(cli, url, *load, "--model", model, code=1)
+        assert (figures["completed"], figures["failed"]) == (4 - n_failed, n_failed), (model, figures)
+        assert word in figures["first_error"], figures
+    figures = bench(cli, url, *load[:2], "--requests", 12, *load[4:], "--model", "refuses-some", code=1)
+    assert figures["completed"] + figures["failed"] == 12 and 0 < figures["failed"] < 12, figures
+    server.shutdown()
+    server.server_close()
+
+
+def main():
+    path, parleyd, writer = sys.argv[1:4]
+    cli = Cli(path)
+    misuse(cli)
+    server_away(cli)
+    foreign(cli)
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "tiny.gguf")
+        subprocess.run([writer, tiny], check=True)
+        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--backend", "ref", "--threads", "1") as address:
+            cli, url = Cli(path, address), f"parley://{address}"
+            figures = bench(cli, url, "--model", "echo", "--concurrency", 16, "--requests", 500)
+            assert (figures["completed"], figures["failed"]) == (500, 0), figures
+            counts(cli, url)
+            prefixes(cli, url)
+            arrivals(cli, url, folder)
+            others(cli, url)
+            bounds(cli, url)
+            failures(cli, url)
+            interrupted(cli, url)
+
+
+main()
