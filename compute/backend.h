@@ -51,6 +51,26 @@ struct attend_row {
     const int32_t *pages; /* host memory */
 };
 
+/* What a product reads: rows of x [n][n_cols of the weight], each first divided by its root mean
+ * square where gain is given: x / sqrt(mean(x^2) + eps) * gain. */
+struct input {
+    const struct buffer *x;
+    const struct weight *gain; /* of one row; NULL: x as it is */
+    float eps;
+};
+
+/* A weight that an input is multiplied with, and where that goes: [n][n_rows of the weight]. */
+struct product {
+    const struct weight *w;
+    struct buffer *out;
+};
+
+/* A gated feed-forward network. */
+struct ffn {
+    const struct weight *gate, *up; /* [hidden][width] */
+    const struct weight *down;      /* [width][hidden] */
+};
+
 struct backend_config {
     size_t n_threads; /* 0: the physical cores */
 };
@@ -69,6 +89,9 @@ struct backend_type {
     void (*buffer_close)(struct backend *b, struct buffer *m);
     void (*upload)(struct backend *b, struct buffer *to, const void *from, size_t size_bytes);
     void (*download)(struct backend *b, void *to, const struct buffer *from, size_t size_bytes);
+    /* Optional: a buffer over the caller's memory, of a device that writes there as well as to its
+     * own. Borrows host until buffer_close. NULL: use download. */
+    struct buffer *(*buffer_over)(struct backend *b, void *host, size_t size_bytes);
 
     /* A weight [n_rows][n_cols]; the tensor's data stay mapped as long as the weight lives. */
     enum status (*weight_open)(struct backend *b, const struct tensor *t, struct weight **out,
@@ -84,12 +107,16 @@ struct backend_type {
     /* out[i] = table row ids[i]; ids is host memory. */
     void (*embed)(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
                   struct buffer *out);
-    /* out[i][r] = sum over c of w[r][c] * in[i][c]; in [n][n_cols], out [n][n_rows] */
-    void (*matmul)(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
-                   struct buffer *out);
-    /* out = in / sqrt(mean(in^2) + eps) * gain, by row; gain is a weight of one row */
-    void (*rms_norm)(struct backend *b, const struct buffer *in, const struct weight *gain,
-                     float eps, size_t n, size_t width, struct buffer *out);
+    /* out[i][r] = sum over c of w[r][c] * in[i][c], for products of one input: a backend may run
+     * them together. */
+    void (*matmul)(struct backend *b, const struct input *in, size_t n,
+                   const struct product *products, size_t n_products);
+    /* The same of one product, added to what out holds. */
+    void (*matmul_add)(struct backend *b, const struct input *in, size_t n,
+                       const struct product *product);
+    /* out += down · (g * sigmoid(g) * u), g and u being the products of gate and up with in. */
+    void (*ffn)(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+                struct buffer *out);
     /* Rotates pairs (2j, 2j + 1) of each head by pos / base^(2j / head_dim), in place: the pairing
      * of the "norm" rope that llama's GGUF files are permuted for. positions is host memory [n]. */
     void (*rope)(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
@@ -101,12 +128,6 @@ struct backend_type {
     void (*attend)(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
                    const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                    struct buffer *out);
-    /* gate = gate * sigmoid(gate) * up, in place */
-    void (*swiglu)(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
-                   size_t width);
-    /* x += y */
-    void (*add)(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
-                size_t width);
     /* out[i] = in[rows[i]]; rows is host memory */
     void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                    size_t width, struct buffer *out);

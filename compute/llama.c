@@ -25,10 +25,8 @@ struct llama {
 
     /* One call's activations, on the device. */
     struct buffer *x;         /* [max_tokens][width], the residual stream */
-    struct buffer *side;      /* [max_tokens][width], into and out of each branch */
     struct buffer *q, *mixed; /* [max_tokens][n_heads * head_dim] */
     struct buffer *k, *v;     /* [max_tokens][n_kv_heads * head_dim] */
-    struct buffer *gate, *up; /* [max_tokens][ffn_width] */
     struct buffer *picked;    /* [max_logits][width] */
     struct buffer *logits;    /* [max_logits][n_vocab] */
 
@@ -123,13 +121,10 @@ static enum status open_buffers(struct llama *m, struct error *err)
     enum status rc;
 
     if ((rc = open_buffer(m, &m->x, n, s->width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->side, n, s->width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->q, n, q_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->mixed, n, q_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->gate, n, s->ffn_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->up, n, s->ffn_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK)
         return rc;
     return open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
@@ -205,8 +200,7 @@ static void close_weights(struct llama *m)
 
 static void close_buffers(struct llama *m)
 {
-    struct buffer *buffers[] = {m->x, m->side, m->q,  m->mixed,  m->k,
-                                m->v, m->gate, m->up, m->picked, m->logits};
+    struct buffer *buffers[] = {m->x, m->q, m->mixed, m->k, m->v, m->picked, m->logits};
 
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         m->backend->type->buffer_close(m->backend, buffers[i]);
@@ -262,51 +256,44 @@ static void run_attention(struct llama *m, size_t layer, size_t n, size_t n_rows
     struct backend *b = m->backend;
     const struct backend_type *op = b->type;
     struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {m->x, parts[PART_ATTN_NORM], s->norm_eps}, mixed = {.x = m->mixed};
+    const struct product qkv[] = {
+        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
+    const struct product out = {parts[PART_ATTN_OUT], m->x};
     struct rope rope = {.n_heads = s->n_heads,
                         .head_dim = s->head_dim,
                         .base = s->rope_base,
                         .scale = m->rope_scale};
 
-    op->rms_norm(b, m->x, parts[PART_ATTN_NORM], s->norm_eps, n, s->width, m->side);
-    op->matmul(b, parts[PART_Q], m->side, n, m->q);
-    op->matmul(b, parts[PART_K], m->side, n, m->k);
-    op->matmul(b, parts[PART_V], m->side, n, m->v);
+    op->matmul(b, &normed, n, qkv, sizeof qkv / sizeof qkv[0]);
     op->rope(b, &rope, m->positions, n, m->q);
     rope.n_heads = s->n_kv_heads;
     op->rope(b, &rope, m->positions, n, m->k);
     op->kv_store(b, m->kv, layer, m->k, m->v, m->rows, n_rows);
     op->attend(b, m->kv, layer, s->n_heads, m->q, m->rows, n_rows, m->mixed);
-    op->matmul(b, parts[PART_ATTN_OUT], m->mixed, n, m->side);
-    op->add(b, m->x, m->side, n, s->width);
+    op->matmul_add(b, &mixed, n, &out);
 }
 
 /* x += down(silu(gate(norm(x))) * up(norm(x))) */
 static void run_ffn(struct llama *m, size_t layer, size_t n)
 {
-    const struct llama_shape *s = &m->shape;
     struct backend *b = m->backend;
-    const struct backend_type *op = b->type;
     struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {m->x, parts[PART_FFN_NORM], m->shape.norm_eps};
+    const struct ffn ffn = {parts[PART_GATE], parts[PART_UP], parts[PART_DOWN]};
 
-    op->rms_norm(b, m->x, parts[PART_FFN_NORM], s->norm_eps, n, s->width, m->side);
-    op->matmul(b, parts[PART_GATE], m->side, n, m->gate);
-    op->matmul(b, parts[PART_UP], m->side, n, m->up);
-    op->swiglu(b, m->gate, m->up, n, s->ffn_width);
-    op->matmul(b, parts[PART_DOWN], m->gate, n, m->side);
-    op->add(b, m->x, m->side, n, s->width);
+    b->type->ffn(b, &normed, n, &ffn, m->x);
 }
 
-/* The logits of the picked tokens alone. side is free by now and has room for them: a pick is a
- * token. */
-static void run_head(struct llama *m, size_t n_logits)
+/* The logits of the picked tokens alone. */
+static void run_head(struct llama *m, size_t n_logits, struct buffer *out)
 {
-    const struct llama_shape *s = &m->shape;
     struct backend *b = m->backend;
-    const struct weight *head = m->own_head != NULL ? m->own_head : m->embed;
+    const struct input normed = {m->picked, m->norm, m->shape.norm_eps};
+    const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
 
-    b->type->gather(b, m->x, m->picks, n_logits, s->width, m->picked);
-    b->type->rms_norm(b, m->picked, m->norm, s->norm_eps, n_logits, s->width, m->side);
-    b->type->matmul(b, head, m->side, n_logits, m->logits);
+    b->type->gather(b, m->x, m->picks, n_logits, m->shape.width, m->picked);
+    b->type->matmul(b, &normed, n_logits, &head, 1);
 }
 
 /* Where all rows' logits lie, if they lie one after the other in the caller's memory; else NULL. */
@@ -326,12 +313,30 @@ static float *one_place(const struct llama *m, const struct llama_row *rows, siz
     return first;
 }
 
+/* Puts the logits in the one place that they all go to, straight from the head where the device
+ * can; or, where there is no such place, in staged. */
+static void run_logits(struct llama *m, size_t n_logits, float *place)
+{
+    struct backend *b = m->backend;
+    size_t size_bytes = n_logits * m->shape.n_vocab * sizeof(float);
+    struct buffer *over = NULL;
+
+    if (place == NULL)
+        place = m->staged;
+    if (b->type->buffer_over != NULL)
+        over = b->type->buffer_over(b, place, size_bytes);
+    run_head(m, n_logits, over != NULL ? over : m->logits);
+    if (over == NULL)
+        b->type->download(b, place, m->logits, size_bytes);
+    b->type->buffer_close(b, over);
+}
+
 enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
                           const struct kv_copy *copies, size_t n_copies, struct error *err)
 {
     struct backend *b = m->backend;
     size_t n_logits, n = lay_out(m, rows, n_rows, &n_logits);
-    float *direct = one_place(m, rows, n_rows), *from = m->staged;
+    float *place = one_place(m, rows, n_rows), *from = m->staged;
     enum status rc;
 
     for (size_t i = 0; i < n_copies; i++)
@@ -341,13 +346,10 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
         run_attention(m, layer, n, n_rows);
         run_ffn(m, layer, n);
     }
-    if (n_logits > 0) {
-        run_head(m, n_logits);
-        b->type->download(b, direct != NULL ? direct : m->staged, m->logits,
-                          n_logits * m->shape.n_vocab * sizeof(float));
-    }
+    if (n_logits > 0)
+        run_logits(m, n_logits, place);
     rc = b->type->sync(b, err);
-    if (rc != STATUS_OK || direct != NULL)
+    if (rc != STATUS_OK || place != NULL)
         return rc;
     for (size_t i = 0; i < n_rows; i++) {
         size_t n_values = rows[i].n_logits * m->shape.n_vocab;

@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "compute/net.h"
 #include "compute/ref_parts.h"
-#include "compute/scalar.h"
 
 float *ref_floats(struct buffer *m, size_t n, size_t width)
 {
@@ -38,6 +37,9 @@ static void ref_close(struct backend *b)
 {
     free(to_ref(b)->decoded);
     free(to_ref(b)->scores);
+    free(to_ref(b)->normed.at);
+    free(to_ref(b)->gated.at);
+    free(to_ref(b)->product.at);
 }
 
 static enum status ref_sync(struct backend *b, struct error *err)
@@ -84,28 +86,6 @@ static void ref_download(struct backend *b, void *to, const struct buffer *from,
     memcpy(to, from->data, size_bytes);
 }
 
-static void ref_swiglu(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
-                       size_t width)
-{
-    float *g = ref_floats(gate, n, width);
-    const float *u = ref_const_floats(up, n, width);
-
-    (void)b;
-    for (size_t i = 0; i < n * width; i++)
-        g[i] = g[i] * scalar_sigmoid(g[i]) * u[i];
-}
-
-static void ref_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
-                    size_t width)
-{
-    float *to = ref_floats(x, n, width);
-    const float *from = ref_const_floats(y, n, width);
-
-    (void)b;
-    for (size_t i = 0; i < n * width; i++)
-        to[i] += from[i];
-}
-
 static void ref_gather(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                        size_t width, struct buffer *out)
 {
@@ -134,12 +114,11 @@ const struct backend_type ref_backend = {
     .kv_copy = ref_kv_copy,
     .embed = ref_embed,
     .matmul = ref_matmul,
-    .rms_norm = ref_rms_norm,
+    .matmul_add = ref_matmul_add,
+    .ffn = ref_ffn,
     .rope = ref_rope,
     .kv_store = ref_kv_store,
     .attend = ref_attend,
-    .swiglu = ref_swiglu,
-    .add = ref_add,
     .gather = ref_gather,
     .net = &ref_net_ops,
 };

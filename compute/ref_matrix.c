@@ -71,37 +71,112 @@ void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids
     }
 }
 
-void ref_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
-                struct buffer *out)
+/* Scratch that holds n numbers at least; NULL: failed, and said so. */
+static float *scratch_of(struct ref *r, struct ref_scratch *s, size_t n)
+{
+    float *more;
+    struct error err;
+
+    if (n <= s->cap)
+        return s->at;
+    more = try_realloc(s->at, n, sizeof *more);
+    if (more == NULL) {
+        (void)error_no_memory(&err, (uint64_t)n * sizeof *more, "activations");
+        ref_fail(r, &err);
+        return NULL;
+    }
+    s->at = more;
+    s->cap = n;
+    return more;
+}
+
+static void rms_norm(const float *x, const float *gain, float eps, size_t width, float *y)
+{
+    float scale = 1.0f / sqrtf(ref_dot(x, x, width) / (float)width + eps);
+
+    for (size_t c = 0; c < width; c++)
+        y[c] = x[c] * scale * gain[c];
+}
+
+/* The rows that products read [n][width]. */
+static const float *rows_of(struct ref *r, const struct input *in, size_t n, size_t width)
+{
+    const float *x = ref_const_floats(in->x, n, width);
+    float *normed;
+
+    if (in->gain == NULL)
+        return x;
+    assert(in->gain->tensor.n_cols == width);
+    normed = scratch_of(r, &r->normed, n * width);
+    if (normed == NULL)
+        return NULL;
+    decode_row(in->gain, 0, r->decoded);
+    for (size_t i = 0; i < n; i++)
+        rms_norm(x + i * width, r->decoded, in->eps, width, normed + i * width);
+    return normed;
+}
+
+/* to[i][r] = w's row r · in's row i */
+static void multiply(struct ref *r, const struct weight *w, const float *in, size_t n, float *to)
 {
     size_t n_rows = w->tensor.n_rows, n_cols = w->tensor.n_cols;
-    const float *from = ref_const_floats(in, n, n_cols);
-    float *to = ref_floats(out, n, n_rows), *decoded = to_ref(b)->decoded;
 
     for (size_t first = 0; first < n_rows; first += REF_WEIGHT_ROWS) {
         size_t n_block = n_rows - first < REF_WEIGHT_ROWS ? n_rows - first : REF_WEIGHT_ROWS;
 
         for (size_t j = 0; j < n_block; j++)
-            decode_row(w, first + j, decoded + j * n_cols);
+            decode_row(w, first + j, r->decoded + j * n_cols);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < n_block; j++)
                 to[i * n_rows + first + j] =
-                    ref_dot(decoded + j * n_cols, from + i * n_cols, n_cols);
+                    ref_dot(r->decoded + j * n_cols, in + i * n_cols, n_cols);
     }
 }
 
-void ref_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
-                  size_t n, size_t width, struct buffer *out)
+void ref_matmul(struct backend *b, const struct input *in, size_t n, const struct product *products,
+                size_t n_products)
 {
-    const float *x = ref_const_floats(in, n, width);
-    float *y = ref_floats(out, n, width), *g = to_ref(b)->decoded;
+    for (const struct product *p = products; p < products + n_products; p++) {
+        const float *rows = rows_of(to_ref(b), in, n, p->w->tensor.n_cols);
 
-    assert(gain->tensor.n_cols == width);
-    decode_row(gain, 0, g);
-    for (size_t i = 0; i < n; i++, x += width, y += width) {
-        float scale = 1.0f / sqrtf(ref_dot(x, x, width) / (float)width + eps);
-
-        for (size_t c = 0; c < width; c++)
-            y[c] = x[c] * scale * g[c];
+        if (rows != NULL)
+            multiply(to_ref(b), p->w, rows, n, ref_floats(p->out, n, p->w->tensor.n_rows));
     }
+}
+
+void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
+                    const struct product *product)
+{
+    struct ref *r = to_ref(b);
+    size_t n_rows = product->w->tensor.n_rows;
+    const float *rows = rows_of(r, in, n, product->w->tensor.n_cols);
+    float *to = ref_floats(product->out, n, n_rows);
+    float *y = scratch_of(r, &r->product, n * n_rows);
+
+    if (rows == NULL || y == NULL)
+        return;
+    multiply(r, product->w, rows, n, y);
+    for (size_t i = 0; i < n * n_rows; i++)
+        to[i] += y[i];
+}
+
+void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+             struct buffer *out)
+{
+    struct ref *r = to_ref(b);
+    size_t hidden = f->gate->tensor.n_rows, width = f->down->tensor.n_rows;
+    const float *rows = rows_of(r, in, n, f->gate->tensor.n_cols);
+    float *g = scratch_of(r, &r->gated, n * hidden), *to = ref_floats(out, n, width);
+    float *u = scratch_of(r, &r->product, n * (hidden > width ? hidden : width));
+
+    assert(f->up->tensor.n_rows == hidden && f->down->tensor.n_cols == hidden);
+    if (rows == NULL || g == NULL || u == NULL)
+        return;
+    multiply(r, f->gate, rows, n, g);
+    multiply(r, f->up, rows, n, u);
+    for (size_t i = 0; i < n * hidden; i++)
+        g[i] = g[i] * scalar_sigmoid(g[i]) * u[i];
+    multiply(r, f->down, g, n, u);
+    for (size_t i = 0; i < n * width; i++)
+        to[i] += u[i];
 }

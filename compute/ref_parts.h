@@ -10,11 +10,17 @@
 /* Rows of a weight that are decoded at once: a row of activations is read once for all of them. */
 enum { REF_WEIGHT_ROWS = 8 };
 
+struct ref_scratch {
+    float *at;
+    size_t cap;
+};
+
 struct ref {
     struct backend base;
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
     float *decoded;      /* [REF_WEIGHT_ROWS][widest weight] */
     size_t decoded_width;
+    struct ref_scratch normed, gated, product; /* of one call's rows */
     float *scores; /* [n_scores] of one query and head */
     size_t n_scores;
 };
@@ -74,10 +80,12 @@ enum status ref_weight_open(struct backend *b, const struct tensor *t, struct we
 void ref_weight_close(struct backend *b, struct weight *w);
 void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
                struct buffer *out);
-void ref_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
-                struct buffer *out);
-void ref_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
-                  size_t n, size_t width, struct buffer *out);
+void ref_matmul(struct backend *b, const struct input *in, size_t n,
+                const struct product *products, size_t n_products);
+void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
+                    const struct product *product);
+void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+             struct buffer *out);
 
 /* [n] · [n], in sixteen lanes (scalar.h) */
 float ref_dot(const float *a, const float *b, size_t n);

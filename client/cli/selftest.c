@@ -121,7 +121,7 @@ static void tame_block(struct selftest *s, enum dtype type, uint8_t *block)
 
 static void draw_weight(struct selftest *s, enum dtype type)
 {
-    size_t n_bytes = dtype_row_bytes(type, N_COLS) * N_ROWS, step = dtype_block_bytes(type);
+    size_t n_bytes = dtype_row_bytes(type, N_COLS) * N_COLS, step = dtype_block_bytes(type);
 
     for (size_t i = 0; i < n_bytes; i++)
         s->weight[i] = (uint8_t)((draw(s) + 1.0f) * 127.0f);
@@ -191,7 +191,10 @@ static enum status run_matmul(const struct selftest *s, const struct trial *t, s
     if ((rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
-        b->type->matmul(b, m.weight, m.buffers[0], N_TOKENS, m.buffers[1]);
+        const struct input in = {.x = m.buffers[0]};
+        const struct product product = {m.weight, m.buffers[1]};
+
+        b->type->matmul(b, &in, N_TOKENS, &product, 1);
         rc = fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
@@ -216,19 +219,25 @@ static enum status run_embed(const struct selftest *s, const struct trial *t, st
     return rc;
 }
 
-static enum status run_rms_norm(const struct selftest *s, const struct trial *t, struct backend *b,
-                                float *result, struct error *err)
+/* The weight's first row is also the norm's gain. */
+static enum status run_norm(const struct selftest *s, const struct trial *t, struct backend *b,
+                            float *result, struct error *err)
 {
-    struct memory m = {.b = b};
+    struct memory m = {.b = b}, gain = {.b = b};
     enum status rc;
 
-    if ((rc = open_weight(&m, s, DTYPE_F32, 1, err)) == STATUS_OK &&
+    if ((rc = open_weight(&gain, s, DTYPE_F32, 1, err)) == STATUS_OK &&
+        (rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
-        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
-        b->type->rms_norm(b, m.buffers[0], m.weight, 1e-5f, N_TOKENS, N_COLS, m.buffers[1]);
+        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
+        const struct input in = {m.buffers[0], gain.weight, 1e-5f};
+        const struct product product = {m.weight, m.buffers[1]};
+
+        b->type->matmul_add(b, &in, N_TOKENS, &product);
         rc = fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
+    memory_deinit(&gain);
     return rc;
 }
 
@@ -278,31 +287,21 @@ static enum status run_attend(const struct selftest *s, const struct trial *t, s
     return rc;
 }
 
-static enum status run_swiglu(const struct selftest *s, const struct trial *t, struct backend *b,
-                              float *result, struct error *err)
-{
-    struct memory m = {.b = b};
-    enum status rc;
-
-    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
-        (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
-        b->type->swiglu(b, m.buffers[0], m.buffers[1], N_TOKENS, N_COLS);
-        rc = fetch(&m, t, m.buffers[0], result, err);
-    }
-    memory_deinit(&m);
-    return rc;
-}
-
-static enum status run_add(const struct selftest *s, const struct trial *t, struct backend *b,
+/* One weight is all three: square, since down's outputs are as wide as the input. */
+static enum status run_ffn(const struct selftest *s, const struct trial *t, struct backend *b,
                            float *result, struct error *err)
 {
     struct memory m = {.b = b};
     enum status rc;
 
-    if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+    if ((rc = open_weight(&m, s, t->type, N_COLS, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
-        b->type->add(b, m.buffers[0], m.buffers[1], N_TOKENS, N_COLS);
-        rc = fetch(&m, t, m.buffers[0], result, err);
+        const struct input in = {.x = m.buffers[0]};
+        const struct ffn ffn = {m.weight, m.weight, m.weight};
+
+        b->type->ffn(b, &in, N_TOKENS, &ffn, m.buffers[1]);
+        rc = fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
     return rc;
@@ -383,11 +382,10 @@ static enum status compare_all(struct selftest *s, struct error *err)
                                        DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
                                        DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
     static const struct trial trials[] = {
-        {"rms_norm", DTYPE_F32, N_TOKENS * N_COLS, run_rms_norm, 1e-5},
+        {"norm", DTYPE_F32, N_TOKENS * N_ROWS, run_norm, 1e-5},
         {"rope", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_rope, 1e-4},
         {"attend", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_attend, 1e-3},
-        {"swiglu", DTYPE_F32, N_TOKENS * N_COLS, run_swiglu, 1e-5},
-        {"add", DTYPE_F32, N_TOKENS * N_COLS, run_add, 1e-6},
+        {"ffn", DTYPE_F32, N_TOKENS * N_COLS, run_ffn, 1e-4},
         {"gather", DTYPE_F32, 4 * N_COLS, run_gather, 0.0},
     };
     enum status rc = STATUS_OK;
@@ -411,7 +409,7 @@ static enum status compare_all(struct selftest *s, struct error *err)
 static void draw_inputs(struct selftest *s)
 {
     s->inputs = xalloc(2 * MAX_VALUES * sizeof *s->inputs);
-    s->weight = xalloc(N_ROWS * N_COLS * sizeof(float)); /* of the widest type */
+    s->weight = xalloc(N_COLS * N_COLS * sizeof(float)); /* of the widest type and the most rows */
     for (size_t i = 0; i < 2; i++)
         s->results[i] = xalloc(MAX_VALUES * sizeof(float));
     for (size_t i = 0; i < 2 * MAX_VALUES; i++)

@@ -16,8 +16,7 @@
 #include "compute/net.h"
 
 enum {
-    PIECE_FLOATS = 8192,    /* of an elementwise operator: less is not worth handing out */
-    COPY_BYTES = 256 << 10, /* the same of a copy */
+    COPY_BYTES = 256 << 10, /* less of a copy is not worth handing out */
     HUGE_BYTES = 2 << 20,   /* of a huge page */
 };
 
@@ -113,16 +112,23 @@ static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
 
 static void cpu_buffer_close(struct backend *b, struct buffer *m)
 {
-    if (to_cpu(b)->acts_of == m)
-        to_cpu(b)->acts_of = NULL;
+    (void)b;
     free(m);
 }
 
-float *cpu_written(struct cpu *c, struct buffer *m, size_t n, size_t width)
+static struct buffer *cpu_buffer_over(struct backend *b, void *host, size_t size_bytes)
+{
+    struct buffer *m = try_alloc(1, sizeof *m);
+
+    (void)b;
+    if (m != NULL)
+        *m = (struct buffer){size_bytes, host};
+    return m;
+}
+
+float *cpu_written(struct buffer *m, size_t n, size_t width)
 {
     assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    if (c->acts_of == m)
-        c->acts_of = NULL;
     return m->data;
 }
 
@@ -134,8 +140,9 @@ const float *cpu_read(const struct buffer *m, size_t n, size_t width)
 
 static void cpu_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
 {
+    (void)b;
     assert(size_bytes <= to->size_bytes);
-    memcpy(cpu_written(to_cpu(b), to, 0, 1), from, size_bytes);
+    memcpy(to->data, from, size_bytes);
 }
 
 struct copy {
@@ -166,51 +173,12 @@ static void cpu_download(struct backend *b, void *to, const struct buffer *from,
     }
 }
 
-/* Elementwise operators. */
-
-struct elementwise {
-    const struct kernels *kernels;
-    float *x;
-    const float *y;
-};
-
-static void swiglu_piece(void *arg, size_t begin, size_t end)
-{
-    const struct elementwise *e = arg;
-
-    e->kernels->swiglu(e->x + begin, e->y + begin, end - begin);
-}
-
-static void add_piece(void *arg, size_t begin, size_t end)
-{
-    const struct elementwise *e = arg;
-
-    e->kernels->add(e->x + begin, e->y + begin, end - begin);
-}
-
-static void cpu_swiglu(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
-                       size_t width)
-{
-    struct cpu *c = to_cpu(b);
-    struct elementwise e = {c->kernels, cpu_written(c, gate, n, width), cpu_read(up, n, width)};
-
-    team_for(c->team, n * width, PIECE_FLOATS / 4, swiglu_piece, &e);
-}
-
-static void cpu_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
-                    size_t width)
-{
-    struct cpu *c = to_cpu(b);
-    struct elementwise e = {c->kernels, cpu_written(c, x, n, width), cpu_read(y, n, width)};
-
-    team_for(c->team, n * width, PIECE_FLOATS, add_piece, &e);
-}
-
 static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                        size_t width, struct buffer *out)
 {
-    float *to = cpu_written(to_cpu(b), out, n, width);
+    float *to = cpu_written(out, n, width);
 
+    (void)b;
     for (size_t i = 0; i < n; i++)
         memcpy(to + i * width, cpu_read(in, rows[i] + (size_t)1, width) + rows[i] * width,
                width * sizeof *to);
@@ -292,7 +260,9 @@ static void cpu_close(struct backend *b)
 
     team_close(c->team);
     cpu_rope_free(&c->rope);
-    free(c->acts);
+    cpu_rows_free(&c->inputs);
+    cpu_rows_free(&c->up_inputs);
+    cpu_rows_free(&c->hidden);
     cpu_plan_free(&c->plan);
     assert(c->slabs == NULL); /* weights are closed before their backend */
 }
@@ -319,6 +289,7 @@ const struct backend_type cpu_backend = {
     .buffer_close = cpu_buffer_close,
     .upload = cpu_upload,
     .download = cpu_download,
+    .buffer_over = cpu_buffer_over,
     .weight_open = cpu_weight_open,
     .weight_close = cpu_weight_close,
     .kv_open = cpu_kv_open,
@@ -326,12 +297,11 @@ const struct backend_type cpu_backend = {
     .kv_copy = cpu_kv_copy,
     .embed = cpu_embed,
     .matmul = cpu_matmul,
-    .rms_norm = cpu_rms_norm,
+    .matmul_add = cpu_matmul_add,
+    .ffn = cpu_ffn,
     .rope = cpu_rope,
     .kv_store = cpu_kv_store,
     .attend = cpu_attend,
-    .swiglu = cpu_swiglu,
-    .add = cpu_add,
     .gather = cpu_gather,
     .net = &cpu_net_ops,
 };

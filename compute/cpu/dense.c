@@ -22,9 +22,9 @@ static inline void store(const struct dense_slice *s, size_t row, size_t panel, 
     float *to = s->out + row * s->stride + column;
 
     if (n >= PANEL_COLUMNS)
-        v16_store(to, y);
+        v16_store(to, s->adds ? v16_add(v16_load(to), y) : y);
     else
-        v16_store_some(to, y, n);
+        v16_store_some(to, s->adds ? v16_add(v16_load_some(to, n), y) : y, n);
 }
 
 /* n_rows and n_panels are constants where this is called. */

@@ -70,16 +70,6 @@ static void swiglu(float *gate, const float *up, size_t n)
                        rest);
 }
 
-static void add(float *x, const float *y, size_t n)
-{
-    size_t i, whole = n / LANES * LANES;
-
-    for (i = 0; i < whole; i += LANES)
-        v16_store(x + i, v16_add(v16_load(x + i), v16_load(y + i)));
-    for (; i < n; i++)
-        x[i] += y[i];
-}
-
 const struct kernels ISA_NAME(kernels) = {
     .name = ISA_STRING(ISA),
     .quantise = ISA_NAME(quantise),
@@ -92,7 +82,6 @@ const struct kernels ISA_NAME(kernels) = {
     .rms_norm = rms_norm,
     .rope = rope,
     .swiglu = swiglu,
-    .add = add,
     .kv_store = ISA_NAME(kv_store),
     .attend = ISA_NAME(attend),
 };

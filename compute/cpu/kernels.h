@@ -4,6 +4,7 @@
 #ifndef COMPUTE_CPU_KERNELS_H
 #define COMPUTE_CPU_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -56,6 +57,7 @@ struct quant_slice {
     size_t n_rows;                 /* at most ACT_ROWS */
     float *out;                    /* [n_rows][stride], column 0 */
     size_t n_columns, stride;
+    bool adds; /* to what is in out, else puts there */
 };
 
 struct dense_slice {
@@ -66,6 +68,7 @@ struct dense_slice {
     size_t n_rows;   /* any */
     float *out;
     size_t n_columns, stride;
+    bool adds;
 };
 
 /* A layer of a small network (net.h), whose weights [n_out][n_in] stay as they lie. */
@@ -141,7 +144,6 @@ struct kernels {
     void (*rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
                  const float *sines);
     void (*swiglu)(float *gate, const float *up, size_t n);
-    void (*add)(float *x, const float *y, size_t n);
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);

@@ -20,14 +20,16 @@ static size_t grain_of(size_t piece, size_t each)
 
 static void net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
-    memset(cpu_written(to_cpu(b), x, n, width), 0, n * width * sizeof(float));
+    (void)b;
+    memset(cpu_written(x, n, width), 0, n * width * sizeof(float));
 }
 
 static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
                           struct buffer *x)
 {
-    float *rows = cpu_written(to_cpu(b), x, n, width);
+    float *rows = cpu_written(x, n, width);
 
+    (void)b;
     for (size_t i = 0; i < n; i++)
         if (!keep[i])
             memset(rows + i * width, 0, width * sizeof *rows);
@@ -59,7 +61,7 @@ static void net_linear(struct backend *b, const struct buffer *in, const struct 
                        .in = cpu_read(in, n, n_in),
                        .w = cpu_read(w, n_out, n_in),
                        .bias = cpu_read(bias, 1, n_out),
-                       .out = cpu_written(c, out, n, n_out)}};
+                       .out = cpu_written(out, n, n_out)}};
 
     assert(in != out);
     team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), forward_piece, &l);
@@ -87,17 +89,17 @@ static void net_linear_backward(struct backend *b, const struct buffer *in, cons
 {
     struct cpu *c = to_cpu(b);
     const float *dy = cpu_read(dout, n, n_out);
-    float *dstart = cpu_written(c, dbias, 1, n_out);
+    float *dstart = cpu_written(dbias, 1, n_out);
     struct layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}};
 
     if (din != NULL) {
         l.slice.w = cpu_read(w, n_out, n_in);
-        l.slice.out = cpu_written(c, din, n, n_in);
+        l.slice.out = cpu_written(din, n, n_in);
         team_for(c->team, (n_in + PIECE_COLUMNS - 1) / PIECE_COLUMNS,
                  grain_of(PIECE_PRODUCTS, n * n_out * PIECE_COLUMNS), to_input_piece, &l);
     }
     l.slice.in = cpu_read(in, n, n_in);
-    l.slice.out = cpu_written(c, dw, n_out, n_in);
+    l.slice.out = cpu_written(dw, n_out, n_in);
     team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), to_weight_piece, &l);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n_out; j++)
@@ -137,7 +139,7 @@ static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_
                      .draws = draws,
                      .layer = layer,
                      .number = rate,
-                     .out = cpu_written(c, x, n, width)};
+                     .out = cpu_written(x, n, width)};
 
     team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), dropout_piece, &r);
 }
@@ -153,7 +155,7 @@ static void relu_piece(void *arg, size_t begin, size_t end)
 static void net_relu(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
     struct cpu *c = to_cpu(b);
-    struct rows r = {.out = cpu_written(c, x, n, width)};
+    struct rows r = {.out = cpu_written(x, n, width)};
 
     team_for(c->team, n * width, PIECE_VALUES, relu_piece, &r);
 }
@@ -170,7 +172,7 @@ static void net_add(struct backend *b, struct buffer *x, const struct buffer *y,
                     size_t width)
 {
     struct cpu *c = to_cpu(b);
-    struct rows r = {.in = cpu_read(y, n, width), .out = cpu_written(c, x, n, width)};
+    struct rows r = {.in = cpu_read(y, n, width), .out = cpu_written(x, n, width)};
 
     team_for(c->team, n * width, PIECE_VALUES, add_piece, &r);
 }
@@ -187,7 +189,7 @@ static void net_relu_backward(struct backend *b, const struct buffer *out, size_
                               struct buffer *dx)
 {
     struct cpu *c = to_cpu(b);
-    struct rows r = {.in = cpu_read(out, n, width), .out = cpu_written(c, dx, n, width)};
+    struct rows r = {.in = cpu_read(out, n, width), .out = cpu_written(dx, n, width)};
 
     team_for(c->team, n * width, PIECE_VALUES, relu_backward_piece, &r);
 }
@@ -213,7 +215,7 @@ static void over_rows(struct backend *b, team_fn piece, const struct buffer *in,
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {
-        .width = width, .in = cpu_read(in, n, width), .out = cpu_written(c, out, n, width)};
+        .width = width, .in = cpu_read(in, n, width), .out = cpu_written(out, n, width)};
 
     team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), piece, &r);
 }
@@ -250,7 +252,7 @@ static void net_log_prob_backward(struct backend *b, const struct buffer *logp,
                      .weights = weights,
                      .number = entropy_weight,
                      .in = cpu_read(logp, n, width),
-                     .out = cpu_written(c, dlogits, n, width)};
+                     .out = cpu_written(dlogits, n, width)};
 
     team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), log_prob_backward_piece, &r);
 }
@@ -273,9 +275,9 @@ static void net_lstm(struct backend *b, struct buffer *gates, const struct buffe
     struct rows r = {.width = width,
                      .in = cpu_read(from_h, n, 4 * width),
                      .c_in = cpu_read(c_in, n, width),
-                     .to_gates = cpu_written(c, gates, n, 4 * width),
-                     .to_c = cpu_written(c, c_out, n, width),
-                     .out = cpu_written(c, h_out, n, width)};
+                     .to_gates = cpu_written(gates, n, 4 * width),
+                     .to_c = cpu_written(c_out, n, width),
+                     .out = cpu_written(h_out, n, width)};
 
     team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_piece, &r);
 }
@@ -302,8 +304,8 @@ static void net_lstm_backward(struct backend *b, const struct buffer *gates,
                      .gates = cpu_read(gates, n, 4 * width),
                      .c_in = cpu_read(c_in, n, width),
                      .c_out = cpu_read(c_out, n, width),
-                     .to_c = cpu_written(c, dc, n, width),
-                     .to_gates = cpu_written(c, dgates, n, 4 * width)};
+                     .to_c = cpu_written(dc, n, width),
+                     .to_gates = cpu_written(dgates, n, 4 * width)};
 
     team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_backward_piece, &r);
 }
@@ -336,9 +338,9 @@ static void net_optim_step(struct backend *b, const struct optim *o, uint64_t st
                               .step = step,
                               .lr = lr,
                               .g = cpu_read(g, 1, n),
-                              .p = cpu_written(c, p, 1, n),
-                              .m = m != NULL ? cpu_written(c, m, 1, n) : NULL,
-                              .v = v != NULL ? cpu_written(c, v, 1, n) : NULL};
+                              .p = cpu_written(p, 1, n),
+                              .m = m != NULL ? cpu_written(m, 1, n) : NULL,
+                              .v = v != NULL ? cpu_written(v, 1, n) : NULL};
 
     team_for(c->team, n, PIECE_VALUES, optim_piece, &call);
 }

@@ -11,6 +11,13 @@
 
 struct slab; /* memory of weights (weights.c) */
 
+/* Rows as products read them: quantised, or floats. */
+struct act_rows {
+    struct act_record *acts; /* [blocks of rows][groups][rows of the block] */
+    float *floats;           /* [n][width] */
+    size_t acts_cap, floats_cap;
+};
+
 /* Cosines and sines of one kind of rope, for positions 0 … n_positions - 1. */
 struct rope_table {
     float base;
@@ -49,12 +56,9 @@ struct cpu {
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
     struct slab *slabs;
 
-    /* The input of the last quantised product, for another that reads the same. */
-    struct act_record *acts;
-    size_t acts_cap;              /* records */
-    const struct buffer *acts_of; /* NULL: none, or written since */
-    size_t acts_rows, acts_groups;
-    struct act_form acts_form;
+    /* What the products of a call read: its input; the same for up, where gate reads it otherwise;
+     * what down reads. */
+    struct act_rows inputs, up_inputs, hidden;
 
     struct rope_table rope;
     struct plan plan;
@@ -65,13 +69,23 @@ struct buffer {
     float *data; /* LINE_BYTES aligned */
 };
 
+struct weight {
+    struct tensor tensor;
+    size_t n_panels, panel_bytes;
+    bool is_quantised;
+    struct block_form form; /* if quantised */
+    float *row;             /* [n_cols] decoded, of a weight of one row; else NULL */
+    struct slab *slab;
+    uint8_t *panels;
+};
+
 static inline struct cpu *to_cpu(struct backend *b)
 {
     return (struct cpu *)b;
 }
 
 /* The activations of a buffer, which the caller of the operator made large enough. */
-float *cpu_written(struct cpu *c, struct buffer *m, size_t n, size_t width);
+float *cpu_written(struct buffer *m, size_t n, size_t width);
 const float *cpu_read(const struct buffer *m, size_t n, size_t width);
 
 /* Keeps the first failure. */
@@ -93,10 +107,15 @@ enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct we
 void cpu_weight_close(struct backend *b, struct weight *w);
 void cpu_embed(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
                struct buffer *out);
-void cpu_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
-                struct buffer *out);
-void cpu_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
-                  size_t n, size_t width, struct buffer *out);
+
+/* products.c */
+void cpu_matmul(struct backend *b, const struct input *in, size_t n, const struct product *products,
+                size_t n_products);
+void cpu_matmul_add(struct backend *b, const struct input *in, size_t n,
+                    const struct product *product);
+void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+             struct buffer *out);
+void cpu_rows_free(struct act_rows *r);
 
 /* sequence.c */
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,

@@ -178,6 +178,15 @@ static inline __attribute__((always_inline)) void tile(const struct quant_slice 
         _mm256_storeu_ps(out[r], y[r]);
 }
 
+static inline void put(const struct quant_slice *s, size_t row, size_t column,
+                       const float sums[HALF_COLUMNS], size_t n)
+{
+    float *to = s->out + row * s->stride + column;
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = s->adds ? to[i] + sums[i] : sums[i];
+}
+
 static inline __attribute__((always_inline)) void
 product(const struct quant_slice *s, struct block_form form, size_t first, size_t last)
 {
@@ -198,7 +207,7 @@ product(const struct quant_slice *s, struct block_form form, size_t first, size_
             else
                 tile(s, form, i / 2, i % 2, row, 1, out);
             for (size_t r = 0; r < n; r++, row++)
-                memcpy(s->out + row * s->stride + column, out[r], n_columns * sizeof(float));
+                put(s, row, column, out[r], n_columns);
         }
     }
 }

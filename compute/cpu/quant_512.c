@@ -142,8 +142,14 @@ TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t 
         scales += l.scale_step;
     }
     UNROLL
-    for (size_t r = 0; r < n; r++)
-        _mm512_mask_storeu_ps(s->out + (row + r) * s->stride + column, mask, _mm512_load_ps(y[r]));
+    for (size_t r = 0; r < n; r++) {
+        float *to = s->out + (row + r) * s->stride + column;
+        __m512 sum = _mm512_load_ps(y[r]);
+
+        if (s->adds)
+            sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum);
+        _mm512_mask_storeu_ps(to, mask, sum);
+    }
 }
 
 TILE_PART void product(const struct quant_slice *s, struct block_form form, size_t first,

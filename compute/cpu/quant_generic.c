@@ -82,7 +82,7 @@ void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t l
         const uint8_t *panel = s->panels + column / PANEL_COLUMNS * l.size_bytes;
 
         for (size_t row = 0; row < s->n_rows; row++) {
-            float y = 0.0f;
+            float *to = s->out + row * s->stride + column, y = 0.0f;
 
             for (size_t g = 0; g < s->n_groups; g++) {
                 const uint8_t *scales = panel + l.scales + g * l.scale_step;
@@ -91,7 +91,7 @@ void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t l
                               panel + l.codes + g * l.code_step, column % PANEL_COLUMNS,
                               &s->acts[g * s->n_rows + row]);
             }
-            s->out[row * s->stride + column] = y;
+            *to = s->adds ? *to + y : y;
         }
     }
 }

@@ -111,7 +111,7 @@ void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions
 {
     struct cpu *c = to_cpu(b);
     size_t width = r->n_heads * r->head_dim, end = 0;
-    struct rotation rotation = {c, r->n_heads, positions, cpu_written(c, x, n, width)};
+    struct rotation rotation = {c, r->n_heads, positions, cpu_written(x, n, width)};
 
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;

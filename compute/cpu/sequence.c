@@ -343,6 +343,6 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_h
     if (!plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))
         return;
     a.q = cpu_read(q, c->plan.end, width);
-    a.out = cpu_written(c, out, c->plan.end, width);
+    a.out = cpu_written(out, c->plan.end, width);
     team_for(c->team, c->plan.cost, PIECE_COST, attend_piece, &a);
 }

@@ -1,4 +1,4 @@
-/* Weights and the operators that read them. Panels live in slabs: large mappings that huge pages
+/* Weights, and rows of them. Panels live in slabs: large mappings that huge pages
  * can back, each given back with the last weight in it. */
 #include <assert.h>
 #include <stdlib.h>
@@ -18,16 +18,6 @@ struct slab {
     struct slab *next;
     uint8_t *at;
     size_t size_bytes, used_bytes, n_weights;
-};
-
-struct weight {
-    struct tensor tensor;
-    size_t n_panels, panel_bytes;
-    bool is_quantised;
-    struct block_form form; /* if quantised */
-    float *row;             /* [n_cols] decoded, of a weight of one row; else NULL */
-    struct slab *slab;
-    uint8_t *panels;
 };
 
 static struct slab *slab_open(struct cpu *c, size_t size_bytes)
@@ -154,133 +144,7 @@ void cpu_embed(struct backend *b, const struct weight *table, const int32_t *ids
 {
     struct cpu *c = to_cpu(b);
     size_t width = table->tensor.n_cols;
-    struct embedding e = {&table->tensor, ids, cpu_written(c, out, n, width)};
+    struct embedding e = {&table->tensor, ids, cpu_written(out, n, width)};
 
     team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), embed_piece, &e);
-}
-
-struct product {
-    const struct cpu *cpu;
-    const struct weight *weight;
-    const float *in;
-    size_t n;
-    float *out;
-};
-
-static void quantise_piece(void *arg, size_t begin, size_t end)
-{
-    const struct product *p = arg;
-    const struct cpu *c = p->cpu;
-    size_t width = p->weight->tensor.n_cols, n_groups = c->acts_groups;
-
-    for (size_t i = begin; i < end; i++) {
-        size_t block = i / ACT_ROWS * ACT_ROWS, left = p->n - block;
-
-        c->kernels->quantise(p->in + i * width, n_groups, c->acts_form,
-                             c->acts + block * n_groups + i % ACT_ROWS,
-                             left < ACT_ROWS ? left : ACT_ROWS);
-    }
-}
-
-static bool quantise(struct cpu *c, struct product *p, const struct buffer *in)
-{
-    struct act_form form = {p->weight->form.bias, p->weight->form.halves};
-    size_t width = p->weight->tensor.n_cols, n_groups = width / GROUP_VALUES;
-
-    if (c->acts_of == in && c->acts_rows == p->n && c->acts_groups == n_groups &&
-        c->acts_form.bias == form.bias && c->acts_form.halves == form.halves)
-        return true;
-    c->acts_of = NULL;
-    if (!cpu_reserve(c, (void **)&c->acts, &c->acts_cap, p->n * n_groups, sizeof *c->acts,
-                     "activations"))
-        return false;
-    c->acts_rows = p->n;
-    c->acts_groups = n_groups;
-    c->acts_form = form;
-    team_for(c->team, p->n, 1 + PIECE_VALUES / (1 + width), quantise_piece, p);
-    c->acts_of = in;
-    return true;
-}
-
-static void quant_piece(void *arg, size_t begin, size_t end)
-{
-    const struct product *p = arg;
-    const struct weight *w = p->weight;
-    struct quant_slice s = {
-        .form = w->form,
-        .panels = w->panels,
-        .n_groups = w->tensor.n_cols / GROUP_VALUES,
-        .n_columns = w->tensor.n_rows,
-        .stride = w->tensor.n_rows,
-    };
-
-    for (size_t i = 0; i < p->n; i += ACT_ROWS) {
-        s.acts = p->cpu->acts + i * s.n_groups;
-        s.n_rows = p->n - i < ACT_ROWS ? p->n - i : ACT_ROWS;
-        s.out = p->out + i * s.stride;
-        p->cpu->kernels->quant_product(&s, begin, end);
-    }
-}
-
-static void dense_piece(void *arg, size_t begin, size_t end)
-{
-    const struct product *p = arg;
-    const struct weight *w = p->weight;
-    struct dense_slice s = {
-        .type = w->tensor.type,
-        .panels = w->panels,
-        .n_inputs = w->tensor.n_cols,
-        .in = p->in,
-        .n_rows = p->n,
-        .out = p->out,
-        .n_columns = w->tensor.n_rows,
-        .stride = w->tensor.n_rows,
-    };
-
-    p->cpu->kernels->dense_product(&s, begin, end);
-}
-
-void cpu_matmul(struct backend *b, const struct weight *w, const struct buffer *in, size_t n,
-                struct buffer *out)
-{
-    struct cpu *c = to_cpu(b);
-    size_t grain = 1 + PIECE_BYTES / (1 + w->panel_bytes * (n < ACT_ROWS ? 1 : n / ACT_ROWS));
-    struct product p = {c, w, cpu_read(in, n, w->tensor.n_cols), n,
-                        cpu_written(c, out, n, w->tensor.n_rows)};
-
-    assert(in != out);
-    if (n == 0)
-        return;
-    if (w->is_quantised && quantise(c, &p, in))
-        team_for(c->team, w->n_panels, grain, quant_piece, &p);
-    else if (!w->is_quantised)
-        team_for(c->team, w->n_panels, grain, dense_piece, &p);
-}
-
-struct norm {
-    const struct kernels *kernels;
-    const float *in, *gain;
-    float eps;
-    size_t width;
-    float *out;
-};
-
-static void norm_piece(void *arg, size_t begin, size_t end)
-{
-    const struct norm *m = arg;
-
-    for (size_t i = begin; i < end; i++)
-        m->kernels->rms_norm(m->in + i * m->width, m->gain, m->eps, m->width,
-                             m->out + i * m->width);
-}
-
-void cpu_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain, float eps,
-                  size_t n, size_t width, struct buffer *out)
-{
-    struct cpu *c = to_cpu(b);
-    struct norm m = {c->kernels, cpu_read(in, n, width),       gain->row, eps,
-                     width,      cpu_written(c, out, n, width)};
-
-    assert(gain->row != NULL && gain->tensor.n_cols == width);
-    team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), norm_piece, &m);
 }

@@ -110,18 +110,25 @@ static void faulty_embed(struct backend *b, const struct weight *table, const in
         real_of(b)->type->embed(real_of(b), table, ids, n, out);
 }
 
-static void faulty_matmul(struct backend *b, const struct weight *w, const struct buffer *in,
-                          size_t n, struct buffer *out)
+static void faulty_matmul(struct backend *b, const struct input *in, size_t n,
+                          const struct product *products, size_t n_products)
 {
     if (works(b))
-        real_of(b)->type->matmul(real_of(b), w, in, n, out);
+        real_of(b)->type->matmul(real_of(b), in, n, products, n_products);
 }
 
-static void faulty_rms_norm(struct backend *b, const struct buffer *in, const struct weight *gain,
-                            float eps, size_t n, size_t width, struct buffer *out)
+static void faulty_matmul_add(struct backend *b, const struct input *in, size_t n,
+                              const struct product *product)
 {
     if (works(b))
-        real_of(b)->type->rms_norm(real_of(b), in, gain, eps, n, width, out);
+        real_of(b)->type->matmul_add(real_of(b), in, n, product);
+}
+
+static void faulty_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+                       struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->ffn(real_of(b), in, n, f, out);
 }
 
 static void faulty_rope(struct backend *b, const struct rope *r, const uint32_t *positions,
@@ -144,20 +151,6 @@ static void faulty_attend(struct backend *b, const struct kv *kv, size_t layer, 
 {
     if (works(b))
         real_of(b)->type->attend(real_of(b), kv, layer, n_heads, q, rows, n_rows, out);
-}
-
-static void faulty_swiglu(struct backend *b, struct buffer *gate, const struct buffer *up, size_t n,
-                          size_t width)
-{
-    if (works(b))
-        real_of(b)->type->swiglu(real_of(b), gate, up, n, width);
-}
-
-static void faulty_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
-                       size_t width)
-{
-    if (works(b))
-        real_of(b)->type->add(real_of(b), x, y, n, width);
 }
 
 static void faulty_gather(struct backend *b, const struct buffer *in, const uint32_t *rows,
@@ -184,12 +177,11 @@ static const struct backend_type faulty_backend = {
     .kv_copy = faulty_kv_copy,
     .embed = faulty_embed,
     .matmul = faulty_matmul,
-    .rms_norm = faulty_rms_norm,
+    .matmul_add = faulty_matmul_add,
+    .ffn = faulty_ffn,
     .rope = faulty_rope,
     .kv_store = faulty_kv_store,
     .attend = faulty_attend,
-    .swiglu = faulty_swiglu,
-    .add = faulty_add,
     .gather = faulty_gather,
 };
 

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "compute/backend.h"
 #include "compute/cpu/blocks.h"
+#include "compute/scalar.h"
 
 enum { MAX_ROWS = 65, N_COLS = 512, N_OUT = 40 /* not a multiple of a panel's 16 */ };
 
@@ -161,6 +162,15 @@ static struct weight *open_weight(struct backend *b, const struct tensor *t)
     return w;
 }
 
+static void product_of(struct backend *b, const struct weight *w, const struct buffer *from,
+                       size_t n, struct buffer *to)
+{
+    const struct input in = {.x = from};
+    const struct product product = {w, to};
+
+    b->type->matmul(b, &in, n, &product, 1);
+}
+
 /* rows [n][n_cols] of in → out [n][n_rows] */
 static void multiply(struct backend *b, const struct tensor *t, const float *in, size_t n,
                      float *out)
@@ -169,7 +179,7 @@ static void multiply(struct backend *b, const struct tensor *t, const float *in,
     struct buffer *from = buffer_of(b, in, n * t->n_cols);
     struct buffer *to = buffer_of(b, NULL, n * t->n_rows);
 
-    b->type->matmul(b, w, from, n, to);
+    product_of(b, w, from, n, to);
     read_buffer(b, to, out, n * t->n_rows);
     b->type->buffer_close(b, from);
     b->type->weight_close(b, w);
@@ -285,18 +295,18 @@ START_TEST(a_changed_input_is_read_again)
 
     fill(in, N_COLS, 21);
     b->type->upload(b, from, in, sizeof in);
-    b->type->matmul(b, w4, from, 1, to);
-    b->type->matmul(b, w8, from, 1, to);
+    product_of(b, w4, from, 1, to);
+    product_of(b, w8, from, 1, to);
     b->type->download(b, got, to, sizeof got);
     for (size_t i = 0; i < N_OUT; i++)
         ck_assert(got[i] == exact_output(&q8, i, in));
-    b->type->matmul(b, w8, from, 1, to);
+    product_of(b, w8, from, 1, to);
     b->type->download(b, again, to, sizeof again);
     assert_same_bits(again, got, N_OUT);
-    b->type->add(b, from, from, 1, N_COLS);
     for (size_t i = 0; i < N_COLS; i++)
         in[i] += in[i];
-    b->type->matmul(b, w8, from, 1, to);
+    b->type->upload(b, from, in, sizeof in);
+    product_of(b, w8, from, 1, to);
     read_buffer(b, to, got, N_OUT);
     for (size_t i = 0; i < N_OUT; i++)
         ck_assert(got[i] == exact_output(&q8, i, in));
@@ -337,40 +347,51 @@ START_TEST(a_broken_row_breaks_alone)
 }
 END_TEST
 
-/* What one backend makes of the row-wise operators, one after the other. */
+/* What one backend makes of the row-wise operators, one after the other. Norm and sums are seen
+ * through a product with the identity. */
 static void run_rows(struct backend *b, size_t n, size_t width, const struct rope *rope,
                      float *out /* [4][n][width] */)
 {
     struct tensor gains = random_tensor(DTYPE_F32, 1, width, 31);
     struct tensor table = random_tensor(DTYPE_Q8_0, 64, width, 32);
-    struct weight *gain = open_weight(b, &gains), *ids = open_weight(b, &table);
+    struct tensor unit = random_tensor(DTYPE_F32, width, width, 33);
+    struct weight *gain = open_weight(b, &gains), *ids = open_weight(b, &table), *same;
     struct buffer *x = buffer_of(b, NULL, n * width), *y = buffer_of(b, NULL, n * width);
+    const struct input normed = {x, gain, 1e-5f}, plain = {.x = y};
+    struct product to_y, to_x;
     size_t size_bytes = n * width * sizeof *out;
     uint32_t positions[MAX_ROWS], rows[MAX_ROWS];
     int32_t tokens[MAX_ROWS];
 
+    for (size_t i = 0; i < width * width; i++)
+        ((float *)(void *)unit.data)[i] = i % (width + 1) == 0 ? 1.0f : 0.0f;
+    same = open_weight(b, &unit);
+    to_y = (struct product){same, y};
+    to_x = (struct product){same, x};
     for (size_t i = 0; i < n; i++) {
         tokens[i] = (int32_t)(i * 37 % 64);
         positions[i] = (uint32_t)(i * 97);
         rows[i] = (uint32_t)(n - 1 - i);
     }
     b->type->embed(b, ids, tokens, n, x);
-    b->type->rms_norm(b, x, gain, 1e-5f, n, width, y);
+    b->type->matmul(b, &normed, n, &to_y, 1);
     b->type->download(b, out, y, size_bytes);
     b->type->rope(b, rope, positions, n, y);
     b->type->download(b, out + n * width, y, size_bytes);
-    b->type->add(b, x, y, n, width);
+    b->type->matmul_add(b, &plain, n, &to_x);
     b->type->gather(b, x, rows, n, width, y);
     b->type->download(b, out + 2 * n * width, y, size_bytes);
-    b->type->swiglu(b, x, y, n, width);
+    b->type->ffn(b, &plain, n, &(struct ffn){same, same, same}, x);
     b->type->download(b, out + 3 * n * width, x, size_bytes);
     must_sync(b);
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
     b->type->weight_close(b, gain);
     b->type->weight_close(b, ids);
+    b->type->weight_close(b, same);
     free((void *)gains.data);
     free((void *)table.data);
+    free((void *)unit.data);
 }
 
 /* Norm, rope, embedding, sums, gates and gathering have ref's bits in all sets; a width of 96 in
@@ -392,6 +413,129 @@ START_TEST(row_operators_have_the_bits_of_ref)
         assert_same_bits(got, want, 4 * MAX_ROWS * 96);
         backend_close(b);
     }
+}
+END_TEST
+
+enum { HIDDEN = 3 * 256 };
+
+/* What the weights of a gated network are; some read their input differently from one another. */
+static const enum dtype ffn_types[][3] = {
+    {DTYPE_Q4_1, DTYPE_Q4_1, DTYPE_Q4_1}, {DTYPE_Q4_K, DTYPE_Q4_K, DTYPE_Q6_K},
+    {DTYPE_Q8_0, DTYPE_Q4_1, DTYPE_Q5_0}, {DTYPE_F16, DTYPE_F16, DTYPE_Q6_K},
+    {DTYPE_Q5_K, DTYPE_F32, DTYPE_BF16},
+};
+
+/* x += what a gated network makes of x, from the products, gates and sums that define it: one at a
+ * time, and through memory. */
+static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n, const float *in,
+                         float *out)
+{
+    static float gate[MAX_ROWS * HIDDEN], up[MAX_ROWS * HIDDEN], down[MAX_ROWS * N_COLS];
+    struct buffer *x = buffer_of(b, in, n * N_COLS), *y = buffer_of(b, NULL, n * HIDDEN), *z;
+
+    product_of(b, w[0], x, n, y);
+    b->type->download(b, gate, y, n * HIDDEN * sizeof *gate);
+    product_of(b, w[1], x, n, y);
+    read_buffer(b, y, up, n * HIDDEN);
+    for (size_t i = 0; i < n * HIDDEN; i++)
+        gate[i] = gate[i] * scalar_sigmoid(gate[i]) * up[i];
+    y = buffer_of(b, gate, n * HIDDEN);
+    z = buffer_of(b, NULL, n * N_COLS);
+    product_of(b, w[2], y, n, z);
+    read_buffer(b, z, down, n * N_COLS);
+    for (size_t i = 0; i < n * N_COLS; i++)
+        out[i] = in[i] + down[i];
+    b->type->buffer_close(b, x);
+    b->type->buffer_close(b, y);
+}
+
+/* A gated network has the bits of its parts, in all sets, for any number of rows and threads. */
+START_TEST(a_gated_network_is_its_parts)
+{
+    static float in[MAX_ROWS * N_COLS], want[MAX_ROWS * N_COLS], got[MAX_ROWS * N_COLS];
+    const enum dtype *types = ffn_types[_i];
+    struct tensor t[3] = {random_tensor(types[0], HIDDEN, N_COLS, 81),
+                          random_tensor(types[1], HIDDEN, N_COLS, 82),
+                          random_tensor(types[2], N_COLS, HIDDEN, 83)};
+
+    fill(in, MAX_ROWS * N_COLS, 84);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        struct backend *b = open_set(sets[i / 2], i % 2 + 1);
+        struct weight *w[3];
+
+        if (b == NULL)
+            continue;
+        for (size_t j = 0; j < 3; j++)
+            w[j] = open_weight(b, &t[j]);
+        if (i == 0)
+            ffn_by_parts(b, w, MAX_ROWS, in, want);
+        for (size_t j = 0; j < N_COUNTS; j++) {
+            struct buffer *x = buffer_of(b, in, row_counts[j] * N_COLS);
+            struct buffer *y = buffer_of(b, in, row_counts[j] * N_COLS);
+
+            b->type->ffn(b, &(struct input){.x = x}, row_counts[j], &(struct ffn){w[0], w[1], w[2]},
+                         y);
+            read_buffer(b, y, got, row_counts[j] * N_COLS);
+            assert_same_bits(got, want, row_counts[j] * N_COLS);
+            b->type->buffer_close(b, x);
+        }
+        for (size_t j = 0; j < 3; j++)
+            b->type->weight_close(b, w[j]);
+        backend_close(b);
+    }
+    for (size_t j = 0; j < 3; j++)
+        free((void *)t[j].data);
+}
+END_TEST
+
+/* Products of one normed input with weights of all types and of odd heights, together and each
+ * alone, put and added: the same bits. */
+START_TEST(products_together_are_products_alone)
+{
+    enum { N = 19, HEIGHT = 37 };
+    static float in[N * N_COLS], alone[N_BLOCK_TYPES][N * HEIGHT], got[N * HEIGHT];
+    struct tensor gains = random_tensor(DTYPE_F32, 1, N_COLS, 91);
+
+    fill(in, N * N_COLS, 92);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        struct backend *b = open_set(sets[i / 2], i % 2 + 1);
+        struct product products[N_BLOCK_TYPES];
+        struct weight *w[N_BLOCK_TYPES], *gain;
+        struct tensor t[N_BLOCK_TYPES];
+        struct input input = {.eps = 1e-5f};
+        struct buffer *x;
+
+        if (b == NULL)
+            continue;
+        gain = open_weight(b, &gains);
+        x = buffer_of(b, in, N * N_COLS);
+        input.x = x;
+        input.gain = gain;
+        for (size_t j = 0; j < N_BLOCK_TYPES; j++) {
+            t[j] = random_tensor(block_types[j], HEIGHT, N_COLS, 93 + (uint32_t)j);
+            w[j] = open_weight(b, &t[j]);
+            products[j] = (struct product){w[j], buffer_of(b, NULL, N * HEIGHT)};
+            if (i == 0) {
+                b->type->matmul(b, &input, N, &products[j], 1);
+                b->type->download(b, alone[j], products[j].out, sizeof alone[j]);
+            }
+        }
+        b->type->matmul(b, &input, N, products, N_BLOCK_TYPES);
+        for (size_t j = 0; j < N_BLOCK_TYPES; j++) {
+            b->type->download(b, got, products[j].out, sizeof got);
+            assert_same_bits(got, alone[j], N * HEIGHT);
+            b->type->matmul_add(b, &input, N, &products[j]);
+            read_buffer(b, products[j].out, got, N * HEIGHT);
+            for (size_t k = 0; k < N * HEIGHT; k++)
+                ck_assert(got[k] == alone[j][k] + alone[j][k]);
+            b->type->weight_close(b, w[j]);
+            free((void *)t[j].data);
+        }
+        b->type->buffer_close(b, x);
+        b->type->weight_close(b, gain);
+        backend_close(b);
+    }
+    free((void *)gains.data);
 }
 END_TEST
 
@@ -626,7 +770,7 @@ START_TEST(a_page_is_copied_in_all_layers)
     struct backend *b = open_set("generic", 1);
     int32_t pages[2] = {1, 3};
     struct attend_row row = {0, 1, 0, &pages[0]};
-    float x[32], got[3][2][32];
+    float x[32], scaled[32], got[3][2][32];
     struct buffer *m, *out;
     struct kv *kv = NULL;
     struct error err;
@@ -637,7 +781,9 @@ START_TEST(a_page_is_copied_in_all_layers)
     ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
     for (size_t layer = 0; layer < 3; layer++) {
         b->type->kv_store(b, kv, layer, m, m, &row, 1);
-        b->type->add(b, m, m, 1, 32);
+        for (size_t i = 0; i < 32; i++)
+            scaled[i] = x[i] * (float)(2 << layer);
+        b->type->upload(b, m, scaled, sizeof scaled);
     }
     b->type->kv_copy(b, kv, 1, 3);
     for (size_t layer = 0; layer < 3; layer++)
@@ -731,8 +877,8 @@ START_TEST(a_failure_sticks_until_sync)
     fill(in, N_COLS, 23);
     from = buffer_of(b, in, N_COLS);
     atomic_store(&fault_after, 0);
-    b->type->matmul(b, w, from, 1, to);
-    b->type->matmul(b, w, from, 1, to);
+    product_of(b, w, from, 1, to);
+    product_of(b, w, from, 1, to);
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_EXHAUSTED);
     must_sync(b);
     for (long n = 0; n < 2; n++) {
@@ -742,7 +888,7 @@ START_TEST(a_failure_sticks_until_sync)
     }
     atomic_store(&fault_after, -1);
     b->type->rope(b, &rope, &position, 1, to);
-    b->type->matmul(b, w, from, 1, to);
+    product_of(b, w, from, 1, to);
     read_buffer(b, to, got, N_OUT);
     for (size_t i = 0; i < N_OUT; i++)
         ck_assert(got[i] == exact_output(&t, i, in));
@@ -766,6 +912,9 @@ int main(void)
     tcase_add_test(tests, a_changed_input_is_read_again);
     tcase_add_loop_test(tests, a_broken_row_breaks_alone, 0, N_BLOCK_TYPES);
     tcase_add_loop_test(tests, row_operators_have_the_bits_of_ref, 0, 2);
+    tcase_add_loop_test(tests, a_gated_network_is_its_parts, 0,
+                        sizeof ffn_types / sizeof ffn_types[0]);
+    tcase_add_test(tests, products_together_are_products_alone);
     tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);

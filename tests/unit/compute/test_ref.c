@@ -73,6 +73,16 @@ static void assert_near(const float *is, const float *known, size_t n, double to
         ck_assert_double_eq_tol((double)is[i], (double)known[i], tolerance);
 }
 
+/* y = w x, of rows as they are. */
+static void multiply(struct backend *b, const struct weight *w, const struct buffer *x, size_t n,
+                     struct buffer *y)
+{
+    const struct input in = {.x = x};
+    const struct product product = {w, y};
+
+    b->type->matmul(b, &in, n, &product, 1);
+}
+
 /* Rows of the table come out in the order that is asked for. */
 START_TEST(embed_takes_rows)
 {
@@ -104,7 +114,7 @@ START_TEST(matmul_multiplies_rows)
     struct buffer *x = buffer_of(b, in, 6), *y = buffer_of(b, NULL, 4);
     float is[4];
 
-    b->type->matmul(b, w, x, 2, y);
+    multiply(b, w, x, 2, y);
     read_back(b, y, is, 4);
     ck_assert_mem_eq(is, known, sizeof known);
     b->type->buffer_close(b, x);
@@ -127,11 +137,11 @@ START_TEST(matmul_does_not_depend_on_n)
     fill(weight, ROWS * COLS, 1);
     fill(in, N * COLS, 2);
     b->type->upload(b, x, in, sizeof in);
-    b->type->matmul(b, w, x, N, y);
+    multiply(b, w, x, N, y);
     read_back(b, y, all, N * ROWS);
     for (size_t i = 0; i < N; i++) {
         b->type->upload(b, x, in + i * COLS, COLS * sizeof *in);
-        b->type->matmul(b, w, x, 1, y);
+        multiply(b, w, x, 1, y);
         read_back(b, y, one, ROWS);
         ck_assert_mem_eq(one, all + i * ROWS, sizeof one);
     }
@@ -162,9 +172,9 @@ START_TEST(matmul_decodes_blocks)
     plain = weight_of(b, decoded, DTYPE_F32, ROWS, COLS);
     x = buffer_of(b, in, N * COLS);
     y = buffer_of(b, NULL, N * ROWS);
-    b->type->matmul(b, quantised, x, N, y);
+    multiply(b, quantised, x, N, y);
     read_back(b, y, is, N * ROWS);
-    b->type->matmul(b, plain, x, N, y);
+    multiply(b, plain, x, N, y);
     read_back(b, y, known, N * ROWS);
     ck_assert_mem_eq(is, known, sizeof known);
     b->type->buffer_close(b, x);
@@ -175,23 +185,67 @@ START_TEST(matmul_decodes_blocks)
 }
 END_TEST
 
-/* Each row is divided by its own root mean square, then scaled column by column. */
-START_TEST(rms_norm_scales_rows)
+/* Each row is divided by its own root mean square, then scaled column by column, then multiplied:
+ * by one product or by several, and put or added. */
+START_TEST(inputs_are_normed)
 {
     static const float in[] = {3, 4, 0, 0, 10, 0, 0, 0}, gain[] = {1, 2, 1, 1};
+    static const float weight[] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1},
+                       row[] = {1, 1, 5, 5};
     static const float eps = 0.25f;
     struct backend *b = open_ref();
-    struct weight *w = weight_of(b, gain, DTYPE_F32, 1, 4);
-    struct buffer *x = buffer_of(b, in, 8), *y = buffer_of(b, NULL, 8);
+    struct weight *g = weight_of(b, gain, DTYPE_F32, 1, 4),
+                  *w = weight_of(b, weight, DTYPE_F32, 4, 4);
+    struct weight *one = weight_of(b, row, DTYPE_F32, 1, 4);
+    struct buffer *x = buffer_of(b, in, 8), *y = buffer_of(b, NULL, 8), *z = buffer_of(b, NULL, 2);
+    const struct input normed = {x, g, eps};
+    const struct product both[] = {{w, y}, {one, z}};
     float is[8], first = 1 / sqrtf(6.25f + eps), second = 1 / sqrtf(25 + eps);
     const float known[] = {3 * first, 8 * first, 0, 0, 10 * second, 0, 0, 0};
+    const float sums[] = {11 * first, 10 * second}, twice[] = {22 * first, 20 * second};
 
-    b->type->rms_norm(b, x, w, eps, 2, 4, y);
+    b->type->matmul(b, &normed, 2, both, 2);
     read_back(b, y, is, 8);
     assert_near(is, known, 8, 1e-6);
+    read_back(b, z, is, 2);
+    assert_near(is, sums, 2, 1e-6);
+    b->type->matmul_add(b, &normed, 2, &both[1]);
+    read_back(b, z, is, 2);
+    assert_near(is, twice, 2, 1e-6);
     b->type->buffer_close(b, x);
     b->type->buffer_close(b, y);
+    b->type->buffer_close(b, z);
+    b->type->weight_close(b, g);
     b->type->weight_close(b, w);
+    b->type->weight_close(b, one);
+    backend_close(b);
+}
+END_TEST
+
+/* x + down · (g * sigmoid(g) * u), of one input of two values and three in between. */
+START_TEST(ffn_gates)
+{
+    static const float gate[] = {1, 0, 0, 1, 1, 1}, up[] = {2, 0, 0, 2, 1, -1};
+    static const float down[] = {1, 0, 0, 1, 1, 1}, in[] = {1, -1}, before[] = {10, 20};
+    const float a = 1 / (1 + expf(-1)) * 2, c = -1 / (1 + expf(1)) * -2;
+    const float known[] = {10 + a, 20 + a + c}; /* the third gate is 0 */
+    struct backend *b = open_ref();
+    struct weight *wg = weight_of(b, gate, DTYPE_F32, 3, 2),
+                  *wu = weight_of(b, up, DTYPE_F32, 3, 2);
+    struct weight *wd = weight_of(b, down, DTYPE_F32, 2, 3);
+    struct buffer *x = buffer_of(b, in, 2), *y = buffer_of(b, before, 2);
+    const struct input input = {.x = x};
+    const struct ffn ffn = {wg, wu, wd};
+    float is[2];
+
+    b->type->ffn(b, &input, 1, &ffn, y);
+    read_back(b, y, is, 2);
+    assert_near(is, known, 2, 1e-6);
+    b->type->buffer_close(b, x);
+    b->type->buffer_close(b, y);
+    b->type->weight_close(b, wg);
+    b->type->weight_close(b, wu);
+    b->type->weight_close(b, wd);
     backend_close(b);
 }
 END_TEST
@@ -229,31 +283,19 @@ START_TEST(rope_turns_neighbours)
 }
 END_TEST
 
-/* gate * sigmoid(gate) * up, x + y, and rows by number. */
-START_TEST(small_operators)
+/* Rows by number, one of them twice. */
+START_TEST(gather_takes_rows)
 {
-    static const float gate[] = {0, 1, -1, 2}, up[] = {5, 2, 2, -1};
+    static const float in[] = {0, 1, -1, 2}, picked[] = {-1, 2, -1, 2, 0, 1};
     static const uint32_t rows[] = {1, 1, 0};
-    static const float picked[] = {-1, 2, -1, 2, 0, 1};
-    const float silu[] = {0, 2 / (1 + expf(-1)), -2 / (1 + expf(1)), -2 / (1 + expf(-2))};
-    static const float sum[] = {5, 3, 1, 1};
     struct backend *b = open_ref();
-    struct buffer *x = buffer_of(b, gate, 4), *y = buffer_of(b, up, 4);
-    struct buffer *out = buffer_of(b, NULL, 6);
+    struct buffer *x = buffer_of(b, in, 4), *out = buffer_of(b, NULL, 6);
     float is[6];
 
     b->type->gather(b, x, rows, 3, 2, out);
     read_back(b, out, is, 6);
     ck_assert_mem_eq(is, picked, sizeof picked);
-    b->type->swiglu(b, x, y, 2, 2);
-    read_back(b, x, is, 4);
-    assert_near(is, silu, 4, 1e-6);
-    b->type->upload(b, x, gate, sizeof gate);
-    b->type->add(b, x, y, 2, 2);
-    read_back(b, x, is, 4);
-    ck_assert_mem_eq(is, sum, sizeof sum);
     b->type->buffer_close(b, x);
-    b->type->buffer_close(b, y);
     b->type->buffer_close(b, out);
     backend_close(b);
 }
@@ -502,7 +544,7 @@ START_TEST(too_much_memory_is_refused)
 END_TEST
 
 SUITE_MAIN("compute/ref", embed_takes_rows, matmul_multiplies_rows, matmul_does_not_depend_on_n,
-           matmul_decodes_blocks, rms_norm_scales_rows, rope_turns_neighbours, small_operators,
-           attend_is_causal_softmax, attend_does_not_depend_on_chunks_or_pages, f16_pages_are_near,
-           attend_keeps_rows_apart, kv_copy_copies_all_layers, failure_sticks_until_sync,
-           too_much_memory_is_refused)
+           matmul_decodes_blocks, inputs_are_normed, ffn_gates, rope_turns_neighbours,
+           gather_takes_rows, attend_is_causal_softmax, attend_does_not_depend_on_chunks_or_pages,
+           f16_pages_are_near, attend_keeps_rows_apart, kv_copy_copies_all_layers,
+           failure_sticks_until_sync, too_much_memory_is_refused)

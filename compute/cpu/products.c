@@ -1,0 +1,290 @@
+/* Products. First the rows of the input are normed and quantised, once for all products that read
+ * them; then pieces of panels are multiplied with all rows. A piece goes through chunks of panels
+ * that stay in the L2 cache while one block of rows after the other meets them. What a gated
+ * network makes on the way is quantised while it is in the L1 cache, and never lies in memory as
+ * floats. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/cpu/panels.h"
+#include "compute/cpu/parts.h"
+
+enum {
+    PIECE_BYTES = 16384, /* of panels read for one row: a smaller piece is not worth handing out */
+    PIECE_VALUES = 2048, /* of rows to be normed and quantised */
+    CHUNK_BYTES = 256 << 10,
+    GATED_PANELS = 8, /* of gate and of up, whose outputs are held at once */
+    GATED_COLUMNS = GATED_PANELS * PANEL_COLUMNS,
+    PAIR = GROUP_VALUES / PANEL_COLUMNS, /* panels that make a group of what reads them */
+};
+
+void cpu_rows_free(struct act_rows *r)
+{
+    free(r->acts);
+    free(r->floats);
+}
+
+/* What a product reads. */
+struct operand {
+    size_t n, width;
+    bool is_quantised;
+    struct act_form form;
+    const struct act_record *acts; /* if quantised */
+    const float *floats;           /* else */
+};
+
+/* Makes room in r for n rows that w is to read. False: failed, and said so. */
+static bool make_room(struct operand *out, struct cpu *c, struct act_rows *r, size_t n,
+                      const struct weight *w)
+{
+    size_t width = w->tensor.n_cols;
+
+    *out = (struct operand){.n = n,
+                            .width = width,
+                            .is_quantised = w->is_quantised,
+                            .form = {w->form.bias, w->form.halves}};
+    if (w->is_quantised ? !cpu_reserve(c, (void **)&r->acts, &r->acts_cap, n * width / GROUP_VALUES,
+                                       sizeof *r->acts, "activations")
+                        : !cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width,
+                                       sizeof *r->floats, "activations"))
+        return false;
+    out->acts = r->acts;
+    out->floats = r->floats;
+    return true;
+}
+
+/* Columns first … first + n - 1 of row i, of whole groups, as o has them. */
+static void put_row(const struct cpu *c, const struct operand *o, struct act_rows *to, size_t i,
+                    size_t first, size_t n, const float *from)
+{
+    size_t block = i / ACT_ROWS * ACT_ROWS, left = o->n - block;
+    size_t n_groups = o->width / GROUP_VALUES, n_rows = left < ACT_ROWS ? left : ACT_ROWS;
+
+    if (o->is_quantised)
+        c->kernels->quantise(
+            from, n / GROUP_VALUES, o->form,
+            to->acts + block * n_groups + first / GROUP_VALUES * n_rows + i % ACT_ROWS, n_rows);
+    else
+        memcpy(to->floats + i * o->width + first, from, n * sizeof *from);
+}
+
+/* The preparing of rows. */
+struct preparation {
+    const struct cpu *cpu;
+    struct act_rows *rows;
+    struct operand operand;
+    const float *from, *gain;
+    float eps;
+    float *normed; /* room for the rows between the norm and the rounding */
+};
+
+static void prepare_piece(void *arg, size_t begin, size_t end)
+{
+    const struct preparation *p = arg;
+    size_t width = p->operand.width;
+
+    for (size_t i = begin; i < end; i++) {
+        const float *row = p->from + i * width;
+
+        if (p->gain != NULL) {
+            p->cpu->kernels->rms_norm(row, p->gain, p->eps, width, p->normed + i * width);
+            row = p->normed + i * width;
+        }
+        if (p->operand.is_quantised)
+            put_row(p->cpu, &p->operand, p->rows, i, 0, width, row);
+    }
+}
+
+/* Rows of the input as w reads them, in r. False: failed, and said so. */
+static bool prepare(struct operand *out, struct cpu *c, struct act_rows *r, const struct input *in,
+                    size_t n, const struct weight *w)
+{
+    size_t width = w->tensor.n_cols;
+    struct preparation p = {.cpu = c, .rows = r, .from = cpu_read(in->x, n, width), .eps = in->eps};
+
+    if (!make_room(&p.operand, c, r, n, w))
+        return false;
+    if (in->gain != NULL) {
+        assert(in->gain->row != NULL && in->gain->tensor.n_cols == width);
+        if (!cpu_reserve(c, (void **)&r->floats, &r->floats_cap, n * width, sizeof *r->floats,
+                         "activations"))
+            return false;
+        p.gain = in->gain->row;
+        p.normed = r->floats;
+    }
+    if (in->gain != NULL || w->is_quantised)
+        team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), prepare_piece, &p);
+    *out = p.operand;
+    if (!w->is_quantised)
+        out->floats = in->gain != NULL ? p.normed : p.from;
+    return true;
+}
+
+static bool reads_the_same(const struct weight *a, const struct weight *b)
+{
+    return a->tensor.n_cols == b->tensor.n_cols && a->is_quantised == b->is_quantised &&
+           a->form.bias == b->form.bias && a->form.halves == b->form.halves;
+}
+
+/* Panels first … first + n_panels - 1 of w with n_rows rows, at most ACT_ROWS, from row on, which
+ * is a multiple of ACT_ROWS; out: of that row and the first panel's first column. */
+static void multiply(const struct cpu *c, const struct operand *o, const struct weight *w,
+                     size_t row, size_t n_rows, size_t first, size_t n_panels, float *out,
+                     size_t stride, bool adds)
+{
+    const uint8_t *panels = w->panels + first * w->panel_bytes;
+    size_t n_columns = w->tensor.n_rows - first * PANEL_COLUMNS;
+    size_t n_groups = o->width / GROUP_VALUES;
+    struct dense_slice dense = {
+        w->tensor.type, panels, o->width, o->floats + row * o->width, n_rows, out,
+        n_columns,      stride, adds};
+    struct quant_slice quant = {w->form,   panels, n_groups, o->acts + row * n_groups, n_rows, out,
+                                n_columns, stride, adds};
+
+    if (w->is_quantised)
+        c->kernels->quant_product(&quant, 0, n_panels);
+    else
+        c->kernels->dense_product(&dense, 0, n_panels);
+}
+
+/* Products of one operand. */
+struct products {
+    const struct cpu *cpu;
+    struct operand operand;
+    const struct product *products;
+    bool adds;
+};
+
+static void one_product(const struct products *p, const struct product *at, size_t first,
+                        size_t last)
+{
+    const struct weight *w = at->w;
+    size_t n = p->operand.n, n_columns = w->tensor.n_rows, end;
+    size_t chunk = 1 + CHUNK_BYTES / (1 + w->panel_bytes);
+    float *out = cpu_written(at->out, n, n_columns);
+
+    for (; first < last; first = end) {
+        end = last - first < chunk ? last : first + chunk;
+        for (size_t i = 0; i < n; i += ACT_ROWS)
+            multiply(p->cpu, &p->operand, w, i, n - i < ACT_ROWS ? n - i : ACT_ROWS, first,
+                     end - first, out + i * n_columns + first * PANEL_COLUMNS, n_columns, p->adds);
+    }
+}
+
+/* Panels are counted through all products. */
+static void product_piece(void *arg, size_t begin, size_t end)
+{
+    const struct products *p = arg;
+
+    for (const struct product *at = p->products;; at++) {
+        size_t n_panels = at->w->n_panels;
+
+        if (begin < n_panels) {
+            one_product(p, at, begin, end < n_panels ? end : n_panels);
+            begin = n_panels;
+        }
+        if (end <= n_panels)
+            return;
+        begin -= n_panels;
+        end -= n_panels;
+    }
+}
+
+static size_t grain_of(const struct operand *o, const struct weight *w)
+{
+    return 1 + PIECE_BYTES / (1 + w->panel_bytes * (o->n < ACT_ROWS ? 1 : o->n / ACT_ROWS));
+}
+
+/* The first of the products, and those behind it that read the same; returns their number. */
+static size_t run_alike(struct cpu *c, const struct operand *o, const struct product *products,
+                        size_t n_products, bool adds)
+{
+    struct products p = {c, *o, products, adds};
+    size_t n_panels = 0, i = 0;
+
+    for (; i < n_products && reads_the_same(products[i].w, products[0].w); i++)
+        n_panels += products[i].w->n_panels;
+    team_for(c->team, n_panels, grain_of(o, products[0].w), product_piece, &p);
+    return i;
+}
+
+void cpu_matmul(struct backend *b, const struct input *in, size_t n, const struct product *products,
+                size_t n_products)
+{
+    struct operand o;
+
+    for (size_t i = 0; n > 0 && i < n_products;) {
+        assert(in->x != products[i].out);
+        if (!prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, products[i].w))
+            return;
+        i += run_alike(to_cpu(b), &o, products + i, n_products - i, false);
+    }
+}
+
+void cpu_matmul_add(struct backend *b, const struct input *in, size_t n,
+                    const struct product *product)
+{
+    struct operand o;
+
+    assert(in->x != product->out);
+    if (n > 0 && prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, product->w))
+        (void)run_alike(to_cpu(b), &o, product, 1, true);
+}
+
+/* Gated networks. */
+struct gating {
+    struct cpu *cpu;
+    struct operand gate_in, up_in, hidden;
+    const struct ffn *ffn;
+};
+
+/* Panels first … of both weights with the rows of a block, as what down reads. */
+static void gate_block(const struct gating *g, size_t row, size_t first, size_t n_panels)
+{
+    _Alignas(LINE_BYTES) float gate[ACT_ROWS][GATED_COLUMNS], up[ACT_ROWS][GATED_COLUMNS];
+    const struct cpu *c = g->cpu;
+    size_t left = g->hidden.n - row, n_rows = left < ACT_ROWS ? left : ACT_ROWS;
+    size_t column = first * PANEL_COLUMNS, n = g->hidden.width - column;
+
+    n = n < n_panels * PANEL_COLUMNS ? n : n_panels * PANEL_COLUMNS;
+    multiply(c, &g->gate_in, g->ffn->gate, row, n_rows, first, n_panels, gate[0], GATED_COLUMNS,
+             false);
+    multiply(c, &g->up_in, g->ffn->up, row, n_rows, first, n_panels, up[0], GATED_COLUMNS, false);
+    for (size_t i = 0; i < n_rows; i++) {
+        c->kernels->swiglu(gate[i], up[i], n);
+        put_row(c, &g->hidden, &g->cpu->hidden, row + i, column, n, gate[i]);
+    }
+}
+
+/* Pairs of panels, of which down reads a group. */
+static void gated_piece(void *arg, size_t begin, size_t end)
+{
+    const struct gating *g = arg;
+    size_t last = end * PAIR < g->ffn->gate->n_panels ? end * PAIR : g->ffn->gate->n_panels;
+
+    for (size_t first = begin * PAIR; first < last; first += GATED_PANELS)
+        for (size_t row = 0; row < g->hidden.n; row += ACT_ROWS)
+            gate_block(g, row, first, last - first < GATED_PANELS ? last - first : GATED_PANELS);
+}
+
+void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+             struct buffer *out)
+{
+    struct cpu *c = to_cpu(b);
+    struct gating g = {.cpu = c, .ffn = f};
+    const struct product down = {f->down, out};
+    size_t grain;
+
+    assert(f->up->tensor.n_rows == f->gate->tensor.n_rows);
+    assert(f->down->tensor.n_cols == f->gate->tensor.n_rows);
+    if (n == 0 || !make_room(&g.hidden, c, &c->hidden, n, f->down) ||
+        !prepare(&g.gate_in, c, &c->inputs, in, n, f->gate))
+        return;
+    g.up_in = g.gate_in;
+    if (!reads_the_same(f->gate, f->up) && !prepare(&g.up_in, c, &c->up_inputs, in, n, f->up))
+        return;
+    grain = (grain_of(&g.gate_in, f->gate) + PAIR - 1) / PAIR;
+    team_for(c->team, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_piece, &g);
+    (void)run_alike(c, &g.hidden, &down, 1, true);
+}
