@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "parley/v1/act.pb-c.h"
 #include "server/daemon.h"
+#include "server/multiplex.h"
 #include "server/services.h"
 #include "server/session.h"
 #include "server/wire.h"
@@ -71,7 +72,7 @@ static void wire_step(struct wire_step *out, const struct step_reply *reply)
 
 static enum status begin_step(struct daemon *d, const Parley__V1__ActStepRequest *from,
                               uint64_t deadline_us, struct arena *arena, struct step_wait *w,
-                              const struct step_reply **ret_stored, struct error *err)
+                              struct step_reply **ret_stored, struct error *err)
 {
     struct step_request r = {
         .env_id = from->env_id,
@@ -132,7 +133,7 @@ static void start_step(struct call *call, const ProtobufCMessage *message, struc
 {
     static const struct call_handler handler = {.gone = step_gone};
     struct step_call *s = try_alloc(1, sizeof(*s)); /* the session takes the call's arena */
-    const struct step_reply *stored;
+    struct step_reply *stored;
     struct error err;
     enum status rc;
 
@@ -158,136 +159,55 @@ static void start_step(struct call *call, const ProtobufCMessage *message, struc
 
 /* --- Stream --- */
 
-struct stream {
-    struct call *call;
-    struct daemon *daemon;
-    struct list items; /* all, in order of arrival */
-    struct list ready; /* those that have their answer */
-    size_t n_items;
-    struct endless endless;
-    bool has_read;       /* the next message is asked for */
-    bool is_half_closed; /* by the client */
-    bool is_draining;
-    bool is_finished;
-};
-
 struct stream_item {
-    struct link link, in_ready;
-    struct stream *stream;
+    struct multiplex_item base;
     struct step_wait wait;
     uint64_t tag, seq;
     struct step_reply *reply; /* NULL: it failed, with err */
     struct error err;
 };
 
-static void stream_item_free(struct stream_item *item)
+static struct stream_item *stream_item_of(struct multiplex_item *base)
 {
-    step_wait_leave(&item->wait);
-    step_reply_unref(item->reply);
-    if (link_is_on(&item->in_ready))
-        list_remove(&item->in_ready);
-    list_remove(&item->link);
-    item->stream->n_items--;
-    free(item);
+    return container_of(base, struct stream_item, base);
 }
 
-static void stream_finish(struct stream *s, const struct error *err)
-{
-    s->is_finished = true;
-    call_finish(s->call, err);
-}
-
-/* Asks for a further message, or ends the stream, as things stand. */
-static void stream_go_on(struct stream *s)
-{
-    bool is_empty = s->n_items == 0;
-    struct error err;
-
-    if (s->is_finished)
-        return;
-    if (is_empty && s->is_half_closed) {
-        stream_finish(s, NULL);
-    } else if (is_empty && s->is_draining) {
-        (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
-        stream_finish(s, &err);
-    } else if (!s->is_half_closed && !s->has_read && s->n_items < STREAM_MAX_STEPS) {
-        s->has_read = true;
-        call_read(s->call);
-    }
-}
-
-static void stream_drain(struct endless *l)
-{
-    struct stream *s = container_of(l, struct stream, endless);
-
-    s->is_draining = true;
-    stream_go_on(s);
-}
-
-static void stream_item_answer(struct stream_item *item)
-{
-    list_push(&item->stream->ready, &item->in_ready);
-    if (!item->stream->is_finished)
-        call_wake(item->stream->call);
-}
-
-static void stream_item_done(struct step_wait *w, struct step_reply *reply, const struct error *err)
+static void stream_done(struct step_wait *w, struct step_reply *reply, const struct error *err)
 {
     struct stream_item *item = container_of(w, struct stream_item, wait);
 
     item->reply = reply == NULL ? NULL : step_reply_ref(reply);
     item->err = *err;
-    stream_item_answer(item);
+    multiplex_wake(&item->base);
 }
 
-static void stream_message(struct call *call, void *state, const ProtobufCMessage *message,
-                           struct arena *arena)
+static void stream_begin(struct multiplex_item *base, const ProtobufCMessage *message,
+                         struct arena *arena)
 {
     const Parley__V1__ActStepRequest *request = (const Parley__V1__ActStepRequest *)message;
-    const struct step_reply *stored;
-    struct stream *s = state;
-    struct stream_item *item;
-    struct error err;
+    struct stream_item *item = stream_item_of(base);
+    struct call *call = multiplex_call(base);
+    struct step_reply *stored;
     enum status rc;
 
-    s->has_read = false;
-    if (request == NULL) {
-        s->is_half_closed = true;
-        stream_go_on(s);
-        return;
-    }
-    item = try_alloc(1, sizeof(*item));
-    if (item == NULL) {
-        (void)error_no_memory(&err, sizeof(*item), "a step");
-        stream_finish(s, &err);
-        return;
-    }
-    item->stream = s;
-    item->wait.done = stream_item_done;
+    item->wait.done = stream_done;
     item->tag = request->tag;
     item->seq = request->seq;
-    list_push(&s->items, &item->link);
-    s->n_items++;
-    rc = begin_step(s->daemon, request, call_deadline_us(call), arena, &item->wait, &stored,
+    rc = begin_step(call_daemon(call), request, call_deadline_us(call), arena, &item->wait, &stored,
                     &item->err);
-    if (rc == STATUS_OK && stored != NULL)
-        item->reply = step_reply_ref((struct step_reply *)stored);
-    if (rc != STATUS_OK || stored != NULL)
-        stream_item_answer(item);
-    stream_go_on(s);
+    if (rc == STATUS_OK && stored == NULL)
+        return;
+    if (rc == STATUS_OK)
+        item->reply = step_reply_ref(stored);
+    multiplex_wake(base);
 }
 
-static void stream_room(struct call *call, void *state)
+static enum multiplex_written stream_write(struct multiplex_item *base)
 {
-    struct stream *s = state;
-    struct link *first = s->is_finished ? NULL : list_first(&s->ready);
+    struct stream_item *item = stream_item_of(base);
     Parley__V1__ErrorDetail detail;
-    struct stream_item *item;
     struct wire_step w;
 
-    if (first == NULL)
-        return;
-    item = container_of(first, struct stream_item, in_ready);
     if (item->reply != NULL) {
         wire_step(&w, item->reply);
     } else {
@@ -297,48 +217,32 @@ static void stream_room(struct call *call, void *state)
         w.message.error = &detail;
     }
     w.message.tag = item->tag;
-    call_write(call, &w.message.base, list_first(&s->ready) != list_last(&s->ready));
-    stream_item_free(item);
-    stream_go_on(s);
+    multiplex_write(base, &w.message.base, false);
+    return WROTE_LAST;
 }
 
-static void stream_gone(struct call *call, void *state, enum status why)
+static void stream_end(struct multiplex_item *base, enum status why)
 {
-    struct stream *s = state;
-    struct link *first;
+    struct stream_item *item = stream_item_of(base);
 
-    (void)call;
     (void)why;
-    s->is_finished = true;
-    while ((first = list_first(&s->items)) != NULL)
-        stream_item_free(container_of(first, struct stream_item, link));
-    endless_end(&s->endless);
-    free(s);
+    step_wait_leave(&item->wait);
+    step_reply_unref(item->reply);
 }
 
 static void start_stream(struct call *call, const ProtobufCMessage *message, struct daemon *d)
 {
-    static const struct call_handler handler = {
-        .room = stream_room,
-        .message = stream_message,
-        .gone = stream_gone,
+    static const struct multiplex_type type = {
+        .item_size = sizeof(struct stream_item),
+        .max_items = STREAM_MAX_STEPS,
+        .item_name = "a step",
+        .begin = stream_begin,
+        .write = stream_write,
+        .end = stream_end,
     };
-    struct stream *s = try_alloc(1, sizeof(*s));
-    struct error err;
 
     (void)message;
-    if (s == NULL) {
-        (void)error_no_memory(&err, sizeof(*s), "a stream");
-        call_finish(call, &err);
-        return;
-    }
-    s->call = call;
-    s->daemon = d;
-    list_init(&s->items);
-    list_init(&s->ready);
-    call_set_handler(call, &handler, s);
-    endless_begin(&s->endless, d, stream_drain);
-    stream_go_on(s);
+    multiplex_start(call, d, &type);
 }
 
 const struct rpc act_rpcs[N_ACT_RPCS] = {

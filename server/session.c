@@ -480,8 +480,7 @@ static enum status join(struct session *s, struct step_wait *w, struct error *er
 }
 
 enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
-                          struct step_wait *w, const struct step_reply **ret_stored,
-                          struct error *err)
+                          struct step_wait *w, struct step_reply **ret_stored, struct error *err)
 {
     enum status rc = check_step(all, r, err);
     struct session *s;

@@ -90,7 +90,7 @@ void sessions_deinit(struct sessions *all);
  * (sessions, the queue), PRECONDITION (a model that does not act; lock-step: the row has another's
  * observation), UNAVAILABLE, what the agent says. */
 enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
-                          struct step_wait *w, const struct step_reply **ret_stored,
+                          struct step_wait *w, struct step_reply **ret_stored,
                           struct error *err) MUST_CHECK;
 
 /* w is not told. When nobody else waits the step leaves its batch. */

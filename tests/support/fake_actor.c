@@ -325,7 +325,7 @@ enum status fake_step(struct fake_actor *f, struct fake_step *s, const struct fa
         .row = r->row,
         .deadline_us = r->deadline_us,
     };
-    const struct step_reply *stored;
+    struct step_reply *stored;
     struct tensor_view *view;
     struct arena arena;
     enum status rc;
