@@ -1,5 +1,6 @@
 #include "server/act_mode.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -65,6 +66,7 @@ enum status act_configure(struct model *m, const struct act_config *config, stru
         if (rows.at_row == NULL)
             return error_no_memory(err, rows.n * sizeof(rows.at_row[0]), "the rows of a batch");
     }
+    rows.batching = batching;
     rc = batcher_configure(m->batcher, &batching, err);
     if (rc == STATUS_OK) {
         act_rows_deinit(&m->act);
@@ -73,6 +75,21 @@ enum status act_configure(struct model *m, const struct act_config *config, stru
         act_rows_deinit(&rows);
     }
     return rc;
+}
+
+void act_narrow(struct model *m, uint32_t n)
+{
+    struct batcher_config batching = m->act.batching;
+    struct error err;
+    enum status rc;
+
+    if (m->act.at_row == NULL)
+        return;
+    assert(n >= 1 && n <= m->act.n);
+    batching.max_rows = n;
+    rc = batcher_configure(m->batcher, &batching, &err);
+    assert(rc == STATUS_OK); /* fewer rows of what was good */
+    (void)rc;
 }
 
 void act_rows_deinit(struct act_rows *rows)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "batching/batcher.h"
 
 struct model;
 struct session;
@@ -23,7 +24,8 @@ struct act_config {
 /* Of a model. */
 struct act_rows {
     enum act_mode mode;
-    struct session **at_row; /* [n] lock-step: whose observation waits or runs there */
+    struct batcher_config batching; /* what the mode came to */
+    struct session **at_row;        /* [n] lock-step: whose observation waits or runs there */
     uint32_t n;
 };
 
@@ -31,7 +33,10 @@ struct act_rows {
  * model that does not act. */
 enum status act_configure(struct model *m, const struct act_config *config,
                           struct error *err) MUST_CHECK;
-/* The configuration that a model begins with. */
+/* Lock-step: batches are of n rows from now on, 1 … the configured number, because some who stood
+ * in one are gone; the rows keep their numbers. Until the next call, or act_configure. Nothing
+ * under other modes. */
+void act_narrow(struct model *m, uint32_t n);
 void act_rows_deinit(struct act_rows *rows);
 
 /* Lock-step: whether there is such a row. Without it any will do. */

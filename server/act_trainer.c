@@ -4,8 +4,8 @@
  * After the last one the parameters are saved, if that is asked for.
  *
  * Failure: an observer that goes, fails, or whose session is taken by another run leaves the
- * episode, which goes on without it; with none left nothing is learned. A session that is learned
- * from is let go only when compute is back. */
+ * episode, which goes on without it, in lock-step too; with none left nothing is learned. A session
+ * that is learned from is let go only when compute is back. */
 #include "server/act_trainer.h"
 
 #include <assert.h>
@@ -81,6 +81,22 @@ static enum status check_learns(const struct model *m, struct error *err)
     return rc;
 }
 
+/* Lock-step must not wait for those who are gone: the episode goes on with those who are in it. */
+static void narrow(struct training *t)
+{
+    if (t->model->act.n != t->config.n_observers)
+        return; /* others stand in its batches */
+    t->is_narrow = true;
+    act_narrow(t->model, (uint32_t)t->n_open);
+}
+
+static void widen(struct training *t)
+{
+    if (t->is_narrow)
+        act_narrow(t->model, t->model->act.n);
+    t->is_narrow = false;
+}
+
 /* --- the end of a training --- */
 
 /* Whoever ran it may run another. */
@@ -117,6 +133,7 @@ static void finish(struct training *t)
 {
     training_move(t, TRAINING_OVER);
     leave_all(t);
+    widen(t);
     t->model->agent->type->train(t->model->agent, false);
     uv_close((uv_handle_t *)&t->timer, on_timer_closed);
 }
@@ -264,6 +281,8 @@ static void close_participant(struct participant *p, bool is_done)
         leave(p);
     if (--t->n_open == 0)
         finish_rollout(t);
+    else if (!is_done || t->is_narrow)
+        narrow(t);
 }
 
 /* Another run has taken its session's place. While it is learned from, that has to wait. */
@@ -333,6 +352,7 @@ static void begin_episode(struct training *t)
         return;
     }
     training_move(t, TRAINING_ROLLOUT);
+    widen(t);
     (void)uv_timer_stop(&t->timer); /* cannot fail */
     t->begun_us = env_now_us(t->model->env);
     t->event.episode++;

@@ -111,6 +111,7 @@ struct training {
     uv_timer_t timer;                 /* while it waits */
     struct participant *participants; /* [n_observers] by row, of the episode */
     size_t n_open;
+    bool is_narrow;        /* lock-step goes on with fewer */
     float *returns;        /* [n_observers][n_steps] by row; of those who are done, to learn */
     struct clone **clones; /* [n_observers] of those who are done */
     size_t n_done;

@@ -225,7 +225,6 @@ def observe(address, env, run, dies_at=0, row=None):
     outgoing = queue.Queue()
     outgoing.put(act.AttachRequest(offer=act.AttachOffer(env_id=env, run_id=run, environment="none")))
     seq, episodes = 0, 0
-    waited = 0.0
     try:
         for order in a.stub.Attach(iter(outgoing.get, None)):
             if order.WhichOneof("what") == "accepted":
@@ -235,22 +234,20 @@ def observe(address, env, run, dies_at=0, row=None):
             for i in range(order.run.n_steps):
                 if dies_at and i == dies_at:
                     os.kill(os.getpid(), signal.SIGKILL)
-                begun = time.monotonic()
                 try:
                     a.step(env, run, seq + 1, row=row)
                     seq += 1
                 except grpc.RpcError as e:
-                    waited = max(waited, time.monotonic() - begun)
                     result = act.EpisodeResult(episode=order.run.episode, error=harness.error_pb2.ErrorDetail(code=e.code().value[0], message=e.details()))
                     break
             episodes += 1
             outgoing.put(act.AttachRequest(result=result))
     except grpc.RpcError as e:
-        return episodes, waited, e
+        return episodes, e
     finally:
         outgoing.put(None)
         a.channel.close()
-    return episodes, waited, None
+    return episodes, None
 
 
 def in_thread(*args):
@@ -296,25 +293,24 @@ def settled(a):
             assert e.code() == grpc.StatusCode.FAILED_PRECONDITION and "already" in e.details(), e
 
 
-def an_observer_is_killed(a, address, timeout_ms=1000):
-    steps = 30
-    a.configure(LOCKSTEP, n=2, timeout_ms=timeout_ms)
+def an_observer_is_killed(a, address):
+    steps, dies_at = 30, 20
+    a.configure(LOCKSTEP, n=2)  # without a time-out: nobody may wait for the dead
     train = a.stub.Train(act.TrainRequest(observers=2, episodes=2, n_steps=steps))
-    begun = time.monotonic()
     stays = in_thread(address, "stays", 1)
-    dies = subprocess.Popen([sys.executable, __file__, "--observe", address, "dies", "1", "20"])
+    dies = subprocess.Popen([sys.executable, __file__, "--observe", address, "dies", "1", str(dies_at)])
     events = []
     for e in train:
         events.append(e)
         if len(events) == 1:
             assert dies.wait(timeout=60) == -signal.SIGKILL
             restarted = in_thread(address, "dies", 2)
-    assert [e.observers for e in events] == [0, 2], events
+    assert [e.observers for e in events] == [1, 2], events
+    assert events[0].actions == steps + dies_at and events[0].forwards == steps, events
     assert events[1].actions == events[0].actions + 2 * steps, events
     assert events[1].forwards == events[0].forwards + steps, events
     a.configure(AUTO)
-    print(f"killed: the episode ended without it after {events[0].rollout_us / 1000:.0f} ms, time-out {timeout_ms} ms; restarted, it ran the next")
-    assert time.monotonic() - begun < 120
+    print("killed: the episode went on without it; restarted, it ran the next")
     return stays, restarted
 
 
@@ -334,14 +330,12 @@ def main():
             a = Act(parley.address)
             trained, observers = a_training(a, parley.address, folder)
         for o in observers:
-            episodes, _, error = o.result(timeout=60)
+            episodes, error = o.result(timeout=60)
             assert episodes > 0 and error.code() == grpc.StatusCode.UNAVAILABLE, "a server that stops says so"
         with harness.Parleyd(parleyd, "--model", f"policy={trained}") as parley:
             a = Act(parley.address)
             stays, restarted = an_observer_is_killed(a, parley.address)
-        _, waited, _ = stays.result(timeout=60)
-        assert 0 < waited < 2, f"the other one knew after {waited} s"
-        assert restarted.result(timeout=60)[0] == 1
+        assert stays.result(timeout=60)[0] == 2 and restarted.result(timeout=60)[0] == 1
 
 
 if sys.argv[1] == "--observe":
