@@ -2,8 +2,10 @@
 
 /* A part's share of the whole rows' time, below 1 for what an estimate may be wrong by. */
 static const double stretch = 0.75;
+/* Of 16 steps one without parts costs little. */
+static const unsigned max_mixed = 15;
 /* What a step counts for beside those before it. */
-static const double whole_weight = 0.25, part_weight = 0.125;
+static const double whole_weight = 0.5, part_weight = 0.125;
 
 static size_t bucket_of(size_t cost)
 {
@@ -47,6 +49,7 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
     struct pace_seen *seen = &p->whole[bucket_of(whole_cost)];
     double added_us = (double)us;
 
+    p->n_mixed = part_cost > 0 ? p->n_mixed + (whole_cost > 0) : 0;
     if (part_cost > 0) {
         if (whole_cost > 0)
             added_us -= whole_us(p, whole_cost);
@@ -62,6 +65,11 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
         seen->us += whole_weight * ((double)us - seen->us);
         seen->cost += whole_weight * ((double)whole_cost - seen->cost);
     }
+}
+
+bool pace_is_stale(const struct pace *p)
+{
+    return p->n_mixed >= max_mixed;
 }
 
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us)

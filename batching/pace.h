@@ -4,6 +4,7 @@
 #ifndef BATCHING_PACE_H
 #define BATCHING_PACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ struct pace {
     struct pace_seen {
         double us, cost;   /* both smoothed; cost 0: nothing seen yet */
     } whole[PACE_BUCKETS]; /* steps of whole rows alone, of cost 1, 2, 3-4, 5-8, … */
+    unsigned n_mixed;      /* steps of both since the last of whole rows alone */
     double part_us; /* what a unit of parts adds to its step, smoothed; 0: nothing seen yet */
 };
 
@@ -23,5 +25,9 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
 /* How much of n_parts rows' parts may join whole rows of whole_cost: each of them stretches the
  * step by less than the whole rows take alone, all of them together no further than max_us. */
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us);
+
+/* Whether whole rows should run alone once, so that what they take is known again: a machine that
+ * became slower meanwhile looks as if parts had become dearer. */
+bool pace_is_stale(const struct pace *p);
 
 #endif

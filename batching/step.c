@@ -177,7 +177,8 @@ static void plan_parts(struct batcher *b, struct list *parts, struct list *plann
     }
 }
 
-/* Grants to running rows, onto planned. Returns false when a whole row has none. */
+/* Grants to running rows, onto planned. Returns false when nobody may begin: a whole row has no
+ * grant, or no part should. */
 static bool plan_running(struct batcher *b, struct list *planned, struct purse *purse)
 {
     struct list parts;
@@ -187,6 +188,12 @@ static bool plan_running(struct batcher *b, struct list *planned, struct purse *
     list_init(&parts);
     n_parts = sort_parts(b, &parts);
     purse->room = SIZE_MAX;
+    if (b->config.max_itl_us != 0 && n_parts < b->n_running && pace_is_stale(&b->pace)) {
+        while (list_pop(&parts) != NULL)
+            continue;
+        (void)plan_whole(b, NULL, planned, purse, &all_whole);
+        return false; /* and nobody begins */
+    }
     whole_cost = plan_whole(b, list_first(&parts), planned, purse, &all_whole);
     spent = SIZE_MAX - purse->room;
     purse->room = pace_room(&b->pace, whole_cost, n_parts + purse->n_new, b->config.max_itl_us);

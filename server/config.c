@@ -28,7 +28,7 @@ const char config_usage[] =
     "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
     "                            due; auto: where they pay. Replies are the same (auto)\n"
     "  --max-itl-ms N            of a step while replies are being written: prompts that arrive\n"
-    "                            are read in smaller parts (100)\n"
+    "                            are read in smaller parts (200)\n"
     "  --max-conversations N     that live at once (1000000)\n"
     "  --max-queue N             asks of a model that may wait; one more is refused\n"
     "  --max-message-bytes SIZE  of a request (4M)\n"

@@ -12,7 +12,7 @@ enum {
     LM_MAX_ROWS = 64,
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
-    LM_MAX_ITL_US = 100 * 1000,
+    LM_MAX_ITL_US = 200 * 1000,
     LM_MAX_REPLY = 512, /* tokens, where nobody says how many */
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine|conversation|draft|policy|marks]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|engine|conversation|draft|policy|rhythm|marks]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
@@ -26,7 +26,7 @@ case ${1-} in
     ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
-[ $# -gt 0 ] || set -- echo engine conversation draft policy
+[ $# -gt 0 ] || set -- echo engine conversation draft policy rhythm
 for what; do
     printf '== %s\n' "$what"
     case $what in
@@ -35,8 +35,9 @@ for what; do
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
+    rhythm) "$build/tests/bench/bench_rhythm" "$model" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
     marks) by_python marks.py ;;
-    *) printf 'no bench is called %s; there are: echo, engine, conversation, draft, policy, marks\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, engine, conversation, draft, policy, rhythm, marks\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -6,7 +6,7 @@
 
 #include "tests/unit/batching/fakes.h"
 
-enum { STEP_US = 2000, TOKEN_US = 500, MAX_ITL_US = 100 * 1000, CHUNK = 4 };
+enum { STEP_US = 2000, TOKEN_US = 500, MAX_ITL_US = 200 * 1000, CHUNK = 4 };
 
 /* A step takes what reading the weights takes, and as much again for each token. */
 static uint64_t step_us(const struct fake *f)
@@ -82,6 +82,9 @@ START_TEST(room_follows_what_steps_took)
     for (int i = 0; i < 50; i++)
         pace_learn(&p, 8, 10, 6000 + 10 * 1010);
     ck_assert_double_eq_tol(p.part_us, 1010, 10);
+    ck_assert(pace_is_stale(&p));
+    pace_learn(&p, 8, 0, 6000);
+    ck_assert(!pace_is_stale(&p));
     for (int i = 0; i < 50; i++) /* a step that took less than the whole rows alone */
         pace_learn(&p, 8, 10, 5000);
     ck_assert_double_gt(p.part_us, 0);
@@ -98,14 +101,14 @@ static uint64_t largest(const uint64_t *us, size_t n)
 }
 
 /* While eight write, a prompt of 4,000 arrives: no step is longer than twice the usual, and the
- * prompt goes on in every step. */
+ * prompt goes on in nearly every step. */
 START_TEST(one_newcomer_keeps_the_rhythm)
 {
     static struct fake_ask eight[8], long_one;
     static uint64_t us[2000];
     struct fake f;
     uint64_t usual_us = 0;
-    size_t n = 0;
+    size_t n = 0, n_without = 0;
 
     open_paced(&f, MAX_ITL_US);
     ask_prompts(&f, eight, 8, 64, 2000);
@@ -116,10 +119,11 @@ START_TEST(one_newcomer_keeps_the_rhythm)
     (void)run_step(&f); /* one is under way already */
     while (long_one.n_settled == 0) {
         ck_assert_uint_lt(n, 2000);
-        ck_assert_uint_eq(f.n_rows, 9);
+        n_without += !fake_is_in_step(&f, &long_one);
         us[n++] = run_step(&f);
     }
     ck_assert_uint_le(largest(us, n), 2 * usual_us);
+    ck_assert_uint_le(n_without, n / 16 + 1); /* in which it is seen what the eight take */
     ck_assert_uint_le(n, 4000 / 5); /* by no less than the room allows */
     fake_close(&f);
 }
@@ -167,8 +171,8 @@ START_TEST(many_newcomers_are_read_at_full_speed)
            (unsigned long long)took_us[0] / 1000, (unsigned long long)took_us[1] / 1000,
            (unsigned long long)most_us[0], (unsigned long long)most_us[1]);
     ck_assert_uint_le(most_us[1], MAX_ITL_US * 21 / 20);
-    ck_assert_uint_gt(most_us[0], MAX_ITL_US * 2);
-    ck_assert_uint_le(took_us[1], took_us[0] * 13 / 10);
+    ck_assert_uint_gt(most_us[0], MAX_ITL_US * 5 / 4);
+    ck_assert_uint_le(took_us[1], took_us[0] * 11 / 10);
 }
 END_TEST
 

@@ -488,6 +488,57 @@ START_TEST(cached_pages_give_way_before_conversations)
 }
 END_TEST
 
+/* Sixteen go on from one conversation of nearly 1,900 tokens: its pages are there once, and each
+ * has those of its own tokens and a copy of the page that was half full. */
+START_TEST(sixteen_forks_of_a_long_conversation)
+{
+    enum { N_FORKS = 16, N_NEW = 64 };
+    static char text[1830];
+    struct agent *a = open_on("cpu", 512);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL), *child;
+    struct drive d[N_FORKS], *all[N_FORKS];
+    size_t before = n_free(a), n_one, n_own = 0, n_computed = 0;
+    struct kv_usage usage;
+    struct clone_info info;
+    struct error err;
+    int32_t ids[N];
+
+    memset(text, 'x', sizeof text - 1);
+    (void)drive_turn(a, c, text, &s, 256, ids, N);
+    a->type->clone_info(c, &info);
+    n_one = before - n_free(a);
+    s.max_tokens = N_NEW;
+    for (int i = 0; i < N_FORKS; i++) {
+        all[i] = &d[i];
+        s.seed = (uint64_t)i; /* what is said alike would be shared again */
+        ck_assert_int_eq(clone_fork(&child, c, 1, &err), STATUS_OK);
+        ck_assert_int_eq(drive_begin(&d[i], child, "go on", &s, &err), STATUS_OK);
+        n_computed += d[i].turn.reply.n_prompt - d[i].turn.reply.n_cached;
+        n_own += d[i].turn.reply.n_prompt - info.n_tokens + N_NEW;
+    }
+    ck_assert_uint_eq(before - n_free(a), n_one);
+    drive_run(a, all, N_FORKS, 256);
+    for (int i = 0; i < N_FORKS; i++)
+        ck_assert_uint_eq(d[i].turn.reply.n_tokens, N_NEW);
+    kv_pages_usage(lm_of(a)->pages, &usage);
+    printf(
+        "%zu tokens in %zu pages, %d forks with %zu new tokens: %zu pages, %zu tokens of prompts "
+        "computed\n",
+        info.n_tokens, n_one, N_FORKS, n_own, before - usage.n_free, n_computed);
+    ck_assert_uint_le(10 * (before - usage.n_free), 11 * n_one + 10 * (n_own / 16));
+    ck_assert_uint_le(usage.n_copies, N_FORKS);
+    ck_assert_uint_le(n_computed, N_FORKS * (d[0].turn.reply.n_prompt - info.n_tokens + 3));
+    for (int i = 0; i < N_FORKS; i++) {
+        drive_end(&d[i], true);
+        clone_close(d[i].clone);
+    }
+    clone_close(c);
+    ck_assert_uint_eq(n_free(a), before);
+    agent_unref(a);
+}
+END_TEST
+
 /* A prompt beyond the context says both sizes, and changes nothing. */
 START_TEST(prompt_beyond_the_context)
 {
@@ -541,4 +592,5 @@ SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_
            eviction_changes_no_reply, preemption_changes_no_reply, system_prompt_is_computed_once,
            a_beginning_is_computed_once, neighbours_share_what_both_computed,
            a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
-           prompt_beyond_the_context, full_context_ends_the_reply)
+           sixteen_forks_of_a_long_conversation, prompt_beyond_the_context,
+           full_context_ends_the_reply)
