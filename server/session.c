@@ -15,7 +15,7 @@
 #include "server/act_mode.h"
 #include "server/model.h"
 
-enum { FIRST_BUCKETS = 64, TENSOR_ALIGN = 16, RETRY_MS = 1 };
+enum { FIRST_BUCKETS = 64, RETRY_MS = 1 };
 
 struct session {
     struct session *in_bucket; /* next */
@@ -37,61 +37,6 @@ struct session {
     struct arena arena;
     char env_id[];
 };
-
-/* --- replies --- */
-
-static size_t aligned(size_t n)
-{
-    return (n + TENSOR_ALIGN - 1) & ~(size_t)(TENSOR_ALIGN - 1);
-}
-
-/* The turn's reply, laid down close: it outlives the turn's arena. */
-static struct step_reply *reply_make(const struct session *s, struct error *err)
-{
-    const struct reply *from = &s->turn.reply;
-    size_t head = sizeof(struct step_reply) + from->n_tensors * sizeof(struct tensor_view);
-    size_t size = aligned(head);
-    struct step_reply *r;
-    char *at;
-
-    for (size_t i = 0; i < from->n_tensors; i++)
-        size += aligned(from->tensors[i].size_bytes) + aligned(strlen(from->tensors[i].name) + 1);
-    r = try_alloc(1, size);
-    if (r == NULL) {
-        (void)error_no_memory(err, size, "the reply of a step");
-        return NULL;
-    }
-    r->n_refs = 1;
-    r->seq = s->seq + 1;
-    r->params_version = from->params_version;
-    r->batch_rows = from->batch_rows;
-    r->queue_us = (uint32_t)(s->ask.first_step_us - s->ask.arrival_us);
-    r->n_tensors = from->n_tensors;
-    at = (char *)r + aligned(head);
-    for (size_t i = 0; i < from->n_tensors; i++) {
-        const struct tensor_view *t = &from->tensors[i];
-        size_t name_size = strlen(t->name) + 1;
-
-        r->tensors[i] = *t;
-        r->tensors[i].data = memcpy(at, t->data, t->size_bytes);
-        at += aligned(t->size_bytes);
-        r->tensors[i].name = memcpy(at, t->name, name_size);
-        at += aligned(name_size);
-    }
-    return r;
-}
-
-struct step_reply *step_reply_ref(struct step_reply *r)
-{
-    r->n_refs++;
-    return r;
-}
-
-void step_reply_unref(struct step_reply *r)
-{
-    if (r != NULL && --r->n_refs == 0)
-        free(r);
-}
 
 /* --- all of them --- */
 
@@ -276,10 +221,12 @@ static void end_turn(struct session *s)
 
 static void keep(struct session *s, struct error *err)
 {
-    struct step_reply *reply = reply_make(s, err);
+    struct step_reply *reply;
 
-    if (reply == NULL)
+    if (step_reply_make(&reply, &s->turn.reply, err) != STATUS_OK)
         return;
+    reply->seq = s->seq + 1;
+    reply->queue_us = (uint32_t)(s->ask.first_step_us - s->ask.arrival_us);
     s->clone->agent->type->self_observe(s->clone, &s->turn);
     step_reply_unref(s->reply);
     s->reply = reply;

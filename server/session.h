@@ -9,23 +9,12 @@
 #include "agents/agent.h"
 #include "base/env.h"
 #include "base/list.h"
+#include "server/session_reply.h"
 
 struct model;
 struct session;
 
-enum { ENV_ID_MAX_BYTES = 256, STEP_MAX_TENSORS = 64 };
-
-/* What a step was answered; never changes. One block, its tensors too. */
-struct step_reply {
-    size_t n_refs;
-    uint64_t seq, params_version;
-    uint32_t batch_rows, queue_us;
-    size_t n_tensors;
-    struct tensor_view tensors[]; /* [n_tensors] */
-};
-
-struct step_reply *step_reply_ref(struct step_reply *r);
-void step_reply_unref(struct step_reply *r); /* NULL is fine */
+enum { ENV_ID_MAX_BYTES = 256 };
 
 struct step_request {
     struct model *model;
