@@ -13,4 +13,11 @@ enum { MODEL_HASH_SIZE = 65 }; /* 64 hex digits and a NUL */
 enum status model_hash(char out[MODEL_HASH_SIZE], const void *bytes, size_t n,
                        struct error *err) MUST_CHECK;
 
+/* The same of the file at path, whose bytes are given. It is remembered in the user's cache folder
+ * ($XDG_CACHE_HOME or ~/.cache, parley/), by the file's place, size and times of change, so that
+ * the next start need not read it all. What is damaged, out of date or cannot be written there is
+ * passed over. */
+enum status model_hash_file(char out[MODEL_HASH_SIZE], const char *path, const void *bytes,
+                            size_t n, struct error *err) MUST_CHECK;
+
 #endif

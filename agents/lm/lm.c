@@ -214,7 +214,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK) {
         bytes = gguf_bytes(m->gguf, &size_bytes);
-        rc = model_hash(m->version, bytes, size_bytes, err);
+        rc = model_hash_file(m->version, config->path, bytes, size_bytes, err);
     }
     if (rc == STATUS_OK) {
         rc = lm_system_ref(&m->default_system, m, NULL, 0, err);

@@ -1,5 +1,13 @@
 #include "compute/model_hash.h"
 
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tests/unit/base/suite.h"
 
 /* FIPS 180-2's own examples. */
@@ -15,4 +23,139 @@ START_TEST(hash_is_sha256)
 }
 END_TEST
 
-SUITE_MAIN("compute/model_hash", hash_is_sha256)
+/* A file that has not changed for long. */
+static const char old_file[] = "/bin/sh";
+
+static char *read_old_file(size_t *ret_n)
+{
+    FILE *in = fopen(old_file, "re");
+    struct stat st;
+    char *bytes;
+
+    ck_assert_ptr_nonnull(in);
+    ck_assert_int_eq(fstat(fileno(in), &st), 0);
+    *ret_n = (size_t)st.st_size;
+    bytes = malloc(*ret_n);
+    ck_assert_ptr_nonnull(bytes);
+    ck_assert_uint_eq(fread(bytes, 1, *ret_n, in), *ret_n);
+    (void)fclose(in);
+    return bytes;
+}
+
+/* The one entry of a cache folder; false: there is none. */
+static bool entry_of(char *path, size_t size, const char *root)
+{
+    const struct dirent *e;
+    bool found = false;
+    DIR *d;
+
+    (void)snprintf(path, size, "%s/parley", root);
+    d = opendir(path);
+    while (d != NULL && (e = readdir(d)) != NULL)
+        if (e->d_name[0] != '.') {
+            ck_assert(!found);
+            (void)snprintf(path, size, "%s/parley/%s", root, e->d_name);
+            found = true;
+        }
+    if (d != NULL)
+        (void)closedir(d);
+    return found;
+}
+
+static void write_entry(const char *path, const char *text)
+{
+    FILE *to = fopen(path, "we");
+
+    ck_assert_ptr_nonnull(to);
+    ck_assert_int_ge(fputs(text, to), 0);
+    ck_assert_int_eq(fclose(to), 0);
+}
+
+static void read_entry(const char *path, char *text, size_t size)
+{
+    FILE *in = fopen(path, "re");
+
+    ck_assert_ptr_nonnull(in);
+    text[fread(text, 1, size - 1, in)] = '\0';
+    (void)fclose(in);
+}
+
+/* What is remembered of a file is taken while the file is as it was; what is damaged, or of another
+ * state, is passed over and replaced. */
+START_TEST(a_hash_is_remembered)
+{
+    char root[] = "/tmp/parley-hash-XXXXXX", path[512], text[512], changed[512];
+    char known[MODEL_HASH_SIZE], hash[MODEL_HASH_SIZE];
+    struct error err;
+    size_t n, n_text;
+    char *bytes = read_old_file(&n);
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", root, 1), 0);
+    ck_assert_int_eq(model_hash(known, bytes, n, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, old_file, bytes, n, &err), STATUS_OK);
+    ck_assert_str_eq(hash, known);
+    ck_assert(entry_of(path, sizeof path, root));
+    read_entry(path, text, sizeof text);
+    n_text = strlen(text);
+
+    memcpy(changed, text, n_text + 1); /* the last digit is another one */
+    changed[n_text - 2] = text[n_text - 2] == '0' ? '1' : '0';
+    write_entry(path, changed);
+    ck_assert_int_eq(model_hash_file(hash, old_file, bytes, n, &err), STATUS_OK);
+    ck_assert_mem_eq(hash, changed + n_text - MODEL_HASH_SIZE, MODEL_HASH_SIZE - 1);
+
+    for (size_t i = 0; i < 3; i++) { /* another state; cut; no digits */
+        memcpy(changed, text, n_text + 1);
+        if (i == 0)
+            changed[0] = changed[0] == '1' ? '2' : '1';
+        else if (i == 1)
+            changed[n_text / 2] = '\0';
+        else
+            changed[n_text - 9] = 'x';
+        write_entry(path, changed);
+        ck_assert_int_eq(model_hash_file(hash, old_file, bytes, n, &err), STATUS_OK);
+        ck_assert_str_eq(hash, known);
+        read_entry(path, changed, sizeof changed);
+        ck_assert_str_eq(changed, text);
+    }
+    ck_assert_int_eq(unlink(path), 0);
+    (void)snprintf(path, sizeof path, "%s/parley", root);
+    ck_assert_int_eq(rmdir(path), 0);
+    ck_assert_int_eq(rmdir(root), 0);
+    ck_assert_int_eq(model_hash_file(hash, old_file, bytes, n - 1, &err), STATUS_OK);
+    ck_assert_str_ne(hash, known); /* not what the file holds: nothing is remembered */
+    ck_assert(!entry_of(path, sizeof path, root));
+    free(bytes);
+}
+END_TEST
+
+/* Where nothing can be written, and for a file that has only just changed, the hash is computed. */
+START_TEST(a_hash_need_not_be_remembered)
+{
+    char root[] = "/tmp/parley-hash-XXXXXX", young[64], path[512];
+    char known[MODEL_HASH_SIZE], hash[MODEL_HASH_SIZE];
+    struct error err;
+    size_t n;
+    char *bytes = read_old_file(&n);
+
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", "/proc/no/such/folder", 1), 0);
+    ck_assert_int_eq(model_hash(known, bytes, n, &err), STATUS_OK);
+    ck_assert_int_eq(model_hash_file(hash, old_file, bytes, n, &err), STATUS_OK);
+    ck_assert_str_eq(hash, known);
+    free(bytes);
+
+    ck_assert_ptr_nonnull(mkdtemp(root));
+    ck_assert_int_eq(setenv("XDG_CACHE_HOME", root, 1), 0);
+    (void)snprintf(young, sizeof young, "%s/model", root);
+    write_entry(young, "abc");
+    ck_assert_int_eq(model_hash_file(hash, young, "abc", 3, &err), STATUS_OK);
+    ck_assert_str_eq(hash, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    ck_assert(!entry_of(path, sizeof path, root));
+    ck_assert_int_eq(unlink(young), 0);
+    ck_assert_int_eq(rmdir(root), 0);
+}
+END_TEST
+
+SUITE_MAIN("compute/model_hash", hash_is_sha256, a_hash_is_remembered,
+           a_hash_need_not_be_remembered)
