@@ -1,6 +1,7 @@
 #include "server/download.h"
 
-#include "server/params_wire.h"
+#include "parley/v1/params.pb-c.h"
+#include "proto/chunk.h"
 
 void download_begin(struct download *d, struct snapshot *s, bool has_values, uint64_t wait_us,
                     uint64_t counted_in)
@@ -40,9 +41,9 @@ static void write_chunk(const struct download *d, struct call *call, size_t i)
 {
     struct snapshot *s = d->snapshot;
     const size_t offset = i * SNAPSHOT_CHUNK_BYTES, n = snapshot_chunk_bytes(s, i);
-    struct params_frame frame;
+    struct chunk_frame frame;
 
-    params_frame_chunk(&frame, offset, n, s->crcs[i]);
+    chunk_frame(&frame, offset, n, s->crcs[i]);
     call_write_pieces(call,
                       (const struct call_piece[]){
                           {frame.head, frame.n_head, NULL, NULL},

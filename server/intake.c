@@ -90,9 +90,9 @@ static enum status take_part(struct intake *in, struct call_bytes *bytes, struct
                        in->upload == NULL ? "a header must come before chunks and their sha256"
                                           : "a header came before the sha256 of the upload");
     if (rc == STATUS_OK && part.kind == PARAMS_PART_CHUNK) {
-        part.chunk.release = release_bytes;
-        part.chunk.arg = bytes;
-        return upload_add(in->upload, &part.chunk, err);
+        const struct upload_chunk chunk = {part.chunk, bytes->pieces, release_bytes, bytes};
+
+        return upload_add(in->upload, &chunk, err);
     }
     call_bytes_free(bytes);
     if (rc != STATUS_OK)

@@ -4,113 +4,7 @@
 
 #include "proto/codec.h"
 
-/* --- a chunk, read where it lies --- */
-
-/* A place in the pieces of a message. */
-struct cursor {
-    const struct call_bytes *bytes;
-    size_t piece, at; /* at < the piece's size, unless all is read */
-    size_t left;      /* of the message */
-};
-
-static bool skip(struct cursor *c, size_t n)
-{
-    if (n > c->left)
-        return false;
-    c->left -= n;
-    c->at += n;
-    while (c->piece < c->bytes->n_pieces && c->at >= c->bytes->pieces[c->piece].iov_len) {
-        c->at -= c->bytes->pieces[c->piece].iov_len;
-        c->piece++;
-    }
-    return true;
-}
-
-static bool read_byte(struct cursor *c, uint8_t *out)
-{
-    if (c->left == 0)
-        return false;
-    *out = ((const uint8_t *)c->bytes->pieces[c->piece].iov_base)[c->at];
-    return skip(c, 1);
-}
-
-static bool read_varint(struct cursor *c, uint64_t *out)
-{
-    uint8_t byte = 0x80;
-
-    *out = 0;
-    for (unsigned shift = 0; shift < 64 && (byte & 0x80) != 0; shift += 7) {
-        if (!read_byte(c, &byte))
-            return false;
-        *out |= (uint64_t)(byte & 0x7f) << shift;
-    }
-    return (byte & 0x80) == 0;
-}
-
-static bool read_fixed32(struct cursor *c, uint32_t *out)
-{
-    uint8_t byte;
-
-    *out = 0;
-    for (unsigned i = 0; i < 4; i++) {
-        if (!read_byte(c, &byte))
-            return false;
-        *out |= (uint32_t)byte << 8 * i;
-    }
-    return true;
-}
-
-enum { WIRE_VARINT = 0, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
-
-static uint64_t tag(unsigned field, unsigned wire)
-{
-    return (uint64_t)field << 3 | wire;
-}
-
-/* The fields of a ParamsChunk, each once at most, in any order. */
-static bool read_chunk(struct upload_chunk *out, struct cursor *c)
-{
-    unsigned seen = 0;
-
-    *out = (struct upload_chunk){.pieces = c->bytes->pieces};
-    while (c->left > 0) {
-        uint64_t key, n;
-        unsigned field;
-
-        if (!read_varint(c, &key))
-            return false;
-        field = (unsigned)(key >> 3 & 7);
-        if ((seen & 1u << field) != 0)
-            return false;
-        seen |= 1u << field;
-        if (key == tag(1, WIRE_VARINT)) {
-            if (!read_varint(c, &out->offset))
-                return false;
-        } else if (key == tag(2, WIRE_BYTES)) {
-            if (!read_varint(c, &n) || n > c->left)
-                return false;
-            out->first = c->piece;
-            out->at = c->at;
-            out->size_bytes = (size_t)n;
-            (void)skip(c, (size_t)n); /* it is there */
-        } else if (key == tag(3, WIRE_FIXED32)) {
-            if (!read_fixed32(c, &out->crc))
-                return false;
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool is_chunk(struct cursor *c)
-{
-    uint64_t key, n;
-
-    return read_varint(c, &key) && key == tag(2, WIRE_BYTES) && read_varint(c, &n) && n == c->left;
-}
-
-/* --- everything else --- */
+/* --- messages --- */
 
 static enum status decode(const ProtobufCMessage **out, const struct call_bytes *bytes,
                           const ProtobufCMessageDescriptor *type, struct arena *arena,
@@ -137,17 +31,19 @@ enum status params_part_read(struct params_part *out, const struct call_bytes *b
                              const ProtobufCMessageDescriptor *type, struct arena *arena,
                              struct error *err)
 {
-    struct cursor c = {.bytes = bytes, .left = bytes->size_bytes};
     const ProtobufCBinaryData *sha = NULL;
+    struct chunk chunk;
     unsigned which;
     enum status rc;
 
-    (void)skip(&c, 0); /* over pieces that are empty */
-    if (is_chunk(&c)) {
-        *out = (struct params_part){.kind = PARAMS_PART_CHUNK};
-        if (read_chunk(&out->chunk, &c))
-            return STATUS_OK;
+    switch (chunk_read(&chunk, bytes->pieces, bytes->n_pieces, bytes->size_bytes)) {
+    case CHUNK_READ:
+        *out = (struct params_part){.kind = PARAMS_PART_CHUNK, .chunk = chunk};
+        return STATUS_OK;
+    case CHUNK_BAD:
         return error_field(err, "chunk", "is none: it has offset, data and crc32c, each once");
+    case CHUNK_NONE:
+        break;
     }
     *out = (struct params_part){.kind = PARAMS_PART_HEADER};
     rc = decode(&out->message, bytes, type, arena, err);
@@ -295,34 +191,4 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
     if (rc == STATUS_OK)
         rc = params_wire_tensors(&out->tensors, from->specs, from->n_specs, arena, err);
     return rc;
-}
-
-/* --- a chunk on its way out --- */
-
-static size_t put_varint(uint8_t *out, uint64_t value)
-{
-    size_t n = 0;
-
-    for (; value >= 0x80; value >>= 7)
-        out[n++] = (uint8_t)(value | 0x80);
-    out[n++] = (uint8_t)value;
-    return n;
-}
-
-void params_frame_chunk(struct params_frame *out, uint64_t offset, size_t size_bytes, uint32_t crc)
-{
-    uint8_t inner[24];
-    size_t n = 0;
-
-    n += put_varint(inner + n, tag(1, WIRE_VARINT));
-    n += put_varint(inner + n, offset);
-    n += put_varint(inner + n, tag(2, WIRE_BYTES));
-    n += put_varint(inner + n, size_bytes);
-    out->n_tail = put_varint(out->tail, tag(3, WIRE_FIXED32));
-    for (unsigned i = 0; i < 4; i++)
-        out->tail[out->n_tail++] = (uint8_t)(crc >> 8 * i);
-    out->n_head = put_varint(out->head, tag(2, WIRE_BYTES));
-    out->n_head += put_varint(out->head + out->n_head, n + size_bytes + out->n_tail);
-    memcpy(out->head + out->n_head, inner, n);
-    out->n_head += n;
 }

@@ -3,6 +3,7 @@
 #define SERVER_PARAMS_WIRE_H
 
 #include "parley/v1/params.pb-c.h"
+#include "proto/chunk.h"
 #include "server/call.h"
 #include "server/params.h"
 #include "server/upload.h"
@@ -15,7 +16,7 @@ struct params_part {
     enum params_part_kind kind;
     const ProtobufCMessage *message; /* all but a chunk: in the arena */
     const uint8_t *sha256;           /* [SHA256_BYTES] */
-    struct upload_chunk chunk;       /* in the bytes; without release */
+    struct chunk chunk;              /* in the bytes */
 };
 
 /* A chunk is read where it lies. STATUS_INVALID for what is no such message. */
@@ -29,15 +30,5 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
 enum status params_wire_tensors(const struct tensor_view **out,
                                 Parley__V1__TensorSpec *const *specs, size_t n, struct arena *arena,
                                 struct error *err) MUST_CHECK;
-
-enum { PARAMS_FRAME_BYTES = 48 };
-
-/* The bytes of a ParamsDownload before and behind a chunk's data. */
-struct params_frame {
-    uint8_t head[PARAMS_FRAME_BYTES], tail[8];
-    size_t n_head, n_tail;
-};
-
-void params_frame_chunk(struct params_frame *out, uint64_t offset, size_t size_bytes, uint32_t crc);
 
 #endif

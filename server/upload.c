@@ -141,26 +141,19 @@ static void submit(struct upload *u, const struct upload_chunk *chunk, job_fn ru
     model_run(u->config.model, &j->job);
 }
 
+static void hash(void *arg, const void *data, size_t size_bytes)
+{
+    sha256_add(arg, data, size_bytes);
+}
+
 /* Compute thread. */
 static void run_chunk(struct job *job)
 {
     struct upload_job *j = container_of(job, struct upload_job, job);
-    const struct upload_chunk *c = &j->chunk;
+    const struct chunk *c = &j->chunk.chunk;
     struct upload *u = j->upload;
-    char *to = (char *)u->block + c->offset;
-    size_t left = c->size_bytes, at = c->at;
-    uint32_t crc = 0;
+    uint32_t crc = chunk_copy((char *)u->block + c->offset, c, j->chunk.pieces, hash, u->sha);
 
-    for (size_t i = c->first; left > 0; i++, at = 0) {
-        size_t n = c->pieces[i].iov_len - at;
-
-        n = n < left ? n : left;
-        memcpy(to, (const char *)c->pieces[i].iov_base + at, n);
-        crc = crc32c(crc, to, n);
-        sha256_add(u->sha, to, n);
-        to += n;
-        left -= n;
-    }
     if (crc != c->crc)
         (void)error_set(&j->err, STATUS_DATA_LOSS,
                         "the chunk at %llu has the crc32c %08x, not %08x as was said",
@@ -171,8 +164,7 @@ static void run_chunk(struct job *job)
                                         c->size_bytes / sizeof(float), &j->err);
 }
 
-static enum status check_chunk(const struct upload *u, const struct upload_chunk *c,
-                               struct error *err)
+static enum status check_chunk(const struct upload *u, const struct chunk *c, struct error *err)
 {
     if (c->offset != u->received_bytes)
         return error_field(err, "offset", "is %llu, the chunk at %zu is due",
@@ -189,14 +181,14 @@ static enum status check_chunk(const struct upload *u, const struct upload_chunk
 
 enum status upload_add(struct upload *u, const struct upload_chunk *chunk, struct error *err)
 {
-    enum status rc = check_chunk(u, chunk, err);
+    enum status rc = check_chunk(u, &chunk->chunk, err);
 
     assert(upload_has_room(u));
     if (rc != STATUS_OK || u->block == NULL)
         chunk->release(chunk->arg);
     if (rc != STATUS_OK)
         return rc;
-    u->received_bytes += chunk->size_bytes;
+    u->received_bytes += chunk->chunk.size_bytes;
     if (u->block != NULL)
         submit(u, chunk, run_chunk);
     return STATUS_OK;

@@ -11,6 +11,7 @@
 
 #include "agents/params/params.h"
 #include "base/checksum.h"
+#include "proto/chunk.h"
 #include "server/model.h"
 
 enum {
@@ -19,13 +20,10 @@ enum {
         4, /* chunks that are being checked at once: copying overlaps with receiving */
 };
 
-/* A chunk where it came: data begins at byte `at` of pieces[first]. */
+/* A chunk where it came. */
 struct upload_chunk {
+    struct chunk chunk;
     const struct iovec *pieces;
-    size_t first, at;
-    size_t size_bytes;
-    uint64_t offset;            /* in the whole */
-    uint32_t crc;               /* crc32c of data */
     void (*release)(void *arg); /* the pieces, on the loop */
     void *arg;
 };

@@ -7,6 +7,9 @@ static const struct verb benches[] = {
     {"bench cartpole", "[OPTION]…",
      "The batch RPC tutorial's table: episodes of CartPole with and without batching.",
      bench_cartpole_run},
+    {"bench params", "[OPTION]…",
+     "Rounds of a parameter server with trainers as processes, beside the bare transport.",
+     bench_params_run},
     {0},
 };
 

@@ -355,6 +355,84 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
  * was sent is answered. Any thread, until parley_call_unref. */
 void parley_call_half_close(struct parley_call *stream);
 
+/* --- parameters: the parley.v1.Params service ---
+ * These calls wait; an upload of n numbers is the concatenated tensors of the set. */
+
+struct parley_tensor_spec {
+    const char *name;
+    const int64_t *shape; /* [n_dims] */
+    size_t n_dims;
+};
+
+enum parley_optimiser { PARLEY_SGD = 0, PARLEY_ADAM = 1, PARLEY_ADAMW = 2 };
+
+struct parley_params_config {
+    const char *name;
+    const struct parley_tensor_spec *specs; /* [n_specs] f32 */
+    size_t n_specs;
+    enum parley_optimiser optimiser;
+    double learning_rate, momentum, dampening, weight_decay;
+    bool nesterov;
+    double beta1, beta2, epsilon; /* 0: 0.9, 0.999, 1e-8 */
+    bool is_sum;                  /* else the mean */
+    uint32_t round_size;
+    bool dedupe;         /* a client's step counts once */
+    bool may_be_partial; /* a late round goes on with quorum_min, else it is aborted */
+    uint32_t quorum_min, quorum_timeout_ms;
+    uint32_t max_staleness, fan_in, max_queue;
+};
+
+/* values: [n], NULL for zeros. */
+enum parley_status parley_params_create(struct parley_channel *channel,
+                                        const struct parley_params_config *config,
+                                        const float *values, size_t n, struct parley_error *err);
+
+struct parley_gradient {
+    const char *params, *client_id;
+    uint64_t step_id, base_version;
+    const float *values; /* [n] */
+    size_t n;
+};
+
+struct parley_version {
+    uint64_t version;
+    uint64_t counted_in; /* updates: the version that the gradient went into */
+    uint64_t round_wait_us;
+    uint32_t n_contributors;
+    bool has_values;    /* some came: */
+    uint8_t sha256[32]; /* theirs */
+};
+
+/* Called as bytes are through; false gives up, with PARLEY_CANCELLED. */
+typedef bool (*parley_progress_fn)(void *arg, size_t sent_bytes, size_t received_bytes);
+
+/* A stream of updates, one after the other. It keeps its failure: after one it is to be closed.
+ * NULL without memory. The channel outlives it. */
+struct parley_trainer;
+struct parley_trainer *parley_trainer_open(struct parley_channel *channel);
+void parley_trainer_close(struct parley_trainer *trainer);
+/* Sends a gradient, waits for its round, and takes the parameters that come of it; values: [n], or
+ * NULL when they are not wanted. progress may be NULL. */
+enum parley_status parley_update_and_fetch(struct parley_trainer *trainer,
+                                           const struct parley_gradient *gradient, float *values,
+                                           struct parley_version *out, parley_progress_fn progress,
+                                           void *arg, struct parley_error *err);
+
+struct parley_pushed {
+    uint64_t version;
+    uint32_t depth; /* gradients that wait */
+    uint64_t dropped;
+};
+
+/* Sends a gradient and does not wait for its round. */
+enum parley_status parley_params_push(struct parley_channel *channel,
+                                      const struct parley_gradient *gradient,
+                                      struct parley_pushed *out, struct parley_error *err);
+/* The newest, if it is newer than if_newer_than, which may be NULL. */
+enum parley_status parley_params_pull(struct parley_channel *channel, const char *params,
+                                      const uint64_t *if_newer_than, float *values, size_t n,
+                                      struct parley_version *out, struct parley_error *err);
+
 #ifdef __cplusplus
 }
 #endif

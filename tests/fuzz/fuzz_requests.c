@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
+#include "server/params_wire.h"
 #include "server/services.h"
 #include "server/session.h"
 #include "server/wire.h"
@@ -69,6 +70,64 @@ static void check_tensor(const struct tensor_view *view, const Parley__V1__Tenso
     assert(n == 0 || memcmp(back.data.data, from->data.data, from->data.len) == 0);
 }
 
+/* What comes without a decoder is what the decoder says, however the bytes lie. */
+static void check_part(const ProtobufCMessageDescriptor *type, const ProtobufCMessage *m,
+                       const uint8_t *data, size_t size, struct arena *arena)
+{
+    struct iovec pieces[2] = {{(void *)(uintptr_t)data, size / 3},
+                              {(void *)(uintptr_t)(data + size / 3), size - size / 3}};
+    const struct call_bytes bytes = {pieces, 2, size};
+    const Parley__V1__ParamsChunk *chunk;
+    struct params_part part;
+    struct error err = {0};
+    enum status rc;
+    uint8_t *copy;
+    size_t at;
+
+    if (type != &parley__v1__params_upload__descriptor &&
+        type != &parley__v1__params_create_request__descriptor)
+        return;
+    rc = params_part_read(&part, &bytes, type, arena, &err);
+    assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
+    if (rc != STATUS_OK || part.kind != PARAMS_PART_CHUNK)
+        return;
+    assert(m != NULL);
+    chunk = type == &parley__v1__params_upload__descriptor
+                ? ((const Parley__V1__ParamsUpload *)m)->chunk
+                : ((const Parley__V1__ParamsCreateRequest *)m)->chunk;
+    assert(chunk->offset == part.chunk.offset && chunk->crc32c == part.chunk.crc);
+    assert(chunk->data.len == part.chunk.size_bytes);
+    copy = malloc(chunk->data.len + 1);
+    assert(copy != NULL);
+    (void)chunk_copy(copy, &part.chunk, pieces, NULL, NULL);
+    for (at = 0; at < chunk->data.len; at++)
+        assert(copy[at] == chunk->data.data[at]);
+    free(copy);
+}
+
+static enum status convert_params(const ProtobufCMessage *m, struct arena *arena, struct error *err)
+{
+    const struct tensor_view *tensors;
+    struct params_spec spec;
+    enum status rc = STATUS_OK;
+
+    if (m->descriptor == &parley__v1__params_create_request__descriptor) {
+        const Parley__V1__ParamsCreateRequest *r = (const Parley__V1__ParamsCreateRequest *)m;
+
+        if (r->what_case != PARLEY__V1__PARAMS_CREATE_REQUEST__WHAT_CONFIG)
+            return STATUS_OK;
+        rc = params_wire_config(&spec, r->config, arena, err);
+        if (rc == STATUS_OK)
+            rc = params_spec_check(&spec, err);
+    } else if (m->descriptor == &parley__v1__params_upload__descriptor) {
+        const Parley__V1__ParamsUpload *r = (const Parley__V1__ParamsUpload *)m;
+
+        if (r->what_case == PARLEY__V1__PARAMS_UPLOAD__WHAT_HEADER)
+            rc = params_wire_tensors(&tensors, r->header->specs, r->header->n_specs, arena, err);
+    }
+    return rc;
+}
+
 static void convert(const ProtobufCMessage *m, struct arena *arena)
 {
     struct error err = {0};
@@ -97,6 +156,8 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
         for (size_t i = 0; rc == STATUS_OK && i < step->n_observation; i++)
             check_tensor(&tensors[i], step->observation[i]);
     }
+    if (rc == STATUS_OK)
+        rc = convert_params(m, arena, &err);
     assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
 }
 
@@ -137,6 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     type = rpcs[data[0] % n].request;
     arena_init(&arena, ARENA_BYTES);
     rc = codec_decode(&m, type, data + 1, size_bytes - 1, &arena, &err);
+    check_part(type, m, data + 1, size_bytes - 1, &arena);
     if (rc == STATUS_OK) {
         assert(m->descriptor == type);
         check_message(m);

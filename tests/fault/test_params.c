@@ -1,0 +1,42 @@
+/* Sets of parameters when memory fails: what is refused is refused with EXHAUSTED, nothing of it
+ * stays, and what did succeed is right. */
+#include "tests/fault/sweep.h"
+#include "tests/support/params_rig.h"
+#include "tests/unit/base/suite.h"
+
+/* Makes a set, contributes twice, pushes once. */
+static enum status train(void *arg)
+{
+    const struct params_spec spec = {
+        .optim = {.momentum = 0.5f}, .schedule = {.rate = 1.0}, .round_size = 1, .dedupe = true};
+    enum status rc = STATUS_OK;
+    struct params_gradient *g;
+    struct params_rig r;
+    struct params_set *set;
+
+    (void)arg;
+    rig_open(&r, 1000);
+    set = rig_make(&r, spec);
+    if (set == NULL)
+        rc = r.err.status;
+    for (uint64_t step = 1; step <= 2 && rc == STATUS_OK; step++)
+        rc = rig_contribute(&r, set, "a", step, 1.0f);
+    if (rc == STATUS_OK) {
+        ck_assert(params_current(set->model->agent)->values[0] == -2.5f);
+        g = rig_gradient(&r, set, "b", 1, 1.0f);
+        if (g == NULL)
+            rc = r.err.status;
+        else
+            params_push(set, g); /* refused or not, nobody is told */
+    }
+    rig_close(&r);
+    return rc;
+}
+
+START_TEST(test_train)
+{
+    ck_assert_int_gt(sweep(train, NULL), 30);
+}
+END_TEST
+
+SUITE_MAIN("fault/params", test_train)
