@@ -29,6 +29,15 @@ static inline float scalar_from_bits(uint32_t u)
     return x;
 }
 
+/* yes or no by bits, so that a compiler does not make branches of it, which it could not vectorise.
+ */
+static inline float scalar_choose(int condition, float yes, float no)
+{
+    uint32_t mask = 0u - (uint32_t)condition; /* of 0 or 1 */
+
+    return scalar_from_bits((scalar_bits(yes) & mask) | (scalar_bits(no) & ~mask));
+}
+
 /* e^x within 1 ulp; the argument is held in [-87, 88], so the result is always a normal, finite
  * number; NaN stays NaN. Cephes' expf: x = n ln 2 + r, then a polynomial in r. Adding 1.5 * 2^23
  * rounds to the nearest integer, which is then found in the low bits. */
@@ -37,8 +46,8 @@ static inline float scalar_exp(float x)
     const float magic = 12582912.0f;
     float t, n, r, p;
 
-    x = x < -87.0f ? -87.0f : x;
-    x = x > 88.0f ? 88.0f : x;
+    x = scalar_choose(x < -87.0f, -87.0f, x);
+    x = scalar_choose(x > 88.0f, 88.0f, x);
     t = x * 1.44269504088896341f + magic;
     n = t - magic;
     r = x - n * 0.693359375f; /* exact: ln 2 in two parts, the first of 9 bits */

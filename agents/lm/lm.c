@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/lm/logits.h"
 #include "base/alloc.h"
 #include "compute/model_hash.h"
 
@@ -196,6 +197,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
     m->speculate = config->speculate;
+    m->passes = logit_passes_choose();
     m->max_rows = config->max_step_rows != 0 ? config->max_step_rows : LM_MAX_ROWS;
     m->max_tokens = config->max_step_tokens != 0 ? config->max_step_tokens : LM_MAX_TOKENS;
     if (m->max_tokens < m->max_rows)

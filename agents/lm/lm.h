@@ -41,6 +41,7 @@ struct lm {
     struct llama *llama; /* the compute thread's once the first step ran */
     struct vocab *vocab;
     struct chat_template *template;
+    const struct logit_passes *passes;
     struct kv_pages *pages;
     size_t n_pages, context, n_vocab;
     size_t longest_bytes;        /* of a token: n bytes are at least n / longest_bytes tokens */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "agents/lm/logits.h"
 #include "base/chance.h"
 #include "compute/scalar.h"
 
@@ -16,12 +17,13 @@ struct seen {
 
 struct candidate {
     int32_t id;
-    float weight; /* a logit until weigh, then e^((logit - highest) / temperature) */
+    float weight; /* a logit, then e^((logit - highest) / temperature) */
 };
 
 struct sampler {
     const struct sampling *s;
     const struct vocab *vocab;
+    const struct logit_passes *passes;
     uint32_t turn;
     struct arena *arena;
     bool has_penalties;
@@ -30,6 +32,7 @@ struct sampler {
     struct candidate *candidates; /* [cap] what is left when some are cut */
     size_t cap;
     float *original; /* [n_vocab] the model's logits, when logprobs are wanted */
+    double *sums;    /* [n_vocab / LOGITS_BLOCK, rounded up] weights of each block */
 };
 
 static struct seen *find_seen(const struct sampler *s, int32_t id)
@@ -72,8 +75,8 @@ static void count(struct sampler *s, int32_t id, uint32_t n_reply)
 }
 
 enum status sampler_open(struct sampler **out, const struct sampling *s, const struct vocab *v,
-                         uint32_t turn, const int32_t *context, size_t n_context,
-                         struct arena *arena, struct error *err)
+                         const struct logit_passes *passes, uint32_t turn, const int32_t *context,
+                         size_t n_context, struct arena *arena, struct error *err)
 {
     struct sampler *sampler = arena_alloc(arena, 1, sizeof *sampler);
 
@@ -81,6 +84,7 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
         return error_no_memory(err, sizeof *sampler, "a sampler");
     sampler->s = s;
     sampler->vocab = v;
+    sampler->passes = passes;
     sampler->turn = turn;
     sampler->arena = arena;
     sampler->has_penalties = s->repetition_penalty != 1.0f || s->presence_penalty != 0.0f ||
@@ -104,94 +108,81 @@ void sampler_accept(struct sampler *s, int32_t id)
         count(s, id, 1);
 }
 
-static bool are_finite(const float *logits, size_t n)
+static size_t min_size(size_t a, size_t b)
 {
-    uint32_t n_bad = 0;
-
-    for (size_t i = 0; i < n; i++) /* all ones in the exponent: infinite or no number */
-        n_bad += (scalar_bits(logits[i]) & 0x7F800000u) == 0x7F800000u;
-    return n_bad == 0;
+    return a < b ? a : b;
 }
 
-/* In lanes, because a compiler does not reorder float comparisons by itself. */
-static float highest(const float *logits, size_t n)
+/* What a pass over all logits finds. */
+struct peak {
+    bool are_finite;
+    float top;
+    size_t block; /* where the first of the highest is */
+};
+
+static struct peak find_peak(const struct sampler *s, const float *logits, size_t n)
 {
-    float lanes[SCALAR_LANES], top = logits[0];
-    size_t i = 0;
+    struct peak p = {.are_finite = true, .top = -INFINITY};
 
-    for (size_t lane = 0; lane < SCALAR_LANES; lane++)
-        lanes[lane] = top;
-    for (; i + SCALAR_LANES <= n; i += SCALAR_LANES)
-        for (size_t lane = 0; lane < SCALAR_LANES; lane++)
-            lanes[lane] = logits[i + lane] > lanes[lane] ? logits[i + lane] : lanes[lane];
-    for (; i < n; i++)
-        top = logits[i] > top ? logits[i] : top;
-    for (size_t lane = 0; lane < SCALAR_LANES; lane++)
-        top = lanes[lane] > top ? lanes[lane] : top;
-    return top;
-}
+    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
+        size_t len = min_size(n - i, LOGITS_BLOCK);
+        float top = s->passes->highest(logits + i, len);
 
-/* Sixteen lanes in f32 for each block, blocks added in order in f64: exact enough, and the bits
- * depend on nothing but the values. */
-static double sum_in_lanes(const float *values, size_t n)
-{
-    enum { BLOCK = 1024 };
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i += BLOCK) {
-        float lanes[SCALAR_LANES] = {0};
-        size_t end = n - i < BLOCK ? n : i + BLOCK, k = i;
-
-        for (; k + SCALAR_LANES <= end; k += SCALAR_LANES)
-            for (size_t lane = 0; lane < SCALAR_LANES; lane++)
-                lanes[lane] += values[k + lane];
-        for (size_t lane = 0; k < end; k++, lane++)
-            lanes[lane] += values[k];
-        sum += (double)scalar_sum_lanes(lanes);
+        p.are_finite = p.are_finite && s->passes->are_finite(logits + i, len);
+        if (top > p.top) {
+            p.top = top;
+            p.block = i;
+        }
     }
-    return sum;
+    return p;
 }
 
-/* ln of the sum of e^logit, in the same order. */
-static double log_sum_exp(const float *logits, size_t n)
+/* ln of the sum of e^logit. Sixteen lanes in f32 for each block, blocks added in order in f64:
+ * exact enough, and the bits depend on nothing but the values. */
+static double log_sum_exp(const struct sampler *s, const float *logits, size_t n, float top)
 {
-    enum { BLOCK = 1024 };
-    const float top = highest(logits, n);
-    float e[BLOCK];
+    float e[LOGITS_BLOCK];
     double sum = 0;
 
-    for (size_t i = 0; i < n; i += BLOCK) {
-        size_t len = n - i < BLOCK ? n - i : BLOCK;
+    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
+        size_t len = min_size(n - i, LOGITS_BLOCK);
 
-        for (size_t k = 0; k < len; k++)
-            e[k] = scalar_exp(logits[i + k] - top);
-        sum += sum_in_lanes(e, len);
+        memcpy(e, logits + i, len * sizeof *e);
+        s->passes->weigh(e, len, top, 1.0f, -1.0f);
+        sum += (double)s->passes->sum(e, len);
     }
     return (double)top + log(sum);
 }
 
+/* Puts a logit, the i-th, where it belongs among the n_top highest. */
+static void put_top(struct sampled *out, size_t i, float logit, uint32_t n_top)
+{
+    size_t at;
+
+    if (out->n_top == n_top && logit <= out->top[n_top - 1].logprob)
+        return;
+    if (out->n_top < n_top)
+        out->n_top++;
+    at = out->n_top - 1;
+    for (; at > 0 && out->top[at - 1].logprob < logit; at--)
+        out->top[at] = out->top[at - 1];
+    out->top[at] = (struct top_logprob){(int32_t)i, logit};
+}
+
 /* The n_top highest by insertion: n_top is small, and few logits are above the last of them. */
-static void take_top(struct sampled *out, const float *logits, size_t n, size_t n_top,
+static void take_top(const struct sampler *s, struct sampled *out, const float *logits, size_t n,
                      double log_sum)
 {
-    size_t n_have = 0;
+    const uint32_t n_top = s->s->n_logprobs;
+    size_t i = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        size_t at = n_have;
-
-        if (n_have == n_top && (n_top == 0 || logits[i] <= out->top[n_have - 1].logprob))
-            continue;
-        if (n_have < n_top)
-            n_have++;
-        else
-            at--;
-        for (; at > 0 && out->top[at - 1].logprob < logits[i]; at--)
-            out->top[at] = out->top[at - 1];
-        out->top[at] = (struct top_logprob){(int32_t)i, logits[i]};
-    }
-    for (size_t i = 0; i < n_have; i++)
+    for (; i < n && out->n_top < n_top; i++)
+        put_top(out, i, logits[i], n_top);
+    while (n_top > 0 && (i = s->passes->find_from(logits, n, i, out->top[n_top - 1].logprob)) < n)
+        for (size_t end = min_size(n, i + LOGITS_GROUP); i < end; i++)
+            put_top(out, i, logits[i], n_top);
+    for (i = 0; i < out->n_top; i++)
         out->top[i].logprob = (float)((double)out->top[i].logprob - log_sum);
-    out->n_top = (uint32_t)n_have;
 }
 
 /* Keeps sums of finite numbers finite, and -inf, which bans, as it is. */
@@ -200,10 +191,12 @@ static void set(float *logit, float value)
     *logit = isnan(value) ? -INFINITY : fminf(value, FLT_MAX);
 }
 
-static void adjust(const struct sampler *s, float *logits, size_t n, uint32_t position)
+/* Returns whether there was anything to change. */
+static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t position)
 {
     const struct sampling *how = s->s;
     const float penalty = how->repetition_penalty;
+    const bool bans_ends = how->ignore_eos || position < how->min_tokens;
 
     for (size_t i = 0; i < how->n_biases; i++) {
         int32_t id = how->biases[i].id;
@@ -223,7 +216,7 @@ static void adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
             set(logit,
                 *logit - how->presence_penalty - (float)seen->n_reply * how->frequency_penalty);
     }
-    if (how->ignore_eos || position < how->min_tokens) {
+    if (bans_ends) {
         size_t n_ends;
         const int32_t *ends = vocab_ends(s->vocab, &n_ends);
 
@@ -231,6 +224,7 @@ static void adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
             if ((size_t)ends[i] < n)
                 logits[ends[i]] = -INFINITY;
     }
+    return how->n_biases > 0 || s->has_penalties || bans_ends;
 }
 
 static int32_t first_of(const float *logits, float top)
@@ -286,52 +280,72 @@ static enum status make_room(struct sampler *s, size_t n, struct error *err)
  * are no chance that 24 random bits could meet. */
 static const float least_weight = 1e-13f, least_exponent = -30.0f; /* e^-30 < 1e-13 */
 
-static float weight_of(float logit, float top, float temperature)
+/* 1 / temperature, but finite: the highest has weight 1 at any. */
+static float scale_of(float temperature)
 {
-    float e = scalar_exp((logit - top) / temperature);
-
-    return e > least_weight ? e : 0.0f;
+    return fminf(1.0f / temperature, FLT_MAX);
 }
 
-/* logits become weights; most blocks have none that is not 0. Two plain loops, so that they are
- * vectorised. */
-static void weigh(float *logits, size_t n, float top, float temperature)
+/* logits become weights. Returns their sum; s->sums has those of the blocks. */
+static double weigh(struct sampler *s, float *logits, size_t n, float top, float scale)
 {
-    enum { BLOCK = 64 };
+    enum { FEW = LOGITS_BLOCK / 4 }; /* are weighed at once: most of them may be 0 */
+    const float bound = top + least_exponent / scale;
+    double total = 0;
 
-    for (size_t i = 0; i < n; i += BLOCK) {
+    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
         float *block = logits + i;
-        size_t len = n - i < BLOCK ? n - i : BLOCK;
+        size_t len = min_size(n - i, LOGITS_BLOCK);
 
-        if ((highest(block, len) - top) / temperature > least_exponent) {
-            for (size_t k = 0; k < len; k++)
-                block[k] = scalar_exp((block[k] - top) / temperature);
-            for (size_t k = 0; k < len; k++)
-                block[k] = block[k] > least_weight ? block[k] : 0.0f;
-        } else {
-            memset(block, 0, len * sizeof *block);
+        for (size_t k = 0; k < len;) {
+            size_t begin = s->passes->find_from(block, len, k, bound);
+            size_t end = min_size(len, begin + FEW);
+
+            memset(block + k, 0, (begin - k) * sizeof *block);
+            if (begin < end)
+                s->passes->weigh(block + begin, end - begin, top, scale, least_weight);
+            k = end;
         }
+        s->sums[i / LOGITS_BLOCK] = (double)s->passes->sum(block, len);
+        total += s->sums[i / LOGITS_BLOCK];
     }
+    return total;
 }
 
 /* The k highest with their weights, in no order. */
-static void take_top_k(struct candidate *c, const float *logits, size_t n, size_t k, float top,
-                       float temperature)
+static void take_top_k(const struct sampler *s, struct candidate *c, const float *logits, size_t n,
+                       size_t k, float top, float scale)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct candidate next = {(int32_t)i, logits[i]};
-
-        if (i < k) {
-            c[i] = next;
-            if (i + 1 == k)
-                heapify(c, k, true);
-        } else if (is_before(&next, &c[0])) {
-            c[0] = next;
-            sink(c, k, 0, true);
-        }
-    }
     for (size_t i = 0; i < k; i++)
-        c[i].weight = weight_of(c[i].weight, top, temperature);
+        c[i] = (struct candidate){(int32_t)i, logits[i]};
+    heapify(c, k, true);
+    for (size_t i = k; (i = s->passes->find_from(logits, n, i, c[0].weight)) < n;)
+        for (size_t end = min_size(n, i + LOGITS_GROUP); i < end; i++)
+            if (logits[i] > c[0].weight) { /* of equals the lower id stays */
+                c[0] = (struct candidate){(int32_t)i, logits[i]};
+                sink(c, k, 0, true);
+            }
+    for (size_t i = 0; i < k; i++) {
+        float e = scalar_exp((c[i].weight - top) * scale);
+
+        c[i].weight = e > least_weight ? e : 0.0f;
+    }
+}
+
+/* Counts those of at least this weight, and puts them into c where it is not NULL. */
+static size_t take_from(const struct sampler *s, struct candidate *c, const float *weights,
+                        size_t n, float least)
+{
+    size_t n_taken = 0;
+
+    for (size_t i = 0; (i = s->passes->find_from(weights, n, i, least)) < n;)
+        for (size_t end = min_size(n, i + LOGITS_GROUP); i < end; i++)
+            if (weights[i] >= least) {
+                if (c != NULL)
+                    c[n_taken] = (struct candidate){(int32_t)i, weights[i]};
+                n_taken++;
+            }
+    return n_taken;
 }
 
 static double sum_weights(const struct candidate *c, size_t n)
@@ -396,15 +410,24 @@ static int32_t draw(const struct candidate *c, size_t n, float chance)
     return c[i].id;
 }
 
-/* The same where nothing is cut: over all weights. */
-static int32_t draw_of_all(const float *weights, size_t n, double total, float chance)
+/* The same where nothing is cut: over all weights, block by block, then in the one that it is in.
+ */
+static int32_t draw_of_all(const struct sampler *s, const float *weights, size_t n, double total,
+                           float chance)
 {
     const double target = (double)chance * total;
-    double sum = 0;
-    size_t last = 0;
+    size_t begin = 0, last = 0;
+    double sum = 0, before = 0;
 
-    for (size_t i = 0; i < n && sum <= target; i++) {
-        sum += (double)weights[i];
+    for (size_t i = 0; i < n && sum <= target; i += LOGITS_BLOCK) {
+        if (s->sums[i / LOGITS_BLOCK] == 0)
+            continue;
+        begin = i;
+        before = sum;
+        sum += s->sums[i / LOGITS_BLOCK];
+    }
+    for (size_t i = begin; i < min_size(n, begin + LOGITS_BLOCK) && before <= target; i++) {
+        before += (double)weights[i];
         if (weights[i] > 0)
             last = i;
     }
@@ -417,6 +440,7 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
 {
     const struct sampling *how = s->s;
     const float chance = chance_uniform(how->seed, s->turn, position, 0);
+    const float scale = scale_of(how->temperature);
     size_t n = 0;
     double total = 0;
 
@@ -424,25 +448,24 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
         n = how->top_k;
         if (make_room(s, n, err) != STATUS_OK)
             return err->status;
-        take_top_k(s->candidates, logits, n_vocab, n, top, how->temperature);
+        take_top_k(s, s->candidates, logits, n_vocab, n, top, scale);
         total = sum_weights(s->candidates, n);
     } else {
         const float least = fmaxf(how->min_p, top_p_bound(how->top_p, n_vocab));
 
-        weigh(logits, n_vocab, top, how->temperature);
-        total = sum_in_lanes(logits, n_vocab);
+        if (s->sums == NULL)
+            s->sums = arena_alloc(s->arena, n_vocab / LOGITS_BLOCK + 1, sizeof *s->sums);
+        if (s->sums == NULL)
+            return error_no_memory(err, n_vocab / LOGITS_BLOCK * sizeof *s->sums, "weights");
+        total = weigh(s, logits, n_vocab, top, scale);
         if (least == 0.0f) {
-            *ret_id = draw_of_all(logits, n_vocab, total, chance);
+            *ret_id = draw_of_all(s, logits, n_vocab, total, chance);
             return STATUS_OK;
         }
-        for (size_t i = 0; i < n_vocab; i++)
-            n += logits[i] >= least;
+        n = take_from(s, NULL, logits, n_vocab, least);
         if (make_room(s, n, err) != STATUS_OK)
             return err->status;
-        n = 0;
-        for (size_t i = 0; i < n_vocab; i++)
-            if (logits[i] >= least)
-                s->candidates[n++] = (struct candidate){(int32_t)i, logits[i]};
+        (void)take_from(s, s->candidates, logits, n_vocab, least);
     }
     if (how->top_p < 1.0f)
         n = keep_top_p(s->candidates, n, (double)how->top_p * total);
@@ -452,15 +475,15 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
 }
 
 static enum status take_logprobs(struct sampler *s, struct sampled *out, const float *logits,
-                                 size_t n, double *ret_log_sum, struct error *err)
+                                 size_t n, float top, double *ret_log_sum, struct error *err)
 {
     if (s->original == NULL)
         s->original = arena_alloc(s->arena, n, sizeof *s->original);
     if (s->original == NULL)
         return error_no_memory(err, n * sizeof *s->original, "logits");
     memcpy(s->original, logits, n * sizeof *logits);
-    *ret_log_sum = log_sum_exp(logits, n);
-    take_top(out, logits, n, s->s->n_logprobs, *ret_log_sum);
+    *ret_log_sum = log_sum_exp(s, logits, n, top);
+    take_top(s, out, logits, n, *ret_log_sum);
     return STATUS_OK;
 }
 
@@ -471,22 +494,24 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
     const bool wants_logprobs = how->want_logprobs || how->n_logprobs > 0;
     struct sampled result = {.n_top = 0};
     double log_sum = 0;
-    float top;
+    struct peak peak;
 
     assert(n_vocab > 0 && n_vocab <= INT32_MAX && how->n_logprobs <= SAMPLING_MAX_LOGPROBS);
-    if (!are_finite(logits, n_vocab))
+    peak = find_peak(s, logits, n_vocab);
+    if (!peak.are_finite)
         return error_set(err, STATUS_INTERNAL, "the model gave logits that are not finite");
     if (s->has_penalties && grow_seen(s, err) != STATUS_OK)
         return err->status;
-    if (wants_logprobs && take_logprobs(s, &result, logits, n_vocab, &log_sum, err) != STATUS_OK)
+    if (wants_logprobs &&
+        take_logprobs(s, &result, logits, n_vocab, peak.top, &log_sum, err) != STATUS_OK)
         return err->status;
-    adjust(s, logits, n_vocab, position);
-    top = highest(logits, n_vocab);
-    if (isinf(top))
+    if (adjust(s, logits, n_vocab, position))
+        peak = find_peak(s, logits, n_vocab);
+    if (isinf(peak.top))
         return error_set(err, STATUS_INVALID, "every token is banned");
     if (how->temperature == 0.0f)
-        result.id = first_of(logits, top);
-    else if (choose(s, logits, n_vocab, top, position, &result.id, err) != STATUS_OK)
+        result.id = (int32_t)peak.block + first_of(logits + peak.block, peak.top);
+    else if (choose(s, logits, n_vocab, peak.top, position, &result.id, err) != STATUS_OK)
         return err->status;
     if (wants_logprobs)
         result.logprob = (float)((double)s->original[result.id] - log_sum);

@@ -7,6 +7,7 @@
 #include "agents/message.h"
 #include "base/arena.h"
 
+struct logit_passes;
 struct sampler;
 
 struct sampled {
@@ -17,11 +18,11 @@ struct sampled {
     uint32_t n_top; /* most likely first, the lower id among equals */
 };
 
-/* In the turn's arena; s is borrowed as long. context [n_context] are the prompt's tokens, which
- * count for repetition_penalty (as everywhere), not for presence and frequency. */
+/* In the turn's arena; s and passes are borrowed as long. context [n_context] are the prompt's
+ * tokens, which count for repetition_penalty (as everywhere), not for presence and frequency. */
 enum status sampler_open(struct sampler **out, const struct sampling *s, const struct vocab *v,
-                         uint32_t turn, const int32_t *context, size_t n_context,
-                         struct arena *arena, struct error *err) MUST_CHECK;
+                         const struct logit_passes *passes, uint32_t turn, const int32_t *context,
+                         size_t n_context, struct arena *arena, struct error *err) MUST_CHECK;
 
 /* logits [n_vocab] are overwritten; n_vocab > 0 is the same every time. position counts the reply's
  * tokens from 0. Logits that are not finite in every place are STATUS_INTERNAL; a choice with every

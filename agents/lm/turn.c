@@ -58,8 +58,8 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
 
     t->n_prompt = t->n_ids = (uint32_t)(c->n_ids + n_new);
     t->copy.from = -1;
-    return sampler_open(&t->sampler, &turn->seen.sampling, m->vocab, turn->seen.turn, c->ids,
-                        t->n_prompt, turn->arena, err);
+    return sampler_open(&t->sampler, &turn->seen.sampling, m->vocab, m->passes, turn->seen.turn,
+                        c->ids, t->n_prompt, turn->arena, err);
 }
 
 /* Others may have computed what comes next, also while the row waited. */

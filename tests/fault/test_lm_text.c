@@ -1,6 +1,7 @@
 /* Vocabulary, template, sampler and writer when memory runs out. */
 #include <string.h>
 
+#include "agents/lm/logits.h"
 #include "agents/lm/sampler.h"
 #include "agents/lm/template.h"
 #include "agents/lm/vocab.h"
@@ -133,7 +134,7 @@ static enum status reply_once(void *arg)
     arena_init(&arena, 1 << 20);
     buf_init(&text, SIZE_MAX);
     writer_init(&w, o->v, &s, SIZE_MAX);
-    rc = sampler_open(&sampler, &s, o->v, 1, context, 100, &arena, &err);
+    rc = sampler_open(&sampler, &s, o->v, logit_passes_choose(), 1, context, 100, &arena, &err);
     for (uint32_t i = 0; i < 100 && rc == STATUS_OK; i++) {
         memset(logits, 0, sizeof logits);
         rc = sampler_next(sampler, logits, 64, i, &sampled, &err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/lm/logits.h"
 #include "tests/support/tiny_vocab.h"
 #include "tests/unit/base/suite.h"
 
@@ -34,7 +35,8 @@ static void open_run(struct sampling_run *r)
 /* Begins a turn with what r->s says by then. */
 static void open_sampler(struct sampling_run *r, const int32_t *context, size_t n_context)
 {
-    ck_assert_int_eq(sampler_open(&r->sampler, &r->s, r->v, 3, context, n_context, &r->arena, &err),
+    ck_assert_int_eq(sampler_open(&r->sampler, &r->s, r->v, logit_passes_choose(), 3, context,
+                                  n_context, &r->arena, &err),
                      STATUS_OK);
 }
 
@@ -256,7 +258,9 @@ START_TEST(choices_can_be_repeated)
         n_same += next(&r, logits, N, i).id == ids[i];
     ck_assert_uint_lt(n_same, 25);
     r.s.seed = 11;
-    ck_assert_int_eq(sampler_open(&r.sampler, &r.s, r.v, 4, NULL, 0, &r.arena, &err), STATUS_OK);
+    ck_assert_int_eq(
+        sampler_open(&r.sampler, &r.s, r.v, logit_passes_choose(), 4, NULL, 0, &r.arena, &err),
+        STATUS_OK);
     n_same = 0;
     for (uint32_t i = 0; i < 50; i++)
         n_same += next(&r, logits, N, i).id == ids[i];
@@ -485,12 +489,14 @@ START_TEST(full_arenas_are_said)
 
     open_run(&r);
     r.arena.limit_bytes = 8;
-    ck_assert_int_eq(sampler_open(&r.sampler, &r.s, r.v, 1, NULL, 0, &r.arena, &err),
-                     STATUS_EXHAUSTED);
+    ck_assert_int_eq(
+        sampler_open(&r.sampler, &r.s, r.v, logit_passes_choose(), 1, NULL, 0, &r.arena, &err),
+        STATUS_EXHAUSTED);
     r.arena.limit_bytes = 256;
     r.s.repetition_penalty = 2;
-    ck_assert_int_eq(sampler_open(&r.sampler, &r.s, r.v, 1, context, 300, &r.arena, &err),
-                     STATUS_EXHAUSTED);
+    ck_assert_int_eq(
+        sampler_open(&r.sampler, &r.s, r.v, logit_passes_choose(), 1, context, 300, &r.arena, &err),
+        STATUS_EXHAUSTED);
     arena_deinit(&r.arena);
     arena_init(&r.arena, 256);
     r.s.repetition_penalty = 1;

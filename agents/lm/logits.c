@@ -1,0 +1,147 @@
+/* Each pass is written once, plainly, and compiled for each set: no float operation is fused or
+ * reordered (the project is compiled so), and lanes are written out, hence the same bits. */
+#include "agents/lm/logits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/scalar.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE bool are_finite(const float *x, size_t n)
+{
+    uint32_t n_bad = 0;
+
+    for (size_t i = 0; i < n; i++) /* all ones in the exponent: infinite or no number */
+        n_bad += (scalar_bits(x[i]) & 0x7F800000u) == 0x7F800000u;
+    return n_bad == 0;
+}
+
+/* In lanes, because a compiler does not reorder float comparisons by itself; in four groups of
+ * them, because a comparison waits for the one before it. */
+INLINE float highest(const float *x, size_t n)
+{
+    enum { MANY = 4 * SCALAR_LANES };
+    float lanes[MANY], top;
+    size_t i = 0;
+
+    for (size_t lane = 0; lane < MANY; lane++)
+        lanes[lane] = x[0];
+    for (; i + MANY <= n; i += MANY)
+        for (size_t lane = 0; lane < MANY; lane++)
+            lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+    top = lanes[0];
+    for (size_t lane = 1; lane < MANY; lane++)
+        top = lanes[lane] > top ? lanes[lane] : top;
+    for (; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top;
+}
+
+INLINE size_t find_from(const float *x, size_t n, size_t i, float bound)
+{
+    for (; i + LOGITS_GROUP <= n; i += LOGITS_GROUP) {
+        uint32_t n_found = 0;
+
+        for (size_t k = 0; k < LOGITS_GROUP; k++)
+            n_found += x[i + k] >= bound;
+        if (n_found > 0)
+            return i;
+    }
+    return i < n ? i : n; /* the rest is not worth looking at */
+}
+
+INLINE void weigh(float *x, size_t n, float top, float scale, float least)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = scalar_exp((x[i] - top) * scale);
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] > least ? x[i] : 0.0f;
+}
+
+INLINE float sum(const float *x, size_t n)
+{
+    float lanes[SCALAR_LANES] = {0};
+    size_t i = 0;
+
+    for (; i + SCALAR_LANES <= n; i += SCALAR_LANES)
+        for (size_t lane = 0; lane < SCALAR_LANES; lane++)
+            lanes[lane] += x[i + lane];
+    for (size_t lane = 0; i < n; i++, lane++)
+        lanes[lane] += x[i];
+    return scalar_sum_lanes(lanes);
+}
+
+#define PASSES(set, attribute)                                                                 \
+    attribute static bool are_finite_##set(const float *x, size_t n)                           \
+    {                                                                                          \
+        return are_finite(x, n);                                                               \
+    }                                                                                          \
+    attribute static float highest_##set(const float *x, size_t n)                             \
+    {                                                                                          \
+        return highest(x, n);                                                                  \
+    }                                                                                          \
+    attribute static size_t find_from_##set(const float *x, size_t n, size_t i, float bound)   \
+    {                                                                                          \
+        return find_from(x, n, i, bound);                                                      \
+    }                                                                                          \
+    attribute static void weigh_##set(float *x, size_t n, float top, float scale, float least) \
+    {                                                                                          \
+        weigh(x, n, top, scale, least);                                                        \
+    }                                                                                          \
+    attribute static float sum_##set(const float *x, size_t n)                                 \
+    {                                                                                          \
+        return sum(x, n);                                                                      \
+    }                                                                                          \
+    static const struct logit_passes passes_##set = {                                          \
+        .name = #set,                                                                          \
+        .are_finite = are_finite_##set,                                                        \
+        .highest = highest_##set,                                                              \
+        .find_from = find_from_##set,                                                          \
+        .weigh = weigh_##set,                                                                  \
+        .sum = sum_##set,                                                                      \
+    };
+
+PASSES(generic, )
+
+#if defined(__x86_64__)
+
+PASSES(avx2, __attribute__((target("avx2"))))
+PASSES(avx512, __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq"))))
+
+const struct logit_passes *logit_passes_at(size_t i)
+{
+    const struct logit_passes *have[4] = {0};
+    size_t n = 0;
+
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+        have[n++] = &passes_avx512;
+    if (__builtin_cpu_supports("avx2"))
+        have[n++] = &passes_avx2;
+    have[n++] = &passes_generic;
+    return i < n ? have[i] : NULL;
+}
+
+#else
+
+const struct logit_passes *logit_passes_at(size_t i)
+{
+    return i == 0 ? &passes_generic : NULL;
+}
+
+#endif
+
+const struct logit_passes *logit_passes_choose(void)
+{
+    const char *forced = getenv("PARLEY_CPU");
+    const struct logit_passes *p;
+
+    if (forced != NULL && strcmp(forced, "vnni256") == 0)
+        forced = "avx2";
+    for (size_t i = 0; forced != NULL && (p = logit_passes_at(i)) != NULL; i++)
+        if (strcmp(p->name, forced) == 0)
+            return p;
+    return logit_passes_at(0);
+}
