@@ -1,7 +1,7 @@
 /* Steps, alone or on a stream, and observers that attach. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "client/lib/parts.h"
@@ -205,12 +205,10 @@ struct act_call {
 
 static void error_of_detail(struct parley_error *out, const Parley__V1__ErrorDetail *detail)
 {
-    struct error err = {0};
-
-    (void)error_set(&err, (enum status)detail->code, "%s", detail->message);
-    err.retry_after_ms = detail->retry_after_ms;
-    (void)strncpy(err.field, detail->field, sizeof(err.field) - 1);
-    outcome_of_failure(out, &err);
+    *out = (struct parley_error){.status = (enum parley_status)detail->code,
+                                 .retry_after_ms = detail->retry_after_ms};
+    (void)snprintf(out->field, sizeof(out->field), "%s", detail->field);
+    (void)snprintf(out->text, sizeof(out->text), "%s", detail->message);
 }
 
 static enum status on_answer(struct parley_call *call, const void *data, size_t len,
