@@ -196,7 +196,7 @@ struct agent_type {
      * train: whether steps asked for from now on are practice (dropout) or not, as at first. Loop.
      * record: the clone keeps what learning needs of each completed turn, from a fresh start, at
      * most max_steps: one more is EXHAUSTED at observe. 0: no more, and forgets. EXHAUSTED without
-     * memory. Loop, no turn of c under way.
+     * memory or above a million. Loop, no turn of c under way.
      * learn: one step of the optimiser by the records of n clones, which then start afresh.
      * returns [n][n_steps], in the order of clones; PRECONDITION when a record has not n_steps,
      * INVALID when a number is none; then, and without memory, nothing has changed. Compute thread,

@@ -180,6 +180,8 @@ enum status policy_clone_restore(struct clone *base, const void *data, size_t si
 
 /* --- the record --- */
 
+enum { RECORD_MAX_STEPS = 1 << 20 };
+
 enum status policy_clone_record(struct clone *base, size_t max_steps, struct error *err)
 {
     struct policy_clone *c = clone_of(base);
@@ -189,6 +191,9 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
     free_record(c);
     if (max_steps == 0)
         return STATUS_OK;
+    if (max_steps > RECORD_MAX_STEPS)
+        return error_set(err, STATUS_EXHAUSTED, "a record of %zu steps: it can have %d", max_steps,
+                         RECORD_MAX_STEPS);
     r = c->record = try_alloc(1, sizeof *r);
     if (r != NULL) {
         r->cap = max_steps;

@@ -33,8 +33,8 @@ def key(name, kind, v):
     return text(name) + struct.pack('<I', kind) + value(kind, v)
 
 
-def gguf(keys, tensors, version=3, alignment=32):
-    """tensors: (name, type, dims)."""
+def gguf(keys, tensors, version=3, alignment=32, numbers=None):
+    """tensors: (name, type, dims); numbers(n): their data, else any bytes."""
     out = b'GGUF' + struct.pack('<IQQ', version, len(tensors), len(keys)) + b''.join(keys)
     data = b''
     for name, kind, dims in tensors:
@@ -45,7 +45,7 @@ def gguf(keys, tensors, version=3, alignment=32):
         for d in dims:
             n *= d
         values, size = BLOCKS[kind]
-        data += bytes(i * 37 % 251 for i in range(n // values * size))
+        data += numbers(n) if numbers else bytes(i * 37 % 251 for i in range(n // values * size))
     return out + bytes(-len(out) % alignment) + data if tensors else out
 
 
@@ -114,4 +114,5 @@ def main():
         (to / f'seed-{name}').write_bytes(content)
 
 
-main()
+if __name__ == '__main__':
+    main()

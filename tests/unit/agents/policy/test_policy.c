@@ -413,7 +413,7 @@ START_TEST(records_are_bounded)
 
     open_clones(a, &c, 1);
     fill_observations(5);
-    ck_assert_int_eq(a->type->record(c, SIZE_MAX / 8, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(a->type->record(c, (1 << 20) + 1, &err), STATUS_EXHAUSTED);
     ck_assert_int_eq(a->type->record(c, 2, &err), STATUS_OK);
     drive(&b, &answer);
     drive(&b, &answer);
