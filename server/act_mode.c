@@ -52,12 +52,28 @@ static enum status policy_of_mode(struct batcher_config *out, const struct act_c
     return error_field(err, "mode", "is %d, which is none that there is", (int)c->mode);
 }
 
+/* Kinds that learn are those that act. */
+enum status act_check(const struct model *m, struct error *err)
+{
+    enum status rc = model_check_ready(m, err);
+
+    if (rc == STATUS_OK && m->agent->type->record == NULL)
+        rc = error_set(err, STATUS_PRECONDITION,
+                       "model '%s' is of kind '%s', which does not act on observations", m->name,
+                       m->agent->type->name);
+    return rc;
+}
+
 enum status act_configure(struct model *m, const struct act_config *config, struct error *err)
 {
-    struct batcher_config batching = m->batching;
+    struct batcher_config batching;
     struct act_rows rows = {.mode = config->mode};
-    enum status rc = policy_of_mode(&batching, config, m->batching.max_rows, err);
+    enum status rc = act_check(m, err);
 
+    if (rc != STATUS_OK)
+        return rc;
+    batching = m->batching;
+    rc = policy_of_mode(&batching, config, m->batching.max_rows, err);
     if (rc != STATUS_OK)
         return rc;
     if (config->mode == ACT_LOCKSTEP) {

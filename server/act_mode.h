@@ -29,8 +29,11 @@ struct act_rows {
     uint32_t n;
 };
 
-/* From the next batch on. STATUS_INVALID names the field of ActConfigureRequest; PRECONDITION for a
- * model that does not act. */
+/* STATUS_PRECONDITION for a model that does not act on observations; UNAVAILABLE while it loads. */
+enum status act_check(const struct model *m, struct error *err) MUST_CHECK;
+
+/* From the next batch on. STATUS_INVALID names the field of ActConfigureRequest; also what
+ * act_check says. */
 enum status act_configure(struct model *m, const struct act_config *config,
                           struct error *err) MUST_CHECK;
 /* Lock-step: batches are of n rows from now on, 1 … the configured number, because some who stood

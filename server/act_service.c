@@ -36,8 +36,6 @@ static void configure(struct call *call, const ProtobufCMessage *message, struct
     enum status rc = daemon_model(&m, d, r->model, &err);
 
     if (rc == STATUS_OK)
-        rc = model_check_ready(m, &err);
-    if (rc == STATUS_OK)
         rc = act_configure(m, &config, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);

@@ -334,17 +334,13 @@ static enum status begin(struct session *s, const struct step_request *r, struct
 static enum status check_place(const struct sessions *all, const struct model *model,
                                const char *env_id, struct error *err)
 {
-    enum status rc = model_check_ready(model, err);
+    enum status rc = act_check(model, err);
     size_t len = strnlen(env_id, ENV_ID_MAX_BYTES + 1);
 
     if (rc != STATUS_OK)
         return rc;
     if (all->is_draining)
         return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
-    if (model->agent->type->record == NULL)
-        return error_set(err, STATUS_PRECONDITION,
-                         "model '%s' is of kind '%s', which does not act on observations",
-                         model->name, model->agent->type->name);
     if (len == 0)
         return error_field(err, "env_id", "is empty");
     if (len > ENV_ID_MAX_BYTES)
