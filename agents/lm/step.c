@@ -13,7 +13,9 @@
 #include "base/alloc.h"
 
 enum {
-    MIN_CHUNK = 4, /* tokens of a prompt that are worth a place in a step */
+    /* Tokens of a prompt that are worth a place in a step: far into a long one even these read so
+     * many keys and values that they take as long as a few conversations. */
+    MIN_CHUNK = 2,
 };
 
 static struct lm_clone *clone_of(const struct row *row)
