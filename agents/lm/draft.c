@@ -120,6 +120,9 @@ double draft_cost_slope(const struct draft_cost *c)
     return us > each * n * 1.01 ? each / (us - each * n) : 100.0; /* all of it is by position */
 }
 
+/* What is known of odds and costs is known roughly: a bet must win by a tenth. */
+static const double margin = 1.1;
+
 /* The last position that pays brings as many tokens for its time as the step does without it. */
 size_t draft_worth(const struct draft_odds *o, size_t match, size_t n, double slope,
                    struct draft_load *load)
@@ -128,7 +131,8 @@ size_t draft_worth(const struct draft_odds *o, size_t match, size_t n, double sl
     double chance = right; /* that this guess and all before it are right */
     size_t i = 0;
 
-    for (; i < n && chance * (1.0 + slope * load->n_positions) > slope * load->n_tokens; i++) {
+    for (; i < n && chance * (1.0 + slope * load->n_positions) > margin * slope * load->n_tokens;
+         i++) {
         load->n_positions += 1.0;
         load->n_tokens += chance;
         chance *= right;
