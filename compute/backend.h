@@ -17,6 +17,7 @@
 
 #include "base/status.h"
 #include "compute/gguf.h"
+#include "compute/kv_type.h"
 
 struct backend;
 struct buffer; /* memory of the device; each backend has its own */
@@ -25,8 +26,6 @@ struct kv;     /* pages of keys and values for all layers */
 struct net_ops;
 
 enum { KV_PAGE_TOKENS = 16 };
-
-enum kv_type { KV_F16, KV_F32 };
 
 struct kv_shape {
     size_t n_layers, n_kv_heads, head_dim;

@@ -50,10 +50,8 @@ size_t llama_weight_bytes(const struct llama *m)
 
 size_t llama_page_bytes(const struct llama *m)
 {
-    size_t value_bytes = m->config.kv_type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
-
-    return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads * m->shape.head_dim *
-           value_bytes;
+    return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads *
+           kv_head_bytes(m->config.kv_type, m->shape.head_dim);
 }
 
 static enum status open_weight(struct llama *m, struct weight **out, const struct tensor *t,

@@ -5,15 +5,10 @@
 #include "base/alloc.h"
 #include "compute/ref_parts.h"
 
-static size_t value_bytes(const struct kv *kv)
-{
-    return kv->shape.type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
-}
-
 /* Bytes of the keys, or of the values, of one page in one layer. */
 static size_t part_bytes(const struct kv *kv)
 {
-    return KV_PAGE_TOKENS * kv->width * value_bytes(kv);
+    return KV_PAGE_TOKENS * kv->shape.n_kv_heads * kv->head_bytes;
 }
 
 static size_t page_bytes(const struct kv *kv)
@@ -21,17 +16,26 @@ static size_t page_bytes(const struct kv *kv)
     return kv->shape.n_layers * 2 * part_bytes(kv);
 }
 
-/* [KV_PAGE_TOKENS][width] */
+/* [KV_PAGE_TOKENS][n_kv_heads] */
 static unsigned char *part_of(const struct kv *kv, int32_t page, size_t layer, enum kv_part part)
 {
     assert(page >= 0 && (size_t)page < kv->shape.n_pages && layer < kv->shape.n_layers);
     return kv->data + (size_t)page * page_bytes(kv) + (layer * 2 + part) * part_bytes(kv);
 }
 
+static unsigned char *head_of(const struct kv *kv, size_t layer, enum kv_part part,
+                              const int32_t *pages, size_t pos, size_t head)
+{
+    size_t i = pos % KV_PAGE_TOKENS * kv->shape.n_kv_heads + head;
+
+    return part_of(kv, pages[pos / KV_PAGE_TOKENS], layer, part) + i * kv->head_bytes;
+}
+
 enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err)
 {
-    struct kv kv = {.shape = *shape, .width = shape->n_kv_heads * shape->head_dim}, *own;
+    struct kv kv = {.shape = *shape, .head_bytes = kv_head_bytes(shape->type, shape->head_dim)};
+    struct kv *own;
 
     (void)b;
     kv.data = try_alloc(shape->n_pages, page_bytes(&kv));
@@ -62,19 +66,31 @@ void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to
     memcpy(part_of(kv, to_page, 0, KV_KEYS), part_of(kv, from_page, 0, KV_KEYS), page_bytes(kv));
 }
 
-static void store(const struct kv *kv, size_t layer, enum kv_part part,
-                  const struct attend_row *row, const float *from /* [n_tokens][width] */)
+static void store_head(const struct kv *kv, unsigned char *to, const float *from)
 {
-    for (size_t t = 0; t < row->n_tokens; t++, from += kv->width) {
-        size_t pos = row->pos + t, first = pos % KV_PAGE_TOKENS * kv->width;
-        unsigned char *to = part_of(kv, row->pages[pos / KV_PAGE_TOKENS], layer, part);
+    size_t n = kv->shape.head_dim;
+    float scale;
 
-        if (kv->shape.type == KV_F32)
-            memcpy((float *)(void *)to + first, from, kv->width * sizeof *from);
-        else
-            for (size_t i = 0; i < kv->width; i++)
-                ((uint16_t *)(void *)to)[first + i] = f32_to_f16(from[i]);
+    switch (kv->shape.type) {
+    case KV_F32:
+        memcpy(to, from, n * sizeof *from);
+        break;
+    case KV_F16:
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)(void *)to)[i] = f32_to_f16(from[i]);
+        break;
+    default:
+        scale = kv_q8_round(from, n, (int8_t *)to + sizeof scale);
+        memcpy(to, &scale, sizeof scale);
     }
+}
+
+static void store(const struct kv *kv, size_t layer, enum kv_part part,
+                  const struct attend_row *row, const float *from /* [n_tokens][n_kv_heads] */)
+{
+    for (size_t t = 0; t < row->n_tokens; t++)
+        for (size_t h = 0; h < kv->shape.n_kv_heads; h++, from += kv->shape.head_dim)
+            store_head(kv, head_of(kv, layer, part, row->pages, row->pos + t, h), from);
 }
 
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
@@ -82,22 +98,31 @@ void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
 {
     (void)b;
     for (size_t i = 0; i < n_rows; i++) {
-        size_t end = rows[i].first + rows[i].n_tokens, skip = rows[i].first * kv->width;
+        size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
+        size_t end = rows[i].first + rows[i].n_tokens, skip = rows[i].first * width;
 
-        store(kv, layer, KV_KEYS, &rows[i], ref_const_floats(k, end, kv->width) + skip);
-        store(kv, layer, KV_VALUES, &rows[i], ref_const_floats(v, end, kv->width) + skip);
+        store(kv, layer, KV_KEYS, &rows[i], ref_const_floats(k, end, width) + skip);
+        store(kv, layer, KV_VALUES, &rows[i], ref_const_floats(v, end, width) + skip);
     }
 }
 
 const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, const int32_t *pages,
                        size_t pos, size_t head, float *scratch)
 {
-    size_t first = pos % KV_PAGE_TOKENS * kv->width + head * kv->shape.head_dim;
-    const void *from = part_of(kv, pages[pos / KV_PAGE_TOKENS], layer, part);
+    const unsigned char *from = head_of(kv, layer, part, pages, pos, head);
+    float scale;
 
-    if (kv->shape.type == KV_F32)
-        return (const float *)from + first;
-    for (size_t i = 0; i < kv->shape.head_dim; i++)
-        scratch[i] = f16_to_f32(((const uint16_t *)from)[first + i]);
-    return scratch;
+    switch (kv->shape.type) {
+    case KV_F32:
+        return (const float *)(const void *)from;
+    case KV_F16:
+        for (size_t i = 0; i < kv->shape.head_dim; i++)
+            scratch[i] = f16_to_f32(((const uint16_t *)(const void *)from)[i]);
+        return scratch;
+    default:
+        memcpy(&scale, from, sizeof scale);
+        for (size_t i = 0; i < kv->shape.head_dim; i++)
+            scratch[i] = scale * (float)((const int8_t *)from)[sizeof scale + i];
+        return scratch;
+    }
 }

@@ -35,10 +35,10 @@ struct weight {
 };
 
 /* Page by page, so that a page is copied in one go: [n_pages][n_layers][2: keys, values]
- * [KV_PAGE_TOKENS][n_kv_heads * head_dim] f32 or f16. */
+ * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values. */
 struct kv {
     struct kv_shape shape;
-    size_t width; /* n_kv_heads * head_dim */
+    size_t head_bytes;
     unsigned char *data;
 };
 

@@ -24,6 +24,7 @@ const char config_usage[] =
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
+    "  --kv f16|q8|f32           how they are kept: q8 takes 0.53 of f16's memory (f16)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
     "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
     "                            due; auto: where they pay. Replies are the same (auto)\n"
@@ -179,6 +180,11 @@ static enum status set_kv_bytes(struct config *c, const char *value, struct erro
     return parse_size(&c->kv_bytes, value, sizes, SIZE_MAX / 2, err);
 }
 
+static enum status set_kv(struct config *c, const char *value, struct error *err)
+{
+    return kv_type_of(&c->kv_type, value, err);
+}
+
 static enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
 {
     c->no_prefix_cache = strcmp(value, "off") == 0;
@@ -285,6 +291,7 @@ static const struct key {
     {"backend", offsetof(struct config_file, backend), set_backend},
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
+    {"kv", offsetof(struct config_file, kv), set_kv},
     {"prefix_cache", offsetof(struct config_file, prefix_cache), set_prefix_cache},
     {"speculate", offsetof(struct config_file, speculate), set_speculate},
     {"max_itl_ms", offsetof(struct config_file, max_itl_ms), set_max_itl_ms},
@@ -339,6 +346,7 @@ static const struct flag {
     {"--backend", true, set_backend},
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
+    {"--kv", true, set_kv},
     {"--prefix-cache", true, set_prefix_cache},
     {"--speculate", true, set_speculate},
     {"--max-itl-ms", true, set_max_itl_ms},

@@ -38,6 +38,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(backend),
     OPTIONAL_TEXT(threads),
     OPTIONAL_TEXT(kv_bytes),
+    OPTIONAL_TEXT(kv),
     OPTIONAL_TEXT(prefix_cache),
     OPTIONAL_TEXT(speculate),
     OPTIONAL_TEXT(max_itl_ms),

@@ -351,6 +351,7 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
         .backend = d->config.backend,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
+        .kv_type = d->config.kv_type,
         .no_prefix_cache = d->config.no_prefix_cache,
         .speculate = d->config.speculate,
         .max_waiting = d->config.max_queue,
@@ -503,6 +504,7 @@ enum status daemon_check(const struct config *config, struct error *err)
                                           .backend = config->backend,
                                           .n_threads = config->n_threads,
                                           .kv_bytes = config->kv_bytes,
+                                          .kv_type = config->kv_type,
                                           .env = &env_real};
         struct agent *a;
 

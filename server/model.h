@@ -22,10 +22,11 @@ struct model_config {
     const void *spec;              /* what such a kind is made from; outlives the model */
     const char *backend;
     size_t n_threads, kv_bytes; /* as agent_config's */
+    enum kv_type kv_type;       /* so too */
     bool no_prefix_cache;       /* as agent_config's */
     enum speculate speculate;
-    size_t max_waiting;         /* asks; 0: the agent's own */
-    uint64_t max_itl_us;        /* of a step; 0: the agent's own */
+    size_t max_waiting;  /* asks; 0: the agent's own */
+    uint64_t max_itl_us; /* of a step; 0: the agent's own */
     const struct env *env;
 };
 

@@ -59,8 +59,7 @@ static size_t default_kv_bytes(void)
 
 static size_t page_bytes(const struct llama_shape *s, enum kv_type type)
 {
-    return 2 * s->n_layers * s->n_kv_heads * s->head_dim * KV_PAGE_TOKENS *
-           (type == KV_F16 ? 2 : 4);
+    return s->n_layers * 2 * KV_PAGE_TOKENS * s->n_kv_heads * kv_head_bytes(type, s->head_dim);
 }
 
 static void forget_page(void *arg, int32_t page)

@@ -22,7 +22,7 @@
 enum { EVAL_MARGIN = 1 };
 
 struct eval {
-    const char *model, *golden, *backend;
+    const char *model, *golden, *backend, *kv;
     uint32_t n_threads;
     double margin;
     bool is_json;
@@ -36,6 +36,8 @@ static const struct option_row eval_rows[] = {
      offsetof(struct eval, golden), 0},
     {"backend", "NAME", "what computes: cpu or ref (cpu)", OPTION_TEXT,
      offsetof(struct eval, backend), 0},
+    {"kv", "TYPE", "how keys and values are kept: f16, q8 or f32 (f16; ref f32)", OPTION_TEXT,
+     offsetof(struct eval, kv), 0},
     {"threads", "N", "0: the physical cores (0)", OPTION_U32, offsetof(struct eval, n_threads), 0},
     {"margin", "X", "compare greedy replies up to the first closer choice (ref 0.001, others 0.7)",
      OPTION_DOUBLE, offsetof(struct eval, margin), EVAL_MARGIN},
@@ -112,11 +114,13 @@ static enum status eval_engine(struct results *r, const struct eval *e, const st
     const struct backend_config config = {.n_threads = e->n_threads};
     struct backend *backend = NULL;
     struct golden *golden = NULL;
+    enum kv_type kv_type = b->kv_type;
     char *path = NULL;
-    enum status rc = backend_open(&backend, e->backend, &config, err);
+    enum status rc;
 
-    if (rc != STATUS_OK ||
-        (rc = golden_open(&golden, backend, model, b->kv_type, err)) != STATUS_OK)
+    if ((e->kv != NULL && (rc = kv_type_of(&kv_type, e->kv, err)) != STATUS_OK) ||
+        (rc = backend_open(&backend, e->backend, &config, err)) != STATUS_OK ||
+        (rc = golden_open(&golden, backend, model, kv_type, err)) != STATUS_OK)
         goto out;
     path = begin_file(e, "greedy.jsonl");
     if ((rc = golden_greedy(&r->greedy, golden, path, e->margin, err)) != STATUS_OK)

@@ -65,7 +65,9 @@ static inline struct v16 load(const uint8_t *from, enum kv_type type)
 {
     if (type == KV_F32)
         return v16_load((const float *)(const void *)from);
-    return v16_load_f16((const uint16_t *)(const void *)from);
+    if (type == KV_F16)
+        return v16_load_f16((const uint16_t *)(const void *)from);
+    return v16_load_i8((const int8_t *)from);
 }
 
 /* type, n, first and n_vectors are constants where this is called. */
@@ -160,6 +162,8 @@ static void run(const struct gemm *m, enum kv_type type, size_t n, size_t n_vect
 {
     if (type == KV_F16)
         multiply_tile(m, KV_F16, n, n_vectors);
+    else if (type == KV_Q8)
+        multiply_tile(m, KV_Q8, n, n_vectors);
     else
         multiply_tile(m, KV_F32, n, n_vectors);
 }
@@ -206,19 +210,23 @@ struct operand {
     enum kv_type type;
     bool values;
     const uint8_t *pages[CHUNK_PAGES], *next[CHUNK_PAGES]; /* [n_pages], and what is read next */
-    size_t n_pages, page_step;                             /* keys: from page to page of a row */
-    size_t row_step;
+    const float *scales[CHUNK_PAGES];                      /* of q8, else NULL */
+    size_t n_pages, row_step;
 };
 
 static struct operand in_place(const struct kv_view *kv, const struct pages *here,
                                const struct pages *next, bool values)
 {
     struct operand o = {.type = kv->type, .values = values, .n_pages = here->n};
+    size_t scales_at =
+        kv_row_bytes(kv->type, KV_PAGE_TOKENS) * (values ? kv->padded_dim : kv->head_dim);
 
     o.row_step = kv_row_bytes(kv->type, values ? kv->padded_dim : KV_PAGE_TOKENS);
     for (size_t i = 0; i < here->n; i++) {
         o.pages[i] = page_at(kv, here, i);
         o.next[i] = i < next->n ? page_at(kv, next, i) : o.pages[i];
+        if (kv->type == KV_Q8)
+            o.scales[i] = (const float *)(const void *)(o.pages[i] + scales_at);
     }
     return o;
 }
@@ -241,11 +249,14 @@ static struct operand widened(const struct kv_view *kv, const struct operand *o,
 {
     size_t n = o->values ? kv->padded_dim : kv->head_dim; /* vectors of a page */
     size_t step = o->values ? LANES : CHUNK, page_step = o->values ? LANES * kv->padded_dim : LANES;
-    struct operand wide = {.type = KV_F32, .values = o->values, .n_pages = o->n_pages};
+    struct operand wide = *o;
 
+    wide.type = KV_F32;
     for (size_t i = 0; i < o->n_pages; i++) {
         if (o->type == KV_F16)
             widen(o->pages[i], KV_F16, n, chunk + i * page_step, step, o->next[i]);
+        else if (o->type == KV_Q8)
+            widen(o->pages[i], KV_Q8, n, chunk + i * page_step, step, o->next[i]);
         else
             widen(o->pages[i], KV_F32, n, chunk + i * page_step, step, o->next[i]);
         wide.pages[i] = wide.next[i] = (const uint8_t *)(chunk + i * page_step);
@@ -343,6 +354,20 @@ static void gather_tile(const struct attend_block *b, struct query *const *tile,
     }
 }
 
+/* Scores or weights of n queries and the chunk at `at`, times the scales of what they meet. */
+static void scale_tile(struct query *const *tile, size_t n, const struct operand *o, size_t at)
+{
+    for (size_t page = 0; page < o->n_pages && o->scales[page] != NULL; page++) {
+        struct v16 scales = v16_load(o->scales[page]);
+
+        for (size_t i = 0; i < n; i++) {
+            float *p = tile[i]->p + at + page * LANES;
+
+            v16_store(p, v16_mul(v16_load(p), scales));
+        }
+    }
+}
+
 /* The tokens begin … end - 1, of whose chunk at `first` the operand is. */
 static void run_tiles(const struct attend_block *b, struct scratch *s, size_t begin, size_t end,
                       size_t first, const struct operand *o)
@@ -358,10 +383,11 @@ static void run_tiles(const struct attend_block *b, struct scratch *s, size_t be
         }
         if (n == 0 || (n < TILE && i + 1 < end * b->n_sharing))
             continue;
+        if (!o->values)
+            score_tile(b, tile, n, o, first % SPAN, n_pages);
+        scale_tile(tile, n, o, first % SPAN);
         if (o->values)
             gather_tile(b, tile, n_seen, n, o, first % SPAN);
-        else
-            score_tile(b, tile, n, o, first % SPAN, n_pages);
         n = n_pages = 0;
     }
 }
@@ -513,43 +539,4 @@ void ISA_NAME(attend)(const struct attend_block *b)
         for (size_t d = 0; d < head_dim; d++)
             to[d] = s.queries[i].out[d] / s.queries[i].sum;
     }
-}
-
-/* One row of values, and one column of keys, as f32 or f16. */
-static FIXED_SIZE void store_head(uint8_t *to, enum kv_type type, size_t slot, size_t head_dim,
-                                  size_t values, const float *k, const float *v)
-{
-    float *wide = (float *)(void *)to;
-    uint16_t *narrow = (uint16_t *)(void *)to, half[LANES];
-
-    for (size_t d = 0; d < head_dim; d += LANES) {
-        size_t n = head_dim - d < LANES ? head_dim - d : LANES;
-
-        if (type == KV_F16)
-            v16_store_f16(half, n < LANES ? v16_load_some(k + d, n) : v16_load(k + d));
-        for (size_t i = 0; i < n; i++)
-            if (type == KV_F32)
-                wide[(d + i) * KV_PAGE_TOKENS + slot] = k[d + i];
-            else
-                narrow[(d + i) * KV_PAGE_TOKENS + slot] = half[i];
-        if (type == KV_F16)
-            v16_store_f16(half, n < LANES ? v16_load_some(v + d, n) : v16_load(v + d));
-        for (size_t i = 0; i < n; i++)
-            if (type == KV_F32)
-                wide[values + d + i] = v[d + i];
-            else
-                narrow[values + d + i] = half[i];
-    }
-}
-
-void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
-                        const float *k, const float *v)
-{
-    uint8_t *to = kv->base + (size_t)page * kv->page_bytes + head * kv->head_bytes;
-    size_t values = kv->head_dim * KV_PAGE_TOKENS + slot * kv->padded_dim;
-
-    if (kv->type == KV_F32)
-        store_head(to, KV_F32, slot, kv->head_dim, values, k, v);
-    else
-        store_head(to, KV_F16, slot, kv->head_dim, values, k, v);
 }

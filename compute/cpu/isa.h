@@ -24,9 +24,10 @@ void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size
 /* dropout.c */
 void ISA_NAME(dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width,
                        float *x);
-/* attend.c */
+/* kv_store.c */
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                         const float *k, const float *v);
+/* attend.c */
 void ISA_NAME(attend)(const struct attend_block *b);
 
 #endif

@@ -81,8 +81,10 @@ struct linear_slice {
     float *out;        /* linear: [n][n_out]; to_input: [n][n_in]; to_weight: [n_out][n_in] */
 };
 
-/* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS] then
- * V [KV_PAGE_TOKENS][padded_dim], f16 or f32. */
+/* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS], then
+ * V [KV_PAGE_TOKENS][padded_dim]; q8: behind each, the positions' scales, f32 [KV_PAGE_TOKENS]. A
+ * score is then its scale times the product of the query with int8, and a weight is multiplied with
+ * its value's scale before the values. */
 struct kv_view {
     uint8_t *base;     /* of page 0, in the layer, head 0 */
     size_t page_bytes; /* from a page to the next */
@@ -92,10 +94,10 @@ struct kv_view {
     enum kv_type type;
 };
 
-/* Bytes of n keys or values of one type. */
+/* Bytes of n numbers of a type, their scales apart. */
 static inline size_t kv_row_bytes(enum kv_type type, size_t n)
 {
-    return n * (type == KV_F32 ? sizeof(float) : sizeof(uint16_t));
+    return n * (type == KV_F32 ? sizeof(float) : type == KV_F16 ? sizeof(uint16_t) : 1);
 }
 
 /* A token of a step, of whichever sequence. */

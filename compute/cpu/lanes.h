@@ -43,6 +43,13 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     return (struct v16){_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p))};
 }
 
+static inline struct v16 v16_load_i8(const int8_t *p)
+{
+    __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+
+    return (struct v16){_mm512_cvtepi32_ps(wide)};
+}
+
 static inline struct v16 v16_load_bf16(const uint16_t *p)
 {
     __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
@@ -153,6 +160,16 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
 {
     return V16_BOTH(_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)),
                     _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8))));
+}
+
+static inline __m256 widen_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+static inline struct v16 v16_load_i8(const int8_t *p)
+{
+    return V16_BOTH(widen_i8(p), widen_i8(p + 8));
 }
 
 static inline __m256 widen_bf16(const uint16_t *p)
@@ -278,6 +295,11 @@ static inline struct v16 v16_load(const float *p)
 static inline struct v16 v16_load_f16(const uint16_t *p)
 {
     V16_EACH(f16_to_f32(p[i]));
+}
+
+static inline struct v16 v16_load_i8(const int8_t *p)
+{
+    V16_EACH((float)p[i]);
 }
 
 static inline struct v16 v16_load_bf16(const uint16_t *p)

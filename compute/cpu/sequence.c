@@ -27,7 +27,7 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
                         struct error *err)
 {
     size_t padded = (shape->head_dim + ACT_ROWS - 1) / ACT_ROWS * ACT_ROWS;
-    size_t value_bytes = shape->type == KV_F16 ? sizeof(uint16_t) : sizeof(float);
+    size_t scales = shape->type == KV_Q8 ? KV_PAGE_TOKENS * sizeof(float) : 0;
     struct kv *kv;
     size_t all_bytes;
 
@@ -42,8 +42,9 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     kv->view.type = shape->type;
     kv->view.head_dim = shape->head_dim;
     kv->view.padded_dim = padded;
-    kv->view.values_at = KV_PAGE_TOKENS * shape->head_dim * value_bytes;
-    kv->view.head_bytes = KV_PAGE_TOKENS * (shape->head_dim + padded) * value_bytes;
+    kv->view.values_at = kv_row_bytes(shape->type, KV_PAGE_TOKENS * shape->head_dim) + scales;
+    kv->view.head_bytes =
+        kv->view.values_at + kv_row_bytes(shape->type, KV_PAGE_TOKENS * padded) + scales;
     kv->layer_bytes = shape->n_kv_heads * kv->view.head_bytes;
     kv->view.page_bytes = shape->n_layers * kv->layer_bytes;
     if (!__builtin_mul_overflow(shape->n_pages, kv->view.page_bytes, &all_bytes))

@@ -145,11 +145,11 @@ static void measure(struct bench *t)
     static const struct {
         size_t pos, n_tokens;
     } prompts[] = {{0, 512}, {0, 1024}, {0, 64}, {960, 64}};
-    size_t value_bytes = t->type == KV_F32 ? 4 : 2;
 
     for (size_t i = 0; i < sizeof decodes / sizeof decodes[0]; i++) {
         double us = time_decode(t, decodes[i].context, decodes[i].n_shared, decodes[i].n_layers);
-        double bytes = (double)(decodes[i].context * 2 * KV_WIDTH * value_bytes);
+        double bytes =
+            (double)(decodes[i].context * 2 * KV_HEADS * kv_head_bytes(t->type, HEAD_DIM));
 
         printf("decode, %d sequences of %4zu, %4zu of them shared: %7.2f us/token/layer, "
                "%5.1f GB/s\n",
@@ -171,10 +171,11 @@ int main(int argc, char **argv)
 {
     struct backend_config config = {.n_threads = argc > 1 ? strtoul(argv[1], NULL, 10) : 2};
     const char *type = argc > 2 ? argv[2] : "f16";
-    struct bench t = {.type = strcmp(type, "f32") == 0 ? KV_F32 : KV_F16};
+    struct bench t = {0};
     struct error err;
 
-    if (backend_open(&t.b, "cpu", &config, &err) != STATUS_OK) {
+    if (kv_type_of(&t.type, type, &err) != STATUS_OK ||
+        backend_open(&t.b, "cpu", &config, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.text);
         return 1;
     }

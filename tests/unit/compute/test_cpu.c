@@ -547,8 +547,8 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-    {9, 3, 64, KV_F16},  {9, 3, 64, KV_F32}, {4, 4, 24, KV_F16},
-    {40, 2, 24, KV_F32}, {5, 1, 80, KV_F16},
+    {9, 3, 64, KV_F16},  {9, 3, 64, KV_F32}, {9, 3, 64, KV_Q8}, {4, 4, 24, KV_F16},
+    {40, 2, 24, KV_F32}, {5, 1, 80, KV_F16}, {6, 2, 24, KV_Q8},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };

@@ -386,8 +386,8 @@ static struct kv *open_kv(struct backend *b, enum kv_type type)
     return kv;
 }
 
-/* In one go, in chunks of any size, token by token, in pages of any order: the same bits, whether
- * keys and values are kept as f32 or as f16. */
+/* In one go, in chunks of any size, token by token, in pages of any order: the same bits, however
+ * keys and values are kept. */
 START_TEST(attend_does_not_depend_on_chunks_or_pages)
 {
     static const size_t chunks[] = {1, 3, 16, 17, 32};
@@ -395,7 +395,7 @@ START_TEST(attend_does_not_depend_on_chunks_or_pages)
     static float known[TOKENS * Q_WIDTH], is[TOKENS * Q_WIDTH];
     struct backend *b = open_ref();
 
-    for (int type = KV_F16; type <= KV_F32; type++) {
+    for (int type = KV_F16; type <= KV_Q8; type++) {
         struct kv *kv = open_kv(b, (enum kv_type)type);
 
         attend_in_chunks(b, kv, in_order, TOKENS, known);
@@ -409,20 +409,50 @@ START_TEST(attend_does_not_depend_on_chunks_or_pages)
 }
 END_TEST
 
-/* Keys and values kept as f16 give nearly what f32 gives, and not the same. */
-START_TEST(f16_pages_are_near)
+/* Keys and values kept as f16 or q8 give nearly what f32 gives, and not the same. */
+START_TEST(narrow_pages_are_near)
 {
+    static const enum kv_type types[] = {KV_F16, KV_Q8};
+    static const double tolerances[] = {1e-3, 2e-2};
     static float known[TOKENS * Q_WIDTH], is[TOKENS * Q_WIDTH];
     struct backend *b = open_ref();
-    struct kv *f32 = open_kv(b, KV_F32), *f16 = open_kv(b, KV_F16);
+    struct kv *f32 = open_kv(b, KV_F32);
 
     attend_in_chunks(b, f32, in_order, TOKENS, known);
-    attend_in_chunks(b, f16, in_order, TOKENS, is);
-    assert_near(is, known, N_OF(is), 1e-3);
-    ck_assert_mem_ne(is, known, sizeof known);
+    for (size_t i = 0; i < N_OF(types); i++) {
+        struct kv *narrow = open_kv(b, types[i]);
+
+        attend_in_chunks(b, narrow, in_order, TOKENS, is);
+        assert_near(is, known, N_OF(is), tolerances[i]);
+        ck_assert_mem_ne(is, known, sizeof known);
+        b->type->kv_close(b, narrow);
+    }
     b->type->kv_close(b, f32);
-    b->type->kv_close(b, f16);
     backend_close(b);
+}
+END_TEST
+
+/* What q8 keeps is within half a step of 127 to the greatest magnitude; a broken value breaks its
+ * own head and position alone. */
+START_TEST(q8_rounds_to_nearest)
+{
+    float x[] = {1.0f, -127.0f, 0.5f, 1.5f, 126.4f, -0.0f}, zeros[3] = {0, 0x1p-110f, 0};
+    float broken[] = {1.0f, NAN, 2.0f}, infinite[] = {1.0f, INFINITY}, huge[] = {0x1p100f, 1.0f};
+    int8_t out[N_OF(x)] = {0};
+
+    ck_assert(kv_q8_round(x, N_OF(x), out) == 1.0f);
+    ck_assert_int_eq(out[0], 1);
+    ck_assert_int_eq(out[1], -127);
+    ck_assert_int_eq(out[2], 0);
+    ck_assert_int_eq(out[3], 2);
+    ck_assert_int_eq(out[4], 126);
+    ck_assert_int_eq(out[5], 0);
+    ck_assert(kv_q8_round(zeros, N_OF(zeros), out) == 0.0f);
+    ck_assert_int_eq(out[1], 0);
+    ck_assert(isnan(kv_q8_round(broken, N_OF(broken), out)));
+    ck_assert(isnan(kv_q8_round(infinite, N_OF(infinite), out)));
+    ck_assert(isnan(kv_q8_round(huge, N_OF(huge), out)));
+    ck_assert_int_eq(out[0], 0);
 }
 END_TEST
 
@@ -546,5 +576,5 @@ END_TEST
 SUITE_MAIN("compute/ref", embed_takes_rows, matmul_multiplies_rows, matmul_does_not_depend_on_n,
            matmul_decodes_blocks, inputs_are_normed, ffn_gates, rope_turns_neighbours,
            gather_takes_rows, attend_is_causal_softmax, attend_does_not_depend_on_chunks_or_pages,
-           f16_pages_are_near, attend_keeps_rows_apart, kv_copy_copies_all_layers,
-           failure_sticks_until_sync, too_much_memory_is_refused)
+           narrow_pages_are_near, q8_rounds_to_nearest, attend_keeps_rows_apart,
+           kv_copy_copies_all_layers, failure_sticks_until_sync, too_much_memory_is_refused)

@@ -73,7 +73,7 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
-              "--backend ref --threads 3 --kv-bytes 2G --prefix-cache off --max-itl-ms 50 "
+              "--backend ref --threads 3 --kv-bytes 2G --kv q8 --prefix-cache off --max-itl-ms 50 "
               "--max-conversations 10 --max-queue=20 --speculate=off "
               "--max-message-bytes 64K --ttl 90m --drain-timeout 500ms --log-level warn --check",
               &err),
@@ -88,6 +88,7 @@ START_TEST(test_flags)
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert_int_eq(c.kv_type, KV_Q8);
     ck_assert(c.no_prefix_cache);
     ck_assert_int_eq(c.speculate, SPECULATE_OFF);
     ck_assert_uint_eq(c.max_itl_us, 50000);
@@ -160,6 +161,7 @@ static const char all_keys[] = "# all that there is\n"
                                "backend: ref\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
+                               "kv: q8\n"
                                "prefix_cache: off\n"
                                "speculate: off\n"
                                "max_itl_ms: 50\n"
@@ -189,6 +191,7 @@ START_TEST(test_file)
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert_int_eq(c.kv_type, KV_Q8);
     ck_assert(c.no_prefix_cache);
     ck_assert_int_eq(c.speculate, SPECULATE_OFF);
     ck_assert_uint_eq(c.max_itl_us, 50000);
@@ -289,6 +292,7 @@ static const struct {
     {"backend:\n", ": backend: there is no ''"},
     {"threads: 0\n", ": threads: must be above 0"},
     {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
+    {"kv: f8\n", ": kv: takes f16, q8 or f32, not 'f8'"},
     {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
     {"speculate: maybe\n", ": speculate: takes on, off or auto, not 'maybe'"},
     {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
