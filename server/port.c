@@ -26,6 +26,7 @@ enum {
     CALLS_WAITING = 64, /* of each method: a burst of so many costs no extra trip */
     ROUNDS_MAX = 8,     /* of attending, before the loop's other work has its turn */
     MESSAGE_MAX_BYTES = 4 << 20,
+    LOOKAHEAD_BYTES = 1 << 20,
     CALLS_MAX = 1 << 16,
 };
 
@@ -201,6 +202,9 @@ static grpc_server *server_make(size_t max_message_bytes)
         {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes},
         {GRPC_ARG_ENABLE_CHANNELZ, 0},
         {GRPC_ARG_ENABLE_CENSUS, 0},
+        /* What a stream that is not read may bring: probing would let it grow to 16 MiB each. */
+        {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+        {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, LOOKAHEAD_BYTES},
         {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* a peer whose host is gone */
         {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000},
     };
