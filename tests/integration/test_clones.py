@@ -113,6 +113,33 @@ def fork_copies_nothing(parley):
     parley.close(child)
 
 
+def sixteen_forks_and_a_stranger(parley):
+    """Sixteen go on from a conversation of 2,000 tokens, and one that was never told begins alike once all are closed."""
+    text, tokens = "Remember these words: " + "river stone cloud " * 650, 64
+    start = model_status(parley)
+    c = parley.open("smollm2")
+    first = turn(parley, c, 1, text, 8)
+    size = parley.get(c)
+    one = start.kv_pages_free - model_status(parley).kv_pages_free
+    children = [parley.fork(c) for _ in range(16)]
+    with ThreadPoolExecutor(16) as pool:
+        said = list(pool.map(lambda i: turn(parley, children[i], 2, f"Tell me of {NAMES[i]}.", tokens, ignore_eos=True), range(16)))
+    used = start.kv_pages_free - model_status(parley).kv_pages_free
+    new = sum(s[2].prompt_tokens - size.context_tokens + tokens for s in said)
+    for s in said:
+        assert s[2].cached_tokens >= size.context_tokens - 3, f"{s[2].cached_tokens} of {size.context_tokens} were computed already"
+    assert used <= 1.1 * one + new / 16, f"{used} pages, {one} of the parent, {new} new tokens"
+    for child in (c, *children):
+        parley.close(child)
+    assert model_status(parley).kv_pages_free == start.kv_pages_free, "a closed conversation's pages are free"
+    stranger = parley.open("smollm2")
+    again = turn(parley, stranger, 1, text, 8)
+    assert again[1] == first[1], "what is found says what it said"
+    assert again[2].cached_tokens >= again[2].prompt_tokens - 16, again[2]
+    parley.close(stranger)
+    print(f"16 forks of {size.context_tokens} tokens in {one} pages: {used} pages with {new} new tokens; a stranger finds {again[2].cached_tokens} of {again[2].prompt_tokens}")
+
+
 def a_long_prompt_shows_progress(parley):
     c = parley.open("smollm2")
     request = conversations.TurnRequest(conversation=c, text="word " * 3000)
@@ -127,6 +154,7 @@ def main():
     with harness.Parleyd(parleyd, "--model", f"smollm2={model}") as parley:
         independent_clones(parley)
         fork_copies_nothing(parley)
+        sixteen_forks_and_a_stranger(parley)
         a_long_prompt_shows_progress(parley)
         batching_is_real(parley)
         end = model_status(parley)
