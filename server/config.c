@@ -16,7 +16,7 @@ const char config_usage[] =
     "\n"
     "Serves stateful agents to many conversations over gRPC. 'echo' is always served.\n"
     "\n"
-    "  --model NAME=PATH         a language model in a .gguf file; the first is the default\n"
+    "  --model NAME=PATH         a language model or a policy, .gguf; the first is the default\n"
     "  --listen ADDRESS          HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one;\n"
     "                            may be given several times (127.0.0.1:8001)\n"
     "  --config FILE             YAML that sets these options; those given here override it\n"
