@@ -192,8 +192,8 @@ static enum status take_values(struct transfer *t, float *values, size_t size_by
     rc = receive(&m, t, &arena);
     sha256_take(t->sha, sha);
     if (rc == STATUS_OK &&
-        (m->what_case != PARLEY__V1__PARAMS_DOWNLOAD__WHAT_SHA256 || m->sha256.len != SHA256_BYTES ||
-         memcmp(m->sha256.data, sha, SHA256_BYTES) != 0))
+        (m->what_case != PARLEY__V1__PARAMS_DOWNLOAD__WHAT_SHA256 ||
+         m->sha256.len != SHA256_BYTES || memcmp(m->sha256.data, sha, SHA256_BYTES) != 0))
         rc = error_set(&t->err, STATUS_DATA_LOSS,
                        "the parameters have another sha256 than was sent");
     arena_deinit(&arena);
