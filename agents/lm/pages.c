@@ -1,7 +1,5 @@
 /* A clone's pages and those of all others: what is computed once is found by its ids, and what
  * nobody uses gives way first. */
-#include <assert.h>
-
 #include "agents/lm/lm.h"
 
 static struct lm *lm_of(const struct lm_clone *c)

@@ -124,7 +124,7 @@ START_TEST(one_newcomer_keeps_the_rhythm)
     }
     ck_assert_uint_le(largest(us, n), 2 * usual_us);
     ck_assert_uint_le(n_without, n / 16 + 1); /* in which it is seen what the eight take */
-    ck_assert_uint_le(n, 4000 / 5); /* by no less than the room allows */
+    ck_assert_uint_le(n, 4000 / 5);           /* by no less than the room allows */
     fake_close(&f);
 }
 END_TEST
