@@ -4,7 +4,12 @@
 #include "compute/cpu/lanes.h"
 #include "compute/cpu/panels.h"
 
-enum { TILE_ROWS = 4, TILE_PANELS = 4 };
+/* As many sums as leave registers for a row of weights and one input. */
+#if defined(__AVX512F__)
+enum { TILE_ROWS = 8, TILE_PANELS = 3 };
+#else
+enum { TILE_ROWS = 3, TILE_PANELS = 2 };
+#endif
 
 static inline struct v16 load(const uint8_t *panel, enum dtype type, size_t k)
 {
