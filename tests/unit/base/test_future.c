@@ -55,7 +55,7 @@ static void on_nothing(struct future *f, const struct error *err, void *arg)
 /* A future may be used anew after future_init. */
 START_TEST(init_makes_it_pending)
 {
-    const struct error ok = {STATUS_OK, 0, "", ""};
+    const struct error ok = {.status = STATUS_OK};
     struct future f;
 
     for (int round = 0; round < 2; round++) {
@@ -69,7 +69,7 @@ END_TEST
 
 static void settle_twice(void)
 {
-    const struct error ok = {STATUS_OK, 0, "", ""};
+    const struct error ok = {.status = STATUS_OK};
     struct future f;
 
     future_init(&f, on_nothing, NULL);
