@@ -21,7 +21,7 @@ struct ref {
     float *decoded;      /* [REF_WEIGHT_ROWS][widest weight] */
     size_t decoded_width;
     struct ref_scratch normed, gated, product; /* of one call's rows */
-    float *scores; /* [n_scores] of one query and head */
+    float *scores;                             /* [n_scores] of one query and head */
     size_t n_scores;
 };
 
@@ -80,8 +80,8 @@ enum status ref_weight_open(struct backend *b, const struct tensor *t, struct we
 void ref_weight_close(struct backend *b, struct weight *w);
 void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
                struct buffer *out);
-void ref_matmul(struct backend *b, const struct input *in, size_t n,
-                const struct product *products, size_t n_products);
+void ref_matmul(struct backend *b, const struct input *in, size_t n, const struct product *products,
+                size_t n_products);
 void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
                     const struct product *product);
 void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,

@@ -126,8 +126,7 @@ static void dropout_piece(void *arg, size_t begin, size_t end)
 
     for (size_t i = begin; i < end; i++)
         if (r->draws[i].drops)
-            r->kernels->dropout(&r->draws[i], r->layer, r->number, r->width,
-                                r->out + i * r->width);
+            r->kernels->dropout(&r->draws[i], r->layer, r->number, r->width, r->out + i * r->width);
 }
 
 static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer, float rate,
