@@ -406,6 +406,27 @@ static void wait_for_observers(struct training *t)
 
 /* --- the start of a training --- */
 
+/* Whoever may connect may train, but writes only policies, and only beside the one that is served.
+ */
+static enum status check_save_path(const struct model *m, const char *path, struct error *err)
+{
+    const char *end = m->path != NULL ? strrchr(m->path, '/') : NULL;
+    size_t folder = end != NULL ? (size_t)(end + 1 - m->path) : 0, len = strlen(path);
+
+    if (path[0] == '\0')
+        return STATUS_OK;
+    if (m->agent->type->save_original == NULL)
+        return error_field(err, "save_path", "is given, and the model cannot be saved");
+    if (strncmp(path, m->path, folder) != 0 || strchr(path + folder, '/') != NULL ||
+        len < folder + sizeof ".gguf" || strcmp(path + len - 5, ".gguf") != 0) {
+        (void)error_field(err, "save_path",
+                          "is '%.80s', it must be a .gguf file beside the model's own, in '%.*s'",
+                          path, (int)folder, folder > 0 ? m->path : "./");
+        return err->status = STATUS_DENIED;
+    }
+    return STATUS_OK;
+}
+
 static enum status check_config(const struct training *t, struct error *err)
 {
     const struct training_config *c = &t->config;
@@ -426,9 +447,7 @@ static enum status check_config(const struct training *t, struct error *err)
     if (!(c->learn.learning_rate > 0 && c->learn.learning_rate < INFINITY))
         return error_field(err, "learning_rate", "is %g, it must be above 0",
                            (double)c->learn.learning_rate);
-    if (c->save_path[0] != '\0' && t->model->agent->type->save_original == NULL)
-        return error_field(err, "save_path", "is given, and the model cannot be saved");
-    return STATUS_OK;
+    return check_save_path(t->model, c->save_path, err);
 }
 
 enum status training_start(struct training *t, struct trainers *all, uv_loop_t *loop,

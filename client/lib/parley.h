@@ -331,7 +331,7 @@ struct parley_train {
     uint64_t seed;         /* of the environments */
     bool is_tutorial_loss; /* the known fault: weighed by every observer's return */
     bool normalise;        /* returns, to mean 0 and deviation 1 */
-    const char *save_path; /* on the server's machine; NULL: nowhere */
+    const char *save_path; /* on the server's machine, beside the model's file; NULL: nowhere */
     uint32_t timeout_ms;   /* to wait for observers; 0: a minute */
     float until;           /* running reward after which no episode follows; 0: none */
 };

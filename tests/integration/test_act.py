@@ -270,8 +270,9 @@ def a_training(a, address, folder):
     assert [e.params_version for e in events] == sorted({e.params_version for e in events}), "each learning is a version"
     assert abs(events[-1].running_reward - steps * (1 - 0.5 ** episodes)) < 1e-3, events[-1]
     assert os.path.getsize(path) > 0
-    refused(lambda: list(a.stub.Train(act.TrainRequest(observers=n, episodes=1, n_steps=2, save_path="/no/such/folder/x"))),
-            grpc.StatusCode.NOT_FOUND, "save_path", "/no/such/folder")
+    for elsewhere in ("/no/such/folder/x.gguf", os.path.join(folder, "..", "x.gguf"), os.path.join(folder, "x.sh"), os.path.join(folder, ".gguf")):
+        refused(lambda: list(a.stub.Train(act.TrainRequest(observers=n, episodes=1, n_steps=2, save_path=elsewhere))),
+                grpc.StatusCode.PERMISSION_DENIED, "save_path", folder)
     until = list(a.stub.Train(act.TrainRequest(observers=n, episodes=9, n_steps=2, until=1.4)))
     assert len(until) == 2, "1, then 1.5, is good enough"
     running = a.stub.Train(act.TrainRequest(observers=n, episodes=1000, n_steps=steps))
