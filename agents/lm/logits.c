@@ -23,7 +23,8 @@ INLINE bool are_finite(const float *x, size_t n)
 INLINE float highest(const float *x, size_t n)
 {
     enum { MANY = 4 * SCALAR_LANES };
-    float lanes[MANY], top;
+    _Alignas(64) float lanes[MANY]; /* which frames of AddressSanitizer keep to */
+    float top;
     size_t i = 0;
 
     for (size_t lane = 0; lane < MANY; lane++)
@@ -62,7 +63,7 @@ INLINE void weigh(float *x, size_t n, float top, float scale, float least)
 
 INLINE float sum(const float *x, size_t n)
 {
-    float lanes[SCALAR_LANES] = {0};
+    _Alignas(64) float lanes[SCALAR_LANES] = {0};
     size_t i = 0;
 
     for (; i + SCALAR_LANES <= n; i += SCALAR_LANES)
