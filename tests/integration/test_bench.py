@@ -216,7 +216,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         subprocess.run([writer, tiny], check=True)
-        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--backend", "ref", "--threads", "1") as address:
+        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--threads", "1") as address:
             cli, url = Cli(path, address), f"parley://{address}"
             figures = bench(cli, url, "--model", "echo", "--concurrency", 16, "--requests", 500)
             assert (figures["completed"], figures["failed"]) == (500, 0), figures
