@@ -416,7 +416,7 @@ START_TEST(row_operators_have_the_bits_of_ref)
 }
 END_TEST
 
-enum { HIDDEN = 3 * 256 };
+enum { HIDDEN = 256 };
 
 /* What the weights of a gated network are; some read their input differently from one another. */
 static const enum dtype ffn_types[][3] = {
