@@ -39,7 +39,9 @@ static const struct option_row observe_rows[] = {
 /* The channel's thread but for what the main one waits for. */
 struct observe {
     struct observer *observer;
-    struct parley_call *attached;
+    pthread_mutex_t lock;
+    struct parley_call
+        *attached; /* guarded by lock: an episode may be asked for before it is here */
     struct parley_run_episode episode;
     uint64_t seed_offset;
     uint64_t n_episodes, n_steps;
@@ -67,7 +69,9 @@ static void on_played(void *arg, const struct played *played, const struct parle
 
     o->n_episodes++;
     o->n_steps += played->n_returns;
+    pthread_mutex_lock(&o->lock);
     (void)parley_attach_send(o->attached, &result); /* not sent: its end is on the way */
+    pthread_mutex_unlock(&o->lock);
 }
 
 static void on_run(void *arg, const struct parley_run_episode *episode)
@@ -127,7 +131,7 @@ static enum exit_code observe(struct parley_channel *channel, const struct obser
         .environment = options->environment,
         .is_stream = strcmp(options->rpc, "stream") == 0,
     };
-    struct observe o = {.seed_offset = options->seed_offset};
+    struct observe o = {.seed_offset = options->seed_offset, .lock = PTHREAD_MUTEX_INITIALIZER};
     const struct parley_attach_events events = {on_accepted, on_run, on_end, &o};
     struct parley_attach offer = {.model = options->model, .env_id = options->env_id};
     struct error err;
@@ -144,7 +148,9 @@ static enum exit_code observe(struct parley_channel *channel, const struct obser
     offer.run_id = config.run_id;
     offer.environment = observer_environment(o.observer);
     o.over_fd = eventfd(0, EFD_CLOEXEC);
+    pthread_mutex_lock(&o.lock);
     o.attached = parley_attach_start(channel, &offer, &events);
+    pthread_mutex_unlock(&o.lock);
     if (o.over_fd < 0 || o.attached == NULL) {
         notice_error("out of memory");
         parley_channel_close(channel);

@@ -4,6 +4,7 @@
 #include "client/cli/observer.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,9 @@ struct observer {
     struct parley_channel *channel;
     struct observer_config config;
     struct environment *environment;
-    struct parley_call *stream; /* NULL: not open */
+    pthread_mutex_t lock;
+    struct parley_call
+        *stream; /* guarded by lock: its end may come before it is here. NULL: none */
     struct latency latency;
     uint64_t seq;
     uint64_t sent_us;
@@ -82,6 +85,7 @@ enum status observer_open(struct observer **out, struct parley_channel *channel,
     if (rc != STATUS_OK)
         return rc;
     o = xalloc(sizeof(*o));
+    (void)pthread_mutex_init(&o->lock, NULL); /* cannot fail */
     o->channel = channel;
     o->config = *config;
     o->environment = environment;
@@ -95,6 +99,7 @@ void observer_close(struct observer *o)
         return;
     if (o->stream != NULL)
         parley_call_unref(o->stream);
+    (void)pthread_mutex_destroy(&o->lock);
     environment_close(o->environment);
     free(o->rewards);
     free(o->ends);
@@ -176,8 +181,10 @@ static void on_stream_end(void *arg, const struct parley_error *err)
 {
     struct observer *o = arg;
 
+    pthread_mutex_lock(&o->lock);
     parley_call_unref(o->stream);
     o->stream = NULL; /* the next step opens another */
+    pthread_mutex_unlock(&o->lock);
     if (err->status == PARLEY_OK)
         fail(o, PARLEY_UNAVAILABLE, "the server ended the stream of steps");
     else
@@ -188,9 +195,14 @@ static bool send_on_stream(struct observer *o, const struct parley_step *step)
 {
     const struct parley_act_events events = {on_stream_action, on_stream_end, o};
 
+    bool is_sent;
+
+    pthread_mutex_lock(&o->lock);
     if (o->stream == NULL)
         o->stream = parley_act_start(o->channel, &events);
-    return o->stream != NULL && parley_act_send(o->stream, step);
+    is_sent = o->stream != NULL && parley_act_send(o->stream, step);
+    pthread_mutex_unlock(&o->lock);
+    return is_sent;
 }
 
 static bool send_as_call(struct observer *o, const struct parley_step *step)
