@@ -1,0 +1,139 @@
+/* Metrics: what is counted of a model's replies. A metric carries what is needed to merge it with
+ * others of its kind, in 64 bits; sums in a store are exact, so a report is the same, bit for bit,
+ * whatever the order of replies, the batch size or the number of threads.
+ *
+ * A store has one shard a thread, each under a lock that nobody else wants but a reader; a report
+ * merges them and changes nothing, so it can be asked for at any time and twice. */
+#ifndef WORLDS_METRICS_H
+#define WORLDS_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "worlds/act.h"
+
+enum metric_kind {
+    METRIC_SUM,     /* a */
+    METRIC_AVERAGE, /* a / b; 0/0 is 0, x/0 NaN; over tasks: the mean of the tasks' means */
+    METRIC_FIXED,   /* a, which must be the same in all parts */
+    METRIC_TIMER,   /* a in b … c, seconds: a / (c - b), 0 when no time passed */
+    METRIC_PPL,     /* exp(a / b): nats, tokens */
+    METRIC_MACRO,   /* a / b, of tasks: made by aggregation alone */
+};
+
+/* A metric by itself: one reply's part, or a report's whole. */
+struct metric {
+    uint8_t kind;    /* enum metric_kind */
+    bool is_global;  /* of the whole run: not split by task */
+    bool is_integer; /* of sums and fixed ones: printed without a point */
+    double a, b, c;
+};
+
+static inline struct metric metric_sum(double x)
+{
+    return (struct metric){.kind = METRIC_SUM, .is_integer = x == (double)(int64_t)x, .a = x};
+}
+static inline struct metric metric_average(double num, double den)
+{
+    return (struct metric){.kind = METRIC_AVERAGE, .a = num, .b = den};
+}
+static inline struct metric metric_ppl(double nats, double n_tokens)
+{
+    return (struct metric){.kind = METRIC_PPL, .a = nats, .b = n_tokens};
+}
+static inline struct metric metric_fixed(double x)
+{
+    return (struct metric){.kind = METRIC_FIXED, .is_integer = x == (double)(int64_t)x, .a = x};
+}
+static inline struct metric metric_timer(double x, double from_s, double to_s)
+{
+    return (struct metric){.kind = METRIC_TIMER, .a = x, .b = from_s, .c = to_s};
+}
+
+double metric_value(const struct metric *m);
+const char *metric_kind_name(enum metric_kind kind); /* ParlAI's class: "SumMetric", … */
+/* a += b. INVALID: kinds that do not merge, or fixed ones that differ; then a is as before. */
+enum status metric_merge(struct metric *a, const struct metric *b, struct error *err) MUST_CHECK;
+
+/* Metrics by name, in order: what a model gives with its reply (ACT_METRICS), and what a report is.
+ * Names and items are borrowed by acts, owned by reports. */
+struct named_metric {
+    struct text name;
+    struct metric metric;
+};
+
+struct metric_list {
+    const struct named_metric *items; /* [n] */
+    size_t n;
+};
+
+/* --- the store ------------------------------------------------------------------------------- */
+
+struct metrics;
+
+/* Which families are counted beside accuracy, precision, recall, f1 and hits@k, which always are.
+ */
+enum metric_family {
+    METRICS_F1 = 0,
+    METRICS_BLEU4 = 1u << 0, /* bleu-4 alone */
+    METRICS_BLEU = 1u << 1,  /* bleu-1 … bleu-4 */
+    METRICS_ROUGE = 1u << 2, /* rouge_1, rouge_2, rouge_L: recall */
+    METRICS_DISTINCT = 1u << 3,
+    METRICS_DEFAULT = METRICS_BLEU4,
+    METRICS_ALL = METRICS_BLEU | METRICS_ROUGE | METRICS_DISTINCT,
+};
+
+/* "default", "f1", "bleu", "rouge", "distinct", "all", "none", or several with commas. */
+enum status metrics_families(unsigned *out, const char *names, struct error *err) MUST_CHECK;
+
+/* n_shards: as many as threads will count, at least 1. */
+enum status metrics_open(struct metrics **out, unsigned families, size_t n_shards,
+                         struct error *err) MUST_CHECK;
+void metrics_close(struct metrics *m);
+void metrics_reset(struct metrics *m); /* all shards; any thread */
+
+/* Counts one reply to an act that had labels: exs, and as far as the reply has text, candidates and
+ * metrics of its own, what they give. A metric of the reply that has a name of ours becomes
+ * USER_name. labels NULL: there were none, and only the reply's own metrics count. Any thread, with
+ * a shard of its own; normalising scratch is the shard's. */
+enum status metrics_evaluate(struct metrics *m, size_t shard, const struct value *labels,
+                             const struct act *reply, struct error *err) MUST_CHECK;
+/* Counts one metric. The name is copied at its first use. */
+enum status metrics_add(struct metrics *m, size_t shard, struct text name, struct metric x,
+                        struct error *err) MUST_CHECK;
+/* Replies counted so far, without a lock: for progress. */
+uint64_t metrics_n_examples(const struct metrics *m);
+
+/* --- the report ------------------------------------------------------------------------------ */
+
+/* Metrics in the order of their first use (standard ones first, in ParlAI's order). Owns itself;
+ * zeroed is empty. */
+struct report {
+    struct metric_list list;
+    void *memory;
+};
+
+/* All shards, merged. Any thread, at any time. */
+enum status metrics_report(struct report *out, struct metrics *m, struct error *err) MUST_CHECK;
+void report_deinit(struct report *r);
+/* NULL when it is not there. */
+const struct metric *report_get(const struct report *r, const char *name);
+/* First agent wins: what of from is not in r yet is added at the end. */
+enum status report_union(struct report *r, const struct report *from, struct error *err) MUST_CHECK;
+
+/* Tasks' reports become one. One task alone: unchanged. Else each metric that is not global stands
+ * as task/name, and under its own name all tasks together: sums summed, averages averaged over
+ * tasks (micro: over examples), a global one once (the first task's). */
+enum status report_aggregate_named(struct report *out, const struct text *tasks,
+                                   const struct report *const *reports, size_t n, bool micro,
+                                   struct error *err) MUST_CHECK;
+/* Metrics of the same name are merged: parts of one task. */
+enum status report_aggregate_unnamed(struct report *out, const struct report *const *reports,
+                                     size_t n, struct error *err) MUST_CHECK;
+/* Appends {"name": value, …} on one line. What is not a number in JSON is "NaN" or "Infinity". */
+enum status report_json(const struct report *r, struct buf *out, struct error *err) MUST_CHECK;
+
+#endif
