@@ -352,8 +352,8 @@ static enum status turn_again(struct conversation *c, const struct turn_request 
     return STATUS_OK;
 }
 
-enum status conversation_turn(struct conversation *c, const struct turn_request *r,
-                              struct reader *reader, struct error *err)
+static enum status take_turn(struct conversation *c, const struct turn_request *r,
+                             struct reader *reader, struct error *err)
 {
     uint32_t next = c->n_turns + c->n_live + 1;
     size_t n_bytes = 0;
@@ -373,6 +373,16 @@ enum status conversation_turn(struct conversation *c, const struct turn_request 
     if (rc != STATUS_OK)
         return rc;
     return turn_open(c, r, next, reader, err);
+}
+
+enum status conversation_turn(struct conversation *c, const struct turn_request *r,
+                              struct reader *reader, struct error *err)
+{
+    enum status rc = take_turn(c, r, reader, err);
+
+    if (rc != STATUS_OK)
+        statistics_refuse(&c->model->statistics, rc);
+    return rc;
 }
 
 size_t conversation_cancel(struct conversation *c)

@@ -57,11 +57,21 @@ static void run_step(struct job *job)
     m->step->run(m->step);
 }
 
+static void count_step(struct model *m)
+{
+    struct batcher_stats stats;
+
+    batcher_stats(m->batcher, &stats);
+    statistics_step(&m->statistics, stats.last_rows, stats.n_cost - m->statistics.n_cost,
+                    env_now_us(m->env) - m->step_us);
+}
+
 static void step_done(struct job *job)
 {
     struct model *m = container_of(job, struct model, job);
     struct batch_step *step = m->step;
 
+    count_step(m);
     m->step = NULL;
     step->done(step);
 }
@@ -72,6 +82,7 @@ static void submit_step(void *self, struct batch_step *step)
 
     assert(m->step == NULL);
     m->step = step;
+    m->step_us = env_now_us(m->env);
     m->job = (struct job){.run = run_step, .done = step_done};
     worker_submit(m->worker, &m->job);
 }
@@ -165,6 +176,7 @@ static void free_model(struct model *m)
     if (m->alarm_fd >= 0)
         (void)close(m->alarm_fd); /* nothing to lose */
     act_rows_deinit(&m->act);
+    statistics_deinit(&m->statistics);
     free(m->name);
     free(m->path);
     free(m->backend);

@@ -9,6 +9,7 @@
 #include "batching/batcher.h"
 #include "compute/worker.h"
 #include "server/act_mode.h"
+#include "server/statistics.h"
 
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED, MODEL_STOPPING };
 
@@ -48,6 +49,7 @@ struct model {
     struct batcher_config batching; /* the agent's own */
     struct act_rows act;
     size_t n_conversations;
+    struct statistics statistics;
     /* Where it computes. */
     const struct env *env;
     struct worker *worker;
@@ -60,6 +62,7 @@ struct model {
     unsigned n_handles; /* open ones of the loop's */
     struct job job;     /* the load, then the batcher's step */
     struct batch_step *step;
+    uint64_t step_us;        /* when it was submitted */
     enum status load_status; /* the compute thread's until the load is back, as agent and err */
     model_fn loaded;
     void *loaded_arg;

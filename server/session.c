@@ -27,6 +27,7 @@ struct session {
     uint64_t hash, run_id;
     uint64_t seq; /* of the last step that was done */
     uint64_t seed, idle_since_us;
+    uint64_t accepted_us;     /* the step in flight */
     struct step_reply *reply; /* to seq; NULL for 0 */
     bool is_asking;           /* the step after seq is in flight */
     bool is_cancelled;        /* nobody waits for it any more */
@@ -233,10 +234,29 @@ static void keep(struct session *s, struct error *err)
     s->seq++;
 }
 
+static void count(struct session *s, uint64_t computed_us, enum status status)
+{
+    struct statistics *statistics = &s->model->statistics;
+    uint64_t now_us = env_now_us(s->all->config.env);
+    const struct request_times times = {
+        .total_us = now_us - s->accepted_us,
+        .queue_us = s->ask.first_step_us - s->ask.arrival_us,
+        .input_us = s->ask.arrival_us - s->accepted_us,
+        .infer_us = computed_us - s->ask.first_step_us,
+        .output_us = now_us - computed_us,
+    };
+
+    if (status == STATUS_OK)
+        statistics_succeed(statistics, &times, now_us);
+    else
+        statistics_fail(statistics, status, times.total_us);
+}
+
 static void on_settled(struct future *f, const struct error *settled, void *arg)
 {
     struct session *s = arg;
     struct sessions *all = s->all;
+    uint64_t computed_us = env_now_us(all->config.env);
     struct error err = *settled;
     struct step_reply *reply = NULL;
     struct list waits;
@@ -245,6 +265,7 @@ static void on_settled(struct future *f, const struct error *settled, void *arg)
     (void)f;
     if (err.status == STATUS_OK)
         keep(s, &err);
+    count(s, computed_us, err.status);
     if (err.status != STATUS_OK)
         s->clone->agent->type->drop(s->clone, &s->turn);
     else
@@ -276,6 +297,7 @@ static enum status observe(struct session *s, const struct step_request *r, stru
     struct observation *seen = &s->turn.seen;
     enum status rc;
 
+    s->accepted_us = env_now_us(s->all->config.env);
     s->arena = *arena;
     agent_turn_init(&s->turn, &s->arena, 0);
     *seen = (struct observation){
@@ -326,6 +348,7 @@ static enum status begin(struct session *s, const struct step_request *r, struct
     end_idle(s);
     s->is_asking = true;
     s->all->n_asking++;
+    statistics_begin(&s->model->statistics);
     w->session = s;
     list_push(&s->waits, &w->link);
     return STATUS_OK;
@@ -422,8 +445,9 @@ static enum status join(struct session *s, struct step_wait *w, struct error *er
     return STATUS_OK;
 }
 
-enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
-                          struct step_wait *w, struct step_reply **ret_stored, struct error *err)
+static enum status take_step(struct sessions *all, const struct step_request *r,
+                             struct arena *arena, struct step_wait *w,
+                             struct step_reply **ret_stored, struct error *err)
 {
     enum status rc = check_step(all, r, err);
     struct session *s;
@@ -449,6 +473,16 @@ enum status sessions_step(struct sessions *all, const struct step_request *r, st
                          s->env_id);
     rc = observe(s, r, arena, err);
     return rc == STATUS_OK ? begin(s, r, w, err) : rc;
+}
+
+enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
+                          struct step_wait *w, struct step_reply **ret_stored, struct error *err)
+{
+    enum status rc = take_step(all, r, arena, w, ret_stored, err);
+
+    if (rc != STATUS_OK)
+        statistics_refuse(&r->model->statistics, rc);
+    return rc;
 }
 
 void step_wait_leave(struct step_wait *w)

@@ -62,13 +62,36 @@ static void wake_readers(struct turn *t)
     }
 }
 
+static struct statistics *statistics(const struct turn *t)
+{
+    return &t->conversation->model->statistics;
+}
+
+/* Tokens that came together share the time since the one before. */
+static void time_tokens(struct turn *t)
+{
+    const struct reply *reply = &t->agent.reply;
+    size_t n_new = reply->n_tokens - t->told_tokens;
+    uint64_t now;
+
+    if (n_new == 0 && (t->first_token_us != 0 || reply->text.len == 0))
+        return;
+    now = now_us(t);
+    if (t->first_token_us == 0) {
+        t->first_token_us = now;
+        statistics_first_token(statistics(t), now - t->accepted_us);
+    } else {
+        statistics_tokens(statistics(t), n_new, (now - t->last_token_us) / n_new);
+    }
+    t->last_token_us = now;
+}
+
 /* What there is of the reply may be read from now on. */
 static void tell(struct turn *t)
 {
     const struct reply *reply = &t->agent.reply;
 
-    if (t->first_token_us == 0 && (reply->n_tokens > 0 || reply->text.len > 0))
-        t->first_token_us = now_us(t);
+    time_tokens(t);
     t->told_len = reply->text.len;
     t->told_tokens = reply->n_tokens;
     t->told_prompt = reply->n_prompt;
@@ -101,12 +124,43 @@ static void release_readers(struct turn *t, struct record *record, const struct 
     }
 }
 
+static void count_success(const struct turn *t, const struct record *record)
+{
+    struct statistics *s = statistics(t);
+    const struct timings *timings = &record->timings;
+    uint64_t now = now_us(t);
+    const struct request_times times = {
+        .total_us = now - t->accepted_us,
+        .queue_us = timings->queue_us - t->input_us,
+        .input_us = t->input_us,
+        .infer_us = timings->prefill_us + timings->decode_us,
+        .output_us = now - t->accepted_us - timings->total_us,
+    };
+
+    statistics_succeed(s, &times, now);
+    histogram_add(&s->prefill, &histogram_times, timings->prefill_us, 1);
+    histogram_add(&s->decode, &histogram_times, timings->decode_us, 1);
+    s->n_prompt += record->usage.n_prompt;
+    s->n_cached += record->usage.n_cached;
+    s->n_said += record->usage.n_completion;
+}
+
+static void count(const struct turn *t, const struct record *record, const struct error *err)
+{
+    if (record != NULL && err->status == STATUS_OK && record->finish != FINISH_CANCELLED)
+        count_success(t, record);
+    else
+        statistics_fail(statistics(t), err->status == STATUS_OK ? STATUS_CANCELLED : err->status,
+                        now_us(t) - t->accepted_us);
+}
+
 /* The turn leaves the queue and is no more. */
 static void remove_turn(struct turn *t, struct record *record, const struct error *err)
 {
     struct conversation *c = t->conversation;
 
     turn_move(t, TURN_GONE);
+    count(t, record, err);
     release_readers(t, record, err);
     list_remove(&t->link);
     c->n_live--;
@@ -202,6 +256,7 @@ static enum status start(struct turn *t, struct error *err)
 {
     struct conversation *c = t->conversation;
     const struct agent_type *type = c->clone->agent->type;
+    uint64_t begun_us;
     enum status rc;
 
     agent_turn_init(&t->agent, &t->arena, c->all->config.max_reply_bytes);
@@ -211,9 +266,11 @@ static enum status start(struct turn *t, struct error *err)
         .turn = t->number,
     };
     lay_sampling(t, &t->agent.seen.sampling);
+    begun_us = now_us(t);
     rc = type->observe(c->clone, &t->agent, err);
     if (rc != STATUS_OK)
         return rc;
+    t->input_us = now_us(t) - begun_us;
     rc = bound_tokens(t, err);
     if (rc == STATUS_OK)
         rc = ask(t, err);
@@ -370,6 +427,7 @@ enum status turn_open(struct conversation *c, const struct turn_request *r, uint
     }
     list_push(&c->turns, &t->link);
     c->n_live++;
+    statistics_begin(statistics(t));
     conversations_turn_began(c->all);
     return STATUS_OK;
 }

@@ -26,7 +26,8 @@ struct turn {
     enum finish why;   /* TURN_ENDING: FINISH_CANCELLED or FINISH_DEADLINE */
     struct body *body; /* owned until the record takes it */
     struct list readers;
-    uint64_t accepted_us, first_token_us; /* 0: none yet */
+    uint64_t accepted_us, input_us;         /* input: to observe */
+    uint64_t first_token_us, last_token_us; /* 0: none yet */
     /* How much of the reply may be read: a step that runs may not have ended what lies beyond. */
     size_t told_len, told_tokens;
     uint32_t told_prompt, told_cached, told_prefilled;
