@@ -40,6 +40,7 @@ struct agent_config {
     size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
     size_t max_context;  /* 0: the model's */
     size_t max_step_rows, max_step_tokens; /* 0: the agent's own */
+    size_t max_step_logits; /* 0: enough for replies. Texts are scored faster with more */
     enum kv_type kv_type;
     enum speculate speculate;
     bool no_prefix_cache; /* nothing that one clone computed is found by another */
@@ -66,6 +67,20 @@ struct observation {
     uint32_t row_key;
     struct sampling sampling; /* complete: defaults laid under */
     uint32_t turn;            /* 1, 2, … */
+    /* Texts that are scored, each as the whole reply, before there is one. Kinds that give no
+     * probabilities leave the reply's scores empty. */
+    const struct text *scored; /* [n_scored] none empty */
+    size_t n_scored;
+    bool no_reply; /* the scores are all that is wanted; such a turn leaves no trace in the clone */
+    bool is_plain; /* messages are plain text that the reply goes on: no roles, no chat template */
+};
+
+/* How likely an agent holds a text for its reply. In the turn's arena. */
+struct text_score {
+    const float *logprobs; /* [n_tokens] natural, each given all that stands before it */
+    uint32_t n_tokens;     /* of the text; where messages have roles also the end of the turn */
+    uint32_t n_top;        /* of them, those that nothing was likelier than */
+    double logprob;        /* of the text: the sum, in order */
 };
 
 /* What came of it so far. The loop's alone: what batch_act makes is kept in the row's private state
@@ -79,8 +94,10 @@ struct reply {
     struct reply_token *tokens; /* [n_tokens] */
     size_t n_tokens, cap_tokens;
     enum finish finish;
-    uint32_t n_prompt, n_cached; /* tokens of the whole prompt; of those, not computed again */
-    uint32_t n_prefilled;        /* of the prompt, in the pages so far */
+    uint32_t n_prompt, n_cached;     /* tokens of the whole prompt; of those, not computed again */
+    uint32_t n_prefilled;            /* of the prompt, in the pages so far */
+    const struct text_score *scores; /* [n_scores], as many as are complete, in order */
+    size_t n_scores;
 };
 
 /* A turn, as the agent knows it: what it was asked, its row, its reply. A member of the server's

@@ -109,7 +109,7 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     if (rc != STATUS_OK)
         return rc;
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
-                                         .max_logits = m->max_rows + DRAFT_MAX,
+                                         .max_logits = m->max_logits,
                                          .n_kv_pages = m->n_pages,
                                          .kv_type = config->kv_type};
     rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
@@ -160,9 +160,9 @@ static enum status open_step_memory(struct lm *m, struct error *err)
 {
     m->rows = try_alloc(m->max_rows, sizeof *m->rows);
     m->copies = try_alloc(m->max_rows, sizeof *m->copies);
-    m->logits = try_alloc(m->max_rows + DRAFT_MAX, m->n_vocab * sizeof *m->logits);
+    m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof *m->logits);
     if (m->rows == NULL || m->copies == NULL || m->logits == NULL)
-        return error_no_memory(err, (m->max_rows + DRAFT_MAX) * m->n_vocab * sizeof *m->logits,
+        return error_no_memory(err, m->max_logits * m->n_vocab * sizeof *m->logits,
                                "the logits of a step");
     return STATUS_OK;
 }
@@ -201,6 +201,9 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     m->max_tokens = config->max_step_tokens != 0 ? config->max_step_tokens : LM_MAX_TOKENS;
     if (m->max_tokens < m->max_rows)
         m->max_tokens = m->max_rows;
+    m->max_logits = m->max_rows + DRAFT_MAX;
+    if (m->max_logits < config->max_step_logits)
+        m->max_logits = config->max_step_logits;
 
     rc = gguf_open(&m->gguf, config->path, err);
     if (rc == STATUS_OK)

@@ -46,6 +46,7 @@ struct lm {
     size_t n_pages, context, n_vocab;
     size_t longest_bytes;        /* of a token: n bytes are at least n / longest_bytes tokens */
     size_t max_rows, max_tokens; /* of a step */
+    size_t max_logits;           /* rows of logits of a step: one for each row, and some more */
     struct sampling defaults;
     char version[65];
     struct lm_system *default_system;
@@ -59,7 +60,7 @@ struct lm {
     /* A step's, on the compute thread. */
     struct llama_row *rows; /* [max_rows] */
     struct kv_copy *copies; /* [max_rows] */
-    float *logits;          /* [max_rows + DRAFT_MAX][n_vocab] */
+    float *logits;          /* [max_logits][n_vocab] */
     struct draft_cost cost;
 };
 
@@ -84,12 +85,30 @@ struct lm_said {
     uint32_t piece_end;
 };
 
+/* A text that is scored. */
+struct lm_text {
+    const int32_t *ids; /* [n_ids] */
+    float *logprobs;    /* [n_ids], n_scored of them known */
+    double logprob;
+    uint32_t n_ids, n_scored, n_top;
+};
+
+/* The texts of a turn, one after the other; then the reply begins. */
+struct lm_scoring {
+    struct lm_text *texts;     /* [n_texts] */
+    struct text_score *scores; /* [n_texts] the reply's */
+    uint32_t n_texts, at;
+};
+
 /* A turn's private state, in the turn's arena. */
 struct lm_turn {
-    uint32_t n_ids; /* of the clone's ids, with this turn's and the reply's */
+    /* Of the clone's ids, with this turn's and the reply's, or those of the text that is scored but
+     * for its last. */
+    uint32_t n_ids;
     uint32_t n_prompt;
     struct sampler *sampler;
     struct writer writer;
+    struct lm_scoring scoring;
     /* Of this step. */
     struct kv_copy copy;          /* from < 0: none */
     uint32_t n_room;              /* positions behind the last id that are reserved for guesses */
@@ -147,6 +166,23 @@ void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
 /* Takes what others may have computed of the turn's ids, also while the row waited. */
 void lm_find_pages(struct lm *m, struct agent_turn *turn);
+
+/* score.c */
+/* Takes the texts that the turn is to score behind n_prompt ids. *ret_longest: ids of the longest;
+ * 0 when there are none. INVALID: one without a token, or not UTF-8. */
+enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct agent_turn *turn,
+                           size_t n_prompt, size_t *ret_longest, struct error *err) MUST_CHECK;
+bool lm_is_scoring(const struct lm_turn *t);
+/* Lays the next text behind the prompt; when there is none left, the reply begins. */
+void lm_scores_begin(struct lm_clone *c, struct lm_turn *t);
+/* So many ids' keys and values need not be computed by this row, all but the last of them. */
+uint32_t lm_scores_known(const struct lm_turn *t);
+/* Of a row that scores: how many logits its step is to give, and tokens it is to compute for them;
+ * n_room > 0. */
+size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tokens);
+enum status lm_scores_take(struct lm *m, struct row *row,
+                           const struct llama_row *computed) MUST_CHECK;
+void lm_scores_stepped(struct lm *m, struct agent_turn *turn);
 
 /* step.c */
 size_t lm_cost(const struct agent *a, const struct row *row);

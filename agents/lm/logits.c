@@ -2,6 +2,7 @@
  * reordered (the project is compiled so), and lanes are written out, hence the same bits. */
 #include "agents/lm/logits.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,52 @@ const struct logit_passes *logit_passes_at(size_t i)
 }
 
 #endif
+
+static size_t block_at(size_t n, size_t i)
+{
+    return n - i < LOGITS_BLOCK ? n - i : LOGITS_BLOCK;
+}
+
+struct logit_peak logits_peak(const struct logit_passes *p, const float *x, size_t n)
+{
+    struct logit_peak peak = {.are_finite = true, .top = -INFINITY};
+
+    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
+        size_t len = block_at(n, i);
+        float top = p->highest(x + i, len);
+
+        peak.are_finite = peak.are_finite && p->are_finite(x + i, len);
+        if (top > peak.top) {
+            peak.top = top;
+            peak.block = i;
+        }
+    }
+    return peak;
+}
+
+size_t logits_first_top(const struct logit_peak *peak, const float *x)
+{
+    size_t i = peak->block;
+
+    while (x[i] != peak->top)
+        i++;
+    return i;
+}
+
+double logits_log_sum(const struct logit_passes *p, const float *x, size_t n, float top)
+{
+    float e[LOGITS_BLOCK];
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
+        size_t len = block_at(n, i);
+
+        memcpy(e, x + i, len * sizeof *e);
+        p->weigh(e, len, top, 1.0f, -1.0f);
+        sum += (double)p->sum(e, len);
+    }
+    return (double)top + log(sum);
+}
 
 const struct logit_passes *logit_passes_choose(void)
 {

@@ -25,6 +25,20 @@ struct logit_passes {
     float (*sum)(const float *x, size_t n); /* n at most LOGITS_BLOCK */
 };
 
+/* What a look at all of x[n], n > 0, finds. */
+struct logit_peak {
+    bool are_finite;
+    float top;
+    size_t block; /* where the block with the first of the highest begins */
+};
+
+struct logit_peak logits_peak(const struct logit_passes *p, const float *x, size_t n);
+/* Where the first of the highest is. */
+size_t logits_first_top(const struct logit_peak *peak, const float *x);
+/* ln of the sum of e^x. Sixteen lanes in f32 for each block, blocks added in order in f64: exact
+ * enough, and the bits depend on nothing but the values. */
+double logits_log_sum(const struct logit_passes *p, const float *x, size_t n, float top);
+
 /* The best there is, or those of the set that PARLEY_CPU names if it is there. */
 const struct logit_passes *logit_passes_choose(void);
 /* All that this processor has, the best first; NULL after the last. */

@@ -113,47 +113,6 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What a pass over all logits finds. */
-struct peak {
-    bool are_finite;
-    float top;
-    size_t block; /* where the first of the highest is */
-};
-
-static struct peak find_peak(const struct sampler *s, const float *logits, size_t n)
-{
-    struct peak p = {.are_finite = true, .top = -INFINITY};
-
-    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
-        size_t len = min_size(n - i, LOGITS_BLOCK);
-        float top = s->passes->highest(logits + i, len);
-
-        p.are_finite = p.are_finite && s->passes->are_finite(logits + i, len);
-        if (top > p.top) {
-            p.top = top;
-            p.block = i;
-        }
-    }
-    return p;
-}
-
-/* ln of the sum of e^logit. Sixteen lanes in f32 for each block, blocks added in order in f64:
- * exact enough, and the bits depend on nothing but the values. */
-static double log_sum_exp(const struct sampler *s, const float *logits, size_t n, float top)
-{
-    float e[LOGITS_BLOCK];
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
-        size_t len = min_size(n - i, LOGITS_BLOCK);
-
-        memcpy(e, logits + i, len * sizeof *e);
-        s->passes->weigh(e, len, top, 1.0f, -1.0f);
-        sum += (double)s->passes->sum(e, len);
-    }
-    return (double)top + log(sum);
-}
-
 /* Puts a logit, the i-th, where it belongs among the n_top highest. */
 static void put_top(struct sampled *out, size_t i, float logit, uint32_t n_top)
 {
@@ -225,15 +184,6 @@ static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
                 logits[ends[i]] = -INFINITY;
     }
     return how->n_biases > 0 || s->has_penalties || bans_ends;
-}
-
-static int32_t first_of(const float *logits, float top)
-{
-    size_t i = 0;
-
-    while (logits[i] != top)
-        i++;
-    return (int32_t)i;
 }
 
 static bool is_before(const struct candidate *a, const struct candidate *b)
@@ -482,7 +432,7 @@ static enum status take_logprobs(struct sampler *s, struct sampled *out, const f
     if (s->original == NULL)
         return error_no_memory(err, n * sizeof *s->original, "logits");
     memcpy(s->original, logits, n * sizeof *logits);
-    *ret_log_sum = log_sum_exp(s, logits, n, top);
+    *ret_log_sum = logits_log_sum(s->passes, logits, n, top);
     take_top(s, out, logits, n, *ret_log_sum);
     return STATUS_OK;
 }
@@ -494,10 +444,10 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
     const bool wants_logprobs = how->want_logprobs || how->n_logprobs > 0;
     struct sampled result = {.n_top = 0};
     double log_sum = 0;
-    struct peak peak;
+    struct logit_peak peak;
 
     assert(n_vocab > 0 && n_vocab <= INT32_MAX && how->n_logprobs <= SAMPLING_MAX_LOGPROBS);
-    peak = find_peak(s, logits, n_vocab);
+    peak = logits_peak(s->passes, logits, n_vocab);
     if (!peak.are_finite)
         return error_set(err, STATUS_INTERNAL, "the model gave logits that are not finite");
     if (s->has_penalties && grow_seen(s, err) != STATUS_OK)
@@ -506,11 +456,11 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
         take_logprobs(s, &result, logits, n_vocab, peak.top, &log_sum, err) != STATUS_OK)
         return err->status;
     if (adjust(s, logits, n_vocab, position))
-        peak = find_peak(s, logits, n_vocab);
+        peak = logits_peak(s->passes, logits, n_vocab);
     if (isinf(peak.top))
         return error_set(err, STATUS_INVALID, "every token is banned");
     if (how->temperature == 0.0f)
-        result.id = (int32_t)peak.block + first_of(logits + peak.block, peak.top);
+        result.id = (int32_t)logits_first_top(&peak, logits);
     else if (choose(s, logits, n_vocab, peak.top, position, &result.id, err) != STATUS_OK)
         return err->status;
     if (wants_logprobs)

@@ -5,7 +5,10 @@
  * Behind its last id a row may compute guesses at the next ones (draft.h), where the step has room
  * that nobody was granted and the guesses are likely enough to be worth their time. Every position
  * then gives the token that it would have given in a step of its own, as long as the guess before
- * it was right; what follows the first wrong one is forgotten. So the reply is the same. */
+ * it was right; what follows the first wrong one is forgotten. So the reply is the same.
+ *
+ * A row that scores a text (score.c) wants the logits of each of the text's positions; where the
+ * step has no room for as many, it computes less than it was granted. */
 #include <assert.h>
 #include <string.h>
 
@@ -72,7 +75,7 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     size_t end = clone_of(row)->kv.n_tokens + row->grant, room = DRAFT_MAX;
     struct kv_usage usage;
 
-    if (m->speculate == SPECULATE_OFF || end != t->n_ids)
+    if (m->speculate == SPECULATE_OFF || end != t->n_ids || lm_is_scoring(t))
         return 0;
     if (s->max_tokens != 0)
         room = min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
@@ -177,6 +180,20 @@ static enum status add_tokens(struct lm *m, struct row *row, const struct llama_
     return rc;
 }
 
+/* What the row computed, and what it makes of the logits. */
+static enum status take_logits(struct lm *m, struct row *row, const struct llama_row *computed)
+{
+    struct lm_turn *t = row->turn;
+    enum status rc;
+
+    if (lm_is_scoring(t))
+        return lm_scores_take(m, row, computed);
+    rc = add_tokens(m, row, computed);
+    /* of what it said, the last has no keys and values yet */
+    t->n_computed = (uint32_t)row->grant + (t->n_said > 0 ? t->n_said - 1 : 0);
+    return rc;
+}
+
 /* What a step has left beside what its rows were granted. */
 struct spare {
     size_t n_positions, n_logits;
@@ -201,13 +218,32 @@ static size_t draft(struct row *row, struct spare *spare)
     return n;
 }
 
+/* How many tokens a row computes, and of how many last ones the logits. */
+static void lay_out_row(struct row *row, struct spare *spare, struct llama_row *out)
+{
+    const struct lm_clone *c = clone_of(row);
+    struct lm_turn *t = row->turn;
+    bool is_last = c->kv.n_tokens + row->grant == t->n_ids;
+
+    t->n_drafts = 0;
+    if (lm_is_scoring(t)) {
+        out->n_logits = lm_scores_lay_out(row, 1 + spare->n_logits, &out->n_tokens);
+        spare->n_logits -= out->n_logits > 1 ? out->n_logits - 1 : 0;
+        return;
+    }
+    if (is_last)
+        t->n_drafts = (uint32_t)draft(row, spare);
+    out->n_tokens = row->grant + t->n_drafts;
+    out->n_logits = is_last ? 1 + t->n_drafts : 0;
+}
+
 /* Lays the rows out for the model. Returns how many copies of pages come first; *ret_pure: nothing
  * but decoding, positions in *ret_n. */
 static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n,
                       bool *ret_pure)
 {
     size_t n_copies = 0, n_granted = 0, n_logits = 0, n_positions = 0;
-    struct spare spare = {.n_logits = m->max_rows + DRAFT_MAX - n};
+    struct spare spare = {.n_logits = m->max_logits - n};
 
     for (size_t i = 0; i < n; i++)
         n_granted += rows[i]->grant;
@@ -216,18 +252,15 @@ static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *r
     spare.slope = m->speculate == SPECULATE_ON ? 0.0 : draft_cost_slope(&m->cost);
     for (size_t i = 0; i < n; i++) {
         const struct lm_clone *c = clone_of(rows[i]);
-        struct lm_turn *t = rows[i]->turn;
-        bool is_last = c->kv.n_tokens + rows[i]->grant == t->n_ids;
+        const struct lm_turn *t = rows[i]->turn;
 
-        t->n_drafts = is_last ? (uint32_t)draft(rows[i], &spare) : 0;
         m->rows[i] = (struct llama_row){
             .ids = c->ids + c->kv.n_tokens,
-            .n_tokens = rows[i]->grant + t->n_drafts,
             .pos = c->kv.n_tokens,
             .pages = c->kv.pages,
-            .n_logits = is_last ? 1 + t->n_drafts : 0,
             .logits = m->logits + n_logits * m->n_vocab,
         };
+        lay_out_row(rows[i], &spare, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
         if (t->copy.from >= 0)
@@ -259,12 +292,10 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
             continue;
         }
         rows[i]->outcome = ROW_MORE;
-        if (add_tokens(m, rows[i], &m->rows[i]) != STATUS_OK)
+        if (take_logits(m, rows[i], &m->rows[i]) != STATUS_OK)
             rows[i]->outcome = ROW_FAILED;
         else if (t->finish != FINISH_NONE)
             rows[i]->outcome = ROW_DONE;
-        /* of what it said, the last has no keys and values yet */
-        t->n_computed = (uint32_t)rows[i]->grant + (t->n_said > 0 ? t->n_said - 1 : 0);
     }
     if (is_pure && rc == STATUS_OK)
         draft_cost_learn(&m->cost, n_positions, env_now_us(a->env) - start_us);
@@ -342,4 +373,6 @@ void lm_stepped(struct agent *a, struct row *row)
     learn_odds(m, c, t);
     if (t->n_said != 0)
         keep_said(turn);
+    if (lm_is_scoring(t) && row->outcome != ROW_FAILED)
+        lm_scores_stepped(m, turn);
 }

@@ -21,6 +21,24 @@ static struct lm *lm_of(const struct lm_clone *c)
     return container_of(c->base.agent, struct lm, base);
 }
 
+/* Plain text: what opens a text if it is the clone's first, and the messages as they stand. */
+static enum status render_plain(const struct lm_clone *c, const struct observation *seen,
+                                struct buf *ids, struct error *err)
+{
+    const struct lm *m = lm_of(c);
+    const int32_t bos = vocab_bos(m->vocab);
+    enum status rc = STATUS_OK;
+
+    if (c->n_ids == 0 && bos >= 0 && vocab_adds_bos(m->vocab) &&
+        buf_append(ids, (const char *)&bos, sizeof bos) != STATUS_OK)
+        rc = error_no_memory(err, sizeof bos, "a prompt");
+    for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
+        rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
+    if (rc == STATUS_OK && ids->len == 0)
+        rc = error_set(err, STATUS_INVALID, "an empty text has no next token");
+    return rc;
+}
+
 /* The turn's prompt: what opens a conversation if it is its first turn, the messages, and the start
  * of the reply. A system message that comes first stands in for the model's own system prompt. */
 static enum status render(const struct lm_clone *c, const struct observation *seen,
@@ -32,6 +50,8 @@ static enum status render(const struct lm_clone *c, const struct observation *se
     enum status rc = STATUS_OK;
 
     *ret_system = NULL;
+    if (seen->is_plain)
+        return render_plain(c, seen, ids, err);
     if (c->n_ids == 0) {
         if (!c->has_system && first->role == ROLE_SYSTEM) {
             rc = lm_system_ref(ret_system, m, first->text, first->len, err);
@@ -70,7 +90,7 @@ void lm_find_pages(struct lm *m, struct agent_turn *turn)
     const struct lm_turn *t = turn->row.turn;
     uint32_t n_before = c->kv.n_tokens, n_found;
 
-    lm_pages_find(m, c, t->n_ids);
+    lm_pages_find(m, c, lm_scores_known(t));
     if (n_before < r->n_prefilled)
         n_before = r->n_prefilled; /* found again, as a row that was preempted does */
     if (c->kv.n_tokens <= n_before || n_before >= t->n_prompt)
@@ -88,7 +108,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     struct lm_system *system = NULL;
     struct lm_turn *t;
     struct buf ids;
-    size_t n_all, n_bytes = 0;
+    struct lm_scoring scoring = {0};
+    size_t n_all, n_longest, n_bytes = 0;
     enum status rc;
 
     buf_init(&ids, SIZE_MAX);
@@ -109,7 +130,9 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
                        n_all, m->context);
         goto out;
     }
-    rc = lm_clone_grow(c, n_all + 1, err);
+    rc = lm_scores_open(&scoring, m, turn, n_all, &n_longest, err);
+    if (rc == STATUS_OK)
+        rc = lm_clone_grow(c, n_all + n_longest + 1, err);
     if (rc != STATUS_OK)
         goto out;
     memcpy(c->ids + c->n_ids, ids.data, ids.len);
@@ -129,6 +152,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         c->system = system;
         system = old;
     }
+    t->scoring = scoring;
+    lm_scores_begin(c, t);
     lm_clone_busy(c);
     turn->row.clone = base;
     turn->row.turn = t;
@@ -196,11 +221,15 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
     struct buf ids;
     size_t n_end;
 
+    if (turn->seen.no_reply) {
+        lm_drop(base, turn);
+        return;
+    }
     if (turn->reply.finish == FINISH_CANCELLED || turn->reply.finish == FINISH_DEADLINE)
         show_held(t, &turn->reply);
     buf_init(&ids, SIZE_MAX);
-    if (chat_template_reply_end(m->template, c->ids[t->n_ids - 1], &ids, NULL, &ignored) !=
-            STATUS_OK ||
+    if ((!turn->seen.is_plain && chat_template_reply_end(m->template, c->ids[t->n_ids - 1], &ids,
+                                                         NULL, &ignored) != STATUS_OK) ||
         lm_clone_grow(c, t->n_ids + ids.len / sizeof(int32_t), &ignored) != STATUS_OK ||
         push_turn_end(c, &ignored) != STATUS_OK) {
         buf_deinit(&ids);

@@ -126,4 +126,75 @@ START_TEST(conversations_survive_failures)
 }
 END_TEST
 
-SUITE_MAIN("fault_lm", open_fails_cleanly, conversations_survive_failures)
+static enum status score_turn(struct agent *a, struct clone *c, double *ret_logprob,
+                              struct error *err)
+{
+    static const struct message said = {.role = ROLE_USER, .text = "the hello", .len = 9};
+    static const struct text texts[] = {{"hello", 5}, {"the a", 5}};
+    struct drive d = {.clone = c}, *only = &d;
+    enum status rc;
+
+    arena_init(&d.arena, 16 << 20);
+    agent_turn_init(&d.turn, &d.arena, 1 << 20);
+    d.turn.seen = (struct observation){.messages = &said,
+                                       .n_messages = 1,
+                                       .turn = 1,
+                                       .scored = texts,
+                                       .n_scored = 2,
+                                       .no_reply = true};
+    sampling_init(&d.turn.seen.sampling);
+    rc = c->agent->type->observe(c, &d.turn, err);
+    if (rc == STATUS_OK) {
+        drive_run(a, &only, 1, 16);
+        if (d.turn.row.outcome == ROW_FAILED) {
+            *err = d.turn.row.err;
+            rc = err->status;
+        }
+    }
+    if (rc == STATUS_OK)
+        *ret_logprob = d.turn.reply.scores[0].logprob + d.turn.reply.scores[1].logprob;
+    drive_end(&d, false);
+    return rc == STATUS_UNAVAILABLE ? STATUS_EXHAUSTED : rc;
+}
+
+struct scoring {
+    struct agent *agent;
+    double want;
+};
+
+static enum status score_once(void *arg)
+{
+    struct scoring *s = arg;
+    const struct clone_config config = {.system = "be brief", .system_len = 8};
+    struct clone *c;
+    struct error err;
+    double got;
+    enum status rc, all = clone_open(&c, s->agent, &config, &err);
+
+    if (all != STATUS_OK)
+        return all;
+    while ((rc = score_turn(s->agent, c, &got, &err)) != STATUS_OK)
+        all = rc;
+    ck_assert_double_eq(got, s->want);
+    clone_close(c);
+    return all;
+}
+
+/* So does a turn that is scored. */
+START_TEST(scores_survive_failures)
+{
+    struct scoring s;
+    struct clone *c;
+    const struct clone_config config = {.system = "be brief", .system_len = 8};
+    struct error err;
+
+    ck_assert_int_eq(open_tiny(&s.agent, &err), STATUS_OK);
+    ck_assert_int_eq(clone_open(&c, s.agent, &config, &err), STATUS_OK);
+    ck_assert_int_eq(score_turn(s.agent, c, &s.want, &err), STATUS_OK);
+    clone_close(c);
+    ck_assert_int_gt(sweep(score_once, &s), 10);
+    agent_unref(s.agent);
+}
+END_TEST
+
+SUITE_MAIN("fault_lm", open_fails_cleanly, conversations_survive_failures, scores_survive_failures)

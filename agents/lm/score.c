@@ -1,0 +1,178 @@
+/* Texts scored as the reply: each is laid behind the prompt as though it had been said, and the
+ * logits in front of each of its tokens tell how likely that token was. The row computes its ids as
+ * ever; behind a text its keys and values are cut back to the prompt's, whose last id is computed
+ * again, for its logits begin every text. */
+#include <assert.h>
+#include <string.h>
+
+#include "agents/lm/lm.h"
+#include "agents/lm/logits.h"
+
+static struct lm_clone *clone_of(const struct row *row)
+{
+    return container_of((struct clone *)row->clone, struct lm_clone, base);
+}
+
+/* The text's ids, and the end of the turn where there are turns. */
+static enum status encode(const struct lm *m, const struct observation *seen, size_t i,
+                          struct buf *ids, struct error *err)
+{
+    const struct text *text = &seen->scored[i];
+    enum status rc = vocab_encode(m->vocab, text->text, text->len, ids, err);
+    int32_t last;
+    size_t len = ids->len;
+
+    if (rc == STATUS_OK && len == 0)
+        rc = error_set(err, STATUS_INVALID, "it has no tokens");
+    if (rc != STATUS_OK || seen->is_plain)
+        return rc == STATUS_OK ? rc : error_prefix(err, "text %zu to score", i + 1);
+    memcpy(&last, ids->data + len - sizeof last, sizeof last);
+    rc = chat_template_reply_end(m->template, last, ids, NULL, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (ids->len > len) {
+        memcpy(&last, ids->data + len, sizeof last);
+        ids->len = len + (vocab_is_end(m->vocab, last) ? sizeof last : 0);
+    }
+    return STATUS_OK;
+}
+
+static enum status take_text(struct lm_text *out, struct text_score *score, const struct buf *ids,
+                             struct arena *arena, struct error *err)
+{
+    size_t n = ids->len / sizeof(int32_t);
+    int32_t *own = arena_alloc(arena, n, sizeof *own);
+    float *logprobs = arena_alloc(arena, n, sizeof *logprobs);
+
+    if (own == NULL || logprobs == NULL)
+        return error_no_memory(err, n * (sizeof *own + sizeof *logprobs), "a text to score");
+    memcpy(own, ids->data, ids->len);
+    *out = (struct lm_text){.ids = own, .logprobs = logprobs, .n_ids = (uint32_t)n};
+    *score = (struct text_score){.logprobs = logprobs};
+    return STATUS_OK;
+}
+
+enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct agent_turn *turn,
+                           size_t n_prompt, size_t *ret_longest, struct error *err)
+{
+    const struct observation *seen = &turn->seen;
+    struct lm_scoring s = {.n_texts = (uint32_t)seen->n_scored};
+    struct buf ids;
+    enum status rc = STATUS_OK;
+
+    *ret_longest = 0;
+    if (seen->n_scored == 0)
+        return STATUS_OK;
+    buf_init(&ids, SIZE_MAX);
+    s.texts = arena_alloc(turn->arena, s.n_texts, sizeof *s.texts);
+    s.scores = arena_alloc(turn->arena, s.n_texts, sizeof *s.scores);
+    if (s.texts == NULL || s.scores == NULL)
+        rc = error_no_memory(err, s.n_texts * sizeof *s.texts, "texts to score");
+    for (size_t i = 0; rc == STATUS_OK && i < s.n_texts; i++) {
+        buf_clear(&ids);
+        rc = lm_check_size(m, n_prompt, seen->scored[i].len, err);
+        if (rc == STATUS_OK)
+            rc = encode(m, seen, i, &ids, err);
+        if (rc == STATUS_OK)
+            rc = take_text(&s.texts[i], &s.scores[i], &ids, turn->arena, err);
+        if (rc == STATUS_OK && n_prompt + s.texts[i].n_ids > m->context)
+            rc = error_set(err, STATUS_RANGE,
+                           "text %zu to score has %u tokens, its prompt %zu, the context holds %zu",
+                           i + 1, s.texts[i].n_ids, n_prompt, m->context);
+        if (rc == STATUS_OK && s.texts[i].n_ids > *ret_longest)
+            *ret_longest = s.texts[i].n_ids;
+    }
+    buf_deinit(&ids);
+    if (rc == STATUS_OK)
+        *out = s;
+    return rc;
+}
+
+bool lm_is_scoring(const struct lm_turn *t)
+{
+    return t->scoring.at < t->scoring.n_texts;
+}
+
+void lm_scores_begin(struct lm_clone *c, struct lm_turn *t)
+{
+    const struct lm_text *text;
+
+    t->n_ids = t->n_prompt;
+    if (!lm_is_scoring(t))
+        return;
+    text = &t->scoring.texts[t->scoring.at];
+    memcpy(c->ids + t->n_prompt, text->ids, text->n_ids * sizeof *text->ids);
+    t->n_ids += text->n_ids - 1; /* what comes behind the last is not asked */
+}
+
+uint32_t lm_scores_known(const struct lm_turn *t)
+{
+    return lm_is_scoring(t) ? t->n_prompt + t->scoring.texts[t->scoring.at].n_scored : t->n_ids;
+}
+
+/* Of the positions kv … kv + grant - 1 those whose logits are wanted, no more than there is room
+ * for: what does not fit is computed in the next step. */
+size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tokens)
+{
+    const struct lm_turn *t = row->turn;
+    size_t from = clone_of(row)->kv.n_tokens, end = from + row->grant;
+    size_t first = lm_scores_known(t) - 1; /* whose logits are not known */
+    size_t n;
+
+    assert(from <= first && n_room > 0);
+    n = end > first ? end - first : 0;
+    if (n > n_room) {
+        end -= n - n_room;
+        n = n_room;
+    }
+    *ret_n_tokens = end - from;
+    return n;
+}
+
+enum status lm_scores_take(struct lm *m, struct row *row, const struct llama_row *computed)
+{
+    struct lm_turn *t = row->turn;
+    struct lm_scoring *s = &t->scoring;
+    struct lm_text *text = &s->texts[s->at];
+
+    for (size_t i = 0; i < computed->n_logits; i++) {
+        const float *logits = computed->logits + i * m->n_vocab;
+        struct logit_peak peak = logits_peak(m->passes, logits, m->n_vocab);
+        int32_t id = text->ids[text->n_scored];
+        double logprob;
+
+        if (!peak.are_finite)
+            return error_set(&row->err, STATUS_INTERNAL,
+                             "the model gave logits that are not finite");
+        logprob = (double)logits[id] - logits_log_sum(m->passes, logits, m->n_vocab, peak.top);
+        text->logprobs[text->n_scored++] = (float)logprob;
+        text->logprob += logprob;
+        text->n_top += logits[id] == peak.top;
+    }
+    t->n_computed = (uint32_t)computed->n_tokens;
+    if (text->n_scored == text->n_ids && s->at + 1 == s->n_texts &&
+        agent_turn_of(row)->seen.no_reply)
+        t->finish = FINISH_STOP;
+    return STATUS_OK;
+}
+
+void lm_scores_stepped(struct lm *m, struct agent_turn *turn)
+{
+    struct lm_clone *c = clone_of(&turn->row);
+    struct lm_turn *t = turn->row.turn;
+    struct lm_scoring *s = &t->scoring;
+    const struct lm_text *text = &s->texts[s->at];
+    struct text_score *score = &s->scores[s->at];
+
+    if (text->n_scored < text->n_ids)
+        return;
+    score->n_tokens = text->n_scored;
+    score->n_top = text->n_top;
+    score->logprob = text->logprob;
+    turn->reply.scores = s->scores;
+    turn->reply.n_scores = ++s->at;
+    turn->reply.finish = t->finish;
+    if (c->kv.n_tokens >= t->n_prompt)
+        kv_seq_cut(m->pages, &c->kv, t->n_prompt - 1);
+    lm_scores_begin(c, t);
+}
