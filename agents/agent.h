@@ -130,6 +130,9 @@ struct agent_info {
     uint64_t kv_recomputes;    /* of those and of preempted rows, that computed theirs again */
     uint64_t drafted_tokens, accepted_tokens; /* guesses computed, and those that were right */
     uint64_t prefix_lookup_tokens, prefix_hit_tokens; /* of prompts: looked for, and found */
+    /* A step of few rows takes microseconds: less than a hop to another thread and back. Such steps
+     * may run on the loop while the compute thread has no job of the agent's. */
+    bool is_light;
     struct sampling defaults;
 };
 

@@ -48,6 +48,7 @@ static void echo_info(const struct agent *a, struct agent_info *out)
         .architecture = "",
         .backend = "",
         .version = "1",
+        .is_light = true,
     };
     sampling_init(&out->defaults);
 }

@@ -22,6 +22,7 @@ struct worker {
     struct list jobs; /* guarded by lock */
     bool is_stopping; /* guarded by lock */
     struct mailbox back;
+    size_t n_away; /* the loop's: jobs submitted and not back */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
@@ -71,8 +72,9 @@ static void free_worker(struct worker *w)
 static void on_job_back(struct link *item, void *arg)
 {
     struct job *job = container_of(item, struct job, link);
+    struct worker *w = arg;
 
-    (void)arg;
+    w->n_away--;
     job->done(job);
 }
 
@@ -121,6 +123,7 @@ void worker_submit(struct worker *w, struct job *job)
     ASSERT_HOME(&w->loop);
     pthread_mutex_lock(&w->lock);
     assert(!w->is_stopping);
+    w->n_away++;
     list_push(&w->jobs, &job->link);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
@@ -133,6 +136,12 @@ void worker_stop(struct worker *w, void (*stopped)(void *arg), void *arg)
     w->stopped_arg = arg;
     join(w);
     mailbox_close(&w->back, on_closed);
+}
+
+bool worker_is_idle(const struct worker *w)
+{
+    ASSERT_HOME(&w->loop);
+    return w->n_away == 0;
 }
 
 int worker_is_home(const struct worker *w)

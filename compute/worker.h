@@ -3,6 +3,7 @@
 #ifndef COMPUTE_WORKER_H
 #define COMPUTE_WORKER_H
 
+#include <stdbool.h>
 #include <uv.h>
 
 #include "base/home.h"
@@ -31,6 +32,9 @@ void worker_submit(struct worker *w, struct job *job);
 /* Lets the jobs that were submitted run, joins the thread, then delivers their done calls, and
  * calls stopped last, on the loop. Loop. */
 void worker_stop(struct worker *w, void (*stopped)(void *arg), void *arg);
+
+/* No job is away: each one's done was called, or is being called. Loop. */
+bool worker_is_idle(const struct worker *w);
 
 /* True on the compute thread of w. */
 int worker_is_home(const struct worker *w);

@@ -76,6 +76,17 @@ static void step_done(struct job *job)
     step->done(step);
 }
 
+static void on_inline_step(uv_idle_t *idle)
+{
+    struct model *m = idle->data;
+
+    (void)uv_idle_stop(idle); /* cannot fail */
+    run_step(&m->job);
+    step_done(&m->job);
+}
+
+/* One that runs on the loop runs before the loop sleeps again, so it has all that came meanwhile.
+ */
 static void submit_step(void *self, struct batch_step *step)
 {
     struct model *m = self;
@@ -84,7 +95,10 @@ static void submit_step(void *self, struct batch_step *step)
     m->step = step;
     m->step_us = env_now_us(m->env);
     m->job = (struct job){.run = run_step, .done = step_done};
-    worker_submit(m->worker, &m->job);
+    if (m->info.is_light && worker_is_idle(m->worker))
+        (void)uv_idle_start(&m->inline_step, on_inline_step); /* fails only without a callback */
+    else
+        worker_submit(m->worker, &m->job);
 }
 
 static void on_now(uv_timer_t *timer)
@@ -186,10 +200,11 @@ static void free_model(struct model *m)
 static void open_handles(struct model *m, uv_loop_t *loop)
 {
     (void)uv_timer_init(loop, &m->now_timer); /* none can fail: the descriptor is one to poll */
+    (void)uv_idle_init(loop, &m->inline_step);
     (void)uv_poll_init(loop, &m->alarm, m->alarm_fd);
-    m->now_timer.data = m->alarm.data = m;
+    m->now_timer.data = m->inline_step.data = m->alarm.data = m;
     (void)uv_poll_start(&m->alarm, UV_READABLE, on_alarm);
-    m->n_handles = 2;
+    m->n_handles = 3;
 }
 
 static const char *thread_name(const struct model *m)
@@ -245,6 +260,10 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
 void model_run(struct model *m, struct job *job)
 {
     assert(m->state != MODEL_STOPPING);
+    if (uv_is_active((uv_handle_t *)&m->inline_step)) { /* it came first */
+        (void)uv_idle_stop(&m->inline_step);            /* cannot fail */
+        worker_submit(m->worker, &m->job);
+    }
     worker_submit(m->worker, job);
 }
 
@@ -269,6 +288,7 @@ static void on_worker_stopped(void *arg)
     agent_unref(m->agent);
     m->agent = NULL;
     uv_close((uv_handle_t *)&m->now_timer, on_handle_closed);
+    uv_close((uv_handle_t *)&m->inline_step, on_handle_closed);
     uv_close((uv_handle_t *)&m->alarm, on_handle_closed);
 }
 

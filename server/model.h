@@ -1,5 +1,6 @@
 /* A model that is served: the original of an agent, the thread it computes on, and the batcher
- * between them. Loop. */
+ * between them. A step that is over sooner than it could be handed to that thread and back
+ * (agent_info's is_light) runs on the loop, where nothing else of the model runs. Loop. */
 #ifndef SERVER_MODEL_H
 #define SERVER_MODEL_H
 
@@ -56,6 +57,7 @@ struct model {
     /* The batcher's timer: a zero one for "now", and microseconds, which libuv's timers have not,
      * from the kernel's. */
     uv_timer_t now_timer;
+    uv_idle_t inline_step; /* active: a step waits to be run on the loop */
     uv_poll_t alarm;
     int alarm_fd;
     uint64_t alarm_us;  /* when it goes off; 0: never */

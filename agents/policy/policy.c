@@ -10,7 +10,11 @@
 
 extern const struct agent_type policy_agent;
 
-enum { POLICY_MAX_ROWS = 256, POLICY_MAX_WAITING = 16384 };
+enum {
+    POLICY_MAX_ROWS = 256,
+    POLICY_MAX_WAITING = 16384,
+    LIGHT_MAX_BYTES = 64 << 10, /* in the cache: 16 rows are 10 to 20 microseconds */
+};
 
 static struct policy *to_policy(struct agent *a)
 {
@@ -107,7 +111,8 @@ static void policy_info(const struct agent *a, struct agent_info *out)
                                .kind = a->type->name,
                                .architecture = policy_kind_name(p->net.spec.kind),
                                .backend = p->backend->type->name,
-                               .weight_bytes = network_weight_bytes(&p->net)};
+                               .weight_bytes = network_weight_bytes(&p->net),
+                               .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES};
     memcpy(out->version, p->version, sizeof out->version);
     sampling_init(&out->defaults);
 }

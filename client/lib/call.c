@@ -1,7 +1,8 @@
 /* The happy path: parley_call_start begins two operations. `read` sends the whole request and takes
  * the headers and the first message, then one message each time until there is none; `finish` takes
- * the status. On a stream both ways `write` sends what is outgoing, one message at a time. When all
- * are back the call ends: the kind's end is called, the call leaves its channel.
+ * the status. A unary call's `read` takes the status too. On a stream both ways `write` sends what
+ * is outgoing, one message at a time. When all are back the call ends: the kind's end is called,
+ * the call leaves its channel.
  *
  * Failure: whatever happens, gRPC completes both; the status tells. A message that we refuse
  * cancels the call, and our reason replaces the status. */
@@ -92,19 +93,21 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
             ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
             : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
     grpc_op finish = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
-    /* A stream both ways leaves out the last two. */
-    grpc_op read[5] = {
+    /* A stream both ways leaves out what follows the third; the last is finish, where one message
+     * comes: one event instead of two. */
+    grpc_op read[6] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA},  {.op = GRPC_OP_RECV_INITIAL_METADATA},
         {.op = GRPC_OP_RECV_MESSAGE},           {.op = GRPC_OP_SEND_MESSAGE},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
     };
+    const bool is_unary = !how->is_bidi && !call->kind->is_stream;
     grpc_slice method = grpc_slice_from_copied_string(how->method);
     grpc_byte_buffer *request = encode(how);
     grpc_call *core;
 
     call->channel = channel;
     call->deadline_ms = how->deadline_ms;
-    call->n_out = 2;
+    call->n_out = is_unary ? 1 : 2;
     core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, channel->queue,
                                     method, NULL, end, NULL);
     grpc_slice_unref(method);
@@ -121,8 +124,10 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     read[1].data.recv_initial_metadata.recv_initial_metadata = &call->headers;
     read[2].data.recv_message.recv_message = &call->in;
     read[3].data.send_message.send_message = request;
-    start_ops(core, &call->finish, &finish, 1); /* does not end the call before read is back */
-    start_ops(core, &call->read, read, how->is_bidi ? 3 : 5);
+    read[5] = finish;
+    if (!is_unary) /* does not end the call before read is back */
+        start_ops(core, &call->finish, &finish, 1);
+    start_ops(core, &call->read, read, is_unary ? 6 : how->is_bidi ? 3 : 5);
     if (request != NULL)
         grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
 }

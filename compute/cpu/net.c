@@ -7,10 +7,12 @@
 #include "compute/net.h"
 #include "compute/net_rows.h"
 
+/* To wake a team that sleeps costs some ten microseconds, and between the steps of a policy it does
+ * sleep: less work than that is not worth handing out. */
 enum {
-    PIECE_VALUES = 8192,    /* of a row-wise operator: less is not worth handing out */
-    PIECE_PRODUCTS = 32768, /* of a layer, times rows */
-    PIECE_COLUMNS = 64,     /* whole tiles of a gradient's columns */
+    PIECE_VALUES = 1 << 16,   /* of a row-wise operator */
+    PIECE_PRODUCTS = 1 << 18, /* of a layer, times rows */
+    PIECE_COLUMNS = 64,       /* whole tiles of a gradient's columns */
 };
 
 static size_t grain_of(size_t piece, size_t each)
