@@ -44,6 +44,7 @@ static enum status check_config(const struct batcher_config *c, struct error *er
 
 static void free_batcher(struct batcher *b)
 {
+    by_length_close(&b->by_length);
     deadlines_close(&b->deadlines);
     free(b->rows);
     free(b);
@@ -56,6 +57,15 @@ static void apply(struct batcher *b, const struct batcher_config *config)
         b->config.max_cost = SIZE_MAX;
     b->waiting.ageing_us = config->ageing_us == 0 ? default_ageing_us : config->ageing_us;
     b->policy = policy_of(config->policy);
+}
+
+/* Once, for a policy that sorts those who wait. */
+static enum status open_by_length(struct batcher *b, const struct batcher_config *config,
+                                  struct error *err)
+{
+    if (policy_of(config->policy)->choose == NULL || b->by_length.items != NULL)
+        return STATUS_OK;
+    return by_length_open(&b->by_length, b->cap_waiting, &b->agent, &b->env, err);
 }
 
 static void run_step(struct batch_step *step);
@@ -99,6 +109,9 @@ enum status batcher_open(struct batcher **out, const struct batcher_config *conf
     if (__builtin_add_overflow(config->max_waiting, config->max_rows, &max_asks))
         max_asks = SIZE_MAX;
     rc = deadlines_open(&b->deadlines, max_asks, err);
+    if (rc != STATUS_OK)
+        goto out;
+    rc = open_by_length(b, config, err);
     if (rc != STATUS_OK)
         goto out;
     *out = b;
@@ -185,6 +198,8 @@ void ask_take_out(struct batcher *b, struct ask *ask)
         b->n_behind--;
         break;
     case ASK_WAITING:
+        if (ask->is_chosen)
+            b->n_admitted--; /* nobody else begins in its stead */
         waiting_remove(&b->waiting, ask);
         if (b->n_admitted > b->waiting.n_queued)
             b->n_admitted = b->waiting.n_queued;
@@ -354,6 +369,9 @@ enum status batcher_configure(struct batcher *b, const struct batcher_config *co
     if (config->max_waiting > b->cap_waiting)
         return error_field(err, "max_waiting", "is %zu, at most %zu can wait", config->max_waiting,
                            b->cap_waiting);
+    rc = open_by_length(b, config, err);
+    if (rc != STATUS_OK)
+        return rc;
     b->next = *config;
     b->is_changing = true;
     b->policy = &policy_hold;

@@ -73,6 +73,7 @@ struct ask {
     struct link part;    /* while a step is formed in which it could do with less */
     enum ask_state state;
     bool is_cancelled, is_returned; /* returned: waits because it was preempted */
+    bool is_chosen;                 /* waits, and is of the next batch by length */
     size_t cost;                    /* while it waits: what it counts for */
     size_t least;                   /* of use to it in the step that is formed */
     size_t deadline_place;          /* in the heap of deadlines, from 1; 0: not there */
@@ -89,6 +90,9 @@ struct batch_agent {
     /* Least grant that is of use when the budget is short: rows that can be cut answer less than
      * their cost (a prompt's chunk), others the cost itself. NULL: rows cannot be cut. */
     size_t (*min_grant)(void *self, const struct row *row);
+    /* For batches by length: where the row stands among others, the short ones first. NULL: its
+     * cost. Loop. */
+    uint64_t (*order)(void *self, const struct row *row);
     /* Takes what a step of row->grant needs (pages), or nothing. STATUS_EXHAUSTED: not now. Any
      * other failure is the row's end. May lower the grant, when less is left to spend than it cost
      * before. NULL: nothing to take. Loop, no step runs. */
@@ -133,6 +137,11 @@ enum batch_policy {
      * max_delay_us. */
     BATCH_WINDOW,
     BATCH_CONTINUOUS, /* running rows first, then waiting ones, until max_cost */
+    /* Of those who wait, rows of like length: one that starts, and its neighbours in order, shorter
+     * ones first, until max_rows or max_cost. The two differ in what bounds them by rights:
+     * batchsort is given a small max_rows, full a buffer's. */
+    BATCH_BATCHSORT,
+    BATCH_FULL,
 };
 
 /* Under all policies rows that answer MORE are in the next step again, before any other. A fixed
@@ -147,9 +156,16 @@ struct batcher_config {
     size_t max_cost;         /* of a step; 0: no bound */
     size_t max_waiting;      /* asks, not counting those that run; one more is STATUS_EXHAUSTED */
     size_t max_waiting_cost; /* sum over waiting asks, but for one that waits alone; 0: no bound */
-    uint64_t max_delay_us;   /* window: 0, at once; fixed: 0, as long as it takes */
+    uint64_t max_delay_us;   /* window: 0, at once; fixed: 0, as long as it takes; by length: who
+                                has waited so long (by rank: priority counts) starts the next
+                                batch; 0: who waits longest always does */
     uint64_t max_itl_us;     /* of a step in which rows that cannot be cut run; 0: no bound */
     uint64_t ageing_us;      /* one step of priority gained per so much waiting; 0: 100 ms */
+
+    /* By length. */
+    bool pads;            /* max_cost bounds rows times the largest, not the sum of rows */
+    bool start_by_chance; /* a batch starts anywhere, by env; else with the longest */
+    size_t rows_multiple; /* batches of more rows than that have a multiple of it; 0: any number */
 };
 
 /* n_asked = n_done + n_failed + n_cancelled + n_expired + n_waiting + n_behind + n_running. */

@@ -5,6 +5,7 @@
 
 #include "base/home.h"
 #include "batching/batcher.h"
+#include "batching/by_length.h"
 #include "batching/deadlines.h"
 #include "batching/pace.h"
 #include "batching/policy.h"
@@ -22,6 +23,7 @@ struct batcher {
     size_t cap_rows, cap_waiting;
 
     struct waiting waiting;
+    struct by_length by_length;
     struct deadlines deadlines; /* of asks that wait or are behind another */
     struct list running;        /* the longest without a grant first */
     struct list ending;

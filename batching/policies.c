@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "batching/by_length.h"
+
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
@@ -80,6 +82,8 @@ static const struct policy policies[] = {
     [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit, .give_up_us = fixed_give_up_us},
     [BATCH_WINDOW] = {.name = "window", .admit = window_admit},
     [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit},
+    [BATCH_BATCHSORT] = {.name = "batchsort", .choose = by_length_choose},
+    [BATCH_FULL] = {.name = "full", .choose = by_length_choose},
 };
 
 const struct policy *policy_of(enum batch_policy which)

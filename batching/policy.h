@@ -1,5 +1,5 @@
-/* A batching policy says how many of the asks that wait may begin now, and when to ask it again.
- * Who begins, and how much each row may spend, is the same under all of them: see step.c. */
+/* A batching policy says how many of the asks that wait may begin now, and when to ask it again; by
+ * length it says which. What each row may spend is the same under all of them: see step.c. */
 #ifndef BATCHING_POLICY_H
 #define BATCHING_POLICY_H
 
@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #include "batching/batcher.h"
+
+struct by_length;
+struct waiting;
 
 /* What a policy may look at. */
 struct policy_view {
@@ -23,6 +26,9 @@ struct policy {
     /* At most n_queued. *ret_wake_us (0 before the call): when to ask again if nothing else
      * happens first. */
     size_t (*admit)(const struct policy_view *v, uint64_t *ret_wake_us);
+    /* Or instead: moves those that may begin in front of the others, in their order. Only with
+     * n_queued above 0. */
+    size_t (*choose)(struct waiting *w, struct by_length *by, const struct policy_view *v);
     /* When those that are queued give up, if nothing else happens first; 0: never. Only with
      * n_queued above 0. NULL: never. */
     uint64_t (*give_up_us)(const struct policy_view *v);

@@ -275,7 +275,9 @@ static size_t n_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wak
     struct policy_view v = batcher_view(b, now_us);
 
     if (v.n_queued > 0) {
-        b->n_admitted += b->policy->admit(&v, ret_wake_us);
+        b->n_admitted += b->policy->choose != NULL
+                             ? b->policy->choose(&b->waiting, &b->by_length, &v)
+                             : b->policy->admit(&v, ret_wake_us);
         assert(b->n_admitted <= b->waiting.n_queued);
     }
     return b->n_admitted + b->waiting.n_returned;
@@ -299,7 +301,7 @@ static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
     rc = reserve(b, ask);
     if (rc == STATUS_EXHAUSTED && !is_alone(b, 0))
         return false; /* another row will give back what it holds */
-    if (!ask->is_returned)
+    if (!ask->is_returned && !ask->is_chosen)
         b->n_admitted--;
     if (rc != STATUS_OK) {
         fail(b, ask);

@@ -8,6 +8,7 @@ void waiting_init(struct waiting *w)
 {
     *w = (struct waiting){0};
     list_init(&w->returned);
+    list_init(&w->chosen);
     for (size_t i = 0; i < N_PRIORITIES; i++)
         list_init(&w->queues[i]);
 }
@@ -16,6 +17,12 @@ static size_t queue_of(const struct ask *ask)
 {
     assert(ask->priority >= -PRIORITY_MAX && ask->priority <= PRIORITY_MAX);
     return (size_t)(ask->priority + PRIORITY_MAX);
+}
+
+static void leave_queue(struct waiting *w, size_t i)
+{
+    if (list_is_empty(&w->queues[i]))
+        w->in_use[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
 void waiting_add(struct waiting *w, struct ask *ask)
@@ -45,8 +52,19 @@ void waiting_remove(struct waiting *w, struct ask *ask)
         return;
     }
     w->n_queued--;
-    if (list_is_empty(&w->queues[i]))
-        w->in_use[i / 64] &= ~(UINT64_C(1) << i % 64);
+    if (ask->is_chosen) {
+        ask->is_chosen = false;
+        return;
+    }
+    leave_queue(w, i);
+}
+
+void waiting_choose(struct waiting *w, struct ask *ask)
+{
+    list_remove(&ask->link);
+    leave_queue(w, queue_of(ask));
+    ask->is_chosen = true;
+    list_push(&w->chosen, &ask->link);
 }
 
 uint64_t waiting_rank_us(const struct waiting *w, const struct ask *ask)
@@ -89,6 +107,8 @@ struct ask *waiting_first(const struct waiting *w)
 
     if (returned != NULL)
         return container_of(returned, struct ask, link);
+    if (!list_is_empty(&w->chosen))
+        return container_of(list_first(&w->chosen), struct ask, link);
     while ((ask = next_front(w, &at)) != NULL)
         if (first == NULL || ask_is_before(w, ask, first))
             first = ask;
@@ -97,10 +117,25 @@ struct ask *waiting_first(const struct waiting *w)
 
 struct ask *waiting_behind(const struct waiting *w, const struct ask *ask)
 {
-    const struct list *list = ask->is_returned ? &w->returned : &w->queues[queue_of(ask)];
+    const struct list *list = ask->is_returned ? &w->returned
+                              : ask->is_chosen ? &w->chosen
+                                               : &w->queues[queue_of(ask)];
     struct link *next = list_next(list, &ask->link);
 
     return next == NULL ? NULL : container_of(next, struct ask, link);
+}
+
+void waiting_each(const struct waiting *w, void (*visit)(void *arg, struct ask *ask), void *arg)
+{
+    struct ask *ask;
+    size_t at = 0;
+
+    while ((ask = next_front(w, &at)) != NULL) {
+        const struct list *queue = &w->queues[queue_of(ask)];
+
+        for (struct link *l = &ask->link; l != NULL; l = list_next(queue, l))
+            visit(arg, container_of(l, struct ask, link));
+    }
 }
 
 uint64_t waiting_oldest_us(const struct waiting *w)

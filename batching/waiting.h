@@ -17,10 +17,11 @@ enum { PRIORITY_MAX = 100, N_PRIORITIES = 2 * PRIORITY_MAX + 1 };
 
 struct waiting {
     struct list returned;                      /* preempted, in the order in which they go on */
+    struct list chosen;                        /* of the next batch by length, in its order */
     struct list queues[N_PRIORITIES];          /* each in the order of since_us */
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
-    size_t n_returned, n_queued;
-    uint64_t ageing_us; /* the owner's to set; may change at any time */
+    size_t n_returned, n_queued;               /* queued: the chosen ones too */
+    uint64_t ageing_us;                        /* the owner's to set; may change at any time */
 };
 
 void waiting_init(struct waiting *w);
@@ -30,6 +31,10 @@ void waiting_add(struct waiting *w, struct ask *ask);
 /* In front of all. */
 void waiting_return(struct waiting *w, struct ask *ask);
 void waiting_remove(struct waiting *w, struct ask *ask);
+/* From its queue to the end of the chosen, who come before all that are queued. */
+void waiting_choose(struct waiting *w, struct ask *ask);
+/* Calls visit for each that is queued and not chosen. */
+void waiting_each(const struct waiting *w, void (*visit)(void *arg, struct ask *ask), void *arg);
 
 /* Who is next, NULL when nobody waits. Constant time but for the priorities in use. */
 struct ask *waiting_first(const struct waiting *w);
@@ -37,7 +42,7 @@ struct ask *waiting_first(const struct waiting *w);
 struct ask *waiting_behind(const struct waiting *w, const struct ask *ask);
 /* since_us, put earlier by priority; wraps, only differences count. */
 uint64_t waiting_rank_us(const struct waiting *w, const struct ask *ask);
-/* The smallest since_us of those queued; only when there is one. */
+/* The smallest since_us of those queued and not chosen; only when there is one. */
 uint64_t waiting_oldest_us(const struct waiting *w);
 
 /* True when a goes before b. */

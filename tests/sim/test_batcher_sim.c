@@ -60,7 +60,8 @@ struct world {
     size_t n_askers, n_to_ask;
     uint64_t mean_gap_us, mean_step_us, jitter_us;
     size_t pool, n_held;
-    bool is_roomy; /* no bound on cost, more pages than anybody asks for */
+    bool has_picked; /* a batch by length */
+    bool is_roomy;   /* no bound on cost, more pages than anybody asks for */
     unsigned percent_deadline, percent_cancel, percent_break, percent_again;
 
     uint64_t arrival_at, cancel_at, change_at, close_at, tick_at, step_at;
@@ -83,7 +84,7 @@ static void broken(const struct world *w, const char *fmt, ...)
 
 static void broken(const struct world *w, const char *fmt, ...)
 {
-    static const char *const policies[] = {"fixed", "window", "continuous"};
+    static const char *const policies[] = {"fixed", "window", "continuous", "batchsort", "full"};
     va_list args;
 
     printf("seed %" PRIu64 " (%s) at %" PRIu64 " us: ", w->seed, policies[w->config.policy],
@@ -147,6 +148,21 @@ static bool goes_before(const struct world *w, const struct asked *a, const stru
     int64_t rank_b = b->ask.priority * ageing + (int64_t)(w->now_us - b->since_us);
 
     return rank_a != rank_b ? rank_a > rank_b : a->number < b->number;
+}
+
+static bool is_by_length(const struct batcher_config *config)
+{
+    return config->policy == BATCH_BATCHSORT || config->policy == BATCH_FULL;
+}
+
+/* Whether those who begin now need not be the first of those who wait. Where steps are short of
+ * room, some may begin long after they were chosen, under another policy. */
+static bool picks(struct world *w)
+{
+    bool does = is_by_length(&w->config) || (w->is_changing && is_by_length(&w->next));
+
+    w->has_picked |= does;
+    return does || (w->has_picked && !w->is_roomy);
 }
 
 /* ---- the agent ---- */
@@ -280,7 +296,8 @@ static void check_beginning(struct world *w, const struct asked *a)
         if (other->is_alone)
             continue; /* the pool is too small for it: it ends as soon as its neighbours have */
         MUST(w, !other->is_returned, "%zu begins before %zu goes on", a->id, other->id);
-        MUST(w, goes_before(w, a, other), "%zu begins, %zu is passed over", a->id, other->id);
+        MUST(w, picks(w) || goes_before(w, a, other), "%zu begins, %zu is passed over", a->id,
+             other->id);
     }
 }
 
@@ -294,6 +311,23 @@ static void apply_change(struct world *w)
     TRACE(w, "changed");
     w->config = w->next;
     w->is_changing = false;
+}
+
+/* By length: who has waited too long is not left behind. */
+static void check_oldest(struct world *w)
+{
+    int64_t ageing = w->config.ageing_us != 0 ? (int64_t)w->config.ageing_us : 100000;
+    const struct asked *first = NULL;
+
+    for (size_t i = 0; i < w->n_live; i++) {
+        const struct asked *a = w->live[i];
+
+        if (a->place == WAITING && !is_over(w, a) && (first == NULL || goes_before(w, a, first)))
+            first = a;
+    }
+    if (first != NULL && (int64_t)(w->now_us - first->since_us) + first->ask.priority * ageing >=
+                             (int64_t)w->config.max_delay_us)
+        MUST(w, first->in_step, "%zu has waited too long and is left behind", first->id);
 }
 
 /* Where neither cost nor pages hold anybody back, a policy's own promise can be checked. */
@@ -312,10 +346,14 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
     if (w->is_changing)
         return;
     MUST(w, w->n_rows <= w->config.max_rows, "a step of %zu rows", w->n_rows);
-    if (w->config.policy == BATCH_CONTINUOUS && w->n_rows < w->config.max_rows)
+    if ((w->config.policy == BATCH_CONTINUOUS ||
+         (is_by_length(&w->config) && w->config.rows_multiple <= 1)) &&
+        w->n_rows < w->config.max_rows)
         MUST(w, n_held_back == 0, "%zu wait and the step has room", n_held_back);
     if (n_begun == 0)
         return;
+    if (is_by_length(&w->config))
+        check_oldest(w);
     if (w->config.policy == BATCH_FIXED)
         MUST(w,
              w->n_rows == n_begun &&
@@ -734,10 +772,11 @@ static uint64_t now_us(void *self)
     return ((struct world *)self)->now_us;
 }
 
-static void no_random(void *self, void *out, size_t n_bytes)
+static void random_bytes(void *self, void *out, size_t n_bytes)
 {
-    (void)self;
-    memset(out, 0, n_bytes);
+    uint64_t bits = draw(self);
+
+    memcpy(out, &bits, n_bytes < sizeof bits ? n_bytes : sizeof bits);
 }
 
 /* How those who wait are gathered: what may change while asks wait and run. */
@@ -748,6 +787,9 @@ static void draw_policy(struct world *w, struct batcher_config *out, size_t most
     out->max_delay_us = draw_within(w, 0, 3000);
     if (out->policy == BATCH_FIXED && draw_percent(w, 50))
         out->max_delay_us = 0;
+    out->pads = draw_percent(w, 50);
+    out->start_by_chance = draw_percent(w, 50);
+    out->rows_multiple = draw_within(w, 0, 4);
 }
 
 static void change_policy(struct world *w)
@@ -758,7 +800,7 @@ static void change_policy(struct world *w)
 
     if (w->is_closed)
         return;
-    config.policy = (enum batch_policy)draw_within(w, 0, 2);
+    config.policy = (enum batch_policy)draw_within(w, 0, BATCH_FULL);
     draw_policy(w, &config, w->cap_rows + 1);
     TRACE(w, "change to policy %d, rows %zu to %zu, delay %" PRIu64, (int)config.policy,
           config.min_rows, config.max_rows, config.max_delay_us);
@@ -779,7 +821,7 @@ static void change_policy(struct world *w)
 
 static void draw_world(struct world *w)
 {
-    w->config.policy = (enum batch_policy)(w->seed % 3);
+    w->config.policy = (enum batch_policy)(w->seed % (BATCH_FULL + 1));
     draw_policy(w, &w->config, MAX_ROWS);
     w->cap_rows = w->config.max_rows;
     w->config.max_waiting = draw_within(w, 1, 30);
@@ -807,7 +849,7 @@ static void draw_world(struct world *w)
     w->now_us = draw_within(w, 1, 10);
     w->arrival_at = w->now_us;
     w->cancel_at = w->percent_cancel > 0 ? w->now_us + draw_within(w, 0, 5000) : never;
-    w->change_at = draw_percent(w, 50) ? draw_within(w, 0, 50 * w->mean_gap_us) : never;
+    w->change_at = draw_percent(w, 50) ? w->now_us + draw_within(w, 0, 50 * w->mean_gap_us) : never;
     w->close_at = draw_percent(w, 35) ? draw_within(w, 0, 100 * w->mean_gap_us) : never;
     w->tick_at = w->step_at = never;
 }
@@ -827,7 +869,7 @@ static void open_batcher(struct world *w)
     const struct batch_timer timer = {.arm = arm, .self = w};
     struct error err;
 
-    w->env = (struct env){.now_us = now_us, .random = no_random, .self = w};
+    w->env = (struct env){.now_us = now_us, .random = random_bytes, .self = w};
     if (batcher_open(&w->batcher, &w->config, &agent, &compute, &timer, &w->env, &err) != STATUS_OK)
         broken(w, "%s", err.text);
     for (size_t i = 0; i < w->n_askers; i++)
@@ -906,7 +948,7 @@ static void check_liveness(struct world *w)
              "nobody sees to %zu who are too few", n_waiting);
     if (w->step == NULL) {
         if (has_running || (n_waiting > 0 && w->config.policy == BATCH_CONTINUOUS) ||
-            n_waiting >= w->config.max_rows)
+            (n_waiting > 0 && is_by_length(&w->config)) || n_waiting >= w->config.max_rows)
             wanted_us = w->now_us;
         else if (n_waiting >= min_rows(w) && w->config.policy == BATCH_WINDOW)
             wanted_us = w->now_us;
