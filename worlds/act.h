@@ -164,10 +164,12 @@ struct text act_key_name(enum act_key key);
 
 /* Appends the act as one JSON object on one line (no newline), without its metrics. */
 enum status act_to_json(const struct act *a, struct buf *out, struct error *err) MUST_CHECK;
-/* One JSON object, all of it copied into the arena. Integers stay integers; what is neither a
- * scalar nor a list of strings nor one of integers in a *_vec field is kept as JSON. STATUS_INVALID
- * says what is wrong where: not an object, a key twice, not UTF-8, a standard field whose value has
- * the wrong type. */
+/* One JSON object (RFC 8259). Texts without an escape are borrowed from json, which must live as
+ * long as the act; all else is in the arena. Integers stay integers; what is neither a scalar nor a
+ * list of strings, nor one of 32-bit integers in a *_vec field, is kept as JSON. Whether a standard
+ * field has a value of its type is for whoever uses it to check. STATUS_INVALID says what is wrong
+ * at which byte: not JSON, not an object, a key twice, not UTF-8, a number out of range, nested
+ * deeper than 64. */
 enum status act_from_json(struct act *a, const char *json, size_t len, struct arena *arena,
                           struct error *err) MUST_CHECK;
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/status.h"
 #include "worlds/act.h"
@@ -21,8 +22,10 @@ enum metric_kind {
     METRIC_FIXED,   /* a, which must be the same in all parts */
     METRIC_TIMER,   /* a in b … c, seconds: a / (c - b), 0 when no time passed */
     METRIC_PPL,     /* exp(a / b): nats, tokens */
-    METRIC_MACRO,   /* a / b, of tasks: made by aggregation alone */
+    METRIC_MACRO,   /* the mean of parts, each a task's; made by aggregation */
 };
+
+struct metric_list;
 
 /* A metric by itself: one reply's part, or a report's whole. */
 struct metric {
@@ -30,6 +33,7 @@ struct metric {
     bool is_global;  /* of the whole run: not split by task */
     bool is_integer; /* of sums and fixed ones: printed without a point */
     double a, b, c;
+    const struct metric_list *parts; /* of METRIC_MACRO, else NULL; borrowed */
 };
 
 static inline struct metric metric_sum(double x)
@@ -54,9 +58,10 @@ static inline struct metric metric_timer(double x, double from_s, double to_s)
 }
 
 double metric_value(const struct metric *m);
-const char *metric_kind_name(enum metric_kind kind); /* ParlAI's class: "SumMetric", … */
-/* a += b. INVALID: kinds that do not merge, or fixed ones that differ; then a is as before. */
-enum status metric_merge(struct metric *a, const struct metric *b, struct error *err) MUST_CHECK;
+/* a += b. INVALID: kinds that do not merge, or fixed ones that differ; then a is as before. The
+ * arena holds the parts of macro averages; others need none. */
+enum status metric_merge(struct metric *a, const struct metric *b, struct arena *arena,
+                         struct error *err) MUST_CHECK;
 
 /* Metrics by name, in order: what a model gives with its reply (ACT_METRICS), and what a report is.
  * Names and items are borrowed by acts, owned by reports. */
@@ -109,11 +114,13 @@ uint64_t metrics_n_examples(const struct metrics *m);
 
 /* --- the report ------------------------------------------------------------------------------ */
 
-/* Metrics in the order of their first use (standard ones first, in ParlAI's order). Owns itself;
- * zeroed is empty. */
+/* Metrics by name: those of ours first, in ParlAI's order, then users' by name. Owns itself; zeroed
+ * is empty. */
 struct report {
     struct metric_list list;
-    void *memory;
+    struct named_metric *items; /* list.items */
+    size_t cap;
+    struct arena memory; /* of names and parts */
 };
 
 /* All shards, merged. Any thread, at any time. */
@@ -121,6 +128,9 @@ enum status metrics_report(struct report *out, struct metrics *m, struct error *
 void report_deinit(struct report *r);
 /* NULL when it is not there. */
 const struct metric *report_get(const struct report *r, const char *name);
+/* Adds a metric at the end, or merges it with the one of its name. Copies. */
+enum status report_add(struct report *r, struct text name, const struct metric *m,
+                       struct error *err) MUST_CHECK;
 /* First agent wins: what of from is not in r yet is added at the end. */
 enum status report_union(struct report *r, const struct report *from, struct error *err) MUST_CHECK;
 

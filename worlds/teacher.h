@@ -1,19 +1,20 @@
-/* A teacher: the participant that has the data. It acts one turn of an episode after the other and
- * scores the reply that it then observes.
+/* A teacher: the participant that has the data (worlds/participant.h). It acts one turn of an
+ * episode after the other and scores the reply that it then observes.
  *
  * The original holds what is shared: examples, the index of the next episode (one atomic number, so
- * any number of clones on any number of threads see each episode exactly once), metrics. A clone
- * holds its place in the episode it owns, and is small: a world keeps its clones in an array and
- * passes each to teacher_clone_init. A clone is one thread's at a time.
+ * any number of clones on any number of threads see each episode exactly once), metrics, of which a
+ * clone's thread is the shard. A clone holds its place in the episode it owns.
  *
  * End of an epoch, all datatypes but plain train: a clone that asks and for which there is no
  * episode left gets padding. It says epoch_done when its last act was padding, or was the last of
  * its episode and no episode is left. Data to be trained on begin anew once every clone has ended
- * its last episode of the epoch; teacher_reset begins anew at once. */
+ * its last episode of the epoch; resetting what is shared begins anew at once.
+ *
+ * A reply is scored once, by the labels of the act it answers: a second reply, one to padding, and
+ * one to an act without labels count nothing. */
 #ifndef WORLDS_TEACHER_H
 #define WORLDS_TEACHER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,16 +25,16 @@
 #include "worlds/datatype.h"
 #include "worlds/metrics.h"
 
+struct participant;
 struct teacher;
-struct teacher_clone;
 
 enum { TEACHER_MAX_LINE_BYTES = 16 << 20 }; /* of a data file */
 
 /* teacher_config_init fills what is said to be the default. */
 struct teacher_config {
     struct datatype datatype; /* valid */
-    size_t batch_size;        /* 1: clones that a batch has; a lone clone may well ask a teacher of
-                                 64, nothing is lost */
+    size_t batch_size;        /* 1: rows of a batch of batch_sort; else when a clone says that the
+                                 epoch is done, as ParlAI does. Fewer clones than this lose nothing */
     bool hide_labels;         /* the model sees none; scores are as ever */
     bool skip_bad;            /* lines that are wrong are counted and left out */
     uint64_t seed;            /* 0: of plain train's draws, of shuffled batches */
@@ -59,10 +60,12 @@ void teacher_config_init(struct teacher_config *c);
 /* task: PREFIX:FILE with a prefix of those that teacher_task_at names: parlai, jsonl, fbdialog,
  * conversations; data for a built file. Reads (or maps) all of it. NOT_FOUND: no such prefix (names
  * those there are) or file. INVALID: "FILE:LINE: what is wrong", also for a file without a single
- * example. Any one thread. */
+ * example. Any one thread; participant_unref it. */
 enum status teacher_open(struct teacher **out, const char *task,
                          const struct teacher_config *config, struct error *err) MUST_CHECK;
-void teacher_close(struct teacher *t); /* no clone lives */
+/* The teacher as a participant, and back; of another participant: NULL. */
+struct participant *teacher_participant(struct teacher *t);
+struct teacher *teacher_of(struct participant *p);
 
 /* "parlai", …; NULL after the last. */
 const char *teacher_task_at(size_t i);
@@ -80,48 +83,6 @@ const char *teacher_id(const struct teacher *t);
 size_t teacher_n_skipped(const struct teacher *t); /* bad lines, with skip_bad */
 /* One line on what in the data other readers take otherwise (episode_done:False …), or NULL. */
 const char *teacher_warning(const struct teacher *t);
-/* Whether acts come by teacher_batch_act. */
-bool teacher_has_batch_act(const struct teacher *t);
-
 struct metrics *teacher_metrics(struct teacher *t);
-/* metrics_report of it. */
-enum status teacher_report(struct report *out, struct teacher *t, struct error *err) MUST_CHECK;
-/* Index to the start and metrics cleared, for all clones: none may hold an act, each is to be
- * given to teacher_clone_reset. */
-void teacher_reset(struct teacher *t);
-
-/* What a world keeps one of for each of its clones. Members are the teacher's own. */
-struct teacher_clone {
-    struct teacher *teacher;
-    struct act act;            /* the last one */
-    struct value labels;       /* of it, which a reply is scored by; VALUE_NULL: none */
-    size_t episode;            /* index that the clone owns */
-    uint32_t next, n_examples; /* of the episode; next == n_examples: it has ended */
-    uint32_t shard;            /* of the metrics */
-    bool is_padding;           /* the last act was */
-    void *reading;             /* a stream's own: what the episode lies in */
-};
-
-/* shard < n_shards: a number for each thread. O(1), takes no memory, cannot fail. */
-void teacher_clone_init(struct teacher_clone *c, struct teacher *t, uint32_t shard);
-void teacher_clone_deinit(struct teacher_clone *c);
-void teacher_clone_reset(struct teacher_clone *c); /* drops its episode, as freshly initialised */
-
-/* The next act, valid until the next call for the clone. It may be shared and changed like any act
- * that borrows (act_share). Failures are a stream's: a file that was cut or changed under way. */
-enum status teacher_act(struct teacher_clone *c, const struct act **out,
-                        struct error *err) MUST_CHECK;
-/* Scores the reply to the last act, once: a second reply, one to padding, and one to an act without
- * labels count nothing. */
-enum status teacher_observe(struct teacher_clone *c, const struct act *reply,
-                            struct error *err) MUST_CHECK;
-
-/* One batch, an act for each of n clones (n at least the batch_size, else INVALID); padding behind
- * a short batch's last row. */
-enum status teacher_batch_act(struct teacher *t, struct teacher_clone *const *clones, size_t n,
-                              struct error *err) MUST_CHECK;
-
-bool teacher_episode_done(const struct teacher_clone *c); /* of its last act */
-bool teacher_epoch_done(const struct teacher_clone *c);
 
 #endif
