@@ -53,6 +53,14 @@ struct clone_config {
     uint64_t salt; /* of the tenant: state is shared only among equals */
 };
 
+/* A text to be scored as a reply, or its ids where they are given: those as they stand, while a
+ * text among messages with roles is followed by the end of the turn. */
+struct to_score {
+    struct text text;
+    const int32_t *ids; /* [n_ids] NULL: the text's */
+    size_t n_ids;
+};
+
 /* What a turn brings: messages for agents that speak, tensors for those that act or are trained.
  * Borrowed until the turn's end: it lies in the turn's arena. */
 struct observation {
@@ -69,10 +77,14 @@ struct observation {
     uint32_t turn;            /* 1, 2, … */
     /* Texts that are scored, each as the whole reply, before there is one. Kinds that give no
      * probabilities leave the reply's scores empty. */
-    const struct text *scored; /* [n_scored] none empty */
+    const struct to_score *scored; /* [n_scored] none empty */
     size_t n_scored;
     bool no_reply; /* the scores are all that is wanted; such a turn leaves no trace in the clone */
-    bool is_plain; /* messages are plain text that the reply goes on: no roles, no chat template */
+    /* Messages, and behind them these ids, are plain text that the reply goes on: no roles, no chat
+     * template. */
+    bool is_plain;
+    const int32_t *plain_ids; /* [n_plain_ids] */
+    size_t n_plain_ids;
 };
 
 /* How likely an agent holds a text for its reply. In the turn's arena. */

@@ -168,6 +168,9 @@ void lm_drop(struct clone *c, struct agent_turn *t);
 void lm_find_pages(struct lm *m, struct agent_turn *turn);
 
 /* score.c */
+/* Ids from elsewhere, INVALID if one is none. */
+enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, struct buf *out,
+                          struct error *err) MUST_CHECK;
 /* Takes the texts that the turn is to score behind n_prompt ids. *ret_longest: ids of the longest;
  * 0 when there are none. INVALID: one without a token, or not UTF-8. */
 enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct agent_turn *turn,

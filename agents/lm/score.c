@@ -13,19 +13,34 @@ static struct lm_clone *clone_of(const struct row *row)
     return container_of((struct clone *)row->clone, struct lm_clone, base);
 }
 
+enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, struct buf *out,
+                          struct error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (size_t)ids[i] >= vocab_n_tokens(m->vocab))
+            return error_set(err, STATUS_INVALID, "%d is no token", ids[i]);
+    if (n != 0 && buf_append(out, (const char *)ids, n * sizeof *ids) != STATUS_OK)
+        return error_no_memory(err, n * sizeof *ids, "tokens");
+    return STATUS_OK;
+}
+
 /* The text's ids, and the end of the turn where there are turns. */
 static enum status encode(const struct lm *m, const struct observation *seen, size_t i,
                           struct buf *ids, struct error *err)
 {
-    const struct text *text = &seen->scored[i];
-    enum status rc = vocab_encode(m->vocab, text->text, text->len, ids, err);
-    int32_t last;
+    const struct to_score *what = &seen->scored[i];
+    enum status rc = what->ids != NULL
+                         ? lm_append_ids(m, what->ids, what->n_ids, ids, err)
+                         : vocab_encode(m->vocab, what->text.text, what->text.len, ids, err);
     size_t len = ids->len;
+    int32_t last;
 
     if (rc == STATUS_OK && len == 0)
         rc = error_set(err, STATUS_INVALID, "it has no tokens");
-    if (rc != STATUS_OK || seen->is_plain)
-        return rc == STATUS_OK ? rc : error_prefix(err, "text %zu to score", i + 1);
+    if (rc != STATUS_OK)
+        return error_prefix(err, "text %zu to score", i + 1);
+    if (seen->is_plain || what->ids != NULL)
+        return STATUS_OK;
     memcpy(&last, ids->data + len - sizeof last, sizeof last);
     rc = chat_template_reply_end(m->template, last, ids, NULL, err);
     if (rc != STATUS_OK)
@@ -70,7 +85,7 @@ enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct ag
         rc = error_no_memory(err, s.n_texts * sizeof *s.texts, "texts to score");
     for (size_t i = 0; rc == STATUS_OK && i < s.n_texts; i++) {
         buf_clear(&ids);
-        rc = lm_check_size(m, n_prompt, seen->scored[i].len, err);
+        rc = lm_check_size(m, n_prompt, seen->scored[i].text.len, err);
         if (rc == STATUS_OK)
             rc = encode(m, seen, i, &ids, err);
         if (rc == STATUS_OK)

@@ -34,6 +34,8 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
         rc = error_no_memory(err, sizeof bos, "a prompt");
     for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
         rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
+    if (rc == STATUS_OK)
+        rc = lm_append_ids(m, seen->plain_ids, seen->n_plain_ids, ids, err);
     if (rc == STATUS_OK && ids->len == 0)
         rc = error_set(err, STATUS_INVALID, "an empty text has no next token");
     return rc;

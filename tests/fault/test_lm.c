@@ -130,7 +130,7 @@ static enum status score_turn(struct agent *a, struct clone *c, double *ret_logp
                               struct error *err)
 {
     static const struct message said = {.role = ROLE_USER, .text = "the hello", .len = 9};
-    static const struct text texts[] = {{"hello", 5}, {"the a", 5}};
+    static const struct to_score texts[] = {{.text = {"hello", 5}}, {.text = {"the a", 5}}};
     struct drive d = {.clone = c}, *only = &d;
     enum status rc;
 

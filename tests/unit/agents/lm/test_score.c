@@ -9,13 +9,13 @@ enum { N_TEXTS = 4, MAX_TOKENS = 32 };
 
 static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7};
 
-#define TEXT(s)          \
-    {                    \
-        s, sizeof(s) - 1 \
+#define TEXT(s)                      \
+    {                                \
+        .text = { s, sizeof(s) - 1 } \
     }
 
-static const struct text texts[N_TEXTS] = {TEXT("hello, the hell"), TEXT("a"), TEXT("the the the"),
-                                           TEXT("no, in hello world")};
+static const struct to_score texts[N_TEXTS] = {TEXT("hello, the hell"), TEXT("a"),
+                                               TEXT("the the the"), TEXT("no, in hello world")};
 
 static const struct message asked = {
     .role = ROLE_USER, .text = "what is in the hello?", .len = sizeof "what is in the hello?" - 1};
@@ -182,7 +182,7 @@ START_TEST(a_score_is_what_saying_it_gives)
     struct clone *c = open_clone(a);
     struct drive scored, *only = &scored;
     struct logit_bias bias = {.bias = 1e9f};
-    struct text spoken = TEXT(" theb thehello");
+    struct to_score spoken = TEXT(" theb thehello");
     struct error err;
     size_t n_top = 0;
 
@@ -224,6 +224,49 @@ START_TEST(a_score_is_what_saying_it_gives)
     ck_assert_uint_eq(scored.turn.reply.scores[0].n_top, n_top);
     drive_end(&scored, false);
     clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* Ids are scored as they stand, behind a prompt of ids as behind its text. */
+START_TEST(ids_are_texts)
+{
+    struct agent *a = open_agent("ref", 64, 0);
+    struct observation by_text = wanted(&asked, 1), by_ids;
+    struct buf prompt, label;
+    struct to_score ids;
+    struct drive x, y, *both[] = {&x, &y};
+    const struct reply *rx = &x.turn.reply, *ry = &y.turn.reply;
+    struct error err;
+
+    buf_init(&prompt, 1 << 10);
+    buf_init(&label, 1 << 10);
+    ck_assert_int_eq(a->type->tokenize(a, asked.text, asked.len, &prompt, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->tokenize(a, texts[0].text.text, texts[0].text.len, &label, &err),
+                     STATUS_OK);
+    by_text.is_plain = true;
+    by_text.n_scored = 1;
+    by_ids = by_text;
+    by_ids.n_messages = 0;
+    by_ids.plain_ids = (const int32_t *)(const void *)prompt.data;
+    by_ids.n_plain_ids = prompt.len / sizeof(int32_t);
+    ids = (struct to_score){.ids = (const int32_t *)(const void *)label.data,
+                            .n_ids = label.len / sizeof(int32_t)};
+    by_ids.scored = &ids;
+    ck_assert_int_eq(begin(&x, open_clone(a), &by_text, &err), STATUS_OK);
+    ck_assert_msg(begin(&y, open_clone(a), &by_ids, &err) == STATUS_OK, "%s", err.text);
+    drive_run(a, both, 2, 13);
+    ck_assert_uint_eq(rx->scores[0].n_tokens, ids.n_ids);
+    ck_assert_uint_eq(ry->scores[0].n_tokens, ids.n_ids);
+    ck_assert_mem_eq(rx->scores[0].logprobs, ry->scores[0].logprobs, ids.n_ids * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        struct clone *c = both[i]->clone;
+
+        drive_end(both[i], false);
+        clone_close(c);
+    }
+    buf_deinit(&prompt);
+    buf_deinit(&label);
     agent_unref(a);
 }
 END_TEST
@@ -301,10 +344,11 @@ END_TEST
 START_TEST(what_cannot_be_scored_is_refused)
 {
     static char longest[TINY_CONTEXT * 8];
+    static const int32_t none = TINY_VOCAB;
     struct agent *a = open_agent("ref", 256, 0);
     struct observation seen = wanted(&asked, 1);
     struct clone *c = open_clone(a);
-    struct text text = {"", 0};
+    struct to_score text = {.text = {"", 0}};
     struct clone_info info;
     struct drive d, *only = &d;
     struct error err;
@@ -314,15 +358,19 @@ START_TEST(what_cannot_be_scored_is_refused)
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);
     ck_assert_str_eq(err.text, "text 1 to score: it has no tokens");
     drive_end(&d, false);
-    text = (struct text){"\xff", 1};
+    text.text = (struct text){"\xff", 1};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);
     drive_end(&d, false);
     memset(longest, 'z', sizeof longest);
-    text = (struct text){longest, TINY_CONTEXT};
+    text.text = (struct text){longest, TINY_CONTEXT};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_RANGE);
     drive_end(&d, false);
-    text = (struct text){longest, sizeof longest};
+    text.text = (struct text){longest, sizeof longest};
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_RANGE);
+    drive_end(&d, false);
+    text.ids = &none;
+    text.n_ids = 1;
+    ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_INVALID);
     drive_end(&d, false);
     text = texts[0];
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_OK);
@@ -341,5 +389,5 @@ START_TEST(what_cannot_be_scored_is_refused)
 END_TEST
 
 SUITE_MAIN("agents_lm_score", chunks_do_not_matter, company_does_not_matter,
-           a_score_is_what_saying_it_gives, the_reply_is_as_ever, preemption_changes_no_score,
-           what_cannot_be_scored_is_refused)
+           a_score_is_what_saying_it_gives, ids_are_texts, the_reply_is_as_ever,
+           preemption_changes_no_score, what_cannot_be_scored_is_refused)
