@@ -134,6 +134,8 @@ struct agent_info {
     char version[65];         /* content hash, hex: sha256 of the file; "1" for agents without */
     size_t context, n_vocab;  /* 0 where there is none */
     size_t weight_bytes;
+    size_t n_observations, n_actions; /* numbers in, choices; 0 for those that do not act */
+    bool has_value;                   /* its reply holds what return is to come */
     size_t kv_page_bytes, kv_pages, kv_pages_free, kv_pages_shared;
     size_t kv_pages_cached;    /* found by who begins alike; held by clones, or free */
     uint64_t kv_copies;        /* pages copied on write */

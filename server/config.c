@@ -35,6 +35,8 @@ const char config_usage[] =
     "  --max-message-bytes SIZE  of a request (4M)\n"
     "  --ttl TIME                a conversation is closed after so much idle time, unless it\n"
     "                            was opened with its own (24h)\n"
+    "  --sequence-idle TIME      a sequence of KServe's clients is closed after so long without a\n"
+    "                            request (60s)\n"
     "  --drain-timeout TIME      for turns in flight when asked to stop (30s)\n"
     "  --log-level LEVEL         debug, info, warn or error (info)\n"
     "  --check                   only check the command line and the model files\n"
@@ -237,6 +239,11 @@ static enum status set_ttl(struct config *c, const char *value, struct error *er
     return parse_size(&c->ttl_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
 }
 
+static enum status set_sequence_idle(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->sequence_idle_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
+}
+
 static enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
 {
     return parse_number(&c->drain_timeout_ms, value, times, (uint64_t)24 * 3600 * 1000, err);
@@ -299,6 +306,7 @@ static const struct key {
     {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
     {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
     {"ttl", offsetof(struct config_file, ttl), set_ttl},
+    {"sequence_idle", offsetof(struct config_file, sequence_idle), set_sequence_idle},
     {"drain_timeout", offsetof(struct config_file, drain_timeout), set_drain_timeout},
     {"log_level", offsetof(struct config_file, log_level), set_log_level},
 };
@@ -354,6 +362,7 @@ static const struct flag {
     {"--max-queue", true, set_max_queue},
     {"--max-message-bytes", true, set_max_message_bytes},
     {"--ttl", true, set_ttl},
+    {"--sequence-idle", true, set_sequence_idle},
     {"--drain-timeout", true, set_drain_timeout},
     {"--log-level", true, set_log_level},
     {"--check", false, set_check},

@@ -36,6 +36,7 @@ struct config {
     size_t max_message_bytes;
     uint64_t drain_timeout_ms;
     uint64_t ttl_ms;
+    uint64_t sequence_idle_ms;
     enum log_level log_level;
     bool help, version, check;
     const char *file_path;    /* NULL: no file */

@@ -46,6 +46,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(max_queue),
     OPTIONAL_TEXT(max_message_bytes),
     OPTIONAL_TEXT(ttl),
+    OPTIONAL_TEXT(sequence_idle),
     OPTIONAL_TEXT(drain_timeout),
     OPTIONAL_TEXT(log_level),
     CYAML_FIELD_END,

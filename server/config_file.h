@@ -18,7 +18,8 @@ struct config_file {
     char **listen; /* [n_listen] */
     uint32_t n_listen;
     char *backend, *threads, *kv_bytes, *max_conversations, *max_queue, *max_message_bytes;
-    char *ttl, *drain_timeout, *log_level, *kv, *prefix_cache, *speculate, *max_itl_ms;
+    char *ttl, *sequence_idle, *drain_timeout, *log_level, *kv, *prefix_cache, *speculate,
+        *max_itl_ms;
 };
 
 /* STATUS_INVALID names the file and what is wrong with it: that it cannot be read, is no YAML, or

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "server/services.h"
 
+enum { SESSION_TTL_MS = 10 * 60 * 1000 };
 enum { DRAIN_LOOK_MS = 10, READY_MAX_BYTES = 4096 };
 
 static const uint32_t daemon_moves[] = {
@@ -118,8 +119,9 @@ static void end(struct daemon *d)
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     conversations_cancel_all(&d->conversations);
+    sequences_retire(&d->sequences, NULL);
     sessions_drain(&d->sessions);
-    sessions_close_all(&d->sessions);
+    sessions_close_all(&d->sessions, NULL);
     if (d->port != NULL) {
         port_drain(d->port);
         port_cancel_all(d->port);
@@ -168,6 +170,7 @@ static void close_handles(struct daemon *d)
 {
     uv_close((uv_handle_t *)&d->expiry_timer, NULL);
     uv_close((uv_handle_t *)&d->sessions_timer, NULL);
+    uv_close((uv_handle_t *)&d->sequences_timer, NULL);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
@@ -288,6 +291,20 @@ static void arm_sessions(void *self, uint64_t at_us)
     struct daemon *d = self;
 
     arm(d, &d->sessions_timer, on_sessions_timer, at_us);
+}
+
+static void on_sequences_timer(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+
+    sequences_tick(&d->sequences);
+}
+
+static void arm_sequences(void *self, uint64_t at_us)
+{
+    struct daemon *d = self;
+
+    arm(d, &d->sequences_timer, on_sequences_timer, at_us);
 }
 
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
@@ -424,6 +441,7 @@ static enum status start_conversations(struct daemon *d, struct error *err)
 static enum status start_sessions(struct daemon *d, struct error *err)
 {
     const struct sessions_config config = {
+        .ttl_ms = SESSION_TTL_MS + d->config.sequence_idle_ms, /* a sequence is closed first */
         .env = &d->env,
         .arm = arm_sessions,
         .arm_self = d,
@@ -432,6 +450,20 @@ static enum status start_sessions(struct daemon *d, struct error *err)
     };
 
     return sessions_init(&d->sessions, &config, err);
+}
+
+static enum status start_sequences(struct daemon *d, struct error *err)
+{
+    const struct sequences_config config = {
+        .idle_ms = d->config.sequence_idle_ms,
+        .env = &d->env,
+        .conversations = &d->conversations,
+        .sessions = &d->sessions,
+        .arm = arm_sequences,
+        .arm_self = d,
+    };
+
+    return sequences_init(&d->sequences, &config, err);
 }
 
 static void start_params(struct daemon *d)
@@ -450,9 +482,11 @@ static void open_handles(struct daemon *d)
     /* None of these takes anything that could be missing. */
     (void)uv_timer_init(&d->loop, &d->expiry_timer);
     (void)uv_timer_init(&d->loop, &d->sessions_timer);
+    (void)uv_timer_init(&d->loop, &d->sequences_timer);
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
-    d->expiry_timer.data = d->sessions_timer.data = d->drain_timer.data = d->later.data = d;
+    d->expiry_timer.data = d->sessions_timer.data = d->sequences_timer.data = d;
+    d->drain_timer.data = d->later.data = d;
     for (size_t i = 0; i < N_SIGNALS; i++) {
         (void)uv_signal_init(&d->loop, &d->signals[i]);
         d->signals[i].data = d;
@@ -481,11 +515,13 @@ enum status daemon_run(const struct config *config, struct error *err)
     open_handles(&d);
     start_params(&d);
     if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||
-        start_port(&d, &why) != STATUS_OK || start_models(&d, &why) != STATUS_OK)
+        start_sequences(&d, &why) != STATUS_OK || start_port(&d, &why) != STATUS_OK ||
+        start_models(&d, &why) != STATUS_OK)
         fail(&d, &why);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* nothing is left when it returns */
     assert(d.state == DAEMON_STOPPED);
     conversations_deinit(&d.conversations);
+    sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     health_deinit(&d.health);
     left = uv_loop_close(&d.loop);

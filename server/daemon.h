@@ -13,6 +13,7 @@
 #include "server/model.h"
 #include "server/params.h"
 #include "server/port.h"
+#include "server/sequences.h"
 #include "server/session.h"
 
 enum { N_SIGNALS = 2 };
@@ -43,11 +44,13 @@ struct daemon {
     struct conversations conversations;
     struct params_sets params;
     struct sessions sessions;
+    struct sequences sequences;
+    uint64_t n_inferences; /* steps of no sequence: numbers them */
     struct trainers trainers;
     struct health health;
     struct port *port;
     struct list endless;
-    uv_timer_t expiry_timer, sessions_timer, drain_timer;
+    uv_timer_t expiry_timer, sessions_timer, sequences_timer, drain_timer;
     uv_idle_t later; /* asks daemon_go_on to be called from the loop itself */
     uv_signal_t signals[N_SIGNALS];
     uint64_t drain_until_us;

@@ -332,6 +332,7 @@ static enum status ask(struct session *s, const struct step_request *r, struct e
         .row = &s->turn.row,
         .asker = &s->clone->asker,
         .deadline_us = r->deadline_us,
+        .priority = r->priority,
     };
     future_init(&s->ask.reply, on_settled, s);
     return batcher_ask(s->model->batcher, &s->ask, err);
@@ -418,6 +419,8 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
     struct session *s = NULL;
     enum status rc;
 
+    if (r->seq == STEP_NEXT)
+        return error_set(err, STATUS_ABORTED, "the session of env_id '%.64s' is gone", r->env_id);
     if (r->seq != 1)
         return out_of_range(r->seq, 0, err);
     rc = open_session(&s, all, before, r->model, r->env_id, hash, r->run_id, err);
@@ -464,7 +467,7 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
         *ret_stored = s->reply;
         return STATUS_OK;
     }
-    if (r->seq != s->seq + 1)
+    if (r->seq != STEP_NEXT && r->seq != s->seq + 1)
         return out_of_range(r->seq, s->seq, err);
     if (s->is_asking)
         return join(s, w, err);
@@ -578,9 +581,23 @@ void sessions_drain(struct sessions *all)
     all->is_draining = true;
 }
 
-void sessions_close_all(struct sessions *all)
+void sessions_end(struct sessions *all, const struct model *model, const char *env_id)
 {
-    for (size_t i = 0; i < all->n_buckets; i++)
-        while (all->table[i] != NULL)
-            end_session(all->table[i]);
+    struct session *s = find(all, hash_of(all, model, env_id), model, env_id);
+
+    if (s != NULL)
+        end_session(s);
+}
+
+void sessions_close_all(struct sessions *all, const struct model *model)
+{
+    for (size_t i = 0; i < all->n_buckets; i++) {
+        struct session *s, *next;
+
+        for (s = all->table[i]; s != NULL; s = next) {
+            next = s->in_bucket;
+            if (model == NULL || s->model == model)
+                end_session(s);
+        }
+    }
 }

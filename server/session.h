@@ -16,6 +16,9 @@ struct session;
 
 enum { ENV_ID_MAX_BYTES = 256 };
 
+/* A seq: the next of a run that there is, whichever. */
+#define STEP_NEXT UINT64_MAX
+
 struct step_request {
     struct model *model;
     const char *env_id;
@@ -26,6 +29,7 @@ struct step_request {
     bool done;
     uint32_t row;
     uint64_t deadline_us; /* 0: none */
+    int priority;         /* as an ask's */
 };
 
 /* One who waits for a step: the caller's memory until done, or step_wait_leave. */
@@ -96,11 +100,13 @@ void session_let_go(struct session_hold *h);
 struct clone *session_clone(struct session *s);
 bool session_is_asking(const struct session *s);
 
+/* Ends the run that env_id has with the model, if there is one. */
+void sessions_end(struct sessions *all, const struct model *model, const char *env_id);
 /* Ends those that have been idle for too long. */
 void sessions_tick(struct sessions *all);
 /* From now on no step is taken: STATUS_UNAVAILABLE. */
 void sessions_drain(struct sessions *all);
-/* Ends all; those whose step is under way are gone when it is back. */
-void sessions_close_all(struct sessions *all);
+/* Ends all of a model (NULL: of any); those whose step is under way are gone when it is back. */
+void sessions_close_all(struct sessions *all, const struct model *model);
 
 #endif

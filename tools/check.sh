@@ -13,7 +13,7 @@ declare -A may=(
     [batching]='base compute batching'
     [agents]='base compute batching agents'
     [worlds]='base batching agents worlds'
-    [server]='base proto parley grpc compute batching agents worlds server'
+    [server]='base proto parley grpc inference compute batching agents worlds server'
     [client/lib]='base proto parley grpc client/lib'
     [client/cli]='base proto parley client/lib client/cli compute batching agents worlds'
 )

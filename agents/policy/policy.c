@@ -112,7 +112,10 @@ static void policy_info(const struct agent *a, struct agent_info *out)
                                .architecture = policy_kind_name(p->net.spec.kind),
                                .backend = p->backend->type->name,
                                .weight_bytes = network_weight_bytes(&p->net),
-                               .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES};
+                               .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES,
+                               .n_observations = p->net.spec.n_observations,
+                               .n_actions = p->net.spec.n_actions,
+                               .has_value = p->net.spec.has_value};
     memcpy(out->version, p->version, sizeof out->version);
     sampling_init(&out->defaults);
 }

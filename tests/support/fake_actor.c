@@ -280,7 +280,7 @@ static void on_closed(void *arg)
 
 void fake_actor_close(struct fake_actor *f)
 {
-    sessions_close_all(&f->all);
+    sessions_close_all(&f->all, NULL);
     fake_actor_run(f);
     assert(f->all.n == 0 && f->all.n_asking == 0);
     sessions_deinit(&f->all);

@@ -1,0 +1,40 @@
+/* What a model looks like to KServe's clients: which tensors it takes and gives, and how its
+ * requests relate to each other. */
+#ifndef SERVER_KSERVE_SIGNATURE_H
+#define SERVER_KSERVE_SIGNATURE_H
+
+#include <stdbool.h>
+
+#include "agents/agent.h"
+#include "inference/model_config.pb-c.h"
+
+/* The one version that every model has. Clients want a whole number. */
+#define KSERVE_VERSION "1"
+
+enum { KSERVE_MAX_INPUTS = 3, KSERVE_MAX_OUTPUTS = 3 };
+
+struct kserve_tensor {
+    const char *name, *datatype; /* "BYTES", "FP32", … */
+    Inference__DataType type;
+    int64_t dim; /* the shape is [dim] */
+    bool is_optional;
+};
+
+struct kserve_signature {
+    bool is_policy; /* observations to actions; else texts to texts */
+    const char *platform, *backend;
+    struct kserve_tensor inputs[KSERVE_MAX_INPUTS]; /* [n_inputs] */
+    size_t n_inputs;
+    struct kserve_tensor outputs[KSERVE_MAX_OUTPUTS]; /* [n_outputs] */
+    size_t n_outputs;
+    bool is_decoupled; /* a request may have several responses on a stream */
+    bool is_stateful;  /* what it answers depends on what was asked before */
+};
+
+/* The inputs of those that speak, by place. */
+enum { KSERVE_TEXT_INPUT, KSERVE_STREAM, KSERVE_SAMPLING };
+
+/* Points into info's constant texts. */
+void kserve_signature(struct kserve_signature *out, const struct agent_info *info);
+
+#endif

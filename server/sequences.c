@@ -1,0 +1,419 @@
+/* The happy path: sequences_enter finds or makes the sequence and queues the request; its turn or
+ * step runs when it is the first; sequence_leave lets the next one begin, or begins the idle time.
+ *
+ * A sequence that has ended, or was started anew, is retired: nobody finds it, and it is closed
+ * when its last request has left. What it stands for (a conversation, a session) it knows by id, so
+ * that somebody else may close that. */
+#include "server/sequences.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/model.h"
+
+enum { FIRST_BUCKETS = 64, RETRY_MS = 100, ENV_ID_SIZE = 40 };
+
+struct sequence {
+    struct sequence *in_bucket; /* next */
+    struct link link;           /* of all->idle or all->retired */
+    struct sequences *all;
+    struct model *model; /* NULL: it is gone */
+    uint64_t hash;
+    struct list items; /* the first runs */
+    size_t n_items;
+    uint64_t idle_since_us;
+    struct conversation_id conversation;
+    uint64_t run; /* numbers its session */
+    bool has_conversation, has_session;
+    bool is_retired; /* nobody finds it */
+    char key[];
+};
+
+enum status sequences_init(struct sequences *all, const struct sequences_config *config,
+                           struct error *err)
+{
+    struct sequences a = {.config = *config, .n_buckets = FIRST_BUCKETS};
+
+    if (a.config.max_sequences == 0)
+        a.config.max_sequences = 65536;
+    if (a.config.max_queued == 0)
+        a.config.max_queued = 64;
+    if (a.config.idle_ms == 0)
+        a.config.idle_ms = 60000;
+    a.table = try_alloc(a.n_buckets, sizeof(a.table[0]));
+    a.reaped = try_alloc(SEQUENCES_REMEMBERED, sizeof(a.reaped[0]));
+    if (a.table == NULL || a.reaped == NULL) {
+        free(a.table);
+        free(a.reaped);
+        return error_no_memory(err, SEQUENCES_REMEMBERED * sizeof(a.reaped[0]), "sequences");
+    }
+    config->env->random(config->env->self, &a.salt, sizeof(a.salt));
+    *all = a;
+    list_init(&all->idle); /* point to themselves */
+    list_init(&all->retired);
+    return STATUS_OK;
+}
+
+void sequences_deinit(struct sequences *all)
+{
+    if (all->table == NULL)
+        return;
+    assert(all->n == 0 && list_is_empty(&all->retired));
+    free(all->table);
+    free(all->reaped);
+    all->table = NULL;
+    all->reaped = NULL;
+}
+
+/* FNV-1a, begun with chance, so that nobody can choose ids that meet in one bucket. By the model's
+ * name: what is remembered outlives the model. Never 0. */
+static uint64_t hash_of(const struct sequences *all, const char *name, const char *key)
+{
+    uint64_t hash = all->salt;
+
+    for (const char *c = name; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    hash *= UINT64_C(0x100000001b3);
+    for (const char *c = key; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    hash ^= hash >> 32;
+    return hash == 0 ? 1 : hash;
+}
+
+static struct sequence **bucket_of(const struct sequences *all, uint64_t hash)
+{
+    return &all->table[hash & (all->n_buckets - 1)];
+}
+
+static struct sequence *find(const struct sequences *all, uint64_t hash, const struct model *model,
+                             const char *key)
+{
+    struct sequence *s = *bucket_of(all, hash);
+
+    while (s != NULL && (s->hash != hash || s->model != model || strcmp(s->key, key) != 0))
+        s = s->in_bucket;
+    return s;
+}
+
+/* Twice the buckets; without memory chains get longer, which does no harm. */
+static void grow(struct sequences *all)
+{
+    struct sequence **table = try_alloc(2 * all->n_buckets, sizeof(table[0]));
+
+    if (table == NULL)
+        return;
+    for (size_t i = 0; i < all->n_buckets; i++) {
+        struct sequence *s, *next;
+
+        for (s = all->table[i]; s != NULL; s = next) {
+            struct sequence **bucket = &table[s->hash & (2 * all->n_buckets - 1)];
+
+            next = s->in_bucket;
+            s->in_bucket = *bucket;
+            *bucket = s;
+        }
+    }
+    free(all->table);
+    all->table = table;
+    all->n_buckets *= 2;
+}
+
+static enum status make(struct sequence **out, struct sequences *all, struct model *model,
+                        const char *key, uint64_t hash, struct error *err)
+{
+    size_t key_size = strlen(key) + 1;
+    struct sequence *s, **bucket;
+
+    if (all->n >= all->config.max_sequences)
+        return error_set(err, STATUS_EXHAUSTED, "there are %zu sequences already", all->n);
+    s = try_alloc(1, sizeof(*s) + key_size);
+    if (s == NULL)
+        return error_no_memory(err, sizeof(*s) + key_size, "a sequence");
+    if (all->n == all->n_buckets)
+        grow(all);
+    bucket = bucket_of(all, hash);
+    s->all = all;
+    s->model = model;
+    s->hash = hash;
+    s->run = ++all->n_runs;
+    list_init(&s->items);
+    memcpy(s->key, key, key_size);
+    s->in_bucket = *bucket;
+    *bucket = s;
+    all->n++;
+    *out = s;
+    return STATUS_OK;
+}
+
+static void env_id(const struct sequence *s, char out[ENV_ID_SIZE])
+{
+    (void)snprintf(out, ENV_ID_SIZE, "sequence/%llu", (unsigned long long)s->run);
+}
+
+/* What it stood for goes with it. */
+static void close_sequence(struct sequence *s, enum watch_what what, const char *reason)
+{
+    struct conversation *c = s->has_conversation
+                                 ? conversations_get(s->all->config.conversations, &s->conversation)
+                                 : NULL;
+    char id[ENV_ID_SIZE];
+
+    assert(list_is_empty(&s->items) && s->is_retired);
+    list_remove(&s->link);
+    if (c != NULL)
+        conversation_close(c, what, reason);
+    if (s->has_session && s->model != NULL) {
+        env_id(s, id);
+        sessions_end(s->all->config.sessions, s->model, id);
+    }
+    free(s);
+}
+
+/* Nobody finds it any more. */
+static void take_out(struct sequence *s)
+{
+    struct sequence **at = bucket_of(s->all, s->hash);
+
+    while (*at != s)
+        at = &(*at)->in_bucket;
+    *at = s->in_bucket;
+    s->all->n--;
+    s->is_retired = true;
+    if (link_is_on(&s->link))
+        list_remove(&s->link);
+    list_push(&s->all->retired, &s->link);
+}
+
+static void retire(struct sequence *s)
+{
+    take_out(s);
+    if (list_is_empty(&s->items))
+        close_sequence(s, WATCH_CLOSED, "its sequence ended");
+}
+
+/* --- those that were closed because they were idle --- */
+
+static void remember(struct sequences *all, uint64_t hash)
+{
+    all->reaped[all->n_reaped++ % SEQUENCES_REMEMBERED] = hash;
+}
+
+static uint64_t *find_reaped(const struct sequences *all, uint64_t hash)
+{
+    size_t n = all->n_reaped < SEQUENCES_REMEMBERED ? (size_t)all->n_reaped : SEQUENCES_REMEMBERED;
+
+    for (size_t i = 0; i < n; i++)
+        if (all->reaped[i] == hash)
+            return &all->reaped[i];
+    return NULL;
+}
+
+/* Started anew, it is as any other. */
+static void forget(struct sequences *all, uint64_t hash)
+{
+    uint64_t *at = find_reaped(all, hash);
+
+    if (at != NULL)
+        *at = 0;
+}
+
+static enum status not_there(const struct sequences *all, const struct model *model,
+                             const char *key, uint64_t hash, struct error *err)
+{
+    if (find_reaped(all, hash) != NULL) {
+        (void)error_field(err, "sequence_id",
+                          "%.40s of model '%.40s' was closed after %llu ms without a request: its "
+                          "state is gone, start it again",
+                          key, model->name, (unsigned long long)all->config.idle_ms);
+        return err->status = STATUS_ABORTED;
+    }
+    return error_field(err, "sequence_id",
+                       "%.40s of model '%.40s' is not there: the first request of a sequence must "
+                       "specify the START flag (sequence_start)",
+                       key, model->name);
+}
+
+/* --- requests --- */
+
+enum status sequences_enter(struct sequences *all, struct model *model, const char *key,
+                            bool starts, bool ends, struct sequence_item *item, struct error *err)
+{
+    uint64_t hash = hash_of(all, model->name, key);
+    struct sequence *s = find(all, hash, model, key), *before = starts ? s : NULL;
+    enum status rc;
+
+    if (s == NULL && !starts)
+        return not_there(all, model, key, hash, err);
+    if (starts) {
+        rc = make(&s, all, model, key, hash, err);
+        if (rc != STATUS_OK)
+            return rc;
+        forget(all, hash);
+        if (before != NULL)
+            retire(before);
+    }
+    if (s->n_items > all->config.max_queued) {
+        (void)error_set(err, STATUS_EXHAUSTED, "%zu requests of sequence %.40s wait already",
+                        all->config.max_queued, key);
+        err->retry_after_ms = RETRY_MS;
+        return STATUS_EXHAUSTED;
+    }
+    if (link_is_on(&s->link))
+        list_remove(&s->link);
+    item->sequence = s;
+    list_push(&s->items, &item->link);
+    s->n_items++;
+    if (ends)
+        take_out(s);
+    return STATUS_OK;
+}
+
+bool sequence_item_is_first(const struct sequence_item *item)
+{
+    return list_first(&item->sequence->items) == &item->link;
+}
+
+static void begin_idle(struct sequence *s)
+{
+    struct sequences *all = s->all;
+    bool is_first = list_is_empty(&all->idle);
+
+    s->idle_since_us = env_now_us(all->config.env);
+    list_push(&all->idle, &s->link);
+    if (is_first)
+        all->config.arm(all->config.arm_self, s->idle_since_us + all->config.idle_ms * 1000);
+}
+
+void sequence_leave(struct sequence_item *item)
+{
+    struct sequence *s = item->sequence;
+    bool was_first;
+
+    if (s == NULL)
+        return;
+    was_first = sequence_item_is_first(item);
+    item->sequence = NULL;
+    list_remove(&item->link);
+    s->n_items--;
+    if (!list_is_empty(&s->items)) {
+        struct sequence_item *next =
+            container_of(list_first(&s->items), struct sequence_item, link);
+
+        if (was_first)
+            next->begin(next);
+    } else if (s->is_retired) {
+        close_sequence(s, WATCH_CLOSED, "its sequence ended");
+    } else {
+        begin_idle(s);
+    }
+}
+
+static enum status check_model(const struct sequence *s, struct error *err)
+{
+    if (s->model == NULL)
+        return error_set(err, STATUS_UNAVAILABLE, "the model of sequence %.40s was unloaded",
+                         s->key);
+    return STATUS_OK;
+}
+
+static enum status conversation_of(struct conversation **out, struct sequence *s, int priority,
+                                   struct error *err)
+{
+    const struct open_request r = {.limits.priority = priority};
+    enum status rc;
+
+    if (s->has_conversation) {
+        *out = conversations_get(s->all->config.conversations, &s->conversation);
+        if (*out == NULL)
+            return error_set(err, STATUS_ABORTED,
+                             "the conversation of sequence %.40s was closed: start it again",
+                             s->key);
+        return STATUS_OK;
+    }
+    rc = conversation_open(out, s->all->config.conversations, s->model, &r, err);
+    if (rc == STATUS_OK) {
+        s->has_conversation = true;
+        s->conversation = (*out)->id;
+    }
+    return rc;
+}
+
+enum status sequence_turn(struct sequence_item *item, const struct turn_request *r, int priority,
+                          struct reader *reader, struct error *err)
+{
+    struct sequence *s = item->sequence;
+    struct conversation *c;
+    enum status rc = check_model(s, err);
+
+    assert(sequence_item_is_first(item));
+    if (rc == STATUS_OK)
+        rc = conversation_of(&c, s, priority, err);
+    return rc == STATUS_OK ? conversation_turn(c, r, reader, err) : rc;
+}
+
+enum status sequence_step(struct sequence_item *item, struct step_request *r, struct arena *arena,
+                          struct step_wait *w, struct error *err)
+{
+    struct sequence *s = item->sequence;
+    struct step_reply *stored;
+    char id[ENV_ID_SIZE];
+    enum status rc = check_model(s, err);
+
+    assert(sequence_item_is_first(item));
+    if (rc != STATUS_OK)
+        return rc;
+    env_id(s, id);
+    r->model = s->model;
+    r->env_id = id;
+    r->run_id = s->run;
+    r->seq = s->has_session ? STEP_NEXT : 1;
+    rc = sessions_step(s->all->config.sessions, r, arena, w, &stored, err);
+    if (rc != STATUS_OK)
+        return rc;
+    assert(stored == NULL); /* it is always the next */
+    s->has_session = true;
+    return STATUS_OK;
+}
+
+/* --- the end --- */
+
+void sequences_tick(struct sequences *all)
+{
+    uint64_t now_us = env_now_us(all->config.env);
+    uint64_t idle_us = all->config.idle_ms * 1000;
+    struct link *l;
+
+    while ((l = list_first(&all->idle)) != NULL) {
+        struct sequence *s = container_of(l, struct sequence, link);
+
+        if (s->idle_since_us + idle_us > now_us) {
+            all->config.arm(all->config.arm_self, s->idle_since_us + idle_us);
+            return;
+        }
+        remember(all, s->hash);
+        take_out(s);
+        close_sequence(s, WATCH_EXPIRED, "its sequence was idle for too long");
+    }
+}
+
+void sequences_retire(struct sequences *all, const struct model *model)
+{
+    for (size_t i = 0; i < all->n_buckets; i++) {
+        struct sequence *s, *next;
+
+        for (s = all->table[i]; s != NULL; s = next) {
+            next = s->in_bucket;
+            if (model == NULL || s->model == model)
+                retire(s);
+        }
+    }
+    for (struct link *l = list_first(&all->retired); l != NULL; l = list_next(&all->retired, l)) {
+        struct sequence *s = container_of(l, struct sequence, link);
+
+        if (model == NULL || s->model == model)
+            s->model = NULL;
+    }
+}
