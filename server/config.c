@@ -37,6 +37,9 @@ const char config_usage[] =
     "                            was opened with its own (24h)\n"
     "  --sequence-idle TIME      a sequence of KServe's clients is closed after so long without a\n"
     "                            request (60s)\n"
+    "  --max-sessions N          runs of environments that live at once (65536)\n"
+    "  --session-ttl TIME        a run that asked for nothing for so long ends (10m)\n"
+    "  --params-bytes SIZE       ceiling of all sets of parameters together (half of the memory)\n"
     "  --drain-timeout TIME      for turns in flight when asked to stop (30s)\n"
     "  --log-level LEVEL         debug, info, warn or error (info)\n"
     "  --check                   only check the command line and the model files\n"
@@ -244,6 +247,21 @@ static enum status set_sequence_idle(struct config *c, const char *value, struct
     return parse_size(&c->sequence_idle_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
 }
 
+static enum status set_max_sessions(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->max_sessions, value, counts, 1000000000, err);
+}
+
+static enum status set_session_ttl(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->session_ttl_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
+}
+
+static enum status set_params_bytes(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->params_bytes, value, sizes, (size_t)1 << 46, err);
+}
+
 static enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
 {
     return parse_number(&c->drain_timeout_ms, value, times, (uint64_t)24 * 3600 * 1000, err);
@@ -307,6 +325,9 @@ static const struct key {
     {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
     {"ttl", offsetof(struct config_file, ttl), set_ttl},
     {"sequence_idle", offsetof(struct config_file, sequence_idle), set_sequence_idle},
+    {"max_sessions", offsetof(struct config_file, max_sessions), set_max_sessions},
+    {"session_ttl", offsetof(struct config_file, session_ttl), set_session_ttl},
+    {"params_bytes", offsetof(struct config_file, params_bytes), set_params_bytes},
     {"drain_timeout", offsetof(struct config_file, drain_timeout), set_drain_timeout},
     {"log_level", offsetof(struct config_file, log_level), set_log_level},
 };
@@ -363,6 +384,9 @@ static const struct flag {
     {"--max-message-bytes", true, set_max_message_bytes},
     {"--ttl", true, set_ttl},
     {"--sequence-idle", true, set_sequence_idle},
+    {"--max-sessions", true, set_max_sessions},
+    {"--session-ttl", true, set_session_ttl},
+    {"--params-bytes", true, set_params_bytes},
     {"--drain-timeout", true, set_drain_timeout},
     {"--log-level", true, set_log_level},
     {"--check", false, set_check},

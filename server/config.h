@@ -32,6 +32,9 @@ struct config {
     enum speculate speculate;
     uint64_t max_itl_us;      /* 0: the agent's own */
     size_t max_conversations; /* 0: the default, as for those that follow */
+    size_t max_sessions;
+    uint64_t session_ttl_ms;
+    size_t params_bytes;
     size_t max_queue;
     size_t max_message_bytes;
     uint64_t drain_timeout_ms;

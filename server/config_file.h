@@ -20,6 +20,7 @@ struct config_file {
     char *backend, *threads, *kv_bytes, *max_conversations, *max_queue, *max_message_bytes;
     char *ttl, *sequence_idle, *drain_timeout, *log_level, *kv, *prefix_cache, *speculate,
         *max_itl_ms;
+    char *max_sessions, *session_ttl, *params_bytes;
 };
 
 /* STATUS_INVALID names the file and what is wrong with it: that it cannot be read, is no YAML, or

@@ -440,8 +440,10 @@ static enum status start_conversations(struct daemon *d, struct error *err)
 
 static enum status start_sessions(struct daemon *d, struct error *err)
 {
+    uint64_t ttl_ms = d->config.session_ttl_ms != 0 ? d->config.session_ttl_ms : SESSION_TTL_MS;
     const struct sessions_config config = {
-        .ttl_ms = SESSION_TTL_MS + d->config.sequence_idle_ms, /* a sequence is closed first */
+        .max_sessions = d->config.max_sessions,
+        .ttl_ms = ttl_ms + d->config.sequence_idle_ms, /* a sequence is closed first */
         .env = &d->env,
         .arm = arm_sessions,
         .arm_self = d,
@@ -469,8 +471,9 @@ static enum status start_sequences(struct daemon *d, struct error *err)
 static void start_params(struct daemon *d)
 {
     size_t memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes / 2;
 
-    params_sets_init(&d->params, &d->loop, &d->env, memory_bytes / 2);
+    params_sets_init(&d->params, &d->loop, &d->env, max_bytes);
     d->params.quiet = go_on_later;
     d->params.quiet_arg = d;
 }

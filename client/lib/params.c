@@ -376,11 +376,23 @@ static void fill_optimiser(Parley__V1__OptimiserConfig *out, const struct parley
     out->epsilon = c->epsilon;
 }
 
+static void fill_schedule(Parley__V1__Schedule *out, const struct parley_params_config *c)
+{
+    parley__v1__schedule__init(out);
+    out->kind = (Parley__V1__ScheduleKind)c->schedule;
+    out->warm_up = c->warm_up;
+    out->step_size = c->step_size;
+    out->factor = c->factor;
+    out->total = c->total;
+    out->minimum = c->minimum;
+}
+
 static bool send_config(struct transfer *t, const struct parley_params_config *c,
                         struct arena *arena)
 {
     Parley__V1__ParamsCreateRequest message = PARLEY__V1__PARAMS_CREATE_REQUEST__INIT;
     Parley__V1__ParamsConfig config = PARLEY__V1__PARAMS_CONFIG__INIT;
+    Parley__V1__Schedule schedule;
     Parley__V1__OptimiserConfig optimiser;
     Parley__V1__Quorum quorum = PARLEY__V1__QUORUM__INIT;
     Parley__V1__TensorSpec *specs = arena_alloc(arena, c->n_specs, sizeof(*specs)), **pointers;
@@ -398,6 +410,7 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
         pointers[i] = &specs[i];
     }
     fill_optimiser(&optimiser, c);
+    fill_schedule(&schedule, c);
     quorum.min = c->quorum_min;
     quorum.timeout_ms = c->quorum_timeout_ms;
     quorum.on_miss = c->may_be_partial ? PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL
@@ -413,6 +426,8 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
     config.max_staleness = c->max_staleness;
     config.fan_in = c->fan_in;
     config.max_queue = c->max_queue;
+    config.allow_non_finite = c->allow_non_finite;
+    config.schedule = &schedule;
     message.what_case = PARLEY__V1__PARAMS_CREATE_REQUEST__WHAT_CONFIG;
     message.config = &config;
     return stream_send_message(t->stream, &message.base);

@@ -366,6 +366,8 @@ struct parley_tensor_spec {
 
 enum parley_optimiser { PARLEY_SGD = 0, PARLEY_ADAM = 1, PARLEY_ADAMW = 2 };
 
+enum parley_schedule { PARLEY_CONSTANT = 0, PARLEY_STEP_DOWN = 1, PARLEY_COSINE = 2 };
+
 struct parley_params_config {
     const char *name;
     const struct parley_tensor_spec *specs; /* [n_specs] f32 */
@@ -380,6 +382,12 @@ struct parley_params_config {
     bool may_be_partial; /* a late round goes on with quorum_min, else it is aborted */
     uint32_t quorum_min, quorum_timeout_ms;
     uint32_t max_staleness, fan_in, max_queue;
+    bool allow_non_finite; /* gradients may hold NaN and Inf */
+    /* The learning rate over rounds: it grows for warm_up of them, then steps down by factor every
+     * step_size rounds, or falls along a cosine to minimum, which it reaches at round total. */
+    enum parley_schedule schedule;
+    uint64_t warm_up, step_size, total;
+    double factor, minimum;
 };
 
 /* values: [n], NULL for zeros. */

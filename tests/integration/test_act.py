@@ -316,6 +316,45 @@ def an_observer_is_killed(a, address):
     return stays, restarted
 
 
+def step_and_die(address, env):
+    """Answers a first batch, is in the next, and is killed before that has come together."""
+    a = Act(address)
+    a.step(env, row=1)
+    a.stub.Step.future(request(env, seq=2, row=1))
+    print("asked", flush=True)
+    signal.pause()
+
+
+def a_killed_observer_and_a_timeout(a, address):
+    """Nobody waits longer than twice the time-out for one who is dead, however it went."""
+    timeout_ms = 500
+    for on_miss, env in ((act.ABORT, "abort"), (act.PARTIAL, "partial")):
+        a.configure(LOCKSTEP, n=3, timeout_ms=60000)
+        others = [f"{env}{i}" for i in range(2)]
+        dies = subprocess.Popen([sys.executable, __file__, "--step-and-die", address, env], stdout=subprocess.PIPE, text=True)
+        first = a.together(*(request(e, row=2 * i) for i, e in enumerate(others)))
+        assert [r.batch_size for r in first] == [3, 3], first
+        assert dies.stdout.readline() == "asked\n"
+        a.configure(LOCKSTEP, n=3, timeout_ms=timeout_ms, on_miss=on_miss)
+        dies.send_signal(signal.SIGKILL)
+        assert dies.wait(timeout=60) == -signal.SIGKILL
+        begun = time.monotonic()
+        some = a.together(*(request(e, seq=2, row=2 * i) for i, e in enumerate(others)))
+        took_ms = (time.monotonic() - begun) * 1000
+        assert took_ms <= 2 * timeout_ms, f"they know after {took_ms} ms"
+        came = [r for r in some if not isinstance(r, grpc.RpcError)]
+        # its last step may have been in before it died
+        if on_miss == act.PARTIAL or came:
+            assert [r.batch_size for r in came] in ([2, 2], [3, 3]), some
+        else:
+            assert [e.code() for e in some] == [grpc.StatusCode.ABORTED] * 2, some
+        fresh = a.stub.Step.future(request(env, run=2, seq=1, row=1), timeout=60)
+        left = a.together(*(request(e, seq=3 if came else 2, row=2 * i) for i, e in enumerate(others)))
+        assert fresh.result().seq == 1 and [r.batch_size for r in left] == [3, 3], "the restarted one begins afresh"
+    a.configure(AUTO)
+    print(f"killed: with a time-out of {timeout_ms} ms the others knew after {took_ms:.0f} ms")
+
+
 def main():
     parleyd, write_policy = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
@@ -328,6 +367,7 @@ def main():
             modes(a)
             a_cancelled_step_leaves_its_batch(a, parley)
             a_stream(a)
+            a_killed_observer_and_a_timeout(a, parley.address)
         with harness.Parleyd(parleyd, "--model", f"policy={model}") as parley:
             a = Act(parley.address)
             trained, observers = a_training(a, parley.address, folder)
@@ -342,5 +382,7 @@ def main():
 
 if sys.argv[1] == "--observe":
     observe(sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))
+elif sys.argv[1] == "--step-and-die":
+    step_and_die(sys.argv[2], sys.argv[3])
 else:
     main()

@@ -75,7 +75,8 @@ START_TEST(test_flags)
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
               "--backend ref --threads 3 --kv-bytes 2G --kv q8 --prefix-cache off --max-itl-ms 50 "
               "--max-conversations 10 --max-queue=20 --speculate=off "
-              "--max-message-bytes 64K --ttl 90m --drain-timeout 500ms --log-level warn --check",
+              "--max-message-bytes 64K --ttl 90m --max-sessions 30 "
+              "--session-ttl 2s --params-bytes 3M --drain-timeout 500ms --log-level warn --check",
               &err),
         STATUS_OK);
     ck_assert_uint_eq(c.n_models, 2);
@@ -96,6 +97,9 @@ START_TEST(test_flags)
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
     ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    ck_assert_uint_eq(c.max_sessions, 30);
+    ck_assert_uint_eq(c.session_ttl_ms, 2000);
+    ck_assert_uint_eq(c.params_bytes, 3 << 20);
     ck_assert_uint_eq(c.drain_timeout_ms, 500);
     ck_assert_int_eq(c.log_level, LOG_WARN);
     ck_assert(c.check);
@@ -169,6 +173,9 @@ static const char all_keys[] = "# all that there is\n"
                                "max_queue: \"20\"\n"
                                "max_message_bytes: 64K\n"
                                "ttl: 90m\n"
+                               "max_sessions: 30\n"
+                               "session_ttl: 2s\n"
+                               "params_bytes: 3M\n"
                                "drain_timeout: 500ms\n"
                                "log_level: warn\n";
 
@@ -199,6 +206,9 @@ START_TEST(test_file)
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
     ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    ck_assert_uint_eq(c.max_sessions, 30);
+    ck_assert_uint_eq(c.session_ttl_ms, 2000);
+    ck_assert_uint_eq(c.params_bytes, 3 << 20);
     ck_assert_uint_eq(c.drain_timeout_ms, 500);
     ck_assert_int_eq(c.log_level, LOG_WARN);
     ck_assert(c.check);

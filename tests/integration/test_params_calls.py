@@ -1,0 +1,13 @@
+#!/usr/bin/env python3
+"""libparley's parameters against parleyd, number for number: params_calls does the work.
+
+usage: test_params_calls.py PARLEYD PARAMS_CALLS
+"""
+import subprocess
+import sys
+
+import harness
+
+parleyd, params_calls = sys.argv[1:]
+with harness.Parleyd(parleyd) as parley:
+    subprocess.run([params_calls, parley.address], check=True, timeout=60)
