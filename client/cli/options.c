@@ -12,27 +12,48 @@
 
 #include "client/cli/notice.h"
 
-enum { MAX_OPTIONS = 64, HELP_COLUMN = 30 };
+enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30 };
 
-/* The rows of all groups, in getopt's order. */
+/* The rows of all groups, in getopt's order; a row with two names is there twice. */
 struct all_options {
     const struct option_row *rows[MAX_OPTIONS];
     const struct option_group *groups[MAX_OPTIONS];
+    char names[MAX_OPTIONS][MAX_NAME];
+    bool is_short[MAX_OPTIONS];           /* the second name, of one dash */
     struct option longs[MAX_OPTIONS + 2]; /* and help, and the end */
     int n;
+    bool has_short;
 };
+
+static int long_len(const struct option_row *row)
+{
+    return (int)strcspn(row->name, "|");
+}
+
+static void add_name(struct all_options *all, const struct option_group *group,
+                     const struct option_row *row, const char *name, int len, bool is_short)
+{
+    assert(all->n < MAX_OPTIONS && len > 0 && len < MAX_NAME);
+    memcpy(all->names[all->n], name, (size_t)len);
+    all->rows[all->n] = row;
+    all->groups[all->n] = group;
+    all->is_short[all->n] = is_short;
+    all->longs[all->n] = (struct option){
+        all->names[all->n], row->value == NULL ? no_argument : required_argument, NULL, 0};
+    all->n++;
+    all->has_short = all->has_short || is_short;
+}
 
 static void gather(struct all_options *all, const struct option_group *groups, size_t n_groups)
 {
     *all = (struct all_options){0};
     for (size_t g = 0; g < n_groups; g++)
         for (const struct option_row *row = groups[g].rows; row->name != NULL; row++) {
-            assert(all->n < MAX_OPTIONS);
-            all->rows[all->n] = row;
-            all->groups[all->n] = &groups[g];
-            all->longs[all->n] = (struct option){
-                row->name, row->value == NULL ? no_argument : required_argument, NULL, 0};
-            all->n++;
+            const char *bar = strchr(row->name, '|');
+
+            add_name(all, &groups[g], row, row->name, long_len(row), false);
+            if (bar != NULL)
+                add_name(all, &groups[g], row, bar + 1, (int)strlen(bar + 1), true);
         }
     all->longs[all->n] = (struct option){"help", no_argument, NULL, 'h'};
 }
@@ -40,7 +61,8 @@ static void gather(struct all_options *all, const struct option_group *groups, s
 static enum status wrong_value(const struct option_row *row, const char *wants, const char *value,
                                struct error *err)
 {
-    return error_set(err, STATUS_INVALID, "--%s wants %s, not '%s'", row->name, wants, value);
+    return error_set(err, STATUS_INVALID, "--%.*s wants %s, not '%s'", long_len(row), row->name,
+                     wants, value);
 }
 
 static enum status read_whole(uint64_t *out, const struct option_row *row, uint64_t max,
@@ -54,8 +76,8 @@ static enum status read_whole(uint64_t *out, const struct option_row *row, uint6
     if (!isdigit((unsigned char)value[0]) || *end != '\0')
         return wrong_value(row, "a whole number", value, err);
     if (errno == ERANGE || whole > max)
-        return error_set(err, STATUS_INVALID, "--%s is at most %llu, not '%s'", row->name,
-                         (unsigned long long)max, value);
+        return error_set(err, STATUS_INVALID, "--%.*s is at most %llu, not '%s'", long_len(row),
+                         row->name, (unsigned long long)max, value);
     *out = whole;
     return STATUS_OK;
 }
@@ -76,9 +98,30 @@ static enum status read_more(struct option_texts *texts, const struct option_row
                              const char *value, struct error *err)
 {
     if (texts->n == OPTION_TEXTS_MAX)
-        return error_set(err, STATUS_INVALID, "--%s may be given %d times", row->name,
-                         OPTION_TEXTS_MAX);
+        return error_set(err, STATUS_INVALID, "--%.*s may be given %d times", long_len(row),
+                         row->name, OPTION_TEXTS_MAX);
     texts->texts[texts->n++] = value;
+    return STATUS_OK;
+}
+
+static enum status read_signed(int64_t *out, const struct option_row *row, const char *value,
+                               struct error *err)
+{
+    const bool is_negative = value[0] == '-';
+    uint64_t whole;
+    enum status rc = read_whole(&whole, row, INT64_MAX, value + is_negative, err);
+
+    if (rc == STATUS_OK)
+        *out = is_negative ? -(int64_t)whole : (int64_t)whole;
+    return rc;
+}
+
+static enum status read_bool(bool *out, const struct option_row *row, const char *value,
+                             struct error *err)
+{
+    *out = strcmp(value, "true") == 0 || strcmp(value, "True") == 0;
+    if (!*out && strcmp(value, "false") != 0 && strcmp(value, "False") != 0)
+        return wrong_value(row, "true or false", value, err);
     return STATUS_OK;
 }
 
@@ -108,6 +151,12 @@ static enum status read_value(const struct option_row *row, const struct option_
         if ((rc = read_whole(&whole, row, UINT64_MAX, value, err)) == STATUS_OK)
             *(uint64_t *)to = whole;
         break;
+    case OPTION_I64:
+        rc = read_signed(to, row, value, err);
+        break;
+    case OPTION_BOOL:
+        rc = read_bool(to, row, value, err);
+        break;
     case OPTION_FLOAT:
         if ((rc = read_real(&real, row, value, err)) == STATUS_OK)
             *(float *)to = (float)real;
@@ -124,7 +173,10 @@ static enum status read_value(const struct option_row *row, const struct option_
 
 static void print_row(const char *name, const char *value, const char *help)
 {
-    int width = printf("  --%s%s%s", name, value == NULL ? "" : " ", value == NULL ? "" : value);
+    const char *bar = strchr(name, '|');
+    int width =
+        printf("  --%.*s%s%s%s%s", (int)strcspn(name, "|"), name, bar == NULL ? "" : ", -",
+               bar == NULL ? "" : bar + 1, value == NULL ? "" : " ", value == NULL ? "" : value);
 
     if (width >= HELP_COLUMN)
         printf("\n%*s", HELP_COLUMN, "");
@@ -138,7 +190,8 @@ static void print_help(const struct verb *verb, const struct all_options *all)
     printf("usage: parley %s%s%s\n\n%s\n\noptions:\n", verb->name, *verb->args == '\0' ? "" : " ",
            verb->args, verb->about);
     for (int i = 0; i < all->n; i++)
-        print_row(all->rows[i]->name, all->rows[i]->value, all->rows[i]->help);
+        if (!all->is_short[i])
+            print_row(all->rows[i]->name, all->rows[i]->value, all->rows[i]->help);
     print_row("help", NULL, "this text");
     printf("\n'man parley' says more.\n");
 }
@@ -148,7 +201,7 @@ static void explain(int answer, const char *given, struct error *err)
 {
     if (answer == ':')
         (void)error_set(err, STATUS_INVALID, "%s wants a value", given);
-    else if (strncmp(given, "--", 2) != 0)
+    else if (strncmp(given, "--", 2) != 0 && optopt != 0)
         (void)error_set(err, STATUS_INVALID, "there is no option '-%c'", optopt);
     else if (strchr(given, '=') != NULL)
         (void)error_set(err, STATUS_INVALID, "'%.*s' is no option, or takes no value",
@@ -167,7 +220,8 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
     gather(&all, groups, n_groups);
     opterr = 0;
     optind = 0; /* glibc: start anew */
-    while ((c = getopt_long(argc, argv, ":h", all.longs, &i)) != -1) {
+    while ((c = all.has_short ? getopt_long_only(argc, argv, ":h", all.longs, &i)
+                              : getopt_long(argc, argv, ":h", all.longs, &i)) != -1) {
         if (c == 'h') {
             print_help(verb, &all);
             return OPTIONS_HELP;

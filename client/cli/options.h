@@ -16,6 +16,8 @@ enum option_kind {
     OPTION_TEXTS,  /* struct option_texts: may be given again */
     OPTION_U32,    /* uint32_t */
     OPTION_U64,    /* uint64_t */
+    OPTION_I64,    /* int64_t, may be negative */
+    OPTION_BOOL,   /* bool, said as true or false */
     OPTION_FLOAT,  /* float, finite */
     OPTION_DOUBLE, /* double, finite */
 };
@@ -28,7 +30,8 @@ struct option_texts {
 };
 
 struct option_row {
-    const char *name;  /* "max-tokens"; NULL ends a table */
+    const char *name;  /* "max-tokens", or with another, of one dash: "datatype|dt"; NULL ends a
+                          table */
     const char *value; /* what the help calls its value; NULL for a flag */
     const char *help;
     enum option_kind kind;
