@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "base/denormals.h"
 #include "server/config.h"
 #include "server/daemon.h"
 
@@ -39,6 +40,7 @@ int main(int argc, char **argv)
     struct error err;
     int code = EXIT_STOPPED;
 
+    denormals_are_zero();
     if (config_parse(&config, argc, argv, &err) != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", err.text);
         return EXIT_WRONG_USE;

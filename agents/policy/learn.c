@@ -15,6 +15,8 @@
 #include "agents/policy/parts.h"
 #include "base/alloc.h"
 
+enum { CACHED_BYTES = 512 << 10, LEAST_ROWS = 32 };
+
 struct lesson {
     struct policy *policy;
     struct clone *const *clones;
@@ -177,14 +179,25 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
     return STATUS_OK;
 }
 
+/* A pass whose rows' activations stay in a core's second cache while a layer's weights go by. How
+ * rows are put into passes changes no bit of the gradients. */
+static size_t rows_a_pass(const struct policy *p)
+{
+    size_t rows = CACHED_BYTES / (p->net.spec.n_hidden * sizeof(float));
+
+    if (rows < LEAST_ROWS)
+        rows = LEAST_ROWS;
+    return rows < p->max_rows ? rows : p->max_rows;
+}
+
 static enum status learn_rows(struct lesson *l, struct error *err)
 {
     struct policy *p = l->policy;
-    size_t n_rows = l->n * l->n_steps;
+    size_t n_rows = l->n * l->n_steps, step = rows_a_pass(p);
     enum status rc = STATUS_OK;
 
-    for (size_t first = 0; rc == STATUS_OK && first < n_rows; first += p->max_rows) {
-        size_t n = n_rows - first < p->max_rows ? n_rows - first : p->max_rows;
+    for (size_t first = 0; rc == STATUS_OK && first < n_rows; first += step) {
+        size_t n = n_rows - first < step ? n_rows - first : step;
 
         load(l, first, 1, n);
         network_forward(&p->net, p->draws, n);

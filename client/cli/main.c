@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/denormals.h"
 #include "client/cli/notice.h"
 #include "client/cli/out.h"
 #include "client/cli/verb.h"
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
 {
     enum exit_code code;
 
+    denormals_are_zero();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of a write */
     code = run(argc, argv);
     if (!out_end() && code == EXIT_DONE)
