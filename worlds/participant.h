@@ -41,7 +41,7 @@ struct lengths {
     uint32_t text, label;
 };
 
-/* One row of batch_act. Everything but *out and failed is the caller's. */
+/* One row of batch_act. Everything but *out, failed and err is the caller's. */
 struct participant_row {
     struct participant_clone *clone;
     const struct act *observation; /* what observe gave; NULL for who heard nothing yet */
@@ -80,7 +80,8 @@ struct participant_type {
      * the clone's own. NULL: act itself. Never fails for padding. */
     enum status (*observe)(struct participant_clone *c, const struct act *act,
                            const struct act **ret_observation, struct error *err);
-    /* Answers to the last observation, and has observed its own answer when it returns. */
+    /* Answers to the last observation, and has observed its own answer when it returns. *out is
+     * empty, with an arena that lives as long as the act. */
     enum status (*act)(struct participant_clone *c, struct act *out, struct error *err);
     /* The answers of n clones of p in one go; each is then given to self_observe. */
     void (*batch_act)(struct participant *p, struct participant_row *rows, size_t n);
@@ -90,18 +91,18 @@ struct participant_type {
     /* The original has a batch_act and does not want it: false. NULL: wants it. */
     bool (*use_batch_act)(const struct participant *p);
 
-    /* For those whose answer takes several steps. batching: the adapter of the share p and the
-     * bounds of a step (policy, max_rows and max_waiting are the world's if left 0). begin: the
-     * row to be asked, which stays the clone's until finish, or drop when the ask has failed. All
-     * three or none. */
+    /* For those whose answer takes several steps. batching: the adapter of the share p, and the
+     * config of its batcher, filled with the world's own before: rows, policy. begin: the row to be
+     * asked, which stays the clone's until finish, or drop when the ask has failed; NULL when there
+     * is nothing to compute (padding). All four or none. */
     void (*batching)(struct participant *p, struct batch_agent *out, struct batcher_config *config);
     enum status (*begin)(struct participant_clone *c, const struct act *observation,
                          struct row **out, struct error *err);
     enum status (*finish)(struct participant_clone *c, struct act *out, struct error *err);
     void (*drop)(struct participant_clone *c);
 
-    /* For batches by length. NULL: words (runs of what is not white space) of text and of the first
-     * label, both cut to the world's bounds. */
+    /* For batches by length: of what it will compute, cut as it cuts. NULL: words (runs of what is
+     * not white space) of text and of the first label, cut to the world's bounds. */
     void (*lengths)(const struct participant_clone *c, const struct act *observation,
                     struct lengths *out);
     bool is_ragged; /* rows are packed: a budget is their sum, not rows times the longest */

@@ -7,8 +7,9 @@
  *   dynamic      many clones, of which those that fit together take the next parley
  *   hogwild      threads, each with a share of one of those
  *
- * The original of a world is opened from originals of participants; a clone of a world is a clone
- * of each of its participants. A world is one thread's, but for hogwild's own threads. */
+ * A world is opened from originals of participants; a clone of a plain one (worlds/party.h) is a
+ * clone of each participant, and batch and dynamic hold a slab of those. A world is one thread's,
+ * but for hogwild's own threads. */
 #ifndef WORLDS_WORLD_H
 #define WORLDS_WORLD_H
 
@@ -19,7 +20,9 @@
 #include "base/status.h"
 #include "worlds/act.h"
 
+struct cast;
 struct participant;
+struct quota;
 struct report;
 struct world;
 
@@ -31,7 +34,8 @@ struct world_row {
     size_t n_acts;
 };
 
-/* Called after each parley of a world that has rows of its own, on the thread of that world. */
+/* Called after each parley of a world that has rows of its own, on the thread of that world: under
+ * hogwild on several at a time. Rows are there until it returns. */
 typedef void (*world_watch_fn)(void *arg, const struct world *w, uint32_t thread);
 
 enum dynamic_batching {
@@ -84,26 +88,20 @@ struct world_counters {
 struct world_type {
     const char *name;
     enum status (*parley)(struct world *w, struct error *err);
-    /* Bytes of a clone, and a clone in given memory; share is what a clone is made from: the world
-     * itself. NULL: worlds that are not cloned (batch, dynamic, hogwild). */
-    size_t (*clone_size)(const struct world *w);
-    enum status (*clone_init)(struct world *c, struct world *share, uint32_t index,
-                              struct error *err);
-    void (*clone_deinit)(struct world *c);
-    /* All participants begin anew, also what they share; counters are zeroed. */
-    void (*reset)(struct world *w);
+    void (*reset)(struct world *w); /* clones and counters; nothing shared */
     bool (*episode_done)(const struct world *w);
     bool (*epoch_done)(const struct world *w);
-    enum status (*report)(struct report *out, struct world *w, struct error *err);
-    void (*counters)(const struct world *w, struct world_counters *out);
-    /* Of the last parley. NULL: a world without rows of its own (hogwild). */
+    /* Of the last parley. */
     size_t (*n_rows)(const struct world *w);
     void (*row)(const struct world *w, size_t i, struct world_row *out);
-    void (*shutdown)(struct world *w);
+    void (*close)(struct world *w);
 };
 
 struct world {
     const struct world_type *type;
+    struct cast *cast;   /* who takes part, worlds/cast.h */
+    struct quota *quota; /* its own; NULL: a thread's world, or hogwild */
+    struct world_counters counters;
 };
 
 /* The world that the config asks for: threads make it hogwild, dynamic batching with a batch_size
@@ -112,7 +110,7 @@ struct world {
  * agent that has no batch_act or beside more than one other. */
 enum status world_open(struct world **out, const struct world_config *config,
                        struct error *err) MUST_CHECK;
-/* Shuts down what is still open and frees all. NULL is fine. */
+/* Ends what is under way, closes each clone once, gives the participants back. NULL is fine. */
 void world_close(struct world *w);
 
 /* One exchange: each participant speaks once. Of batch: of every clone; of dynamic: of one batch;
@@ -135,6 +133,8 @@ void world_counters(const struct world *w, struct world_counters *out);
 size_t world_n_examples(const struct world *w);
 size_t world_n_episodes(const struct world *w);
 
+/* Of the last parley; padding rows are rows. Dynamic worlds keep theirs only if somebody watches,
+ * hogwild's are its threads'. */
 size_t world_n_rows(const struct world *w);
 void world_row(const struct world *w, size_t i, struct world_row *out);
 

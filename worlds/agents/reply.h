@@ -1,0 +1,57 @@
+/* What a simple agent's clone is, and how it answers; within this folder. */
+#ifndef WORLDS_AGENTS_REPLY_H
+#define WORLDS_AGENTS_REPLY_H
+
+#include "worlds/act.h"
+#include "worlds/agents/simple.h"
+#include "worlds/participant.h"
+
+struct simple {
+    struct participant base;
+    struct simple_config config; /* texts are ours */
+    char *cant_answer_message, *fixed_response;
+    void *prepared; /* the kind's own */
+    void (*free_prepared)(void *prepared);
+};
+
+struct simple_clone {
+    struct participant_clone base;
+    const struct act *heard; /* NULL: nothing yet */
+    struct place place;
+    uint32_t n_drawn;
+    void *context; /* the kind's own */
+};
+
+/* A kind: what it answers to what was heard (NULL: nothing), once its original is prepared. */
+struct simple_type {
+    struct participant_type base;
+    bool needs_dictionary;
+    enum status (*prepare)(struct simple *s, struct error *err); /* NULL: nothing to */
+};
+
+extern const struct simple_type unigram_agent, ir_baseline_agent;
+
+static inline const struct simple *simple_of(const struct participant_clone *c)
+{
+    return container_of(c->original, const struct simple, base);
+}
+static inline struct simple_clone *simple_clone_of(struct participant_clone *c)
+{
+    return container_of(c, struct simple_clone, base);
+}
+
+/* Uniform in [0, 1). */
+double simple_draw(struct simple_clone *c);
+
+/* close, clone_init, observe and reset of all of them. */
+void simple_close(struct participant *p);
+enum status simple_clone_init(struct participant_clone *c, const struct place *place,
+                              struct error *err);
+enum status simple_observe(struct participant_clone *c, const struct act *act,
+                           const struct act **ret_observation, struct error *err);
+void simple_reset(struct participant_clone *c);
+
+/* {id, text, episode_done: false}; text is borrowed. Text without characters at NULL: no text. */
+enum status reply_say(struct act *out, const char *id, struct text text, struct error *err);
+
+#endif
