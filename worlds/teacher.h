@@ -52,6 +52,7 @@ struct teacher_config {
 
     const char *data_file; /* NULL: beside the source. Of a :stream, which is built when it is not
                               there or its source is another than it was built from */
+    size_t n_loaders;      /* 2: threads of a stream that read ahead */
     size_t max_line_bytes; /* TEACHER_MAX_LINE_BYTES */
 };
 

@@ -1,0 +1,107 @@
+/* Logs of conversations as ParlAI writes them: a line an episode, {"dialog": [[first, second], …]}
+ * with acts as objects. What the first speaker says is the text, the second one's answer its label
+ * (ParlAI's label_turns secondspeaker); acts whose id is "context" are left out. */
+#include <jansson.h>
+#include <string.h>
+
+#include "worlds/teachers/format.h"
+
+static struct text stripped(const char *text, size_t len)
+{
+    while (len > 0 && strchr(" \t\n\r\v\f", text[len - 1]) != NULL && text[len - 1] != '\0')
+        len--;
+    while (len > 0 && strchr(" \t\n\r\v\f", text[0]) != NULL && text[0] != '\0') {
+        text++;
+        len--;
+    }
+    return (struct text){text, len};
+}
+
+/* The act's text into the arena. */
+static enum status text_of(struct source *s, const json_t *act, struct text *out, struct error *err)
+{
+    const json_t *text = json_object_get(act, "text");
+
+    if (!json_is_string(text))
+        return error_set(err, STATUS_INVALID, "an act of the dialog has no text");
+    *out = stripped(json_string_value(text), json_string_length(text));
+    out->text = arena_strndup(s->arena, out->text, out->len);
+    return out->text == NULL ? error_no_memory(err, out->len, "a text") : STATUS_OK;
+}
+
+static enum status give(struct source *s, const json_t *first, const json_t *second, bool begins,
+                        struct error *err)
+{
+    struct text *label = arena_alloc(s->arena, 1, sizeof *label);
+    struct text text;
+    struct act a;
+
+    if (label == NULL)
+        return error_no_memory(err, sizeof *label, "a label");
+    act_init(&a, s->arena);
+    if (text_of(s, first, &text, err) != STATUS_OK || text_of(s, second, label, err) != STATUS_OK ||
+        act_set(&a, ACT_TEXT, value_text(text), err) != STATUS_OK ||
+        act_set(&a, ACT_LABELS, value_list(label, 1), err) != STATUS_OK)
+        return err->status;
+    return source_give(s, &a, begins, err);
+}
+
+static bool is_context(const json_t *act)
+{
+    const char *id = json_string_value(json_object_get(act, "id"));
+
+    return id != NULL && strcmp(id, "context") == 0;
+}
+
+/* All acts of the dialog in a row, two and two. */
+static enum status give_dialog(struct source *s, const json_t *dialog, struct error *err)
+{
+    const json_t *first = NULL;
+    bool begins = true;
+
+    for (size_t i = 0; i < json_array_size(dialog); i++) {
+        const json_t *pair = json_array_get(dialog, i);
+
+        if (!json_is_array(pair))
+            return error_set(err, STATUS_INVALID, "turn %zu of the dialog is no list", i + 1);
+        for (size_t k = 0; k < json_array_size(pair); k++) {
+            const json_t *act = json_array_get(pair, k);
+
+            if (!json_is_object(act))
+                return error_set(err, STATUS_INVALID, "an act of the dialog is no object");
+            if (is_context(act))
+                continue;
+            if (first == NULL) {
+                first = act;
+                continue;
+            }
+            if (give(s, first, act, begins, err) != STATUS_OK)
+                return err->status;
+            first = NULL;
+            begins = false;
+        }
+    }
+    return STATUS_OK;
+}
+
+static enum status line(struct source *s, const char *text, size_t len, struct error *err)
+{
+    json_error_t why;
+    json_t *conversation;
+    const json_t *dialog;
+    enum status rc;
+
+    if (stripped(text, len).len == 0)
+        return STATUS_OK;
+    conversation = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    if (conversation == NULL)
+        return error_set(err, STATUS_INVALID, "not JSON: %s", why.text);
+    dialog = json_object_get(conversation, "dialog");
+    rc = json_is_array(dialog)
+             ? give_dialog(s, dialog, err)
+             : error_set(err, STATUS_INVALID, "not an object with a list \"dialog\"");
+    json_decref(conversation);
+    return rc;
+}
+
+const struct format conversations_format = {.name = "conversations", .line = line};

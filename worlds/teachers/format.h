@@ -1,0 +1,72 @@
+/* Source formats: what is in a data file becomes acts, episode by episode. A format is a const
+ * table over lines; the framework reads, checks UTF-8 and length, counts lines and says where
+ * something is wrong. */
+#ifndef WORLDS_TEACHERS_FORMAT_H
+#define WORLDS_TEACHERS_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/status.h"
+#include "worlds/act.h"
+#include "worlds/teachers/lines.h"
+#include "worlds/text_line.h"
+
+struct source;
+
+struct format {
+    const char *name; /* the prefix of a task: "parlai" */
+    /* One line, valid UTF-8; it lives as long as the arena. Gives what is whole to source_give. */
+    enum status (*line)(struct source *s, const char *line, size_t len, struct error *err);
+    /* Behind the last line; may be NULL. */
+    enum status (*end)(struct source *s, struct error *err);
+};
+
+/* Takes the turns of one episode. They lie in the arena, which the taker may clear once it is done
+ * with them (only then). */
+typedef enum status (*source_take_fn)(void *to, struct act *turns, size_t n, struct error *err);
+
+struct source {
+    const struct format *format;
+    struct lines lines;
+    struct arena *arena; /* of acts and the lines they borrow from */
+    source_take_fn take;
+    void *to;
+    bool skip_bad;
+    size_t n_skipped;
+    struct text_line_oddities oddities;
+    /* the episode under way */
+    struct act *turns; /* [n_turns] */
+    size_t n_turns, cap_turns;
+    /* a format's own: fbdialog's text so far, reward and line number */
+    struct buf context;
+    double reward;
+    int64_t last_number;
+    bool begins; /* the next act given begins an episode */
+};
+
+/* NULL if there is none of that name. */
+const struct format *format_named(const char *name, size_t len);
+const struct format *format_at(size_t i); /* NULL after the last */
+
+extern const struct format parlai_format, jsonl_format, fbdialog_format, conversations_format;
+
+/* Reads the file to its end. Errors begin with "PATH:LINE: ", or "PATH: ". The lines' checksum and
+ * size are in *s after, whose other members the caller has filled or zeroed. */
+enum status source_read(struct source *s, const char *path, size_t max_line_bytes,
+                        struct error *err) MUST_CHECK;
+
+/* For formats. One act, the first of an episode if begins: what was there before is then an episode
+ * and goes to take. */
+enum status source_give(struct source *s, const struct act *a, bool begins,
+                        struct error *err) MUST_CHECK;
+
+/* Checks what a format has read: text a text, labels and candidates lists of texts (a single text
+ * becomes a list), episode_done a bool, reward a number, no eval_labels. */
+enum status source_check(struct act *a, struct arena *arena, bool needs_labels,
+                         struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,32 @@
+/* A file line by line, in bounded memory. */
+#ifndef WORLDS_TEACHERS_LINES_H
+#define WORLDS_TEACHERS_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct lines {
+    int fd;      /* -1: closed */
+    char *block; /* [cap]; bytes at … end are read and not yet given out */
+    size_t at, end, cap, max_line_bytes;
+    size_t number;    /* of the line that was given last, from 1 */
+    uint64_t n_bytes; /* read so far */
+    uint32_t crc;     /* crc32c of them */
+    bool is_at_end, is_skipping;
+};
+
+/* NOT_FOUND or DENIED name the file's fault; INVALID: it is a folder. */
+enum status lines_open(struct lines *l, const char *path, size_t max_line_bytes,
+                       struct error *err) MUST_CHECK;
+void lines_close(struct lines *l); /* also of a zeroed one, whose fd is then 0 and stays */
+
+/* The next line without its newline, borrowed until the next call; *out NULL at the end. A last
+ * line needs no newline. INVALID: longer than max_line_bytes (it is passed by, and the next call
+ * goes on behind it). DATA_LOSS: reading failed. */
+enum status lines_next(struct lines *l, const char **out, size_t *ret_len,
+                       struct error *err) MUST_CHECK;
+
+#endif

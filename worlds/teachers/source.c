@@ -1,0 +1,149 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/utf8.h"
+#include "worlds/teachers/format.h"
+
+static const struct format *const formats[] = {&parlai_format, &jsonl_format, &fbdialog_format,
+                                               &conversations_format};
+
+const struct format *format_at(size_t i)
+{
+    return i < sizeof formats / sizeof formats[0] ? formats[i] : NULL;
+}
+
+const struct format *format_named(const char *name, size_t len)
+{
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strlen(formats[i]->name) == len && memcmp(formats[i]->name, name, len) == 0)
+            return formats[i];
+    return NULL;
+}
+
+static enum status take_episode(struct source *s, struct error *err)
+{
+    size_t n = s->n_turns;
+
+    s->n_turns = 0;
+    return n == 0 ? STATUS_OK : s->take(s->to, s->turns, n, err);
+}
+
+enum status source_give(struct source *s, const struct act *a, bool begins, struct error *err)
+{
+    if (begins && take_episode(s, err) != STATUS_OK)
+        return err->status;
+    if (s->n_turns == s->cap_turns) {
+        size_t cap = s->cap_turns == 0 ? 16 : 2 * s->cap_turns;
+        struct act *turns = try_realloc(s->turns, cap, sizeof *turns);
+
+        if (turns == NULL)
+            return error_no_memory(err, cap * sizeof *turns, "an episode");
+        s->turns = turns;
+        s->cap_turns = cap;
+    }
+    s->turns[s->n_turns++] = *a;
+    return STATUS_OK;
+}
+
+/* A single text becomes a list of one. */
+static enum status check_list(struct act *a, enum act_key key, struct arena *arena,
+                              struct error *err)
+{
+    const struct value *v = act_get(a, key);
+    struct text *item;
+
+    if (v == NULL || v->type == VALUE_LIST)
+        return STATUS_OK;
+    if (v->type != VALUE_TEXT)
+        return error_set(err, STATUS_INVALID, "%s is no list of texts", act_key_name(key).text);
+    item = arena_alloc(arena, 1, sizeof *item);
+    if (item == NULL)
+        return error_no_memory(err, sizeof *item, "a list");
+    *item = v->text;
+    return act_force(a, key, value_list(item, 1), err);
+}
+
+enum status source_check(struct act *a, struct arena *arena, bool needs_labels, struct error *err)
+{
+    const struct value *text = act_get(a, ACT_TEXT), *done = act_get(a, ACT_EPISODE_DONE),
+                       *reward = act_get(a, ACT_REWARD), *id = act_get(a, ACT_ID);
+
+    if (text == NULL)
+        return error_set(err, STATUS_INVALID, "the field text is missing");
+    if (text->type != VALUE_TEXT)
+        return error_set(err, STATUS_INVALID, "text is no text");
+    if (act_has(a, ACT_EVAL_LABELS))
+        return error_set(err, STATUS_INVALID,
+                         "the field eval_labels: a data file has labels, whatever it is used for");
+    if (needs_labels && !act_has(a, ACT_LABELS))
+        return error_set(err, STATUS_INVALID, "the field labels is missing");
+    if (done != NULL && done->type != VALUE_BOOL)
+        return error_set(err, STATUS_INVALID, "episode_done is neither true nor false");
+    if (reward != NULL && reward->type != VALUE_INT && reward->type != VALUE_REAL)
+        return error_set(err, STATUS_INVALID, "reward is no number");
+    if (id != NULL && id->type != VALUE_TEXT)
+        return error_set(err, STATUS_INVALID, "id is no text");
+    if (check_list(a, ACT_LABELS, arena, err) != STATUS_OK ||
+        check_list(a, ACT_LABEL_CANDIDATES, arena, err) != STATUS_OK ||
+        check_list(a, ACT_TEXT_CANDIDATES, arena, err) != STATUS_OK)
+        return err->status;
+    return STATUS_OK;
+}
+
+static enum status one_line(struct source *s, const char *line, size_t len, struct error *err)
+{
+    char *kept;
+
+    if (!utf8_is_valid(line, len))
+        return error_set(err, STATUS_INVALID, "not UTF-8");
+    kept = arena_strndup(s->arena, line, len);
+    if (kept == NULL)
+        return error_no_memory(err, len, "a line of data");
+    return s->format->line(s, kept, len, err);
+}
+
+enum status source_read(struct source *s, const char *path, size_t max_line_bytes,
+                        struct error *err)
+{
+    enum status rc;
+
+    s->begins = true;
+    s->n_turns = 0;
+    buf_init(&s->context, SIZE_MAX / 2);
+    rc = lines_open(&s->lines, path, max_line_bytes, err);
+    if (rc != STATUS_OK)
+        return rc;
+    for (;;) {
+        const char *line = NULL;
+        size_t len = 0;
+
+        rc = lines_next(&s->lines, &line, &len, err);
+        if (rc == STATUS_OK && line == NULL)
+            break;
+        if (rc == STATUS_OK)
+            rc = one_line(s, line, len, err);
+        if (rc == STATUS_INVALID && s->skip_bad) {
+            s->n_skipped++;
+            continue;
+        }
+        if (rc != STATUS_OK) {
+            rc = error_prefix(err, "%s:%zu", path, s->lines.number);
+            goto out;
+        }
+    }
+    if (s->format->end != NULL)
+        rc = s->format->end(s, err);
+    if (rc == STATUS_OK)
+        rc = take_episode(s, err);
+    if (rc != STATUS_OK)
+        rc = error_prefix(err, "%s:%zu", path, s->lines.number);
+out:
+    lines_close(&s->lines);
+    buf_deinit(&s->context);
+    free(s->turns);
+    s->turns = NULL;
+    s->cap_turns = 0;
+    return rc;
+}

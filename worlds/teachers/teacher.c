@@ -1,0 +1,523 @@
+/* A teacher's life: an original over a table (all examples in memory) or a stream (chunks of a data
+ * file that loader threads bring along), a shared index, and clones that take an episode each.
+ *
+ * The index counts up without end. An epoch is n_episodes of it; a clone works in one epoch, and
+ * takes no episode of the next before it was told that its own is done and every episode of it has
+ * ended. So nobody begins anew while others still finish, and an epoch of training data ends for
+ * all of a world's clones together. */
+#include "worlds/teacher.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/chance.h"
+#include "worlds/participant.h"
+#include "worlds/teachers/table.h"
+
+struct teacher {
+    struct participant base;
+    struct teacher_config config;
+    char *id;
+    struct metrics *metrics;
+    struct table table;
+    size_t n_episodes; /* of this rank */
+    size_t n_examples;
+    bool loops, shuffles;
+    char warning[160]; /* "" when there is none */
+
+    atomic_uint_fast64_t next;  /* index of the episode (or batch) that is handed out next */
+    atomic_uint_fast64_t ended; /* episodes whose last turn has been handed out */
+
+    struct batches batches; /* of batch_sort */
+    pthread_mutex_t lock;   /* the order of batches, and next where batches are dealt */
+    uint32_t batches_epoch; /* lock */
+    atomic_bool deals;      /* batch_act has been asked: next counts batches */
+};
+
+struct teacher_clone {
+    struct participant_clone base;
+    const struct example *examples; /* of the episode, [n_examples] */
+    struct value labels;            /* by which a reply is scored; VALUE_NULL: by none */
+    uint64_t index;                 /* of the episode */
+    uint64_t epoch;                 /* the clone works in */
+    uint32_t next, n_examples; /* next == n_examples: the episode has ended, or there is none */
+    uint32_t shard;
+    bool is_padding;      /* the last act was */
+    bool has_acted;       /* since it was reset */
+    atomic_bool was_told; /* that the epoch is done */
+};
+
+static struct teacher *original_of(const struct teacher_clone *c)
+{
+    return container_of(c->base.original, struct teacher, base);
+}
+
+/* --- episodes -------------------------------------------------------------------------------- */
+
+static uint64_t draw_episode(const struct teacher *t, uint64_t ticket)
+{
+    const uint32_t counter[4] = {(uint32_t)ticket, (uint32_t)(ticket >> 32), 0, 4};
+    const uint32_t key[2] = {(uint32_t)t->config.seed, (uint32_t)(t->config.seed >> 32)};
+    uint32_t drawn[4];
+    uint64_t wide;
+
+    philox4x32(counter, key, drawn);
+    wide = (uint64_t)drawn[0] << 32 | drawn[1];
+    return wide % t->n_episodes;
+}
+
+/* Whether the clone's epoch has an index left; it is then the clone's. */
+static bool take_index(struct teacher *t, struct teacher_clone *c)
+{
+    uint64_t index = atomic_load(&t->next);
+
+    if (t->n_episodes == 0)
+        return false;
+    for (;;) {
+        uint64_t limit = (c->epoch + 1) * t->n_episodes;
+
+        if (index >= limit) {
+            if (!t->loops || !atomic_load(&c->was_told) || atomic_load(&t->ended) < limit)
+                return false;
+            c->epoch = index / t->n_episodes;
+            atomic_store(&c->was_told, false);
+            continue;
+        }
+        if (atomic_compare_exchange_weak(&t->next, &index, index + 1)) {
+            c->index = index;
+            return true;
+        }
+    }
+}
+
+static void leave_episode(struct teacher_clone *c)
+{
+    c->examples = NULL;
+    c->next = c->n_examples = 0;
+}
+
+/* *ret_found: the clone has an episode. */
+static void enter_episode(struct teacher *t, struct teacher_clone *c, bool *ret_found)
+{
+    size_t episode, n;
+
+    leave_episode(c);
+    *ret_found = false;
+    if (t->shuffles && t->n_episodes > 0) {
+        c->index = draw_episode(t, atomic_fetch_add(&t->next, 1));
+    } else if (!take_index(t, c)) {
+        return;
+    }
+    episode = (size_t)(c->index % t->n_episodes);
+    c->examples = &t->table.examples[t->table.starts[episode]];
+    n = t->table.starts[episode + 1] - t->table.starts[episode];
+    c->n_examples = (uint32_t)n;
+    *ret_found = true;
+}
+
+static void say_example(struct teacher_clone *c, const struct example *e, struct act *out)
+{
+    act_share(out, &e->act, out->arena);
+    c->labels = e->labels;
+    c->is_padding = false;
+}
+
+/* Padding carries the teacher's name like any act, as far as there is memory for it. */
+static void say_padding(struct teacher_clone *c, struct act *out)
+{
+    const struct teacher *t = original_of(c);
+    struct error err;
+
+    act_padding(out, out->arena);
+    if (act_set(out, ACT_ID, value_text((struct text){t->id, strlen(t->id)}), &err) != STATUS_OK)
+        act_padding(out, out->arena);
+    c->labels = (struct value){.type = VALUE_NULL};
+    c->is_padding = true;
+}
+
+static enum status teacher_act(struct participant_clone *base, struct act *out, struct error *err)
+{
+    struct teacher_clone *c = container_of(base, struct teacher_clone, base);
+    struct teacher *t = original_of(c);
+    bool found = true;
+
+    (void)err;
+    if (c->next == c->n_examples)
+        enter_episode(t, c, &found);
+    c->has_acted = true;
+    if (!found) {
+        say_padding(c, out);
+        return STATUS_OK;
+    }
+    say_example(c, &c->examples[c->next++], out);
+    if (c->next == c->n_examples)
+        (void)atomic_fetch_add(&t->ended, 1);
+    return STATUS_OK;
+}
+
+/* Takes the next batch: *ret_from is its place among the sorted examples. Returns its rows. */
+static size_t take_batch(struct teacher *t, bool all_told, size_t *ret_from)
+{
+    struct batches *b = &t->batches;
+    size_t n_rows = 0;
+    uint64_t index;
+
+    (void)pthread_mutex_lock(&t->lock); /* neither can fail: nobody destroys it meanwhile */
+    index = atomic_load(&t->next);
+    if (index == b->n && t->loops && all_told) {
+        if (t->shuffles)
+            batches_shuffle(b, t->config.seed, ++t->batches_epoch);
+        index = 0;
+    }
+    if (index < b->n) {
+        *ret_from = b->order[index] * b->batch_size;
+        n_rows = b->n_examples - *ret_from;
+        n_rows = n_rows < b->batch_size ? n_rows : b->batch_size;
+        index++;
+    }
+    atomic_store(&t->next, index);
+    (void)pthread_mutex_unlock(&t->lock);
+    return n_rows;
+}
+
+static struct teacher_clone *clone_of(const struct participant_row *row)
+{
+    return container_of(row->clone, struct teacher_clone, base);
+}
+
+/* The next batch of like length: row i is the i-th clone's, padding behind a short one. */
+static void teacher_batch_act(struct participant *base, struct participant_row *rows, size_t n)
+{
+    struct teacher *t = container_of(base, struct teacher, base);
+    size_t from = 0, n_rows;
+    bool all_told = true;
+
+    if (n < t->batches.batch_size) {
+        for (size_t i = 0; i < n; i++) {
+            rows[i].failed = true;
+            (void)error_set(&rows[i].err, STATUS_INVALID,
+                            "a batch of %zu for a teacher that sorts batches of %zu", n,
+                            t->batches.batch_size);
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        all_told &= atomic_load(&clone_of(&rows[i])->was_told);
+    atomic_store(&t->deals, true);
+    n_rows = take_batch(t, all_told, &from);
+    for (size_t i = 0; i < n; i++) {
+        struct teacher_clone *c = clone_of(&rows[i]);
+
+        leave_episode(c);
+        c->has_acted = true;
+        atomic_store(&c->was_told, false);
+        if (i < n_rows)
+            say_example(c, &t->table.examples[t->batches.examples[from + i]], rows[i].out);
+        else
+            say_padding(c, rows[i].out);
+    }
+}
+
+static bool teacher_use_batch_act(const struct participant *base)
+{
+    const struct teacher *t = container_of(base, const struct teacher, base);
+
+    return t->batches.batch_size > 0;
+}
+
+/* --- what a clone hears and knows ------------------------------------------------------------ */
+
+static enum status teacher_observe(struct participant_clone *base, const struct act *reply,
+                                   const struct act **ret_observation, struct error *err)
+{
+    struct teacher_clone *c = container_of(base, struct teacher_clone, base);
+    const struct value labels = c->labels;
+
+    *ret_observation = reply;
+    if (labels.type != VALUE_LIST)
+        return STATUS_OK;
+    c->labels.type = VALUE_NULL; /* once */
+    return metrics_evaluate(original_of(c)->metrics, c->shard, &labels, reply, err);
+}
+
+static bool teacher_episode_done(const struct participant_clone *base)
+{
+    const struct teacher_clone *c = container_of(base, const struct teacher_clone, base);
+
+    return c->has_acted && c->next == c->n_examples;
+}
+
+static bool teacher_epoch_done(const struct participant_clone *base)
+{
+    const struct teacher_clone *c = container_of(base, const struct teacher_clone, base);
+    const struct teacher *t = original_of(c);
+    uint64_t next = atomic_load(&t->next), limit = (c->epoch + 1) * t->n_episodes;
+    bool is_done;
+
+    if (!c->has_acted || c->next < c->n_examples)
+        return false;
+    if (atomic_load(&t->deals))
+        is_done = next >= t->batches.n;
+    else if (t->shuffles)
+        is_done = t->n_episodes == 0;
+    else /* as ParlAI has it, who holds one of the last batch_size episodes; and none is left */
+        is_done = next >= limit && (c->is_padding || c->index + t->config.batch_size >= limit);
+    if (is_done) /* the clone is the asker's own; it is const to him in all else */
+        atomic_store(&((struct teacher_clone *)(uintptr_t)c)->was_told, true);
+    return is_done;
+}
+
+static enum status teacher_clone_init(struct participant_clone *base, const struct place *place,
+                                      struct error *err)
+{
+    struct teacher_clone *c = container_of(base, struct teacher_clone, base);
+    size_t n_shards = original_of(c)->config.n_shards;
+
+    if (place->thread >= n_shards)
+        return error_set(err, STATUS_INVALID, "thread %u of a teacher that counts for %zu",
+                         place->thread, n_shards);
+    c->shard = place->thread;
+    c->labels.type = VALUE_NULL;
+    return STATUS_OK;
+}
+
+static void teacher_clone_deinit(struct participant_clone *base)
+{
+    leave_episode(container_of(base, struct teacher_clone, base));
+}
+
+static void teacher_clone_reset(struct participant_clone *base)
+{
+    struct teacher_clone *c = container_of(base, struct teacher_clone, base);
+
+    leave_episode(c);
+    c->labels.type = VALUE_NULL;
+    c->index = c->epoch = 0;
+    c->is_padding = c->has_acted = false;
+    atomic_store(&c->was_told, false);
+}
+
+/* --- the original ---------------------------------------------------------------------------- */
+
+static void teacher_reset(struct participant *base)
+{
+    struct teacher *t = container_of(base, struct teacher, base);
+
+    atomic_store(&t->next, 0);
+    atomic_store(&t->ended, 0);
+    if (t->batches.batch_size > 0 && t->shuffles)
+        batches_shuffle(&t->batches, t->config.seed, ++t->batches_epoch);
+    metrics_reset(t->metrics);
+}
+
+static enum status teacher_report(struct report *out, struct participant *base, struct error *err)
+{
+    return metrics_report(out, container_of(base, struct teacher, base)->metrics, err);
+}
+
+static size_t count_examples(const struct participant *base)
+{
+    return container_of(base, const struct teacher, base)->n_examples;
+}
+
+static size_t count_episodes(const struct participant *base)
+{
+    return container_of(base, const struct teacher, base)->n_episodes;
+}
+
+static void teacher_close(struct participant *base)
+{
+    struct teacher *t = container_of(base, struct teacher, base);
+
+    batches_close(&t->batches);
+    table_close(&t->table);
+    metrics_close(t->metrics);
+    (void)pthread_mutex_destroy(&t->lock);
+    free(t->id);
+    free(t);
+}
+
+static const struct participant_type teacher_type = {
+    .name = "teacher",
+    .clone_size = sizeof(struct teacher_clone),
+    .close = teacher_close,
+    .reset_shared = teacher_reset,
+    .report = teacher_report,
+    .n_examples = count_examples,
+    .n_episodes = count_episodes,
+    .clone_init = teacher_clone_init,
+    .clone_deinit = teacher_clone_deinit,
+    .reset = teacher_clone_reset,
+    .observe = teacher_observe,
+    .act = teacher_act,
+    .batch_act = teacher_batch_act,
+    .use_batch_act = teacher_use_batch_act,
+    .episode_done = teacher_episode_done,
+    .epoch_done = teacher_epoch_done,
+};
+
+/* The file's name without its folder and what stands behind its last dot. */
+static char *id_of(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    const char *dot = strrchr(name, '.');
+
+    return try_strndup(name, dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
+}
+
+static void warn(struct teacher *t, const struct text_line_oddities *oddities)
+{
+    if (oddities->n_false > 0)
+        (void)snprintf(t->warning, sizeof t->warning,
+                       "%zu lines say episode_done:False, which ParlAI reads as true",
+                       oddities->n_false);
+    else if (oddities->n_no_colon > 0)
+        (void)snprintf(t->warning, sizeof t->warning, "%zu fields without a colon are left out",
+                       oddities->n_no_colon);
+}
+
+static enum status load(struct teacher *t, const struct format *format, const char *path,
+                        struct error *err)
+{
+    struct text id = {t->id, strlen(t->id)};
+    const struct teacher_config *config = &t->config;
+
+    if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
+        return err->status;
+    t->n_episodes = t->table.n_episodes;
+    t->n_examples = t->table.n_examples;
+    warn(t, &t->table.oddities);
+    if (config->batch_sort && config->batch_size > 1)
+        return batches_open(&t->batches, &t->table, config->batch_size, config->seed, err);
+    return STATUS_OK;
+}
+
+enum status teacher_open(struct teacher **out, const char *task,
+                         const struct teacher_config *config, struct error *err)
+{
+    size_t prefix = strcspn(task, ":");
+    const struct format *format = format_named(task, prefix);
+    struct teacher *t;
+
+    assert(config->n_shards > 0 && config->rank < config->n_ranks && config->batch_size > 0);
+    if (task[prefix] != ':' || task[prefix + 1] == '\0' || format == NULL)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE and "
+                         "conversations:FILE",
+                         task);
+    t = try_alloc(1, sizeof *t);
+    if (t == NULL)
+        return error_no_memory(err, sizeof *t, "a teacher");
+    participant_init(&t->base, &teacher_type);
+    (void)pthread_mutex_init(&t->lock, NULL); /* of this kind it cannot fail */
+    t->config = *config;
+    t->loops = datatype_loops(&config->datatype);
+    t->shuffles = datatype_shuffles(&config->datatype);
+    t->id = id_of(task + prefix + 1);
+    if (t->id == NULL)
+        (void)error_no_memory(err, strlen(task), "a teacher");
+    else if (metrics_open(&t->metrics, config->metrics, config->n_shards, err) == STATUS_OK &&
+             load(t, format, task + prefix + 1, err) == STATUS_OK) {
+        *out = t;
+        return STATUS_OK;
+    }
+    teacher_close(&t->base);
+    return err->status;
+}
+
+void teacher_config_init(struct teacher_config *c)
+{
+    *c = (struct teacher_config){
+        .datatype = {.fold = FOLD_VALID},
+        .batch_size = 1,
+        .n_ranks = 1,
+        .metrics = METRICS_DEFAULT,
+        .n_shards = 1,
+        .include_labels = true,
+        .context_length = -1,
+        .n_loaders = 2,
+        .max_line_bytes = TEACHER_MAX_LINE_BYTES,
+    };
+}
+
+struct participant *teacher_participant(struct teacher *t)
+{
+    return &t->base;
+}
+
+struct teacher *teacher_of(struct participant *p)
+{
+    return p->type == &teacher_type ? container_of(p, struct teacher, base) : NULL;
+}
+
+const char *teacher_task_at(size_t i)
+{
+    const struct format *format = format_at(i);
+
+    return format == NULL ? NULL : format->name;
+}
+
+size_t teacher_n_episodes(const struct teacher *t)
+{
+    return t->n_episodes;
+}
+
+size_t teacher_n_examples(const struct teacher *t)
+{
+    return t->n_examples;
+}
+
+const char *teacher_id(const struct teacher *t)
+{
+    return t->id;
+}
+
+size_t teacher_n_skipped(const struct teacher *t)
+{
+    return t->table.n_skipped;
+}
+
+const char *teacher_warning(const struct teacher *t)
+{
+    return t->warning[0] == '\0' ? NULL : t->warning;
+}
+
+struct metrics *teacher_metrics(struct teacher *t)
+{
+    return t->metrics;
+}
+
+enum status tasks_split(struct text **out, size_t *ret_n, const char *tasks, struct arena *arena,
+                        struct error *err)
+{
+    size_t n = 1;
+    struct text *texts;
+
+    for (const char *at = tasks; *at != '\0'; at++)
+        n += *at == ',';
+    texts = arena_alloc(arena, n, sizeof *texts);
+    if (texts == NULL)
+        return error_no_memory(err, n * sizeof *texts, "tasks");
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strcspn(tasks, ",");
+
+        if (len == 0)
+            return error_set(err, STATUS_INVALID, "task %zu of the list has no name", i + 1);
+        texts[i] = (struct text){arena_strndup(arena, tasks, len), len};
+        if (texts[i].text == NULL)
+            return error_no_memory(err, len, "tasks");
+        for (size_t k = 0; k < i; k++)
+            if (texts[k].len == len && memcmp(texts[k].text, tasks, len) == 0)
+                return error_set(err, STATUS_INVALID, "task '%s' is in the list twice",
+                                 texts[i].text);
+        tasks += len + 1;
+    }
+    *out = texts;
+    *ret_n = n;
+    return STATUS_OK;
+}
