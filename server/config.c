@@ -12,13 +12,17 @@
 #include "server/port.h"
 
 const char config_usage[] =
-    "usage: parleyd [--model NAME=PATH]... [--listen HOST:PORT]... [option]...\n"
+    "usage: parleyd [--model NAME=PATH]... [--listen HOST:PORT]... [--http HOST:PORT]\n"
+    "               [option]...\n"
     "\n"
-    "Serves stateful agents to many conversations over gRPC. 'echo' is always served.\n"
+    "Serves stateful agents to many conversations over gRPC and HTTP. 'echo' is always served.\n"
     "\n"
     "  --model NAME=PATH         a language model or a policy, .gguf; the first is the default\n"
     "  --listen ADDRESS          HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one;\n"
     "                            may be given several times (127.0.0.1:8001)\n"
+    "  --http ADDRESS|off        HOST:PORT for OpenAI's API; port 0 picks one (127.0.0.1:8000,\n"
+    "                            unless --listen is given: then off)\n"
+    "  --http-timeout TIME       for an HTTP request to come, and its answer to be taken (20s)\n"
     "  --config FILE             YAML that sets these options; those given here override it\n"
     "  --backend NAME            what computes: cpu, ref, ... (cpu)\n"
     "  --threads N               of the backend (the physical cores)\n"
@@ -45,7 +49,8 @@ const char config_usage[] =
     "  --check                   only check the command line and the model files\n"
     "  --version, --help\n"
     "\n"
-    "When it serves, it says so in one line on stderr: ready grpc=HOST:PORT models=NAME,... in=MS\n"
+    "When it serves, it says so in one line on stderr: ready grpc=HOST:PORT http=HOST:PORT\n"
+    "models=NAME,... in=MS\n"
     "SIGTERM lets turns in flight finish, a second one does not wait.\n"
     "Exit status: 0 stopped as asked, 1 failed, 2 wrong use or configuration.\n";
 
@@ -153,6 +158,25 @@ static enum status set_listen(struct config *c, const char *value, struct error 
         return error_prefix(err, "%.80s", value);
     c->listen[c->n_listen++] = value;
     return STATUS_OK;
+}
+
+static enum status set_http(struct config *c, const char *value, struct error *err)
+{
+    char host[PORT_HOST_MAX + 1], port[6];
+
+    c->http = NULL;
+    c->is_http_given = true;
+    if (strcmp(value, "off") == 0)
+        return STATUS_OK;
+    if (port_split_address(host, port, value, err) != STATUS_OK)
+        return error_set(err, STATUS_INVALID, "'%.80s' is no HOST:PORT or [IPV6]:PORT", value);
+    c->http = value;
+    return STATUS_OK;
+}
+
+static enum status set_http_timeout(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->http_timeout_ms, value, times, (size_t)24 * 3600 * 1000, err);
 }
 
 static enum status set_backend(struct config *c, const char *value, struct error *err)
@@ -313,6 +337,8 @@ static const struct key {
     size_t offset; /* of the text in struct config_file */
     set_fn set;
 } keys[] = {
+    {"http", offsetof(struct config_file, http), set_http},
+    {"http_timeout", offsetof(struct config_file, http_timeout), set_http_timeout},
     {"backend", offsetof(struct config_file, backend), set_backend},
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
@@ -371,6 +397,8 @@ static const struct flag {
 } flags[] = {
     {"--model", true, set_model},
     {"--listen", true, set_listen},
+    {"--http", true, set_http},
+    {"--http-timeout", true, set_http_timeout},
     {"--config", true, set_file_path},
     {"--backend", true, set_backend},
     {"--threads", true, set_threads},
@@ -485,7 +513,7 @@ static enum status set_from_flags(struct config *c, int argc, char *const *argv,
 
 enum status config_parse(struct config *out, int argc, char *const *argv, struct error *err)
 {
-    struct config c = {.drain_timeout_ms = 30000, .log_level = LOG_INFO};
+    struct config c = {.drain_timeout_ms = 30000, .http_timeout_ms = 20000, .log_level = LOG_INFO};
 
     c.backend = default_backend();
     if (set_from_file(&c, argc, argv, err) != STATUS_OK ||
@@ -493,6 +521,8 @@ enum status config_parse(struct config *out, int argc, char *const *argv, struct
         config_deinit(&c);
         return err->status;
     }
+    if (c.n_listen == 0 && !c.is_http_given)
+        c.http = "127.0.0.1:8000";
     if (c.n_listen == 0)
         c.listen[c.n_listen++] = "127.0.0.1:8001";
     *out = c;

@@ -24,6 +24,9 @@ struct config {
     size_t n_models;
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
+    const char *http; /* in argv or the file; NULL: no HTTP */
+    bool is_http_given;
+    uint64_t http_timeout_ms;
     const char *backend;
     size_t n_threads;     /* 0: the physical cores */
     size_t kv_bytes;      /* 0: the agent's own */

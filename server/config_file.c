@@ -35,6 +35,8 @@ static const cyaml_schema_value_t listen_entry = {
 static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_LIST(models, &model_entry),
     OPTIONAL_LIST(listen, &listen_entry),
+    OPTIONAL_TEXT(http),
+    OPTIONAL_TEXT(http_timeout),
     OPTIONAL_TEXT(backend),
     OPTIONAL_TEXT(threads),
     OPTIONAL_TEXT(kv_bytes),

@@ -17,6 +17,7 @@ struct config_file {
     uint32_t n_models;
     char **listen; /* [n_listen] */
     uint32_t n_listen;
+    char *http, *http_timeout;
     char *backend, *threads, *kv_bytes, *max_conversations, *max_queue, *max_message_bytes;
     char *ttl, *sequence_idle, *drain_timeout, *log_level, *kv, *prefix_cache, *speculate,
         *max_itl_ms;

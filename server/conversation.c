@@ -269,9 +269,12 @@ static enum status check_turn(const struct conversation *c, const struct turn_re
                               struct error *err)
 {
     struct sampling s = c->model->info.defaults;
-    size_t n_bytes = 0;
+    size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
 
-    if (r->n_messages == 0)
+    if (r->is_plain && c->model->agent->type->tokenize == NULL)
+        return error_set(err, STATUS_INVALID, "model '%s' takes messages only, no raw prompt",
+                         c->model->name);
+    if (r->n_messages == 0 && n_bytes == 0)
         return error_field(err, "messages", "is empty: a turn says something");
     for (size_t i = 0; i < r->n_messages; i++)
         n_bytes += r->messages[i].len;
@@ -356,7 +359,7 @@ static enum status take_turn(struct conversation *c, const struct turn_request *
                              struct reader *reader, struct error *err)
 {
     uint32_t next = c->n_turns + c->n_live + 1;
-    size_t n_bytes = 0;
+    size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
     enum status rc;
 
     rc = check_turn(c, r, err);

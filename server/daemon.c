@@ -22,7 +22,7 @@
 #include "server/services.h"
 
 enum { SESSION_TTL_MS = 10 * 60 * 1000 };
-enum { DRAIN_LOOK_MS = 10, READY_MAX_BYTES = 4096 };
+enum { DRAIN_LOOK_MS = 10, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
 static const uint32_t daemon_moves[] = {
     [DAEMON_LOADING] = 1u << DAEMON_SERVING | 1u << DAEMON_ENDING,
@@ -122,6 +122,7 @@ static void end(struct daemon *d)
     sequences_retire(&d->sequences, NULL);
     sessions_drain(&d->sessions);
     sessions_close_all(&d->sessions, NULL);
+    http_stop(d->http);
     if (d->port != NULL) {
         port_drain(d->port);
         port_cancel_all(d->port);
@@ -179,7 +180,8 @@ static void close_handles(struct daemon *d)
 
 static void go_on(struct daemon *d)
 {
-    if (d->state == DAEMON_DRAINING && d->conversations.n_live == 0 && count_calls(d) == 0)
+    if (d->state == DAEMON_DRAINING && d->conversations.n_live == 0 && count_calls(d) == 0 &&
+        (d->http == NULL || http_n_exchanges(d->http) == 0))
         end(d);
     if (d->state != DAEMON_ENDING)
         return;
@@ -229,6 +231,8 @@ static void drain(struct daemon *d)
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     sessions_drain(&d->sessions);
+    if (d->http != NULL)
+        http_drain(d->http);
     for (l = list_first(&d->endless); l != NULL; l = next) {
         struct endless *e = container_of(l, struct endless, link);
 
@@ -323,6 +327,8 @@ static void say_ready(const struct daemon *d)
 
     buf_init(&line, READY_MAX_BYTES);
     rc = buf_printf(&line, "ready grpc=%s", port_address(d->port, 0));
+    if (rc == STATUS_OK && d->http != NULL)
+        rc = buf_printf(&line, " http=%s", http_address(d->http));
     for (size_t i = 0; i < d->n_models && rc == STATUS_OK; i++)
         rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models[i]->name);
     if (rc == STATUS_OK)
@@ -415,6 +421,24 @@ static enum status start_port(struct daemon *d, struct error *err)
         return error_prefix(err, "--listen");
     for (size_t i = 0; i < config.n_listen; i++)
         log_info("listening", "grpc=%s", port_address(d->port, i));
+    return STATUS_OK;
+}
+
+static enum status start_http(struct daemon *d, struct error *err)
+{
+    const struct http_config config = {
+        .listen = d->config.http,
+        .max_body_bytes =
+            d->config.max_message_bytes == 0 ? HTTP_BODY_BYTES : d->config.max_message_bytes,
+        .timeout_ms = d->config.http_timeout_ms,
+        .daemon = d,
+    };
+
+    if (config.listen == NULL)
+        return STATUS_OK;
+    if (http_start(&d->http, &d->loop, &config, err) != STATUS_OK)
+        return error_prefix(err, "--http %.80s", config.listen);
+    log_info("listening", "http=%s", http_address(d->http));
     return STATUS_OK;
 }
 
@@ -519,10 +543,11 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_params(&d);
     if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||
         start_sequences(&d, &why) != STATUS_OK || start_port(&d, &why) != STATUS_OK ||
-        start_models(&d, &why) != STATUS_OK)
+        start_http(&d, &why) != STATUS_OK || start_models(&d, &why) != STATUS_OK)
         fail(&d, &why);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* nothing is left when it returns */
     assert(d.state == DAEMON_STOPPED);
+    http_free(d.http);
     conversations_deinit(&d.conversations);
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);

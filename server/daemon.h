@@ -10,6 +10,7 @@
 #include "server/config.h"
 #include "server/conversations.h"
 #include "server/health.h"
+#include "server/http/http.h"
 #include "server/model.h"
 #include "server/params.h"
 #include "server/port.h"
@@ -49,6 +50,7 @@ struct daemon {
     struct trainers trainers;
     struct health health;
     struct port *port;
+    struct http *http; /* NULL: none */
     struct list endless;
     uv_timer_t expiry_timer, sessions_timer, sequences_timer, drain_timer;
     uv_idle_t later; /* asks daemon_go_on to be called from the loop itself */

@@ -13,16 +13,14 @@
 #include "base/alloc.h"
 #include "server/call_parts.h"
 
-enum { HOST_MAX = 255 };
-
 static const char *unix_path(const char *address)
 {
     return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
 }
 
 /* Splits "host:port" and "[host]:port". */
-static enum status split(char host[HOST_MAX + 1], char port[6], const char *address,
-                         struct error *err)
+enum status port_split_address(char host[PORT_HOST_MAX + 1], char port[6], const char *address,
+                               struct error *err)
 {
     const char *colon = strrchr(address, ':');
     size_t len = colon == NULL ? 0 : (size_t)(colon - address);
@@ -34,8 +32,8 @@ static enum status split(char host[HOST_MAX + 1], char port[6], const char *addr
     } else if (address[0] == '[' || memchr(address, ':', len) != NULL) {
         len = 0; /* of a bare IPv6 address: which colon is the port's? */
     }
-    if (len == 0 || len > HOST_MAX || colon[1] < '0' || colon[1] > '9' || strlen(colon + 1) > 5 ||
-        strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')
+    if (len == 0 || len > PORT_HOST_MAX || colon[1] < '0' || colon[1] > '9' ||
+        strlen(colon + 1) > 5 || strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')
         return error_set(err, STATUS_INVALID, "is no HOST:PORT, [IPV6]:PORT or unix:PATH");
     memcpy(host, address, len);
     host[len] = '\0';
@@ -47,10 +45,10 @@ enum status port_check_address(const char *address, struct error *err)
 {
     const struct sockaddr_un longest = {0};
     const char *path = unix_path(address);
-    char host[HOST_MAX + 1], port[6];
+    char host[PORT_HOST_MAX + 1], port[6];
 
     if (path == NULL)
-        return split(host, port, address, err);
+        return port_split_address(host, port, address, err);
     if (*path == '\0' || strlen(path) >= sizeof longest.sun_path)
         return error_set(err, STATUS_INVALID, "a path has 1 to %zu characters",
                          sizeof longest.sun_path - 1);
@@ -138,8 +136,8 @@ static enum status add_unix(char **out, grpc_server *server, const char *address
 
 static enum status add_tcp(char **out, grpc_server *server, const char *address, struct error *err)
 {
-    char host[HOST_MAX + 1], port[6], real[HOST_MAX + 16];
-    enum status rc = split(host, port, address, err);
+    char host[PORT_HOST_MAX + 1], port[6], real[PORT_HOST_MAX + 16];
+    enum status rc = port_split_address(host, port, address, err);
     int n;
 
     if (rc != STATUS_OK)

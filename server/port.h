@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "server/call.h"
 
+enum { PORT_HOST_MAX = 255 };
+
 struct port;
 
 struct port_config {
@@ -30,6 +32,10 @@ struct port_stats {
 
 /* STATUS_INVALID for text that is no address, whether or not it could be bound. */
 enum status port_check_address(const char *address, struct error *err) MUST_CHECK;
+
+/* Splits HOST:PORT and [HOST]:PORT, likewise. */
+enum status port_split_address(char host[PORT_HOST_MAX + 1], char port[6], const char *address,
+                               struct error *err) MUST_CHECK;
 
 /* Binds and serves, on loop and its thread. A taken port is STATUS_UNAVAILABLE naming the address;
  * an address that is none is STATUS_INVALID. A socket file that nobody listens on is replaced. */

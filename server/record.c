@@ -8,7 +8,9 @@
 
 enum status body_open(struct body **out, const struct turn_request *r, struct error *err)
 {
-    size_t size = sizeof(struct body) + r->n_messages * sizeof(struct message);
+    size_t size = sizeof(struct body) + r->n_messages * sizeof(struct message) +
+                  r->n_plain_ids * sizeof(r->plain_ids[0]);
+    int32_t *ids;
     struct body *b;
     enum status rc;
     char *at;
@@ -26,7 +28,13 @@ enum status body_open(struct body **out, const struct turn_request *r, struct er
     b->n_logprobs = r->n_logprobs;
     b->n_messages = (uint32_t)r->n_messages;
     b->size_bytes = size;
-    at = (char *)(b->messages + r->n_messages);
+    b->is_plain = r->is_plain;
+    ids = (int32_t *)(b->messages + r->n_messages);
+    b->plain_ids = ids;
+    b->n_plain_ids = r->n_plain_ids;
+    if (r->n_plain_ids > 0)
+        memcpy(ids, r->plain_ids, r->n_plain_ids * sizeof(ids[0]));
+    at = (char *)(ids + r->n_plain_ids);
     for (size_t i = 0; i < r->n_messages; i++) {
         const struct message *m = &r->messages[i];
 
@@ -48,7 +56,11 @@ void body_close(struct body *b)
 
 bool body_is_of(const struct body *b, const struct turn_request *r)
 {
-    if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs)
+    if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs ||
+        b->is_plain != r->is_plain || b->n_plain_ids != r->n_plain_ids)
+        return false;
+    if (b->n_plain_ids > 0 &&
+        memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)
         return false;
     for (size_t i = 0; i < r->n_messages; i++) {
         const struct message *x = &b->messages[i], *y = &r->messages[i];

@@ -11,6 +11,9 @@
 struct body {
     struct sampling_patch *patch; /* NULL: nothing given */
     uint32_t n_logprobs;          /* 0: none asked for */
+    bool is_plain;                /* no chat: as observation's */
+    const int32_t *plain_ids;     /* [n_plain_ids] */
+    size_t n_plain_ids;
     uint32_t n_messages;
     size_t size_bytes;         /* of all of it */
     struct message messages[]; /* [n_messages] */
@@ -20,6 +23,9 @@ struct turn_request {
     uint32_t number;                /* 0: the next */
     const struct message *messages; /* [n_messages] */
     size_t n_messages;
+    bool is_plain;            /* the texts, or the ids, are continued as they are */
+    const int32_t *plain_ids; /* [n_plain_ids]; raw, and there are no messages */
+    size_t n_plain_ids;
     const struct sampling_patch *patch; /* may be NULL */
     uint32_t n_logprobs;
     uint64_t deadline_us; /* 0: none */

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { KIND_FLOAT, KIND_U32, KIND_SEED, KIND_BOOL, KIND_STOPS };
+enum kind { KIND_FLOAT, KIND_U32, KIND_TOP_K, KIND_SEED, KIND_BOOL, KIND_STOPS };
 
 static const struct known {
     const char *name;
@@ -12,7 +12,7 @@ static const struct known {
     size_t offset; /* in struct sampling */
 } all_known[] = {
     {"temperature", KIND_FLOAT, SAMPLING_TEMPERATURE, offsetof(struct sampling, temperature)},
-    {"top_k", KIND_U32, SAMPLING_TOP_K, offsetof(struct sampling, top_k)},
+    {"top_k", KIND_TOP_K, SAMPLING_TOP_K, offsetof(struct sampling, top_k)},
     {"top_p", KIND_FLOAT, SAMPLING_TOP_P, offsetof(struct sampling, top_p)},
     {"min_p", KIND_FLOAT, SAMPLING_MIN_P, offsetof(struct sampling, min_p)},
     {"repetition_penalty", KIND_FLOAT, SAMPLING_REPETITION,
@@ -90,6 +90,11 @@ static enum status take(struct sampling *s, const struct known *k, const json_t 
         if (!json_is_integer(value) || n < 0 || n > UINT32_MAX)
             return error_field(err, k->name, "must be a whole number from 0 to 4294967295");
         *(uint32_t *)(void *)at = (uint32_t)n;
+        return STATUS_OK;
+    case KIND_TOP_K: /* -1, elsewhere, is all */
+        if (!json_is_integer(value) || n < -1 || n > UINT32_MAX)
+            return error_field(err, k->name, "must be a whole number, -1 or 0 for all");
+        s->top_k = n < 0 ? 0 : (uint32_t)n;
         return STATUS_OK;
     case KIND_SEED:
         if (!json_is_integer(value))

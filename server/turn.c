@@ -263,6 +263,9 @@ static enum status start(struct turn *t, struct error *err)
     t->agent.seen = (struct observation){
         .messages = t->body->messages,
         .n_messages = t->body->n_messages,
+        .is_plain = t->body->is_plain,
+        .plain_ids = t->body->plain_ids,
+        .n_plain_ids = t->body->n_plain_ids,
         .turn = t->number,
     };
     lay_sampling(t, &t->agent.seen.sampling);

@@ -1,0 +1,137 @@
+#include "server/http/fields.h"
+
+enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
+{
+    json_error_t why;
+    json_t *value = json_loadb(body, len, 0, &why);
+
+    if (value == NULL && json_error_code(&why) == json_error_out_of_memory)
+        return error_no_memory(err, len, "a body");
+    if (value == NULL)
+        return error_set(err, STATUS_INVALID, "the body is no JSON: %.120s (line %d, column %d)",
+                         why.text, why.line, why.column);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return error_set(err, STATUS_INVALID, "the body must be a JSON object");
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+static const char *kind_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        break;
+    }
+    return "null";
+}
+
+enum status field_wrong(struct error *err, const char *name, const char *what, const json_t *value)
+{
+    return error_field(err, name, "must be %s, not %s", what, kind_of(value));
+}
+
+const json_t *field(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+
+    return json_is_null(value) ? NULL : value;
+}
+
+enum status field_text(const char **out, const json_t *object, const char *name, struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_string(value))
+        return field_wrong(err, name, "a string", value);
+    *out = json_string_value(value);
+    return STATUS_OK;
+}
+
+enum status field_bool(bool *out, const json_t *object, const char *name, struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_boolean(value))
+        return field_wrong(err, name, "true or false", value);
+    *out = json_is_true(value);
+    return STATUS_OK;
+}
+
+enum status field_number(float *out, bool *ret_given, const json_t *object, const char *name,
+                         struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_number(value))
+        return field_wrong(err, name, "a number", value);
+    *out = (float)json_number_value(value);
+    if (ret_given != NULL)
+        *ret_given = true;
+    return STATUS_OK;
+}
+
+enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
+                        int64_t min, int64_t max, struct error *err)
+{
+    const json_t *value = field(object, name);
+    json_int_t number;
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_integer(value))
+        return field_wrong(err, name, "a whole number", value);
+    number = json_integer_value(value);
+    if (number < min || number > max)
+        return error_field(err, name, "is %lld, it must be from %lld to %lld", (long long)number,
+                           (long long)min, (long long)max);
+    *out = number;
+    if (ret_given != NULL)
+        *ret_given = true;
+    return STATUS_OK;
+}
+
+enum status field_object(const json_t **out, const json_t *object, const char *name,
+                         struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_object(value))
+        return field_wrong(err, name, "an object", value);
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status field_array(const json_t **out, const json_t *object, const char *name,
+                        struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_array(value))
+        return field_wrong(err, name, "a list", value);
+    *out = value;
+    return STATUS_OK;
+}
