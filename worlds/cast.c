@@ -136,6 +136,8 @@ enum status cast_open(struct cast **out, const struct world_config *config, uint
     c->watch = config->watch;
     c->watch_arg = config->watch_arg;
     c->chance = (struct env){.random = random_bytes, .self = c};
+    if (config->chance != NULL)
+        c->chance = *config->chance;
     rc = share_members(c, config, err);
     if (rc == STATUS_OK && config->n_tasks > 1 && (config->shuffle || config->stochastic))
         rc = weigh_tasks(c, config, err);

@@ -21,6 +21,7 @@
 #include "worlds/act.h"
 
 struct cast;
+struct env;
 struct participant;
 struct quota;
 struct report;
@@ -67,9 +68,11 @@ struct world_config {
     /* Bounds of a text's and a label's length in words or tokens; label 0: the same as text.
      * Dynamic batching needs one: a step's budget is their sum times batch_size. */
     size_t text_truncate, label_truncate;
-    size_t n_slots;       /* dynamic: clones to choose from; 0: WORLD_DYNAMIC_SLOTS */
-    bool start_by_chance; /* a batch starts at a random length, not at the longest one */
-    uint32_t max_age;     /* steps after which a row that waits starts the next batch; 0: 64 */
+    size_t n_slots;           /* dynamic: clones to choose from; 0: WORLD_DYNAMIC_SLOTS */
+    bool start_by_chance;     /* a batch starts at a random length, not at the longest one */
+    const struct env *chance; /* where a batch starts by chance; NULL: by seed, so that a run can be
+                                 had again */
+    uint32_t max_age;         /* steps after which a row that waits starts the next batch; 0: 64 */
 
     size_t n_threads;    /* 0 or 1: none of its own; each thread has its batch_size */
     uint64_t n_examples; /* so many and not one more, of all threads together; 0: no bound */
