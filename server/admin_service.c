@@ -10,7 +10,7 @@
 static void status(struct call *call, const ProtobufCMessage *message, struct daemon *d)
 {
     Parley__V1__StatusResponse response = PARLEY__V1__STATUS_RESPONSE__INIT;
-    Parley__V1__Model *models[CONFIG_MAX_MODELS + 1];
+    Parley__V1__Model *models[DAEMON_MAX_MODELS];
     struct port_stats stats;
     struct error err;
     size_t rss_bytes;

@@ -18,6 +18,7 @@ const char config_usage[] =
     "Serves stateful agents to many conversations over gRPC and HTTP. 'echo' is always served.\n"
     "\n"
     "  --model NAME=PATH         a language model or a policy, .gguf; the first is the default\n"
+    "  --model-dir DIR           models in DIR/NAME.gguf may be loaded while it serves\n"
     "  --listen ADDRESS          HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one;\n"
     "                            may be given several times (127.0.0.1:8001)\n"
     "  --http ADDRESS|off        HOST:PORT for OpenAI's API; port 0 picks one (127.0.0.1:8000,\n"
@@ -266,6 +267,14 @@ static enum status set_ttl(struct config *c, const char *value, struct error *er
     return parse_size(&c->ttl_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
 }
 
+static enum status set_model_dir(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->model_dir = value;
+    return STATUS_OK;
+}
+
 static enum status set_sequence_idle(struct config *c, const char *value, struct error *err)
 {
     return parse_size(&c->sequence_idle_ms, value, times, (size_t)3650 * 24 * 3600 * 1000, err);
@@ -350,6 +359,7 @@ static const struct key {
     {"max_queue", offsetof(struct config_file, max_queue), set_max_queue},
     {"max_message_bytes", offsetof(struct config_file, max_message_bytes), set_max_message_bytes},
     {"ttl", offsetof(struct config_file, ttl), set_ttl},
+    {"model_dir", offsetof(struct config_file, model_dir), set_model_dir},
     {"sequence_idle", offsetof(struct config_file, sequence_idle), set_sequence_idle},
     {"max_sessions", offsetof(struct config_file, max_sessions), set_max_sessions},
     {"session_ttl", offsetof(struct config_file, session_ttl), set_session_ttl},
@@ -411,6 +421,7 @@ static const struct flag {
     {"--max-queue", true, set_max_queue},
     {"--max-message-bytes", true, set_max_message_bytes},
     {"--ttl", true, set_ttl},
+    {"--model-dir", true, set_model_dir},
     {"--sequence-idle", true, set_sequence_idle},
     {"--max-sessions", true, set_max_sessions},
     {"--session-ttl", true, set_session_ttl},

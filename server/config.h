@@ -22,6 +22,7 @@ struct config_model {
 struct config {
     struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
     size_t n_models;
+    const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
     const char *http; /* in argv or the file; NULL: no HTTP */

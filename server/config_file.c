@@ -48,6 +48,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(max_queue),
     OPTIONAL_TEXT(max_message_bytes),
     OPTIONAL_TEXT(ttl),
+    OPTIONAL_TEXT(model_dir),
     OPTIONAL_TEXT(sequence_idle),
     OPTIONAL_TEXT(max_sessions),
     OPTIONAL_TEXT(session_ttl),

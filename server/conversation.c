@@ -362,7 +362,9 @@ static enum status take_turn(struct conversation *c, const struct turn_request *
     size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
     enum status rc;
 
-    rc = check_turn(c, r, err);
+    rc = model_check_ready(c->model, err); /* it may be on its way out */
+    if (rc == STATUS_OK)
+        rc = check_turn(c, r, err);
     if (rc != STATUS_OK)
         return rc;
     if (r->number > next)

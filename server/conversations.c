@@ -254,12 +254,16 @@ void conversations_cancel_all(struct conversations *all)
         (void)conversation_cancel(c); /* how many does not matter */
 }
 
-void conversations_close_all(struct conversations *all)
+void conversations_close_all(struct conversations *all, const struct model *model,
+                             const char *reason)
 {
-    struct conversation *c;
+    struct conversation *c, *next;
 
-    while ((c = conversations_newest(all)) != NULL)
-        conversation_close(c, WATCH_CLOSED, "the server stops");
+    for (c = conversations_newest(all); c != NULL; c = next) {
+        next = conversations_older(all, c);
+        if (model == NULL || c->model == model)
+            conversation_close(c, WATCH_CLOSED, reason);
+    }
 }
 
 uint64_t conversations_unix_ms(const struct conversations *all)

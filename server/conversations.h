@@ -65,8 +65,10 @@ void conversations_tick(struct conversations *all);
 void conversations_drain(struct conversations *all);
 /* Cancels every turn; quiet is called once they are all gone. */
 void conversations_cancel_all(struct conversations *all);
-/* Closes all; those whose turn is still in a step are gone when it is back. */
-void conversations_close_all(struct conversations *all);
+/* Closes all of a model (NULL: of any); those whose turn is still in a step are gone when it is
+ * back. reason lives for ever. */
+void conversations_close_all(struct conversations *all, const struct model *model,
+                             const char *reason);
 
 uint64_t conversations_unix_ms(const struct conversations *all);
 

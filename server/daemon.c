@@ -60,7 +60,7 @@ enum status daemon_model(struct model **out, const struct daemon *d, const char 
     char names[160] = "";
     size_t len = 0;
 
-    if (name[0] == '\0') {
+    if (name[0] == '\0' && d->n_models > 0) {
         *out = d->models[0];
         return STATUS_OK;
     }
@@ -75,6 +75,9 @@ enum status daemon_model(struct model **out, const struct daemon *d, const char 
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
                                     served);
     }
+    if (repository_find(&d->repository, name) != NULL)
+        return error_set(err, STATUS_UNAVAILABLE, "model '%s' is not loaded; there are: %s", name,
+                         names);
     return error_set(err, STATUS_NOT_FOUND, "there is no model '%.40s', there are: %s", name,
                      names);
 }
@@ -116,6 +119,7 @@ static void go_on_later(void *arg)
 static void end(struct daemon *d)
 {
     daemon_move(d, DAEMON_ENDING);
+    repository_end(&d->repository);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     conversations_cancel_all(&d->conversations);
@@ -138,12 +142,15 @@ static void fail(struct daemon *d, const struct error *err)
         end(d);
 }
 
-static void on_model_stopped(void *arg)
+void daemon_model_stopped(struct daemon *d)
 {
-    struct daemon *d = arg;
-
     d->n_models_running--;
     go_on_later(d);
+}
+
+static void on_model_stopped(void *arg)
+{
+    daemon_model_stopped(arg);
 }
 
 static void on_port_stopped(void *arg)
@@ -172,6 +179,7 @@ static void close_handles(struct daemon *d)
     uv_close((uv_handle_t *)&d->expiry_timer, NULL);
     uv_close((uv_handle_t *)&d->sessions_timer, NULL);
     uv_close((uv_handle_t *)&d->sequences_timer, NULL);
+    uv_close((uv_handle_t *)&d->repository.timer, NULL);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
@@ -188,7 +196,7 @@ static void go_on(struct daemon *d)
     if (d->n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
         !trainers_are_idle(&d->trainers))
         return; /* a load or a step that runs is waited for */
-    conversations_close_all(&d->conversations);
+    conversations_close_all(&d->conversations, NULL, "the server stops");
     assert(d->conversations.n_closing == 0);
     params_sets_stop(&d->params);
     if (d->params.n > 0)
@@ -345,7 +353,10 @@ static void on_model_loaded(struct model *m, void *arg)
 
     d->n_loading--;
     if (m->state == MODEL_FAILED) {
-        fail(d, &m->err);
+        if (d->state == DAEMON_LOADING)
+            fail(d, &m->err);
+        else if (d->state < DAEMON_ENDING)
+            repository_loaded(&d->repository, m);
         go_on_later(d);
         return;
     }
@@ -354,6 +365,10 @@ static void on_model_loaded(struct model *m, void *arg)
     log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu", m->name,
              m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
              m->info.context);
+    if (d->state < DAEMON_ENDING)
+        repository_loaded(&d->repository, m);
+    if (d->state == DAEMON_SERVING)
+        health_set(&d->health, m->name, HEALTH_SERVING);
     if (d->state == DAEMON_LOADING) {
         health_set(&d->health, m->name, HEALTH_SERVING);
         if (d->n_loading == 0) {
@@ -365,8 +380,8 @@ static void on_model_loaded(struct model *m, void *arg)
     go_on_later(d);
 }
 
-static enum status start_model(struct daemon *d, const char *name, const char *path,
-                               struct error *err)
+enum status daemon_start_model(struct model **out, struct daemon *d, const char *name,
+                               const char *path, struct error *err)
 {
     struct model_config config = {
         .name = name,
@@ -383,11 +398,9 @@ static enum status start_model(struct daemon *d, const char *name, const char *p
     };
     enum status rc;
 
-    rc = model_start(&d->models[d->n_models], &d->loop, &config, on_model_loaded, d, err);
+    rc = model_start(out, &d->loop, &config, on_model_loaded, d, err);
     if (rc != STATUS_OK)
         return rc;
-    health_set(&d->health, name, HEALTH_NOT_SERVING);
-    d->n_models++;
     d->n_models_running++;
     d->n_loading++;
     return STATUS_OK;
@@ -398,10 +411,11 @@ static enum status start_models(struct daemon *d, struct error *err)
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; i < d->config.n_models && rc == STATUS_OK; i++)
-        rc = start_model(d, d->config.models[i].name, d->config.models[i].path, err);
+        rc = repository_start(&d->repository, d->config.models[i].name, d->config.models[i].path,
+                              err);
     if (rc == STATUS_OK)
-        rc = start_model(d, "echo", NULL, err);
-    return rc;
+        rc = repository_start(&d->repository, "echo", NULL, err);
+    return rc == STATUS_OK ? repository_scan(&d->repository, err) : rc;
 }
 
 static enum status start_port(struct daemon *d, struct error *err)
@@ -510,6 +524,8 @@ static void open_handles(struct daemon *d)
     (void)uv_timer_init(&d->loop, &d->expiry_timer);
     (void)uv_timer_init(&d->loop, &d->sessions_timer);
     (void)uv_timer_init(&d->loop, &d->sequences_timer);
+    (void)uv_timer_init(&d->loop, &d->repository.timer);
+    d->repository.timer.data = &d->repository;
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
     d->expiry_timer.data = d->sessions_timer.data = d->sequences_timer.data = d;
@@ -529,6 +545,7 @@ enum status daemon_run(const struct config *config, struct error *err)
 
     d.start_us = env_now_us(&d.env);
     list_init(&d.endless);
+    repository_init(&d.repository, &d);
     trainers_init(&d.trainers, &d.sessions);
     d.trainers.quiet = go_on_later;
     d.trainers.quiet_arg = &d;
@@ -549,6 +566,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     assert(d.state == DAEMON_STOPPED);
     http_free(d.http);
     conversations_deinit(&d.conversations);
+    repository_deinit(&d.repository);
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     health_deinit(&d.health);

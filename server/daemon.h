@@ -14,6 +14,7 @@
 #include "server/model.h"
 #include "server/params.h"
 #include "server/port.h"
+#include "server/repository.h"
 #include "server/sequences.h"
 #include "server/session.h"
 
@@ -40,7 +41,9 @@ struct daemon {
     enum daemon_state state;
     struct error err; /* why it failed, if it did */
     uint64_t start_us;
-    struct model *models[CONFIG_MAX_MODELS + 1]; /* [n_models] */
+    struct repository repository;
+    struct model *models[DAEMON_MAX_MODELS]; /* [n_models] loaded, or about to be; the first is the
+                                                default */
     size_t n_models, n_models_running, n_loading;
     struct conversations conversations;
     struct params_sets params;
@@ -66,9 +69,16 @@ enum status daemon_run(const struct config *config, struct error *err) MUST_CHEC
 /* What --check does: opens every model and gives it up again. */
 enum status daemon_check(const struct config *config, struct error *err) MUST_CHECK;
 
-/* By name, "" the default. STATUS_NOT_FOUND names those that are served. */
+/* By name, "" the default. STATUS_NOT_FOUND names those that are served; UNAVAILABLE: it is known,
+ * and not loaded. */
 enum status daemon_model(struct model **out, const struct daemon *d, const char *name,
                          struct error *err) MUST_CHECK;
+
+/* For the repository. Starts to load a model; its caller puts it among the models. */
+enum status daemon_start_model(struct model **out, struct daemon *d, const char *name,
+                               const char *path, struct error *err) MUST_CHECK;
+/* One that it had started has stopped. */
+void daemon_model_stopped(struct daemon *d);
 
 /* "loading", "serving", "draining". */
 const char *daemon_state_name(const struct daemon *d);

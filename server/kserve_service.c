@@ -52,8 +52,8 @@ static void server_ready(struct call *call, const ProtobufCMessage *message, str
 static void server_metadata(struct call *call, const ProtobufCMessage *message, struct daemon *d)
 {
     static const char *const extensions[] = {
-        "sequence",   "sequence(string_id)", "schedule_policy", "statistics", "model_configuration",
-        "parameters", "binary_tensor_data",
+        "sequence",   "sequence(string_id)", "model_repository", "schedule_policy",
+        "statistics", "model_configuration", "parameters",       "binary_tensor_data",
     };
     Inference__ServerMetadataResponse response = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
 
@@ -75,11 +75,13 @@ static void model_ready(struct call *call, const ProtobufCMessage *message, stru
     struct model *m;
     struct error err;
 
-    if (find_model(&m, d, r->name, r->version, &err) != STATUS_OK) {
+    /* One that is known and not loaded is not ready: no failure. */
+    if (find_model(&m, d, r->name, r->version, &err) == STATUS_OK) {
+        response.ready = m->state == MODEL_READY;
+    } else if (err.status != STATUS_UNAVAILABLE) {
         call_finish(call, &err);
         return;
     }
-    response.ready = m->state == MODEL_READY;
     call_reply(call, &response.base);
 }
 
@@ -338,46 +340,6 @@ static void model_statistics(struct call *call, const ProtobufCMessage *message,
     call_reply(call, &response.base);
 }
 
-/* --- the repository --- */
-
-static const char *index_state(enum model_state state)
-{
-    static const char *const names[] = {
-        [MODEL_LOADING] = "LOADING",
-        [MODEL_READY] = "READY",
-        [MODEL_FAILED] = "UNAVAILABLE",
-        [MODEL_STOPPING] = "UNLOADING",
-    };
-
-    return names[state];
-}
-
-static void repository_index(struct call *call, const ProtobufCMessage *message, struct daemon *d)
-{
-    const Inference__RepositoryIndexRequest *r = (const Inference__RepositoryIndexRequest *)message;
-    Inference__RepositoryIndexResponse response = INFERENCE__REPOSITORY_INDEX_RESPONSE__INIT;
-    Inference__RepositoryIndexResponse__ModelIndex
-        entries[sizeof(d->models) / sizeof(d->models[0])],
-        *list[sizeof(d->models) / sizeof(d->models[0])];
-    size_t n = 0;
-
-    for (size_t i = 0; i < d->n_models; i++) {
-        const struct model *m = d->models[i];
-
-        if (r->ready && m->state != MODEL_READY)
-            continue;
-        inference__repository_index_response__model_index__init(&entries[n]);
-        entries[n].name = m->name;
-        entries[n].version = (char *)KSERVE_VERSION;
-        entries[n].state = (char *)index_state(m->state);
-        list[n] = &entries[n];
-        n++;
-    }
-    response.models = list;
-    response.n_models = n;
-    call_reply(call, &response.base);
-}
-
 /* --- what is not served --- */
 
 static void refuse(struct call *call, const char *what)
@@ -393,13 +355,6 @@ static void no_shared_memory(struct call *call, const ProtobufCMessage *message,
     (void)message;
     (void)d;
     refuse(call, "shared memory is not served: tensors come with their request");
-}
-
-static void no_repository(struct call *call, const ProtobufCMessage *message, struct daemon *d)
-{
-    (void)message;
-    (void)d;
-    refuse(call, "models are loaded when the daemon starts");
 }
 
 /* To read settings is to have none; to set one is refused. */
@@ -441,9 +396,6 @@ const struct rpc kserve_rpcs[N_KSERVE_RPCS] = {
     ROW("ModelMetadata", model_metadata, model_metadata),
     ROW("ModelConfig", model_config, model_config),
     ROW("ModelStatistics", model_statistics, model_statistics),
-    ROW("RepositoryIndex", repository_index, repository_index),
-    ROW("RepositoryModelLoad", repository_model_load, no_repository),
-    ROW("RepositoryModelUnload", repository_model_unload, no_repository),
     ROW("SystemSharedMemoryStatus", system_shared_memory_status, no_shared_memory),
     ROW("SystemSharedMemoryRegister", system_shared_memory_register, no_shared_memory),
     ROW("SystemSharedMemoryUnregister", system_shared_memory_unregister, no_shared_memory),

@@ -15,7 +15,8 @@
 
 static const uint32_t model_moves[] = {
     [MODEL_LOADING] = 1u << MODEL_READY | 1u << MODEL_FAILED,
-    [MODEL_READY] = 1u << MODEL_STOPPING,
+    [MODEL_READY] = 1u << MODEL_DRAINING | 1u << MODEL_STOPPING,
+    [MODEL_DRAINING] = 1u << MODEL_STOPPING,
     [MODEL_FAILED] = 1u << MODEL_STOPPING,
     [MODEL_STOPPING] = 0,
 };
@@ -29,10 +30,8 @@ static void model_move(struct model *m, enum model_state to)
 const char *model_state_name(enum model_state s)
 {
     static const char *const names[] = {
-        [MODEL_LOADING] = "loading",
-        [MODEL_READY] = "ready",
-        [MODEL_FAILED] = "failed",
-        [MODEL_STOPPING] = "stopping",
+        [MODEL_LOADING] = "loading", [MODEL_READY] = "ready",       [MODEL_DRAINING] = "unloading",
+        [MODEL_FAILED] = "failed",   [MODEL_STOPPING] = "stopping",
     };
 
     return names[s];
@@ -298,6 +297,11 @@ static void on_batcher_closed(void *arg)
 
     m->batcher = NULL;
     worker_stop(m->worker, on_worker_stopped, m);
+}
+
+void model_drain(struct model *m)
+{
+    model_move(m, MODEL_DRAINING);
 }
 
 void model_stop(struct model *m, void (*stopped)(void *arg), void *arg)

@@ -12,9 +12,9 @@
 #include "server/act_mode.h"
 #include "server/statistics.h"
 
-enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED, MODEL_STOPPING };
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED, MODEL_STOPPING };
 
-/* "loading", "ready", "failed", "stopping". */
+/* "loading", "ready", "unloading", "failed", "stopping". */
 const char *model_state_name(enum model_state s);
 
 struct model_config {
@@ -75,6 +75,9 @@ struct model {
 /* Starts its thread and loads there; then loaded is called, with the state READY or FAILED. */
 enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
                         model_fn loaded, void *arg, struct error *err) MUST_CHECK;
+
+/* Nothing new is taken: it is to be stopped when what is in flight has come to its end. */
+void model_drain(struct model *m);
 
 /* Once loaded was called, and no conversation lives. Stops the batcher, then the thread, frees m,
  * then calls stopped. */

@@ -1,5 +1,7 @@
-/* Writes the tutorial's policy for CartPole, with fresh parameters: `write_policy FILE`. */
+/* Writes the tutorial's policy for CartPole, with fresh parameters: `write_policy FILE`; with
+ * "lstm" behind it a recurrent one that also says what return is to come. */
 #include <stdio.h>
+#include <string.h>
 
 #include "agents/policy/policy.h"
 
@@ -8,9 +10,15 @@ int main(int argc, char **argv)
     struct policy_spec spec;
     struct error err;
 
-    if (argc != 2)
+    if (argc < 2 || argc > 3 || (argc == 3 && strcmp(argv[2], "lstm") != 0))
         return 2;
     policy_spec_cartpole(&spec);
+    if (argc == 3) {
+        spec.kind = POLICY_LSTM;
+        spec.n_hidden = 16;
+        spec.dropout = 0;
+        spec.has_value = true;
+    }
     if (policy_file_create(argv[1], &spec, 1, &err) == STATUS_OK)
         return 0;
     (void)fprintf(stderr, "%s\n", err.text);
