@@ -51,21 +51,27 @@ static struct hogwild *hogwild_of(const struct world *w)
 static void run(struct worker *k)
 {
     uint64_t until_us = env_now_us(&env_real) + moment_us;
+    struct error err; /* says something only where a call has failed */
 
     while (!world_epoch_done(k->world) && env_now_us(&env_real) < until_us)
-        if (world_parley(k->world, &k->err) != STATUS_OK)
+        if (world_parley(k->world, &err) != STATUS_OK) {
+            k->err = err;
             return;
+        }
 }
 
 static void obey(struct worker *k, enum order order)
 {
     struct hogwild *h = k->hogwild;
+    struct error err;
 
     k->err = (struct error){0};
     switch (order) {
     case ORDER_OPEN:
-        if (world_open_thread(&k->world, h->config, k->thread, &h->quota, &k->err) != STATUS_OK)
+        if (world_open_thread(&k->world, h->config, k->thread, &h->quota, &err) != STATUS_OK) {
             k->world = NULL;
+            k->err = err;
+        }
         break;
     case ORDER_RUN:
         run(k);

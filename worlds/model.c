@@ -26,6 +26,8 @@ struct model_talk {
     struct arena arena;     /* the turn's */
     struct agent_turn turn; /* the reply stays until the next one */
     size_t n_labels;        /* scored: 1, or 0 */
+    uint32_t place;
+    bool is_opening; /* the last answer was */
     bool is_asked;
 };
 
@@ -135,10 +137,10 @@ static enum status clone_init(struct participant_clone *base, const struct place
 {
     struct model_clone *c = container_of(base, struct model_clone, base);
 
-    (void)place;
     c->talk = try_alloc(1, sizeof *c->talk);
     if (c->talk == NULL)
         return error_no_memory(err, sizeof *c->talk, "a conversation");
+    c->talk->place = place->index;
     listener_init(&c->talk->listener, &model_of(base->original)->config.listener);
     arena_init(&c->talk->arena, MAX_TURN_BYTES);
     return STATUS_OK;
@@ -188,7 +190,11 @@ static enum status observe(struct participant_clone *base, const struct act *act
 static enum status self_observe(struct participant_clone *base, const struct act *reply,
                                 struct error *err)
 {
-    return listener_self_observe(&talk_of(base)->listener, reply, err);
+    struct model_talk *t = talk_of(base);
+
+    if (t->is_opening)
+        return history_say(&t->listener.history, act_text(reply), err);
+    return listener_self_observe(&t->listener, reply, err);
 }
 
 /* --- the question ---------------------------------------------------------------------------- */
@@ -333,7 +339,8 @@ static enum status begin(struct participant_clone *base, const struct act *obser
     forget_turn(t);
     t->n_labels = 0;
     *out = NULL;
-    if (observation != NULL && act_is_padding(observation))
+    t->is_opening = observation == NULL && m->config.opening != NULL;
+    if (t->is_opening || (observation != NULL && act_is_padding(observation)))
         return STATUS_OK;
     rc = listener_answer(&t->listener, err);
     if (rc == STATUS_OK && t->clone == NULL)
@@ -343,9 +350,11 @@ static enum status begin(struct participant_clone *base, const struct act *obser
     vec = act_get(observation, ACT_TEXT_VEC);
     agent_turn_init(&t->turn, &t->arena, MAX_REPLY_BYTES);
     t->turn.seen = (struct observation){.sampling = m->config.sampling,
-                                        .turn = 1,
+                                        .turn = 1 + (uint32_t)t->listener.history.n,
                                         .no_reply = m->config.no_reply,
                                         .is_plain = m->config.is_plain};
+    if (m->config.seed_by_place)
+        t->turn.seen.sampling.seed += t->place;
     if (!m->config.is_plain) {
         rc = make_messages(m, t, err);
     } else if (vec != NULL && vec->type == VALUE_IDS) {
@@ -483,6 +492,9 @@ static enum status finish(struct participant_clone *base, struct act *out, struc
 
     drop(base);
     rc = act_set(out, ACT_ID, value_text((struct text){id, strlen(id)}), err);
+    if (rc == STATUS_OK && t->is_opening)
+        rc = act_set(out, ACT_TEXT,
+                     value_text((struct text){m->config.opening, strlen(m->config.opening)}), err);
     if (rc == STATUS_OK && was_asked && !m->config.no_reply)
         rc = act_set(out, ACT_TEXT,
                      value_text((struct text){text->len != 0 ? text->data : "", text->len}), err);

@@ -23,7 +23,10 @@ struct model_config {
     bool is_plain;
     bool no_score, no_reply; /* of labels; text */
     struct sampling sampling;
-    const char *id; /* NULL: the agent's name */
+    bool seed_by_place;  /* clones of one opening go on differently: each draws by a seed of its own
+                          */
+    const char *opening; /* what a clone says that has heard nothing; NULL: that is an error */
+    const char *id;      /* NULL: the agent's name */
 };
 
 /* Greedy replies of at most 128 tokens. */

@@ -7,6 +7,7 @@
 #include "agents/lm/golden_text.h"
 #include "agents/lm/template.h"
 #include "agents/lm/vocab.h"
+#include "client/cli/eval_task.h"
 #include "client/cli/model_file.h"
 #include "client/cli/notice.h"
 #include "client/cli/options.h"
@@ -203,12 +204,14 @@ enum exit_code eval_run(const struct verb *verb, int argc, char **argv)
     enum exit_code code;
     int first;
 
+    if (eval_task_is_wanted(argc, argv))
+        return eval_task_run(verb, argc, argv);
     if (score_is_wanted(argc, argv))
         return score_run(verb, argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
         return code;
     if (e.golden == NULL)
-        return options_misuse(verb, "--golden is missing");
+        return options_misuse(verb, "--task, --golden or --world is missing");
     bounds = find_bounds(e.backend);
     if ((e.set & EVAL_MARGIN) == 0)
         e.margin = bounds->margin;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "compute/gguf.h"
 
 #define FETCHED "model/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,6 +43,13 @@ static const char *choose(const char *given, char path[PATH_MAX])
     if (access("build/" FETCHED, R_OK) != 0 && beside_program(path) && access(path, R_OK) == 0)
         return path;
     return "build/" FETCHED;
+}
+
+char *model_file_path(const char *given)
+{
+    char path[PATH_MAX];
+
+    return xstrdup(choose(given, path));
 }
 
 enum status model_file_open(struct gguf **out, const char *given, struct error *err)

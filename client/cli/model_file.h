@@ -6,6 +6,9 @@
 
 struct gguf;
 
+/* The path that is meant, the caller's to free. */
+char *model_file_path(const char *given);
+
 /* given, else PARLEY_MODEL, else the model that './run model' fetches, under the current directory
  * or beside the program's build directory. A file that is not there is NOT_FOUND and says how to
  * get one. */

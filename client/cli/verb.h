@@ -31,6 +31,8 @@ enum exit_code bench_params_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
+enum exit_code display_run(const struct verb *verb, int argc, char **argv);
+enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);
 enum exit_code eval_run(const struct verb *verb, int argc, char **argv);
 enum exit_code models_run(const struct verb *verb, int argc, char **argv);
