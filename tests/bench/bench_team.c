@@ -1,0 +1,131 @@
+/* What a shared machine costs a team of threads. A step is as a model's: many short operators, each
+ * waited for. It is timed alone and beside 1, 2, … processes that only spin, and stands beside what
+ * as much work costs when nobody waits for anybody, on the same machine beside the same processes:
+ * a fair share. Above that is what waiting for a member that has been preempted costs.
+ *
+ *     bench_team [THREADS] */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/cpu/team.h"
+
+enum {
+    OPERATORS = 150, /* of a step: five of each of 30 layers */
+    ITEMS = 64,      /* of an operator */
+    ITEM_LOOPS = 200,
+    MAX_SPINNERS = 16,
+    MAX_THREADS = 64,
+};
+
+static const double measured_s = 1.5;
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void do_items(void *arg, size_t begin, size_t end)
+{
+    volatile float x = 1;
+
+    (void)arg;
+    for (size_t i = begin; i < end; i++)
+        for (int k = 0; k < ITEM_LOOPS; k++)
+            x = x * 0.999F + 0.001F;
+}
+
+/* Steps a second. */
+static double steps_of_a_team(struct team *t)
+{
+    double start = now_s();
+    size_t n = 0;
+
+    for (; now_s() - start < measured_s; n++)
+        for (int i = 0; i < OPERATORS; i++)
+            team_for(t, ITEMS, 1, do_items, NULL);
+    return (double)n / (now_s() - start);
+}
+
+static void *work_alone(void *arg)
+{
+    double start = now_s();
+    size_t n = 0;
+
+    for (; now_s() - start < measured_s; n++)
+        do_items(NULL, 0, ITEMS);
+    *(double *)arg = (double)n / OPERATORS / (now_s() - start);
+    return NULL;
+}
+
+/* Steps a second of as many threads that never wait. */
+static double steps_of_nobody(size_t n_threads)
+{
+    pthread_t threads[MAX_THREADS];
+    double rates[MAX_THREADS], sum = 0;
+
+    for (size_t i = 0; i < n_threads; i++)
+        if (pthread_create(&threads[i], NULL, work_alone, &rates[i]) != 0)
+            abort();
+    for (size_t i = 0; i < n_threads; i++) {
+        (void)pthread_join(threads[i], NULL);
+        sum += rates[i];
+    }
+    return sum;
+}
+
+static void spin(void)
+{
+    for (;;)
+        do_items(NULL, 0, ITEMS);
+}
+
+int main(int argc, char **argv)
+{
+    struct team *t;
+    struct error err;
+    double alone_team = 0, alone_nobody = 0;
+    pid_t spinners[MAX_SPINNERS];
+    size_t n, most;
+
+    if (team_open(&t, argc > 1 ? strtoul(argv[1], NULL, 10) : 0, &err) != STATUS_OK) {
+        (void)fprintf(stderr, "bench_team: %s\n", err.text);
+        return 1;
+    }
+    most = team_size(t) < MAX_SPINNERS ? team_size(t) : MAX_SPINNERS;
+    if (team_size(t) > MAX_THREADS)
+        return 1;
+    printf("%zu threads, %d operators a step\n", team_size(t), (int)OPERATORS);
+    printf("%-9s %10s %12s %14s %8s\n", "spinners", "steps/s", "slower", "a fair share", "ratio");
+    for (n = 0; n <= most; n++) {
+        double team, nobody;
+
+        if (n > 0) {
+            (void)fflush(stdout);
+            spinners[n - 1] = fork();
+            if (spinners[n - 1] == 0)
+                spin();
+            if (spinners[n - 1] < 0)
+                break;
+        }
+        nobody = steps_of_nobody(team_size(t));
+        team = steps_of_a_team(t);
+        alone_team = n == 0 ? team : alone_team;
+        alone_nobody = n == 0 ? nobody : alone_nobody;
+        printf("%-9zu %10.1f %10.2f x %12.2f x %8.2f\n", n, team, alone_team / team,
+               alone_nobody / nobody, alone_team / team / (alone_nobody / nobody));
+    }
+    for (size_t i = 0; i < most && i + 1 <= n; i++)
+        (void)kill(spinners[i], SIGKILL);
+    while (wait(NULL) > 0)
+        ;
+    team_close(t);
+    return 0;
+}
