@@ -50,6 +50,7 @@ struct model {
     struct batcher_config batching; /* the agent's own */
     struct act_rows act;
     size_t n_conversations;
+    size_t n_holders; /* who will look at it later: it is not unloaded before they let go */
     struct statistics statistics;
     /* Where it computes. */
     const struct env *env;
@@ -75,6 +76,16 @@ struct model {
 /* Starts its thread and loads there; then loaded is called, with the state READY or FAILED. */
 enum status model_start(struct model **out, uv_loop_t *loop, const struct model_config *config,
                         model_fn loaded, void *arg, struct error *err) MUST_CHECK;
+
+static inline void model_hold(struct model *m)
+{
+    m->n_holders++;
+}
+
+static inline void model_let_go(struct model *m)
+{
+    m->n_holders--;
+}
 
 /* Nothing new is taken: it is to be stopped when what is in flight has come to its end. */
 void model_drain(struct model *m);

@@ -342,7 +342,7 @@ static void go_on(struct repository *r, struct entry *e)
         conversations_close_all(&d->conversations, m, "its model was unloaded");
         sessions_close_all(&d->sessions, m);
     }
-    if (!is_quiet(m) || m->n_conversations > 0)
+    if (!is_quiet(m) || m->n_conversations > 0 || m->n_holders > 0)
         return;
     take_out(d, m);
     model_stop(m, on_stopped, e);

@@ -38,6 +38,7 @@ static void on_gone(struct exchange *x, void *state)
     (void)x;
     for (size_t i = 0; i < g->n_choices; i++)
         close_choice(&g->choices[i], STATUS_CANCELLED);
+    model_let_go(g->model);
 }
 
 /* --- what comes --- */
@@ -211,7 +212,7 @@ static enum status begin_choice(struct generation *g, uint32_t i, struct convers
 
     *c = (struct choice){.generation = g, .index = i, .is_ours = is_ours};
     if (given == NULL)
-        rc = conversation_open(&conversation, all, (struct model *)g->model, &nothing, err);
+        rc = conversation_open(&conversation, all, g->model, &nothing, err);
     if (rc != STATUS_OK)
         return rc;
     rc = begin_turn(c, &prompt, i % g->request->n, conversation, err);
@@ -256,6 +257,7 @@ enum status generation_start(struct exchange *x, const struct format *format,
                              .model = model,
                              .choices = choices,
                              .of_format = of_format};
+    model_hold(model);
     for (uint32_t i = 0; i < n && rc == STATUS_OK; i++) {
         rc = begin_choice(g, i, conversation, is_ours, err);
         g->n_choices += rc == STATUS_OK;

@@ -42,8 +42,8 @@ struct generation {
     struct exchange *exchange;
     const struct format *format;
     const struct request *request; /* in the exchange's arena, as all of this */
-    const struct model *model;
-    struct choice *choices; /* [n_choices] */
+    struct model *model;           /* held */
+    struct choice *choices;        /* [n_choices] */
     size_t n_choices;
     char id[48];
     uint64_t created_s;
