@@ -293,22 +293,24 @@ def sequences(client):
 
 
 def deadlines(client):
+    def failed():
+        return statistics_of(client, "tiny").inference_stats.fail.count
+
     endless = {"max_tokens": 100000, "ignore_eos": True}
+    wait_for(lambda: n_conversations(client) == 0)  # sequences of before are closed by now
+    before = failed()
     refused(lambda: client.infer("tiny", [text("x")], parameters=endless, client_timeout=0.1), "DEADLINE_EXCEEDED", "eadline")  # whoever's clock is first
     refused(lambda: client.infer("tiny", [text("x")], parameters=endless, timeout=50000), "DEADLINE_EXCEEDED", "deadline")
+    wait_for(lambda: failed() == before + 2)
     came = queue.Queue()
+    steps = statistics_of(client, "tiny").execution_count
     call = client.async_infer("tiny", [text("x")], lambda result, error: came.put(error), parameters=endless)
+    wait_for(lambda: statistics_of(client, "tiny").execution_count > steps + 3)
     call.cancel()
     assert "cancelled" in came.get(timeout=30).message().lower()
-    wait_for(lambda: n_conversations(client) == 0)  # sequences of before are closed by now, too
-    before = statistics_of(client, "tiny")
-    call = client.async_infer("tiny", [text("x")], lambda result, error: came.put(error), parameters=endless)
-    wait_for(lambda: statistics_of(client, "tiny").execution_count > before.execution_count + 3)
-    call.cancel()
-    assert came.get(timeout=30) is not None
-    wait_for(lambda: statistics_of(client, "tiny").inference_stats.fail.count == before.inference_stats.fail.count + 1)
-    after = statistics_of(client, "tiny").execution_count
-    assert said(client.infer("echo", [text("x")])) == "x" and statistics_of(client, "tiny").execution_count == after, "its compute has ended"
+    wait_for(lambda: failed() == before + 3)
+    steps = statistics_of(client, "tiny").execution_count
+    assert said(client.infer("echo", [text("x")])) == "x" and statistics_of(client, "tiny").execution_count == steps, "its compute has ended"
     assert said(client.infer("echo", [text("x")], priority=1, timeout=10000000)) == "x"
     print("deadlines and cancellation")
 
@@ -360,7 +362,7 @@ def repository(client, folder):
     while next(health[0]).status != harness.health_pb2.HealthCheckResponse.SERVING:
         pass
     assert client.is_model_ready("more") and index()["more"][0] == "READY"
-    assert len(said(client.infer("more", [text("x")], parameters={"max_tokens": 3}))) > 0
+    assert parameter(client.infer("more", [text("x")], parameters={"max_tokens": 3, "ignore_eos": True}), "completion_tokens") == 3
     client.load_model("more")  # it is
 
     # An unload lets the turn in flight finish, refuses new ones, and closes what was said to it.
