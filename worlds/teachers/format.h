@@ -25,14 +25,14 @@ struct format {
     enum status (*end)(struct source *s, struct error *err);
 };
 
-/* Takes the turns of one episode. They lie in the arena, which the taker may clear once it is done
- * with them (only then). */
+/* Takes the turns of one episode, which lie in the arena. */
 typedef enum status (*source_take_fn)(void *to, struct act *turns, size_t n, struct error *err);
 
 struct source {
     const struct format *format;
     struct lines lines;
     struct arena *arena; /* of acts and the lines they borrow from */
+    bool recycles;       /* the arena is cleared once an episode has been taken */
     source_take_fn take;
     void *to;
     bool skip_bad;
@@ -45,7 +45,8 @@ struct source {
     struct buf context;
     double reward;
     int64_t last_number;
-    bool begins; /* the next act given begins an episode */
+    bool begins;          /* the next act given begins an episode */
+    struct arena retired; /* of episodes that were taken; goes before the next line */
 };
 
 /* NULL if there is none of that name. */

@@ -38,7 +38,9 @@ void lines_close(struct lines *l)
     if (l->block != NULL || l->fd > 0)
         (void)close(l->fd); /* it was only read */
     free(l->block);
-    *l = (struct lines){.fd = -1};
+    l->block = NULL;
+    l->at = l->end = l->cap = 0;
+    l->fd = -1;
 }
 
 /* More bytes behind those that are there. */
@@ -98,6 +100,8 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
             if (n > l->max_line_bytes)
                 return too_long(l, err);
             l->number++;
+            l->stop = l->n_bytes - (l->end - l->at);
+            l->start = l->stop - n - (newline != NULL);
             *out = from;
             *ret_len = n;
             return STATUS_OK;

@@ -12,16 +12,18 @@ struct lines {
     int fd;      /* -1: closed */
     char *block; /* [cap]; bytes at … end are read and not yet given out */
     size_t at, end, cap, max_line_bytes;
-    size_t number;    /* of the line that was given last, from 1 */
-    uint64_t n_bytes; /* read so far */
-    uint32_t crc;     /* crc32c of them */
+    size_t number;        /* of the line that was given last, from 1 */
+    uint64_t n_bytes;     /* read so far */
+    uint64_t start, stop; /* of the line that was given last: its bytes in the file, newline too */
+    uint32_t crc;         /* crc32c of them */
     bool is_at_end, is_skipping;
 };
 
 /* NOT_FOUND or DENIED name the file's fault; INVALID: it is a folder. */
 enum status lines_open(struct lines *l, const char *path, size_t max_line_bytes,
                        struct error *err) MUST_CHECK;
-void lines_close(struct lines *l); /* also of a zeroed one, whose fd is then 0 and stays */
+/* Number, sizes and checksum stay. A zeroed one is closed. */
+void lines_close(struct lines *l);
 
 /* The next line without its newline, borrowed until the next call; *out NULL at the end. A last
  * line needs no newline. INVALID: longer than max_line_bytes (it is passed by, and the next call

@@ -30,10 +30,34 @@ static enum status take_episode(struct source *s, struct error *err)
     return n == 0 ? STATUS_OK : s->take(s->to, s->turns, n, err);
 }
 
-enum status source_give(struct source *s, const struct act *a, bool begins, struct error *err)
+/* The arena begins afresh with a copy of a. What was there goes before the next line, since the
+ * format may still look at this one. */
+static enum status recycle(struct source *s, struct act *a, struct error *err)
 {
-    if (begins && take_episode(s, err) != STATUS_OK)
+    struct arena fresh;
+    struct act copy;
+
+    arena_init(&fresh, SIZE_MAX);
+    if (act_copy(&copy, a, &fresh, err) != STATUS_OK) {
+        arena_deinit(&fresh);
         return err->status;
+    }
+    s->retired = *s->arena;
+    *s->arena = fresh;
+    copy.arena = s->arena;
+    *a = copy;
+    return STATUS_OK;
+}
+
+enum status source_give(struct source *s, const struct act *given, bool begins, struct error *err)
+{
+    struct act a = *given;
+
+    if (begins && s->n_turns > 0) {
+        if (take_episode(s, err) != STATUS_OK ||
+            (s->recycles && s->retired.chunks == NULL && recycle(s, &a, err) != STATUS_OK))
+            return err->status;
+    }
     if (s->n_turns == s->cap_turns) {
         size_t cap = s->cap_turns == 0 ? 16 : 2 * s->cap_turns;
         struct act *turns = try_realloc(s->turns, cap, sizeof *turns);
@@ -43,7 +67,7 @@ enum status source_give(struct source *s, const struct act *a, bool begins, stru
         s->turns = turns;
         s->cap_turns = cap;
     }
-    s->turns[s->n_turns++] = *a;
+    s->turns[s->n_turns++] = a;
     return STATUS_OK;
 }
 
@@ -119,6 +143,7 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
         const char *line = NULL;
         size_t len = 0;
 
+        arena_deinit(&s->retired);
         rc = lines_next(&s->lines, &line, &len, err);
         if (rc == STATUS_OK && line == NULL)
             break;
@@ -141,6 +166,7 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
         rc = error_prefix(err, "%s:%zu", path, s->lines.number);
 out:
     lines_close(&s->lines);
+    arena_deinit(&s->retired);
     buf_deinit(&s->context);
     free(s->turns);
     s->turns = NULL;

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "worlds/participant.h"
+#include "worlds/teachers/stream.h"
 #include "worlds/teachers/table.h"
 
 struct teacher {
@@ -25,7 +26,8 @@ struct teacher {
     char *id;
     struct metrics *metrics;
     struct table table;
-    size_t n_episodes; /* of this rank */
+    struct stream *stream; /* NULL: the table has it all */
+    size_t n_episodes;     /* of this rank */
     size_t n_examples;
     bool loops, shuffles;
     char warning[160]; /* "" when there is none */
@@ -45,6 +47,7 @@ struct teacher_clone {
     struct value labels;            /* by which a reply is scored; VALUE_NULL: by none */
     uint64_t index;                 /* of the episode */
     uint64_t epoch;                 /* the clone works in */
+    void *lease;                    /* a stream's: what the episode lies in */
     uint32_t next, n_examples; /* next == n_examples: the episode has ended, or there is none */
     uint32_t shard;
     bool is_padding;      /* the last act was */
@@ -82,7 +85,7 @@ static bool take_index(struct teacher *t, struct teacher_clone *c)
         uint64_t limit = (c->epoch + 1) * t->n_episodes;
 
         if (index >= limit) {
-            if (!t->loops || !atomic_load(&c->was_told) || atomic_load(&t->ended) < limit)
+            if (!t->loops || !atomic_load(&c->was_told))
                 return false;
             c->epoch = index / t->n_episodes;
             atomic_store(&c->was_told, false);
@@ -97,12 +100,16 @@ static bool take_index(struct teacher *t, struct teacher_clone *c)
 
 static void leave_episode(struct teacher_clone *c)
 {
+    if (c->lease != NULL)
+        stream_release(c->lease);
+    c->lease = NULL;
     c->examples = NULL;
     c->next = c->n_examples = 0;
 }
 
 /* *ret_found: the clone has an episode. */
-static void enter_episode(struct teacher *t, struct teacher_clone *c, bool *ret_found)
+static enum status enter_episode(struct teacher *t, struct teacher_clone *c, bool *ret_found,
+                                 struct error *err)
 {
     size_t episode, n;
 
@@ -111,13 +118,19 @@ static void enter_episode(struct teacher *t, struct teacher_clone *c, bool *ret_
     if (t->shuffles && t->n_episodes > 0) {
         c->index = draw_episode(t, atomic_fetch_add(&t->next, 1));
     } else if (!take_index(t, c)) {
-        return;
+        return STATUS_OK;
     }
-    episode = (size_t)(c->index % t->n_episodes);
-    c->examples = &t->table.examples[t->table.starts[episode]];
-    n = t->table.starts[episode + 1] - t->table.starts[episode];
+    if (t->stream != NULL) {
+        if (stream_fetch(t->stream, c->index, &c->examples, &n, &c->lease, err) != STATUS_OK)
+            return err->status;
+    } else {
+        episode = (size_t)(c->index % t->n_episodes);
+        c->examples = &t->table.examples[t->table.starts[episode]];
+        n = t->table.starts[episode + 1] - t->table.starts[episode];
+    }
     c->n_examples = (uint32_t)n;
     *ret_found = true;
+    return STATUS_OK;
 }
 
 static void say_example(struct teacher_clone *c, const struct example *e, struct act *out)
@@ -146,9 +159,8 @@ static enum status teacher_act(struct participant_clone *base, struct act *out, 
     struct teacher *t = original_of(c);
     bool found = true;
 
-    (void)err;
-    if (c->next == c->n_examples)
-        enter_episode(t, c, &found);
+    if (c->next == c->n_examples && enter_episode(t, c, &found, err) != STATUS_OK)
+        return err->status;
     c->has_acted = true;
     if (!found) {
         say_padding(c, out);
@@ -265,9 +277,13 @@ static bool teacher_epoch_done(const struct participant_clone *base)
         is_done = next >= t->batches.n;
     else if (t->shuffles)
         is_done = t->n_episodes == 0;
+    else if (t->loops)
+        is_done = next >= limit;
     else /* as ParlAI has it, who holds one of the last batch_size episodes; and none is left */
         is_done = next >= limit && (c->is_padding || c->index + t->config.batch_size >= limit);
-    if (is_done) /* the clone is the asker's own; it is const to him in all else */
+    /* The clone is the asker's own; it is const to him in all else. Who is told while others have
+     * not ended will be told again. */
+    if (is_done && (atomic_load(&t->deals) || atomic_load(&t->ended) >= limit))
         atomic_store(&((struct teacher_clone *)(uintptr_t)c)->was_told, true);
     return is_done;
 }
@@ -312,6 +328,8 @@ static void teacher_reset(struct participant *base)
     atomic_store(&t->ended, 0);
     if (t->batches.batch_size > 0 && t->shuffles)
         batches_shuffle(&t->batches, t->config.seed, ++t->batches_epoch);
+    if (t->stream != NULL)
+        stream_reset(t->stream);
     metrics_reset(t->metrics);
 }
 
@@ -334,6 +352,7 @@ static void teacher_close(struct participant *base)
 {
     struct teacher *t = container_of(base, struct teacher, base);
 
+    stream_close(t->stream);
     batches_close(&t->batches);
     table_close(&t->table);
     metrics_close(t->metrics);
@@ -381,12 +400,23 @@ static void warn(struct teacher *t, const struct text_line_oddities *oddities)
                        oddities->n_no_colon);
 }
 
-static enum status load(struct teacher *t, const struct format *format, const char *path,
+static enum status load(struct teacher *t, const struct format *format, const char *task,
                         struct error *err)
 {
+    const char *path = task + strcspn(task, ":") + 1;
     struct text id = {t->id, strlen(t->id)};
     const struct teacher_config *config = &t->config;
 
+    if (config->datatype.stream) {
+        if (config->batch_sort)
+            return error_set(err, STATUS_INVALID,
+                             "batch_sort needs all data in memory, a stream has not");
+        if (stream_open(&t->stream, task, id, config, t->loops, err) != STATUS_OK)
+            return err->status;
+        t->n_episodes = stream_n_episodes(t->stream);
+        t->n_examples = stream_n_examples(t->stream);
+        return STATUS_OK;
+    }
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
         return err->status;
     t->n_episodes = t->table.n_episodes;
@@ -402,13 +432,14 @@ enum status teacher_open(struct teacher **out, const char *task,
 {
     size_t prefix = strcspn(task, ":");
     const struct format *format = format_named(task, prefix);
+    bool is_data = prefix == 4 && memcmp(task, "data", 4) == 0;
     struct teacher *t;
 
     assert(config->n_shards > 0 && config->rank < config->n_ranks && config->batch_size > 0);
-    if (task[prefix] != ':' || task[prefix + 1] == '\0' || format == NULL)
+    if (task[prefix] != ':' || task[prefix + 1] == '\0' || (format == NULL && !is_data))
         return error_set(err, STATUS_NOT_FOUND,
-                         "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE and "
-                         "conversations:FILE",
+                         "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE, "
+                         "conversations:FILE and data:FILE",
                          task);
     t = try_alloc(1, sizeof *t);
     if (t == NULL)
@@ -416,13 +447,14 @@ enum status teacher_open(struct teacher **out, const char *task,
     participant_init(&t->base, &teacher_type);
     (void)pthread_mutex_init(&t->lock, NULL); /* of this kind it cannot fail */
     t->config = *config;
-    t->loops = datatype_loops(&config->datatype);
-    t->shuffles = datatype_shuffles(&config->datatype);
+    t->config.datatype.stream |= is_data;
+    t->loops = datatype_loops(&t->config.datatype);
+    t->shuffles = datatype_shuffles(&t->config.datatype);
     t->id = id_of(task + prefix + 1);
     if (t->id == NULL)
         (void)error_no_memory(err, strlen(task), "a teacher");
     else if (metrics_open(&t->metrics, config->metrics, config->n_shards, err) == STATUS_OK &&
-             load(t, format, task + prefix + 1, err) == STATUS_OK) {
+             load(t, format, task, err) == STATUS_OK) {
         *out = t;
         return STATUS_OK;
     }
@@ -459,7 +491,9 @@ const char *teacher_task_at(size_t i)
 {
     const struct format *format = format_at(i);
 
-    return format == NULL ? NULL : format->name;
+    if (format != NULL)
+        return format->name;
+    return i > 0 && format_at(i - 1) != NULL ? "data" : NULL;
 }
 
 size_t teacher_n_episodes(const struct teacher *t)
@@ -479,7 +513,7 @@ const char *teacher_id(const struct teacher *t)
 
 size_t teacher_n_skipped(const struct teacher *t)
 {
-    return t->table.n_skipped;
+    return t->stream != NULL ? stream_n_skipped(t->stream) : t->table.n_skipped;
 }
 
 const char *teacher_warning(const struct teacher *t)

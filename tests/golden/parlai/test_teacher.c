@@ -16,6 +16,25 @@ static struct participant_clone *clone;
 static struct arena memory;
 static struct act said;
 
+/* Where a stream is built: not beside the golden file. */
+static char folder[] = "/tmp/parley-test-XXXXXX", data_file[64], data_index[72];
+
+static bool make_folder(void)
+{
+    if (mkdtemp(folder) == NULL)
+        return false;
+    (void)snprintf(data_file, sizeof data_file, "%s/data", folder);
+    (void)snprintf(data_index, sizeof data_index, "%s.index", data_file);
+    return true;
+}
+
+static void remove_folder(void)
+{
+    (void)unlink(data_file);
+    (void)unlink(data_index);
+    (void)rmdir(folder);
+}
+
 static enum status open_teacher(const char *task, const char *datatype, bool hide_labels)
 {
     struct teacher_config config;
@@ -23,6 +42,7 @@ static enum status open_teacher(const char *task, const char *datatype, bool hid
     teacher_config_init(&config);
     ck_assert_int_eq(datatype_parse(&config.datatype, datatype, &err), STATUS_OK);
     config.hide_labels = hide_labels;
+    config.data_file = data_file;
     if (teacher_open(&teacher, task, &config, &err) != STATUS_OK)
         return err.status;
     clone = calloc(1, participant_clone_size(teacher_participant(teacher)));
@@ -190,12 +210,11 @@ static void check_episodes(const json_t *episodes)
 static void check_input(const json_t *line)
 {
     const json_t *text = json_object_get(line, "file"), *episodes;
-    char folder[] = "/tmp/parley-test-XXXXXX", path[64], task[80];
+    char path[64], task[80];
     bool fails = json_object_get(line, "error") != NULL;
     const char *name = json_string_value(json_object_get(line, "name"));
     FILE *out;
 
-    ck_assert_ptr_nonnull(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/task.txt", folder);
     (void)snprintf(task, sizeof task, "parlai:%s", path);
     out = fopen(path, "we");
@@ -225,7 +244,6 @@ static void check_input(const json_t *line)
         close_teacher();
     }
     (void)unlink(path);
-    (void)rmdir(folder);
 }
 
 START_TEST(test_inputs)
@@ -236,4 +254,14 @@ START_TEST(test_inputs)
 }
 END_TEST
 
-SUITE_MAIN("golden/parlai/teacher", test_acts, test_sizes_and_ends, test_hide_labels, test_inputs)
+int main(void)
+{
+    const TTest *const tests[] = {test_acts, test_sizes_and_ends, test_hide_labels, test_inputs};
+    int rc;
+
+    if (!make_folder())
+        return EXIT_FAILURE;
+    rc = suite_run("golden/parlai/teacher", tests, sizeof tests / sizeof tests[0]);
+    remove_folder();
+    return rc;
+}
