@@ -283,8 +283,8 @@ static void count_fetched(struct stream *s, struct slot *slot)
     (void)pthread_cond_broadcast(&s->may_load);
 }
 
-enum status stream_fetch(struct stream *s, uint64_t index, const struct example **out,
-                         size_t *ret_n, void **ret_lease, struct error *err)
+enum status episodes_fetch(struct stream *s, uint64_t index, const struct example **out,
+                           size_t *ret_n, void **ret_lease, struct error *err)
 {
     uint64_t epoch = index / s->n_episodes, episode = index % s->n_episodes;
     uint64_t number = epoch * s->n_chunks + episode / s->per_chunk;
@@ -313,7 +313,7 @@ enum status stream_fetch(struct stream *s, uint64_t index, const struct example 
     return STATUS_OK;
 }
 
-void stream_release(void *lease)
+void episodes_release(void *lease)
 {
     chunk_unref(lease);
 }
@@ -327,7 +327,7 @@ static void clear_slots(struct stream *s)
     }
 }
 
-void stream_reset(struct stream *s)
+void episodes_reset(struct stream *s)
 {
     lock(s);
     s->generation++;
@@ -381,8 +381,8 @@ static enum status start(struct stream *s, struct error *err)
     return STATUS_OK;
 }
 
-enum status stream_open(struct stream **out, const char *task, struct text id,
-                        const struct teacher_config *config, bool loops, struct error *err)
+enum status episodes_open(struct stream **out, const char *task, struct text id,
+                          const struct teacher_config *config, bool loops, struct error *err)
 {
     struct stream *s = try_alloc(1, sizeof *s);
     char *path = NULL;
@@ -415,11 +415,11 @@ enum status stream_open(struct stream **out, const char *task, struct text id,
     if (rc == STATUS_OK)
         *out = s;
     else
-        stream_close(s);
+        episodes_close(s);
     return rc;
 }
 
-void stream_close(struct stream *s)
+void episodes_close(struct stream *s)
 {
     if (s == NULL)
         return;
@@ -441,17 +441,17 @@ void stream_close(struct stream *s)
     free(s);
 }
 
-size_t stream_n_episodes(const struct stream *s)
+size_t episodes_n_episodes(const struct stream *s)
 {
     return s->n_episodes;
 }
 
-size_t stream_n_examples(const struct stream *s)
+size_t episodes_n_examples(const struct stream *s)
 {
     return s->n_examples;
 }
 
-size_t stream_n_skipped(const struct stream *s)
+size_t episodes_n_skipped(const struct stream *s)
 {
     return (size_t)s->index.n_skipped;
 }

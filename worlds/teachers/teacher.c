@@ -101,7 +101,7 @@ static bool take_index(struct teacher *t, struct teacher_clone *c)
 static void leave_episode(struct teacher_clone *c)
 {
     if (c->lease != NULL)
-        stream_release(c->lease);
+        episodes_release(c->lease);
     c->lease = NULL;
     c->examples = NULL;
     c->next = c->n_examples = 0;
@@ -121,7 +121,7 @@ static enum status enter_episode(struct teacher *t, struct teacher_clone *c, boo
         return STATUS_OK;
     }
     if (t->stream != NULL) {
-        if (stream_fetch(t->stream, c->index, &c->examples, &n, &c->lease, err) != STATUS_OK)
+        if (episodes_fetch(t->stream, c->index, &c->examples, &n, &c->lease, err) != STATUS_OK)
             return err->status;
     } else {
         episode = (size_t)(c->index % t->n_episodes);
@@ -329,7 +329,7 @@ static void teacher_reset(struct participant *base)
     if (t->batches.batch_size > 0 && t->shuffles)
         batches_shuffle(&t->batches, t->config.seed, ++t->batches_epoch);
     if (t->stream != NULL)
-        stream_reset(t->stream);
+        episodes_reset(t->stream);
     metrics_reset(t->metrics);
 }
 
@@ -352,7 +352,7 @@ static void teacher_close(struct participant *base)
 {
     struct teacher *t = container_of(base, struct teacher, base);
 
-    stream_close(t->stream);
+    episodes_close(t->stream);
     batches_close(&t->batches);
     table_close(&t->table);
     metrics_close(t->metrics);
@@ -411,10 +411,10 @@ static enum status load(struct teacher *t, const struct format *format, const ch
         if (config->batch_sort)
             return error_set(err, STATUS_INVALID,
                              "batch_sort needs all data in memory, a stream has not");
-        if (stream_open(&t->stream, task, id, config, t->loops, err) != STATUS_OK)
+        if (episodes_open(&t->stream, task, id, config, t->loops, err) != STATUS_OK)
             return err->status;
-        t->n_episodes = stream_n_episodes(t->stream);
-        t->n_examples = stream_n_examples(t->stream);
+        t->n_episodes = episodes_n_episodes(t->stream);
+        t->n_examples = episodes_n_examples(t->stream);
         return STATUS_OK;
     }
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
@@ -513,7 +513,7 @@ const char *teacher_id(const struct teacher *t)
 
 size_t teacher_n_skipped(const struct teacher *t)
 {
-    return t->stream != NULL ? stream_n_skipped(t->stream) : t->table.n_skipped;
+    return t->stream != NULL ? episodes_n_skipped(t->stream) : t->table.n_skipped;
 }
 
 const char *teacher_warning(const struct teacher *t)
