@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "proto/descriptors.h"
 #include "server/services.h"
 
 enum { SESSION_TTL_MS = 10 * 60 * 1000 };
@@ -553,9 +554,8 @@ enum status daemon_run(const struct config *config, struct error *err)
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
     health_init(&d.health);
     health_set(&d.health, "", HEALTH_NOT_SERVING);
-    health_set(&d.health, "parley.v1.Conversations", HEALTH_NOT_SERVING);
-    health_set(&d.health, "parley.v1.Params", HEALTH_NOT_SERVING);
-    health_set(&d.health, "parley.v1.Act", HEALTH_NOT_SERVING);
+    for (size_t i = 0; i < descriptor_n_services; i++)
+        health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
     open_handles(&d);
     start_params(&d);
     if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||

@@ -7,7 +7,8 @@
 enum {
     N_RPCS = N_CONVERSATIONS_RPCS + N_TURN_RPCS + N_WATCH_RPCS + N_MODELS_RPCS + N_ADMIN_RPCS +
              N_HEALTH_RPCS + N_ACT_RPCS + N_ATTACH_RPCS + N_TRAIN_RPCS + N_PARAMS_RPCS +
-             N_PARAMS_UPDATE_RPCS + N_KSERVE_RPCS + N_KSERVE_INFER_RPCS + N_KSERVE_REPOSITORY_RPCS
+             N_PARAMS_UPDATE_RPCS + N_KSERVE_RPCS + N_KSERVE_INFER_RPCS + N_KSERVE_REPOSITORY_RPCS +
+             N_REFLECTION_RPCS
 };
 
 const struct rpc *services_rpcs(size_t *ret_n)
@@ -30,6 +31,7 @@ const struct rpc *services_rpcs(size_t *ret_n)
         {params_update_rpcs, N_PARAMS_UPDATE_RPCS},
         {kserve_rpcs, N_KSERVE_RPCS},
         {kserve_infer_rpcs, N_KSERVE_INFER_RPCS},
+        {reflection_rpcs, N_REFLECTION_RPCS},
         {kserve_repository_rpcs, N_KSERVE_REPOSITORY_RPCS},
     };
     size_t n = 0;

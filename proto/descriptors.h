@@ -1,0 +1,38 @@
+/* The descriptors of all .proto files that the daemon speaks, as their compiler wrote them: put
+ * into the program by the build (descriptors.py). */
+#ifndef PROTO_DESCRIPTORS_H
+#define PROTO_DESCRIPTORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct descriptor_file {
+    const char *name;     /* "parley/v1/act.proto" */
+    const uint8_t *bytes; /* [size_bytes] a FileDescriptorProto */
+    size_t size_bytes;
+    const uint16_t *imports; /* [n_imports] places in descriptor_files: all it needs, itself not */
+    size_t n_imports;
+};
+
+extern const struct descriptor_file descriptor_files[]; /* [descriptor_n_files] */
+extern const size_t descriptor_n_files;
+
+/* A name that a file defines: a service, a method, a message, a field, an enum, a value of one. */
+struct descriptor_symbol {
+    const char *name; /* "parley.v1.Act.Step" */
+    uint16_t file;
+    bool is_message;
+};
+
+extern const struct descriptor_symbol descriptor_symbols[]; /* [descriptor_n_symbols] by name */
+extern const size_t descriptor_n_symbols;
+
+extern const char *const descriptor_services[]; /* [descriptor_n_services] by name */
+extern const size_t descriptor_n_services;
+
+/* NULL where there is none. */
+const struct descriptor_file *descriptor_find_file(const char *name);
+const struct descriptor_symbol *descriptor_find_symbol(const char *name);
+
+#endif
