@@ -12,7 +12,7 @@ static struct text delimiter_of(const struct history *h)
     return h->config->delimiter.text != NULL ? h->config->delimiter : newline;
 }
 
-void history_init(struct history *h, const struct history_config *config)
+void history_open(struct history *h, const struct history_config *config)
 {
     *h = (struct history){.config = config};
 }
@@ -39,7 +39,7 @@ void history_clear(struct history *h)
     forget_passing(h);
 }
 
-void history_deinit(struct history *h)
+void history_close(struct history *h)
 {
     history_clear(h);
     free(h->items);

@@ -52,8 +52,8 @@ struct history {
 };
 
 /* Borrows config. */
-void history_init(struct history *h, const struct history_config *config);
-void history_deinit(struct history *h);
+void history_open(struct history *h, const struct history_config *config);
+void history_close(struct history *h);
 void history_clear(struct history *h);
 
 /* Something was heard; text.text NULL: nothing but passing (ParlAI's temp_history; NULL: none),

@@ -22,13 +22,13 @@ enum status use_reply_parse(enum use_reply *out, const char *name, struct error 
 void listener_init(struct listener *l, const struct listener_config *config)
 {
     *l = (struct listener){.config = config};
-    history_init(&l->history, &config->history);
+    history_open(&l->history, &config->history);
     arena_init(&l->arena, MAX_OBSERVATION_BYTES);
 }
 
 void listener_deinit(struct listener *l)
 {
-    history_deinit(&l->history);
+    history_close(&l->history);
     arena_deinit(&l->arena);
 }
 
