@@ -12,6 +12,7 @@
 struct batch {
     struct world base;
     size_t n, n_rows; /* rows: of the last parley */
+    bool begins_anew; /* all were through when the parley began: each task is asked again */
     char *parties;    /* [n] of party_size */
     size_t party_size, n_parties;
     struct driver **drivers;    /* [members], NULL for who is called */
@@ -83,6 +84,10 @@ static enum status speak(struct batch *b, size_t position, struct error *err)
 
         if (p->is_over)
             continue;
+        if (position == 0 && !b->begins_anew && party_epoch_done(p)) {
+            act_padding(party_acts(p), &b->arena); /* it waits for the others */
+            continue;
+        }
         if (position == 0)
             party_choose(p);
         d = b->drivers[party_member(p, position)];
@@ -110,11 +115,22 @@ static enum status hear(struct batch *b, size_t position, struct error *err)
     return STATUS_OK;
 }
 
+static bool batch_epoch_done(const struct world *w)
+{
+    const struct batch *b = batch_of(w);
+
+    for (size_t i = 0; i < b->n; i++)
+        if (!party_epoch_done(party_at(b, i)))
+            return false;
+    return true;
+}
+
 static enum status batch_parley(struct world *w, struct error *err)
 {
     struct batch *b = batch_of(w);
 
     b->n_rows = 0;
+    b->begins_anew = batch_epoch_done(w);
     arena_deinit(&b->arena);
     for (size_t position = 0; position < party_n(w->cast); position++)
         if (speak(b, position, err) != STATUS_OK || hear(b, position, err) != STATUS_OK)
@@ -138,16 +154,6 @@ static bool batch_episode_done(const struct world *w)
 {
     (void)w; /* rows have episodes, the batch has none */
     return false;
-}
-
-static bool batch_epoch_done(const struct world *w)
-{
-    const struct batch *b = batch_of(w);
-
-    for (size_t i = 0; i < b->n; i++)
-        if (!party_epoch_done(party_at(b, i)))
-            return false;
-    return true;
 }
 
 static size_t batch_n_rows(const struct world *w)

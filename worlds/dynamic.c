@@ -85,12 +85,14 @@ static enum status wait_for_step(struct dynamic *d, struct slot *slot, struct pa
 }
 
 /* The slot's next turn, or it is idle. Of several tasks one may have nothing for it where another
- * still has. */
-static enum status fill(struct dynamic *d, struct slot *slot, struct error *err)
+ * still has. Once all are through for a slot they are asked again only to begin anew. */
+static enum status fill(struct dynamic *d, struct slot *slot, bool begins_anew, struct error *err)
 {
     struct party *p = party_at(d, (size_t)(slot - d->slots));
 
     for (size_t i = 0; i <= d->base.cast->n_tasks && !p->is_over; i++) {
+        if (party_epoch_done(p) && !(begins_anew && i == 0))
+            return STATUS_OK;
         arena_deinit(&slot->arena);
         party_choose(p);
         if (party_speak(p, 0, &slot->arena, err) != STATUS_OK)
@@ -140,7 +142,7 @@ static void on_answer(struct question *q, const struct error *answer)
             err.status = keep_row(d, p, &err);
     }
     if (err.status == STATUS_OK)
-        err.status = fill(d, slot, &err);
+        err.status = fill(d, slot, false, &err);
     if (err.status != STATUS_OK)
         fail(d, &err);
 }
@@ -152,7 +154,7 @@ static enum status fill_idle(struct dynamic *d, struct error *err)
     if (d->n_waiting > 0)
         return STATUS_OK;
     for (size_t i = 0; i < d->n; i++)
-        if (fill(d, &d->slots[i], err) != STATUS_OK)
+        if (fill(d, &d->slots[i], true, err) != STATUS_OK)
             return err->status;
     return STATUS_OK;
 }

@@ -95,6 +95,17 @@ static bool member_is_through(const struct party *p, size_t member)
     return type->epoch_done != NULL && type->epoch_done(clone);
 }
 
+/* The task itself, or the next in turn that is not through; itself when all are. */
+static uint32_t not_through(const struct party *p, uint32_t task)
+{
+    uint32_t n = (uint32_t)p->cast->n_tasks;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!member_is_through(p, (task + i) % n))
+            return (task + i) % n;
+    return task;
+}
+
 static uint32_t draw_task(const struct party *p)
 {
     const struct cast *c = p->cast;
@@ -106,25 +117,16 @@ static uint32_t draw_task(const struct party *p)
     return task;
 }
 
-/* In turn, those that are through left out, at most one lap. */
 static uint32_t next_task(const struct party *p)
 {
-    uint32_t n = (uint32_t)p->cast->n_tasks;
-    uint32_t task = p->has_task ? p->task : n - 1;
-
-    for (uint32_t i = 0; i < n; i++) {
-        task = (task + 1) % n;
-        if (!member_is_through(p, task))
-            break;
-    }
-    return task;
+    return p->has_task ? (p->task + 1) % (uint32_t)p->cast->n_tasks : 0;
 }
 
 void party_choose(struct party *p)
 {
     if (p->cast->n_tasks == 1 || (p->has_task && !party_episode_done(p)))
         return;
-    p->task = p->cast->ends != NULL ? draw_task(p) : next_task(p);
+    p->task = not_through(p, p->cast->ends != NULL ? draw_task(p) : next_task(p));
     p->has_task = true;
     p->n_chosen++;
 }

@@ -51,7 +51,9 @@ enum status simple_observe(struct participant_clone *c, const struct act *act,
                            const struct act **ret_observation, struct error *err);
 void simple_reset(struct participant_clone *c);
 
-/* {id, text, episode_done: false}; text is borrowed. Text without characters at NULL: no text. */
+/* {id}, with room for three more fields. */
+enum status reply_start(struct act *out, const char *id, struct error *err);
+/* {id, text}; text is borrowed. */
 enum status reply_say(struct act *out, const char *id, struct text text, struct error *err);
 
 #endif

@@ -56,25 +56,32 @@ void simple_reset(struct participant_clone *base)
     c->n_drawn = 0;
 }
 
-enum status reply_say(struct act *out, const char *id, struct text text, struct error *err)
+enum status reply_start(struct act *out, const char *id, struct error *err)
 {
-    enum { ROOM = 4 }; /* one more: candidates */
+    enum { ROOM = 4 };
     struct field *f = arena_alloc(out->arena, ROOM, sizeof *f);
-    uint32_t n = 0;
 
     if (f == NULL)
         return error_no_memory(err, ROOM * sizeof *f, "a reply");
-    f[n++] = (struct field){act_key_name(ACT_ID), ACT_ID, value_text(text_of(id))};
-    if (text.text != NULL)
-        f[n++] = (struct field){act_key_name(ACT_TEXT), ACT_TEXT, value_text(text)};
-    f[n++] = (struct field){act_key_name(ACT_EPISODE_DONE), ACT_EPISODE_DONE, value_bool(false)};
-    *out = (struct act){.fields = f,
-                        .n = n,
-                        .cap = ROOM,
-                        .present = 1u << ACT_ID | 1u << ACT_EPISODE_DONE |
-                                   (text.text != NULL ? 1u << ACT_TEXT : 0),
-                        .arena = out->arena};
+    f[0] = (struct field){act_key_name(ACT_ID), ACT_ID, value_text(text_of(id))};
+    *out = (struct act){
+        .fields = f, .n = 1, .cap = ROOM, .present = 1u << ACT_ID, .arena = out->arena};
     return STATUS_OK;
+}
+
+enum status reply_say(struct act *out, const char *id, struct text text, struct error *err)
+{
+    if (reply_start(out, id, err) != STATUS_OK)
+        return err->status;
+    return act_set(out, ACT_TEXT, value_text(text), err);
+}
+
+/* {id, text, episode_done: false} */
+static enum status say(struct act *out, const char *id, struct text text, struct error *err)
+{
+    if (reply_say(out, id, text, err) != STATUS_OK)
+        return err->status;
+    return act_set(out, ACT_EPISODE_DONE, value_bool(false), err);
 }
 
 /* --- repeat_label ------------------------------------------------------------------------------
@@ -116,7 +123,7 @@ static enum status repeat_label_act(struct participant_clone *base, struct act *
     size_t n = labels != NULL ? labels->list.n : 0;
 
     if (c->heard == NULL)
-        return reply_say(out, "RepeatLabelAgent", text_of("Nothing to repeat yet."), err);
+        return say(out, "RepeatLabelAgent", text_of("Nothing to repeat yet."), err);
     if (n > 0 &&
         (s->config.cant_answer_percent == 0 || simple_draw(c) >= s->config.cant_answer_percent)) {
         size_t i = n > 1 && !s->config.return_all ? (size_t)(simple_draw(c) * (double)n) : 0;
@@ -126,7 +133,7 @@ static enum status repeat_label_act(struct participant_clone *base, struct act *
             return err->status;
         text.text = text.text != NULL ? text.text : ""; /* an empty label is an answer */
     }
-    return reply_say(out, "RepeatLabelAgent", text, err);
+    return say(out, "RepeatLabelAgent", text, err);
 }
 
 static const struct simple_type repeat_label_agent = {
@@ -147,14 +154,14 @@ static enum status repeat_query(const struct act *heard, struct act *out, struct
     struct text text = heard != NULL ? act_text(heard) : (struct text){"", 0};
     const char *line;
 
-    if (text.text == NULL && !(heard != NULL && act_has(heard, ACT_TEXT)))
+    if (heard != NULL && !act_has(heard, ACT_TEXT))
         text = text_of("I don't know");
-    else if (text.len == 0)
-        text = text_of("Nothing to repeat yet.");
-    line = memrchr(text.text, '\n', text.len);
+    line = text.len > 0 ? memrchr(text.text, '\n', text.len) : NULL;
     if (line != NULL)
         text = (struct text){line + 1, text.len - (size_t)(line + 1 - text.text)};
-    return reply_say(out, "RepeatQueryAgent", text, err);
+    if (text.len == 0)
+        text = text_of("Nothing to repeat yet.");
+    return say(out, "RepeatQueryAgent", text, err);
 }
 
 static enum status repeat_query_act(struct participant_clone *c, struct act *out, struct error *err)
@@ -204,9 +211,10 @@ static enum status random_candidate_act(struct participant_clone *base, struct a
         order[i] = order[j];
         order[j] = held;
     }
-    if (reply_say(out, "RandomCandidateAgent", order[0], err) != STATUS_OK)
+    if (reply_start(out, "RandomCandidateAgent", err) != STATUS_OK ||
+        act_set(out, ACT_TEXT_CANDIDATES, value_list(order, n), err) != STATUS_OK)
         return err->status;
-    return act_set(out, ACT_TEXT_CANDIDATES, value_list(order, n), err);
+    return act_set(out, ACT_TEXT, value_text(order[0]), err);
 }
 
 static const struct simple_type random_candidate_agent = {
@@ -225,7 +233,7 @@ static const struct simple_type random_candidate_agent = {
 static enum status fixed_response_act(struct participant_clone *c, struct act *out,
                                       struct error *err)
 {
-    return reply_say(out, "FixedResponseAgent", text_of(simple_of(c)->fixed_response), err);
+    return say(out, "FixedResponseAgent", text_of(simple_of(c)->fixed_response), err);
 }
 
 static const struct simple_type fixed_response_agent = {
@@ -242,10 +250,8 @@ static const struct simple_type fixed_response_agent = {
  */
 
 static const struct simple_type *const types[] = {
-    &fixed_response_agent,
-    &random_candidate_agent,
-    &repeat_label_agent,
-    &repeat_query_agent,
+    &fixed_response_agent, &ir_baseline_agent,  &random_candidate_agent,
+    &repeat_label_agent,   &repeat_query_agent, &unigram_agent,
 };
 
 enum { N_TYPES = sizeof types / sizeof types[0] };
@@ -291,6 +297,8 @@ static enum status check(const struct simple_type *type, const char *name,
     if (!(config->cant_answer_percent >= 0 && config->cant_answer_percent <= 1))
         return error_field(err, "cant_answer_percent", "is %g, it is from 0 to 1",
                            config->cant_answer_percent);
+    if (config->length_penalty > 100 || config->history_size > 1u << 20)
+        return error_field(err, "length_penalty", "or history_size is out of its range");
     if (type->needs_dictionary && config->dictionary == NULL)
         return error_set(err, STATUS_INVALID, "'%s' needs a dictionary", name);
     return STATUS_OK;

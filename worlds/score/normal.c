@@ -12,12 +12,16 @@ enum kind { KIND_OTHER, KIND_WORD, KIND_SPACE };
 
 enum { SIGMA = 0x3A3, SMALL_SIGMA = 0x3C3, FINAL_SIGMA = 0x3C2, I_WITH_DOT = 0x130, DOT = 0x307 };
 
-/* What Python's str.split() takes as white space. */
-static bool is_space(uint32_t c)
+bool is_white_space(uint32_t c)
 {
     return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
            c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
            c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+bool is_alphanumeric(uint32_t c)
+{
+    return uc_is_general_category(c, UC_CATEGORY_L) || uc_is_general_category(c, UC_CATEGORY_N);
 }
 
 static enum kind kind_of(uint32_t c)
@@ -25,14 +29,11 @@ static enum kind kind_of(uint32_t c)
     if (c < 0x80) {
         if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
             return KIND_WORD;
-        return is_space(c) || (c > 0x20 && c < 0x7F) ? KIND_SPACE : KIND_OTHER;
+        return is_white_space(c) || (c > 0x20 && c < 0x7F) ? KIND_SPACE : KIND_OTHER;
     }
-    if (is_space(c))
+    if (is_white_space(c))
         return KIND_SPACE;
-    /* letters and numbers: Python's isalnum */
-    return uc_is_general_category(c, UC_CATEGORY_L) || uc_is_general_category(c, UC_CATEGORY_N)
-               ? KIND_WORD
-               : KIND_OTHER;
+    return is_alphanumeric(c) ? KIND_WORD : KIND_OTHER;
 }
 
 /* A capital sigma is a final one behind a cased character and before none, whatever characters

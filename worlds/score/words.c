@@ -131,13 +131,26 @@ static enum status find(struct words *w, uint64_t key, const struct text *word,
     return STATUS_OK;
 }
 
-enum status words_slot(struct words *w, struct text word, struct word_slot **out)
+/* FNV-1a */
+static uint64_t hash_of(struct text word)
 {
-    uint64_t hash = 0xCBF29CE484222325u; /* FNV-1a */
+    uint64_t hash = 0xCBF29CE484222325u;
 
     for (size_t i = 0; i < word.len; i++)
         hash = (hash ^ (unsigned char)word.text[i]) * 0x100000001B3u;
-    return find(w, hash, &word, out);
+    return hash;
+}
+
+const struct word_slot *words_find(const struct words *w, struct text word)
+{
+    const struct word_slot *s = w->n_slots == 0 ? NULL : slot_of(w, hash_of(word), &word);
+
+    return s != NULL && s->epoch == w->epoch ? s : NULL;
+}
+
+enum status words_slot(struct words *w, struct text word, struct word_slot **out)
+{
+    return find(w, hash_of(word), &word, out);
 }
 
 enum status words_of(struct words *w, struct text word, uint32_t *out)

@@ -40,6 +40,8 @@ void words_clear(struct words *w); /* O(1) */
 enum status words_of(struct words *w, struct text word, uint32_t *out) MUST_CHECK;
 /* The slot of a word; that of a new one borrows it, which the caller may then replace by a copy. */
 enum status words_slot(struct words *w, struct text word, struct word_slot **out) MUST_CHECK;
+/* NULL when it was not seen. Changes nothing: any thread, while no other does. */
+const struct word_slot *words_find(const struct words *w, struct text word);
 enum status words_of_pair(struct words *w, uint32_t a, uint32_t b, uint32_t *out) MUST_CHECK;
 
 /* Appends the numbers of the words between single spaces; an empty text has one, the empty word. */
