@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
+#include "server/kserve_request.h"
 #include "server/params_wire.h"
 #include "server/services.h"
 #include "server/session.h"
@@ -128,6 +129,32 @@ static enum status convert_params(const ProtobufCMessage *m, struct arena *arena
     return rc;
 }
 
+/* What KServe's clients ask, of a model that speaks and of one that acts. */
+static enum status convert_inference(const Inference__ModelInferRequest *r, bool is_policy,
+                                     struct arena *arena, struct error *err)
+{
+    const struct agent_info info = {.kind = is_policy ? "policy" : "lm",
+                                    .architecture = "",
+                                    .backend = "",
+                                    .n_observations = is_policy ? 4 : 0};
+    struct kserve_signature sig;
+    struct kserve_request out;
+    enum status rc;
+
+    kserve_signature(&sig, &info);
+    rc = kserve_request_read(&out, r, &sig, "model", arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (is_policy)
+        assert(memcmp(out.observation, out.observation, 4 * sizeof(float)) == 0);
+    else
+        assert(out.text.len > 0 && utf8_is_valid(out.text.text, out.text.len) &&
+               strlen(out.text.text) == out.text.len);
+    assert(out.priority >= -100 && out.priority <= 100);
+    assert(out.sequence == NULL || out.sequence[0] != '\0');
+    return STATUS_OK;
+}
+
 static void convert(const ProtobufCMessage *m, struct arena *arena)
 {
     struct error err = {0};
@@ -155,6 +182,12 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
                           "observation", arena, &err);
         for (size_t i = 0; rc == STATUS_OK && i < step->n_observation; i++)
             check_tensor(&tensors[i], step->observation[i]);
+    } else if (m->descriptor == &inference__model_infer_request__descriptor) {
+        const Inference__ModelInferRequest *r = (const Inference__ModelInferRequest *)m;
+
+        rc = convert_inference(r, true, arena, &err);
+        assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
+        rc = convert_inference(r, false, arena, &err);
     }
     if (rc == STATUS_OK)
         rc = convert_params(m, arena, &err);

@@ -282,10 +282,8 @@ START_TEST(test_bad_sampling)
     static const char *const bad[][2] = {
         {"{", "sampling_parameters is no JSON: string or '}' expected near end of file"},
         {"[1]", "sampling_parameters must be a JSON object"},
-        {"{\"top_k\": -2}",
-         "sampling_parameters: top_k must be a whole number, -1 or 0 for all"},
-        {"{\"top_k\": 1.5}",
-         "sampling_parameters: top_k must be a whole number, -1 or 0 for all"},
+        {"{\"top_k\": -2}", "sampling_parameters: top_k must be a whole number, -1 or 0 for all"},
+        {"{\"top_k\": 1.5}", "sampling_parameters: top_k must be a whole number, -1 or 0 for all"},
         {"{\"temperature\": \"hot\"}", "sampling_parameters: temperature must be a number"},
         {"{\"stop\": [1]}", "sampling_parameters: stop must be a text or a list of texts"},
         {"{\"ignore_eos\": 1}", "sampling_parameters: ignore_eos must be true or false"},
