@@ -112,7 +112,7 @@ static void model_metadata(struct call *call, const ProtobufCMessage *message, s
         return;
     }
     kserve_signature(&sig, &m->info);
-    for (size_t i = 0; i < sig.n_inputs; i++) {
+    for (size_t i = 0; i < sig.n_declared; i++) {
         tensor_describe(&inputs[i], &sig.inputs[i]);
         input_list[i] = &inputs[i];
     }
@@ -125,7 +125,7 @@ static void model_metadata(struct call *call, const ProtobufCMessage *message, s
     response.n_versions = 1;
     response.platform = (char *)sig.platform;
     response.inputs = input_list;
-    response.n_inputs = sig.n_inputs;
+    response.n_inputs = sig.n_declared;
     response.outputs = output_list;
     response.n_outputs = sig.n_outputs;
     call_reply(call, &response.base);
@@ -146,7 +146,7 @@ struct config_message {
 
 static void config_tensors(struct config_message *c)
 {
-    for (size_t i = 0; i < c->sig.n_inputs; i++) {
+    for (size_t i = 0; i < c->sig.n_declared; i++) {
         inference__model_input__init(&c->inputs[i]);
         c->inputs[i].name = (char *)c->sig.inputs[i].name;
         c->inputs[i].data_type = c->sig.inputs[i].type;
@@ -164,7 +164,7 @@ static void config_tensors(struct config_message *c)
         c->output_list[i] = &c->outputs[i];
     }
     c->config.input = c->input_list;
-    c->config.n_input = c->sig.n_inputs;
+    c->config.n_input = c->sig.n_declared;
     c->config.output = c->output_list;
     c->config.n_output = c->sig.n_outputs;
 }

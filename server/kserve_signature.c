@@ -31,6 +31,7 @@ void kserve_signature(struct kserve_signature *out, const struct agent_info *inf
     bool is_lm = strcmp(info->kind, "lm") == 0;
 
     *out = info->n_observations > 0 ? acting : speaking;
+    out->n_declared = is_lm ? out->n_inputs : 1;
     if (out->is_policy) {
         out->inputs[0].dim = (int64_t)info->n_observations;
         out->n_outputs = info->has_value ? 3 : 2;

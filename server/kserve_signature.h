@@ -25,6 +25,7 @@ struct kserve_signature {
     const char *platform, *backend;
     struct kserve_tensor inputs[KSERVE_MAX_INPUTS]; /* [n_inputs] */
     size_t n_inputs;
+    size_t n_declared; /* of them, that are told of: load testers fill whatever they are told of */
     struct kserve_tensor outputs[KSERVE_MAX_OUTPUTS]; /* [n_outputs] */
     size_t n_outputs;
     bool is_decoupled; /* a request may have several responses on a stream */

@@ -118,7 +118,7 @@ def metadata(client):
     assert server["name"] == "parleyd" and {"sequence", "sequence(string_id)", "statistics", "model_repository"} <= set(server["extensions"])
     assert not {"system_shared_memory", "cuda_shared_memory", "trace", "logging", "classification"} & set(server["extensions"])
     for name, platform, inputs, outputs in (
-        ("echo", "parley_agent", ["text_input", "stream", "sampling_parameters"], ["text_output"]),
+        ("echo", "parley_agent", ["text_input"], ["text_output"]),
         ("tiny", "parley_lm", ["text_input", "stream", "sampling_parameters"], ["text_output"]),
         ("cart", "parley_policy", ["observation"], ["action", "logp"]),
     ):
@@ -143,6 +143,7 @@ def inference(client):
     assert parameter(result, "finish_reason") == "stop"
     one, two = (client.infer("tiny", [text("hi")], parameters={"max_tokens": 6, "seed": 5}) for _ in range(2))
     assert said(one) == said(two) and parameter(one, "completion_tokens") == 6 and parameter(one, "finish_reason") == "length"
+    assert said(client.infer("echo", [text("one two three"), text('{"max_tokens": 2}', "sampling_parameters")])) == "one two", "echo counts words"
     by_json = client.infer("tiny", [text("hi"), text(json.dumps({"max_tokens": 6, "seed": 5, "unheard_of": [1]}), "sampling_parameters")])
     assert said(by_json) == said(one), "the same parameters by tensor and by request"
     acted = client.infer("cart", [observation(0.1, 0.2, 0.3, 0.4)], outputs=[triton.InferRequestedOutput("action")])
