@@ -46,6 +46,7 @@ const struct option_row data_option_rows[] = {
          "default, f1, bleu, rouge, distinct, all or none"),
     DATA("num-examples|ne", OPTION_U64, n_examples, "N", "no more than so many (all)"),
     DATA("datafile|pytd", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
+    DATA("num-workers|nw", OPTION_U32, n_loaders, "N", "threads that read a :stream ahead (2)"),
     DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "leave lines out that are wrong, and count them"),
     DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N", "of a data file (16777216)"),
     DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
@@ -109,6 +110,7 @@ void data_options_init(struct data_options *o, const char *datatype)
                                .text_truncate = -1,
                                .label_truncate = -1,
                                .n_ranks = 1,
+                               .n_loaders = 2,
                                .max_line_bytes = TEACHER_MAX_LINE_BYTES};
 }
 
@@ -192,8 +194,8 @@ static enum status parse_weights(struct world_config *c, const char *text, struc
     return STATUS_OK;
 }
 
-static enum status configure_teacher(struct teacher_config *c, const struct data_options *o,
-                                     struct error *err)
+enum status data_teacher_config(struct teacher_config *c, const struct data_options *o,
+                                struct error *err)
 {
     enum status rc;
 
@@ -211,6 +213,7 @@ static enum status configure_teacher(struct teacher_config *c, const struct data
     c->batch_sort = o->batch_sort;
     c->data_file = o->data_file;
     c->max_line_bytes = o->max_line_bytes;
+    c->n_loaders = o->n_loaders;
     rc = metrics_families(&c->metrics, o->metrics, err);
     if (rc == STATUS_OK)
         rc = datatype_parse(&c->datatype, o->datatype, err);
@@ -239,7 +242,7 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
 
     arena_init(&w->arena, MAX_NAMES_BYTES);
     if ((rc = check_counts(o, err)) != STATUS_OK ||
-        (rc = configure_teacher(&config, o, err)) != STATUS_OK ||
+        (rc = data_teacher_config(&config, o, err)) != STATUS_OK ||
         (rc = parse_dynamic(&w->config.dynamic, o->dynamic, err)) != STATUS_OK ||
         (rc = parse_weights(&w->config, o->weights, &w->arena, err)) != STATUS_OK ||
         (rc = tasks_split(&tasks, &n, o->task, &w->arena, err)) != STATUS_OK)

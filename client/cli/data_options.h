@@ -23,7 +23,7 @@ struct data_options {
     bool start_by_chance;
     int64_t context_length;
     int64_t truncate, text_truncate, label_truncate; /* below 0: no bound */
-    uint32_t rank, n_ranks, max_line_bytes;
+    uint32_t rank, n_ranks, max_line_bytes, n_loaders;
     uint64_t seed, n_examples;
 };
 
@@ -57,6 +57,9 @@ struct data_world {
     struct world *world;
 };
 
+/* What a teacher is opened with. STATUS_INVALID: an option's value is none. */
+enum status data_teacher_config(struct teacher_config *out, const struct data_options *o,
+                                struct error *err) MUST_CHECK;
 /* The teachers, and config as far as the data say. STATUS_INVALID: an option's value is none. */
 enum status data_tasks_open(struct data_world *w, const struct data_options *o,
                             struct error *err) MUST_CHECK;

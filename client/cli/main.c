@@ -30,6 +30,8 @@ static const struct verb verbs[] = {
      eval_run},
     {"display", "--task TASK [OPTION]…", "Data as they will be batched; needs no server.",
      display_run},
+    {"build-data", "--task TASK [OPTION]…", "A data file and its index, for streams of data.",
+     build_data_run},
     {"self-chat", "[OPTION]…", "Two clones of a model talk; needs no server.", self_chat_run},
     {"observe", "[OPTION]…", "An environment that asks a server for every action, to train it.",
      observe_run},

@@ -29,6 +29,7 @@ enum exit_code bench_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_cartpole_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_params_run(const struct verb *verb, int argc, char **argv);
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv);
+enum exit_code build_data_run(const struct verb *verb, int argc, char **argv);
 enum exit_code chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv);
 enum exit_code display_run(const struct verb *verb, int argc, char **argv);
