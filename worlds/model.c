@@ -367,6 +367,10 @@ static enum status begin(struct participant_clone *base, const struct act *obser
         rc = m->agent->type->observe(t->clone, &t->turn, err);
     if (rc != STATUS_OK)
         return rc;
+    /* While it waits it holds no pages, or many that wait would leave none to those that run: what
+     * others have computed is found again when it begins. */
+    if (m->agent->type->release != NULL)
+        m->agent->type->release(m->agent, &t->turn.row);
     t->is_asked = true;
     *out = &t->turn.row;
     return STATUS_OK;

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""parley eval, display, build-data and self-chat over data: reports, logs, refusals; no server.
+
+usage: test_eval.py PARLEY WRITE_TINY_MODEL DATA_DIR GOLDEN_DIR      (any python3; no packages)
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+PATIENCE = 120
+
+
+class Eval:
+    def __init__(self, parley):
+        self.parley = parley
+        self.environment = {k: v for k, v in os.environ.items() if k != "PARLEY_MODEL"}
+        self.environment.update(LC_ALL="C", TERM="dumb")
+
+    def run(self, *args, code=0):
+        result = subprocess.run([self.parley, *map(str, args)], capture_output=True, text=True, env=self.environment, timeout=PATIENCE)
+        assert result.returncode == code, f"{args}: ended with {result.returncode}, wanted {code}\n{result.stdout}{result.stderr}"
+        return result
+
+    def report(self, *args):
+        return self.run("eval", *args, "--json").stdout.splitlines()[-1]
+
+    def refused(self, *args, says, code=1, verb="eval"):
+        lines = self.run(verb, *args, code=code).stderr.splitlines()
+        assert len(lines) == 1 and says in lines[0], (args, lines)
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as out:
+        out.write(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def simple_agents(e, golden):
+    """Every way to batch counts every example once."""
+    task = f"parlai:{golden}/dialogues.txt"
+    for more in ([], ["-bs", 3], ["-bs", 64], ["-bs", 5, "--numthreads", 2], ["-bs", 64, "--dynamic-batching", "full"],
+                 ["-bs", 4, "-dynb", "batchsort"], ["-dt", "valid:stream", "-bs", 7], ["-dt", "train:evalmode", "-bs", 2],
+                 ["-bs", 4, "--batch-sort", "true"]):
+        got = json.loads(e.report("-t", task, "--agent", "repeat_label", *more))
+        assert got["exs"] == 28 and got["accuracy"] == 1, (more, got)
+    got = json.loads(e.report("-t", task, "-dt", "valid", "--agent", "repeat_label", "-bs", 64, "--dynamic-batching", "full", "--numthreads", 2))
+    assert got["exs"] == 28 and {"accuracy", "f1", "bleu-4"} <= set(got), got
+    got = json.loads(e.report("-t", f"{task},parlai:{golden}/second.txt", "-m", "fixed_response", "--fixed-response", "yes", "-bs", 4))
+    assert got["exs"] == 36 and got["dialogues/exs"] == 28 and got["second/exs"] == 8, got
+    assert abs(got["accuracy"] - (got["dialogues/accuracy"] + got["second/accuracy"]) / 2) < 1e-12
+    for n in (1, 5, 27, 1000):
+        for more in (["-bs", 1], ["-bs", 4], ["-bs", 4, "-nt", 2]):
+            got = json.loads(e.report("-t", task, "-m", "repeat_query", "-ne", n, *more))
+            assert got["exs"] == min(n, 28), (n, more, got)
+    assert json.loads(e.report("-t", task, "-dt", "train", "-m", "repeat_query", "-ne", 100, "-bs", 3))["exs"] == 100
+
+
+def files(e, golden, folder):
+    """The report as a file, and what was said as conversations, which are a task themselves."""
+    task = f"parlai:{golden}/dialogues.txt"
+    report, logs = os.path.join(folder, "report.json"), os.path.join(folder, "logs.jsonl")
+    for more in (["-bs", 1], ["-bs", 5], ["-bs", 8, "-dynb", "full", "-tr", 20], ["-bs", 5, "-nt", 2]):
+        said = e.report("-t", task, "-m", "repeat_query", *more, "--report", report, "--world-logs", logs)
+        with open(report) as f:
+            assert f.read() == said + "\n"
+        with open(logs) as f:
+            dialogs = [json.loads(line)["dialog"] for line in f]
+        assert sorted(len(d) for d in dialogs) == [1, 1, 1, 1, 1, 1, 2, 2, 3, 4, 5, 6], [len(d) for d in dialogs]
+        for dialog in dialogs:
+            assert all(len(turn) == 2 and not turn[0].get("batch_padding") for turn in dialog)
+            assert [turn[0]["episode_done"] for turn in dialog] == [False] * (len(dialog) - 1) + [True]
+    got = json.loads(e.report("-t", f"conversations:{logs}", "-bs", 3))
+    assert got["exs"] == 28 and got["accuracy"] == 1, got
+
+
+def refusals(e, golden, folder):
+    """Bad input is one line that says where, and never a count."""
+    task = f"parlai:{golden}/dialogues.txt"
+    e.refused("-t", "nothing:x", says="parlai:FILE")
+    e.refused("-t", f"parlai:{folder}/nowhere", says="nowhere")
+    e.refused("-t", f"parlai:{write(folder, 'empty.txt', '')}", says="empty.txt")
+    e.refused("-t", task, "-m", "nobody", says="repeat_label")
+    e.refused("-t", task, "-m", "random_candidate", "-bs", 4, "-dynb", "full", "-tr", 10, says="no batch_act")
+    e.refused("-t", task, "-dt", "train", says="no end")
+    e.refused("-t", task, "-dt", "night", says="train")
+    e.refused("-t", task, "-bs", 0, says="--batchsize")
+    e.refused("-t", task, "-dynb", "sometimes", says="batchsort")
+    e.refused("-t", task, "--metrics", "luck", says="luck")
+    e.refused("-t", task, "-mtw", "1,x", says="--multitask-weights")
+    e.refused("-t", task, "--batch-sort", "perhaps", says="true or false", code=2)
+    e.refused("-t", task, "-bs", "many", says="whole number", code=2)
+    e.refused("-t", task, "--no-such-thing", says="--no-such-thing", code=2)
+    e.refused(says="--task", code=2)
+    e.refused(says="--task", code=2, verb="display")
+    e.refused("-t", task, "--model", f"{folder}/nowhere", says="nowhere")
+    e.refused("-t", task, "-m", "lm", "--model", write(folder, "no.gguf", "no"), says="no.gguf")
+    e.refused("-t", task, "--world-logs", f"{folder}/no/where", says="no/where")
+    good, bad = "text:a\tlabels:b\tepisode_done:True\n", b"text:\xff\tlabels:b\tepisode_done:True\n"
+    broken = write(folder, "broken.txt", good.encode() + bad + good.encode())
+    e.refused("-t", f"parlai:{broken}", says="broken.txt:2")
+    result = e.run("eval", "-t", f"parlai:{broken}", "--skip-bad", "--json")
+    assert json.loads(result.stdout)["exs"] == 2 and "1 bad line" in result.stderr, result
+    lines = write(folder, "broken.jsonl", '{"text": "a", "labels": ["b"], "episode_done": true}\n{"text": 7}\n')
+    e.refused("-t", f"jsonl:{lines}", says="broken.jsonl:2")
+
+
+def display(e, folder):
+    """Batches as they will be: twelve lengths in a budget of 80 words, padded to ParlAI's multiples of 8 and rows of 4, or packed."""
+    lengths = [38, 17, 13, 12, 12, 10, 8, 6, 6, 5, 2, 2]
+    words = "".join(f"text:{' '.join(['w'] * n)}\tlabels:\tepisode_done:True\n" for n in lengths)
+    task = f"parlai:{write(folder, 'twelve.txt', words)}"
+    for more, want in ((["-dynb", "full"], [[38, 17], [13, 12, 12, 10], [8, 6], [6, 5, 2, 2]]),
+                       (["-dynb", "full", "--ragged"], [[38, 17, 13, 12], [12, 10, 8, 6, 6, 5, 2, 2]])):
+        out = e.run("display", "-t", task, "-dt", "valid", "-bs", 2, "-ttr", 39, "-ltr", 1, "-ne", 12, "--json", *more).stdout
+        batches = [sorted((row["text_words"] + row["label_words"] for row in json.loads(line)["rows"]), reverse=True) for line in out.splitlines()]
+        assert sorted(batches, reverse=True) == want, (more, batches)
+    svg = os.path.join(folder, "picture.svg")
+    out = e.run("display", "-t", task, "-dt", "valid", "-bs", 4, "--svg", svg, "-ne", 12).stdout
+    assert "12 examples in 3 batches: 131 words in" in out and "█" in out, out
+    with open(svg) as f:
+        drawing = f.read()
+    assert drawing.startswith("<svg ") and drawing.endswith("</svg>\n") and drawing.count("#3b6ea5") == 12
+    e.refused("-t", task, "-bs", 4, "-dynb", "full", says="truncate", verb="display")
+
+
+def streams(e, golden, folder):
+    """A data file is built once, is a task itself, and is rebuilt when it is older than its source."""
+    with open(f"{golden}/dialogues.txt", "rb") as f:
+        source = write(folder, "dialogues.txt", f.read())
+    got = json.loads(e.run("build-data", "-t", f"parlai:{source}", "--json").stdout)
+    assert got["episodes"] == 12 and got["examples"] == 28 and got["bytes"] == os.path.getsize(got["file"]), got
+    assert json.loads(e.report("-t", f"parlai:{source}", "-dt", "train:stream", "-bs", 3))["exs"] == 28
+    write(folder, "dialogues.txt", "text:only\tlabels:one\tepisode_done:True\n")
+    assert json.loads(e.report("-t", f"parlai:{source}", "-dt", "valid:stream"))["exs"] == 1
+    e.refused("-t", f"parlai:{source}", "--preprocess", "true", says="--agent", code=2, verb="build-data")
+
+
+def model(e, tiny, data, folder):
+    """The same report, bit for bit, however the rows are batched; scores without replies are the same scores."""
+    with open(f"{data}/countries.txt") as f:
+        task = f"parlai:{write(folder, 'few.txt', ''.join(f.readlines()[:24]))}"
+    lm = ["-t", task, "--model", tiny, "--max-tokens", 8, "--kv", "f32"]
+    reports = {e.report(*lm, *more) for more in (
+        ["-bs", 1], ["-bs", 8], ["-bs", 64], ["-bs", 64, "-dynb", "full", "-tr", 512], ["-bs", 3, "-dynb", "batchsort", "-tr", 512],
+        ["-bs", 4, "--numthreads", 2], ["-bs", 8, "--threads", 2], ["-bs", 8, "--kv-mib", 2])}
+    assert len(reports) == 1, reports
+    got = json.loads(reports.pop())
+    assert got["exs"] == 24 and {"ppl", "loss", "token_acc", "token_em", "clen", "llen", "f1", "bleu-4"} <= set(got), got
+    scored = json.loads(e.report(*lm, "--skip-generation", "true", "-bs", 8))
+    assert scored["ppl"] == got["ppl"] and scored["token_acc"] == got["token_acc"] and scored["exs"] == 24
+    plain = json.loads(e.report(*lm, "--plain", "-bs", 8))
+    assert plain["exs"] == 24 and plain["ppl"] != got["ppl"]
+    short = json.loads(e.report(*lm, "-ttr", 8, "-ltr", 4, "-bs", 8))
+    assert short["ctrunc"] > 0.5 and short["ltrunc"] > 0.5 and short["llen"] == got["llen"], short
+    forgetful = json.loads(e.report(*lm, "--history-size", 1, "-bs", 8))
+    assert forgetful["clen"] < got["clen"], (forgetful, got)
+    own = json.loads(e.report(*lm, "--use-reply", "model", "-bs", 8))
+    assert own["clen"] != got["clen"]
+    e.refused(*lm, "-bs", 8, "-dynb", "full", says="truncate")
+    e.refused(*lm, "--use-reply", "yours", says="label")
+
+
+def self_chat(e, tiny, folder):
+    """Two clones talk; the same seed says the same, side by side each has chance of its own."""
+    logs = os.path.join(folder, "self.jsonl")
+    args = ["self-chat", "--model", tiny, "--turns", 3, "--max-tokens", 6, "--opening", "the hello", "--json"]
+    one = e.run(*args, "--world-logs", logs).stdout
+    said = [json.loads(line) for line in one.splitlines()]
+    assert [u["id"] for u in said] == ["A", "B"] * 3 and said[0]["text"] == "the hello", said
+    assert e.run(*args).stdout == one
+    with open(logs) as f:
+        assert len(json.loads(f.read())["dialog"]) == 3
+    many = [json.loads(line) for line in e.run(*args, "--conversations", 3).stdout.splitlines()]
+    assert len(many) == 18
+    assert [u["text"] for u in many if u["conversation"] == 0] == [u["text"] for u in said]
+    assert len({"".join(u["text"] for u in many if u["conversation"] == i) for i in range(3)}) == 3
+
+
+def main():
+    parley, write_tiny_model, data, golden = sys.argv[1:5]
+    e = Eval(parley)
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "tiny.gguf")
+        subprocess.run([write_tiny_model, tiny], check=True)
+        simple_agents(e, golden)
+        files(e, golden, folder)
+        refusals(e, golden, folder)
+        display(e, folder)
+        streams(e, golden, folder)
+        model(e, tiny, data, folder)
+        self_chat(e, tiny, folder)
+    print("eval: all is as it should be")
+
+
+if __name__ == "__main__":
+    main()
