@@ -6,6 +6,7 @@
 
 #include "client/cli/model_file.h"
 #include "client/cli/notice.h"
+#include "worlds/agents/dictionary.h"
 #include "worlds/agents/simple.h"
 #include "worlds/model.h"
 #include "worlds/participant.h"
@@ -330,18 +331,29 @@ static enum status open_model(struct participant **out, const struct data_option
     return model_open(out, &c, err);
 }
 
-static enum status open_simple(struct participant **out, const char *name,
+static enum status open_simple(struct data_world *w, const char *name,
                                const struct data_options *data, const struct agent_options *o,
                                struct error *err)
 {
     struct simple_config c;
 
     simple_config_init(&c);
+    if (simple_needs_dictionary(name)) {
+        if (o->dict_file == NULL)
+            return error_set(err, STATUS_INVALID,
+                             "'%s' needs --dict-file, which 'parley train --task TASK --dict-file "
+                             "FILE' makes",
+                             name);
+        if (dictionary_read(&w->dictionary, o->dict_file, err) != STATUS_OK)
+            return err->status;
+        c.dictionary = w->dictionary;
+    }
+    c.history_size = o->history_size > 0 ? (size_t)o->history_size : 0;
     c.seed = data->seed;
     c.return_all = !o->return_one_random_answer;
     c.cant_answer_percent = (double)o->cant_answer_percent;
     c.fixed_response = o->fixed_response;
-    return simple_open(out, name, &c, err);
+    return simple_open(&w->agent, name, &c, err);
 }
 
 static void act_one_by_one(struct participant *p, struct participant_row *rows, size_t n)
@@ -374,7 +386,7 @@ enum status data_agent_open(struct data_world *w, const struct data_options *dat
     if (strcmp(name, "lm") == 0)
         rc = open_model(&w->agent, data, o, &w->arena, err);
     else
-        rc = open_simple(&w->agent, name, data, o, err);
+        rc = open_simple(w, name, data, o, err);
     if (rc != STATUS_OK)
         return rc;
     if (w->config.dynamic != DYNAMIC_NONE && strncmp(name, "repeat_", strlen("repeat_")) == 0)
@@ -395,6 +407,7 @@ void data_world_close(struct data_world *w)
 {
     world_close(w->world);
     participant_unref(w->agent);
+    dictionary_close(w->dictionary);
     for (size_t i = 0; i < w->n_tasks; i++)
         participant_unref(w->tasks[i]);
     arena_deinit(&w->arena);

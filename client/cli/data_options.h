@@ -15,6 +15,8 @@
 #include "worlds/teacher.h"
 #include "worlds/world.h"
 
+struct dictionary;
+
 /* Which data, and how it is dealt out. Zeroed, then data_options_init. */
 struct data_options {
     const char *task, *datatype, *dynamic, *metrics, *weights, *data_file;
@@ -52,6 +54,7 @@ struct data_world {
     struct text *names;         /* [n_tasks] */
     size_t n_tasks;
     struct participant *agent;
+    struct dictionary *dictionary;
     struct participant_type repeating; /* the agent's, where its own cannot be batched */
     struct world_config config;        /* of the world to be opened */
     struct world *world;

@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "agents/policy/policy.h"
+#include "client/cli/eval_task.h"
 #include "client/cli/notice.h"
 #include "client/cli/options.h"
 #include "client/cli/out.h"
 #include "client/cli/rollout.h"
+#include "client/cli/train_task.h"
 #include "client/cli/verb.h"
 #include "worlds/environment.h"
 
@@ -131,6 +133,8 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
     enum status rc;
     int first;
 
+    if (eval_task_is_wanted(argc, argv))
+        return train_task_run(verb, argc, argv);
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     if (strcmp(o.kind, "mlp") != 0 && strcmp(o.kind, "lstm") != 0)

@@ -58,6 +58,23 @@ def simple_agents(e, golden):
     assert json.loads(e.report("-t", task, "-dt", "train", "-m", "repeat_query", "-ne", 100, "-bs", 3))["exs"] == 100
 
 
+def dictionaries(e, golden, folder):
+    """What train writes is what ParlAI's builder makes of the same file; agents answer from it."""
+    task, made = f"parlai:{golden}/dialogues.txt", os.path.join(folder, "made.dict")
+    got = json.loads(e.run("train", "-t", task, "--dict-file", made, "--json").stdout)
+    assert got["examples"] == 28 and got["words"] == 130, got
+    with open(made) as ours, open(f"{golden}/dialogues.dict") as theirs:
+        assert ours.read() == theirs.read()
+    for agent in ("unigram", "ir_baseline"):
+        reports = {e.report("-t", task, "-m", agent, "-df", made, *more) for more in (["-bs", 1], ["-bs", 8], ["-bs", 3, "-nt", 2])}
+        assert len(reports) == 1 and json.loads(reports.pop())["exs"] == 28
+        e.refused("-t", task, "-m", agent, says="--dict-file")
+    e.refused("-t", task, "-m", "unigram", "-df", write(folder, "bad.dict", "word\tmany\n"), says="bad.dict:1")
+    e.refused("-t", task, says="--dict-file", code=2, verb="train")
+    e.refused("-t", task, "-m", "repeat_label", "-df", made, says="learns nothing", code=2, verb="train")
+    e.refused("-t", task, "-dt", "train", "-df", made, says="no end", verb="train")
+
+
 def files(e, golden, folder):
     """The report as a file, and what was said as conversations, which are a task themselves."""
     task = f"parlai:{golden}/dialogues.txt"
@@ -186,6 +203,7 @@ def main():
         tiny = os.path.join(folder, "tiny.gguf")
         subprocess.run([write_tiny_model, tiny], check=True)
         simple_agents(e, golden)
+        dictionaries(e, golden, folder)
         files(e, golden, folder)
         refusals(e, golden, folder)
         display(e, folder)
