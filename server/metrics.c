@@ -413,6 +413,8 @@ static void say_daemon(const struct page *p)
             (double)d->conversations.n_opened);
     say_one(p, "parley_sessions", "gauge", "Runs of environments that live.",
             (double)d->sessions.n);
+    say_one(p, "parley_sequences", "gauge", "Sequences of KServe's clients that live.",
+            (double)d->sequences.n);
     say_one(p, "parley_live_turns", "gauge", "Turns in flight or queued.",
             (double)d->conversations.n_live);
 }

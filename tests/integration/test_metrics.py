@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""The page of metrics, as Prometheus reads it: promtool has nothing to say against it but about names that are Triton's, what
+is on it keeps up with what was asked, and every metric that the dashboard shows is there.
+
+usage: test_metrics.py PROMTOOL_SH PARLEYD WRITE_TINY_MODEL WRITE_POLICY DASHBOARD      (the first fetches promtool, once)
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.request
+
+
+def page(http, path="/metrics", **more):
+    with urllib.request.urlopen(urllib.request.Request(f"http://{http}{path}", **more), timeout=30) as response:
+        return response.read().decode(), response.headers
+
+
+def samples(text):
+    """{name with labels: value}"""
+    return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))}
+
+
+def check(promtool, text):
+    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    return done.returncode, (done.stdout + done.stderr).strip()
+
+
+def without_tritons(text):
+    return "".join(line + "\n" for line in text.splitlines() if not re.match(r"(# \w+ )?nv_inference_", line))
+
+
+def clean(promtool, text):
+    code, said = check(promtool, without_tritons(text))
+    assert (code, said) == (0, ""), said
+    code, said = check(promtool, text)
+    assert code in (0, 3), said  # 3: it parses, and there is advice
+    assert all(line.startswith("nv_inference_") for line in said.splitlines()), said
+    assert check(promtool, text + "parley_broken{ 1\n")[0] == 1, "promtool sees what is wrong"
+
+
+def keeps_up(http, text):
+    before = samples(text)
+    body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 5, "ignore_eos": True}).encode()
+    for _ in range(3):
+        page(http, "/v1/chat/completions", data=body, headers={"Content-Type": "application/json"})
+    after = samples(page(http)[0])
+
+    def grew(name):
+        return after[name] - before[name]
+
+    assert grew('nv_inference_request_success{model="tiny",version="1"}') == 3
+    assert grew('parley_ttft_seconds_count{model="tiny"}') == 3
+    assert grew('parley_ttft_seconds_bucket{model="tiny",le="+Inf"}') == 3
+    assert grew('parley_inter_token_seconds_count{model="tiny"}') == 12
+    assert grew('parley_generated_tokens_total{model="tiny"}') == 15
+    assert grew('parley_prompt_tokens_total{model="tiny"}') > 0
+    assert grew('parley_step_tokens_sum{model="tiny"}') >= 15
+    assert grew('nv_inference_request_success{model="cart",version="1"}') == 0
+    assert after["process_resident_memory_bytes"] > 1 << 20 and after["process_cpu_seconds_total"] > 0
+    buckets = [v for k, v in after.items() if k.startswith('parley_step_rows_bucket{model="tiny"')]
+    assert buckets == sorted(buckets) and buckets[-1] == after['parley_step_rows_count{model="tiny"}'] == after['nv_inference_exec_count{model="tiny",version="1"}']
+
+
+def shown(dashboard, text):
+    with open(dashboard, encoding="utf-8") as f:
+        board = json.load(f)
+    there = {re.split(r"[{ ]", line)[0] for line in text.splitlines() if not line.startswith("#")}
+    named = set()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            named |= set(re.findall(r"\b(?:parley|nv_inference|process)_\w+", target["expr"]))
+    named |= {v for t in board["templating"]["list"] for v in re.findall(r"\bparley_\w+", t["query"])}
+    assert len(named) > 30 and named <= there, named - there
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def main():
+    fetch, parleyd, write_tiny_model, write_policy, dashboard = sys.argv[1:6]
+    promtool = subprocess.run([fetch], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    with tempfile.TemporaryDirectory() as folder:
+        tiny, cart = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "cart.gguf")
+        subprocess.run([write_tiny_model, tiny], check=True)
+        subprocess.run([write_policy, cart], check=True)
+        command = [parleyd, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn", "--model", f"tiny={tiny}", "--model", f"cart={cart}"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        http = dict(word.split("=", 1) for word in process.stderr.readline().split()[1:])["http"]
+        text, headers = page(http)
+        assert headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers["Content-Type"]
+        clean(promtool, text)
+        keeps_up(http, text)
+        clean(promtool, page(http)[0])
+        shown(dashboard, text)
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == 0, rest
+    print("metrics: clean, true, and all that the dashboard shows")
+
+
+if __name__ == "__main__":
+    main()
