@@ -199,7 +199,7 @@ static void check_episodes(const json_t *episodes)
             json_t *want = json_deep_copy(json_array_get(episode, i));
 
             (void)act();
-            json_object_set(want, "id", json_string("task"));
+            json_object_set_new(want, "id", json_string("task"));
             json_object_del(want, "fo"); /* what ParlAI makes of a field without a colon */
             check_said(want, NULL);
             json_decref(want);

@@ -1,0 +1,226 @@
+/* Data files and their index: what is built, and that whatever is not right any more is noticed. */
+#include "tests/unit/base/suite.h"
+#include "tests/unit/worlds/teachers/rig.h"
+#include "worlds/data_file.h"
+
+static const char source[] = "text:a b\tlabels:1\n"
+                             "text:c\tlabels:2\tepisode_done:True\n"
+                             "text:d e f\tlabels:3|4\tepisode_done:True\n";
+
+static struct teacher_config config;
+static char task[160], data[160], index_file[170];
+
+static void set_up(const char *prefix, const char *name, const char *text)
+{
+    teacher_config_init(&config);
+    config.datatype.stream = true;
+    rig_write(name, text);
+    (void)snprintf(task, sizeof task, "%s:%s", prefix, rig_path(name));
+    (void)snprintf(data, sizeof data, "%s.stream", rig_path(name));
+    if (strcmp(prefix, "parlai") != 0)
+        (void)snprintf(data, sizeof data, "%s", rig_path(name));
+    (void)snprintf(index_file, sizeof index_file, "%s.index", data);
+    (void)unlink(index_file);
+}
+
+static enum status open_index(void)
+{
+    struct data_index x;
+    enum status rc = data_index_open(&x, data, task, &config, &rig_err);
+
+    if (rc == STATUS_OK)
+        data_index_close(&x);
+    return rc;
+}
+
+static size_t read_bytes(const char *path, char *out, size_t size)
+{
+    FILE *in = fopen(path, "re");
+    size_t n;
+
+    ck_assert_ptr_nonnull(in);
+    n = fread(out, 1, size, in);
+    ck_assert_uint_lt(n, size);
+    (void)fclose(in);
+    return n;
+}
+
+static void write_bytes(const char *path, const char *bytes, size_t n)
+{
+    FILE *out = fopen(path, "we");
+
+    ck_assert_ptr_nonnull(out);
+    ck_assert_uint_eq(fwrite(bytes, 1, n, out), n);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+/* The texts of an epoch of the task's stream, with a bar between. */
+static void check_texts(const char *expected)
+{
+    struct rig_clone clone;
+    struct teacher *t;
+    char all[400] = "";
+    bool done = false;
+
+    ck_assert_msg(teacher_open(&t, task, &config, &rig_err) == STATUS_OK, "%s", rig_err.text);
+    rig_clone_init(&clone, t, 0);
+    while (!done) {
+        done = rig_act(&clone);
+        (void)snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s|", rig_text(&clone),
+                       act_is(&clone.said, ACT_EPISODE_DONE) ? "." : "");
+    }
+    ck_assert_str_eq(all, expected);
+    rig_clone_deinit(&clone);
+    rig_close(t);
+}
+
+/* Built once, used as it is, and entries say where each episode lies. */
+START_TEST(test_build)
+{
+    struct stat first, again;
+    struct data_index x;
+
+    set_up("parlai", "built", source);
+    check_texts("a b|c.|d e f.|");
+    ck_assert_int_eq(stat(index_file, &first), 0);
+    check_texts("a b|c.|d e f.|");
+    ck_assert_int_eq(stat(index_file, &again), 0);
+    ck_assert_uint_eq(first.st_ino, again.st_ino); /* not written again */
+    ck_assert_int_eq(data_index_open(&x, data, task, &config, &rig_err), STATUS_OK);
+    ck_assert_uint_eq(x.n_episodes, 2);
+    ck_assert_uint_eq(x.n_examples, 3);
+    ck_assert_uint_eq(x.entries[0].n_examples, 2);
+    ck_assert_uint_eq(x.entries[0].n_words, 2);
+    ck_assert_uint_eq(x.entries[1].n_words, 3);
+    ck_assert_uint_eq(x.entries[1].offset, x.entries[0].size_bytes);
+    data_index_close(&x);
+}
+END_TEST
+
+/* Every byte of the index, turned over, is noticed; so is every length but its own. The stream
+ * then builds it anew. */
+START_TEST(test_damaged_index)
+{
+    char bytes[1024];
+    size_t n;
+
+    set_up("parlai", "damaged", source);
+    check_texts("a b|c.|d e f.|");
+    n = read_bytes(index_file, bytes, sizeof bytes);
+    for (size_t i = 0; i < n; i++) {
+        bytes[i] = (char)~bytes[i];
+        write_bytes(index_file, bytes, n);
+        ck_assert_msg(open_index() == STATUS_PRECONDITION, "byte %zu", i);
+        bytes[i] = (char)~bytes[i];
+        write_bytes(index_file, bytes, i);
+        ck_assert_msg(open_index() == STATUS_PRECONDITION, "cut at %zu", i);
+    }
+    check_texts("a b|c.|d e f.|");
+    ck_assert_int_eq(open_index(), STATUS_OK);
+}
+END_TEST
+
+/* A source that changes, also to one of the same size, is built from anew; one that was only
+ * touched is not; other options are other data. */
+START_TEST(test_stale_index)
+{
+    const struct timespec times[2] = {{1000, 0}, {1000, 0}};
+
+    set_up("parlai", "stale", source);
+    check_texts("a b|c.|d e f.|");
+    ck_assert_int_eq(utimensat(AT_FDCWD, rig_path("stale"), times, 0), 0);
+    ck_assert_int_eq(open_index(), STATUS_OK);
+    rig_write("stale", "text:A b\tlabels:1\n"
+                       "text:c\tlabels:2\tepisode_done:True\n"
+                       "text:d e f\tlabels:3|4\tepisode_done:True\n");
+    ck_assert_int_eq(open_index(), STATUS_PRECONDITION);
+    check_texts("A b|c.|d e f.|");
+    rig_write("stale", "text:short\tlabels:1\n");
+    check_texts("short.|");
+    config.skip_bad = true;
+    ck_assert_int_eq(open_index(), STATUS_PRECONDITION);
+}
+END_TEST
+
+/* JSON lines are read where they lie: blank lines between them, and a last episode that is not
+ * closed. */
+START_TEST(test_in_place)
+{
+    struct stat st;
+
+    set_up("jsonl", "place.jsonl",
+           "{\"text\":\"a\",\"labels\":[\"1\"],\"episode_done\":false}\n"
+           "\n"
+           "{\"text\":\"b\",\"labels\":[\"1\"],\"episode_done\":true}\n"
+           "  \n"
+           "{\"text\":\"c\",\"labels\":[\"1\"]}\n"
+           "{\"text\":\"d\",\"labels\":[\"1\"],\"episode_done\":false}");
+    check_texts("a|b.|c.|d.|");
+    ck_assert_int_ne(stat(rig_path("place.jsonl.stream"), &st), 0); /* no copy was made */
+    ck_assert_int_eq(stat(index_file, &st), 0);
+}
+END_TEST
+
+/* Data that change under an index that still fits them by size are noticed when they are read: an
+ * error, not a wrong act. */
+START_TEST(test_changed_data)
+{
+    struct rig_clone clone;
+    struct teacher *t;
+    char bytes[1024];
+    size_t n;
+
+    set_up("parlai", "changed", source);
+    check_texts("a b|c.|d e f.|");
+    n = read_bytes(data, bytes, sizeof bytes);
+    bytes[10] = 'X';
+    write_bytes(data, bytes, n);
+    ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
+    rig_clone_init(&clone, t, 0);
+    act_init(&clone.said, &clone.arena);
+    ck_assert_int_eq(clone.c->original->type->act(clone.c, &clone.said, &rig_err),
+                     STATUS_DATA_LOSS);
+    rig_clone_deinit(&clone);
+    rig_close(t);
+    write_bytes(data, bytes, n - 1); /* shorter: the index is of other data */
+    check_texts("a b|c.|d e f.|");
+}
+END_TEST
+
+/* A bad line is told with its place, and nothing is left behind; with skip_bad it is counted. */
+START_TEST(test_bad_source)
+{
+    static const struct {
+        const char *prefix, *text;
+    } sources[] = {
+        {"parlai", "text:a\tlabels:1\tepisode_done:True\ntext:b\ntext:c\tlabels:1\n"},
+        {"jsonl", "{\"text\":\"a\",\"labels\":[\"1\"]}\n{\"text\":\"b\"}\n"
+                  "{\"text\":\"c\",\"labels\":[\"1\"]}\n"},
+    };
+
+    for (size_t i = 0; i < 2; i++) {
+        struct teacher *t;
+        struct stat st;
+
+        set_up(sources[i].prefix, "bad", sources[i].text);
+        ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_INVALID);
+        ck_assert_ptr_nonnull(strstr(rig_err.text, "bad:2: "));
+        ck_assert_int_ne(stat(index_file, &st), 0);
+        ck_assert_int_ne(stat(rig_path("bad.stream.part"), &st), 0);
+        ck_assert_int_ne(stat(rig_path("bad.index.part"), &st), 0);
+        config.skip_bad = true;
+        check_texts("a.|c.|");
+        ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
+        ck_assert_uint_eq(teacher_n_skipped(t), 1);
+        rig_close(t);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_build,    test_damaged_index, test_stale_index,
+                                  test_in_place, test_changed_data,  test_bad_source};
+
+    return rig_run("worlds/teachers/data_file", tests, sizeof tests / sizeof tests[0], suite_run);
+}
