@@ -77,6 +77,7 @@ struct building {
     struct buf text;                 /* of the episode */
     uint64_t offset;                 /* in the data */
     uint64_t n_episodes, n_read;     /* written; of the source */
+    bool needs_labels;               /* of a source that stays as it is */
     struct participant_clone *clone; /* of who preprocesses; NULL: nobody */
 };
 
@@ -208,7 +209,7 @@ static enum status look_at(struct building *b, const char *line, size_t len, str
     if (is_blank(line, len))
         return STATUS_OK;
     if (act_from_json(&a, line, len, &b->arena, err) != STATUS_OK ||
-        source_check(&a, &b->arena, true, err) != STATUS_OK)
+        source_check(&a, &b->arena, b->needs_labels, err) != STATUS_OK)
         return err->status;
     out->is_example = true;
     out->ends = !act_has(&a, ACT_EPISODE_DONE) || act_is(&a, ACT_EPISODE_DONE);
@@ -337,7 +338,8 @@ enum status data_build(const char *task, const char *data_path, const struct tea
                        struct participant *preprocess_by, struct error *err)
 {
     bool in_place = is_in_place(task, data_path, config, preprocess_by != NULL);
-    struct building b = {.config = config, .text = {.limit_bytes = SIZE_MAX / 2}};
+    struct building b = {
+        .config = config, .text = {.limit_bytes = SIZE_MAX / 2}, .needs_labels = !is_data(task)};
     char *index_path = joined(data_path, ".index"), *index_part = joined(data_path, ".index.part");
     char *data_part = in_place ? NULL : joined(data_path, ".part");
     enum status rc;

@@ -41,6 +41,7 @@ struct stream {
     const struct teacher_config *config;
     struct text id;
     bool loops;
+    bool needs_labels; /* of JSON lines where they lie; built data may have leftovers without */
     int fd;
     size_t n_episodes, n_examples; /* of this rank */
     size_t per_chunk;              /* episodes; the last of an epoch may have fewer */
@@ -109,7 +110,7 @@ static enum status parse_line(const struct stream *s, struct chunk *c, const cha
     struct act a;
 
     if (act_from_json(&a, line, len, &c->memory, err) != STATUS_OK ||
-        source_check(&a, &c->memory, true, err) != STATUS_OK)
+        source_check(&a, &c->memory, s->needs_labels, err) != STATUS_OK)
         return err->status;
     return example_make(out, &a, s->id, s->config,
                         !act_has(&a, ACT_EPISODE_DONE) || act_is(&a, ACT_EPISODE_DONE), &c->memory,
@@ -393,6 +394,7 @@ enum status episodes_open(struct stream **out, const char *task, struct text id,
     s->config = config;
     s->id = id;
     s->loops = loops;
+    s->needs_labels = strncmp(task, "jsonl:", 6) == 0;
     s->fd = -1;
     (void)pthread_mutex_init(&s->lock, NULL); /* of these kinds they cannot fail */
     (void)pthread_cond_init(&s->may_load, NULL);

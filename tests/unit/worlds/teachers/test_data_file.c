@@ -8,7 +8,7 @@ static const char source[] = "text:a b\tlabels:1\n"
                              "text:d e f\tlabels:3|4\tepisode_done:True\n";
 
 static struct teacher_config config;
-static char task[160], data[160], index_file[170];
+static char task[200], data[160], index_file[170];
 
 static void set_up(const char *prefix, const char *name, const char *text)
 {
@@ -217,10 +217,26 @@ START_TEST(test_bad_source)
 }
 END_TEST
 
+/* What fbdialog leaves over has no labels, and is streamed all the same; also from the built file
+ * alone, whose index is built anew. */
+START_TEST(test_leftovers)
+{
+    set_up("fbdialog", "left", "1 a\tx\n2 left over\n1 b\ty\n");
+    (void)snprintf(data, sizeof data, "%s.stream", rig_path("left"));
+    (void)snprintf(index_file, sizeof index_file, "%s.index", data);
+    check_texts("a|left over.|b.|");
+    (void)snprintf(task, sizeof task, "data:%s", data);
+    check_texts("a|left over.|b.|");
+    ck_assert_int_eq(unlink(index_file), 0);
+    check_texts("a|left over.|b.|");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_build,    test_damaged_index, test_stale_index,
-                                  test_in_place, test_changed_data,  test_bad_source};
+                                  test_in_place, test_changed_data,  test_bad_source,
+                                  test_leftovers};
 
     return rig_run("worlds/teachers/data_file", tests, sizeof tests / sizeof tests[0], suite_run);
 }
