@@ -9,13 +9,14 @@ version=$("$build/parleyd" --version | sed 's/.* //')
 name=parley-$version-x86_64
 root=build/dist/$name
 rm -rf build/dist
-mkdir -p "$root"/{bin,lib,share/man/man1,share/man/man8,include,proto}
+mkdir -p "$root"/{bin,lib,share/man/man1,share/man/man7,share/man/man8,include,proto}
 DESTDIR=$PWD/build/dist/install meson install -C "$build" --no-rebuild --quiet --skip-subprojects
 find build/dist/install -name parleyd -o -name parley | xargs -I{} cp {} "$root/bin/"
 # The C library and the loader are the machine's own; all else travels.
 for program in "$root"/bin/*; do ldd "$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
 cp man/parley.1 "$root/share/man/man1/"
+cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"
 cp client/lib/parley.h "$root/include/"
 cp -r proto/parley proto/grpc "$root/proto/"
