@@ -74,6 +74,7 @@ static uint64_t order(void *self, const struct row *row)
 
 static void count_step(struct driver *d, struct row *const *rows, size_t n)
 {
+    uint64_t n_words = 0;
     struct lengths longest = {0};
 
     for (size_t i = 0; i < n; i++) {
@@ -81,9 +82,12 @@ static void count_step(struct driver *d, struct row *const *rows, size_t n)
 
         longest.text = l->text > longest.text ? l->text : longest.text;
         longest.label = l->label > longest.label ? l->label : longest.label;
-        d->n_words += (uint64_t)l->text + l->label;
+        n_words += (uint64_t)l->text + l->label;
     }
-    d->n_cells += (uint64_t)n * ((uint64_t)longest.text + longest.label);
+    d->n_words += n_words;
+    d->n_cells += d->participant->type->is_ragged
+                      ? n_words
+                      : (uint64_t)n * ((uint64_t)longest.text + longest.label);
 }
 
 static void batch_act(void *self, struct row *const *rows, size_t n)
@@ -200,6 +204,7 @@ enum status driver_ask(struct driver *d, struct question *q, struct error *err)
             return STATUS_OK;
         }
         d->n_words += (uint64_t)q->lengths.text + q->lengths.label;
+        d->n_cells += (uint64_t)q->lengths.text + q->lengths.label;
     }
     asker_init(&q->asker);
     q->ask = (struct ask){.row = row, .asker = &q->asker};

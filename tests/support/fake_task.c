@@ -227,11 +227,14 @@ struct fake_example *fake_examples(size_t n, size_t turns)
 
 size_t fake_task_example(const struct fake_task *t, const struct act *a)
 {
-    for (size_t i = 0; i < t->n_examples; i++)
-        if (act_text(a).text == act_text(&t->acts[i]).text ||
-            (act_text(a).len == act_text(&t->acts[i]).len && act_text(a).len > 0 &&
-             memcmp(act_text(a).text, act_text(&t->acts[i]).text, act_text(a).len) == 0))
+    struct text said = act_text(a);
+
+    for (size_t i = 0; i < t->n_examples; i++) {
+        struct text text = act_text(&t->acts[i]);
+
+        if (text.len == said.len && (said.len == 0 || memcmp(text.text, said.text, said.len) == 0))
             return i;
+    }
     return t->n_examples;
 }
 

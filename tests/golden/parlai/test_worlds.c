@@ -10,6 +10,8 @@
  * - unigram can be cloned, so it runs in batches.
  * - The same task twice is refused: its two reports could not be told apart, and ParlAI's became
  *   the last one's. */
+#include <unistd.h>
+
 #include "tests/golden/parlai/golden.h"
 #include "tests/unit/base/suite.h"
 #include "worlds/agents/dictionary.h"
@@ -353,4 +355,98 @@ START_TEST(test_runs)
 }
 END_TEST
 
-SUITE_MAIN("parlai/worlds", test_runs)
+static char *read_file(const char *path, size_t *len)
+{
+    char *text = calloc(1, 1 << 16);
+    FILE *in = fopen(path, "re");
+
+    ck_assert(in != NULL && text != NULL);
+    *len = fread(text, 1, 1 << 16, in);
+    (void)fclose(in);
+    return text;
+}
+
+/* The dictionary of the data, to the byte; written, read and written again it is the same. */
+START_TEST(test_dictionary)
+{
+    char path[] = "/tmp/parley-dict-XXXXXX";
+    int fd = mkstemp(path);
+    struct teacher_config config;
+    struct dictionary *d;
+    struct participant *p;
+    struct participant_clone *clone;
+    struct arena arena;
+    size_t len, must_len;
+    char *text, *must = read_file(GOLDEN_DIR "/dialogues.dict", &must_len);
+
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    teacher_config_init(&config);
+    ck_assert_int_eq(datatype_parse(&config.datatype, "train:ordered", &err), STATUS_OK);
+    p = open_task(0, &config);
+    clone = calloc(1, participant_clone_size(p));
+    ck_assert_ptr_nonnull(clone);
+    ck_assert_int_eq(participant_clone_init(clone, p, &(struct place){0, 0}, &err), STATUS_OK);
+    ck_assert_int_eq(dictionary_open(&d, &err), STATUS_OK);
+    arena_init(&arena, SIZE_MAX);
+    for (;;) {
+        struct act said;
+
+        act_init(&said, &arena);
+        ck_assert_int_eq(p->type->act(clone, &said, &err), STATUS_OK);
+        if (act_is_padding(&said))
+            break;
+        ck_assert_int_eq(dictionary_add_act(d, &said, &err), STATUS_OK);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_msg(dictionary_write(d, path, &err) == STATUS_OK, "%s", err.text);
+        dictionary_close(d);
+        text = read_file(path, &len);
+        ck_assert_uint_eq(len, must_len);
+        ck_assert_mem_eq(text, must, len);
+        free(text);
+        ck_assert_msg(dictionary_read(&d, path, &err) == STATUS_OK, "%s", err.text);
+    }
+    dictionary_close(d);
+    (void)unlink(path);
+    free(must);
+    arena_deinit(&arena);
+    participant_clone_deinit(clone);
+    free(clone);
+    participant_unref(p);
+}
+END_TEST
+
+/* A damaged dictionary is refused by file and line. */
+START_TEST(test_bad_dictionaries)
+{
+    static const struct {
+        const char *text, *error;
+    } files[] = {
+        {"a\t1\nb\tx\n", ":2: has no number behind the tab"},
+        {"a\t1\n\t2\n", ":2: has no word"},
+        {"a\t1\na\t2\n", ":2: has a word that stood there before"},
+        {"a\t1\n\xff\t2\n", ":2: is not UTF-8"},
+        {"a\t99999999999999999999999\n", ":1: has no number behind the tab"},
+    };
+    char path[] = "/tmp/parley-dict-XXXXXX";
+    int fd = mkstemp(path);
+    struct dictionary *d;
+
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        FILE *to = fopen(path, "we");
+
+        ck_assert_ptr_nonnull(to);
+        (void)fputs(files[i].text, to);
+        ck_assert_int_eq(fclose(to), 0);
+        ck_assert_int_eq(dictionary_read(&d, path, &err), STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, files[i].error) != NULL, "%s", err.text);
+    }
+    (void)unlink(path);
+    ck_assert_int_eq(dictionary_read(&d, path, &err), STATUS_NOT_FOUND);
+}
+END_TEST
+
+SUITE_MAIN("parlai/worlds", test_runs, test_dictionary, test_bad_dictionaries)
