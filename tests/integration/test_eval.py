@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """parley eval, display, build-data and self-chat over data: reports, logs, refusals; no server.
 
-usage: test_eval.py PARLEY WRITE_TINY_MODEL DATA_DIR GOLDEN_DIR      (any python3; no packages)
+usage: test_eval.py PARLEY WRITE_TINY_MODEL DATA_DIR GOLDEN_DIR [MODEL.gguf]      (any python3; no packages)
 """
 import json
 import os
@@ -180,6 +180,17 @@ def model(e, tiny, data, folder):
     e.refused(*lm, "--use-reply", "yours", says="label")
 
 
+def real_model(e, path, data, folder):
+    """The model that knows the answers: its figures, whatever the batches."""
+    with open(f"{data}/countries.txt") as f:
+        task = f"parlai:{write(folder, 'some.txt', ''.join(f.readlines()[:16]))}"
+    lm = ["-t", task, "--model", path, "--max-tokens", 6]
+    reports = {e.report(*lm, *more) for more in (["-bs", 1], ["-bs", 8], ["-bs", 64], ["-bs", 64, "-dynb", "full", "-tr", 512], ["-bs", 4, "-nt", 2])}
+    assert len(reports) == 1, reports
+    got = json.loads(reports.pop())
+    assert got["exs"] == 16 and 2 < got["ppl"] < 40 and got["token_acc"] > 0.3 and got["f1"] > 0.1, got
+
+
 def self_chat(e, tiny, folder):
     """Two clones talk; the same seed says the same, side by side each has chance of its own."""
     logs = os.path.join(folder, "self.jsonl")
@@ -210,6 +221,8 @@ def main():
         streams(e, golden, folder)
         model(e, tiny, data, folder)
         self_chat(e, tiny, folder)
+        for path in sys.argv[5:]:
+            real_model(e, path, data, folder)
     print("eval: all is as it should be")
 
 
