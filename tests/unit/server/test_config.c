@@ -135,6 +135,8 @@ static const struct {
     {"--kv-bytes 99999999999999999999", "--kv-bytes"},
     {"--kv-bytes 18446744073709551615G", "too much"},
     {"--ttl 3d", "unit"},
+    {"--sequence-idle 0s", "above 0"},
+    {"--model-dir=", "empty"},
     {"--log-level loud", "--log-level: "},
     {"--listen nowhere", "--listen: nowhere: "},
     {"--config", "--config needs a value"},
@@ -173,6 +175,8 @@ static const char all_keys[] = "# all that there is\n"
                                "max_queue: \"20\"\n"
                                "max_message_bytes: 64K\n"
                                "ttl: 90m\n"
+                               "model_dir: /x\n"
+                               "sequence_idle: 3s\n"
                                "max_sessions: 30\n"
                                "session_ttl: 2s\n"
                                "params_bytes: 3M\n"
@@ -205,6 +209,8 @@ START_TEST(test_file)
     ck_assert_uint_eq(c.max_conversations, 10);
     ck_assert_uint_eq(c.max_queue, 20);
     ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
+    ck_assert_str_eq(c.model_dir, "/x");
+    ck_assert_uint_eq(c.sequence_idle_ms, 3000);
     ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
     ck_assert_uint_eq(c.max_sessions, 30);
     ck_assert_uint_eq(c.session_ttl_ms, 2000);
