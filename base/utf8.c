@@ -1,5 +1,7 @@
 #include "base/utf8.h"
 
+#include <string.h>
+
 enum { REPLACEMENT = 0xFFFD };
 
 enum kind {
@@ -56,8 +58,19 @@ static enum kind read_one(const char *text, size_t len, size_t *ret_len, uint32_
 bool utf8_is_valid(const char *text, size_t len)
 {
     while (len > 0) {
+        uint64_t eight;
         uint32_t c;
         size_t n;
+
+        while (len >= sizeof eight) { /* most text is ASCII, eight bytes at once */
+            memcpy(&eight, text, sizeof eight);
+            if ((eight & 0x8080808080808080u) != 0)
+                break;
+            text += sizeof eight;
+            len -= sizeof eight;
+        }
+        if (len == 0)
+            break;
 
         if (read_one(text, len, &n, &c) != WHOLE)
             return false;

@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 #include "worlds/act.h"
 
-enum { MAX_DEPTH = 64, MAX_NUMBER = 512 };
+enum { MAX_DEPTH = 64, MAX_NUMBER = 512, FIRST_FIELDS = 16 };
 
 struct reader {
     const char *start, *at, *end;
@@ -127,11 +127,28 @@ static enum status read_escaped(struct reader *r, struct text *out)
     return STATUS_OK;
 }
 
+/* Whether one of eight bytes is a quote, a backslash or a control character: the well-known test
+ * for a zero byte, which errs only towards yes. */
+static bool ends_plain(const char *at)
+{
+    const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+    uint64_t x, quote, backslash;
+
+    memcpy(&x, at, sizeof x);
+    quote = x ^ ones * '"';
+    backslash = x ^ ones * '\\';
+    return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) |
+            ((x - ones * 0x20) & ~x)) &
+           highs;
+}
+
 /* Behind the opening quote. */
 static enum status read_string(struct reader *r, struct text *out)
 {
     const char *from = r->at;
 
+    while (r->end - r->at >= 8 && !ends_plain(r->at))
+        r->at += 8;
     while (r->at < r->end && *r->at != '"' && *r->at != '\\' && (unsigned char)*r->at >= 0x20)
         r->at++;
     *out = (struct text){from, (size_t)(r->at - from)};
@@ -280,7 +297,7 @@ struct gathered {
 static void *gather(struct reader *r, struct gathered *g, size_t size_bytes)
 {
     if (g->n == g->cap) {
-        size_t cap = g->cap == 0 ? 4 : 2 * g->cap;
+        size_t cap = g->cap == 0 ? 1 : 2 * g->cap; /* most lists have one label */
         void *items = arena_alloc(r->arena, cap, size_bytes);
 
         if (items == NULL)
@@ -363,9 +380,9 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
                           struct error *err)
 {
     struct reader r = {.start = json, .at = json, .end = json + len, .arena = arena, .err = err};
-    struct act built;
+    struct field first[FIRST_FIELDS]; /* so that the arena holds no more than there are */
+    struct act built = {.fields = first, .cap = FIRST_FIELDS, .arena = arena};
 
-    act_init(&built, arena);
     if (!utf8_is_valid(json, len))
         return error_set(err, STATUS_INVALID, "not UTF-8");
     skip_space(&r);
@@ -393,6 +410,15 @@ enum status act_from_json(struct act *a, const char *json, size_t len, struct ar
     skip_space(&r);
     if (r.at != r.end)
         return fail(&r, "something behind the object");
+    if (built.fields == first) {
+        struct field *fields = arena_alloc(arena, built.n, sizeof *fields);
+
+        if (fields == NULL)
+            return no_memory(&r, built.n * sizeof *fields);
+        memcpy(fields, first, built.n * sizeof *fields);
+        built.fields = fields;
+        built.cap = built.n;
+    }
     *a = built;
     return STATUS_OK;
 }

@@ -32,6 +32,7 @@ for what; do
     case $what in
     echo) "$build/tests/bench/echo" "$build/parleyd" ;;
     attend) "$build/tests/bench/bench_attend" ;;
+    teacher) "$build/tests/bench/bench_teacher" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;

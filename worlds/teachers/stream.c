@@ -18,7 +18,7 @@
 #include "base/checksum.h"
 #include "worlds/data_file.h"
 
-enum { CHUNK_BYTES = 1 << 20, MAX_CHUNK_EPISODES = 4096, MAX_LOADERS = 64 };
+enum { CHUNK_BYTES = 256 << 10, MAX_CHUNK_EPISODES = 4096, MAX_LOADERS = 64 };
 
 struct chunk {
     atomic_size_t n_refs; /* the slot's, and one a lease */
