@@ -272,10 +272,13 @@ static enum status add_text_output(struct inference *in, struct inference_respon
     return STATUS_OK;
 }
 
+/* On a stream the message says which request it was, and with which status it ended. */
 static enum inference_said fail(struct inference *in, struct inference_response *out)
 {
     in->is_over = true;
     open_response(in, out);
+    add_final(out, true);
+    add_text(out, "status", status_name(in->err.status));
     sequence_leave(&in->place);
     return INFERENCE_FAILED;
 }

@@ -55,7 +55,7 @@ enum inference_said {
     INFERENCE_NOTHING, /* it will wake */
     INFERENCE_PART,
     INFERENCE_LAST,
-    INFERENCE_FAILED, /* in->err; out has the id alone */
+    INFERENCE_FAILED, /* in->err; out has no outputs */
 };
 
 /* The next response, or the only one. is_stream: with the flag that says whether it is the last,

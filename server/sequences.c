@@ -121,13 +121,14 @@ static void grow(struct sequences *all)
     all->n_buckets *= 2;
 }
 
-static enum status make(struct sequence **out, struct sequences *all, struct model *model,
-                        const char *key, uint64_t hash, struct error *err)
+/* before: the one whose place it takes, or NULL. */
+static enum status make(struct sequence **out, struct sequences *all, const struct sequence *before,
+                        struct model *model, const char *key, uint64_t hash, struct error *err)
 {
     size_t key_size = strlen(key) + 1;
     struct sequence *s, **bucket;
 
-    if (all->n >= all->config.max_sequences)
+    if (before == NULL && all->n >= all->config.max_sequences)
         return error_set(err, STATUS_EXHAUSTED, "there are %zu sequences already", all->n);
     s = try_alloc(1, sizeof(*s) + key_size);
     if (s == NULL)
@@ -248,7 +249,7 @@ enum status sequences_enter(struct sequences *all, struct model *model, const ch
     if (s == NULL && !starts)
         return not_there(all, model, key, hash, err);
     if (starts) {
-        rc = make(&s, all, model, key, hash, err);
+        rc = make(&s, all, before, model, key, hash, err);
         if (rc != STATUS_OK)
             return rc;
         forget(all, hash);

@@ -226,6 +226,11 @@ def streams(client):
     errors = [stream.next()[1] for _ in range(2)]
     assert all(e is not None and e.status() is None for e in errors)
     assert any("there is no model" in e.message() for e in errors) and any("[1]" in e.message() for e in errors)
+    with grpc.insecure_channel(client.parley.address) as channel:  # what tritonclient does not show of it
+        request = service_pb2.ModelInferRequest(model_name="nothing", id="e3")
+        (answer,) = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]))
+        assert answer.error_message and answer.infer_response.id == "e3" and answer.infer_response.parameters["triton_final_response"].bool_param
+        assert answer.infer_response.parameters["status"].string_param == "NOT_FOUND"
     for i in range(100):
         stream.ask("echo" if i % 2 else "cart", [text(f"{i}") if i % 2 else observation(i, 0, 0, 0)], request_id=str(i))
     came = [stream.next() for _ in range(100)]

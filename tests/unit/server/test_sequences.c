@@ -205,8 +205,10 @@ START_TEST(test_bounds)
     ck_assert_int_eq(ask(&a[1], "1", false, false, "say 1"), STATUS_OK);
     refused("1", false, STATUS_EXHAUSTED, "1 requests of sequence 1 wait already");
     refused("2", true, STATUS_EXHAUSTED, "there are 1 sequences already");
+    ck_assert_int_eq(ask(&a[2], "1", true, false, "say 1"), STATUS_OK); /* takes its place */
     answered(&a[0], "<0>");
     answered(&a[1], "<0>");
+    answered(&a[2], "<0>");
     close_all();
 }
 END_TEST
