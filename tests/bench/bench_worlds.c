@@ -1,11 +1,13 @@
 /* What the offline worlds cost: examples a second of worlds with agents that cost nothing, by one
  * thread's processor time, data read, replies scored (exs, accuracy, f1, BLEU-4); what a clone
  * costs to make and to hold, and a million of them. Exits with 3 when a bound of the design does
- * not hold: a million examples a second, a microsecond and 256 bytes a clone of an agent, 1 GiB for
- * a million clones of a world.
+ * not hold: a million examples a second (500 times ParlAI's), a microsecond and 256 bytes a clone
+ * of an agent, 1 GiB for a million clones of a world.
  *
- *     bench_worlds DATA.txt            the table, of data in ParlAI's format
+ *     bench_worlds DATA.txt [PARLAI]   the table, of data in ParlAI's format; PARLAI: the line that
+ *                                      parlai_worlds.py printed a moment ago, for the ratio
  *     bench_worlds --make DATA.txt N   writes N examples of it, and does nothing else */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,7 @@
 
 enum { N_CLONES = 1000000, MOST_NS = 1000, MOST_CLONE_BYTES = 256 };
 
-static const double least_rate = 1e6, most_world_bytes = 1024.0 * 1024 * 1024;
+static const double least_rate = 1e6, least_ratio = 500, most_world_bytes = 1024.0 * 1024 * 1024;
 
 static struct error err;
 static bool is_missed;
@@ -147,7 +149,18 @@ static double measure(const char *path, const char *agent_name, struct world_con
     return (double)n / took_s;
 }
 
-static void print_rates(const char *path)
+/* ParlAI's examples a second; 0: not measured. */
+static double parlai_rate(const char *line)
+{
+    json_t *o = line != NULL ? json_loads(line, 0, NULL) : NULL;
+    double n = json_number_value(json_object_get(o, "exs"));
+    double seconds = json_number_value(json_object_get(o, "seconds"));
+
+    json_decref(o);
+    return seconds > 0 ? n / seconds : 0;
+}
+
+static void print_rates(const char *path, double peer)
 {
     const struct {
         const char *what, *agent;
@@ -169,6 +182,11 @@ static void print_rates(const char *path)
 
         (void)printf("  %-40s %12.0f", rows[i].what, rate);
         bound(!rows[i].is_bound || rate >= least_rate);
+        if (rows[i].is_bound && peer > 0) {
+            (void)printf("  %-40s %12.0f   1/%.0f of it", "the same in ParlAI 1.7.2", peer,
+                         rate / peer);
+            bound(rate >= least_ratio * peer);
+        }
     }
 }
 
@@ -245,11 +263,11 @@ int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--make") == 0)
         return make(argv[2], strtoull(argv[3], NULL, 10));
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: bench_worlds DATA.txt | --make DATA.txt N\n");
+    if (argc != 2 && argc != 3) {
+        (void)fprintf(stderr, "usage: bench_worlds DATA.txt [PARLAI] | --make DATA.txt N\n");
         return 2;
     }
-    print_rates(argv[1]);
+    print_rates(argv[1], parlai_rate(argc == 3 ? argv[2] : NULL));
     print_agents();
     print_world_clones(argv[1]);
     return is_missed ? 3 : EXIT_SUCCESS;

@@ -38,6 +38,16 @@ for what; do
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
     rhythm) "$build/tests/bench/bench_rhythm" "$model" ;;
+    worlds)
+        data=$(mktemp -d)
+        "$build/tests/bench/bench_worlds" --make "$data/all.txt" 50000
+        head -n 10000 "$data/all.txt" >"$data/some.txt"
+        python=$("$here/parlai.sh")
+        status=0
+        "$build/tests/bench/bench_worlds" "$data/all.txt" "$("$python" "$here/parlai_worlds.py" "$data/some.txt" repeat_label 64)" || status=$?
+        rm -r "$data"
+        [ $status = 0 ] || exit $status
+        ;;
     team) "$build/tests/bench/bench_team" ;;
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
