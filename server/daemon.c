@@ -190,7 +190,7 @@ static void close_handles(struct daemon *d)
 static void go_on(struct daemon *d)
 {
     if (d->state == DAEMON_DRAINING && d->conversations.n_live == 0 && count_calls(d) == 0 &&
-        (d->http == NULL || http_n_exchanges(d->http) == 0))
+        (d->http == NULL || http_n_answering(d->http) == 0))
         end(d);
     if (d->state != DAEMON_ENDING)
         return;

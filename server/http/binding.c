@@ -34,7 +34,7 @@ enum status binding_model(struct model **out, struct exchange *x, const char *na
 
     if (rc != STATUS_OK)
         memcpy(err->field, "model", sizeof("model"));
-    return rc;
+    return rc != STATUS_OK ? rc : model_check_ready(*out, err);
 }
 
 static bool is_same(const struct message *a, const struct message *b)

@@ -14,7 +14,7 @@ struct model;
 void binding_serve(struct exchange *x,
                    enum status (*begin)(struct exchange *x, const json_t *body, struct error *err));
 
-/* "" is the default. STATUS_NOT_FOUND names those served; field "model". */
+/* "" is the default. STATUS_NOT_FOUND names those served; field "model". It is loaded. */
 enum status binding_model(struct model **out, struct exchange *x, const char *name,
                           struct error *err) MUST_CHECK;
 

@@ -13,9 +13,9 @@
 #include "server/http/exchange_parts.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/alloc.h"
 #include "base/env.h"
@@ -26,8 +26,8 @@
 #define OUT_MAX_BYTES ((size_t)64 << 20)
 
 enum {
-    HEAD_MAX_BYTES = 1024,
-    LINGER_S = 2,
+    ERROR_MAX_BYTES = 4096,
+    LINGER_MS = 2000,
     /* Below this a body is not slow but held back: a second more for so many bytes. */
     BODY_BYTES_PER_S = 16 << 10,
 };
@@ -49,87 +49,93 @@ static void exchange_move(struct exchange *x, enum exchange_state to)
 
 static uint64_t now_ms(const struct exchange *x)
 {
-    return env_now_us(&x->http->config.daemon->env) / 1000;
+    return env_now_us(&x->front->config.daemon->env) / 1000;
+}
+
+/* For so long nothing may come. Whoever sends a byte now and then is too slow all the same. */
+static void wait_for_more(struct exchange *x)
+{
+    connection_set_timeout(x->connection, x->front->config.timeout_ms);
 }
 
 /* --- the head --- */
-
-static bool copy_header(struct lws *wsi, enum lws_token_indexes token, char *out, int size)
-{
-    out[0] = '\0';
-    return lws_hdr_total_length(wsi, token) > 0 && lws_hdr_copy(wsi, out, size, token) >= 0;
-}
-
-static unsigned method_of(struct lws *wsi)
-{
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_POST_URI) > 0)
-        return METHOD_POST;
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_HEAD_URI) > 0)
-        return METHOD_HEAD;
-    return lws_hdr_total_length(wsi, WSI_TOKEN_GET_URI) > 0 ? METHOD_GET : METHOD_OTHER;
-}
 
 static void refuse(struct exchange *x, int http_status)
 {
     x->refused_as = http_status;
 }
 
-/* How long the body is; a length that can be read in two ways is refused. */
-static void read_length(struct exchange *x, struct lws *wsi, unsigned method)
+static void due(struct exchange *x)
 {
-    size_t limit = x->http->config.max_body_bytes;
-    char text[64];
-    char *end;
-
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING) > 0) {
-        x->is_chunked = x->is_unread = true;
-        x->must_close = true; /* libwebsockets does not know where such a body ends */
-        if (!copy_header(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, text, sizeof(text)) ||
-            strcasecmp(text, "chunked") != 0 ||
-            lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0) {
-            (void)error_set(&x->err, STATUS_INVALID,
-                            "a body comes with Content-Length, or with Transfer-Encoding: chunked");
-            refuse(x, 400);
-        }
-        return;
-    }
-    if (lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) == 0) {
-        if (method != METHOD_POST)
-            return;
-        (void)error_set(&x->err, STATUS_INVALID, "Content-Length is missing");
-        x->is_unread = true;
-        refuse(x, 411);
-        return;
-    }
-    if (copy_header(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, text, sizeof(text)) && text[0] != '\0' &&
-        strspn(text, "0123456789") == strlen(text) && strlen(text) < 19) {
-        x->content_length = strtoull(text, &end, 10);
-        x->is_unread = x->content_length > 0;
-        if (x->content_length <= limit)
-            return;
-        (void)error_set(&x->err, STATUS_EXHAUSTED, "the body has %llu bytes, at most %zu are taken",
-                        (unsigned long long)x->content_length, limit);
-        refuse(x, 413);
-        return;
-    }
-    (void)error_set(&x->err, STATUS_INVALID, "Content-Length is no length");
-    x->is_unread = true;
-    refuse(x, 400);
+    exchange_move(x, EXCHANGE_DUE);
+    x->front->n_answering++;
+    exchange_wake(x);
 }
 
-static void read_connection(struct exchange *x, struct lws *wsi)
+struct exchange *exchange_open(struct connection *c)
 {
-    char text[64];
+    struct http_front *f = c->front;
+    struct exchange *x = try_alloc(1, sizeof(*x));
 
-    x->is_http_1_0 =
-        !copy_header(wsi, WSI_TOKEN_HTTP, text, sizeof(text)) || strcmp(text, "HTTP/1.1") != 0;
-    x->must_close = x->is_http_1_0;
-    if (!copy_header(wsi, WSI_TOKEN_CONNECTION, text, sizeof(text)))
-        return;
-    if (strcasecmp(text, "close") == 0)
-        x->must_close = true;
-    else if (strcasecmp(text, "keep-alive") == 0)
-        x->must_close = false;
+    if (x == NULL)
+        return NULL;
+    x->front = f;
+    x->connection = c;
+    x->wsi = c->wsi;
+    x->begun_ms = now_ms(x);
+    arena_init(&x->arena, ARENA_MAX_BYTES);
+    buf_init(&x->body, f->config.max_body_bytes);
+    buf_init(&x->events, OUT_MAX_BYTES);
+    buf_init(&x->out, OUT_MAX_BYTES);
+    list_push(&f->exchanges, &x->link);
+    wait_for_more(x);
+    return x;
+}
+
+/* -1: no digit. */
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The path alone, with %XX made one byte. */
+static void take_path(struct exchange *x)
+{
+    struct http_parser_url url;
+    const char *at = x->url;
+    size_t len = x->url_len, n = 0;
+
+    http_parser_url_init(&url);
+    if (http_parser_parse_url(x->url, x->url_len, 0, &url) == 0 &&
+        (url.field_set & 1u << UF_PATH) != 0) {
+        at += url.field_data[UF_PATH].off;
+        len = url.field_data[UF_PATH].len;
+    }
+    for (size_t i = 0; i < len; i++) {
+        bool is_coded = at[i] == '%' && i + 2 < len + 0 && hex_value(at[i + 1]) >= 0 &&
+                        hex_value(at[i + 2]) >= 0;
+
+        x->url[n++] = is_coded ? (char)(hex_value(at[i + 1]) << 4 | hex_value(at[i + 2])) : at[i];
+        i += is_coded ? 2 : 0;
+    }
+    x->url[n] = '\0';
+}
+
+static unsigned method_of(const http_parser *p)
+{
+    switch (p->method) {
+    case HTTP_GET:
+        return METHOD_GET;
+    case HTTP_POST:
+        return METHOD_POST;
+    case HTTP_HEAD:
+        return METHOD_HEAD;
+    default:
+        return METHOD_OTHER;
+    }
 }
 
 static bool is_name(const char *text)
@@ -142,17 +148,9 @@ static bool is_name(const char *text)
     return true;
 }
 
-static void read_conversation(struct exchange *x, struct lws *wsi)
+static void check_conversation(struct exchange *x)
 {
-    static const char name[] = "x-conversation-id:";
-    int len = lws_hdr_custom_length(wsi, name, sizeof(name) - 1);
-
-    if (len <= 0)
-        return;
-    if (len <= CONVERSATION_NAME_MAX &&
-        lws_hdr_custom_copy(wsi, x->conversation, sizeof(x->conversation), name,
-                            sizeof(name) - 1) >= 0 &&
-        is_name(x->conversation))
+    if (x->conversation_len <= CONVERSATION_NAME_MAX && is_name(x->conversation))
         return;
     x->conversation[0] = '\0';
     (void)error_field(&x->err, "X-Conversation-Id", "has 1 to %d letters, digits, '.', '_' and '-'",
@@ -160,13 +158,31 @@ static void read_conversation(struct exchange *x, struct lws *wsi)
     refuse(x, 400);
 }
 
+static void check_length(struct exchange *x, const http_parser *p)
+{
+    bool is_chunked = (p->flags & F_CHUNKED) != 0;
+    bool has_length = p->content_length != ULLONG_MAX;
+    size_t limit = x->front->config.max_body_bytes;
+
+    x->is_unread = is_chunked || (has_length && p->content_length > 0);
+    if (p->method == HTTP_POST && !is_chunked && !has_length) {
+        (void)error_set(&x->err, STATUS_INVALID, "Content-Length is missing");
+        x->must_close = true; /* what follows may be a body */
+        refuse(x, 411);
+    } else if (!is_chunked && has_length && p->content_length > limit) {
+        (void)error_set(&x->err, STATUS_EXHAUSTED, "the body has %llu bytes, at most %zu are taken",
+                        (unsigned long long)p->content_length, limit);
+        refuse(x, 413);
+    }
+}
+
 static void find_route(struct exchange *x, unsigned method)
 {
-    const struct daemon *d = x->http->config.daemon;
+    const struct daemon *d = x->front->config.daemon;
 
-    x->route = routes_find(x->path);
+    x->route = routes_find(x->url);
     if (x->route == NULL) {
-        (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->path,
+        (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->url,
                         routes_list);
         refuse(x, 404);
     } else if ((x->route->methods & method) == 0) {
@@ -180,109 +196,92 @@ static void find_route(struct exchange *x, unsigned method)
 }
 
 /* A client that asks before it sends much gets its answer at once. */
-static void let_continue(struct exchange *x, struct lws *wsi)
+static void let_continue(struct exchange *x)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    unsigned char line[LWS_PRE + sizeof(go_on)];
+    char line[SOCKET_ROOM_BYTES + sizeof(go_on)];
 
-    if (x->refused_as != 0 || lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_EXPECT) == 0)
+    if (!x->wants_continue || !x->is_unread || x->is_http_1_0)
         return;
-    memcpy(line + LWS_PRE, go_on, sizeof(go_on) - 1);
+    memcpy(line + SOCKET_ROOM_BYTES, go_on, sizeof(go_on) - 1);
     /* If it fails the connection does, and says so itself. */
-    (void)lws_write(wsi, line + LWS_PRE, sizeof(go_on) - 1, LWS_WRITE_HTTP);
+    (void)socket_write(x->wsi, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
 }
 
-static void due(struct exchange *x)
+void exchange_head(struct exchange *x, const http_parser *parser)
 {
-    exchange_move(x, EXCHANGE_DUE);
-    exchange_wake(x);
-}
+    unsigned method = method_of(parser);
 
-bool exchange_open(struct http *h, struct lws *wsi, const char *path, size_t len)
-{
-    struct exchange *x = try_alloc(1, sizeof(*x));
-    unsigned method = method_of(wsi);
-
-    if (x == NULL)
-        return false;
-    x->http = h;
-    x->wsi = wsi;
+    take_path(x);
     x->is_head = method == METHOD_HEAD;
-    x->begun_ms = now_ms(x);
-    arena_init(&x->arena, ARENA_MAX_BYTES);
-    buf_init(&x->body, h->config.max_body_bytes);
-    buf_init(&x->events, OUT_MAX_BYTES);
-    buf_init(&x->out, OUT_MAX_BYTES);
-    list_push(&h->exchanges, &x->link);
-    h->n_exchanges++;
-    lws_set_opaque_user_data(wsi, x);
-    if (len < sizeof(x->path)) {
-        memcpy(x->path, path, len);
-        find_route(x, method);
-    } else {
-        (void)error_set(&x->err, STATUS_NOT_FOUND, "the path is too long");
-        refuse(x, 404);
-    }
-    read_connection(x, wsi);
-    read_conversation(x, wsi);
-    read_length(x, wsi, method);
-    let_continue(x, wsi);
-    if (x->refused_as != 0 || (!x->is_unread && method != METHOD_POST))
+    x->is_http_1_0 = parser->http_major == 1 && parser->http_minor == 0;
+    x->must_close = !http_should_keep_alive(parser);
+    find_route(x, method);
+    check_conversation(x);
+    check_length(x, parser);
+    if (x->refused_as != 0 && (x->is_unread || x->must_close)) {
+        x->must_close = true;
         due(x);
-    return true;
+        return;
+    }
+    let_continue(x);
+    wait_for_more(x);
 }
 
 /* --- the body --- */
 
-/* Whoever sends a byte now and then is cut off as well. */
 static bool is_too_slow(const struct exchange *x)
 {
-    uint64_t allowed_ms = x->http->config.timeout_ms + x->body.len / (BODY_BYTES_PER_S / 1000);
+    uint64_t allowed_ms = x->front->config.timeout_ms + x->body.len / (BODY_BYTES_PER_S / 1000);
 
     return now_ms(x) - x->begun_ms > allowed_ms;
 }
 
-void exchange_more(struct exchange *x, const char *data, size_t len)
+static bool stop_reading(struct exchange *x, int http_status)
 {
-    size_t used = len;
-    enum status rc = STATUS_OK;
+    refuse(x, http_status);
+    x->must_close = true;
+    due(x);
+    return false;
+}
 
-    if (x->state != EXCHANGE_READING)
-        return; /* refused, or behind the last chunk */
-    if (x->is_chunked)
-        rc = dechunk_feed(&x->chunks, data, len, &x->body, &used, &x->err);
-    else if (len > 0)
-        rc = buf_append(&x->body, data, len);
-    if (rc == STATUS_EXHAUSTED)
-        (void)error_set(&x->err, STATUS_EXHAUSTED,
-                        "the body is too large: at most %zu bytes are taken",
-                        x->http->config.max_body_bytes);
-    if (rc == STATUS_OK && is_too_slow(x)) {
-        rc = error_set(&x->err, STATUS_DEADLINE, "the body comes too slowly");
-        refuse(x, 408);
-    } else if (rc != STATUS_OK) {
-        refuse(x, rc == STATUS_EXHAUSTED ? 413 : 400);
+static bool is_too_large(struct exchange *x)
+{
+    (void)error_set(&x->err, STATUS_EXHAUSTED, "the body is too large: at most %zu bytes are taken",
+                    x->front->config.max_body_bytes);
+    return stop_reading(x, 413);
+}
+
+bool exchange_expect(struct exchange *x, uint64_t n_bytes)
+{
+    return n_bytes <= x->front->config.max_body_bytes - x->body.len || is_too_large(x);
+}
+
+bool exchange_more(struct exchange *x, const char *data, size_t len)
+{
+    if (buf_append(&x->body, data, len) != STATUS_OK)
+        return is_too_large(x);
+    if (is_too_slow(x)) {
+        (void)error_set(&x->err, STATUS_DEADLINE, "the body comes too slowly");
+        return stop_reading(x, 408);
     }
-    if (rc != STATUS_OK) {
-        x->must_close = true;
-        due(x);
-    } else if (x->is_chunked && dechunk_is_done(&x->chunks)) {
-        due(x);
-    }
+    wait_for_more(x);
+    return true;
 }
 
 void exchange_whole(struct exchange *x)
 {
-    if (x->state == EXCHANGE_READING) {
-        x->is_unread = false;
+    x->is_unread = false;
+    if (x->state == EXCHANGE_READING)
         due(x);
-    } else if (x->refused_as == 0 && !x->is_paused) {
-        /* The next request has come already: it waits in the kernel until this one is answered. */
-        x->is_paused = true;
-        (void)lws_rx_flow_control(x->wsi, 0); /* without it libwebsockets keeps a little more */
-    } else {
-        x->is_unread = false; /* the rest of a body that was refused */
-    }
+}
+
+void exchange_damaged(struct exchange *x, const char *why)
+{
+    (void)error_set(&x->err, STATUS_INVALID, "the request is damaged: %.120s", why);
+    x->must_close = x->is_unread = true;
+    refuse(x, 400);
+    due(x);
 }
 
 const char *exchange_body(const struct exchange *x, size_t *ret_len)
@@ -295,14 +294,14 @@ const char *exchange_body(const struct exchange *x, size_t *ret_len)
 
 void exchange_wake(struct exchange *x)
 {
-    struct http *h = x->http;
+    struct http_front *f = x->front;
 
     if (x->is_woken || x->state == EXCHANGE_GONE)
         return;
     x->is_woken = true;
-    if (list_is_empty(&h->woken))
-        http_stay_awake(h);
-    list_push(&h->woken, &x->woken);
+    if (list_is_empty(&f->woken))
+        f->stay_awake(f);
+    list_push(&f->woken, &x->woken);
 }
 
 void exchange_set_handler(struct exchange *x, const struct exchange_handler *handler, void *state)
@@ -325,7 +324,7 @@ static void cut(struct exchange *x)
 static enum status append_head(struct exchange *x, int http_status, const char *type,
                                const char *more, size_t len)
 {
-    static const char room[LWS_PRE];
+    static const char room[SOCKET_ROOM_BYTES];
     struct buf *out = &x->out;
 
     if (buf_append(out, room, sizeof(room)) != STATUS_OK ||
@@ -353,7 +352,7 @@ static void reply(struct exchange *x, int http_status, const char *type, const c
                   const char *body, size_t len)
 {
     assert(!x->is_ended && !x->is_streaming);
-    x->must_close = x->must_close || x->http->is_draining || x->is_unread;
+    x->must_close = x->must_close || x->front->is_draining || x->is_unread;
     if (append_head(x, http_status, type, more, len) != STATUS_OK ||
         (!x->is_head && buf_append(&x->out, body, len) != STATUS_OK))
         cut(x);
@@ -377,7 +376,7 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
         (void)snprintf(more, sizeof(more), "Retry-After: %u\r\n", retry_after_s);
     if (http_status == 405)
         (void)snprintf(more, sizeof(more), "Allow: %s\r\n", route_methods(x->route));
-    buf_init(&body, HEAD_MAX_BYTES);
+    buf_init(&body, ERROR_MAX_BYTES);
     if (refusal_body(&body, http_status, err) == STATUS_OK)
         reply(x, http_status, "application/json", more, body.data, body.len);
     else
@@ -394,7 +393,7 @@ struct buf *exchange_stream(struct exchange *x)
 {
     if (!x->is_streaming && !x->is_ended) {
         x->is_streaming = true;
-        x->must_close = x->must_close || x->http->is_draining || x->is_http_1_0;
+        x->must_close = x->must_close || x->front->is_draining || x->is_http_1_0;
         if (append_head(x, 200, "text/event-stream", "", SIZE_MAX) != STATUS_OK)
             cut(x);
     }
@@ -415,7 +414,7 @@ void exchange_end(struct exchange *x)
 /* The events that have come together, as one chunk. */
 static enum status append_events(struct exchange *x)
 {
-    static const char room[LWS_PRE];
+    static const char room[SOCKET_ROOM_BYTES];
     struct buf *out = &x->out;
     bool is_framed = !x->is_http_1_0;
 
@@ -447,12 +446,12 @@ static void release(struct exchange *x)
 
 void exchange_gone(struct exchange *x)
 {
-    struct http *h = x->http;
+    struct http_front *f = x->front;
 
-    if (x->state != EXCHANGE_LINGERING)
-        h->n_exchanges--;
+    if (x->state != EXCHANGE_READING && x->state != EXCHANGE_LINGERING)
+        f->n_answering--;
     exchange_move(x, EXCHANGE_GONE);
-    lws_set_opaque_user_data(x->wsi, NULL);
+    x->connection->exchange = NULL;
     release(x);
     if (x->is_woken)
         list_remove(&x->woken);
@@ -460,34 +459,26 @@ void exchange_gone(struct exchange *x)
     free(x);
 }
 
-static void hang_up(struct lws *wsi)
-{
-    lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
-}
-
 /* The answer is with the kernel. */
 static void complete(struct exchange *x)
 {
+    struct connection *c = x->connection;
     struct lws *wsi = x->wsi;
-    bool was_paused = x->is_paused, must_close = x->must_close;
+    bool must_close = x->must_close;
 
-    if (must_close && x->is_unread && !x->http->is_stopping) {
+    if (must_close && x->is_unread && !x->front->is_stopping) {
         exchange_move(x, EXCHANGE_LINGERING);
-        x->http->n_exchanges--;
+        x->front->n_answering--;
         release(x);
-        (void)shutdown(lws_get_socket_fd(wsi), SHUT_WR); /* else the peer has closed already */
-        lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LINGER_S);
+        socket_shut(wsi);
+        connection_set_timeout(x->connection, LINGER_MS);
         return;
     }
     exchange_gone(x);
-    if (must_close) {
-        hang_up(wsi);
-        return;
-    }
-    if (was_paused)
-        (void)lws_rx_flow_control(wsi, 1); /* fails with the connection, which then goes */
-    if (lws_http_transaction_completed(wsi) != 0)
-        hang_up(wsi);
+    if (must_close)
+        socket_close(wsi);
+    else
+        connection_go_on(c);
 }
 
 /* False: the connection has failed, x is no more. */
@@ -495,38 +486,34 @@ static bool flush(struct exchange *x)
 {
     struct lws *wsi = x->wsi;
 
-    if (x->out.len > LWS_PRE && lws_write(wsi, (unsigned char *)x->out.data + LWS_PRE,
-                                          x->out.len - LWS_PRE, LWS_WRITE_HTTP) < 0) {
-        hang_up(wsi);
+    if (x->out.len > SOCKET_ROOM_BYTES &&
+        !socket_write(wsi, x->out.data + SOCKET_ROOM_BYTES, x->out.len - SOCKET_ROOM_BYTES)) {
+        socket_close(wsi);
         return false;
     }
     buf_clear(&x->out);
-    if (lws_partial_buffered(wsi))
-        lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE,
-                        (int)(x->http->config.timeout_ms / 1000 + 1));
-    else
-        lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
+    connection_set_timeout(x->connection, socket_is_choked(wsi) ? x->front->config.timeout_ms : 0);
     return true;
 }
 
 static void begin(struct exchange *x)
 {
     exchange_move(x, EXCHANGE_ANSWERING);
-    /* Libwebsockets waits for a body; that is over, and an answer may take its time. */
-    lws_set_timeout(x->wsi, NO_PENDING_TIMEOUT, 0);
+    /* An answer may take its time. */
+    connection_set_timeout(x->connection, 0);
     if (x->refused_as != 0)
         exchange_fail_as(x, x->refused_as, &x->err);
     else
         x->route->serve(x);
 }
 
-void exchange_serve(struct exchange *x)
+static void serve(struct exchange *x)
 {
     list_remove(&x->woken);
     x->is_woken = false;
     if (x->state == EXCHANGE_DUE)
         begin(x);
-    if (lws_partial_buffered(x->wsi))
+    if (socket_is_choked(x->wsi))
         return; /* libwebsockets says when it has room */
     if (x->state == EXCHANGE_ANSWERING) {
         if (!x->is_ended && x->handler != NULL)
@@ -538,20 +525,55 @@ void exchange_serve(struct exchange *x)
         if (x->is_ended)
             exchange_move(x, EXCHANGE_FLUSHING);
     }
-    if (x->state == EXCHANGE_FLUSHING && !lws_partial_buffered(x->wsi))
+    if (x->state == EXCHANGE_FLUSHING && !socket_is_choked(x->wsi))
         complete(x);
+}
+
+/* --- all of them --- */
+
+void front_init(struct http_front *f, const struct http_config *config,
+                void (*stay_awake)(struct http_front *f))
+{
+    *f = (struct http_front){.config = *config, .stay_awake = stay_awake};
+    list_init(&f->connections);
+    list_init(&f->exchanges);
+    list_init(&f->woken);
+    memory_init(&f->memory, &config->daemon->conversations);
+    http_parser_set_max_header_size(HEAD_MAX_BYTES);
+}
+
+void front_deinit(struct http_front *f)
+{
+    assert(list_is_empty(&f->exchanges));
+    memory_deinit(&f->memory);
+}
+
+void front_serve(struct http_front *f)
+{
+    struct list woken;
+
+    list_init(&woken);
+    list_move(&f->woken, &woken);
+    while (!list_is_empty(&woken))
+        serve(container_of(list_first(&woken), struct exchange, woken));
+}
+
+void front_abandon(struct http_front *f)
+{
+    while (!list_is_empty(&f->exchanges))
+        exchange_gone(container_of(list_first(&f->exchanges), struct exchange, link));
 }
 
 /* --- what routes ask --- */
 
 struct daemon *exchange_daemon(const struct exchange *x)
 {
-    return x->http->config.daemon;
+    return x->front->config.daemon;
 }
 
 struct memory *exchange_memory(struct exchange *x)
 {
-    return &x->http->memory;
+    return &x->front->memory;
 }
 
 struct arena *exchange_arena(struct exchange *x)
@@ -561,7 +583,7 @@ struct arena *exchange_arena(struct exchange *x)
 
 const char *exchange_path(const struct exchange *x)
 {
-    return x->path;
+    return x->url;
 }
 
 const char *exchange_conversation(const struct exchange *x)

@@ -1,6 +1,8 @@
 /* Start: the socket, libwebsockets' context on the daemon's loop, handles of our own. Sockets are
- * accepted here, many at a time, and given to libwebsockets, which reads heads and bodies and
- * writes what it is given; exchange.c makes answers of them.
+ * accepted here, many at a time, and given to libwebsockets as raw ones: it reads, writes what it
+ * is given, and keeps time. Its own HTTP knows no chunked requests and never returns from a POST
+ * that came behind another request in one segment (4.1), so connection.c has them parsed by
+ * http-parser, and exchange.c answers them.
  *
  * Stop: our handles are closed, and the context, whose connections go at once and whose handles
  * close in the loop's next turns; it is freed when the loop has run dry. */
@@ -8,6 +10,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <libwebsockets.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -19,68 +22,65 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/daemon.h"
-#include "server/http/exchange_parts.h"
+#include "server/http/front.h"
 #include "server/port.h"
 
 enum {
     BACKLOG = 1024,
     ACCEPTS_AT_ONCE = 64,
     ACCEPT_AGAIN_MS = 50,
+    SWEEP_MS = 250,
     MAX_DESCRIPTORS = 1 << 17, /* libwebsockets takes 16 bytes for each that may be */
-    HEAD_BYTES = 8 << 10,      /* of a request's head */
     READ_BYTES = 64 << 10,     /* at a time; one buffer for all */
-    KEEP_ALIVE_S = 120,
+};
+
+struct http {
+    struct http_front front;
+    struct lws_context *lws;
+    struct lws_vhost *vhost;
+    int listen_fd;
+    uv_poll_t listening;
+    /* The woken are served right after the loop has polled; the idle handle keeps it from
+     * sleeping when something was woken at another time. */
+    uv_check_t check;
+    uv_idle_t no_sleep;
+    uv_timer_t again; /* accepts again when descriptors were short */
+    uv_timer_t sweep;
+    char address[80];
 };
 
 /* --- libwebsockets calls --- */
 
-/* An upgrade need not be granted; but libwebsockets would grant HTTP/2 and WebSocket, or hang up.
- * So it finds a name that it does not know. */
-static void forget_upgrade(char *name)
+static int adopted(struct http *h, struct lws *wsi)
 {
-    if (name != NULL && name[0] != '\0')
-        name[0] = '-';
-}
+    struct connection *c = connection_open(&h->front, wsi);
 
-static void close_if_idle(struct lws *wsi, const struct exchange *x)
-{
-    if (x == NULL)
-        lws_set_timeout(wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+    lws_set_opaque_user_data(wsi, c);
+    return c == NULL ? -1 : 0;
 }
 
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                     size_t len)
 {
-    struct exchange *x = wsi == NULL ? NULL : lws_get_opaque_user_data(wsi);
+    struct connection *c = wsi == NULL ? NULL : lws_get_opaque_user_data(wsi);
 
     (void)user;
     switch (reason) {
-    case LWS_CALLBACK_HTTP:
-        return exchange_open(lws_context_user(lws_get_context(wsi)), wsi, in, len) ? 0 : -1;
-    case LWS_CALLBACK_HTTP_BODY:
-        if (x != NULL)
-            exchange_more(x, in, len);
+    case LWS_CALLBACK_RAW_ADOPT:
+        return adopted(lws_context_user(lws_get_context(wsi)), wsi);
+    case LWS_CALLBACK_RAW_RX:
+        if (c != NULL)
+            connection_read(c, in, len);
         return 0;
-    case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-        if (x != NULL)
-            exchange_whole(x);
+    case LWS_CALLBACK_RAW_WRITEABLE:
+        if (c != NULL)
+            connection_has_room(c);
         return 0;
-    case LWS_CALLBACK_HTTP_WRITEABLE:
-        if (x != NULL)
-            exchange_wake(x);
-        return 0;
-    case LWS_CALLBACK_CLOSED_HTTP:
+    case LWS_CALLBACK_RAW_CLOSE:
     case LWS_CALLBACK_WSI_DESTROY:
-        if (x != NULL)
-            exchange_gone(x);
-        return 0;
-    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
-        forget_upgrade(in);
-        return 0;
-    case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION:
-        return -1;
-    case LWS_CALLBACK_USER: /* http_drain's */
-        close_if_idle(wsi, x);
+        lws_set_opaque_user_data(wsi, NULL);
+        if (c != NULL)
+            connection_close(c);
         return 0;
     default:
         return 0;
@@ -102,15 +102,11 @@ static void say(int level, const char *line)
 static void on_check(uv_check_t *check)
 {
     struct http *h = check->data;
-    struct list due;
 
-    if (list_is_empty(&h->woken))
+    if (list_is_empty(&h->front.woken))
         return;
-    list_init(&due);
-    list_move(&h->woken, &due);
-    while (!list_is_empty(&due))
-        exchange_serve(container_of(list_first(&due), struct exchange, woken));
-    if (list_is_empty(&h->woken))
+    front_serve(&h->front);
+    if (list_is_empty(&h->front.woken))
         (void)uv_idle_stop(&h->no_sleep); /* cannot fail */
 }
 
@@ -119,8 +115,10 @@ static void on_idle(uv_idle_t *idle)
     (void)idle; /* that it is there is enough */
 }
 
-void http_stay_awake(struct http *h)
+static void stay_awake(struct http_front *f)
 {
+    struct http *h = container_of(f, struct http, front);
+
     (void)uv_idle_start(&h->no_sleep, on_idle); /* fails only without a callback */
 }
 
@@ -131,9 +129,10 @@ static void on_again(uv_timer_t *timer);
 static void adopt(struct http *h, int fd)
 {
     const int on = 1;
+    const lws_sock_file_fd_type socket = {.sockfd = fd};
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without */
-    if (lws_adopt_socket_vhost(h->vhost, fd) == NULL)
+    if (lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_SOCKET, socket, "http", NULL) == NULL)
         log_warn("refused", "http connection=%d", fd); /* libwebsockets has closed it */
 }
 
@@ -164,8 +163,17 @@ static void on_again(uv_timer_t *timer)
 {
     struct http *h = timer->data;
 
-    if (!h->is_stopping)
+    if (!h->front.is_stopping)
         (void)uv_poll_start(&h->listening, UV_READABLE, on_connection); /* as at the start */
+}
+
+/* Libwebsockets has timeouts, but on a loop that is not its own it hears of a new one only when a
+ * socket of its has something to say. */
+static void on_sweep(uv_timer_t *timer)
+{
+    struct http *h = timer->data;
+
+    front_sweep(&h->front);
 }
 
 /* --- start --- */
@@ -208,7 +216,7 @@ static enum status open_socket(struct http *h, struct error *err)
     struct sockaddr_storage at;
     socklen_t len = sizeof(at);
     struct addrinfo *found = NULL;
-    enum status rc = port_split_address(host, port, h->config.listen, err);
+    enum status rc = port_split_address(host, port, h->front.config.listen, err);
     int gai;
 
     if (rc != STATUS_OK)
@@ -243,18 +251,12 @@ static void raise_descriptors(void)
 static enum status open_context(struct http *h, uv_loop_t *loop, struct error *err)
 {
     void *loops[] = {loop};
-    const unsigned timeout_s = (unsigned)((h->config.timeout_ms + 999) / 1000);
     struct lws_context_creation_info info = {
         .port = CONTEXT_PORT_NO_LISTEN_SERVER,
         .protocols = protocols,
         .options = LWS_SERVER_OPTION_LIBUV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
         .foreign_loops = loops,
         .pt_serv_buf_size = READ_BYTES,
-        .max_http_header_data2 = HEAD_BYTES,
-        .max_http_header_pool2 = MAX_DESCRIPTORS,
-        .timeout_secs = timeout_s,
-        .timeout_secs_ah_idle = (int)timeout_s,
-        .keepalive_timeout = KEEP_ALIVE_S,
         .vhost_name = "parley",
         .server_string = "parley",
         .user = h,
@@ -281,9 +283,11 @@ static void open_handles(struct http *h, uv_loop_t *loop)
     (void)uv_check_init(loop, &h->check);
     (void)uv_idle_init(loop, &h->no_sleep);
     (void)uv_timer_init(loop, &h->again);
-    h->listening.data = h->check.data = h->again.data = h;
+    (void)uv_timer_init(loop, &h->sweep);
+    h->listening.data = h->check.data = h->again.data = h->sweep.data = h;
     (void)uv_poll_start(&h->listening, UV_READABLE, on_connection);
     (void)uv_check_start(&h->check, on_check);
+    (void)uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
 }
 
 enum status http_start(struct http **out, uv_loop_t *loop, const struct http_config *config,
@@ -295,11 +299,8 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
     if (h == NULL)
         return error_no_memory(err, sizeof(*h), "the HTTP port");
     json_set_alloc_funcs(take_json, free);
-    h->config = *config;
+    front_init(&h->front, config, stay_awake);
     h->listen_fd = -1;
-    list_init(&h->exchanges);
-    list_init(&h->woken);
-    memory_init(&h->memory, &config->daemon->conversations);
     rc = open_socket(h, err);
     if (rc == STATUS_OK) {
         raise_descriptors();
@@ -328,18 +329,17 @@ const char *http_address(const struct http *h)
     return h->address;
 }
 
-size_t http_n_exchanges(const struct http *h)
+size_t http_n_answering(const struct http *h)
 {
-    return h->n_exchanges;
+    return h->front.n_answering;
 }
 
 /* --- stop --- */
 
 void http_drain(struct http *h)
 {
-    h->is_draining = true;
-    (void)lws_callback_all_protocol(h->lws, lws_vhost_name_to_protocol(h->vhost, "http"),
-                                    LWS_CALLBACK_USER); /* it always says 0 */
+    h->front.is_draining = true;
+    front_close_idle(&h->front);
 }
 
 static void on_listening_closed(uv_handle_t *handle)
@@ -351,17 +351,16 @@ static void on_listening_closed(uv_handle_t *handle)
 
 void http_stop(struct http *h)
 {
-    if (h == NULL || h->is_stopping)
+    if (h == NULL || h->front.is_stopping)
         return;
-    h->is_stopping = true;
+    h->front.is_stopping = true;
     uv_close((uv_handle_t *)&h->listening, on_listening_closed);
     uv_close((uv_handle_t *)&h->check, NULL);
     uv_close((uv_handle_t *)&h->no_sleep, NULL);
     uv_close((uv_handle_t *)&h->again, NULL);
+    uv_close((uv_handle_t *)&h->sweep, NULL);
     lws_context_destroy(h->lws);
-    /* Those whose connection says so only later. */
-    while (!list_is_empty(&h->exchanges))
-        exchange_gone(container_of(list_first(&h->exchanges), struct exchange, link));
+    front_abandon(&h->front); /* those whose sockets say so only later */
 }
 
 void http_free(struct http *h)
@@ -369,6 +368,6 @@ void http_free(struct http *h)
     if (h == NULL)
         return;
     lws_context_destroy(h->lws); /* the second time: what is left of it */
-    memory_deinit(&h->memory);
+    front_deinit(&h->front);
     free(h);
 }

@@ -26,7 +26,7 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
 const char *http_address(const struct http *h);
 
 /* Requests that are being answered. */
-size_t http_n_exchanges(const struct http *h);
+size_t http_n_answering(const struct http *h);
 
 /* New requests have 503 from now on, connections that wait for one are closed. */
 void http_drain(struct http *h);

@@ -52,8 +52,10 @@ class Parleyd:
                 break
         else:
             raise AssertionError(f"parleyd did not start: {''.join(said)}")
-        self.address = dict(part.split("=", 1) for part in said[-1].split()[1:])["grpc"]
+        ready = dict(part.split("=", 1) for part in said[-1].split()[1:])
+        self.address = ready["grpc"]
         self.client = Client(self.address)
+        self.client.http = ready.get("http")
         return self.client
 
     def __exit__(self, kind, value, trace):

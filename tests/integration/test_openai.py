@@ -1,0 +1,546 @@
+#!/usr/bin/env python3
+"""parleyd's HTTP as others see it: the unmodified `openai` client (chat, streams, completions, models, responses, log probabilities,
+errors as its own exceptions), and bare sockets that say what no client should: half requests, bad chunks, bytes that trickle.
+
+usage: test_openai.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients; see venv.sh)
+"""
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import openai
+
+import harness
+
+PATIENCE = 60  # seconds for anything that is to happen
+STORY = [{"role": "user", "content": "Tell me a long story."}]
+
+
+def client_of(parley, **more):
+    return openai.OpenAI(base_url=f"http://{parley.http}/v1", api_key="any", timeout=PATIENCE, max_retries=0, **more)
+
+
+def expect(kind, says, call, *args, **more):
+    try:
+        call(*args, **more)
+    except kind as error:
+        assert says in str(error), f"{says!r} is not in {error}"
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+# --- the client ---
+
+
+def chat(parley):
+    client = client_of(parley)
+    parts = [{"role": "system", "content": "Be brief."},
+             {"role": "user", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]}]
+    whole = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    a = client.chat.completions.create(model="tiny", messages=parts, max_tokens=12, seed=7)
+    b = client.chat.completions.create(model="tiny", messages=whole, max_completion_tokens=12, seed=7,
+                                       extra_body={"ignore_eos": False, "nobody_knows": {"this": 1}})
+    assert a.choices[0].message.content == b.choices[0].message.content != ""
+    assert a.object == "chat.completion" and a.model == "tiny" and a.choices[0].message.role == "assistant"
+    assert a.usage.prompt_tokens > 0 and a.usage.completion_tokens <= 12
+    assert a.usage.total_tokens == a.usage.prompt_tokens + a.usage.completion_tokens
+    echoed = client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "é\"\\\n\U0001f600"}])
+    assert echoed.choices[0].message.content == "é\"\\\n\U0001f600" and echoed.choices[0].finish_reason == "stop"
+
+
+def streams(parley):
+    client = client_of(parley)
+    asked = dict(model="tiny", messages=STORY, max_tokens=40, seed=3, extra_body={"ignore_eos": True})
+    whole = client.chat.completions.create(**asked)
+    chunks = list(client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **asked))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant" and chunks[0].choices[0].delta.content != ""
+    assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "length"
+    assert all(c.choices[0].finish_reason is None for c in chunks[:-2])
+    assert chunks[-1].choices == [] and chunks[-1].usage.completion_tokens == 40
+    running = list(client.chat.completions.create(
+        model="tiny", messages=STORY, max_tokens=5, stream=True,
+        stream_options={"include_usage": True, "continuous_usage_stats": True}, extra_body={"ignore_eos": True}))
+    counts = [c.usage.completion_tokens for c in running]
+    assert counts == sorted(counts) and counts[-1] == 5 and counts[0] >= 1
+    with client.chat.completions.stream(model="echo", messages=STORY) as stream:
+        assert stream.get_final_completion().choices[0].message.content == STORY[0]["content"]
+    stopped = client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "one"}], stop=["zzz"], stream=True)
+    assert "".join(c.choices[0].delta.content or "" for c in stopped) == "one"
+
+
+def completions(parley):
+    client = client_of(parley)
+    asked = dict(model="tiny", max_tokens=6, temperature=0, extra_body={"ignore_eos": True})
+    text = client.completions.create(prompt="Once upon a time", **asked)
+    url = f"http://{parley.http}"
+    ids = json.loads(call(url + "/tokenize", {"model": "tiny", "prompt": "Once upon a time"})[1])
+    assert ids["count"] == len(ids["tokens"]) == text.usage.prompt_tokens
+    assert json.loads(call(url + "/detokenize", {"model": "tiny", "tokens": ids["tokens"]})[1])["prompt"] == "Once upon a time"
+    by_ids = client.completions.create(prompt=ids["tokens"], **asked)
+    assert by_ids.choices[0].text == text.choices[0].text and by_ids.usage.prompt_tokens == ids["count"]
+    many = client.completions.create(prompt=["Once upon a time", "There was"], n=2, **asked)
+    assert [c.index for c in many.choices] == [0, 1, 2, 3]
+    assert many.choices[0].text == many.choices[1].text == text.choices[0].text
+    assert many.usage.completion_tokens == 24
+    lists = client.completions.create(prompt=[ids["tokens"], ids["tokens"]], **asked)
+    assert [c.text for c in lists.choices] == [text.choices[0].text] * 2
+    default = client.completions.create(model="tiny", prompt="Once", extra_body={"ignore_eos": True})
+    assert default.usage.completion_tokens == 16 and default.choices[0].finish_reason == "length"
+    chunks = list(client.completions.create(prompt="Once upon a time", stream=True, **asked))
+    assert "".join(c.choices[0].text for c in chunks) == text.choices[0].text
+    assert client.completions.create(model="echo", prompt="raw").choices[0].text == "raw"
+    expect(openai.BadRequestError, "echo is not supported", client.completions.create, model="tiny", prompt="a", echo=True)
+    expect(openai.BadRequestError, "suffix is not supported", client.completions.create, model="tiny", prompt="a", suffix="b")
+    expect(openai.BadRequestError, "999999", client.completions.create, model="tiny", prompt=[1, 999999])
+    expect(openai.BadRequestError, "prompt", client.completions.create, model="tiny", prompt="")
+
+
+def logprobs(parley):
+    client = client_of(parley)
+    said = client.chat.completions.create(model="tiny", messages=STORY, max_tokens=4, temperature=0, logprobs=True, top_logprobs=3,
+                                          extra_body={"ignore_eos": True})
+    tokens = said.choices[0].logprobs.content
+    assert len(tokens) == 4 and all(len(t.top_logprobs) == 3 for t in tokens)
+    assert all(t.logprob <= 0 and t.top_logprobs[0].logprob == t.logprob for t in tokens)
+    raw = b"".join(bytes(t.bytes) for t in tokens)
+    assert raw.decode(errors="replace").startswith(said.choices[0].message.content.rstrip("\ufffd")[:1])
+    none = client.chat.completions.create(model="tiny", messages=STORY, max_tokens=2, logprobs=True, extra_body={"ignore_eos": True})
+    assert [t.top_logprobs for t in none.choices[0].logprobs.content] == [[], []]
+    chunks = list(client.chat.completions.create(model="tiny", messages=STORY, max_tokens=4, temperature=0, logprobs=True,
+                                                 stream=True, extra_body={"ignore_eos": True}))
+    streamed = [t.logprob for c in chunks if c.choices[0].logprobs for t in c.choices[0].logprobs.content]
+    assert streamed == [t.logprob for t in tokens]
+    old = client.completions.create(model="tiny", prompt="Once", max_tokens=4, logprobs=2, extra_body={"ignore_eos": True})
+    p = old.choices[0].logprobs
+    assert len(p.tokens) == len(p.token_logprobs) == len(p.top_logprobs) == len(p.text_offset) == 4
+    assert p.text_offset[0] == 0 and 1 <= len(p.top_logprobs[0]) <= 2  # two tokens may have the same text
+
+
+def several(parley):
+    client = client_of(parley)
+    asked = dict(model="tiny", messages=STORY, max_tokens=10, temperature=1.5, seed=5, extra_body={"ignore_eos": True})
+    a = client.chat.completions.create(n=3, **asked)
+    b = client.chat.completions.create(n=3, **asked)
+    texts = [c.message.content for c in a.choices]
+    assert texts == [c.message.content for c in b.choices] and len(set(texts)) == 3
+    streamed = ["", "", ""]
+    for chunk in client.chat.completions.create(n=3, stream=True, **asked):
+        streamed[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert streamed == texts
+    banned = client.chat.completions.create(model="tiny", messages=STORY, max_tokens=1, temperature=0,
+                                            logprobs=True, extra_body={"ignore_eos": True})
+    first = json.loads(call(f"http://{parley.http}/tokenize", {"prompt": banned.choices[0].logprobs.content[0].token})[1])["tokens"]
+    if len(first) == 1:
+        other = client.chat.completions.create(model="tiny", messages=STORY, max_tokens=1, temperature=0,
+                                               logit_bias={str(first[0]): -100}, extra_body={"ignore_eos": True})
+        assert other.choices[0].message.content != banned.choices[0].message.content
+
+
+def models(parley):
+    client = client_of(parley)
+    listed = client.models.list().data
+    assert [m.id for m in listed] == ["tiny", "echo"]
+    assert client.models.retrieve("tiny").id == "tiny"
+    error = expect(openai.NotFoundError, "there is no model 'a/b', there are: tiny, echo", client.models.retrieve, "a/b")
+    assert error.param == "model" and error.code == "model_not_found"
+
+
+def responses(parley):
+    client = client_of(parley)
+    first = client.responses.create(model="tiny", input="Name a river.", instructions="Be brief.", max_output_tokens=24)
+    assert first.object == "response" and first.status in ("completed", "incomplete")
+    second = client.responses.create(model="tiny", input=[{"role": "user", "content": "Where is it?"}], max_output_tokens=8,
+                                     previous_response_id=first.id)
+    twin = client.responses.create(model="tiny", input=[{"type": "message", "role": "user",
+                                                         "content": [{"type": "input_text", "text": "Where is it?"}]}],
+                                   max_output_tokens=8, previous_response_id=first.id)
+    # All of the first is there but for the last token said, which is computed with what follows it.
+    known = first.usage.input_tokens + first.usage.output_tokens - 1
+    assert second.usage.input_tokens_details.cached_tokens >= known
+    assert twin.usage.input_tokens == second.usage.input_tokens and twin.previous_response_id == first.id
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+    assert second.instructions == "Be brief."
+    events = list(client.responses.create(model="tiny", input="Go on.", previous_response_id=second.id, stream=True,
+                                          max_output_tokens=12, extra_body={"ignore_eos": True}))
+    kinds = [e.type for e in events]
+    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"]
+    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done", "response.incomplete"]
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    deltas = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    assert deltas == events[-1].response.output_text == events[-4].text and deltas != ""
+    assert events[-1].response.incomplete_details.reason == "max_output_tokens"
+    third = client.responses.create(model="tiny", input="And?", previous_response_id=events[-1].response.id, max_output_tokens=4)
+    assert third.usage.input_tokens > events[-1].response.usage.total_tokens
+    gone = client.responses.create(model="tiny", input="Forget it.", store=False, max_output_tokens=4)
+    for unknown in (gone.id, "resp_0", first.id[:-1] + "9"):
+        error = expect(openai.NotFoundError, "not kept", client.responses.create, model="tiny", input="x", previous_response_id=unknown)
+        assert error.param == "previous_response_id"
+    expect(openai.BadRequestError, "instructions", client.responses.create, model="tiny", input="x", instructions="Be long.",
+           previous_response_id=first.id)
+    expect(openai.BadRequestError, "json_object", client.responses.create, model="tiny", input="x",
+           text={"format": {"type": "json_object"}})
+
+
+def errors(parley):
+    client = client_of(parley)
+    create = client.chat.completions.create
+    user = [{"role": "user", "content": "x"}]
+    error = expect(openai.NotFoundError, "there is no model 'none'", create, model="none", messages=user)
+    assert error.status_code == 404
+    error = expect(openai.BadRequestError, "temperature must be a number", create, model="tiny", messages=user, temperature="hot")
+    assert error.param == "temperature" and error.type == "invalid_request_error"
+    for param, says, more in [
+            ("top_p", "top_p", {"top_p": 7}),
+            ("max_tokens", "it must be from 1", {"max_tokens": 0}),
+            ("n", "it must be from 1", {"n": 0}),
+            ("stop", "stop must be", {"stop": 3}),
+            ("logit_bias", "'x', which is no token's id", {"logit_bias": {"x": 1}}),
+            ("logit_bias", "no number", {"logit_bias": {"1": "a"}}),
+            ("top_logprobs", "needs logprobs", {"top_logprobs": 2}),
+            ("stream", "stream must be true or false", {"extra_body": {"stream": "yes"}}),
+            ("response_format", "json_schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}),
+            ("tools", "cannot be called", {"tools": [{"type": "function", "function": {"name": "f"}}]})]:
+        error = expect(openai.BadRequestError, says, create, model="tiny", messages=user, **more)
+        assert error.param == param, (error.param, param)
+    for param, messages in [("messages", []), ("messages[0].role", [{"role": "tool", "content": "x"}]), ("messages[0]", ["x"]),
+                            ("messages[1].content", [{"role": "user", "content": "x"}, {"role": "user", "content": 3}]),
+                            ("messages[0].content", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])]:
+        error = expect(openai.BadRequestError, param, create, model="tiny", messages=messages)
+        assert error.param == param, (error.param, param)
+    error = expect(openai.BadRequestError, "the context holds", create, model="tiny", messages=[{"role": "user", "content": "w " * 40000}])
+    assert error.code == "context_length_exceeded"
+    expect(openai.APIStatusError, "at most 100000 are taken", create, model="tiny", messages=[{"role": "user", "content": "x" * 200000}])
+
+
+def history(parley):
+    """A client that sends all of its history has all of it but the new turn cached, to the page."""
+    client = client_of(parley)
+    messages = [{"role": "system", "content": "You are a guide who knows every river of the world by name."}]
+    before = None
+    for turn in range(4):
+        messages.append({"role": "user", "content": f"Tell me about river number {turn}."})
+        said = client.chat.completions.create(model="tiny", messages=messages, max_tokens=30, temperature=0, extra_body={"ignore_eos": True})
+        if before is not None:
+            held = before.prompt_tokens + before.completion_tokens
+            assert said.usage.prompt_tokens_details.cached_tokens >= before.prompt_tokens // 16 * 16, (turn, said.usage)
+            assert said.usage.prompt_tokens_details.cached_tokens <= held
+        before = said.usage
+        messages.append({"role": "assistant", "content": said.choices[0].message.content})
+
+
+def bound(parley):
+    """X-Conversation-Id: only what is new is computed, whether or not the client sends the rest."""
+    client = client_of(parley)
+    create = client.chat.completions.with_raw_response.create
+    asked = dict(model="tiny", max_tokens=20, temperature=1.0, seed=9, extra_body={"ignore_eos": True})
+    name = {"X-Conversation-Id": "river-42"}
+    one = create(messages=STORY, extra_headers=name, **asked)
+    id = one.headers["X-Conversation-Id"]
+    reply = one.parse().choices[0].message.content
+    only_new = [{"role": "user", "content": "Go on."}]
+    two = create(messages=only_new, extra_headers=name, **asked)
+    assert two.headers["X-Conversation-Id"] == id
+    a, b = one.parse().usage, two.parse().usage
+    assert b.prompt_tokens_details.cached_tokens >= a.total_tokens - 1, (a, b)
+    all_said = STORY + [{"role": "assistant", "content": reply}] + only_new + \
+        [{"role": "assistant", "content": two.parse().choices[0].message.content}, {"role": "user", "content": "And then?"}]
+    three = create(messages=all_said, extra_headers={"X-Conversation-Id": id}, **asked).parse().usage
+    assert three.prompt_tokens_details.cached_tokens >= b.total_tokens - 1 and three.prompt_tokens < b.total_tokens + 40
+    said = parley.conversations.Get(harness.conversations.GetRequest(conversation=id)).transcript
+    assert [t.messages[0].text for t in said] == [STORY[0]["content"], "Go on.", "And then?"]
+    expect(openai.ConflictError, "do not go on", create, messages=all_said[:2] + STORY, extra_headers=name, **asked)
+    expect(openai.ConflictError, "with model 'tiny'", create, messages=STORY, extra_headers=name, **{**asked, "model": "echo"})
+    expect(openai.BadRequestError, "X-Conversation-Id", create, messages=STORY, extra_headers={"X-Conversation-Id": "a b"}, **asked)
+    parley.close(id)
+    again = create(messages=STORY, extra_headers=name, **asked)
+    assert again.headers["X-Conversation-Id"] != id
+
+
+def running(parley):
+    return sum(m.batching.running + m.batching.waiting for m in parley.admin.Status(harness.admin.StatusRequest()).models)
+
+
+def cancelled(parley):
+    page = call(f"http://{parley.http}/metrics")[1].decode()
+    return sum(float(line.split()[-1]) for line in page.splitlines() if 'reason="CANCELED"' in line and not line.startswith("#"))
+
+
+def hang_up(parley):
+    before = cancelled(parley)
+    stream = client_of(parley).chat.completions.create(model="tiny", messages=STORY, stream=True, max_tokens=100000,
+                                                       extra_body={"ignore_eos": True})
+    for _ in zip(range(3), stream):
+        pass
+    stream.close()
+    until(lambda: cancelled(parley) > before and running(parley) == 0)
+    # One that waits for the whole reply, and goes away before.
+    before = cancelled(parley)
+    body = json.dumps({"model": "tiny", "messages": STORY, "max_tokens": 100000, "ignore_eos": True}).encode()
+    with connect(parley) as s:
+        s.sendall(post(body))
+        until(lambda: running(parley) == 1)
+    until(lambda: cancelled(parley) > before and running(parley) == 0)
+
+
+# --- bare sockets ---
+
+
+def until(what):
+    end = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.01)  # asks a server, which tells nobody
+
+
+def connect(parley):
+    host, port = parley.http.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE)
+
+
+def post(body, path="/v1/chat/completions", head=""):
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def read_reply(f):
+    """Status, headers, body of one answer."""
+    status = int(f.readline().split()[1])
+    headers = {}
+    while (line := f.readline().strip()) != b"":
+        name, value = line.decode().split(": ", 1)
+        headers[name.lower()] = value
+    if headers.get("transfer-encoding") == "chunked":
+        body = b""
+        while (size := int(f.readline(), 16)) > 0:
+            body += f.read(size)
+            f.readline()
+        f.readline()
+    else:
+        body = f.read(int(headers["content-length"]))
+    return status, body, headers
+
+
+def call(url, body=None):
+    host = url.split("/")[2]
+    path = url.split(host, 1)[1]
+    at, port = host.rsplit(":", 1)
+    with socket.create_connection((at, int(port)), timeout=PATIENCE) as s:
+        if body is None:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        else:
+            s.sendall(post(json.dumps(body).encode(), path))
+        return read_reply(s.makefile("rb"))
+
+
+def say(parley, data, then_end=False):
+    """All that comes back, until the server closes."""
+    with connect(parley) as s:
+        s.sendall(data)
+        if then_end:
+            s.shutdown(socket.SHUT_WR)
+        with s.makefile("rb") as f:
+            return f.read()
+
+
+ECHO = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello"}]}).encode()
+
+
+def bare(parley):
+    url = f"http://{parley.http}"
+    assert call(url + "/health")[0] == 200
+    status, page, headers = call(url + "/metrics")
+    assert status == 200 and headers["content-type"].startswith("text/plain") and b"\n# TYPE" in page
+    with connect(parley) as s:
+        s.sendall(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head = s.makefile("rb").read()
+    assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
+    assert call(url + "/v1/models/a%2Fb")[0] == 404 and b"'a/b'" in call(url + "/v1/models/a%2Fb")[1]
+    status, body, _ = call(url + "/nowhere")
+    assert status == 404 and b"/v1/chat/completions" in body
+    status, body, headers = call(url + "/v1/chat/completions")
+    assert status == 405 and headers["allow"] == "POST"
+    status, body, _ = call(url + "/v1/models", {})
+    assert status == 405
+    for bad in (b"{", b"", b"[1]", b"nonsense", b"{\"a\": \"\xff\"}", b"{\"messages\": " + b"[" * 50000):
+        with connect(parley) as s:
+            s.sendall(post(bad))
+            status, body, _ = read_reply(s.makefile("rb"))
+        assert status == 400 and "message" in json.loads(body)["error"], (bad[:20], status, body)
+
+
+def keep_alive(parley):
+    with connect(parley) as s:
+        f = s.makefile("rb")
+        for _ in range(5):  # one after the other on one connection, an error among them
+            s.sendall(post(ECHO))
+            assert read_reply(f)[0] == 200
+            s.sendall(post(b"{}"))
+            assert read_reply(f)[0] == 400
+        s.sendall(post(ECHO) * 7 + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + post(ECHO))  # all at once
+        got = [read_reply(f)[1] for _ in range(9)]
+        assert sum(b'"hello"' in body for body in got) == 8 and got[7] == b'{"status":"ok"}'
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+        assert read_reply(f)[0] == 200  # an upgrade need not be granted
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert read_reply(f)[0] == 200 and f.read() == b""
+    old = say(parley, b"GET /health HTTP/1.0\r\n\r\n")
+    assert b"Connection: close" in old and old.endswith(b'{"status":"ok"}')
+    stream = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello"}], "stream": True}).encode()
+    old = say(parley, post(stream).replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert b"Transfer-Encoding" not in old and old.endswith(b"data: [DONE]\n\n")
+    with connect(parley) as s:  # the body only after the server has said so
+        f = s.makefile("rb")
+        whole = post(ECHO, head="Expect: 100-continue\r\n")
+        s.sendall(whole[:-len(ECHO)])
+        assert f.readline().startswith(b"HTTP/1.1 100") and f.readline() == b"\r\n"
+        s.sendall(ECHO)
+        assert read_reply(f)[0] == 200
+
+
+def chunked(data, head=""):
+    return f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{head}Transfer-Encoding: chunked\r\n\r\n".encode() + data
+
+
+def chunks(parley):
+    good = b"".join(b"%x\r\n%c\r\n" % (1, c) for c in ECHO) + b"0;x=y\r\nTrailer: t\r\n\r\n"
+    with connect(parley) as s:
+        f = s.makefile("rb")
+        s.sendall(chunked(good) * 3 + post(ECHO))
+        assert all(b'"hello"' in read_reply(f)[1] for _ in range(4))
+    with connect(parley) as s:  # byte by byte
+        for i in range(0, len(good), 3):
+            s.sendall((chunked(good) if i == 0 else b"")[:-len(good)] + good[i:i + 3])
+        assert b'"hello"' in read_reply(s.makefile("rb"))[1]
+    for bad in (b"zz\r\n", b"-1\r\n", b"5\r\nabcdefgh\r\n", b"f" * 17 + b"\r\n", b"1\nx", b"\r\n", b"1;" + b"x" * 20000):
+        said = say(parley, chunked(bad))
+        assert said.startswith(b"HTTP/1.1 400") and b"damaged" in said, (bad[:10], said)
+    for both in (chunked(b"0\r\n\r\n", "Content-Length: 5\r\n"), chunked(b"0\r\n\r\n").replace(b"chunked", b"gzip")):
+        assert say(parley, both)[:13] in (b"HTTP/1.1 400 ", b"HTTP/1.1 411 ")
+    assert say(parley, chunked(b"fffffffff\r\n")).startswith(b"HTTP/1.1 413")
+    large = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+    assert say(parley, chunked(large * 4)).startswith(b"HTTP/1.1 413")
+
+
+def lengths(parley):
+    assert say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 411")
+    for length in ("-5", "0x10", "5, 5", "99999999999999999999"):
+        said = say(parley, f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
+        assert said.startswith(b"HTTP/1.1 400"), (length, said)
+    said = say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n" + b" " * 100001)
+    assert said.startswith(b"HTTP/1.1 413") and b"at most 100000" in said
+    assert say(parley, post(ECHO)[:-5], then_end=True) == b""  # half a request
+    assert say(parley, b"\x16\x03\x01\xff nonsense\r\n\r\n", then_end=True).startswith(b"HTTP/1.1 400")  # TLS, say
+
+
+def slow(parley):
+    """Who sends a byte now and then is cut off, and nobody else notices."""
+    cut = []
+
+    def trickle(head, byte):
+        with connect(parley) as s:
+            start = time.monotonic()
+            s.sendall(head)
+            try:
+                while time.monotonic() - start < PATIENCE:
+                    s.settimeout(0.1)
+                    try:
+                        if s.recv(1000) == b"":
+                            break
+                    except TimeoutError:
+                        s.sendall(byte)
+            except OSError:
+                pass
+            cut.append(time.monotonic() - start)
+
+    threads = [threading.Thread(target=trickle, args=a) for a in
+               [(b"GET /health HTTP/1.1\r\nX-A: ", b"x"), (post(ECHO)[:-len(ECHO)], b" "), (chunked(b""), b"1\r\n \r\n"),
+                (b"POST /v1/chat/completions HTTP/1.1\r\n", b"")]]
+    for t in threads:
+        t.start()
+    while any(t.is_alive() for t in threads):
+        assert call(f"http://{parley.http}/v1/chat/completions", json.loads(ECHO))[0] == 200
+    assert len(cut) == 4 and max(cut) < 15, cut
+
+
+def full_queue(parleyd, tiny):
+    with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0", "--max-queue", "1") as parley:
+        body = {"model": "echo", "prompt": ["a"] * 128}
+        status, reply, headers = call(f"http://{parley.http}/v1/completions", body)
+        assert status == 429 and int(headers["retry-after"]) >= 1, (status, headers)
+        assert json.loads(reply)["error"]["type"] == "rate_limit_error"
+        expect(openai.RateLimitError, "wait", client_of(parley).completions.create, model="echo", prompt=["a"] * 128)
+        assert call(f"http://{parley.http}/v1/chat/completions", json.loads(ECHO))[0] == 200
+
+
+def drain(parleyd, tiny):
+    """A stream in flight ends as it should, connections that wait are closed, new requests have 503."""
+    daemon = harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0")
+    with daemon as parley:
+        idle = connect(parley)
+        idle.sendall(post(ECHO))
+        assert read_reply(idle.makefile("rb"))[0] == 200
+        waits = connect(parley)
+        waits.sendall(post(ECHO)[:-1])
+        # More than a socket holds: it is in flight until it is read.
+        stream = connect(parley)
+        stream.sendall(post(json.dumps({"model": "tiny", "messages": STORY, "stream": True, "n": 24, "max_tokens": 100000,
+                                        "ignore_eos": True}).encode()))
+        said = stream.recv(1000)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert idle.recv(100) == b""
+        waits.sendall(post(ECHO)[-1:])
+        status, reply, _ = read_reply(waits.makefile("rb"))
+        assert status == 503 and json.loads(reply)["error"]["type"] == "server_error"
+        while not said.endswith(b"0\r\n\r\n"):
+            more = stream.recv(1 << 20)
+            assert more != b"", said[-1000:]
+            said += more
+        assert said.count(b'"finish_reason":"length"') == 24 and b"data: [DONE]" in said
+        daemon.process.wait(timeout=PATIENCE)
+
+
+def wrong_starts(parleyd):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = subprocess.run([parleyd, "--listen", "127.0.0.1:0", "--http", address], capture_output=True, text=True, timeout=PATIENCE)
+        assert said.returncode == 1 and "--http" in said.stderr and "taken" in said.stderr, said
+    for bad in ("nonsense", "127.0.0.1", "unix:/tmp/x"):
+        said = subprocess.run([parleyd, "--http", bad], capture_output=True, text=True, timeout=PATIENCE)
+        assert said.returncode == 2 and bad in said.stderr, said
+    with harness.Parleyd(parleyd) as parley:
+        assert parley.http is None  # --listen alone asks for no other port
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    only = sys.argv[3:]
+    shared = [chat, streams, completions, logprobs, several, models, responses, errors, history, bound, hang_up, bare, keep_alive,
+              chunks, lengths, slow]
+    with tempfile.TemporaryDirectory() as folder:
+        tiny = os.path.join(folder, "tiny.gguf")
+        subprocess.run([write_tiny_model, tiny], check=True)
+
+        def run(test, *args):
+            if not only or test.__name__ in only:
+                start = time.monotonic()
+                test(*args)
+                print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
+
+        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0", "--http-timeout", "1s",
+                             "--max-message-bytes", "100000") as parley:
+            for test in shared:
+                run(test, parley)
+        run(full_queue, parleyd, tiny)
+        run(drain, parleyd, tiny)
+        run(wrong_starts, parleyd)
+
+
+if __name__ == "__main__":
+    main()
