@@ -67,6 +67,64 @@ START_TEST(values_arrive)
 }
 END_TEST
 
+struct named_twice {
+    uint32_t size;
+    const char *task;
+    int64_t length;
+    bool sort, quiet;
+};
+
+static const struct option_row twice_rows[] = {
+    {"batchsize|bs", "N", "a number", OPTION_U32, offsetof(struct named_twice, size), 0},
+    {"task|t", "NAME", "a text", OPTION_TEXT, offsetof(struct named_twice, task), 0},
+    {"context-length", "N", "may be negative", OPTION_I64, offsetof(struct named_twice, length), 0},
+    {"batch-sort|bsrt", "BOOL", "said", OPTION_BOOL, offsetof(struct named_twice, sort), 0},
+    {"quiet", NULL, "a flag", OPTION_FLAG, offsetof(struct named_twice, quiet), 0},
+    {0},
+};
+
+static enum options_end parse_twice(struct named_twice *out, char *line)
+{
+    const struct option_group groups[] = {{twice_rows, out, NULL}};
+    int n = 0;
+
+    *out = (struct named_twice){.sort = true};
+    for (char *rest = line, *word; (word = strsep(&rest, " ")) != NULL;)
+        args[n++] = word;
+    args[n] = NULL;
+    return options_parse(&verb, groups, 1, n, args, &first, &err);
+}
+
+/* An option with a second name is written either way; numbers may be negative where that means
+ * something, and true and false are said. */
+START_TEST(second_names_have_one_dash)
+{
+    char both[] = "try -bs 7 --task a --context-length -1 -bsrt false --quiet";
+    char other[] = "try --batchsize=8 -t b --context-length 9223372036854775807 --batch-sort True";
+    char unknown[] = "try -bx 7", no_bool[] = "try --batch-sort perhaps",
+         no_number[] = "try --context-length -",
+         too_low[] = "try --context-length -9223372036854775809";
+    struct named_twice got;
+
+    ck_assert_int_eq(parse_twice(&got, both), OPTIONS_RUN);
+    ck_assert_uint_eq(got.size, 7);
+    ck_assert_str_eq(got.task, "a");
+    ck_assert_int_eq(got.length, -1);
+    ck_assert(!got.sort && got.quiet);
+    ck_assert_int_eq(parse_twice(&got, other), OPTIONS_RUN);
+    ck_assert_uint_eq(got.size, 8);
+    ck_assert_str_eq(got.task, "b");
+    ck_assert_int_eq(got.length, INT64_MAX);
+    ck_assert(got.sort);
+    ck_assert_int_eq(parse_twice(&got, unknown), OPTIONS_WRONG);
+    ck_assert_str_eq(err.text, "there is no option '-bx'");
+    ck_assert_int_eq(parse_twice(&got, no_bool), OPTIONS_WRONG);
+    ck_assert_str_eq(err.text, "--batch-sort wants true or false, not 'perhaps'");
+    ck_assert_int_eq(parse_twice(&got, no_number), OPTIONS_WRONG);
+    ck_assert_int_eq(parse_twice(&got, too_low), OPTIONS_WRONG);
+}
+END_TEST
+
 /* Only what was given has its bit set. */
 START_TEST(bits_say_what_was_given)
 {
@@ -165,6 +223,7 @@ int main(void)
     int n_failed;
 
     tcase_add_test(all, values_arrive);
+    tcase_add_test(all, second_names_have_one_dash);
     tcase_add_test(all, bits_say_what_was_given);
     tcase_add_test(all, arguments_come_last);
     tcase_add_test(all, wrong_ones_are_named);
