@@ -27,12 +27,15 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
 {
     const struct lm *m = lm_of(c);
     const int32_t bos = vocab_bos(m->vocab);
+    /* Who gives ids alone may have begun the text already. */
+    const bool has_begun =
+        seen->n_messages == 0 && seen->n_plain_ids > 0 && seen->plain_ids[0] == bos;
+    bool is_empty = seen->n_plain_ids == 0; /* then there must be something to go on from */
     enum status rc = STATUS_OK;
 
-    /* Who gives ids alone may have begun the text already. */
-    bool has_begun = seen->n_messages == 0 && seen->n_plain_ids > 0 && seen->plain_ids[0] == bos;
-
-    if (c->n_ids == 0 && bos >= 0 && !has_begun && vocab_adds_bos(m->vocab) &&
+    for (size_t i = 0; i < seen->n_messages; i++)
+        is_empty = is_empty && seen->messages[i].len == 0;
+    if (c->n_ids == 0 && bos >= 0 && !has_begun && (is_empty || vocab_adds_bos(m->vocab)) &&
         buf_append(ids, (const char *)&bos, sizeof bos) != STATUS_OK)
         rc = error_no_memory(err, sizeof bos, "a prompt");
     for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)

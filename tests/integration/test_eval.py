@@ -155,7 +155,7 @@ def streams(e, golden, folder):
     e.refused("-t", f"parlai:{source}", "--preprocess", "true", says="--agent", code=2, verb="build-data")
 
 
-def model(e, tiny, data, folder):
+def model(e, tiny, data, golden, folder):
     """The same report, bit for bit, however the rows are batched; scores without replies are the same scores."""
     with open(f"{data}/countries.txt") as f:
         task = f"parlai:{write(folder, 'few.txt', ''.join(f.readlines()[:24]))}"
@@ -174,6 +174,9 @@ def model(e, tiny, data, folder):
     assert short["ctrunc"] > 0.5 and short["ltrunc"] > 0.5 and short["llen"] == got["llen"], short
     forgetful = json.loads(e.report(*lm, "--history-size", 1, "-bs", 8))
     assert forgetful["clen"] < got["clen"], (forgetful, got)
+    for more in ([], ["--plain"], ["--plain", "--history-reversed", "true"], ["--split-lines", "true"]):  # an empty text is among them
+        whole = ["-t", f"parlai:{golden}/dialogues.txt", "--model", tiny, "--max-tokens", 2, "-bs", 4, *more]
+        assert e.report(*whole) == e.report(*whole, "-dynb", "full", "-tr", 500), more
     own = json.loads(e.report(*lm, "--use-reply", "model", "-bs", 8))
     assert own["clen"] != got["clen"]
     e.refused(*lm, "-bs", 8, "-dynb", "full", says="truncate")
@@ -219,7 +222,7 @@ def main():
         refusals(e, golden, folder)
         display(e, folder)
         streams(e, golden, folder)
-        model(e, tiny, data, folder)
+        model(e, tiny, data, golden, folder)
         self_chat(e, tiny, folder)
         for path in sys.argv[5:]:
             real_model(e, path, data, folder)
