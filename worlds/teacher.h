@@ -30,6 +30,14 @@ struct teacher;
 
 enum { TEACHER_MAX_LINE_BYTES = 16 << 20 }; /* of a data file */
 
+/* How a stream is sorted by length: which of the lengths that fill a batch comes next. Each example
+ * comes once an epoch either way. */
+enum length_caching {
+    LENGTH_CACHE_NONE,
+    LENGTH_CACHE_POP,   /* by chance */
+    LENGTH_CACHE_INDEX, /* in turn, the same in every run */
+};
+
 /* teacher_config_init fills what is said to be the default. */
 struct teacher_config {
     struct datatype datatype; /* valid */
@@ -49,6 +57,12 @@ struct teacher_config {
     int64_t context_length; /* -1: all; else the newest so many utterances, texts and labels both,
                                the current text among them; 0 is 1 */
     bool batch_sort; /* batches of like length, dealt out by batch_act, shuffled in plain train */
+
+    /* Of a stream of examples that are episodes of their own, instead of batch_sort: dealt out by
+     * batch_act as well, from what has been read ahead. */
+    enum length_caching length_cache;
+    size_t length_range; /* 5: rows of a batch differ by at most 2 (length_range - 1) words, but at
+                            the end of the data */
 
     const char *data_file; /* NULL: beside the source. Of a :stream, which is built when it is not
                               there or its source is another than it was built from */

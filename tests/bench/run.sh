@@ -52,6 +52,6 @@ for what; do
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
     marks) by_python marks.py ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, conversation, draft, policy, rhythm, team, eval, marks\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, conversation, draft, policy, rhythm, teacher, team, eval, marks\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/chance.h"
 #include "worlds/participant.h"
+#include "worlds/teachers/sorted_stream.h"
 #include "worlds/teachers/stream.h"
 #include "worlds/teachers/table.h"
 
@@ -26,8 +27,9 @@ struct teacher {
     char *id;
     struct metrics *metrics;
     struct table table;
-    struct stream *stream; /* NULL: the table has it all */
-    size_t n_episodes;     /* of this rank */
+    struct stream *stream;        /* NULL: the table has it all */
+    struct sorted_stream *sorted; /* NULL: episodes come in turn */
+    size_t n_episodes;            /* of this rank */
     size_t n_examples;
     bool loops, shuffles;
     char warning[160]; /* "" when there is none */
@@ -48,6 +50,7 @@ struct teacher_clone {
     uint64_t index;                 /* of the episode */
     uint64_t epoch;                 /* the clone works in */
     void *lease;                    /* a stream's: what the episode lies in */
+    struct kept *kept;              /* a sorted stream's: the example itself */
     uint32_t next, n_examples; /* next == n_examples: the episode has ended, or there is none */
     uint32_t shard;
     bool is_padding;      /* the last act was */
@@ -103,6 +106,8 @@ static void leave_episode(struct teacher_clone *c)
     if (c->lease != NULL)
         episodes_release(c->lease);
     c->lease = NULL;
+    kept_free(c->kept);
+    c->kept = NULL;
     c->examples = NULL;
     c->next = c->n_examples = 0;
 }
@@ -202,44 +207,87 @@ static struct teacher_clone *clone_of(const struct participant_row *row)
     return container_of(row->clone, struct teacher_clone, base);
 }
 
+static void fail_rows(struct participant_row *rows, size_t n, const struct error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        rows[i].failed = true;
+        rows[i].err = *err;
+    }
+}
+
+static void deal_table(struct teacher *t, struct participant_row *rows, size_t n, bool all_told)
+{
+    size_t from = 0, n_rows = take_batch(t, all_told, &from);
+
+    for (size_t i = 0; i < n; i++) {
+        if (i < n_rows)
+            say_example(clone_of(&rows[i]), &t->table.examples[t->batches.examples[from + i]],
+                        rows[i].out);
+        else
+            say_padding(clone_of(&rows[i]), rows[i].out);
+    }
+}
+
+static void deal_stream(struct teacher *t, struct participant_row *rows, size_t n, bool all_told)
+{
+    struct kept **batch = try_alloc(t->config.batch_size, sizeof *batch);
+    struct error err;
+    size_t n_rows = 0;
+
+    if (batch == NULL)
+        (void)error_no_memory(&err, t->config.batch_size * sizeof *batch, "a batch");
+    if (batch == NULL ||
+        sorted_stream_deal(t->sorted, t->loops && all_told, batch, &n_rows, &err) != STATUS_OK) {
+        fail_rows(rows, n, &err);
+        free(batch);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct teacher_clone *c = clone_of(&rows[i]);
+
+        if (i < n_rows) {
+            c->kept = batch[i];
+            say_example(c, &c->kept->example, rows[i].out);
+        } else {
+            say_padding(c, rows[i].out);
+        }
+    }
+    free(batch);
+}
+
 /* The next batch of like length: row i is the i-th clone's, padding behind a short one. */
 static void teacher_batch_act(struct participant *base, struct participant_row *rows, size_t n)
 {
     struct teacher *t = container_of(base, struct teacher, base);
-    size_t from = 0, n_rows;
+    struct error err;
     bool all_told = true;
 
-    if (n < t->batches.batch_size) {
-        for (size_t i = 0; i < n; i++) {
-            rows[i].failed = true;
-            (void)error_set(&rows[i].err, STATUS_INVALID,
-                            "a batch of %zu for a teacher that sorts batches of %zu", n,
-                            t->batches.batch_size);
-        }
+    if (n < t->config.batch_size) {
+        (void)error_set(&err, STATUS_INVALID, "a batch of %zu for a teacher that sorts by %zu", n,
+                        t->config.batch_size);
+        fail_rows(rows, n, &err);
         return;
     }
-    for (size_t i = 0; i < n; i++)
-        all_told &= atomic_load(&clone_of(&rows[i])->was_told);
     atomic_store(&t->deals, true);
-    n_rows = take_batch(t, all_told, &from);
     for (size_t i = 0; i < n; i++) {
         struct teacher_clone *c = clone_of(&rows[i]);
 
+        all_told &= atomic_load(&c->was_told);
+        atomic_store(&c->was_told, false);
         leave_episode(c);
         c->has_acted = true;
-        atomic_store(&c->was_told, false);
-        if (i < n_rows)
-            say_example(c, &t->table.examples[t->batches.examples[from + i]], rows[i].out);
-        else
-            say_padding(c, rows[i].out);
     }
+    if (t->sorted != NULL)
+        deal_stream(t, rows, n, all_told);
+    else
+        deal_table(t, rows, n, all_told);
 }
 
 static bool teacher_use_batch_act(const struct participant *base)
 {
     const struct teacher *t = container_of(base, const struct teacher, base);
 
-    return t->batches.batch_size > 0;
+    return t->batches.batch_size > 0 || t->sorted != NULL;
 }
 
 /* --- what a clone hears and knows ------------------------------------------------------------ */
@@ -274,7 +322,7 @@ static bool teacher_epoch_done(const struct participant_clone *base)
     if (!c->has_acted || c->next < c->n_examples)
         return false;
     if (atomic_load(&t->deals))
-        is_done = next >= t->batches.n;
+        is_done = t->sorted != NULL ? sorted_stream_is_over(t->sorted) : next >= t->batches.n;
     else if (t->shuffles)
         is_done = t->n_episodes == 0;
     else if (t->loops)
@@ -328,6 +376,8 @@ static void teacher_reset(struct participant *base)
     atomic_store(&t->ended, 0);
     if (t->batches.batch_size > 0 && t->shuffles)
         batches_shuffle(&t->batches, t->config.seed, ++t->batches_epoch);
+    if (t->sorted != NULL)
+        sorted_stream_reset(t->sorted);
     if (t->stream != NULL)
         episodes_reset(t->stream);
     metrics_reset(t->metrics);
@@ -352,6 +402,7 @@ static void teacher_close(struct participant *base)
 {
     struct teacher *t = container_of(base, struct teacher, base);
 
+    sorted_stream_close(t->sorted);
     episodes_close(t->stream);
     batches_close(&t->batches);
     table_close(&t->table);
@@ -410,13 +461,18 @@ static enum status load(struct teacher *t, const struct format *format, const ch
     if (config->datatype.stream) {
         if (config->batch_sort)
             return error_set(err, STATUS_INVALID,
-                             "batch_sort needs all data in memory, a stream has not");
+                             "batch_sort needs all data in memory; a stream has a length_cache");
         if (episodes_open(&t->stream, task, id, config, t->loops, err) != STATUS_OK)
             return err->status;
         t->n_episodes = episodes_n_episodes(t->stream);
         t->n_examples = episodes_n_examples(t->stream);
+        if (config->length_cache != LENGTH_CACHE_NONE && config->batch_size > 1)
+            return sorted_stream_open(&t->sorted, t->stream, config, err);
         return STATUS_OK;
     }
+    if (config->length_cache != LENGTH_CACHE_NONE)
+        return error_set(err, STATUS_INVALID,
+                         "a length_cache is a stream's; data in memory have batch_sort");
     if (table_open(&t->table, format, path, id, config, err) != STATUS_OK)
         return err->status;
     t->n_episodes = t->table.n_episodes;
@@ -472,6 +528,7 @@ void teacher_config_init(struct teacher_config *c)
         .n_shards = 1,
         .include_labels = true,
         .context_length = -1,
+        .length_range = 5,
         .n_loaders = 2,
         .max_line_bytes = TEACHER_MAX_LINE_BYTES,
     };

@@ -589,6 +589,104 @@ START_TEST(test_batch_sort)
 }
 END_TEST
 
+/* Threads deal themselves batches of a stream until their clones say that the epoch is done. */
+struct dealing {
+    struct teacher *teacher;
+    atomic_uint *seen;
+    atomic_size_t *n_wide; /* batches whose lengths differ by more than the range allows */
+    size_t n_epochs;
+};
+
+static void *deal_all(void *arg)
+{
+    struct dealing *d = arg;
+    struct participant *p = teacher_participant(d->teacher);
+    struct rig_clone clones[ROWS];
+    size_t n_done;
+
+    for (size_t i = 0; i < ROWS; i++)
+        rig_clone_init(&clones[i], d->teacher, 0);
+    for (size_t epoch = 0; epoch < d->n_epochs; epoch++) {
+        do {
+            struct participant_row rows[ROWS] = {0};
+            size_t least = SIZE_MAX, most = 0;
+
+            for (size_t i = 0; i < ROWS; i++) {
+                act_init(&clones[i].said, &clones[i].arena);
+                rows[i].clone = clones[i].c;
+                rows[i].out = &clones[i].said;
+            }
+            p->type->batch_act(p, rows, ROWS);
+            n_done = 0;
+            for (size_t i = 0; i < ROWS; i++) {
+                ck_assert(!rows[i].failed);
+                n_done += p->type->epoch_done(clones[i].c);
+                if (act_is_padding(&clones[i].said))
+                    continue;
+                atomic_fetch_add(&d->seen[strtoul(rig_text(&clones[i]), NULL, 10)], 1);
+                least = words(&clones[i]) < least ? words(&clones[i]) : least;
+                most = words(&clones[i]) > most ? words(&clones[i]) : most;
+            }
+            if (least != SIZE_MAX && most - least > 2)
+                atomic_fetch_add(d->n_wide, 1);
+        } while (n_done < ROWS);
+    }
+    for (size_t i = 0; i < ROWS; i++)
+        rig_clone_deinit(&clones[i]);
+    return NULL;
+}
+
+/* A stream sorted by length: each example once an epoch, by chance or in turn, on any number of
+ * threads; rows of a batch are within the range, but for the few batches of leftovers. */
+START_TEST(test_length_cache)
+{
+    static const enum length_caching kinds[] = {LENGTH_CACHE_POP, LENGTH_CACHE_INDEX};
+    static const char *const datatypes[] = {"train:stream", "valid:stream"};
+    enum { N = 3000 };
+
+    (void)write_episodes("many", N, 1);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t d = 0; d < 2; d++)
+            for (size_t n_threads = 1; n_threads <= 4; n_threads += 3) {
+                atomic_uint *seen = calloc(N, sizeof *seen);
+                size_t n_epochs = d == 0 && n_threads == 1 ? 2 : 1;
+                atomic_size_t n_wide = 0;
+                struct dealing dealing;
+                pthread_t threads[4];
+
+                set_datatype(datatypes[d]);
+                config.batch_size = ROWS;
+                config.length_cache = kinds[k];
+                config.length_range = 2;
+                dealing = (struct dealing){opened("parlai", "many"), seen, &n_wide, n_epochs};
+                for (size_t i = 0; i < n_threads; i++)
+                    ck_assert_int_eq(pthread_create(&threads[i], NULL, deal_all, &dealing), 0);
+                for (size_t i = 0; i < n_threads; i++)
+                    ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+                for (size_t i = 0; i < N; i++)
+                    ck_assert_uint_eq(seen[i], n_epochs);
+                ck_assert_uint_le(n_wide, 4 * n_epochs);
+                rig_close(dealing.teacher);
+                free(seen);
+            }
+    set_datatype("valid:stream");
+    config.batch_size = ROWS;
+    config.length_cache = LENGTH_CACHE_POP;
+    (void)write_episodes("turns", 10, 3);
+    {
+        struct teacher *t;
+
+        ck_assert_int_eq(rig_open(&t, "parlai", "turns", &config), STATUS_INVALID);
+        config.squash = true;
+        t = opened("parlai", "turns");
+        ck_assert_uint_eq(teacher_n_episodes(t), teacher_n_examples(t));
+        rig_close(t);
+        config.datatype.stream = false;
+        ck_assert_int_eq(rig_open(&t, "parlai", "turns", &config), STATUS_INVALID);
+    }
+}
+END_TEST
+
 START_TEST(test_datatypes)
 {
     struct datatype d;
@@ -620,7 +718,7 @@ int main(void)
         test_exactly_once,  test_batch_size_is_no_bound,
         test_ranks,         test_training_goes_on,
         test_reset,         test_batch_sort,
-        test_datatypes,
+        test_datatypes,     test_length_cache,
     };
 
     return rig_run("worlds/teachers/teacher", tests, sizeof tests / sizeof tests[0], suite_run);
