@@ -1,11 +1,33 @@
 #include "server/http/fields.h"
 
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+/* Jansson takes what it could not keep for damaged text; so it is noted here. Loop. */
+static bool was_short;
+
+static void *take(size_t size_bytes)
+{
+    void *memory = try_alloc(1, size_bytes);
+
+    was_short = was_short || memory == NULL;
+    return memory;
+}
+
+void fields_init(void)
+{
+    json_set_alloc_funcs(take, free);
+}
+
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
 {
     json_error_t why;
-    json_t *value = json_loadb(body, len, 0, &why);
+    json_t *value;
 
-    if (value == NULL && json_error_code(&why) == json_error_out_of_memory)
+    was_short = false;
+    value = json_loadb(body, len, 0, &why);
+    if (value == NULL && was_short)
         return error_no_memory(err, len, "a body");
     if (value == NULL)
         return error_set(err, STATUS_INVALID, "the body is no JSON: %.120s (line %d, column %d)",

@@ -9,6 +9,9 @@
 
 #include "base/status.h"
 
+/* From now on JSON has its memory from try_alloc. Once, before any JSON is made. Loop. */
+void fields_init(void);
+
 /* The object that a body is. STATUS_INVALID says where it is none. */
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
 

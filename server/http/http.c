@@ -9,7 +9,6 @@
 #include "server/http/http.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <libwebsockets.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
@@ -22,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/daemon.h"
+#include "server/http/fields.h"
 #include "server/http/front.h"
 #include "server/port.h"
 
@@ -203,12 +203,6 @@ static enum status bind_first(int *ret_fd, const struct addrinfo *found, struct 
     return error_set(err, STATUS_UNAVAILABLE, "%s", strerror(code));
 }
 
-/* Of the JSON that peers send. */
-static void *take_json(size_t size_bytes)
-{
-    return try_alloc(1, size_bytes);
-}
-
 static enum status open_socket(struct http *h, struct error *err)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -298,7 +292,7 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
 
     if (h == NULL)
         return error_no_memory(err, sizeof(*h), "the HTTP port");
-    json_set_alloc_funcs(take_json, free);
+    fields_init();
     front_init(&h->front, config, stay_awake);
     h->listen_fd = -1;
     rc = open_socket(h, err);

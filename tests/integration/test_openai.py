@@ -490,7 +490,7 @@ def drain(parleyd, tiny):
         waits.sendall(post(ECHO)[:-1])
         # More than a socket holds: it is in flight until it is read.
         stream = connect(parley)
-        stream.sendall(post(json.dumps({"model": "tiny", "messages": STORY, "stream": True, "n": 24, "max_tokens": 100000,
+        stream.sendall(post(json.dumps({"model": "tiny", "messages": STORY, "stream": True, "n": 24, "max_tokens": 800,
                                         "ignore_eos": True}).encode()))
         said = stream.recv(1000)
         daemon.process.send_signal(signal.SIGTERM)

@@ -1,0 +1,94 @@
+/* Foreign bytes on an HTTP connection of a daemon that drains, so that only /health and /metrics
+ * are answered with more than a refusal. The first byte says how the rest is cut into pieces. What
+ * is sent back begins like an answer, and nothing is left behind. */
+#include <assert.h>
+#include <string.h>
+
+#include "server/daemon.h"
+#include "server/http/front.h"
+#include "server/http/socket.h"
+#include "server/metrics.h"
+#include "tests/fuzz/target.h"
+
+struct lws {
+    struct connection *connection;
+    size_t n_written;
+    bool is_closed;
+};
+
+/* --- a socket that takes all, and a page of metrics --- */
+
+bool socket_write(struct lws *s, char *data, size_t len)
+{
+    assert(!s->is_closed);
+    if (s->n_written == 0)
+        assert(len >= 9 && memcmp(data, "HTTP/1.1 ", 9) == 0);
+    s->n_written += len;
+    return true;
+}
+
+bool socket_is_choked(const struct lws *s)
+{
+    (void)s;
+    return false;
+}
+
+void socket_shut(struct lws *s)
+{
+    (void)s;
+}
+
+void socket_close(struct lws *s)
+{
+    s->is_closed = true;
+    connection_close(s->connection);
+}
+
+void socket_pause(struct lws *s, bool on)
+{
+    (void)s;
+    (void)on;
+}
+
+void metrics_render(struct daemon *d, struct buf *out)
+{
+    (void)d;
+    (void)!buf_append_text(out, "# none\n"); /* a page may be empty */
+}
+
+/* --- */
+
+static void nothing(struct http_front *f)
+{
+    (void)f; /* it is served after every piece anyway */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
+{
+    static struct daemon d;
+    static struct http_front f;
+    const struct http_config config = {.max_body_bytes = 4096, .timeout_ms = 1000000, .daemon = &d};
+    struct lws s = {0};
+    size_t piece, at = 1;
+
+    if (size_bytes < 2)
+        return 0;
+    d = (struct daemon){.env = env_real, .state = DAEMON_DRAINING};
+    front_init(&f, &config, nothing);
+    s.connection = connection_open(&f, &s);
+    assert(s.connection != NULL);
+    piece = data[0] == 0 ? size_bytes : data[0];
+    while (at < size_bytes && !s.is_closed) {
+        size_t n = piece < size_bytes - at ? piece : size_bytes - at;
+
+        connection_read(s.connection, (const char *)data + at, n);
+        at += n;
+        while (!list_is_empty(&f.woken))
+            front_serve(&f);
+    }
+    if (!s.is_closed)
+        connection_close(s.connection);
+    assert(list_is_empty(&f.connections) && f.n_answering == 0);
+    front_deinit(&f);
+    return 0;
+}
