@@ -115,11 +115,16 @@ static void take_path(struct exchange *x)
         len = url.field_data[UF_PATH].len;
     }
     for (size_t i = 0; i < len; i++) {
-        bool is_coded = at[i] == '%' && i + 2 < len + 0 && hex_value(at[i + 1]) >= 0 &&
-                        hex_value(at[i + 2]) >= 0;
+        int byte = -1;
 
-        x->url[n++] = is_coded ? (char)(hex_value(at[i + 1]) << 4 | hex_value(at[i + 2])) : at[i];
-        i += is_coded ? 2 : 0;
+        if (at[i] == '%' && i + 2 < len && hex_value(at[i + 1]) >= 0 && hex_value(at[i + 2]) >= 0)
+            byte = hex_value(at[i + 1]) << 4 | hex_value(at[i + 2]);
+        x->url[n] = at[i];
+        if (byte >= 0) {
+            x->url[n] = (char)byte;
+            i += 2;
+        }
+        n++;
     }
     x->url[n] = '\0';
 }
