@@ -12,7 +12,8 @@
 struct batch {
     struct world base;
     size_t n, n_rows; /* rows: of the last parley */
-    bool begins_anew; /* all were through when the parley began: each task is asked again */
+    bool deals;       /* the task answers for all rows at once: its batches stay whole */
+    bool begins_anew; /* all were through after the last parley: each task is asked again */
     char *parties;    /* [n] of party_size */
     size_t party_size, n_parties;
     struct driver **drivers;    /* [members], NULL for who is called */
@@ -84,7 +85,7 @@ static enum status speak(struct batch *b, size_t position, struct error *err)
 
         if (p->is_over)
             continue;
-        if (position == 0 && !b->begins_anew && party_epoch_done(p)) {
+        if (position == 0 && !b->begins_anew && !b->deals && party_epoch_done(p)) {
             act_padding(party_acts(p), &b->arena); /* it waits for the others */
             continue;
         }
@@ -130,7 +131,6 @@ static enum status batch_parley(struct world *w, struct error *err)
     struct batch *b = batch_of(w);
 
     b->n_rows = 0;
-    b->begins_anew = batch_epoch_done(w);
     arena_deinit(&b->arena);
     for (size_t position = 0; position < party_n(w->cast); position++)
         if (speak(b, position, err) != STATUS_OK || hear(b, position, err) != STATUS_OK)
@@ -138,6 +138,9 @@ static enum status batch_parley(struct world *w, struct error *err)
     b->n_rows = b->n;
     for (size_t i = 0; i < b->n; i++)
         w->counters.n_examples += party_has_example(party_at(b, i));
+    /* Now and not when the next begins: another thread may take the last episode meanwhile, and
+     * who was still to hear of it must not begin anew. */
+    b->begins_anew = batch_epoch_done(w);
     return STATUS_OK;
 }
 
@@ -146,6 +149,7 @@ static void batch_reset(struct world *w)
     struct batch *b = batch_of(w);
 
     b->n_rows = 0;
+    b->begins_anew = false;
     for (size_t i = 0; i < b->n; i++)
         party_reset(party_at(b, i));
 }
@@ -205,6 +209,12 @@ static enum status make(struct batch *b, struct error *err)
         .policy = BATCH_CONTINUOUS, .max_rows = b->n, .max_waiting = b->n};
     enum status rc = cast_open_drivers(&b->drivers, b->base.cast, &all, err);
 
+    for (size_t i = 0; rc == STATUS_OK && i < b->base.cast->n_tasks; i++)
+        b->deals |= b->drivers[i] != NULL;
+    if (rc == STATUS_OK && b->deals && b->base.cast->n_tasks > 1)
+        rc = error_set(err, STATUS_INVALID,
+                       "a task that comes in batches stands alone, and there are %zu",
+                       b->base.cast->n_tasks);
     if (rc == STATUS_OK && has_driver(b)) {
         b->questions = try_alloc(b->n, sizeof b->questions[0]);
         if (b->questions == NULL)

@@ -54,6 +54,7 @@ static void write_data(const char *name, size_t n, size_t turns)
     ck_assert_int_eq(fclose(to), 0);
 }
 
+static char what[100];
 static atomic_uint n_said[MAX_EXAMPLES];
 
 static void watch(void *arg, const struct world *w, uint32_t thread)
@@ -80,17 +81,18 @@ static void check_epoch(struct world *w, size_t n)
 
     ck_assert_msg(world_run(w, &err) == STATUS_OK, "%s", err.text);
     ck_assert_int_eq(world_report(&report, w, &err), STATUS_OK);
-    ck_assert(metric_value(report_get(&report, "exs")) == (double)n);
-    report_deinit(&report);
     world_counters(w, &counters);
-    ck_assert_uint_eq(counters.n_examples, n);
+    ck_assert_msg(counters.n_examples == n, "%llu of %zu, %s",
+                  (unsigned long long)counters.n_examples, n, what);
+    ck_assert_double_eq(metric_value(report_get(&report, "exs")), (double)n);
+    report_deinit(&report);
     for (size_t i = 0; i < n; i++)
         ck_assert_uint_eq(atomic_exchange(&n_said[i], 0), 1);
 }
 
-/* One epoch; of batches of seven two, a reset between. */
+/* So many epochs, resets between. */
 static void check(const char *name, size_t n, const struct teacher_config *teacher_config,
-                  const struct world_config *world_config)
+                  const struct world_config *world_config, size_t n_epochs)
 {
     struct world_config config = *world_config;
     struct simple_config simple;
@@ -113,9 +115,9 @@ static void check(const char *name, size_t n, const struct teacher_config *teach
     config.watch = watch;
     ck_assert_msg(world_open(&w, &config, &err) == STATUS_OK, "%s", err.text);
     ck_assert_uint_eq(world_n_examples(w), n);
-    check_epoch(w, n);
-    if (config.batch_size == 7) {
-        world_reset(w);
+    for (size_t i = 0; i < n_epochs; i++) {
+        if (i > 0)
+            world_reset(w);
         check_epoch(w, n);
     }
     world_close(w);
@@ -137,12 +139,14 @@ static void check_grid(const char *name, size_t n, size_t turns)
                                                        .dynamic =
                                                            full ? DYNAMIC_FULL : DYNAMIC_NONE};
 
+                    (void)snprintf(what, sizeof what, "%s, batch %zu, threads %zu, full %zu",
+                                   datatypes[d], batch_sizes[b], thread_counts[t], full);
                     teacher_config_init(&teacher);
                     teacher.batch_size = batch_sizes[b];
                     teacher.n_shards = thread_counts[t];
                     ck_assert_int_eq(datatype_parse(&teacher.datatype, datatypes[d], &err),
                                      STATUS_OK);
-                    check(name, n, &teacher, &world);
+                    check(name, n, &teacher, &world, batch_sizes[b] == 7 ? 2 : 1);
                 }
 }
 
@@ -182,6 +186,33 @@ START_TEST(test_turns)
 }
 END_TEST
 
+/* Short epochs, one after the other: who hears late that the last episode is taken does not begin
+ * anew by himself, though data to be trained on do. */
+START_TEST(test_ends_of_epochs)
+{
+    static const char *const kinds[] = {"valid", "train:ordered"};
+    enum { N = 30, N_EPOCHS = 200 / SCALE };
+
+    open_folder();
+    write_data("one.txt", N, 1);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t full = 0; full < 2; full++) {
+            struct teacher_config teacher;
+            const struct world_config world = {.batch_size = 3,
+                                               .n_threads = 4,
+                                               .n_slots = 5,
+                                               .dynamic = full ? DYNAMIC_FULL : DYNAMIC_NONE};
+
+            teacher_config_init(&teacher);
+            teacher.batch_size = 3;
+            teacher.n_shards = 4;
+            ck_assert_int_eq(datatype_parse(&teacher.datatype, kinds[k], &err), STATUS_OK);
+            check("one.txt", N, &teacher, &world, N_EPOCHS);
+        }
+    close_folder();
+}
+END_TEST
+
 /* A teacher that deals out batches of like length itself. */
 START_TEST(test_batch_sort)
 {
@@ -198,10 +229,10 @@ START_TEST(test_batch_sort)
             teacher.n_shards = thread_counts[t];
             teacher.batch_sort = true;
             teacher.context_length = 1;
-            check("several.txt", 1500 / SCALE, &teacher, &world);
+            check("several.txt", 1500 / SCALE, &teacher, &world, 1);
         }
     close_folder();
 }
 END_TEST
 
-SUITE_MAIN("worlds/teachers_once", test_one_turn, test_turns, test_batch_sort)
+SUITE_MAIN("worlds/teachers_once", test_one_turn, test_turns, test_ends_of_epochs, test_batch_sort)
