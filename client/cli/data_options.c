@@ -34,6 +34,10 @@ const struct option_row data_option_rows[] = {
          "each turn by itself, batches of like length (false)"),
     DATA("squash", OPTION_BOOL, squash, "BOOL",
          "each turn by itself with what came before (false)"),
+    DATA("batch-sort-cache|bsc", OPTION_TEXT, batch_sort_cache, "KIND",
+         "of a :stream of single turns: pop (lengths by chance) or index (in turn)"),
+    DATA("batch-length-range|blr", OPTION_U32, length_range, "N",
+         "of it: words by which neighbouring lengths may differ (5)"),
     DATA("include-labels|incl", OPTION_BOOL, include_labels, "BOOL",
          "labels among what came before (true)"),
     DATA("context-length|clen", OPTION_I64, context_length, "N",
@@ -112,6 +116,8 @@ void data_options_init(struct data_options *o, const char *datatype)
                                .label_truncate = -1,
                                .n_ranks = 1,
                                .n_loaders = 2,
+                               .length_range = 5,
+                               .batch_sort_cache = "none",
                                .max_line_bytes = TEACHER_MAX_LINE_BYTES};
 }
 
@@ -195,6 +201,20 @@ static enum status parse_weights(struct world_config *c, const char *text, struc
     return STATUS_OK;
 }
 
+static enum status parse_cache(enum length_caching *out, const char *text, struct error *err)
+{
+    static const char *const names[] = {
+        [LENGTH_CACHE_NONE] = "none", [LENGTH_CACHE_POP] = "pop", [LENGTH_CACHE_INDEX] = "index"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (enum length_caching)i;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_INVALID, "--batch-sort-cache is '%.40s', it is pop, index or none",
+                     text);
+}
+
 enum status data_teacher_config(struct teacher_config *c, const struct data_options *o,
                                 struct error *err)
 {
@@ -215,7 +235,10 @@ enum status data_teacher_config(struct teacher_config *c, const struct data_opti
     c->data_file = o->data_file;
     c->max_line_bytes = o->max_line_bytes;
     c->n_loaders = o->n_loaders;
-    rc = metrics_families(&c->metrics, o->metrics, err);
+    c->length_range = o->length_range;
+    rc = parse_cache(&c->length_cache, o->batch_sort_cache, err);
+    if (rc == STATUS_OK)
+        rc = metrics_families(&c->metrics, o->metrics, err);
     if (rc == STATUS_OK)
         rc = datatype_parse(&c->datatype, o->datatype, err);
     return rc;

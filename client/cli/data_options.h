@@ -19,13 +19,13 @@ struct dictionary;
 
 /* Which data, and how it is dealt out. Zeroed, then data_options_init. */
 struct data_options {
-    const char *task, *datatype, *dynamic, *metrics, *weights, *data_file;
+    const char *task, *datatype, *dynamic, *metrics, *weights, *data_file, *batch_sort_cache;
     uint32_t batch_size, n_threads;
     bool batch_sort, include_labels, hide_labels, skip_bad, squash, aggregate_micro, stochastic;
     bool start_by_chance;
     int64_t context_length;
     int64_t truncate, text_truncate, label_truncate; /* below 0: no bound */
-    uint32_t rank, n_ranks, max_line_bytes, n_loaders;
+    uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
     uint64_t seed, n_examples;
 };
 

@@ -150,6 +150,13 @@ def streams(e, golden, folder):
     got = json.loads(e.run("build-data", "-t", f"parlai:{source}", "--json").stdout)
     assert got["episodes"] == 12 and got["examples"] == 28 and got["bytes"] == os.path.getsize(got["file"]), got
     assert json.loads(e.report("-t", f"parlai:{source}", "-dt", "train:stream", "-bs", 3))["exs"] == 28
+    for kind in ("pop", "index"):
+        squashed = ["-t", f"parlai:{source}", "-dt", "valid:stream", "--squash", "true", "--batch-sort-cache", kind, "-bs", 4]
+        assert json.loads(e.report(*squashed))["exs"] == 28
+        batches = [json.loads(line)["rows"] for line in e.run("display", *squashed, "-blr", 2, "-ne", 28, "--json").stdout.splitlines()]
+        assert sum(len(rows) for rows in batches) == 28 and len(batches) == 7, batches
+    e.refused("-t", f"parlai:{source}", "--batch-sort-cache", "pop", says="stream")
+    e.refused("-t", f"parlai:{source}", "--batch-sort-cache", "shelf", says="pop, index")
     write(folder, "dialogues.txt", "text:only\tlabels:one\tepisode_done:True\n")
     assert json.loads(e.report("-t", f"parlai:{source}", "-dt", "valid:stream"))["exs"] == 1
     e.refused("-t", f"parlai:{source}", "--preprocess", "true", says="--agent", code=2, verb="build-data")
