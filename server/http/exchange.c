@@ -97,7 +97,7 @@ static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
-    c |= 0x20;
+    c = (char)(c | 0x20);
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 

@@ -506,6 +506,23 @@ def drain(parleyd, tiny):
         daemon.process.wait(timeout=PATIENCE)
 
 
+def readme(parleyd, tiny):
+    """The README's examples work as they are printed."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
+    with open(path, encoding="utf-8") as f:
+        examples = [line.strip() for line in f if line.startswith("    curl ")]
+    assert len(examples) >= 8
+    with harness.Parleyd(parleyd, "--model", f"smollm2={tiny}", "--http", "127.0.0.1:0") as parley:
+        for example in examples:
+            said = subprocess.run(example.replace("127.0.0.1:8000", parley.http) + " --fail --silent --show-error", shell=True,
+                                  capture_output=True, text=True, timeout=PATIENCE)
+            assert said.returncode == 0, (example, said)
+            if "-N" in example.split():
+                assert said.stdout.startswith("data: {") and said.stdout.endswith("data: [DONE]\n\n")
+            elif "/metrics" not in example:
+                assert json.loads(said.stdout), example
+
+
 def wrong_starts(parleyd):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -539,6 +556,7 @@ def main():
                 run(test, parley)
         run(full_queue, parleyd, tiny)
         run(drain, parleyd, tiny)
+        run(readme, parleyd, tiny)
         run(wrong_starts, parleyd)
 
 
