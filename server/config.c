@@ -22,7 +22,7 @@ const char config_usage[] =
     "  --listen ADDRESS          HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one;\n"
     "                            may be given several times (127.0.0.1:8001)\n"
     "  --http ADDRESS|off        HOST:PORT for OpenAI's API; port 0 picks one (127.0.0.1:8000,\n"
-    "                            unless --listen is given: then off)\n"
+    "                            where it can be had, unless --listen is given: then off)\n"
     "  --http-timeout TIME       for an HTTP request to come, and its answer to be taken (20s)\n"
     "  --config FILE             YAML that sets these options; those given here override it\n"
     "  --backend NAME            what computes: cpu, ref, ... (cpu)\n"

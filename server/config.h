@@ -25,8 +25,8 @@ struct config {
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
-    const char *http; /* in argv or the file; NULL: no HTTP */
-    bool is_http_given;
+    const char *http;   /* in argv or the file; NULL: no HTTP */
+    bool is_http_given; /* else it is the default, and served where it can be */
     uint64_t http_timeout_ms;
     const char *backend;
     size_t n_threads;     /* 0: the physical cores */

@@ -451,8 +451,14 @@ static enum status start_http(struct daemon *d, struct error *err)
 
     if (config.listen == NULL)
         return STATUS_OK;
-    if (http_start(&d->http, &d->loop, &config, err) != STATUS_OK)
-        return error_prefix(err, "--http %.80s", config.listen);
+    if (http_start(&d->http, &d->loop, &config, err) != STATUS_OK) {
+        (void)error_prefix(err, "--http %.80s", config.listen);
+        if (d->config.is_http_given)
+            return err->status;
+        /* Nobody asked for it: it is not what the daemon would fail for. */
+        log_warn("http", "off error=\"%s\"", err->text);
+        return STATUS_OK;
+    }
     log_info("listening", "http=%s", http_address(d->http));
     return STATUS_OK;
 }
