@@ -19,7 +19,7 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
     }
 
 const struct option_row data_option_rows[] = {
-    DATA("task|t", OPTION_TEXT, task, "TASK[,…]",
+    DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
          "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, or data:FILE once built"),
     DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
          "train, valid or test; then :stream, :ordered, :evalmode"),
@@ -43,11 +43,11 @@ const struct option_row data_option_rows[] = {
     DATA("context-length|clen", OPTION_I64, context_length, "N",
          "utterances of what came before, the turn's own among them; -1: all (-1)"),
     DATA("hide-labels|hlbl", OPTION_BOOL, hide_labels, "BOOL", "from the agent, not the scores"),
-    DATA("multitask-weights|mtw", OPTION_TEXT, weights, "X,…|stochastic",
+    DATA("multitask-weights|mtw", OPTION_TEXT, weights, "X,X|stochastic",
          "how often each task is drawn where data are shuffled"),
     DATA("aggregate-micro|micro", OPTION_BOOL, aggregate_micro, "BOOL",
          "averages over examples, not over tasks (false)"),
-    DATA("metrics|mcs", OPTION_TEXT, metrics, "NAME,…",
+    DATA("metrics|mcs", OPTION_TEXT, metrics, "NAME[,NAME]",
          "default, f1, bleu, rouge, distinct, all or none"),
     DATA("num-examples|ne", OPTION_U64, n_examples, "N", "no more than so many (all)"),
     DATA("datafile|pytd", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
