@@ -1,6 +1,6 @@
 """Examples a second of ParlAI 1.7.2's own worlds, by processor time, with data in its own format.
 
-    parlai_worlds.py DATA.txt AGENT BATCH_SIZE  ->  {"examples": N, "seconds": S, "exs": N}
+    python -P parlai_worlds.py DATA.txt AGENT BATCH_SIZE  ->  {"examples": N, "seconds": S, "exs": N}
 """
 import importlib.machinery
 import json

@@ -44,7 +44,7 @@ for what; do
         head -n 10000 "$data/all.txt" >"$data/some.txt"
         python=$("$here/parlai.sh")
         status=0
-        "$build/tests/bench/bench_worlds" "$data/all.txt" "$("$python" "$here/parlai_worlds.py" "$data/some.txt" repeat_label 64)" || status=$?
+        "$build/tests/bench/bench_worlds" "$data/all.txt" "$("$python" -P "$here/parlai_worlds.py" "$data/some.txt" repeat_label 64)" || status=$?
         rm -r "$data"
         [ $status = 0 ] || exit $status
         ;;
