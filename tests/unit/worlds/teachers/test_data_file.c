@@ -232,11 +232,86 @@ START_TEST(test_leftovers)
 }
 END_TEST
 
+/* A model that makes a vector of each text: how long it is, and how long the answer before was. */
+struct counter {
+    struct participant_clone base;
+    struct act seen;
+    int32_t ids[2];
+    struct field fields[8];
+};
+
+static enum status counter_observe(struct participant_clone *base, const struct act *act,
+                                   const struct act **ret_observation, struct error *err)
+{
+    struct counter *c = (struct counter *)base;
+
+    ck_assert_uint_lt(act->n, 8);
+    memcpy(c->fields, act->fields, act->n * sizeof c->fields[0]);
+    c->seen = (struct act){.fields = c->fields, .n = act->n, .cap = 8, .present = act->present};
+    c->ids[0] = (int32_t)act_text(act).len;
+    *ret_observation = &c->seen;
+    return act_force(&c->seen, ACT_TEXT_VEC, value_ids(c->ids, 2), err);
+}
+
+static enum status counter_self_observe(struct participant_clone *base, const struct act *reply,
+                                        struct error *err)
+{
+    (void)err;
+    ((struct counter *)base)->ids[1] = (int32_t)act_text(reply).len;
+    return STATUS_OK;
+}
+
+static enum status counter_act(struct participant_clone *base, struct act *out, struct error *err)
+{
+    (void)base;
+    (void)out;
+    return error_set(err, STATUS_UNIMPLEMENTED, "it only listens");
+}
+
+/* Preprocessing writes what the model makes of each act, with its first label as its own answer,
+ * and the stream of the built file has the vectors. */
+START_TEST(test_preprocess)
+{
+    static const struct participant_type type = {.name = "counter",
+                                                 .clone_size = sizeof(struct counter),
+                                                 .observe = counter_observe,
+                                                 .self_observe = counter_self_observe,
+                                                 .act = counter_act};
+    static const int32_t expected[3][2] = {{3, 0}, {1, 2}, {5, 1}};
+    struct participant model;
+    struct rig_clone clone;
+    struct teacher *t;
+
+    participant_init(&model, &type);
+    set_up("parlai", "raw",
+           "text:a b\tlabels:yy|no\n"
+           "text:c\tlabels:2\tepisode_done:True\n"
+           "text:d e f\tlabels:3\tepisode_done:True\n");
+    ck_assert_msg(data_build(task, data, &config, &model, &rig_err) == STATUS_OK, "%s",
+                  rig_err.text);
+    (void)snprintf(task, sizeof task, "data:%s", data);
+    ck_assert_int_eq(teacher_open(&t, task, &config, &rig_err), STATUS_OK);
+    rig_clone_init(&clone, t, 0);
+    for (size_t i = 0; i < 3; i++) {
+        const struct value *vector;
+
+        (void)rig_act(&clone);
+        vector = act_get(&clone.said, ACT_TEXT_VEC);
+        ck_assert(vector != NULL && vector->type == VALUE_IDS && vector->ids.n == 2);
+        ck_assert_mem_eq(vector->ids.items, expected[i], sizeof expected[i]);
+        ck_assert_ptr_nonnull(act_labels(&clone.said));
+    }
+    rig_clone_deinit(&clone);
+    rig_close(t);
+    ck_assert_uint_eq(model.n_refs, 1);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_build,    test_damaged_index, test_stale_index,
-                                  test_in_place, test_changed_data,  test_bad_source,
-                                  test_leftovers};
+    const TTest *const tests[] = {test_build,     test_damaged_index, test_stale_index,
+                                  test_in_place,  test_changed_data,  test_bad_source,
+                                  test_leftovers, test_preprocess};
 
     return rig_run("worlds/teachers/data_file", tests, sizeof tests / sizeof tests[0], suite_run);
 }
