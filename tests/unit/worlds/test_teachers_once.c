@@ -131,7 +131,7 @@ static void check_grid(const char *name, size_t n, size_t turns)
     for (size_t d = 0; d < sizeof datatypes / sizeof datatypes[0]; d++)
         for (size_t b = 0; b < sizeof batch_sizes / sizeof batch_sizes[0]; b++)
             for (size_t t = 0; t < sizeof thread_counts / sizeof thread_counts[0]; t++)
-                for (size_t full = 0; full < 2; full++) {
+                for (size_t full = 0; full < (b < 2 ? 1 : 2); full++) {
                     struct teacher_config teacher;
                     const struct world_config world = {.batch_size = batch_sizes[b],
                                                        .n_threads = thread_counts[t],
