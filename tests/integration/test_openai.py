@@ -275,19 +275,19 @@ def cancelled(parley):
 
 def hang_up(parley):
     before = cancelled(parley)
-    stream = client_of(parley).chat.completions.create(model="tiny", messages=STORY, stream=True, max_tokens=100000,
+    stream = client_of(parley).chat.completions.create(model="tiny", messages=STORY, stream=True, n=32, max_tokens=100000,
                                                        extra_body={"ignore_eos": True})
     for _ in zip(range(3), stream):
         pass
     stream.close()
-    until(lambda: cancelled(parley) > before and running(parley) == 0)
+    until(lambda: cancelled(parley) == before + 32 and running(parley) == 0)
     # One that waits for the whole reply, and goes away before.
     before = cancelled(parley)
-    body = json.dumps({"model": "tiny", "messages": STORY, "max_tokens": 100000, "ignore_eos": True}).encode()
+    body = json.dumps({"model": "tiny", "messages": STORY, "n": 32, "max_tokens": 100000, "ignore_eos": True}).encode()
     with connect(parley) as s:
         s.sendall(post(body))
-        until(lambda: running(parley) == 1)
-    until(lambda: cancelled(parley) > before and running(parley) == 0)
+        until(lambda: running(parley) > 0)
+    until(lambda: cancelled(parley) == before + 32 and running(parley) == 0)
 
 
 # --- bare sockets ---
