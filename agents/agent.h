@@ -44,6 +44,9 @@ struct agent_config {
     enum kv_type kv_type;
     enum speculate speculate;
     bool no_prefix_cache; /* nothing that one clone computed is found by another */
+    /* An open agent of the same kind, file and backend, whose weights this one takes instead of
+     * preparing its own; it outlives this one. For kinds that can; NULL: none. */
+    const struct agent *weights_of;
     const struct env *env;
 };
 

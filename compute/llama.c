@@ -64,12 +64,27 @@ static enum status open_weight(struct llama *m, struct weight **out, const struc
     return rc;
 }
 
+static void take_weights(struct llama *m, const struct llama *from)
+{
+    assert(from->backend->type == m->backend->type);
+    assert(from->shape.n_layers == m->shape.n_layers && from->shape.width == m->shape.width);
+    m->layers = from->layers;
+    m->embed = from->embed;
+    m->norm = from->norm;
+    m->own_head = from->own_head;
+    m->weight_bytes = from->weight_bytes;
+}
+
 static enum status open_weights(struct llama *m, const struct gguf *g, struct error *err)
 {
     const struct llama_shape *s = &m->shape;
     const struct tensor *t, *embed;
     enum status rc;
 
+    if (m->config.weights_of != NULL) {
+        take_weights(m, m->config.weights_of);
+        return STATUS_OK;
+    }
     m->layers = try_alloc(s->n_layers, sizeof *m->layers);
     if (m->layers == NULL)
         return error_no_memory(err, s->n_layers * sizeof *m->layers, "layers");
@@ -187,6 +202,8 @@ static void close_weights(struct llama *m)
 {
     const struct backend_type *op = m->backend->type;
 
+    if (m->config.weights_of != NULL)
+        return;
     for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++)
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);

@@ -23,6 +23,9 @@ struct llama_config {
     size_t max_logits; /* rows of logits of one call */
     size_t n_kv_pages;
     enum kv_type kv_type;
+    /* Whose weights it takes instead of preparing its own: of the same file, on a backend of the
+     * same type, on any thread. It outlives this one. NULL: none. */
+    const struct llama *weights_of;
 };
 
 /* One sequence's part in a call. */

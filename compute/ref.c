@@ -35,7 +35,7 @@ static enum status ref_open(struct backend *b, const struct backend_config *conf
 
 static void ref_close(struct backend *b)
 {
-    free(to_ref(b)->decoded);
+    free(to_ref(b)->decoded.at);
     free(to_ref(b)->scores);
     free(to_ref(b)->normed.at);
     free(to_ref(b)->gated.at);

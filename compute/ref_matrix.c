@@ -11,18 +11,9 @@
 enum status ref_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
                             struct error *err)
 {
-    struct ref *r = to_ref(b);
-    struct weight *w;
+    struct weight *w = try_alloc(1, sizeof *w);
 
-    if (t->n_cols > r->decoded_width) {
-        float *decoded = try_realloc(r->decoded, t->n_cols, REF_WEIGHT_ROWS * sizeof *decoded);
-
-        if (decoded == NULL)
-            return error_no_memory(err, t->n_cols * REF_WEIGHT_ROWS * sizeof *decoded, t->name);
-        r->decoded = decoded;
-        r->decoded_width = t->n_cols;
-    }
-    w = try_alloc(1, sizeof *w);
+    (void)b;
     if (w == NULL)
         return error_no_memory(err, sizeof *w, t->name);
     w->tensor = *t;
@@ -102,34 +93,35 @@ static void rms_norm(const float *x, const float *gain, float eps, size_t width,
 static const float *rows_of(struct ref *r, const struct input *in, size_t n, size_t width)
 {
     const float *x = ref_const_floats(in->x, n, width);
-    float *normed;
+    float *normed, *gain;
 
     if (in->gain == NULL)
         return x;
     assert(in->gain->tensor.n_cols == width);
     normed = scratch_of(r, &r->normed, n * width);
-    if (normed == NULL)
+    gain = scratch_of(r, &r->decoded, width);
+    if (normed == NULL || gain == NULL)
         return NULL;
-    decode_row(in->gain, 0, r->decoded);
+    decode_row(in->gain, 0, gain);
     for (size_t i = 0; i < n; i++)
-        rms_norm(x + i * width, r->decoded, in->eps, width, normed + i * width);
+        rms_norm(x + i * width, gain, in->eps, width, normed + i * width);
     return normed;
 }
 
-/* to[i][r] = w's row r · in's row i */
+/* to[i][r] = w's row r · in's row i; nothing when there is no memory */
 static void multiply(struct ref *r, const struct weight *w, const float *in, size_t n, float *to)
 {
     size_t n_rows = w->tensor.n_rows, n_cols = w->tensor.n_cols;
+    float *decoded = scratch_of(r, &r->decoded, REF_WEIGHT_ROWS * n_cols);
 
-    for (size_t first = 0; first < n_rows; first += REF_WEIGHT_ROWS) {
+    for (size_t first = 0; first < n_rows && decoded != NULL; first += REF_WEIGHT_ROWS) {
         size_t n_block = n_rows - first < REF_WEIGHT_ROWS ? n_rows - first : REF_WEIGHT_ROWS;
 
         for (size_t j = 0; j < n_block; j++)
-            decode_row(w, first + j, r->decoded + j * n_cols);
+            decode_row(w, first + j, decoded + j * n_cols);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < n_block; j++)
-                to[i * n_rows + first + j] =
-                    ref_dot(r->decoded + j * n_cols, in + i * n_cols, n_cols);
+                to[i * n_rows + first + j] = ref_dot(decoded + j * n_cols, in + i * n_cols, n_cols);
     }
 }
 

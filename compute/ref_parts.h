@@ -18,9 +18,8 @@ struct ref_scratch {
 struct ref {
     struct backend base;
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
-    float *decoded;      /* [REF_WEIGHT_ROWS][widest weight] */
-    size_t decoded_width;
     struct ref_scratch normed, gated, product; /* of one call's rows */
+    struct ref_scratch decoded;                /* [REF_WEIGHT_ROWS][columns] of one weight */
     float *scores;                             /* [n_scores] of one query and head */
     size_t n_scores;
 };

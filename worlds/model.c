@@ -122,12 +122,17 @@ const struct agent *model_agent(const struct participant *p)
     return container_of(p, const struct model, base)->agent;
 }
 
-/* Steps of a model are one thread's, so each thread has a model. */
+/* Steps of a model are one thread's, so each thread has a model of its own, on the weights of the
+ * first. */
 static enum status share(struct participant **out, struct participant *p, uint32_t thread,
                          struct error *err)
 {
-    if (thread > 0)
-        return model_open(out, &model_of(p)->config, err);
+    struct model_config config = model_of(p)->config;
+
+    if (thread > 0) {
+        config.agent.weights_of = model_of(p)->agent;
+        return model_open(out, &config, err);
+    }
     *out = participant_ref(p);
     return STATUS_OK;
 }

@@ -112,6 +112,8 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
                                          .max_logits = m->max_logits,
                                          .n_kv_pages = m->n_pages,
                                          .kv_type = config->kv_type};
+    if (config->weights_of != NULL)
+        llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
     rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
     if (rc != STATUS_OK)
         return rc;

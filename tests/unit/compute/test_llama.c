@@ -100,6 +100,35 @@ START_TEST(shape_is_read)
 }
 END_TEST
 
+/* A model on another's weights, and on a backend of its own, says the same and leaves the weights
+ * where they are. */
+START_TEST(weights_are_shared)
+{
+    const struct backend_config backend_config = {0};
+    struct llama_config config = {
+        .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
+    int32_t ids[PROMPT];
+    struct rig r, other;
+    struct error err;
+
+    rig_open(&r, &plain);
+    make_prompt(ids, 5);
+    run_prompt(&r, ids, some_pages, PROMPT, known);
+    other = r;
+    config.weights_of = r.model;
+    for (int again = 0; again < 2; again++) {
+        ck_assert_int_eq(backend_open(&other.backend, "ref", &backend_config, &err), STATUS_OK);
+        ck_assert_int_eq(llama_open(&other.model, other.backend, r.gguf, &config, &err), STATUS_OK);
+        ck_assert_uint_eq(llama_weight_bytes(other.model), llama_weight_bytes(r.model));
+        run_prompt(&other, ids, other_pages, PROMPT, is);
+        ck_assert_mem_eq(is, known, sizeof is);
+        llama_close(other.model);
+        backend_close(other.backend);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 /* What the shape of a wrong file is answered with: a status, and a text that holds these words. */
 static const struct {
     struct tiny_config config;
@@ -352,6 +381,6 @@ START_TEST(every_format_runs)
 }
 END_TEST
 
-SUITE_MAIN("compute/llama", shape_is_read, wrong_shapes_are_refused, optional_keys_have_defaults,
-           chunks_do_not_matter, neighbours_do_not_matter, copies_come_first,
-           optional_tensors_are_used, every_format_runs)
+SUITE_MAIN("compute/llama", shape_is_read, weights_are_shared, wrong_shapes_are_refused,
+           optional_keys_have_defaults, chunks_do_not_matter, neighbours_do_not_matter,
+           copies_come_first, optional_tensors_are_used, every_format_runs)
