@@ -481,16 +481,19 @@ def full_queue(parleyd, tiny):
 
 def drain(parleyd, tiny):
     """A stream in flight ends as it should, connections that wait are closed, new requests have 503."""
-    daemon = harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0")
+    daemon = harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0", "--drain-timeout", "5m")
     with daemon as parley:
         idle = connect(parley)
         idle.sendall(post(ECHO))
         assert read_reply(idle.makefile("rb"))[0] == 200
         waits = connect(parley)
         waits.sendall(post(ECHO)[:-1])
-        # More than a socket holds: it is in flight until it is read.
-        stream = connect(parley)
-        stream.sendall(post(json.dumps({"model": "tiny", "messages": STORY, "stream": True, "n": 24, "max_tokens": 800,
+        # More than a socket holds that takes little: it is in flight until it is read.
+        stream = socket.socket()
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stream.settimeout(PATIENCE)
+        stream.connect(("127.0.0.1", int(parley.http.rsplit(":", 1)[1])))
+        stream.sendall(post(json.dumps({"model": "tiny", "messages": STORY, "stream": True, "n": 24, "max_tokens": 300,
                                         "ignore_eos": True}).encode()))
         said = stream.recv(1000)
         daemon.process.send_signal(signal.SIGTERM)
