@@ -68,6 +68,22 @@ void backend_close(struct backend *b)
 {
     if (b == NULL)
         return;
-    b->type->close(b);
+    if (!b->is_down)
+        b->type->close(b);
     free(b);
+}
+
+enum status backend_restart(struct backend *b, const struct backend_config *config,
+                            struct error *err)
+{
+    const struct backend_type *type = b->type;
+    enum status rc;
+
+    if (!b->is_down)
+        type->close(b);
+    memset(b, 0, type->size);
+    b->type = type;
+    rc = type->open(b, config, err);
+    b->is_down = rc != STATUS_OK;
+    return rc;
 }

@@ -3,8 +3,10 @@
  * operators one after the other; they may run later, but in that order.
  *
  * Operators return nothing: a device fails long after the call that asked. The first failure since
- * the last backend_sync sticks, makes what follows do nothing of use, and is what backend_sync
- * returns. Whoever reads results calls backend_sync first.
+ * the last sync sticks, makes what follows do nothing of use, and is what sync returns. Whoever
+ * reads results calls sync first. EXHAUSTED: there was no memory for what was asked, and nothing
+ * else is lost. INTERNAL: the device has failed, and what it holds is lost: its user closes all
+ * that was opened on it, which never fails, and backend_restart gives a fresh one.
  *
  * All activations are f32 [n][width], row-major; n is the number of tokens of the step, each token
  * a row. Every operator computes a row from that row alone, in an order that does not depend on n:
@@ -12,6 +14,7 @@
 #ifndef COMPUTE_BACKEND_H
 #define COMPUTE_BACKEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +34,7 @@ struct kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     size_t n_pages;
     enum kv_type type;
+    size_t n_slots; /* pages of the host's memory that kv_spill writes; 0 where there is none */
 };
 
 struct rope {
@@ -70,6 +74,33 @@ struct ffn {
     const struct weight *down;      /* [width][hidden] */
 };
 
+/* How a token is drawn from a row of logits: by the rules of agents/lm/sampler.h, without its
+ * penalties and biases. */
+struct draw {
+    uint32_t row;            /* of the logits */
+    uint32_t turn, position; /* with the seed, the key of chance_uniform's draw 0 */
+    uint32_t top_k;          /* 0: all */
+    uint64_t seed;
+    float temperature, top_p, min_p; /* temperature 0: the highest, the lowest id among equals */
+    bool bans_ends;                  /* none of the list's ends is drawn */
+    bool wants_sum;
+};
+
+struct draw_list {
+    const struct draw *draws; /* [n] host memory, until the next sync */
+    size_t n;
+    const int32_t *ends; /* [n_ends] host memory, as long as the backend lives */
+    size_t n_ends;
+};
+
+/* id < 0: not drawn, because the device cannot, or because the logits are not finite or all are
+ * banned: whoever asked takes the row's logits. */
+struct drawn {
+    int32_t id;
+    float logit, top; /* the model's own: of id, and the highest */
+    double sum; /* where wanted: of e^(logit - top) over the row, as logits_log_sum adds them up */
+};
+
 struct backend_config {
     size_t n_threads; /* 0: the physical cores */
 };
@@ -102,6 +133,10 @@ struct backend_type {
                            struct error *err);
     void (*kv_close)(struct backend *b, struct kv *kv);
     void (*kv_copy)(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+    /* Optional, both or none: a whole page in all layers to a slot of the host's memory, and back.
+     */
+    void (*kv_spill)(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
+    void (*kv_fill)(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
 
     /* out[i] = table row ids[i]; ids is host memory. */
     void (*embed)(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
@@ -131,17 +166,34 @@ struct backend_type {
     void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                    size_t width, struct buffer *out);
 
+    /* Optional: draws list->n tokens from logits [n][n_vocab], each the one that the sampler would
+     * choose. out [list->n] is host memory, written by the next sync. NULL: the host draws. */
+    void (*sample)(struct backend *b, const struct buffer *logits, size_t n_vocab,
+                   const struct draw_list *list, struct drawn *out);
+
+    /* Optional, of a device with its own memory: how much of it nobody holds. */
+    size_t (*memory_free)(struct backend *b);
+    /* Optional: the product of f16 matrices [n][n_cols] and [n_rows][n_cols] by the vendor's own
+     * library, on memory whose contents nobody wants: what a rate is compared with. False: the
+     * library is not there. */
+    bool (*vendor_matmul)(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
+
     const struct net_ops *net; /* small networks that learn (compute/net.h); NULL: none */
 };
 
 struct backend {
     const struct backend_type *type;
+    bool is_down; /* closed by backend_restart, which could not open it again */
 };
 
 /* By name ("ref", "cpu", …); STATUS_NOT_FOUND names those there are. */
 enum status backend_open(struct backend **out, const char *name,
                          const struct backend_config *config, struct error *err) MUST_CHECK;
 void backend_close(struct backend *b);
+/* After a sync that returned INTERNAL, with everything closed that was opened on b: closes and
+ * opens the device, in the same place. On failure only this and backend_close may be called. */
+enum status backend_restart(struct backend *b, const struct backend_config *config,
+                            struct error *err) MUST_CHECK;
 
 /* NULL after the last. */
 const struct backend_type *backend_type_at(size_t i);

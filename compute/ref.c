@@ -36,6 +36,7 @@ static enum status ref_open(struct backend *b, const struct backend_config *conf
 static void ref_close(struct backend *b)
 {
     free(to_ref(b)->decoded.at);
+    free(to_ref(b)->weights.at);
     free(to_ref(b)->scores);
     free(to_ref(b)->normed.at);
     free(to_ref(b)->gated.at);
@@ -112,6 +113,8 @@ const struct backend_type ref_backend = {
     .kv_open = ref_kv_open,
     .kv_close = ref_kv_close,
     .kv_copy = ref_kv_copy,
+    .kv_spill = ref_kv_spill,
+    .kv_fill = ref_kv_fill,
     .embed = ref_embed,
     .matmul = ref_matmul,
     .matmul_add = ref_matmul_add,
@@ -120,5 +123,6 @@ const struct backend_type ref_backend = {
     .kv_store = ref_kv_store,
     .attend = ref_attend,
     .gather = ref_gather,
+    .sample = ref_sample,
     .net = &ref_net_ops,
 };

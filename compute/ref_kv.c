@@ -38,9 +38,10 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
     struct kv *own;
 
     (void)b;
-    kv.data = try_alloc(shape->n_pages, page_bytes(&kv));
+    kv.data = try_alloc(shape->n_pages + shape->n_slots, page_bytes(&kv));
     if (kv.data == NULL)
-        return error_no_memory(err, shape->n_pages * page_bytes(&kv), "keys and values");
+        return error_no_memory(err, (shape->n_pages + shape->n_slots) * page_bytes(&kv),
+                               "keys and values");
     own = try_alloc(1, sizeof *own);
     if (own == NULL) {
         free(kv.data);
@@ -64,6 +65,24 @@ void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to
     (void)b;
     assert(from_page != to_page);
     memcpy(part_of(kv, to_page, 0, KV_KEYS), part_of(kv, from_page, 0, KV_KEYS), page_bytes(kv));
+}
+
+static unsigned char *slot_of(const struct kv *kv, int32_t slot)
+{
+    assert(slot >= 0 && (size_t)slot < kv->shape.n_slots);
+    return kv->data + (kv->shape.n_pages + (size_t)slot) * page_bytes(kv);
+}
+
+void ref_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
+{
+    (void)b;
+    memcpy(slot_of(kv, slot), part_of(kv, page, 0, KV_KEYS), page_bytes(kv));
+}
+
+void ref_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
+{
+    (void)b;
+    memcpy(part_of(kv, page, 0, KV_KEYS), slot_of(kv, slot), page_bytes(kv));
 }
 
 static void store_head(const struct kv *kv, unsigned char *to, const float *from)

@@ -62,8 +62,7 @@ void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids
     }
 }
 
-/* Scratch that holds n numbers at least; NULL: failed, and said so. */
-static float *scratch_of(struct ref *r, struct ref_scratch *s, size_t n)
+float *ref_scratch_of(struct ref *r, struct ref_scratch *s, size_t n)
 {
     float *more;
     struct error err;
@@ -98,8 +97,8 @@ static const float *rows_of(struct ref *r, const struct input *in, size_t n, siz
     if (in->gain == NULL)
         return x;
     assert(in->gain->tensor.n_cols == width);
-    normed = scratch_of(r, &r->normed, n * width);
-    gain = scratch_of(r, &r->decoded, width);
+    normed = ref_scratch_of(r, &r->normed, n * width);
+    gain = ref_scratch_of(r, &r->decoded, width);
     if (normed == NULL || gain == NULL)
         return NULL;
     decode_row(in->gain, 0, gain);
@@ -112,7 +111,7 @@ static const float *rows_of(struct ref *r, const struct input *in, size_t n, siz
 static void multiply(struct ref *r, const struct weight *w, const float *in, size_t n, float *to)
 {
     size_t n_rows = w->tensor.n_rows, n_cols = w->tensor.n_cols;
-    float *decoded = scratch_of(r, &r->decoded, REF_WEIGHT_ROWS * n_cols);
+    float *decoded = ref_scratch_of(r, &r->decoded, REF_WEIGHT_ROWS * n_cols);
 
     for (size_t first = 0; first < n_rows && decoded != NULL; first += REF_WEIGHT_ROWS) {
         size_t n_block = n_rows - first < REF_WEIGHT_ROWS ? n_rows - first : REF_WEIGHT_ROWS;
@@ -143,7 +142,7 @@ void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
     size_t n_rows = product->w->tensor.n_rows;
     const float *rows = rows_of(r, in, n, product->w->tensor.n_cols);
     float *to = ref_floats(product->out, n, n_rows);
-    float *y = scratch_of(r, &r->product, n * n_rows);
+    float *y = ref_scratch_of(r, &r->product, n * n_rows);
 
     if (rows == NULL || y == NULL)
         return;
@@ -158,8 +157,8 @@ void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     struct ref *r = to_ref(b);
     size_t hidden = f->gate->tensor.n_rows, width = f->down->tensor.n_rows;
     const float *rows = rows_of(r, in, n, f->gate->tensor.n_cols);
-    float *g = scratch_of(r, &r->gated, n * hidden), *to = ref_floats(out, n, width);
-    float *u = scratch_of(r, &r->product, n * (hidden > width ? hidden : width));
+    float *g = ref_scratch_of(r, &r->gated, n * hidden), *to = ref_floats(out, n, width);
+    float *u = ref_scratch_of(r, &r->product, n * (hidden > width ? hidden : width));
 
     assert(f->up->tensor.n_rows == hidden && f->down->tensor.n_cols == hidden);
     if (rows == NULL || g == NULL || u == NULL)

@@ -19,6 +19,7 @@ struct ref {
     struct backend base;
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
     struct ref_scratch normed, gated, product; /* of one call's rows */
+    struct ref_scratch weights;                /* [n_vocab] of one row that is drawn from */
     struct ref_scratch decoded;                /* [REF_WEIGHT_ROWS][columns] of one weight */
     float *scores;                             /* [n_scores] of one query and head */
     size_t n_scores;
@@ -34,7 +35,8 @@ struct weight {
 };
 
 /* Page by page, so that a page is copied in one go: [n_pages][n_layers][2: keys, values]
- * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values. */
+ * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values. The slots
+ * lie behind the pages. */
 struct kv {
     struct kv_shape shape;
     size_t head_bytes;
@@ -52,6 +54,9 @@ static inline struct ref *to_ref(struct backend *b)
 float *ref_floats(struct buffer *m, size_t n, size_t width);                   /* [n][width] */
 const float *ref_const_floats(const struct buffer *m, size_t n, size_t width); /* [n][width] */
 
+/* Scratch that holds n numbers at least; NULL: failed, and said so. */
+float *ref_scratch_of(struct ref *r, struct ref_scratch *s, size_t n);
+
 /* Keeps the first failure. */
 void ref_fail(struct ref *r, const struct error *err);
 
@@ -60,6 +65,8 @@ enum status ref_kv_open(struct backend *b, const struct kv_shape *shape, struct 
                         struct error *err) MUST_CHECK;
 void ref_kv_close(struct backend *b, struct kv *kv);
 void ref_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+void ref_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
+void ref_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
 void ref_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
 /* One head's key or value at a position, as f32: in place, or decoded into scratch [head_dim]. */
@@ -72,6 +79,10 @@ void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions
 void ref_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out);
+
+/* ref_sample.c */
+void ref_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
+                const struct draw_list *list, struct drawn *out);
 
 /* ref_matrix.c */
 enum status ref_weight_open(struct backend *b, const struct tensor *t, struct weight **out,

@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "compute/draw.h"
+
 enum {
-    LOGITS_BLOCK = 1024, /* values that a pass takes at once, so that they stay near */
-    LOGITS_GROUP = 64,   /* that are skipped or looked at together */
+    LOGITS_BLOCK = DRAW_BLOCK, /* values that a pass takes at once, so that they stay near */
+    LOGITS_GROUP = 64,         /* that are skipped or looked at together */
 };
 
 /* Of x[n], n > 0. */

@@ -7,6 +7,8 @@
 
 #include "agents/lm/logits.h"
 #include "base/chance.h"
+#include "compute/backend.h"
+#include "compute/draw.h"
 #include "compute/scalar.h"
 
 /* A token that penalties look at. */
@@ -226,21 +228,11 @@ static enum status make_room(struct sampler *s, size_t n, struct error *err)
                                  : STATUS_OK;
 }
 
-/* e^((logit - top) / temperature). Below 1e-13 it is 0: all such tokens of a vocabulary together
- * are no chance that 24 random bits could meet. */
-static const float least_weight = 1e-13f, least_exponent = -30.0f; /* e^-30 < 1e-13 */
-
-/* 1 / temperature, but finite: the highest has weight 1 at any. */
-static float scale_of(float temperature)
-{
-    return fminf(1.0f / temperature, FLT_MAX);
-}
-
 /* logits become weights. Returns their sum; s->sums has those of the blocks. */
 static double weigh(struct sampler *s, float *logits, size_t n, float top, float scale)
 {
     enum { FEW = LOGITS_BLOCK / 4 }; /* are weighed at once: most of them may be 0 */
-    const float bound = top + least_exponent / scale;
+    const float bound = top + draw_least_exponent / scale;
     double total = 0;
 
     for (size_t i = 0; i < n; i += LOGITS_BLOCK) {
@@ -253,7 +245,7 @@ static double weigh(struct sampler *s, float *logits, size_t n, float top, float
 
             memset(block + k, 0, (begin - k) * sizeof *block);
             if (begin < end)
-                s->passes->weigh(block + begin, end - begin, top, scale, least_weight);
+                s->passes->weigh(block + begin, end - begin, top, scale, draw_least_weight);
             k = end;
         }
         s->sums[i / LOGITS_BLOCK] = (double)s->passes->sum(block, len);
@@ -278,7 +270,7 @@ static void take_top_k(const struct sampler *s, struct candidate *c, const float
     for (size_t i = 0; i < k; i++) {
         float e = scalar_exp((c[i].weight - top) * scale);
 
-        c[i].weight = e > least_weight ? e : 0.0f;
+        c[i].weight = e > draw_least_weight ? e : 0.0f;
     }
 }
 
@@ -339,13 +331,6 @@ static size_t keep_top_p(struct candidate *c, size_t n, double enough)
     return n - n_heap;
 }
 
-/* Below this weight nothing is among the top_p: if all n were below it, they would hold no more
- * than the part 1 - top_p of the likeliest one alone. So nothing below it need be sorted. */
-static float top_p_bound(float top_p, size_t n)
-{
-    return (1.0f - top_p) / (float)n;
-}
-
 static int32_t draw(const struct candidate *c, size_t n, float chance)
 {
     const double target = (double)chance * sum_weights(c, n);
@@ -390,7 +375,7 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
 {
     const struct sampling *how = s->s;
     const float chance = chance_uniform(how->seed, s->turn, position, 0);
-    const float scale = scale_of(how->temperature);
+    const float scale = draw_scale(how->temperature);
     size_t n = 0;
     double total = 0;
 
@@ -399,9 +384,10 @@ static enum status choose(struct sampler *s, float *logits, size_t n_vocab, floa
         if (make_room(s, n, err) != STATUS_OK)
             return err->status;
         take_top_k(s, s->candidates, logits, n_vocab, n, top, scale);
+        n = keep_top_p(s->candidates, n, HUGE_VAL); /* all, but in an order that all agree on */
         total = sum_weights(s->candidates, n);
     } else {
-        const float least = fmaxf(how->min_p, top_p_bound(how->top_p, n_vocab));
+        const float least = fmaxf(how->min_p, draw_top_p_bound(how->top_p, n_vocab));
 
         if (s->sums == NULL)
             s->sums = arena_alloc(s->arena, n_vocab / LOGITS_BLOCK + 1, sizeof *s->sums);
@@ -467,4 +453,34 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
         result.logprob = (float)((double)s->original[result.id] - log_sum);
     *out = result;
     return STATUS_OK;
+}
+
+bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out)
+{
+    const struct sampling *how = s->s;
+
+    if (s->has_penalties || how->n_biases > 0 || how->n_logprobs > 0)
+        return false;
+    *out = (struct draw){
+        .turn = s->turn,
+        .position = position,
+        .top_k = how->top_k,
+        .seed = how->seed,
+        .temperature = how->temperature,
+        .top_p = how->top_p,
+        .min_p = how->min_p,
+        .bans_ends = how->ignore_eos || position < how->min_tokens,
+        .wants_sum = how->want_logprobs,
+    };
+    return true;
+}
+
+struct sampled sampler_drawn(const struct sampler *s, const struct drawn *d)
+{
+    struct sampled out = {.id = d->id};
+
+    assert(d->id >= 0);
+    if (s->s->want_logprobs)
+        out.logprob = (float)((double)d->logit - ((double)d->top + log(d->sum)));
+    return out;
 }

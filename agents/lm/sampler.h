@@ -3,10 +3,14 @@
 #ifndef AGENTS_LM_SAMPLER_H
 #define AGENTS_LM_SAMPLER_H
 
+#include <stdbool.h>
+
 #include "agents/lm/vocab.h"
 #include "agents/message.h"
 #include "base/arena.h"
 
+struct draw;
+struct drawn;
 struct logit_passes;
 struct sampler;
 
@@ -31,6 +35,12 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
  * the highest, the lowest id among equals. */
 enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
                          struct sampled *out, struct error *err) MUST_CHECK;
+
+/* What a device has to know to draw the token of that position as sampler_next would; out->row is
+ * the caller's. False: only the host can, because of penalties, biases or the likeliest others. */
+bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out);
+/* The token that a device has drawn so, d->id >= 0. */
+struct sampled sampler_drawn(const struct sampler *s, const struct drawn *d);
 
 /* Tells the sampler the chosen token, for its counts. Where the sampling has penalties, at most as
  * many calls as sampler_next has succeeded. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agents/lm/logits.h"
+#include "compute/backend.h"
 #include "tests/support/tiny_vocab.h"
 #include "tests/unit/base/suite.h"
 
@@ -509,8 +510,116 @@ START_TEST(full_arenas_are_said)
 }
 END_TEST
 
+/* A draw of the device's, with its row at the end of some. */
+static struct drawn draw_on(struct backend *b, const struct draw_list *list, const float *logits,
+                            size_t n)
+{
+    const uint32_t row = list->draws[0].row;
+    struct buffer *x = b->type->buffer_open(b, (row + 1) * n * sizeof *logits);
+    float *rows = calloc((row + 1) * n, sizeof *rows);
+    struct drawn out = {.id = -2};
+
+    ck_assert(x != NULL && rows != NULL);
+    memcpy(rows + row * n, logits, n * sizeof *logits);
+    b->type->upload(b, x, rows, (row + 1) * n * sizeof *rows);
+    b->type->sample(b, x, n, list, &out);
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+    b->type->buffer_close(b, x);
+    free(rows);
+    return out;
+}
+
+static void set_at_random(struct sampling *s, uint32_t *seed)
+{
+    static const float temperatures[] = {0.0f, 0.05f, 0.2f, 0.7f, 1.0f, 2.5f};
+    static const float top_ps[] = {1.0f, 1.0f, 0.1f, 0.5f, 0.9f, 0.99f};
+    static const float min_ps[] = {0.0f, 0.0f, 0.02f, 0.3f};
+    static const uint32_t top_ks[] = {0, 0, 1, 7, 40, 150};
+
+    s->temperature = temperatures[next_random(seed) % 6];
+    s->top_p = top_ps[next_random(seed) % 6];
+    s->min_p = min_ps[next_random(seed) % 4];
+    s->top_k = top_ks[next_random(seed) % 6];
+    s->ignore_eos = next_random(seed) % 2 == 0;
+    s->want_logprobs = next_random(seed) % 2 == 0;
+    s->seed = next_random(seed);
+}
+
+/* The reference's way of drawing on a device chooses what the host's sampler does, with the same
+ * log-probability, whatever is asked of both; also in a vocabulary of several blocks. */
+START_TEST(devices_draw_alike)
+{
+    enum { MANY = 3 * LOGITS_BLOCK + 77 };
+    static float logits[MANY];
+    struct backend *b;
+    struct sampling_run r;
+    uint32_t seed = 5;
+
+    open_run(&r);
+    ck_assert_int_eq(backend_open(&b, "ref", &(struct backend_config){0}, &err), STATUS_OK);
+    for (uint32_t i = 0; i < 600; i++) {
+        const size_t n = i % 3 == 0 ? MANY : N;
+        struct draw draw;
+        struct draw_list list = {.draws = &draw, .n = 1};
+        struct sampled known, have;
+        struct drawn drawn;
+
+        fill(logits, n, seed);
+        set_at_random(&r.s, &seed);
+        open_sampler(&r, NULL, 0);
+        known = next(&r, logits, n, i);
+        ck_assert(sampler_plan(r.sampler, i, &draw));
+        draw.row = i % 2;
+        list.ends = vocab_ends(r.v, &list.n_ends);
+        drawn = draw_on(b, &list, logits, n);
+        ck_assert_int_eq(drawn.id, known.id);
+        have = sampler_drawn(r.sampler, &drawn);
+        ck_assert_mem_eq(&have.logprob, &known.logprob, sizeof have.logprob);
+    }
+    backend_close(b);
+    close_run(&r);
+}
+END_TEST
+
+/* What a device does not do is left to the host: logits that are not finite, a choice of nothing,
+ * and samplings with penalties, biases or the likeliest others. */
+START_TEST(devices_leave_the_rest)
+{
+    float logits[N];
+    struct backend *b;
+    struct sampling_run r;
+    struct draw draw;
+    int32_t all[N];
+    struct draw_list list = {.draws = &draw, .n = 1, .ends = all, .n_ends = N};
+
+    open_run(&r);
+    ck_assert_int_eq(backend_open(&b, "ref", &(struct backend_config){0}, &err), STATUS_OK);
+    for (int32_t i = 0; i < N; i++)
+        all[i] = i;
+    r.s.ignore_eos = true;
+    open_sampler(&r, NULL, 0);
+    ck_assert(sampler_plan(r.sampler, 0, &draw));
+    fill(logits, N, 3);
+    ck_assert_int_lt(draw_on(b, &list, logits, N).id, 0);
+    list.n_ends = 0;
+    ck_assert_int_ge(draw_on(b, &list, logits, N).id, 0);
+    logits[7] = NAN;
+    ck_assert_int_lt(draw_on(b, &list, logits, N).id, 0);
+    logits[7] = INFINITY;
+    ck_assert_int_lt(draw_on(b, &list, logits, N).id, 0);
+    r.s.n_logprobs = 1;
+    ck_assert(!sampler_plan(r.sampler, 0, &draw));
+    r.s.n_logprobs = 0;
+    r.s.presence_penalty = 0.5f;
+    open_sampler(&r, NULL, 0);
+    ck_assert(!sampler_plan(r.sampler, 0, &draw));
+    backend_close(b);
+    close_run(&r);
+}
+END_TEST
+
 SUITE_MAIN("agents/lm/sampler", greedy_is_exact, draws_follow_the_distribution,
            large_vocabularies_are_cut, choices_can_be_repeated, penalties_weigh_down,
            negative_logits_are_weighed_down, many_tokens_are_remembered, biases_add,
            ends_are_held_back, logprobs_are_the_models, bad_logits_are_refused,
-           full_arenas_are_said)
+           full_arenas_are_said, devices_draw_alike, devices_leave_the_rest)
