@@ -558,7 +558,7 @@ enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 static void run_attention(struct backend *b, const struct shape *shape, size_t chunk, bool together,
                           float *out /* [2][N_POSITIONS][width] */)
 {
-    struct kv_shape pages = {2, shape->n_kv_heads, shape->head_dim, 64, shape->type};
+    struct kv_shape pages = {2, shape->n_kv_heads, shape->head_dim, 64, shape->type, 0};
     size_t width = shape->n_heads * shape->head_dim, lengths[2] = {N_POSITIONS, N_POSITIONS / 2};
     size_t kv_width = shape->n_kv_heads * shape->head_dim;
     static float q[2][N_POSITIONS * MAX_WIDTH], k[2][N_POSITIONS * MAX_WIDTH],
@@ -692,8 +692,8 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
 {
     size_t kv_width = shape->n_kv_heads * shape->head_dim;
     size_t width = shape->n_heads * shape->head_dim;
-    struct kv_shape pages = {1, shape->n_kv_heads, shape->head_dim, N_CONTEXTS * TABLE,
-                             shape->type};
+    struct kv_shape pages = {1, shape->n_kv_heads, shape->head_dim, N_CONTEXTS * TABLE, shape->type,
+                             0};
     static int32_t tables[N_CONTEXTS][TABLE];
     static float x[LONGEST * MAX_WIDTH];
     struct attend_row rows[N_CONTEXTS];
@@ -766,7 +766,7 @@ END_TEST
 /* A copied page holds what the other held in every layer. */
 START_TEST(a_page_is_copied_in_all_layers)
 {
-    struct kv_shape shape = {3, 2, 16, 4, KV_F32};
+    struct kv_shape shape = {3, 2, 16, 4, KV_F32, 0};
     struct backend *b = open_set("generic", 1);
     int32_t pages[2] = {1, 3};
     struct attend_row row = {0, 1, 0, &pages[0]};
@@ -806,7 +806,7 @@ END_TEST
 /* A pool of pages larger than most memories opens: what is not touched costs nothing. */
 START_TEST(untouched_pages_cost_nothing)
 {
-    struct kv_shape shape = {32, 8, 128, 1 << 15, KV_F16}; /* 64 GiB */
+    struct kv_shape shape = {32, 8, 128, 1 << 15, KV_F16, 0}; /* 64 GiB */
     struct backend *b = open_set("generic", 1);
     struct kv *kv = NULL;
     struct error err;
