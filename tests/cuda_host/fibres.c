@@ -1,0 +1,704 @@
+/* A launch goes block by block. In a block, warp by warp, each lane runs until it waits for others;
+ * those it waits for are released when the last one comes. When no fibre can run and some have not
+ * ended, they wait for what will not come: that is the error that this exists to find. Fibres of a
+ * broken block are left where they stand, which costs nothing: kernels own nothing. */
+#include "tests/cuda_host/fibres.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define STACK_BYTES ((size_t)256 << 10)
+#else
+#define ASAN_POISON_MEMORY_REGION(at, size) ((void)(at), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(at, size) ((void)(at), (void)(size))
+#define STACK_BYTES ((size_t)64 << 10)
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
+enum {
+    MAX_THREADS = 1024, /* of a block */
+    LANES = 32,
+    GUARD_BYTES = 4096,
+    SHARED_BYTES = 48 << 10, /* what every device has without being asked */
+    ZONE_BYTES = 128,        /* around what is allocated */
+    ZONE = 0xfb,
+    MAX_ARRAYS = 32,
+    MAX_ORDERS = 8,
+};
+
+enum state { READY, AT_BLOCK, AT_WARP, ENDED };
+enum wait { SYNC, BALLOT, EXCHANGE, GATHER };
+
+struct fibre {
+    void *sp;
+    enum state state;
+    enum wait wait;
+    int line;
+    uint32_t mask;
+    unsigned from; /* of EXCHANGE */
+    uint64_t word, result;
+    uint64_t *all; /* of GATHER [LANES] */
+    struct fibres_size at;
+#if defined(__SANITIZE_ADDRESS__)
+    void *fake_stack;
+#endif
+#if defined(__SANITIZE_THREAD__)
+    void *tsan;
+#endif
+};
+
+struct array {
+    const void *key;
+    const char *name;
+    size_t offset, size_bytes;
+};
+
+struct allocation {
+    struct allocation *next;
+    unsigned char *at;
+    size_t size_bytes;
+    unsigned char *before, *after; /* copies, while orders are compared */
+};
+
+/* Guarded by lock: launches of several threads take turns. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fibre fibres[MAX_THREADS];
+static unsigned char *stacks;
+static unsigned n_threads, n_ended, n_at_block;
+static bool any_yes;
+static struct fibre *running;
+static void *scheduler_sp;
+#if defined(__SANITIZE_ADDRESS__)
+static void *scheduler_fake;
+static const void *scheduler_bottom;
+static size_t scheduler_size;
+#endif
+#if defined(__SANITIZE_THREAD__)
+static void *scheduler_tsan;
+#endif
+static const struct fibres_launch *launched;
+static void (*launched_body)(const void *);
+static const void *launched_arg;
+static enum fibres_order order;
+static uint32_t chance;
+static _Alignas(256) unsigned char shared[SHARED_BYTES + (MAX_ARRAYS + 2) * 2 * ZONE_BYTES];
+static struct array arrays[MAX_ARRAYS];
+static unsigned n_arrays;
+static size_t shared_used, shared_zones;
+static unsigned char shared_pattern;
+static char failure[320];
+static unsigned n_orders = 1;
+static uint32_t orders_seed;
+static struct allocation *allocations;
+static uint64_t n_launches;
+
+struct fibres_here fibres_here;
+
+static void fail(const char *what, int line)
+{
+    if (failure[0] != '\0')
+        return;
+    if (line > 0)
+        (void)snprintf(failure, sizeof failure, "kernel %s, line %d: %s", launched->kernel, line,
+                       what);
+    else
+        (void)snprintf(failure, sizeof failure, "kernel %s: %s", launched->kernel, what);
+}
+
+/* Switching. */
+
+/* Saves what a callee has to keep, leaves the stack pointer in *from and goes on at to. */
+void fibres_switch(void **from, void *to);
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".type fibres_switch, @function\n"
+        "fibres_switch:\n"
+        "    pushq %rbp\n"
+        "    pushq %rbx\n"
+        "    pushq %r12\n"
+        "    pushq %r13\n"
+        "    pushq %r14\n"
+        "    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq %rsi, %rsp\n"
+        "    popq %r15\n"
+        "    popq %r14\n"
+        "    popq %r13\n"
+        "    popq %r12\n"
+        "    popq %rbx\n"
+        "    popq %rbp\n"
+        "    ret\n"
+        ".size fibres_switch, . - fibres_switch\n");
+#else
+#error "fibres are written for x86-64"
+#endif
+
+enum { KEPT_WORDS = 6 };
+
+static unsigned char *stack_of(size_t i)
+{
+    return stacks + i * (GUARD_BYTES + STACK_BYTES) + GUARD_BYTES;
+}
+
+/* Back to the scheduler, until it comes here again; for_good: it does not. */
+static void give_way(bool for_good)
+{
+    struct fibre *f = running;
+
+    (void)for_good;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(for_good ? NULL : &f->fake_stack, scheduler_bottom,
+                                   scheduler_size);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    __tsan_switch_to_fiber(scheduler_tsan, 0);
+#endif
+    fibres_switch(&f->sp, scheduler_sp);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(f->fake_stack, &scheduler_bottom, &scheduler_size);
+#endif
+}
+
+static void enter(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(NULL, &scheduler_bottom, &scheduler_size);
+#endif
+    launched_body(launched_arg);
+    running->state = ENDED;
+    n_ended++;
+    give_way(true);
+    abort(); /* not reached */
+}
+
+static void run_fibre(struct fibre *f)
+{
+    running = f;
+    fibres_here.thread = f->at;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&scheduler_fake, stack_of((size_t)(f - fibres)), STACK_BYTES);
+#endif
+#if defined(__SANITIZE_THREAD__)
+    scheduler_tsan = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(f->tsan, 0);
+#endif
+    fibres_switch(&scheduler_sp, f->sp);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(scheduler_fake, NULL, NULL);
+#endif
+    running = NULL;
+}
+
+static void open_stacks(void)
+{
+    size_t size_bytes = MAX_THREADS * (GUARD_BYTES + STACK_BYTES);
+
+    if (stacks != NULL)
+        return;
+    stacks = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(stacks != MAP_FAILED);
+    for (size_t i = 0; i < MAX_THREADS; i++)
+        (void)mprotect(stack_of(i) - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
+}
+
+static void make_fibre(size_t i)
+{
+    const struct fibres_size size = launched->block;
+    struct fibre *f = &fibres[i];
+    void (*first)(void) = enter;
+    void **sp = (void **)(void *)(stack_of(i) + STACK_BYTES - 64);
+
+    ASAN_UNPOISON_MEMORY_REGION(stack_of(i), STACK_BYTES); /* where a broken block left frames */
+    memcpy(sp, &first, sizeof first);
+    memset(sp - KEPT_WORDS, 0, KEPT_WORDS * sizeof *sp);
+    f->sp = sp - KEPT_WORDS;
+    f->state = READY;
+    f->at = (struct fibres_size){(unsigned)i % size.x, (unsigned)i / size.x % size.y,
+                                 (unsigned)i / size.x / size.y};
+#if defined(__SANITIZE_THREAD__)
+    if (f->tsan == NULL)
+        f->tsan = __tsan_create_fiber(0);
+#endif
+}
+
+/* Waiting. */
+
+unsigned fibres_lane(void)
+{
+    return (unsigned)(running - fibres) % LANES;
+}
+
+static struct fibre *warp_of(const struct fibre *f)
+{
+    return &fibres[(f - fibres) / LANES * LANES];
+}
+
+static void check_zones(int line);
+
+static void release_block(int line)
+{
+    for (unsigned i = 0; i < n_threads; i++) {
+        if (fibres[i].line != line) {
+            fail("threads of the block wait at barriers of other lines", line);
+            return;
+        }
+        fibres[i].result = any_yes;
+    }
+    for (unsigned i = 0; i < n_threads; i++)
+        fibres[i].state = READY;
+    n_at_block = 0;
+    any_yes = false;
+    check_zones(line);
+}
+
+int fibres_sync_block_or(int line, bool yes)
+{
+    struct fibre *f = running;
+
+    f->state = AT_BLOCK;
+    f->line = line;
+    any_yes |= yes;
+    if (++n_at_block == n_threads)
+        release_block(line);
+    give_way(false);
+    return (int)f->result;
+}
+
+void fibres_sync_block(int line)
+{
+    (void)fibres_sync_block_or(line, false);
+}
+
+static bool is_there(const struct fibre *warp, unsigned lane)
+{
+    return (size_t)(warp - fibres) + lane < n_threads;
+}
+
+/* What a lane of a warp whose lanes of mask are all there gets. */
+static void answer(struct fibre *warp, unsigned lane, uint32_t mask)
+{
+    struct fibre *f = &warp[lane];
+    uint64_t votes = 0;
+
+    switch (f->wait) {
+    case SYNC:
+        break;
+    case BALLOT:
+        for (unsigned i = 0; i < LANES; i++)
+            if (mask >> i & 1 && warp[i].word != 0)
+                votes |= (uint64_t)1 << i;
+        f->result = votes;
+        break;
+    case EXCHANGE:
+        if (f->from >= LANES || !(mask >> f->from & 1))
+            fail("a lane reads from one that does not take part", f->line);
+        else
+            f->result = warp[f->from].word;
+        break;
+    case GATHER:
+        for (unsigned i = 0; i < LANES; i++)
+            f->all[i] = mask >> i & 1 ? warp[i].word : 0;
+        break;
+    }
+}
+
+/* Releases the lanes of f's mask if all wait for the same. */
+static void maybe_release_warp(const struct fibre *f)
+{
+    struct fibre *warp = warp_of(f);
+
+    for (unsigned i = 0; i < LANES; i++)
+        if (f->mask >> i & 1 && (!is_there(warp, i) || warp[i].state != AT_WARP ||
+                                 warp[i].mask != f->mask || warp[i].line != f->line))
+            return;
+    for (unsigned i = 0; i < LANES; i++)
+        if (f->mask >> i & 1)
+            answer(warp, i, f->mask);
+    for (unsigned i = 0; i < LANES; i++)
+        if (f->mask >> i & 1)
+            warp[i].state = READY;
+}
+
+static uint64_t wait_for_warp(int line, uint32_t mask, enum wait wait, uint64_t word, unsigned from,
+                              uint64_t *all)
+{
+    struct fibre *f = running;
+
+    f->line = line;
+    f->mask = mask;
+    f->wait = wait;
+    f->word = word;
+    f->from = from;
+    f->all = all;
+    f->state = AT_WARP;
+    if (!(mask >> fibres_lane() & 1))
+        fail("a lane is not in the mask that it gives", line);
+    else
+        maybe_release_warp(f);
+    give_way(false);
+    return f->result;
+}
+
+void fibres_sync_warp(int line, uint32_t mask)
+{
+    (void)wait_for_warp(line, mask, SYNC, 0, 0, NULL);
+}
+
+uint32_t fibres_ballot(int line, uint32_t mask, bool yes)
+{
+    return (uint32_t)wait_for_warp(line, mask, BALLOT, yes, 0, NULL);
+}
+
+uint64_t fibres_exchange(int line, uint32_t mask, uint64_t word, unsigned from)
+{
+    return wait_for_warp(line, mask, EXCHANGE, word, from, NULL);
+}
+
+void fibres_gather(int line, uint32_t mask, uint64_t word, uint64_t out[32])
+{
+    (void)wait_for_warp(line, mask, GATHER, word, 0, out);
+}
+
+/* Shared memory: one array after the other, zones between them. */
+
+static void *take_shared(const void *key, const char *name, size_t size_bytes)
+{
+    size_t offset = shared_used + shared_zones + ZONE_BYTES;
+    size_t room = (size_bytes + 15) / 16 * 16;
+
+    if (n_arrays == MAX_ARRAYS || shared_used + room > SHARED_BYTES) {
+        fail("more shared memory than a block has", 0);
+        offset = ZONE_BYTES; /* the launch is over once this fibre gives way */
+        return shared + offset;
+    }
+    ASAN_UNPOISON_MEMORY_REGION(shared + offset - ZONE_BYTES, room + 2 * ZONE_BYTES);
+    memset(shared + offset - ZONE_BYTES, ZONE, room + 2 * ZONE_BYTES);
+    memset(shared + offset, shared_pattern, size_bytes);
+    ASAN_POISON_MEMORY_REGION(shared + offset - ZONE_BYTES, ZONE_BYTES);
+    ASAN_POISON_MEMORY_REGION(shared + offset + size_bytes, room - size_bytes + ZONE_BYTES);
+    arrays[n_arrays++] = (struct array){key, name, offset, size_bytes};
+    shared_used += room;
+    shared_zones += 2 * ZONE_BYTES;
+    return shared + offset;
+}
+
+void *fibres_shared(const void *key, size_t size_bytes, const char *name)
+{
+    for (unsigned i = 0; i < n_arrays; i++)
+        if (arrays[i].key == key)
+            return shared + arrays[i].offset;
+    return take_shared(key, name, size_bytes);
+}
+
+void *fibres_dynamic_shared(void)
+{
+    return fibres_shared(&launched, launched->shared_bytes, "dynamic");
+}
+
+/* Under AddressSanitizer the zones cannot be read, and need not: a write there was told already. */
+static void check_zones(int line)
+{
+#if !defined(__SANITIZE_ADDRESS__)
+    char what[120];
+
+    for (unsigned i = 0; i < n_arrays; i++) {
+        size_t begin = arrays[i].offset - ZONE_BYTES, end = arrays[i].offset + arrays[i].size_bytes;
+
+        for (size_t at = begin; at < end + ZONE_BYTES; at++) {
+            if (at == arrays[i].offset)
+                at = end;
+            if (shared[at] == ZONE)
+                continue;
+            (void)snprintf(what, sizeof what, "a write outside the shared array '%s'",
+                           arrays[i].name);
+            fail(what, line);
+            return;
+        }
+    }
+#else
+    (void)line;
+#endif
+}
+
+/* Blocks. */
+
+static uint32_t next_chance(void)
+{
+    chance = chance * 1664525u + 1013904223u;
+    return chance >> 8;
+}
+
+/* to[0 … n - 1]: the numbers below n, in the order of now */
+static void lay_order(unsigned *to, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        to[i] = order == FIBRES_BACKWARD ? n - 1 - i : i;
+    for (unsigned i = n; order == FIBRES_SHUFFLED && i > 1; i--) {
+        unsigned j = next_chance() % i, x = to[i - 1];
+
+        to[i - 1] = to[j];
+        to[j] = x;
+    }
+}
+
+/* Runs the lanes of a warp until all wait for other warps, or for good. */
+static bool run_warp(unsigned first)
+{
+    unsigned lanes[LANES], n = n_threads - first < LANES ? n_threads - first : LANES;
+    bool ran = false, more = true;
+
+    lay_order(lanes, n);
+    while (more && failure[0] == '\0') {
+        more = false;
+        for (unsigned i = 0; i < n && failure[0] == '\0'; i++)
+            if (fibres[first + lanes[i]].state == READY) {
+                run_fibre(&fibres[first + lanes[i]]);
+                ran = more = true;
+            }
+    }
+    return ran;
+}
+
+static void tell_stuck(void)
+{
+    const struct fibre *waits = fibres;
+    char what[160];
+
+    while (waits->state == ENDED)
+        waits++;
+    (void)snprintf(what, sizeof what,
+                   "thread %u waits for threads that do not come (%u of the block's %u are at a "
+                   "barrier, %u have ended)",
+                   (unsigned)(waits - fibres), n_at_block, n_threads, n_ended);
+    fail(what, waits->line);
+}
+
+static void run_block(void)
+{
+    unsigned warps[MAX_THREADS / LANES], n_warps = (n_threads + LANES - 1) / LANES;
+
+    n_ended = n_at_block = n_arrays = 0;
+    any_yes = false;
+    shared_used = shared_zones = 0;
+    ASAN_POISON_MEMORY_REGION(shared, sizeof shared);
+    for (size_t i = 0; i < n_threads; i++)
+        make_fibre(i);
+    while (n_ended < n_threads && failure[0] == '\0') {
+        bool ran = false;
+
+        lay_order(warps, n_warps);
+        for (unsigned i = 0; i < n_warps; i++)
+            ran |= run_warp(warps[i] * LANES);
+        if (!ran)
+            tell_stuck();
+    }
+    if (failure[0] == '\0')
+        check_zones(0);
+}
+
+static void run_blocks(void)
+{
+    const struct fibres_size grid = launched->grid;
+    unsigned n = grid.x * grid.y * grid.z, *blocks = malloc(n * sizeof *blocks);
+
+    assert(blocks != NULL);
+    lay_order(blocks, n);
+    for (unsigned i = 0; i < n && failure[0] == '\0'; i++) {
+        fibres_here.block = (struct fibres_size){blocks[i] % grid.x, blocks[i] / grid.x % grid.y,
+                                                 blocks[i] / grid.x / grid.y};
+        run_block();
+    }
+    free(blocks);
+}
+
+/* Memory. */
+
+static struct allocation *allocation_of(const void *at)
+{
+    const unsigned char *p = at;
+
+    for (struct allocation *a = allocations; a != NULL; a = a->next)
+        if (p >= a->at && p < a->at + a->size_bytes)
+            return a;
+    return NULL;
+}
+
+void *fibres_alloc(size_t size_bytes)
+{
+    struct allocation *a = malloc(sizeof *a);
+    size_t room = (size_bytes + ZONE_BYTES + 255) / 256 * 256;
+
+    if (a == NULL || room < size_bytes) {
+        free(a);
+        return NULL;
+    }
+    *a = (struct allocation){.at = aligned_alloc(256, room), .size_bytes = size_bytes};
+    if (a->at == NULL) {
+        free(a);
+        return NULL;
+    }
+    memset(a->at, 0xa5, size_bytes);
+    memset(a->at + size_bytes, ZONE, room - size_bytes);
+    ASAN_POISON_MEMORY_REGION(a->at + size_bytes, room - size_bytes);
+    (void)pthread_mutex_lock(&lock);
+    a->next = allocations;
+    allocations = a;
+    (void)pthread_mutex_unlock(&lock);
+    return a->at;
+}
+
+void fibres_free(void *at)
+{
+    struct allocation *a = NULL;
+
+    (void)pthread_mutex_lock(&lock);
+    for (struct allocation **p = &allocations; at != NULL && *p != NULL; p = &(*p)->next)
+        if ((*p)->at == at) {
+            a = *p;
+            *p = a->next;
+            break;
+        }
+    (void)pthread_mutex_unlock(&lock);
+    assert(at == NULL || a != NULL);
+    if (a != NULL)
+        free(a->at);
+    free(a);
+}
+
+size_t fibres_room(const void *at)
+{
+    const struct allocation *a;
+    size_t room;
+
+    (void)pthread_mutex_lock(&lock);
+    a = allocation_of(at);
+    room = a == NULL ? 0 : (size_t)(a->at + a->size_bytes - (const unsigned char *)at);
+    (void)pthread_mutex_unlock(&lock);
+    return room;
+}
+
+static void check_allocations(void)
+{
+#if !defined(__SANITIZE_ADDRESS__)
+    for (const struct allocation *a = allocations; a != NULL; a = a->next)
+        for (size_t i = 0; i < ZONE_BYTES; i++)
+            if (a->at[a->size_bytes + i] != ZONE) {
+                fail("a write behind an allocation of the device", 0);
+                return;
+            }
+#endif
+}
+
+/* Orders. */
+
+static void run_in(enum fibres_order which, uint32_t seed)
+{
+    order = which;
+    chance = seed;
+    shared_pattern = (unsigned char)(0xa5 + which * 0x31 + seed);
+    run_blocks();
+    if (failure[0] == '\0')
+        check_allocations();
+}
+
+static unsigned char *copy_of(const unsigned char *from, size_t size_bytes)
+{
+    unsigned char *to = malloc(size_bytes + 1);
+
+    assert(to != NULL);
+    memcpy(to, from, size_bytes);
+    return to;
+}
+
+/* All orders from the same memory. */
+static void run_in_orders(void)
+{
+    for (struct allocation *a = allocations; a != NULL; a = a->next)
+        a->before = copy_of(a->at, a->size_bytes);
+    run_in(FIBRES_FORWARD, 0);
+    for (struct allocation *a = allocations; a != NULL; a = a->next)
+        a->after = copy_of(a->at, a->size_bytes);
+    for (unsigned i = 1; i < n_orders && failure[0] == '\0'; i++) {
+        for (struct allocation *a = allocations; a != NULL; a = a->next)
+            memcpy(a->at, a->before, a->size_bytes);
+        run_in(i == 1 ? FIBRES_BACKWARD : FIBRES_SHUFFLED, orders_seed + i);
+        for (struct allocation *a = allocations; a != NULL; a = a->next)
+            if (memcmp(a->at, a->after, a->size_bytes) != 0)
+                fail(i == 1 ? "threads in backward order write other bits"
+                            : "threads in shuffled order write other bits",
+                     0);
+    }
+    for (struct allocation *a = allocations; a != NULL; a = a->next) {
+        free(a->before);
+        free(a->after);
+        a->before = a->after = NULL;
+    }
+}
+
+bool fibres_run(const struct fibres_launch *launch, void (*body)(const void *arg), const void *arg)
+{
+    bool well;
+
+    (void)pthread_mutex_lock(&lock);
+    open_stacks();
+    launched = launch;
+    launched_body = body;
+    launched_arg = arg;
+    n_threads = launch->block.x * launch->block.y * launch->block.z;
+    fibres_here.block_size = launch->block;
+    fibres_here.grid_size = launch->grid;
+    n_launches++;
+    if (n_threads == 0 || n_threads > MAX_THREADS || launch->grid.x == 0 || launch->grid.y == 0 ||
+        launch->grid.z == 0 || launch->grid.y > 65535 || launch->grid.z > 65535)
+        fail("a grid or block of no size that a device has", 0);
+    else if (n_orders > 1)
+        run_in_orders();
+    else
+        run_in(FIBRES_FORWARD, 0);
+    well = failure[0] == '\0';
+    (void)pthread_mutex_unlock(&lock);
+    return well;
+}
+
+const char *fibres_error(void)
+{
+    return failure[0] == '\0' ? NULL : failure;
+}
+
+void fibres_clear_error(void)
+{
+    failure[0] = '\0';
+}
+
+void fibres_set_orders(unsigned n, uint32_t seed)
+{
+    assert(n >= 1 && n <= MAX_ORDERS);
+    n_orders = n;
+    orders_seed = seed;
+}
+
+uint64_t fibres_n_launches(void)
+{
+    return n_launches;
+}
+
+/* Only where no stand-in of the runtime is linked. */
+__attribute__((weak)) int cuda_host_enqueue(struct CUstream_st *stream,
+                                            void (*run)(const void *arg), const void *arg,
+                                            size_t size, const char *kernel)
+{
+    (void)stream, (void)size, (void)kernel;
+    run(arg);
+    return 0;
+}
