@@ -31,14 +31,20 @@ enum speculate {
     SPECULATE_OFF,
 };
 
+/* kv_host_bytes: as much as KV pages would have on the host; none where the device is the host. */
+#define KV_HOST_DEFAULT SIZE_MAX
+
 struct agent_config {
     const char *name;    /* under which it is served */
     const char *path;    /* its file; NULL for agents without */
     const void *spec;    /* of kinds that a call makes, as params_open; else NULL */
     const char *backend; /* "cpu", "ref", "cuda" */
-    size_t n_threads;    /* 0: the physical cores */
-    size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
-    size_t max_context;  /* 0: the model's */
+    const struct backend_type *backend_type; /* instead of a name; NULL: by name */
+    size_t n_threads;                        /* 0: the physical cores */
+    size_t kv_bytes; /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
+    /* Of the host's memory behind the device's, for pages that nobody holds. */
+    size_t kv_host_bytes;
+    size_t max_context;                    /* 0: the model's */
     size_t max_step_rows, max_step_tokens; /* 0: the agent's own */
     size_t max_step_logits; /* 0: enough for replies. Texts are scored faster with more */
     enum kv_type kv_type;
@@ -140,11 +146,14 @@ struct agent_info {
     size_t n_observations, n_actions; /* numbers in, choices; 0 for those that do not act */
     bool has_value;                   /* its reply holds what return is to come */
     size_t kv_page_bytes, kv_pages, kv_pages_free, kv_pages_shared;
-    size_t kv_pages_cached;    /* found by who begins alike; held by clones, or free */
-    uint64_t kv_copies;        /* pages copied on write */
-    uint64_t kv_pages_evicted; /* cached pages that were free and went to somebody else */
-    uint64_t kv_evictions;     /* idle clones that lost their pages */
-    uint64_t kv_recomputes;    /* of those and of preempted rows, that computed theirs again */
+    size_t kv_pages_cached;         /* found by who begins alike; held by clones, or free */
+    uint64_t kv_copies;             /* pages copied on write */
+    uint64_t kv_pages_evicted;      /* cached pages that were free and went to somebody else */
+    size_t kv_slots, kv_slots_full; /* pages of the host's memory behind them */
+    uint64_t kv_spills, kv_fills;   /* pages that moved there, and back */
+    uint64_t device_losses;         /* times that all pages were lost: the device failed */
+    uint64_t kv_evictions;          /* idle clones that lost their pages */
+    uint64_t kv_recomputes;         /* of those and of preempted rows, that computed theirs again */
     uint64_t drafted_tokens, accepted_tokens; /* guesses computed, and those that were right */
     uint64_t prefix_lookup_tokens, prefix_hit_tokens; /* of prompts: looked for, and found */
     /* A step of few rows takes microseconds: less than a hop to another thread and back. Such steps

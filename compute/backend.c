@@ -49,12 +49,18 @@ enum status backend_open(struct backend **out, const char *name,
                          const struct backend_config *config, struct error *err)
 {
     const struct backend_type *type = find_type(name);
-    struct backend *b;
-    enum status rc;
 
     if (type == NULL)
         return no_such_type(name, err);
-    b = xalloc(type->size);
+    return backend_open_type(out, type, config, err);
+}
+
+enum status backend_open_type(struct backend **out, const struct backend_type *type,
+                              const struct backend_config *config, struct error *err)
+{
+    struct backend *b = xalloc(type->size);
+    enum status rc;
+
     b->type = type;
     rc = type->open(b, config, err);
     if (rc == STATUS_OK)

@@ -189,6 +189,9 @@ struct backend {
 /* By name ("ref", "cpu", …); STATUS_NOT_FOUND names those there are. */
 enum status backend_open(struct backend **out, const char *name,
                          const struct backend_config *config, struct error *err) MUST_CHECK;
+/* Of a type that is in no table. */
+enum status backend_open_type(struct backend **out, const struct backend_type *type,
+                              const struct backend_config *config, struct error *err) MUST_CHECK;
 void backend_close(struct backend *b);
 /* After a sync that returned INTERNAL, with everything closed that was opened on b: closes and
  * opens the device, in the same place. On failure only this and backend_close may be called. */

@@ -132,6 +132,19 @@ void kv_page_cache(struct kv_pages *p, int32_t page)
     p->usage.n_cached++;
 }
 
+void kv_pages_forget(struct kv_pages *p)
+{
+    struct link *l;
+
+    assert(p->usage.n_free == p->usage.n_pages);
+    while ((l = list_pop(&p->idle)) != NULL) {
+        int32_t page = (int32_t)(container_of(l, struct page, link) - p->pages);
+
+        forget(p, page);
+        p->blank[p->n_blank++] = page;
+    }
+}
+
 static enum status grow(struct kv_seq *s, size_t n_pages, struct error *err)
 {
     size_t cap = n_pages > 2 * (size_t)s->cap_pages ? n_pages : 2 * (size_t)s->cap_pages;
@@ -210,6 +223,22 @@ enum status kv_seq_adopt(struct kv_pages *p, struct kv_seq *s, int32_t page, str
     share_page(p, page); /* first: it may be one of those that go */
     kv_seq_cut(p, s, n_full * KV_PAGE_TOKENS);
     s->pages[s->n_pages++] = page;
+    s->n_tokens += KV_PAGE_TOKENS;
+    return STATUS_OK;
+}
+
+enum status kv_seq_extend(struct kv_pages *p, struct kv_seq *s, int32_t *ret_page,
+                          struct error *err)
+{
+    size_t n_full = s->n_tokens / KV_PAGE_TOKENS;
+    enum status rc = grow(s, n_full + 1, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    kv_seq_cut(p, s, n_full * KV_PAGE_TOKENS);
+    if (p->usage.n_free == 0)
+        return error_set(err, STATUS_EXHAUSTED, "no KV page is free");
+    *ret_page = s->pages[s->n_pages++] = take_page(p);
     s->n_tokens += KV_PAGE_TOKENS;
     return STATUS_OK;
 }

@@ -32,7 +32,8 @@ struct kv_usage {
     uint64_t n_evicted;               /* cached pages that were handed out since the start */
 };
 
-/* The page is cached no more: it is about to be written anew. */
+/* The page is cached no more: it is about to be written anew, by what the next step carries or
+ * computes. */
 typedef void (*kv_forget_fn)(void *arg, int32_t page);
 
 /* Its thread, the loop's, is then the only one to call any of these. */
@@ -41,13 +42,17 @@ void kv_pages_close(struct kv_pages *p); /* asserts that every page is free */
 
 void kv_pages_usage(const struct kv_pages *p, struct kv_usage *out);
 
-/* Before the first page is cached; called inside kv_seq_reserve. */
+/* Before the first page is cached; called inside kv_seq_reserve, kv_seq_extend and
+ * kv_pages_forget. */
 void kv_pages_on_forget(struct kv_pages *p, kv_forget_fn fn, void *arg);
 
 /* The page, held and full, keeps its contents for whoever may want them: once nobody holds it, it
  * is free, but handed out after all that are not cached, the one released longest ago first. It is
  * forgotten then, or when the one sequence that holds it writes into it. */
 void kv_page_cache(struct kv_pages *p, int32_t page);
+
+/* Every page is free, and what they held is lost: none is cached any more. */
+void kv_pages_forget(struct kv_pages *p);
 
 /* Makes room for positions n_tokens … n_tokens + n_more - 1: adds pages, and gives the last, partly
  * filled page a private copy if it is shared (*ret_copy, with ret_copy->from >= 0; else from = -1).
@@ -66,6 +71,11 @@ enum status kv_seq_share(struct kv_pages *p, struct kv_seq *child, const struct 
  * was reserved, give way to it. Fails only for want of memory: s is as it was then. */
 enum status kv_seq_adopt(struct kv_pages *p, struct kv_seq *s, int32_t page,
                          struct error *err) MUST_CHECK;
+
+/* Puts a free page behind the full pages of s, as kv_seq_adopt does a cached one: whoever asks
+ * fills it. STATUS_EXHAUSTED when none is free. */
+enum status kv_seq_extend(struct kv_pages *p, struct kv_seq *s, int32_t *ret_page,
+                          struct error *err) MUST_CHECK;
 
 /* Holds a cached page with the same contents instead of its own i-th. */
 void kv_seq_replace(struct kv_pages *p, struct kv_seq *s, size_t i, int32_t page);

@@ -5,38 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compute/llama_parts.h"
-
-struct layer {
-    struct weight *parts[N_PARTS];
-};
-
-struct llama {
-    struct backend *backend;
-    struct llama_shape shape;
-    struct llama_config config;
-    size_t weight_bytes;
-
-    struct layer *layers; /* [n_layers] */
-    struct weight *embed, *norm;
-    struct weight *own_head; /* NULL where the head is embed */
-    float *rope_scale;       /* [head_dim / 2], or NULL */
-    struct kv *kv;
-
-    /* One call's activations, on the device. */
-    struct buffer *x;         /* [max_tokens][width], the residual stream */
-    struct buffer *q, *mixed; /* [max_tokens][n_heads * head_dim] */
-    struct buffer *k, *v;     /* [max_tokens][n_kv_heads * head_dim] */
-    struct buffer *picked;    /* [max_logits][width] */
-    struct buffer *logits;    /* [max_logits][n_vocab] */
-
-    /* One call's tables, on the host; the backend reads them until it is synced. */
-    int32_t *ids;            /* [max_tokens] */
-    uint32_t *positions;     /* [max_tokens] */
-    struct attend_row *rows; /* [max_tokens] */
-    uint32_t *picks;         /* [max_logits] */
-    float *staged;           /* [max_logits][n_vocab]: logits on their way to several places */
-};
+#include "compute/llama_state.h"
 
 const struct llama_shape *llama_shape(const struct llama *m)
 {
@@ -64,7 +33,7 @@ static enum status open_weight(struct llama *m, struct weight **out, const struc
     return rc;
 }
 
-static void take_weights(struct llama *m, const struct llama *from)
+static void take_weights(struct llama *m, struct llama *from)
 {
     assert(from->backend->type == m->backend->type);
     assert(from->shape.n_layers == m->shape.n_layers && from->shape.width == m->shape.width);
@@ -73,10 +42,12 @@ static void take_weights(struct llama *m, const struct llama *from)
     m->norm = from->norm;
     m->own_head = from->own_head;
     m->weight_bytes = from->weight_bytes;
+    atomic_fetch_add(&from->n_sharers, 1);
 }
 
-static enum status open_weights(struct llama *m, const struct gguf *g, struct error *err)
+static enum status open_weights(struct llama *m, struct error *err)
 {
+    const struct gguf *g = m->file;
     const struct llama_shape *s = &m->shape;
     const struct tensor *t, *embed;
     enum status rc;
@@ -103,10 +74,10 @@ static enum status open_weights(struct llama *m, const struct gguf *g, struct er
     return t == embed ? STATUS_OK : open_weight(m, &m->own_head, t, err);
 }
 
-static enum status open_rope_scale(struct llama *m, const struct gguf *g, struct error *err)
+static enum status open_rope_scale(struct llama *m, struct error *err)
 {
     const struct tensor *t;
-    enum status rc = llama_rope_tensor(&t, g, &m->shape, err);
+    enum status rc = llama_rope_tensor(&t, m->file, &m->shape, err);
 
     if (rc != STATUS_OK || t == NULL)
         return rc;
@@ -140,7 +111,10 @@ static enum status open_buffers(struct llama *m, struct error *err)
         (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK)
         return rc;
-    return open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+    rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+    if (rc == STATUS_OK && llama_can_draw(m))
+        rc = open_buffer(m, &m->fetched, n_logits, s->n_vocab, err);
+    return rc;
 }
 
 static enum status open_tables(struct llama *m, struct error *err)
@@ -152,8 +126,13 @@ static enum status open_tables(struct llama *m, struct error *err)
     m->rows = try_alloc(n, sizeof *m->rows);
     m->picks = try_alloc(n_logits, sizeof *m->picks);
     m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
+    m->draws = try_alloc(n_logits, sizeof *m->draws);
+    m->drawn = try_alloc(n_logits, sizeof *m->drawn);
+    m->wanted = try_alloc(n_logits, sizeof *m->wanted);
+    m->places = try_alloc(n_logits, sizeof *m->places);
     if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
-        m->staged == NULL)
+        m->staged == NULL || m->draws == NULL || m->drawn == NULL || m->wanted == NULL ||
+        m->places == NULL)
         return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
                                "the tables of a step");
     return STATUS_OK;
@@ -167,9 +146,32 @@ static enum status open_kv(struct llama *m, struct error *err)
         .head_dim = m->shape.head_dim,
         .n_pages = m->config.n_kv_pages,
         .type = m->config.kv_type,
+        .n_slots = m->config.n_kv_slots,
     };
 
     return m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
+}
+
+bool llama_can_draw(const struct llama *m)
+{
+    return m->backend->type->sample != NULL;
+}
+
+bool llama_can_spill(const struct backend *b)
+{
+    return b->type->kv_spill != NULL;
+}
+
+/* What is on the device. */
+static enum status open_device(struct llama *m, struct error *err)
+{
+    enum status rc;
+
+    m->weight_bytes = 0;
+    if ((rc = open_weights(m, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK ||
+        (rc = open_buffers(m, err)) != STATUS_OK)
+        return rc;
+    return m->backend->type->sync(m->backend, err);
 }
 
 enum status llama_open(struct llama **out, struct backend *b, const struct gguf *g,
@@ -183,13 +185,13 @@ enum status llama_open(struct llama **out, struct backend *b, const struct gguf 
         return rc;
     assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
     m = xalloc(sizeof *m);
+    assert(config->n_kv_slots == 0 || llama_can_spill(b));
     m->backend = b;
+    m->file = g;
     m->shape = shape;
     m->config = *config;
-    if ((rc = open_weights(m, g, err)) != STATUS_OK ||
-        (rc = open_rope_scale(m, g, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK ||
-        (rc = open_buffers(m, err)) != STATUS_OK || (rc = open_tables(m, err)) != STATUS_OK ||
-        (rc = b->type->sync(b, err)) != STATUS_OK)
+    if ((rc = open_rope_scale(m, err)) != STATUS_OK || (rc = open_tables(m, err)) != STATUS_OK ||
+        (rc = open_device(m, err)) != STATUS_OK)
         goto out;
     *out = m;
     m = NULL; /* given away */
@@ -202,8 +204,11 @@ static void close_weights(struct llama *m)
 {
     const struct backend_type *op = m->backend->type;
 
-    if (m->config.weights_of != NULL)
+    if (m->config.weights_of != NULL) {
+        if (m->layers != NULL)
+            atomic_fetch_sub(&m->config.weights_of->n_sharers, 1);
         return;
+    }
     for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++)
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);
@@ -211,167 +216,60 @@ static void close_weights(struct llama *m)
     op->weight_close(m->backend, m->norm);
     op->weight_close(m->backend, m->own_head);
     free(m->layers);
+    m->layers = NULL;
+    m->embed = m->norm = m->own_head = NULL;
 }
 
 static void close_buffers(struct llama *m)
 {
-    struct buffer *buffers[] = {m->x, m->q, m->mixed, m->k, m->v, m->picked, m->logits};
+    struct buffer **buffers[] = {&m->x, &m->q,      &m->mixed,  &m->k,
+                                 &m->v, &m->picked, &m->logits, &m->fetched};
 
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        m->backend->type->buffer_close(m->backend, buffers[i]);
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+        m->backend->type->buffer_close(m->backend, *buffers[i]);
+        *buffers[i] = NULL;
+    }
+}
+
+/* Nothing is there after a restart that failed. */
+static void close_device(struct llama *m)
+{
+    if (m->backend->is_down)
+        return;
+    close_buffers(m);
+    close_weights(m);
+    m->backend->type->kv_close(m->backend, m->kv);
+    m->kv = NULL;
 }
 
 void llama_close(struct llama *m)
 {
     if (m == NULL)
         return;
-    close_buffers(m);
-    close_weights(m);
-    m->backend->type->kv_close(m->backend, m->kv);
+    close_device(m);
     free(m->rope_scale);
     free(m->ids);
     free(m->positions);
     free(m->rows);
     free(m->picks);
     free(m->staged);
+    free(m->draws);
+    free(m->drawn);
+    free(m->wanted);
+    free(m->places);
     free(m);
 }
 
-/* Lays the rows out one after the other. Returns the number of tokens; *ret_logits that of logits.
- */
-static size_t lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                      size_t *ret_logits)
+enum status llama_restart(struct llama *m, const struct backend_config *config, struct error *err)
 {
-    size_t n = 0, n_logits = 0;
-
-    for (size_t i = 0; i < n_rows; i++) {
-        const struct llama_row *row = &rows[i];
-
-        assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - n);
-        assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - n_logits);
-        assert(row->pos + row->n_tokens <= m->shape.context);
-        m->rows[i] = (struct attend_row){
-            .first = n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
-        for (size_t t = 0; t < row->n_tokens; t++, n++) {
-            assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
-            m->ids[n] = row->ids[t];
-            m->positions[n] = (uint32_t)(row->pos + t);
-            if (t >= row->n_tokens - row->n_logits)
-                m->picks[n_logits++] = (uint32_t)n;
-        }
-    }
-    *ret_logits = n_logits;
-    return n;
-}
-
-/* x += attention(norm(x)) */
-static void run_attention(struct llama *m, size_t layer, size_t n, size_t n_rows)
-{
-    const struct llama_shape *s = &m->shape;
-    struct backend *b = m->backend;
-    const struct backend_type *op = b->type;
-    struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {m->x, parts[PART_ATTN_NORM], s->norm_eps}, mixed = {.x = m->mixed};
-    const struct product qkv[] = {
-        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
-    const struct product out = {parts[PART_ATTN_OUT], m->x};
-    struct rope rope = {.n_heads = s->n_heads,
-                        .head_dim = s->head_dim,
-                        .base = s->rope_base,
-                        .scale = m->rope_scale};
-
-    op->matmul(b, &normed, n, qkv, sizeof qkv / sizeof qkv[0]);
-    op->rope(b, &rope, m->positions, n, m->q);
-    rope.n_heads = s->n_kv_heads;
-    op->rope(b, &rope, m->positions, n, m->k);
-    op->kv_store(b, m->kv, layer, m->k, m->v, m->rows, n_rows);
-    op->attend(b, m->kv, layer, s->n_heads, m->q, m->rows, n_rows, m->mixed);
-    op->matmul_add(b, &mixed, n, &out);
-}
-
-/* x += down(silu(gate(norm(x))) * up(norm(x))) */
-static void run_ffn(struct llama *m, size_t layer, size_t n)
-{
-    struct backend *b = m->backend;
-    struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {m->x, parts[PART_FFN_NORM], m->shape.norm_eps};
-    const struct ffn ffn = {parts[PART_GATE], parts[PART_UP], parts[PART_DOWN]};
-
-    b->type->ffn(b, &normed, n, &ffn, m->x);
-}
-
-/* The logits of the picked tokens alone. */
-static void run_head(struct llama *m, size_t n_logits, struct buffer *out)
-{
-    struct backend *b = m->backend;
-    const struct input normed = {m->picked, m->norm, m->shape.norm_eps};
-    const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
-
-    b->type->gather(b, m->x, m->picks, n_logits, m->shape.width, m->picked);
-    b->type->matmul(b, &normed, n_logits, &head, 1);
-}
-
-/* Where all rows' logits lie, if they lie one after the other in the caller's memory; else NULL. */
-static float *one_place(const struct llama *m, const struct llama_row *rows, size_t n_rows)
-{
-    float *first = NULL, *next = NULL;
-
-    for (size_t i = 0; i < n_rows; i++) {
-        if (rows[i].n_logits == 0)
-            continue;
-        if (first == NULL)
-            first = next = rows[i].logits;
-        if (rows[i].logits != next)
-            return NULL;
-        next += rows[i].n_logits * m->shape.n_vocab;
-    }
-    return first;
-}
-
-/* Puts the logits in the one place that they all go to, straight from the head where the device
- * can; or, where there is no such place, in staged. */
-static void run_logits(struct llama *m, size_t n_logits, float *place)
-{
-    struct backend *b = m->backend;
-    size_t size_bytes = n_logits * m->shape.n_vocab * sizeof(float);
-    struct buffer *over = NULL;
-
-    if (place == NULL)
-        place = m->staged;
-    if (b->type->buffer_over != NULL)
-        over = b->type->buffer_over(b, place, size_bytes);
-    run_head(m, n_logits, over != NULL ? over : m->logits);
-    if (over == NULL)
-        b->type->download(b, place, m->logits, size_bytes);
-    b->type->buffer_close(b, over);
-}
-
-enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                          const struct kv_copy *copies, size_t n_copies, struct error *err)
-{
-    struct backend *b = m->backend;
-    size_t n_logits, n = lay_out(m, rows, n_rows, &n_logits);
-    float *place = one_place(m, rows, n_rows), *from = m->staged;
     enum status rc;
 
-    for (size_t i = 0; i < n_copies; i++)
-        b->type->kv_copy(b, m->kv, copies[i].from, copies[i].to);
-    b->type->embed(b, m->embed, m->ids, n, m->x);
-    for (size_t layer = 0; layer < m->shape.n_layers; layer++) {
-        run_attention(m, layer, n, n_rows);
-        run_ffn(m, layer, n);
-    }
-    if (n_logits > 0)
-        run_logits(m, n_logits, place);
-    rc = b->type->sync(b, err);
-    if (rc != STATUS_OK || place != NULL)
-        return rc;
-    for (size_t i = 0; i < n_rows; i++) {
-        size_t n_values = rows[i].n_logits * m->shape.n_vocab;
-
-        if (n_values > 0)
-            memcpy(rows[i].logits, from, n_values * sizeof *from);
-        from += n_values;
-    }
-    return STATUS_OK;
+    if (m->config.weights_of != NULL || atomic_load(&m->n_sharers) != 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the device has failed, and its weights are shared: start anew");
+    close_device(m);
+    rc = backend_restart(m->backend, config, err);
+    if (rc == STATUS_OK && (rc = open_device(m, err)) != STATUS_OK)
+        close_device(m);
+    return rc;
 }

@@ -4,6 +4,7 @@
 #ifndef COMPUTE_LLAMA_H
 #define COMPUTE_LLAMA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,9 +24,12 @@ struct llama_config {
     size_t max_logits; /* rows of logits of one call */
     size_t n_kv_pages;
     enum kv_type kv_type;
+    size_t n_kv_slots;   /* pages of the host's memory beside them; only where llama_can_spill */
+    const int32_t *ends; /* [n_ends] tokens that a draw may ban; borrowed */
+    size_t n_ends;
     /* Whose weights it takes instead of preparing its own: of the same file, on a backend of the
      * same type, on any thread. It outlives this one. NULL: none. */
-    const struct llama *weights_of;
+    struct llama *weights_of;
 };
 
 /* One sequence's part in a call. */
@@ -36,10 +40,21 @@ struct llama_row {
     const int32_t *pages; /* [(pos + n_tokens) / KV_PAGE_TOKENS, rounded up] */
     size_t n_logits;      /* of the last n_logits tokens; 0 for a chunk that is not the last */
     float *logits;        /* [n_logits][n_vocab], the caller's */
+    /* Where the device is to draw the tokens itself (llama_can_draw), else NULL. A logits row is
+     * then written only where drawn has an id < 0. */
+    const struct draw *draws; /* [n_logits] but for their row */
+    struct drawn *drawn;      /* [n_logits] */
+};
+
+enum kv_way {
+    KV_COPY,  /* from page to page */
+    KV_SPILL, /* from a page to a slot */
+    KV_FILL,  /* from a slot to a page */
 };
 
 struct kv_copy {
     int32_t from, to;
+    enum kv_way way;
 };
 
 /* The shape that a file's metadata states, checked against the tensors. An architecture we do not
@@ -57,10 +72,21 @@ const struct llama_shape *llama_shape(const struct llama *m);
 size_t llama_weight_bytes(const struct llama *m);
 size_t llama_page_bytes(const struct llama *m);
 
-/* Copies pages first, then runs all rows. Sums over rows stay within the config's bounds
- * (asserted). On failure no row has run; the pages of this call hold nothing of use. */
+/* Whether the device draws tokens; whether it has slots beside its pages. */
+bool llama_can_draw(const struct llama *m);
+bool llama_can_spill(const struct backend *b);
+
+/* Copies pages first, in the order given, then runs all rows. Sums over rows stay within the
+ * config's bounds (asserted). On failure no row has run, and the pages and slots that this call
+ * writes hold nothing of use. INTERNAL: the device has failed; llama_restart is what can follow. */
 enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
                           const struct kv_copy *copies, size_t n_copies,
+                          struct error *err) MUST_CHECK;
+
+/* After an INTERNAL failure: closes all on the device, opens the device again, and all anew on it;
+ * weights come from the file again, pages and slots hold nothing. On failure only this and
+ * llama_close may follow. PRECONDITION where weights are shared: nothing has changed then. */
+enum status llama_restart(struct llama *m, const struct backend_config *config,
                           struct error *err) MUST_CHECK;
 
 #endif

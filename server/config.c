@@ -29,6 +29,8 @@ const char config_usage[] =
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
+    "  --kv-host-bytes SIZE      of the host's memory behind a device's, for those of idle\n"
+    "                            conversations (as many, and none where the host computes)\n"
     "  --kv f16|q8|f32           how they are kept: q8 takes 0.53 of f16's memory (f16)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
     "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
@@ -210,6 +212,11 @@ static enum status set_kv_bytes(struct config *c, const char *value, struct erro
     return parse_size(&c->kv_bytes, value, sizes, SIZE_MAX / 2, err);
 }
 
+static enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err)
+{
+    return parse_size(&c->kv_host_bytes, value, sizes, SIZE_MAX / 2, err);
+}
+
 static enum status set_kv(struct config *c, const char *value, struct error *err)
 {
     return kv_type_of(&c->kv_type, value, err);
@@ -351,6 +358,7 @@ static const struct key {
     {"backend", offsetof(struct config_file, backend), set_backend},
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
+    {"kv_host_bytes", offsetof(struct config_file, kv_host_bytes), set_kv_host_bytes},
     {"kv", offsetof(struct config_file, kv), set_kv},
     {"prefix_cache", offsetof(struct config_file, prefix_cache), set_prefix_cache},
     {"speculate", offsetof(struct config_file, speculate), set_speculate},
@@ -413,6 +421,7 @@ static const struct flag {
     {"--backend", true, set_backend},
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
+    {"--kv-host-bytes", true, set_kv_host_bytes},
     {"--kv", true, set_kv},
     {"--prefix-cache", true, set_prefix_cache},
     {"--speculate", true, set_speculate},
@@ -524,7 +533,10 @@ static enum status set_from_flags(struct config *c, int argc, char *const *argv,
 
 enum status config_parse(struct config *out, int argc, char *const *argv, struct error *err)
 {
-    struct config c = {.drain_timeout_ms = 30000, .http_timeout_ms = 20000, .log_level = LOG_INFO};
+    struct config c = {.drain_timeout_ms = 30000,
+                       .http_timeout_ms = 20000,
+                       .log_level = LOG_INFO,
+                       .kv_host_bytes = KV_HOST_DEFAULT};
 
     c.backend = default_backend();
     if (set_from_file(&c, argc, argv, err) != STATUS_OK ||

@@ -31,6 +31,7 @@ struct config {
     const char *backend;
     size_t n_threads;     /* 0: the physical cores */
     size_t kv_bytes;      /* 0: the agent's own */
+    size_t kv_host_bytes; /* as agent_config's */
     enum kv_type kv_type; /* --kv */
     bool no_prefix_cache; /* --prefix-cache off */
     enum speculate speculate;

@@ -40,6 +40,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(backend),
     OPTIONAL_TEXT(threads),
     OPTIONAL_TEXT(kv_bytes),
+    OPTIONAL_TEXT(kv_host_bytes),
     OPTIONAL_TEXT(kv),
     OPTIONAL_TEXT(prefix_cache),
     OPTIONAL_TEXT(speculate),

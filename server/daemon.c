@@ -390,6 +390,7 @@ enum status daemon_start_model(struct model **out, struct daemon *d, const char 
         .backend = d->config.backend,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
+        .kv_host_bytes = d->config.kv_host_bytes,
         .kv_type = d->config.kv_type,
         .no_prefix_cache = d->config.no_prefix_cache,
         .speculate = d->config.speculate,
@@ -592,6 +593,7 @@ enum status daemon_check(const struct config *config, struct error *err)
                                           .backend = config->backend,
                                           .n_threads = config->n_threads,
                                           .kv_bytes = config->kv_bytes,
+                                          .kv_host_bytes = config->kv_host_bytes,
                                           .kv_type = config->kv_type,
                                           .env = &env_real};
         struct agent *a;

@@ -235,6 +235,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .backend = m->backend,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
+        .kv_host_bytes = config->kv_host_bytes,
         .kv_type = config->kv_type,
         .no_prefix_cache = config->no_prefix_cache,
         .speculate = config->speculate,

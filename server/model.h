@@ -23,9 +23,9 @@ struct model_config {
     const struct agent_type *type; /* of kinds that a call makes; NULL: by the path */
     const void *spec;              /* what such a kind is made from; outlives the model */
     const char *backend;
-    size_t n_threads, kv_bytes; /* as agent_config's */
-    enum kv_type kv_type;       /* so too */
-    bool no_prefix_cache;       /* as agent_config's */
+    size_t n_threads, kv_bytes, kv_host_bytes; /* as agent_config's */
+    enum kv_type kv_type;                      /* so too */
+    bool no_prefix_cache;                      /* as agent_config's */
     enum speculate speculate;
     size_t max_waiting;  /* asks; 0: the agent's own */
     uint64_t max_itl_us; /* of a step; 0: the agent's own */

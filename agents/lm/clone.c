@@ -42,6 +42,8 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
     struct lm_clone *c = clone_of(base);
 
     link_init(&c->idle);
+    link_init(&c->link);
+    list_push(&lm_of(c)->clones, &c->link);
     c->has_system = config->system != NULL;
     c->salt = config->salt;
     draft_odds_init(&c->odds);
@@ -53,6 +55,7 @@ void lm_clone_close(struct clone *base)
     struct lm_clone *c = clone_of(base);
 
     lm_clone_busy(c);
+    list_remove(&c->link);
     kv_seq_free(lm_of(c)->pages, &c->kv);
     lm_system_unref(lm_of(c), c->system);
     free(c->ids);
@@ -111,6 +114,8 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     enum status rc;
 
     link_init(&c->idle);
+    link_init(&c->link);
+    list_push(&m->clones, &c->link);
     c->system = parent->system;
     c->system->n_refs++;
     c->has_system = parent->has_system;

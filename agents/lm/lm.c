@@ -57,37 +57,68 @@ static size_t default_kv_bytes(void)
     return eighth < most ? eighth : most;
 }
 
+/* Of a device with its own memory half of what the weights leave. */
+static size_t kv_bytes_for(const struct lm *m)
+{
+    size_t n_free, n_weights;
+
+    if (m->backend->type->memory_free == NULL)
+        return default_kv_bytes();
+    n_free = m->backend->type->memory_free(m->backend);
+    (void)gguf_bytes(m->gguf, &n_weights);
+    return (n_free > n_weights ? n_free - n_weights : 0) / 2;
+}
+
 static size_t page_bytes(const struct llama_shape *s, enum kv_type type)
 {
     return s->n_layers * 2 * KV_PAGE_TOKENS * s->n_kv_heads * kv_head_bytes(type, s->head_dim);
 }
 
-static void forget_page(void *arg, int32_t page)
-{
-    prefix_cache_remove(((struct lm *)arg)->prefixes, page);
-}
-
-static enum status open_pages(struct lm *m, const struct agent_config *config, struct error *err)
+static enum status open_pages(struct lm *m, const struct agent_config *config, size_t n_slots,
+                              struct error *err)
 {
     enum status rc = kv_pages_open(&m->pages, m->n_pages, err);
 
     if (rc != STATUS_OK || config->no_prefix_cache)
         return rc;
-    kv_pages_on_forget(m->pages, forget_page, m);
-    return prefix_cache_open(&m->prefixes, m->n_pages, config->env, err);
+    kv_pages_on_forget(m->pages, lm_page_forget, m);
+    if (n_slots > 0)
+        rc = kv_slots_open(&m->slots, n_slots, err);
+    if (rc != STATUS_OK)
+        return rc;
+    return prefix_cache_open(&m->prefixes, m->n_pages + n_slots, config->env, err);
+}
+
+/* Slots are worth their memory where a device has less of its own. */
+static size_t slots_for(const struct lm *m, const struct agent_config *config, size_t page_bytes)
+{
+    size_t n_bytes = config->kv_host_bytes, n;
+
+    if (config->no_prefix_cache || !llama_can_spill(m->backend))
+        return 0;
+    if (n_bytes == KV_HOST_DEFAULT)
+        n_bytes = m->backend->type->memory_free != NULL ? default_kv_bytes() : 0;
+    n = n_bytes / page_bytes;
+    return n < INT32_MAX - m->n_pages ? n : INT32_MAX - m->n_pages;
 }
 
 static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
 {
-    const struct backend_config backend_config = {.n_threads = config->n_threads};
     struct llama_config llama_config;
     struct llama_shape shape;
-    size_t kv_bytes = config->kv_bytes != 0 ? config->kv_bytes : default_kv_bytes();
+    size_t kv_bytes, n_slots;
     enum status rc;
 
     rc = llama_read_shape(&shape, m->gguf, err);
     if (rc != STATUS_OK)
         return rc;
+    m->backend_config = (struct backend_config){.n_threads = config->n_threads};
+    rc = config->backend_type != NULL
+             ? backend_open_type(&m->backend, config->backend_type, &m->backend_config, err)
+             : backend_open(&m->backend, config->backend, &m->backend_config, err);
+    if (rc != STATUS_OK)
+        return rc;
+    kv_bytes = config->kv_bytes != 0 ? config->kv_bytes : kv_bytes_for(m);
     m->context = shape.context;
     if (config->max_context != 0 && config->max_context < m->context)
         m->context = config->max_context;
@@ -105,19 +136,19 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
         return error_set(err, STATUS_INVALID,
                          "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
                          kv_bytes, m->n_pages, page_bytes(&shape, config->kv_type));
-    rc = backend_open(&m->backend, config->backend, &backend_config, err);
-    if (rc != STATUS_OK)
-        return rc;
+    n_slots = slots_for(m, config, page_bytes(&shape, config->kv_type));
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
                                          .max_logits = m->max_logits,
                                          .n_kv_pages = m->n_pages,
-                                         .kv_type = config->kv_type};
+                                         .kv_type = config->kv_type,
+                                         .n_kv_slots = n_slots};
+    llama_config.ends = vocab_ends(m->vocab, &llama_config.n_ends);
     if (config->weights_of != NULL)
         llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
     rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
     if (rc != STATUS_OK)
         return rc;
-    return open_pages(m, config, err);
+    return open_pages(m, config, n_slots, err);
 }
 
 static enum status open_template(struct lm *m, struct error *err)
@@ -161,9 +192,13 @@ enum status lm_check_size(const struct lm *m, size_t n_ids, size_t n_bytes, stru
 static enum status open_step_memory(struct lm *m, struct error *err)
 {
     m->rows = try_alloc(m->max_rows, sizeof *m->rows);
-    m->copies = try_alloc(m->max_rows, sizeof *m->copies);
     m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof *m->logits);
-    if (m->rows == NULL || m->copies == NULL || m->logits == NULL)
+    if (llama_can_draw(m->llama)) {
+        m->draws = try_alloc(m->max_logits, sizeof *m->draws);
+        m->drawn = try_alloc(m->max_logits, sizeof *m->drawn);
+    }
+    if (m->rows == NULL || m->logits == NULL ||
+        (llama_can_draw(m->llama) && (m->draws == NULL || m->drawn == NULL)))
         return error_no_memory(err, m->max_logits * m->n_vocab * sizeof *m->logits,
                                "the logits of a step");
     return STATUS_OK;
@@ -176,10 +211,13 @@ static void lm_close(struct agent *a)
     assert(list_is_empty(&m->idle));
     lm_system_unref(m, m->default_system);
     prefix_cache_close(m->prefixes);
+    kv_slots_close(m->slots);
     kv_pages_close(m->pages);
     free(m->rows);
     free(m->copies);
     free(m->logits);
+    free(m->draws);
+    free(m->drawn);
     llama_close(m->llama);
     backend_close(m->backend);
     chat_template_close(m->template);
@@ -195,6 +233,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     enum status rc;
 
     list_init(&m->idle);
+    list_init(&m->clones);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
     m->speculate = config->speculate;
@@ -254,6 +293,11 @@ static void lm_info(const struct agent *a, struct agent_info *out)
                                .kv_evictions = m->n_evictions,
                                .kv_recomputes = m->n_recomputes,
                                .kv_pages_evicted = usage.n_evicted,
+                               .kv_slots = m->slots != NULL ? kv_slots_n(m->slots) : 0,
+                               .kv_slots_full = m->slots != NULL ? kv_slots_n_full(m->slots) : 0,
+                               .kv_spills = m->n_spilled,
+                               .kv_fills = m->n_filled,
+                               .device_losses = m->n_losses_seen,
                                .prefix_lookup_tokens = m->n_looked_up,
                                .prefix_hit_tokens = m->n_found,
                                .drafted_tokens = m->n_drafted,

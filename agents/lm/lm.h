@@ -18,6 +18,7 @@
 #include "compute/backend.h"
 #include "compute/gguf.h"
 #include "compute/kv_pages.h"
+#include "compute/kv_slots.h"
 #include "compute/llama.h"
 
 extern const struct agent_type lm_agent;
@@ -42,7 +43,9 @@ struct lm {
     struct vocab *vocab;
     struct chat_template *template;
     const struct logit_passes *passes;
+    struct backend_config backend_config;
     struct kv_pages *pages;
+    struct kv_slots *slots; /* that cached pages move to; NULL: none */
     size_t n_pages, context, n_vocab;
     size_t longest_bytes;        /* of a token: n bytes are at least n / longest_bytes tokens */
     size_t max_rows, max_tokens; /* of a step */
@@ -51,17 +54,30 @@ struct lm {
     char version[65];
     struct lm_system *default_system;
     struct lm_system *systems[LM_SYSTEM_HEADS]; /* all of them, by the hash of their text */
-    struct prefix_cache *prefixes;              /* NULL: switched off */
-    struct list idle; /* clones that have pages and no turn, least recently used first */
+    /* Of pages, and behind them of slots; NULL: switched off. */
+    struct prefix_cache *prefixes;
+    struct list clones; /* all of them */
+    struct list idle;   /* clones that have pages and no turn, least recently used first */
     uint64_t n_evictions, n_recomputes;
     uint64_t n_looked_up, n_found; /* tokens of prompts */
+    uint64_t n_spilled, n_filled;  /* pages to slots, and back */
+    /* What the next step copies first, in this order. Between two steps the loop's, which adds to
+     * it in reserve alone; while one runs the compute thread's, which empties it. */
+    struct kv_copy *copies; /* [cap_copies] */
+    size_t n_copies, cap_copies;
+    uint64_t n_losses_seen; /* of n_losses */
+    bool is_losing;         /* pages that are forgotten are not worth a slot */
     enum speculate speculate;
     uint64_t n_drafted, n_accepted; /* guesses computed, and those that were right */
     /* A step's, on the compute thread. */
     struct llama_row *rows; /* [max_rows] */
-    struct kv_copy *copies; /* [max_rows] */
     float *logits;          /* [max_logits][n_vocab] */
+    struct draw *draws;     /* [max_logits] where the device draws, else NULL */
+    struct drawn *drawn;    /* [max_logits] */
     struct draft_cost cost;
+    /* Written by a step, looked at between two: how often all pages and slots have become void. */
+    uint64_t n_losses;
+    bool is_down; /* the device failed and is not back; the compute thread's */
 };
 
 struct lm_clone {
@@ -75,7 +91,7 @@ struct lm_clone {
     uint32_t *turn_ends; /* [n_turns] n_ids after each turn */
     uint32_t n_turns, cap_turns;
     struct kv_seq kv;
-    struct link idle;
+    struct link idle, link; /* link: of lm.clones */
     struct draft_odds odds;
 };
 
@@ -135,8 +151,16 @@ void lm_system_unref(struct lm *m, struct lm_system *s);
 
 /* pages.c. Both are nothing where the cache is switched off. */
 /* Lengthens what the clone has of its first n_ids ids by pages that anybody computed, by no more
- * than all but the last id. */
-void lm_pages_find(struct lm *m, struct lm_clone *c, size_t n_ids);
+ * than all but the last id. may_fill: pages in slots come back, with the next step; in reserve
+ * alone. */
+void lm_pages_find(struct lm *m, struct lm_clone *c, size_t n_ids, bool may_fill);
+/* The cached page is to be written anew: it moves to a slot, if there are some, with the next step.
+ */
+void lm_page_forget(void *arg, int32_t page);
+/* Room for two copies more: pages that are forgotten leave one. */
+bool lm_copies_grow(struct lm *m);
+/* Between two steps: if a step has lost all pages and slots, nobody has any from here on. */
+void lm_pages_notice(struct lm *m);
 /* Positions n_before … kv.n_tokens - 1 are computed and stay: whole pages of them are found by
  * others from now on. */
 void lm_pages_learn(struct lm *m, struct lm_clone *c, size_t n_before);
@@ -165,7 +189,7 @@ enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err)
 void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
 /* Takes what others may have computed of the turn's ids, also while the row waited. */
-void lm_find_pages(struct lm *m, struct agent_turn *turn);
+void lm_find_pages(struct lm *m, struct agent_turn *turn, bool may_fill);
 
 /* score.c */
 /* Ids from elsewhere, INVALID if one is none. */

@@ -117,6 +117,18 @@ bool prefix_cache_has(const struct prefix_cache *p, int32_t page)
     return p->entries[page].number != 0;
 }
 
+void prefix_cache_move(struct prefix_cache *p, int32_t from, int32_t to)
+{
+    int32_t *at = head_of(p, &p->entries[from]);
+
+    assert(p->entries[from].number != 0 && p->entries[to].number == 0);
+    while (*at != from)
+        at = &p->entries[*at].next;
+    *at = to;
+    p->entries[to] = p->entries[from];
+    p->entries[from].number = 0;
+}
+
 void prefix_cache_remove(struct prefix_cache *p, int32_t page)
 {
     int32_t *at = head_of(p, &p->entries[page]);

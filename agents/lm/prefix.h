@@ -30,6 +30,10 @@ void prefix_cache_add(struct prefix_cache *p, int32_t parent, uint64_t salt, con
 
 bool prefix_cache_has(const struct prefix_cache *p, int32_t page);
 
+/* What from is known by, to is known by instead; to is not there yet. What comes behind it is found
+ * as before. */
+void prefix_cache_move(struct prefix_cache *p, int32_t from, int32_t to);
+
 /* The page, which is there, is written anew. What came behind it is not found any more. */
 void prefix_cache_remove(struct prefix_cache *p, int32_t page);
 

@@ -86,6 +86,16 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     return room;
 }
 
+static enum status reserve_pages(struct lm *m, struct lm_clone *c, size_t n, struct lm_turn *t,
+                                 struct error *err)
+{
+    enum status rc = kv_seq_reserve(m->pages, &c->kv, n, &t->copy, err);
+
+    if (rc == STATUS_OK && t->copy.from >= 0)
+        m->copies[m->n_copies++] = t->copy;
+    return rc;
+}
+
 enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
 {
     struct lm *m = container_of(a, struct lm, base);
@@ -93,14 +103,17 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
     struct lm_turn *t = row->turn;
     enum status rc = reserve_host(c, agent_turn_of(row), err);
 
+    if (rc == STATUS_OK && !lm_copies_grow(m))
+        rc = error_no_memory(err, m->cap_copies * sizeof *m->copies, "copies of KV pages");
     if (rc != STATUS_OK)
         return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
-    lm_find_pages(m, agent_turn_of(row));
+    lm_pages_notice(m);
+    lm_find_pages(m, agent_turn_of(row), true);
     if (row->grant > lm_cost(a, row))
         row->grant = lm_cost(a, row);
     t->n_room = (uint32_t)draft_room(m, row);
     do
-        rc = kv_seq_reserve(m->pages, &c->kv, row->grant + t->n_room, &t->copy, err);
+        rc = reserve_pages(m, c, row->grant + t->n_room, t, err);
     while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
     return rc;
 }
@@ -129,8 +142,9 @@ static enum finish after_token(const struct lm *m, const struct agent_turn *turn
     return FINISH_NONE;
 }
 
-/* Chooses the reply's next token and makes it text. */
-static enum status add_token(struct lm *m, struct row *row, float *logits)
+/* Chooses the reply's next token, unless the device has, and makes it text. */
+static enum status add_token(struct lm *m, struct row *row, float *logits,
+                             const struct drawn *drawn)
 {
     struct agent_turn *turn = agent_turn_of(row);
     struct lm_clone *c = clone_of(row);
@@ -138,9 +152,12 @@ static enum status add_token(struct lm *m, struct row *row, float *logits)
     struct lm_said *said = &t->said[t->n_said];
     uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_said;
     bool is_stopped = false;
-    enum status rc;
+    enum status rc = STATUS_OK;
 
-    rc = sampler_next(t->sampler, logits, m->n_vocab, position, &said->token, &row->err);
+    if (drawn != NULL && drawn->id >= 0)
+        said->token = sampler_drawn(t->sampler, drawn);
+    else
+        rc = sampler_next(t->sampler, logits, m->n_vocab, position, &said->token, &row->err);
     if (rc != STATUS_OK)
         return rc;
     sampler_accept(t->sampler, said->token.id);
@@ -168,7 +185,8 @@ static enum status add_tokens(struct lm *m, struct row *row, const struct llama_
     for (size_t i = 0; i < computed->n_logits && is_right && t->finish == FINISH_NONE; i++) {
         const int32_t guess = c->ids[t->n_ids];
 
-        rc = add_token(m, row, computed->logits + i * m->n_vocab);
+        rc = add_token(m, row, computed->logits + i * m->n_vocab,
+                       computed->draws != NULL ? &computed->drawn[i] : NULL);
         if (rc != STATUS_OK)
             break;
         is_right = guess == t->said[i].token.id;
@@ -237,12 +255,25 @@ static void lay_out_row(struct row *row, struct spare *spare, struct llama_row *
     out->n_logits = is_last ? 1 + t->n_drafts : 0;
 }
 
-/* Lays the rows out for the model. Returns how many copies of pages come first; *ret_pure: nothing
- * but decoding, positions in *ret_n. */
-static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n,
-                      bool *ret_pure)
+/* Leaves the row's tokens to the device, where it can draw them as the sampler would. */
+static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struct llama_row *out)
 {
-    size_t n_copies = 0, n_granted = 0, n_logits = 0, n_positions = 0;
+    const struct lm_turn *t = row->turn;
+    const uint32_t position = (uint32_t)agent_turn_of(row)->reply.n_tokens;
+
+    if (m->draws == NULL || lm_is_scoring(t) || out->n_logits == 0)
+        return;
+    for (uint32_t i = 0; i < out->n_logits; i++)
+        if (!sampler_plan(t->sampler, position + i, &m->draws[first_logits + i]))
+            return;
+    out->draws = m->draws + first_logits;
+    out->drawn = m->drawn + first_logits;
+}
+
+/* Lays the rows out for the model. *ret_pure: nothing but decoding, positions in *ret_n. */
+static void lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n, bool *ret_pure)
+{
+    size_t n_granted = 0, n_logits = 0, n_positions = 0;
     struct spare spare = {.n_logits = m->max_logits - n};
 
     for (size_t i = 0; i < n; i++)
@@ -252,7 +283,6 @@ static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *r
     spare.slope = m->speculate == SPECULATE_ON ? 0.0 : draft_cost_slope(&m->cost);
     for (size_t i = 0; i < n; i++) {
         const struct lm_clone *c = clone_of(rows[i]);
-        const struct lm_turn *t = rows[i]->turn;
 
         m->rows[i] = (struct llama_row){
             .ids = c->ids + c->kv.n_tokens,
@@ -261,27 +291,63 @@ static size_t lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *r
             .logits = m->logits + n_logits * m->n_vocab,
         };
         lay_out_row(rows[i], &spare, &m->rows[i]);
+        plan_draws(m, rows[i], n_logits, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
-        if (t->copy.from >= 0)
-            m->copies[n_copies++] = t->copy;
     }
     *ret_n = n_positions;
     *ret_pure = n_positions == n_logits;
-    return n_copies;
+}
+
+static bool has_slots_in(const struct kv_copy *copies, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (copies[i].way != KV_COPY)
+            return true;
+    return false;
+}
+
+/* The device afresh, with none of its pages; what conversations said is on the host. */
+static enum status restart(struct lm *m, struct error *err)
+{
+    enum status rc = llama_restart(m->llama, &m->backend_config, err);
+
+    m->is_down = rc != STATUS_OK;
+    return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
+}
+
+/* Copies, then rows. A device that failed is opened again at once; where that does not succeed,
+ * each step tries it anew. Where copies to or from slots are lost, nobody knows any more what lies
+ * where, and all pages are. */
+static enum status forward(struct lm *m, size_t n, struct error *err)
+{
+    const size_t n_copies = m->n_copies;
+    struct error again;
+    enum status rc = STATUS_OK;
+
+    m->n_copies = 0;
+    if (m->is_down)
+        rc = restart(m, err);
+    if (rc == STATUS_OK)
+        rc = llama_forward(m->llama, m->rows, n, m->copies, n_copies, err);
+    if (rc == STATUS_INTERNAL && !m->is_down && restart(m, &again) == STATUS_PRECONDITION)
+        m->is_down = false; /* it is not ours to restart; each step says what it met */
+    if (rc == STATUS_INTERNAL || (rc != STATUS_OK && has_slots_in(m->copies, n_copies)))
+        m->n_losses++;
+    return rc;
 }
 
 void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
 {
     struct lm *m = container_of(a, struct lm, base);
     uint64_t start_us = env_now_us(a->env);
-    size_t n_copies, n_positions;
+    size_t n_positions;
     bool is_pure;
     struct error err;
     enum status rc;
 
-    n_copies = lay_out(m, rows, n, &n_positions, &is_pure);
-    rc = llama_forward(m->llama, m->rows, n, m->copies, n_copies, &err);
+    lay_out(m, rows, n, &n_positions, &is_pure);
+    rc = forward(m, n, &err);
     for (size_t i = 0; i < n; i++) {
         struct lm_turn *t = rows[i]->turn;
 
@@ -359,8 +425,10 @@ void lm_stepped(struct agent *a, struct row *row)
     struct reply *r = &turn->reply;
     struct lm_clone *c = clone_of(row);
     struct lm_turn *t = row->turn;
-    uint32_t n_before = c->kv.n_tokens;
+    uint32_t n_before;
 
+    lm_pages_notice(m);
+    n_before = c->kv.n_tokens;
     if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, and its copies with it */
         kv_seq_cut(m->pages, &c->kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
     c->kv.n_tokens += t->n_computed;

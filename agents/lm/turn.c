@@ -91,14 +91,14 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
 }
 
 /* Others may have computed what comes next, also while the row waited. */
-void lm_find_pages(struct lm *m, struct agent_turn *turn)
+void lm_find_pages(struct lm *m, struct agent_turn *turn, bool may_fill)
 {
     struct lm_clone *c = clone_of(&turn->row);
     struct reply *r = &turn->reply;
     const struct lm_turn *t = turn->row.turn;
     uint32_t n_before = c->kv.n_tokens, n_found;
 
-    lm_pages_find(m, c, lm_scores_known(t));
+    lm_pages_find(m, c, lm_scores_known(t), may_fill);
     if (n_before < r->n_prefilled)
         n_before = r->n_prefilled; /* found again, as a row that was preempted does */
     if (c->kv.n_tokens <= n_before || n_before >= t->n_prompt)
@@ -170,7 +170,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     turn->reply.n_prefilled = c->kv.n_tokens;
     turn->reply.finish = FINISH_NONE;
     m->n_looked_up += t->n_prompt - c->kv.n_tokens;
-    lm_find_pages(m, turn);
+    lm_find_pages(m, turn, false);
     if (c->is_evicted && c->kv.n_tokens + KV_PAGE_TOKENS <= c->n_ids) {
         m->n_recomputes++;
         if (m->base.on_event != NULL)

@@ -95,7 +95,7 @@ START_TEST(too_few_pages_change_nothing)
 {
     struct kv_pages *p = open_pages(4);
     struct kv_seq a = {0}, b = {0}, before;
-    struct kv_copy copy = {7, 7};
+    struct kv_copy copy = {.from = 7, .to = 7};
 
     (void)extend(p, &a, 40);
     share(p, &b, &a, 40);

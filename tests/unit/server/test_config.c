@@ -73,7 +73,8 @@ START_TEST(test_flags)
     ck_assert_int_eq(
         parse(&c,
               "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
-              "--backend ref --threads 3 --kv-bytes 2G --kv q8 --prefix-cache off --max-itl-ms 50 "
+              "--backend ref --threads 3 --kv-bytes 2G --kv-host-bytes 3G --kv q8 --prefix-cache "
+              "off --max-itl-ms 50 "
               "--max-conversations 10 --max-queue=20 --speculate=off "
               "--max-message-bytes 64K --ttl 90m --max-sessions 30 "
               "--session-ttl 2s --params-bytes 3M --drain-timeout 500ms --log-level warn --check",
@@ -89,6 +90,7 @@ START_TEST(test_flags)
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
+    ck_assert_uint_eq(c.kv_host_bytes, (size_t)3 << 30);
     ck_assert_int_eq(c.kv_type, KV_Q8);
     ck_assert(c.no_prefix_cache);
     ck_assert_int_eq(c.speculate, SPECULATE_OFF);
@@ -167,6 +169,7 @@ static const char all_keys[] = "# all that there is\n"
                                "backend: ref\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
+                               "kv_host_bytes: 0\n"
                                "kv: q8\n"
                                "prefix_cache: off\n"
                                "speculate: off\n"
@@ -201,6 +204,7 @@ START_TEST(test_file)
     ck_assert_str_eq(c.listen[1], "unix:/tmp/s");
     ck_assert_str_eq(c.backend, "ref");
     ck_assert_uint_eq(c.n_threads, 3);
+    ck_assert_uint_eq(c.kv_host_bytes, 0);
     ck_assert_uint_eq(c.kv_bytes, (size_t)2 << 30);
     ck_assert_int_eq(c.kv_type, KV_Q8);
     ck_assert(c.no_prefix_cache);

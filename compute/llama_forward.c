@@ -1,0 +1,256 @@
+/* One call of a llama: rows laid out, layers, and what becomes of the logits. */
+#include <assert.h>
+#include <string.h>
+
+#include "compute/llama_state.h"
+
+/* Lays the rows out one after the other. Returns the number of tokens; *ret_logits that of logits.
+ */
+static size_t lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                      size_t *ret_logits)
+{
+    size_t n = 0, n_logits = 0;
+
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct llama_row *row = &rows[i];
+
+        assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - n);
+        assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - n_logits);
+        assert(row->pos + row->n_tokens <= m->shape.context);
+        m->rows[i] = (struct attend_row){
+            .first = n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
+        for (size_t t = 0; t < row->n_tokens; t++, n++) {
+            assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
+            m->ids[n] = row->ids[t];
+            m->positions[n] = (uint32_t)(row->pos + t);
+            if (t >= row->n_tokens - row->n_logits)
+                m->picks[n_logits++] = (uint32_t)n;
+        }
+    }
+    *ret_logits = n_logits;
+    return n;
+}
+
+/* x += attention(norm(x)) */
+static void run_attention(struct llama *m, size_t layer, size_t n, size_t n_rows)
+{
+    const struct llama_shape *s = &m->shape;
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {m->x, parts[PART_ATTN_NORM], s->norm_eps}, mixed = {.x = m->mixed};
+    const struct product qkv[] = {
+        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
+    const struct product out = {parts[PART_ATTN_OUT], m->x};
+    struct rope rope = {.n_heads = s->n_heads,
+                        .head_dim = s->head_dim,
+                        .base = s->rope_base,
+                        .scale = m->rope_scale};
+
+    op->matmul(b, &normed, n, qkv, sizeof qkv / sizeof qkv[0]);
+    op->rope(b, &rope, m->positions, n, m->q);
+    rope.n_heads = s->n_kv_heads;
+    op->rope(b, &rope, m->positions, n, m->k);
+    op->kv_store(b, m->kv, layer, m->k, m->v, m->rows, n_rows);
+    op->attend(b, m->kv, layer, s->n_heads, m->q, m->rows, n_rows, m->mixed);
+    op->matmul_add(b, &mixed, n, &out);
+}
+
+/* x += down(silu(gate(norm(x))) * up(norm(x))) */
+static void run_ffn(struct llama *m, size_t layer, size_t n)
+{
+    struct backend *b = m->backend;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {m->x, parts[PART_FFN_NORM], m->shape.norm_eps};
+    const struct ffn ffn = {parts[PART_GATE], parts[PART_UP], parts[PART_DOWN]};
+
+    b->type->ffn(b, &normed, n, &ffn, m->x);
+}
+
+/* The logits of the picked tokens alone. */
+static void run_head(struct llama *m, size_t n_logits, struct buffer *out)
+{
+    struct backend *b = m->backend;
+    const struct input normed = {m->picked, m->norm, m->shape.norm_eps};
+    const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
+
+    b->type->gather(b, m->x, m->picks, n_logits, m->shape.width, m->picked);
+    b->type->matmul(b, &normed, n_logits, &head, 1);
+}
+
+/* Where all rows' logits lie, if they lie one after the other in the caller's memory; else NULL. */
+static float *one_place(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+{
+    float *first = NULL, *next = NULL;
+
+    for (size_t i = 0; i < n_rows; i++) {
+        if (rows[i].n_logits == 0)
+            continue;
+        if (first == NULL)
+            first = next = rows[i].logits;
+        if (rows[i].logits != next)
+            return NULL;
+        next += rows[i].n_logits * m->shape.n_vocab;
+    }
+    return first;
+}
+
+/* What becomes of a call's logits. */
+struct outcome {
+    size_t n_logits, n_draws;
+    size_t n_wanted; /* logits that the host wants beside the draws */
+    float *place;    /* where all go, if that is one place */
+};
+
+/* The rows of logits that are drawn from, and those that are not. */
+static void lay_out_draws(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                          struct outcome *out)
+{
+    size_t at = 0;
+
+    out->n_draws = out->n_wanted = 0;
+    for (size_t i = 0; i < n_rows; i++)
+        for (size_t k = 0; k < rows[i].n_logits; k++, at++) {
+            if (rows[i].draws != NULL) {
+                m->draws[out->n_draws] = rows[i].draws[k];
+                m->draws[out->n_draws++].row = (uint32_t)at;
+            } else {
+                m->wanted[out->n_wanted] = (uint32_t)at;
+                m->places[out->n_wanted++] = rows[i].logits + k * m->shape.n_vocab;
+            }
+        }
+}
+
+/* Asks for the wanted rows of logits; they are in staged after the next sync. */
+static void fetch(struct llama *m, size_t n)
+{
+    struct backend *b = m->backend;
+    size_t n_vocab = m->shape.n_vocab;
+
+    if (n == 0)
+        return;
+    b->type->gather(b, m->logits, m->wanted, n, n_vocab, m->fetched);
+    b->type->download(b, m->staged, m->fetched, n * n_vocab * sizeof(float));
+}
+
+static void put_fetched(const struct llama *m, size_t n)
+{
+    size_t n_vocab = m->shape.n_vocab;
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(m->places[i], m->staged + i * n_vocab, n_vocab * sizeof(float));
+}
+
+/* Puts the logits in the one place that they all go to, straight from the head where the device
+ * can; or, where there is no such place, in staged. */
+static void run_logits(struct llama *m, const struct outcome *o)
+{
+    struct backend *b = m->backend;
+    size_t size_bytes = o->n_logits * m->shape.n_vocab * sizeof(float);
+    float *place = o->place != NULL ? o->place : m->staged;
+    struct buffer *over = NULL;
+
+    if (b->type->buffer_over != NULL)
+        over = b->type->buffer_over(b, place, size_bytes);
+    run_head(m, o->n_logits, over != NULL ? over : m->logits);
+    if (over == NULL)
+        b->type->download(b, place, m->logits, size_bytes);
+    b->type->buffer_close(b, over);
+}
+
+/* Draws where that is asked for; the logits stay on the device but for those that the host wants.
+ */
+static void run_draws(struct llama *m, const struct outcome *o)
+{
+    struct backend *b = m->backend;
+    const struct draw_list list = {
+        .draws = m->draws, .n = o->n_draws, .ends = m->config.ends, .n_ends = m->config.n_ends};
+
+    run_head(m, o->n_logits, m->logits);
+    b->type->sample(b, m->logits, m->shape.n_vocab, &list, m->drawn);
+    fetch(m, o->n_wanted);
+}
+
+/* After the sync: hands the draws out, and fetches the logits of those that came to nothing. */
+static enum status take_draws(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                              const struct outcome *o, struct error *err)
+{
+    size_t at = 0, n_drawn = 0, n_more = 0;
+    enum status rc;
+
+    put_fetched(m, o->n_wanted);
+    for (size_t i = 0; i < n_rows; i++)
+        for (size_t k = 0; k < rows[i].n_logits; k++, at++) {
+            if (rows[i].draws == NULL)
+                continue;
+            rows[i].drawn[k] = m->drawn[n_drawn++];
+            if (rows[i].drawn[k].id >= 0)
+                continue;
+            m->wanted[n_more] = (uint32_t)at;
+            m->places[n_more++] = rows[i].logits + k * m->shape.n_vocab;
+        }
+    if (n_more == 0)
+        return STATUS_OK;
+    fetch(m, n_more);
+    rc = m->backend->type->sync(m->backend, err);
+    if (rc == STATUS_OK)
+        put_fetched(m, n_more);
+    return rc;
+}
+
+/* The logits that lie in staged, to their places. */
+static void put_staged(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+{
+    const float *from = m->staged;
+
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t n_values = rows[i].n_logits * m->shape.n_vocab;
+
+        if (n_values > 0)
+            memcpy(rows[i].logits, from, n_values * sizeof *from);
+        from += n_values;
+    }
+}
+
+static void run_copy(struct llama *m, const struct kv_copy *c)
+{
+    const struct backend_type *op = m->backend->type;
+
+    if (c->way == KV_SPILL)
+        op->kv_spill(m->backend, m->kv, c->from, c->to);
+    else if (c->way == KV_FILL)
+        op->kv_fill(m->backend, m->kv, c->from, c->to);
+    else
+        op->kv_copy(m->backend, m->kv, c->from, c->to);
+}
+
+enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+{
+    struct backend *b = m->backend;
+    struct outcome o = {0};
+    size_t n = lay_out(m, rows, n_rows, &o.n_logits);
+    enum status rc;
+
+    o.place = one_place(m, rows, n_rows);
+    lay_out_draws(m, rows, n_rows, &o);
+    for (size_t i = 0; i < n_copies; i++)
+        run_copy(m, &copies[i]);
+    b->type->embed(b, m->embed, m->ids, n, m->x);
+    for (size_t layer = 0; layer < m->shape.n_layers; layer++) {
+        run_attention(m, layer, n, n_rows);
+        run_ffn(m, layer, n);
+    }
+    if (o.n_draws > 0)
+        run_draws(m, &o);
+    else if (o.n_logits > 0)
+        run_logits(m, &o);
+    rc = b->type->sync(b, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (o.n_draws > 0)
+        return take_draws(m, rows, n_rows, &o, err);
+    if (o.place == NULL)
+        put_staged(m, rows, n_rows);
+    return STATUS_OK;
+}

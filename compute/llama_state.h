@@ -1,0 +1,49 @@
+/* A llama as its life (llama.c) and its steps (llama_forward.c) know it; nobody else includes this.
+ */
+#ifndef COMPUTE_LLAMA_STATE_H
+#define COMPUTE_LLAMA_STATE_H
+
+#include <stdatomic.h>
+
+#include "compute/llama.h"
+#include "compute/llama_parts.h"
+
+struct layer {
+    struct weight *parts[N_PARTS];
+};
+
+struct llama {
+    struct backend *backend;
+    const struct gguf *file;
+    struct llama_shape shape;
+    struct llama_config config;
+    size_t weight_bytes;
+    atomic_size_t n_sharers; /* that took its weights; any thread */
+
+    struct layer *layers; /* [n_layers] */
+    struct weight *embed, *norm;
+    struct weight *own_head; /* NULL where the head is embed */
+    float *rope_scale;       /* [head_dim / 2], or NULL */
+    struct kv *kv;
+
+    /* One call's activations, on the device. */
+    struct buffer *x;         /* [max_tokens][width], the residual stream */
+    struct buffer *q, *mixed; /* [max_tokens][n_heads * head_dim] */
+    struct buffer *k, *v;     /* [max_tokens][n_kv_heads * head_dim] */
+    struct buffer *picked;    /* [max_logits][width] */
+    struct buffer *logits;    /* [max_logits][n_vocab] */
+    struct buffer *fetched;   /* the same, of those that the host wants; only where it draws */
+
+    /* One call's tables, on the host; the backend reads them until it is synced. */
+    int32_t *ids;            /* [max_tokens] */
+    uint32_t *positions;     /* [max_tokens] */
+    struct attend_row *rows; /* [max_tokens] */
+    uint32_t *picks;         /* [max_logits] */
+    float *staged;           /* [max_logits][n_vocab]: logits on their way to several places */
+    struct draw *draws;      /* [max_logits] */
+    struct drawn *drawn;     /* [max_logits] */
+    uint32_t *wanted;        /* [max_logits] rows of logits that the host wants */
+    float **places;          /* [max_logits] and where */
+};
+
+#endif

@@ -1,0 +1,235 @@
+#include "tests/support/faulty_backend.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+
+enum status faulty_status = STATUS_EXHAUSTED;
+size_t faulty_n_opened;
+bool faulty_cannot_open;
+
+struct faulty {
+    struct backend base;
+    struct backend *real;
+    bool has_failed;
+    size_t n_held; /* buffers, weights and caches that are open */
+};
+
+static struct backend *real_of(struct backend *b)
+{
+    return ((struct faulty *)b)->real;
+}
+
+/* False when the operator is to do nothing. */
+static bool works(struct backend *b)
+{
+    struct faulty *f = (struct faulty *)b;
+
+    f->has_failed = f->has_failed || fault_now();
+    return !f->has_failed;
+}
+
+/* Counts what is open; NULL is nothing. */
+static void *hold(struct backend *b, void *thing)
+{
+    ((struct faulty *)b)->n_held += thing != NULL;
+    return thing;
+}
+
+static void let_go(struct backend *b, const void *thing)
+{
+    ((struct faulty *)b)->n_held -= thing != NULL;
+}
+
+static enum status faulty_open(struct backend *b, const struct backend_config *config,
+                               struct error *err)
+{
+    if (faulty_cannot_open)
+        return error_set(err, STATUS_UNAVAILABLE, "no device is there");
+    faulty_n_opened++;
+    return backend_open(&((struct faulty *)b)->real, "ref", config, err);
+}
+
+static void faulty_close(struct backend *b)
+{
+    assert(((struct faulty *)b)->n_held == 0); /* all is closed before its device */
+    backend_close(real_of(b));
+}
+
+static enum status faulty_sync(struct backend *b, struct error *err)
+{
+    struct faulty *f = (struct faulty *)b;
+    bool worked = works(b);
+    enum status rc = f->real->type->sync(f->real, err);
+
+    if (worked)
+        return rc;
+    f->has_failed = faulty_status == STATUS_INTERNAL; /* it stays failed until it is closed */
+    return error_set(err, faulty_status, "the device has failed");
+}
+
+static struct buffer *faulty_buffer_open(struct backend *b, size_t size_bytes)
+{
+    return hold(b, real_of(b)->type->buffer_open(real_of(b), size_bytes));
+}
+
+static void faulty_buffer_close(struct backend *b, struct buffer *m)
+{
+    let_go(b, m);
+    real_of(b)->type->buffer_close(real_of(b), m);
+}
+
+static void faulty_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
+{
+    if (works(b))
+        real_of(b)->type->upload(real_of(b), to, from, size_bytes);
+}
+
+static void faulty_download(struct backend *b, void *to, const struct buffer *from,
+                            size_t size_bytes)
+{
+    if (works(b))
+        real_of(b)->type->download(real_of(b), to, from, size_bytes);
+}
+
+static enum status faulty_weight_open(struct backend *b, const struct tensor *t,
+                                      struct weight **out, struct error *err)
+{
+    enum status rc = real_of(b)->type->weight_open(real_of(b), t, out, err);
+
+    if (rc == STATUS_OK)
+        (void)hold(b, *out);
+    return rc;
+}
+
+static void faulty_weight_close(struct backend *b, struct weight *w)
+{
+    let_go(b, w);
+    real_of(b)->type->weight_close(real_of(b), w);
+}
+
+static enum status faulty_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
+                                  struct error *err)
+{
+    enum status rc = real_of(b)->type->kv_open(real_of(b), shape, out, err);
+
+    if (rc == STATUS_OK)
+        (void)hold(b, *out);
+    return rc;
+}
+
+static void faulty_kv_close(struct backend *b, struct kv *kv)
+{
+    let_go(b, kv);
+    real_of(b)->type->kv_close(real_of(b), kv);
+}
+
+static void faulty_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page)
+{
+    if (works(b))
+        real_of(b)->type->kv_copy(real_of(b), kv, from_page, to_page);
+}
+
+static void faulty_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
+{
+    if (works(b))
+        real_of(b)->type->kv_spill(real_of(b), kv, page, slot);
+}
+
+static void faulty_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
+{
+    if (works(b))
+        real_of(b)->type->kv_fill(real_of(b), kv, slot, page);
+}
+
+static void faulty_embed(struct backend *b, const struct weight *table, const int32_t *ids,
+                         size_t n, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->embed(real_of(b), table, ids, n, out);
+}
+
+static void faulty_matmul(struct backend *b, const struct input *in, size_t n,
+                          const struct product *products, size_t n_products)
+{
+    if (works(b))
+        real_of(b)->type->matmul(real_of(b), in, n, products, n_products);
+}
+
+static void faulty_matmul_add(struct backend *b, const struct input *in, size_t n,
+                              const struct product *product)
+{
+    if (works(b))
+        real_of(b)->type->matmul_add(real_of(b), in, n, product);
+}
+
+static void faulty_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+                       struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->ffn(real_of(b), in, n, f, out);
+}
+
+static void faulty_rope(struct backend *b, const struct rope *r, const uint32_t *positions,
+                        size_t n, struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->rope(real_of(b), r, positions, n, x);
+}
+
+static void faulty_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
+                            const struct buffer *v, const struct attend_row *rows, size_t n_rows)
+{
+    if (works(b))
+        real_of(b)->type->kv_store(real_of(b), kv, layer, k, v, rows, n_rows);
+}
+
+static void faulty_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                          const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                          struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->attend(real_of(b), kv, layer, n_heads, q, rows, n_rows, out);
+}
+
+static void faulty_gather(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                          size_t n, size_t width, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->gather(real_of(b), in, rows, n, width, out);
+}
+
+static void faulty_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
+                          const struct draw_list *list, struct drawn *out)
+{
+    if (works(b))
+        real_of(b)->type->sample(real_of(b), logits, n_vocab, list, out);
+}
+
+const struct backend_type faulty_backend = {
+    .name = "faulty",
+    .size = sizeof(struct faulty),
+    .open = faulty_open,
+    .close = faulty_close,
+    .sync = faulty_sync,
+    .buffer_open = faulty_buffer_open,
+    .buffer_close = faulty_buffer_close,
+    .upload = faulty_upload,
+    .download = faulty_download,
+    .weight_open = faulty_weight_open,
+    .weight_close = faulty_weight_close,
+    .kv_open = faulty_kv_open,
+    .kv_close = faulty_kv_close,
+    .kv_copy = faulty_kv_copy,
+    .kv_spill = faulty_kv_spill,
+    .kv_fill = faulty_kv_fill,
+    .embed = faulty_embed,
+    .matmul = faulty_matmul,
+    .matmul_add = faulty_matmul_add,
+    .ffn = faulty_ffn,
+    .rope = faulty_rope,
+    .kv_store = faulty_kv_store,
+    .attend = faulty_attend,
+    .gather = faulty_gather,
+    .sample = faulty_sample,
+};
