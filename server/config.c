@@ -29,8 +29,8 @@ const char config_usage[] =
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
-    "  --kv-host-bytes SIZE      of the host's memory behind a device's, for those of idle\n"
-    "                            conversations (as many, and none where the host computes)\n"
+    "  --kv-host-bytes SIZE|off  of the host's memory behind a device's, for those of idle\n"
+    "                            conversations (as many, and off where the host computes)\n"
     "  --kv f16|q8|f32           how they are kept: q8 takes 0.53 of f16's memory (f16)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
     "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
@@ -214,7 +214,10 @@ static enum status set_kv_bytes(struct config *c, const char *value, struct erro
 
 static enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err)
 {
-    return parse_size(&c->kv_host_bytes, value, sizes, SIZE_MAX / 2, err);
+    if (strcmp(value, "off") != 0)
+        return parse_size(&c->kv_host_bytes, value, sizes, SIZE_MAX / 2, err);
+    c->kv_host_bytes = 0;
+    return STATUS_OK;
 }
 
 static enum status set_kv(struct config *c, const char *value, struct error *err)
