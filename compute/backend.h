@@ -28,8 +28,6 @@ struct weight; /* a matrix, prepared for matmul and embed */
 struct kv;     /* pages of keys and values for all layers */
 struct net_ops;
 
-enum { KV_PAGE_TOKENS = 16 };
-
 struct kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     size_t n_pages;

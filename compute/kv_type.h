@@ -8,6 +8,8 @@
 #include "base/status.h"
 #include "compute/scalar.h"
 
+enum { KV_PAGE_TOKENS = 16 };
+
 /* q8: int8, with an f32 scale for each head and position. */
 enum kv_type { KV_F16, KV_F32, KV_Q8 };
 
@@ -15,7 +17,7 @@ const char *kv_type_name(enum kv_type type); /* "f16", "f32", "q8" */
 enum status kv_type_of(enum kv_type *out, const char *name, struct error *err) MUST_CHECK;
 
 /* Bytes of one head's key or value at one position. */
-static inline size_t kv_head_bytes(enum kv_type type, size_t head_dim)
+SCALAR_FN size_t kv_head_bytes(enum kv_type type, size_t head_dim)
 {
     switch (type) {
     case KV_F16:
@@ -30,7 +32,7 @@ static inline size_t kv_head_bytes(enum kv_type type, size_t head_dim)
 /* Rounds x [n] to out [n] times the scale that is returned: the greatest magnitude over 127, a
  * product with its reciprocal, to nearest, even. Magnitudes all below 2^-100 count as 0; where one
  * is infinite, NaN or 2^100 or more, the scale is NaN and out is 0. */
-static inline float kv_q8_round(const float *x, size_t n, int8_t *out)
+SCALAR_FN float kv_q8_round(const float *x, size_t n, int8_t *out)
 {
     const float magic = 12582912.0f; /* adding it rounds: scalar_exp says how */
     uint32_t greatest = 0;           /* as bits NaN is above all */

@@ -10,10 +10,17 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Functions that a device's kernels share with the host. */
+#if defined(__CUDACC__)
+#define SCALAR_FN static __host__ __device__ inline
+#else
+#define SCALAR_FN static inline
+#endif
+
 /* Virtual lanes of a float reduction: element i goes into lane i % 16, in rising order of i. */
 enum { SCALAR_LANES = 16 };
 
-static inline uint32_t scalar_bits(float x)
+SCALAR_FN uint32_t scalar_bits(float x)
 {
     uint32_t u;
 
@@ -21,7 +28,7 @@ static inline uint32_t scalar_bits(float x)
     return u;
 }
 
-static inline float scalar_from_bits(uint32_t u)
+SCALAR_FN float scalar_from_bits(uint32_t u)
 {
     float x;
 
@@ -31,7 +38,7 @@ static inline float scalar_from_bits(uint32_t u)
 
 /* yes or no by bits, so that a compiler does not make branches of it, which it could not vectorise.
  */
-static inline float scalar_choose(int condition, float yes, float no)
+SCALAR_FN float scalar_choose(int condition, float yes, float no)
 {
     uint32_t mask = 0u - (uint32_t)condition; /* of 0 or 1 */
 
@@ -41,7 +48,7 @@ static inline float scalar_choose(int condition, float yes, float no)
 /* e^x within 1 ulp; the argument is held in [-87, 88], so the result is always a normal, finite
  * number; NaN stays NaN. Cephes' expf: x = n ln 2 + r, then a polynomial in r. Adding 1.5 * 2^23
  * rounds to the nearest integer, which is then found in the low bits. */
-static inline float scalar_exp(float x)
+SCALAR_FN float scalar_exp(float x)
 {
     const float magic = 12582912.0f;
     float t, n, r, p;
@@ -64,13 +71,13 @@ static inline float scalar_exp(float x)
     return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
 }
 
-static inline float scalar_sigmoid(float x)
+SCALAR_FN float scalar_sigmoid(float x)
 {
     return 1.0f / (1.0f + scalar_exp(-x));
 }
 
 /* The lanes' sum: halves folded onto one another, 8 + 8, 4 + 4, 2 + 2, 1 + 1. */
-static inline float scalar_sum_lanes(const float lanes[SCALAR_LANES])
+SCALAR_FN float scalar_sum_lanes(const float lanes[SCALAR_LANES])
 {
     float s[SCALAR_LANES];
     size_t half, i;

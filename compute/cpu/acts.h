@@ -2,27 +2,8 @@
 #ifndef COMPUTE_CPU_ACTS_H
 #define COMPUTE_CPU_ACTS_H
 
+#include "compute/act_scale.h"
 #include "compute/cpu/kernels.h"
-#include "compute/scalar.h"
-
-struct act_scale {
-    float scale, inverse; /* inverse 0: all values are 0, whatever the activations are */
-};
-
-/* From the greatest magnitude of a group, as bits, where NaN is above all. */
-static inline struct act_scale act_scale_of(uint32_t greatest)
-{
-    float amax = scalar_from_bits(greatest);
-    struct act_scale s = {0};
-
-    if (amax >= 0x1p-100f && amax < 0x1p100f) {
-        s.scale = scalar_from_bits((scalar_bits(amax / 127.0f) + 0xff) & ~(uint32_t)0xff);
-        s.inverse = 1.0f / s.scale;
-    } else if (!(amax < 0x1p-100f)) {
-        s.scale = scalar_from_bits(0x7fc00000);
-    }
-    return s;
-}
 
 /* All of a record but its values, of whose halves the sums are given. */
 static inline void act_record_finish(struct act_record *r, struct act_form form, float scale,

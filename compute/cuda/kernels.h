@@ -146,19 +146,19 @@ struct cuda_tokens {
 };
 
 /* Cosine and sine of the angle of each pair of a head at each position; 0: no rope. */
-struct cuda_rope {
+struct cuda_turns {
     const float *turns; /* [positions][head_dim / 2][2] */
     uint32_t head_dim;
 };
 
 /* Turns x [n][n_heads * head_dim] in place. */
-void cuda_rope(const struct cuda_rope *r, const struct cuda_tokens *tokens, uint32_t n_heads,
+void cuda_rope(const struct cuda_turns *r, const struct cuda_tokens *tokens, uint32_t n_heads,
                float *x, struct CUstream_st *stream);
 /* k and v [n][n_kv_heads * head_dim] to their places. */
 void cuda_kv_store(const struct cuda_kv *kv, uint32_t layer, const struct cuda_tokens *tokens,
                    const float *k, const float *v, struct CUstream_st *stream);
 /* cuda_rope of q and of k, then cuda_kv_store, in one launch. */
-void cuda_rope_kv_store(const struct cuda_rope *r, const struct cuda_kv *kv, uint32_t layer,
+void cuda_rope_kv_store(const struct cuda_turns *r, const struct cuda_kv *kv, uint32_t layer,
                         const struct cuda_tokens *tokens, uint32_t n_heads, float *q, float *k,
                         const float *v, struct CUstream_st *stream);
 

@@ -2,8 +2,8 @@
 #ifndef COMPUTE_CUDA_TILE_H
 #define COMPUTE_CUDA_TILE_H
 
-/* Queries of one key head, of all tokens of an item. A token's are never divided, so more query
- * heads than these that share a key head are one item's as well. */
-enum { CUDA_TILE_QUERIES = 16 };
+/* Queries of a block: all of an item's that share a key head. Where a token alone has more, blocks
+ * divide them. */
+enum { CUDA_TILE_QUERIES = 8 };
 
 #endif

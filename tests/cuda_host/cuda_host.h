@@ -153,6 +153,16 @@ static inline T atomicCAS(T *at, std::common_type_t<T> if_it_is, std::common_typ
     return was;
 }
 
+static inline unsigned min(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+static inline unsigned max(unsigned a, unsigned b)
+{
+    return a > b ? a : b;
+}
+
 static inline void __threadfence(void)
 {
 }

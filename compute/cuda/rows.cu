@@ -1,0 +1,228 @@
+/* What is done with rows of activations between products. */
+#include "compute/act_scale.h"
+#include "compute/cuda/kernels.h"
+#include "compute/cuda/launch.h"
+#include "compute/cuda/weights.h"
+
+static constexpr unsigned THREADS = 128;
+static constexpr unsigned TILE = 4096;    /* numbers of a row that a block holds at once */
+static constexpr unsigned QUAD_LANES = 8; /* of a group, four values each */
+
+/* Four numbers of a group by each of eight lanes, to int8. All lanes of the warp come here; those
+ * of which `there` is false give nothing and write nothing. */
+static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint32_t *values,
+                                                     struct cuda_group *group)
+{
+    unsigned lane = threadIdx.x % QUAD_LANES;
+    float v[4] = {x.x, x.y, x.z, x.w};
+    uint32_t greatest = 0, word = 0;
+    int sum = 0, upper;
+    struct act_scale scale;
+
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        uint32_t magnitude = __float_as_uint(v[i]) & 0x7fffffff;
+
+        greatest = magnitude > greatest ? magnitude : greatest;
+    }
+#pragma unroll
+    for (unsigned by = 1; by < QUAD_LANES; by *= 2) {
+        uint32_t other = __shfl_xor_sync(WARP_ALL, greatest, by);
+
+        greatest = other > greatest ? other : greatest;
+    }
+    scale = act_scale_of(greatest);
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++) {
+        int value = scale.inverse == 0.0f ? 0 : (int)rintf(v[i] * scale.inverse);
+
+        sum += value;
+        word |= ((uint32_t)value & 0xff) << 8 * i;
+    }
+    sum += __shfl_xor_sync(WARP_ALL, sum, 1);
+    sum += __shfl_xor_sync(WARP_ALL, sum, 2);
+    upper = __shfl_xor_sync(WARP_ALL, sum, 4);
+    if (!there)
+        return;
+    *values = word;
+    if (lane == 0) {
+        struct cuda_group g = {scale.scale, scale.scale * (float)(sum + upper), sum, upper};
+
+        *group = g;
+    }
+}
+
+/* What a row becomes before it is rounded; i counts fours. */
+struct normed_row {
+    const float *x, *gain; /* gain NULL: x as it is */
+    float scale;
+
+    __device__ __forceinline__ float4 at(unsigned i) const
+    {
+        float4 v = ((const float4 *)x)[i];
+
+        if (gain != NULL) {
+            float4 g = ((const float4 *)gain)[i];
+
+            v.x = v.x * scale * g.x;
+            v.y = v.y * scale * g.y;
+            v.z = v.z * scale * g.z;
+            v.w = v.w * scale * g.w;
+        }
+        return v;
+    }
+};
+
+struct gated_row {
+    const float *gate, *up;
+
+    static __device__ __forceinline__ float gated(float g, float u)
+    {
+        return g * scalar_sigmoid(g) * u;
+    }
+
+    __device__ __forceinline__ float4 at(unsigned i) const
+    {
+        float4 g = ((const float4 *)gate)[i], u = ((const float4 *)up)[i];
+
+        return make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w));
+    }
+};
+
+/* All of a row by a block of threads. */
+template <typename R>
+static __device__ __forceinline__ void quantise_row(const R *row, unsigned index, unsigned width,
+                                                    const struct cuda_acts *out)
+{
+    uint32_t *values = (uint32_t *)out->values + (size_t)index * width / 4;
+    struct cuda_group *groups = out->groups + (size_t)index * (width / GROUP_VALUES);
+
+    for (unsigned first = 0; first < width / 4; first += THREADS) {
+        unsigned i = first + threadIdx.x;
+        bool there = i < width / 4;
+        float4 x = there ? row->at(i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+        quantise_quad(x, there, values + i, groups + i / QUAD_LANES);
+    }
+}
+
+/* 1 / the root of a row's mean square: sixteen lanes of sums, as scalar.h has them. */
+static __device__ __forceinline__ float norm_scale(const float *x, unsigned width, float eps)
+{
+    SHARED(float, held, TILE);
+    SHARED(float, scale, 1);
+    unsigned i = threadIdx.x;
+    float sum = 0.0f;
+
+    for (unsigned first = 0; first < width; first += TILE) {
+        unsigned n = width - first < TILE ? width - first : TILE;
+
+        for (unsigned k = i; k < n; k += THREADS)
+            held[k] = x[first + k];
+        __syncthreads();
+        if (i < SCALAR_LANES) {
+#pragma unroll 8
+            for (unsigned k = i; k < n; k += SCALAR_LANES)
+                sum = sum + held[k] * held[k];
+        }
+        __syncthreads();
+    }
+    if (i < WARP_LANES) {
+        for (unsigned half = SCALAR_LANES / 2; half > 0; half /= 2)
+            sum = sum + __shfl_down_sync(WARP_ALL, sum, half);
+        if (i == 0)
+            scale[0] = 1.0f / sqrtf(sum / (float)width + eps);
+    }
+    __syncthreads();
+    return scale[0];
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    norm_quantise(const float *x, const float *gain, float eps, struct cuda_count n, unsigned width,
+                  struct cuda_acts out)
+{
+    struct normed_row row = {x + (size_t)blockIdx.x * width, gain, 1.0f};
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    if (gain != NULL)
+        row.scale = norm_scale(row.x, width, eps);
+    quantise_row(&row, blockIdx.x, width, &out);
+}
+
+void cuda_norm_quantise(const float *x, const float *gain, float eps, struct cuda_count n,
+                        uint32_t width, const struct cuda_acts *out, struct CUstream_st *stream)
+{
+    LAUNCH(norm_quantise, n.most, THREADS, 0, stream, x, gain, eps, n, width, *out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    norm(const float *x, const float *gain, float eps, struct cuda_count n, unsigned width,
+         float *out)
+{
+    const float *row = x + (size_t)blockIdx.x * width;
+    float *to = out + (size_t)blockIdx.x * width, scale = 1.0f;
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    if (gain != NULL)
+        scale = norm_scale(row, width, eps);
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        to[i] = gain != NULL ? row[i] * scale * gain[i] : row[i];
+}
+
+void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n, uint32_t width,
+               float *out, struct CUstream_st *stream)
+{
+    LAUNCH(norm, n.most, THREADS, 0, stream, x, gain, eps, n, width, out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    gate_quantise(const float *gate, const float *up, struct cuda_count n, unsigned width,
+                  struct cuda_acts out)
+{
+    size_t skip = (size_t)blockIdx.x * width;
+    struct gated_row row = {gate + skip, up + skip};
+
+    if (blockIdx.x < count_of(n))
+        quantise_row(&row, blockIdx.x, width, &out);
+}
+
+void cuda_gate_quantise(const float *gate, const float *up, struct cuda_count n, uint32_t width,
+                        const struct cuda_acts *out, struct CUstream_st *stream)
+{
+    LAUNCH(gate_quantise, n.most, THREADS, 0, stream, gate, up, n, width, *out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    gate_floats(const float *gate, const float *up, struct cuda_count n, unsigned width, float *out)
+{
+    size_t skip = (size_t)blockIdx.x * width;
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        out[skip + i] = gated_row::gated(gate[skip + i], up[skip + i]);
+}
+
+void cuda_gate(const float *gate, const float *up, struct cuda_count n, uint32_t width, float *out,
+               struct CUstream_st *stream)
+{
+    LAUNCH(gate_floats, n.most, THREADS, 0, stream, gate, up, n, width, out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    gather_rows(const float *in, const uint32_t *rows, struct cuda_count n, unsigned width,
+                float *out)
+{
+    if (blockIdx.x >= count_of(n))
+        return;
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        out[(size_t)blockIdx.x * width + i] = in[(size_t)rows[blockIdx.x] * width + i];
+}
+
+void cuda_gather(const float *in, const uint32_t *rows, struct cuda_count n, uint32_t width,
+                 float *out, struct CUstream_st *stream)
+{
+    LAUNCH(gather_rows, n.most, THREADS, 0, stream, in, rows, n, width, out);
+}
