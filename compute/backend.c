@@ -6,9 +6,10 @@
 
 #include "base/alloc.h"
 #include "compute/cpu/cpu.h"
+#include "compute/cuda_module.h"
 #include "compute/ref.h"
 
-static const struct backend_type *const types[] = {&cpu_backend, &ref_backend};
+static const struct backend_type *const types[] = {&cpu_backend, &cuda_backend, &ref_backend};
 
 enum { N_TYPES = sizeof types / sizeof types[0] };
 
@@ -58,9 +59,12 @@ enum status backend_open(struct backend **out, const char *name,
 enum status backend_open_type(struct backend **out, const struct backend_type *type,
                               const struct backend_config *config, struct error *err)
 {
-    struct backend *b = xalloc(type->size);
-    enum status rc;
+    enum status rc = type->load != NULL ? type->load(&type, err) : STATUS_OK;
+    struct backend *b;
 
+    if (rc != STATUS_OK)
+        return rc;
+    b = xalloc(type->size);
     b->type = type;
     rc = type->open(b, config, err);
     if (rc == STATUS_OK)

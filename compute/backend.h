@@ -107,6 +107,10 @@ struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
 
+    /* Optional: the type is but a name, and this finds the whole of it, in a library that may not
+     * be there. Any thread. */
+    enum status (*load)(const struct backend_type **out, struct error *err);
+
     enum status (*open)(struct backend *b, const struct backend_config *config, struct error *err);
     void (*close)(struct backend *b);
 

@@ -100,7 +100,8 @@ static long sweep_backend(const char *backend)
 START_TEST(allocations_fail)
 {
     for (size_t i = 0; backend_type_at(i) != NULL; i++)
-        ck_assert_int_ge(sweep_backend(backend_type_at(i)->name), 20);
+        if (backend_type_at(i)->load == NULL)
+            ck_assert_int_ge(sweep_backend(backend_type_at(i)->name), 20);
 }
 END_TEST
 

@@ -15,6 +15,8 @@ START_TEST(all_open_by_name)
     for (; (type = backend_type_at(n)) != NULL; n++) {
         struct backend *b;
 
+        if (type->load != NULL) /* there may be no such device here */
+            continue;
         ck_assert_int_eq(backend_open(&b, type->name, &config, &err), STATUS_OK);
         ck_assert_ptr_eq(b->type, type);
         ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);

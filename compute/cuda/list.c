@@ -1,0 +1,394 @@
+#include "compute/cuda/list.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/cuda/parts.h"
+
+enum {
+    FIRST_INPUTS = 1 << 20,
+    FULL_OPS = 1 << 20, /* bytes of records after which a list runs */
+};
+
+/* A record, and its args behind it. */
+struct op {
+    list_launch_fn launch;
+    size_t args_bytes; /* rounded up to that of a pointer */
+};
+
+/* A list that has come before. */
+struct graph {
+    struct graph *next;
+    cudaGraphExec_t exec; /* NULL: it came once, and was launched one by one */
+    uint64_t hash;
+    size_t ops_bytes;
+    uint8_t ops[];
+};
+
+size_t list_bucket(size_t n)
+{
+    size_t power = 1;
+
+    while (power < n)
+        power *= 2;
+    return power >= 4 && n <= power - power / 4 ? power - power / 4 : power;
+}
+
+static bool open_slot(struct cuda *c, struct list_slot *s, size_t cap_bytes)
+{
+    void *host, *device;
+
+    if (s->copied == NULL &&
+        !cuda_works(c, cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming),
+                    "make an event"))
+        return false;
+    if (s->done == NULL &&
+        !cuda_works(c, cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming), "make an event"))
+        return false;
+    if (!cuda_works(c, cudaHostAlloc(&host, cap_bytes, cudaHostAllocDefault), "pin memory"))
+        return false;
+    s->host = host;
+    if (!cuda_works(c, cudaMalloc(&device, cap_bytes), "take memory of a step's inputs"))
+        return false;
+    s->device = device;
+    s->cap_bytes = cap_bytes;
+    return true;
+}
+
+static void close_inputs(struct list_slot *s)
+{
+    (void)cudaFreeHost(s->host);
+    (void)cudaFree(s->device);
+    s->host = s->device = NULL;
+    s->cap_bytes = 0;
+}
+
+static void close_slot(struct list_slot *s)
+{
+    close_inputs(s);
+    if (s->copied != NULL)
+        (void)cudaEventDestroy(s->copied);
+    if (s->done != NULL)
+        (void)cudaEventDestroy(s->done);
+}
+
+enum status list_open(struct cuda *c, struct error *err)
+{
+    struct list *l = &c->list;
+
+    if (!cuda_works(c, cudaStreamCreateWithFlags(&l->compute, cudaStreamNonBlocking),
+                    "make a stream") ||
+        !cuda_works(c, cudaStreamCreateWithFlags(&l->copies, cudaStreamNonBlocking),
+                    "make a stream"))
+        goto failed;
+    for (size_t i = 0; i < LIST_SLOTS; i++)
+        if (!open_slot(c, &l->slots[i], FIRST_INPUTS))
+            goto failed;
+    return STATUS_OK;
+failed:
+    *err = c->failed;
+    return err->status;
+}
+
+static void close_graph(struct list *l, struct graph **at, bool is_alive)
+{
+    struct graph *g = *at;
+
+    *at = g->next;
+    if (g->exec != NULL && is_alive)
+        (void)cudaGraphExecDestroy(g->exec);
+    free(g);
+    l->n_graphs--;
+}
+
+void list_close(struct cuda *c)
+{
+    struct list *l = &c->list;
+    bool is_alive = context_enter(c); /* else all of the device's went with its context */
+
+    if (is_alive) {
+        if (l->compute != NULL)
+            (void)cudaStreamSynchronize(l->compute);
+        if (l->copies != NULL)
+            (void)cudaStreamSynchronize(l->copies);
+    }
+    while (l->graphs != NULL)
+        close_graph(l, &l->graphs, is_alive);
+    for (size_t i = 0; is_alive && i < LIST_SLOTS; i++)
+        close_slot(&l->slots[i]);
+    if (is_alive) {
+        if (l->compute != NULL)
+            (void)cudaStreamDestroy(l->compute);
+        if (l->copies != NULL)
+            (void)cudaStreamDestroy(l->copies);
+        (void)cudaGetLastError();
+        context_leave();
+    }
+    free(l->ops);
+    *l = (struct list){0};
+}
+
+/* Inputs. */
+
+static size_t aligned(size_t size_bytes)
+{
+    return (size_bytes + LIST_ALIGN - 1) / LIST_ALIGN * LIST_ALIGN;
+}
+
+/* Larger inputs in every slot; nothing runs, and nothing is recorded. */
+static bool grow_inputs(struct cuda *c, size_t size_bytes)
+{
+    struct list *l = &c->list;
+    size_t cap_bytes = FIRST_INPUTS;
+
+    while (cap_bytes < size_bytes)
+        cap_bytes *= 2;
+    while (l->graphs != NULL) /* they read the old ones */
+        close_graph(l, &l->graphs, true);
+    for (size_t i = 0; i < LIST_SLOTS; i++) {
+        close_inputs(&l->slots[i]);
+        if (!open_slot(c, &l->slots[i], cap_bytes))
+            return false;
+    }
+    return true;
+}
+
+bool list_reserve(struct cuda *c, size_t size_bytes)
+{
+    struct list *l = &c->list;
+    struct list_slot *s = &l->slots[l->slot];
+    bool grown;
+
+    if (c->failed.status != STATUS_OK || c->is_dead)
+        return false;
+    if (s->host != NULL && size_bytes <= s->cap_bytes - l->used_bytes && l->ops_bytes < FULL_OPS)
+        return true;
+    list_run(c);
+    s = &l->slots[l->slot];
+    if (s->host != NULL && size_bytes <= s->cap_bytes)
+        return c->failed.status == STATUS_OK;
+    list_wait(c);
+    if (c->failed.status != STATUS_OK || !context_enter(c))
+        return false;
+    grown = grow_inputs(c, size_bytes);
+    context_leave();
+    return grown;
+}
+
+void *list_stage(struct cuda *c, const void *from, size_t size_bytes, size_t cap_bytes,
+                 void **ret_host)
+{
+    struct list *l = &c->list;
+    struct list_slot *s = &l->slots[l->slot];
+    size_t at = l->used_bytes;
+
+    assert(size_bytes <= cap_bytes && aligned(cap_bytes) <= s->cap_bytes - at);
+    l->used_bytes += aligned(cap_bytes);
+    if (from != NULL)
+        memcpy(s->host + at, from, size_bytes);
+    if (ret_host != NULL)
+        *ret_host = s->host + at;
+    return s->device + at;
+}
+
+void *list_stage_kept(struct cuda *c, const void *from, size_t size_bytes, size_t cap_bytes)
+{
+    struct list *l = &c->list;
+    enum { N_KEPT = sizeof l->staged / sizeof l->staged[0] };
+    uint8_t *device;
+
+    for (size_t i = 0; i < l->n_staged && i < N_KEPT; i++)
+        if (l->staged[i].from == from && l->staged[i].size_bytes == size_bytes)
+            return l->slots[l->slot].device + l->staged[i].at;
+    device = list_stage(c, from, size_bytes, cap_bytes, NULL);
+    l->staged[l->n_staged++ % N_KEPT] =
+        (struct list_staged){from, size_bytes, (size_t)(device - l->slots[l->slot].device)};
+    return device;
+}
+
+/* Recording. */
+
+void list_add(struct cuda *c, list_launch_fn launch, const void *args, size_t size_bytes)
+{
+    struct list *l = &c->list;
+    size_t args_bytes = (size_bytes + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
+    struct op op = {launch, args_bytes};
+
+    if (c->failed.status != STATUS_OK || c->is_dead)
+        return;
+    if (l->ops_cap - l->ops_bytes < sizeof op + args_bytes) {
+        l->ops_cap = 2 * l->ops_cap + sizeof op + args_bytes;
+        l->ops = xrealloc(l->ops, l->ops_cap);
+    }
+    memcpy(l->ops + l->ops_bytes, &op, sizeof op);
+    l->ops_bytes += sizeof op;
+    memset(l->ops + l->ops_bytes, 0, args_bytes);
+    memcpy(l->ops + l->ops_bytes, args, size_bytes);
+    l->ops_bytes += args_bytes;
+    l->n_ops++;
+}
+
+/* Running. */
+
+static bool launch_all(struct cuda *c)
+{
+    struct list *l = &c->list;
+    struct op op;
+
+    for (size_t at = 0; at < l->ops_bytes; at += sizeof op + op.args_bytes) {
+        memcpy(&op, l->ops + at, sizeof op);
+        op.launch(l->ops + at + sizeof op, l->compute);
+    }
+    return cuda_works(c, cudaGetLastError(), "launch kernels");
+}
+
+static uint64_t hash(const uint8_t *bytes, size_t n)
+{
+    uint64_t h = 14695981039346656037u, word;
+
+    for (size_t i = 0; i < n; i += sizeof word) { /* records are whole words */
+        memcpy(&word, bytes + i, sizeof word);
+        h = (h ^ word) * 1099511628211u;
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+/* The list's graph, which becomes the first; NULL: it never came, and is remembered now. */
+static struct graph *find_graph(struct list *l)
+{
+    uint64_t h = hash(l->ops, l->ops_bytes);
+    struct graph **at = &l->graphs, **last_single = NULL, **last = NULL, *g;
+
+    for (; *at != NULL; last = at, at = &(*at)->next) {
+        g = *at;
+        if (g->hash == h && g->ops_bytes == l->ops_bytes &&
+            memcmp(g->ops, l->ops, l->ops_bytes) == 0) {
+            *at = g->next;
+            g->next = l->graphs;
+            return l->graphs = g;
+        }
+        if (g->exec == NULL)
+            last_single = at;
+    }
+    if (l->n_graphs == LIST_GRAPHS) /* lists that came once do not push those out that come often */
+        close_graph(l, last_single != NULL ? last_single : last, true);
+    g = xalloc(sizeof *g + l->ops_bytes);
+    g->hash = h;
+    g->ops_bytes = l->ops_bytes;
+    memcpy(g->ops, l->ops, l->ops_bytes);
+    g->next = l->graphs;
+    l->graphs = g;
+    l->n_graphs++;
+    return NULL;
+}
+
+/* True also where there was no memory for a graph: the list runs without. */
+static bool capture(struct cuda *c, struct graph *g)
+{
+    struct list *l = &c->list;
+    cudaGraph_t graph = NULL;
+    cudaError_t rc;
+    bool launched;
+
+    if (!cuda_works(c, cudaStreamBeginCapture(l->compute, cudaStreamCaptureModeThreadLocal),
+                    "begin a graph"))
+        return false;
+    launched = launch_all(c);
+    rc = cudaStreamEndCapture(l->compute, &graph);
+    if (launched && rc == cudaSuccess)
+        rc = cudaGraphInstantiate(&g->exec, graph, 0);
+    if (rc != cudaSuccess)
+        g->exec = NULL;
+    if (graph != NULL)
+        (void)cudaGraphDestroy(graph);
+    if (!launched)
+        return false;
+    if (rc == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError(); /* it is dealt with */
+        return true;
+    }
+    return cuda_works(c, rc, "make a graph");
+}
+
+static void launch(struct cuda *c)
+{
+    struct list *l = &c->list;
+    struct graph *g = find_graph(l);
+
+    l->n_runs++;
+    if (g != NULL && g->exec == NULL && !capture(c, g))
+        return;
+    if (g == NULL || g->exec == NULL) {
+        (void)launch_all(c);
+        return;
+    }
+    l->n_replays++;
+    cuda_works(c, cudaGraphLaunch(g->exec, l->compute), "launch a graph");
+}
+
+/* Beside what runs now, if anything does. */
+static bool copy_inputs(struct cuda *c, struct list_slot *s)
+{
+    struct list *l = &c->list;
+    bool is_beside = l->slots[(l->slot + 1) % LIST_SLOTS].is_busy;
+
+    if (l->used_bytes == 0)
+        return true;
+    if (!cuda_works(c,
+                    cudaMemcpyAsync(s->device, s->host, l->used_bytes, cudaMemcpyHostToDevice,
+                                    is_beside ? l->copies : l->compute),
+                    "copy a step's inputs"))
+        return false;
+    return !is_beside ||
+           (cuda_works(c, cudaEventRecord(s->copied, l->copies), "record an event") &&
+            cuda_works(c, cudaStreamWaitEvent(l->compute, s->copied, 0), "wait for an event"));
+}
+
+static void next_slot(struct cuda *c)
+{
+    struct list *l = &c->list;
+    struct list_slot *s = &l->slots[l->slot];
+
+    if (!cuda_works(c, cudaEventRecord(s->done, l->compute), "record an event"))
+        return;
+    s->is_busy = true;
+    l->slot = (l->slot + 1) % LIST_SLOTS;
+    s = &l->slots[l->slot];
+    if (s->is_busy)
+        cuda_works(c, cudaEventSynchronize(s->done), "run the list before");
+    s->is_busy = false;
+}
+
+void list_run(struct cuda *c)
+{
+    struct list *l = &c->list;
+    struct list_slot *s = &l->slots[l->slot];
+
+    if (l->n_ops > 0 && c->failed.status == STATUS_OK && context_enter(c)) {
+        if (copy_inputs(c, s))
+            launch(c);
+        if (c->failed.status == STATUS_OK)
+            next_slot(c);
+        context_leave();
+    }
+    l->ops_bytes = l->n_ops = l->used_bytes = l->n_staged = 0;
+    l->epoch++;
+}
+
+void list_wait(struct cuda *c)
+{
+    struct list *l = &c->list;
+
+    if (context_enter(c)) {
+        cudaError_t rc = cudaStreamSynchronize(l->copies), done = cudaStreamSynchronize(l->compute);
+
+        cuda_works(c, rc == cudaSuccess ? done : rc, "run a step");
+        context_leave();
+    }
+    for (size_t i = 0; i < LIST_SLOTS; i++)
+        l->slots[i].is_busy = false;
+    l->slot = 0;
+}

@@ -1,0 +1,399 @@
+/* Weights, and what multiplies with them. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/cuda/kernels.h"
+#include "compute/cuda/parts.h"
+#include "compute/dtype.h"
+
+/* From how many rows on the tensor cores take a product with quantised weights: below, reading the
+ * weights is all that counts, and dp4a does that as well. Either way gives the same bits. */
+static const struct {
+    enum dtype type;
+    size_t n_rows;
+} many_from[] = {
+    {DTYPE_Q4_0, 9}, {DTYPE_Q4_1, 9}, {DTYPE_Q5_0, 9}, {DTYPE_Q5_1, 9},
+    {DTYPE_Q8_0, 9}, {DTYPE_Q4_K, 9}, {DTYPE_Q5_K, 9}, {DTYPE_Q6_K, 9},
+};
+
+static bool takes_tensor_cores(enum dtype type, size_t n)
+{
+    for (size_t i = 0; i < sizeof many_from / sizeof many_from[0]; i++)
+        if (many_from[i].type == type)
+            return n >= many_from[i].n_rows;
+    return false;
+}
+
+static bool is_float(enum dtype type)
+{
+    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+}
+
+/* Weights. */
+
+static enum status open_gain(struct cuda *c, struct weight *w, const struct tensor *t,
+                             struct error *err)
+{
+    size_t size_bytes = t->n_cols * sizeof(float);
+    float *row = try_alloc(t->n_cols, sizeof *row);
+    enum status rc;
+
+    if (row == NULL)
+        return error_no_memory(err, size_bytes, t->name);
+    dtype_decode(t->type, t->data, t->n_cols, row);
+    w->gain = cuda_take(c, size_bytes);
+    if (w->gain == NULL)
+        rc = error_no_memory(err, size_bytes, t->name);
+    else
+        rc = cuda_status(
+            c, cudaMemcpyAsync(w->gain, row, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
+            "copy a weight", err);
+    free(row);
+    return rc;
+}
+
+enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
+                             struct error *err)
+{
+    struct cuda *c = to_cuda(b);
+    struct weight *w = NULL;
+    enum status rc = STATUS_OK;
+    size_t size_bytes;
+
+    if (c->is_dead)
+        return error_set(err, STATUS_INTERNAL, "the CUDA device has failed");
+    w = try_alloc(1, sizeof *w);
+    if (w == NULL)
+        return error_no_memory(err, sizeof *w, t->name);
+    size_bytes = cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, NULL);
+    w->memory = cuda_take(c, size_bytes);
+    if (w->memory == NULL) {
+        rc = error_set(err, STATUS_EXHAUSTED, "out of device memory (%zu bytes for %s)", size_bytes,
+                       t->name);
+        goto out;
+    }
+    (void)cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, w->memory);
+    if ((rc = upload_matrix(c, &w->matrix, t, err)) != STATUS_OK ||
+        (t->n_rows == 1 && (rc = open_gain(c, w, t, err)) != STATUS_OK))
+        goto out;
+    *out = w;
+    w = NULL; /* given away */
+out:
+    cuda_weight_close(b, w);
+    return rc;
+}
+
+void cuda_weight_close(struct backend *b, struct weight *w)
+{
+    if (w == NULL)
+        return;
+    cuda_give_back(to_cuda(b), w->memory);
+    cuda_give_back(to_cuda(b), w->gain);
+    free(w);
+}
+
+/* Rows. */
+
+struct embed_args {
+    struct cuda_matrix table;
+    const int32_t *ids;
+    struct cuda_count n;
+    float *out;
+};
+
+static void launch_embed(const void *args, cudaStream_t stream)
+{
+    const struct embed_args *a = args;
+
+    cuda_embed(&a->table, a->ids, a->n, a->out, stream);
+}
+
+void cuda_embed_rows(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+                     struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    struct embed_args a;
+
+    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof *ids))
+        return;
+    for (size_t i = 0; i < n; i++)
+        assert(ids[i] >= 0 && (uint32_t)ids[i] < table->matrix.n_rows);
+    memset(&a, 0, sizeof a);
+    a.table = table->matrix;
+    a.ids = list_stage(c, ids, n * sizeof *ids, list_bucket(n) * sizeof *ids, NULL);
+    a.n = cuda_count_of(c, n);
+    a.out = cuda_written(out, n, table->matrix.n_cols);
+    list_add(c, launch_embed, &a, sizeof a);
+}
+
+struct gather_args {
+    const float *in;
+    const uint32_t *rows;
+    struct cuda_count n;
+    uint32_t width;
+    float *out;
+};
+
+static void launch_gather(const void *args, cudaStream_t stream)
+{
+    const struct gather_args *a = args;
+
+    cuda_gather(a->in, a->rows, a->n, a->width, a->out, stream);
+}
+
+void cuda_gather_rows(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
+                      size_t width, struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    struct gather_args a;
+
+    if (n == 0 || !cuda_begin(c, list_bucket(n) * sizeof *rows))
+        return;
+    memset(&a, 0, sizeof a);
+    for (size_t i = 0; i < n; i++)
+        a.in = cuda_read(in, rows[i] + (size_t)1, width);
+    a.rows = list_stage(c, rows, n * sizeof *rows, list_bucket(n) * sizeof *rows, NULL);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.out = cuda_written(out, n, width);
+    list_add(c, launch_gather, &a, sizeof a);
+}
+
+/* Products. */
+
+/* What products read: rows of acts, or floats. */
+struct prepared {
+    bool is_quantised;
+    struct cuda_acts acts;
+    const float *floats;
+    struct cuda_count n;
+};
+
+static bool acts_for(struct cuda *c, struct scratch *room, size_t n, size_t width,
+                     struct cuda_acts *out)
+{
+    size_t n_values = n * width, at = (n_values + 255) / 256 * 256;
+    uint8_t *memory = cuda_scratch(c, room, at + n_values / 32 * sizeof *out->groups);
+
+    if (memory == NULL)
+        return false;
+    out->values = (int8_t *)memory;
+    out->groups = (struct cuda_group *)(memory + at);
+    return true;
+}
+
+struct norm_args {
+    const float *x, *gain;
+    float eps;
+    struct cuda_count n;
+    uint32_t width;
+    struct cuda_acts acts;
+    float *floats;
+};
+
+static void launch_norm_quantise(const void *args, cudaStream_t stream)
+{
+    const struct norm_args *a = args;
+
+    cuda_norm_quantise(a->x, a->gain, a->eps, a->n, a->width, &a->acts, stream);
+}
+
+static void launch_norm(const void *args, cudaStream_t stream)
+{
+    const struct norm_args *a = args;
+
+    cuda_norm(a->x, a->gain, a->eps, a->n, a->width, a->floats, stream);
+}
+
+static bool prepare(struct cuda *c, const struct input *in, size_t n, const struct weight *w,
+                    struct prepared *out)
+{
+    size_t width = w->matrix.n_cols;
+    struct norm_args a;
+
+    memset(out, 0, sizeof *out);
+    memset(&a, 0, sizeof a);
+    out->is_quantised = !is_float(w->matrix.type);
+    a.x = cuda_read(in->x, n, width);
+    a.gain = in->gain != NULL ? in->gain->gain : NULL;
+    assert(in->gain == NULL || (a.gain != NULL && in->gain->matrix.n_cols == width));
+    a.eps = in->eps;
+    a.width = (uint32_t)width;
+    if (out->is_quantised) {
+        if (!acts_for(c, &c->inputs, list_bucket(n), width, &out->acts))
+            return false;
+        a.acts = out->acts;
+    } else if (a.gain != NULL) {
+        a.floats = cuda_scratch(c, &c->normed, list_bucket(n) * width * sizeof *a.floats);
+        if (a.floats == NULL)
+            return false;
+    }
+    if (!cuda_begin(c, 0))
+        return false;
+    out->n = a.n = cuda_count_of(c, n);
+    out->floats = a.gain != NULL ? a.floats : a.x;
+    if (out->is_quantised)
+        list_add(c, launch_norm_quantise, &a, sizeof a);
+    else if (a.gain != NULL)
+        list_add(c, launch_norm, &a, sizeof a);
+    return true;
+}
+
+struct products_args {
+    struct cuda_product products[CUDA_MAX_PRODUCTS];
+    size_t n_products;
+    struct cuda_acts acts;
+    const float *floats;
+    struct cuda_count n;
+    bool adds;
+};
+
+static void launch_few(const void *args, cudaStream_t stream)
+{
+    const struct products_args *a = args;
+
+    cuda_products_few(a->products, a->n_products, &a->acts, a->n, a->adds, stream);
+}
+
+static void launch_many(const void *args, cudaStream_t stream)
+{
+    const struct products_args *a = args;
+
+    cuda_products_many(a->products, a->n_products, &a->acts, a->n, a->adds, stream);
+}
+
+static void launch_float(const void *args, cudaStream_t stream)
+{
+    const struct products_args *a = args;
+
+    cuda_products_float(a->products, a->n_products, a->floats, a->n, a->adds, stream);
+}
+
+static void record_products(struct cuda *c, struct products_args *a, const struct prepared *in)
+{
+    enum dtype type = a->products[0].w.type;
+
+    a->acts = in->acts;
+    a->floats = in->floats;
+    a->n = in->n;
+    list_add(c,
+             !in->is_quantised                      ? launch_float
+             : takes_tensor_cores(type, in->n.most) ? launch_many
+                                                    : launch_few,
+             a, sizeof *a);
+}
+
+/* Those of one type in one launch, in the order given. */
+static void run_products(struct cuda *c, const struct prepared *in, const struct product *products,
+                         size_t n_products, size_t n, bool adds)
+{
+    struct products_args a;
+
+    memset(&a, 0, sizeof a);
+    a.adds = adds;
+    for (size_t i = 0; i < n_products; i++) {
+        const struct cuda_matrix *w = &products[i].w->matrix;
+
+        if (a.n_products == CUDA_MAX_PRODUCTS ||
+            (a.n_products > 0 && a.products[0].w.type != w->type)) {
+            record_products(c, &a, in);
+            memset(a.products, 0, sizeof a.products);
+            a.n_products = 0;
+        }
+        a.products[a.n_products].w = *w;
+        a.products[a.n_products++].out = cuda_written(products[i].out, n, w->n_rows);
+    }
+    record_products(c, &a, in);
+}
+
+/* Products whose weights are all quantised, or all floats: they read the input in one form. */
+static void multiply(struct cuda *c, const struct input *in, size_t n,
+                     const struct product *products, size_t n_products, bool adds)
+{
+    struct prepared prepared;
+
+    if (prepare(c, in, n, products[0].w, &prepared))
+        run_products(c, &prepared, products, n_products, n, adds);
+}
+
+void cuda_matmul(struct backend *b, const struct input *in, size_t n,
+                 const struct product *products, size_t n_products)
+{
+    struct cuda *c = to_cuda(b);
+    size_t n_alike;
+
+    for (size_t i = 0; n > 0 && i < n_products; i += n_alike) {
+        bool floats = is_float(products[i].w->matrix.type);
+
+        for (n_alike = 1;
+             i + n_alike < n_products && is_float(products[i + n_alike].w->matrix.type) == floats;
+             n_alike++)
+            ;
+        multiply(c, in, n, products + i, n_alike, false);
+    }
+}
+
+void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
+                     const struct product *product)
+{
+    if (n > 0)
+        multiply(to_cuda(b), in, n, product, 1, true);
+}
+
+/* The gated network. */
+
+struct gate_args {
+    float *gate, *up;
+    struct cuda_count n;
+    uint32_t width;
+    struct cuda_acts acts;
+};
+
+static void launch_gate_quantise(const void *args, cudaStream_t stream)
+{
+    const struct gate_args *a = args;
+
+    cuda_gate_quantise(a->gate, a->up, a->n, a->width, &a->acts, stream);
+}
+
+static void launch_gate(const void *args, cudaStream_t stream)
+{
+    const struct gate_args *a = args;
+
+    cuda_gate(a->gate, a->up, a->n, a->width, a->gate, stream);
+}
+
+void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+              struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    size_t hidden = f->gate->matrix.n_rows, size_bytes = list_bucket(n) * hidden * sizeof(float);
+    struct buffer gate = {.size_bytes = size_bytes}, up = {.size_bytes = size_bytes};
+    const struct product both[] = {{f->gate, &gate}, {f->up, &up}}, down = {f->down, out};
+    struct prepared prepared;
+    struct gate_args a;
+
+    if (n == 0)
+        return;
+    gate.at = cuda_scratch(c, &c->hidden, 2 * size_bytes);
+    if (gate.at == NULL)
+        return;
+    up.at = (uint8_t *)gate.at + size_bytes;
+    cuda_matmul(b, in, n, both, 2);
+    memset(&prepared, 0, sizeof prepared);
+    memset(&a, 0, sizeof a);
+    prepared.is_quantised = !is_float(f->down->matrix.type);
+    if (prepared.is_quantised && !acts_for(c, &c->gated, list_bucket(n), hidden, &prepared.acts))
+        return;
+    if (!cuda_begin(c, 0))
+        return;
+    prepared.n = a.n = cuda_count_of(c, n);
+    prepared.floats = a.gate = gate.at;
+    a.up = up.at;
+    a.width = (uint32_t)hidden;
+    a.acts = prepared.acts;
+    list_add(c, prepared.is_quantised ? launch_gate_quantise : launch_gate, &a, sizeof a);
+    run_products(c, &prepared, &down, 1, n, true);
+}

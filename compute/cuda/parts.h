@@ -1,0 +1,225 @@
+/* What the host files of the cuda backend share; nobody else includes this. */
+#ifndef COMPUTE_CUDA_PARTS_H
+#define COMPUTE_CUDA_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#include "compute/backend.h"
+#include "compute/cuda/kernels.h"
+#include "compute/cuda/list.h"
+
+/* Pointers are to device memory, unless their names say host. */
+
+struct buffer {
+    size_t size_bytes;
+    void *at;
+};
+
+struct weight {
+    struct cuda_matrix matrix;
+    void *memory; /* of the matrix */
+    float *gain;  /* [n_cols], of a weight of one row; else NULL */
+};
+
+struct kv {
+    struct kv_shape shape;
+    struct cuda_kv view;
+    uint8_t *host_slots; /* [shape.n_slots] pages; NULL where there are none */
+};
+
+/* Memory that operators use for themselves, of their latest call. */
+struct scratch {
+    void *at;
+    size_t cap_bytes;
+};
+
+/* Rope's cosines and sines for positions 0 … n_positions - 1. */
+struct turns {
+    float base;
+    size_t head_dim, n_positions;
+    float *host_scale; /* [head_dim / 2] or NULL */
+    float *at;         /* [n_positions][head_dim / 2][2]; NULL: no table */
+};
+
+/* A rope that was asked for, and is not recorded yet. */
+struct held_rope {
+    const uint32_t *host_positions; /* [n] */
+    size_t n, n_heads;
+    float *x;
+};
+
+/* What the operators of a step's layers have in common: made for the first layer, kept while its
+ * rows are the same and the list has not run. */
+struct step_plan {
+    const struct attend_row *rows;
+    size_t n_rows, end; /* end: of the rows of activations */
+    uint64_t epoch;     /* of the list */
+    struct cuda_tokens tokens;
+    const uint32_t *host_positions; /* [end] */
+    bool has_items;
+    struct cuda_attention attention;
+};
+
+/* Pinned memory that a weight's rows go through, and where they arrive. */
+struct upload_slot {
+    uint8_t *host, *at; /* [cap_bytes] */
+    size_t cap_bytes;
+    cudaEvent_t copied, done;
+    bool is_busy;
+};
+
+/* Results that lie in pinned memory until sync puts them where they were asked for. */
+struct download {
+    void *host_to;
+    size_t at, size_bytes;
+};
+
+struct downloads {
+    uint8_t *host; /* [cap_bytes] pinned */
+    size_t cap_bytes, used_bytes;
+    struct download *all;
+    size_t n, cap;
+};
+
+struct cuda {
+    struct backend base;
+    bool fast_math;
+    bool is_dead;        /* the device has failed: nothing more is asked of it */
+    unsigned n_resets;   /* of the process's context, when this was opened */
+    struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
+    int n_multiprocessors;
+
+    struct list list; /* what was recorded since it last ran */
+    size_t n_copies;  /* of pages, in the list */
+    struct held_rope held[2];
+    size_t n_held;
+    struct step_plan plan;
+    struct turns turns;
+
+    struct scratch inputs, normed; /* what products read, in int8 and as floats */
+    struct scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
+    struct scratch partials, counters;
+    struct scratch halves, vendor; /* of the vendor's products */
+
+    struct upload_slot uploads[2];
+    struct downloads downloads;
+    struct cublas *cublas; /* NULL: not opened */
+};
+
+enum { CUDA_COUNT_BYTES = LIST_ALIGN };
+
+static inline struct cuda *to_cuda(struct backend *b)
+{
+    return (struct cuda *)b;
+}
+
+/* cuda.c */
+
+/* Keeps the first failure. */
+void cuda_fail(struct cuda *c, const struct error *err);
+
+/* True when the call worked; else the failure is kept: EXHAUSTED where there was no memory, else
+ * INTERNAL, and the device is dead. what: "copy logits", say. */
+bool cuda_works(struct cuda *c, cudaError_t rc, const char *what);
+
+/* The same as a status, which is not kept. */
+enum status cuda_status(struct cuda *c, cudaError_t rc, const char *what,
+                        struct error *err) MUST_CHECK;
+
+/* Device memory; NULL: none left. Given back only once nothing runs that may use it. */
+void *cuda_take(struct cuda *c, size_t size_bytes);
+void cuda_give_back(struct cuda *c, void *at);
+
+/* Room for size_bytes, whose contents nobody wants; where it grows the list runs, and what is new
+ * is zeros. NULL: failed, which is kept. */
+void *cuda_scratch(struct cuda *c, struct scratch *s, size_t size_bytes);
+
+/* Before an operator stages inputs of size_bytes and records itself, with up to four counts or
+ * pieces of inputs. False: there has been a failure. */
+bool cuda_begin(struct cuda *c, size_t size_bytes) MUST_CHECK;
+
+/* Stages a number of rows. */
+struct cuda_count cuda_count_of(struct cuda *c, size_t n);
+
+/* Copies of pages go before what a step does else, in a list of their own: the step's is then the
+ * same as other steps'. */
+void cuda_run_copies(struct cuda *c);
+
+/* All that was recorded or held back. */
+void cuda_run(struct cuda *c);
+
+/* The activations of a buffer, which the caller of the operator made large enough. */
+float *cuda_written(struct buffer *m, size_t n, size_t width);
+const float *cuda_read(const struct buffer *m, size_t n, size_t width);
+
+/* context.c: the process has one context on the device, which all backends share. Whoever finds it
+ * broken resets it, once; to the others, what they hold is lost. */
+
+/* Before the device is called, and after; calls may be nested. False: it is dead to c. */
+bool context_enter(struct cuda *c) MUST_CHECK;
+void context_leave(void);
+void context_opened(struct cuda *c);
+/* Of a backend that is dead. */
+void context_reset(const struct cuda *c);
+
+/* upload.c: a weight's rows into its matrix. */
+enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const struct tensor *from,
+                          struct error *err) MUST_CHECK;
+void upload_close(struct cuda *c);
+
+/* download.c */
+void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes);
+void cuda_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes);
+/* size_bytes of device memory that the list is to write, on their way to the host's. */
+void download_later(struct cuda *c, void *host_to, const void *from, size_t size_bytes);
+/* After the device was waited for; if_well: it worked. */
+void downloads_deliver(struct cuda *c, bool if_well);
+void downloads_close(struct cuda *c);
+
+/* matrix.c */
+enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
+                             struct error *err) MUST_CHECK;
+void cuda_weight_close(struct backend *b, struct weight *w);
+void cuda_embed_rows(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+                     struct buffer *out);
+void cuda_gather_rows(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
+                      size_t width, struct buffer *out);
+void cuda_matmul(struct backend *b, const struct input *in, size_t n,
+                 const struct product *products, size_t n_products);
+void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
+                     const struct product *product);
+void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+              struct buffer *out);
+
+/* pages.c */
+enum status cuda_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
+                         struct error *err) MUST_CHECK;
+void cuda_kv_close(struct backend *b, struct kv *kv);
+void cuda_kv_copy_page(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+void cuda_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
+void cuda_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
+bool cuda_is_page(const struct kv *kv, int32_t page);
+
+/* rope.c */
+void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+                    struct buffer *x);
+/* Records the ropes that were held back. */
+void cuda_settle(struct cuda *c);
+void rope_close(struct cuda *c);
+struct cuda_turns rope_turns(const struct cuda *c);
+
+/* sequence.c */
+void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
+                        const struct buffer *v, const struct attend_row *rows, size_t n_rows);
+void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                      const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                      struct buffer *out);
+
+/* probe.cu: a kernel that does nothing. */
+void cuda_probe(struct CUstream_st *stream);
+
+#endif

@@ -1,0 +1,38 @@
+/* What a test makes of the stand-in of the CUDA runtime. Where it is in a module that was loaded,
+ * the same is said by the environment, before the first call:
+ *
+ * CUDA_HOST_DRIVER      the version that the driver gives, as 13000; 0: there is none
+ * CUDA_HOST_DEVICES     how many there are (1)
+ * CUDA_HOST_CAPABILITY  of the device, as 90
+ * CUDA_HOST_MEMORY      bytes of the device
+ * CUDA_HOST_FAIL        CALLS:CODE, as cuda_host_fail
+ * CUDA_HOST_ORDERS      in so many orders each kernel runs, compared bit for bit (1) */
+#ifndef TESTS_CUDA_HOST_CONTROL_H
+#define TESTS_CUDA_HOST_CONTROL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#define CUDA_HOST_EXPORT __attribute__((visibility("default")))
+
+/* The next n_calls calls that can fail do not, the one after them returns rc. Any rc but
+ * cudaErrorMemoryAllocation breaks the device: all calls return it, until cudaDeviceReset. */
+CUDA_HOST_EXPORT void cuda_host_fail(long n_calls, cudaError_t rc);
+
+/* Calls until now that could have failed; nothing is left to fail where cuda_host_fail counted
+ * further. */
+CUDA_HOST_EXPORT uint64_t cuda_host_n_calls(void);
+CUDA_HOST_EXPORT uint64_t cuda_host_n_graphs(void);   /* launched */
+CUDA_HOST_EXPORT uint64_t cuda_host_n_launches(void); /* of kernels, in graphs or not */
+CUDA_HOST_EXPORT uint64_t cuda_host_n_copies(void);   /* between the host and the device */
+
+/* Bytes of the device that are taken; what a closed backend leaves is a leak. Handles likewise:
+ * pinned memory, streams, events, graphs. */
+CUDA_HOST_EXPORT size_t cuda_host_bytes_taken(void);
+CUDA_HOST_EXPORT size_t cuda_host_n_handles(void);
+
+CUDA_HOST_EXPORT void cuda_host_set_memory(size_t size_bytes);
+
+#endif
