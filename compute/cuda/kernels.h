@@ -13,12 +13,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/dtype.h"
 #include "compute/kv_type.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "compute/dtype.h" /* its functions are C */
 
 struct CUstream_st; /* a cudaStream_t is a pointer to it */
 
