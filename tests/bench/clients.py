@@ -6,10 +6,12 @@ usage: clients.py BUILD_DIR MODEL.gguf [guidellm|aiperf|locust]…
 """
 import json
 import os
-import signal
 import struct
 import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import children  # noqa: E402
 
 FOLDER = "build/clients"
 VERSIONS = {"guidellm": "guidellm==0.8.1", "aiperf": "aiperf==0.13.0", "locust": "locust==2.47.0"}
@@ -136,16 +138,9 @@ def main():
     build, model = (os.path.abspath(path) for path in sys.argv[1:3])
     tools = {"guidellm": guidellm, "aiperf": aiperf, "locust": locust}
     os.makedirs(FOLDER, exist_ok=True)
-    parleyd = subprocess.Popen([f"{build}/parleyd", "--model", f"m={model}", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
-                               stderr=subprocess.PIPE, text=True)
-    ready = next(line for line in parleyd.stderr if line.startswith("ready "))
-    http = dict(part.split("=", 1) for part in ready.split()[1:])["http"]
-    try:
+    with children.Daemon(f"{build}/parleyd", "--http", "127.0.0.1:0", "--model", f"m={model}") as parley:
         for name in sys.argv[3:] or tools:
-            tools[name](http, model)
-    finally:
-        parleyd.send_signal(signal.SIGTERM)
-        assert parleyd.wait(60) == 0
+            tools[name](parley.http, model)
 
 
 if __name__ == "__main__":

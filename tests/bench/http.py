@@ -13,28 +13,21 @@ import statistics
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import children  # noqa: E402
+
 ROUNDS = 5
 IDLE = 10000
 IDLE_MAX_MIB = 200
 BODY = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello there"}]})
 
 
-class Parleyd:
+class Parleyd(children.Daemon):
     def __init__(self, build, *flags):
-        self.process = subprocess.Popen([f"{build}/parleyd", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn", *flags],
-                                        stderr=subprocess.PIPE, text=True)
-        ready = next(line for line in self.process.stderr if line.startswith("ready "))
-        self.said = dict(part.split("=", 1) for part in ready.split()[1:])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(60) == 0
+        super().__init__(f"{build}/parleyd", "--http", "127.0.0.1:0", *flags)
 
     def http_port(self):
-        return self.said["http"].rsplit(":", 1)[1]
+        return self.http.rsplit(":", 1)[1]
 
 
 def cpu_s(pid):
@@ -51,7 +44,7 @@ def rss_mib(pid):
 def load(build, port, connections, pid):
     """Answers a second, and a CPU second of the server's."""
     before = cpu_s(pid)
-    rate = float(subprocess.run([f"{build}/tests/bench/http_load", port, str(connections), "2", "/v1/chat/completions", BODY],
+    rate = float(children.run([f"{build}/tests/bench/http_load", port, str(connections), "2", "/v1/chat/completions", BODY],
                                 check=True, capture_output=True, text=True).stdout)
     return rate, rate * 2 / max(cpu_s(pid) - before, 1e-9)
 
@@ -61,7 +54,7 @@ def turns(build, _):
         with socket.create_connection(("127.0.0.1", int(parley.http_port()))) as s:
             s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
             answer = s.makefile("rb").read().split(b"\r\n\r\n", 1)[1].decode()
-        floor = subprocess.Popen([f"{build}/tests/bench/http_floor", answer], stdout=subprocess.PIPE, text=True)
+        floor = children.start([f"{build}/tests/bench/http_floor", answer], stdout=subprocess.PIPE, text=True)
         port = floor.stdout.readline().strip()
         for connections in (1, 16, 64):
             ratios, ours, its = [], [], []
@@ -83,8 +76,8 @@ def stream(build, model):
         ratios = []
         for _ in range(ROUNDS):
             rates = []
-            for url in (f"http://{parley.said['http']}", f"parley://{parley.said['grpc']}"):
-                said = subprocess.run([f"{build}/parley", "bench", url, "--model", "m", "--concurrency", "16", "--requests", "32",
+            for url in (f"http://{parley.http}", f"parley://{parley.address}"):
+                said = children.run([f"{build}/parley", "bench", url, "--model", "m", "--concurrency", "16", "--requests", "32",
                                        "--input-tokens", "32", "--output-tokens", "64", "--ignore-eos", "--json"],
                                       check=True, capture_output=True, text=True).stdout
                 rates.append(json.loads(said.splitlines()[-1])["output_tok_s"])

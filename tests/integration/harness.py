@@ -1,10 +1,10 @@
 """A parleyd of its own for a test: started on a free port, stopped at the end, and a client made from proto/ by grpcio-tools."""
 import os
-import signal
-import subprocess
 import sys
 
 import grpc
+
+import children
 
 sys.path.insert(0, os.environ["PARLEY_STUBS"])  # made by venv.sh
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
@@ -37,33 +37,15 @@ class Client:
         self.conversations.Close(conversations.CloseRequest(conversation=conversation))
 
 
-class Parleyd:
+class Parleyd(children.Daemon):
     """with Parleyd(path, flags…) as client: the daemon lives as long as the block, and must end with 0."""
 
-    def __init__(self, path, *flags):
-        self.command = [path, "--listen", "127.0.0.1:0", "--log-level", "warn", *flags]
-
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in self.process.stderr:
-            said.append(line)
-            if line.startswith("ready "):
-                break
-        else:
-            raise AssertionError(f"parleyd did not start: {''.join(said)}")
-        ready = dict(part.split("=", 1) for part in said[-1].split()[1:])
-        self.address = ready["grpc"]
+        super().__enter__()
         self.client = Client(self.address)
-        self.client.http = ready.get("http")
+        self.client.http = self.http
         return self.client
 
     def __exit__(self, kind, value, trace):
         self.client.channel.close()
-        self.process.send_signal(signal.SIGTERM)
-        rest = self.process.stderr.read()
-        status = self.process.wait(timeout=60)
-        if kind is None:
-            assert status == 0, f"parleyd ended with {status}: {rest}"
-        elif rest:
-            print(rest, file=sys.stderr)
+        super().__exit__(kind, value, trace)

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 
+import children
 from test_cli import PATIENCE, Cli, Parleyd
 
 NAMES = {
@@ -117,7 +118,7 @@ def failures(cli, url):
 def interrupted(cli, url):
     """A Ctrl-C ends it in order: what was measured is printed, the conversations are closed."""
     command = [cli.path, "bench", url, "--json", "--ignore-eos", "--duration", "600", "--concurrency", "3", "--input-tokens", "96"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = children.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + PATIENCE
     while len(cli.lines("conversations", "--json")) < 3:  # it has gone beyond its probes
         assert time.monotonic() < end and process.poll() is None
@@ -215,7 +216,7 @@ def main():
     foreign(cli)
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
-        subprocess.run([writer, tiny], check=True)
+        children.run([writer, tiny], check=True)
         with Parleyd(parleyd, "--model", f"tiny={tiny}", "--threads", "1") as address:
             cli, url = Cli(path, address), f"parley://{address}"
             figures = bench(cli, url, "--model", "echo", "--concurrency", 16, "--requests", 500)

@@ -6,11 +6,12 @@ import random
 import subprocess
 import sys
 
+import children
 import gymnasium
 
 
 def main():
-    ours = subprocess.Popen([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ours = children.start([sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(line):
         ours.stdin.write(line + "\n")

@@ -16,32 +16,15 @@ import tempfile
 import termios
 import time
 
-PATIENCE = 60  # seconds for anything that is to happen
+import children
+from children import PATIENCE
 
 
-class Parleyd:
-    """with Parleyd(path, flags…) as address: the daemon lives as long as the block, and must end with 0."""
-
-    def __init__(self, path, *flags, listen="127.0.0.1:0"):
-        self.command = [path, "--listen", listen, "--log-level", "warn", *flags]
+class Parleyd(children.Daemon):
+    """with Parleyd(path, flags…) as address."""
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in self.process.stderr:
-            said.append(line)
-            if line.startswith("ready "):
-                return dict(part.split("=", 1) for part in line.split()[1:])["grpc"]
-        raise AssertionError(f"parleyd did not start: {''.join(said)}")
-
-    def __exit__(self, kind, value, trace):
-        self.process.send_signal(signal.SIGTERM)
-        rest = self.process.stderr.read()
-        status = self.process.wait(timeout=PATIENCE)
-        if kind is None:
-            assert status == 0, f"parleyd ended with {status}: {rest}"
-        elif rest:
-            print(rest, file=sys.stderr)
+        return super().__enter__().address
 
 
 class Cli:
@@ -53,7 +36,7 @@ class Cli:
         self.environment.update(PARLEY_SERVER=server, TERM="xterm", LC_ALL="C")
 
     def run(self, *args, stdin="", code=0, **more):
-        result = subprocess.run([self.path, *args], input=stdin, capture_output=True, text=True, env=self.environment, timeout=4 * PATIENCE, **more)
+        result = children.run([self.path, *args], input=stdin, capture_output=True, text=True, env=self.environment, timeout=4 * PATIENCE, **more)
         assert result.returncode == code, f"{args}: ended with {result.returncode}, wanted {code}\n{result.stdout}{result.stderr}"
         return result
 
@@ -83,7 +66,7 @@ class Terminal:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self.process = subprocess.Popen([cli.path, *args], stdin=slave, stdout=slave, stderr=slave, env=cli.environment, preexec_fn=become_its_terminal)
+        self.process = children.start([cli.path, *args], stdin=slave, stdout=slave, stderr=slave, env=cli.environment, preexec_fn=become_its_terminal)
         os.close(slave)
         self.raw, self.shown, self.seen = b"", "", 0
 
@@ -160,7 +143,7 @@ def unreachable(cli):
 
 def unwritable(cli):
     with open("/dev/full", "w") as full:
-        result = subprocess.run([cli.path, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
+        result = children.run([cli.path, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
     assert result.returncode == 1 and "No space left" in result.stderr, result
 
 
@@ -228,7 +211,7 @@ def pipe_chat(cli):
     assert "temperature" in line, line
     assert cli.lines("conversations", "--json") == [], "each was closed"
     with open("/dev/full", "w") as full:
-        result = subprocess.run([cli.path, "--model", "echo"], input="a\nb\n", stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
+        result = children.run([cli.path, "--model", "echo"], input="a\nb\n", stdout=full, stderr=subprocess.PIPE, text=True, env=cli.environment)
     assert result.returncode == 1 and "No space left" in result.stderr, result
 
 
@@ -290,7 +273,7 @@ def conversations(cli):
 
 
 def watch(cli):
-    watcher = subprocess.Popen([cli.path, "conversations", "watch", "--json"], stdout=subprocess.PIPE, text=True, env=cli.environment)
+    watcher = children.start([cli.path, "conversations", "watch", "--json"], stdout=subprocess.PIPE, text=True, env=cli.environment)
     seen = []
     while not seen:  # a conversation that closed before the watch began is not seen
         cli.out("ask", "hello", "--model", "echo")
@@ -468,7 +451,7 @@ def main():
     model = next((m for m in (os.environ.get("PARLEY_MODEL"), *sys.argv[5:]) if m and os.path.exists(m)), None)
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
-        subprocess.run([writer, tiny], check=True)
+        children.run([writer, tiny], check=True)
         cli = Cli(path)
         helps(cli)
         wrong_use(cli)

@@ -5,9 +5,10 @@ usage: test_eval.py PARLEY WRITE_TINY_MODEL DATA_DIR GOLDEN_DIR [MODEL.gguf]    
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
+
+import children
 
 PATIENCE = 120
 
@@ -19,7 +20,7 @@ class Eval:
         self.environment.update(LC_ALL="C", TERM="dumb")
 
     def run(self, *args, code=0):
-        result = subprocess.run([self.parley, *map(str, args)], capture_output=True, text=True, env=self.environment, timeout=PATIENCE)
+        result = children.run([self.parley, *map(str, args)], capture_output=True, text=True, env=self.environment, timeout=PATIENCE)
         assert result.returncode == code, f"{args}: ended with {result.returncode}, wanted {code}\n{result.stdout}{result.stderr}"
         return result
 
@@ -222,7 +223,7 @@ def main():
     e = Eval(parley)
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
-        subprocess.run([write_tiny_model, tiny], check=True)
+        children.run([write_tiny_model, tiny], check=True)
         simple_agents(e, golden)
         dictionaries(e, golden, folder)
         files(e, golden, folder)

@@ -8,7 +8,6 @@ import json
 import os
 import queue
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ import tritonclient.grpc.aio as triton_aio
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
+import children
 import harness
 
 IDLE_S = 0.6  # after which a sequence is closed
@@ -478,9 +478,9 @@ def main():
         paths = {name: os.path.join(folder, f"{name}.gguf") for name in ("tiny", "cart", "memory")}
         more = os.path.join(folder, "models")
         os.mkdir(more)
-        subprocess.run([write_tiny_model, paths["tiny"]], check=True)
-        subprocess.run([write_policy, paths["cart"]], check=True)
-        subprocess.run([write_policy, paths["memory"], "lstm"], check=True)
+        children.run([write_tiny_model, paths["tiny"]], check=True)
+        children.run([write_policy, paths["cart"]], check=True)
+        children.run([write_policy, paths["memory"], "lstm"], check=True)
         shutil.copy(paths["tiny"], os.path.join(more, "more.gguf"))
         flags = [f for name, path in paths.items() for f in ("--model", f"{name}={path}")]
         with harness.Parleyd(parleyd, *flags, "--model-dir", more, "--sequence-idle", f"{int(IDLE_S * 1000)}ms") as parley:

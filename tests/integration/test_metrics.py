@@ -7,11 +7,12 @@ usage: test_metrics.py PROMTOOL_SH PARLEYD WRITE_TINY_MODEL WRITE_POLICY DASHBOA
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import urllib.request
+
+import children
 
 
 def page(http, path="/metrics", **more):
@@ -25,7 +26,7 @@ def samples(text):
 
 
 def check(promtool, text):
-    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    done = children.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 
@@ -81,23 +82,18 @@ def shown(dashboard, text):
 
 def main():
     fetch, parleyd, write_tiny_model, write_policy, dashboard = sys.argv[1:6]
-    promtool = subprocess.run([fetch], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    promtool = children.run([fetch], timeout=None, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
         tiny, cart = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "cart.gguf")
-        subprocess.run([write_tiny_model, tiny], check=True)
-        subprocess.run([write_policy, cart], check=True)
-        command = [parleyd, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn", "--model", f"tiny={tiny}", "--model", f"cart={cart}"]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        http = dict(word.split("=", 1) for word in process.stderr.readline().split()[1:])["http"]
-        text, headers = page(http)
-        assert headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers["Content-Type"]
-        clean(promtool, text)
-        keeps_up(http, text)
-        clean(promtool, page(http)[0])
-        shown(dashboard, text)
-        process.send_signal(signal.SIGTERM)
-        rest = process.stderr.read()
-        assert process.wait(timeout=60) == 0, rest
+        children.run([write_tiny_model, tiny], check=True)
+        children.run([write_policy, cart], check=True)
+        with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--model", f"tiny={tiny}", "--model", f"cart={cart}") as server:
+            text, headers = page(server.http)
+            assert headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers["Content-Type"]
+            clean(promtool, text)
+            keeps_up(server.http, text)
+            clean(promtool, page(server.http)[0])
+            shown(dashboard, text)
     print("metrics: clean, true, and all that the dashboard shows")
 
 

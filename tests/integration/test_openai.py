@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -16,6 +15,7 @@ import time
 
 import openai
 
+import children
 import harness
 
 PATIENCE = 60  # seconds for anything that is to happen
@@ -517,8 +517,8 @@ def readme(parleyd, tiny):
     assert len(examples) >= 8
     with harness.Parleyd(parleyd, "--model", f"smollm2={tiny}", "--http", "127.0.0.1:0") as parley:
         for example in examples:
-            said = subprocess.run(example.replace("127.0.0.1:8000", parley.http) + " --fail --silent --show-error", shell=True,
-                                  capture_output=True, text=True, timeout=PATIENCE)
+            said = children.run(["sh", "-c", example.replace("127.0.0.1:8000", parley.http) + " --fail --silent --show-error"],
+                                capture_output=True, text=True, timeout=PATIENCE)
             assert said.returncode == 0, (example, said)
             if "-N" in example.split():
                 assert said.stdout.startswith("data: {") and said.stdout.endswith("data: [DONE]\n\n")
@@ -529,10 +529,10 @@ def readme(parleyd, tiny):
 def wrong_starts(parleyd):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        said = subprocess.run([parleyd, "--listen", "127.0.0.1:0", "--http", address], capture_output=True, text=True, timeout=PATIENCE)
+        said = children.run([parleyd, "--listen", "127.0.0.1:0", "--http", address], capture_output=True, text=True, timeout=PATIENCE)
         assert said.returncode == 1 and "--http" in said.stderr and "taken" in said.stderr, said
     for bad in ("nonsense", "127.0.0.1", "unix:/tmp/x"):
-        said = subprocess.run([parleyd, "--http", bad], capture_output=True, text=True, timeout=PATIENCE)
+        said = children.run([parleyd, "--http", bad], capture_output=True, text=True, timeout=PATIENCE)
         assert said.returncode == 2 and bad in said.stderr, said
     with harness.Parleyd(parleyd) as parley:
         assert parley.http is None  # --listen alone asks for no other port
@@ -545,7 +545,7 @@ def main():
               chunks, lengths, slow]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
-        subprocess.run([write_tiny_model, tiny], check=True)
+        children.run([write_tiny_model, tiny], check=True)
 
         def run(test, *args):
             if not only or test.__name__ in only:

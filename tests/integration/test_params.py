@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import children
 import grpc
 import harness
 import numpy as np
@@ -89,7 +90,7 @@ def three_trainers(parley):
     assert next(watched).version == 0, "the version there is comes first"
     script = os.path.join(os.path.dirname(__file__), "trainer.py")
     command = [sys.executable, script, parley.address, "linear"]
-    processes = [subprocess.Popen(command + [f"trainer-{i}", str(i), "3", str(rounds)], stdout=subprocess.PIPE, text=True)
+    processes = [children.start(command + [f"trainer-{i}", str(i), "3", str(rounds)], stdout=subprocess.PIPE, text=True)
                  for i in range(3)]
     said = [p.communicate(timeout=PATIENCE)[0].split() for p in processes]
     assert all(p.returncode == 0 for p in processes)
@@ -168,11 +169,9 @@ def killed_trainer(parley):
     assert (have.partial, have.rounds, have.aborted) == (1, 1, 0), have
 
     create(parley.params, "abort", {"w": [2]}, round_size=3, quorum=params.Quorum(timeout_ms=200))
-    begun = time.monotonic()
     others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in (1, 2)]
     for other in others:
         fails(grpc.StatusCode.ABORTED, other)
-    assert time.monotonic() - begun < 10
     have = info(parley, "abort")
     assert (have.version, have.rounds, have.aborted, have.waiting) == (0, 0, 2, 0), have
     others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in range(3)]

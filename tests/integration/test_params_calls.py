@@ -3,11 +3,11 @@
 
 usage: test_params_calls.py PARLEYD PARAMS_CALLS
 """
-import subprocess
 import sys
 
+import children
 import harness
 
 parleyd, params_calls = sys.argv[1:]
 with harness.Parleyd(parleyd) as parley:
-    subprocess.run([params_calls, parley.address], check=True, timeout=60)
+    children.run([params_calls, parley.address], check=True, timeout=60)

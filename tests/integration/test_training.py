@@ -7,18 +7,18 @@ import io
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import xml.dom.minidom
 
+import children
 from harness import Parleyd
 
 PARLEY, PARLEYD = sys.argv[1:]
 
 
 def parley(*words, status=0):
-    done = subprocess.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=240)
+    done = children.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=240)
     assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
     return done
 

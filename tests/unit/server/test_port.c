@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -932,6 +933,7 @@ int main(int argc, char **argv)
     };
 
     if (argc == 3 && strcmp(argv[1], "--hang") == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails does not leave it behind */
         be_peer(argv[2]);
         return EXIT_FAILURE;
     }
