@@ -1,7 +1,7 @@
-/* The happy path: a call waits for a peer (call_request). gRPC brings the peer's request, decoded
- * into the call's arena and handed to the method's start. The handler writes and finishes; what it
- * does within its turn is put together: headers go with the first message, the status with the last
- * one. When the status is out and no operation is under way, the call is recycled.
+/* The happy path: a call waits for a peer (call_request_more). gRPC brings the peer's request,
+ * decoded into the call's arena and handed to the method's start. The handler writes and finishes;
+ * what it does within its turn is put together: headers go with the first message, the status with
+ * the last one. When the status is out and no operation is under way, the call is recycled.
  *
  * The watch for the peer's going away (OP_CLOSE) ends with every call, and would cost each a trip
  * through the queue's thread. It goes along with the status, for nothing, where the call is over
@@ -64,7 +64,7 @@ struct call {
     struct link ready; /* port->ready */
     struct link young; /* port->young: not watched yet */
     struct port *port;
-    const struct method *method;
+    struct method *method;
     grpc_call *core;
     struct op ops[N_CALL_OPS];
     uint8_t n_under_way;
@@ -299,7 +299,7 @@ static void recycle(struct call *call)
     port_maybe_stopped(p);
 }
 
-void call_request(struct port *p, const struct method *method)
+static void request(struct port *p, struct method *method)
 {
     struct call *call = call_make(p);
     grpc_call_error rc;
@@ -309,6 +309,7 @@ void call_request(struct port *p, const struct method *method)
     call->n_under_way = 1;
     grpc_metadata_array_init(&call->headers);
     p->n_requested++;
+    method->n_waiting++;
     op_give(&call->ops[OP_REQUEST]);
     cache_open(p);
     if (method->rpc == NULL) {
@@ -322,6 +323,20 @@ void call_request(struct port *p, const struct method *method)
     }
     assert(rc == GRPC_CALL_OK);
     cache_close(p);
+}
+
+void call_request_more(struct port *p, struct method *method)
+{
+    while (method->n_waiting < method->n_wanted)
+        request(p, method);
+}
+
+/* One of them was taken. */
+static void request_again(struct port *p, struct method *method)
+{
+    if (method->n_waiting == 0 && method->n_wanted < CALLS_WAITING_MAX)
+        method->n_wanted *= 2;
+    call_request_more(p, method);
 }
 
 /* Decodes call->in and lets it go. */
@@ -390,12 +405,13 @@ static void requested(struct call *call, bool ok)
     gpr_timespec left;
 
     p->n_requested--;
+    call->method->n_waiting--;
     if (!ok) {
         recycle(call); /* the server shuts down: no peer came */
         return;
     }
     if (!p->is_stopping)
-        call_request(p, call->method);
+        request_again(p, call->method);
     list_push(&p->live, &call->link);
     p->n_live++;
     p->n_started++;

@@ -44,11 +44,17 @@ static inline void op_take(struct op *op, bool ok)
     op->ok = ok;
 }
 
+/* Of each method: a burst of so many calls costs no extra trip. gRPC, built with its assertions as
+ * Debian's is, goes through all that wait in each of its operations; so only methods whose calls
+ * come in bursts have many. */
+enum { CALLS_WAITING_MIN = 2, CALLS_WAITING_MAX = 64 };
+
 /* A row of the dispatcher as gRPC core knows it; the last one, without rpc, takes the calls to
  * unknown methods. */
 struct method {
     const struct rpc *rpc;
     void *registered;
+    size_t n_waiting, n_wanted; /* calls that wait for a peer; twice as many once all were taken */
 };
 
 struct poller {
@@ -91,8 +97,8 @@ struct port {
     void *stopped_arg;
 };
 
-/* Has gRPC fill a call when a peer begins one. */
-void call_request(struct port *p, const struct method *method);
+/* Has gRPC fill calls when peers begin them, until as many wait as are wanted. */
+void call_request_more(struct port *p, struct method *method);
 /* An operation is back. */
 void call_op_back(struct op *op);
 /* From port->ready: writes what was held back, or gives the handler its turn. */

@@ -1,5 +1,5 @@
-/* The happy path: port_start binds, registers the methods, asks gRPC for CALLS_WAITING calls of
- * each, and starts the pollers, which post every event of the completion queue into the mailbox.
+/* The happy path: port_start binds, registers the methods, asks gRPC for some calls of each, and
+ * starts the pollers, which post every event of the completion queue into the mailbox.
  * The loop hands it to the call (call.c). What the loop's own calls into gRPC bring about on the
  * spot waits in `back` and `ready` until the loop is about to poll, so that no handler is ever
  * called from inside a function that it called; a round that leaves more keeps the loop from
@@ -20,11 +20,11 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "proto/locks.h"
 #include "server/call_parts.h"
 
 enum {
-    CALLS_WAITING = 64, /* of each method: a burst of so many costs no extra trip */
-    ROUNDS_MAX = 8,     /* of attending, before the loop's other work has its turn */
+    ROUNDS_MAX = 8, /* of attending, before the loop's other work has its turn */
     MESSAGE_MAX_BYTES = 4 << 20,
     LOOKAHEAD_BYTES = 1 << 20,
     CALLS_MAX = 1 << 16,
@@ -241,6 +241,7 @@ static struct port *port_make(const struct port_config *config)
     p->methods = xalloc(p->n_methods * sizeof(*p->methods));
     p->n_pollers = config->n_threads == 0 ? 1 : config->n_threads;
     p->pollers = xalloc(p->n_pollers * sizeof(*p->pollers));
+    (void)locks_unchecked(); /* without it calls cost more */
     grpc_init();
     gpr_set_log_function(on_grpc_log);
     p->queue = grpc_completion_queue_create_for_next(NULL);
@@ -330,8 +331,8 @@ enum status port_start(struct port **out, uv_loop_t *loop, const struct port_con
     }
     grpc_server_start(p->server);
     for (size_t i = 0; i < p->n_methods; i++) {
-        for (size_t n = 0; n < CALLS_WAITING; n++)
-            call_request(p, &p->methods[i]);
+        p->methods[i].n_wanted = CALLS_WAITING_MIN;
+        call_request_more(p, &p->methods[i]);
     }
     *out = p;
     return STATUS_OK;

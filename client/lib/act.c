@@ -128,6 +128,8 @@ static void on_step_end(struct parley_call *call, const struct parley_error *err
     struct parley_error outcome = *err;
     struct error missing = {0};
 
+    if (((struct step_call *)call)->is_told)
+        return;
     if (outcome.status == PARLEY_OK) {
         (void)error_set(&missing, STATUS_INTERNAL, "the server answered without an action");
         outcome_of_failure(&outcome, &missing);

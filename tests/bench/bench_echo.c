@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "parley/v1/conversations.pb-c.h"
+#include "proto/locks.h"
 
 enum { IN_FLIGHT_MAX = 1024, ROUNDS_MAX = 99 };
 
@@ -94,6 +95,7 @@ _Noreturn static void serve_bare(void)
     void *method;
     int port;
 
+    (void)locks_unchecked(); /* as parleyd does */
     grpc_init();
     queue = grpc_completion_queue_create_for_next(NULL);
     server = grpc_server_create(NULL, NULL);
@@ -642,6 +644,7 @@ int main(int argc, char **argv)
                 (char *[]){argv[1], (char[]){"--listen"}, (char[]){"127.0.0.1:0"},
                            (char[]){"--log-level"}, (char[]){"error"}, NULL},
                 STDERR_FILENO);
+    (void)locks_unchecked(); /* as parleyd does */
     grpc_init();
     for (size_t round = 0; round < n_rounds; round++) {
         for (size_t mode = 0; mode < N_MODES; mode++) {

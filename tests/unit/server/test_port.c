@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "proto/locks.h"
 #include "tests/unit/base/suite.h"
 #include "tests/unit/server/rig.h"
 
@@ -361,6 +362,36 @@ START_TEST(unary)
     ck_assert(world.had_no_header);
     ck_assert(strncmp(world.peer, "ipv4:127.0.0.1:", 15) == 0);
     close_all(&d);
+}
+END_TEST
+
+/* More calls at once than wait for peers, again and again, of a method that few wait of at first:
+ * all are answered. */
+START_TEST(bursts)
+{
+    static struct dialled burst[80];
+    struct dial d;
+
+    open_all(&d);
+    for (size_t round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 80; i++)
+            dial_start(&d, &burst[i], "/test.Port/Echo", "x", 0);
+        for (size_t i = 0; i < 80; i++) {
+            while (dial_read(&d, &burst[i]))
+                continue;
+            dial_end(&d, &burst[i]);
+            ck_assert_int_eq(burst[i].status, GRPC_STATUS_OK);
+        }
+    }
+    ck_assert_uint_eq(rig_stats(&rig).n_started, 240);
+    close_all(&d);
+}
+END_TEST
+
+/* Debian's Abseil lets its locks go unchecked. */
+START_TEST(locks)
+{
+    ck_assert(locks_unchecked());
 }
 END_TEST
 
@@ -926,6 +957,7 @@ int main(int argc, char **argv)
         unknown_method, client_cancels,
         deadline,       peer_is_killed,
         garbage,        oversize,
+        bursts,         locks,
         too_many_calls, drains,
         server_cancels, stops_with_calls_in_flight,
         port_is_taken,  bad_addresses,
