@@ -1,0 +1,365 @@
+/* The CUDA kernels of rope, keys and values, and attention, on fibres: bit for bit what the cpu
+ * backend computes, whatever the context, the kinds of heads and of pages, and however the work is
+ * divided. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/denormals.h"
+#include "tests/cuda/rig.h"
+
+enum { MAX_SEQUENCES = 8, N_LAYERS = 2, LAYER = 1, MAX_POSITIONS = 1088 };
+
+static const enum kv_type kv_types[] = {KV_F16, KV_F32, KV_Q8};
+enum { N_KV_TYPES = 3 };
+
+/* A step: sequences with so many positions before it, and so many tokens in it. */
+struct step {
+    size_t n_heads, n_kv_heads, head_dim, n_sequences;
+    size_t before[MAX_SEQUENCES], n_tokens[MAX_SEQUENCES];
+};
+
+/* What a step's tensors are, on the host: their rows are those of the step. */
+struct tensors {
+    size_t n, n_pages;
+    struct attend_row rows[MAX_SEQUENCES];
+    int32_t tables[MAX_SEQUENCES][MAX_POSITIONS / KV_PAGE_TOKENS];
+    uint32_t *positions; /* [n] */
+    int32_t *pages;      /* [n] */
+    float *q, *k, *v;
+};
+
+/* All positions of a part of each sequence: those before the step, or those of it. Pages of all
+ * sequences lie mingled. */
+static void tensors_init(struct tensors *t, const struct step *s, bool before)
+{
+    size_t at = 0, q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
+
+    *t = (struct tensors){0};
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        size_t n = before ? s->before[i] : s->n_tokens[i];
+
+        t->rows[i] = (struct attend_row){t->n, n, before ? 0 : s->before[i], t->tables[i]};
+        t->n += n;
+        for (size_t p = 0; p < MAX_POSITIONS / KV_PAGE_TOKENS; p++)
+            t->tables[i][p] = (int32_t)(p * s->n_sequences + (i + p) % s->n_sequences);
+    }
+    t->n_pages = MAX_POSITIONS / KV_PAGE_TOKENS * s->n_sequences;
+    t->positions = xalloc((t->n + 1) * sizeof *t->positions);
+    t->pages = xalloc((t->n + 1) * sizeof *t->pages);
+    for (size_t i = 0; i < s->n_sequences; i++)
+        for (size_t j = 0; j < t->rows[i].n_tokens; j++, at++) {
+            t->positions[at] = (uint32_t)(t->rows[i].pos + j);
+            t->pages[at] = t->tables[i][t->positions[at] / KV_PAGE_TOKENS];
+        }
+    t->q = xalloc((t->n + 1) * q_width * sizeof *t->q);
+    t->k = xalloc((t->n + 1) * kv_width * sizeof *t->k);
+    t->v = xalloc((t->n + 1) * kv_width * sizeof *t->v);
+    fill(t->q, t->n * q_width, before ? 1 : 2);
+    fill(t->k, t->n * kv_width, before ? 3 : 4);
+    fill(t->v, t->n * kv_width, before ? 5 : 6);
+    for (size_t i = 0; i < t->n * q_width; i++)
+        t->q[i] *= 4.0f; /* so that softmax is no mean */
+}
+
+static void tensors_deinit(struct tensors *t)
+{
+    free(t->positions);
+    free(t->pages);
+    free(t->q);
+    free(t->k);
+    free(t->v);
+}
+
+/* The rows of t that have any tokens. */
+static size_t rows_of(const struct tensors *t, size_t n_sequences, struct attend_row *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_sequences; i++)
+        if (t->rows[i].n_tokens > 0)
+            out[n++] = t->rows[i];
+    return n;
+}
+
+/* What the host makes of a step: q turned, and attention's output. */
+static void host_step(struct backend *b, const struct step *s, enum kv_type type,
+                      const struct tensors *past, const struct tensors *now, float *q, float *out)
+{
+    const struct kv_shape shape = {.n_layers = N_LAYERS,
+                                   .n_kv_heads = s->n_kv_heads,
+                                   .head_dim = s->head_dim,
+                                   .n_pages = now->n_pages,
+                                   .type = type};
+    struct rope rope = {.n_heads = s->n_heads, .head_dim = s->head_dim, .base = 10000.0f};
+    const struct tensors *both[] = {past, now};
+    size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
+    struct buffer *of_q = NULL, *of_out = host_buffer(b, NULL, now->n * q_width);
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    for (size_t i = 0; i < 2; i++) {
+        struct attend_row rows[MAX_SEQUENCES];
+        size_t n_rows = rows_of(both[i], s->n_sequences, rows);
+        struct buffer *k = host_buffer(b, both[i]->k, both[i]->n * kv_width + 1);
+        struct buffer *v = host_buffer(b, both[i]->v, both[i]->n * kv_width + 1);
+
+        if (n_rows > 0) {
+            rope.n_heads = s->n_kv_heads;
+            b->type->rope(b, &rope, both[i]->positions, both[i]->n, k);
+            b->type->kv_store(b, kv, LAYER, k, v, rows, n_rows);
+        }
+        if (i == 1) {
+            of_q = host_buffer(b, now->q, now->n * q_width);
+            rope.n_heads = s->n_heads;
+            b->type->rope(b, &rope, now->positions, now->n, of_q);
+            b->type->attend(b, kv, LAYER, s->n_heads, of_q, rows, n_rows, of_out);
+        }
+        ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+        b->type->buffer_close(b, k);
+        b->type->buffer_close(b, v);
+    }
+    host_read(b, of_q, q, now->n * q_width);
+    host_read(b, of_out, out, now->n * q_width);
+    b->type->kv_close(b, kv);
+}
+
+/* [MAX_POSITIONS][head_dim / 2][2], as ref_rope takes its angles. */
+static float *device_turns(size_t head_dim)
+{
+    float *turns = device_room(MAX_POSITIONS * head_dim * sizeof *turns);
+
+    for (size_t j = 0; j < head_dim / 2; j++) {
+        double frequency = pow((double)10000.0f, -2.0 * (double)j / (double)head_dim);
+
+        for (size_t p = 0; p < MAX_POSITIONS; p++) {
+            turns[p * head_dim + 2 * j] = (float)cos((double)p * frequency);
+            turns[p * head_dim + 2 * j + 1] = (float)sin((double)p * frequency);
+        }
+    }
+    return turns;
+}
+
+struct device {
+    struct cuda_kv kv;
+    struct cuda_turns rope;
+};
+
+static void device_open(struct device *d, const struct step *s, enum kv_type type, size_t n_pages)
+{
+    cuda_kv_lay_out(&d->kv, type, N_LAYERS, s->n_kv_heads, s->head_dim);
+    d->kv.pages = device_room(n_pages * d->kv.page_bytes);
+    d->rope = (struct cuda_turns){device_turns(s->head_dim), (uint32_t)s->head_dim};
+}
+
+static void device_close(struct device *d)
+{
+    fibres_free(d->kv.pages);
+    fibres_free((void *)d->rope.turns);
+}
+
+/* Turns q and k and stores keys and values: in one launch, or in three. q may be NULL. */
+static void device_store(struct device *d, const struct step *s, const struct tensors *t, float *q,
+                         bool at_once)
+{
+    size_t kv_size = t->n * s->n_kv_heads * s->head_dim * sizeof(float);
+    float *k = to_device(t->k, kv_size), *v = to_device(t->v, kv_size);
+    float *dummy = q != NULL ? NULL : to_device(t->q, t->n * s->n_heads * s->head_dim * sizeof *q);
+    uint32_t *positions = to_device(t->positions, t->n * sizeof *positions);
+    int32_t *pages = to_device(t->pages, t->n * sizeof *pages);
+    struct cuda_tokens tokens = {count_of((uint32_t)t->n, (uint32_t)t->n + 3), positions, pages};
+
+    if (at_once) {
+        cuda_rope_kv_store(&d->rope, &d->kv, LAYER, &tokens, (uint32_t)s->n_heads,
+                           q != NULL ? q : dummy, k, v, NULL);
+    } else {
+        cuda_rope(&d->rope, &tokens, (uint32_t)s->n_heads, q != NULL ? q : dummy, NULL);
+        cuda_rope(&d->rope, &tokens, (uint32_t)s->n_kv_heads, k, NULL);
+        cuda_kv_store(&d->kv, LAYER, &tokens, k, v, NULL);
+    }
+    must_be_well();
+    fibres_free(k);
+    fibres_free(v);
+    fibres_free(dummy);
+    fibres_free(positions);
+    fibres_free(pages);
+    fibres_free((void *)tokens.n.n);
+}
+
+static void device_attend(struct device *d, const struct step *s, const struct tensors *t,
+                          size_t enough, const float *q, float *out)
+{
+    struct cuda_attention a = {.n_heads = (uint32_t)s->n_heads};
+    struct cuda_attend_sizes sizes, again;
+    struct cuda_attend_item *items;
+    struct attend_row rows[MAX_SEQUENCES];
+    size_t n_rows = rows_of(t, s->n_sequences, rows), n_table = 0, n_counters;
+    size_t n_sharing = s->n_heads / s->n_kv_heads;
+    int32_t *tables = device_room(MAX_SEQUENCES * MAX_POSITIONS * sizeof *tables);
+
+    cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
+    items = device_room(sizes.n_items * sizeof *items);
+    cuda_attend_plan(&again, items, rows, n_rows, n_sharing, enough);
+    ck_assert_mem_eq(&again, &sizes, sizeof sizes);
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t n = (rows[i].pos + rows[i].n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+
+        memcpy(tables + n_table, rows[i].pages, n * sizeof *tables);
+        n_table += n;
+    }
+    n_counters = sizes.n_counters * s->n_heads;
+    a.n_items = count_of((uint32_t)sizes.n_items, (uint32_t)sizes.n_items + 2);
+    a.items = items;
+    a.tables = tables;
+    a.partials = device_room(sizes.n_partials * s->n_heads * (s->head_dim + 2) * sizeof(float));
+    a.counters = device_room(n_counters * sizeof *a.counters);
+    memset(a.counters, 0, n_counters * sizeof *a.counters);
+    cuda_attend(&d->kv, LAYER, &a, q, out, NULL);
+    must_be_well();
+    for (size_t i = 0; i < n_counters; i++)
+        ck_assert_uint_eq(a.counters[i], 0);
+    fibres_free((void *)a.n_items.n);
+    fibres_free(items);
+    fibres_free(tables);
+    fibres_free(a.partials);
+    fibres_free(a.counters);
+}
+
+/* The step on the device equals the host's, its spans together and taken apart. */
+static void check_step(const struct step *s, enum kv_type type, unsigned n_orders)
+{
+    size_t q_width = s->n_heads * s->head_dim, n_q;
+    struct tensors past, now;
+    struct backend *b = open_backend("cpu"), *ref = open_backend("ref");
+    struct device d;
+    float *want_q, *want, *near, *q, *out;
+
+    tensors_init(&past, s, true);
+    tensors_init(&now, s, false);
+    n_q = now.n * q_width;
+    want_q = xalloc(n_q * sizeof *want_q);
+    want = xalloc(n_q * sizeof *want);
+    near = xalloc(n_q * sizeof *near);
+    host_step(ref, s, type, &past, &now, want_q, near);
+    host_step(b, s, type, &past, &now, want_q, want);
+    assert_near(want, near, n_q, 1e-5f);
+
+    device_open(&d, s, type, now.n_pages);
+    q = to_device(now.q, n_q * sizeof *q);
+    out = device_room(n_q * sizeof *out);
+    fibres_set_orders(1, 0);
+    if (past.n > 0)
+        device_store(&d, s, &past, NULL, true);
+    fibres_set_orders(n_orders, 8);
+    device_store(&d, s, &now, q, now.n % 2 == 0);
+    assert_same_bits(q, want_q, n_q);
+    for (size_t enough = 0; enough < 2; enough++) {
+        memset(out, 0x55, n_q * sizeof *out);
+        device_attend(&d, s, &now, enough * 1000, q, out);
+        assert_same_bits(out, want, n_q);
+    }
+    device_close(&d);
+    fibres_free(q);
+    fibres_free(out);
+    free(want_q);
+    free(want);
+    free(near);
+    tensors_deinit(&past);
+    tensors_deinit(&now);
+    backend_close(b);
+    backend_close(ref);
+}
+
+/* Decoded tokens and chunks of prompts together, around the edges of pages and spans. */
+START_TEST(attention_has_the_bits_of_the_host)
+{
+    static const struct step steps[] = {
+        /* one token after 0, 14, 15, 16 and 999 others */
+        {9, 3, 64, 5, {0, 14, 15, 16, 999}, {1, 1, 1, 1, 1}},
+        /* chunks, with a token here and there; one from a span into the next */
+        {9, 3, 64, 5, {0, 250, 7, 511, 30}, {17, 12, 1, 3, 1}},
+        /* heads of their own, of odd sizes */
+        {4, 4, 80, 3, {0, 100, 255}, {3, 2, 2}},
+        /* more heads to a key than a block takes */
+        {20, 1, 32, 2, {3, 300}, {2, 1}},
+        {2, 1, 256, 2, {257, 0}, {5, 1}},
+        {2, 2, 6, 2, {20, 0}, {9, 4}},
+    };
+    const size_t n_steps = sizeof steps / sizeof steps[0];
+
+    ck_assert_uint_eq(n_steps, 6);
+    check_step(&steps[_i / N_KV_TYPES], kv_types[_i % N_KV_TYPES],
+               _i / N_KV_TYPES == 0 ? 2 : RIG_ORDERS);
+}
+END_TEST
+
+/* A token that has no place is not stored, and others are. */
+START_TEST(what_has_no_page_is_left)
+{
+    static const struct step s = {2, 1, 32, 1, {0}, {3}};
+    struct tensors t;
+    struct device d;
+    const uint32_t *stored;
+
+    tensors_init(&t, &s, false);
+    device_open(&d, &s, KV_F32, t.n_pages);
+    memset(d.kv.pages, 0x11, d.kv.page_bytes);
+    t.pages[1] = -1;
+    fibres_set_orders(1, 0);
+    device_store(&d, &s, &t, NULL, true);
+    stored = (const uint32_t *)(void *)(d.kv.pages + d.kv.layer_bytes + d.kv.values_at);
+    ck_assert_uint_ne(stored[0], 0x11111111);
+    ck_assert_uint_eq(stored[d.kv.padded_dim], 0x11111111);
+    ck_assert_uint_ne(stored[2 * d.kv.padded_dim], 0x11111111);
+    device_close(&d);
+    tensors_deinit(&t);
+}
+END_TEST
+
+/* Pages are copied in all layers, each to its place, and others stay. */
+START_TEST(pages_are_copied)
+{
+    static const int32_t pairs[] = {0, 3, 2, 5};
+    int32_t *on_device = to_device(pairs, sizeof pairs);
+    struct cuda_kv kv;
+    uint8_t *before;
+    size_t size;
+
+    cuda_kv_lay_out(&kv, kv_types[_i], 3, 2, 64);
+    size = 6 * kv.page_bytes;
+    before = xalloc(size);
+    for (size_t i = 0; i < size; i++)
+        before[i] = (uint8_t)(i * 31 + i / kv.page_bytes);
+    kv.pages = to_device(before, size);
+    fibres_set_orders(RIG_ORDERS, 6);
+    cuda_kv_copy(&kv, on_device, 2, NULL);
+    must_be_well();
+    memcpy(before + 3 * kv.page_bytes, before, kv.page_bytes);
+    memcpy(before + 5 * kv.page_bytes, before + 2 * kv.page_bytes, kv.page_bytes);
+    ck_assert(memcmp(before, kv.pages, size) == 0);
+    fibres_free(kv.pages);
+    fibres_free(on_device);
+    free(before);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("cuda/sequence");
+    TCase *all = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    denormals_are_zero();
+    tcase_set_timeout(all, 600);
+    tcase_add_loop_test(all, attention_has_the_bits_of_the_host, 0, 6 * N_KV_TYPES);
+    tcase_add_test(all, what_has_no_page_is_left);
+    tcase_add_loop_test(all, pages_are_copied, 0, N_KV_TYPES);
+    suite_add_tcase(suite, all);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

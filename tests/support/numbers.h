@@ -1,0 +1,93 @@
+/* Numbers and weights for tests of kernels, the same everywhere, and what two results are compared
+ * by. */
+#ifndef TESTS_SUPPORT_NUMBERS_H
+#define TESTS_SUPPORT_NUMBERS_H
+
+#include <check.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/dtype.h"
+#include "compute/gguf.h"
+
+/* A small generator of our own: the tests' numbers are the same everywhere. */
+static uint32_t numbers_state;
+
+static inline uint32_t next_bits(void)
+{
+    numbers_state = numbers_state * 1664525u + 1013904223u;
+    return numbers_state >> 8;
+}
+
+static inline float next_float(void) /* in -1 … 1 */
+{
+    return (float)next_bits() / 8388608.0f - 1.0f;
+}
+
+static inline void fill(float *x, size_t n, uint32_t seed)
+{
+    numbers_state = seed;
+    for (size_t i = 0; i < n; i++)
+        x[i] = next_float();
+}
+
+static inline void assert_same_bits(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            ck_abort_msg("value %zu of %zu: %.9g is not %.9g", i, n, (double)a[i], (double)b[i]);
+}
+
+/* tolerance: of the largest magnitude of want */
+static inline void assert_near(const float *got, const float *want, size_t n, float tolerance)
+{
+    float largest = 0.0f;
+
+    for (size_t i = 0; i < n; i++)
+        largest = fmaxf(largest, fabsf(want[i]));
+    for (size_t i = 0; i < n; i++)
+        if (!(fabsf(got[i] - want[i]) <= tolerance * largest))
+            ck_abort_msg("value %zu of %zu: %.9g is not near %.9g", i, n, (double)got[i],
+                         (double)want[i]);
+}
+
+/* A matrix of any type, of random bytes whose scales are sane. The data are the caller's to free.
+ */
+static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t n_cols,
+                                          uint32_t seed)
+{
+    static const size_t scale_at[][2] = {
+        [DTYPE_Q4_0] = {0, 0}, [DTYPE_Q4_1] = {0, 2},    [DTYPE_Q5_0] = {0, 0},
+        [DTYPE_Q5_1] = {0, 2}, [DTYPE_Q8_0] = {0, 0},    [DTYPE_Q4_K] = {0, 2},
+        [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208}};
+    size_t size_bytes = n_rows * dtype_row_bytes(type, n_cols);
+    size_t block_bytes = dtype_block_bytes(type);
+    uint8_t *data = xalloc(size_bytes);
+
+    numbers_state = seed;
+    for (size_t i = 0; i < size_bytes; i++)
+        data[i] = (uint8_t)next_bits();
+    for (size_t i = 0; i < size_bytes; i += block_bytes) {
+        float x = next_float();
+        uint16_t half = f32_to_f16(x), brain;
+        uint32_t bits;
+
+        memcpy(&bits, &x, sizeof bits);
+        brain = (uint16_t)(bits >> 16);
+        if (type == DTYPE_F32)
+            memcpy(data + i, &x, sizeof x);
+        else if (type == DTYPE_F16 || type == DTYPE_BF16)
+            memcpy(data + i, type == DTYPE_F16 ? &half : &brain, sizeof half);
+        else
+            for (size_t j = 0; j < 2; j++) {
+                half = f32_to_f16(next_float() / 64.0f);
+                memcpy(data + i + scale_at[type][j], &half, sizeof half);
+            }
+    }
+    return (struct tensor){"random", type, n_rows, n_cols, data, size_bytes};
+}
+
+#endif
