@@ -2,30 +2,11 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* The file beside the running program, if it is there. */
-static bool beside_program(char out[PATH_MAX], const char *place)
-{
-    char program[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
-    char *slash;
-    int n;
-
-    if (len <= 0)
-        return false;
-    program[len] = '\0';
-    slash = strrchr(program, '/');
-    if (slash == NULL)
-        return false;
-    *slash = '\0';
-    n = snprintf(out, PATH_MAX, "%s/%s", program, place);
-    return n > 0 && n < PATH_MAX && access(out, R_OK) == 0;
-}
+#include "base/program.h"
 
 static enum status find(char out[PATH_MAX], struct error *err)
 {
@@ -38,8 +19,8 @@ static enum status find(char out[PATH_MAX], struct error *err)
         memcpy(out, given, strlen(given) + 1);
         return STATUS_OK;
     }
-    if (beside_program(out, "../lib/libparley-cuda.so") ||
-        beside_program(out, "compute/cuda/libparley-cuda.so"))
+    if (program_beside(out, "../lib/libparley-cuda.so") ||
+        program_beside(out, "compute/cuda/libparley-cuda.so"))
         return STATUS_OK;
     return error_set(err, STATUS_PRECONDITION,
                      "the CUDA module libparley-cuda.so is not beside the program: build it with "

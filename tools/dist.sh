@@ -15,6 +15,8 @@ find build/dist/install -name parleyd -o -name parley | xargs -I{} cp {} "$root/
 # The C library and the loader are the machine's own; all else travels.
 for program in "$root"/bin/*; do ldd "$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
+# Libwebsockets loads its part for libuv by itself: nothing is linked against it (server/http/event_lib.c).
+cp -L "$(dirname "$(ldconfig -p | awk '/libwebsockets\.so/ { print $NF; exit }')")/libwebsockets-evlib_uv.so" "$root/lib/"
 cp man/parley.1 "$root/share/man/man1/"
 cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"
@@ -27,4 +29,14 @@ tar -C build/dist -czf "build/$name.tar.gz" "$name"
 # Its own programs, with nothing but what is in it.
 env -i "$root/bin/parleyd" --version >/dev/null
 env -i "$root/bin/parley" --version >/dev/null
+exec {said}< <(exec env -i "$root/bin/parleyd" --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
+pid=$!
+trap 'kill "$pid"' EXIT
+while IFS= read -r -u "$said" line; do
+    case $line in ready\ *) break ;; esac
+done
+grep -qF "$PWD/$root/lib/libwebsockets-evlib_uv.so" "/proc/$pid/maps" || {
+    printf 'HTTP does not run by what is in the tarball\n' >&2
+    exit 1
+}
 printf '%s\n' "build/$name.tar.gz"

@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/daemon.h"
+#include "server/http/event_lib.h"
 #include "server/http/fields.h"
 #include "server/http/front.h"
 #include "server/port.h"
@@ -259,6 +260,7 @@ static enum status open_context(struct http *h, uv_loop_t *loop, struct error *e
     };
 
     lws_set_log_level(LLL_ERR, say);
+    event_lib_locate();
     h->lws = lws_create_context(&info);
     if (h->lws == NULL)
         return error_set(err, STATUS_UNAVAILABLE,

@@ -1,0 +1,23 @@
+#include "base/program.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool program_beside(char out[PATH_MAX], const char *place)
+{
+    char program[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", program, sizeof program - 1);
+    char *slash;
+    int n;
+
+    if (len <= 0)
+        return false;
+    program[len] = '\0';
+    slash = strrchr(program, '/');
+    if (slash == NULL)
+        return false;
+    *slash = '\0';
+    n = snprintf(out, PATH_MAX, "%s/%s", program, place);
+    return n > 0 && n < PATH_MAX && access(out, R_OK) == 0;
+}

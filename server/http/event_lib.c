@@ -1,0 +1,44 @@
+/* Libwebsockets loads its part for libuv when a context is made, from one folder, which was fixed
+ * when it was built: where Debian's package has it. In a tarball it lies beside the libraries. The
+ * function by which libwebsockets looks is part of its interface, so ours stands before it: it
+ * takes the tarball's folder, if that has the file, and leaves the rest to libwebsockets' own. */
+#include "server/http/event_lib.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <libwebsockets.h>
+#include <string.h>
+
+#include "base/program.h"
+
+#define EVENT_LIB "libwebsockets-evlib_uv.so"
+
+typedef int (*plugins_init_fn)(struct lws_plugin **list, const char *const *folders,
+                               const char *class, const char *filter, each_plugin_cb_t each,
+                               void *user);
+
+static char folder[PATH_MAX]; /* "": libwebsockets' own; written before it is asked for */
+
+void event_lib_locate(void)
+{
+    char path[PATH_MAX];
+
+    if (!program_beside(path, "../lib/" EVENT_LIB))
+        return;
+    *strrchr(path, '/') = '\0';
+    memcpy(folder, path, sizeof(folder));
+}
+
+__attribute__((visibility("default"))) int lws_plugins_init(struct lws_plugin **list,
+                                                            const char *const *folders,
+                                                            const char *class, const char *filter,
+                                                            each_plugin_cb_t each, void *user)
+{
+    const char *const ours[] = {folder, NULL};
+    plugins_init_fn real;
+    void *found = dlsym(RTLD_NEXT, "lws_plugins_init");
+
+    assert(found != NULL); /* we are called by the library that has it */
+    memcpy(&real, &found, sizeof(real));
+    return real(list, folder[0] == '\0' ? folders : ours, class, filter, each, user);
+}

@@ -1,0 +1,8 @@
+/* Where libwebsockets finds its part for libuv. */
+#ifndef SERVER_HTTP_EVENT_LIB_H
+#define SERVER_HTTP_EVENT_LIB_H
+
+/* Before lws_create_context. */
+void event_lib_locate(void);
+
+#endif
