@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "compute/draw.h"
 #include "compute/gguf.h"
 #include "compute/kv_type.h"
 
@@ -70,33 +71,6 @@ struct product {
 struct ffn {
     const struct weight *gate, *up; /* [hidden][width] */
     const struct weight *down;      /* [width][hidden] */
-};
-
-/* How a token is drawn from a row of logits: by the rules of agents/lm/sampler.h, without its
- * penalties and biases. */
-struct draw {
-    uint32_t row;            /* of the logits */
-    uint32_t turn, position; /* with the seed, the key of chance_uniform's draw 0 */
-    uint32_t top_k;          /* 0: all */
-    uint64_t seed;
-    float temperature, top_p, min_p; /* temperature 0: the highest, the lowest id among equals */
-    bool bans_ends;                  /* none of the list's ends is drawn */
-    bool wants_sum;
-};
-
-struct draw_list {
-    const struct draw *draws; /* [n] host memory, until the next sync */
-    size_t n;
-    const int32_t *ends; /* [n_ends] host memory, as long as the backend lives */
-    size_t n_ends;
-};
-
-/* id < 0: not drawn, because the device cannot, or because the logits are not finite or all are
- * banned: whoever asked takes the row's logits. */
-struct drawn {
-    int32_t id;
-    float logit, top; /* the model's own: of id, and the highest */
-    double sum; /* where wanted: of e^(logit - top) over the row, as logits_log_sum adds them up */
 };
 
 struct backend_config {

@@ -15,14 +15,8 @@
 #include <stdint.h>
 
 #include "compute/backend.h"
+#include "compute/net_draw.h"
 #include "compute/optim.h"
-
-/* What a row's chance is drawn by (base/chance.h): whoever knows it draws the same again. */
-struct net_draw {
-    uint64_t seed;
-    uint32_t step, row;
-    bool drops; /* false: dropout leaves this row as it is */
-};
 
 struct net_ops {
     void (*zero)(struct backend *b, struct buffer *x, size_t n, size_t width);

@@ -1,18 +1,18 @@
 /* What the operators of small networks do with one row of floats: the definition, shared by the
- * backends of the host as scalar.h is. Nobody else includes this. */
+ * backends as scalar.h is. Nobody else includes this. */
 #ifndef COMPUTE_NET_ROWS_H
 #define COMPUTE_NET_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/chance.h"
-#include "compute/net.h"
+#include "base/philox.h"
+#include "compute/net_draw.h"
 #include "compute/scalar.h"
 
 /* Natural logarithm of a normal, positive number, within 2 ulp. Cephes' logf: x = 2^e * (1 + m), m
  * from sqrt(1/2) - 1 to sqrt(2) - 1, then a polynomial in m. */
-static inline float scalar_log(float x)
+SCALAR_FN float scalar_log(float x)
 {
     uint32_t bits = scalar_bits(x);
     float m = scalar_from_bits((bits & 0x007fffffu) | 0x3f000000u); /* [0.5, 1) */
@@ -40,34 +40,36 @@ static inline float scalar_log(float x)
 }
 
 /* Within 1e-7 of it, not of its size. */
-static inline float scalar_tanh(float x)
+SCALAR_FN float scalar_tanh(float x)
 {
     return 2.0f * scalar_sigmoid(2.0f * x) - 1.0f;
 }
 
-/* Draws are words of Philox blocks by (block, step, row, 1 + layer); word 3 is 0 in chance_uniform,
- * so nothing is drawn twice. */
-static inline void net_row_dropout(const struct net_draw *d, uint32_t layer, float rate,
-                                   size_t width, float *x)
+/* Numbers k … k + 3. Draws are words of Philox blocks by (block, step, row, 1 + layer); word 3 is 0
+ * in chance_uniform, so nothing is drawn twice. */
+SCALAR_FN void net_four_dropout(const struct net_draw *d, uint32_t layer, float rate, size_t width,
+                                size_t k, float *x)
 {
     const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)(k / 4), d->step, d->row, 1 + layer};
     const uint32_t bound = (uint32_t)(rate * 0x1p24f); /* of 24 bits */
     const float scale = 1.0f / (1.0f - rate);
+    uint32_t words[4];
 
-    if (!d->drops)
-        return;
-    for (size_t k = 0; k < width; k += 4) {
-        const uint32_t counter[4] = {(uint32_t)(k / 4), d->step, d->row, 1 + layer};
-        uint32_t words[4];
+    philox_block(counter, key, words);
+    for (size_t w = 0; w < 4 && k + w < width; w++)
+        x[k + w] = words[w] >> 8 >= bound ? x[k + w] * scale : 0.0f;
+}
 
-        philox4x32(counter, key, words);
-        for (size_t w = 0; w < 4 && k + w < width; w++)
-            x[k + w] = words[w] >> 8 >= bound ? x[k + w] * scale : 0.0f;
-    }
+SCALAR_FN void net_row_dropout(const struct net_draw *d, uint32_t layer, float rate, size_t width,
+                               float *x)
+{
+    for (size_t k = 0; d->drops && k < width; k += 4)
+        net_four_dropout(d, layer, rate, width, k, x);
 }
 
 /* exp(in - greatest) into out, and their sum; at least 1. */
-static inline float net_row_exps(const float *in, size_t width, float *out, float *ret_greatest)
+SCALAR_FN float net_row_exps(const float *in, size_t width, float *out, float *ret_greatest)
 {
     float greatest = in[0], sum = 0.0f;
 
@@ -81,7 +83,7 @@ static inline float net_row_exps(const float *in, size_t width, float *out, floa
     return sum;
 }
 
-static inline void net_row_softmax(const float *in, size_t width, float *out)
+SCALAR_FN void net_row_softmax(const float *in, size_t width, float *out)
 {
     float greatest, sum = net_row_exps(in, width, out, &greatest);
 
@@ -89,7 +91,7 @@ static inline void net_row_softmax(const float *in, size_t width, float *out)
         out[a] = out[a] / sum;
 }
 
-static inline void net_row_log_softmax(const float *in, size_t width, float *out)
+SCALAR_FN void net_row_log_softmax(const float *in, size_t width, float *out)
 {
     float greatest, log_sum = scalar_log(net_row_exps(in, width, out, &greatest));
 
@@ -97,8 +99,8 @@ static inline void net_row_log_softmax(const float *in, size_t width, float *out
         out[a] = (in[a] - greatest) - log_sum;
 }
 
-static inline void net_row_log_prob_backward(const float *logp, int32_t action, float weight,
-                                             float entropy_weight, size_t width, float *dlogits)
+SCALAR_FN void net_row_log_prob_backward(const float *logp, int32_t action, float weight,
+                                         float entropy_weight, size_t width, float *dlogits)
 {
     float negentropy = 0.0f;
 
@@ -111,39 +113,51 @@ static inline void net_row_log_prob_backward(const float *logp, int32_t action, 
     }
 }
 
-static inline void net_row_lstm(float *gates, const float *from_h, const float *c_in, size_t width,
-                                float *c_out, float *h_out)
+/* Number k of a cell. */
+SCALAR_FN void net_one_lstm(float *gates, const float *from_h, const float *c_in, size_t width,
+                            size_t k, float *c_out, float *h_out)
 {
-    for (size_t k = 0; k < width; k++) {
-        float i = scalar_sigmoid(gates[k] + from_h[k]);
-        float f = scalar_sigmoid(gates[width + k] + from_h[width + k]);
-        float g = scalar_tanh(gates[2 * width + k] + from_h[2 * width + k]);
-        float o = scalar_sigmoid(gates[3 * width + k] + from_h[3 * width + k]);
-        float c = f * c_in[k] + i * g;
+    float i = scalar_sigmoid(gates[k] + from_h[k]);
+    float f = scalar_sigmoid(gates[width + k] + from_h[width + k]);
+    float g = scalar_tanh(gates[2 * width + k] + from_h[2 * width + k]);
+    float o = scalar_sigmoid(gates[3 * width + k] + from_h[3 * width + k]);
+    float c = f * c_in[k] + i * g;
 
-        gates[k] = i;
-        gates[width + k] = f;
-        gates[2 * width + k] = g;
-        gates[3 * width + k] = o;
-        c_out[k] = c;
-        h_out[k] = o * scalar_tanh(c);
-    }
+    gates[k] = i;
+    gates[width + k] = f;
+    gates[2 * width + k] = g;
+    gates[3 * width + k] = o;
+    c_out[k] = c;
+    h_out[k] = o * scalar_tanh(c);
 }
 
-static inline void net_row_lstm_backward(const float *gates, const float *c_in, const float *c_out,
-                                         const float *dh, size_t width, float *dc, float *dgates)
+SCALAR_FN void net_row_lstm(float *gates, const float *from_h, const float *c_in, size_t width,
+                            float *c_out, float *h_out)
 {
-    for (size_t k = 0; k < width; k++) {
-        float i = gates[k], f = gates[width + k], g = gates[2 * width + k];
-        float o = gates[3 * width + k], t = scalar_tanh(c_out[k]);
-        float d = dc[k] + dh[k] * o * (1.0f - t * t);
+    for (size_t k = 0; k < width; k++)
+        net_one_lstm(gates, from_h, c_in, width, k, c_out, h_out);
+}
 
-        dgates[k] = d * g * i * (1.0f - i);
-        dgates[width + k] = d * c_in[k] * f * (1.0f - f);
-        dgates[2 * width + k] = d * i * (1.0f - g * g);
-        dgates[3 * width + k] = dh[k] * t * o * (1.0f - o);
-        dc[k] = d * f;
-    }
+SCALAR_FN void net_one_lstm_backward(const float *gates, const float *c_in, const float *c_out,
+                                     const float *dh, size_t width, size_t k, float *dc,
+                                     float *dgates)
+{
+    float i = gates[k], f = gates[width + k], g = gates[2 * width + k];
+    float o = gates[3 * width + k], t = scalar_tanh(c_out[k]);
+    float d = dc[k] + dh[k] * o * (1.0f - t * t);
+
+    dgates[k] = d * g * i * (1.0f - i);
+    dgates[width + k] = d * c_in[k] * f * (1.0f - f);
+    dgates[2 * width + k] = d * i * (1.0f - g * g);
+    dgates[3 * width + k] = dh[k] * t * o * (1.0f - o);
+    dc[k] = d * f;
+}
+
+SCALAR_FN void net_row_lstm_backward(const float *gates, const float *c_in, const float *c_out,
+                                     const float *dh, size_t width, float *dc, float *dgates)
+{
+    for (size_t k = 0; k < width; k++)
+        net_one_lstm_backward(gates, c_in, c_out, dh, width, k, dc, dgates);
 }
 
 #endif

@@ -1,61 +1,39 @@
-/* The optimisers' definition. What depends on the step alone is computed in double and rounded
- * once; powers by repeated squaring, so that no libm has a say. */
+/* The optimisers' definition over n numbers (optim_rows.h). */
 #include <assert.h>
-#include <math.h>
+#include <stddef.h>
 
 #include "compute/optim.h"
+#include "compute/optim_rows.h"
 
-static double power(double base, uint64_t exponent)
+static void sgd(const struct optim_rates *r, float *restrict p, const float *restrict g,
+                float *restrict m, size_t n)
 {
-    double result = 1.0;
+    const struct optim_rates own = *r; /* which no p may alias */
+    float none = 0.0f;
 
-    for (; exponent > 0; exponent >>= 1, base *= base)
-        if ((exponent & 1) != 0)
-            result *= base;
-    return result;
+    for (size_t i = 0; own.has_momentum && i < n; i++)
+        optim_sgd_one(&own, g[i], &p[i], &m[i]);
+    for (size_t i = 0; !own.has_momentum && i < n; i++)
+        optim_sgd_one(&own, g[i], &p[i], &none);
 }
 
-static void sgd(const struct optim *o, uint64_t step, float lr, float *restrict p,
-                const float *restrict g, float *restrict m, size_t n)
+static void adam(const struct optim_rates *r, float *restrict p, const float *restrict g,
+                 float *restrict m, float *restrict v, size_t n)
 {
-    const float damped = 1.0f - o->dampening;
+    const struct optim_rates own = *r;
 
-    for (size_t i = 0; i < n; i++) {
-        float d = g[i] + o->weight_decay * p[i];
-
-        if (m != NULL) {
-            m[i] = step == 1 ? d : o->momentum * m[i] + damped * d;
-            d = o->nesterov ? d + o->momentum * m[i] : m[i];
-        }
-        p[i] -= lr * d;
-    }
-}
-
-static void adam(const struct optim *o, uint64_t step, float lr, float *restrict p,
-                 const float *restrict g, float *restrict m, float *restrict v, size_t n)
-{
-    const float rate = (float)((double)lr / (1.0 - power((double)o->beta1, step)));
-    const float root = (float)sqrt(1.0 - power((double)o->beta2, step));
-    const float rest1 = 1.0f - o->beta1, rest2 = 1.0f - o->beta2;
-    const float coupled = o->kind == OPTIM_ADAM ? o->weight_decay : 0.0f;
-    const float decoupled = o->kind == OPTIM_ADAMW ? lr * o->weight_decay : 0.0f;
-
-    for (size_t i = 0; i < n; i++) {
-        float d = g[i] + coupled * p[i];
-
-        m[i] = o->beta1 * m[i] + rest1 * d;
-        v[i] = o->beta2 * v[i] + rest2 * (d * d);
-        p[i] -= decoupled * p[i];
-        p[i] -= rate * m[i] / (sqrtf(v[i]) / root + o->epsilon);
-    }
+    for (size_t i = 0; i < n; i++)
+        optim_adam_one(&own, g[i], &p[i], &m[i], &v[i]);
 }
 
 void optim_ref_step(const struct optim *o, uint64_t step, float lr, float *p, const float *g,
                     float *m, float *v, size_t n)
 {
+    const struct optim_rates rates = optim_rates_of(o, step, lr);
+
     assert(step > 0);
     if (o->kind == OPTIM_SGD)
-        sgd(o, step, lr, p, g, o->momentum != 0.0f ? m : NULL, n);
+        sgd(&rates, p, g, m, n);
     else
-        adam(o, step, lr, p, g, m, v, n);
+        adam(&rates, p, g, m, v, n);
 }

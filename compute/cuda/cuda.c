@@ -101,8 +101,8 @@ static enum status read_device(struct cuda *c, struct error *err)
 
 static void free_scratch(struct cuda *c)
 {
-    struct scratch *all[] = {&c->inputs,   &c->normed,   &c->hidden, &c->gated,
-                             &c->partials, &c->counters, &c->halves, &c->vendor};
+    struct scratch *all[] = {&c->inputs,   &c->normed, &c->hidden, &c->gated, &c->partials,
+                             &c->counters, &c->halves, &c->vendor, &c->drawn};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         cuda_give_back(c, all[i]->at);
@@ -305,7 +305,9 @@ static const struct backend_type cuda_type = {
     .kv_store = cuda_kv_store_rows,
     .attend = cuda_attend_rows,
     .gather = cuda_gather_rows,
+    .sample = cuda_sample,
     .memory_free = cuda_memory_free,
+    .net = &cuda_net_ops,
 };
 
 extern const struct cuda_module parley_cuda_module;

@@ -103,6 +103,7 @@ struct cuda {
     struct scratch inputs, normed; /* what products read, in int8 and as floats */
     struct scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
     struct scratch partials, counters;
+    struct scratch drawn;          /* tokens, on their way to the host */
     struct scratch halves, vendor; /* of the vendor's products */
 
     struct upload_slot uploads[2];
@@ -218,6 +219,13 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
 void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
                       const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                       struct buffer *out);
+
+/* net.c */
+extern const struct net_ops cuda_net_ops;
+
+/* sample.c */
+void cuda_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
+                 const struct draw_list *list, struct drawn *out);
 
 /* probe.cu: a kernel that does nothing. */
 void cuda_probe(struct CUstream_st *stream);

@@ -282,6 +282,8 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
 {
     const struct net_ops *net = b->type->net;
     const struct optim adam = {OPTIM_ADAMW, 0, 0, false, 0.1f, 0.9f, 0.999f, 1e-8f};
+    const struct optim sgd = {OPTIM_SGD, 0.9f, 0.1f, true, 0.01f, 0, 0, 0};
+    const struct optim plain = {OPTIM_SGD, 0, 0, false, 0, 0, 0, 0};
     size_t sizes[] = {n * n_in,  n_out * n_in, n_out,        n * n_out,     n * n_out,
                       n * n_in,  n_out * n_in, n_out,        n * 4 * n_out, n * 4 * n_out,
                       n * n_out, n * n_out,    n * n_out,    n * n_out,     n * 4 * n_out,
@@ -289,6 +291,7 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
     enum { ALL = sizeof sizes / sizeof sizes[0] };
     struct array a[ALL];
     struct net_draw *draws = calloc(n, sizeof *draws);
+    bool *keep = calloc(n, sizeof *keep);
     int32_t *actions = calloc(n, sizeof *actions);
     float *weights = calloc(n, sizeof *weights);
     size_t len = 0;
@@ -300,6 +303,7 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
         draws[i] = (struct net_draw){5, (uint32_t)i, 3, i % 3 != 2};
         actions[i] = (int32_t)(i % n_out);
         weights[i] = (float)i - 1.5f;
+        keep[i] = i % 4 != 1;
     }
     net->linear(b, a[0].at, a[1].at, a[2].at, n, n_in, n_out, a[3].at);
     net->linear_backward(b, a[0].at, a[1].at, a[4].at, n, n_in, n_out, a[5].at, a[6].at, a[7].at);
@@ -313,6 +317,11 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
     net->relu(b, a[3].at, n, n_out);
     net->relu_backward(b, a[3].at, n, n_out, a[4].at);
     net->add(b, a[12].at, a[13].at, n, n_out);
+    net->keep_rows(b, keep, n, n_in, a[0].at);
+    net->zero(b, a[14].at, n, 2 * n_out); /* of twice as much */
+    net->optim_step(b, &sgd, 1, 0.01f, n_out, a[7].at, a[2].at, a[15].at, NULL);
+    net->optim_step(b, &sgd, 2, 0.01f, n_out, a[7].at, a[2].at, a[15].at, NULL);
+    net->optim_step(b, &plain, 2, 0.01f, n * n_out, a[4].at, a[11].at, NULL, NULL);
     for (size_t i = 0; i < ALL; i++) {
         receive(&a[i]);
         memcpy(out + len, a[i].x, a[i].n * sizeof *out);
@@ -320,6 +329,7 @@ static size_t run_all(struct backend *b, size_t n, size_t n_in, size_t n_out, fl
     }
     array_free(a, ALL);
     free(draws);
+    free(keep);
     free(actions);
     free(weights);
     return len;
@@ -331,13 +341,34 @@ static const size_t shapes[][3] = {
     {7, 33, 70}, {64, 130, 67}, {6, 128, 64}, {70, 64, 65}, {4, 15, 17},
 };
 
-/* Every set, alone and in a team, has the bits of ref. */
+/* Whether those are the bits of b. */
+static void compare_all(struct backend *b, const char *name, size_t s, const float *want, size_t n,
+                        float *got)
+{
+    ck_assert_uint_eq(run_all(b, shapes[s][0], shapes[s][1], shapes[s][2], got), n);
+    for (size_t k = 0; k < n; k++)
+        if (memcmp(&want[k], &got[k], sizeof *got) != 0)
+            ck_abort_msg("%s, shape %zu, number %zu of %zu: %.9g, not %.9g", name, s, k, n,
+                         (double)got[k], (double)want[k]);
+}
+
+/* The device, if the stand-in of one is named; a second time its lists are graphs. */
+static struct backend *open_device(void)
+{
+    const char *module = getenv("PARLEY_CUDA_MODULE");
+    struct backend *b = module != NULL ? open_named("cuda", "", 1) : NULL;
+
+    ck_assert(module == NULL || b != NULL);
+    return b;
+}
+
+/* Every set, alone and in a team, has the bits of ref; so has a device. */
 START_TEST(sets_have_the_bits_of_ref)
 {
     static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
     enum { ROOM = 1 << 19 };
     float *want = malloc(ROOM * sizeof *want), *got = malloc(ROOM * sizeof *got);
-    struct backend *ref = open_named("ref", "", 1);
+    struct backend *ref = open_named("ref", "", 1), *device = open_device();
 
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
         const size_t *shape = shapes[s];
@@ -349,26 +380,22 @@ START_TEST(sets_have_the_bits_of_ref)
 
             if (b == NULL)
                 continue;
-            ck_assert_uint_eq(run_all(b, shape[0], shape[1], shape[2], got), n);
-            for (size_t k = 0; k < n; k++)
-                if (memcmp(&want[k], &got[k], sizeof *got) != 0)
-                    ck_abort_msg("%s, shape %zu, number %zu of %zu: %.9g, not %.9g", sets[i / 2], s,
-                                 k, n, (double)got[k], (double)want[k]);
+            compare_all(b, sets[i / 2], s, want, n, got);
             backend_close(b);
         }
+        for (int again = 0; device != NULL && again < 2; again++)
+            compare_all(device, "cuda", s, want, n, got);
     }
+    backend_close(device);
     backend_close(ref);
     free(want);
     free(got);
 }
 END_TEST
 
-/* A row of a batch is what it is alone, and gradients that come in parts add up to the same bits.
- */
-START_TEST(rows_do_not_meet)
+static void check_rows(struct backend *b)
 {
     enum { ROWS = 11, INS = 37, OUTS = 29 };
-    struct backend *b = open_named("cpu", "", 2);
     const struct net_ops *net = b->type->net;
     struct array in = array_of(b, ROWS * INS), w = array_of(b, OUTS * INS);
     struct array bias = array_of(b, OUTS), dout = array_of(b, ROWS * OUTS);
@@ -407,6 +434,17 @@ START_TEST(rows_do_not_meet)
         (struct array[]){in, w, bias, dout, out, din, dw, dbias, one, done, dw2, dbias2, done2},
         13);
     backend_close(b);
+}
+
+/* A row of a batch is what it is alone, and gradients that come in parts add up to the same bits.
+ */
+START_TEST(rows_do_not_meet)
+{
+    struct backend *device = open_device();
+
+    check_rows(open_named("cpu", "", 2));
+    if (device != NULL)
+        check_rows(device);
 }
 END_TEST
 

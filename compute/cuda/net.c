@@ -1,0 +1,389 @@
+/* Operators of small networks that learn, recorded for the list. */
+#include <assert.h>
+#include <string.h>
+
+#include "compute/cuda/net_kernels.h"
+#include "compute/cuda/parts.h"
+#include "compute/net.h"
+#include "compute/optim_rows.h"
+
+/* What most of them take; each says which. */
+struct net_args {
+    struct cuda_count n;
+    uint32_t width, n_out, layer;
+    float number;
+    const void *host; /* staged: keep, draws, actions */
+    const float *weights;
+    const float *in, *w, *from, *before;
+    float *x, *out, *more;
+};
+
+static void launch_zero(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_zero(a->x, a->n, a->width, stream);
+}
+
+static void net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.x = cuda_written(x, n, width);
+    list_add(c, launch_zero, &a, sizeof a);
+}
+
+static void launch_add(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_add(a->x, a->in, a->n, a->width, stream);
+}
+
+static void net_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                    size_t width)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.x = cuda_written(x, n, width);
+    a.in = cuda_read(y, n, width);
+    list_add(c, launch_add, &a, sizeof a);
+}
+
+static void launch_keep_rows(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_keep_rows(a->host, a->n, a->width, a->x, stream);
+}
+
+static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
+                          struct buffer *x)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof *keep))
+        return;
+    memset(&a, 0, sizeof a);
+    a.host = list_stage(c, keep, n * sizeof *keep, list_bucket(n) * sizeof *keep, NULL);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.x = cuda_written(x, n, width);
+    list_add(c, launch_keep_rows, &a, sizeof a);
+}
+
+static void launch_linear(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_linear(a->in, a->w, a->from, a->n, a->width, a->n_out, a->out, stream);
+}
+
+static void net_linear(struct backend *b, const struct buffer *in, const struct buffer *w,
+                       const struct buffer *bias, size_t n, size_t n_in, size_t n_out,
+                       struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    assert(in != out);
+    if (n == 0 || n_out == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)n_in;
+    a.n_out = (uint32_t)n_out;
+    a.in = cuda_read(in, n, n_in);
+    a.w = cuda_read(w, n_out, n_in);
+    a.from = cuda_read(bias, 1, n_out);
+    a.out = cuda_written(out, n, n_out);
+    list_add(c, launch_linear, &a, sizeof a);
+}
+
+static void launch_linear_backward(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_linear_backward(a->in, a->w, a->from, a->n, a->width, a->n_out, a->x, a->out, a->more,
+                             stream);
+}
+
+static void net_linear_backward(struct backend *b, const struct buffer *in, const struct buffer *w,
+                                const struct buffer *dout, size_t n, size_t n_in, size_t n_out,
+                                struct buffer *din, struct buffer *dw, struct buffer *dbias)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || n_out == 0 || n_in == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)n_in;
+    a.n_out = (uint32_t)n_out;
+    a.in = cuda_read(in, n, n_in);
+    a.w = cuda_read(w, n_out, n_in);
+    a.from = cuda_read(dout, n, n_out);
+    a.x = din != NULL ? cuda_written(din, n, n_in) : NULL;
+    a.out = cuda_written(dw, n_out, n_in);
+    a.more = cuda_written(dbias, 1, n_out);
+    list_add(c, launch_linear_backward, &a, sizeof a);
+}
+
+static void launch_dropout(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_dropout(a->host, a->layer, a->number, a->n, a->width, a->x, stream);
+}
+
+static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer, float rate,
+                        size_t n, size_t width, struct buffer *x)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, list_bucket(n) * sizeof *draws))
+        return;
+    memset(&a, 0, sizeof a);
+    a.host = list_stage(c, draws, n * sizeof *draws, list_bucket(n) * sizeof *draws, NULL);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.layer = layer;
+    a.number = rate;
+    a.x = cuda_written(x, n, width);
+    list_add(c, launch_dropout, &a, sizeof a);
+}
+
+static void launch_relu(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_relu(a->x, a->n, a->width, stream);
+}
+
+static void net_relu(struct backend *b, struct buffer *x, size_t n, size_t width)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.x = cuda_written(x, n, width);
+    list_add(c, launch_relu, &a, sizeof a);
+}
+
+static void launch_relu_backward(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_relu_backward(a->in, a->n, a->width, a->x, stream);
+}
+
+static void net_relu_backward(struct backend *b, const struct buffer *out, size_t n, size_t width,
+                              struct buffer *dx)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.in = cuda_read(out, n, width);
+    a.x = cuda_written(dx, n, width);
+    list_add(c, launch_relu_backward, &a, sizeof a);
+}
+
+static void launch_softmax(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_softmax(a->in, a->n, a->width, a->layer != 0, a->out, stream);
+}
+
+static void softmax_of(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                       bool is_log, struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.layer = is_log;
+    a.in = cuda_read(in, n, width);
+    a.out = cuda_written(out, n, width);
+    list_add(c, launch_softmax, &a, sizeof a);
+}
+
+static void net_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                        struct buffer *out)
+{
+    softmax_of(b, in, n, width, false, out);
+}
+
+static void net_log_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                            struct buffer *out)
+{
+    softmax_of(b, in, n, width, true, out);
+}
+
+static void launch_log_prob_backward(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_log_prob_backward(a->in, a->host, a->weights, a->number, a->n, a->width, a->out,
+                               stream);
+}
+
+static void net_log_prob_backward(struct backend *b, const struct buffer *logp,
+                                  const int32_t *actions, const float *weights,
+                                  float entropy_weight, size_t n, size_t width,
+                                  struct buffer *dlogits)
+{
+    struct cuda *c = to_cuda(b);
+    size_t cap_bytes = list_bucket(n) * sizeof *weights;
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 2 * cap_bytes))
+        return;
+    memset(&a, 0, sizeof a);
+    a.host = list_stage(c, actions, n * sizeof *actions, cap_bytes, NULL);
+    a.weights = list_stage(c, weights, n * sizeof *weights, cap_bytes, NULL);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.number = entropy_weight;
+    a.in = cuda_read(logp, n, width);
+    a.out = cuda_written(dlogits, n, width);
+    list_add(c, launch_log_prob_backward, &a, sizeof a);
+}
+
+static void launch_lstm(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_lstm(a->x, a->from, a->before, a->n, a->width, a->out, a->more, stream);
+}
+
+static void net_lstm(struct backend *b, struct buffer *gates, const struct buffer *from_h,
+                     const struct buffer *c_in, size_t n, size_t width, struct buffer *c_out,
+                     struct buffer *h_out)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.x = cuda_written(gates, n, 4 * width);
+    a.from = cuda_read(from_h, n, 4 * width);
+    a.before = cuda_read(c_in, n, width);
+    a.out = cuda_written(c_out, n, width);
+    a.more = cuda_written(h_out, n, width);
+    list_add(c, launch_lstm, &a, sizeof a);
+}
+
+static void launch_lstm_backward(const void *args, cudaStream_t stream)
+{
+    const struct net_args *a = args;
+
+    cuda_net_lstm_backward(a->in, a->before, a->w, a->from, a->n, a->width, a->out, a->more,
+                           stream);
+}
+
+static void net_lstm_backward(struct backend *b, const struct buffer *gates,
+                              const struct buffer *c_in, const struct buffer *c_out,
+                              const struct buffer *dh, size_t n, size_t width, struct buffer *dc,
+                              struct buffer *dgates)
+{
+    struct cuda *c = to_cuda(b);
+    struct net_args a;
+
+    if (n == 0 || width == 0 || !cuda_begin(c, 0))
+        return;
+    memset(&a, 0, sizeof a);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    a.in = cuda_read(gates, n, 4 * width);
+    a.before = cuda_read(c_in, n, width);
+    a.w = cuda_read(c_out, n, width);
+    a.from = cuda_read(dh, n, width);
+    a.out = cuda_written(dc, n, width);
+    a.more = cuda_written(dgates, n, 4 * width);
+    list_add(c, launch_lstm_backward, &a, sizeof a);
+}
+
+/* The rates change with each step, and are inputs: so the list stays the same. */
+struct optim_args {
+    const struct optim_rates *rates;
+    size_t n;
+    const float *g;
+    float *p, *m, *v;
+};
+
+static void launch_optim(const void *args, cudaStream_t stream)
+{
+    const struct optim_args *a = args;
+
+    cuda_optim_step(a->rates, a->n, a->g, a->p, a->m, a->v, stream);
+}
+
+static void net_optim_step(struct backend *b, const struct optim *o, uint64_t step, float lr,
+                           size_t n, const struct buffer *g, struct buffer *p, struct buffer *m,
+                           struct buffer *v)
+{
+    const struct optim_rates rates = optim_rates_of(o, step, lr);
+    struct cuda *c = to_cuda(b);
+    struct optim_args a;
+
+    assert(step > 0 && (o->kind == OPTIM_SGD) == (v == NULL));
+    if (n == 0 || !cuda_begin(c, sizeof rates))
+        return;
+    memset(&a, 0, sizeof a);
+    a.rates = list_stage(c, &rates, sizeof rates, sizeof rates, NULL);
+    a.n = n;
+    a.g = cuda_read(g, 1, n);
+    a.p = cuda_written(p, 1, n);
+    a.m = m != NULL ? cuda_written(m, 1, n) : NULL;
+    a.v = v != NULL ? cuda_written(v, 1, n) : NULL;
+    list_add(c, launch_optim, &a, sizeof a);
+}
+
+const struct net_ops cuda_net_ops = {
+    .zero = net_zero,
+    .add = net_add,
+    .keep_rows = net_keep_rows,
+    .linear = net_linear,
+    .linear_backward = net_linear_backward,
+    .dropout = net_dropout,
+    .relu = net_relu,
+    .relu_backward = net_relu_backward,
+    .softmax = net_softmax,
+    .log_softmax = net_log_softmax,
+    .log_prob_backward = net_log_prob_backward,
+    .lstm = net_lstm,
+    .lstm_backward = net_lstm_backward,
+    .optim_step = net_optim_step,
+};
