@@ -260,6 +260,10 @@ struct agent_type {
                             struct error *err); /* appends int32_t */
     enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
                               struct error *err);
+    /* The prompt of a fresh conversation's first turn that brings these messages, n > 0; without
+     * the start of a reply if nothing is to be replied. Appends int32_t. */
+    enum status (*render)(const struct agent *a, const struct message *messages, size_t n,
+                          bool is_replied, struct buf *ids, struct error *err);
 };
 
 /* What the original does to a clone that nobody asked for. */

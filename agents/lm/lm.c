@@ -343,6 +343,28 @@ static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size
     return STATUS_OK;
 }
 
+static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,
+                             bool is_replied, struct buf *ids, struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+    const bool has_system = messages[0].role == ROLE_SYSTEM;
+    const char *system = has_system ? messages[0].text : chat_template_default_system(m->template);
+    size_t n_bytes = 0;
+    enum status rc;
+
+    for (size_t i = 0; i < n; i++)
+        n_bytes += messages[i].len;
+    rc = lm_check_size(m, 0, n_bytes, err);
+    if (rc == STATUS_OK)
+        rc = chat_template_begin(m->template, system, has_system ? messages[0].len : strlen(system),
+                                 ids, NULL, err);
+    for (size_t i = has_system; rc == STATUS_OK && i < n; i++)
+        rc = chat_template_message(m->template, &messages[i], ids, NULL, err);
+    if (rc == STATUS_OK && is_replied)
+        rc = chat_template_reply_start(m->template, ids, NULL, err);
+    return rc;
+}
+
 const struct agent_type lm_agent = {
     .name = "lm",
     .agent_size = sizeof(struct lm),
@@ -371,4 +393,5 @@ const struct agent_type lm_agent = {
     .use_batch_act = true,
     .tokenize = lm_tokenize,
     .detokenize = lm_detokenize,
+    .render = lm_render,
 };

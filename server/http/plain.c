@@ -6,6 +6,7 @@
 #include "server/http/binding.h"
 #include "server/http/exchange.h"
 #include "server/http/fields.h"
+#include "server/http/request.h"
 #include "server/http/routes.h"
 #include "server/metrics.h"
 
@@ -127,22 +128,52 @@ static enum status append_ids(struct buf *out, const struct model *m, const stru
     return rc != STATUS_OK ? rc : buf_append_text(out, "]}");
 }
 
+/* As a chat completion would have them for its prompt. */
+static enum status messages_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
+                                   const json_t *body, const json_t *messages, struct error *err)
+{
+    bool is_replied = true, goes_on = false;
+    struct prompt p = {0};
+
+    if (field_bool(&is_replied, body, "add_generation_prompt", err) != STATUS_OK ||
+        field_bool(&goes_on, body, "continue_final_message", err) != STATUS_OK)
+        return err->status;
+    if (goes_on)
+        return error_field(err, "continue_final_message", "is not served here");
+    if (m->agent->type->render == NULL)
+        return error_field(err, "messages", "have no form that '%s' reads", m->name);
+    if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK)
+        return err->status;
+    return m->agent->type->render(m->agent, p.messages, p.n_messages, is_replied, ids, err);
+}
+
+static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
+                                 const json_t *body, struct error *err)
+{
+    const json_t *prompt = field(body, "prompt"), *messages = NULL;
+
+    if (field_array(&messages, body, "messages", err) != STATUS_OK)
+        return err->status;
+    if (messages != NULL)
+        return messages_to_ids(ids, x, m, body, messages, err);
+    if (!json_is_string(prompt))
+        return prompt == NULL ? error_field(err, "prompt", "is missing, and so are messages")
+                              : field_wrong(err, "prompt", "a string", prompt);
+    return m->agent->type->tokenize(m->agent, json_string_value(prompt), json_string_length(prompt),
+                                    ids, err);
+}
+
 static enum status tokenize(struct exchange *x, const json_t *body, struct error *err)
 {
-    const json_t *prompt = field(body, "prompt");
     struct model *m;
     struct buf ids, out;
     enum status rc;
 
     if (speaker(&m, x, body, err) != STATUS_OK)
         return err->status;
-    if (!json_is_string(prompt))
-        return prompt == NULL ? error_field(err, "prompt", "is missing")
-                              : field_wrong(err, "prompt", "a string", prompt);
     buf_init(&ids, TOKENS_MAX_BYTES);
     buf_init(&out, TOKENS_MAX_BYTES);
-    rc = m->agent->type->tokenize(m->agent, json_string_value(prompt), json_string_length(prompt),
-                                  &ids, err);
+    rc = prompt_to_ids(&ids, x, m, body, err);
     if (rc == STATUS_OK)
         reply_json(x, append_ids(&out, m, &ids), &out);
     buf_deinit(&ids);

@@ -76,6 +76,32 @@ def streams(parley):
     assert "".join(c.choices[0].delta.content or "" for c in stopped) == "one"
 
 
+def tokens(parley):
+    """/tokenize has for messages what a chat has for its prompt; for a text, the text's alone."""
+    client, url = client_of(parley), f"http://{parley.http}"
+
+    def ids(**body):
+        reply = json.loads(call(url + "/tokenize", {"model": "tiny", **body})[1])
+        assert reply["count"] == len(reply["tokens"]) and reply["max_model_len"] > 0, reply
+        return reply["tokens"]
+
+    user = {"role": "user", "content": "hello there"}
+    talk = [user, {"role": "assistant", "content": "a reply"}, {"role": "user", "content": [{"type": "text", "text": "and you?"}]}]
+    for messages in ([user], talk, [{"role": "system", "content": "Be brief."}, *talk]):
+        asked = client.chat.completions.create(model="tiny", messages=messages, max_tokens=1)
+        prompt = ids(messages=messages)
+        assert len(prompt) == asked.usage.prompt_tokens, (prompt, asked.usage)
+        bare = ids(messages=messages, add_generation_prompt=False)
+        assert len(bare) < len(prompt) and prompt[:len(bare)] == bare
+        assert ids(messages=messages, prompt="not this") == prompt
+    shown = json.loads(call(url + "/detokenize", {"model": "tiny", "tokens": ids(messages=[user])})[1])["prompt"]
+    assert "hello there" in shown and "user" in shown, shown
+    for body, param in [({"messages": "hello"}, "messages"), ({"messages": []}, "messages"), ({}, "prompt"), ({"messages": [user], "add_generation_prompt": 1}, "add_generation_prompt"),
+                        ({"messages": [user], "continue_final_message": True}, "continue_final_message"), ({"messages": [{"role": "user"}]}, "messages")]:
+        status, reply = call(url + "/tokenize", {"model": "tiny", **body})[:2]
+        assert status == 400 and param in json.loads(reply)["error"]["message"], (status, reply)
+
+
 def completions(parley):
     client = client_of(parley)
     asked = dict(model="tiny", max_tokens=6, temperature=0, extra_body={"ignore_eos": True})
@@ -541,7 +567,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, completions, logprobs, several, models, responses, errors, history, bound, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, errors, history, bound, hang_up, bare, keep_alive,
               chunks, lengths, slow]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
