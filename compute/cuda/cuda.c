@@ -43,7 +43,7 @@ enum {
     LEAST_CAPABILITY = 75,
 };
 
-static enum status check_driver(struct error *err)
+static enum status check_driver(struct cuda *c, struct error *err)
 {
     int version = 0, n = 0;
     cudaError_t rc = cudaDriverGetVersion(&version);
@@ -63,10 +63,11 @@ static enum status check_driver(struct error *err)
         return error_set(err, STATUS_PRECONDITION,
                          "the NVIDIA driver shows no GPU: see nvidia-smi, and whether "
                          "CUDA_VISIBLE_DEVICES hides it, or use --backend cpu");
-    if (rc != cudaSuccess)
-        return error_set(err, STATUS_PRECONDITION, "the NVIDIA driver does not start: %s (%s)",
-                         cudaGetErrorString(rc), cudaGetErrorName(rc));
-    return STATUS_OK;
+    if (rc == cudaSuccess)
+        return STATUS_OK;
+    c->is_dead = true;
+    return error_set(err, STATUS_PRECONDITION, "the NVIDIA driver does not start: %s (%s)",
+                     cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
 
 static enum status read_device(struct cuda *c, struct error *err)
@@ -118,6 +119,11 @@ static void cuda_close(struct backend *b)
     upload_close(c);
     downloads_close(c);
     list_close(c);
+    if (context_enter(c)) {
+        c->is_dead =
+            cudaFree(NULL) != cudaSuccess; /* frees nothing, tells what others left unsaid */
+        context_leave();
+    }
     if (c->is_dead) /* what failed is the process's context; whoever opens anew gets a fresh one */
         context_reset(c);
     *c = (struct cuda){.base = c->base};
@@ -127,13 +133,12 @@ static enum status cuda_open(struct backend *b, const struct backend_config *con
                              struct error *err)
 {
     struct cuda *c = to_cuda(b);
-    enum status rc = check_driver(err);
+    enum status rc;
 
     (void)config;
-    if (rc != STATUS_OK)
-        return rc;
     context_opened(c);
-    if ((rc = list_open(c, err)) != STATUS_OK || (rc = read_device(c, err)) != STATUS_OK)
+    if ((rc = check_driver(c, err)) != STATUS_OK || (rc = list_open(c, err)) != STATUS_OK ||
+        (rc = read_device(c, err)) != STATUS_OK)
         cuda_close(b);
     return rc;
 }
@@ -159,15 +164,27 @@ static enum status cuda_sync(struct backend *b, struct error *err)
 void *cuda_take(struct cuda *c, size_t size_bytes)
 {
     void *at = NULL;
+    cudaError_t rc;
 
     if (!context_enter(c))
         return NULL;
-    if (cudaMalloc(&at, size_bytes > 0 ? size_bytes : 1) != cudaSuccess) {
+    rc = cudaMalloc(&at, size_bytes > 0 ? size_bytes : 1);
+    if (rc == cudaErrorMemoryAllocation)
         (void)cudaGetLastError(); /* the caller says so */
-        at = NULL;
-    }
+    else
+        cuda_works(c, rc, "take memory");
     context_leave();
-    return at;
+    return rc == cudaSuccess ? at : NULL;
+}
+
+enum status cuda_no_memory(const struct cuda *c, size_t size_bytes, const char *what,
+                           struct error *err)
+{
+    if (!c->is_dead)
+        return error_set(err, STATUS_EXHAUSTED, "out of device memory (%zu bytes for %s)",
+                         size_bytes, what);
+    *err = c->failed;
+    return err->status;
 }
 
 void cuda_give_back(struct cuda *c, void *at)
@@ -194,8 +211,7 @@ void *cuda_scratch(struct cuda *c, struct scratch *s, size_t size_bytes)
     s->cap_bytes = 0;
     s->at = cuda_take(c, size_bytes);
     if (s->at == NULL) {
-        (void)error_set(&err, STATUS_EXHAUSTED, "out of device memory (%zu bytes for a step)",
-                        size_bytes);
+        (void)cuda_no_memory(c, size_bytes, "a step", &err);
         cuda_fail(c, &err);
         return NULL;
     }

@@ -45,7 +45,7 @@ static enum status open_gain(struct cuda *c, struct weight *w, const struct tens
     dtype_decode(t->type, t->data, t->n_cols, row);
     w->gain = cuda_take(c, size_bytes);
     if (w->gain == NULL)
-        rc = error_no_memory(err, size_bytes, t->name);
+        rc = cuda_no_memory(c, size_bytes, t->name, err);
     else
         rc = cuda_status(
             c, cudaMemcpyAsync(w->gain, row, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
@@ -70,8 +70,7 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
     size_bytes = cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, NULL);
     w->memory = cuda_take(c, size_bytes);
     if (w->memory == NULL) {
-        rc = error_set(err, STATUS_EXHAUSTED, "out of device memory (%zu bytes for %s)", size_bytes,
-                       t->name);
+        rc = cuda_no_memory(c, size_bytes, t->name, err);
         goto out;
     }
     (void)cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, w->memory);

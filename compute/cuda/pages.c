@@ -18,8 +18,7 @@ static enum status open_memory(struct cuda *c, struct kv *kv, struct error *err)
     else
         kv->view.pages = cuda_take(c, all_bytes);
     if (kv->view.pages == NULL)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "out of device memory (%zu bytes for keys and values)", all_bytes);
+        return cuda_no_memory(c, all_bytes, "keys and values", err);
     if (kv->shape.n_slots == 0)
         return STATUS_OK;
     if (__builtin_mul_overflow(kv->shape.n_slots, kv->view.page_bytes, &slots_bytes))

@@ -131,8 +131,12 @@ bool cuda_works(struct cuda *c, cudaError_t rc, const char *what);
 enum status cuda_status(struct cuda *c, cudaError_t rc, const char *what,
                         struct error *err) MUST_CHECK;
 
-/* Device memory; NULL: none left. Given back only once nothing runs that may use it. */
+/* Device memory; NULL: none left, or the device failed, which is kept. Given back only once nothing
+ * runs that may use it. */
 void *cuda_take(struct cuda *c, size_t size_bytes);
+/* What to say of that NULL. */
+enum status cuda_no_memory(const struct cuda *c, size_t size_bytes, const char *what,
+                           struct error *err);
 void cuda_give_back(struct cuda *c, void *at);
 
 /* Room for size_bytes, whose contents nobody wants; where it grows the list runs, and what is new

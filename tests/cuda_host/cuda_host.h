@@ -264,6 +264,17 @@ template <typename F> struct cuda_host_call {
     }
 };
 
+/* Pointers among a kernel's arguments are to the device's memory. */
+template <typename T> static inline void cuda_host_check(const char *name, T argument)
+{
+#if !defined(__clang__) /* which cannot tell what lies between a struct's members */
+    if constexpr (std::is_class<T>::value)
+        __builtin_clear_padding(&argument);
+    if constexpr (std::is_class<T>::value || std::is_pointer<T>::value)
+        cuda_host_check_pointers(name, &argument, sizeof argument);
+#endif
+}
+
 template <typename... P, typename... A>
 static inline void cuda_host_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
                                     size_t shared_bytes, struct CUstream_st *stream, A... arguments)
@@ -274,6 +285,7 @@ static inline void cuda_host_launch(const char *name, void (*kernel)(P...), dim3
     cuda_host_call<decltype(body)> call = {launch, body};
 
     static_assert(std::is_trivially_copyable<decltype(call)>::value, "arguments are plain");
+    (cuda_host_check(name, P(arguments)), ...);
     cuda_host_enqueue(stream, call.run, &call, sizeof call, name);
 }
 

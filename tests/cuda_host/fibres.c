@@ -694,6 +694,12 @@ uint64_t fibres_n_launches(void)
 }
 
 /* Only where no stand-in of the runtime is linked. */
+__attribute__((weak)) void cuda_host_check_pointers(const char *kernel, const void *argument,
+                                                    size_t size)
+{
+    (void)kernel, (void)argument, (void)size;
+}
+
 __attribute__((weak)) int cuda_host_enqueue(struct CUstream_st *stream,
                                             void (*run)(const void *arg), const void *arg,
                                             size_t size, const char *kernel)

@@ -28,6 +28,10 @@ struct fibres_launch {
 int cuda_host_enqueue(struct CUstream_st *stream, void (*run)(const void *arg), const void *arg,
                       size_t size, const char *kernel);
 
+/* Aborts when a word of an argument points into the host's memory. Without the stand-in of the
+ * runtime it does nothing. */
+void cuda_host_check_pointers(const char *kernel, const void *argument, size_t size);
+
 /* Runs all blocks of a launch, each thread calling body(arg), in the order or orders that
  * fibres_set_orders says. False: it broke a rule; fibres_error() says which, and the rest of the
  * launch did not run. */

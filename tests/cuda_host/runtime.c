@@ -147,6 +147,16 @@ static cudaError_t begin(void)
     return fail_with == cudaErrorMemoryAllocation ? fail_with : break_device(fail_with);
 }
 
+/* The same of one that gives back, which never lacks memory. */
+static cudaError_t begin_closing(void)
+{
+    enter();
+    n_calls++;
+    if (broken != cudaSuccess || fail_after < 0 || fail_with == cudaErrorMemoryAllocation)
+        return broken;
+    return fail_after-- > 0 ? cudaSuccess : break_device(fail_with);
+}
+
 void cuda_host_fail(long calls, cudaError_t rc)
 {
     enter();
@@ -417,22 +427,27 @@ static bool is_host_pointer(uint64_t word)
     return msync((void *)(uintptr_t)(word & ~(uint64_t)4095), 1, MS_ASYNC) == 0;
 }
 
-int cuda_host_enqueue(struct CUstream_st *stream, void (*run)(const void *arg), const void *arg,
-                      size_t size, const char *kernel)
+void cuda_host_check_pointers(const char *kernel, const void *argument, size_t size)
 {
-    cudaError_t rc = begin();
-    struct item *i;
-
     for (size_t at = 0; at + sizeof(uint64_t) <= size; at += sizeof(uint64_t)) {
         uint64_t word;
 
-        memcpy(&word, (const char *)arg + at, sizeof word);
+        memcpy(&word, (const char *)argument + at, sizeof word);
         if (is_host_pointer(word)) {
             (void)fprintf(stderr, "cuda_host: %s is given a pointer to the host's memory\n",
                           kernel);
             abort();
         }
     }
+}
+
+int cuda_host_enqueue(struct CUstream_st *stream, void (*run)(const void *arg), const void *arg,
+                      size_t size, const char *kernel)
+{
+    cudaError_t rc = begin();
+    struct item *i;
+
+    (void)kernel;
     if (rc == cudaSuccess && !is_held(STREAM, stream))
         rc = break_device(cudaErrorInvalidResourceHandle);
     if (rc == cudaSuccess) {
@@ -544,7 +559,7 @@ cudaError_t cudaMalloc(void **at, size_t size_bytes)
 
 cudaError_t cudaFree(void *at)
 {
-    cudaError_t rc = begin();
+    cudaError_t rc = begin_closing();
 
     if (at == NULL || rc != cudaSuccess)
         return leave(rc);
@@ -573,7 +588,7 @@ cudaError_t cudaHostAlloc(void **at, size_t size_bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *at)
 {
-    cudaError_t rc = begin();
+    cudaError_t rc = begin_closing();
 
     if (at == NULL || rc != cudaSuccess)
         return leave(rc);
@@ -665,7 +680,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    cudaError_t rc = begin();
+    cudaError_t rc = begin_closing();
 
     if (rc != cudaSuccess)
         return leave(rc);
@@ -732,7 +747,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    cudaError_t rc = begin();
+    cudaError_t rc = begin_closing();
 
     if (rc != cudaSuccess)
         return leave(rc);
@@ -798,15 +813,21 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 
     if (rc == cudaSuccess && (!is_held(STREAM, stream) || stream->capture == NULL))
         rc = break_device(cudaErrorInvalidValue);
-    if (n_captures > 0)
-        n_captures--;
-    if (rc != cudaSuccess) {
-        *out = NULL;
+    *out = NULL;
+    if (!is_held(STREAM, stream) || stream->capture == NULL)
         return leave(rc);
+    n_captures--;
+    if (rc == cudaSuccess && stream->is_invalid)
+        rc = cudaErrorStreamCaptureInvalidated;
+    if (rc == cudaSuccess) {
+        *out = stream->capture;
+    } else { /* it ends all the same */
+        (void)let_go(GRAPH, stream->capture);
+        empty(&stream->capture->queue);
+        free(stream->capture);
     }
-    *out = stream->capture;
     stream->capture = NULL;
-    return leave(stream->is_invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+    return leave(rc);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
@@ -839,7 +860,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 
 static cudaError_t destroy(enum handle_kind kind, void *at)
 {
-    cudaError_t rc = begin();
+    cudaError_t rc = begin_closing();
 
     if (rc != cudaSuccess)
         return leave(rc);

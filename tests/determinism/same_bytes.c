@@ -6,11 +6,12 @@
  * instruction sets; with and without guesses at next tokens; pages found in the cache or not, taken
  * away between turns and in the middle of one; in a fork.
  *
- *     same_bytes tiny|short|whole
+ *     same_bytes tiny|cuda|short|whole
  *
- * tiny: a small model made in memory; short: a choice of ways that takes seconds; whole: all of
- * them, with progress and a table. Exits with 0 when all is equal, 3 when a bit differs, 1 when it
- * could not be told. */
+ * tiny: a small model made in memory; cuda: the same, the cpu's replies held against those of the
+ * CUDA backend, which PARLEY_CUDA_MODULE may name; short: a choice of ways that takes seconds;
+ * whole: all of them, with progress and a table. Exits with 0 when all is equal, 3 when a bit
+ * differs, 1 when it could not be told. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,7 +67,7 @@ enum how {
 static const char *const how_names[] = {"plain", "forked", "evicted"};
 
 struct way {
-    const char *set; /* of instructions; NULL: the best */
+    const char *set; /* of instructions; NULL: the best; "cuda": no processor's */
     size_t n_threads;
     enum speculate speculate;
     bool has_cache;
@@ -154,7 +155,8 @@ static void read_cases(struct suite *s, size_t first, size_t step, size_t n_prom
 static struct agent *open_agent(const struct suite *s, const struct way *w, enum status *ret_rc)
 {
     static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 5};
-    struct agent_config config = drive_config("cpu", 4096);
+    bool is_cuda = w->set != NULL && strcmp(w->set, "cuda") == 0;
+    struct agent_config config = drive_config(is_cuda ? "cuda" : "cpu", 4096);
     struct agent *a = NULL;
     struct error err;
 
@@ -162,7 +164,7 @@ static struct agent *open_agent(const struct suite *s, const struct way *w, enum
     config.max_step_tokens = 512;
     config.speculate = w->speculate;
     config.no_prefix_cache = !w->has_cache;
-    if (w->set != NULL)
+    if (w->set != NULL && !is_cuda)
         (void)setenv("PARLEY_CPU", w->set, 1);
     if (s->model == NULL) {
         *ret_rc = drive_open(&a, &tiny, &config, &err);
@@ -173,7 +175,7 @@ static struct agent *open_agent(const struct suite *s, const struct way *w, enum
         *ret_rc = agent_open(&a, "lm", &config, &err);
     }
     (void)unsetenv("PARLEY_CPU");
-    if (*ret_rc != STATUS_OK && *ret_rc != STATUS_PRECONDITION) /* this processor has not the set */
+    if (*ret_rc != STATUS_OK && (is_cuda || *ret_rc != STATUS_PRECONDITION)) /* has not the set */
         fail("the model", &err);
     return a;
 }
@@ -362,6 +364,20 @@ static void try_some(struct suite *s)
                  1);
 }
 
+static void try_cuda(struct suite *s)
+{
+    static const struct way many[] = {
+        {.n_rows = 1, .chunk = 7, .how = PLAIN},
+        {.n_rows = 2, .chunk = 16, .how = FORKED},
+        {.n_rows = 7, .chunk = 1, .how = EVICTED},
+        {.n_rows = MAX_ROWS, .chunk = 64, .how = PLAIN},
+    };
+
+    try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_ON, .has_cache = true}, many,
+             sizeof many / sizeof many[0]);
+    try_ways(s, (struct way){.set = "cuda", .speculate = SPECULATE_OFF}, many, 3);
+}
+
 static void try_all(struct suite *s)
 {
     static const size_t rows[] = {1, 2, 7, MAX_ROWS}, chunks[] = {1, 16, 64, 512};
@@ -398,10 +414,11 @@ int main(int argc, char **argv)
 {
     static struct suite s;
     const char *what = argc == 2 ? argv[1] : "", *model = getenv("PARLEY_MODEL");
-    bool is_whole = strcmp(what, "whole") == 0, is_tiny = strcmp(what, "tiny") == 0;
+    bool is_whole = strcmp(what, "whole") == 0, is_cuda = strcmp(what, "cuda") == 0;
+    bool is_tiny = is_cuda || strcmp(what, "tiny") == 0;
 
     if (!is_whole && !is_tiny && strcmp(what, "short") != 0) {
-        (void)fprintf(stderr, "usage: same_bytes tiny|short|whole\n");
+        (void)fprintf(stderr, "usage: same_bytes tiny|cuda|short|whole\n");
         return 2;
     }
     if (!is_tiny)
@@ -416,6 +433,8 @@ int main(int argc, char **argv)
                  "rows", "chunk", "how", "right", "cached", "again");
     if (is_whole)
         try_all(&s);
+    else if (is_cuda)
+        try_cuda(&s);
     else
         try_some(&s);
     json_decref(s.lines);

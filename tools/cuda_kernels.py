@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""What ptxas says of the CUDA module's kernels: registers by compute capability, and spills, of
+which there must be none.
+
+usage: tools/cuda_kernels.py TABLE REPORT... [--write]
+
+REPORTs are those of tools/nvcc.sh. Fails when a kernel spills, or when TABLE does not say what they
+say; --write makes it do so."""
+
+import os
+import re
+import subprocess
+import sys
+
+KERNEL = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'")
+SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+
+
+def read(path, figures):
+    kernel = arch = None
+    stack = spills = 0
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            if m := KERNEL.search(line):
+                kernel, arch = m[1], int(m[2])
+            elif (m := SPILLS.search(line)) and kernel:
+                stack, spills = int(m[1]), int(m[2]) + int(m[3])
+            elif (m := USED.search(line)) and kernel:
+                figures.setdefault(kernel, {})[arch] = (int(m[1]), stack, spills)
+                kernel = None
+
+
+def plain_names(kernels):
+    out = subprocess.run(["c++filt"], input="\n".join(kernels), text=True, check=True,
+                         capture_output=True).stdout.splitlines()
+    # without what a kernel returns and takes; enumerators as numbers
+    return {k: re.sub(r"\(dtype\)|\(kv_type\)", "", re.sub(r"^void ", "", n)).rsplit("(", 1)[0]
+            for k, n in zip(kernels, out)}
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != "--write"]
+    table, reports = args[0], args[1:]
+    figures = {}
+    for report in reports:
+        read(report, figures)
+    if not figures:
+        sys.exit("cuda_kernels: there are no reports: build the CUDA module first")
+    names = plain_names(sorted(figures))
+    archs = sorted({a for by_arch in figures.values() for a in by_arch})
+    spilling = [f"{names[k]} on sm_{a}: {f[2]} bytes" for k, by_arch in figures.items()
+                for a, f in sorted(by_arch.items()) if f[2]]
+    lines = ["# Registers of each kernel, and bytes of stack where it has a frame, by compute capability, as",
+             "# ptxas of CUDA 13.0 has them. None spills. `./run cuda --write` makes this file.", ""]
+    lines.append("kernel".ljust(48) + "".join(f"{'sm_' + str(a):>8}" for a in archs))
+    for name, kernel in sorted((n, k) for k, n in names.items()):
+        cells = [figures[kernel].get(a) for a in archs]
+        lines.append(name.ljust(48) + "".join(
+            f"{'-' if c is None else str(c[0]) + (f'+{c[1]}' if c[1] else ''):>8}" for c in cells))
+    text = "\n".join(lines) + "\n"
+    if "--write" in sys.argv:
+        with open(table, "w", encoding="utf-8") as out:
+            out.write(text)
+    elif not os.path.exists(table) or open(table, encoding="utf-8").read() != text:
+        print(f"cuda_kernels: {table} is not of these kernels: ./run cuda --write", file=sys.stderr)
+        sys.exit(1)
+    if spilling:
+        print("cuda_kernels: these spill:", *spilling, sep="\n  ", file=sys.stderr)
+        sys.exit(1)
+    print(f"{len(figures)} kernels, {len(archs)} architectures, none spills")
+
+
+main()
