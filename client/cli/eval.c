@@ -8,6 +8,7 @@
 #include "agents/lm/template.h"
 #include "agents/lm/vocab.h"
 #include "client/cli/eval_task.h"
+#include "client/cli/golden_bounds.h"
 #include "client/cli/model_file.h"
 #include "client/cli/notice.h"
 #include "client/cli/options.h"
@@ -46,34 +47,11 @@ static const struct option_row eval_rows[] = {
     {0},
 };
 
-/* What has to hold. ref computes what the known answers were computed with, in f32; a path of
- * quantised activations is to be no worse than llama.cpp is on such a file. */
-struct bounds {
-    const char *backend; /* NULL: all others */
-    enum kv_type kv_type;
-    double margin;
-    double min_top1, max_ppl_off, max_diff, mean_diff;
-};
-
-static const struct bounds all_bounds[] = {
-    {"ref", KV_F32, 1e-3, 0.999, 1e-3, 2e-3, 2e-4},
-    {NULL, KV_F16, 0.7, 0.96, 0.01, 2.0, 0.08},
-};
-
 struct results {
     struct golden_text tokens, chats;
     struct golden_greedy greedy;
     struct golden_passages passages;
 };
-
-static const struct bounds *find_bounds(const char *backend)
-{
-    const struct bounds *b = all_bounds;
-
-    while (b->backend != NULL && strcmp(b->backend, backend) != 0)
-        b++;
-    return b;
-}
 
 /* "DIR/NAME", the caller's; with a word on stderr that this file's turn has come. */
 static char *begin_file(const struct eval *e, const char *name)
@@ -109,8 +87,9 @@ out:
     return rc;
 }
 
-static enum status eval_engine(struct results *r, const struct eval *e, const struct bounds *b,
-                               const struct gguf *model, struct error *err)
+static enum status eval_engine(struct results *r, const struct eval *e,
+                               const struct golden_bounds *b, const struct gguf *model,
+                               struct error *err)
 {
     const struct backend_config config = {.n_threads = e->n_threads};
     struct backend *backend = NULL;
@@ -165,17 +144,13 @@ static void print_bounded(const char *what, double value, const char *relation, 
            holds ? "" : ": does not hold");
 }
 
-static bool all_hold(const struct results *r, const struct bounds *b)
+static bool all_hold(const struct results *r, const struct golden_bounds *b)
 {
-    const struct golden_passages *p = &r->passages;
-
     return r->tokens.equal == r->tokens.n && r->chats.equal == r->chats.n &&
-           r->greedy.equal == r->greedy.n && p->top1 >= b->min_top1 &&
-           fabs(p->ppl_ratio - 1.0) <= b->max_ppl_off && p->max_abs_logprob_diff <= b->max_diff &&
-           p->mean_abs_logprob_diff <= b->mean_diff;
+           r->greedy.equal == r->greedy.n && golden_passages_hold(&r->passages, b);
 }
 
-static void print_results(const struct results *r, const struct bounds *b)
+static void print_results(const struct results *r, const struct golden_bounds *b)
 {
     const struct golden_passages *p = &r->passages;
     double off = fabs(p->ppl_ratio - 1.0);
@@ -197,7 +172,7 @@ enum exit_code eval_run(const struct verb *verb, int argc, char **argv)
 {
     struct eval e = {.backend = "cpu"};
     const struct option_group groups[] = {{eval_rows, &e, &e.set}};
-    const struct bounds *bounds;
+    const struct golden_bounds *bounds;
     struct results r = {0};
     struct gguf *model = NULL;
     struct error err;
@@ -212,7 +187,7 @@ enum exit_code eval_run(const struct verb *verb, int argc, char **argv)
         return code;
     if (e.golden == NULL)
         return options_misuse(verb, "--task, --golden or --world is missing");
-    bounds = find_bounds(e.backend);
+    bounds = golden_bounds_of(e.backend);
     if ((e.set & EVAL_MARGIN) == 0)
         e.margin = bounds->margin;
     code = EXIT_FAILED;

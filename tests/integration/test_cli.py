@@ -170,11 +170,22 @@ def tokens(cli, tiny, golden, model):
     assert "/dev/null" in line, line
 
 
-def selftest(cli):
+def selftest(cli, tiny):
     rows = cli.lines("selftest", "--backend", "ref", "--json")
-    assert {row["operator"] for row in rows} == {"matmul", "embed", "norm", "rope", "attend", "ffn", "gather"}
-    assert all(row["holds"] and row["max_error"] == 0 for row in rows), "ref against itself"
+    operators = [row for row in rows if row["part"] == "operators"]
+    assert {row["operator"] for row in operators} == {
+        "matmul", "embed", "norm", "rope", "attend", "ffn", "gather",
+        "linear", "linear_backward", "lstm", "lstm_backward", "softmax", "adamw", "draw",
+    }
+    assert all(row["holds"] and row["max_error"] == 0 for row in operators), "ref against itself"
+    assert any("left_out" in row for row in rows if row["part"] == "model")
     assert "ok" in cli.out("selftest")
+    rows = cli.lines("selftest", "--model", tiny, "--context", "20", "--seconds", "0.001", "--json")
+    verdicts = [row for row in rows if row["part"] == "invariance" and row["of"] == "model"]
+    assert len(verdicts) == 5 and all(row["holds"] for row in verdicts), verdicts
+    figures = {(row["what"], row["batch"]): row for row in rows if row["part"] == "figures"}
+    assert set(figures) == {("copy", 0), ("reply", 1), ("reply", 8), ("reply", 64), ("reply", 256), ("prompt", 0)}
+    assert all(row["value"] > 0 for row in figures.values()) and figures["reply", 1]["of_the_roof"] > 0
     assert "frob" in cli.complaint("selftest", "--backend", "frob", code=1)
 
 
@@ -458,7 +469,7 @@ def main():
         unreachable(cli)
         unwritable(cli)
         tokens(cli, tiny, golden, model)
-        selftest(cli)
+        selftest(cli, tiny)
         with Parleyd(parleyd, "--model", f"tiny={tiny}", "--backend", "ref", "--threads", "1") as address:
             cli = Cli(path, address)
             pipe_chat(cli)

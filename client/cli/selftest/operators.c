@@ -1,20 +1,16 @@
+#include "client/cli/selftest/selftest.h"
+
 #include <assert.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/chance.h"
-#include "client/cli/notice.h"
-#include "client/cli/options.h"
-#include "client/cli/out.h"
-#include "client/cli/verb.h"
 #include "compute/backend.h"
 #include "compute/dtype.h"
 
-/* Runs each operator of a backend and of ref on the same random inputs. The error of a result is
+/* Each operator of a backend and of ref on the same random inputs. The error of a result is
  * its largest difference from ref's, in units of the root mean square of ref's. */
 
 enum {
@@ -30,28 +26,14 @@ enum {
 
 static_assert(N_HEADS * HEAD_DIM <= N_COLS && N_ROWS <= N_COLS, "an activation holds any of them");
 
-struct selftest {
-    const char *backend;
-    uint32_t n_threads;
-    bool is_json;
-    uint64_t seed;
+/* The run of this part. */
+struct operators {
+    struct selftest *test;
     uint32_t n_drawn;
-    bool all_hold;
     struct backend *sides[2]; /* ref, and the one under test */
     float *results[2];        /* [MAX_VALUES] */
     float *inputs;            /* [2][MAX_VALUES] from -1 to 1 */
     uint8_t *weight;          /* the bytes of a weight */
-};
-
-static const struct option_row selftest_rows[] = {
-    {"backend", "NAME", "which one to test (cpu)", OPTION_TEXT, offsetof(struct selftest, backend),
-     0},
-    {"threads", "N", "0: the physical cores (0)", OPTION_U32, offsetof(struct selftest, n_threads),
-     0},
-    {"seed", "N", "of the random inputs (1)", OPTION_U64, offsetof(struct selftest, seed), 0},
-    {"json", NULL, "print JSON objects, one an operator", OPTION_FLAG,
-     offsetof(struct selftest, is_json), 0},
-    {0},
 };
 
 /* An operator on given inputs: fills result [n_values], on one side. */
@@ -59,16 +41,16 @@ struct trial {
     const char *name;
     enum dtype type; /* of the weight, where there is one */
     size_t n_values;
-    enum status (*run)(const struct selftest *s, const struct trial *t, struct backend *b,
+    enum status (*run)(const struct operators *s, const struct trial *t, struct backend *b,
                        float *result, struct error *err);
     double bound;
 };
 
-static float draw(struct selftest *s)
+static float draw(struct operators *s)
 {
     uint32_t n = s->n_drawn++;
 
-    return chance_uniform(s->seed, 0, n, 0) * 2.0f - 1.0f;
+    return chance_uniform(s->test->seed, 0, n, 0) * 2.0f - 1.0f;
 }
 
 static void set_f16(uint8_t *at, float value)
@@ -79,7 +61,7 @@ static void set_f16(uint8_t *at, float value)
 }
 
 /* Any bytes are a block, but for the scales in it, which would be wild: where those lie. */
-static void tame_block(struct selftest *s, enum dtype type, uint8_t *block)
+static void tame_block(struct operators *s, enum dtype type, uint8_t *block)
 {
     enum { AT_END_OF_Q6_K = 208 };
 
@@ -119,7 +101,7 @@ static void tame_block(struct selftest *s, enum dtype type, uint8_t *block)
     }
 }
 
-static void draw_weight(struct selftest *s, enum dtype type)
+static void draw_weight(struct operators *s, enum dtype type)
 {
     size_t n_bytes = dtype_row_bytes(type, N_COLS) * N_COLS, step = dtype_block_bytes(type);
 
@@ -149,7 +131,7 @@ static void memory_deinit(struct memory *m)
 }
 
 /* The next buffer, of the largest size any trial needs, holding input number i; i < 0: nothing. */
-static enum status add_buffer(struct memory *m, const struct selftest *s, int i, struct error *err)
+static enum status add_buffer(struct memory *m, const struct operators *s, int i, struct error *err)
 {
     size_t n_bytes = MAX_VALUES * sizeof(float);
     struct buffer *buffer = m->b->type->buffer_open(m->b, n_bytes);
@@ -169,7 +151,7 @@ static enum status fetch(struct memory *m, const struct trial *t, const struct b
     return m->b->type->sync(m->b, err);
 }
 
-static enum status open_weight(struct memory *m, const struct selftest *s, enum dtype type,
+static enum status open_weight(struct memory *m, const struct operators *s, enum dtype type,
                                size_t n_rows, struct error *err)
 {
     const struct tensor tensor = {.name = "selftest",
@@ -182,7 +164,7 @@ static enum status open_weight(struct memory *m, const struct selftest *s, enum 
     return m->b->type->weight_open(m->b, &tensor, &m->weight, err);
 }
 
-static enum status run_matmul(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_matmul(const struct operators *s, const struct trial *t, struct backend *b,
                               float *result, struct error *err)
 {
     struct memory m = {.b = b};
@@ -201,7 +183,7 @@ static enum status run_matmul(const struct selftest *s, const struct trial *t, s
     return rc;
 }
 
-static enum status run_embed(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_embed(const struct operators *s, const struct trial *t, struct backend *b,
                              float *result, struct error *err)
 {
     struct memory m = {.b = b};
@@ -220,7 +202,7 @@ static enum status run_embed(const struct selftest *s, const struct trial *t, st
 }
 
 /* The weight's first row is also the norm's gain. */
-static enum status run_norm(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_norm(const struct operators *s, const struct trial *t, struct backend *b,
                             float *result, struct error *err)
 {
     struct memory m = {.b = b}, gain = {.b = b};
@@ -241,7 +223,7 @@ static enum status run_norm(const struct selftest *s, const struct trial *t, str
     return rc;
 }
 
-static enum status run_rope(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_rope(const struct operators *s, const struct trial *t, struct backend *b,
                             float *result, struct error *err)
 {
     const struct rope rope = {.n_heads = N_HEADS, .head_dim = HEAD_DIM, .base = 10000.0f};
@@ -260,7 +242,7 @@ static enum status run_rope(const struct selftest *s, const struct trial *t, str
 }
 
 /* A prompt of all but one token, whose pages do not lie in order, and one token of another. */
-static enum status run_attend(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_attend(const struct operators *s, const struct trial *t, struct backend *b,
                               float *result, struct error *err)
 {
     static const int32_t pages[2][2] = {{5, 2}, {3, 0}};
@@ -288,7 +270,7 @@ static enum status run_attend(const struct selftest *s, const struct trial *t, s
 }
 
 /* One weight is all three: square, since down's outputs are as wide as the input. */
-static enum status run_ffn(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_ffn(const struct operators *s, const struct trial *t, struct backend *b,
                            float *result, struct error *err)
 {
     struct memory m = {.b = b};
@@ -307,7 +289,7 @@ static enum status run_ffn(const struct selftest *s, const struct trial *t, stru
     return rc;
 }
 
-static enum status run_gather(const struct selftest *s, const struct trial *t, struct backend *b,
+static enum status run_gather(const struct operators *s, const struct trial *t, struct backend *b,
                               float *result, struct error *err)
 {
     static const uint32_t rows[] = {N_TOKENS - 1, 0, 3, 3};
@@ -336,11 +318,10 @@ static double error_of(const float *known, const float *result, size_t n)
     return squares > 0.0 ? largest / sqrt(squares / (double)n) : largest;
 }
 
-static enum status compare(struct selftest *s, const struct trial *t, const char *type,
+static enum status compare(struct operators *s, const struct trial *t, const char *type,
                            struct error *err)
 {
     double error;
-    bool holds;
 
     for (size_t side = 0; side < 2; side++) {
         enum status rc = t->run(s, t, s->sides[side], s->results[side], err);
@@ -349,15 +330,7 @@ static enum status compare(struct selftest *s, const struct trial *t, const char
             return error_prefix(err, "%s %s on %s", t->name, type, s->sides[side]->type->name);
     }
     error = error_of(s->results[0], s->results[1], t->n_values);
-    holds = error <= t->bound;
-    s->all_hold = s->all_hold && holds;
-    if (s->is_json)
-        (void)out_json(json_pack("{ss,ss,ss,sf,sf,sb}", "operator", t->name, "type", type,
-                                 "backend", s->backend, "max_error", error, "bound", t->bound,
-                                 "holds", holds)); /* a failure is remembered */
-    else
-        printf("%-9s %-5s %-9.2g at most %-7.0g %s\n", t->name, type, error, t->bound,
-               holds ? "ok" : "TOO MUCH");
+    selftest_operator(s->test, t->name, type, error, t->bound);
     return STATUS_OK;
 }
 
@@ -376,11 +349,14 @@ static double matmul_bound(enum dtype type)
     }
 }
 
-static enum status compare_all(struct selftest *s, struct error *err)
+static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
+                                   DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                   DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+static enum status compare_all(struct operators *s, struct error *err)
 {
-    static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
-                                       DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                       DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
     static const struct trial trials[] = {
         {"norm", DTYPE_F32, N_TOKENS * N_ROWS, run_norm, 1e-5},
         {"rope", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_rope, 1e-4},
@@ -390,7 +366,7 @@ static enum status compare_all(struct selftest *s, struct error *err)
     };
     enum status rc = STATUS_OK;
 
-    for (size_t i = 0; rc == STATUS_OK && i < sizeof types / sizeof types[0]; i++) {
+    for (size_t i = 0; rc == STATUS_OK && i < N_TYPES; i++) {
         const struct trial matmul = {"matmul", types[i], N_TOKENS * N_ROWS, run_matmul,
                                      matmul_bound(types[i])};
         const struct trial embed = {"embed", types[i], N_TOKENS * N_COLS, run_embed, 1e-5};
@@ -406,7 +382,7 @@ static enum status compare_all(struct selftest *s, struct error *err)
     return rc;
 }
 
-static void draw_inputs(struct selftest *s)
+static void draw_inputs(struct operators *s)
 {
     s->inputs = xalloc(2 * MAX_VALUES * sizeof *s->inputs);
     s->weight = xalloc(N_COLS * N_COLS * sizeof(float)); /* of the widest type and the most rows */
@@ -416,32 +392,58 @@ static void draw_inputs(struct selftest *s)
         s->inputs[i] = draw(s);
 }
 
-enum exit_code selftest_run(const struct verb *verb, int argc, char **argv)
+static void free_inputs(struct operators *s)
 {
-    struct selftest s = {.backend = "cpu", .seed = 1, .all_hold = true};
-    const struct option_group groups[] = {{selftest_rows, &s, NULL}};
-    struct backend_config config = {0};
-    struct error err;
-    enum exit_code code;
-    int first;
+    for (size_t i = 0; i < 2; i++)
+        free(s->results[i]);
+    free(s->inputs);
+    free(s->weight);
+}
 
-    if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
-        return code;
-    config.n_threads = s.n_threads;
+/* A row's product alone, and among others: the same bits, whatever the weight. */
+static enum status check_rows(struct operators *s, enum dtype type, struct error *err)
+{
+    static const size_t rows[] = {0, 7, N_TOKENS - 1};
+    struct memory m = {.b = s->sides[1]};
+    const struct backend_type *op = m.b->type;
+    const struct trial all = {.n_values = N_TOKENS * N_ROWS}, one = {.n_values = N_ROWS};
+    bool holds = true;
+    enum status rc;
+
+    if ((rc = open_weight(&m, s, type, N_ROWS, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
+        (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
+        const struct input in = {.x = m.buffers[0]};
+        const struct product product = {m.weight, m.buffers[1]};
+
+        op->matmul(m.b, &in, N_TOKENS, &product, 1);
+        rc = fetch(&m, &all, m.buffers[1], s->results[0], err);
+        for (size_t i = 0; rc == STATUS_OK && i < sizeof rows / sizeof rows[0]; i++) {
+            op->upload(m.b, m.buffers[0], s->inputs + rows[i] * N_COLS, N_COLS * sizeof(float));
+            op->matmul(m.b, &in, 1, &product, 1);
+            rc = fetch(&m, &one, m.buffers[1], s->results[1], err);
+            holds = holds && memcmp(s->results[1], s->results[0] + rows[i] * N_ROWS,
+                                    N_ROWS * sizeof(float)) == 0;
+        }
+    }
+    memory_deinit(&m);
+    if (rc == STATUS_OK)
+        selftest_verdict(s->test, "invariance", "a row alone", dtype_name(type), holds);
+    return rc;
+}
+
+enum status selftest_operators(struct selftest *test, struct backend *ref, struct backend *b,
+                               struct error *err)
+{
+    struct operators s = {.test = test, .sides = {ref, b}};
+    enum status rc;
+
     draw_inputs(&s);
-    if (backend_open(&s.sides[0], "ref", &config, &err) == STATUS_OK &&
-        backend_open(&s.sides[1], s.backend, &config, &err) == STATUS_OK &&
-        compare_all(&s, &err) == STATUS_OK) {
-        code = s.all_hold ? EXIT_DONE : EXIT_BOUND;
-    } else {
-        notice_error("%s", err.text);
-        code = EXIT_FAILED;
+    rc = compare_all(&s, err);
+    for (size_t i = 0; rc == STATUS_OK && i < N_TYPES; i++) {
+        draw_weight(&s, types[i]);
+        rc = check_rows(&s, types[i], err);
     }
-    for (size_t i = 0; i < 2; i++) {
-        backend_close(s.sides[i]);
-        free(s.results[i]);
-    }
-    free(s.inputs);
-    free(s.weight);
-    return code;
+    free_inputs(&s);
+    return rc;
 }

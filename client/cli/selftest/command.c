@@ -1,0 +1,138 @@
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "client/cli/model_file.h"
+#include "client/cli/notice.h"
+#include "client/cli/options.h"
+#include "client/cli/out.h"
+#include "client/cli/selftest/selftest.h"
+#include "client/cli/verb.h"
+
+static const struct option_row selftest_rows[] = {
+    {"backend", "NAME", "which one to test (cpu)", OPTION_TEXT, offsetof(struct selftest, backend),
+     0},
+    {"threads", "N", "0: the physical cores (0)", OPTION_U32, offsetof(struct selftest, n_threads),
+     0},
+    {"model", "PATH", "a GGUF file: also whether batches change its bits, and how fast it is",
+     OPTION_TEXT, offsetof(struct selftest, model), 0},
+    {"golden", "DIR", "with a model: its known answers, as eval's", OPTION_TEXT,
+     offsetof(struct selftest, golden), 0},
+    {"context", "N", "positions before each token that is timed (512; 64 on the host)", OPTION_U32,
+     offsetof(struct selftest, context), 0},
+    {"seconds", "X", "that a figure is measured for; 0: no figures (1)", OPTION_DOUBLE,
+     offsetof(struct selftest, seconds), 0},
+    {"seed", "N", "of the random inputs (1)", OPTION_U64, offsetof(struct selftest, seed), 0},
+    {"json", NULL, "print JSON objects, one a line of the table", OPTION_FLAG,
+     offsetof(struct selftest, is_json), 0},
+    {0},
+};
+
+void selftest_operator(struct selftest *s, const char *name, const char *type, double error,
+                       double bound)
+{
+    bool holds = error <= bound;
+
+    s->all_hold = s->all_hold && holds;
+    if (s->is_json)
+        (void)out_json(json_pack("{ss,ss,ss,ss,sf,sf,sb}", "part", "operators", "operator", name,
+                                 "type", type, "backend", s->backend, "max_error", error, "bound",
+                                 bound, "holds", holds)); /* a failure is remembered */
+    else
+        printf("%-17s %-5s %-9.2g at most %-7.0g %s\n", name, type, error, bound,
+               holds ? "ok" : "TOO MUCH");
+}
+
+void selftest_verdict(struct selftest *s, const char *part, const char *what, const char *of,
+                      bool holds)
+{
+    s->all_hold = s->all_hold && holds;
+    if (s->is_json)
+        (void)out_json(json_pack("{ss,ss,ss,ss,sb}", "part", part, "what", what, "of", of,
+                                 "backend", s->backend, "holds", holds));
+    else
+        printf("%-10s %-32s %-6s %s\n", part, what, of, holds ? "ok" : "DOES NOT HOLD");
+}
+
+void selftest_figure(const struct selftest *s, const char *what, uint32_t batch, double value,
+                     const char *unit, double share, const char *of)
+{
+    json_t *shown;
+
+    if (s->is_json) {
+        shown = json_pack("{ss,ss,ss,sI,sf,ss}", "part", "figures", "backend", s->backend, "what",
+                          what, "batch", (json_int_t)batch, "value", value, "unit", unit);
+        if (share >= 0)
+            (void)json_object_set_new(shown, of, json_real(share));
+        (void)out_json(shown);
+        return;
+    }
+    printf("%-10s %-8s", "figures", what);
+    if (batch > 0)
+        printf(" batch %-4u", batch);
+    printf(" %.1f %s", value, unit);
+    if (share >= 0)
+        printf(", %s %.3f", of, share);
+    printf("\n");
+}
+
+void selftest_left_out(const struct selftest *s, const char *part, const char *why)
+{
+    if (s->is_json)
+        (void)out_json(
+            json_pack("{ss,ss,ss}", "part", part, "backend", s->backend, "left_out", why));
+    else
+        printf("%-10s left out: %s\n", part, why);
+}
+
+/* What needs a model. */
+static enum status test_model(struct selftest *s, struct backend *b, struct error *err)
+{
+    struct gguf *model;
+    enum status rc;
+
+    if (s->model == NULL) {
+        selftest_left_out(s, "model", "no --model was given");
+        return STATUS_OK;
+    }
+    rc = model_file_open(&model, s->model, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (s->golden != NULL)
+        rc = selftest_golden(s, b, model, err);
+    else
+        selftest_left_out(s, "golden", "no --golden was given");
+    if (rc == STATUS_OK)
+        rc = selftest_invariance(s, b, model, err);
+    if (rc == STATUS_OK && s->seconds > 0)
+        rc = selftest_figures(s, b, model, err);
+    gguf_close(model);
+    return rc;
+}
+
+enum exit_code selftest_run(const struct verb *verb, int argc, char **argv)
+{
+    struct selftest s = {.backend = "cpu", .seed = 1, .seconds = 1.0, .all_hold = true};
+    const struct option_group groups[] = {{selftest_rows, &s, NULL}};
+    struct backend *ref = NULL, *b = NULL;
+    struct backend_config config = {0};
+    struct error err;
+    enum exit_code code;
+    int first;
+
+    if (!options_read(verb, groups, 1, argc, argv, 0, 0, &first, &code))
+        return code;
+    config.n_threads = s.n_threads;
+    if (backend_open(&ref, "ref", &config, &err) == STATUS_OK &&
+        backend_open(&b, s.backend, &config, &err) == STATUS_OK &&
+        selftest_operators(&s, ref, b, &err) == STATUS_OK &&
+        selftest_networks(&s, ref, b, &err) == STATUS_OK && test_model(&s, b, &err) == STATUS_OK) {
+        code = s.all_hold ? EXIT_DONE : EXIT_BOUND;
+    } else {
+        notice_error("%s", err.text);
+        code = EXIT_FAILED;
+    }
+    backend_close(ref);
+    backend_close(b);
+    return code;
+}
