@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "server/http/fields.h"
 #include "server/sampling_json.h"
 
 typedef Inference__ModelInferRequest request;
@@ -172,10 +173,13 @@ static enum status take_sampling(struct sampling_patch *patch, const struct text
     json_error_t why;
     json_t *json;
     enum status rc;
+    bool is_short;
 
     if (text->len == 0)
         return STATUS_OK;
-    json = json_loadb(text->text, text->len, 0, &why);
+    json = fields_load(text->text, text->len, &why, &is_short);
+    if (is_short)
+        return error_no_memory(err, text->len, "sampling_parameters");
     if (json == NULL)
         return error_field(err, "sampling_parameters", "is no JSON: %.120s", why.text);
     if (json_is_object(json)) {

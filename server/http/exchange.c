@@ -322,7 +322,7 @@ void exchange_set_handler(struct exchange *x, const struct exchange_handler *han
 static void cut(struct exchange *x)
 {
     x->must_close = true;
-    x->is_ended = true;
+    x->is_ended = x->is_cut = true;
     buf_deinit(&x->out);
 }
 
@@ -523,7 +523,7 @@ static void serve(struct exchange *x)
     if (x->state == EXCHANGE_ANSWERING) {
         if (!x->is_ended && x->handler != NULL)
             x->handler->room(x, x->handler_state);
-        if (x->is_streaming && append_events(x) != STATUS_OK)
+        if (x->is_streaming && !x->is_cut && append_events(x) != STATUS_OK)
             cut(x);
         if (!flush(x))
             return;

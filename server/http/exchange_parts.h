@@ -45,7 +45,7 @@ struct exchange {
     struct lws *wsi;
     enum exchange_state state;
     const struct route *route;
-    bool is_woken, is_head, is_http_1_0, must_close, is_streaming, is_ended;
+    bool is_woken, is_head, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
     bool is_unread; /* the body, or a part of it */
     bool wants_continue;
     int refused_as; /* 0: not refused; else with err */

@@ -4,15 +4,20 @@
 
 #include "base/alloc.h"
 
-/* Jansson takes what it could not keep for damaged text; so it is noted here. Loop. */
-static bool was_short;
+/* Jansson takes what it could not keep for damaged text, and its reader (2.14) does not look
+ * whether the buffer of a long string grew: it would run past its end. So while it reads, a lack of
+ * memory is noted, what was asked for is had all the same (there is a little left, or the program
+ * ends), and all of it is thrown away afterwards. Loop. */
+static bool was_short, is_reading;
 
 static void *take(size_t size_bytes)
 {
     void *memory = try_alloc(1, size_bytes);
 
-    was_short = was_short || memory == NULL;
-    return memory;
+    if (memory != NULL)
+        return memory;
+    was_short = true;
+    return is_reading ? xalloc(size_bytes) : NULL;
 }
 
 void fields_init(void)
@@ -20,14 +25,29 @@ void fields_init(void)
     json_set_alloc_funcs(take, free);
 }
 
+json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short)
+{
+    json_t *value;
+
+    was_short = false;
+    is_reading = true;
+    value = json_loadb(text, len, 0, why);
+    is_reading = false;
+    *ret_was_short = was_short;
+    if (!was_short)
+        return value;
+    json_decref(value); /* NULL is fine */
+    return NULL;
+}
+
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
 {
     json_error_t why;
     json_t *value;
+    bool is_short;
 
-    was_short = false;
-    value = json_loadb(body, len, 0, &why);
-    if (value == NULL && was_short)
+    value = fields_load(body, len, &why, &is_short);
+    if (is_short)
         return error_no_memory(err, len, "a body");
     if (value == NULL)
         return error_set(err, STATUS_INVALID, "the body is no JSON: %.120s (line %d, column %d)",

@@ -12,6 +12,9 @@
 /* From now on JSON has its memory from try_alloc. Once, before any JSON is made. Loop. */
 void fields_init(void);
 
+/* As json_loadb; NULL also when memory was short. Loop. */
+json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short);
+
 /* The object that a body is. STATUS_INVALID says where it is none. */
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
 

@@ -1,0 +1,219 @@
+/* A request on an HTTP connection, when memory or the socket fails: it is answered as a whole, or
+ * refused, or cut off; the connection and the conversations are as before. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/daemon.h"
+#include "server/http/fields.h"
+#include "server/http/front.h"
+#include "server/http/socket.h"
+#include "tests/fault/sweep.h"
+#include "tests/support/fake_server.h"
+#include "tests/unit/base/suite.h"
+
+static struct fake_server s;
+static struct daemon d; /* what an exchange looks at of one */
+static struct http_front f;
+static long write_fails_after = -1; /* as fault_after, of the socket's writes */
+
+struct lws {
+    struct connection *connection;
+    char said[16 << 10];
+    size_t n_said;
+    bool is_closed;
+};
+
+/* --- a socket that takes all, until it fails --- */
+
+bool socket_write(struct lws *to, char *data, size_t len)
+{
+    ck_assert(!to->is_closed);
+    if (write_fails_after >= 0 && write_fails_after-- == 0)
+        return false;
+    ck_assert_uint_lt(len, sizeof(to->said) - to->n_said);
+    memcpy(to->said + to->n_said, data, len);
+    to->n_said += len;
+    return true;
+}
+
+bool socket_is_choked(const struct lws *to)
+{
+    (void)to;
+    return false;
+}
+
+void socket_shut(struct lws *to)
+{
+    (void)to;
+}
+
+void socket_close(struct lws *to)
+{
+    to->is_closed = true;
+    connection_close(to->connection);
+}
+
+void socket_pause(struct lws *to, bool on)
+{
+    (void)to;
+    (void)on;
+}
+
+/* --- a daemon with one model --- */
+
+static void arm(void *self, uint64_t at_us)
+{
+    (void)self;
+    (void)at_us;
+}
+
+static void awake(struct http_front *front)
+{
+    (void)front; /* it is served after every step anyway */
+}
+
+static void setup(void)
+{
+    const struct conversations_config conversations = {.env = &s.env, .arm = arm};
+    const struct http_config http = {.max_body_bytes = 4096, .timeout_ms = 1000, .daemon = &d};
+    struct error err;
+
+    fake_server_open(&s, "fake", 0, NULL);
+    d = (struct daemon){.env = s.env, .state = DAEMON_SERVING, .models = {&s.model}, .n_models = 1};
+    repository_init(&d.repository, &d);
+    ck_assert_int_eq(conversations_init(&d.conversations, &conversations, &err), STATUS_OK);
+    fields_init();
+    front_init(&f, &http, awake);
+}
+
+static void teardown(void)
+{
+    front_deinit(&f);
+    conversations_close_all(&d.conversations, NULL, "the test is over");
+    conversations_deinit(&d.conversations);
+    repository_deinit(&d.repository);
+    fake_server_close(&s);
+}
+
+/* --- a request, and what came of it --- */
+
+struct asked {
+    const char *line; /* and headers of its own, each with its end of line */
+    const char *body;
+    const char *status;    /* of a whole answer: "200", … */
+    const char *last_said; /* what a whole answer ends with */
+};
+
+#define SAY_3 "\"messages\":[{\"role\":\"user\",\"content\":\"say 3\"}]"
+
+static const struct asked requests[] = {
+    {"POST /v1/chat/completions HTTP/1.1\r\n", "{" SAY_3 ",\"stop\":[\"no\"]}", "200", "}"},
+    {"POST /v1/chat/completions HTTP/1.1\r\n", "{" SAY_3 ",\"n\":2,\"logprobs\":true}", "200", "}"},
+    {"POST /v1/chat/completions HTTP/1.1\r\n",
+     "{" SAY_3 ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}", "200",
+     "data: [DONE]\n\n\r\n0\r\n\r\n"},
+    {"POST /v1/chat/completions HTTP/1.1\r\nX-Conversation-Id: tour\r\n", "{" SAY_3 "}", "200",
+     "}"},
+    {"POST /v1/responses HTTP/1.1\r\n", "{\"input\":\"say 3\",\"instructions\":\"be brief\"}",
+     "200", "}"},
+    {"POST /v1/responses HTTP/1.1\r\n", "{\"input\":\"say 3\",\"stream\":true}", "200",
+     "\r\n0\r\n\r\n"},
+    {"POST /v1/chat/completions HTTP/1.1\r\nExpect: 100-continue\r\n", "{]", "100", "}}"},
+    {"POST /tokenize HTTP/1.1\r\n", "{\"prompt\":\"a\"}", "400", "}}"},
+    {"GET /v1/models HTTP/1.1\r\n", "", "200", "]}"},
+    {"GET /nowhere HTTP/1.1\r\n", "", "404", "}}"},
+};
+
+enum { N_REQUESTS = sizeof(requests) / sizeof(requests[0]) };
+
+static void serve(void)
+{
+    bool is_more;
+
+    do {
+        is_more = !list_is_empty(&f.woken);
+        front_serve(&f);
+        is_more = fake_server_step(&s) || is_more;
+    } while (is_more);
+}
+
+static bool ends_with(const struct lws *of, const char *end)
+{
+    size_t len = strlen(end);
+
+    return of->n_said >= len && memcmp(of->said + of->n_said - len, end, len) == 0;
+}
+
+static enum status ask(void *arg)
+{
+    const struct asked *a = arg;
+    struct lws *socket = calloc(1, sizeof(*socket));
+    char request[1024];
+    size_t len = (size_t)snprintf(request, sizeof(request), "%sContent-Length: %zu\r\n\r\n%s",
+                                  a->line, strlen(a->body), a->body);
+    size_t half = len / 2;
+    bool is_whole;
+
+    ck_assert_ptr_nonnull(socket);
+    ck_assert_uint_lt(len, sizeof(request));
+    socket->connection = connection_open(&f, socket);
+    if (socket->connection != NULL) {
+        connection_read(socket->connection, request, half);
+        serve();
+        if (!socket->is_closed)
+            connection_read(socket->connection, request + half, len - half);
+        serve();
+        if (!socket->is_closed)
+            connection_close(socket->connection);
+        serve(); /* what it asked for ends */
+    }
+    if (socket->n_said > 0)
+        ck_assert_int_eq(memcmp(socket->said, "HTTP/1.1 ", 9), 0);
+    is_whole = socket->n_said > 12 && memcmp(socket->said + 9, a->status, 3) == 0 &&
+               ends_with(socket, a->last_said);
+    free(socket);
+    ck_assert(list_is_empty(&f.connections) && list_is_empty(&f.exchanges));
+    ck_assert_uint_eq(f.n_answering, 0);
+    conversations_close_all(&d.conversations, NULL, "the request is over");
+    serve();
+    ck_assert_uint_eq(d.conversations.n, 0);
+    return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
+}
+
+/* Each allocation fails in turn. */
+START_TEST(memory_fails)
+{
+    setup();
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        struct asked a = requests[i];
+
+        ck_assert_int_gt(sweep(ask, &a), 2);
+    }
+    teardown();
+}
+END_TEST
+
+/* Each write to the socket fails in turn. */
+START_TEST(socket_fails)
+{
+    setup();
+    for (size_t i = 0; i < N_REQUESTS; i++) {
+        struct asked a = requests[i];
+        long left = -1;
+
+        for (long n = 0; left < 0; n++) {
+            enum status rc;
+
+            write_fails_after = n;
+            rc = ask(&a);
+            left = write_fails_after;
+            write_fails_after = -1;
+            ck_assert_int_eq(rc, left < 0 ? STATUS_EXHAUSTED : STATUS_OK);
+        }
+    }
+    teardown();
+}
+END_TEST
+
+SUITE_MAIN("fault/http", memory_fails, socket_fails)
