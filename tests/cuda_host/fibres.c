@@ -35,7 +35,7 @@ enum {
     MAX_ORDERS = 8,
 };
 
-enum state { READY, AT_BLOCK, AT_WARP, ENDED };
+enum state { UNMADE, READY, AT_BLOCK, AT_WARP, ENDED };
 enum wait { SYNC, BALLOT, EXCHANGE, GATHER };
 
 struct fibre {
@@ -150,15 +150,13 @@ static unsigned char *stack_of(size_t i)
     return stacks + i * (GUARD_BYTES + STACK_BYTES) + GUARD_BYTES;
 }
 
-/* Back to the scheduler, until it comes here again; for_good: it does not. */
-static void give_way(bool for_good)
+/* Back to the scheduler, until it comes here again. */
+static void give_way(void)
 {
     struct fibre *f = running;
 
-    (void)for_good;
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(for_good ? NULL : &f->fake_stack, scheduler_bottom,
-                                   scheduler_size);
+    __sanitizer_start_switch_fiber(&f->fake_stack, scheduler_bottom, scheduler_size);
 #endif
 #if defined(__SANITIZE_THREAD__)
     __tsan_switch_to_fiber(scheduler_tsan, 0);
@@ -174,11 +172,12 @@ static void enter(void)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(NULL, &scheduler_bottom, &scheduler_size);
 #endif
-    launched_body(launched_arg);
-    running->state = ENDED;
-    n_ended++;
-    give_way(true);
-    abort(); /* not reached */
+    for (;;) { /* a thread of one block after the other */
+        launched_body(launched_arg);
+        running->state = ENDED;
+        n_ended++;
+        give_way();
+    }
 }
 
 static void run_fibre(struct fibre *f)
@@ -212,9 +211,9 @@ static void open_stacks(void)
         (void)mprotect(stack_of(i) - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
 }
 
+/* A fibre at its beginning. */
 static void make_fibre(size_t i)
 {
-    const struct fibres_size size = launched->block;
     struct fibre *f = &fibres[i];
     void (*first)(void) = enter;
     void **sp = (void **)(void *)(stack_of(i) + STACK_BYTES - 64);
@@ -223,13 +222,24 @@ static void make_fibre(size_t i)
     memcpy(sp, &first, sizeof first);
     memset(sp - KEPT_WORDS, 0, KEPT_WORDS * sizeof *sp);
     f->sp = sp - KEPT_WORDS;
-    f->state = READY;
-    f->at = (struct fibres_size){(unsigned)i % size.x, (unsigned)i / size.x % size.y,
-                                 (unsigned)i / size.x / size.y};
 #if defined(__SANITIZE_THREAD__)
     if (f->tsan == NULL)
         f->tsan = __tsan_create_fiber(0);
 #endif
+}
+
+/* A fibre that has ended goes on as a thread of the next block; one that a broken block left in its
+ * midst begins anew. */
+static void ready_fibre(size_t i)
+{
+    const struct fibres_size size = launched->block;
+    struct fibre *f = &fibres[i];
+
+    if (f->state != ENDED)
+        make_fibre(i);
+    f->state = READY;
+    f->at = (struct fibres_size){(unsigned)i % size.x, (unsigned)i / size.x % size.y,
+                                 (unsigned)i / size.x / size.y};
 }
 
 /* Waiting. */
@@ -271,7 +281,7 @@ int fibres_sync_block_or(int line, bool yes)
     any_yes |= yes;
     if (++n_at_block == n_threads)
         release_block(line);
-    give_way(false);
+    give_way();
     return (int)f->result;
 }
 
@@ -346,7 +356,7 @@ static uint64_t wait_for_warp(int line, uint32_t mask, enum wait wait, uint64_t 
         fail("a lane is not in the mask that it gives", line);
     else
         maybe_release_warp(f);
-    give_way(false);
+    give_way();
     return f->result;
 }
 
@@ -493,7 +503,7 @@ static void run_block(void)
     shared_used = shared_zones = 0;
     ASAN_POISON_MEMORY_REGION(shared, sizeof shared);
     for (size_t i = 0; i < n_threads; i++)
-        make_fibre(i);
+        ready_fibre(i);
     while (n_ended < n_threads && failure[0] == '\0') {
         bool ran = false;
 
