@@ -45,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     if (rc == STATUS_OK && expected != NULL)
         check_same(&a, expected);
     else if (rc != STATUS_OK && json_is_object(expected))
-        assert(strstr(err.text, "nested") != NULL || strstr(err.text, "number") != NULL);
+        assert(strstr(err.text, "nested") != NULL || strstr(err.text, "number") != NULL ||
+               memchr(text, '\0', size_bytes) != NULL); /* jansson takes one behind a number */
     json_decref(expected);
     arena_deinit(&arena);
     free(text);
