@@ -25,7 +25,7 @@ const char config_usage[] =
     "                            where it can be had, unless --listen is given: then off)\n"
     "  --http-timeout TIME       for an HTTP request to come, and its answer to be taken (20s)\n"
     "  --config FILE             YAML that sets these options; those given here override it\n"
-    "  --backend NAME            what computes: cpu, ref, ... (cpu)\n"
+    "  --backend NAME            what computes: cpu, cuda or ref (cpu)\n"
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"

@@ -354,7 +354,7 @@ static __device__ __forceinline__ struct work work_of(const struct cuda_kv *kv, 
 }
 
 template <kv_type T>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     attend(struct cuda_kv kv, unsigned layer, struct cuda_attention a, const float *q, float *out)
 {
     DYNAMIC_SHARED(float, room);

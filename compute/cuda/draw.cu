@@ -374,7 +374,7 @@ static __device__ int32_t choose(const struct row *r, const struct shared *s, ui
     return threadIdx.x == 0 ? draw_of_rest(r, &c, &rest, s, chance) : -1;
 }
 
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, 1)
     draw_kernel(const float *logits, uint32_t n_vocab, const struct draw *draws,
                 struct cuda_count n, const int32_t *ends, uint32_t n_ends, struct drawn *out)
 {
