@@ -24,7 +24,7 @@ static enum status find(char out[PATH_MAX], struct error *err)
         return STATUS_OK;
     return error_set(err, STATUS_PRECONDITION,
                      "the CUDA module libparley-cuda.so is not beside the program: build it with "
-                     "'./run cuda', or take a tarball made by './run dist --cuda-arch'");
+                     "'./run cuda'");
 }
 
 /* Loaded once and for all: what opened it last does not know who has it open. */
