@@ -5,9 +5,10 @@
  * as a share of what all threads can read at once from memory that is as large as the weights.
  * Below it, the operators' shares of the best step.
  *
- *     bench_engine [MODEL.gguf [BACKEND [THREADS]]]
+ *     bench_engine [MODEL.gguf [BACKEND [THREADS [SEQUENCES]]]]
  *
- * The model is else PARLEY_MODEL. */
+ * The model is else PARLEY_MODEL. SEQUENCES: only steps of so many, for a profile or two builds in
+ * turns; 0 is the prompt. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,26 +223,33 @@ static enum status time_prompt(struct bench *t, double *ret_s, struct error *err
     return rc;
 }
 
-static enum status measure(struct bench *t, size_t n_threads, struct error *err)
+enum { ALL = -1 };
+
+/* only: a number of sequences, 0 for the prompt, or ALL */
+static enum status measure(struct bench *t, size_t n_threads, long only, struct error *err)
 {
     size_t weights = llama_weight_bytes(t->m);
-    double roof = read_rate(weights, n_threads), one = 0.0, s = 0.0;
+    double roof = only == ALL ? read_rate(weights, n_threads) : 0.0, one = 0.0, s = 0.0;
     enum status rc = STATUS_OK;
 
-    printf("weights %.1f MB, %zu threads read as much at %.1f GB/s\n", (double)weights / 1e6,
-           n_threads, roof / 1e9);
+    if (only == ALL)
+        printf("weights %.1f MB, %zu threads read as much at %.1f GB/s\n", (double)weights / 1e6,
+               n_threads, roof / 1e9);
     printf("%9s %10s %10s %12s %12s\n", "sequences", "ms a step", "tokens/s", "of 1's rate",
            "of the roof");
     for (size_t n = 1; n <= MAX_ROWS && rc == STATUS_OK; n *= 2) {
+        if (only != ALL && only != (long)n)
+            continue;
         rc = time_steps(t, n, &s, err);
-        one = n == 1 ? 1.0 / s : one;
+        one = one > 0.0 ? one : 1.0 / s;
         printf("%9zu %10.3f %10.0f %12.2f %11.0f%%\n", n, s * 1e3, (double)n / s,
                (double)n / s / one, (double)weights / s / roof * 100.0);
         timed_print(t->timed, s);
         (void)fflush(stdout);
     }
-    if (rc == STATUS_OK)
-        rc = time_prompt(t, &s, err);
+    if (rc != STATUS_OK || (only != ALL && only != 0))
+        return rc;
+    rc = time_prompt(t, &s, err);
     printf("prompt of %d: %.1f ms, %.0f tokens/s, %.2f of 1's rate\n", (int)PROMPT, s * 1e3,
            PROMPT / s, PROMPT / s / one);
     timed_print(t->timed, s);
@@ -253,6 +261,7 @@ int main(int argc, char **argv)
     const char *path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL");
     const char *backend = argc > 2 ? argv[2] : "cpu";
     size_t n_threads = argc > 3 ? strtoul(argv[3], NULL, 10) : 2;
+    long only = argc > 4 ? strtol(argv[4], NULL, 10) : ALL;
     static struct bench t;
     struct error err;
     enum status rc;
@@ -263,7 +272,7 @@ int main(int argc, char **argv)
     }
     rc = bench_open(&t, path, backend, n_threads, &err);
     if (rc == STATUS_OK)
-        rc = measure(&t, n_threads, &err);
+        rc = measure(&t, n_threads, only, &err);
     bench_close(&t);
     if (rc != STATUS_OK)
         (void)fprintf(stderr, "%s\n", err.text);
