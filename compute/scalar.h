@@ -1,11 +1,12 @@
 /* Scalar functions and reductions whose bits are part of the contract: the CPU backends compute
  * exactly these, whatever their registers are wide, so that a reply is the same bytes on every
- * machine. All operations are single f32 multiplications and additions in the order written, none
- * fused (the project is compiled with -ffp-contract=off; a vector version uses mul and add, never
- * fma), and there is no branch. */
+ * machine. All operations are single f32 multiplications and additions in the order written, fused
+ * where fmaf is written and nowhere else (the project is compiled with -ffp-contract=off; a vector
+ * version uses mul and add, and fma for fmaf), and there is no branch. */
 #ifndef COMPUTE_SCALAR_H
 #define COMPUTE_SCALAR_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -68,6 +69,28 @@ SCALAR_FN float scalar_exp(float x)
     p = p * (r * r) + r;
     p = p + 1.0f;
     /* the bits of magic vanish at the top of the shift: what is left is (n + 127) << 23, 2^n */
+    return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
+}
+
+/* e^x within 1 ulp for x <= 0 or NaN, in half as many instructions, by fma: for the scores of
+ * attention, on processors that have it. Not the bits of scalar_exp. */
+SCALAR_FN float scalar_exp_below(float x)
+{
+    const float magic = 12582912.0f;
+    float t, n, r, p;
+
+    x = scalar_choose(x < -87.0f, -87.0f, x);
+    t = fmaf(x, 1.44269504088896341f, magic);
+    n = t - magic;
+    r = fmaf(n, -0.693359375f, x);
+    r = fmaf(n, 2.12194440e-4f, r);
+    p = fmaf(1.9875691500e-4f, r, 1.3981999507e-3f);
+    p = fmaf(p, r, 8.3334519073e-3f);
+    p = fmaf(p, r, 4.1665795894e-2f);
+    p = fmaf(p, r, 1.6666665459e-1f);
+    p = fmaf(p, r, 5.0000001201e-1f);
+    p = fmaf(p, r * r, r);
+    p = p + 1.0f;
     return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
 }
 

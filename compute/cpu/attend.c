@@ -460,12 +460,12 @@ static float exponentials(float *p, size_t n, float max)
     size_t i = 0;
 
     for (; i + LANES <= n; i += LANES) {
-        x = v16_exp(v16_sub(v16_load(p + i), m));
+        x = v16_exp_below(v16_sub(v16_load(p + i), m));
         v16_store(p + i, x);
         sums = v16_add(sums, x);
     }
     if (i < n) {
-        x = v16_exp(v16_sub(v16_load(p + i), m));
+        x = v16_exp_below(v16_sub(v16_load(p + i), m));
         x = v16_head(x, n - i, v16_all(0.0f));
         v16_store(p + i, x);
         sums = v16_add(sums, x);
@@ -508,6 +508,17 @@ static void attend_span(const struct attend_block *b, struct scratch *s, size_t 
                                           v16_mul(v16_load(u->out + d), v16_all(u->before))));
 }
 
+static void scaled_copy(float *to, const float *from, float scale, size_t n)
+{
+    size_t i, whole = n / LANES * LANES;
+    struct v16 all = v16_all(scale);
+
+    for (i = 0; i < whole; i += LANES)
+        v16_store(to + i, v16_mul(v16_load(from + i), all));
+    if (i < n)
+        v16_store_some(to + i, v16_mul(v16_load_some(from + i, n - i), all), n - i);
+}
+
 void ISA_NAME(attend)(const struct attend_block *b)
 {
     size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, dim = b->kv.padded_dim;
@@ -526,8 +537,7 @@ void ISA_NAME(attend)(const struct attend_block *b)
                             .p = s.p[i],
                             .y = s.y + i * dim,
                             .out = s.out + i * dim};
-        for (size_t d = 0; d < head_dim; d++)
-            u->q[d] = from[d] * scale;
+        scaled_copy(u->q, from, scale, head_dim);
         memset(u->out, 0, dim * sizeof *u->out);
         end = t->n > end ? t->n : end;
     }
@@ -536,7 +546,6 @@ void ISA_NAME(attend)(const struct attend_block *b)
     for (size_t i = 0; i < n; i++) {
         float *to = b->out + s.queries[i].token->row * b->stride + i % b->n_sharing * head_dim;
 
-        for (size_t d = 0; d < head_dim; d++)
-            to[d] = s.queries[i].out[d] / s.queries[i].sum;
+        scaled_copy(to, s.queries[i].out, 1.0f / s.queries[i].sum, head_dim);
     }
 }

@@ -462,6 +462,33 @@ v16_exp(struct v16 x)
     return v16_mul(p, v16_power(t));
 }
 
+/* scalar_exp_below */
+#if !defined(__AVX2__)
+__attribute__((noinline, unused))
+#else
+inline
+#endif
+static struct v16
+v16_exp_below(struct v16 x)
+{
+    const struct v16 magic = v16_all(12582912.0f);
+    struct v16 t, n, r, p;
+
+    x = v16_max(v16_all(-87.0f), x);
+    t = v16_fma(x, v16_all(1.44269504088896341f), magic);
+    n = v16_sub(t, magic);
+    r = v16_fma(n, v16_all(-0.693359375f), x);
+    r = v16_fma(n, v16_all(2.12194440e-4f), r);
+    p = v16_fma(v16_all(1.9875691500e-4f), r, v16_all(1.3981999507e-3f));
+    p = v16_fma(p, r, v16_all(8.3334519073e-3f));
+    p = v16_fma(p, r, v16_all(4.1665795894e-2f));
+    p = v16_fma(p, r, v16_all(1.6666665459e-1f));
+    p = v16_fma(p, r, v16_all(5.0000001201e-1f));
+    p = v16_fma(p, v16_mul(r, r), r);
+    p = v16_add(p, v16_all(1.0f));
+    return v16_mul(p, v16_power(t));
+}
+
 /* scalar_sigmoid; -x is written as a flipped sign there and as a product here: the same bits, but
  * for NaN's sign */
 static inline struct v16 v16_sigmoid(struct v16 x)

@@ -183,9 +183,110 @@ TILE_PART void product(const struct quant_slice *s, struct block_form form, size
 
 #include "compute/cpu/forms.h"
 
-/* One row. */
-void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
-                        struct act_record *out, size_t n_rows)
+/* Lane i: v[i] folded by the operation, over all lanes. */
+#define FOLD(name, operation, operation_256, operation_128)                                    \
+    static inline __m128i name(const __m512i v[4])                                             \
+    {                                                                                          \
+        __m512i a =                                                                            \
+            operation(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));   \
+        __m512i b =                                                                            \
+            operation(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));   \
+        __m256i half;                                                                          \
+                                                                                               \
+        a = operation(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));               \
+        half = operation_256(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));      \
+        return operation_128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)); \
+    }
+
+FOLD(fold_max, _mm512_max_epu32, _mm256_max_epu32, _mm_max_epu32)
+FOLD(fold_add, _mm512_add_epi32, _mm256_add_epi32, _mm_add_epi32)
+
+/* act_scale_of */
+static inline __m128 scales_of(__m128i greatest, __m128 *ret_inverse, __mmask8 *ret_ok)
+{
+    __m128 amax = _mm_castsi128_ps(greatest);
+    __mmask8 not_tiny = _mm_cmp_ps_mask(amax, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
+    __mmask8 ok = not_tiny & _mm_cmp_ps_mask(amax, _mm_set1_ps(0x1p100f), _CMP_LT_OQ);
+    __m128i up = _mm_add_epi32(_mm_castps_si128(_mm_div_ps(amax, _mm_set1_ps(127.0f))),
+                               _mm_set1_epi32(0xff));
+    __m128i scale = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
+
+    scale = _mm_mask_and_epi32(scale, ok, up, _mm_set1_epi32(~0xff));
+    *ret_ok = ok;
+    *ret_inverse = _mm_maskz_div_ps(ok, _mm_set1_ps(1.0f), _mm_castsi128_ps(scale));
+    return _mm_castsi128_ps(scale);
+}
+
+enum { AT_ONCE = 4 };
+
+/* The values of two groups, each of two vectors of 16, as bytes in order. */
+static inline __m512i bytes_of(const __m512i *low, const __m512i *high)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(_mm512_packs_epi32(low[0], high[0]),
+                                                              _mm512_packs_epi32(low[1], high[1])));
+}
+
+/* act_record_finish of n records: a row of a 4 × 4 transpose each. */
+static inline void finish(struct act_record *out, size_t n_rows, size_t n, struct act_form form,
+                          __m128 scale, __m128i sum)
+{
+    __m128 back = _mm_mul_ps(scale, _mm_set1_ps(-ACT_MAGIC));
+    __m128 start = _mm_castsi128_ps(
+        _mm_sub_epi32(_mm_set1_epi32(ACT_START), _mm_mullo_epi32(sum, _mm_set1_epi32(form.bias))));
+    __m128 tail[AT_ONCE] = {scale, back, _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)), start};
+
+    _MM_TRANSPOSE4_PS(tail[0], tail[1], tail[2], tail[3]);
+    for (size_t i = 0; i < n; i++)
+        _mm_storeu_ps(&out[i * n_rows].scale, tail[i]);
+}
+
+/* n groups, at most AT_ONCE, of a form without halves */
+TILE_PART void quantise_some(const float *in, size_t n, struct act_form form,
+                             struct act_record *out, size_t n_rows)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512 low[AT_ONCE], high[AT_ONCE];
+    __m512i a[AT_ONCE], b[AT_ONCE], fold[AT_ONCE];
+    __m128 scale, inverse;
+    float inverses[AT_ONCE];
+    __mmask8 ok;
+
+    UNROLL
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        low[i] = i < n ? _mm512_loadu_ps(in + i * GROUP_VALUES) : _mm512_setzero_ps();
+        high[i] = i < n ? _mm512_loadu_ps(in + i * GROUP_VALUES + HALF_VALUES) : low[i];
+        fold[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low[i]), magnitude),
+                                   _mm512_and_si512(_mm512_castps_si512(high[i]), magnitude));
+    }
+    scale = scales_of(fold_max(fold), &inverse, &ok);
+    _mm_storeu_ps(inverses, inverse);
+    UNROLL
+    for (size_t i = 0; i < AT_ONCE; i++) {
+        /* what an inverse of 0 multiplies may be infinite */
+        __mmask16 any = (__mmask16) - (ok >> i & 1);
+
+        a[i] = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps(low[i], _mm512_set1_ps(inverses[i])));
+        b[i] = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps(high[i], _mm512_set1_ps(inverses[i])));
+        fold[i] = _mm512_add_epi32(a[i], b[i]);
+    }
+    UNROLL
+    for (size_t i = 0; i < AT_ONCE; i += 2) {
+        __m512i bytes = bytes_of(a + i, b + i);
+
+        if (i < n)
+            _mm256_storeu_si256((__m256i *)(void *)out[i * n_rows].value,
+                                _mm512_castsi512_si256(bytes));
+        if (i + 1 < n)
+            _mm256_storeu_si256((__m256i *)(void *)out[(i + 1) * n_rows].value,
+                                _mm512_extracti64x4_epi64(bytes, 1));
+    }
+    finish(out, n_rows, n, form, scale, fold_add(fold));
+}
+
+static void quantise_halves(const float *in, size_t n_groups, struct act_form form,
+                            struct act_record *out, size_t n_rows)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
 
@@ -208,4 +309,20 @@ void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
         sum_high = _mm512_reduce_add_epi32(b);
         act_record_finish(out, form, scale.scale, sum_low, sum_high);
     }
+}
+
+/* One row. */
+void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
+                        struct act_record *out, size_t n_rows)
+{
+    size_t g = 0;
+
+    if (form.halves) {
+        quantise_halves(in, n_groups, form, out, n_rows);
+        return;
+    }
+    for (; g + AT_ONCE <= n_groups; g += AT_ONCE)
+        quantise_some(in + g * GROUP_VALUES, AT_ONCE, form, out + g * n_rows, n_rows);
+    if (g < n_groups)
+        quantise_some(in + g * GROUP_VALUES, n_groups - g, form, out + g * n_rows, n_rows);
 }

@@ -137,7 +137,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softma
         greatest = other > greatest ? other : greatest;
     }
     for (unsigned i = lane; i < n; i += WARP_LANES)
-        p[i] = scalar_exp(p[i] - greatest);
+        p[i] = scalar_exp_below(p[i] - greatest);
     __syncwarp();
     if (lane < SCALAR_LANES)
         for (unsigned i = lane; i < n; i += SCALAR_LANES)
@@ -295,7 +295,7 @@ static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
             merge(&s);
             sum = fmaf(part[d], s.here, sum * s.before);
         }
-        to[d] = sum / s.sum;
+        to[d] = sum * (1.0f / s.sum);
     }
 }
 
@@ -396,7 +396,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
             __syncwarp();
             for (unsigned d = lane; d < kv.head_dim; d += WARP_LANES)
-                to[d] = sums[query * kv.padded_dim + d] / state[query].sum;
+                to[d] = sums[query * kv.padded_dim + d] * (1.0f / state[query].sum);
         } else {
             merge_parts(&kv, &a, &w, query, out);
         }

@@ -17,6 +17,23 @@ START_TEST(exp_is_near)
 }
 END_TEST
 
+/* So is the one for what is not above 0, to whose end all that is lower goes, and which hides no
+ * NaN. */
+START_TEST(exp_below_is_near)
+{
+    for (float x = -87.0f; x <= 0.0f; x += 1e-3f) {
+        double known = exp((double)x);
+        double unit = (double)(nextafterf((float)known, INFINITY) - (float)known);
+
+        ck_assert_double_le(fabs((double)scalar_exp_below(x) - known), unit);
+    }
+    ck_assert(scalar_exp_below(0.0f) == 1.0f);
+    ck_assert(scalar_exp_below(-INFINITY) == scalar_exp_below(-87.0f));
+    ck_assert(isnormal(scalar_exp_below(-87.0f)));
+    ck_assert(isnan(scalar_exp_below(NAN)));
+}
+END_TEST
+
 /* Beyond its range it stays at the end of it, finite and normal; NaN is not hidden. */
 START_TEST(exp_is_held_in_range)
 {
@@ -72,5 +89,5 @@ START_TEST(lanes_are_summed_in_pairs)
 }
 END_TEST
 
-SUITE_MAIN("compute/scalar", exp_is_near, exp_is_held_in_range, exp_has_known_bits,
-           sigmoid_is_symmetric, lanes_are_summed_in_pairs)
+SUITE_MAIN("compute/scalar", exp_is_near, exp_below_is_near, exp_is_held_in_range,
+           exp_has_known_bits, sigmoid_is_symmetric, lanes_are_summed_in_pairs)
