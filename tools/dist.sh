@@ -17,6 +17,8 @@ for program in "$root"/bin/*; do ldd "$program"; done | awk '$2 == "=>" && $3 ~ 
     grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
 # Libwebsockets loads its part for libuv by itself: nothing is linked against it (server/http/event_lib.c).
 cp -L "$(dirname "$(ldconfig -p | awk '/libwebsockets\.so/ { print $NF; exit }')")/libwebsockets-evlib_uv.so" "$root/lib/"
+module=$build/compute/cuda/libparley-cuda.so # where nvcc was found
+[ ! -f "$module" ] || cp "$module" "$root/lib/"
 cp man/parley.1 "$root/share/man/man1/"
 cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"

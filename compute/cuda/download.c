@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "compute/cuda/parts.h"
+#include "compute/cuda/pinned.h"
 
 enum {
     STAGED_BYTES = 64 << 10, /* an upload up to so large is an operator of the list */
@@ -58,7 +59,7 @@ static uint8_t *bounce(struct cuda *c, size_t size_bytes, void *host_to)
     if (d->host == NULL && size_bytes <= BOUNCE_BYTES) {
         void *host;
 
-        if (cudaHostAlloc(&host, BOUNCE_BYTES, cudaHostAllocDefault) != cudaSuccess) {
+        if (pinned_open(&host, BOUNCE_BYTES) != cudaSuccess) {
             (void)cudaGetLastError(); /* it goes without */
             return NULL;
         }
@@ -111,10 +112,11 @@ void downloads_deliver(struct cuda *c, bool if_well)
 
 void downloads_close(struct cuda *c)
 {
-    if (context_enter(c)) {
-        (void)cudaFreeHost(c->downloads.host);
+    bool is_alive = context_enter(c);
+
+    pinned_close(c->downloads.host, is_alive);
+    if (is_alive)
         context_leave();
-    }
     free(c->downloads.all);
     c->downloads = (struct downloads){0};
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "compute/cuda/parts.h"
+#include "compute/cuda/pinned.h"
 
 enum {
     FIRST_INPUTS = 1 << 20,
@@ -47,7 +48,7 @@ static bool open_slot(struct cuda *c, struct list_slot *s, size_t cap_bytes)
     if (s->done == NULL &&
         !cuda_works(c, cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming), "make an event"))
         return false;
-    if (!cuda_works(c, cudaHostAlloc(&host, cap_bytes, cudaHostAllocDefault), "pin memory"))
+    if (!cuda_works(c, pinned_open(&host, cap_bytes), "pin memory"))
         return false;
     s->host = host;
     if (!cuda_works(c, cudaMalloc(&device, cap_bytes), "take memory of a step's inputs"))
@@ -57,20 +58,21 @@ static bool open_slot(struct cuda *c, struct list_slot *s, size_t cap_bytes)
     return true;
 }
 
-static void close_inputs(struct list_slot *s)
+static void close_inputs(struct list_slot *s, bool is_alive)
 {
-    (void)cudaFreeHost(s->host);
-    (void)cudaFree(s->device);
+    pinned_close(s->host, is_alive);
+    if (is_alive)
+        (void)cudaFree(s->device);
     s->host = s->device = NULL;
     s->cap_bytes = 0;
 }
 
-static void close_slot(struct list_slot *s)
+static void close_slot(struct list_slot *s, bool is_alive)
 {
-    close_inputs(s);
-    if (s->copied != NULL)
+    close_inputs(s, is_alive);
+    if (s->copied != NULL && is_alive)
         (void)cudaEventDestroy(s->copied);
-    if (s->done != NULL)
+    if (s->done != NULL && is_alive)
         (void)cudaEventDestroy(s->done);
 }
 
@@ -116,8 +118,8 @@ void list_close(struct cuda *c)
     }
     while (l->graphs != NULL)
         close_graph(l, &l->graphs, is_alive);
-    for (size_t i = 0; is_alive && i < LIST_SLOTS; i++)
-        close_slot(&l->slots[i]);
+    for (size_t i = 0; i < LIST_SLOTS; i++)
+        close_slot(&l->slots[i], is_alive);
     if (is_alive) {
         if (l->compute != NULL)
             (void)cudaStreamDestroy(l->compute);
@@ -148,7 +150,7 @@ static bool grow_inputs(struct cuda *c, size_t size_bytes)
     while (l->graphs != NULL) /* they read the old ones */
         close_graph(l, &l->graphs, true);
     for (size_t i = 0; i < LIST_SLOTS; i++) {
-        close_inputs(&l->slots[i]);
+        close_inputs(&l->slots[i], true);
         if (!open_slot(c, &l->slots[i], cap_bytes))
             return false;
     }

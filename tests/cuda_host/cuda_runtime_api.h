@@ -41,6 +41,7 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 #define cudaStreamNonBlocking 0x01
 #define cudaEventDisableTiming 0x02
 #define cudaHostAllocDefault 0x00
+#define cudaHostRegisterDefault 0x00
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -64,6 +65,8 @@ cudaError_t cudaMalloc(void **at, size_t size_bytes);
 cudaError_t cudaFree(void *at);
 cudaError_t cudaHostAlloc(void **at, size_t size_bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *at);
+cudaError_t cudaHostRegister(void *at, size_t size_bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *at);
 cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_all);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream);

@@ -36,14 +36,21 @@ struct queue {
     struct item *first, **last;
 };
 
-enum handle_kind { PINNED, STREAM, EVENT, GRAPH, EXEC };
+enum handle_kind {
+    PINNED,
+    REGISTERED /* the caller's memory, pinned */,
+    STREAM,
+    EVENT,
+    GRAPH,
+    EXEC
+};
 
 /* Whatever was given out and has not come back. */
 struct handle {
     struct handle *next;
     enum handle_kind kind;
     void *at;
-    size_t size_bytes; /* PINNED */
+    size_t size_bytes; /* PINNED, REGISTERED */
 };
 
 struct CUstream_st {
@@ -309,7 +316,8 @@ static bool is_pinned(const void *at, size_t size_bytes)
     for (const struct handle *h = handles; h != NULL; h = h->next) {
         const unsigned char *pinned = h->at;
 
-        if (h->kind == PINNED && first >= pinned && first + size_bytes <= pinned + h->size_bytes)
+        if ((h->kind == PINNED || h->kind == REGISTERED) && first >= pinned &&
+            first + size_bytes <= pinned + h->size_bytes)
             return true;
     }
     return false;
@@ -415,6 +423,10 @@ static void run_item(struct CUstream_st *s)
     free(i);
 }
 
+/* Heap, stack and libraries are above; below, where two small numbers side by side would point to,
+ * sanitizers have their shadows. */
+static const uint64_t lowest_of_host = UINT64_C(1) << 46;
+
 /* A pointer into the memory of the program itself that is no constant of it: a kernel must never be
  * given one. */
 static bool is_host_pointer(uint64_t word)
@@ -422,7 +434,7 @@ static bool is_host_pointer(uint64_t word)
     const void *at = (const void *)(uintptr_t)word;
     Dl_info image;
 
-    if (word < 1 << 16 || word >> 47 != 0 || fibres_room(at) > 0 || dladdr(at, &image) != 0)
+    if (word < lowest_of_host || word >> 47 != 0 || fibres_room(at) > 0 || dladdr(at, &image) != 0)
         return false;
     return msync((void *)(uintptr_t)(word & ~(uint64_t)4095), 1, MS_ASYNC) == 0;
 }
@@ -514,7 +526,8 @@ cudaError_t cudaDeviceReset(void)
             empty(&((struct CUstream_st *)h->at)->queue);
         else if (h->kind == GRAPH || h->kind == EXEC)
             empty((struct queue *)h->at);
-        free(h->at);
+        if (h->kind != REGISTERED)
+            free(h->at);
         handles = h->next;
         free(h);
         n_handles--;
@@ -596,6 +609,28 @@ cudaError_t cudaFreeHost(void *at)
     if (!let_go(PINNED, at))
         return leave(break_device(cudaErrorInvalidValue));
     free(at);
+    return leave(broken);
+}
+
+cudaError_t cudaHostRegister(void *at, size_t size_bytes, unsigned flags)
+{
+    cudaError_t rc = begin();
+
+    (void)flags;
+    if (rc == cudaSuccess)
+        hold(REGISTERED, at, size_bytes);
+    return leave(rc);
+}
+
+cudaError_t cudaHostUnregister(void *at)
+{
+    cudaError_t rc = begin_closing();
+
+    if (rc != cudaSuccess)
+        return leave(rc);
+    run_all();
+    if (!let_go(REGISTERED, at))
+        return leave(break_device(cudaErrorInvalidValue));
     return leave(broken);
 }
 
