@@ -13,8 +13,9 @@
 static inline long sweep_stride(void)
 {
     const char *text = getenv("PARLEY_FAULT_STRIDE");
+    long n = text != NULL ? strtol(text, NULL, 10) : 1;
 
-    return text != NULL && atol(text) > 1 ? atol(text) : 1;
+    return n > 1 ? n : 1;
 }
 
 /* once does the whole work anew, cleans up whatever came of it, and returns how it ended: OK, or
