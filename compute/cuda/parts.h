@@ -87,7 +87,6 @@ struct downloads {
 
 struct cuda {
     struct backend base;
-    bool fast_math;
     bool is_dead;        /* the device has failed: nothing more is asked of it */
     unsigned n_resets;   /* of the process's context, when this was opened */
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
@@ -108,7 +107,6 @@ struct cuda {
 
     struct upload_slot uploads[2];
     struct downloads downloads;
-    struct cublas *cublas; /* NULL: not opened */
 };
 
 enum { CUDA_COUNT_BYTES = LIST_ALIGN };
