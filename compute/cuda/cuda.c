@@ -102,8 +102,8 @@ static enum status read_device(struct cuda *c, struct error *err)
 
 static void free_scratch(struct cuda *c)
 {
-    struct scratch *all[] = {&c->inputs,   &c->normed, &c->hidden, &c->gated, &c->partials,
-                             &c->counters, &c->halves, &c->vendor, &c->drawn};
+    struct scratch *all[] = {&c->inputs,   &c->normed,   &c->hidden, &c->gated,
+                             &c->partials, &c->counters, &c->drawn};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         cuda_give_back(c, all[i]->at);

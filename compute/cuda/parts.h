@@ -102,8 +102,7 @@ struct cuda {
     struct scratch inputs, normed; /* what products read, in int8 and as floats */
     struct scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
     struct scratch partials, counters;
-    struct scratch drawn;          /* tokens, on their way to the host */
-    struct scratch halves, vendor; /* of the vendor's products */
+    struct scratch drawn; /* tokens, on their way to the host */
 
     struct upload_slot uploads[2];
     struct downloads downloads;
