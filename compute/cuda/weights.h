@@ -244,6 +244,7 @@ static __device__ __forceinline__ unsigned count_of(struct cuda_count n)
 struct product_list {
     struct cuda_product at[CUDA_MAX_PRODUCTS];
     unsigned first_block[CUDA_MAX_PRODUCTS + 1]; /* each product's part of the grid */
+    unsigned none;                               /* where there would be a hole */
 };
 
 /* n_panels of the products' weights a block; returns the blocks. */
@@ -259,6 +260,7 @@ static inline unsigned list_products(struct product_list *out, const struct cuda
             n_blocks += (products[i].w.n_rows + rows_of_block - 1) / rows_of_block;
     }
     out->first_block[CUDA_MAX_PRODUCTS] = n_blocks;
+    out->none = 0;
     return n_blocks;
 }
 

@@ -446,8 +446,9 @@ void cuda_host_check_pointers(const char *kernel, const void *argument, size_t s
 
         memcpy(&word, (const char *)argument + at, sizeof word);
         if (is_host_pointer(word)) {
-            (void)fprintf(stderr, "cuda_host: %s is given a pointer to the host's memory\n",
-                          kernel);
+            (void)fprintf(
+                stderr, "cuda_host: %s is given a pointer to the host's memory: word %zu, %#llx\n",
+                kernel, at / sizeof word, (unsigned long long)word);
             abort();
         }
     }
