@@ -4,12 +4,34 @@ import os
 import signal
 import subprocess
 import sys
-
-PATIENCE = 60  # seconds for anything that is to happen, however loaded the machine is
+import threading
+import time
 
 # Meson's own limit ends a test without a word; this one, which meson.build sets, shows what each thread waits for.
-if "PARLEY_TEST_SECONDS" in os.environ:
-    faulthandler.dump_traceback_later(float(os.environ["PARLEY_TEST_SECONDS"]), exit=True)
+TEST_SECONDS = float(os.environ.get("PARLEY_TEST_SECONDS", 0))
+if TEST_SECONDS > 0:
+    faulthandler.dump_traceback_later(TEST_SECONDS, exit=True)
+
+PATIENCE = max(60, TEST_SECONDS / 3)  # seconds for anything that is to happen, however loaded the machine is and whatever watches the daemon
+
+
+def ended(one):
+    """How a process or a call that should still be under way has ended; None: it has not."""
+    if isinstance(one, subprocess.Popen):
+        return None if one.poll() is None else f"process {one.args} ended with {one.returncode}"
+    return f"a call ended with {one.code()}, {one.details()}" if one.done() else None
+
+
+def until(what, holds, *meanwhile):
+    """Returns once it holds. That it cannot come to hold any more is said at once: what is to be under way meanwhile, processes and
+    calls, has ended, or holds raises; that nothing comes of it, after a while.
+    """
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        said = next(filter(None, map(ended, meanwhile)), None)
+        assert said is None or holds(), f"{what} does not happen: {said}"
+        assert time.monotonic() < end, f"{what} does not happen within {PATIENCE:.0f} s"
+        time.sleep(0.01)  # holds asks a server, which tells nobody
 
 
 def mortal(command):
@@ -34,25 +56,36 @@ class Daemon:
 
     def __enter__(self):
         self.process = start(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        said = []
-        for line in self.process.stderr:
-            said.append(line)
-            if line.startswith("ready "):
-                break
-        else:
-            raise AssertionError(f"parleyd did not start: {''.join(said)}")
-        self.ready = dict(word.split("=", 1) for word in said[-1].split()[1:])
+        self.said, self.ready, self.is_up = [], None, threading.Event()
+        self.listener = threading.Thread(target=self.listen, daemon=True)  # a pipe that nobody reads would stop a daemon that has much to say
+        self.listener.start()
+        self.is_up.wait(PATIENCE)
+        if self.ready is None:
+            self.process.kill()
+            self.listener.join()
+            raise AssertionError(f"parleyd did not start, {ended(self.process)}: {''.join(self.said)}")
         self.address, self.http = self.ready["grpc"], self.ready.get("http")
         return self
+
+    def listen(self):
+        for line in self.process.stderr:
+            if self.ready is None and line.startswith("ready "):
+                self.ready = dict(word.split("=", 1) for word in line.split()[1:])
+                self.is_up.set()
+            else:
+                self.said.append(line)
+        self.is_up.set()
 
     def __exit__(self, kind, value, trace):
         self.process.send_signal(signal.SIGTERM)
         try:
-            _, rest = self.process.communicate(timeout=PATIENCE)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            _, rest = self.process.communicate()
-            rest += f"parleyd did not end within {PATIENCE} s\n"
+            self.said.append(f"parleyd did not end within {PATIENCE:.0f} s\n")
+        self.process.wait()
+        self.listener.join(PATIENCE)
+        rest = "".join(self.said)
         if kind is None:
             assert self.process.returncode == 0, f"parleyd ended with {self.process.returncode}: {rest}"
         elif rest:

@@ -18,6 +18,7 @@ import grpc
 
 import children
 import harness
+from children import PATIENCE, until
 from parley.v1 import act_pb2 as act, act_pb2_grpc, tensor_pb2  # harness knows where they are
 
 NONE, AUTO, LOCKSTEP, DYNAMIC = act.NONE, act.AUTO, act.LOCKSTEP, act.DYNAMIC
@@ -56,12 +57,19 @@ class Act:
         return self.stub.Configure(act.ActConfigureRequest(mode=mode, **more))
 
     def step(self, *args, **more):
-        return self.stub.Step(request(*args, **more), timeout=60)
+        return self.stub.Step(request(*args, **more), timeout=PATIENCE)
+
+    def begin(self, *args, **more):
+        """A step that is under way."""
+        return self.stub.Step.future(request(*args, **more), timeout=PATIENCE)
 
     def together(self, *requests):
         """What becomes of steps that are all in flight at once, in their order."""
-        calls = [self.stub.Step.future(r, timeout=60) for r in requests]
-        return [c.exception() or c.result() for c in calls]
+        return outcomes([self.stub.Step.future(r, timeout=PATIENCE) for r in requests])
+
+
+def outcomes(calls):
+    return [c.exception() or c.result() for c in calls]
 
 
 def sessions_and_numbers(a):
@@ -118,7 +126,22 @@ def what_is_refused(a):
     print("refusals: each with its status and what to do about it")
 
 
-def modes(a):
+def waiting(parley):
+    return next(m for m in parley.admin.Status(harness.admin.StatusRequest()).models if m.name == "policy").batching.waiting
+
+
+def until_they_wait(parley, *calls):
+    """Whatever else waits has been told already: these are all."""
+    until(f"the waiting of {len(calls)}", lambda: waiting(parley) == len(calls), *calls)
+
+
+def until_nobody_waits(parley):
+    """Who was cancelled, or came too late, has left its batch and its session."""
+    until("the end of all waiting", lambda: waiting(parley) == 0)
+
+
+def modes(a, parley):
+    """Time runs only once all wait that are to: how soon they come decides nothing."""
     a.configure(NONE)
     some = a.together(*(request(f"none{i}") for i in range(6)))
     assert [r.batch_size for r in some] == [1] * 6, some
@@ -127,28 +150,36 @@ def modes(a):
     some = a.together(*(request(f"lock{i}", row=2 - i) for i in range(3)))
     assert [r.batch_size for r in some] == [3] * 3, some
     refused(lambda: a.step("lock0", seq=2, row=3), grpc.StatusCode.INVALID_ARGUMENT, "row is 3")
-    a.configure(LOCKSTEP, n=3, timeout_ms=1000)
     begun = time.monotonic()
-    some = a.together(request("lock0", seq=2, row=0), request("lock1", seq=2, row=1))
+    two = [a.begin("lock0", seq=2, row=0), a.begin("lock1", seq=2, row=1)]
+    until_they_wait(parley, *two)
+    a.configure(LOCKSTEP, n=3, timeout_ms=1000)
+    some = outcomes(two)
     took = time.monotonic() - begun
     assert [e.code() for e in some] == [grpc.StatusCode.ABORTED] * 2, some
     assert "2 of 3 came" in some[0].details(), some[0].details()
     assert took > 0.99, f"those who wait know after {took} s"
+    a.configure(LOCKSTEP, n=3)
     some = a.together(*(request(f"lock{i}", seq=2, row=i) for i in range(3)))
     assert [r.seq for r in some] == [2] * 3, "an aborted number is free"
 
-    a.configure(LOCKSTEP, n=3, timeout_ms=60)
-    waits = a.stub.Step.future(request("lock0", seq=3, row=0))
+    waits = a.begin("lock0", seq=3, row=0)
+    until_they_wait(parley, waits)
     refused(lambda: a.step("twin", row=0), grpc.StatusCode.FAILED_PRECONDITION, "row 0", "twin")
+    a.configure(LOCKSTEP, n=3, timeout_ms=60)
     assert waits.exception().code() == grpc.StatusCode.ABORTED
 
+    a.configure(LOCKSTEP, n=3)
+    two = [a.begin("lock0", seq=3, row=0), a.begin("lock1", seq=3, row=1)]
+    until_they_wait(parley, *two)
     a.configure(LOCKSTEP, n=3, timeout_ms=60, on_miss=act.PARTIAL)
-    some = a.together(request("lock0", seq=3, row=0), request("lock1", seq=3, row=1))
+    some = outcomes(two)
     assert [r.batch_size for r in some] == [2, 2], some
 
     a.configure(DYNAMIC, min=2, max=4, delay_us=30000)
     one = a.step("dyn0")
     assert one.batch_size == 1 and 30000 <= one.queue_us, one
+    a.configure(DYNAMIC, min=2, max=4, delay_us=int(PATIENCE * 1e6))
     some = a.together(request("dyn0", seq=2), request("dyn1"))
     assert [r.batch_size for r in some] == [2, 2], some
     a.configure(DYNAMIC, max=4, delay_us=300)
@@ -158,40 +189,50 @@ def modes(a):
     assert 300 <= min(queued) < 1000, f"a delay of 300 us takes {min(queued)} us at least"
 
     a.configure(LOCKSTEP, n=2)
-    waits = a.stub.Step.future(request("auto0"))
+    waits = a.begin("auto0")
+    until_they_wait(parley, waits)
     a.configure(AUTO)
-    assert waits.result(timeout=60).batch_size == 1, "those who wait go by the new mode"
+    assert waits.result().batch_size == 1, "those who wait go by the new mode"
     print(f"modes: none, lock-step, dynamic, auto; a delay of 300 us took {min(queued)} us")
 
 
-def wait_until_waiting(parley, n):
-    while next(m for m in parley.admin.Status(harness.admin.StatusRequest()).models if m.name == "policy").batching.waiting != n:
-        pass
+def a_step_that_waits_and_is_late(a, parley, *args, **more):
+    """Its deadline passes once it waits: one that is over before begins again, with more time."""
+    seconds = 0.05
+    while True:
+        gone = a.stub.Step.future(request(*args, **more), timeout=seconds)
+        until("a step that waits, or is late", lambda: gone.done() or waiting(parley) == 1)
+        has_waited = not gone.done()
+        assert gone.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED, gone
+        until_nobody_waits(parley)
+        if has_waited:
+            return
+        seconds *= 2
 
 
 def a_cancelled_step_leaves_its_batch(a, parley):
     a.configure(LOCKSTEP, n=2)
-    gone = a.stub.Step.future(request("cancel0", row=0))
-    wait_until_waiting(parley, 1)
+    gone = a.begin("cancel0", row=0)
+    until_they_wait(parley, gone)
     gone.cancel()
-    wait_until_waiting(parley, 0)
+    until_nobody_waits(parley)
     some = a.together(request("cancel1", row=0), request("cancel0", run=1, row=1))
     assert [r.batch_size for r in some] == [2, 2], some
 
-    gone = a.stub.Step.future(request("cancel0", seq=2, row=0), timeout=0.05)
-    assert gone.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    first = a.stub.Step.future(request("cancel0", seq=2, row=0), timeout=60)
-    wait_until_waiting(parley, 1)
-    joined = a.stub.Step.future(request("cancel0", seq=2, row=0), timeout=60)
-    other = a.stub.Step.future(request("cancel1", seq=2, row=1), timeout=60)
+    a_step_that_waits_and_is_late(a, parley, "cancel0", seq=2, row=0)
+    first = a.begin("cancel0", seq=2, row=0)
+    until_they_wait(parley, first)
+    joined = a.begin("cancel0", seq=2, row=0)
+    other = a.begin("cancel1", seq=2, row=1)
     assert numbers(first.result()) == numbers(joined.result()), "the same number joins the step that waits"
     assert other.result().batch_size == 2
 
-    old = a.stub.Step.future(request("cancel0", seq=3, row=0), timeout=60)
-    wait_until_waiting(parley, 1)
-    some = a.together(request("cancel0", run=2, row=0), request("cancel1", seq=3, row=1))
-    assert [r.batch_size for r in some] == [2, 2], some
+    old = a.begin("cancel0", seq=3, row=0)
+    until_they_wait(parley, old)
+    new = a.begin("cancel0", run=2, row=0)
     assert old.exception().code() == grpc.StatusCode.ABORTED and "another run" in old.exception().details(), old.exception()
+    some = [a.step("cancel1", seq=3, row=1), new.result()]
+    assert [r.batch_size for r in some] == [2, 2], some
     a.configure(AUTO)
     print("cancel: a step leaves its batch, its number is free; another run takes its place")
 
@@ -260,7 +301,7 @@ def a_training(a, address, folder):
     n, steps, episodes = 3, 40, 4
     path = os.path.join(folder, "trained.gguf")
     a.configure(LOCKSTEP, n=n)
-    train = a.stub.Train(act.TrainRequest(observers=n, episodes=episodes, n_steps=steps, save_path=path, seed=5))
+    train = a.stub.Train(train_request(observers=n, episodes=episodes, n_steps=steps, save_path=path, seed=5))
     observers = [in_thread(address, f"observer{i}", 100 + i) for i in range(n)]
     events = list(train)
     assert [e.episode for e in events] == list(range(1, episodes + 1)), events
@@ -271,41 +312,46 @@ def a_training(a, address, folder):
     assert abs(events[-1].running_reward - steps * (1 - 0.5 ** episodes)) < 1e-3, events[-1]
     assert os.path.getsize(path) > 0
     for elsewhere in ("/no/such/folder/x.gguf", os.path.join(folder, "..", "x.gguf"), os.path.join(folder, "x.sh"), os.path.join(folder, ".gguf")):
-        refused(lambda: list(a.stub.Train(act.TrainRequest(observers=n, episodes=1, n_steps=2, save_path=elsewhere))),
+        refused(lambda: list(a.stub.Train(train_request(observers=n, episodes=1, n_steps=2, save_path=elsewhere))),
                 grpc.StatusCode.PERMISSION_DENIED, "save_path", folder)
-    until = list(a.stub.Train(act.TrainRequest(observers=n, episodes=9, n_steps=2, until=1.4)))
-    assert len(until) == 2, "1, then 1.5, is good enough"
-    running = a.stub.Train(act.TrainRequest(observers=n, episodes=1000, n_steps=steps))
+    early = list(a.stub.Train(train_request(observers=n, episodes=9, n_steps=2, until=1.4)))
+    assert len(early) == 2, "1, then 1.5, is good enough"
+    running = a.stub.Train(train_request(observers=n, episodes=1000, n_steps=steps))
     next(running)
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=n, episodes=1))), grpc.StatusCode.FAILED_PRECONDITION, "already")
+    refused(lambda: next(a.stub.Train(train_request(observers=n, episodes=1))), grpc.StatusCode.FAILED_PRECONDITION, "already")
     running.cancel()
-    again = list(a.stub.Train(act.TrainRequest(observers=n, episodes=1, n_steps=steps))) if settled(a) else None
-    assert again is None or again[0].observers == n, "observers of a cancelled training are idle again"
+    until("the end of the cancelled training", lambda: is_trained(a, n))
+    again = list(a.stub.Train(train_request(observers=n, episodes=1, n_steps=steps)))
+    assert again[0].observers == n, "observers of a cancelled training are idle again"
     print(f"training: {events[-1].actions} actions by {events[-1].forwards} forwards, saved, ended early, cancelled")
     return path, observers
 
 
-def settled(a):
-    """A cancelled training has ended: another one is taken."""
-    while True:
-        try:
-            next(a.stub.Train(act.TrainRequest(observers=3, episodes=1, n_steps=1)))
-            return True
-        except grpc.RpcError as e:
-            assert e.code() == grpc.StatusCode.FAILED_PRECONDITION and "already" in e.details(), e
+def train_request(**more):
+    """Observers have all the time they need to attach."""
+    return act.TrainRequest(timeout_ms=int(PATIENCE * 1000), **more)
+
+
+def is_trained(a, n):
+    """Another training is taken, which it is not while there is one. It is over when its stream is."""
+    try:
+        return len(list(a.stub.Train(train_request(observers=n, episodes=1, n_steps=1)))) == 1
+    except grpc.RpcError as e:
+        assert e.code() == grpc.StatusCode.FAILED_PRECONDITION and "already" in e.details(), e
+    return False
 
 
 def an_observer_is_killed(a, address):
     steps, dies_at = 30, 20
     a.configure(LOCKSTEP, n=2)  # without a time-out: nobody may wait for the dead
-    train = a.stub.Train(act.TrainRequest(observers=2, episodes=2, n_steps=steps))
+    train = a.stub.Train(train_request(observers=2, episodes=2, n_steps=steps))
     stays = in_thread(address, "stays", 1)
     dies = children.start([sys.executable, __file__, "--observe", address, "dies", "1", str(dies_at)])
     events = []
     for e in train:
         events.append(e)
         if len(events) == 1:
-            assert dies.wait(timeout=60) == -signal.SIGKILL
+            assert dies.wait(PATIENCE) == -signal.SIGKILL
             restarted = in_thread(address, "dies", 2)
     assert [e.observers for e in events] == [1, 2], events
     assert events[0].actions == steps + dies_at and events[0].forwards == steps, events
@@ -320,35 +366,35 @@ def step_and_die(address, env):
     """Answers a first batch, is in the next, and is killed before that has come together."""
     a = Act(address)
     a.step(env, row=1)
-    a.stub.Step.future(request(env, seq=2, row=1))
-    print("asked", flush=True)
-    signal.pause()
+    a.begin(env, seq=2, row=1).exception()
 
 
-def a_killed_observer_and_a_timeout(a, address):
+def a_killed_observer_and_a_timeout(a, parley):
     """Nobody waits much longer than the time-out for one who is dead, however it went."""
     timeout_ms = 500
     for on_miss, env in ((act.ABORT, "abort"), (act.PARTIAL, "partial")):
-        a.configure(LOCKSTEP, n=3, timeout_ms=60000)
+        a.configure(LOCKSTEP, n=3)
         others = [f"{env}{i}" for i in range(2)]
-        dies = children.start([sys.executable, __file__, "--step-and-die", address, env], stdout=subprocess.PIPE, text=True)
+        dies = children.start([sys.executable, __file__, "--step-and-die", parley.address, env], stdout=subprocess.PIPE, text=True)
         first = a.together(*(request(e, row=2 * i) for i, e in enumerate(others)))
         assert [r.batch_size for r in first] == [3, 3], first
-        assert dies.stdout.readline() == "asked\n"
-        a.configure(LOCKSTEP, n=3, timeout_ms=timeout_ms, on_miss=on_miss)
-        dies.send_signal(signal.SIGKILL)
-        assert dies.wait(timeout=60) == -signal.SIGKILL
+        until("the last step of the one who dies", lambda: waiting(parley) == 1, dies)
+        dies.kill()
+        assert dies.wait(PATIENCE) == -signal.SIGKILL
+        until_nobody_waits(parley)
+        calls = [a.begin(e, seq=2, row=2 * i) for i, e in enumerate(others)]
+        until_they_wait(parley, *calls)
         begun = time.monotonic()
-        some = a.together(*(request(e, seq=2, row=2 * i) for i, e in enumerate(others)))
+        a.configure(LOCKSTEP, n=3, timeout_ms=timeout_ms, on_miss=on_miss)
+        some = outcomes(calls)
         took_ms = (time.monotonic() - begun) * 1000
-        came = [r for r in some if not isinstance(r, grpc.RpcError)]
-        # its last step may have been in before it died
-        if on_miss == act.PARTIAL or came:
-            assert [r.batch_size for r in came] in ([2, 2], [3, 3]), some
+        if on_miss == act.PARTIAL:
+            assert [r.batch_size for r in some] == [2, 2], some
         else:
             assert [e.code() for e in some] == [grpc.StatusCode.ABORTED] * 2, some
-        fresh = a.stub.Step.future(request(env, run=2, seq=1, row=1), timeout=60)
-        left = a.together(*(request(e, seq=3 if came else 2, row=2 * i) for i, e in enumerate(others)))
+        a.configure(LOCKSTEP, n=3)
+        fresh = a.begin(env, run=2, seq=1, row=1)
+        left = a.together(*(request(e, seq=3 if on_miss == act.PARTIAL else 2, row=2 * i) for i, e in enumerate(others)))
         assert fresh.result().seq == 1 and [r.batch_size for r in left] == [3, 3], "the restarted one begins afresh"
     a.configure(AUTO)
     print(f"killed: with a time-out of {timeout_ms} ms the others knew after {took_ms:.0f} ms")
@@ -363,20 +409,20 @@ def main():
             a = Act(parley.address)
             sessions_and_numbers(a)
             what_is_refused(a)
-            modes(a)
+            modes(a, parley)
             a_cancelled_step_leaves_its_batch(a, parley)
             a_stream(a)
-            a_killed_observer_and_a_timeout(a, parley.address)
+            a_killed_observer_and_a_timeout(a, parley)
         with harness.Parleyd(parleyd, "--model", f"policy={model}") as parley:
             a = Act(parley.address)
             trained, observers = a_training(a, parley.address, folder)
         for o in observers:
-            episodes, error = o.result(timeout=60)
+            episodes, error = o.result(timeout=PATIENCE)
             assert episodes > 0 and error.code() == grpc.StatusCode.UNAVAILABLE, "a server that stops says so"
         with harness.Parleyd(parleyd, "--model", f"policy={trained}") as parley:
             a = Act(parley.address)
             stays, restarted = an_observer_is_killed(a, parley.address)
-        assert stays.result(timeout=60)[0] == 2 and restarted.result(timeout=60)[0] == 1
+        assert stays.result(timeout=PATIENCE)[0] == 2 and restarted.result(timeout=PATIENCE)[0] == 1
 
 
 if sys.argv[1] == "--observe":
