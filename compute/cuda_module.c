@@ -23,8 +23,8 @@ static enum status find(char out[PATH_MAX], struct error *err)
         program_beside(out, "compute/cuda/libparley-cuda.so"))
         return STATUS_OK;
     return error_set(err, STATUS_PRECONDITION,
-                     "the CUDA module libparley-cuda.so is not beside the program: build it with "
-                     "'./run cuda'");
+                     "the CUDA module libparley-cuda.so is not beside the program: './run cuda' "
+                     "builds it, './run dist --cuda-arch N' makes a tarball that has it");
 }
 
 /* Loaded once and for all: what opened it last does not know who has it open. */

@@ -1,44 +1,76 @@
 #!/usr/bin/env bash
 # A relocatable tarball of a build: programs, their libraries beside them, the man pages. It runs on
 # x86-64 machines whose C library is not older than the one here, with no package installed.
-# usage: tools/dist.sh BUILD_DIR
+# usage: tools/dist.sh BUILD_DIR OUT_DIR [--module FILE] [--cublas DIR [--piece-bytes N]]
+#   --module  the CUDA module
+#   --cublas  where PyPI's nvidia-cublas is unpacked: its libraries become pieces of their own beside
+#             the tarball, in which a script joins them
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-build=$1
+build=$1 out=$2 module='' cublas=''
+most=$((60 << 20)) piece=$most # bytes of a file
+shift 2
+while [ $# -gt 0 ]; do
+    case $1 in
+    --module) module=$2 ;;
+    --cublas) cublas=$2 ;;
+    --piece-bytes) piece=$2 ;;
+    esac
+    shift 2
+done
+
+fail() {
+    printf 'dist: %s\n' "$*" >&2
+    exit 1
+}
+
 version=$("$build/parleyd" --version | sed 's/.* //')
 name=parley-$version-x86_64
-root=build/dist/$name
-rm -rf build/dist
-mkdir -p "$root"/{bin,lib,share/man/man1,share/man/man7,share/man/man8,include,proto}
-DESTDIR=$PWD/build/dist/install meson install -C "$build" --no-rebuild --quiet --skip-subprojects
-find build/dist/install -name parleyd -o -name parley | xargs -I{} cp {} "$root/bin/"
-# The C library and the loader are the machine's own; all else travels.
-for program in "$root"/bin/*; do ldd "$program"; done | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -vE '/(libc|libm|libpthread|libdl|librt|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
+mkdir -p "$out"
+work=$(mktemp -d "$out/work.XXXXXX")
+work=$(realpath "$work")
+pid=''
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; rm -rf "$work"' EXIT
+root=$work/$name
+mkdir -p "$root"/{bin,lib,share/man/man1,share/man/man7,share/man/man8,share/golden,include,proto}
+
+DESTDIR=$work/install meson install -C "$build" --no-rebuild --quiet --skip-subprojects
+find "$work/install" \( -name parleyd -o -name parley \) -exec cp {} "$root/bin/" \;
+[ -z "$module" ] || cp "$module" "$root/lib/libparley-cuda.so"
+# The C library (Debian's libc6) is the machine's own; all else travels.
+for file in "$root"/bin/* ${module:+"$root/lib/libparley-cuda.so"}; do ldd "$file"; done |
+    awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|libutil|libanl|ld-linux-x86-64)\.so' | xargs -I{} cp -L {} "$root/lib/"
 # Libwebsockets loads its part for libuv by itself: nothing is linked against it (server/http/event_lib.c).
 cp -L "$(dirname "$(ldconfig -p | awk '/libwebsockets\.so/ { print $NF; exit }')")/libwebsockets-evlib_uv.so" "$root/lib/"
-module=$build/compute/cuda/libparley-cuda.so # where nvcc was found
-[ ! -f "$module" ] || cp "$module" "$root/lib/"
 cp man/parley.1 "$root/share/man/man1/"
 cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"
+cp tests/golden/{greedy,passages}.jsonl "$root/share/golden/" # what selftest --golden asks
 cp client/lib/parley.h "$root/include/"
 cp -r proto/parley proto/grpc proto/inference "$root/proto/"
 cp -r share/grafana "$root/share/"
 cp README.md CHANGES.md LICENSE "$root/"
-rm -rf build/dist/install
-tar -C build/dist -czf "build/$name.tar.gz" "$name"
+
+rm -f "$out/$name".tar.gz "$out/$name"-cublas.tar.gz.*
+if [ -n "$cublas" ]; then
+    # Its code is compressed as it comes: xz takes ten times gzip's time for 3 % less, and not every machine has it.
+    tar -C "$cublas/nvidia/cu13/lib" --owner=0 --group=0 -cz libcublas.so.13 libcublasLt.so.13 |
+        split -b "$piece" -d - "$out/$name-cublas.tar.gz."
+    (cd "$out" && sha256sum "$name"-cublas.tar.gz.*) >"$root/lib/cublas.sha256"
+    cp tools/add_cublas.sh "$root/add-cublas"
+    cp "$cublas"/nvidia_cublas-*.dist-info/licenses/License.txt "$root/LICENSE.cublas"
+fi
+tar -C "$work" --owner=0 --group=0 -czf "$work/$name.tar.gz" "$name"
+[ "$(stat -c %s "$work/$name.tar.gz")" -le "$most" ] || fail "$name.tar.gz has more than $((most >> 20)) MiB"
+
 # Its own programs, with nothing but what is in it.
-env -i "$root/bin/parleyd" --version >/dev/null
 env -i "$root/bin/parley" --version >/dev/null
 exec {said}< <(exec env -i "$root/bin/parleyd" --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
 pid=$!
-trap 'kill "$pid"' EXIT
 while IFS= read -r -u "$said" line; do
     case $line in ready\ *) break ;; esac
 done
-grep -qF "$PWD/$root/lib/libwebsockets-evlib_uv.so" "/proc/$pid/maps" || {
-    printf 'HTTP does not run by what is in the tarball\n' >&2
-    exit 1
-}
-printf '%s\n' "build/$name.tar.gz"
+grep -qF "$root/lib/libwebsockets-evlib_uv.so" "/proc/$pid/maps" || fail 'HTTP does not run by what is in the tarball'
+mv "$work/$name.tar.gz" "$out/"
+(cd "$out" && ls "$PWD/$name"*)
