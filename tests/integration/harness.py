@@ -15,9 +15,9 @@ from parley.v1 import error_pb2, models_pb2 as models, models_pb2_grpc  # noqa: 
 
 
 class Client:
-    def __init__(self, address):
+    def __init__(self, address, *options):
         self.address = address
-        self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)])
+        self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1), *options])
         self.conversations = conversations_pb2_grpc.ConversationsStub(self.channel)
         self.models = models_pb2_grpc.ModelsStub(self.channel)
         self.admin = admin_pb2_grpc.AdminStub(self.channel)

@@ -22,8 +22,9 @@ from tritonclient.utils import InferenceServerException
 
 import children
 import harness
+from children import PATIENCE, until
 
-IDLE_S = 0.6  # after which a sequence is closed
+ENDLESS = {"max_tokens": 100000, "ignore_eos": True}  # of model long
 
 
 def text(value, name="text_input"):
@@ -78,7 +79,7 @@ class Stream:
         self.client.async_stream_infer(*args, **more)
 
     def next(self):
-        return self.came.get(timeout=30)
+        return self.came.get(timeout=PATIENCE)
 
     def answer(self, request_id):
         """Results up to the final one of one request, of which alone something is under way."""
@@ -94,12 +95,6 @@ class Stream:
 
     def stop(self):
         self.client.stop_stream()
-
-
-def wait_for(holds):
-    until = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < until
 
 
 def n_conversations(client):
@@ -131,7 +126,7 @@ def metadata(client):
         assert config.model_transaction_policy.decoupled == (name == "tiny")
         assert config.HasField("sequence_batching") == (name == "tiny")
     assert client.get_model_metadata("cart").inputs[0].shape == [4]
-    refused(lambda: client.get_model_metadata("nothing"), "NOT_FOUND", "nothing", "tiny, cart, memory, echo")
+    refused(lambda: client.get_model_metadata("nothing"), "NOT_FOUND", "nothing", "tiny, cart, memory, long, echo")
     refused(lambda: client.is_model_ready("echo", "2"), "NOT_FOUND", "version")
     assert client.is_model_ready("echo", "1")
     print("metadata and configuration")
@@ -157,7 +152,7 @@ def inference(client):
     came = queue.Queue()
     for i in range(50):
         client.async_infer("echo", [text(f"number {i}")], lambda result, error: came.put((result, error)), request_id=str(i))
-    answers = [came.get(timeout=30) for _ in range(50)]
+    answers = [came.get(timeout=PATIENCE) for _ in range(50)]
     assert all(error is None for _, error in answers)
     assert {r.get_response().id: said(r) for r, _ in answers} == {str(i): f"number {i}" for i in range(50)}
     print("inference, sync and async")
@@ -238,7 +233,7 @@ def streams(client):
     stream.stop()
 
     stream = Stream(client, stream_timeout=0.1)
-    stream.ask("tiny", [text("hi"), streamed()], request_id="long", parameters={"max_tokens": 100000, "ignore_eos": True})
+    stream.ask("long", [text("hi"), streamed()], request_id="long", parameters=ENDLESS)
     while True:
         result, error = stream.next()
         if error is not None:
@@ -262,10 +257,10 @@ def sequences(client):
             client.async_infer("tiny", [text("on")], lambda result, error, answers=answers: answers.put((result, error)), request_id=str(i),
                                sequence_id=key, sequence_start=i == 0, sequence_end=i == 5, parameters={"max_tokens": 2, "seed": 2})
             if i == 0:
-                assert answers.get(timeout=30)[1] is None  # so that it starts before the next is sent
+                assert answers.get(timeout=PATIENCE)[1] is None  # so that it starts before the next is sent
     in_line = {}
     for key, answers in came.items():
-        rest = [answers.get(timeout=30) for _ in range(5)]
+        rest = [answers.get(timeout=PATIENCE) for _ in range(5)]
         assert all(error is None for _, error in rest), rest
         in_line[key] = sorted(parameter(r, "prompt_tokens") for r, _ in rest)
         assert len(set(in_line[key])) == 5
@@ -281,7 +276,7 @@ def sequences(client):
     # A start on an id that lives begins afresh.
     first = client.infer("tiny", [text("a")], sequence_id=5, sequence_start=True, parameters={"max_tokens": 1})
     client.infer("tiny", [text("b")], sequence_id=5, parameters={"max_tokens": 1})
-    again = client.infer("tiny", [text("a")], sequence_id=5, sequence_start=True, parameters={"max_tokens": 1})
+    again = client.infer("tiny", [text("a")], sequence_id=5, sequence_start=True, sequence_end=True, parameters={"max_tokens": 1})
     assert parameter(again, "prompt_tokens") == parameter(first, "prompt_tokens")
 
     # The state of a recurrent policy is the sequence's: the same observation, another logp.
@@ -289,35 +284,43 @@ def sequences(client):
     assert len({float(s.as_numpy("logp")[0]) + 10 * s.as_numpy("action")[0] for s in steps}) == 4
     assert steps[0].as_numpy("value") is not None
 
+    assert n_conversations(client) == 0, "each has ended"
+    print("sequences")
+
+
+def idle_sequences(client):
+    """Closed when nothing came for as long as the daemon was told."""
     client.infer("memory", [observation(1, 1, 1, 1)], sequence_id="idle", sequence_start=True)  # idle before the next one is
     client.infer("echo", [text("x")], sequence_id="idle", sequence_start=True)
-    wait_for(lambda: n_conversations(client) == 0)
+    until("the end of what is idle", lambda: n_conversations(client) == 0)
     refused(lambda: client.infer("echo", [text("x")], sequence_id="idle"), "ABORTED", "idle", "start it again")
     refused(lambda: client.infer("memory", [observation(1, 1, 1, 1)], sequence_id="idle"), "ABORTED", "closed after")
     assert said(client.infer("echo", [text("x")], sequence_id="idle", sequence_start=True, sequence_end=True)) == "x"
-    print("sequences")
+    print("idle sequences")
 
 
 def deadlines(client):
     def failed():
-        return statistics_of(client, "tiny").inference_stats.fail.count
+        return statistics_of(client, "long").inference_stats.fail.count
 
-    endless = {"max_tokens": 100000, "ignore_eos": True}
-    wait_for(lambda: n_conversations(client) == 0)  # sequences of before are closed by now
+    def steps():
+        return statistics_of(client, "long").execution_count
+
     before = failed()
-    refused(lambda: client.infer("tiny", [text("x")], parameters=endless, client_timeout=0.1), "DEADLINE_EXCEEDED", "eadline")  # whoever's clock is first
-    refused(lambda: client.infer("tiny", [text("x")], parameters=endless, timeout=50000), "DEADLINE_EXCEEDED", "deadline")
-    wait_for(lambda: failed() == before + 2)
+    refused(lambda: client.infer("long", [text("x")], parameters=ENDLESS, timeout=50000), "DEADLINE_EXCEEDED", "deadline")
+    until("the count of a deadline", lambda: failed() == before + 1)
     came = queue.Queue()
-    steps = statistics_of(client, "tiny").execution_count
-    call = client.async_infer("tiny", [text("x")], lambda result, error: came.put(error), parameters=endless)
-    wait_for(lambda: statistics_of(client, "tiny").execution_count > steps + 3)
+    at = steps()
+    call = client.async_infer("long", [text("x")], lambda result, error: came.put(error), parameters=ENDLESS)
+    until("a reply under way", lambda: steps() > at + 3)
     call.cancel()
-    assert "cancelled" in came.get(timeout=30).message().lower()
-    wait_for(lambda: failed() == before + 3)
-    steps = statistics_of(client, "tiny").execution_count
-    assert said(client.infer("echo", [text("x")])) == "x" and statistics_of(client, "tiny").execution_count == steps, "its compute has ended"
-    assert said(client.infer("echo", [text("x")], priority=1, timeout=10000000)) == "x"
+    assert "cancelled" in came.get(timeout=PATIENCE).message().lower()
+    until("the count of a cancel", lambda: failed() == before + 2)
+    at = steps()
+    assert said(client.infer("echo", [text("x")])) == "x" and steps() == at, "its compute has ended"
+    assert said(client.infer("echo", [text("x")], priority=1, timeout=600000000)) == "x"
+    # The client's own, which may pass before the server hears of it.
+    refused(lambda: client.infer("long", [text("x")], parameters=ENDLESS, client_timeout=0.1), "DEADLINE_EXCEEDED", "eadline")
     print("deadlines and cancellation")
 
 
@@ -364,9 +367,10 @@ def repository(client, folder):
     health = [client.parley.health.Watch(harness.health_pb2.HealthCheckRequest(service="more"))]
     assert next(health[0]).status == harness.health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     client.load_model("more")
-    assert next(health[0]).status != harness.health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-    while next(health[0]).status != harness.health_pb2.HealthCheckResponse.SERVING:
-        pass
+    status = next(health[0]).status
+    while status != harness.health_pb2.HealthCheckResponse.SERVING:
+        assert status != harness.health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+        status = next(health[0]).status
     assert client.is_model_ready("more") and index()["more"][0] == "READY"
     assert parameter(client.infer("more", [text("x")], parameters={"max_tokens": 3, "ignore_eos": True}), "completion_tokens") == 3
     client.load_model("more")  # it is
@@ -384,12 +388,15 @@ def repository(client, folder):
             watched.put(None)
 
     threading.Thread(target=look).start()
-    wait_for(lambda: client.parley.close(client.parley.open("echo")) or not watched.empty())  # it has begun
+    until("the watch's first event", lambda: client.parley.close(client.parley.open("echo")) or not watched.empty())
     conversation = client.parley.open("more")
     client.async_infer("more", [text("x")], lambda result, error: came.put((result, error)), parameters={"max_tokens": 150, "ignore_eos": True})
-    wait_for(lambda: n_conversations(client) == 3)
+    opened = []
+    while conversation not in opened[:-1]:  # what was asked for last has begun
+        event = watched.get(timeout=PATIENCE)
+        opened += [event.conversation] if event.what == "opened" else []
     client.unload_model("more")
-    result, error = came.get(timeout=30)
+    result, error = came.get(timeout=PATIENCE)
     assert error is None and parameter(result, "completion_tokens") == 150
     assert next(health[0]).status == harness.health_pb2.HealthCheckResponse.NOT_SERVING
     assert not client.is_model_ready("more") and index()["more"] == ("UNAVAILABLE", "unloaded")
@@ -399,9 +406,10 @@ def repository(client, folder):
         raise AssertionError("its conversation is still there")
     except grpc.RpcError as e:
         assert e.code() == grpc.StatusCode.NOT_FOUND
-    wait_for(lambda: (event := watched.get(timeout=30)).conversation == conversation and event.what == "closed" and "unloaded" in event.reason)
+    until("the end of its conversation", lambda: (event := watched.get(timeout=PATIENCE)).conversation == conversation and event.what == "closed"
+          and "unloaded" in event.reason)
     watch.cancel()
-    while watched.get(timeout=30) is not None:
+    while watched.get(timeout=PATIENCE) is not None:
         pass
 
     # Through parley.v1 too; a file that is none is not loaded, and one that came later is found.
@@ -465,27 +473,33 @@ async def with_asyncio(address):
                 break
         assert len(texts) == 3 and len(set(texts.values())) == 1, texts
         try:
-            await client.infer("tiny", [text("x")], parameters={"max_tokens": 100000, "ignore_eos": True}, client_timeout=0.1)
+            await client.infer("long", [text("x")], parameters=ENDLESS, client_timeout=0.1)
             raise AssertionError("it had no deadline")
         except InferenceServerException as e:
             assert "eadline" in e.message(), e
     print("asyncio")
 
 
+def client_of(parley):
+    client = triton.InferenceServerClient(parley.address)
+    client.parley = parley
+    return client
+
+
 def main():
     parleyd, write_tiny_model, write_policy = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: os.path.join(folder, f"{name}.gguf") for name in ("tiny", "cart", "memory")}
+        paths = {name: os.path.join(folder, f"{name}.gguf") for name in ("tiny", "cart", "memory", "long")}
         more = os.path.join(folder, "models")
         os.mkdir(more)
         children.run([write_tiny_model, paths["tiny"]], check=True)
+        children.run([write_tiny_model, paths["long"], "65536"], check=True)
         children.run([write_policy, paths["cart"]], check=True)
         children.run([write_policy, paths["memory"], "lstm"], check=True)
         shutil.copy(paths["tiny"], os.path.join(more, "more.gguf"))
         flags = [f for name, path in paths.items() for f in ("--model", f"{name}={path}")]
-        with harness.Parleyd(parleyd, *flags, "--model-dir", more, "--sequence-idle", f"{int(IDLE_S * 1000)}ms") as parley:
-            client = triton.InferenceServerClient(parley.address)
-            client.parley = parley
+        with harness.Parleyd(parleyd, *flags, "--model-dir", more, "--sequence-idle", "1h") as parley:
+            client = client_of(parley)
             metadata(client)
             inference(client)
             typed_contents(client, parley.address)
@@ -497,6 +511,10 @@ def main():
             large(client)
             repository(client, more)
             asyncio.run(with_asyncio(parley.address))
+            client.close()
+        with harness.Parleyd(parleyd, "--model", f"memory={paths['memory']}", "--sequence-idle", "600ms") as parley:
+            client = client_of(parley)
+            idle_sequences(client)
             client.close()
 
 

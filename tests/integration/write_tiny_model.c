@@ -1,17 +1,24 @@
-/* Writes the small model of the tests into a file: `write_tiny_model FILE`. */
+/* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT]`. CONTEXT: so
+ * many tokens instead of TINY_CONTEXT, for replies that are there still when a test gets to them.
+ */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/support/tiny_model.h"
 
 int main(int argc, char **argv)
 {
-    const struct tiny_config config = {.type = DTYPE_F32, .seed = 1};
+    struct tiny_config config = {.type = DTYPE_F32, .seed = 1};
     struct tiny_model model;
     FILE *out;
     int is_good;
 
-    if (argc != 2)
+    if (argc != 2 && argc != 3)
         return 2;
+    if (argc == 3) {
+        config.set_key = "llama.context_length";
+        config.set_value = (uint32_t)strtoul(argv[2], NULL, 10);
+    }
     out = fopen(argv[1], "wb");
     if (out == NULL)
         return 1;
