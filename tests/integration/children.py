@@ -12,7 +12,7 @@ TEST_SECONDS = float(os.environ.get("PARLEY_TEST_SECONDS", 0))
 if TEST_SECONDS > 0:
     faulthandler.dump_traceback_later(TEST_SECONDS, exit=True)
 
-PATIENCE = max(60, TEST_SECONDS / 3)  # seconds for anything that is to happen, however loaded the machine is and whatever watches the daemon
+PATIENCE = max(60, int(TEST_SECONDS / 3))  # seconds for anything that is to happen, however loaded the machine is and whatever watches the daemon
 
 
 def ended(one):
@@ -30,7 +30,7 @@ def until(what, holds, *meanwhile):
     while not holds():
         said = next(filter(None, map(ended, meanwhile)), None)
         assert said is None or holds(), f"{what} does not happen: {said}"
-        assert time.monotonic() < end, f"{what} does not happen within {PATIENCE:.0f} s"
+        assert time.monotonic() < end, f"{what} does not happen within {PATIENCE} s"
         time.sleep(0.01)  # holds asks a server, which tells nobody
 
 
@@ -82,7 +82,7 @@ class Daemon:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.said.append(f"parleyd did not end within {PATIENCE:.0f} s\n")
+            self.said.append(f"parleyd did not end within {PATIENCE} s\n")
         self.process.wait()
         self.listener.join(PATIENCE)
         rest = "".join(self.said)

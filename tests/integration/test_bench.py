@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 import children
 from test_cli import PATIENCE, Cli, Parleyd
@@ -119,9 +118,7 @@ def interrupted(cli, url):
     """A Ctrl-C ends it in order: what was measured is printed, the conversations are closed."""
     command = [cli.path, "bench", url, "--json", "--ignore-eos", "--duration", "600", "--concurrency", "3", "--input-tokens", "96"]
     process = children.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + PATIENCE
-    while len(cli.lines("conversations", "--json")) < 3:  # it has gone beyond its probes
-        assert time.monotonic() < end and process.poll() is None
+    children.until("a load beyond its probes", lambda: len(cli.lines("conversations", "--json")) >= 3, process)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1 and "CANCELLED" in said, (process.returncode, said)

@@ -40,7 +40,7 @@ def main():
         n_ends += 1
         long = False
     ours.stdin.close()
-    assert ours.wait(10) == 0
+    assert ours.wait(children.PATIENCE) == 0
     print(f"{n_steps} steps, {n_ends} episodes, {n_cut} cut, worst difference {worst:.2e}")
 
 

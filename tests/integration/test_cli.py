@@ -245,7 +245,7 @@ def views(cli):
     assert models["echo"]["kind"] == "echo" and models["tiny"]["context"] == 2048 and models["tiny"]["state"] == "ready"
     assert re.search(r"^NAME .*\n(.*\n)*tiny", cli.out("models"), re.M)
     [status] = cli.lines("status", "--json")
-    assert status["state"] == "serving" and {m["name"] for m in status["models"]} == {"echo", "tiny"} and status["pid"] > 0
+    assert status["state"] == "serving" and {m["name"] for m in status["models"]} == {"echo", "tiny", "long"} and status["pid"] > 0
     assert "serving" in cli.out("status")
 
 
@@ -287,6 +287,7 @@ def watch(cli):
     watcher = children.start([cli.path, "conversations", "watch", "--json"], stdout=subprocess.PIPE, text=True, env=cli.environment)
     seen = []
     while not seen:  # a conversation that closed before the watch began is not seen
+        assert watcher.poll() is None, "the watch has ended"
         cli.out("ask", "hello", "--model", "echo")
         while select.select([watcher.stdout], [], [], 0)[0]:
             seen.append(json.loads(watcher.stdout.readline()))
@@ -371,7 +372,7 @@ def ctrl_c_at_the_prompt(cli):
 
 def ctrl_c_stops_the_reply(cli):
     """The reply is long and slow; what came until the Ctrl-C counts, and the conversation goes on."""
-    shown = Terminal(cli, "--model", "tiny", "--ignore-eos", "--max-tokens", "1800", "--seed", "1", "--temperature", "1")
+    shown = Terminal(cli, "--model", "long", "--ignore-eos", "--max-tokens", "60000", "--seed", "1", "--temperature", "1")
     shown.expect(r"> ")
     shown.type("hello\r")
     shown.expect(r"hello\n+(.|\n)")
@@ -461,8 +462,9 @@ def main():
     path, parleyd, writer, golden = sys.argv[1:5]
     model = next((m for m in (os.environ.get("PARLEY_MODEL"), *sys.argv[5:]) if m and os.path.exists(m)), None)
     with tempfile.TemporaryDirectory() as folder:
-        tiny = os.path.join(folder, "tiny.gguf")
+        tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")
         children.run([writer, tiny], check=True)
+        children.run([writer, long, "65536"], check=True)
         cli = Cli(path)
         helps(cli)
         wrong_use(cli)
@@ -470,7 +472,7 @@ def main():
         unwritable(cli)
         tokens(cli, tiny, golden, model)
         selftest(cli, tiny)
-        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--backend", "ref", "--threads", "1") as address:
+        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}", "--backend", "ref", "--threads", "1") as address:
             cli = Cli(path, address)
             pipe_chat(cli)
             ask(cli)

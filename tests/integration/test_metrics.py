@@ -16,7 +16,7 @@ import children
 
 
 def page(http, path="/metrics", **more):
-    with urllib.request.urlopen(urllib.request.Request(f"http://{http}{path}", **more), timeout=30) as response:
+    with urllib.request.urlopen(urllib.request.Request(f"http://{http}{path}", **more), timeout=children.PATIENCE) as response:
         return response.read().decode(), response.headers
 
 
@@ -26,7 +26,7 @@ def samples(text):
 
 
 def check(promtool, text):
-    done = children.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    done = children.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
     return done.returncode, (done.stdout + done.stderr).strip()
 
 

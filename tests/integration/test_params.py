@@ -14,10 +14,9 @@ import grpc
 import harness
 import numpy as np
 import trainer
+from children import PATIENCE, until
 from harness import error_pb2, params
 from trainer import Updates, create, parts, upload
-
-PATIENCE = 60  # seconds for anything that is to happen
 
 
 def fails(code, call, field=None, says=""):
@@ -38,12 +37,6 @@ def info(parley, name):
 
 def pull(parley, name, **more):
     return trainer.Answer(parley.params.Pull(params.ParamsPullRequest(name=name, **more)))
-
-
-def until(what, condition):
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"{what} does not happen"
 
 
 def later(act):
@@ -152,30 +145,61 @@ def pushed_and_awaited(parley):
     fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: parley.params.Push(iter(())), says="without a gradient")
 
 
-def killed_trainer(parley):
-    """Its upload complete, it goes away: the round is aborted, or applied without it, as configured."""
-    quorum = params.Quorum(min=2, timeout_ms=300, on_miss=params.APPLY_PARTIAL)
-    create(parley.params, "partial", {"w": [2]}, round_size=3, quorum=quorum)
+def together(parley, name, step, who):
+    """What comes of updates of all these at once; None: a round's time was over before all were in it."""
+    others = [later(lambda i=i: Updates(parley.params).update(name, f"t{i}", step, [i, 2])) for i in who]
+    answers = []
+    for other in others:
+        try:
+            answers.append(other())
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.ABORTED, error
+    return answers if len(answers) == len(others) else None
+
+
+def in_time(holds):
+    """How fast the machine is decides nothing: what does not hold with so many milliseconds is given more."""
+    ms = 200
+    while not holds(ms):
+        ms *= 2
+        assert ms < PATIENCE * 1000, "nobody is ever in time"
+
+
+def goes_on_without(parley, timeout_ms):
+    name = f"partial-{timeout_ms}"
+    quorum = params.Quorum(min=2, timeout_ms=timeout_ms, on_miss=params.APPLY_PARTIAL)
+    create(parley.params, name, {"w": [2]}, round_size=3, quorum=quorum)
     doomed = Updates(parley.params)
-    doomed.send(*upload("partial", "doomed", 1, [9, 9]))
-    until("its contribution", lambda: info(parley, "partial").waiting == 1)
+    doomed.send(*upload(name, "doomed", 1, [9, 9]))
+    until("its contribution", lambda: info(parley, name).waiting == 1 or info(parley, name).aborted > 0)
     doomed.stream.cancel()
-    until("its leaving", lambda: info(parley, "partial").waiting == 0)
-    others = [later(lambda i=i: Updates(parley.params).update("partial", f"t{i}", 1, [i, 2])) for i in (1, 3)]
-    for answer in (other() for other in others):
+    until("its leaving", lambda: info(parley, name).waiting == 0)
+    answers = together(parley, name, 1, (1, 3))
+    have = info(parley, name)
+    if answers is None or have.aborted > 0:
+        return False
+    for answer in answers:
         assert answer.version.version == 1 and list(answer.version.contributors) == ["t1", "t3"]
         assert tuple(answer.values) == (-2, -2)
-    have = info(parley, "partial")
     assert (have.partial, have.rounds, have.aborted) == (1, 1, 0), have
+    return True
 
-    create(parley.params, "abort", {"w": [2]}, round_size=3, quorum=params.Quorum(timeout_ms=200))
-    others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in (1, 2)]
-    for other in others:
-        fails(grpc.StatusCode.ABORTED, other)
-    have = info(parley, "abort")
+
+def may_come_again(parley, timeout_ms):
+    name = f"abort-{timeout_ms}"
+    create(parley.params, name, {"w": [2]}, round_size=3, quorum=params.Quorum(timeout_ms=timeout_ms))
+    assert together(parley, name, 1, (1, 2)) is None
+    have = info(parley, name)
     assert (have.version, have.rounds, have.aborted, have.waiting) == (0, 0, 2, 0), have
-    others = [later(lambda i=i: Updates(parley.params).update("abort", f"t{i}", 1, [1, 1])) for i in range(3)]
-    assert {other().version.version for other in others} == {1}, "the same steps may come again"
+    answers = together(parley, name, 1, range(3))
+    assert answers is None or {answer.version.version for answer in answers} == {1}, "the same steps may come again"
+    return answers is not None
+
+
+def killed_trainer(parley):
+    """Its upload complete, it goes away: the round is aborted, or applied without it, as configured."""
+    in_time(lambda ms: goes_on_without(parley, ms))
+    in_time(lambda ms: may_come_again(parley, ms))
 
 
 def duplicates(parley):

@@ -10,4 +10,4 @@ import harness
 
 parleyd, params_calls = sys.argv[1:]
 with harness.Parleyd(parleyd) as parley:
-    children.run([params_calls, parley.address], check=True, timeout=60)
+    children.run([params_calls, parley.address], check=True)

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 import harness
+from children import PATIENCE
 
 SERVICES = {
     "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection",
@@ -26,7 +27,7 @@ def ask(channel, version, *questions):
         request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
         response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
     )
-    return list(method(iter([reflection_pb2.ServerReflectionRequest(host="here", **q) for q in questions]), timeout=30))
+    return list(method(iter([reflection_pb2.ServerReflectionRequest(host="here", **q) for q in questions]), timeout=PATIENCE))
 
 
 def by_grpcio(client):

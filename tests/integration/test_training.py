@@ -18,7 +18,7 @@ PARLEY, PARLEYD = sys.argv[1:]
 
 
 def parley(*words, status=0):
-    done = children.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=240)
+    done = children.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=4 * children.PATIENCE)
     assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
     return done
 
