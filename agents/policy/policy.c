@@ -59,11 +59,14 @@ static enum status open_backend(struct policy *p, const struct agent_config *con
                                 struct error *err)
 {
     const struct backend_config backend_config = {.n_threads = config->n_threads};
-    enum status rc = backend_open(&p->backend, config->backend, &backend_config, err);
+    enum status rc =
+        config->backend_type != NULL
+            ? backend_open_type(&p->backend, config->backend_type, &backend_config, err)
+            : backend_open(&p->backend, config->backend, &backend_config, err);
 
     if (rc == STATUS_OK && p->backend->type->net == NULL)
-        rc =
-            error_set(err, STATUS_UNIMPLEMENTED, "the backend %s has no policies", config->backend);
+        rc = error_set(err, STATUS_UNIMPLEMENTED, "the backend %s has no policies",
+                       p->backend->type->name);
     return rc;
 }
 
