@@ -14,7 +14,10 @@
 
 static const char model_name[] = "policy";
 
-enum { OBSERVER_TIMEOUT_MS = 10 * 1000, SEED_STRIDE = 1000 * 1000 };
+enum { OBSERVER_TIMEOUT_MS = 60 * 1000, SEED_STRIDE = 1000 * 1000 };
+
+/* The server is there: on a busy machine it is slow to say so. As long as Train waits for them. */
+static const char observer_wait_s[] = "60";
 
 struct run {
     const struct rollout_config *config;
@@ -59,6 +62,8 @@ static enum status start_observer(struct run *r, size_t i, struct error *err)
         (char *)"--json",
         (char *)"--server",
         r->served.address,
+        (char *)"--wait",
+        (char *)observer_wait_s,
         (char *)"--env",
         (char *)r->config->environment,
         (char *)"--rpc",
