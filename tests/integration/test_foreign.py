@@ -435,7 +435,7 @@ def killed_client(parley):
 
 
 def full_queue(parleyd, long):
-    with harness.Parleyd(parleyd, "--model", f"long={long}", "--max-queue", "1") as parley:
+    with harness.Parleyd(parleyd, "--model", f"long={long}", "--max-queue", "16") as parley:
         running = []
 
         def batching():
@@ -454,8 +454,11 @@ def full_queue(parleyd, long):
             running.append(call)
             return None
 
-        until("a full batch", lambda: one_more() and batching().running == batching().max_rows)
-        until("a full queue", lambda: one_more() and batching().waiting == 1)
+        def is_full():
+            b = batching()
+            return b.running == b.max_rows and b.waiting == 16
+
+        until("a full batch and queue", lambda: one_more() and is_full())
         refusals = [one_more() for _ in range(20)]
         assert all(refusals), "somebody ended by itself"
         print(f"a refusal takes {min(took for _, took in refusals) * 1e3:.1f} ms")
