@@ -122,31 +122,21 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
 
 enum status policy_file_save(const char *path, struct network *net, struct error *err)
 {
-    struct backend *b = net->backend;
+    const float *numbers = net->kept;
     struct gguf_writer *w;
     enum status rc = gguf_writer_open(&w, path, err);
 
     if (rc != STATUS_OK)
         return rc;
     tell(w, net, net->spec.seed);
-    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
-        size_t n = p->n_rows * p->n_cols;
-        float *numbers = try_alloc(n, sizeof *numbers);
 
-        if (numbers == NULL) {
-            rc = error_no_memory(err, n * sizeof *numbers, name);
-            break;
-        }
-        b->type->download(b, numbers, p->value, n * sizeof *numbers);
-        rc = b->type->sync(b, err);
-        if (rc == STATUS_OK)
-            gguf_write_data(w, numbers, n);
-        free(numbers);
+        gguf_write_data(w, numbers, p->n_rows * p->n_cols);
+        numbers += p->n_rows * p->n_cols;
     }
-    if (rc == STATUS_OK)
-        rc = gguf_writer_commit(w, err);
+    rc = gguf_writer_commit(w, err);
     gguf_writer_close(w);
     return rc;
 }
@@ -281,7 +271,7 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
 
 enum status policy_file_read(const struct gguf *g, struct network *net, struct error *err)
 {
-    struct backend *b = net->backend;
+    float *numbers = net->kept;
 
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
@@ -291,7 +281,8 @@ enum status policy_file_read(const struct gguf *g, struct network *net, struct e
 
         if (rc != STATUS_OK)
             return rc;
-        b->type->upload(b, p->value, t->data, t->size_bytes);
+        memcpy(numbers, t->data, t->size_bytes);
+        numbers += p->n_rows * p->n_cols;
     }
-    return b->type->sync(b, err);
+    return network_load(net, err);
 }

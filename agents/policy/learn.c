@@ -23,6 +23,7 @@ struct lesson {
     size_t n, n_steps;
     const struct learn_config *config;
     float *returns, *weights; /* [n][n_steps] */
+    float *made;              /* what comes of it (network_step), until it is kept */
     double loss, entropy;     /* sums so far */
     /* Of a pass, [max_rows]. */
     int32_t *actions;
@@ -149,7 +150,7 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
     b->type->download(b, p->logp, p->net.logp, n * n_actions * sizeof *p->logp);
     if (p->net.values != NULL)
         b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
-    rc = b->type->sync(b, err);
+    rc = policy_sync(p, err);
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < n; i++) {
@@ -320,6 +321,9 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
     l->dvalues = try_alloc(max_rows, sizeof *l->dvalues);
     l->keep = try_alloc(max_rows, sizeof *l->keep);
     l->same = try_alloc(max_rows, sizeof *l->same);
+    l->made = try_alloc(l->policy->net.n_numbers, 3 * sizeof *l->made);
+    if (l->made == NULL)
+        return error_no_memory(err, 3 * network_weight_bytes(&l->policy->net), "a policy");
     if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
         l->dvalues == NULL || l->keep == NULL || l->same == NULL)
         return error_no_memory(err, 2 * (uint64_t)n * sizeof *l->returns, "returns");
@@ -351,13 +355,15 @@ static void close_lesson(struct lesson *l)
     free(l->dvalues);
     free(l->keep);
     free(l->same);
+    free(l->made);
 }
 
 /* --- the step --- */
 
-static enum status add_squares(struct network *net, struct param *p, double *sum, struct error *err)
+static enum status add_squares(struct policy *policy, struct param *p, double *sum,
+                               struct error *err)
 {
-    struct backend *b = net->backend;
+    struct backend *b = policy->backend;
     size_t n = p->n_rows * p->n_cols;
     float *g = try_alloc(n, sizeof *g);
     enum status rc;
@@ -365,22 +371,23 @@ static enum status add_squares(struct network *net, struct param *p, double *sum
     if (g == NULL)
         return error_no_memory(err, n * sizeof *g, "a gradient");
     b->type->download(b, g, p->gradient, n * sizeof *g);
-    rc = b->type->sync(b, err);
+    rc = policy_sync(policy, err);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++)
         *sum += (double)g[i] * (double)g[i];
     free(g);
     return rc;
 }
 
-static enum status gradient_norm(struct network *net, double *out, struct error *err)
+static enum status gradient_norm(struct policy *policy, double *out, struct error *err)
 {
+    struct network *net = &policy->net;
     double sum = 0.0;
     enum status rc = STATUS_OK;
 
     for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
 
-        rc = add_squares(net, network_param(net, i / 2, (int)(i % 2), name), &sum, err);
+        rc = add_squares(policy, network_param(net, i / 2, (int)(i % 2), name), &sum, err);
     }
     if (rc == STATUS_OK && !isfinite(sum))
         rc = error_set(err, STATUS_INTERNAL, "the gradient is not finite: nothing was learned");
@@ -395,34 +402,45 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
     struct policy *p = container_of(a, struct policy, base);
     struct lesson l = {.policy = p, .clones = clones, .n = n, .n_steps = n_steps, .config = config};
     struct learn_report report = {0};
+    struct error synced;
     enum status rc = check_config(p, config, err);
 
     if (rc == STATUS_OK)
         rc = check_records(&l, returns, err);
+    if (rc == STATUS_OK)
+        rc = policy_ready(p, err);
     if (rc != STATUS_OK)
         return rc;
     rc = network_prepare(&p->net, err);
     if (rc == STATUS_OK)
         rc = open_lesson(&l, returns, err);
-    if (rc != STATUS_OK)
-        goto out;
-    network_zero_gradients(&p->net);
-    rc = p->net.spec.kind == POLICY_LSTM ? learn_through_time(&l, err) : learn_rows(&l, err);
+    if (rc == STATUS_OK) {
+        network_zero_gradients(&p->net);
+        rc = p->net.spec.kind == POLICY_LSTM ? learn_through_time(&l, err) : learn_rows(&l, err);
+    }
     if (rc == STATUS_OK)
-        rc = gradient_norm(&p->net, &report.gradient_norm, err);
-    if (rc != STATUS_OK)
-        goto out;
-    network_step(&p->net, config->learning_rate);
-    rc = p->backend->type->sync(p->backend, err);
-    if (rc != STATUS_OK)
-        goto out;
-    for (size_t i = 0; i < n; i++)
-        policy_clone_forget(container_of(clones[i], struct policy_clone, base));
-    report.params_version = ++p->params_version;
-    report.loss = l.loss / (double)n;
-    report.entropy = l.entropy / (double)(n * n_steps);
-    *out = report;
-out:
+        rc = gradient_norm(p, &report.gradient_norm, err);
+    if (rc == STATUS_OK) {
+        network_step(&p->net, config->learning_rate, l.made);
+        rc = policy_sync(p, err);
+    }
+    if (rc == STATUS_OK) {
+        network_keep(&p->net, l.made);
+        l.made = NULL; /* given away */
+        for (size_t i = 0; i < n; i++)
+            policy_clone_forget(container_of(clones[i], struct policy_clone, base));
+        report.params_version = ++p->params_version;
+        report.loss = l.loss / (double)n;
+        report.entropy = l.entropy / (double)(n * n_steps);
+        *out = report;
+    }
+    /* a device that broke may have looked like one without memory */
+    if (rc == STATUS_EXHAUSTED && policy_sync(p, &synced) == STATUS_INTERNAL) {
+        rc = STATUS_INTERNAL;
+        *err = synced;
+    }
     close_lesson(&l);
+    p->is_stale = rc != STATUS_OK; /* what was begun on the device is taken back */
+    policy_recover(p);
     return rc;
 }

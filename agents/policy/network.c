@@ -3,12 +3,16 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
 
 static struct layer *add_layer(struct network *net, size_t n_in, size_t n_out, size_t fan)
 {
     struct layer *l = &net->layers[net->n_layers++];
 
     assert(net->n_layers <= NETWORK_MAX_LAYERS);
+    net->n_numbers += (n_in + 1) * n_out;
     l->weight = (struct param){.n_rows = n_out, .n_cols = n_in};
     l->bias = (struct param){.n_rows = 1, .n_cols = n_out};
     l->bound = 1.0f / sqrtf((float)fan);
@@ -64,10 +68,11 @@ static bool take(struct backend *b, struct buffer **out, size_t n, size_t width,
     return *out != NULL;
 }
 
-static void give(struct backend *b, struct buffer *m)
+static void give(struct backend *b, struct buffer **m)
 {
-    if (m != NULL)
-        b->type->buffer_close(b, m);
+    if (*m != NULL)
+        b->type->buffer_close(b, *m);
+    *m = NULL;
 }
 
 enum status network_open(struct network *net, struct backend *b, size_t max_rows, struct error *err)
@@ -78,6 +83,8 @@ enum status network_open(struct network *net, struct backend *b, size_t max_rows
 
     net->backend = b;
     net->max_rows = max_rows;
+    if (net->kept == NULL && (net->kept = try_alloc(net->n_numbers, sizeof *net->kept)) == NULL)
+        return error_no_memory(err, network_weight_bytes(net), "a policy");
     ok = take(b, &net->in, max_rows, s->n_observations, err) &&
          take(b, &net->logits, max_rows, s->n_actions, err) &&
          take(b, &net->logp, max_rows, s->n_actions, err);
@@ -128,28 +135,76 @@ enum status network_prepare(struct network *net, struct error *err)
     return ok ? STATUS_OK : err->status;
 }
 
-void network_close(struct network *net)
+static void close_buffers(struct network *net)
 {
     struct backend *b = net->backend;
-    struct buffer *single[] = {net->in,     net->logits,  net->logp,    net->values,
-                               net->h_in,   net->c_in,    net->c_out,   net->gates,
-                               net->from_h, net->dlogits, net->dvalues, net->dtop,
-                               net->dbelow, net->dh,      net->dc,      net->dgates};
+    struct buffer **single[] = {&net->in,     &net->logits,  &net->logp,    &net->values,
+                                &net->h_in,   &net->c_in,    &net->c_out,   &net->gates,
+                                &net->from_h, &net->dlogits, &net->dvalues, &net->dtop,
+                                &net->dbelow, &net->dh,      &net->dc,      &net->dgates};
 
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
         give(b, single[i]);
     for (size_t i = 0; i < POLICY_MAX_LAYERS; i++)
-        give(b, net->hidden[i]);
+        give(b, &net->hidden[i]);
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
 
-        give(b, p->value);
-        give(b, p->gradient);
-        give(b, p->first);
-        give(b, p->second);
+        give(b, &p->value);
+        give(b, &p->gradient);
+        give(b, &p->first);
+        give(b, &p->second);
     }
+}
+
+void network_close(struct network *net)
+{
+    close_buffers(net);
+    free(net->kept);
     *net = (struct network){0};
+}
+
+enum status network_load(struct network *net, struct error *err)
+{
+    struct backend *b = net->backend;
+    const float *numbers = net->kept;
+
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        size_t n = p->n_rows * p->n_cols;
+
+        b->type->upload(b, p->value, numbers, n * sizeof *numbers);
+        if (net->n_steps > 0) {
+            b->type->upload(b, p->first, numbers + net->n_numbers, n * sizeof *numbers);
+            b->type->upload(b, p->second, numbers + 2 * net->n_numbers, n * sizeof *numbers);
+        } else if (p->second != NULL) {
+            b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
+            b->type->net->zero(b, p->second, p->n_rows, p->n_cols);
+        }
+        numbers += n;
+    }
+    return b->type->sync(b, err);
+}
+
+enum status network_restart(struct network *net, const struct backend_config *config,
+                            struct error *err)
+{
+    struct backend *b = net->backend;
+    enum status rc;
+
+    close_buffers(net); /* nothing is there after a restart that failed */
+    rc = backend_restart(b, config, err);
+    if (rc == STATUS_OK)
+        rc = network_open(net, b, net->max_rows, err);
+    if (rc == STATUS_OK && net->n_steps > 0)
+        rc = network_prepare(net, err);
+    if (rc == STATUS_OK)
+        rc = network_load(net, err);
+    if (rc != STATUS_OK && !b->is_down)
+        close_buffers(net);
+    return rc;
 }
 
 size_t network_weight_bytes(const struct network *net)
@@ -269,18 +324,29 @@ void network_backward(struct network *net, const struct net_draw *draws, size_t 
         backward_mlp(net, draws, n);
 }
 
-void network_step(struct network *net, float learning_rate)
+void network_step(struct network *net, float learning_rate, float *numbers)
 {
     const struct optim adam = {
         .kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
     struct backend *b = net->backend;
 
-    net->n_steps++;
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        const struct buffer *made[] = {p->value, p->first, p->second};
+        size_t n = p->n_rows * p->n_cols;
 
-        b->type->net->optim_step(b, &adam, net->n_steps, learning_rate, p->n_rows * p->n_cols,
-                                 p->gradient, p->value, p->first, p->second);
+        b->type->net->optim_step(b, &adam, net->n_steps + 1, learning_rate, n, p->gradient,
+                                 p->value, p->first, p->second);
+        for (size_t k = 0; k < 3; k++)
+            b->type->download(b, numbers + k * net->n_numbers, made[k], n * sizeof *numbers);
+        numbers += n;
     }
+}
+
+void network_keep(struct network *net, float *numbers)
+{
+    free(net->kept);
+    net->kept = numbers;
+    net->n_steps++;
 }

@@ -48,7 +48,12 @@ struct network {
     struct buffer *dtop, *dbelow;    /* [n_hidden] */
     struct buffer *dh, *dc, *dgates; /* of an lstm: by h_out and c_out coming in, by h_in and c_in
                                         going out */
-    uint64_t n_steps;                /* of the optimiser */
+
+    /* The host's copy, that outlives the device: the parameters, and once there are steps of the
+     * optimiser Adam's moments behind them, [3][n_numbers]. */
+    float *kept;
+    size_t n_numbers; /* of all parameters */
+    uint64_t n_steps; /* of the optimiser, that kept has */
 };
 
 /* The shapes, names and bounds of a spec's layers; no buffer. */
@@ -57,10 +62,16 @@ void network_shape(struct network *out, const struct policy_spec *spec);
 struct param *network_param(struct network *net, size_t layer, int which,
                             char ret_name[PARAM_NAME_SIZE]);
 
-/* After network_shape: takes the parameters' memory and that of a pass. */
+/* After network_shape: takes the parameters' memory and that of a pass; kept is of zeros. */
 enum status network_open(struct network *net, struct backend *b, size_t max_rows,
                          struct error *err) MUST_CHECK;
 void network_close(struct network *net);
+/* Puts what is kept on the device. */
+enum status network_load(struct network *net, struct error *err) MUST_CHECK;
+/* After an INTERNAL failure: opens the device again, and all anew on it, from what is kept. On
+ * failure only this and network_close may follow. */
+enum status network_restart(struct network *net, const struct backend_config *config,
+                            struct error *err) MUST_CHECK;
 size_t network_weight_bytes(const struct network *net);
 
 /* From in (and h_in, c_in) of n rows to logp, values (and hidden[0], c_out). draws [n]. */
@@ -72,7 +83,9 @@ void network_zero_gradients(struct network *net);
 /* Of the pass that was made last: from dlogits, dvalues (and dh, dc) to the parameters' gradients,
  * added (and to dh, dc of the step before). */
 void network_backward(struct network *net, const struct net_draw *draws, size_t n);
-/* One step of Adam. */
-void network_step(struct network *net, float learning_rate);
+/* One step of Adam, and what comes of it, to be there after the next sync: [3][n_numbers]. If that
+ * is well, network_keep takes it; else network_load takes the step back. */
+void network_step(struct network *net, float learning_rate, float *numbers);
+void network_keep(struct network *net, float *numbers);
 
 #endif

@@ -2,7 +2,11 @@
  *
  * A turn is one step of an environment: observe copies nothing and draws up the row, batch_act
  * computes all rows in one pass, self_observe counts the step and writes it into the record. The
- * network, the optimiser and the staging arrays are the compute thread's. */
+ * network, the optimiser and the staging arrays are the compute thread's.
+ *
+ * A device that fails ends the rows or the lesson that run, INTERNAL, and is opened again at once,
+ * with the parameters and Adam's moments of the last step that was done: the host has them. What
+ * clones have is the host's anyway. So who asks again is answered as though nothing had been. */
 #ifndef AGENTS_POLICY_PARTS_H
 #define AGENTS_POLICY_PARTS_H
 
@@ -14,6 +18,7 @@
 struct policy {
     struct agent base;
     struct backend *backend;
+    struct backend_config backend_config;
     struct network net;
     char version[MODEL_HASH_SIZE]; /* of the file */
     size_t max_rows;
@@ -25,6 +30,11 @@ struct policy {
     float *h, *c;            /* [max_rows][n_hidden] of an lstm, in and out */
     float *logp, *values;    /* [max_rows][n_actions], [max_rows] */
     struct net_draw *draws;  /* [max_rows] */
+    bool is_down;            /* the device failed and is not back */
+    bool is_stale;           /* the device may not hold what the network keeps */
+    uint64_t n_losses;       /* how often the device failed */
+    /* The loop's. */
+    uint64_t n_losses_seen;
 };
 
 /* What learning needs of a clone's steps, in one block. */
@@ -55,6 +65,7 @@ struct policy_turn {
     int64_t action;
     float logp, value;
     uint64_t params_version;
+    uint64_t n_losses;
     uint32_t batch_rows;
     struct tensor_view outputs[3];
 };
@@ -68,6 +79,14 @@ static inline const struct policy_spec *spec_of(const struct policy_clone *c)
 {
     return &policy_of(c)->net.spec;
 }
+
+/* policy.c */
+/* Before a step or a lesson: the device is there, and holds what the network keeps. */
+enum status policy_ready(struct policy *p, struct error *err) MUST_CHECK;
+enum status policy_sync(struct policy *p, struct error *err) MUST_CHECK;
+/* After one, with all closed that it had opened: a device that failed in it is opened again. Where
+ * that does not succeed, the next one tries it anew. */
+void policy_recover(struct policy *p);
 
 /* clone.c */
 enum status policy_clone_open(struct clone *c, const struct clone_config *config,

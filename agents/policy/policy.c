@@ -58,12 +58,12 @@ static enum status open_staging(struct policy *p, struct error *err)
 static enum status open_backend(struct policy *p, const struct agent_config *config,
                                 struct error *err)
 {
-    const struct backend_config backend_config = {.n_threads = config->n_threads};
-    enum status rc =
-        config->backend_type != NULL
-            ? backend_open_type(&p->backend, config->backend_type, &backend_config, err)
-            : backend_open(&p->backend, config->backend, &backend_config, err);
+    enum status rc;
 
+    p->backend_config = (struct backend_config){.n_threads = config->n_threads};
+    rc = config->backend_type != NULL
+             ? backend_open_type(&p->backend, config->backend_type, &p->backend_config, err)
+             : backend_open(&p->backend, config->backend, &p->backend_config, err);
     if (rc == STATUS_OK && p->backend->type->net == NULL)
         rc = error_set(err, STATUS_UNIMPLEMENTED, "the backend %s has no policies",
                        p->backend->type->name);
@@ -106,6 +106,47 @@ static enum status policy_open(struct agent *a, const struct agent_config *confi
     return rc; /* agent_open calls policy_close on failure */
 }
 
+static void note_loss(struct policy *p, enum status synced)
+{
+    p->is_down = synced == STATUS_INTERNAL;
+    p->n_losses += p->is_down;
+}
+
+enum status policy_ready(struct policy *p, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    if (p->is_down) {
+        rc = network_restart(&p->net, &p->backend_config, err);
+        p->is_down = rc != STATUS_OK;
+        p->is_stale = false;
+        return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
+    }
+    if (p->is_stale) {
+        rc = network_load(&p->net, err);
+        p->is_stale = rc != STATUS_OK;
+        note_loss(p, rc);
+        policy_recover(p);
+    }
+    return rc;
+}
+
+enum status policy_sync(struct policy *p, struct error *err)
+{
+    enum status rc = p->backend->type->sync(p->backend, err);
+
+    note_loss(p, rc);
+    return rc;
+}
+
+void policy_recover(struct policy *p)
+{
+    struct error ignored;
+
+    if (p->is_down && policy_ready(p, &ignored) != STATUS_OK)
+        return; /* the next one says it, if it is so still */
+}
+
 static void policy_info(const struct agent *a, struct agent_info *out)
 {
     const struct policy *p = container_of(a, const struct policy, base);
@@ -115,6 +156,7 @@ static void policy_info(const struct agent *a, struct agent_info *out)
                                .architecture = policy_kind_name(p->net.spec.kind),
                                .backend = p->backend->type->name,
                                .weight_bytes = network_weight_bytes(&p->net),
+                               .device_losses = p->n_losses_seen,
                                .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES,
                                .n_observations = p->net.spec.n_observations,
                                .n_actions = p->net.spec.n_actions,

@@ -109,10 +109,11 @@ void policy_drop(struct clone *c, struct agent_turn *turn)
 
 void policy_stepped(struct agent *a, struct row *row)
 {
+    struct policy *p = container_of(a, struct policy, base);
     struct reply *reply = &agent_turn_of(row)->reply;
     const struct policy_turn *t = row->turn;
 
-    (void)a;
+    p->n_losses_seen = t->n_losses;
     if (row->outcome != ROW_DONE)
         return;
     reply->tensors = t->outputs;
@@ -183,7 +184,7 @@ static enum status fetch(struct policy *p, size_t n, struct error *err)
         b->type->download(b, p->h, p->net.hidden[0], state_bytes);
         b->type->download(b, p->c, p->net.c_out, state_bytes);
     }
-    return b->type->sync(b, err);
+    return policy_sync(p, err);
 }
 
 /* The first action up to which the chances add up to more than a number drawn from [0, 1); without
@@ -240,16 +241,22 @@ void policy_batch_act(struct agent *a, struct row *const *rows, size_t n)
 {
     struct policy *p = container_of(a, struct policy, base);
     struct error err;
+    enum status rc = policy_ready(p, &err);
 
     assert(n <= p->max_rows);
     order(p, rows, n);
-    gather(p, n);
-    network_forward(&p->net, p->draws, n);
-    if (fetch(p, n, &err) == STATUS_OK) {
-        scatter(p, n);
-        return;
+    if (rc == STATUS_OK) {
+        gather(p, n);
+        network_forward(&p->net, p->draws, n);
+        rc = fetch(p, n, &err);
+        policy_recover(p);
     }
+    if (rc == STATUS_OK)
+        scatter(p, n);
     for (size_t i = 0; i < n; i++) {
+        turn_at(p, i)->n_losses = p->n_losses;
+        if (rc == STATUS_OK)
+            continue;
         rows[i]->err = err;
         rows[i]->outcome = ROW_FAILED;
     }

@@ -95,18 +95,22 @@ static void episode(struct side *s, bool in_batches, struct answer answers[N_STE
         }
 }
 
-static struct learn_report learn(struct side *s)
+static enum status try_learn(struct side *s, struct learn_report *out)
 {
     const struct learn_config config = {
         .learning_rate = 0.01f, .normalise = true, .value_weight = 0.5f, .entropy_weight = 0.01f};
-    struct learn_report report;
     float returns[N * N_STEPS];
 
     for (uint32_t i = 0; i < N * N_STEPS; i++)
         returns[i] = chance_uniform(5, i, 0, 77);
-    ck_assert_msg(s->agent->type->learn(s->agent, s->clones, N, returns, N_STEPS, &config, &report,
-                                        &err) == STATUS_OK,
-                  "%s", err.text);
+    return s->agent->type->learn(s->agent, s->clones, N, returns, N_STEPS, &config, out, &err);
+}
+
+static struct learn_report learn(struct side *s)
+{
+    struct learn_report report;
+
+    ck_assert_msg(try_learn(s, &report) == STATUS_OK, "%s", err.text);
     return report;
 }
 
@@ -188,4 +192,39 @@ START_TEST(an_lstm_is_the_same)
 }
 END_TEST
 
-SUITE_MAIN("cuda_host/policies", an_mlp_is_the_same, an_lstm_is_the_same)
+/* A device that breaks in a lesson ends it, INTERNAL; asked for again, it is the lesson that it
+ * would have been, after one that was learned before and after none. */
+START_TEST(lessons_outlive_the_device)
+{
+    static const long n_calls[] = {0, 3, 9, 20};
+
+    for (size_t k = 0; k < sizeof n_calls / sizeof n_calls[0]; k++) {
+        const struct policy_spec *spec = k % 2 == 0 ? &lstm : &mlp;
+        struct answer said[2][N_STEPS][N];
+        struct side cuda, ref;
+
+        side_open(&cuda, parley_cuda_module.type, spec);
+        side_open(&ref, &ref_backend, spec);
+        for (int lesson = 0; lesson < N_LESSONS; lesson++) {
+            struct learn_report a, b;
+
+            episode(&cuda, true, said[0]);
+            episode(&ref, true, said[1]);
+            check_same_answers(said[0], said[1]);
+            cuda_host_fail(n_calls[k], cudaErrorIllegalAddress);
+            ck_assert_int_eq(try_learn(&cuda, &a), STATUS_INTERNAL);
+            cuda_host_fail(-1, cudaSuccess);
+            a = learn(&cuda);
+            b = learn(&ref);
+            ck_assert_mem_eq(&a, &b, sizeof a);
+        }
+        side_close(&cuda);
+        side_close(&ref);
+    }
+    ck_assert_uint_eq(cuda_host_bytes_taken(), 0);
+    ck_assert_uint_eq(cuda_host_n_handles(), 0);
+}
+END_TEST
+
+SUITE_MAIN("cuda_host/policies", an_mlp_is_the_same, an_lstm_is_the_same,
+           lessons_outlive_the_device)

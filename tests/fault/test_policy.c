@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/policy/policy.h"
+#include "agents/policy/parts.h"
 #include "tests/fault/sweep.h"
+#include "tests/support/faulty_backend.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -129,4 +130,252 @@ START_TEST(saving_survives)
 }
 END_TEST
 
-SUITE_MAIN("fault/policy", open_survives, learning_survives, saving_survives)
+/* --- a device that fails --- */
+
+enum { N_ROUNDS = 2, MANY = 100 /* calls of a device in a story, of the fewest */ };
+
+/* All that the clones and the policy have done in two rounds of steps and lessons, and what the
+ * policy is then: its parameters, and Adam's moments. */
+struct told {
+    struct answer answers[N_ROUNDS][N_STEPS][N];
+    struct learn_report reports[N_ROUNDS];
+    float kept[1024];
+};
+
+struct story {
+    const char *path;
+    struct told known;
+    size_t n_faults, n_failed_lessons;
+};
+
+static struct agent *open_faulty(const char *path)
+{
+    struct agent_config config = {
+        .name = "p", .path = path, .backend_type = &faulty_backend, .env = &env_real};
+    struct agent *a = NULL;
+    struct error err;
+
+    ck_assert_msg(agent_open(&a, NULL, &config, &err) == STATUS_OK, "%s", err.text);
+    a->type->train(a, true);
+    return a;
+}
+
+static void read_kept(struct agent *a, struct told *t)
+{
+    const struct network *net = &container_of(a, struct policy, base)->net;
+    size_t n = 3 * net->n_numbers;
+
+    ck_assert(net->n_steps == N_ROUNDS && n < sizeof t->kept / sizeof t->kept[0]);
+    memcpy(t->kept, net->kept, n * sizeof *t->kept);
+}
+
+/* A file of a policy, made once: to write one down takes as long as a hundred stories. */
+static void make_file(char path[], const struct policy_spec *spec)
+{
+    int fd = mkstemps(path, 5);
+    struct error err;
+
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    ck_assert_int_eq(policy_file_create(path, spec, 1, &err), STATUS_OK);
+}
+
+static enum status step_together(struct clone *const *clones, uint32_t round, uint32_t at,
+                                 struct answer answers[N], struct error *err)
+{
+    float observations[N][N_OBS];
+    const struct policy_batch b = {.clones = clones,
+                                   .observations = observations[0],
+                                   .n = N,
+                                   .n_observations = N_OBS,
+                                   .seed = 3};
+
+    for (uint32_t i = 0; i < N; i++)
+        for (uint32_t k = 0; k < N_OBS; k++)
+            observations[i][k] = 0.25f * (float)((i + 2 * at + 3 * round + k) % 7) - 0.5f;
+    return policy_drive(&b, answers, err);
+}
+
+/* A fault ended it: the device was opened again, once, if it was its own. */
+static void check_fault(struct story *s, enum status rc, uint64_t n_opened, const struct error *err)
+{
+    ck_assert(rc == faulty_status || rc == STATUS_EXHAUSTED);
+    ck_assert_str_ne(err->text, "");
+    ck_assert_uint_eq(faulty_n_opened, n_opened + (rc == STATUS_INTERNAL));
+    s->n_faults += rc == faulty_status;
+}
+
+/* Steps and lessons, each of which is asked for again if a fault ends it. */
+static enum status tell(void *arg)
+{
+    const struct learn_config config = {.learning_rate = 0.1f, .value_weight = 0.5f};
+    const float returns[N * N_STEPS] = {1, 2, 3, 4};
+    struct story *s = arg;
+    const long armed = fault_after;
+    struct clone *clones[N];
+    struct told told;
+    struct agent *a;
+    struct error err;
+    enum status all = STATUS_OK, rc;
+
+    fault_after = -1;
+    memset(&told, 0, sizeof told);
+    a = open_faulty(s->path);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->record(clones[i], N_STEPS, &err), STATUS_OK);
+    }
+    fault_after = armed;
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        uint64_t n_opened = faulty_n_opened;
+
+        for (uint32_t at = 0; at < N_STEPS; at++)
+            if ((rc = step_together(clones, round, at, told.answers[round][at], &err)) !=
+                STATUS_OK) {
+                check_fault(s, rc, n_opened, &err);
+                all = STATUS_EXHAUSTED;
+                at--; /* a clone is where it was: its next step is the same */
+            }
+        n_opened = faulty_n_opened;
+        while ((rc = a->type->learn(a, clones, N, returns, N_STEPS, &config, &told.reports[round],
+                                    &err)) != STATUS_OK) {
+            check_fault(s, rc, n_opened, &err);
+            all = STATUS_EXHAUSTED;
+            s->n_failed_lessons++;
+        }
+    }
+    rc = all;
+    {
+        const long left = fault_after;
+
+        fault_after = -1;
+        read_kept(a, &told);
+        if (armed < 0)
+            s->known = told;
+        for (size_t i = 0; i < N; i++)
+            clone_close(clones[i]);
+        agent_unref(a);
+        fault_after = left;
+    }
+    ck_assert_mem_eq(&told, &s->known, sizeof told);
+    return rc;
+}
+
+static void sweep_story(enum status status)
+{
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        char path[] = "/tmp/policy-fault-XXXXXX.gguf";
+        struct story s = {.path = path};
+
+        make_file(path, &specs[i]);
+        faulty_status = status;
+        ck_assert_int_eq(tell(&s), STATUS_OK); /* without faults */
+        (void)sweep(tell, &s);
+        faulty_status = STATUS_EXHAUSTED;
+        ck_assert_uint_ge(s.n_faults, (size_t)(MANY / sweep_stride()));
+        ck_assert_uint_ge(s.n_failed_lessons, 1);
+        (void)unlink(path);
+    }
+}
+
+/* A device that fails ends the step or the lesson, INTERNAL, and is opened again once; asked again,
+ * clones do what they would have done, and what was and is learned is the same to the last bit. */
+START_TEST(policies_outlive_their_device)
+{
+    sweep_story(STATUS_INTERNAL);
+}
+END_TEST
+
+/* A step or a lesson for which the device has no memory is as though it had not been. */
+START_TEST(no_memory_on_the_device_is_no_fault)
+{
+    sweep_story(STATUS_EXHAUSTED);
+}
+END_TEST
+
+static void check_same_files(const char *a, const char *b)
+{
+    unsigned char bytes[2][8192];
+    ssize_t n[2];
+
+    for (int i = 0; i < 2; i++) {
+        int fd = open(i == 0 ? a : b, O_RDONLY | O_CLOEXEC);
+
+        n[i] = read(fd, bytes[i], sizeof bytes[i]);
+        (void)close(fd);
+    }
+    ck_assert(n[0] > 0 && n[0] == n[1] && (size_t)n[0] < sizeof bytes[0]);
+    ck_assert_mem_eq(bytes[0], bytes[1], (size_t)n[0]);
+}
+
+/* While the device cannot be opened again each step and lesson says so, and the policy can be saved
+ * and closed; when it can, all goes on. */
+START_TEST(a_device_may_stay_away)
+{
+    const struct learn_config config = {.learning_rate = 0.1f};
+    const float returns[N] = {1, 2, 3};
+    char path[] = "/tmp/policy-fault-XXXXXX.gguf", copy[] = "/tmp/policy-fault-XXXXXX.gguf";
+    struct agent *a, *same;
+    struct clone *clones[N], *others[N];
+    struct answer answers[2][N];
+    struct learn_report report;
+    struct agent_info info;
+    struct error err;
+    enum status rc = STATUS_EXHAUSTED;
+
+    make_file(path, &specs[0]);
+    make_file(copy, &specs[1]);
+    a = open_faulty(path);
+    same = open_faulty(path);
+    memset(answers, 0, sizeof answers);
+    for (size_t i = 0; i < N; i++) {
+        ck_assert_int_eq(clone_open(&clones[i], a, &(struct clone_config){0}, &err), STATUS_OK);
+        ck_assert_int_eq(clone_open(&others[i], same, &(struct clone_config){0}, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->record(clones[i], 1, &err), STATUS_OK);
+    }
+    ck_assert_int_eq(step_together(others, 0, 0, answers[0], &err), STATUS_OK);
+    faulty_status = STATUS_INTERNAL;
+    faulty_cannot_open = true;
+    for (long n = 0; rc == STATUS_EXHAUSTED; n++) { /* of the host, until it is the device */
+        fault_after = n;
+        rc = step_together(clones, 0, 0, answers[1], &err);
+    }
+    ck_assert_int_eq(rc, STATUS_INTERNAL);
+    ck_assert_int_lt(fault_after, 0);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_UNAVAILABLE);
+        ck_assert_ptr_nonnull(strstr(err.text, "not back yet"));
+    }
+    ck_assert_int_eq(a->type->save_original(a, copy, &err), STATUS_OK);
+    check_same_files(path, copy);
+    faulty_cannot_open = false;
+    ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_OK);
+    ck_assert_mem_eq(answers[1], answers[0], sizeof answers[0]);
+    a->type->info(a, &info);
+    ck_assert_uint_eq(info.device_losses, 1);
+    faulty_cannot_open = true;
+    rc = STATUS_EXHAUSTED;
+    for (long n = 0; rc == STATUS_EXHAUSTED; n++) {
+        fault_after = n;
+        rc = a->type->learn(a, clones, N, returns, 1, &config, &report, &err);
+    }
+    ck_assert_int_eq(rc, STATUS_INTERNAL);
+    ck_assert_int_eq(a->type->learn(a, clones, N, returns, 1, &config, &report, &err),
+                     STATUS_UNAVAILABLE);
+    for (size_t i = 0; i < N; i++) {
+        clone_close(clones[i]);
+        clone_close(others[i]);
+    }
+    agent_unref(a); /* its device is away */
+    agent_unref(same);
+    (void)unlink(path);
+    (void)unlink(copy);
+    fault_after = -1;
+    faulty_cannot_open = false;
+    faulty_status = STATUS_EXHAUSTED;
+}
+END_TEST
+
+SUITE_MAIN("fault/policy", open_survives, learning_survives, saving_survives,
+           policies_outlive_their_device, no_memory_on_the_device_is_no_fault,
+           a_device_may_stay_away)

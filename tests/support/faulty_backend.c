@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/alloc.h"
+#include "compute/net.h"
 
 enum status faulty_status = STATUS_EXHAUSTED;
 size_t faulty_n_opened;
@@ -206,6 +207,87 @@ static void faulty_sample(struct backend *b, const struct buffer *logits, size_t
         real_of(b)->type->sample(real_of(b), logits, n_vocab, list, out);
 }
 
+/* Operators of networks. */
+
+#define NET_OPERATOR(name, parameters, arguments)  \
+    static void faulty_##name parameters           \
+    {                                              \
+        if (works(b))                              \
+            real_of(b)->type->net->name arguments; \
+    }
+
+NET_OPERATOR(zero, (struct backend * b, struct buffer *x, size_t n, size_t width),
+             (real_of(b), x, n, width))
+NET_OPERATOR(add,
+             (struct backend * b, struct buffer *x, const struct buffer *y, size_t n, size_t width),
+             (real_of(b), x, y, n, width))
+NET_OPERATOR(keep_rows,
+             (struct backend * b, const bool *keep, size_t n, size_t width, struct buffer *x),
+             (real_of(b), keep, n, width, x))
+NET_OPERATOR(linear,
+             (struct backend * b, const struct buffer *in, const struct buffer *w,
+              const struct buffer *bias, size_t n, size_t n_in, size_t n_out, struct buffer *out),
+             (real_of(b), in, w, bias, n, n_in, n_out, out))
+NET_OPERATOR(linear_backward,
+             (struct backend * b, const struct buffer *in, const struct buffer *w,
+              const struct buffer *dout, size_t n, size_t n_in, size_t n_out, struct buffer *din,
+              struct buffer *dw, struct buffer *dbias),
+             (real_of(b), in, w, dout, n, n_in, n_out, din, dw, dbias))
+NET_OPERATOR(dropout,
+             (struct backend * b, const struct net_draw *draws, uint32_t layer, float rate,
+              size_t n, size_t width, struct buffer *x),
+             (real_of(b), draws, layer, rate, n, width, x))
+NET_OPERATOR(relu, (struct backend * b, struct buffer *x, size_t n, size_t width),
+             (real_of(b), x, n, width))
+NET_OPERATOR(relu_backward,
+             (struct backend * b, const struct buffer *out, size_t n, size_t width,
+              struct buffer *dx),
+             (real_of(b), out, n, width, dx))
+NET_OPERATOR(softmax,
+             (struct backend * b, const struct buffer *in, size_t n, size_t width,
+              struct buffer *out),
+             (real_of(b), in, n, width, out))
+NET_OPERATOR(log_softmax,
+             (struct backend * b, const struct buffer *in, size_t n, size_t width,
+              struct buffer *out),
+             (real_of(b), in, n, width, out))
+NET_OPERATOR(log_prob_backward,
+             (struct backend * b, const struct buffer *logp, const int32_t *actions,
+              const float *weights, float entropy_weight, size_t n, size_t width,
+              struct buffer *dlogits),
+             (real_of(b), logp, actions, weights, entropy_weight, n, width, dlogits))
+NET_OPERATOR(lstm,
+             (struct backend * b, struct buffer *gates, const struct buffer *from_h,
+              const struct buffer *c_in, size_t n, size_t width, struct buffer *c_out,
+              struct buffer *h_out),
+             (real_of(b), gates, from_h, c_in, n, width, c_out, h_out))
+NET_OPERATOR(lstm_backward,
+             (struct backend * b, const struct buffer *gates, const struct buffer *c_in,
+              const struct buffer *c_out, const struct buffer *dh, size_t n, size_t width,
+              struct buffer *dc, struct buffer *dgates),
+             (real_of(b), gates, c_in, c_out, dh, n, width, dc, dgates))
+NET_OPERATOR(optim_step,
+             (struct backend * b, const struct optim *o, uint64_t step, float lr, size_t n,
+              const struct buffer *g, struct buffer *p, struct buffer *m, struct buffer *v),
+             (real_of(b), o, step, lr, n, g, p, m, v))
+
+static const struct net_ops faulty_net_ops = {
+    .zero = faulty_zero,
+    .add = faulty_add,
+    .keep_rows = faulty_keep_rows,
+    .linear = faulty_linear,
+    .linear_backward = faulty_linear_backward,
+    .dropout = faulty_dropout,
+    .relu = faulty_relu,
+    .relu_backward = faulty_relu_backward,
+    .softmax = faulty_softmax,
+    .log_softmax = faulty_log_softmax,
+    .log_prob_backward = faulty_log_prob_backward,
+    .lstm = faulty_lstm,
+    .lstm_backward = faulty_lstm_backward,
+    .optim_step = faulty_optim_step,
+};
+
 const struct backend_type faulty_backend = {
     .name = "faulty",
     .size = sizeof(struct faulty),
@@ -232,4 +314,5 @@ const struct backend_type faulty_backend = {
     .attend = faulty_attend,
     .gather = faulty_gather,
     .sample = faulty_sample,
+    .net = &faulty_net_ops,
 };
