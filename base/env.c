@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
+
+enum { REST_BYTES = 512 };
 
 static uint64_t now_us(void *self)
 {
@@ -15,11 +18,10 @@ static uint64_t now_us(void *self)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-static void take_random(void *self, void *out, size_t n_bytes)
+static void ask_kernel(void *out, size_t n_bytes)
 {
     unsigned char *at = out;
 
-    (void)self;
     while (n_bytes > 0) {
         ssize_t n = getrandom(at, n_bytes, 0);
 
@@ -33,6 +35,27 @@ static void take_random(void *self, void *out, size_t n_bytes)
         at += n;
         n_bytes -= (size_t)n;
     }
+}
+
+/* A call of the kernel gives enough for many ids. Each thread has its own rest, so none waits for
+ * another; what was given out is wiped, so nothing that reads our memory later finds it here. */
+static void take_random(void *self, void *out, size_t n_bytes)
+{
+    static _Thread_local unsigned char rest[REST_BYTES];
+    static _Thread_local size_t n_left;
+
+    (void)self;
+    if (n_bytes > sizeof(rest)) {
+        ask_kernel(out, n_bytes);
+        return;
+    }
+    if (n_left < n_bytes) {
+        ask_kernel(rest, sizeof(rest));
+        n_left = sizeof(rest);
+    }
+    n_left -= n_bytes;
+    memcpy(out, rest + n_left, n_bytes);
+    explicit_bzero(rest + n_left, n_bytes);
 }
 
 const struct env env_real = {.now_us = now_us, .random = take_random};

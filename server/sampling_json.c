@@ -129,13 +129,12 @@ enum status sampling_json_set(struct sampling_patch *p, const char *name, const 
 enum status sampling_json_lay(struct sampling_patch *p, const json_t *object, struct arena *arena,
                               struct error *err)
 {
+    json_t *o = (json_t *)object; /* jansson's iterators change nothing */
     enum status rc = STATUS_OK;
 
-    for (size_t i = 0; i < sizeof(all_known) / sizeof(all_known[0]) && rc == STATUS_OK; i++) {
-        const json_t *value = json_object_get(object, all_known[i].name);
-
-        if (value != NULL)
-            rc = sampling_json_set(p, all_known[i].name, value, arena, err);
-    }
+    /* Most bodies have fewer fields than there are to know. */
+    for (void *at = json_object_iter(o); at != NULL && rc == STATUS_OK;
+         at = json_object_iter_next(o, at))
+        rc = sampling_json_set(p, json_object_iter_key(at), json_object_iter_value(at), arena, err);
     return rc;
 }

@@ -10,7 +10,7 @@
 #include "server/http/routes.h"
 #include "server/http/socket.h"
 
-enum { URL_MAX_BYTES = 512, CONVERSATION_NAME_MAX = 64 };
+enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10 };
 
 /* A socket: the parser of what comes on it, and the request that is being read or answered. */

@@ -1,6 +1,7 @@
 #include "server/http/fields.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -10,9 +11,11 @@
  * ends), and all of it is thrown away afterwards. Loop. */
 static bool was_short, is_reading;
 
+enum { FEW_FIELDS = 8 };
+
 static void *take(size_t size_bytes)
 {
-    void *memory = try_alloc(1, size_bytes);
+    void *memory = try_realloc(NULL, 1, size_bytes); /* jansson sets all of it */
 
     if (memory != NULL)
         return memory;
@@ -86,9 +89,24 @@ enum status field_wrong(struct error *err, const char *name, const char *what, c
     return error_field(err, name, "must be %s, not %s", what, kind_of(value));
 }
 
+/* In an object of a few fields it is quicker to compare their names than to hash the one that is
+ * looked for; and most names that are looked for are not there. */
+static const json_t *find(const json_t *object, const char *name)
+{
+    json_t *o = (json_t *)object; /* jansson's iterators change nothing */
+
+    if (json_object_size(o) > FEW_FIELDS)
+        return json_object_get(o, name);
+    for (void *at = json_object_iter(o); at != NULL; at = json_object_iter_next(o, at)) {
+        if (strcmp(json_object_iter_key(at), name) == 0)
+            return json_object_iter_value(at);
+    }
+    return NULL;
+}
+
 const json_t *field(const json_t *object, const char *name)
 {
-    const json_t *value = json_object_get(object, name);
+    const json_t *value = find(object, name);
 
     return json_is_null(value) ? NULL : value;
 }

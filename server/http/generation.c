@@ -10,13 +10,14 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "server/daemon.h"
 #include "server/http/refusal.h"
 #include "server/model.h"
 
 /* One write's worth of events; the rest waits for the next. */
-enum { EVENTS_BYTES = 64 << 10, BODY_MAX_BYTES = 64 << 20 };
+enum { EVENTS_BYTES = 64 << 10, BODY_MAX_BYTES = 64 << 20, FINGERPRINT_CHARS = 12 };
 
 /* --- the end --- */
 
@@ -290,11 +291,15 @@ void generation_all(const struct choice *c, struct turn_event *out, const char *
 
 enum status generation_append_head(const struct generation *g, const char *object, struct buf *out)
 {
-    return buf_printf(out,
-                      "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%llu,\"model\":\"%s\","
-                      "\"system_fingerprint\":\"%.12s\"",
-                      g->id, object, (unsigned long long)g->created_s, g->model->name,
-                      g->model->info.version);
+    const char *version = g->model->info.version;
+
+    if (buf_printf(out,
+                   "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%llu,\"model\":\"%s\","
+                   "\"system_fingerprint\":\"",
+                   g->id, object, (unsigned long long)g->created_s, g->model->name) != STATUS_OK ||
+        buf_append(out, version, strnlen(version, FINGERPRINT_CHARS)) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    return buf_append_text(out, "\"");
 }
 
 enum status generation_append_usage(const struct generation *g, struct buf *out)

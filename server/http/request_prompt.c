@@ -11,37 +11,43 @@ static enum status no_memory(struct error *err)
 
 /* --- messages --- */
 
-/* The name of a part of the i-th message, for errors. */
+/* A part of the i-th message; its name is only written for errors. */
 struct place {
-    char name[48];
+    const char *list;
+    size_t i;
+    const char *part;
 };
 
-static struct place place_of(const char *list, size_t i, const char *part)
-{
-    struct place p;
+struct place_name {
+    char text[48];
+};
 
-    (void)snprintf(p.name, sizeof(p.name), "%s[%zu]%s", list, i, part);
-    return p;
+static struct place_name name_of(const struct place *p)
+{
+    struct place_name name;
+
+    (void)snprintf(name.text, sizeof(name.text), "%s[%zu]%s", p->list, p->i, p->part);
+    return name;
 }
 
 static enum status take_role(enum role *out, const json_t *message, const char *list, size_t i,
                              struct error *err)
 {
     const json_t *role = field(message, "role");
-    struct place at = place_of(list, i, ".role");
+    const struct place at = {list, i, ".role"};
     const char *name;
 
     if (role == NULL)
-        return error_field(err, at.name, "is missing");
+        return error_field(err, name_of(&at).text, "is missing");
     if (!json_is_string(role))
-        return field_wrong(err, at.name, "a string", role);
+        return field_wrong(err, name_of(&at).text, "a string", role);
     name = json_string_value(role);
     if (strcmp(name, "developer") == 0) /* how newer models call it */
         name = "system";
     if (role_parse(out, name, err) == STATUS_OK)
         return STATUS_OK;
-    return error_field(err, at.name, "is '%.40s', it must be system, developer, user or assistant",
-                       name);
+    return error_field(err, name_of(&at).text,
+                       "is '%.40s', it must be system, developer, user or assistant", name);
 }
 
 /* A part is {"type": "text", "text": …}; the Responses API calls the type input_text or
@@ -54,12 +60,13 @@ static enum status take_part(const char **out, size_t *ret_len, const json_t *pa
     const char *kind = json_is_string(type) ? json_string_value(type) : "text";
 
     if (!json_is_object(part))
-        return field_wrong(err, at->name, "a list of objects", part);
+        return field_wrong(err, name_of(at).text, "a list of objects", part);
     if (strcmp(kind, "text") != 0 && strcmp(kind, "input_text") != 0 &&
         strcmp(kind, "output_text") != 0)
-        return error_field(err, at->name, "has a part of type '%.40s': only text is taken", kind);
+        return error_field(err, name_of(at).text, "has a part of type '%.40s': only text is taken",
+                           kind);
     if (!json_is_string(text))
-        return error_field(err, at->name, "has a part without a text");
+        return error_field(err, name_of(at).text, "has a part without a text");
     *out = json_string_value(text);
     *ret_len = json_string_length(text);
     return STATUS_OK;
@@ -96,7 +103,7 @@ static enum status take_content(struct message *out, const json_t *message, cons
                                 size_t i, struct arena *arena, struct error *err)
 {
     const json_t *content = field(message, "content");
-    struct place at = place_of(list, i, ".content");
+    const struct place at = {list, i, ".content"};
 
     if (json_is_array(content))
         return join_parts(out, content, &at, arena, err);
@@ -106,9 +113,9 @@ static enum status take_content(struct message *out, const json_t *message, cons
         return STATUS_OK;
     }
     if (content != NULL)
-        return field_wrong(err, at.name, "a string or a list of parts", content);
+        return field_wrong(err, name_of(&at).text, "a string or a list of parts", content);
     if (out->role != ROLE_ASSISTANT)
-        return error_field(err, at.name, "is missing");
+        return error_field(err, name_of(&at).text, "is missing");
     out->text = "";
     out->len = 0;
     return STATUS_OK;
@@ -129,10 +136,10 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
         return no_memory(err);
     for (size_t i = 0; i < n; i++) {
         const json_t *message = json_array_get(list, i);
-        struct place at = place_of(name, i, "");
+        const struct place at = {name, i, ""};
 
         if (!json_is_object(message))
-            return field_wrong(err, at.name, "an object", message);
+            return field_wrong(err, name_of(&at).text, "an object", message);
         if (take_role(&messages[i].role, message, name, i, err) != STATUS_OK ||
             take_content(&messages[i], message, name, i, arena, err) != STATUS_OK)
             return err->status;

@@ -4,6 +4,7 @@ HTTP against the same over gRPC; and the memory of 10,000 connections that wait.
 
 usage: http.py BUILD_DIR MODEL.gguf [turns|stream|idle]…
 """
+import contextlib
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import children  # noqa: E402
 
 ROUNDS = 5
+TURN_ROUNDS, TURN_SECONDS = 15, 0.5  # short ones, in turns: what else the machine does falls on both sides
 IDLE = 10000
 IDLE_MAX_MIB = 200
 BODY = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hello there"}]})
@@ -28,6 +30,18 @@ class Parleyd(children.Daemon):
 
     def http_port(self):
         return self.http.rsplit(":", 1)[1]
+
+
+@contextlib.contextmanager
+def on_cores(cores):
+    """What is started inside keeps to these. Left to the scheduler, two that wake each other share a core in one run and not in the next,
+    and what a turn costs differs by several times."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def cpu_s(pid):
@@ -44,29 +58,36 @@ def rss_mib(pid):
 def load(build, port, connections, pid):
     """Answers a second, and a CPU second of the server's."""
     before = cpu_s(pid)
-    rate = float(children.run([f"{build}/tests/bench/http_load", port, str(connections), "2", "/v1/chat/completions", BODY],
-                                check=True, capture_output=True, text=True).stdout)
-    return rate, rate * 2 / max(cpu_s(pid) - before, 1e-9)
+    rate = float(children.run([f"{build}/tests/bench/http_load", port, str(connections), str(TURN_SECONDS), "/v1/chat/completions", BODY],
+                              check=True, capture_output=True, text=True).stdout)
+    return rate, rate * TURN_SECONDS / max(cpu_s(pid) - before, 1e-9)
+
+
+def compare(build, connections, ours, floor):
+    """ours and floor: a server's port and its process."""
+    rounds = [(load(build, ours[0], connections, ours[1]), load(build, floor[0], connections, floor[1])) for _ in range(TURN_ROUNDS)]
+    ratios = sorted(a[0] / b[0] for a, b in rounds)
+    rates, a_cpu_second = ([statistics.median(side[i] for side in sides) for sides in zip(*rounds)] for i in (0, 1))
+    print(f"turns, {connections:2} connections: {rates[0]:8.0f}/s, libwebsockets alone {rates[1]:8.0f}/s, ratio "
+          f"{statistics.median(ratios):.2f} (half of the rounds: {ratios[TURN_ROUNDS // 4]:.2f} to {ratios[-1 - TURN_ROUNDS // 4]:.2f}); "
+          f"a CPU second: {a_cpu_second[0]:.0f} and {a_cpu_second[1]:.0f}, ratio {a_cpu_second[0] / a_cpu_second[1]:.2f}", flush=True)
 
 
 def turns(build, _):
-    with Parleyd(build) as parley:
-        with socket.create_connection(("127.0.0.1", int(parley.http_port()))) as s:
-            s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
-            answer = s.makefile("rb").read().split(b"\r\n\r\n", 1)[1].decode()
-        floor = children.start([f"{build}/tests/bench/http_floor", answer], stdout=subprocess.PIPE, text=True)
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        sys.exit("turns: the load and the server need a core each")
+    with contextlib.ExitStack() as servers:
+        with on_cores(cores[1:]):
+            parley = servers.enter_context(Parleyd(build))
+            with socket.create_connection(("127.0.0.1", int(parley.http_port()))) as s:
+                s.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(BODY)}\r\n\r\n{BODY}".encode())
+                answer = s.makefile("rb").read().split(b"\r\n\r\n", 1)[1].decode()
+            floor = children.start([f"{build}/tests/bench/http_floor", answer], stdout=subprocess.PIPE, text=True)
         port = floor.stdout.readline().strip()
-        for connections in (1, 16, 64):
-            ratios, ours, its = [], [], []
-            for _ in range(ROUNDS):
-                a = load(build, parley.http_port(), connections, parley.process.pid)
-                b = load(build, port, connections, floor.pid)
-                ratios.append(a[0] / b[0])
-                ours.append(a)
-                its.append(b)
-            print(f"turns, {connections:2} connections: {statistics.median(r for r, _ in ours):8.0f}/s, libwebsockets alone "
-                  f"{statistics.median(r for r, _ in its):8.0f}/s, ratio {statistics.median(ratios):.2f}; a CPU second: "
-                  f"{statistics.median(c for _, c in ours):.0f} and {statistics.median(c for _, c in its):.0f}", flush=True)
+        with on_cores(cores[:1]):
+            for connections in (1, 16, 64):
+                compare(build, connections, (parley.http_port(), parley.process.pid), (port, floor.pid))
         floor.send_signal(signal.SIGTERM)
         floor.wait(60)
 

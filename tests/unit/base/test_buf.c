@@ -1,5 +1,6 @@
 #include "base/buf.h"
 
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -114,6 +115,49 @@ START_TEST(printf_loses_nothing)
 }
 END_TEST
 
+/* The directives that are not left to the library write what it would, together with those that
+ * are; and beyond the limit nothing. */
+START_TEST(printf_prints_as_the_library)
+{
+    static const unsigned long long numbers[] = {0,  1,  9,          10,         15,
+                                                 16, 99, UINT32_MAX, 1ull << 32, ULLONG_MAX};
+    char want[400];
+    struct buf b;
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        unsigned long long n = numbers[i];
+
+        buf_init(&b, 1000);
+        ck_assert_int_eq(buf_printf(&b, "%s:%u %lu %llu %zu|%x %lx %llx %zx|%s", "a", (unsigned)n,
+                                    (unsigned long)n, n, (size_t)n, (unsigned)n, (unsigned long)n,
+                                    n, (size_t)n, ""),
+                         STATUS_OK);
+        (void)snprintf(want, sizeof(want), "%s:%u %lu %llu %zu|%x %lx %llx %zx|%s", "a",
+                       (unsigned)n, (unsigned long)n, n, (size_t)n, (unsigned)n, (unsigned long)n,
+                       n, (size_t)n, "");
+        ck_assert_str_eq(b.data, want);
+        ck_assert_uint_eq(b.len, strlen(want));
+        buf_clear(&b);
+        ck_assert_int_eq(buf_printf(&b, "%llu %%%5.2f %u%%", n, 0.5, 7u), STATUS_OK);
+        (void)snprintf(want, sizeof(want), "%llu %%%5.2f %u%%", n, 0.5, 7u);
+        ck_assert_str_eq(b.data, want);
+        buf_deinit(&b);
+    }
+    for (size_t limit = 4; limit < 13; limit++) {
+        buf_init(&b, limit);
+        ck_assert_int_eq(buf_append_text(&b, "kept"), STATUS_OK);
+        ck_assert_int_eq(buf_printf(&b, "%s-%u-%zx", "abc", 12u, (size_t)255), STATUS_EXHAUSTED);
+        ck_assert_str_eq(b.data, "kept");
+        ck_assert_uint_eq(b.len, 4);
+        buf_deinit(&b);
+    }
+    buf_init(&b, 13);
+    ck_assert_int_eq(buf_printf(&b, "kept%s-%u-%zx", "abc", 12u, (size_t)255), STATUS_OK);
+    ck_assert_str_eq(b.data, "keptabc-12-ff");
+    buf_deinit(&b);
+}
+END_TEST
+
 static void check_json(const char *in, size_t len, const char *want)
 {
     struct buf b;
@@ -215,5 +259,5 @@ START_TEST(consume_too_much_aborts)
 END_TEST
 
 SUITE_MAIN("buf", append_grows, append_takes_any_bytes, limit_holds, printf_prints_whole,
-           printf_loses_nothing, json_escapes, json_is_all_or_nothing, consume_and_clear,
-           consume_too_much_aborts)
+           printf_prints_as_the_library, printf_loses_nothing, json_escapes, json_is_all_or_nothing,
+           consume_and_clear, consume_too_much_aborts)
