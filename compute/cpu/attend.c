@@ -453,23 +453,36 @@ static void merge_greatest(struct query *u)
     }
 }
 
-/* p[i] = exp(p[i] - max); returns the sum. */
+/* p[i] = exp(p[i] - max) of n positions at most ABREAST vectors, sums += them. n is ABREAST vectors
+ * where it is a constant. */
+static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struct v16 *sums)
+{
+    struct v16 x[ABREAST];
+
+    EACH_ABREAST(i)
+    x[i] = v16_sub(v16_load(p + i * LANES), max);
+    v16_exp_below(x);
+    EACH_ABREAST(i)
+    if (i * LANES < n) {
+        if (n < (i + 1) * LANES)
+            x[i] = v16_head(x[i], n - i * LANES, v16_all(0.0f));
+        v16_store(p + i * LANES, x[i]);
+        *sums = v16_add(*sums, x[i]);
+    }
+}
+
+/* p[i] = exp(p[i] - max); returns the sum. p has room for whole spans. */
 static float exponentials(float *p, size_t n, float max)
 {
-    struct v16 sums = v16_all(0.0f), m = v16_all(max), x;
-    size_t i = 0;
+    enum { ALL = ABREAST * LANES };
+    struct v16 sums = v16_all(0.0f), m = v16_all(max);
+    size_t i;
 
-    for (; i + LANES <= n; i += LANES) {
-        x = v16_exp_below(v16_sub(v16_load(p + i), m));
-        v16_store(p + i, x);
-        sums = v16_add(sums, x);
-    }
-    if (i < n) {
-        x = v16_exp_below(v16_sub(v16_load(p + i), m));
-        x = v16_head(x, n - i, v16_all(0.0f));
-        v16_store(p + i, x);
-        sums = v16_add(sums, x);
-    }
+    _Static_assert((int)SPAN % ALL == 0, "vectors abreast stay within a span");
+    for (i = 0; i + ALL <= n; i += ALL)
+        exponentials_of(p + i, ALL, m, &sums);
+    if (i < n)
+        exponentials_of(p + i, n - i, m, &sums);
     return v16_sum(sums);
 }
 

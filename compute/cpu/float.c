@@ -54,20 +54,40 @@ static void rope(float *row, size_t n_heads, size_t head_dim, const float *cosin
     }
 }
 
-static struct v16 gated(struct v16 gate, struct v16 up)
+/* At most ABREAST vectors. */
+static FIXED_SIZE void gated(float *gate, const float *up, size_t n)
 {
-    return v16_mul(v16_mul(gate, v16_sigmoid(gate)), up);
+    struct v16 x[ABREAST], g[ABREAST];
+
+    EACH_ABREAST(i)
+    {
+        size_t at = i * LANES, left = n > at ? n - at : 0;
+
+        g[i] = left < LANES ? v16_load_some(gate + at, left) : v16_load(gate + at);
+        x[i] = g[i];
+    }
+    v16_sigmoid(x);
+    EACH_ABREAST(i)
+    {
+        size_t at = i * LANES, left = n > at ? n - at : 0;
+
+        x[i] = v16_mul(g[i], x[i]);
+        if (left < LANES)
+            v16_store_some(gate + at, v16_mul(x[i], v16_load_some(up + at, left)), left);
+        else
+            v16_store(gate + at, v16_mul(x[i], v16_load(up + at)));
+    }
 }
 
 static void swiglu(float *gate, const float *up, size_t n)
 {
-    size_t i, whole = n / LANES * LANES, rest = n % LANES;
+    enum { ALL = ABREAST * LANES };
+    size_t i;
 
-    for (i = 0; i < whole; i += LANES)
-        v16_store(gate + i, gated(v16_load(gate + i), v16_load(up + i)));
-    if (rest > 0)
-        v16_store_some(gate + i, gated(v16_load_some(gate + i, rest), v16_load_some(up + i, rest)),
-                       rest);
+    for (i = 0; i + ALL <= n; i += ALL)
+        gated(gate + i, up + i, ALL);
+    if (i < n)
+        gated(gate + i, up + i, n - i);
 }
 
 const struct kernels ISA_NAME(kernels) = {

@@ -12,8 +12,7 @@
 #define ISA_STRING(isa) ISA_QUOTE(isa)
 
 /* quant_*.c */
-void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
-                        struct act_record *out, size_t n_rows);
+void ISA_NAME(quantise)(const struct act_slice *s);
 void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last);
 /* dense.c */
 void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);

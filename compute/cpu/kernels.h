@@ -122,6 +122,15 @@ struct attend_block {
     size_t next_head;
 };
 
+/* Rows to be rounded, all within one block of records. */
+struct act_slice {
+    const float *in; /* [n_rows][n_groups * 32], stride floats from row to row */
+    size_t n_rows, n_groups, stride;
+    struct act_form form;
+    struct act_record *out; /* row r's group g is out[g * step + r] */
+    size_t step;            /* rows of the block */
+};
+
 enum { ATTEND_QUERIES = 48 }; /* n_tokens * n_sharing of a block, at most */
 
 struct net_draw; /* net.h */
@@ -129,9 +138,7 @@ struct net_draw; /* net.h */
 struct kernels {
     const char *name;
 
-    /* One row: in [n_groups * 32] → records row of a block of n_rows, out[g * n_rows]. */
-    void (*quantise)(const float *in, size_t n_groups, struct act_form form, struct act_record *out,
-                     size_t n_rows);
+    void (*quantise)(const struct act_slice *s);
     void (*quant_product)(const struct quant_slice *s, size_t first, size_t last);
     void (*dense_product)(const struct dense_slice *s, size_t first, size_t last);
     /* Forward: outputs first … last - 1. to_input: gradients of inputs first … last - 1.

@@ -54,19 +54,27 @@ static bool make_room(struct operand *out, struct cpu *c, struct act_rows *r, si
     return true;
 }
 
-/* Columns first … first + n - 1 of row i, of whole groups, as o has them. */
-static void put_row(const struct cpu *c, const struct operand *o, struct act_rows *to, size_t i,
-                    size_t first, size_t n, const float *from)
+/* Columns first … first + n - 1, of whole groups, of rows i … i + n_rows - 1, which lie within a
+ * block, as o has them. */
+static void put_rows(const struct cpu *c, const struct operand *o, struct act_rows *to, size_t i,
+                     size_t n_rows, size_t first, size_t n, const float *from, size_t stride)
 {
     size_t block = i / ACT_ROWS * ACT_ROWS, left = o->n - block;
-    size_t n_groups = o->width / GROUP_VALUES, n_rows = left < ACT_ROWS ? left : ACT_ROWS;
+    size_t n_groups = o->width / GROUP_VALUES, step = left < ACT_ROWS ? left : ACT_ROWS;
+    struct act_slice s = {.in = from,
+                          .n_rows = n_rows,
+                          .n_groups = n / GROUP_VALUES,
+                          .stride = stride,
+                          .form = o->form,
+                          .step = step};
 
-    if (o->is_quantised)
-        c->kernels->quantise(
-            from, n / GROUP_VALUES, o->form,
-            to->acts + block * n_groups + first / GROUP_VALUES * n_rows + i % ACT_ROWS, n_rows);
-    else
-        memcpy(to->floats + i * o->width + first, from, n * sizeof *from);
+    if (o->is_quantised) {
+        s.out = to->acts + block * n_groups + first / GROUP_VALUES * step + i % ACT_ROWS;
+        c->kernels->quantise(&s);
+        return;
+    }
+    for (size_t r = 0; r < n_rows; r++)
+        memcpy(to->floats + (i + r) * o->width + first, from + r * stride, n * sizeof *from);
 }
 
 /* The preparing of rows. */
@@ -92,7 +100,7 @@ static void prepare_piece(void *arg, size_t begin, size_t end)
             row = p->normed + i * width;
         }
         if (p->operand.is_quantised)
-            put_row(p->cpu, &p->operand, p->rows, i, 0, width, row);
+            put_rows(p->cpu, &p->operand, p->rows, i, 1, 0, width, row, width);
     }
 }
 
@@ -251,10 +259,9 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
     multiply(c, &g->gate_in, g->ffn->gate, row, n_rows, first, n_panels, gate[0], GATED_COLUMNS,
              false);
     multiply(c, &g->up_in, g->ffn->up, row, n_rows, first, n_panels, up[0], GATED_COLUMNS, false);
-    for (size_t i = 0; i < n_rows; i++) {
+    for (size_t i = 0; i < n_rows; i++)
         c->kernels->swiglu(gate[i], up[i], n);
-        put_row(c, &g->hidden, &g->cpu->hidden, row + i, column, n, gate[i]);
-    }
+    put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS);
 }
 
 /* Pairs of panels, of which down reads a group. */

@@ -235,32 +235,35 @@ static inline int32_t sum_of(__m128i values)
     return sum;
 }
 
-void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
-                        struct act_record *out, size_t n_rows)
+static void quantise_group(const float *in, struct act_form form, struct act_record *out)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i bits = _mm256_setzero_si256(), whole[4], bytes;
+    struct act_scale scale;
+    __m256 inverse;
 
-    for (size_t g = 0; g < n_groups; g++, in += GROUP_VALUES, out += n_rows) {
-        __m256i bits = _mm256_setzero_si256(), whole[4], bytes;
-        struct act_scale scale;
-        __m256 inverse;
+    for (size_t i = 0; i < 4; i++)
+        bits = _mm256_max_epu32(
+            bits, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude));
+    scale = act_scale_of(greatest_of(bits));
+    inverse = _mm256_set1_ps(scale.inverse);
+    for (size_t i = 0; i < 4; i++)
+        whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
+    bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
+                               _mm256_packs_epi32(whole[2], whole[3]));
+    bytes = _mm256_permutevar8x32_epi32(bytes, order);
+    if (scale.inverse == 0.0f) /* what it multiplied may have been infinite */
+        bytes = _mm256_setzero_si256();
+    _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
+    act_record_finish(out, form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
+                      sum_of(_mm256_extracti128_si256(bytes, 1)));
+}
 
-        for (size_t i = 0; i < 4; i++)
-            bits = _mm256_max_epu32(
-                bits,
-                _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude));
-        scale = act_scale_of(greatest_of(bits));
-        inverse = _mm256_set1_ps(scale.inverse);
-        for (size_t i = 0; i < 4; i++)
-            whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
-        bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
-                                   _mm256_packs_epi32(whole[2], whole[3]));
-        bytes = _mm256_permutevar8x32_epi32(bytes, order);
-        if (scale.inverse == 0.0f) /* what it multiplied may have been infinite */
-            bytes = _mm256_setzero_si256();
-        _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
-        act_record_finish(out, form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
-                          sum_of(_mm256_extracti128_si256(bytes, 1)));
-    }
+void ISA_NAME(quantise)(const struct act_slice *s)
+{
+    for (size_t r = 0; r < s->n_rows; r++)
+        for (size_t g = 0; g < s->n_groups; g++)
+            quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
+                           s->out + g * s->step + r);
 }

@@ -201,23 +201,61 @@ TILE_PART void product(const struct quant_slice *s, struct block_form form, size
 FOLD(fold_max, _mm512_max_epu32, _mm256_max_epu32, _mm_max_epu32)
 FOLD(fold_add, _mm512_add_epi32, _mm256_add_epi32, _mm_add_epi32)
 
-/* act_scale_of */
-static inline __m128 scales_of(__m128i greatest, __m128 *ret_inverse, __mmask8 *ret_ok)
-{
-    __m128 amax = _mm_castsi128_ps(greatest);
-    __mmask8 not_tiny = _mm_cmp_ps_mask(amax, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
-    __mmask8 ok = not_tiny & _mm_cmp_ps_mask(amax, _mm_set1_ps(0x1p100f), _CMP_LT_OQ);
-    __m128i up = _mm_add_epi32(_mm_castps_si128(_mm_div_ps(amax, _mm_set1_ps(127.0f))),
-                               _mm_set1_epi32(0xff));
-    __m128i scale = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
+/* Some groups of a row that are rounded together. */
+enum { SOME = 4 };
 
-    scale = _mm_mask_and_epi32(scale, ok, up, _mm_set1_epi32(~0xff));
-    *ret_ok = ok;
-    *ret_inverse = _mm_maskz_div_ps(ok, _mm_set1_ps(1.0f), _mm_castsi128_ps(scale));
-    return _mm_castsi128_ps(scale);
+struct some_groups {
+    const float *in;
+    struct act_record *out;
+    size_t n;
+};
+
+/* What is known of some groups. Each step is taken for SOMES of them before the next: the chain of
+ * one group alone, with two divisions in it, is a hundred cycles long. */
+enum { SOMES = 16 };
+
+struct rounding {
+    _Alignas(16) float amax[SOME], scale[SOME], inverse[SOME];
+    unsigned ok; /* bit i: the inverse of group i is not 0 */
+};
+
+static inline void load_group(const struct some_groups *s, size_t i, __m512 *low, __m512 *high)
+{
+    *low = i < s->n ? _mm512_loadu_ps(s->in + i * GROUP_VALUES) : _mm512_setzero_ps();
+    *high = i < s->n ? _mm512_loadu_ps(s->in + i * GROUP_VALUES + HALF_VALUES) : *low;
 }
 
-enum { AT_ONCE = 4 };
+TILE_PART void find_greatest(const struct some_groups *s, float *amax)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i fold[SOME];
+
+    UNROLL
+    for (size_t i = 0; i < SOME; i++) {
+        __m512 low, high;
+
+        load_group(s, i, &low, &high);
+        fold[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
+                                   _mm512_and_si512(_mm512_castps_si512(high), magnitude));
+    }
+    _mm_store_ps(amax, _mm_castsi128_ps(fold_max(fold)));
+}
+
+/* act_scale_of */
+static inline unsigned find_scales(const float *amax, float *scale, float *inverse)
+{
+    __m128 a = _mm_load_ps(amax), s;
+    __mmask8 not_tiny = _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p-100f), _CMP_NLT_UQ);
+    __mmask8 ok = not_tiny & _mm_cmp_ps_mask(a, _mm_set1_ps(0x1p100f), _CMP_LT_OQ);
+    __m128i up =
+        _mm_add_epi32(_mm_castps_si128(_mm_div_ps(a, _mm_set1_ps(127.0f))), _mm_set1_epi32(0xff));
+    __m128i bits = _mm_maskz_set1_epi32(not_tiny, 0x7fc00000);
+
+    s = _mm_castsi128_ps(_mm_mask_and_epi32(bits, ok, up, _mm_set1_epi32(~0xff)));
+    _mm_store_ps(scale, s);
+    _mm_store_ps(inverse, _mm_maskz_div_ps(ok, _mm_set1_ps(1.0f), s));
+    return ok;
+}
 
 /* The values of two groups, each of two vectors of 16, as bytes in order. */
 static inline __m512i bytes_of(const __m512i *low, const __m512i *high)
@@ -229,68 +267,77 @@ static inline __m512i bytes_of(const __m512i *low, const __m512i *high)
 }
 
 /* act_record_finish of n records: a row of a 4 × 4 transpose each. */
-static inline void finish(struct act_record *out, size_t n_rows, size_t n, struct act_form form,
+static inline void finish(struct act_record *out, size_t step, size_t n, struct act_form form,
                           __m128 scale, __m128i sum)
 {
     __m128 back = _mm_mul_ps(scale, _mm_set1_ps(-ACT_MAGIC));
     __m128 start = _mm_castsi128_ps(
         _mm_sub_epi32(_mm_set1_epi32(ACT_START), _mm_mullo_epi32(sum, _mm_set1_epi32(form.bias))));
-    __m128 tail[AT_ONCE] = {scale, back, _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)), start};
+    __m128 tail[SOME] = {scale, back, _mm_mul_ps(scale, _mm_cvtepi32_ps(sum)), start};
 
     _MM_TRANSPOSE4_PS(tail[0], tail[1], tail[2], tail[3]);
     for (size_t i = 0; i < n; i++)
-        _mm_storeu_ps(&out[i * n_rows].scale, tail[i]);
+        _mm_storeu_ps(&out[i * step].scale, tail[i]);
 }
 
-/* n groups, at most AT_ONCE, of a form without halves */
-TILE_PART void quantise_some(const float *in, size_t n, struct act_form form,
-                             struct act_record *out, size_t n_rows)
+TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
+                          struct act_form form, size_t step)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    __m512 low[AT_ONCE], high[AT_ONCE];
-    __m512i a[AT_ONCE], b[AT_ONCE], fold[AT_ONCE];
-    __m128 scale, inverse;
-    float inverses[AT_ONCE];
-    __mmask8 ok;
+    __m512i a[SOME], b[SOME], fold[SOME];
 
     UNROLL
-    for (size_t i = 0; i < AT_ONCE; i++) {
-        low[i] = i < n ? _mm512_loadu_ps(in + i * GROUP_VALUES) : _mm512_setzero_ps();
-        high[i] = i < n ? _mm512_loadu_ps(in + i * GROUP_VALUES + HALF_VALUES) : low[i];
-        fold[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low[i]), magnitude),
-                                   _mm512_and_si512(_mm512_castps_si512(high[i]), magnitude));
+    for (size_t i = 0; i < SOME; i++) {
+        __m512 low, high;
+
+        load_group(s, i, &low, &high);
+        a[i] = _mm512_cvtps_epi32(_mm512_mul_ps(low, _mm512_set1_ps(r->inverse[i])));
+        b[i] = _mm512_cvtps_epi32(_mm512_mul_ps(high, _mm512_set1_ps(r->inverse[i])));
     }
-    scale = scales_of(fold_max(fold), &inverse, &ok);
-    _mm_storeu_ps(inverses, inverse);
+    if (r->ok != (1 << SOME) - 1) /* what an inverse of 0 multiplied may have been infinite */
+        for (size_t i = 0; i < SOME; i++)
+            if ((r->ok >> i & 1) == 0)
+                a[i] = b[i] = _mm512_setzero_si512();
     UNROLL
-    for (size_t i = 0; i < AT_ONCE; i++) {
-        /* what an inverse of 0 multiplies may be infinite */
-        __mmask16 any = (__mmask16) - (ok >> i & 1);
-
-        a[i] = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps(low[i], _mm512_set1_ps(inverses[i])));
-        b[i] = _mm512_maskz_cvtps_epi32(any, _mm512_mul_ps(high[i], _mm512_set1_ps(inverses[i])));
+    for (size_t i = 0; i < SOME; i++)
         fold[i] = _mm512_add_epi32(a[i], b[i]);
-    }
     UNROLL
-    for (size_t i = 0; i < AT_ONCE; i += 2) {
+    for (size_t i = 0; i < SOME; i += 2) {
         __m512i bytes = bytes_of(a + i, b + i);
 
-        if (i < n)
-            _mm256_storeu_si256((__m256i *)(void *)out[i * n_rows].value,
+        if (i < s->n)
+            _mm256_storeu_si256((__m256i *)(void *)s->out[i * step].value,
                                 _mm512_castsi512_si256(bytes));
-        if (i + 1 < n)
-            _mm256_storeu_si256((__m256i *)(void *)out[(i + 1) * n_rows].value,
+        if (i + 1 < s->n)
+            _mm256_storeu_si256((__m256i *)(void *)s->out[(i + 1) * step].value,
                                 _mm512_extracti64x4_epi64(bytes, 1));
     }
-    finish(out, n_rows, n, form, scale, fold_add(fold));
+    finish(s->out, step, s->n, form, _mm_load_ps(r->scale), fold_add(fold));
+}
+
+static void round_all(const struct some_groups *some, size_t n, struct act_form form, size_t step)
+{
+    struct rounding r[SOMES];
+
+    for (size_t i = 0; i < n; i++)
+        if (some[i].n == SOME)
+            find_greatest(&(struct some_groups){some[i].in, some[i].out, SOME}, r[i].amax);
+        else
+            find_greatest(&some[i], r[i].amax);
+    for (size_t i = 0; i < n; i++)
+        r[i].ok = find_scales(r[i].amax, r[i].scale, r[i].inverse);
+    for (size_t i = 0; i < n; i++)
+        if (some[i].n == SOME)
+            round_some(&(struct some_groups){some[i].in, some[i].out, SOME}, &r[i], form, step);
+        else
+            round_some(&some[i], &r[i], form, step);
 }
 
 static void quantise_halves(const float *in, size_t n_groups, struct act_form form,
-                            struct act_record *out, size_t n_rows)
+                            struct act_record *out, size_t step)
 {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
 
-    for (size_t g = 0; g < n_groups; g++, in += GROUP_VALUES, out += n_rows) {
+    for (size_t g = 0; g < n_groups; g++, in += GROUP_VALUES, out += step) {
         __m512 low = _mm512_loadu_ps(in), high = _mm512_loadu_ps(in + HALF_VALUES), inverse;
         __m512i a = _mm512_and_si512(_mm512_castps_si512(low), magnitude);
         __m512i b = _mm512_and_si512(_mm512_castps_si512(high), magnitude);
@@ -311,18 +358,29 @@ static void quantise_halves(const float *in, size_t n_groups, struct act_form fo
     }
 }
 
-/* One row. */
-void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
-                        struct act_record *out, size_t n_rows)
+void ISA_NAME(quantise)(const struct act_slice *s)
 {
-    size_t g = 0;
+    struct some_groups some[SOMES];
+    size_t n = 0;
 
-    if (form.halves) {
-        quantise_halves(in, n_groups, form, out, n_rows);
-        return;
+    for (size_t r = 0; r < s->n_rows; r++) {
+        const float *in = s->in + r * s->stride;
+        struct act_record *out = s->out + r;
+
+        if (s->form.halves) {
+            quantise_halves(in, s->n_groups, s->form, out, s->step);
+            continue;
+        }
+        for (size_t g = 0; g < s->n_groups; g += SOME) {
+            size_t left = s->n_groups - g;
+
+            some[n++] = (struct some_groups){in + g * GROUP_VALUES, out + g * s->step,
+                                             left < SOME ? left : SOME};
+            if (n == SOMES) {
+                round_all(some, n, s->form, s->step);
+                n = 0;
+            }
+        }
     }
-    for (; g + AT_ONCE <= n_groups; g += AT_ONCE)
-        quantise_some(in + g * GROUP_VALUES, AT_ONCE, form, out + g * n_rows, n_rows);
-    if (g < n_groups)
-        quantise_some(in + g * GROUP_VALUES, n_groups - g, form, out + g * n_rows, n_rows);
+    round_all(some, n, s->form, s->step);
 }

@@ -26,11 +26,12 @@ static void quantise_group(const float *x, struct act_form form, struct act_reco
     act_record_finish(out, form, scale.scale, sums[0], sums[1]);
 }
 
-void ISA_NAME(quantise)(const float *in, size_t n_groups, struct act_form form,
-                        struct act_record *out, size_t n_rows)
+void ISA_NAME(quantise)(const struct act_slice *s)
 {
-    for (size_t g = 0; g < n_groups; g++)
-        quantise_group(in + g * GROUP_VALUES, form, out + g * n_rows);
+    for (size_t r = 0; r < s->n_rows; r++)
+        for (size_t g = 0; g < s->n_groups; g++)
+            quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
+                           s->out + g * s->step + r);
 }
 
 static int code_at(const uint8_t *codes, bool nibbles, size_t column, size_t i)
