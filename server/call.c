@@ -12,6 +12,11 @@
  * be held back is done when it is buffered. Such an event would go to the queue's thread and come
  * back through the mailbox; its thread-local cache gives it to us at once instead (start_ops).
  *
+ * A read that begins while the window is short of even a byte has gRPC tell the peer so in a packet
+ * of its own, which wakes it for nothing; behind a write the same goes along with the write. So a
+ * stream whose client waits for each answer is read behind the answer (call_read_behind). One whose
+ * message is there already when it is read does not wait, and is read at once.
+ *
  * Failure: a peer that goes away, cancels, or whose deadline passes completes OP_CLOSE with
  * was_cancelled set, and everything else that is under way without ok; the handler is told once, at
  * OP_CLOSE, and what is left is dropped when the last operation is back. */
@@ -41,6 +46,8 @@ enum {
     DECODED_TIMES = 16,
     /* A client's own clock cancels a call at its deadline a little before ours would. */
     DEADLINE_SLACK_US = 50000,
+    /* Messages in a row that were not there yet when they were asked for: the client waits. */
+    WAITS_AFTER = 4,
 };
 
 enum call_state {
@@ -60,9 +67,10 @@ static const unsigned may_become[] = {
 };
 
 struct call {
-    struct link link;  /* port->live or port->spare */
-    struct link ready; /* port->ready */
-    struct link young; /* port->young: not watched yet */
+    struct link link;    /* port->live or port->spare */
+    struct link ready;   /* port->ready */
+    struct link young;   /* port->young: not watched yet */
+    struct link put_off; /* port->put_off: reads behind a write */
     struct port *port;
     struct method *method;
     grpc_call *core;
@@ -79,6 +87,8 @@ struct call {
     bool is_room_due; /* the handler's room is to be called */
     bool is_broken;   /* a write failed: OP_CLOSE will say why */
     bool is_reading;
+    bool is_put_off;         /* is_reading, behind the next write */
+    uint8_t n_in_turn;       /* towards WAITS_AFTER */
     int was_cancelled;       /* of OP_CLOSE */
     grpc_byte_buffer *out;   /* a message that is held back, or NULL */
     struct failure *failure; /* NULL: OK */
@@ -137,6 +147,8 @@ static void cache_close(struct port *p)
         struct op *op = tag;
 
         op_take(op, ok != 0);
+        if (op->kind == OP_READ)
+            op->call->n_in_turn /= 2; /* it was there already: sent ahead, or we were slow */
         /* A message that is out of the way only changes the call's state: no handler is called. */
         if (op->kind == OP_WRITE && op->call->state == CALL_WRITING) {
             op->call->n_under_way--;
@@ -210,6 +222,8 @@ static void flush(struct call *call)
     }
     start_ops(call, OP_WRITE, ops, (size_t)(op - ops));
     drop_out(call); /* its slices are gRPC's now */
+    if (call->is_put_off && !may_wait)
+        call_read_now(&call->put_off);
 }
 
 static void watch_close(struct call *call)
@@ -283,6 +297,8 @@ static void recycle(struct call *call)
         list_remove(&call->ready);
     if (link_is_on(&call->young))
         list_remove(&call->young);
+    if (link_is_on(&call->put_off))
+        list_remove(&call->put_off);
     if (link_is_on(&call->link)) {
         list_remove(&call->link);
         p->n_live--;
@@ -655,15 +671,49 @@ void call_wake(struct call *call)
         make_ready(call);
 }
 
-void call_read(struct call *call)
+static void read_message(struct call *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
+    op.data.recv_message.recv_message = &call->in;
+    start_ops(call, OP_READ, &op, 1);
+}
+
+static void begin_read(struct call *call)
+{
     ASSERT_HOME(&call->port->home);
     assert(rpc_is_fed(call->method->rpc) && !call->is_reading && call->state != CALL_GONE);
     call->is_reading = true;
-    op.data.recv_message.recv_message = &call->in;
-    start_ops(call, OP_READ, &op, 1);
+}
+
+void call_read(struct call *call)
+{
+    begin_read(call);
+    call->n_in_turn = 0;
+    read_message(call);
+}
+
+void call_read_behind(struct call *call)
+{
+    begin_read(call);
+    if (call->n_in_turn < WAITS_AFTER) {
+        call->n_in_turn++;
+        read_message(call);
+        return;
+    }
+    call->is_put_off = true;
+    port_put_off(call->port, &call->put_off);
+}
+
+void call_read_now(struct link *put_off)
+{
+    struct call *call = container_of(put_off, struct call, put_off);
+
+    if (link_is_on(put_off))
+        list_remove(put_off);
+    call->is_put_off = false;
+    if (call->state != CALL_GONE && !call->is_finishing)
+        read_message(call);
 }
 
 void call_finish(struct call *call, const struct error *err)

@@ -93,6 +93,10 @@ void call_wake(struct call *call);
 
 /* Where the client streams: asks for the next message. One at a time. */
 void call_read(struct call *call);
+/* The same where the client may wait for what the handler has yet to write: it is asked behind the
+ * next write, or some milliseconds later, once the client has shown that it sends nothing before.
+ */
+void call_read_behind(struct call *call);
 
 /* Ends a call: OK (err NULL or its status is OK), or a failure whose detail goes into the trailer
  * parley-error-bin (and retry-after-ms). What was written goes out first. Nothing may be written

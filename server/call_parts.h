@@ -69,7 +69,7 @@ struct port {
     struct mailbox mailbox;
     uv_prepare_t prepare; /* attends to what the loop's own calls brought about */
     uv_idle_t idle;       /* runs while prepare has left something */
-    uv_timer_t tick;      /* runs while there are young calls */
+    uv_timer_t tick;      /* runs while there are young calls, or reads put off */
     grpc_server *server;
     grpc_completion_queue *queue;
     struct method *methods; /* [n_methods] */
@@ -81,12 +81,14 @@ struct port {
     struct daemon *daemon;
     const struct env *env;
     size_t max_message_bytes, max_calls;
-    struct list live;  /* calls in flight */
-    struct list spare; /* calls that may be used again, at most MAX_SPARE */
-    struct list back;  /* ops that came back on the loop's own thread */
-    struct list ready; /* calls to be attended to */
-    struct list young; /* calls begun since the last tick, not watched */
-    struct list older; /* calls begun in the tick before */
+    struct list live;          /* calls in flight */
+    struct list spare;         /* calls that may be used again, at most MAX_SPARE */
+    struct list back;          /* ops that came back on the loop's own thread */
+    struct list ready;         /* calls to be attended to */
+    struct list young;         /* calls begun since the last tick, not watched */
+    struct list older;         /* calls begun in the tick before */
+    struct list put_off;       /* calls that read behind a write, since the last tick */
+    struct list put_off_older; /* the same of the tick before */
     size_t n_live, n_spare;
     size_t n_requested; /* calls that wait for a peer */
     uint64_t n_started, n_failed;
@@ -123,6 +125,10 @@ static inline bool rpc_is_fed(const struct rpc *rpc)
 void call_watch_young(struct link *young);
 /* Has it watched if it lives for UNWATCHED_MS more. */
 void port_add_young(struct port *p, struct link *young);
+/* A read that was put off begins, if the call still wants it. */
+void call_read_now(struct link *put_off);
+/* Has it read if it has written nothing for UNWATCHED_MS more. */
+void port_put_off(struct port *p, struct link *put_off);
 
 /* Progress of a stop. */
 void port_maybe_stopped(struct port *p);

@@ -37,7 +37,10 @@ static void go_on(struct multiplex *m)
         finish(m, &err);
     } else if (!m->is_half_closed && !m->has_read && m->n_items < m->type->max_items) {
         m->has_read = true;
-        call_read(m->call);
+        if (m->n_items == 1) /* all before it was answered when it came */
+            call_read_behind(m->call);
+        else
+            call_read(m->call);
     }
 }
 

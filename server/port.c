@@ -171,16 +171,29 @@ static void on_tick(uv_timer_t *tick)
 
     while ((link = list_pop(&p->older)) != NULL)
         call_watch_young(link);
+    while ((link = list_pop(&p->put_off_older)) != NULL)
+        call_read_now(link);
     list_move(&p->young, &p->older);
-    if (list_is_empty(&p->older))
+    list_move(&p->put_off, &p->put_off_older);
+    if (list_is_empty(&p->older) && list_is_empty(&p->put_off_older))
         (void)uv_timer_stop(tick); /* cannot fail */
+}
+
+static void await_tick(struct port *p, struct list *list, struct link *link)
+{
+    list_push(list, link);
+    if (!uv_is_active((uv_handle_t *)&p->tick))
+        (void)uv_timer_start(&p->tick, on_tick, UNWATCHED_MS, UNWATCHED_MS); /* nor can this */
 }
 
 void port_add_young(struct port *p, struct link *young)
 {
-    list_push(&p->young, young);
-    if (!uv_is_active((uv_handle_t *)&p->tick))
-        (void)uv_timer_start(&p->tick, on_tick, UNWATCHED_MS, UNWATCHED_MS); /* nor can this */
+    await_tick(p, &p->young, young);
+}
+
+void port_put_off(struct port *p, struct link *put_off)
+{
+    await_tick(p, &p->put_off, put_off);
 }
 
 /* gRPC's own lines are for who debugs gRPC; what matters comes to us as statuses. */
@@ -235,6 +248,8 @@ static struct port *port_make(const struct port_config *config)
     list_init(&p->ready);
     list_init(&p->young);
     list_init(&p->older);
+    list_init(&p->put_off);
+    list_init(&p->put_off_older);
     p->shutdown.kind = OP_SHUTDOWN;
     p->addresses = xalloc(config->n_listen * sizeof(char *));
     p->n_methods = config->n_rpcs + 1;

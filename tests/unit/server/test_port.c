@@ -222,6 +222,50 @@ static void talk(struct call *call, const ProtobufCMessage *request, struct daem
     uv_sem_post(&daemon->has_begun);
 }
 
+/* Bidi: the same, but reads behind its answers; "hold" has none. */
+static void turns_room(struct call *call, void *state)
+{
+    struct talk *t = state;
+    message m;
+
+    if (t->text == NULL)
+        return;
+    say(&m, t->text);
+    t->text = NULL;
+    call_write(call, &m.base, false);
+    arena_deinit(&t->arena);
+}
+
+static void turns_message(struct call *call, void *state, const ProtobufCMessage *m,
+                          struct arena *arena)
+{
+    struct talk *t = state;
+
+    if (m == NULL) {
+        call_finish(call, NULL);
+        return;
+    }
+    if (strcmp(((const message *)m)->text, "hold") != 0) {
+        t->text = ((const message *)m)->text;
+        t->arena = *arena; /* kept until it is answered */
+        arena_init(arena, 0);
+        call_wake(call);
+    }
+    call_read_behind(call);
+}
+
+static void turns(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
+{
+    static const struct call_handler handler = {
+        .room = turns_room, .message = turns_message, .gone = talk_gone};
+    struct talk *t = xalloc(sizeof(*t));
+
+    assert(request == NULL);
+    t->daemon = daemon;
+    call_set_handler(call, &handler, t);
+    call_read(call);
+}
+
 /* A client's stream: takes its messages undecoded, and when the client half-closes says them all
  * in one, in pieces: their encoded fields one behind the other, of which the last holds. */
 struct gathering {
@@ -291,6 +335,7 @@ static const struct rpc rpcs[] = {
     {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang},
     {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream},
     {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk},
+    {"/test.Port/Turns", RPC_BIDI, MESSAGE, MESSAGE, turns},
     {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather},
 };
 
@@ -507,6 +552,63 @@ START_TEST(bidi)
     ck_assert_int_eq(c.status, GRPC_STATUS_ABORTED);
     uv_sem_wait(&world.is_gone);
     close_all(&d);
+}
+END_TEST
+
+/* Turns taken one by one: enough for reads to be put off behind the answers. */
+static void take_turns(struct dial *d, struct dialled *turns_call)
+{
+    char text[32];
+
+    dial_start(d, turns_call, "/test.Port/Turns", NULL, 60000);
+    for (size_t i = 0; i < 40; i++) {
+        (void)snprintf(text, sizeof(text), "turn %zu", i);
+        dial_send_text(d, turns_call, text);
+        ck_assert(dial_read(d, turns_call));
+        ck_assert_str_eq(turns_call->reply, text);
+    }
+}
+
+/* Who has waited for every answer so far, and then sends on without one, is read all the same; so
+ * is the end of what it sends. */
+START_TEST(bidi_reads_behind_answers)
+{
+    struct dial d;
+
+    open_all(&d);
+    take_turns(&d, &c);
+    for (size_t i = 0; i < 3; i++) {
+        dial_send_text(&d, &c, "hold");
+        dial_send_text(&d, &c, "hold");
+        dial_send_text(&d, &c, "free");
+        ck_assert(dial_read(&d, &c));
+        ck_assert_str_eq(c.reply, "free");
+    }
+    dial_send_text(&d, &c, "hold");
+    dial_half_close(&d, &c);
+    ck_assert(!dial_read(&d, &c));
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_OK);
+    uv_sem_wait(&world.is_gone);
+    close_all(&d);
+}
+END_TEST
+
+/* The port stops while a read is put off. */
+START_TEST(stops_with_a_read_put_off)
+{
+    struct dial d;
+
+    open_all(&d);
+    take_turns(&d, &c);
+    dial_send_text(&d, &c, "hold");
+    rig_stop(&rig);
+    ck_assert_uint_eq(world.n_gone, 1);
+    while (dial_read(&d, &c))
+        continue;
+    dial_end(&d, &c);
+    ck_assert_int_eq(c.status, GRPC_STATUS_UNAVAILABLE);
+    dial_close(&d);
 }
 END_TEST
 
@@ -973,17 +1075,30 @@ static void be_peer(const char *address)
 int main(int argc, char **argv)
 {
     const TTest *const tests[] = {
-        unary,          failure_has_its_detail,
-        streams,        slow_reader_stops_the_source,
-        bidi,           bidi_damaged_message,
-        client_stream,  damaged_requests,
-        unknown_method, client_cancels,
-        deadline,       peer_is_killed,
-        garbage,        oversize,
-        bursts,         locks,
-        too_many_calls, drains,
-        server_cancels, stops_with_calls_in_flight,
-        port_is_taken,  bad_addresses,
+        unary,
+        failure_has_its_detail,
+        streams,
+        slow_reader_stops_the_source,
+        bidi,
+        bidi_damaged_message,
+        client_stream,
+        damaged_requests,
+        unknown_method,
+        client_cancels,
+        deadline,
+        peer_is_killed,
+        garbage,
+        oversize,
+        bursts,
+        locks,
+        too_many_calls,
+        drains,
+        server_cancels,
+        stops_with_calls_in_flight,
+        bidi_reads_behind_answers,
+        stops_with_a_read_put_off,
+        port_is_taken,
+        bad_addresses,
         unix_socket,
     };
 
