@@ -57,6 +57,7 @@ static void apply(struct batcher *b, const struct batcher_config *config)
         b->config.max_cost = SIZE_MAX;
     b->waiting.ageing_us = config->ageing_us == 0 ? default_ageing_us : config->ageing_us;
     b->policy = policy_of(config->policy);
+    b->gather = (struct gather){0};
 }
 
 /* Once, for a policy that sorts those who wait. */
@@ -153,7 +154,7 @@ static uint64_t now_of(const struct batcher *b)
     return now_us > 0 ? now_us : 1; /* 0 means "never" to the timer and in an ask */
 }
 
-struct policy_view batcher_view(const struct batcher *b, uint64_t now_us)
+struct policy_view batcher_view(struct batcher *b, uint64_t now_us)
 {
     return (struct policy_view){
         .config = &b->config,
@@ -162,11 +163,12 @@ struct policy_view batcher_view(const struct batcher *b, uint64_t now_us)
         .n_queued = b->waiting.n_queued - b->n_admitted,
         .n_admitted = b->n_admitted + b->waiting.n_returned,
         .n_running = b->n_running,
+        .gather = &b->gather,
     };
 }
 
 /* When those who wait give up; 0: never. */
-static uint64_t give_up_us(const struct batcher *b)
+static uint64_t give_up_us(struct batcher *b)
 {
     struct policy_view v;
 
@@ -309,6 +311,7 @@ static void come_to_front(struct batcher *b, struct ask *ask, uint64_t now_us)
 {
     ask->since_us = now_us;
     ask->number = ++b->n_numbered;
+    gather_asked(&b->gather, now_us);
     ask_wait(b, ask, false);
 }
 
@@ -499,6 +502,7 @@ static void start_step(struct batcher *b)
     if (b->progress_us == 0)
         b->progress_us = now_of(b);
     b->is_stepping = true;
+    b->step.begun_us = b->step_us;
     b->compute.submit(b->compute.self, &b->step);
 }
 
@@ -634,6 +638,7 @@ static void step_done(struct batch_step *step)
     while ((l = list_pop(&b->in_step)) != NULL)
         take_back(b, container_of(l, struct ask, in_step));
     count_progress(b, n_running - b->n_running);
+    gather_answered(&b->gather, n_running - b->n_running, now_of(b));
     pump(b);
 }
 

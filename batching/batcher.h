@@ -112,6 +112,7 @@ struct batch_agent {
  * latter never inside submit. A batcher has at most one under way. */
 struct batch_step {
     struct link link;
+    uint64_t begun_us; /* when it was submitted; who runs it later may say when */
     void (*run)(struct batch_step *step);
     void (*done)(struct batch_step *step);
 };
@@ -137,6 +138,10 @@ enum batch_policy {
      * max_delay_us. */
     BATCH_WINDOW,
     BATCH_CONTINUOUS, /* running rows first, then waiting ones, until max_cost */
+    /* The same, but what steps have taken so far decides: one waits for those who were answered a
+     * moment ago, where they will be back before it has lost what one step instead of two saves;
+     * and has one row where that saves nothing. */
+    BATCH_GATHER,
     /* Of those who wait, rows of like length: one that starts, and its neighbours in order, shorter
      * ones first, until max_rows or max_cost. The two differ in what bounds them by rights:
      * batchsort is given a small max_rows, full a buffer's. */

@@ -7,6 +7,7 @@
 #include "batching/batcher.h"
 #include "batching/by_length.h"
 #include "batching/deadlines.h"
+#include "batching/gather.h"
 #include "batching/pace.h"
 #include "batching/policy.h"
 #include "batching/waiting.h"
@@ -38,6 +39,7 @@ struct batcher {
     struct row **rows; /* [cap_rows]; compute's while is_stepping */
     size_t n_rows;
     struct pace pace;
+    struct gather gather;         /* under that policy */
     size_t whole_cost, part_cost; /* of the step, see pace.h */
     uint64_t step_us;             /* when it began */
     bool is_stepping;
@@ -62,7 +64,7 @@ void ask_end(struct batcher *b, struct ask *ask);
 void ask_wait(struct batcher *b, struct ask *ask, bool is_returned);
 
 /* What the policy looks at now. */
-struct policy_view batcher_view(const struct batcher *b, uint64_t now_us);
+struct policy_view batcher_view(struct batcher *b, uint64_t now_us);
 
 /* Chooses the rows of the next step and what each may spend: fills rows, n_rows and in_step. Rows
  * that cannot go on end. *ret_wake_us: when the policy wants to be asked again, 0 for never. */

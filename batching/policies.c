@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "batching/by_length.h"
+#include "batching/gather.h"
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -69,6 +70,21 @@ static size_t continuous_admit(const struct policy_view *v, uint64_t *ret_wake_u
     return min_size(v->n_queued, n_free(v));
 }
 
+/* Those who are there, once those who should be back soon are, too; one where that saves nothing.
+ */
+static size_t gather_admit(const struct policy_view *v, uint64_t *ret_wake_us)
+{
+    size_t n = min_size(v->n_queued, n_free(v));
+    uint64_t until_us = 0;
+
+    if (v->n_running == 0 && v->n_admitted == 0 && n < v->config->max_rows)
+        until_us = gather_until(v->gather, v->oldest_us, v->now_us);
+    if (until_us == 0)
+        return gather_rows(v->gather, n);
+    *ret_wake_us = until_us;
+    return 0;
+}
+
 static size_t hold_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
     (void)v;
@@ -82,6 +98,7 @@ static const struct policy policies[] = {
     [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit, .give_up_us = fixed_give_up_us},
     [BATCH_WINDOW] = {.name = "window", .admit = window_admit},
     [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit},
+    [BATCH_GATHER] = {.name = "gather", .admit = gather_admit},
     [BATCH_BATCHSORT] = {.name = "batchsort", .choose = by_length_choose},
     [BATCH_FULL] = {.name = "full", .choose = by_length_choose},
 };

@@ -9,6 +9,7 @@
 #include "batching/batcher.h"
 
 struct by_length;
+struct gather;
 struct waiting;
 
 /* What a policy may look at. */
@@ -19,6 +20,7 @@ struct policy_view {
     size_t n_queued;    /* wait, and were not admitted yet */
     size_t n_admitted;  /* admitted earlier, but the step had no room for them yet */
     size_t n_running;
+    struct gather *gather;
 };
 
 struct policy {

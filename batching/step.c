@@ -340,7 +340,10 @@ static void seal(struct batcher *b, uint64_t now_us)
 
 void step_learn(struct batcher *b, uint64_t now_us)
 {
-    pace_learn(&b->pace, b->whole_cost, b->part_cost, now_us - b->step_us);
+    uint64_t us = now_us - b->step.begun_us;
+
+    pace_learn(&b->pace, b->whole_cost, b->part_cost, us);
+    gather_step(&b->gather, b->n_rows, us, now_us);
 }
 
 /* Grants to running rows and what they need. Returns true when nobody was left out or lost.

@@ -30,7 +30,7 @@ static enum status policy_of_mode(struct batcher_config *out, const struct act_c
 {
     switch (c->mode) {
     case ACT_AUTO:
-        out->policy = BATCH_CONTINUOUS;
+        out->policy = BATCH_GATHER;
         return STATUS_OK;
     case ACT_NONE:
         out->policy = BATCH_CONTINUOUS;

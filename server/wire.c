@@ -450,6 +450,7 @@ static void fill_batching(Parley__V1__Batching *out, const struct model *m,
         [BATCH_FIXED] = "fixed",
         [BATCH_WINDOW] = "window",
         [BATCH_CONTINUOUS] = "continuous",
+        [BATCH_GATHER] = "gather",
     };
     size_t n_buckets = sizeof(s->rows_histogram) / sizeof(s->rows_histogram[0]);
 

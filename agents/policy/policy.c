@@ -167,7 +167,7 @@ static void policy_info(const struct agent *a, struct agent_info *out)
 
 static void policy_batching(const struct agent *a, struct batcher_config *out)
 {
-    *out = (struct batcher_config){.policy = BATCH_CONTINUOUS,
+    *out = (struct batcher_config){.policy = BATCH_GATHER,
                                    .max_rows = container_of(a, const struct policy, base)->max_rows,
                                    .max_waiting = POLICY_MAX_WAITING};
 }

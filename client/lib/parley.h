@@ -304,7 +304,7 @@ bool parley_attach_send(struct parley_call *attached, const struct parley_episod
 
 /* How a server gathers the observations that wait for a model. */
 enum parley_act_mode {
-    PARLEY_ACT_AUTO = 0,     /* at once when it is idle, gathered only while it is busy */
+    PARLEY_ACT_AUTO = 0,     /* as what its steps take says: one by one, or in batches */
     PARLEY_ACT_NONE = 1,     /* every one alone */
     PARLEY_ACT_LOCKSTEP = 2, /* exactly n, one of each observer */
     PARLEY_ACT_DYNAMIC = 3,  /* when min are there, or the oldest has waited delay_us */

@@ -84,7 +84,8 @@ static void broken(const struct world *w, const char *fmt, ...)
 
 static void broken(const struct world *w, const char *fmt, ...)
 {
-    static const char *const policies[] = {"fixed", "window", "continuous", "batchsort", "full"};
+    static const char *const policies[] = {"fixed",  "window",    "continuous",
+                                           "gather", "batchsort", "full"};
     va_list args;
 
     printf("seed %" PRIu64 " (%s) at %" PRIu64 " us: ", w->seed, policies[w->config.policy],
@@ -361,6 +362,9 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
                                                     n_held_back == 0 && n_begun >= min_rows(w))),
              "a fixed step of %zu rows begins %zu after %" PRIu64 " us", w->n_rows, n_begun,
              w->now_us - oldest_us);
+    if (w->config.policy == BATCH_GATHER && w->n_rows < w->config.max_rows)
+        MUST(w, n_held_back == 0 || n_begun <= 1, "%zu begin together, and %zu wait", n_begun,
+             n_held_back);
     if (w->config.policy == BATCH_WINDOW && w->n_rows < w->config.max_rows)
         MUST(w, n_held_back == 0 && (is_due || n_begun >= min_rows(w)),
              "the window closes at %zu rows after %" PRIu64 " us, %zu wait", w->n_rows,
@@ -952,6 +956,8 @@ static void check_liveness(struct world *w)
             wanted_us = w->now_us;
         else if (n_waiting >= min_rows(w) && w->config.policy == BATCH_WINDOW)
             wanted_us = w->now_us;
+        else if (n_waiting > 0 && w->config.policy == BATCH_GATHER) /* at most what a step takes */
+            wanted_us = w->now_us + 2 * w->mean_step_us + w->jitter_us;
         else if (n_waiting > 0 && (w->config.policy == BATCH_WINDOW || w->config.max_delay_us > 0))
             wanted_us = oldest_us + w->config.max_delay_us;
     }

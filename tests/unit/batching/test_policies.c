@@ -19,6 +19,7 @@ START_TEST(test_names)
     ck_assert_str_eq(policy_of(BATCH_FIXED)->name, "fixed");
     ck_assert_str_eq(policy_of(BATCH_WINDOW)->name, "window");
     ck_assert_str_eq(policy_of(BATCH_CONTINUOUS)->name, "continuous");
+    ck_assert_str_eq(policy_of(BATCH_GATHER)->name, "gather");
     ck_assert_str_eq(policy_of(BATCH_BATCHSORT)->name, "batchsort");
     ck_assert_str_eq(policy_of(BATCH_FULL)->name, "full");
 }

@@ -97,7 +97,7 @@ START_TEST(says_what_it_is)
     ck_assert_str_eq(info.backend, "cpu");
     ck_assert_uint_eq(info.weight_bytes, 898 * sizeof(float)); /* the tutorial's count */
     ck_assert_uint_eq(strlen(info.version), 64);
-    ck_assert_int_eq(batching.policy, BATCH_CONTINUOUS);
+    ck_assert_int_eq(batching.policy, BATCH_GATHER);
     ck_assert_uint_le(sizeof(struct policy_clone), 256);
     agent_unref(a);
 }
