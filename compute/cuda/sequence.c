@@ -201,8 +201,8 @@ static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
     partials = cuda_scratch(c, &c->partials,
                             list_bucket(sizes.n_partials) * n_heads * (kv->shape.head_dim + 2) *
                                 sizeof(float));
-    counters = cuda_scratch(c, &c->counters,
-                            list_bucket(sizes.n_counters) * n_kv_heads * sizeof(uint32_t));
+    counters =
+        cuda_scratch(c, &c->counters, list_bucket(sizes.n_counters) * n_heads * sizeof(uint32_t));
     if (partials == NULL || counters == NULL ||
         !list_reserve(c, tokens_bytes(end) + items_bytes + tables_bytes + MOST_PIECES * LIST_ALIGN))
         return false;

@@ -15,7 +15,7 @@ extern const struct cuda_module parley_cuda_module;
 enum {
     N_SEQUENCES = 3,
     MAX_TOKENS = 64,
-    PAGES_EACH = 5,
+    PAGES_EACH = 7,
     N_TOKENS = 64, /* of each sequence */
 };
 
@@ -162,6 +162,49 @@ START_TEST(mixed_batches_equal_the_cpu)
         run_mixed(types[i], KV_F16);
     run_mixed(DTYPE_Q4_1, KV_F32);
     run_mixed(DTYPE_Q4_1, KV_Q8);
+}
+END_TEST
+
+/* A context of more than one span of positions, which several blocks share: a prompt in chunks,
+ * then single tokens, alone on the device. */
+START_TEST(long_contexts_equal_the_cpu)
+{
+    enum { N_PAGES = N_SEQUENCES * PAGES_EACH, LENGTH = N_PAGES * 16 };
+    const struct tiny_config config = {.type = DTYPE_Q4_1, .seed = 5, .has_own_head = true};
+    int32_t ids[LENGTH], pages[N_PAGES];
+    struct side cuda, other;
+    struct tiny_model file;
+    struct error err;
+    size_t n;
+
+    for (int32_t i = 0; i < LENGTH; i++)
+        ids[i] = (i * 31 + 7) % TINY_VOCAB;
+    for (int32_t i = 0; i < N_PAGES; i++)
+        pages[i] = N_PAGES - 1 - i;
+    tiny_model_init(&file, &config);
+    ck_assert_msg(side_open(&cuda, &file, parley_cuda_module.type, KV_F16, &err) == STATUS_OK, "%s",
+                  err.text);
+    ck_assert_int_eq(side_open(&other, &file, type_called("cpu"), KV_F16, &err), STATUS_OK);
+    for (size_t pos = 0; pos < LENGTH; pos += n) {
+        struct side *const sides[] = {&cuda, &other};
+
+        n = pos < 256 ? MAX_TOKENS : pos == 256 ? 21 : pos < 280 ? 1 : LENGTH - pos;
+        for (size_t i = 0; i < 2; i++) {
+            struct llama_row row = {.ids = ids + pos,
+                                    .n_tokens = n,
+                                    .pos = pos,
+                                    .pages = pages,
+                                    .n_logits = 1,
+                                    .logits = sides[i]->logits[0]};
+
+            ck_assert_msg(llama_forward(sides[i]->model, &row, 1, NULL, 0, &err) == STATUS_OK, "%s",
+                          err.text);
+        }
+        ck_assert_mem_eq(cuda.logits[0], other.logits[0], sizeof cuda.logits[0]);
+    }
+    side_close(&cuda);
+    side_close(&other);
+    tiny_model_deinit(&file);
 }
 END_TEST
 
@@ -328,5 +371,5 @@ START_TEST(one_resets_for_all)
 }
 END_TEST
 
-SUITE_MAIN("cuda_host/engine", mixed_batches_equal_the_cpu, steps_become_graphs,
-           a_step_copies_once_each_way, calls_fail, one_resets_for_all)
+SUITE_MAIN("cuda_host/engine", mixed_batches_equal_the_cpu, long_contexts_equal_the_cpu,
+           steps_become_graphs, a_step_copies_once_each_way, calls_fail, one_resets_for_all)
