@@ -75,11 +75,25 @@ struct ffn {
 
 struct backend_config {
     size_t n_threads; /* 0: the physical cores */
+    /* Many rows may be multiplied in another way than few, if it is faster: a row's bits then
+     * depend on how many there are. INVALID for types without has_fast_math. */
+    bool fast_math;
+    size_t fast_math_from; /* so many rows are many; 0: the backend knows */
+};
+
+enum { BACKEND_PRODUCTS_MAX = 160 };
+
+/* What a backend says of itself. */
+struct backend_figures {
+    char products[BACKEND_PRODUCTS_MAX]; /* how it multiplies, in words */
+    size_t n_graphs;                     /* lists of operators that are launched as one */
+    uint64_t n_lists, n_replays;         /* that ran; of those, as graphs */
 };
 
 struct backend_type {
     const char *name;
     size_t size; /* of the backend's struct, whose first member is struct backend */
+    bool has_fast_math;
 
     /* Optional: the type is but a name, and this finds the whole of it, in a library that may not
      * be there. Any thread. */
@@ -151,8 +165,10 @@ struct backend_type {
     size_t (*memory_free)(struct backend *b);
     /* Optional: the product of f16 matrices [n][n_cols] and [n_rows][n_cols] by the vendor's own
      * library, on memory whose contents nobody wants: what a rate is compared with. False: the
-     * library is not there. */
+     * library is not there, or has no way for the shape. */
     bool (*vendor_matmul)(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
+    /* Optional, of a device. */
+    void (*figures)(const struct backend *b, struct backend_figures *out);
 
     const struct net_ops *net; /* small networks that learn (compute/net.h); NULL: none */
 };

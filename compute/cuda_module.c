@@ -51,4 +51,4 @@ static enum status load(const struct backend_type **out, struct error *err)
     return STATUS_OK;
 }
 
-const struct backend_type cuda_backend = {.name = "cuda", .load = load};
+const struct backend_type cuda_backend = {.name = "cuda", .has_fast_math = true, .load = load};

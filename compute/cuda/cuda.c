@@ -116,6 +116,7 @@ static void cuda_close(struct backend *b)
     c->n_held = 0;
     rope_close(c);
     free_scratch(c);
+    fast_close(c);
     upload_close(c);
     downloads_close(c);
     list_close(c);
@@ -135,10 +136,16 @@ static enum status cuda_open(struct backend *b, const struct backend_config *con
     struct cuda *c = to_cuda(b);
     enum status rc;
 
-    (void)config;
     context_opened(c);
-    if ((rc = check_driver(c, err)) != STATUS_OK || (rc = list_open(c, err)) != STATUS_OK ||
-        (rc = read_device(c, err)) != STATUS_OK)
+    if ((rc = check_driver(c, err)) == STATUS_OK && (rc = list_open(c, err)) == STATUS_OK &&
+        (rc = read_device(c, err)) == STATUS_OK) {
+        fast_open(c, config);
+        if (c->failed.status != STATUS_OK) {
+            *err = c->failed;
+            rc = err->status;
+        }
+    }
+    if (rc != STATUS_OK)
         cuda_close(b);
     return rc;
 }
@@ -284,6 +291,15 @@ static size_t cuda_memory_free(struct backend *b)
     return n_free;
 }
 
+static void cuda_figures(const struct backend *b, struct backend_figures *out)
+{
+    const struct cuda *c = (const struct cuda *)b;
+
+    *out = (struct backend_figures){
+        .n_graphs = c->list.n_made, .n_lists = c->list.n_runs, .n_replays = c->list.n_replays};
+    memcpy(out->products, c->fast.products, sizeof out->products);
+}
+
 float *cuda_written(struct buffer *m, size_t n, size_t width)
 {
     assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
@@ -299,6 +315,7 @@ const float *cuda_read(const struct buffer *m, size_t n, size_t width)
 static const struct backend_type cuda_type = {
     .name = "cuda",
     .size = sizeof(struct cuda),
+    .has_fast_math = true,
     .open = cuda_open,
     .close = cuda_close,
     .sync = cuda_sync,
@@ -323,6 +340,8 @@ static const struct backend_type cuda_type = {
     .gather = cuda_gather_rows,
     .sample = cuda_sample,
     .memory_free = cuda_memory_free,
+    .vendor_matmul = cuda_vendor_matmul,
+    .figures = cuda_figures,
     .net = &cuda_net_ops,
 };
 

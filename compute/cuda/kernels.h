@@ -86,12 +86,17 @@ void cuda_norm_quantise(const float *x, const float *gain, float eps, struct cud
                         uint32_t width, const struct cuda_acts *out, struct CUstream_st *stream);
 void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n, uint32_t width,
                float *out, struct CUstream_st *stream);
+/* In half precision; a finite number beyond it becomes the largest that there is. */
+void cuda_norm_f16(const float *x, const float *gain, float eps, struct cuda_count n,
+                   uint32_t width, uint16_t *out, struct CUstream_st *stream);
 
 /* gate * sigmoid(gate) * up, in int8 or as floats; out may be gate. */
 void cuda_gate_quantise(const float *gate, const float *up, struct cuda_count n, uint32_t width,
                         const struct cuda_acts *out, struct CUstream_st *stream);
 void cuda_gate(const float *gate, const float *up, struct cuda_count n, uint32_t width, float *out,
                struct CUstream_st *stream);
+void cuda_gate_f16(const float *gate, const float *up, struct cuda_count n, uint32_t width,
+                   uint16_t *out, struct CUstream_st *stream);
 
 /* out[i][r] (+)= the weight's row r · in's row i, out [n][n_rows of the weight]. */
 struct cuda_product {
@@ -115,8 +120,9 @@ void cuda_products_many(const struct cuda_product *products, size_t n_products,
 void cuda_products_float(const struct cuda_product *products, size_t n_products, const float *in,
                          struct cuda_count n, bool adds, struct CUstream_st *stream);
 
-/* A weight as f16 [n_rows][n_cols], for a library's product. Rounds. */
-void cuda_matrix_f16(const struct cuda_matrix *from, uint16_t *to, struct CUstream_st *stream);
+/* Rows first … first + n - 1 of a weight as f16 [n][n_cols], for a library's product. Rounds. */
+void cuda_matrix_f16(const struct cuda_matrix *from, uint32_t first, uint32_t n, uint16_t *to,
+                     struct CUstream_st *stream);
 
 /* Keys and values, page by page: [n_pages][n_layers][n_kv_heads] of
  *     keys    [padded_dim / piece][16 positions][piece], a piece being 16 bytes

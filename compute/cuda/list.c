@@ -99,6 +99,7 @@ static void close_graph(struct list *l, struct graph **at, bool is_alive)
     struct graph *g = *at;
 
     *at = g->next;
+    l->n_made -= g->exec != NULL;
     if (g->exec != NULL && is_alive)
         (void)cudaGraphExecDestroy(g->exec);
     free(g);
@@ -237,13 +238,15 @@ void list_add(struct cuda *c, list_launch_fn launch, const void *args, size_t si
 static bool launch_all(struct cuda *c)
 {
     struct list *l = &c->list;
+    bool launched;
     struct op op;
 
     for (size_t at = 0; at < l->ops_bytes; at += sizeof op + op.args_bytes) {
         memcpy(&op, l->ops + at, sizeof op);
         op.launch(l->ops + at + sizeof op, l->compute);
     }
-    return cuda_works(c, cudaGetLastError(), "launch kernels");
+    launched = cuda_works(c, cudaGetLastError(), "launch kernels");
+    return gemm_works(c) && launched;
 }
 
 static uint64_t hash(const uint8_t *bytes, size_t n)
@@ -312,6 +315,7 @@ static bool capture(struct cuda *c, struct graph *g)
         (void)cudaGetLastError(); /* it is dealt with */
         return true;
     }
+    l->n_made += rc == cudaSuccess;
     return cuda_works(c, rc, "make a graph");
 }
 

@@ -56,8 +56,8 @@ struct list {
     size_t n_staged;
 
     cudaStream_t compute, copies;
-    struct graph *graphs; /* the latest used first */
-    size_t n_graphs;
+    struct graph *graphs;       /* the latest used first */
+    size_t n_graphs, n_made;    /* n_made: of them, those that are graphs by now */
     uint64_t n_runs, n_replays; /* lists that ran, those of them as graphs */
 };
 

@@ -8,22 +8,37 @@
 #include "compute/cuda/parts.h"
 #include "compute/dtype.h"
 
-/* From how many rows on the tensor cores take a product with quantised weights: below, reading the
- * weights is all that counts, and dp4a does that as well. Either way gives the same bits. */
+enum { NEVER = INT32_MAX };
+
+/* Which way a product goes, by its rows: the figures to measure on a GPU, which none has yet.
+ *
+ * From `tensor` on the tensor cores take one with quantised weights: below, reading the weights is
+ * all that counts, and dp4a does that as well. Either way gives the same bits. From `cublas` on,
+ * and only by --fast-math, the weight is made f16 for cuBLAS: that has to be worth writing and
+ * reading two bytes for each of its numbers. */
 static const struct {
     enum dtype type;
-    size_t n_rows;
-} many_from[] = {
-    {DTYPE_Q4_0, 9}, {DTYPE_Q4_1, 9}, {DTYPE_Q5_0, 9}, {DTYPE_Q5_1, 9},
-    {DTYPE_Q8_0, 9}, {DTYPE_Q4_K, 9}, {DTYPE_Q5_K, 9}, {DTYPE_Q6_K, 9},
+    size_t tensor, cublas;
+} ways[] = {
+    {DTYPE_Q4_0, 9, 128},   {DTYPE_Q4_1, 9, 128},    {DTYPE_Q5_0, 9, 128},   {DTYPE_Q5_1, 9, 128},
+    {DTYPE_Q8_0, 9, 128},   {DTYPE_Q4_K, 9, 128},    {DTYPE_Q5_K, 9, 128},   {DTYPE_Q6_K, 9, 128},
+    {DTYPE_F16, NEVER, 64}, {DTYPE_BF16, NEVER, 64}, {DTYPE_F32, NEVER, 64},
 };
 
-static bool takes_tensor_cores(enum dtype type, size_t n)
+static size_t way_of(enum dtype type)
 {
-    for (size_t i = 0; i < sizeof many_from / sizeof many_from[0]; i++)
-        if (many_from[i].type == type)
-            return n >= many_from[i].n_rows;
-    return false;
+    size_t i = 0;
+
+    while (ways[i].type != type) {
+        i++;
+        assert(i < sizeof ways / sizeof ways[0]);
+    }
+    return i;
+}
+
+size_t cuda_cublas_from(enum dtype type)
+{
+    return ways[way_of(type)].cublas;
 }
 
 static bool is_float(enum dtype type)
@@ -162,13 +177,21 @@ void cuda_gather_rows(struct backend *b, const struct buffer *in, const uint32_t
 
 /* Products. */
 
-/* What products read: rows of acts, or floats. */
+/* What products read: rows of acts, floats, or halves for cuBLAS. */
+enum form { QUANTISED, FLOATS, HALVES };
+
 struct prepared {
-    bool is_quantised;
+    enum form form;
     struct cuda_acts acts;
     const float *floats;
+    uint16_t *halves;
     struct cuda_count n;
 };
+
+static enum form form_of(struct cuda *c, const struct weight *w, size_t n)
+{
+    return fast_takes(c, &w->matrix, n) ? HALVES : is_float(w->matrix.type) ? FLOATS : QUANTISED;
+}
 
 static bool acts_for(struct cuda *c, struct scratch *room, size_t n, size_t width,
                      struct cuda_acts *out)
@@ -190,6 +213,7 @@ struct norm_args {
     uint32_t width;
     struct cuda_acts acts;
     float *floats;
+    uint16_t *halves;
 };
 
 static void launch_norm_quantise(const void *args, cudaStream_t stream)
@@ -206,6 +230,13 @@ static void launch_norm(const void *args, cudaStream_t stream)
     cuda_norm(a->x, a->gain, a->eps, a->n, a->width, a->floats, stream);
 }
 
+static void launch_norm_f16(const void *args, cudaStream_t stream)
+{
+    const struct norm_args *a = args;
+
+    cuda_norm_f16(a->x, a->gain, a->eps, a->n, a->width, a->halves, stream);
+}
+
 static bool prepare(struct cuda *c, const struct input *in, size_t n, const struct weight *w,
                     struct prepared *out)
 {
@@ -214,16 +245,20 @@ static bool prepare(struct cuda *c, const struct input *in, size_t n, const stru
 
     memset(out, 0, sizeof *out);
     memset(&a, 0, sizeof a);
-    out->is_quantised = !is_float(w->matrix.type);
+    out->form = form_of(c, w, n);
     a.x = cuda_read(in->x, n, width);
     a.gain = in->gain != NULL ? in->gain->gain : NULL;
     assert(in->gain == NULL || (a.gain != NULL && in->gain->matrix.n_cols == width));
     a.eps = in->eps;
     a.width = (uint32_t)width;
-    if (out->is_quantised) {
+    if (out->form == QUANTISED) {
         if (!acts_for(c, &c->inputs, list_bucket(n), width, &out->acts))
             return false;
         a.acts = out->acts;
+    } else if (out->form == HALVES) {
+        out->halves = a.halves = fast_inputs(c, n, width);
+        if (a.halves == NULL)
+            return false;
     } else if (a.gain != NULL) {
         a.floats = cuda_scratch(c, &c->normed, list_bucket(n) * width * sizeof *a.floats);
         if (a.floats == NULL)
@@ -233,8 +268,10 @@ static bool prepare(struct cuda *c, const struct input *in, size_t n, const stru
         return false;
     out->n = a.n = cuda_count_of(c, n);
     out->floats = a.gain != NULL ? a.floats : a.x;
-    if (out->is_quantised)
+    if (out->form == QUANTISED)
         list_add(c, launch_norm_quantise, &a, sizeof a);
+    else if (out->form == HALVES)
+        list_add(c, launch_norm_f16, &a, sizeof a);
     else if (a.gain != NULL)
         list_add(c, launch_norm, &a, sizeof a);
     return true;
@@ -278,9 +315,9 @@ static void record_products(struct cuda *c, struct products_args *a, const struc
     a->floats = in->floats;
     a->n = in->n;
     list_add(c,
-             !in->is_quantised                      ? launch_float
-             : takes_tensor_cores(type, in->n.most) ? launch_many
-                                                    : launch_few,
+             in->form == FLOATS                        ? launch_float
+             : in->n.most >= ways[way_of(type)].tensor ? launch_many
+                                                       : launch_few,
              a, sizeof *a);
 }
 
@@ -292,7 +329,10 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
 
     memset(&a, 0, sizeof a);
     a.adds = adds;
-    for (size_t i = 0; i < n_products; i++) {
+    for (size_t i = 0; in->form == HALVES && i < n_products; i++)
+        fast_multiply(c, &products[i].w->matrix, in->halves, n,
+                      cuda_written(products[i].out, n, products[i].w->matrix.n_rows), adds);
+    for (size_t i = 0; in->form != HALVES && i < n_products; i++) {
         const struct cuda_matrix *w = &products[i].w->matrix;
 
         if (a.n_products == CUDA_MAX_PRODUCTS ||
@@ -304,10 +344,11 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
         a.products[a.n_products].w = *w;
         a.products[a.n_products++].out = cuda_written(products[i].out, n, w->n_rows);
     }
-    record_products(c, &a, in);
+    if (a.n_products > 0)
+        record_products(c, &a, in);
 }
 
-/* Products whose weights are all quantised, or all floats: they read the input in one form. */
+/* Products that read the input in one form. */
 static void multiply(struct cuda *c, const struct input *in, size_t n,
                      const struct product *products, size_t n_products, bool adds)
 {
@@ -324,11 +365,10 @@ void cuda_matmul(struct backend *b, const struct input *in, size_t n,
     size_t n_alike;
 
     for (size_t i = 0; n > 0 && i < n_products; i += n_alike) {
-        bool floats = is_float(products[i].w->matrix.type);
+        enum form form = form_of(c, products[i].w, n);
 
         for (n_alike = 1;
-             i + n_alike < n_products && is_float(products[i + n_alike].w->matrix.type) == floats;
-             n_alike++)
+             i + n_alike < n_products && form_of(c, products[i + n_alike].w, n) == form; n_alike++)
             ;
         multiply(c, in, n, products + i, n_alike, false);
     }
@@ -348,6 +388,7 @@ struct gate_args {
     struct cuda_count n;
     uint32_t width;
     struct cuda_acts acts;
+    uint16_t *halves;
 };
 
 static void launch_gate_quantise(const void *args, cudaStream_t stream)
@@ -362,6 +403,23 @@ static void launch_gate(const void *args, cudaStream_t stream)
     const struct gate_args *a = args;
 
     cuda_gate(a->gate, a->up, a->n, a->width, a->gate, stream);
+}
+
+static void launch_gate_f16(const void *args, cudaStream_t stream)
+{
+    const struct gate_args *a = args;
+
+    cuda_gate_f16(a->gate, a->up, a->n, a->width, a->halves, stream);
+}
+
+/* Room for what down reads. */
+static bool room_for_gated(struct cuda *c, struct prepared *p, size_t n, size_t hidden)
+{
+    if (p->form == QUANTISED)
+        return acts_for(c, &c->gated, list_bucket(n), hidden, &p->acts);
+    if (p->form == HALVES)
+        p->halves = fast_inputs(c, n, hidden);
+    return p->form != HALVES || p->halves != NULL;
 }
 
 void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
@@ -383,16 +441,19 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
     cuda_matmul(b, in, n, both, 2);
     memset(&prepared, 0, sizeof prepared);
     memset(&a, 0, sizeof a);
-    prepared.is_quantised = !is_float(f->down->matrix.type);
-    if (prepared.is_quantised && !acts_for(c, &c->gated, list_bucket(n), hidden, &prepared.acts))
-        return;
-    if (!cuda_begin(c, 0))
+    prepared.form = form_of(c, f->down, n);
+    if (!room_for_gated(c, &prepared, n, hidden) || !cuda_begin(c, 0))
         return;
     prepared.n = a.n = cuda_count_of(c, n);
     prepared.floats = a.gate = gate.at;
     a.up = up.at;
     a.width = (uint32_t)hidden;
     a.acts = prepared.acts;
-    list_add(c, prepared.is_quantised ? launch_gate_quantise : launch_gate, &a, sizeof a);
+    a.halves = prepared.halves;
+    list_add(c,
+             prepared.form == QUANTISED ? launch_gate_quantise
+             : prepared.form == HALVES  ? launch_gate_f16
+                                        : launch_gate,
+             &a, sizeof a);
     run_products(c, &prepared, &down, 1, n, true);
 }

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 
 #include "compute/backend.h"
+#include "compute/cuda/gemm.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/list.h"
 
@@ -85,6 +86,17 @@ struct downloads {
     size_t n, cap;
 };
 
+/* --fast-math: where there are many rows, a weight is made f16, a few of its rows at a time, and
+ * cuBLAS multiplies. */
+struct fast {
+    bool is_on;
+    size_t from_rows;                    /* 0: the table's */
+    struct scratch weights;              /* the rows in f16; as large as it ever is */
+    struct scratch inputs;               /* so too */
+    struct scratch idle;                 /* matrices that a rate is measured with */
+    char products[BACKEND_PRODUCTS_MAX]; /* how products are computed, in words */
+};
+
 struct cuda {
     struct backend base;
     bool is_dead;        /* the device has failed: nothing more is asked of it */
@@ -106,6 +118,9 @@ struct cuda {
 
     struct upload_slot uploads[2];
     struct downloads downloads;
+
+    struct gemm gemm;
+    struct fast fast;
 };
 
 enum { CUDA_COUNT_BYTES = LIST_ALIGN };
@@ -196,6 +211,21 @@ void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
                      const struct product *product);
 void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
               struct buffer *out);
+
+/* From how many rows on cuBLAS is the faster one. */
+size_t cuda_cublas_from(enum dtype type);
+
+/* fast.c */
+void fast_open(struct cuda *c, const struct backend_config *config);
+void fast_close(struct cuda *c);
+/* Whether n rows go by cuBLAS. */
+bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n);
+/* Room for them; NULL: failed, which is kept. */
+uint16_t *fast_inputs(struct cuda *c, size_t n, size_t width);
+/* Records the product of rows that it takes. */
+void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *in, size_t n,
+                   float *out, bool adds);
+bool cuda_vendor_matmul(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
 
 /* pages.c */
 enum status cuda_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,

@@ -284,28 +284,30 @@ void cuda_embed(const struct cuda_matrix *table, const int32_t *ids, struct cuda
 }
 
 template <dtype T>
-static __global__ void __launch_bounds__(THREADS) decode_rows(struct cuda_matrix from, uint16_t *to)
+static __global__ void __launch_bounds__(THREADS)
+    decode_rows(struct cuda_matrix from, unsigned first, uint16_t *to)
 {
-    unsigned row = blockIdx.x, width = from.n_cols;
+    unsigned width = from.n_cols;
+    uint16_t *row = to + (size_t)blockIdx.x * width;
 
     for (unsigned i = threadIdx.x; 4 * i < width; i += THREADS) {
-        float4 x = decode<T>(&from, row, i);
-        uint16_t *at = to + (size_t)row * width + 4 * i;
+        float4 x = decode<T>(&from, first + blockIdx.x, i);
+        uint32_t half[4] = {f16_round(x.x), f16_round(x.y), f16_round(x.z), f16_round(x.w)};
 
-        at[0] = f16_round(x.x);
-        if (4 * i + 1 < width)
-            at[1] = f16_round(x.y);
-        if (4 * i + 2 < width)
-            at[2] = f16_round(x.z);
-        if (4 * i + 3 < width)
-            at[3] = f16_round(x.w);
+        if (width % 4 == 0) { /* so that each row of them is aligned */
+            ((uint2 *)row)[i] = make_uint2(half[0] | half[1] << 16, half[2] | half[3] << 16);
+            continue;
+        }
+#pragma unroll
+        for (unsigned k = 0; k < 4; k++)
+            if (4 * i + k < width)
+                row[4 * i + k] = (uint16_t)half[k];
     }
 }
 
-void cuda_matrix_f16(const struct cuda_matrix *from, uint16_t *to, struct CUstream_st *stream)
+void cuda_matrix_f16(const struct cuda_matrix *from, uint32_t first, uint32_t n, uint16_t *to,
+                     struct CUstream_st *stream)
 {
-    FOR_BLOCK_TYPE(from->type,
-                   LAUNCH((decode_rows<T>), from->n_rows, THREADS, 0, stream, *from, to))
-    FOR_FLOAT_TYPE(from->type,
-                   LAUNCH((decode_rows<T>), from->n_rows, THREADS, 0, stream, *from, to))
+    FOR_BLOCK_TYPE(from->type, LAUNCH((decode_rows<T>), n, THREADS, 0, stream, *from, first, to))
+    FOR_FLOAT_TYPE(from->type, LAUNCH((decode_rows<T>), n, THREADS, 0, stream, *from, first, to))
 }

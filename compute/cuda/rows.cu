@@ -177,6 +177,39 @@ void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n
     LAUNCH(norm, n.most, THREADS, 0, stream, x, gain, eps, n, width, out);
 }
 
+/* A few activations of some models are larger than any half: they stay large, and do not make all
+ * of a row's products infinite. */
+static __device__ __forceinline__ uint16_t f16_held(float x)
+{
+    constexpr float most = 65504.0f;
+
+    if (fabsf(x) > most && fabsf(x) < INFINITY)
+        x = copysignf(most, x);
+    return f16_round(x);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    norm_f16(const float *x, const float *gain, float eps, struct cuda_count n, unsigned width,
+             uint16_t *out)
+{
+    const float *row = x + (size_t)blockIdx.x * width;
+    uint16_t *to = out + (size_t)blockIdx.x * width;
+    float scale = 1.0f;
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    if (gain != NULL)
+        scale = norm_scale(row, width, eps);
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        to[i] = f16_held(gain != NULL ? row[i] * scale * gain[i] : row[i]);
+}
+
+void cuda_norm_f16(const float *x, const float *gain, float eps, struct cuda_count n,
+                   uint32_t width, uint16_t *out, struct CUstream_st *stream)
+{
+    LAUNCH(norm_f16, n.most, THREADS, 0, stream, x, gain, eps, n, width, out);
+}
+
 static __global__ void __launch_bounds__(THREADS)
     gate_quantise(const float *gate, const float *up, struct cuda_count n, unsigned width,
                   struct cuda_acts out)
@@ -209,6 +242,23 @@ void cuda_gate(const float *gate, const float *up, struct cuda_count n, uint32_t
                struct CUstream_st *stream)
 {
     LAUNCH(gate_floats, n.most, THREADS, 0, stream, gate, up, n, width, out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    gate_f16(const float *gate, const float *up, struct cuda_count n, unsigned width, uint16_t *out)
+{
+    size_t skip = (size_t)blockIdx.x * width;
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        out[skip + i] = f16_held(gated_row::gated(gate[skip + i], up[skip + i]));
+}
+
+void cuda_gate_f16(const float *gate, const float *up, struct cuda_count n, uint32_t width,
+                   uint16_t *out, struct CUstream_st *stream)
+{
+    LAUNCH(gate_f16, n.most, THREADS, 0, stream, gate, up, n, width, out);
 }
 
 static __global__ void __launch_bounds__(THREADS)

@@ -35,4 +35,13 @@ CUDA_HOST_EXPORT size_t cuda_host_n_handles(void);
 
 CUDA_HOST_EXPORT void cuda_host_set_memory(size_t size_bytes);
 
+/* A stream begins with a pointer to these: so the stand-in of another library, which is loaded
+ * apart, finds the way here. */
+struct cuda_host_calls {
+    /* Puts run(a copy of arg) on the stream; a cudaError_t. */
+    int (*enqueue)(struct CUstream_st *stream, void (*run)(const void *arg), const void *arg,
+                   size_t size, const char *name);
+    size_t (*room)(const void *at); /* bytes of the device's memory from there on; 0: none of its */
+};
+
 #endif

@@ -54,6 +54,7 @@ struct handle {
 };
 
 struct CUstream_st {
+    const struct cuda_host_calls *calls;
     struct queue queue;
     struct CUgraph_st *capture; /* NULL: it is not being captured */
     bool is_invalid;            /* the capture */
@@ -702,6 +703,8 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t size_bytes, cudaStream_t
 
 /* Streams and events. */
 
+static const struct cuda_host_calls calls = {cuda_host_enqueue, fibres_room};
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
     cudaError_t rc = begin();
@@ -709,6 +712,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     (void)flags;
     if (rc == cudaSuccess) {
         *out = xalloc(sizeof **out);
+        (*out)->calls = &calls;
         hold(STREAM, *out, 0);
     }
     return leave(rc);

@@ -1,0 +1,249 @@
+#include "compute/cuda/gemm.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/cuda/parts.h"
+
+enum { N_PLANS = 512 };
+
+/* How a shape is multiplied; its place is given by its hash, and whoever comes last has it. */
+struct gemm_plan {
+    struct gemm_shape shape;
+    bool takes;
+    struct cublas_algo algo;
+};
+
+/* The four matrices of a call. cuBLAS has columns where we have rows: our w is a turned matrix of
+ * its, and what it writes by columns we read by rows. */
+struct layouts {
+    void *w, *x, *out;
+};
+
+/* Failures. */
+
+static bool works(struct cuda *c, int rc, const char *what)
+{
+    struct error err;
+
+    if (rc == CUBLAS_SUCCESS)
+        return true;
+    if (rc == CUBLAS_ALLOC_FAILED) {
+        (void)error_set(&err, STATUS_EXHAUSTED, "out of device memory (cuBLAS, to %s)", what);
+    } else {
+        c->is_dead = true;
+        (void)error_set(&err, STATUS_INTERNAL, "cuBLAS failed to %s: %s", what,
+                        c->gemm.library->get_status_name(rc));
+    }
+    cuda_fail(c, &err);
+    return false;
+}
+
+bool gemm_works(struct cuda *c)
+{
+    int rc = c->gemm.failed;
+
+    c->gemm.failed = CUBLAS_SUCCESS;
+    return works(c, rc, "multiply");
+}
+
+/* Opening. */
+
+static int open_parts(struct gemm *g)
+{
+    const struct cublas *l = g->library;
+    const int32_t transposed = CUBLAS_TRANSPOSED;
+    const uint64_t workspace_bytes = GEMM_WORKSPACE;
+    int rc = l->create(&g->handle);
+
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matmul_desc_create(&g->desc, CUBLAS_COMPUTE_F32, CUBLAS_R_32F);
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matmul_desc_set_attribute(g->desc, CUBLAS_DESC_TRANSA, &transposed,
+                                          sizeof transposed);
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matmul_preference_create(&g->preference);
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matmul_preference_set_attribute(g->preference, CUBLAS_PREF_WORKSPACE,
+                                                &workspace_bytes, sizeof workspace_bytes);
+    return rc;
+}
+
+enum status gemm_open(struct cuda *c, struct error *err)
+{
+    struct gemm *g = &c->gemm;
+    enum status rc = cublas_load(&g->library, err);
+    int code;
+
+    if (rc != STATUS_OK)
+        return rc;
+    g->workspace = cuda_take(c, GEMM_WORKSPACE);
+    if (g->workspace == NULL) {
+        rc = cuda_no_memory(c, GEMM_WORKSPACE, "cuBLAS", err);
+    } else if (!context_enter(c)) {
+        rc = error_set(err, STATUS_INTERNAL, "the CUDA device has failed");
+    } else {
+        code = open_parts(g);
+        context_leave();
+        if (code != CUBLAS_SUCCESS)
+            rc = error_set(err, STATUS_PRECONDITION, "%.60s does not start: %.60s",
+                           g->library->file, g->library->get_status_name(code));
+    }
+    if (rc != STATUS_OK)
+        gemm_close(c);
+    else
+        g->plans = xalloc(N_PLANS * sizeof *g->plans);
+    return rc;
+}
+
+/* What a dead device has left of a handle is not asked to clear itself away. */
+void gemm_close(struct cuda *c)
+{
+    struct gemm *g = &c->gemm;
+
+    if (g->library == NULL)
+        return;
+    cuda_give_back(c, g->workspace);
+    if (g->preference != NULL)
+        (void)g->library->matmul_preference_destroy(g->preference);
+    if (g->desc != NULL)
+        (void)g->library->matmul_desc_destroy(g->desc);
+    if (g->handle != NULL && context_enter(c)) {
+        (void)g->library->destroy(g->handle);
+        (void)cudaGetLastError();
+        context_leave();
+    }
+    free(g->plans);
+    *g = (struct gemm){0};
+}
+
+/* Shapes. */
+
+static int open_layouts(const struct cublas *l, const struct gemm_shape *s, struct layouts *out)
+{
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    rc = l->matrix_layout_create(&out->w, CUBLAS_R_16F, s->n_cols, s->n_rows, (int64_t)s->n_cols);
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matrix_layout_create(&out->x, CUBLAS_R_16F, s->n_cols, s->n, (int64_t)s->n_cols);
+    if (rc == CUBLAS_SUCCESS)
+        rc = l->matrix_layout_create(&out->out, CUBLAS_R_32F, s->n_rows, s->n, (int64_t)s->stride);
+    return rc;
+}
+
+static void close_layouts(const struct cublas *l, const struct layouts *layouts)
+{
+    void *const all[] = {layouts->w, layouts->x, layouts->out};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i] != NULL)
+            (void)l->matrix_layout_destroy(all[i]);
+}
+
+static bool same_shape(const struct gemm_shape *a, const struct gemm_shape *b)
+{
+    return a->n == b->n && a->n_rows == b->n_rows && a->n_cols == b->n_cols &&
+           a->stride == b->stride;
+}
+
+static struct gemm_plan *place_of(struct gemm *g, const struct gemm_shape *s)
+{
+    size_t h = s->n;
+
+    h = h * 1000003 + s->n_rows;
+    h = h * 1000003 + s->n_cols;
+    h = h * 1000003 + s->stride;
+    return &g->plans[(h ^ h >> 17) % N_PLANS];
+}
+
+static bool make_plan(struct cuda *c, const struct gemm_shape *s, struct gemm_plan *out)
+{
+    struct gemm *g = &c->gemm;
+    struct cublas_found found = {0};
+    struct layouts layouts;
+    int n_found = 0, rc;
+
+    if (!context_enter(c))
+        return false;
+    rc = open_layouts(g->library, s, &layouts);
+    if (rc == CUBLAS_SUCCESS)
+        rc = g->library->matmul_algo_get_heuristic(g->handle, g->desc, layouts.w, layouts.x,
+                                                   layouts.out, layouts.out, g->preference, 1,
+                                                   &found, &n_found);
+    close_layouts(g->library, &layouts);
+    context_leave();
+    if (rc == CUBLAS_NOT_SUPPORTED) {
+        rc = CUBLAS_SUCCESS;
+        n_found = 0;
+    }
+    if (!works(c, rc, "find a way to multiply"))
+        return false;
+    *out = (struct gemm_plan){
+        .shape = *s, .takes = n_found > 0 && found.state == CUBLAS_SUCCESS, .algo = found.algo};
+    return true;
+}
+
+bool gemm_takes(struct cuda *c, const struct gemm_shape *s)
+{
+    struct gemm_plan *plan;
+
+    if (c->gemm.library == NULL || c->is_dead || c->failed.status != STATUS_OK)
+        return false;
+    plan = place_of(&c->gemm, s);
+    return (same_shape(&plan->shape, s) || make_plan(c, s, plan)) && plan->takes;
+}
+
+/* Multiplying. */
+
+struct gemm_args {
+    struct gemm *gemm;
+    struct gemm_shape shape;
+    struct cublas_algo algo;
+    const uint16_t *x, *w;
+    float *out;
+    float beta; /* of what is there already */
+};
+
+static void launch_gemm(const void *args, cudaStream_t stream)
+{
+    const struct gemm_args *a = args;
+    struct gemm *g = a->gemm;
+    const float one = 1.0f;
+    struct layouts layouts;
+    int rc = open_layouts(g->library, &a->shape, &layouts);
+
+    if (rc == CUBLAS_SUCCESS)
+        rc = g->library->matmul(g->handle, g->desc, &one, a->w, layouts.w, a->x, layouts.x,
+                                &a->beta, a->out, layouts.out, a->out, layouts.out, &a->algo,
+                                g->workspace, GEMM_WORKSPACE, stream);
+    close_layouts(g->library, &layouts);
+    if (g->failed == CUBLAS_SUCCESS)
+        g->failed = rc;
+}
+
+void gemm_add(struct cuda *c, const struct gemm_shape *s, const uint16_t *x, const uint16_t *w,
+              float *out, bool adds)
+{
+    struct gemm_args a;
+    struct error err;
+
+    if (!gemm_takes(c, s)) { /* others may have pushed it out since: it was looked up again */
+        (void)error_set(&err, STATUS_INTERNAL, "cuBLAS knows a shape no more");
+        cuda_fail(c, &err);
+        return;
+    }
+    assert((uintptr_t)x % CUBLAS_ALIGN == 0 && (uintptr_t)w % CUBLAS_ALIGN == 0 &&
+           (uintptr_t)out % CUBLAS_ALIGN == 0);
+    memset(&a, 0, sizeof a);
+    a.gemm = &c->gemm;
+    a.shape = *s;
+    a.algo = place_of(&c->gemm, s)->algo;
+    a.x = x;
+    a.w = w;
+    a.out = out;
+    a.beta = adds ? 1.0f : 0.0f;
+    list_add(c, launch_gemm, &a, sizeof a);
+}
