@@ -85,6 +85,15 @@ void selftest_left_out(const struct selftest *s, const char *part, const char *w
         printf("%-10s left out: %s\n", part, why);
 }
 
+void selftest_products(const struct selftest *s, const char *how)
+{
+    if (s->is_json)
+        (void)out_json(
+            json_pack("{ss,ss,ss}", "part", "products", "backend", s->backend, "how", how));
+    else
+        printf("%-10s %s\n", "products", how);
+}
+
 /* What needs a model. */
 static enum status test_model(struct selftest *s, struct backend *b, struct error *err)
 {
@@ -126,6 +135,7 @@ enum exit_code selftest_run(const struct verb *verb, int argc, char **argv)
     if (backend_open(&ref, "ref", &config, &err) == STATUS_OK &&
         backend_open(&b, s.backend, &config, &err) == STATUS_OK &&
         selftest_operators(&s, ref, b, &err) == STATUS_OK &&
+        selftest_fast(&s, ref, b, &err) == STATUS_OK &&
         selftest_networks(&s, ref, b, &err) == STATUS_OK && test_model(&s, b, &err) == STATUS_OK) {
         code = s.all_hold ? EXIT_DONE : EXIT_BOUND;
     } else {

@@ -178,7 +178,7 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
     enum status rc = STATUS_OK;
 
     *ret_seconds = 0.0;
-    if (op->vendor_matmul == NULL || !op->vendor_matmul(r->b, 16, 64, 64))
+    if (op->vendor_matmul == NULL)
         return STATUS_OK;
     begin = now_s();
     while (rc == STATUS_OK && (n_rounds < 1 + LEAST_ROUNDS || spent < r->test->seconds)) {
@@ -187,8 +187,9 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
                 const struct tensor *t;
 
                 rc = llama_layer_tensor(&t, model, shape, layer, (enum llama_part)part, err);
-                if (rc == STATUS_OK && t->n_rows > 1)
-                    (void)op->vendor_matmul(r->b, PROMPT, t->n_rows, t->n_cols); /* it is there */
+                if (rc == STATUS_OK && t->n_rows > 1 &&
+                    !op->vendor_matmul(r->b, PROMPT, t->n_rows, t->n_cols))
+                    return op->sync(r->b, err);
             }
         if (rc == STATUS_OK)
             rc = op->sync(r->b, err);
@@ -200,21 +201,55 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
     return rc;
 }
 
-static enum status race_prompt(struct race *r, const struct gguf *model, struct error *err)
+static enum status time_prompt(struct race *r, double *ret_seconds, struct error *err)
 {
     int32_t pages[PROMPT / KV_PAGE_TOKENS];
     const struct llama_row row = {.ids = r->ids, .n_tokens = PROMPT, .pages = pages};
-    double seconds, vendor;
-    enum status rc;
 
     for (size_t i = 0; i < PROMPT / KV_PAGE_TOKENS; i++)
         pages[i] = (int32_t)(r->n_rows * r->n_pages + i);
-    if ((rc = time_rows(r, &row, 1, &seconds, err)) != STATUS_OK ||
+    return time_rows(r, &row, 1, ret_seconds, err);
+}
+
+/* The same under fast math, where it can be had: what the same bits in any batch cost. */
+static enum status race_fast_prompt(const struct race *r, const struct gguf *model, double seconds,
+                                    struct error *err)
+{
+    const struct backend_config config = {.fast_math = true};
+    struct backend *b = NULL;
+    double fast_seconds;
+    struct race fast;
+    enum status rc = backend_open_type(&b, r->b->type, &config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = race_open(&fast, r->test, b, model, 1, r->context, err);
+    if (rc == STATUS_EXHAUSTED) {
+        selftest_left_out(r->test, "fast math", "a second model finds no memory");
+        rc = STATUS_OK;
+    } else if (rc == STATUS_OK) {
+        rc = time_prompt(&fast, &fast_seconds, err);
+        race_close(&fast);
+        if (rc == STATUS_OK)
+            selftest_figure(r->test, "prompt, fast math", 0, PROMPT / fast_seconds, "tokens/s",
+                            fast_seconds / seconds, "without_it");
+    }
+    backend_close(b);
+    return rc;
+}
+
+static enum status race_prompt(struct race *r, const struct gguf *model, struct error *err)
+{
+    double seconds, vendor;
+    enum status rc;
+
+    if ((rc = time_prompt(r, &seconds, err)) != STATUS_OK ||
         (rc = time_vendor(r, model, &vendor, err)) != STATUS_OK)
         return rc;
     selftest_figure(r->test, "prompt", 0, PROMPT / seconds, "tokens/s",
                     vendor > 0.0 ? vendor / seconds : -1.0, "of_the_vendors_rate");
-    return STATUS_OK;
+    return vendor > 0.0 && r->b->type->has_fast_math ? race_fast_prompt(r, model, seconds, err)
+                                                     : STATUS_OK;
 }
 
 static enum status race_replies(struct race *r, double copy_bytes_s, struct error *err)

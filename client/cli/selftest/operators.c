@@ -400,6 +400,52 @@ static void free_inputs(struct operators *s)
     free(s->weight);
 }
 
+static enum status compare_fast(struct operators *s, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < N_TYPES; i++) {
+        const struct trial matmul = {"fast matmul", types[i], N_TOKENS * N_ROWS, run_matmul, 1e-2};
+
+        draw_weight(s, types[i]);
+        rc = compare(s, &matmul, dtype_name(types[i]), err);
+    }
+    if (rc == STATUS_OK) {
+        const struct trial ffn = {"fast ffn", DTYPE_F32, N_TOKENS * N_COLS, run_ffn, 2e-2};
+
+        draw_weight(s, DTYPE_F32);
+        rc = compare(s, &ffn, "", err);
+    }
+    return rc;
+}
+
+enum status selftest_fast(struct selftest *test, struct backend *ref, struct backend *b,
+                          struct error *err)
+{
+    const struct backend_config config = {.fast_math = true, .fast_math_from = 1};
+    struct operators s = {.test = test, .sides = {ref, NULL}};
+    struct backend_figures figures;
+    enum status rc;
+
+    if (!b->type->has_fast_math)
+        return STATUS_OK;
+    if (b->type->vendor_matmul == NULL || !b->type->vendor_matmul(b, N_TOKENS, N_ROWS, N_COLS)) {
+        selftest_left_out(test, "fast math",
+                          "the vendor's library is not there, or does not start");
+        return b->type->sync(b, err);
+    }
+    if ((rc = b->type->sync(b, err)) != STATUS_OK ||
+        (rc = backend_open_type(&s.sides[1], b->type, &config, err)) != STATUS_OK)
+        return rc;
+    s.sides[1]->type->figures(s.sides[1], &figures);
+    selftest_products(test, figures.products);
+    draw_inputs(&s);
+    rc = compare_fast(&s, err);
+    free_inputs(&s);
+    backend_close(s.sides[1]);
+    return rc;
+}
+
 /* A row's product alone, and among others: the same bits, whatever the weight. */
 static enum status check_rows(struct operators *s, enum dtype type, struct error *err)
 {

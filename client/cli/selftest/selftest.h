@@ -23,6 +23,8 @@ void selftest_operator(struct selftest *s, const char *name, const char *type, d
                        double bound);
 void selftest_verdict(struct selftest *s, const char *part, const char *what, const char *of,
                       bool holds);
+/* What the backend says of how it multiplies. */
+void selftest_products(const struct selftest *s, const char *how);
 /* batch 0: of no batch; share < 0: of nothing. */
 void selftest_figure(const struct selftest *s, const char *what, uint32_t batch, double value,
                      const char *unit, double share, const char *of);
@@ -35,6 +37,9 @@ enum status selftest_operators(struct selftest *s, struct backend *ref, struct b
 /* Those of small networks, and drawing, where b has them. */
 enum status selftest_networks(struct selftest *s, struct backend *ref, struct backend *b,
                               struct error *err) MUST_CHECK;
+/* Products under fast math, where b's type has it. */
+enum status selftest_fast(struct selftest *s, struct backend *ref, struct backend *b,
+                          struct error *err) MUST_CHECK;
 /* Known answers in s->golden. */
 enum status selftest_golden(struct selftest *s, struct backend *b, const struct gguf *model,
                             struct error *err) MUST_CHECK;
