@@ -40,6 +40,7 @@ struct agent_config {
     const void *spec;    /* of kinds that a call makes, as params_open; else NULL */
     const char *backend; /* "cpu", "ref", "cuda" */
     const struct backend_type *backend_type; /* instead of a name; NULL: by name */
+    bool fast_math;                          /* as backend_config's; of language models */
     size_t n_threads;                        /* 0: the physical cores */
     size_t kv_bytes; /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
     /* Of the host's memory behind the device's, for pages that nobody holds. */
@@ -137,11 +138,12 @@ static inline struct agent_turn *agent_turn_of(struct row *row)
 
 /* What an agent says of itself. */
 struct agent_info {
-    const char *name, *kind;  /* "smollm2", "lm" */
-    const char *architecture; /* "llama", "" */
-    const char *backend;      /* "", "cpu", … */
-    char version[65];         /* content hash, hex: sha256 of the file; "1" for agents without */
-    size_t context, n_vocab;  /* 0 where there is none */
+    const char *name, *kind;             /* "smollm2", "lm" */
+    const char *architecture;            /* "llama", "" */
+    const char *backend;                 /* "", "cpu", … */
+    char products[BACKEND_PRODUCTS_MAX]; /* of a device: how it multiplies; else "" */
+    char version[65];        /* content hash, hex: sha256 of the file; "1" for agents without */
+    size_t context, n_vocab; /* 0 where there is none */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* numbers in, choices; 0 for those that do not act */
     bool has_value;                   /* its reply holds what return is to come */
@@ -152,6 +154,7 @@ struct agent_info {
     size_t kv_slots, kv_slots_full; /* pages of the host's memory behind them */
     uint64_t kv_spills, kv_fills;   /* pages that moved there, and back */
     uint64_t device_losses;         /* times that all pages were lost: the device failed */
+    size_t device_graphs;           /* steps that a device launches as one */
     uint64_t kv_evictions;          /* idle clones that lost their pages */
     uint64_t kv_recomputes;         /* of those and of preempted rows, that computed theirs again */
     uint64_t drafted_tokens, accepted_tokens; /* guesses computed, and those that were right */

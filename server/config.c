@@ -26,6 +26,9 @@ const char config_usage[] =
     "  --http-timeout TIME       for an HTTP request to come, and its answer to be taken (20s)\n"
     "  --config FILE             YAML that sets these options; those given here override it\n"
     "  --backend NAME            what computes: cpu, cuda or ref (cpu)\n"
+    "  --fast-math               on a GPU, multiply many rows by cuBLAS where it is faster: a "
+    "reply\n"
+    "                            may then depend on what else is computed beside it\n"
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G)\n"
@@ -202,6 +205,15 @@ static enum status set_backend(struct config *c, const char *value, struct error
     return error_set(err, STATUS_INVALID, "there is no '%.40s', there are:%s", value, names);
 }
 
+/* The flag has no value. */
+static enum status set_fast_math(struct config *c, const char *value, struct error *err)
+{
+    c->fast_math = value == NULL || strcmp(value, "on") == 0;
+    if (c->fast_math || strcmp(value, "off") == 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "takes on or off, not '%.40s'", value);
+}
+
 static enum status set_threads(struct config *c, const char *value, struct error *err)
 {
     return parse_size(&c->n_threads, value, counts, 1024, err);
@@ -359,6 +371,7 @@ static const struct key {
     {"http", offsetof(struct config_file, http), set_http},
     {"http_timeout", offsetof(struct config_file, http_timeout), set_http_timeout},
     {"backend", offsetof(struct config_file, backend), set_backend},
+    {"fast_math", offsetof(struct config_file, fast_math), set_fast_math},
     {"threads", offsetof(struct config_file, threads), set_threads},
     {"kv_bytes", offsetof(struct config_file, kv_bytes), set_kv_bytes},
     {"kv_host_bytes", offsetof(struct config_file, kv_host_bytes), set_kv_host_bytes},
@@ -422,6 +435,7 @@ static const struct flag {
     {"--http-timeout", true, set_http_timeout},
     {"--config", true, set_file_path},
     {"--backend", true, set_backend},
+    {"--fast-math", false, set_fast_math},
     {"--threads", true, set_threads},
     {"--kv-bytes", true, set_kv_bytes},
     {"--kv-host-bytes", true, set_kv_host_bytes},
@@ -534,6 +548,26 @@ static enum status set_from_flags(struct config *c, int argc, char *const *argv,
     return STATUS_OK;
 }
 
+/* What is given together must go together. */
+static enum status check_together(const struct config *c, struct error *err)
+{
+    const struct backend_type *type;
+
+    for (size_t i = 0; (type = backend_type_at(i)) != NULL; i++) {
+        if (strcmp(type->name, c->backend) != 0 || !c->fast_math || type->has_fast_math)
+            continue;
+        (void)error_set(
+            err, STATUS_INVALID,
+            "changes nothing on backend %s, which multiplies in one way alone: leave it "
+            "out, or take backend cuda",
+            type->name);
+        return c->file != NULL && c->file->fast_math != NULL
+                   ? error_prefix(err, "%.100s: fast_math", c->file_path)
+                   : error_prefix(err, "--fast-math");
+    }
+    return STATUS_OK;
+}
+
 enum status config_parse(struct config *out, int argc, char *const *argv, struct error *err)
 {
     struct config c = {.drain_timeout_ms = 30000,
@@ -543,7 +577,7 @@ enum status config_parse(struct config *out, int argc, char *const *argv, struct
 
     c.backend = default_backend();
     if (set_from_file(&c, argc, argv, err) != STATUS_OK ||
-        set_from_flags(&c, argc, argv, err) != STATUS_OK) {
+        set_from_flags(&c, argc, argv, err) != STATUS_OK || check_together(&c, err) != STATUS_OK) {
         config_deinit(&c);
         return err->status;
     }

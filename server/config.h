@@ -29,6 +29,7 @@ struct config {
     bool is_http_given; /* else it is the default, and served where it can be */
     uint64_t http_timeout_ms;
     const char *backend;
+    bool fast_math;       /* only of a backend that has it */
     size_t n_threads;     /* 0: the physical cores */
     size_t kv_bytes;      /* 0: the agent's own */
     size_t kv_host_bytes; /* as agent_config's */

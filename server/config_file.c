@@ -38,6 +38,7 @@ static const cyaml_schema_field_t file_fields[] = {
     OPTIONAL_TEXT(http),
     OPTIONAL_TEXT(http_timeout),
     OPTIONAL_TEXT(backend),
+    OPTIONAL_TEXT(fast_math),
     OPTIONAL_TEXT(threads),
     OPTIONAL_TEXT(kv_bytes),
     OPTIONAL_TEXT(kv_host_bytes),

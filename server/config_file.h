@@ -18,7 +18,7 @@ struct config_file {
     char **listen; /* [n_listen] */
     uint32_t n_listen;
     char *http, *http_timeout;
-    char *backend, *threads, *kv_bytes, *kv_host_bytes, *max_conversations, *max_queue,
+    char *backend, *fast_math, *threads, *kv_bytes, *kv_host_bytes, *max_conversations, *max_queue,
         *max_message_bytes;
     char *ttl, *model_dir, *sequence_idle, *drain_timeout, *log_level, *kv, *prefix_cache,
         *speculate, *max_itl_ms;

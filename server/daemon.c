@@ -351,6 +351,7 @@ static void say_ready(const struct daemon *d)
 static void on_model_loaded(struct model *m, void *arg)
 {
     struct daemon *d = arg;
+    char text[2 * BACKEND_PRODUCTS_MAX];
 
     d->n_loading--;
     if (m->state == MODEL_FAILED) {
@@ -363,9 +364,10 @@ static void on_model_loaded(struct model *m, void *arg)
     }
     m->agent->on_event = on_clone_event;
     m->agent->on_event_arg = d;
-    log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu", m->name,
+    log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu%s%s", m->name,
              m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
-             m->info.context);
+             m->info.context, m->info.products[0] == '\0' ? "" : " products=",
+             m->info.products[0] == '\0' ? "" : log_quote(text, sizeof(text), m->info.products));
     if (d->state < DAEMON_ENDING)
         repository_loaded(&d->repository, m);
     if (d->state == DAEMON_SERVING)
@@ -388,6 +390,7 @@ enum status daemon_start_model(struct model **out, struct daemon *d, const char 
         .name = name,
         .path = path,
         .backend = d->config.backend,
+        .fast_math = d->config.fast_math,
         .n_threads = d->config.n_threads,
         .kv_bytes = d->config.kv_bytes,
         .kv_host_bytes = d->config.kv_host_bytes,
@@ -591,6 +594,7 @@ enum status daemon_check(const struct config *config, struct error *err)
         const struct agent_config open = {.name = config->models[i].name,
                                           .path = config->models[i].path,
                                           .backend = config->backend,
+                                          .fast_math = config->fast_math,
                                           .n_threads = config->n_threads,
                                           .kv_bytes = config->kv_bytes,
                                           .kv_host_bytes = config->kv_host_bytes,

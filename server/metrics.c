@@ -137,6 +137,36 @@ static double kv_page_bytes(const struct view *v)
     return (double)v->info.kv_page_bytes;
 }
 
+static double device_pages(const struct view *v)
+{
+    return (double)v->info.kv_slots;
+}
+
+static double device_pages_used(const struct view *v)
+{
+    return (double)v->info.kv_slots_full;
+}
+
+static double device_spills(const struct view *v)
+{
+    return (double)v->info.kv_spills;
+}
+
+static double device_fills(const struct view *v)
+{
+    return (double)v->info.kv_fills;
+}
+
+static double device_losses(const struct view *v)
+{
+    return (double)v->info.device_losses;
+}
+
+static double device_graphs(const struct view *v)
+{
+    return (double)v->info.device_graphs;
+}
+
 static double kv_copies(const struct view *v)
 {
     return (double)v->info.kv_copies;
@@ -212,6 +242,15 @@ static const struct figure figures[] = {
     {"parley_kv_page_copies_total", "counter", "Pages copied on write.", kv_copies, false},
     {"parley_recomputes_total", "counter", "Conversations computed again after they lost pages.",
      recomputes, false},
+    {"parley_device_host_pages", "gauge", "Pages of the host's memory behind a device's.",
+     device_pages, false},
+    {"parley_device_host_pages_used", "gauge", "Of those, full.", device_pages_used, false},
+    {"parley_device_spills_total", "counter", "Pages that moved there.", device_spills, false},
+    {"parley_device_fills_total", "counter", "Pages that came back.", device_fills, false},
+    {"parley_device_losses_total", "counter", "Times a device failed and was opened anew.",
+     device_losses, false},
+    {"parley_device_graphs", "gauge", "Kinds of steps that a device launches as one.",
+     device_graphs, false},
     {"parley_prefix_lookup_tokens_total", "counter", "Tokens of prompts looked for in the cache.",
      prefix_lookups, false},
     {"parley_prefix_hit_tokens_total", "counter", "Of those, found.", prefix_hits, false},

@@ -234,6 +234,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .path = m->path,
         .spec = config->spec,
         .backend = m->backend,
+        .fast_math = config->fast_math,
         .n_threads = config->n_threads,
         .kv_bytes = config->kv_bytes,
         .kv_host_bytes = config->kv_host_bytes,

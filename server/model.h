@@ -23,6 +23,7 @@ struct model_config {
     const struct agent_type *type; /* of kinds that a call makes; NULL: by the path */
     const void *spec;              /* what such a kind is made from; outlives the model */
     const char *backend;
+    bool fast_math;                            /* as agent_config's */
     size_t n_threads, kv_bytes, kv_host_bytes; /* as agent_config's */
     enum kv_type kv_type;                      /* so too */
     bool no_prefix_cache;                      /* as agent_config's */

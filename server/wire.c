@@ -499,6 +499,13 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
     out->accepted_tokens = info->accepted_tokens;
     out->prefix_lookup_tokens = info->prefix_lookup_tokens;
     out->prefix_hit_tokens = info->prefix_hit_tokens;
+    out->products = info->products;
+    out->device_host_pages = (uint32_t)info->kv_slots;
+    out->device_host_pages_used = (uint32_t)info->kv_slots_full;
+    out->device_spills = info->kv_spills;
+    out->device_fills = info->kv_fills;
+    out->device_losses = info->device_losses;
+    out->device_graphs = (uint32_t)info->device_graphs;
 }
 
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,

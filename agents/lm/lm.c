@@ -112,7 +112,8 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     rc = llama_read_shape(&shape, m->gguf, err);
     if (rc != STATUS_OK)
         return rc;
-    m->backend_config = (struct backend_config){.n_threads = config->n_threads};
+    m->backend_config =
+        (struct backend_config){.n_threads = config->n_threads, .fast_math = config->fast_math};
     rc = config->backend_type != NULL
              ? backend_open_type(&m->backend, config->backend_type, &m->backend_config, err)
              : backend_open(&m->backend, config->backend, &m->backend_config, err);
@@ -268,6 +269,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     }
     if (rc == STATUS_OK)
         read_defaults(m);
+    if (rc == STATUS_OK)
+        lm_read_figures(m);
     return rc; /* agent_open calls lm_close on failure */
 }
 
@@ -298,12 +301,14 @@ static void lm_info(const struct agent *a, struct agent_info *out)
                                .kv_spills = m->n_spilled,
                                .kv_fills = m->n_filled,
                                .device_losses = m->n_losses_seen,
+                               .device_graphs = m->figures.n_graphs,
                                .prefix_lookup_tokens = m->n_looked_up,
                                .prefix_hit_tokens = m->n_found,
                                .drafted_tokens = m->n_drafted,
                                .accepted_tokens = m->n_accepted,
                                .defaults = m->defaults};
     memcpy(out->version, m->version, sizeof out->version);
+    memcpy(out->products, m->figures.products, sizeof out->products);
 }
 
 static void lm_batching(const struct agent *a, struct batcher_config *out)

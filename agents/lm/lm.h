@@ -65,8 +65,9 @@ struct lm {
      * it in reserve alone; while one runs the compute thread's, which empties it. */
     struct kv_copy *copies; /* [cap_copies] */
     size_t n_copies, cap_copies;
-    uint64_t n_losses_seen; /* of n_losses */
-    bool is_losing;         /* pages that are forgotten are not worth a slot */
+    uint64_t n_losses_seen;         /* of n_losses */
+    struct backend_figures figures; /* as they were between two steps */
+    bool is_losing;                 /* pages that are forgotten are not worth a slot */
     enum speculate speculate;
     uint64_t n_drafted, n_accepted; /* guesses computed, and those that were right */
     /* A step's, on the compute thread. */
@@ -161,6 +162,8 @@ void lm_page_forget(void *arg, int32_t page);
 bool lm_copies_grow(struct lm *m);
 /* Between two steps: if a step has lost all pages and slots, nobody has any from here on. */
 void lm_pages_notice(struct lm *m);
+/* Between two steps. */
+void lm_read_figures(struct lm *m);
 /* Positions n_before … kv.n_tokens - 1 are computed and stay: whole pages of them are found by
  * others from now on. */
 void lm_pages_learn(struct lm *m, struct lm_clone *c, size_t n_before);

@@ -130,10 +130,17 @@ static void lose(struct lm *m, struct lm_clone *c)
     lm_clone_busy(c);
 }
 
+void lm_read_figures(struct lm *m)
+{
+    if (m->backend->type->figures != NULL)
+        m->backend->type->figures(m->backend, &m->figures);
+}
+
 void lm_pages_notice(struct lm *m)
 {
     int32_t slot;
 
+    lm_read_figures(m);
     if (m->n_losses_seen == m->n_losses)
         return;
     m->n_losses_seen = m->n_losses;

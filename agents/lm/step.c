@@ -307,11 +307,15 @@ static bool has_slots_in(const struct kv_copy *copies, size_t n)
     return false;
 }
 
-/* The device afresh, with none of its pages; what conversations said is on the host. */
+/* The device afresh, with none of its pages; what conversations said is on the host. Without fast
+ * math: whether the vendor's library has broken it, or works in a process whose device was reset,
+ * nobody can say. */
 static enum status restart(struct lm *m, struct error *err)
 {
-    enum status rc = llama_restart(m->llama, &m->backend_config, err);
+    enum status rc;
 
+    m->backend_config.fast_math = false;
+    rc = llama_restart(m->llama, &m->backend_config, err);
     m->is_down = rc != STATUS_OK;
     return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
 }

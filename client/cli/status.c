@@ -43,6 +43,13 @@ static void print_model(const Parley__V1__Model *m)
                table_bytes(bytes, m->kv_page_bytes), m->kv_copies, m->kv_evictions,
                m->kv_recomputes, m->kv_pages_cached, m->prefix_hit_tokens, m->prefix_lookup_tokens,
                m->kv_pages_evicted);
+    if (*m->products != '\0')
+        printf("  products     %s\n", m->products);
+    if (m->device_host_pages > 0 || m->device_losses > 0 || m->device_graphs > 0)
+        printf("  device       %u of %u pages behind it on the host, %" PRIu64
+               " moved there, %" PRIu64 " back; %u graphs, %" PRIu64 " losses\n",
+               m->device_host_pages_used, m->device_host_pages, m->device_spills, m->device_fills,
+               m->device_graphs, m->device_losses);
     if (m->drafted_tokens > 0)
         printf("  drafts       %" PRIu64 " of %" PRIu64 " guessed tokens were right\n",
                m->accepted_tokens, m->drafted_tokens);

@@ -243,6 +243,34 @@ START_TEST(a_device_may_stay_away)
 }
 END_TEST
 
+/* Fast math is the device's until it fails; then it is opened again without. */
+START_TEST(a_failed_device_is_fast_no_more)
+{
+    struct agent_config config = drive_config("ref", MANY_PAGES);
+    const struct sampling s = sampling_of(7);
+    struct agent *a;
+    struct clone *c;
+    struct said said;
+    bool is_done;
+    struct error err;
+
+    config.backend_type = &faulty_backend;
+    config.fast_math = true;
+    ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    ck_assert(faulty_was_fast);
+    c = open_clone(a);
+    faulty_status = STATUS_INTERNAL;
+    fault_after = 40;
+    ck_assert_int_eq(try_turns(a, &c, 1, &first[0], &s, &said, &is_done, &err), STATUS_INTERNAL);
+    fault_after = -1;
+    turn(a, c, first[0], &said);
+    ck_assert(!faulty_was_fast);
+    faulty_status = STATUS_EXHAUSTED;
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
 /* A model whose device is away can be closed. */
 START_TEST(a_model_without_its_device_closes)
 {
@@ -355,4 +383,5 @@ END_TEST
 
 SUITE_MAIN("fault/device", conversations_outlive_their_device, slots_are_lost_with_their_device,
            no_memory_for_a_step_is_no_fault, a_device_may_stay_away,
-           a_model_without_its_device_closes, pages_come_back_from_slots, who_draws_does_not_matter)
+           a_failed_device_is_fast_no_more, a_model_without_its_device_closes,
+           pages_come_back_from_slots, who_draws_does_not_matter)

@@ -7,6 +7,7 @@
 
 enum status faulty_status = STATUS_EXHAUSTED;
 size_t faulty_n_opened;
+bool faulty_was_fast;
 bool faulty_cannot_open;
 
 struct faulty {
@@ -48,7 +49,9 @@ static enum status faulty_open(struct backend *b, const struct backend_config *c
     if (faulty_cannot_open)
         return error_set(err, STATUS_UNAVAILABLE, "no device is there");
     faulty_n_opened++;
-    return backend_open(&((struct faulty *)b)->real, "ref", config, err);
+    faulty_was_fast = config->fast_math;
+    return backend_open(&((struct faulty *)b)->real, "ref",
+                        &(struct backend_config){.n_threads = config->n_threads}, err);
 }
 
 static void faulty_close(struct backend *b)
@@ -291,6 +294,7 @@ static const struct net_ops faulty_net_ops = {
 const struct backend_type faulty_backend = {
     .name = "faulty",
     .size = sizeof(struct faulty),
+    .has_fast_math = true,
     .open = faulty_open,
     .close = faulty_close,
     .sync = faulty_sync,

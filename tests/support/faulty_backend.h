@@ -15,6 +15,7 @@ extern const struct backend_type faulty_backend;
  * which all that was opened on it has to be closed (asserted). */
 extern enum status faulty_status;
 extern size_t faulty_n_opened;
+extern bool faulty_was_fast; /* the one opened last: with fast math, which changes nothing */
 /* The device is not there: opening it is UNAVAILABLE. */
 extern bool faulty_cannot_open;
 

@@ -121,6 +121,9 @@ static const struct {
     {"model", "model"},
     {"--modelx a=a.gguf", "--modelx"},
     {"--check=1", "--check=1"},
+    {"--fast-math", "--fast-math: changes nothing on backend cpu"},
+    {"--backend ref --fast-math", "--fast-math: changes nothing on backend ref"},
+    {"--backend cuda --fast-math=on", "--fast-math=on"},
     {"--listen", "--listen needs a value"},
     {"--model a", "NAME=PATH"},
     {"--model =a.gguf", "NAME=PATH"},
@@ -160,6 +163,32 @@ START_TEST(test_wrong_use)
 }
 END_TEST
 
+/* Fast math is of a backend that has it. */
+START_TEST(test_fast_math)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse(&c, "--backend cuda", &err), STATUS_OK);
+    ck_assert(!c.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse(&c, "--fast-math --backend cuda", &err), STATUS_OK);
+    ck_assert(c.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_with(&c, "--config @", "backend: cuda\nfast_math: on\n", &err),
+                     STATUS_OK);
+    ck_assert(c.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_with(&c, "--config @", "fast_math: on\n", &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "fast_math: changes nothing on backend cpu"));
+    ck_assert_int_eq(
+        parse_with(&c, "--config @ --backend ref", "backend: cuda\nfast_math: on\n", &err),
+        STATUS_INVALID);
+    ck_assert_int_eq(parse_with(&c, "--config @", "fast_math: maybe\n", &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "on or off"));
+}
+END_TEST
+
 static const char all_keys[] = "# all that there is\n"
                                "models:\n"
                                "  - name: a\n"
@@ -167,6 +196,7 @@ static const char all_keys[] = "# all that there is\n"
                                "  - {name: b.2, path: b=c.gguf}\n"
                                "listen: ['127.0.0.1:0', 'unix:/tmp/s']\n"
                                "backend: ref\n"
+                               "fast_math: off\n"
                                "threads: 3\n"
                                "kv_bytes: 2G\n"
                                "kv_host_bytes: off\n"
@@ -385,6 +415,6 @@ START_TEST(test_usage)
 }
 END_TEST
 
-SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_file, test_empty_file,
-           test_flags_override, test_wrong_files, test_bounds_with_file, test_missing_file,
-           test_usage)
+SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_fast_math, test_file,
+           test_empty_file, test_flags_override, test_wrong_files, test_bounds_with_file,
+           test_missing_file, test_usage)
