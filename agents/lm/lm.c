@@ -14,7 +14,8 @@ enum {
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
     LM_MAX_ITL_US = 200 * 1000,
-    LM_MAX_REPLY = 512, /* tokens, where nobody says how many */
+    LM_LEAST_CONTEXT = 2048, /* tokens that all pages together hold, where memory is scarce */
+    LM_MAX_REPLY = 512,      /* tokens, where nobody says how many */
 };
 
 /* Of the file's own wishes (general.sampling.*), the model's card, or a middle way. */
@@ -102,11 +103,66 @@ static size_t slots_for(const struct lm *m, const struct agent_config *config, s
     return n < INT32_MAX - m->n_pages ? n : INT32_MAX - m->n_pages;
 }
 
+/* Pages of kv_bytes in all, and the model with them. */
+static enum status open_llama(struct lm *m, const struct agent_config *config,
+                              const struct llama_shape *shape, size_t kv_bytes, size_t *ret_n_slots,
+                              struct error *err)
+{
+    const size_t size_bytes = page_bytes(shape, config->kv_type);
+    struct llama_config llama_config;
+
+    m->n_pages = kv_bytes / size_bytes;
+    if (m->n_pages > INT32_MAX)
+        m->n_pages = INT32_MAX;
+    m->context = shape->context;
+    if (config->max_context != 0 && config->max_context < m->context)
+        m->context = config->max_context;
+    if (m->context > m->n_pages * KV_PAGE_TOKENS)
+        m->context = m->n_pages * KV_PAGE_TOKENS; /* one alone must find room */
+    if (m->n_pages < 2)
+        return error_set(err, STATUS_INVALID,
+                         "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
+                         kv_bytes, m->n_pages, size_bytes);
+    *ret_n_slots = slots_for(m, config, size_bytes);
+    llama_config = (struct llama_config){.max_tokens = m->max_tokens,
+                                         .max_logits = m->max_logits,
+                                         .n_kv_pages = m->n_pages,
+                                         .kv_type = config->kv_type,
+                                         .n_kv_slots = *ret_n_slots};
+    llama_config.ends = vocab_ends(m->vocab, &llama_config.n_ends);
+    if (config->weights_of != NULL)
+        llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
+    return llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
+}
+
+/* Where nobody said how many pages there are to be and a device turns out to have no room for them,
+ * half as many do, as long as a conversation finds room for a few thousand tokens. */
+static enum status open_with_fewer(struct lm *m, const struct agent_config *config,
+                                   const struct llama_shape *shape, size_t kv_bytes,
+                                   size_t *ret_n_slots, struct error *err)
+{
+    const size_t least_pages = LM_LEAST_CONTEXT / KV_PAGE_TOKENS;
+    struct error ignored;
+    enum status rc;
+
+    for (;; kv_bytes /= 2) {
+        rc = open_llama(m, config, shape, kv_bytes, ret_n_slots, err);
+        if (rc != STATUS_EXHAUSTED || m->backend->type->memory_free == NULL)
+            return rc;
+        if (config->kv_bytes != 0 || m->n_pages / 2 < least_pages)
+            return error_prefix(err, "the model with %zu KV pages of %zu bytes (--kv-bytes)",
+                                m->n_pages, page_bytes(shape, config->kv_type));
+        if (m->backend->type->sync(m->backend, &ignored) == STATUS_INTERNAL) {
+            *err = ignored;
+            return STATUS_INTERNAL;
+        }
+    }
+}
+
 static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
 {
-    struct llama_config llama_config;
     struct llama_shape shape;
-    size_t kv_bytes, n_slots;
+    size_t kv_bytes, n_slots = 0;
     enum status rc;
 
     rc = llama_read_shape(&shape, m->gguf, err);
@@ -120,33 +176,12 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
     if (rc != STATUS_OK)
         return rc;
     kv_bytes = config->kv_bytes != 0 ? config->kv_bytes : kv_bytes_for(m);
-    m->context = shape.context;
-    if (config->max_context != 0 && config->max_context < m->context)
-        m->context = config->max_context;
     m->n_vocab = shape.n_vocab;
     if (vocab_n_tokens(m->vocab) > m->n_vocab)
         return error_set(err, STATUS_DATA_LOSS,
                          "%s: %zu tokens in the vocabulary, but only %zu rows in token_embd.weight",
                          gguf_path(m->gguf), vocab_n_tokens(m->vocab), m->n_vocab);
-    m->n_pages = kv_bytes / page_bytes(&shape, config->kv_type);
-    if (m->n_pages > INT32_MAX)
-        m->n_pages = INT32_MAX;
-    if (m->context > m->n_pages * KV_PAGE_TOKENS)
-        m->context = m->n_pages * KV_PAGE_TOKENS; /* one alone must find room */
-    if (m->n_pages < 2)
-        return error_set(err, STATUS_INVALID,
-                         "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
-                         kv_bytes, m->n_pages, page_bytes(&shape, config->kv_type));
-    n_slots = slots_for(m, config, page_bytes(&shape, config->kv_type));
-    llama_config = (struct llama_config){.max_tokens = m->max_tokens,
-                                         .max_logits = m->max_logits,
-                                         .n_kv_pages = m->n_pages,
-                                         .kv_type = config->kv_type,
-                                         .n_kv_slots = n_slots};
-    llama_config.ends = vocab_ends(m->vocab, &llama_config.n_ends);
-    if (config->weights_of != NULL)
-        llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
-    rc = llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
+    rc = open_with_fewer(m, config, &shape, kv_bytes, &n_slots, err);
     if (rc != STATUS_OK)
         return rc;
     return open_pages(m, config, n_slots, err);
