@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|conversation|draft|policy|rhythm|http|clients|team|worlds|eval|marks]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|conversation|draft|policy|rhythm|http|clients|team|worlds|eval|marks|tutorial]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
@@ -54,6 +54,7 @@ for what; do
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
     marks) by_python marks.py ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, conversation, draft, policy, rhythm, http, clients, teacher, team, eval, marks\n' "$what" >&2; exit 2 ;;
+    tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
+    *) printf 'no bench is called %s; there are: echo, attend, engine, conversation, draft, policy, rhythm, http, clients, teacher, team, eval, marks, tutorial\n' "$what" >&2; exit 2 ;;
     esac
 done
