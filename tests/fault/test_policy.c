@@ -107,7 +107,7 @@ START_TEST(learning_survives)
 }
 END_TEST
 
-static const char *const saved = "/tmp/policy-fault.gguf";
+static char saved[] = "/tmp/policy-fault-XXXXXX.gguf";
 
 /* A save that fails leaves no file, whole or in parts. */
 static enum status save_once(void *arg)
@@ -124,7 +124,11 @@ static enum status save_once(void *arg)
 START_TEST(saving_survives)
 {
     struct agent *a = open_good(&specs[0]);
+    int fd = mkstemps(saved, 5);
 
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
+    (void)unlink(saved);
     ck_assert_int_gt(sweep(save_once, a), 20);
     agent_unref(a);
 }

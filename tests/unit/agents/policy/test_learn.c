@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agents/policy/parts.h"
 #include "base/chance.h"
@@ -396,14 +397,17 @@ END_TEST
 START_TEST(what_is_learned_is_saved)
 {
     const struct policy_spec spec = spec_of_kind(POLICY_LSTM, true);
-    const char *path = "/tmp/policy-learned.gguf";
+    char path[] = "/tmp/policy-learned-XXXXXX.gguf";
     struct agent_config config = {.name = "q", .backend = "cpu", .path = path, .env = &env_real};
     struct learn_report report;
     struct clone_info info;
     struct agent *loaded = NULL;
     float was[MAX_PARAMS], is[MAX_PARAMS];
     struct class c;
+    int fd = mkstemps(path, 5);
 
+    ck_assert_int_ge(fd, 0);
+    (void)close(fd);
     open_class(&c, &spec, 3, 5, true, 0);
     report = learn(&c, &plain);
     ck_assert_uint_eq(report.params_version, 2);
