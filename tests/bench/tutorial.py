@@ -2,7 +2,7 @@
 Asynchronous Executions", on PyTorch's own RPC, with the environment in plain Python (gymnasium's equations) and states cloned
 before a batch is computed. Runs of both take turns; seconds are the tutorial's, from starting the processes to their end.
 
-    tutorial.py BUILD [--world W] [--pairs N] [--rpc unary,stream] [--json]
+    tutorial.py BUILD [--world W] [--pairs N] [--mode batch,nobatch] [--rpc unary,stream] [--json]
 
 Needs a Python with torch and torch.distributed.rpc: on Debian, apt-get install --no-install-recommends python3-torch, and run
 it by /usr/bin/python3. Prints how many times as fast parley is, the median of the pairs with the least and the greatest."""
@@ -179,6 +179,7 @@ def main():
     options.add_argument("build")
     options.add_argument("--world", type=int, default=11)
     options.add_argument("--pairs", type=int, default=3)
+    options.add_argument("--mode", default="batch,nobatch")
     options.add_argument("--rpc", default="unary,stream")
     options.add_argument("--json", action="store_true")
     o = options.parse_args()
@@ -187,7 +188,7 @@ def main():
     except ImportError as e:
         sys.exit(f"tutorial.py: {e}; on Debian: apt-get install --no-install-recommends python3-torch, and /usr/bin/python3 {sys.argv[0]}")
     found = []
-    for mode in ("batch", "nobatch"):
+    for mode in o.mode.split(","):
         theirs, mine = [], {rpc: [] for rpc in o.rpc.split(",")}
         for _ in range(o.pairs):
             for rpc in mine:
