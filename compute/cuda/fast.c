@@ -22,7 +22,7 @@ static size_t rows_at_once(const struct cuda *c, const struct cuda_matrix *w)
 
 static enum status open_library(struct cuda *c, struct error *err)
 {
-    return c->gemm.library != NULL ? STATUS_OK : gemm_open(c, err);
+    return c->gemm.blas != NULL ? STATUS_OK : gemm_open(c, err);
 }
 
 /* What it takes to be fast. */
@@ -53,11 +53,11 @@ void fast_open(struct cuda *c, const struct backend_config *config)
     } else {
         f->is_on = true;
         f->from_rows = config->fast_math_from;
-        version = c->gemm.library->get_version();
+        version = c->gemm.blas->get_version();
         (void)snprintf(
             f->products, sizeof f->products,
             "own kernels, and for many rows %.60s (%zu.%zu.%zu): bits depend on the batch",
-            c->gemm.library->file, version / 10000, version / 100 % 100, version % 100);
+            c->gemm.blas->file, version / 10000, version / 100 % 100, version % 100);
     }
 }
 

@@ -35,7 +35,7 @@ static bool works(struct cuda *c, int rc, const char *what)
     } else {
         c->is_dead = true;
         (void)error_set(&err, STATUS_INTERNAL, "cuBLAS failed to %s: %s", what,
-                        c->gemm.library->get_status_name(rc));
+                        c->gemm.blas->get_status_name(rc));
     }
     cuda_fail(c, &err);
     return false;
@@ -53,7 +53,7 @@ bool gemm_works(struct cuda *c)
 
 static int open_parts(struct gemm *g)
 {
-    const struct cublas *l = g->library;
+    const struct cublas *l = g->blas;
     const int32_t transposed = CUBLAS_TRANSPOSED;
     const uint64_t workspace_bytes = GEMM_WORKSPACE;
     int rc = l->create(&g->handle);
@@ -74,7 +74,7 @@ static int open_parts(struct gemm *g)
 enum status gemm_open(struct cuda *c, struct error *err)
 {
     struct gemm *g = &c->gemm;
-    enum status rc = cublas_load(&g->library, err);
+    enum status rc = cublas_load(&g->blas, err);
     int code;
 
     if (rc != STATUS_OK)
@@ -88,8 +88,8 @@ enum status gemm_open(struct cuda *c, struct error *err)
         code = open_parts(g);
         context_leave();
         if (code != CUBLAS_SUCCESS)
-            rc = error_set(err, STATUS_PRECONDITION, "%.60s does not start: %.60s",
-                           g->library->file, g->library->get_status_name(code));
+            rc = error_set(err, STATUS_PRECONDITION, "%.60s does not start: %.60s", g->blas->file,
+                           g->blas->get_status_name(code));
     }
     if (rc != STATUS_OK)
         gemm_close(c);
@@ -103,15 +103,15 @@ void gemm_close(struct cuda *c)
 {
     struct gemm *g = &c->gemm;
 
-    if (g->library == NULL)
+    if (g->blas == NULL)
         return;
     cuda_give_back(c, g->workspace);
     if (g->preference != NULL)
-        (void)g->library->matmul_preference_destroy(g->preference);
+        (void)g->blas->matmul_preference_destroy(g->preference);
     if (g->desc != NULL)
-        (void)g->library->matmul_desc_destroy(g->desc);
+        (void)g->blas->matmul_desc_destroy(g->desc);
     if (g->handle != NULL && context_enter(c)) {
-        (void)g->library->destroy(g->handle);
+        (void)g->blas->destroy(g->handle);
         (void)cudaGetLastError();
         context_leave();
     }
@@ -168,12 +168,12 @@ static bool make_plan(struct cuda *c, const struct gemm_shape *s, struct gemm_pl
 
     if (!context_enter(c))
         return false;
-    rc = open_layouts(g->library, s, &layouts);
+    rc = open_layouts(g->blas, s, &layouts);
     if (rc == CUBLAS_SUCCESS)
-        rc = g->library->matmul_algo_get_heuristic(g->handle, g->desc, layouts.w, layouts.x,
-                                                   layouts.out, layouts.out, g->preference, 1,
-                                                   &found, &n_found);
-    close_layouts(g->library, &layouts);
+        rc = g->blas->matmul_algo_get_heuristic(g->handle, g->desc, layouts.w, layouts.x,
+                                                layouts.out, layouts.out, g->preference, 1, &found,
+                                                &n_found);
+    close_layouts(g->blas, &layouts);
     context_leave();
     if (rc == CUBLAS_NOT_SUPPORTED) {
         rc = CUBLAS_SUCCESS;
@@ -190,7 +190,7 @@ bool gemm_takes(struct cuda *c, const struct gemm_shape *s)
 {
     struct gemm_plan *plan;
 
-    if (c->gemm.library == NULL || c->is_dead || c->failed.status != STATUS_OK)
+    if (c->gemm.blas == NULL || c->is_dead || c->failed.status != STATUS_OK)
         return false;
     plan = place_of(&c->gemm, s);
     return (same_shape(&plan->shape, s) || make_plan(c, s, plan)) && plan->takes;
@@ -213,13 +213,13 @@ static void launch_gemm(const void *args, cudaStream_t stream)
     struct gemm *g = a->gemm;
     const float one = 1.0f;
     struct layouts layouts;
-    int rc = open_layouts(g->library, &a->shape, &layouts);
+    int rc = open_layouts(g->blas, &a->shape, &layouts);
 
     if (rc == CUBLAS_SUCCESS)
-        rc = g->library->matmul(g->handle, g->desc, &one, a->w, layouts.w, a->x, layouts.x,
-                                &a->beta, a->out, layouts.out, a->out, layouts.out, &a->algo,
-                                g->workspace, GEMM_WORKSPACE, stream);
-    close_layouts(g->library, &layouts);
+        rc = g->blas->matmul(g->handle, g->desc, &one, a->w, layouts.w, a->x, layouts.x, &a->beta,
+                             a->out, layouts.out, a->out, layouts.out, &a->algo, g->workspace,
+                             GEMM_WORKSPACE, stream);
+    close_layouts(g->blas, &layouts);
     if (g->failed == CUBLAS_SUCCESS)
         g->failed = rc;
 }

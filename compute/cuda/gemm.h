@@ -13,7 +13,7 @@ struct cuda;
 struct gemm_plan;
 
 struct gemm {
-    const struct cublas *library; /* NULL: it is not open */
+    const struct cublas *blas; /* NULL: it is not open */
     void *handle, *desc, *preference;
     uint8_t *workspace; /* [GEMM_WORKSPACE] */
     struct gemm_plan *plans;
