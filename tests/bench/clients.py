@@ -9,6 +9,7 @@ import os
 import struct
 import subprocess
 import sys
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import children  # noqa: E402
@@ -97,10 +98,19 @@ def find(value, name):
     return next((found for found in (find(v, name) for v in inner) if found is not None), None)
 
 
+def answered(http):
+    """Requests for the model that the daemon has answered."""
+    with urllib.request.urlopen(f"http://{http}/metrics") as f:
+        for line in f.read().decode().splitlines():
+            if line.startswith('nv_inference_request_success{model="m"'):
+                return int(line.split()[-1])
+    return 0
+
+
 def guidellm(http, model):
     program, tokenizer = environment("guidellm"), make_tokenizer(model)
     for backend, data, count in [("", "", 6), (",request_format=/v1/completions", "", 6), (",stream=false", ",turns=3", 9)]:
-        out = os.path.abspath(f"{FOLDER}/guidellm.json")
+        out, before = os.path.abspath(f"{FOLDER}/guidellm.json"), answered(http)
         run([program, "run", "--backend", f"kind=openai_http,target=http://{http}{backend}", "--tokenizer",
              f"kind=huggingface_auto,model={tokenizer}", "--data", f"kind=synthetic_text,prompt_tokens=32,output_tokens=8{data}",
              "--profile", "kind=concurrent,streams=2", "--constraint", f"kind=max_requests,count={count}",
@@ -108,7 +118,8 @@ def guidellm(http, model):
             env={**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
         with open(out, encoding="utf-8") as f:
             totals = find(json.load(f), "request_totals")
-        assert totals["successful"] == count and totals["errored"] == 0, totals
+        # On a busy machine it may send one less than it was told to: so it is asked for what it sent.
+        assert totals["successful"] == totals["total"] == answered(http) - before >= count - 1 and totals["errored"] == 0, totals
         print(f"guidellm{backend}{data}: {totals['successful']} requests, none failed", flush=True)
 
 

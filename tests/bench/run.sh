@@ -48,7 +48,7 @@ for what; do
         rm -r "$data"
         [ $status = 0 ] || exit $status
         ;;
-    http) python3 "$here/http.py" "$build" "$model" ;;
+    http) python3 "$here/bench_http.py" "$build" "$model" ;;
     clients) python3 "$here/clients.py" "$build" "$model" ;;
     team) "$build/tests/bench/bench_team" ;;
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;

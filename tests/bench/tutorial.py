@@ -18,9 +18,6 @@ import tempfile
 import threading
 import time
 
-# This folder has an http.py, which is not Python's.
-sys.path = [p for p in sys.path if os.path.abspath(p or ".") != os.path.dirname(os.path.abspath(__file__))]
-
 EPISODES, STEPS, SEED = 10, 500, 543
 
 

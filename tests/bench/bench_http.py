@@ -2,7 +2,7 @@
 """What parleyd's HTTP costs, as ratios in one run: echo-sized turns against libwebsockets' own minimal server; tokens/s streamed over
 HTTP against the same over gRPC; and the memory of 10,000 connections that wait.
 
-usage: http.py BUILD_DIR MODEL.gguf [turns|stream|idle]…
+usage: bench_http.py BUILD_DIR MODEL.gguf [turns|stream|idle]…
 """
 import contextlib
 import json
