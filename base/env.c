@@ -38,7 +38,8 @@ static void ask_kernel(void *out, size_t n_bytes)
 }
 
 /* A call of the kernel gives enough for many ids. Each thread has its own rest, so none waits for
- * another; what was given out is wiped, so nothing that reads our memory later finds it here. */
+ * another; what was given out is wiped, so nothing that reads our memory later finds it here. A
+ * child that forks without exec would draw the same: nobody here forks so. */
 static void take_random(void *self, void *out, size_t n_bytes)
 {
     static _Thread_local unsigned char rest[REST_BYTES];

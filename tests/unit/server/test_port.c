@@ -165,18 +165,24 @@ struct talk {
     char *text;
 };
 
-static void talk_room(struct call *call, void *state)
+/* False: there is nothing to answer. */
+static bool answer_talk(struct call *call, struct talk *t)
 {
-    struct talk *t = state;
     message m;
 
     if (t->text == NULL)
-        return;
+        return false;
     say(&m, t->text);
     t->text = NULL;
     call_write(call, &m.base, false);
     arena_deinit(&t->arena);
-    call_read(call);
+    return true;
+}
+
+static void talk_room(struct call *call, void *state)
+{
+    if (answer_talk(call, state))
+        call_read(call);
 }
 
 static void talk_message(struct call *call, void *state, const ProtobufCMessage *m,
@@ -209,31 +215,29 @@ static void talk_gone(struct call *call, void *state, enum status why)
     free(t);
 }
 
+static void open_talk(struct call *call, struct daemon *daemon, const struct call_handler *handler)
+{
+    struct talk *t = xalloc(sizeof(*t));
+
+    t->daemon = daemon;
+    call_set_handler(call, handler, t);
+    call_read(call);
+}
+
 static void talk(struct call *call, const ProtobufCMessage *request, struct daemon *daemon)
 {
     static const struct call_handler handler = {
         .room = talk_room, .message = talk_message, .gone = talk_gone};
-    struct talk *t = xalloc(sizeof(*t));
 
     assert(request == NULL);
-    t->daemon = daemon;
-    call_set_handler(call, &handler, t);
-    call_read(call);
+    open_talk(call, daemon, &handler);
     uv_sem_post(&daemon->has_begun);
 }
 
 /* Bidi: the same, but reads behind its answers; "hold" has none. */
 static void turns_room(struct call *call, void *state)
 {
-    struct talk *t = state;
-    message m;
-
-    if (t->text == NULL)
-        return;
-    say(&m, t->text);
-    t->text = NULL;
-    call_write(call, &m.base, false);
-    arena_deinit(&t->arena);
+    (void)answer_talk(call, state);
 }
 
 static void turns_message(struct call *call, void *state, const ProtobufCMessage *m,
@@ -258,12 +262,9 @@ static void turns(struct call *call, const ProtobufCMessage *request, struct dae
 {
     static const struct call_handler handler = {
         .room = turns_room, .message = turns_message, .gone = talk_gone};
-    struct talk *t = xalloc(sizeof(*t));
 
     assert(request == NULL);
-    t->daemon = daemon;
-    call_set_handler(call, &handler, t);
-    call_read(call);
+    open_talk(call, daemon, &handler);
 }
 
 /* A client's stream: takes its messages undecoded, and when the client half-closes says them all
