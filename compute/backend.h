@@ -161,7 +161,8 @@ struct backend_type {
     void (*sample)(struct backend *b, const struct buffer *logits, size_t n_vocab,
                    const struct draw_list *list, struct drawn *out);
 
-    /* Optional, of a device with its own memory: how much of it nobody holds. */
+    /* Optional, of a device with its own memory (backend_is_device): how much of it nobody holds.
+     */
     size_t (*memory_free)(struct backend *b);
     /* Optional: the product of f16 matrices [n][n_cols] and [n_rows][n_cols] by the vendor's own
      * library, on memory whose contents nobody wants: what a rate is compared with. False: the
@@ -177,6 +178,12 @@ struct backend {
     const struct backend_type *type;
     bool is_down; /* closed by backend_restart, which could not open it again */
 };
+
+/* Its memory is its own, and lost when it fails; that of any other backend is the host's. */
+static inline bool backend_is_device(const struct backend *b)
+{
+    return b->type->memory_free != NULL;
+}
 
 /* By name ("ref", "cpu", …); STATUS_NOT_FOUND names those there are. */
 enum status backend_open(struct backend **out, const char *name,

@@ -63,7 +63,7 @@ static size_t kv_bytes_for(const struct lm *m)
 {
     size_t n_free, n_weights;
 
-    if (m->backend->type->memory_free == NULL)
+    if (!backend_is_device(m->backend))
         return default_kv_bytes();
     n_free = m->backend->type->memory_free(m->backend);
     (void)gguf_bytes(m->gguf, &n_weights);
@@ -98,7 +98,7 @@ static size_t slots_for(const struct lm *m, const struct agent_config *config, s
     if (config->no_prefix_cache || !llama_can_spill(m->backend))
         return 0;
     if (n_bytes == KV_HOST_DEFAULT)
-        n_bytes = m->backend->type->memory_free != NULL ? default_kv_bytes() : 0;
+        n_bytes = backend_is_device(m->backend) ? default_kv_bytes() : 0;
     n = n_bytes / page_bytes;
     return n < INT32_MAX - m->n_pages ? n : INT32_MAX - m->n_pages;
 }
@@ -147,7 +147,7 @@ static enum status open_with_fewer(struct lm *m, const struct agent_config *conf
 
     for (;; kv_bytes /= 2) {
         rc = open_llama(m, config, shape, kv_bytes, ret_n_slots, err);
-        if (rc != STATUS_EXHAUSTED || m->backend->type->memory_free == NULL)
+        if (rc != STATUS_EXHAUSTED || !backend_is_device(m->backend))
             return rc;
         if (config->kv_bytes != 0 || m->n_pages / 2 < least_pages)
             return error_prefix(err, "the model with %zu KV pages of %zu bytes (--kv-bytes)",

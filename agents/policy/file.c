@@ -120,24 +120,41 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
     return rc;
 }
 
+/* What the backend holds, where the host keeps none of it; the caller's to free. */
+static enum status fetch(struct network *net, float **out, struct error *err)
+{
+    float *numbers = try_alloc(net->n_numbers, sizeof *numbers);
+    enum status rc;
+
+    if (numbers == NULL)
+        return error_no_memory(err, network_weight_bytes(net), "a policy");
+    network_fetch(net, 1, numbers);
+    rc = net->backend->type->sync(net->backend, err);
+    if (rc == STATUS_OK)
+        *out = numbers;
+    else
+        free(numbers);
+    return rc;
+}
+
 enum status policy_file_save(const char *path, struct network *net, struct error *err)
 {
-    const float *numbers = net->kept;
-    struct gguf_writer *w;
-    enum status rc = gguf_writer_open(&w, path, err);
+    struct gguf_writer *w = NULL;
+    float *fetched = NULL;
+    enum status rc = STATUS_OK;
 
+    if (net->kept == NULL)
+        rc = fetch(net, &fetched, err);
+    if (rc == STATUS_OK)
+        rc = gguf_writer_open(&w, path, err);
     if (rc != STATUS_OK)
-        return rc;
+        goto out;
     tell(w, net, net->spec.seed);
-    for (size_t i = 0; i < 2 * net->n_layers; i++) {
-        char name[PARAM_NAME_SIZE];
-        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
-
-        gguf_write_data(w, numbers, p->n_rows * p->n_cols);
-        numbers += p->n_rows * p->n_cols;
-    }
+    gguf_write_data(w, net->kept != NULL ? net->kept : fetched, net->n_numbers);
     rc = gguf_writer_commit(w, err);
+out:
     gguf_writer_close(w);
+    free(fetched);
     return rc;
 }
 
@@ -271,18 +288,26 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
 
 enum status policy_file_read(const struct gguf *g, struct network *net, struct error *err)
 {
-    float *numbers = net->kept;
+    float *numbers = try_alloc(net->n_numbers, sizeof *numbers), *at = numbers;
+    enum status rc = STATUS_OK;
 
-    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+    if (numbers == NULL)
+        return error_no_memory(err, network_weight_bytes(net), "a policy");
+    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
         const struct tensor *t;
-        enum status rc = gguf_tensor(g, name, &t, err); /* is as policy_file_spec found it */
 
-        if (rc != STATUS_OK)
-            return rc;
-        memcpy(numbers, t->data, t->size_bytes);
-        numbers += p->n_rows * p->n_cols;
+        rc = gguf_tensor(g, name, &t, err); /* is as policy_file_spec found it */
+        if (rc == STATUS_OK)
+            memcpy(at, t->data, t->size_bytes);
+        at += p->n_rows * p->n_cols;
     }
-    return network_load(net, err);
+    if (rc == STATUS_OK)
+        rc = network_load(net, numbers, err);
+    if (rc == STATUS_OK && backend_is_device(net->backend))
+        net->kept = numbers;
+    else
+        free(numbers);
+    return rc;
 }

@@ -23,7 +23,7 @@ struct lesson {
     size_t n, n_steps;
     const struct learn_config *config;
     float *returns, *weights; /* [n][n_steps] */
-    float *made;              /* what comes of it (network_step), until it is kept */
+    float *made;              /* of a device, what comes of it, until it is kept */
     double loss, entropy;     /* sums so far */
     /* Of a pass, [max_rows]. */
     int32_t *actions;
@@ -313,6 +313,7 @@ static enum status open_tape(struct lesson *l, struct error *err)
 static enum status open_lesson(struct lesson *l, const float *returns, struct error *err)
 {
     size_t n = l->n * l->n_steps, max_rows = l->policy->max_rows;
+    bool is_device = backend_is_device(backend_of(l));
 
     l->returns = try_alloc(n, sizeof *l->returns);
     l->weights = try_alloc(n, sizeof *l->weights);
@@ -321,8 +322,9 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
     l->dvalues = try_alloc(max_rows, sizeof *l->dvalues);
     l->keep = try_alloc(max_rows, sizeof *l->keep);
     l->same = try_alloc(max_rows, sizeof *l->same);
-    l->made = try_alloc(l->policy->net.n_numbers, 3 * sizeof *l->made);
-    if (l->made == NULL)
+    if (is_device)
+        l->made = try_alloc(l->policy->net.n_numbers, 3 * sizeof *l->made);
+    if (is_device && l->made == NULL)
         return error_no_memory(err, 3 * network_weight_bytes(&l->policy->net), "a policy");
     if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
         l->dvalues == NULL || l->keep == NULL || l->same == NULL)
@@ -421,11 +423,13 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
     if (rc == STATUS_OK)
         rc = gradient_norm(p, &report.gradient_norm, err);
     if (rc == STATUS_OK) {
-        network_step(&p->net, config->learning_rate, l.made);
+        network_step(&p->net, config->learning_rate);
+        if (l.made != NULL)
+            network_fetch(&p->net, 3, l.made);
         rc = policy_sync(p, err);
     }
     if (rc == STATUS_OK) {
-        network_keep(&p->net, l.made);
+        network_stepped(&p->net, l.made);
         l.made = NULL; /* given away */
         for (size_t i = 0; i < n; i++)
             policy_clone_forget(container_of(clones[i], struct policy_clone, base));
@@ -440,7 +444,7 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
         *err = synced;
     }
     close_lesson(&l);
-    p->is_stale = rc != STATUS_OK; /* what was begun on the device is taken back */
+    p->is_stale = rc != STATUS_OK && p->net.kept != NULL; /* what the device began is taken back */
     policy_recover(p);
     return rc;
 }

@@ -83,8 +83,6 @@ enum status network_open(struct network *net, struct backend *b, size_t max_rows
 
     net->backend = b;
     net->max_rows = max_rows;
-    if (net->kept == NULL && (net->kept = try_alloc(net->n_numbers, sizeof *net->kept)) == NULL)
-        return error_no_memory(err, network_weight_bytes(net), "a policy");
     ok = take(b, &net->in, max_rows, s->n_observations, err) &&
          take(b, &net->logits, max_rows, s->n_actions, err) &&
          take(b, &net->logp, max_rows, s->n_actions, err);
@@ -165,10 +163,9 @@ void network_close(struct network *net)
     *net = (struct network){0};
 }
 
-enum status network_load(struct network *net, struct error *err)
+enum status network_load(struct network *net, const float *numbers, struct error *err)
 {
     struct backend *b = net->backend;
-    const float *numbers = net->kept;
 
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
@@ -194,14 +191,15 @@ enum status network_restart(struct network *net, const struct backend_config *co
     struct backend *b = net->backend;
     enum status rc;
 
-    close_buffers(net); /* nothing is there after a restart that failed */
+    assert(net->kept != NULL); /* only a device fails */
+    close_buffers(net);        /* nothing is there after a restart that failed */
     rc = backend_restart(b, config, err);
     if (rc == STATUS_OK)
         rc = network_open(net, b, net->max_rows, err);
     if (rc == STATUS_OK && net->n_steps > 0)
         rc = network_prepare(net, err);
     if (rc == STATUS_OK)
-        rc = network_load(net, err);
+        rc = network_load(net, net->kept, err);
     if (rc != STATUS_OK && !b->is_down)
         close_buffers(net);
     return rc;
@@ -324,7 +322,7 @@ void network_backward(struct network *net, const struct net_draw *draws, size_t 
         backward_mlp(net, draws, n);
 }
 
-void network_step(struct network *net, float learning_rate, float *numbers)
+void network_step(struct network *net, float learning_rate)
 {
     const struct optim adam = {
         .kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f};
@@ -333,18 +331,29 @@ void network_step(struct network *net, float learning_rate, float *numbers)
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
-        const struct buffer *made[] = {p->value, p->first, p->second};
+
+        b->type->net->optim_step(b, &adam, net->n_steps + 1, learning_rate, p->n_rows * p->n_cols,
+                                 p->gradient, p->value, p->first, p->second);
+    }
+}
+
+void network_fetch(struct network *net, size_t n_kinds, float *numbers)
+{
+    struct backend *b = net->backend;
+
+    for (size_t i = 0; i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        const struct buffer *kinds[] = {p->value, p->first, p->second};
         size_t n = p->n_rows * p->n_cols;
 
-        b->type->net->optim_step(b, &adam, net->n_steps + 1, learning_rate, n, p->gradient,
-                                 p->value, p->first, p->second);
-        for (size_t k = 0; k < 3; k++)
-            b->type->download(b, numbers + k * net->n_numbers, made[k], n * sizeof *numbers);
+        for (size_t k = 0; k < n_kinds; k++)
+            b->type->download(b, numbers + k * net->n_numbers, kinds[k], n * sizeof *numbers);
         numbers += n;
     }
 }
 
-void network_keep(struct network *net, float *numbers)
+void network_stepped(struct network *net, float *numbers)
 {
     free(net->kept);
     net->kept = numbers;

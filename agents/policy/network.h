@@ -49,11 +49,12 @@ struct network {
     struct buffer *dh, *dc, *dgates; /* of an lstm: by h_out and c_out coming in, by h_in and c_in
                                         going out */
 
-    /* The host's copy, that outlives the device: the parameters, and once there are steps of the
-     * optimiser Adam's moments behind them, [3][n_numbers]. */
-    float *kept;
     size_t n_numbers; /* of all parameters */
-    uint64_t n_steps; /* of the optimiser, that kept has */
+    uint64_t n_steps; /* of the optimiser, that the parameters have behind them */
+    /* Of a device, the host's copy, that outlives it: the parameters, and once there are steps
+     * Adam's moments behind them, [3][n_numbers]. NULL where memory is the host's: what is there
+     * is not lost. */
+    float *kept;
 };
 
 /* The shapes, names and bounds of a spec's layers; no buffer. */
@@ -62,14 +63,14 @@ void network_shape(struct network *out, const struct policy_spec *spec);
 struct param *network_param(struct network *net, size_t layer, int which,
                             char ret_name[PARAM_NAME_SIZE]);
 
-/* After network_shape: takes the parameters' memory and that of a pass; kept is of zeros. */
+/* After network_shape: takes the parameters' memory and that of a pass. */
 enum status network_open(struct network *net, struct backend *b, size_t max_rows,
                          struct error *err) MUST_CHECK;
 void network_close(struct network *net);
-/* Puts what is kept on the device. */
-enum status network_load(struct network *net, struct error *err) MUST_CHECK;
-/* After an INTERNAL failure: opens the device again, and all anew on it, from what is kept. On
- * failure only this and network_close may follow. */
+/* Puts numbers, as kept has them, on the backend. */
+enum status network_load(struct network *net, const float *numbers, struct error *err) MUST_CHECK;
+/* After an INTERNAL failure of a device: opens the device again, and all anew on it, from what is
+ * kept. On failure only this and network_close may follow. */
 enum status network_restart(struct network *net, const struct backend_config *config,
                             struct error *err) MUST_CHECK;
 size_t network_weight_bytes(const struct network *net);
@@ -83,9 +84,13 @@ void network_zero_gradients(struct network *net);
 /* Of the pass that was made last: from dlogits, dvalues (and dh, dc) to the parameters' gradients,
  * added (and to dh, dc of the step before). */
 void network_backward(struct network *net, const struct net_draw *draws, size_t n);
-/* One step of Adam, and what comes of it, to be there after the next sync: [3][n_numbers]. If that
- * is well, network_keep takes it; else network_load takes the step back. */
-void network_step(struct network *net, float learning_rate, float *numbers);
-void network_keep(struct network *net, float *numbers);
+/* One step of Adam. If the next sync is well, network_stepped counts it and takes what it made of a
+ * device's numbers (network_fetch); else network_load takes the step back, which only a device
+ * needs: with the host's memory no step fails. */
+void network_step(struct network *net, float learning_rate);
+void network_stepped(struct network *net, float *numbers);
+/* The parameters (n_kinds 1), or they and Adam's moments (3), to be there after the next sync:
+ * [n_kinds][n_numbers]. */
+void network_fetch(struct network *net, size_t n_kinds, float *numbers);
 
 #endif

@@ -5,7 +5,7 @@
  * network, the optimiser and the staging arrays are the compute thread's.
  *
  * A device that fails ends the rows or the lesson that run, INTERNAL, and is opened again at once,
- * with the parameters and Adam's moments of the last step that was done: the host has them. What
+ * with the parameters and Adam's moments of the last step that was done: the host keeps them. What
  * clones have is the host's anyway. So who asks again is answered as though nothing had been. */
 #ifndef AGENTS_POLICY_PARTS_H
 #define AGENTS_POLICY_PARTS_H
@@ -31,7 +31,7 @@ struct policy {
     float *logp, *values;    /* [max_rows][n_actions], [max_rows] */
     struct net_draw *draws;  /* [max_rows] */
     bool is_down;            /* the device failed and is not back */
-    bool is_stale;           /* the device may not hold what the network keeps */
+    bool is_stale;           /* the device may not hold what is kept of it */
     uint64_t n_losses;       /* how often the device failed */
     /* The loop's. */
     uint64_t n_losses_seen;
@@ -81,7 +81,7 @@ static inline const struct policy_spec *spec_of(const struct policy_clone *c)
 }
 
 /* policy.c */
-/* Before a step or a lesson: the device is there, and holds what the network keeps. */
+/* Before a step or a lesson: the device is there, and holds what is kept of it. */
 enum status policy_ready(struct policy *p, struct error *err) MUST_CHECK;
 enum status policy_sync(struct policy *p, struct error *err) MUST_CHECK;
 /* After one, with all closed that it had opened: a device that failed in it is opened again. Where

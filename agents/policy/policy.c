@@ -123,7 +123,7 @@ enum status policy_ready(struct policy *p, struct error *err)
         return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
     }
     if (p->is_stale) {
-        rc = network_load(&p->net, err);
+        rc = network_load(&p->net, p->net.kept, err);
         p->is_stale = rc != STATUS_OK;
         note_loss(p, rc);
         policy_recover(p);

@@ -210,6 +210,13 @@ static void faulty_sample(struct backend *b, const struct buffer *logits, size_t
         real_of(b)->type->sample(real_of(b), logits, n_vocab, list, out);
 }
 
+/* As much as a test's model may want. */
+static size_t faulty_memory_free(struct backend *b)
+{
+    (void)b;
+    return 64 << 20;
+}
+
 /* Operators of networks. */
 
 #define NET_OPERATOR(name, parameters, arguments)  \
@@ -318,5 +325,6 @@ const struct backend_type faulty_backend = {
     .attend = faulty_attend,
     .gather = faulty_gather,
     .sample = faulty_sample,
+    .memory_free = faulty_memory_free,
     .net = &faulty_net_ops,
 };

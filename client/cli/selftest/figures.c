@@ -279,7 +279,7 @@ static enum status race_replies(struct race *r, double copy_bytes_s, struct erro
 enum status selftest_figures(struct selftest *s, struct backend *b, const struct gguf *model,
                              struct error *err)
 {
-    const bool is_device = b->type->memory_free != NULL;
+    const bool is_device = backend_is_device(b);
     size_t context = s->context != 0 ? s->context : is_device ? 512 : 64, n_rows = MOST_ROWS;
     struct llama_shape shape;
     struct race r;

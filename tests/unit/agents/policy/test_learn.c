@@ -8,6 +8,7 @@
 
 #include "agents/policy/parts.h"
 #include "base/chance.h"
+#include "compute/ref.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -72,15 +73,13 @@ static void one_step(struct class *c, uint32_t first, uint32_t n, uint32_t step)
         c->actions[(first + i) * c->n_steps + step] = answers[i].action;
 }
 
-static void open_class(struct class *c, const struct policy_spec *spec, size_t n, size_t n_steps,
-                       bool is_batched, size_t max_rows)
+static void open_class_on(struct class *c, struct agent_config *config,
+                          const struct policy_spec *spec, size_t n, size_t n_steps, bool is_batched)
 {
-    struct agent_config config = {.name = "p", .max_step_rows = max_rows, .n_threads = 1};
-
     *c = (struct class){.n = n, .n_steps = n_steps};
     c->actions = calloc(n * n_steps, sizeof *c->actions);
     c->returns = calloc(n * n_steps, sizeof *c->returns);
-    if (policy_drive_open(&c->agent, spec, 21, &config, &err) != STATUS_OK)
+    if (policy_drive_open(&c->agent, spec, 21, config, &err) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     c->agent->type->train(c->agent, true);
     for (size_t i = 0; i < n; i++) {
@@ -96,6 +95,14 @@ static void open_class(struct class *c, const struct policy_spec *spec, size_t n
                 one_step(c, 0, (uint32_t)n, t);
             c->returns[i * n_steps + t] = 1.5f + some(i, t, 77);
         }
+}
+
+static void open_class(struct class *c, const struct policy_spec *spec, size_t n, size_t n_steps,
+                       bool is_batched, size_t max_rows)
+{
+    struct agent_config config = {.name = "p", .max_step_rows = max_rows, .n_threads = 1};
+
+    open_class_on(c, &config, spec, n, n_steps, is_batched);
 }
 
 static void close_class(struct class *c)
@@ -435,6 +442,57 @@ START_TEST(what_is_learned_is_saved)
 }
 END_TEST
 
+/* --- what is copied to the host --- */
+
+static size_t n_downloaded; /* numbers */
+
+static void counted_download(struct backend *b, void *to, const struct buffer *from,
+                             size_t size_bytes)
+{
+    n_downloaded += size_bytes / sizeof(float);
+    ref_backend.download(b, to, from, size_bytes);
+}
+
+static size_t some_memory(struct backend *b)
+{
+    (void)b;
+    return 1 << 20;
+}
+
+/* Numbers that a lesson of one step copies to the host; *ret_n_numbers the policy's. */
+static size_t copied_by_lesson(const struct backend_type *type, size_t *ret_n_numbers)
+{
+    const struct policy_spec spec = spec_of_kind(POLICY_MLP, false);
+    struct agent_config config = {.name = "p", .backend_type = type};
+    struct class c;
+    size_t n;
+
+    open_class_on(&c, &config, &spec, 2, 1, true);
+    n_downloaded = 0;
+    (void)learn(&c, &plain);
+    n = n_downloaded;
+    *ret_n_numbers = policy_in(&c)->net.n_numbers;
+    close_class(&c);
+    return n;
+}
+
+/* A device may fail, so the host copies what it has made of the parameters and of Adam's moments;
+ * memory that is the host's own stays where it is. */
+START_TEST(only_a_device_is_copied)
+{
+    struct backend_type host = ref_backend, device;
+    size_t of_host, of_device, n_numbers;
+
+    host.download = counted_download;
+    device = host;
+    device.memory_free = some_memory;
+    of_host = copied_by_lesson(&host, &n_numbers);
+    of_device = copied_by_lesson(&device, &n_numbers);
+    ck_assert_uint_ge(of_host, n_numbers); /* the gradient's norm */
+    ck_assert_uint_eq(of_device, of_host + 3 * n_numbers);
+}
+END_TEST
+
 /* The task: say at the last step whether the first observation was positive; of one step for a
  * policy without memory. Returns the share of right answers over the last rounds. */
 static double practise(const struct policy_spec *spec, uint32_t n_steps, size_t n_rounds)
@@ -505,4 +563,4 @@ END_TEST
 
 SUITE_MAIN("agents/policy/learn", gradient_of_an_mlp, gradient_of_an_lstm, gradient_of_entropy,
            gradient_of_values, together_or_apart, the_tutorials_loss, refusals_change_nothing,
-           what_is_learned_is_saved, practice_pays)
+           what_is_learned_is_saved, only_a_device_is_copied, practice_pays)
