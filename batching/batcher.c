@@ -383,6 +383,18 @@ enum status batcher_configure(struct batcher *b, const struct batcher_config *co
     return STATUS_OK;
 }
 
+void batcher_postpone(struct batcher *b, struct ask *ask, uint64_t deadline_us)
+{
+    ASSERT_HOME(&b->home);
+    assert(ask->state != ASK_NEW && ask->state != ASK_SETTLED);
+    if (ask->deadline_us == 0 || (deadline_us != 0 && deadline_us <= ask->deadline_us))
+        return;
+    deadlines_remove(&b->deadlines, ask);
+    ask->deadline_us = deadline_us;
+    if (ask->state == ASK_BEHIND || ask->state == ASK_WAITING)
+        deadlines_add(&b->deadlines, ask);
+}
+
 void batcher_cancel(struct batcher *b, struct ask *ask)
 {
     ASSERT_HOME(&b->home);

@@ -203,6 +203,10 @@ enum status batcher_ask(struct batcher *b, struct ask *ask, struct error *err) M
 enum status batcher_configure(struct batcher *b, const struct batcher_config *config,
                               struct error *err) MUST_CHECK;
 
+/* Somebody else waits for the ask too: it has until deadline_us (0: for ever), where that is later
+ * than until now. */
+void batcher_postpone(struct batcher *b, struct ask *ask, uint64_t deadline_us);
+
 /* A wish: the future settles with CANCELLED, at once (but not inside this call) when the ask waits,
  * after the step when it runs. A settled ask must not be given. */
 void batcher_cancel(struct batcher *b, struct ask *ask);

@@ -435,7 +435,9 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
     return begin(s, r, w, err);
 }
 
-static enum status join(struct session *s, struct step_wait *w, struct error *err)
+/* Who waits no longer than its own deadline leaves by itself: the step has until the last one's. */
+static enum status join(struct session *s, const struct step_request *r, struct step_wait *w,
+                        struct error *err)
 {
     if (s->is_cancelled) {
         (void)error_set(err, STATUS_ABORTED, "step %llu is being cancelled, send it again",
@@ -443,6 +445,7 @@ static enum status join(struct session *s, struct step_wait *w, struct error *er
         err->retry_after_ms = RETRY_MS;
         return err->status;
     }
+    batcher_postpone(s->model->batcher, &s->ask, r->deadline_us);
     w->session = s;
     list_push(&s->waits, &w->link);
     return STATUS_OK;
@@ -470,7 +473,7 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
     if (r->seq != STEP_NEXT && r->seq != s->seq + 1)
         return out_of_range(r->seq, s->seq, err);
     if (s->is_asking)
-        return join(s, w, err);
+        return join(s, r, w, err);
     if (s->hold != NULL && s->hold->is_frozen)
         return error_set(err, STATUS_PRECONDITION, "the episode of env_id '%.64s' is over",
                          s->env_id);

@@ -347,6 +347,51 @@ START_TEST(test_deadline)
 }
 END_TEST
 
+/* An ask that is postponed has until then, wherever it is; it has never less time than it had. */
+START_TEST(test_postpone)
+{
+    struct fake f;
+    struct fake_ask runs, waits, behind, sooner;
+
+    fake_init(&f, BATCH_CONTINUOUS, 1, 0);
+    fake_open(&f);
+    fake_ask_init(&runs, &f, 1, 2);
+    runs.ask.deadline_us = f.now_us + 10;
+    fake_asks(&runs);
+    fake_wait(&f, 0);
+    fake_ask_init(&waits, &f, 1, 1);
+    fake_ask_init(&behind, &f, 1, 1);
+    fake_ask_init(&sooner, &f, 1, 1);
+    waits.ask.deadline_us = f.now_us + 10;
+    behind.ask.deadline_us = f.now_us + 10;
+    behind.ask.asker = &waits.own;
+    sooner.ask.deadline_us = f.now_us + 10;
+    fake_asks(&waits);
+    fake_asks(&behind);
+    fake_asks(&sooner);
+    batcher_postpone(f.b, &runs.ask, f.now_us + 20);
+    batcher_postpone(f.b, &waits.ask, f.now_us + 20);
+    batcher_postpone(f.b, &behind.ask, 0);
+    batcher_postpone(f.b, &behind.ask, f.now_us + 5);
+    batcher_postpone(f.b, &sooner.ask, f.now_us + 5);
+    fake_wait(&f, 10);
+    ck_assert_uint_eq(f.n_settled, 1);
+    ck_assert_int_eq(sooner.err.status, STATUS_DEADLINE);
+    ck_assert_uint_eq(f.armed_us, f.now_us + 10);
+    fake_step_done(&f);
+    ck_assert_uint_eq(runs.n_settled, 0); /* it goes on */
+    fake_wait(&f, 10);
+    ck_assert_uint_eq(waits.n_settled, 1);
+    ck_assert_int_eq(waits.err.status, STATUS_DEADLINE);
+    fake_step_done(&f);
+    fake_run_out(&f);
+    ck_assert_int_eq(runs.err.status, STATUS_OK);
+    ck_assert_int_eq(behind.err.status, STATUS_OK);
+    ck_assert_uint_eq(f.n_settled, 4);
+    fake_close(&f);
+}
+END_TEST
+
 /* Nobody starts at or after its deadline, however late the tick comes. */
 START_TEST(test_late_tick_starts_nobody)
 {
@@ -1071,11 +1116,11 @@ END_TEST
 
 SUITE_MAIN("batching/batcher", test_one_ask, test_continuous_joins, test_more_overlaps, test_budget,
            test_rotation, test_too_large_runs_alone, test_priority_ages, test_priority_is_clamped,
-           test_asker_keeps_order, test_cancel, test_deadline, test_late_tick_starts_nobody,
-           test_queue_is_bounded, test_hint_follows_rate, test_queue_cost_is_bounded,
-           test_row_fails_alone, test_preemption, test_preempts_lowest_priority,
-           test_alone_and_exhausted, test_window, test_fixed, test_fixed_above_cost,
-           test_fixed_gives_up, test_window_enough, test_configure, test_configure_refuses,
-           test_close, test_continuation_asks, test_continuation_cancels, test_continuation_closes,
-           test_no_outcome_is_a_failure, test_histogram, test_many_wait, test_config,
-           test_config_beyond_memory)
+           test_asker_keeps_order, test_cancel, test_deadline, test_postpone,
+           test_late_tick_starts_nobody, test_queue_is_bounded, test_hint_follows_rate,
+           test_queue_cost_is_bounded, test_row_fails_alone, test_preemption,
+           test_preempts_lowest_priority, test_alone_and_exhausted, test_window, test_fixed,
+           test_fixed_above_cost, test_fixed_gives_up, test_window_enough, test_configure,
+           test_configure_refuses, test_close, test_continuation_asks, test_continuation_cancels,
+           test_continuation_closes, test_no_outcome_is_a_failure, test_histogram, test_many_wait,
+           test_config, test_config_beyond_memory)

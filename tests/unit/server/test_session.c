@@ -109,6 +109,55 @@ START_TEST(test_join)
 }
 END_TEST
 
+/* Each has the time that it asked for: the deadline of the first ends the step only for the first,
+ * and the last one's for all who still wait. */
+START_TEST(test_joined_deadlines)
+{
+    static const struct act_config lockstep = {.mode = ACT_LOCKSTEP, .n = 2};
+    static const uint64_t later_us[] = {0, 5000, 1500}; /* 0: none */
+    struct fake_actor f;
+    struct error err;
+
+    open_actor(&f, NULL);
+    ck_assert_int_eq(act_configure(&f.model, &lockstep, &err), STATUS_OK);
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        uint64_t for_us = later_us[seq - 1];
+        struct fake_request r = {
+            .env_id = "a", .run_id = 1, .seq = seq, .a = 5, .deadline_us = f.now_us + 1000};
+        struct fake_step first, joined, again, other;
+
+        ck_assert_int_eq(fake_step(&f, &first, &r, &err), STATUS_OK);
+        r.deadline_us = for_us == 0 ? 0 : f.now_us + for_us;
+        ck_assert_int_eq(fake_step(&f, &joined, &r, &err), STATUS_OK);
+        r.deadline_us = f.now_us + 500; /* sooner than what it has already: changes nothing */
+        ck_assert_int_eq(fake_step(&f, &again, &r, &err), STATUS_OK);
+        fake_actor_run(&f);
+        f.now_us += 1200;
+        step_wait_leave(&first.wait); /* as a call does at its deadline */
+        step_wait_leave(&again.wait);
+        fake_actor_run(&f);
+        ck_assert_uint_eq(joined.n_done, 0);
+        if (seq == 3) { /* nobody else comes */
+            f.now_us += 300;
+            fake_actor_run(&f);
+            ck_assert_uint_eq(joined.n_done, 1);
+            ck_assert_int_eq(joined.err.status, STATUS_DEADLINE);
+            break;
+        }
+        ck_assert_int_eq(fake_step(&f, &other,
+                                   &(struct fake_request){
+                                       .env_id = "b", .run_id = 1, .seq = seq, .a = 5, .row = 1},
+                                   &err),
+                         STATUS_OK);
+        fake_actor_run(&f);
+        ck_assert_int_eq(joined.err.status, STATUS_OK);
+        ck_assert_uint_eq(joined.batch_rows, 2);
+        ck_assert_uint_eq(first.n_done + again.n_done, 0);
+    }
+    fake_actor_close(&f);
+}
+END_TEST
+
 /* A step that fails never was: its number is free, and the clone as it was. */
 START_TEST(test_failure)
 {
@@ -334,5 +383,6 @@ START_TEST(test_drain)
 }
 END_TEST
 
-SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_failure, test_another_run,
-           test_bound_and_expiry, test_hold, test_rows, test_modes, test_drain)
+SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_joined_deadlines,
+           test_failure, test_another_run, test_bound_and_expiry, test_hold, test_rows, test_modes,
+           test_drain)
