@@ -2,9 +2,10 @@
  * model's batcher; on_settled has the clone learn what it did, keeps the reply, and tells who
  * waits.
  *
- * Failure: a step that fails is dropped, the clone is as it was and the number free. A session that
- * ends while its step is in flight leaves the table at once, and its memory when the step is back;
- * who waits for it is told then. */
+ * Failure: a step that fails is dropped, the clone is as it was and the number free. One that
+ * nobody waits for any more is cancelled; sent again before that is done, it is asked for again, or
+ * is done all the same if compute has it. A session that ends while its step is in flight leaves
+ * the table at once, and its memory when the step is back; who waits for it is told then. */
 #include "server/session.h"
 
 #include <assert.h>
@@ -15,7 +16,7 @@
 #include "server/act_mode.h"
 #include "server/model.h"
 
-enum { FIRST_BUCKETS = 64, RETRY_MS = 1 };
+enum { FIRST_BUCKETS = 64 };
 
 struct session {
     struct session *in_bucket; /* next */
@@ -28,9 +29,10 @@ struct session {
     uint64_t seq; /* of the last step that was done */
     uint64_t seed, idle_since_us;
     uint64_t accepted_us;     /* the step in flight */
+    uint64_t deadline_us;     /* the latest of those who wait for it; 0: none */
     struct step_reply *reply; /* to seq; NULL for 0 */
     bool is_asking;           /* the step after seq is in flight */
-    bool is_cancelled;        /* nobody waits for it any more */
+    bool is_cancelled;        /* nobody waited for it any more */
     bool has_ended;           /* not in the table any more */
     struct list waits;
     struct agent_turn turn; /* while it asks */
@@ -252,6 +254,35 @@ static void count(struct session *s, uint64_t computed_us, enum status status)
         statistics_fail(statistics, status, times.total_us);
 }
 
+static void on_settled(struct future *f, const struct error *settled, void *arg);
+
+static enum status ask(struct session *s, int priority, struct error *err)
+{
+    enum status rc = act_row_take(s->model, s->turn.seen.row_key, s, s->env_id, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    s->ask = (struct ask){
+        .row = &s->turn.row,
+        .asker = &s->clone->asker,
+        .deadline_us = s->deadline_us,
+        .priority = priority,
+    };
+    future_init(&s->ask.reply, on_settled, s);
+    return batcher_ask(s->model->batcher, &s->ask, err);
+}
+
+/* Of a step that was cancelled before compute had it, and then sent again. */
+static enum status ask_again(struct session *s, struct error *err)
+{
+    enum status rc = act_row_check(s->model, s->turn.seen.row_key, err); /* the mode may be new */
+
+    assert(s->ask.n_steps == 0); /* no kind that acts takes two */
+    s->is_cancelled = false;
+    s->turn.row.err = (struct error){0};
+    return rc == STATUS_OK ? ask(s, s->ask.priority, err) : rc;
+}
+
 static void on_settled(struct future *f, const struct error *settled, void *arg)
 {
     struct session *s = arg;
@@ -263,6 +294,9 @@ static void on_settled(struct future *f, const struct error *settled, void *arg)
     struct link *l;
 
     (void)f;
+    if (err.status == STATUS_CANCELLED && !s->has_ended && !list_is_empty(&s->waits) &&
+        ask_again(s, &err) == STATUS_OK)
+        return;
     if (err.status == STATUS_OK)
         keep(s, &err);
     count(s, computed_us, err.status);
@@ -322,26 +356,11 @@ static enum status observe(struct session *s, const struct step_request *r, stru
     return STATUS_OK;
 }
 
-static enum status ask(struct session *s, const struct step_request *r, struct error *err)
-{
-    enum status rc = act_row_take(s->model, r->row, s, s->env_id, err);
-
-    if (rc != STATUS_OK)
-        return rc;
-    s->ask = (struct ask){
-        .row = &s->turn.row,
-        .asker = &s->clone->asker,
-        .deadline_us = r->deadline_us,
-        .priority = r->priority,
-    };
-    future_init(&s->ask.reply, on_settled, s);
-    return batcher_ask(s->model->batcher, &s->ask, err);
-}
-
 static enum status begin(struct session *s, const struct step_request *r, struct step_wait *w,
                          struct error *err)
 {
-    if (ask(s, r, err) != STATUS_OK) {
+    s->deadline_us = r->deadline_us;
+    if (ask(s, r->priority, err) != STATUS_OK) {
         s->clone->agent->type->drop(s->clone, &s->turn);
         end_turn(s);
         return err->status;
@@ -436,19 +455,15 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
 }
 
 /* Who waits no longer than its own deadline leaves by itself: the step has until the last one's. */
-static enum status join(struct session *s, const struct step_request *r, struct step_wait *w,
-                        struct error *err)
+static void join(struct session *s, const struct step_request *r, struct step_wait *w)
 {
-    if (s->is_cancelled) {
-        (void)error_set(err, STATUS_ABORTED, "step %llu is being cancelled, send it again",
-                        (unsigned long long)s->seq + 1);
-        err->retry_after_ms = RETRY_MS;
-        return err->status;
-    }
-    batcher_postpone(s->model->batcher, &s->ask, r->deadline_us);
+    if (list_is_empty(&s->waits) || r->deadline_us == 0)
+        s->deadline_us = r->deadline_us;
+    else if (s->deadline_us != 0 && s->deadline_us < r->deadline_us)
+        s->deadline_us = r->deadline_us;
+    batcher_postpone(s->model->batcher, &s->ask, s->deadline_us);
     w->session = s;
     list_push(&s->waits, &w->link);
-    return STATUS_OK;
 }
 
 static enum status take_step(struct sessions *all, const struct step_request *r,
@@ -472,8 +487,10 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
     }
     if (r->seq != STEP_NEXT && r->seq != s->seq + 1)
         return out_of_range(r->seq, s->seq, err);
-    if (s->is_asking)
-        return join(s, r, w, err);
+    if (s->is_asking) {
+        join(s, r, w);
+        return STATUS_OK;
+    }
     if (s->hold != NULL && s->hold->is_frozen)
         return error_set(err, STATUS_PRECONDITION, "the episode of env_id '%.64s' is over",
                          s->env_id);

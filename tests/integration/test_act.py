@@ -227,11 +227,17 @@ def a_cancelled_step_leaves_its_batch(a, parley):
     assert numbers(first.result()) == numbers(joined.result()), "the same number joins the step that waits"
     assert other.result().batch_size == 2
 
-    old = a.begin("cancel0", seq=3, row=0)
+    first = a.stub.Step.future(request("cancel0", seq=3, row=0), timeout=0.3)
+    joined = a.begin("cancel0", seq=3, row=0)  # or begins afresh, if the first is late already
+    assert first.exception().code() == grpc.StatusCode.DEADLINE_EXCEEDED, first
+    other = a.begin("cancel1", seq=3, row=1)
+    assert [r.batch_size for r in outcomes([joined, other])] == [2, 2], "who joins has the time that it asked for"
+
+    old = a.begin("cancel0", seq=4, row=0)
     until_they_wait(parley, old)
     new = a.begin("cancel0", run=2, row=0)
     assert old.exception().code() == grpc.StatusCode.ABORTED and "another run" in old.exception().details(), old.exception()
-    some = [a.step("cancel1", seq=3, row=1), new.result()]
+    some = [a.step("cancel1", seq=4, row=1), new.result()]
     assert [r.batch_size for r in some] == [2, 2], some
     a.configure(AUTO)
     print("cancel: a step leaves its batch, its number is free; another run takes its place")

@@ -81,7 +81,7 @@ END_TEST
 START_TEST(test_join)
 {
     struct fake_actor f;
-    struct fake_step one, two, three;
+    struct fake_step one, two;
     const struct fake_request r = {.env_id = "a", .run_id = 1, .seq = 1, .a = 5};
     struct error err;
 
@@ -93,18 +93,98 @@ START_TEST(test_join)
     ck_assert_uint_eq(one.n_done, 0);
     ck_assert_uint_eq(two.n_done, 1);
     ck_assert_float_eq(two.action, 5);
-    ck_assert_int_eq(fake_step(&f, &three,
-                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5},
-                               &err),
-                     STATUS_OK);
-    step_wait_leave(&three.wait); /* the last: the step leaves its batch */
-    ck_assert_int_eq(fake_step(&f, &two,
-                               &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5},
-                               &err),
-                     STATUS_ABORTED);
-    ck_assert_uint_gt(err.retry_after_ms, 0);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* Its step, which everybody left, and sent again while it is being cancelled; is_computed: compute
+ * has it already. */
+static void cancel_and_send(struct fake_actor *f, const struct fake_request *r, bool is_computed,
+                            struct fake_step *again)
+{
+    struct fake_step gone;
+    struct error err;
+
+    ck_assert_int_eq(fake_step(f, &gone, r, &err), STATUS_OK);
+    if (is_computed)
+        batcher_tick(f->model.batcher);
+    step_wait_leave(&gone.wait);
+    ck_assert_int_eq(fake_step(f, again, r, &err), STATUS_OK);
+    ck_assert_uint_eq(gone.n_done + again->n_done, 0);
+}
+
+/* A step that is sent again while it is being cancelled is done, once, whether it waited or compute
+ * had it; whoever sends it may go again, and has the time that it asked for. */
+START_TEST(test_cancelled_and_sent_again)
+{
+    struct fake_request r = {.env_id = "a", .run_id = 1, .seq = 1, .a = 5};
+    struct fake_actor f;
+    struct fake_step again;
+    struct error err;
+
+    open_actor(&f, NULL);
+    for (int is_computed = 0; is_computed < 2; is_computed++, r.seq++) {
+        cancel_and_send(&f, &r, is_computed != 0, &again);
+        fake_actor_run(&f);
+        ck_assert_uint_eq(again.n_done, 1);
+        ck_assert_int_eq(again.err.status, STATUS_OK);
+        ck_assert_float_eq(again.action, 5 + (float)(r.seq - 1)); /* it acted once */
+    }
+    cancel_and_send(&f, &r, false, &again);
+    step_wait_leave(&again.wait);
     fake_actor_run(&f);
-    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 5}, 6);
+    ck_assert_uint_eq(again.n_done, 0);
+    acts(&f, &r, 7);
+    ck_assert_int_eq(
+        act_configure(&f.model, &(struct act_config){.mode = ACT_LOCKSTEP, .n = 2}, &err),
+        STATUS_OK);
+    r.seq++;
+    fake_actor_run(&f);
+    cancel_and_send(&f, &r, false, &again);
+    fake_actor_run(&f);
+    ck_assert_uint_eq(again.n_done, 0); /* it waits for the other row */
+    acts(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1, .row = 1}, 1);
+    ck_assert_uint_eq(again.batch_rows, 2);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* What has changed meanwhile counts for it: its own deadline, the mode's rows, another run. */
+START_TEST(test_sent_again_too_late)
+{
+    const struct act_config two = {.mode = ACT_LOCKSTEP, .n = 2},
+                            one = {.mode = ACT_LOCKSTEP, .n = 1};
+    struct fake_request r = {.env_id = "a", .run_id = 1, .seq = 1, .a = 5, .row = 1};
+    struct fake_step again, other;
+    struct fake_actor f;
+    struct error err;
+
+    open_actor(&f, NULL);
+    ck_assert_int_eq(act_configure(&f.model, &two, &err), STATUS_OK);
+    fake_actor_run(&f);
+    r.deadline_us = f.now_us + 100;
+    cancel_and_send(&f, &r, false, &again);
+    fake_actor_run(&f);
+    f.now_us += 100;
+    fake_actor_run(&f);
+    ck_assert_int_eq(again.err.status, STATUS_DEADLINE);
+
+    r.deadline_us = 0;
+    cancel_and_send(&f, &r, false, &again);
+    ck_assert_int_eq(act_configure(&f.model, &one, &err), STATUS_OK);
+    fake_actor_run(&f);
+    ck_assert_uint_eq(again.n_done, 1);
+    ck_assert_int_eq(again.err.status, STATUS_INVALID);
+    ck_assert_str_eq(again.err.text, "row is 1, under lock-step there are 1, from 0");
+
+    ck_assert_int_eq(act_configure(&f.model, &two, &err), STATUS_OK);
+    fake_actor_run(&f);
+    cancel_and_send(&f, &r, false, &again);
+    r.run_id = 2;
+    ck_assert_int_eq(fake_step(&f, &other, &r, &err), STATUS_OK);
+    fake_actor_run(&f);
+    ck_assert_int_eq(again.err.status, STATUS_ABORTED);
+    step_wait_leave(&other.wait);
     fake_actor_close(&f);
 }
 END_TEST
@@ -383,6 +463,6 @@ START_TEST(test_drain)
 }
 END_TEST
 
-SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_joined_deadlines,
-           test_failure, test_another_run, test_bound_and_expiry, test_hold, test_rows, test_modes,
-           test_drain)
+SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_cancelled_and_sent_again,
+           test_sent_again_too_late, test_joined_deadlines, test_failure, test_another_run,
+           test_bound_and_expiry, test_hold, test_rows, test_modes, test_drain)
