@@ -241,6 +241,10 @@ struct agent_type {
                     struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
 
+    /* Optional: does a little, milliseconds at most, of what steps to come would have to do; true:
+     * there is more. Compute thread, when it has nothing else to do. */
+    bool (*rest)(struct agent *a);
+
     /* Learning, for kinds that do; all NULL otherwise.
      * train: whether steps asked for from now on are practice (dropout) or not, as at first. Loop.
      * record: the clone keeps what learning needs of each completed turn, from a fresh start, at

@@ -125,14 +125,16 @@ static enum status open_tables(struct llama *m, struct error *err)
     m->positions = try_alloc(n, sizeof *m->positions);
     m->rows = try_alloc(n, sizeof *m->rows);
     m->picks = try_alloc(n_logits, sizeof *m->picks);
+    m->pick_positions = try_alloc(n_logits, sizeof *m->pick_positions);
+    m->pick_rows = try_alloc(n_logits, sizeof *m->pick_rows);
     m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
     m->draws = try_alloc(n_logits, sizeof *m->draws);
     m->drawn = try_alloc(n_logits, sizeof *m->drawn);
     m->wanted = try_alloc(n_logits, sizeof *m->wanted);
     m->places = try_alloc(n_logits, sizeof *m->places);
     if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
-        m->staged == NULL || m->draws == NULL || m->drawn == NULL || m->wanted == NULL ||
-        m->places == NULL)
+        m->pick_positions == NULL || m->pick_rows == NULL || m->staged == NULL ||
+        m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL)
         return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
                                "the tables of a step");
     return STATUS_OK;
@@ -252,12 +254,21 @@ void llama_close(struct llama *m)
     free(m->positions);
     free(m->rows);
     free(m->picks);
+    free(m->pick_positions);
+    free(m->pick_rows);
     free(m->staged);
     free(m->draws);
     free(m->drawn);
     free(m->wanted);
     free(m->places);
     free(m);
+}
+
+bool llama_rest(struct llama *m)
+{
+    const struct backend_type *type = m->backend->type;
+
+    return m->kv != NULL && type->kv_prepare != NULL && type->kv_prepare(m->backend, m->kv);
 }
 
 enum status llama_restart(struct llama *m, const struct backend_config *config, struct error *err)

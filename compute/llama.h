@@ -83,6 +83,10 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
                           const struct kv_copy *copies, size_t n_copies,
                           struct error *err) MUST_CHECK;
 
+/* Between calls of llama_forward: takes some of the memory that pages will need, milliseconds'
+ * worth; true: there is more to take. */
+bool llama_rest(struct llama *m);
+
 /* After an INTERNAL failure: closes all on the device, opens the device again, and all anew on it;
  * weights come from the file again, pages and slots hold nothing. On failure only this and
  * llama_close may follow. PRECONDITION where weights are shared: nothing has changed then. */

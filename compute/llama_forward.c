@@ -4,78 +4,134 @@
 
 #include "compute/llama_state.h"
 
-/* Lays the rows out one after the other. Returns the number of tokens; *ret_logits that of logits.
- */
-static size_t lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                      size_t *ret_logits)
-{
-    size_t n = 0, n_logits = 0;
+/* Tokens that go through a layer together. */
+struct tokens {
+    struct buffer *x; /* [n][width], the residual stream */
+    size_t n;
+    const uint32_t *positions;     /* [n] */
+    const struct attend_row *rows; /* [n_rows] */
+    size_t n_rows;
+};
 
+/* Lays the rows out one after the other: all tokens, and those whose logits are wanted. */
+static void lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                    struct tokens *all, struct tokens *wanted)
+{
+    *all = (struct tokens){.x = m->x, .positions = m->positions, .rows = m->rows};
+    *wanted = (struct tokens){.x = m->picked, .positions = m->pick_positions, .rows = m->pick_rows};
     for (size_t i = 0; i < n_rows; i++) {
         const struct llama_row *row = &rows[i];
+        size_t n_before = row->n_tokens - row->n_logits; /* those that are wanted */
 
-        assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - n);
-        assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - n_logits);
+        assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - all->n);
+        assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - wanted->n);
         assert(row->pos + row->n_tokens <= m->shape.context);
-        m->rows[i] = (struct attend_row){
-            .first = n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
-        for (size_t t = 0; t < row->n_tokens; t++, n++) {
+        m->rows[all->n_rows++] = (struct attend_row){
+            .first = all->n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
+        if (row->n_logits > 0)
+            m->pick_rows[wanted->n_rows++] = (struct attend_row){.first = wanted->n,
+                                                                 .n_tokens = row->n_logits,
+                                                                 .pos = row->pos + n_before,
+                                                                 .pages = row->pages};
+        for (size_t t = 0; t < row->n_tokens; t++, all->n++) {
             assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
-            m->ids[n] = row->ids[t];
-            m->positions[n] = (uint32_t)(row->pos + t);
-            if (t >= row->n_tokens - row->n_logits)
-                m->picks[n_logits++] = (uint32_t)n;
+            m->ids[all->n] = row->ids[t];
+            m->positions[all->n] = (uint32_t)(row->pos + t);
+            if (t < n_before)
+                continue;
+            m->picks[wanted->n] = (uint32_t)all->n;
+            m->pick_positions[wanted->n++] = (uint32_t)(row->pos + t);
         }
     }
-    *ret_logits = n_logits;
-    return n;
+    if (wanted->n == all->n)
+        *wanted = *all;
 }
 
-/* x += attention(norm(x)) */
-static void run_attention(struct llama *m, size_t layer, size_t n, size_t n_rows)
+static struct rope rope_of(const struct llama *m, size_t n_heads)
 {
-    const struct llama_shape *s = &m->shape;
-    struct backend *b = m->backend;
-    const struct backend_type *op = b->type;
-    struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {m->x, parts[PART_ATTN_NORM], s->norm_eps}, mixed = {.x = m->mixed};
-    const struct product qkv[] = {
-        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
-    const struct product out = {parts[PART_ATTN_OUT], m->x};
-    struct rope rope = {.n_heads = s->n_heads,
-                        .head_dim = s->head_dim,
-                        .base = s->rope_base,
-                        .scale = m->rope_scale};
+    return (struct rope){.n_heads = n_heads,
+                         .head_dim = m->shape.head_dim,
+                         .base = m->shape.rope_base,
+                         .scale = m->rope_scale};
+}
 
-    op->matmul(b, &normed, n, qkv, sizeof qkv / sizeof qkv[0]);
-    op->rope(b, &rope, m->positions, n, m->q);
-    rope.n_heads = s->n_kv_heads;
-    op->rope(b, &rope, m->positions, n, m->k);
-    op->kv_store(b, m->kv, layer, m->k, m->v, m->rows, n_rows);
-    op->attend(b, m->kv, layer, s->n_heads, m->q, m->rows, n_rows, m->mixed);
-    op->matmul_add(b, &mixed, n, &out);
+/* What a layer adds to its tokens from the queries on. */
+static void run_attention(struct llama *m, size_t layer, const struct tokens *t)
+{
+    struct backend *b = m->backend;
+    const struct input mixed = {.x = m->mixed};
+    const struct product out = {m->layers[layer].parts[PART_ATTN_OUT], t->x};
+
+    b->type->attend(b, m->kv, layer, m->shape.n_heads, m->q, t->rows, t->n_rows, m->mixed);
+    b->type->matmul_add(b, &mixed, t->n, &out);
 }
 
 /* x += down(silu(gate(norm(x))) * up(norm(x))) */
-static void run_ffn(struct llama *m, size_t layer, size_t n)
+static void run_ffn(struct llama *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
     struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {m->x, parts[PART_FFN_NORM], m->shape.norm_eps};
+    const struct input normed = {t->x, parts[PART_FFN_NORM], m->shape.norm_eps};
     const struct ffn ffn = {parts[PART_GATE], parts[PART_UP], parts[PART_DOWN]};
 
-    b->type->ffn(b, &normed, n, &ffn, m->x);
+    b->type->ffn(b, &normed, t->n, &ffn, t->x);
 }
 
-/* The logits of the picked tokens alone. */
-static void run_head(struct llama *m, size_t n_logits, struct buffer *out)
+/* x += attention(norm(x)), and the network's part. */
+static void run_layer(struct llama *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
-    const struct input normed = {m->picked, m->norm, m->shape.norm_eps};
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {t->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
+    const struct product qkv[] = {
+        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
+    const struct rope q_rope = rope_of(m, m->shape.n_heads),
+                      k_rope = rope_of(m, m->shape.n_kv_heads);
+
+    op->matmul(b, &normed, t->n, qkv, sizeof qkv / sizeof qkv[0]);
+    op->rope(b, &q_rope, t->positions, t->n, m->q);
+    op->rope(b, &k_rope, t->positions, t->n, m->k);
+    op->kv_store(b, m->kv, layer, m->k, m->v, t->rows, t->n_rows);
+    run_attention(m, layer, t);
+    run_ffn(m, layer, t);
+}
+
+/* The last layer: of a token whose logits nobody wants, its keys and values are all that will ever
+ * be read. */
+static void run_last_layer(struct llama *m, size_t layer, const struct tokens *all,
+                           const struct tokens *wanted)
+{
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = {all->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
+    const struct input picked = {wanted->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
+    const struct product kv[] = {{parts[PART_K], m->k}, {parts[PART_V], m->v}};
+    const struct product q = {parts[PART_Q], m->q};
+    const struct rope q_rope = rope_of(m, m->shape.n_heads),
+                      k_rope = rope_of(m, m->shape.n_kv_heads);
+
+    op->matmul(b, &normed, all->n, kv, sizeof kv / sizeof kv[0]);
+    op->rope(b, &k_rope, all->positions, all->n, m->k);
+    op->kv_store(b, m->kv, layer, m->k, m->v, all->rows, all->n_rows);
+    if (wanted->n == 0)
+        return;
+    op->gather(b, all->x, m->picks, wanted->n, m->shape.width, wanted->x);
+    op->matmul(b, &picked, wanted->n, &q, 1);
+    op->rope(b, &q_rope, wanted->positions, wanted->n, m->q);
+    run_attention(m, layer, wanted);
+    run_ffn(m, layer, wanted);
+}
+
+/* The logits of the wanted tokens. */
+static void run_head(struct llama *m, const struct tokens *wanted, struct buffer *out)
+{
+    struct backend *b = m->backend;
+    const struct input normed = {wanted->x, m->norm, m->shape.norm_eps};
     const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
 
-    b->type->gather(b, m->x, m->picks, n_logits, m->shape.width, m->picked);
-    b->type->matmul(b, &normed, n_logits, &head, 1);
+    b->type->matmul(b, &normed, wanted->n, &head, 1);
 }
 
 /* Where all rows' logits lie, if they lie one after the other in the caller's memory; else NULL. */
@@ -97,7 +153,7 @@ static float *one_place(const struct llama *m, const struct llama_row *rows, siz
 
 /* What becomes of a call's logits. */
 struct outcome {
-    size_t n_logits, n_draws;
+    size_t n_draws;
     size_t n_wanted; /* logits that the host wants beside the draws */
     float *place;    /* where all go, if that is one place */
 };
@@ -143,16 +199,16 @@ static void put_fetched(const struct llama *m, size_t n)
 
 /* Puts the logits in the one place that they all go to, straight from the head where the device
  * can; or, where there is no such place, in staged. */
-static void run_logits(struct llama *m, const struct outcome *o)
+static void run_logits(struct llama *m, const struct tokens *wanted, const struct outcome *o)
 {
     struct backend *b = m->backend;
-    size_t size_bytes = o->n_logits * m->shape.n_vocab * sizeof(float);
+    size_t size_bytes = wanted->n * m->shape.n_vocab * sizeof(float);
     float *place = o->place != NULL ? o->place : m->staged;
     struct buffer *over = NULL;
 
     if (b->type->buffer_over != NULL)
         over = b->type->buffer_over(b, place, size_bytes);
-    run_head(m, o->n_logits, over != NULL ? over : m->logits);
+    run_head(m, wanted, over != NULL ? over : m->logits);
     if (over == NULL)
         b->type->download(b, place, m->logits, size_bytes);
     b->type->buffer_close(b, over);
@@ -160,13 +216,13 @@ static void run_logits(struct llama *m, const struct outcome *o)
 
 /* Draws where that is asked for; the logits stay on the device but for those that the host wants.
  */
-static void run_draws(struct llama *m, const struct outcome *o)
+static void run_draws(struct llama *m, const struct tokens *wanted, const struct outcome *o)
 {
     struct backend *b = m->backend;
     const struct draw_list list = {
         .draws = m->draws, .n = o->n_draws, .ends = m->config.ends, .n_ends = m->config.n_ends};
 
-    run_head(m, o->n_logits, m->logits);
+    run_head(m, wanted, m->logits);
     b->type->sample(b, m->logits, m->shape.n_vocab, &list, m->drawn);
     fetch(m, o->n_wanted);
 }
@@ -228,23 +284,27 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
                           const struct kv_copy *copies, size_t n_copies, struct error *err)
 {
     struct backend *b = m->backend;
+    size_t last = m->shape.n_layers - 1;
+    struct tokens all, wanted;
     struct outcome o = {0};
-    size_t n = lay_out(m, rows, n_rows, &o.n_logits);
     enum status rc;
 
+    lay_out(m, rows, n_rows, &all, &wanted);
     o.place = one_place(m, rows, n_rows);
     lay_out_draws(m, rows, n_rows, &o);
     for (size_t i = 0; i < n_copies; i++)
         run_copy(m, &copies[i]);
-    b->type->embed(b, m->embed, m->ids, n, m->x);
-    for (size_t layer = 0; layer < m->shape.n_layers; layer++) {
-        run_attention(m, layer, n, n_rows);
-        run_ffn(m, layer, n);
-    }
+    b->type->embed(b, m->embed, m->ids, all.n, m->x);
+    for (size_t layer = 0; layer < last; layer++)
+        run_layer(m, layer, &all);
+    if (wanted.n == all.n)
+        run_layer(m, last, &all);
+    else
+        run_last_layer(m, last, &all, &wanted);
     if (o.n_draws > 0)
-        run_draws(m, &o);
-    else if (o.n_logits > 0)
-        run_logits(m, &o);
+        run_draws(m, &wanted, &o);
+    else if (wanted.n > 0)
+        run_logits(m, &wanted, &o);
     rc = b->type->sync(b, err);
     if (rc != STATUS_OK)
         return rc;

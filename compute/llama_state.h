@@ -30,7 +30,7 @@ struct llama {
     struct buffer *x;         /* [max_tokens][width], the residual stream */
     struct buffer *q, *mixed; /* [max_tokens][n_heads * head_dim] */
     struct buffer *k, *v;     /* [max_tokens][n_kv_heads * head_dim] */
-    struct buffer *picked;    /* [max_logits][width] */
+    struct buffer *picked;    /* [max_logits][width] of x, in the last layer */
     struct buffer *logits;    /* [max_logits][n_vocab] */
     struct buffer *fetched;   /* the same, of those that the host wants; only where it draws */
 
@@ -38,12 +38,14 @@ struct llama {
     int32_t *ids;            /* [max_tokens] */
     uint32_t *positions;     /* [max_tokens] */
     struct attend_row *rows; /* [max_tokens] */
-    uint32_t *picks;         /* [max_logits] */
-    float *staged;           /* [max_logits][n_vocab]: logits on their way to several places */
-    struct draw *draws;      /* [max_logits] */
-    struct drawn *drawn;     /* [max_logits] */
-    uint32_t *wanted;        /* [max_logits] rows of logits that the host wants */
-    float **places;          /* [max_logits] and where */
+    uint32_t *picks; /* [max_logits] the tokens whose logits are wanted; as a part of all: */
+    uint32_t *pick_positions;     /* [max_logits] */
+    struct attend_row *pick_rows; /* [max_logits] */
+    float *staged;                /* [max_logits][n_vocab]: logits on their way to several places */
+    struct draw *draws;           /* [max_logits] */
+    struct drawn *drawn;          /* [max_logits] */
+    uint32_t *wanted;             /* [max_logits] rows of logits that the host wants */
+    float **places;               /* [max_logits] and where */
 };
 
 #endif

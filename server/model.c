@@ -148,12 +148,21 @@ static void arm_timer(void *self, uint64_t at_us)
 
 /* --- loading --- */
 
+static bool rest(void *arg)
+{
+    struct agent *a = arg;
+
+    return a->type->rest(a);
+}
+
 static void load(struct job *job)
 {
     struct model *m = container_of(job, struct model, job);
 
     m->load_status = m->type == NULL ? agent_open(&m->agent, NULL, &m->config, &m->err)
                                      : agent_open_type(&m->agent, m->type, &m->config, &m->err);
+    if (m->load_status == STATUS_OK && m->agent->type->rest != NULL)
+        worker_on_rest(m->worker, rest, m->agent);
 }
 
 static enum status open_batcher(struct model *m, struct error *err)

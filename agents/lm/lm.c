@@ -1,6 +1,7 @@
 #include "agents/lm/lm.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,16 +46,30 @@ static void read_defaults(struct lm *m)
         m->defaults.top_k = (uint32_t)top_k;
 }
 
-/* An eighth of the machine's memory, at most 4 GiB: pages take memory only once they are used. */
+/* What a container may take; SIZE_MAX for no limit. */
+static size_t container_bytes(void)
+{
+    FILE *in = fopen("/sys/fs/cgroup/memory.max", "re");
+    unsigned long long limit;
+    bool has_limit = in != NULL && fscanf(in, "%llu", &limit) == 1; /* else "max" */
+
+    if (in != NULL)
+        (void)fclose(in);
+    return has_limit ? (size_t)limit : SIZE_MAX;
+}
+
+/* An eighth of the memory, the machine's or the container's, at most 4 GiB: pages take memory only
+ * shortly before they are used. */
 static size_t default_kv_bytes(void)
 {
     const size_t most = (size_t)4 << 30;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    size_t eighth;
+    size_t eighth, limit = container_bytes();
 
     if (pages <= 0 || page_bytes <= 0)
         return most / 4;
     eighth = (size_t)pages * (size_t)page_bytes / 8;
+    eighth = eighth < limit / 8 ? eighth : limit / 8;
     return eighth < most ? eighth : most;
 }
 
@@ -405,6 +420,11 @@ static enum status lm_render(const struct agent *a, const struct message *messag
     return rc;
 }
 
+static bool lm_rest(struct agent *a)
+{
+    return llama_rest(container_of(a, struct lm, base)->llama);
+}
+
 const struct agent_type lm_agent = {
     .name = "lm",
     .agent_size = sizeof(struct lm),
@@ -431,6 +451,7 @@ const struct agent_type lm_agent = {
     .batch_act = lm_batch_act,
     .stepped = lm_stepped,
     .use_batch_act = true,
+    .rest = lm_rest,
     .tokenize = lm_tokenize,
     .detokenize = lm_detokenize,
     .render = lm_render,

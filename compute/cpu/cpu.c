@@ -17,7 +17,6 @@
 
 enum {
     COPY_BYTES = 256 << 10, /* less of a copy is not worth handing out */
-    HUGE_BYTES = 2 << 20,   /* of a huge page */
 };
 
 /* Memory and failures. */
@@ -74,19 +73,30 @@ void *cpu_map(size_t size_bytes)
     uint8_t *at, *first;
     size_t skip;
 
-    if (size_bytes > SIZE_MAX - HUGE_BYTES || fault_now())
+    if (size_bytes > SIZE_MAX - CPU_HUGE_BYTES || fault_now())
         return NULL;
-    at = mmap(NULL, size_bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
+    at = mmap(NULL, size_bytes + CPU_HUGE_BYTES, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return NULL;
     /* give back what is before and behind a stretch that begins as a huge page does */
-    skip = (HUGE_BYTES - (uintptr_t)at % HUGE_BYTES) % HUGE_BYTES;
+    skip = (CPU_HUGE_BYTES - (uintptr_t)at % CPU_HUGE_BYTES) % CPU_HUGE_BYTES;
     first = at + skip;
     cpu_unmap(skip > 0 ? at : NULL, skip);
-    cpu_unmap(first + page_up(size_bytes), HUGE_BYTES - skip);
+    cpu_unmap(first + page_up(size_bytes), CPU_HUGE_BYTES - skip);
     (void)madvise(first, size_bytes, MADV_HUGEPAGE); /* a wish */
     return first;
+}
+
+bool cpu_populate(void *at, size_t size_bytes)
+{
+#if defined(MADV_POPULATE_WRITE)
+    return !fault_now() && madvise(at, size_bytes, MADV_POPULATE_WRITE) == 0; /* Linux 5.14 */
+#else
+    (void)at;
+    (void)size_bytes;
+    return false;
+#endif
 }
 
 void cpu_unmap(void *at, size_t size_bytes)
@@ -294,6 +304,7 @@ const struct backend_type cpu_backend = {
     .weight_close = cpu_weight_close,
     .kv_open = cpu_kv_open,
     .kv_close = cpu_kv_close,
+    .kv_prepare = cpu_kv_prepare,
     .kv_copy = cpu_kv_copy,
     .embed = cpu_embed,
     .matmul = cpu_matmul,

@@ -100,6 +100,10 @@ bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t si
  * about in it. NULL when none is left. */
 void *cpu_map(size_t size_bytes);
 void cpu_unmap(void *at, size_t size_bytes);
+enum { CPU_HUGE_BYTES = 2 << 20 };
+/* Has the system give memory for what cpu_map mapped, whole huge pages of it, as a first touch
+ * would; what is there stays. False: it has none, or cannot. */
+bool cpu_populate(void *at, size_t size_bytes) MUST_CHECK;
 
 /* weights.c */
 enum status cpu_weight_open(struct backend *b, const struct tensor *t, struct weight **out,
@@ -121,6 +125,7 @@ void cpu_rows_free(struct act_rows *r);
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err) MUST_CHECK;
 void cpu_kv_close(struct backend *b, struct kv *kv);
+bool cpu_kv_prepare(struct backend *b, struct kv *kv);
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);

@@ -728,6 +728,56 @@ START_TEST(a_page_is_copied_in_all_layers)
 }
 END_TEST
 
+static size_t n_prepared(struct backend *b, struct kv *kv)
+{
+    size_t n = 1;
+
+    while (b->type->kv_prepare(b, kv))
+        n++;
+    return n;
+}
+
+/* Half of the pool's memory is taken ahead of the highest page in use, 2 MiB at a time; what pages
+ * hold stays; one refusal ends it. */
+START_TEST(memory_of_pages_is_taken_ahead)
+{
+    struct kv_shape shape = {4, 4, 64, 256, KV_F16, 0}; /* 16 MiB */
+    struct backend *b = open_set("generic", 1);
+    int32_t page = 191;
+    struct attend_row row = {0, 1, 0, &page};
+    float x[256], before[256], after[256];
+    struct buffer *m, *out;
+    struct kv *kv = NULL;
+    struct error err;
+
+    fill(x, 256, 5);
+    m = buffer_of(b, x, 256);
+    out = buffer_of(b, NULL, 256);
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    ck_assert_uint_eq(n_prepared(b, kv), 4);
+    ck_assert(!b->type->kv_prepare(b, kv));
+    b->type->kv_store(b, kv, 0, m, m, &row, 1);
+    b->type->attend(b, kv, 0, 4, m, &row, 1, out);
+    b->type->download(b, before, out, sizeof before);
+    ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
+    ck_assert_uint_eq(n_prepared(b, kv), 2); /* 12 of 16 MiB are below what was written */
+    b->type->attend(b, kv, 0, 4, m, &row, 1, out);
+    b->type->download(b, after, out, sizeof after);
+    assert_same_bits(after, before, 256);
+    b->type->kv_close(b, kv);
+
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    atomic_store(&fault_after, 1);
+    ck_assert_uint_eq(n_prepared(b, kv), 2);
+    atomic_store(&fault_after, -1);
+    ck_assert(!b->type->kv_prepare(b, kv));
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, m);
+    b->type->buffer_close(b, out);
+    backend_close(b);
+}
+END_TEST
+
 /* A pool of pages larger than most memories opens: what is not touched costs nothing. */
 START_TEST(untouched_pages_cost_nothing)
 {
@@ -844,6 +894,7 @@ int main(void)
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);
     tcase_add_test(tests, a_page_is_copied_in_all_layers);
+    tcase_add_test(tests, memory_of_pages_is_taken_ahead);
     tcase_add_test(tests, untouched_pages_cost_nothing);
     tcase_add_test(tests, an_unknown_set_is_refused);
     tcase_add_test(tests, allocations_may_fail);
