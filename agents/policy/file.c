@@ -1,5 +1,6 @@
 /* A policy's file: GGUF of architecture "policy", its spec in policy.*, its parameters as f32
- * tensors under their layers' names. */
+ * tensors under their layers' names. Of one that has learned policy.adam_steps is how often, and
+ * Adam's moments of NAME are NAME.m and NAME.v; without the key there are none. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,11 @@
 #include "compute/gguf_write.h"
 
 enum { PIECE = 4096 /* numbers that are drawn or checked at a time */ };
+
+/* Of the optimiser: one more can be counted, for all time. */
+static const uint64_t max_steps = UINT64_C(1) << 48;
+
+enum { TENSOR_NAME_SIZE = PARAM_NAME_SIZE + 2 };
 
 static const char *const kinds[] = {[POLICY_MLP] = "mlp", [POLICY_LSTM] = "lstm"};
 
@@ -57,6 +63,30 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
     return STATUS_OK;
 }
 
+/* Tensors in the order of the file: those of all parameters, then of a policy that has learned all
+ * first moments, then all second ones. */
+static size_t n_tensors_of(const struct network *net)
+{
+    return network_n_kinds(net) * 2 * net->n_layers;
+}
+
+static bool is_second_moment(const struct network *net, size_t i)
+{
+    return i >= 2 * 2 * net->n_layers;
+}
+
+/* The parameter that tensor i has the shape of. */
+static const struct param *tensor_of(struct network *net, size_t i, char ret_name[TENSOR_NAME_SIZE])
+{
+    static const char *const kinds_of_tensors[] = {"", ".m", ".v"};
+    size_t n = 2 * net->n_layers;
+    char name[PARAM_NAME_SIZE];
+    const struct param *p = network_param(net, i % n / 2, (int)(i % 2), name);
+
+    (void)snprintf(ret_name, TENSOR_NAME_SIZE, "%s%s", name, kinds_of_tensors[i / n]);
+    return p;
+}
+
 static void tell(struct gguf_writer *w, struct network *net, uint64_t seed)
 {
     const struct policy_spec *s = &net->spec;
@@ -71,9 +101,11 @@ static void tell(struct gguf_writer *w, struct network *net, uint64_t seed)
     gguf_write_f32(w, "policy.dropout", s->dropout);
     gguf_write_bool(w, "policy.has_value", s->has_value);
     gguf_write_u64(w, "policy.seed", seed);
-    for (size_t i = 0; i < 2 * net->n_layers; i++) {
-        char name[PARAM_NAME_SIZE];
-        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+    if (net->n_steps > 0)
+        gguf_write_u64(w, "policy.adam_steps", net->n_steps);
+    for (size_t i = 0; i < n_tensors_of(net); i++) {
+        char name[TENSOR_NAME_SIZE];
+        const struct param *p = tensor_of(net, i, name);
 
         gguf_write_tensor(w, name, p->n_rows, p->n_cols);
     }
@@ -123,12 +155,13 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
 /* What the backend holds, where the host keeps none of it; the caller's to free. */
 static enum status fetch(struct network *net, float **out, struct error *err)
 {
-    float *numbers = try_alloc(net->n_numbers, sizeof *numbers);
+    size_t n_kinds = network_n_kinds(net);
+    float *numbers = try_alloc(net->n_numbers, n_kinds * sizeof *numbers);
     enum status rc;
 
     if (numbers == NULL)
-        return error_no_memory(err, network_weight_bytes(net), "a policy");
-    network_fetch(net, 1, numbers);
+        return error_no_memory(err, n_kinds * network_weight_bytes(net), "a policy");
+    network_fetch(net, n_kinds, numbers);
     rc = net->backend->type->sync(net->backend, err);
     if (rc == STATUS_OK)
         *out = numbers;
@@ -150,7 +183,8 @@ enum status policy_file_save(const char *path, struct network *net, struct error
     if (rc != STATUS_OK)
         goto out;
     tell(w, net, net->spec.seed);
-    gguf_write_data(w, net->kept != NULL ? net->kept : fetched, net->n_numbers);
+    gguf_write_data(w, net->kept != NULL ? net->kept : fetched,
+                    network_n_kinds(net) * net->n_numbers);
     rc = gguf_writer_commit(w, err);
 out:
     gguf_writer_close(w);
@@ -226,9 +260,26 @@ static enum status read_keys(const struct gguf *g, struct policy_spec *s, struct
     return rc;
 }
 
-/* A tensor that is as its layer needs it, and whose numbers are numbers. */
+/* How often it has learned; older files do not say. */
+static enum status read_steps(const struct gguf *g, uint64_t *out, struct error *err)
+{
+    enum status rc = gguf_get_u64(g, "policy.adam_steps", out, err);
+
+    if (rc == STATUS_NOT_FOUND) {
+        *out = 0;
+        return STATUS_OK;
+    }
+    if (rc == STATUS_OK && *out > max_steps)
+        return error_set(err, STATUS_DATA_LOSS,
+                         "%s: policy.adam_steps is %llu, it must be at most %llu", gguf_path(g),
+                         (unsigned long long)*out, (unsigned long long)max_steps);
+    return rc;
+}
+
+/* A tensor that is as its layer needs it, and whose numbers are numbers; those of a second moment
+ * are sums of squares. */
 static enum status check_tensor(const struct gguf *g, const char *name, const struct param *p,
-                                struct error *err)
+                                bool is_square, struct error *err)
 {
     const struct tensor *t;
     const float *numbers;
@@ -249,12 +300,17 @@ static enum status check_tensor(const struct gguf *g, const char *name, const st
         if (!isfinite(numbers[i]))
             return error_set(err, STATUS_DATA_LOSS, "%s: tensor '%s' holds %g at %zu", gguf_path(g),
                              name, (double)numbers[i], i);
+        else if (is_square && numbers[i] < 0.0f)
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: tensor '%s' holds %g at %zu, it must be 0 or above", gguf_path(g),
+                             name, (double)numbers[i], i);
     return STATUS_OK;
 }
 
 enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, struct error *err)
 {
     struct policy_spec s = {0};
+    uint64_t n_steps = 0;
     struct network net;
     enum status rc = read_keys(g, &s, err);
 
@@ -262,6 +318,8 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
         err->status = STATUS_DATA_LOSS;
         return STATUS_DATA_LOSS;
     }
+    if (rc == STATUS_OK)
+        rc = read_steps(g, &n_steps, err);
     if (rc != STATUS_OK)
         return rc;
     if (policy_spec_check(&s, err) != STATUS_OK) {
@@ -270,32 +328,38 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
         return error_set(err, STATUS_DATA_LOSS, "%s: policy.%s", gguf_path(g), inner.text);
     }
     network_shape(&net, &s);
-    for (size_t i = 0; i < 2 * net.n_layers; i++) {
-        char name[PARAM_NAME_SIZE];
-        const struct param *p = network_param(&net, i / 2, (int)(i % 2), name);
+    net.n_steps = n_steps;
+    for (size_t i = 0; i < n_tensors_of(&net); i++) {
+        char name[TENSOR_NAME_SIZE];
+        const struct param *p = tensor_of(&net, i, name);
 
-        rc = check_tensor(g, name, p, err);
+        rc = check_tensor(g, name, p, is_second_moment(&net, i), err);
         if (rc != STATUS_OK)
             return rc;
     }
-    if (gguf_n_tensors(g) != 2 * net.n_layers)
+    if (gguf_n_tensors(g) != n_tensors_of(&net))
         return error_set(err, STATUS_DATA_LOSS,
                          "%s: has %zu tensors, an %s policy of its sizes %zu", gguf_path(g),
-                         gguf_n_tensors(g), kinds[s.kind], 2 * net.n_layers);
+                         gguf_n_tensors(g), kinds[s.kind], n_tensors_of(&net));
     *out = s;
     return STATUS_OK;
 }
 
 enum status policy_file_read(const struct gguf *g, struct network *net, struct error *err)
 {
-    float *numbers = try_alloc(net->n_numbers, sizeof *numbers), *at = numbers;
-    enum status rc = STATUS_OK;
+    float *numbers, *at;
+    size_t n_kinds;
+    enum status rc = read_steps(g, &net->n_steps, err);
 
+    if (rc != STATUS_OK)
+        return rc;
+    n_kinds = network_n_kinds(net);
+    at = numbers = try_alloc(net->n_numbers, n_kinds * sizeof *numbers);
     if (numbers == NULL)
-        return error_no_memory(err, network_weight_bytes(net), "a policy");
-    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
-        char name[PARAM_NAME_SIZE];
-        const struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        return error_no_memory(err, n_kinds * network_weight_bytes(net), "a policy");
+    for (size_t i = 0; rc == STATUS_OK && i < n_tensors_of(net); i++) {
+        char name[TENSOR_NAME_SIZE];
+        const struct param *p = tensor_of(net, i, name);
         const struct tensor *t;
 
         rc = gguf_tensor(g, name, &t, err); /* is as policy_file_spec found it */

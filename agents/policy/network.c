@@ -103,6 +103,21 @@ enum status network_open(struct network *net, struct backend *b, size_t max_rows
     return ok ? STATUS_OK : err->status;
 }
 
+/* Adam's, zeros at first. */
+static bool take_moments(struct network *net, struct param *p, struct error *err)
+{
+    struct backend *b = net->backend;
+    bool is_new = p->second == NULL;
+    bool ok = take(b, &p->first, p->n_rows, p->n_cols, err) &&
+              take(b, &p->second, p->n_rows, p->n_cols, err);
+
+    if (ok && is_new) {
+        b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
+        b->type->net->zero(b, p->second, p->n_rows, p->n_cols);
+    }
+    return ok;
+}
+
 enum status network_prepare(struct network *net, struct error *err)
 {
     const struct policy_spec *s = &net->spec;
@@ -120,15 +135,8 @@ enum status network_prepare(struct network *net, struct error *err)
         for (int which = 0; ok && which < 2; which++) {
             char name[PARAM_NAME_SIZE];
             struct param *p = network_param(net, i, which, name);
-            bool is_new = p->second == NULL;
 
-            ok = take(b, &p->gradient, p->n_rows, p->n_cols, err) &&
-                 take(b, &p->first, p->n_rows, p->n_cols, err) &&
-                 take(b, &p->second, p->n_rows, p->n_cols, err);
-            if (ok && is_new) {
-                b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
-                b->type->net->zero(b, p->second, p->n_rows, p->n_cols);
-            }
+            ok = take(b, &p->gradient, p->n_rows, p->n_cols, err) && take_moments(net, p, err);
         }
     return ok ? STATUS_OK : err->status;
 }
@@ -174,6 +182,8 @@ enum status network_load(struct network *net, const float *numbers, struct error
 
         b->type->upload(b, p->value, numbers, n * sizeof *numbers);
         if (net->n_steps > 0) {
+            if (!take_moments(net, p, err))
+                return err->status;
             b->type->upload(b, p->first, numbers + net->n_numbers, n * sizeof *numbers);
             b->type->upload(b, p->second, numbers + 2 * net->n_numbers, n * sizeof *numbers);
         } else if (p->second != NULL) {
@@ -196,13 +206,16 @@ enum status network_restart(struct network *net, const struct backend_config *co
     rc = backend_restart(b, config, err);
     if (rc == STATUS_OK)
         rc = network_open(net, b, net->max_rows, err);
-    if (rc == STATUS_OK && net->n_steps > 0)
-        rc = network_prepare(net, err);
     if (rc == STATUS_OK)
         rc = network_load(net, net->kept, err);
     if (rc != STATUS_OK && !b->is_down)
         close_buffers(net);
     return rc;
+}
+
+size_t network_n_kinds(const struct network *net)
+{
+    return net->n_steps > 0 ? 3 : 1;
 }
 
 size_t network_weight_bytes(const struct network *net)

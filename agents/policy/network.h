@@ -13,7 +13,8 @@
 struct param {
     size_t n_rows, n_cols;
     struct buffer *value;
-    struct buffer *gradient, *first, *second; /* NULL until network_prepare; Adam's moments */
+    struct buffer *gradient;       /* NULL until network_prepare */
+    struct buffer *first, *second; /* Adam's moments; NULL until then, or loaded */
 };
 
 /* out = in weight^T + bias */
@@ -67,13 +68,15 @@ struct param *network_param(struct network *net, size_t layer, int which,
 enum status network_open(struct network *net, struct backend *b, size_t max_rows,
                          struct error *err) MUST_CHECK;
 void network_close(struct network *net);
-/* Puts numbers, as kept has them, on the backend. */
+/* Puts numbers [n_kinds][n_numbers] on the backend, by n_steps. */
 enum status network_load(struct network *net, const float *numbers, struct error *err) MUST_CHECK;
 /* After an INTERNAL failure of a device: opens the device again, and all anew on it, from what is
  * kept. On failure only this and network_close may follow. */
 enum status network_restart(struct network *net, const struct backend_config *config,
                             struct error *err) MUST_CHECK;
 size_t network_weight_bytes(const struct network *net);
+/* Of numbers that there are for each parameter: itself (1), or Adam's moments behind it (3). */
+size_t network_n_kinds(const struct network *net);
 
 /* From in (and h_in, c_in) of n rows to logp, values (and hidden[0], c_out). draws [n]. */
 void network_forward(struct network *net, const struct net_draw *draws, size_t n);
@@ -89,8 +92,8 @@ void network_backward(struct network *net, const struct net_draw *draws, size_t 
  * needs: with the host's memory no step fails. */
 void network_step(struct network *net, float learning_rate);
 void network_stepped(struct network *net, float *numbers);
-/* The parameters (n_kinds 1), or they and Adam's moments (3), to be there after the next sync:
- * [n_kinds][n_numbers]. */
+/* numbers [n_kinds][n_numbers], to be there after the next sync; n_kinds 1, or 3 if there are
+ * moments. */
 void network_fetch(struct network *net, size_t n_kinds, float *numbers);
 
 #endif

@@ -130,6 +130,8 @@ START_TEST(saving_survives)
     (void)close(fd);
     (void)unlink(saved);
     ck_assert_int_gt(sweep(save_once, a), 20);
+    ck_assert_int_eq(learn_once(a), STATUS_OK); /* Adam's moments come with it */
+    ck_assert_int_gt(sweep(save_once, a), 40);
     agent_unref(a);
 }
 END_TEST
@@ -183,6 +185,48 @@ static void make_file(char path[], const struct policy_spec *spec)
     (void)close(fd);
     ck_assert_int_eq(policy_file_create(path, spec, 1, &err), STATUS_OK);
 }
+
+/* The file's policy has one lesson, and is saved in its place. */
+static void teach_file(const char *path)
+{
+    struct agent_config config = {.name = "p", .path = path, .backend = "ref", .env = &env_real};
+    struct agent *a = NULL;
+    struct error err;
+
+    ck_assert_msg(agent_open(&a, NULL, &config, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_int_eq(learn_once(a), STATUS_OK);
+    ck_assert_int_eq(a->type->save_original(a, path, &err), STATUS_OK);
+    agent_unref(a);
+}
+
+static enum status open_again(void *arg)
+{
+    struct agent_config config = {
+        .name = "p", .path = arg, .backend_type = &faulty_backend, .env = &env_real};
+    struct agent *a = NULL;
+    struct error err;
+    enum status rc = agent_open(&a, NULL, &config, &err);
+
+    ck_assert((rc == STATUS_OK) == (a != NULL));
+    agent_unref(a);
+    return rc;
+}
+
+/* Of a policy that has learned, Adam's moments have to come with it. */
+START_TEST(opening_the_learned_survives)
+{
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        char path[] = "/tmp/policy-fault-XXXXXX.gguf";
+        long n_fresh;
+
+        make_file(path, &specs[i]);
+        n_fresh = sweep(open_again, path);
+        teach_file(path);
+        ck_assert_int_gt(sweep(open_again, path), n_fresh + 8);
+        (void)unlink(path);
+    }
+}
+END_TEST
 
 static enum status step_together(struct clone *const *clones, uint32_t round, uint32_t at,
                                  struct answer answers[N], struct error *err)
@@ -297,21 +341,6 @@ START_TEST(no_memory_on_the_device_is_no_fault)
 }
 END_TEST
 
-static void check_same_files(const char *a, const char *b)
-{
-    unsigned char bytes[2][8192];
-    ssize_t n[2];
-
-    for (int i = 0; i < 2; i++) {
-        int fd = open(i == 0 ? a : b, O_RDONLY | O_CLOEXEC);
-
-        n[i] = read(fd, bytes[i], sizeof bytes[i]);
-        (void)close(fd);
-    }
-    ck_assert(n[0] > 0 && n[0] == n[1] && (size_t)n[0] < sizeof bytes[0]);
-    ck_assert_mem_eq(bytes[0], bytes[1], (size_t)n[0]);
-}
-
 /* While the device cannot be opened again each step and lesson says so, and the policy can be saved
  * and closed; when it can, all goes on. */
 START_TEST(a_device_may_stay_away)
@@ -328,6 +357,7 @@ START_TEST(a_device_may_stay_away)
     enum status rc = STATUS_EXHAUSTED;
 
     make_file(path, &specs[0]);
+    teach_file(path);
     make_file(copy, &specs[1]);
     a = open_faulty(path);
     same = open_faulty(path);
@@ -351,7 +381,7 @@ START_TEST(a_device_may_stay_away)
         ck_assert_ptr_nonnull(strstr(err.text, "not back yet"));
     }
     ck_assert_int_eq(a->type->save_original(a, copy, &err), STATUS_OK);
-    check_same_files(path, copy);
+    ck_assert(policy_same_files(path, copy));
     faulty_cannot_open = false;
     ck_assert_int_eq(step_together(clones, 0, 0, answers[1], &err), STATUS_OK);
     ck_assert_mem_eq(answers[1], answers[0], sizeof answers[0]);
@@ -381,5 +411,5 @@ START_TEST(a_device_may_stay_away)
 END_TEST
 
 SUITE_MAIN("fault/policy", open_survives, learning_survives, saving_survives,
-           policies_outlive_their_device, no_memory_on_the_device_is_no_fault,
-           a_device_may_stay_away)
+           opening_the_learned_survives, policies_outlive_their_device,
+           no_memory_on_the_device_is_no_fault, a_device_may_stay_away)

@@ -8,7 +8,8 @@
 
 enum { ROWS = 2 };
 
-/* A pass of the network, and its answer is a distribution as far as its parameters let it be. */
+/* A pass of the network, and its answer is a distribution as far as its parameters let it be; and a
+ * step of the optimiser with the moments that came with them. */
 static void serve(const struct gguf *g, const struct policy_spec *spec)
 {
     const struct net_draw draws[ROWS] = {{1, 2, 3, true}, {1, 2, 3, false}};
@@ -24,6 +25,10 @@ static void serve(const struct gguf *g, const struct policy_spec *spec)
         if (policy_file_read(g, &net, &err) != STATUS_OK)
             abort(); /* the spec's tensors were all checked */
         network_forward(&net, draws, ROWS);
+        if (network_prepare(&net, &err) == STATUS_OK) {
+            network_zero_gradients(&net);
+            network_step(&net, 0.01f);
+        }
         if (b->type->sync(b, &err) != STATUS_OK)
             abort();
     }

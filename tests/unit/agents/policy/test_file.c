@@ -134,11 +134,14 @@ struct damage {
     float dropout, poison; /* in actions.weight */
     const char *add;       /* a tensor more */
     bool is_narrow;        /* hidden.0.weight lacks a column */
+    uint64_t adam_steps;   /* above 0: it has learned, and moments lie behind its parameters */
+    float square;          /* in hidden.0.weight.v */
+    bool is_m_narrow;      /* hidden.0.weight.m lacks a column */
 };
 
 static bool is_there(const struct damage *d, const char *name)
 {
-    return d->leave_out == NULL || strcmp(d->leave_out, name) != 0;
+    return name != NULL && (d->leave_out == NULL || strcmp(d->leave_out, name) != 0);
 }
 
 static void tell_size(struct gguf_writer *w, const struct damage *d, const char *key, size_t value)
@@ -152,11 +155,21 @@ static void write_damaged(const struct damage *d)
     const struct {
         const char *name;
         size_t n_rows, n_cols;
-    } tensors[] = {{"hidden.0.weight", 3, d->is_narrow ? 1 : 2},
-                   {"hidden.0.bias", 1, 3},
-                   {"actions.weight", 2, 3},
-                   {"actions.bias", 1, 2},
-                   {d->add, 1, 1}};
+        bool is_moment;
+    } tensors[] = {{"hidden.0.weight", 3, d->is_narrow ? 1 : 2, false},
+                   {"hidden.0.bias", 1, 3, false},
+                   {"actions.weight", 2, 3, false},
+                   {"actions.bias", 1, 2, false},
+                   {d->add, 1, 1, false},
+                   {"hidden.0.weight.m", 3, d->is_m_narrow ? 1 : 2, true},
+                   {"hidden.0.bias.m", 1, 3, true},
+                   {"actions.weight.m", 2, 3, true},
+                   {"actions.bias.m", 1, 2, true},
+                   {"hidden.0.weight.v", 3, 2, true},
+                   {"hidden.0.bias.v", 1, 3, true},
+                   {"actions.weight.v", 2, 3, true},
+                   {"actions.bias.v", 1, 2, true}};
+    const size_t n_tensors = sizeof tensors / sizeof tensors[0];
     const float numbers[6] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f};
     struct gguf_writer *w;
 
@@ -172,15 +185,20 @@ static void write_damaged(const struct damage *d)
     gguf_write_f32(w, "policy.dropout", d->dropout);
     gguf_write_bool(w, "policy.has_value", false);
     gguf_write_u64(w, "policy.seed", 1);
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
-        if (tensors[i].name != NULL && is_there(d, tensors[i].name))
+    if (d->adam_steps > 0 && is_there(d, "policy.adam_steps"))
+        gguf_write_u64(w, "policy.adam_steps", d->adam_steps);
+    for (size_t i = 0; i < n_tensors; i++)
+        if (is_there(d, tensors[i].name) && (d->adam_steps > 0 || !tensors[i].is_moment))
             gguf_write_tensor(w, tensors[i].name, tensors[i].n_rows, tensors[i].n_cols);
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        if (tensors[i].name == NULL || !is_there(d, tensors[i].name))
+    for (size_t i = 0; i < n_tensors; i++) {
+        bool is_square = tensors[i].is_moment && strcmp(tensors[i].name, "hidden.0.weight.v") == 0;
+        float poison = i == 2 ? d->poison : is_square ? d->square : 0.0f;
+
+        if (!is_there(d, tensors[i].name) || (d->adam_steps == 0 && tensors[i].is_moment))
             continue;
-        if (i == 2 && d->poison != 0.0f) {
+        if (poison != 0.0f) {
             gguf_write_data(w, numbers, 4);
-            gguf_write_data(w, &d->poison, 1);
+            gguf_write_data(w, &poison, 1);
             gguf_write_data(w, numbers, 1);
         } else {
             gguf_write_data(w, numbers, tensors[i].n_rows * tensors[i].n_cols);
@@ -210,12 +228,26 @@ START_TEST(damaged_files_are_refused)
         {{.poison = INFINITY}, STATUS_DATA_LOSS, "'actions.weight' holds inf at 4"},
         {{.is_narrow = true}, STATUS_DATA_LOSS, "it must be f32 [3][2]"},
         {{.add = "more"}, STATUS_DATA_LOSS, "5 tensors"},
+        {{.adam_steps = 1, .leave_out = "policy.adam_steps"}, STATUS_DATA_LOSS, "12 tensors"},
+        {{.adam_steps = 1, .leave_out = "actions.bias.v"}, STATUS_DATA_LOSS, "actions.bias.v"},
+        {{.adam_steps = 1, .is_m_narrow = true},
+         STATUS_DATA_LOSS,
+         "'hidden.0.weight.m' is F32 [3][1], it must be f32 [3][2]"},
+        {{.adam_steps = 1, .square = -0.5f},
+         STATUS_DATA_LOSS,
+         "'hidden.0.weight.v' holds -0.5 at 4, it must be 0 or above"},
+        {{.adam_steps = 1, .square = NAN}, STATUS_DATA_LOSS, "'hidden.0.weight.v' holds nan at 4"},
+        {{.adam_steps = UINT64_MAX}, STATUS_DATA_LOSS, "policy.adam_steps is 18446744073709551615"},
     };
-    const struct damage none = {0};
+    const struct damage none = {0}, learned = {.adam_steps = 7};
     struct agent *a = NULL;
 
     take_path();
     write_damaged(&none);
+    if (open_file(&a) != STATUS_OK)
+        ck_abort_msg("%s", err.text);
+    agent_unref(a);
+    write_damaged(&learned);
     if (open_file(&a) != STATUS_OK)
         ck_abort_msg("%s", err.text);
     agent_unref(a);

@@ -73,28 +73,41 @@ static void one_step(struct class *c, uint32_t first, uint32_t n, uint32_t step)
         c->actions[(first + i) * c->n_steps + step] = answers[i].action;
 }
 
-static void open_class_on(struct class *c, struct agent_config *config,
-                          const struct policy_spec *spec, size_t n, size_t n_steps, bool is_batched)
+static void all_steps(struct class *c, bool is_batched)
 {
-    *c = (struct class){.n = n, .n_steps = n_steps};
-    c->actions = calloc(n * n_steps, sizeof *c->actions);
-    c->returns = calloc(n * n_steps, sizeof *c->returns);
-    if (policy_drive_open(&c->agent, spec, 21, config, &err) != STATUS_OK)
-        ck_abort_msg("%s", err.text);
-    c->agent->type->train(c->agent, true);
-    for (size_t i = 0; i < n; i++) {
-        ck_assert_int_eq(clone_open(&c->clones[i], c->agent, &(struct clone_config){0}, &err),
-                         STATUS_OK);
-        ck_assert_int_eq(c->agent->type->record(c->clones[i], n_steps, &err), STATUS_OK);
-    }
-    for (uint32_t t = 0; t < n_steps; t++)
-        for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t t = 0; t < c->n_steps; t++)
+        for (uint32_t i = 0; i < c->n; i++) {
             if (!is_batched)
                 one_step(c, i, 1, t);
             else if (i == 0)
-                one_step(c, 0, (uint32_t)n, t);
-            c->returns[i * n_steps + t] = 1.5f + some(i, t, 77);
+                one_step(c, 0, (uint32_t)c->n, t);
+            c->returns[i * c->n_steps + t] = 1.5f + some(i, t, 77);
         }
+}
+
+/* A class of that agent, which becomes its. Nothing is recorded yet. */
+static void gather_class(struct class *c, struct agent *agent, size_t n, size_t n_steps)
+{
+    *c = (struct class){.agent = agent, .n = n, .n_steps = n_steps};
+    c->actions = calloc(n * n_steps, sizeof *c->actions);
+    c->returns = calloc(n * n_steps, sizeof *c->returns);
+    agent->type->train(agent, true);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_int_eq(clone_open(&c->clones[i], agent, &(struct clone_config){0}, &err),
+                         STATUS_OK);
+        ck_assert_int_eq(agent->type->record(c->clones[i], n_steps, &err), STATUS_OK);
+    }
+}
+
+static void open_class_on(struct class *c, struct agent_config *config,
+                          const struct policy_spec *spec, size_t n, size_t n_steps, bool is_batched)
+{
+    struct agent *agent = NULL;
+
+    if (policy_drive_open(&agent, spec, 21, config, &err) != STATUS_OK)
+        ck_abort_msg("%s", err.text);
+    gather_class(c, agent, n, n_steps);
+    all_steps(c, is_batched);
 }
 
 static void open_class(struct class *c, const struct policy_spec *spec, size_t n, size_t n_steps,
@@ -442,6 +455,75 @@ START_TEST(what_is_learned_is_saved)
 }
 END_TEST
 
+/* A new record of the same steps from the start, and a lesson of it. */
+static void study(struct class *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        c->agent->type->reset(c->clones[i]);
+    all_steps(c, true);
+    (void)learn(c, &plain);
+}
+
+static void check_same_numbers(const struct class *a, const struct class *b)
+{
+    struct network *nets[] = {&policy_in(a)->net, &policy_in(b)->net};
+    float numbers[2][3 * MAX_PARAMS];
+
+    ck_assert_uint_eq(nets[0]->n_steps, nets[1]->n_steps);
+    ck_assert_uint_le(3 * nets[0]->n_numbers, 3 * MAX_PARAMS);
+    for (size_t i = 0; i < 2; i++) {
+        network_fetch(nets[i], 3, numbers[i]);
+        ck_assert_int_eq(policy_sync(policy_in(i == 0 ? a : b), &err), STATUS_OK);
+    }
+    ck_assert_mem_eq(numbers[0], numbers[1], 3 * nets[0]->n_numbers * sizeof(float));
+}
+
+/* A policy that was saved learns on, to the last bit, as though it had not been: its file holds
+ * Adam's moments and how often it has learned. Saved again before it learns, the file is the same.
+ */
+static void learn_on(const struct policy_spec *spec)
+{
+    char path[] = "/tmp/policy-learned-XXXXXX.gguf", copy[] = "/tmp/policy-copy-XXXXXX.gguf";
+    const struct agent_config config = {
+        .name = "q", .backend = "cpu", .path = path, .env = &env_real};
+    struct class c, on;
+    int fds[] = {mkstemps(path, 5), mkstemps(copy, 5)};
+    struct agent *saved = NULL;
+
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_ge(fds[i], 0);
+        (void)close(fds[i]);
+    }
+    open_class(&c, spec, 3, 5, true, 0);
+    study(&c);
+    study(&c);
+    ck_assert_int_eq(c.agent->type->save_original(c.agent, path, &err), STATUS_OK);
+    if (agent_open(&saved, NULL, &config, &err) != STATUS_OK)
+        ck_abort_msg("%s", err.text);
+    ck_assert_int_eq(saved->type->save_original(saved, copy, &err), STATUS_OK);
+    ck_assert(policy_same_files(path, copy));
+    gather_class(&on, saved, 3, 5);
+    check_same_numbers(&c, &on);
+    study(&c);
+    study(&on);
+    check_same_numbers(&c, &on);
+    ck_assert_uint_eq(policy_in(&on)->net.n_steps, 3);
+    close_class(&on);
+    close_class(&c);
+    ck_assert_int_eq(remove(path), 0);
+    ck_assert_int_eq(remove(copy), 0);
+}
+
+START_TEST(a_saved_policy_learns_on)
+{
+    const struct policy_spec mlp = spec_of_kind(POLICY_MLP, true);
+    const struct policy_spec lstm = spec_of_kind(POLICY_LSTM, true);
+
+    learn_on(&mlp);
+    learn_on(&lstm);
+}
+END_TEST
+
 /* --- what is copied to the host --- */
 
 static size_t n_downloaded; /* numbers */
@@ -563,4 +645,5 @@ END_TEST
 
 SUITE_MAIN("agents/policy/learn", gradient_of_an_mlp, gradient_of_an_lstm, gradient_of_entropy,
            gradient_of_values, together_or_apart, the_tutorials_loss, refusals_change_nothing,
-           what_is_learned_is_saved, only_a_device_is_copied, practice_pays)
+           what_is_learned_is_saved, a_saved_policy_learns_on, only_a_device_is_copied,
+           practice_pays)
