@@ -131,7 +131,7 @@ struct act_slice {
     size_t step;            /* rows of the block */
 };
 
-enum { ATTEND_QUERIES = 48 }; /* n_tokens * n_sharing of a block, at most */
+enum { ATTEND_QUERIES = 96 }; /* n_tokens * n_sharing of a block, at most */
 
 struct net_draw; /* net.h */
 
