@@ -198,7 +198,8 @@ static void end_episode(struct training *t)
 {
     leave_all(t);
     t->tell(t, &t->event);
-    go_on(t);
+    if (t->state != TRAINING_OVER) /* it was told that nobody listens */
+        go_on(t);
 }
 
 static void learn(struct job *job)

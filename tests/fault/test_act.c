@@ -126,4 +126,55 @@ START_TEST(test_training)
 }
 END_TEST
 
-SUITE_MAIN("fault/act", test_sessions, test_training)
+static void tell_and_cancel(struct training *t, const struct training_event *event)
+{
+    ck_assert_uint_eq(event->n_observers, 0);
+    training_cancel(t);
+}
+
+static void no_wake(struct observer *o)
+{
+    (void)o;
+}
+
+/* Who has no memory for an event cancels the training: also after an episode that nobody came to
+ * the end of. */
+START_TEST(test_cancelled_by_an_event)
+{
+    static const struct sessions_config config;
+    struct training t = {.tell = tell_and_cancel,
+                         .ended = ended,
+                         .config = {.n_observers = 1,
+                                    .n_episodes = 2,
+                                    .n_steps = 10,
+                                    .gamma = 1,
+                                    .learn.learning_rate = 0.01f,
+                                    .save_path = "",
+                                    .timeout_ms = 1000}};
+    struct observer o = {.env_id = "a", .run_id = 1, .wake = no_wake};
+    struct episode_result failed = {.has_failed = true};
+    struct trainers all;
+    struct fake_actor f;
+    struct error err;
+    uv_loop_t loop;
+
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    ck_assert_int_eq(fake_actor_open(&f, &config, &err), STATUS_OK);
+    trainers_init(&all, &f.all);
+    t.model = o.model = &f.model;
+    n_ended = 0;
+    ck_assert_int_eq(training_start(&t, &all, &loop, &err), STATUS_OK);
+    ck_assert_int_eq(observer_open(&o, &all, &err), STATUS_OK);
+    ck_assert(o.has_order);
+    failed.episode = o.order.episode;
+    ck_assert_int_eq(observer_result(&o, &failed, &err), STATUS_OK);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_uint_eq(n_ended, 1);
+    observer_close(&o);
+    ck_assert(trainers_are_idle(&all));
+    fake_actor_close(&f);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+END_TEST
+
+SUITE_MAIN("fault/act", test_sessions, test_training, test_cancelled_by_an_event)
