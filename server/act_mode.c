@@ -6,12 +6,17 @@
 #include "base/alloc.h"
 #include "server/model.h"
 
+enum { TIMEOUT_MAX_MS = 24 * 60 * 60 * 1000 };
+
 static enum status check_lockstep(const struct act_config *c, size_t most, struct error *err)
 {
     if (c->n == 0)
         return error_field(err, "n", "is 0, a lock-step batch has at least one row");
     if (c->n > most)
         return error_field(err, "n", "is %u, the model takes at most %zu rows", c->n, most);
+    if (c->timeout_ms > TIMEOUT_MAX_MS)
+        return error_field(err, "timeout_ms", "is %u, it may be at most %d, a day", c->timeout_ms,
+                           TIMEOUT_MAX_MS);
     return STATUS_OK;
 }
 
@@ -81,6 +86,8 @@ enum status act_configure(struct model *m, const struct act_config *config, stru
         rows.at_row = try_alloc(rows.n, sizeof(rows.at_row[0]));
         if (rows.at_row == NULL)
             return error_no_memory(err, rows.n * sizeof(rows.at_row[0]), "the rows of a batch");
+        for (uint32_t i = 0; i < rows.n && i < m->act.n; i++)
+            rows.at_row[i] = m->act.at_row[i]; /* who waits stays where it stands */
     }
     rows.batching = batching;
     rc = batcher_configure(m->batcher, &batching, err);

@@ -35,6 +35,8 @@ static void configure(struct call *call, const ProtobufCMessage *message, struct
     struct error err;
     enum status rc = daemon_model(&m, d, r->model, &err);
 
+    if (rc == STATUS_OK && (unsigned)r->on_miss > PARLEY__V1__ON_MISS__PARTIAL)
+        rc = error_field(&err, "on_miss", "is %d, which is none that there is", (int)r->on_miss);
     if (rc == STATUS_OK)
         rc = act_configure(m, &config, &err);
     if (rc != STATUS_OK) {

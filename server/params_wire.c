@@ -167,6 +167,12 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
 
     if (from->optimiser == NULL)
         return error_field(err, "optimiser", "is missing");
+    if ((unsigned)from->reduce > PARLEY__V1__REDUCE__SUM)
+        return error_field(err, "reduce", "is %d, there is no such way", (int)from->reduce);
+    if (from->quorum != NULL &&
+        (unsigned)from->quorum->on_miss > PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL)
+        return error_field(err, "quorum.on_miss", "is %d, there is no such end of a round",
+                           (int)from->quorum->on_miss);
     *out = (struct params_spec){
         .name = from->name,
         .n_tensors = from->n_specs,

@@ -113,6 +113,8 @@ def what_is_refused(a):
     refused(lambda: a.configure(DYNAMIC, min=9, max=8), bad, "min is 9, above max, 8")
     refused(lambda: a.configure(DYNAMIC, max=1 << 30), bad, "max is 1073741824")
     refused(lambda: a.configure(9), bad, "mode is 9")
+    refused(lambda: a.configure(LOCKSTEP, n=1, on_miss=7), bad, "on_miss is 7")
+    refused(lambda: a.configure(LOCKSTEP, n=1, timeout_ms=86400001), bad, "timeout_ms is 86400001")
     refused(lambda: a.configure(NONE, model="echo"), grpc.StatusCode.FAILED_PRECONDITION, "echo", "does not act")
     refused(lambda: a.configure(NONE, model="nobody"), grpc.StatusCode.NOT_FOUND, "nobody")
     refused(lambda: next(a.stub.Train(act.TrainRequest(observers=0, episodes=1))), bad, "observers is 0")

@@ -323,6 +323,8 @@ def creation(parley):
     fails(invalid, lambda: create(parley.params, "x", {"w": [2**40, 2**40]}), field="w")
     fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: create(parley.params, "x", {"w": [2**40]}))
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(min=4)), field="quorum.min")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(on_miss=7)), field="quorum.on_miss")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, reduce=7), field="reduce")
     partial = params.Quorum(min=1, on_miss=params.APPLY_PARTIAL)
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=partial), field="quorum.timeout_ms")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, fan_in=65), field="max_queue")

@@ -391,6 +391,10 @@ START_TEST(test_rows)
     refused(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1, .row = 1},
             STATUS_PRECONDITION,
             "row 1 has another's observation already, env_id 'b' cannot have it");
+    ck_assert_int_eq(act_configure(&f.model, &lockstep, &err), STATUS_OK); /* it stands there yet */
+    refused(&f, &(struct fake_request){.env_id = "b", .run_id = 1, .seq = 1, .a = 1, .row = 1},
+            STATUS_PRECONDITION,
+            "row 1 has another's observation already, env_id 'b' cannot have it");
     ck_assert_uint_eq(one.n_done, 0);
     f.now_us += 5000;
     fake_actor_run(&f);
@@ -424,12 +428,13 @@ START_TEST(test_modes)
     static const struct act_config bad[] = {
         {.mode = ACT_LOCKSTEP},
         {.mode = ACT_LOCKSTEP, .n = ACTOR_MAX_ROWS + 1},
+        {.mode = ACT_LOCKSTEP, .n = 1, .timeout_ms = 86400001},
         {.mode = ACT_DYNAMIC, .max = ACTOR_MAX_ROWS + 1},
         {.mode = ACT_DYNAMIC, .min = 3, .max = 2},
         {.mode = ACT_DYNAMIC, .min = ACTOR_MAX_ROWS + 1},
         {.mode = (enum act_mode)9},
     };
-    static const char *const fields[] = {"n", "n", "max", "min", "min", "mode"};
+    static const char *const fields[] = {"n", "n", "timeout_ms", "max", "min", "min", "mode"};
     struct fake_actor f;
     struct error err;
 
