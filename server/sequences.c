@@ -370,7 +370,8 @@ enum status sequence_step(struct sequence_item *item, struct step_request *r, st
     r->model = s->model;
     r->env_id = id;
     r->run_id = s->run;
-    r->seq = s->has_session ? STEP_NEXT : 1;
+    r->seq = 1;
+    r->is_next = s->has_session;
     rc = sessions_step(s->all->config.sessions, r, arena, w, &stored, err);
     if (rc != STATUS_OK)
         return rc;

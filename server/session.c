@@ -398,7 +398,7 @@ static enum status check_step(const struct sessions *all, const struct step_requ
 
     if (rc != STATUS_OK)
         return rc;
-    if (r->seq == 0)
+    if (!r->is_next && r->seq == 0)
         return error_field(err, "seq", "is 0, steps count from 1");
     return act_row_check(r->model, r->row, err);
 }
@@ -438,7 +438,7 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
     struct session *s = NULL;
     enum status rc;
 
-    if (r->seq == STEP_NEXT)
+    if (r->is_next)
         return error_set(err, STATUS_ABORTED, "the session of env_id '%.64s' is gone", r->env_id);
     if (r->seq != 1)
         return out_of_range(r->seq, 0, err);
@@ -481,11 +481,11 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
     s = find(all, hash, r->model, r->env_id);
     if (s == NULL || s->run_id != r->run_id)
         return step_afresh(all, s, hash, r, arena, w, err);
-    if (r->seq == s->seq) {
+    if (!r->is_next && r->seq == s->seq) {
         *ret_stored = s->reply;
         return STATUS_OK;
     }
-    if (r->seq != STEP_NEXT && r->seq != s->seq + 1)
+    if (!r->is_next && r->seq != s->seq + 1)
         return out_of_range(r->seq, s->seq, err);
     if (s->is_asking) {
         join(s, r, w);

@@ -16,13 +16,11 @@ struct session;
 
 enum { ENV_ID_MAX_BYTES = 256 };
 
-/* A seq: the next of a run that there is, whichever. */
-#define STEP_NEXT UINT64_MAX
-
 struct step_request {
     struct model *model;
     const char *env_id;
     uint64_t run_id, seq;
+    bool is_next; /* of a run that there is: the next step, whichever; seq does not matter */
     const struct tensor_view *observation; /* [n_observation] */
     size_t n_observation;
     float reward;

@@ -67,6 +67,8 @@ START_TEST(test_numbers)
             "seq is 1, the session has 2: the next is 3");
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 4, .a = 10}, STATUS_RANGE,
             "seq is 4, the session has 2: the next is 3");
+    refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = UINT64_MAX, .a = 10},
+            STATUS_RANGE, "seq is 18446744073709551615, the session has 2: the next is 3");
     refused(&f, &(struct fake_request){.env_id = "c", .run_id = 1, .seq = 2, .a = 10}, STATUS_RANGE,
             "seq is 2, the session has 0: the next is 1");
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 0, .a = 10},
