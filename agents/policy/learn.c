@@ -8,6 +8,7 @@
  * leave the state before every step on a tape, then backwards, each step computed once more from
  * its state. So all memory but the tape's is that of one pass. */
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,6 +397,10 @@ static enum status gradient_norm(struct policy *policy, double *out, struct erro
     }
     if (rc == STATUS_OK && !isfinite(sum))
         rc = error_set(err, STATUS_INTERNAL, "the gradient is not finite: nothing was learned");
+    else if (rc == STATUS_OK && sum > (double)FLT_MAX) /* Adam's squares would stay infinite */
+        rc = error_set(err, STATUS_INTERNAL,
+                       "the gradient's norm is %g, its square is beyond f32: nothing was learned",
+                       sqrt(sum));
     *out = sqrt(sum);
     return rc;
 }

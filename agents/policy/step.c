@@ -229,9 +229,11 @@ static void scatter(struct policy *p, size_t n)
         }
         p->rows[i]->outcome = ROW_DONE;
         if (!isfinite(t->logp)) {
-            (void)error_set(&p->rows[i]->err, STATUS_INTERNAL,
-                            "the policy's log-probability is %g: its parameters are out of hand",
-                            (double)t->logp);
+            (void)error_set(
+                &p->rows[i]->err, STATUS_INTERNAL,
+                "the policy's log-probability is %g: its parameters, or what it was given, "
+                "are out of hand",
+                (double)t->logp);
             p->rows[i]->outcome = ROW_FAILED;
         }
     }
