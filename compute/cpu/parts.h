@@ -7,6 +7,7 @@
 
 #include "compute/backend.h"
 #include "compute/cpu/kernels.h"
+#include "compute/cpu/panels.h"
 #include "compute/cpu/team.h"
 
 struct slab; /* memory of weights (weights.c) */
@@ -82,6 +83,12 @@ struct weight {
 static inline struct cpu *to_cpu(struct backend *b)
 {
     return (struct cpu *)b;
+}
+
+/* at, or the next line behind it */
+static inline float *cpu_line_up(void *at)
+{
+    return (float *)(((uintptr_t)at + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
 }
 
 /* The activations of a buffer, which the caller of the operator made large enough. */
