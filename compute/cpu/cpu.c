@@ -280,6 +280,7 @@ static void cpu_close(struct backend *b)
     cpu_rows_free(&c->inputs);
     cpu_rows_free(&c->up_inputs);
     cpu_rows_free(&c->hidden);
+    free(c->packed);
     cpu_plan_free(&c->plan);
     assert(c->slabs == NULL); /* weights are closed before their backend */
 }

@@ -96,6 +96,7 @@ const struct kernels ISA_NAME(kernels) = {
     .quant_product = ISA_NAME(quant_product),
     .dense_product = ISA_NAME(dense_product),
     .linear = ISA_NAME(linear),
+    .linear_pack = ISA_NAME(linear_pack),
     .linear_to_input = ISA_NAME(linear_to_input),
     .linear_to_weight = ISA_NAME(linear_to_weight),
     .dropout = ISA_NAME(dropout),

@@ -18,6 +18,7 @@ void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t l
 void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last);
 /* linear.c */
 void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last);
+void ISA_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t first, size_t last);
 void ISA_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
 void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
 /* dropout.c */

@@ -71,15 +71,38 @@ struct dense_slice {
     bool adds;
 };
 
-/* A layer of a small network (net.h), whose weights [n_out][n_in] stay as they lie. */
+/* A layer of a small network (net.h), whose weights [n_out][n_in] stay as they lie.
+ *
+ * Long inputs of several rows are packed, by blocks of up to LINEAR_ROWS rows: [blocks][vectors of
+ * inputs][rows of the block][LINEAR_VECTOR], the last vector filled up with zeros. Rows as they lie
+ * are a power of two apart too often, and then share few sets of the first cache with one another
+ * and with the weights. */
+enum {
+    LINEAR_ROWS = 12,
+    LINEAR_INS = 512, /* inputs that go by at a time, whole vectors of them */
+    LINEAR_VECTOR = 16,
+};
+
 struct linear_slice {
     size_t n, n_in, n_out;
-    const float *in;   /* [n][n_in]; not of linear_to_input */
-    const float *w;    /* not of linear_to_weight */
-    const float *bias; /* [n_out], of linear */
-    const float *dout; /* [n][n_out], of the gradients */
-    float *out;        /* linear: [n][n_out]; to_input: [n][n_in]; to_weight: [n_out][n_in] */
+    const float *in;     /* [n][n_in]; not of linear_to_input */
+    const float *packed; /* of linear, where linear_packs */
+    const float *w;      /* not of linear_to_weight */
+    const float *bias;   /* [n_out], of linear */
+    const float *dout;   /* [n][n_out], of the gradients */
+    float *out;          /* linear: [n][n_out]; to_input: [n][n_in]; to_weight: [n_out][n_in] */
 };
+
+static inline bool linear_packs(size_t n, size_t n_in)
+{
+    return n > 1 && n_in > LINEAR_INS;
+}
+
+/* Numbers of a packed row. */
+static inline size_t linear_packed_width(size_t n_in)
+{
+    return (n_in + LINEAR_VECTOR - 1) / LINEAR_VECTOR * LINEAR_VECTOR;
+}
 
 /* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS], then
  * V [KV_PAGE_TOKENS][padded_dim]; q8: behind each, the positions' scales, f32 [KV_PAGE_TOKENS]. A
@@ -144,6 +167,8 @@ struct kernels {
     /* Forward: outputs first … last - 1. to_input: gradients of inputs first … last - 1.
      * to_weight: gradients of the weights of outputs first … last - 1, added. */
     void (*linear)(const struct linear_slice *s, size_t first, size_t last);
+    /* Vectors first … last - 1 of all rows. */
+    void (*linear_pack)(const struct linear_slice *s, float *packed, size_t first, size_t last);
     void (*linear_to_input)(const struct linear_slice *s, size_t first, size_t last);
     void (*linear_to_weight)(const struct linear_slice *s, size_t first, size_t last);
     /* One row, of a draw that drops. */

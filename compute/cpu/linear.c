@@ -3,16 +3,16 @@
 #include "compute/cpu/isa.h"
 #include "compute/cpu/lanes.h"
 
-/* A tile's rows and columns, in vectors: what the registers hold. */
+/* What the registers hold: a tile's rows and outputs forward, a gradient's rows and vectors. */
 #if defined(__AVX512F__)
-enum { TILE = 4 };
+enum { TILE_ROWS = 6, TILE = 4 };
 #else
-enum { TILE = 2 };
+enum { TILE_ROWS = 2, TILE = 2 };
 #endif
 
 enum {
-    BLOCK_ROWS = 16,  /* rows that share a visit of the weights */
-    BLOCK_INS = 512,  /* inputs, whole vectors of them */
+    BLOCK_OUTS = 16,  /* whose sums wait in the first cache while a block of inputs goes by */
+    FETCH_LINES = 2,  /* of a row, by hand: behind these the processor sees where it goes */
     CHAIN_BLOCK = 64, /* links of a chain between two visits of memory: keeps it in the cache */
 };
 
@@ -33,105 +33,185 @@ static inline struct v16 load_some(const float *p, size_t n)
 #endif
 }
 
-/* Inputs first … last - 1 of a tile, added to its sums; sums NULL: these are all there are, and the
- * outputs are done. n_rows and n_outs are constants where this is called, as in the other tiles. */
-static FIXED_SIZE void forward_tile(const struct linear_slice *s, size_t row, size_t n_rows,
-                                    size_t out, size_t n_outs, size_t first, size_t last,
-                                    struct v16 sums[][TILE])
+/* Up to LINEAR_ROWS rows of inputs: vector v of row r at x + r * row + v * vector. */
+struct inputs {
+    const float *x;
+    size_t row, vector;
+};
+
+/* Inputs first … last - 1 of a tile, added to its sums ([n_rows][BLOCK_OUTS]); sums NULL: these are
+ * all there are, and the outputs to are done. n_rows and n_outs are constants where this is called.
+ */
+static FIXED_SIZE void forward_tile(const struct linear_slice *s, const struct inputs *in,
+                                    size_t n_rows, size_t out, size_t n_outs, size_t first,
+                                    size_t last, struct v16 *sums, float *to)
 {
     size_t n_in = s->n_in, whole = last - (last - first) % LANES, rest = last - whole;
-    const float *in = s->in + row * n_in, *w = s->w + out * n_in;
-    /* from a weight to the one that the next visit reads in its place */
-    size_t ahead = last < n_in ? BLOCK_INS : n_outs * n_in - first;
-    struct v16 y[TILE][TILE], weights[TILE];
+    const float *w = s->w + out * n_in, *x = in->x + first / LANES * in->vector;
+    struct v16 y[TILE_ROWS][TILE], weights[TILE];
 
     for (size_t r = 0; r < n_rows; r++)
         for (size_t o = 0; o < n_outs; o++)
-            y[r][o] = sums != NULL ? sums[r][o] : v16_all(0.0f);
-    for (size_t k = first; k < whole; k += LANES) {
-        for (size_t o = 0; o < n_outs; o++) {
+            y[r][o] = first > 0 ? sums[r * BLOCK_OUTS + o] : v16_all(0.0f);
+    for (size_t k = first; k < whole; k += LANES, x += in->vector) {
+        for (size_t o = 0; o < n_outs; o++)
             weights[o] = v16_load(w + o * n_in + k);
-            if (sums != NULL)
-                __builtin_prefetch(w + o * n_in + k + ahead);
-        }
         for (size_t r = 0; r < n_rows; r++) {
-            struct v16 x = v16_load(in + r * n_in + k);
+            struct v16 a = v16_load(x + r * in->row);
 
             for (size_t o = 0; o < n_outs; o++)
-                y[r][o] = v16_fma(x, weights[o], y[r][o]);
+                y[r][o] = v16_fma(a, weights[o], y[r][o]);
         }
     }
     if (rest > 0) { /* fma(0, 0, y) is y but for its sign, and no sum is -0 */
         for (size_t o = 0; o < n_outs; o++)
             weights[o] = load_some(w + o * n_in + whole, rest);
         for (size_t r = 0; r < n_rows; r++) {
-            struct v16 x = load_some(in + r * n_in + whole, rest);
+            struct v16 a = load_some(x + r * in->row, rest);
 
             for (size_t o = 0; o < n_outs; o++)
-                y[r][o] = v16_fma(x, weights[o], y[r][o]);
+                y[r][o] = v16_fma(a, weights[o], y[r][o]);
         }
     }
     for (size_t r = 0; r < n_rows; r++)
         for (size_t o = 0; o < n_outs; o++)
             if (sums != NULL)
-                sums[r][o] = y[r][o];
+                sums[r * BLOCK_OUTS + o] = y[r][o];
             else
-                s->out[(row + r) * s->n_out + out + o] = s->bias[out + o] + v16_sum(y[r][o]);
+                to[r * s->n_out + o] = s->bias[out + o] + v16_sum(y[r][o]);
 }
 
-/* n_rows rows from row on, in tiles; sums [n_rows] or NULL. */
-static FIXED_SIZE void forward_tiles(const struct linear_slice *s, size_t row, size_t n_rows,
-                                     size_t out, size_t n_outs, size_t first, size_t last,
-                                     struct v16 sums[][TILE])
+/* n_rows rows in tiles of about the same height. */
+static FIXED_SIZE void forward_tiles(const struct linear_slice *s, struct inputs in, size_t n_rows,
+                                     size_t height, size_t out, size_t n_outs, size_t first,
+                                     size_t last, struct v16 *sums, float *to)
 {
-    size_t r = 0;
+    while (n_rows > 0) {
+        size_t n = n_rows < height ? n_rows : height;
 
-    for (; r + TILE <= n_rows; r += TILE)
-        forward_tile(s, row + r, TILE, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+        switch (n) {
+        case 1:
+            forward_tile(s, &in, 1, out, n_outs, first, last, sums, to);
+            break;
+        case 2:
+            forward_tile(s, &in, 2, out, n_outs, first, last, sums, to);
+            break;
 #if defined(__AVX512F__)
-    if (r + 3 == n_rows)
-        forward_tile(s, row + r, 3, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
-    if (r + 2 == n_rows)
-        forward_tile(s, row + r, 2, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+        case 3:
+            forward_tile(s, &in, 3, out, n_outs, first, last, sums, to);
+            break;
+        case 4:
+            forward_tile(s, &in, 4, out, n_outs, first, last, sums, to);
+            break;
+        case 5:
+            forward_tile(s, &in, 5, out, n_outs, first, last, sums, to);
+            break;
+        default:
+            forward_tile(s, &in, TILE_ROWS, out, n_outs, first, last, sums, to);
+            break;
 #endif
-    if (r + 1 == n_rows)
-        forward_tile(s, row + r, 1, out, n_outs, first, last, sums != NULL ? sums + r : NULL);
+        }
+        in.x += n * in.row;
+        to = to != NULL ? to + n * s->n_out : NULL;
+        sums = sums != NULL ? sums + n * BLOCK_OUTS : NULL;
+        n_rows -= n;
+    }
 }
 
-/* Up to BLOCK_ROWS rows. Long inputs go by in blocks that stay in the first cache with the weights
- * of the tile, which so are read from memory once for all rows. */
-static FIXED_SIZE void forward_block(const struct linear_slice *s, size_t row, size_t n_rows,
-                                     size_t out, size_t n_outs)
+static size_t height_of(size_t n_rows)
 {
-    struct v16 sums[BLOCK_ROWS][TILE];
+    size_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
 
-    if (s->n_in <= BLOCK_INS) {
-        forward_tiles(s, row, n_rows, out, n_outs, 0, s->n_in, NULL);
-        return;
+    return (n_rows + n_tiles - 1) / n_tiles;
+}
+
+/* Rows whose inputs fit in the first cache, or one, which goes by but once. */
+static void forward_short(const struct linear_slice *s, size_t first, size_t last)
+{
+    const struct inputs in = {s->in, s->n_in, LANES};
+    size_t height = height_of(s->n);
+
+    for (; first + TILE <= last; first += TILE)
+        forward_tiles(s, in, s->n, height, first, TILE, 0, s->n_in, NULL, s->out + first);
+    for (; first < last; first++)
+        forward_tiles(s, in, s->n, height, first, 1, 0, s->n_in, NULL, s->out + first);
+}
+
+/* The start of a tile's weights: it would else be waited for, since the processor fetches ahead
+ * only where it was shown a direction, and no farther than the page. */
+static inline void fetch(const struct linear_slice *s, size_t out, size_t first)
+{
+    for (size_t o = 0; o < TILE; o++)
+        for (size_t line = 0; line < FETCH_LINES; line++)
+            __builtin_prefetch(s->w + (out + o) * s->n_in + first + line * LANES, 0, 2);
+}
+
+/* Outputs out … end - 1 of some rows. Inputs go by in blocks that stay in the first cache with the
+ * sums; weights come by once for all rows. */
+static void forward_block(const struct linear_slice *s, struct inputs in, size_t n_rows, size_t out,
+                          size_t end, float *to)
+{
+    struct v16 sums[LINEAR_ROWS * BLOCK_OUTS]; /* [rows][BLOCK_OUTS] */
+    size_t height = height_of(n_rows);
+
+    for (size_t first = 0, last; first < s->n_in; first = last) {
+        size_t o = out;
+
+        last = s->n_in - first < LINEAR_INS ? s->n_in : first + LINEAR_INS;
+        for (; o + TILE <= end; o += TILE) {
+            if (o + TILE < end)
+                fetch(s, o + TILE, first);
+            else if (last < s->n_in)
+                fetch(s, out, last);
+            else
+                fetch(s, end, 0);
+            forward_tiles(s, in, n_rows, height, o, TILE, first, last, sums + (o - out), NULL);
+        }
+        for (; o < end; o++)
+            forward_tiles(s, in, n_rows, height, o, 1, first, last, sums + (o - out), NULL);
     }
     for (size_t r = 0; r < n_rows; r++)
-        for (size_t o = 0; o < n_outs; o++)
-            sums[r][o] = v16_all(0.0f);
-    for (size_t first = 0; first < s->n_in; first += BLOCK_INS)
-        forward_tiles(s, row, n_rows, out, n_outs, first,
-                      s->n_in - first < BLOCK_INS ? s->n_in : first + BLOCK_INS, sums);
-    for (size_t r = 0; r < n_rows; r++)
-        for (size_t o = 0; o < n_outs; o++)
-            s->out[(row + r) * s->n_out + out + o] = s->bias[out + o] + v16_sum(sums[r][o]);
-}
-
-static FIXED_SIZE void forward_rows(const struct linear_slice *s, size_t out, size_t n_outs)
-{
-    for (size_t row = 0; row < s->n; row += BLOCK_ROWS)
-        forward_block(s, row, s->n - row < BLOCK_ROWS ? s->n - row : BLOCK_ROWS, out, n_outs);
+        for (size_t o = out; o < end; o++)
+            to[r * s->n_out + o] = s->bias[o] + v16_sum(sums[r * BLOCK_OUTS + o - out]);
 }
 
 void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
 {
-    for (; first + TILE <= last; first += TILE)
-        forward_rows(s, first, TILE);
-    for (; first < last; first++)
-        forward_rows(s, first, 1);
+    size_t width = linear_packed_width(s->n_in);
+
+    if (!linear_packs(s->n, s->n_in)) {
+        forward_short(s, first, last);
+        return;
+    }
+    for (; first < last; first += BLOCK_OUTS)
+        for (size_t row = 0; row < s->n; row += LINEAR_ROWS) {
+            size_t n_rows = s->n - row < LINEAR_ROWS ? s->n - row : LINEAR_ROWS;
+            const struct inputs in = {s->packed + row * width, LANES, n_rows * LANES};
+
+            forward_block(s, in, n_rows, first,
+                          last - first < BLOCK_OUTS ? last : first + BLOCK_OUTS,
+                          s->out + row * s->n_out);
+        }
+}
+
+void ISA_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t first, size_t last)
+{
+    size_t width = linear_packed_width(s->n_in);
+
+    for (size_t row = 0; row < s->n; row += LINEAR_ROWS) {
+        size_t n_rows = s->n - row < LINEAR_ROWS ? s->n - row : LINEAR_ROWS;
+        const float *in = s->in + row * s->n_in;
+        float *to = packed + row * width;
+
+        for (size_t v = first; v < last; v++)
+            for (size_t r = 0; r < n_rows; r++) {
+                size_t left = s->n_in - v * LANES;
+
+                v16_store(to + (v * n_rows + r) * LANES,
+                          left < LANES ? load_some(in + r * s->n_in + v * LANES, left)
+                                       : v16_load(in + r * s->n_in + v * LANES));
+            }
+    }
 }
 
 /* A gradient: to[m][column] = fma over the chain l of a[l * a_link + m * a_row] and

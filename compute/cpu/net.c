@@ -12,6 +12,7 @@
 enum {
     PIECE_VALUES = 1 << 16,   /* of a row-wise operator */
     PIECE_PRODUCTS = 1 << 18, /* of a layer, times rows */
+    PIECE_OUT = 32,           /* products that an output's sum costs on top */
     PIECE_COLUMNS = 64,       /* whole tiles of a gradient's columns */
 };
 
@@ -42,7 +43,15 @@ static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t 
 struct layer {
     const struct kernels *kernels;
     struct linear_slice slice;
+    float *packed; /* to be filled; NULL */
 };
+
+static void pack_piece(void *arg, size_t begin, size_t end)
+{
+    const struct layer *l = arg;
+
+    l->kernels->linear_pack(&l->slice, l->packed, begin, end);
+}
 
 static void forward_piece(void *arg, size_t begin, size_t end)
 {
@@ -63,10 +72,22 @@ static void net_linear(struct backend *b, const struct buffer *in, const struct 
                        .in = cpu_read(in, n, n_in),
                        .w = cpu_read(w, n_out, n_in),
                        .bias = cpu_read(bias, 1, n_out),
-                       .out = cpu_written(out, n, n_out)}};
+                       .out = cpu_written(out, n, n_out)},
+                      NULL};
 
     assert(in != out);
-    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), forward_piece, &l);
+    if (linear_packs(n, n_in)) {
+        size_t width = linear_packed_width(n_in);
+
+        if (!cpu_reserve(c, &c->packed, &c->packed_cap, LINE_BYTES + n * width * sizeof(float), 1,
+                         "a layer's inputs"))
+            return;
+        l.packed = cpu_line_up(c->packed);
+        l.slice.packed = l.packed;
+        team_for(c->team, width / LINEAR_VECTOR, grain_of(PIECE_VALUES, n * LINEAR_VECTOR),
+                 pack_piece, &l);
+    }
+    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * (n_in + PIECE_OUT)), forward_piece, &l);
 }
 
 static void to_input_piece(void *arg, size_t begin, size_t end)
@@ -92,7 +113,7 @@ static void net_linear_backward(struct backend *b, const struct buffer *in, cons
     struct cpu *c = to_cpu(b);
     const float *dy = cpu_read(dout, n, n_out);
     float *dstart = cpu_written(dbias, 1, n_out);
-    struct layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}};
+    struct layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}, NULL};
 
     if (din != NULL) {
         l.slice.w = cpu_read(w, n_out, n_in);

@@ -61,6 +61,9 @@ struct cpu {
      * what down reads. */
     struct act_rows inputs, up_inputs, hidden;
 
+    void *packed; /* inputs of a layer (kernels.h) */
+    size_t packed_cap;
+
     struct rope_table rope;
     struct plan plan;
 };
