@@ -2,6 +2,10 @@
 
 /* A part's share of the whole rows' time, below 1 for what an estimate may be wrong by. */
 static const double stretch = 0.75;
+/* Steps between two that a newcomer stretches to the bound; and what tells such a step from those
+ * that keep the rhythm: many times what the whole rows take. */
+static const unsigned steps_a_leap = 32;
+static const double leap = 3;
 /* Of 16 steps one without parts costs little. */
 static const unsigned max_mixed = 15;
 /* What a step counts for beside those before it. */
@@ -49,6 +53,10 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
     struct pace_seen *seen = &p->whole[bucket_of(whole_cost)];
     double added_us = (double)us;
 
+    if (whole_cost > 0 && p->n_until_leap > 0)
+        p->n_until_leap--;
+    if (whole_cost > 0 && part_cost > 0 && (double)us > leap * whole_us(p, whole_cost))
+        p->n_until_leap = steps_a_leap;
     p->n_mixed = part_cost > 0 ? p->n_mixed + (whole_cost > 0) : 0;
     if (part_cost > 0) {
         if (whole_cost > 0)
@@ -70,6 +78,12 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
 bool pace_is_stale(const struct pace *p)
 {
     return p->n_mixed >= max_mixed;
+}
+
+bool pace_may_leap(const struct pace *p, size_t whole_cost, size_t cost, uint64_t max_us)
+{
+    return p->n_until_leap == 0 && p->part_us > 0 &&
+           whole_us(p, whole_cost) + (double)cost * p->part_us <= (double)max_us;
 }
 
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us)

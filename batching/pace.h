@@ -16,6 +16,7 @@ struct pace {
         double us, cost;   /* both smoothed; cost 0: nothing seen yet */
     } whole[PACE_BUCKETS]; /* steps of whole rows alone, of cost 1, 2, 3-4, 5-8, … */
     unsigned n_mixed;      /* steps of both since the last of whole rows alone */
+    unsigned n_until_leap; /* steps before a newcomer may leap */
     double part_us; /* what a unit of parts adds to its step, smoothed; 0: nothing seen yet */
 };
 
@@ -25,6 +26,11 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
 /* How much of n_parts rows' parts may join whole rows of whole_cost: each of them stretches the
  * step by less than the whole rows take alone, all of them together no further than max_us. */
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us);
+
+/* Whether a newcomer whose parts cost so much may join in one go, whatever the room: who is through
+ * then, in a step of at most max_us, and no other was a little while ago. The others meet one long
+ * gap instead of several longer ones, and the newcomer is answered in a fraction of the time. */
+bool pace_may_leap(const struct pace *p, size_t whole_cost, size_t cost, uint64_t max_us);
 
 /* Whether whole rows should run alone once, so that what they take is known again: a machine that
  * became slower meanwhile looks as if parts had become dearer. */

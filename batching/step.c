@@ -5,7 +5,8 @@
  * the head: they are in the middle of something. Then parts, the one first that would be through
  * first if each had run alone since it began to wait: the shortest of those that came together, and
  * a long one once it has waited so much longer. What is left of the step's cost they have, and what
- * the whole rows' rhythm allows (pace.h); the first of them always goes on. Where asks that wait
+ * the whole rows' rhythm allows (pace.h); the first of them always goes on, and now and then a
+ * short one that comes is through in one step. Where asks that wait
  * would be through before a part, as many as the policy lets in, it leaves them theirs.
  *
  * Then, if no row was left out for want of room, asks that wait are admitted; the first that does
@@ -177,6 +178,16 @@ static void plan_parts(struct batcher *b, struct list *parts, struct list *plann
     }
 }
 
+/* Makes room for all of the first of those who wait, if it may leap. */
+static void leap(const struct batcher *b, size_t whole_cost, struct purse *purse)
+{
+    const struct ask *next = purse->n_new > 0 ? waiting_first(&b->waiting) : NULL;
+
+    if (next != NULL && next->cost > purse->room &&
+        pace_may_leap(&b->pace, whole_cost, next->cost, b->config.max_itl_us))
+        purse->room = next->cost;
+}
+
 /* Grants to running rows, onto planned. Returns false when nobody may begin: a whole row has no
  * grant, or no part should. */
 static bool plan_running(struct batcher *b, struct list *planned, struct purse *purse)
@@ -198,6 +209,7 @@ static bool plan_running(struct batcher *b, struct list *planned, struct purse *
     spent = SIZE_MAX - purse->room;
     purse->room = pace_room(&b->pace, whole_cost, n_parts + purse->n_new, b->config.max_itl_us);
     purse->room -= min_size(spent, purse->room);
+    leap(b, whole_cost, purse);
     plan_parts(b, &parts, planned, purse);
     return all_whole;
 }

@@ -129,6 +129,48 @@ START_TEST(one_newcomer_keeps_the_rhythm)
 }
 END_TEST
 
+/* While eight write, prompts of 200 arrive, one after the other: one is through in its first step,
+ * the next is not, so soon; after 32 steps one is again. A longer one, which would stretch a step
+ * beyond the bound, never is. */
+START_TEST(a_short_newcomer_leaps)
+{
+    static const struct {
+        size_t cost;
+        int n_before; /* steps before it comes */
+        bool leaps;
+    } all[] = {{200, 0, true}, {200, 0, false}, {200, 40, true}, {400, 40, false}};
+    static struct fake_ask eight[8], newcomer;
+    struct fake f;
+
+    open_paced(&f, MAX_ITL_US);
+    ask_prompts(&f, eight, 8, 64, 2000);
+    for (int i = 0; i < 20; i++)
+        (void)run_step(&f);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        uint64_t most_us = 0;
+        size_t n = 0;
+
+        for (int k = 0; k < all[i].n_before; k++)
+            (void)run_step(&f);
+        memset(&newcomer, 0, sizeof newcomer);
+        ask_prompts(&f, &newcomer, 1, all[i].cost, 1);
+        (void)run_step(&f); /* one is under way already */
+        while (newcomer.n_settled == 0) {
+            uint64_t us = run_step(&f);
+
+            most_us = us > most_us ? us : most_us;
+            n++;
+        }
+        ck_assert_uint_le(most_us, MAX_ITL_US);
+        if (all[i].leaps)
+            ck_assert_uint_le(n, 2); /* one of the eight alone may come first */
+        else
+            ck_assert_uint_gt(n, 10);
+    }
+    fake_close(&f);
+}
+END_TEST
+
 /* Until all are through with their prompt. */
 static uint64_t run_prompts(struct fake *f, struct fake_ask *asks, size_t n, uint64_t *ret_most_us)
 {
@@ -203,5 +245,5 @@ START_TEST(the_shortest_first_but_nobody_starves)
 END_TEST
 
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
-           one_newcomer_keeps_the_rhythm, many_newcomers_are_read_at_full_speed,
-           the_shortest_first_but_nobody_starves)
+           one_newcomer_keeps_the_rhythm, a_short_newcomer_leaps,
+           many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)
