@@ -1,5 +1,6 @@
 #include "agents/params/schedule.h"
 
+#include <float.h>
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
@@ -8,6 +9,8 @@ enum status schedule_check(const struct schedule *s, struct error *err)
 {
     if (!isfinite(s->rate) || s->rate < 0.0)
         return error_field(err, "learning_rate", "is %g, it must be 0 or more", s->rate);
+    if (s->rate > (double)FLT_MAX)
+        return error_field(err, "learning_rate", "is %g, that is beyond f32", s->rate);
     if (s->kind == SCHEDULE_STEP) {
         if (s->step_size == 0)
             return error_field(err, "schedule.step_size", "is 0, it must be at least 1");

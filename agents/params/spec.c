@@ -29,6 +29,8 @@ static enum status check_optim(const struct optim *o, struct error *err)
         rc = check_rate("optimiser.epsilon", o->epsilon, HUGE_VAL, err);
     if (rc != STATUS_OK)
         return rc;
+    if (o->kind != OPTIM_SGD && o->epsilon == 0.0f) /* a gradient of 0 would make 0 / 0 */
+        return error_field(err, "optimiser.epsilon", "is 0 in f32, it must be above");
     if (!isfinite(o->dampening) || o->dampening < 0.0f || o->dampening > 1.0f)
         return error_field(err, "optimiser.dampening", "is %g, it must be from 0 to 1",
                            (double)o->dampening);

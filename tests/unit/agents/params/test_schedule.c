@@ -69,6 +69,7 @@ START_TEST(test_check)
         {{.rate = -1.0}, "learning_rate"},
         {{.rate = (double)INFINITY}, "learning_rate"},
         {{.rate = (double)NAN}, "learning_rate"},
+        {{.rate = 1e300}, "learning_rate"},
         {{SCHEDULE_STEP, .rate = 1.0, .factor = 0.5}, "schedule.step_size"},
         {{SCHEDULE_STEP, .rate = 1.0, .step_size = 1, .factor = -0.5}, "schedule.factor"},
         {{SCHEDULE_COSINE, .rate = 1.0, .warm_up = 5, .total = 5}, "schedule.total"},

@@ -89,6 +89,9 @@ START_TEST(test_bad)
     s.schedule.rate = -1.0;
     refused(s, "learning_rate");
     s = good();
+    s.optim = (struct optim){.kind = OPTIM_ADAM, .beta1 = 0.9f, .beta2 = 0.999f};
+    refused(s, "optimiser.epsilon");
+    s = good();
     s.tensors = &t;
     s.n_tensors = 1;
     t.type = TENSOR_F64;
