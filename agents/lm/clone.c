@@ -41,7 +41,7 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
 {
     struct lm_clone *c = clone_of(base);
 
-    link_init(&c->idle);
+    link_init(&c->unused);
     link_init(&c->link);
     list_push(&lm_of(c)->clones, &c->link);
     c->has_system = config->system != NULL;
@@ -113,7 +113,7 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     size_t n_shared = parent->kv.n_tokens < n_ids ? parent->kv.n_tokens : n_ids;
     enum status rc;
 
-    link_init(&c->idle);
+    link_init(&c->unused);
     link_init(&c->link);
     list_push(&m->clones, &c->link);
     c->system = parent->system;

@@ -259,7 +259,7 @@ static void lm_close(struct agent *a)
 {
     struct lm *m = container_of(a, struct lm, base);
 
-    assert(list_is_empty(&m->idle));
+    assert(list_is_empty(&m->idle) && list_is_empty(&m->waiting));
     lm_system_unref(m, m->default_system);
     prefix_cache_close(m->prefixes);
     kv_slots_close(m->slots);
@@ -284,6 +284,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     enum status rc;
 
     list_init(&m->idle);
+    list_init(&m->waiting);
     list_init(&m->clones);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");

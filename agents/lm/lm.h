@@ -57,7 +57,9 @@ struct lm {
     /* Of pages, and behind them of slots; NULL: switched off. */
     struct prefix_cache *prefixes;
     struct list clones; /* all of them */
-    struct list idle;   /* clones that have pages and no turn, least recently used first */
+    /* Clones that have pages and no turn, least recently used first; and those whose turn has no
+     * place in a step yet, whoever is to wait longest last. */
+    struct list idle, waiting;
     uint64_t n_evictions, n_recomputes;
     uint64_t n_looked_up, n_found; /* tokens of prompts */
     uint64_t n_spilled, n_filled;  /* pages to slots, and back */
@@ -92,7 +94,7 @@ struct lm_clone {
     uint32_t *turn_ends; /* [n_turns] n_ids after each turn */
     uint32_t n_turns, cap_turns;
     struct kv_seq kv;
-    struct link idle, link; /* link: of lm.clones */
+    struct link unused, link; /* of lm.idle or lm.waiting; of lm.clones */
     struct draft_odds odds;
 };
 
@@ -123,6 +125,7 @@ struct lm_turn {
      * for its last. */
     uint32_t n_ids;
     uint32_t n_prompt;
+    bool has_begun; /* it had a place in a step */
     struct sampler *sampler;
     struct writer writer;
     struct lm_scoring scoring;
@@ -167,10 +170,13 @@ void lm_read_figures(struct lm *m);
 /* Positions n_before … kv.n_tokens - 1 are computed and stay: whole pages of them are found by
  * others from now on. */
 void lm_pages_learn(struct lm *m, struct lm_clone *c, size_t n_before);
-/* Puts the clone at the end of the idle list if it has pages; lm_clone_busy takes it off. */
+/* Whose pages may be taken: puts the clone, if it has some, at the end of the idle; at the end, or
+ * the head, of those that wait; lm_clone_busy takes it off. */
 void lm_clone_idle(struct lm_clone *c);
+void lm_clone_waits(struct lm_clone *c, bool is_next);
 void lm_clone_busy(struct lm_clone *c);
-/* Takes the pages of the least recently used idle clone; false when there is none. */
+/* Takes the pages of the least recently used idle clone, or else of that which waits at the end;
+ * false when there is none. */
 bool lm_evict_one(struct lm *m);
 
 /* clone.c */
@@ -191,8 +197,9 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_
 enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
-/* Takes what others may have computed of the turn's ids, also while the row waited. */
-void lm_find_pages(struct lm *m, struct agent_turn *turn, bool may_fill);
+/* In reserve: the turn takes what others computed of its ids while it waited, and knows what was
+ * taken from it meanwhile. */
+void lm_turn_returns(struct lm *m, struct agent_turn *turn);
 
 /* score.c */
 /* Ids from elsewhere, INVALID if one is none. */

@@ -10,25 +10,39 @@ static struct lm *lm_of(const struct lm_clone *c)
 
 void lm_clone_busy(struct lm_clone *c)
 {
-    if (link_is_on(&c->idle))
-        list_remove(&c->idle);
+    if (link_is_on(&c->unused))
+        list_remove(&c->unused);
 }
 
 void lm_clone_idle(struct lm_clone *c)
 {
     lm_clone_busy(c);
     if (c->kv.n_pages != 0)
-        list_push(&lm_of(c)->idle, &c->idle);
+        list_push(&lm_of(c)->idle, &c->unused);
+}
+
+void lm_clone_waits(struct lm_clone *c, bool is_next)
+{
+    struct list *waiting = &lm_of(c)->waiting;
+
+    lm_clone_busy(c);
+    if (c->kv.n_pages == 0)
+        return;
+    if (is_next)
+        list_push_front(waiting, &c->unused);
+    else
+        list_push(waiting, &c->unused);
 }
 
 bool lm_evict_one(struct lm *m)
 {
-    struct link *l = list_pop(&m->idle);
+    struct link *l = list_is_empty(&m->idle) ? list_last(&m->waiting) : list_first(&m->idle);
     struct lm_clone *c;
 
     if (l == NULL)
         return false;
-    c = container_of(l, struct lm_clone, idle);
+    c = container_of(l, struct lm_clone, unused);
+    lm_clone_busy(c);
     kv_seq_free(m->pages, &c->kv);
     c->is_evicted = true;
     m->n_evictions++;

@@ -108,13 +108,18 @@ enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
     if (rc != STATUS_OK)
         return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
     lm_pages_notice(m);
-    lm_find_pages(m, agent_turn_of(row), true);
+    lm_clone_busy(c);
+    lm_turn_returns(m, agent_turn_of(row));
     if (row->grant > lm_cost(a, row))
         row->grant = lm_cost(a, row);
     t->n_room = (uint32_t)draft_room(m, row);
     do
         rc = reserve_pages(m, c, row->grant + t->n_room, t, err);
     while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
+    if (rc == STATUS_OK)
+        t->has_begun = true;
+    else
+        lm_clone_waits(c, true);
     return rc;
 }
 
@@ -123,6 +128,7 @@ void lm_release(struct agent *a, struct row *row)
     struct lm *m = container_of(a, struct lm, base);
     struct lm_clone *c = clone_of(row);
 
+    lm_clone_busy(c);
     kv_seq_free(m->pages, &c->kv);
     m->n_recomputes++;
     if (a->on_event != NULL)

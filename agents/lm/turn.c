@@ -91,7 +91,7 @@ static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn 
 }
 
 /* Others may have computed what comes next, also while the row waited. */
-void lm_find_pages(struct lm *m, struct agent_turn *turn, bool may_fill)
+static void find_pages(struct lm *m, struct agent_turn *turn, bool may_fill)
 {
     struct lm_clone *c = clone_of(&turn->row);
     struct reply *r = &turn->reply;
@@ -107,6 +107,32 @@ void lm_find_pages(struct lm *m, struct agent_turn *turn, bool may_fill)
     m->n_found += n_found;
     r->n_cached += n_found;
     r->n_prefilled = n_before + n_found;
+}
+
+/* After what was left of the clone's pages has been found. */
+static void note_eviction(struct lm *m, struct lm_clone *c)
+{
+    if (c->is_evicted && c->kv.n_tokens + KV_PAGE_TOKENS <= c->n_ids) {
+        m->n_recomputes++;
+        if (m->base.on_event != NULL)
+            m->base.on_event(m->base.on_event_arg, &c->base, CLONE_RECOMPUTED,
+                             "its KV pages were evicted");
+    }
+    c->is_evicted = false;
+}
+
+void lm_turn_returns(struct lm *m, struct agent_turn *turn)
+{
+    struct lm_clone *c = clone_of(&turn->row);
+    struct reply *r = &turn->reply;
+    const struct lm_turn *t = turn->row.turn;
+
+    if (c->is_evicted && !t->has_begun) { /* nothing was computed, and nothing found counts */
+        m->n_looked_up += r->n_cached - c->kv.n_tokens;
+        r->n_cached = r->n_prefilled = c->kv.n_tokens;
+    }
+    find_pages(m, turn, true);
+    note_eviction(m, c);
 }
 
 enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
@@ -170,14 +196,9 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     turn->reply.n_prefilled = c->kv.n_tokens;
     turn->reply.finish = FINISH_NONE;
     m->n_looked_up += t->n_prompt - c->kv.n_tokens;
-    lm_find_pages(m, turn, false);
-    if (c->is_evicted && c->kv.n_tokens + KV_PAGE_TOKENS <= c->n_ids) {
-        m->n_recomputes++;
-        if (m->base.on_event != NULL)
-            m->base.on_event(m->base.on_event_arg, base, CLONE_RECOMPUTED,
-                             "its KV pages were evicted");
-    }
-    c->is_evicted = false;
+    find_pages(m, turn, false);
+    note_eviction(m, c);
+    lm_clone_waits(c, false);
 out:
     lm_system_unref(m, system);
     buf_deinit(&ids);

@@ -305,6 +305,62 @@ START_TEST(eviction_changes_no_reply)
 }
 END_TEST
 
+/* Conversations that all wait hold no pages against one another: whoever is asked first gets what
+ * it needs, those at the end give theirs first, and all say what they would have said anyway. What
+ * was taken while a turn waited does not count as cached. */
+START_TEST(those_who_wait_give_way)
+{
+    enum { ROOMY = 512, N_CLONES = 4 };
+    struct sampling s = brief();
+    int32_t want[N_CLONES][N];
+    size_t n_pages = ROOMY;
+
+    for (int round = 0; round < 2; round++) {
+        struct agent *a = open_on("ref", n_pages);
+        struct clone *c[N_CLONES];
+        struct drive d[N_CLONES];
+        struct agent_info info;
+        struct error err;
+        char text[200];
+
+        for (int i = 0; i < N_CLONES; i++) {
+            int32_t ids[N];
+
+            c[i] = open_clone(a, NULL);
+            (void)snprintf(text, sizeof text, "%d %0100d hello", i, i);
+            ck_assert_uint_eq(drive_turn(a, c[i], text, &s, 256, ids, N), N);
+        }
+        n_pages = ROOMY - n_free(a) + 1; /* then none has room for its next turn */
+        for (int i = 0; i < N_CLONES; i++)
+            ck_assert_int_eq(drive_begin(&d[i], c[i], text, &s, &err), STATUS_OK);
+        for (int i = 0; i < N_CLONES; i++) {
+            struct drive *one = &d[i];
+            struct reply *r = &d[i].turn.reply;
+
+            drive_run(a, &one, 1, 256);
+            ck_assert_msg(r->n_tokens == N, "%d: %s", i, d[i].turn.row.err.text);
+            for (size_t k = 0; k < N; k++)
+                if (round == 0)
+                    want[i][k] = r->tokens[k].id;
+                else
+                    ck_assert_int_eq(r->tokens[k].id, want[i][k]);
+            if (round == 0 || i == 0)
+                ck_assert_uint_gt(r->n_cached, r->n_prompt / 2);
+            else if (i == N_CLONES - 1)
+                ck_assert_uint_lt(r->n_cached, r->n_prompt / 2);
+            drive_end(&d[i], true);
+        }
+        a->type->info(a, &info);
+        ck_assert_int_eq(info.kv_evictions > 0, round == 1);
+        ck_assert_int_eq(info.kv_recomputes > 0, round == 1);
+        ck_assert_uint_le(info.prefix_hit_tokens, info.prefix_lookup_tokens);
+        for (int i = 0; i < N_CLONES; i++)
+            clone_close(c[i]);
+        agent_unref(a);
+    }
+}
+END_TEST
+
 /* A row that was preempted in the middle of its reply ends it as if nothing had been. */
 START_TEST(preemption_changes_no_reply)
 {
@@ -589,8 +645,8 @@ END_TEST
 
 SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
            fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
-           eviction_changes_no_reply, preemption_changes_no_reply, system_prompt_is_computed_once,
-           a_beginning_is_computed_once, neighbours_share_what_both_computed,
-           a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
-           sixteen_forks_of_a_long_conversation, prompt_beyond_the_context,
-           full_context_ends_the_reply)
+           eviction_changes_no_reply, those_who_wait_give_way, preemption_changes_no_reply,
+           system_prompt_is_computed_once, a_beginning_is_computed_once,
+           neighbours_share_what_both_computed, a_turn_continues_from_its_pages,
+           cached_pages_give_way_before_conversations, sixteen_forks_of_a_long_conversation,
+           prompt_beyond_the_context, full_context_ends_the_reply)
