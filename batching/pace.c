@@ -6,6 +6,9 @@ static const double stretch = 0.75;
  * that keep the rhythm: many times what the whole rows take. */
 static const unsigned steps_a_leap = 32;
 static const double leap = 3;
+/* What parts have at least of the whole rows' time: where those alone reach the bound, on a slow
+ * machine or with a large model, prompts would else be kept out for as long as anybody writes. */
+static const double least_share = 0.25;
 /* Of 16 steps one without parts costs little. */
 static const unsigned max_mixed = 15;
 /* What a step counts for beside those before it. */
@@ -98,5 +101,7 @@ size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64
     room_us = stretch * alone_us * (double)n_parts;
     if (room_us > (double)max_us - alone_us)
         room_us = (double)max_us - alone_us;
-    return room_us > 0 ? (size_t)(room_us / p->part_us) : 0;
+    if (room_us < least_share * alone_us)
+        room_us = least_share * alone_us;
+    return (size_t)(room_us / p->part_us);
 }

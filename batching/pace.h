@@ -24,7 +24,8 @@ struct pace {
 void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us);
 
 /* How much of n_parts rows' parts may join whole rows of whole_cost: each of them stretches the
- * step by less than the whole rows take alone, all of them together no further than max_us. */
+ * step by less than the whole rows take alone, all of them together no further than max_us, or by a
+ * quarter where that is more. */
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us);
 
 /* Whether a newcomer whose parts cost so much may join in one go, whatever the room: who is through

@@ -60,7 +60,7 @@ START_TEST(room_of_nothing_known)
 END_TEST
 
 /* One part stretches the step by three quarters of what the whole rows take, many together to the
- * bound; where the whole rows take that long already, there is no room. */
+ * bound; where the whole rows take that long already, by a quarter. */
 START_TEST(room_follows_what_steps_took)
 {
     struct pace p = {0};
@@ -73,7 +73,7 @@ START_TEST(room_follows_what_steps_took)
     ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), (size_t)(4500 / 505.0));
     ck_assert_uint_eq(pace_room(&p, 8, 3, 100 * 1000), (size_t)(13500 / 505.0));
     ck_assert_uint_eq(pace_room(&p, 8, 50, 100 * 1000), (size_t)(94000 / 505.0));
-    ck_assert_uint_eq(pace_room(&p, 8, 50, 6000), 0);
+    ck_assert_uint_eq(pace_room(&p, 8, 50, 6000), (size_t)(1500 / 505.0));
     /* of as many rows as no step had yet: half as many take half as long at least */
     ck_assert_uint_ge(pace_room(&p, 4, 1, 100 * 1000), (size_t)(0.75 * 3000 / 505));
     ck_assert_uint_le(pace_room(&p, 4, 1, 100 * 1000), (size_t)(0.75 * 6000 / 505));
@@ -171,6 +171,26 @@ START_TEST(a_short_newcomer_leaps)
 }
 END_TEST
 
+/* Where those who write take longer than the bound, prompts are read all the same. */
+START_TEST(a_slow_machine_reads_prompts)
+{
+    static struct fake_ask eight[8], prompt;
+    struct fake f;
+    size_t n = 0;
+
+    open_paced(&f, STEP_US + 7 * TOKEN_US);
+    ask_prompts(&f, eight, 8, 64, 2000);
+    for (int i = 0; i < 20; i++)
+        (void)run_step(&f);
+    ask_prompts(&f, &prompt, 1, 100, 1);
+    while (prompt.n_settled == 0) {
+        ck_assert_uint_lt(n++, 100 / 2);
+        (void)run_step(&f);
+    }
+    fake_close(&f);
+}
+END_TEST
+
 /* Until all are through with their prompt. */
 static uint64_t run_prompts(struct fake *f, struct fake_ask *asks, size_t n, uint64_t *ret_most_us)
 {
@@ -245,5 +265,5 @@ START_TEST(the_shortest_first_but_nobody_starves)
 END_TEST
 
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
-           one_newcomer_keeps_the_rhythm, a_short_newcomer_leaps,
+           one_newcomer_keeps_the_rhythm, a_short_newcomer_leaps, a_slow_machine_reads_prompts,
            many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)
