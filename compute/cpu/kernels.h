@@ -79,7 +79,7 @@ struct dense_slice {
  * and with the weights. */
 enum {
     LINEAR_ROWS = 12,
-    LINEAR_INS = 512, /* inputs that go by at a time, whole vectors of them */
+    LINEAR_INS = 256, /* inputs that go by at a time, whole vectors of them */
     LINEAR_VECTOR = 16,
 };
 

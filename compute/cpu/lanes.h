@@ -428,6 +428,37 @@ static inline float v16_greatest(struct v16 a)
 
 #endif
 
+/* The v16_sum of each of LANES vectors. */
+static inline struct v16 v16_sums(const struct v16 a[LANES])
+{
+#if defined(__AVX512F__)
+    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15);
+    __m512 eight[8], four[4], two[2];
+
+    for (size_t i = 0; i < 8; i++) /* the halves of a[i] and a[i + 8] */
+        eight[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[i].x, a[i + 8].x, 0x44),
+                                 _mm512_shuffle_f32x4(a[i].x, a[i + 8].x, 0xee));
+    for (size_t i = 0; i < 4; i++)
+        four[i] = _mm512_add_ps(_mm512_shuffle_f32x4(eight[i], eight[i + 4], 0x88),
+                                _mm512_shuffle_f32x4(eight[i], eight[i + 4], 0xdd));
+    for (size_t i = 0; i < 2; i++) {
+        __m512d x = _mm512_castps_pd(four[i]), y = _mm512_castps_pd(four[i + 2]);
+
+        two[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                               _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    }
+    return (struct v16){
+        _mm512_permutexvar_ps(order, _mm512_add_ps(_mm512_shuffle_ps(two[0], two[1], 0x88),
+                                                   _mm512_shuffle_ps(two[0], two[1], 0xdd)))};
+#else
+    float sums[LANES];
+
+    for (size_t i = 0; i < LANES; i++)
+        sums[i] = v16_sum(a[i]);
+    return v16_load(sums);
+#endif
+}
+
 /* Vectors whose chains of dependent instructions are written beside one another. A processor looks
  * ahead of what waits by a hundred instructions or so: chains of forty, one behind the other, leave
  * most of it idle. */

@@ -11,9 +11,8 @@ enum { TILE_ROWS = 2, TILE = 2 };
 #endif
 
 enum {
-    BLOCK_OUTS = 16,  /* whose sums wait in the first cache while a block of inputs goes by */
-    FETCH_LINES = 2,  /* of a row, by hand: behind these the processor sees where it goes */
-    CHAIN_BLOCK = 64, /* links of a chain between two visits of memory: keeps it in the cache */
+    BLOCK_OUTS = LANES, /* whose sums wait in the first cache while a block of inputs goes by */
+    CHAIN_BLOCK = 64,   /* links of a chain between two visits of memory: keeps it in the cache */
 };
 
 /* v16_load_some in a register. */
@@ -39,12 +38,11 @@ struct inputs {
     size_t row, vector;
 };
 
-/* Inputs first … last - 1 of a tile, added to its sums ([n_rows][BLOCK_OUTS]); sums NULL: these are
- * all there are, and the outputs to are done. n_rows and n_outs are constants where this is called.
- */
+/* Inputs first … last - 1 of a tile, added to its sums ([n_rows][BLOCK_OUTS]). n_rows and n_outs
+ * are constants where this is called. */
 static FIXED_SIZE void forward_tile(const struct linear_slice *s, const struct inputs *in,
                                     size_t n_rows, size_t out, size_t n_outs, size_t first,
-                                    size_t last, struct v16 *sums, float *to)
+                                    size_t last, struct v16 *sums)
 {
     size_t n_in = s->n_in, whole = last - (last - first) % LANES, rest = last - whole;
     const float *w = s->w + out * n_in, *x = in->x + first / LANES * in->vector;
@@ -75,89 +73,69 @@ static FIXED_SIZE void forward_tile(const struct linear_slice *s, const struct i
     }
     for (size_t r = 0; r < n_rows; r++)
         for (size_t o = 0; o < n_outs; o++)
-            if (sums != NULL)
-                sums[r * BLOCK_OUTS + o] = y[r][o];
-            else
-                to[r * s->n_out + o] = s->bias[out + o] + v16_sum(y[r][o]);
+            sums[r * BLOCK_OUTS + o] = y[r][o];
 }
 
 /* n_rows rows in tiles of about the same height. */
 static FIXED_SIZE void forward_tiles(const struct linear_slice *s, struct inputs in, size_t n_rows,
-                                     size_t height, size_t out, size_t n_outs, size_t first,
-                                     size_t last, struct v16 *sums, float *to)
+                                     size_t out, size_t n_outs, size_t first, size_t last,
+                                     struct v16 *sums)
 {
+    size_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
+    size_t height = (n_rows + n_tiles - 1) / n_tiles;
+
     while (n_rows > 0) {
         size_t n = n_rows < height ? n_rows : height;
 
         switch (n) {
         case 1:
-            forward_tile(s, &in, 1, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, 1, out, n_outs, first, last, sums);
             break;
         case 2:
-            forward_tile(s, &in, 2, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, 2, out, n_outs, first, last, sums);
             break;
 #if defined(__AVX512F__)
         case 3:
-            forward_tile(s, &in, 3, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, 3, out, n_outs, first, last, sums);
             break;
         case 4:
-            forward_tile(s, &in, 4, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, 4, out, n_outs, first, last, sums);
             break;
         case 5:
-            forward_tile(s, &in, 5, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, 5, out, n_outs, first, last, sums);
             break;
         default:
-            forward_tile(s, &in, TILE_ROWS, out, n_outs, first, last, sums, to);
+            forward_tile(s, &in, TILE_ROWS, out, n_outs, first, last, sums);
             break;
 #endif
         }
         in.x += n * in.row;
-        to = to != NULL ? to + n * s->n_out : NULL;
-        sums = sums != NULL ? sums + n * BLOCK_OUTS : NULL;
+        sums += n * BLOCK_OUTS;
         n_rows -= n;
     }
 }
 
-static size_t height_of(size_t n_rows)
-{
-    size_t n_tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
-
-    return (n_rows + n_tiles - 1) / n_tiles;
-}
-
-/* Rows whose inputs fit in the first cache, or one, which goes by but once. */
-static void forward_short(const struct linear_slice *s, size_t first, size_t last)
-{
-    const struct inputs in = {s->in, s->n_in, LANES};
-    size_t height = height_of(s->n);
-
-    for (; first + TILE <= last; first += TILE)
-        forward_tiles(s, in, s->n, height, first, TILE, 0, s->n_in, NULL, s->out + first);
-    for (; first < last; first++)
-        forward_tiles(s, in, s->n, height, first, 1, 0, s->n_in, NULL, s->out + first);
-}
-
-/* The start of a tile's weights: it would else be waited for, since the processor fetches ahead
- * only where it was shown a direction, and no farther than the page. */
+/* The first line of each row of a tile's weights: it would else be waited for, since the processor
+ * fetches ahead only where it was shown a direction, and no farther than the page. */
 static inline void fetch(const struct linear_slice *s, size_t out, size_t first)
 {
     for (size_t o = 0; o < TILE; o++)
-        for (size_t line = 0; line < FETCH_LINES; line++)
-            __builtin_prefetch(s->w + (out + o) * s->n_in + first + line * LANES, 0, 2);
+        __builtin_prefetch(s->w + (out + o) * s->n_in + first, 0, 2);
 }
 
-/* Outputs out … end - 1 of some rows. Inputs go by in blocks that stay in the first cache with the
- * sums; weights come by once for all rows. */
+/* Outputs out … end - 1, at most BLOCK_OUTS, of some rows. Inputs go by in blocks that stay in the
+ * first cache with the sums; weights come by once for all rows. A row alone reads its weights from
+ * end to end. */
 static void forward_block(const struct linear_slice *s, struct inputs in, size_t n_rows, size_t out,
                           size_t end, float *to)
 {
     struct v16 sums[LINEAR_ROWS * BLOCK_OUTS]; /* [rows][BLOCK_OUTS] */
-    size_t height = height_of(n_rows);
+    size_t width = n_rows > 1 ? LINEAR_INS : s->n_in;
 
     for (size_t first = 0, last; first < s->n_in; first = last) {
         size_t o = out;
 
-        last = s->n_in - first < LINEAR_INS ? s->n_in : first + LINEAR_INS;
+        last = s->n_in - first < width ? s->n_in : first + width;
         for (; o + TILE <= end; o += TILE) {
             if (o + TILE < end)
                 fetch(s, o + TILE, first);
@@ -165,29 +143,31 @@ static void forward_block(const struct linear_slice *s, struct inputs in, size_t
                 fetch(s, out, last);
             else
                 fetch(s, end, 0);
-            forward_tiles(s, in, n_rows, height, o, TILE, first, last, sums + (o - out), NULL);
+            forward_tiles(s, in, n_rows, o, TILE, first, last, sums + (o - out));
         }
         for (; o < end; o++)
-            forward_tiles(s, in, n_rows, height, o, 1, first, last, sums + (o - out), NULL);
+            forward_tiles(s, in, n_rows, o, 1, first, last, sums + (o - out));
     }
-    for (size_t r = 0; r < n_rows; r++)
-        for (size_t o = out; o < end; o++)
-            to[r * s->n_out + o] = s->bias[o] + v16_sum(sums[r * BLOCK_OUTS + o - out]);
+    for (size_t r = 0; r < n_rows; r++, to += s->n_out)
+        if (end - out == BLOCK_OUTS)
+            v16_store(to + out, v16_add(v16_load(s->bias + out), v16_sums(sums + r * BLOCK_OUTS)));
+        else
+            for (size_t o = out; o < end; o++)
+                to[o] = s->bias[o] + v16_sum(sums[r * BLOCK_OUTS + o - out]);
 }
 
 void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
 {
-    size_t width = linear_packed_width(s->n_in);
+    bool packs = linear_packs(s->n, s->n_in);
+    size_t width = packs ? linear_packed_width(s->n_in) : s->n_in;
 
-    if (!linear_packs(s->n, s->n_in)) {
-        forward_short(s, first, last);
-        return;
-    }
     for (; first < last; first += BLOCK_OUTS)
         for (size_t row = 0; row < s->n; row += LINEAR_ROWS) {
             size_t n_rows = s->n - row < LINEAR_ROWS ? s->n - row : LINEAR_ROWS;
-            const struct inputs in = {s->packed + row * width, LANES, n_rows * LANES};
+            struct inputs in = {s->in + row * width, width, LANES};
 
+            if (packs)
+                in = (struct inputs){s->packed + row * width, LANES, n_rows * LANES};
             forward_block(s, in, n_rows, first,
                           last - first < BLOCK_OUTS ? last : first + BLOCK_OUTS,
                           s->out + row * s->n_out);

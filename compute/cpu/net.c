@@ -13,6 +13,7 @@ enum {
     PIECE_VALUES = 1 << 16,   /* of a row-wise operator */
     PIECE_PRODUCTS = 1 << 18, /* of a layer, times rows */
     PIECE_OUT = 32,           /* products that an output's sum costs on top */
+    PIECE_OUTS = 16,          /* whole tiles of a layer's outputs */
     PIECE_COLUMNS = 64,       /* whole tiles of a gradient's columns */
 };
 
@@ -56,8 +57,10 @@ static void pack_piece(void *arg, size_t begin, size_t end)
 static void forward_piece(void *arg, size_t begin, size_t end)
 {
     const struct layer *l = arg;
+    size_t n_out = l->slice.n_out;
 
-    l->kernels->linear(&l->slice, begin, end);
+    end *= PIECE_OUTS;
+    l->kernels->linear(&l->slice, begin * PIECE_OUTS, end < n_out ? end : n_out);
 }
 
 static void net_linear(struct backend *b, const struct buffer *in, const struct buffer *w,
@@ -87,7 +90,8 @@ static void net_linear(struct backend *b, const struct buffer *in, const struct 
         team_for(c->team, width / LINEAR_VECTOR, grain_of(PIECE_VALUES, n * LINEAR_VECTOR),
                  pack_piece, &l);
     }
-    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * (n_in + PIECE_OUT)), forward_piece, &l);
+    team_for(c->team, (n_out + PIECE_OUTS - 1) / PIECE_OUTS,
+             grain_of(PIECE_PRODUCTS, n * (n_in + PIECE_OUT) * PIECE_OUTS), forward_piece, &l);
 }
 
 static void to_input_piece(void *arg, size_t begin, size_t end)
