@@ -21,6 +21,8 @@
 /* Virtual lanes of a float reduction: element i goes into lane i % 16, in rising order of i. */
 enum { SCALAR_LANES = 16 };
 
+#define SCALAR_LOG2_E 1.44269504088896341f
+
 SCALAR_FN uint32_t scalar_bits(float x)
 {
     uint32_t u;
@@ -56,7 +58,7 @@ SCALAR_FN float scalar_exp(float x)
 
     x = scalar_choose(x < -87.0f, -87.0f, x);
     x = scalar_choose(x > 88.0f, 88.0f, x);
-    t = x * 1.44269504088896341f + magic;
+    t = x * SCALAR_LOG2_E + magic;
     n = t - magic;
     r = x - n * 0.693359375f; /* exact: ln 2 in two parts, the first of 9 bits */
     r = r - n * -2.12194440e-4f;
@@ -72,26 +74,24 @@ SCALAR_FN float scalar_exp(float x)
     return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
 }
 
-/* e^x within 1 ulp for x <= 0 or NaN, in half as many instructions, by fma: for the scores of
- * attention, on processors that have it. Not the bits of scalar_exp. */
-SCALAR_FN float scalar_exp_below(float x)
+/* 2^x within 2e-7 of itself for x <= 0 or NaN, by fma: for the scores of attention, on processors
+ * that have it. The argument is held at -126 or above, so the result is a normal number; NaN stays
+ * NaN. Where scalar_exp says how, the 127 of a float's exponent is added with magic, and x - n is
+ * exact. */
+SCALAR_FN float scalar_exp2_below(float x)
 {
-    const float magic = 12582912.0f;
-    float t, n, r, p;
+    const float magic = 12582912.0f + 127.0f;
+    float t, r, p;
 
-    x = scalar_choose(x < -87.0f, -87.0f, x);
-    t = fmaf(x, 1.44269504088896341f, magic);
-    n = t - magic;
-    r = fmaf(n, -0.693359375f, x);
-    r = fmaf(n, 2.12194440e-4f, r);
-    p = fmaf(1.9875691500e-4f, r, 1.3981999507e-3f);
-    p = fmaf(p, r, 8.3334519073e-3f);
-    p = fmaf(p, r, 4.1665795894e-2f);
-    p = fmaf(p, r, 1.6666665459e-1f);
-    p = fmaf(p, r, 5.0000001201e-1f);
-    p = fmaf(p, r * r, r);
-    p = p + 1.0f;
-    return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
+    x = scalar_choose(x < -126.0f, -126.0f, x);
+    t = x + magic;
+    r = x - (t - magic);
+    p = fmaf(1.326472731e-3f, r, 9.671512991e-3f);
+    p = fmaf(p, r, 5.550733581e-2f);
+    p = fmaf(p, r, 2.402224243e-1f);
+    p = fmaf(p, r, 6.931470037e-1f);
+    p = fmaf(p, r, 1.0f);
+    return p * scalar_from_bits(scalar_bits(t) << 23);
 }
 
 SCALAR_FN float scalar_sigmoid(float x)

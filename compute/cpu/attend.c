@@ -32,7 +32,7 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one ve
 /* One head of a token, and what it has gathered. */
 struct query {
     const struct attend_token *token;
-    float *q;           /* [head_dim], scaled */
+    float *q;           /* [head_dim], scaled, so that scores are powers of 2 */
     float *p;           /* [SPAN] scores, then weights */
     float *y;           /* [padded_dim] of this span */
     float *out;         /* [padded_dim] of the spans before */
@@ -444,16 +444,16 @@ static void merge_greatest(struct query *u)
 {
     u->before = u->here = 1.0f;
     if (u->sum > 0.0f && u->max_here > u->max) {
-        u->before = scalar_exp(u->max - u->max_here);
+        u->before = scalar_exp2_below(u->max - u->max_here);
         u->max = u->max_here;
     } else if (u->sum > 0.0f) {
-        u->here = scalar_exp(u->max_here - u->max);
+        u->here = scalar_exp2_below(u->max_here - u->max);
     } else {
         u->max = u->max_here;
     }
 }
 
-/* p[i] = exp(p[i] - max) of n positions at most ABREAST vectors, sums += them. n is ABREAST vectors
+/* p[i] = 2^(p[i] - max) of n positions at most ABREAST vectors, sums += them. n is ABREAST vectors
  * where it is a constant. */
 static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struct v16 *sums)
 {
@@ -461,7 +461,7 @@ static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struc
 
     EACH_ABREAST(i)
     x[i] = v16_sub(v16_load(p + i * LANES), max);
-    v16_exp_below(x);
+    v16_exp2_below(x);
     EACH_ABREAST(i)
     if (i * LANES < n) {
         if (n < (i + 1) * LANES)
@@ -471,7 +471,7 @@ static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struc
     }
 }
 
-/* p[i] = exp(p[i] - max); returns the sum. p has room for whole spans. */
+/* p[i] = 2^(p[i] - max); returns the sum. p has room for whole spans. */
 static float exponentials(float *p, size_t n, float max)
 {
     enum { ALL = ABREAST * LANES };
@@ -536,7 +536,7 @@ void ISA_NAME(attend)(const struct attend_block *b)
 {
     size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, dim = b->kv.padded_dim;
     size_t end = 0;
-    float scale = 1.0f / sqrtf((float)head_dim);
+    float scale = SCALAR_LOG2_E / sqrtf((float)head_dim);
     struct scratch s;
 
     assert(n <= ATTEND_QUERIES && dim <= MAX_HEAD_DIM);

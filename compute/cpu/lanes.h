@@ -122,6 +122,12 @@ static inline struct v16 v16_power(struct v16 t)
     return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(bits, 23))};
 }
 
+/* 2^n out of scalar_exp2_below's n + magic */
+static inline struct v16 v16_biased_power(struct v16 t)
+{
+    return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t.x), 23))};
+}
+
 /* The lanes of each pair (2j, 2j + 1) exchanged. */
 static inline struct v16 v16_swap_pairs(struct v16 a)
 {
@@ -254,6 +260,12 @@ static inline struct v16 v16_power(struct v16 t)
     return V16_BOTH(power_of(t.x), power_of(t.y));
 }
 
+static inline struct v16 v16_biased_power(struct v16 t)
+{
+    return V16_BOTH(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t.x), 23)),
+                    _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t.y), 23)));
+}
+
 static inline struct v16 v16_swap_pairs(struct v16 a)
 {
     return V16_BOTH(_mm256_permute_ps(a.x, 0xb1), _mm256_permute_ps(a.y, 0xb1));
@@ -361,6 +373,11 @@ static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
 static inline struct v16 v16_power(struct v16 t)
 {
     V16_EACH(scalar_from_bits((scalar_bits(t.f[i]) + 127u) << 23));
+}
+
+static inline struct v16 v16_biased_power(struct v16 t)
+{
+    V16_EACH(scalar_from_bits(scalar_bits(t.f[i]) << 23));
 }
 
 static inline struct v16 v16_swap_pairs(struct v16 a)
@@ -503,7 +520,7 @@ static FIXED_SIZE void v16_exp(struct v16 x[ABREAST])
     EACH_ABREAST(i)
     {
         x[i] = v16_min(v16_all(88.0f), v16_max(v16_all(-87.0f), x[i]));
-        t[i] = v16_add(v16_mul(x[i], v16_all(1.44269504088896341f)), magic);
+        t[i] = v16_add(v16_mul(x[i], v16_all(SCALAR_LOG2_E)), magic);
     }
     v16_abreast(t);
     EACH_ABREAST(i)
@@ -531,40 +548,31 @@ static FIXED_SIZE void v16_exp(struct v16 x[ABREAST])
     v16_abreast(x);
 }
 
-/* x = scalar_exp_below(x) */
-static FIXED_SIZE void v16_exp_below(struct v16 x[ABREAST])
+/* x = scalar_exp2_below(x) */
+static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST])
 {
-    const struct v16 magic = v16_all(12582912.0f);
-    struct v16 t[ABREAST], n[ABREAST], p[ABREAST];
+    const struct v16 magic = v16_all(12582912.0f + 127.0f);
+    struct v16 t[ABREAST], p[ABREAST];
 
     EACH_ABREAST(i)
     {
-        x[i] = v16_max(v16_all(-87.0f), x[i]);
-        t[i] = v16_fma(x[i], v16_all(1.44269504088896341f), magic);
+        x[i] = v16_max(v16_all(-126.0f), x[i]);
+        t[i] = v16_add(x[i], magic);
     }
     v16_abreast(t);
     EACH_ABREAST(i)
     {
-        n[i] = v16_sub(t[i], magic);
-        x[i] = v16_fma(n[i], v16_all(-0.693359375f), x[i]);
+        x[i] = v16_sub(x[i], v16_sub(t[i], magic));
+        p[i] = v16_all(1.326472731e-3f);
     }
     v16_abreast(x);
+    v16_horner(p, x, 9.671512991e-3f, true);
+    v16_horner(p, x, 5.550733581e-2f, true);
+    v16_horner(p, x, 2.402224243e-1f, true);
+    v16_horner(p, x, 6.931470037e-1f, true);
+    v16_horner(p, x, 1.0f, true);
     EACH_ABREAST(i)
-    {
-        x[i] = v16_fma(n[i], v16_all(2.12194440e-4f), x[i]);
-        p[i] = v16_all(1.9875691500e-4f);
-    }
-    v16_abreast(x);
-    v16_horner(p, x, 1.3981999507e-3f, true);
-    v16_horner(p, x, 8.3334519073e-3f, true);
-    v16_horner(p, x, 4.1665795894e-2f, true);
-    v16_horner(p, x, 1.6666665459e-1f, true);
-    v16_horner(p, x, 5.0000001201e-1f, true);
-    EACH_ABREAST(i)
-    p[i] = v16_fma(p[i], v16_mul(x[i], x[i]), x[i]);
-    v16_abreast(p);
-    EACH_ABREAST(i)
-    x[i] = v16_mul(v16_add(p[i], v16_all(1.0f)), v16_power(t[i]));
+    x[i] = v16_mul(p[i], v16_biased_power(t[i]));
     v16_abreast(x);
 }
 

@@ -122,7 +122,7 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
     }
 }
 
-/* p [n] becomes exp(p - its greatest); the warp's. */
+/* p [n] becomes 2^(p - its greatest); the warp's. */
 static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softmax *s)
 {
     unsigned lane = threadIdx.x % WARP_LANES;
@@ -137,7 +137,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softma
         greatest = other > greatest ? other : greatest;
     }
     for (unsigned i = lane; i < n; i += WARP_LANES)
-        p[i] = scalar_exp_below(p[i] - greatest);
+        p[i] = scalar_exp2_below(p[i] - greatest);
     __syncwarp();
     if (lane < SCALAR_LANES)
         for (unsigned i = lane; i < n; i += SCALAR_LANES)
@@ -156,10 +156,10 @@ static __device__ __forceinline__ void merge(struct softmax *s)
 {
     s->before = s->here = 1.0f;
     if (s->sum > 0.0f && s->max_here > s->max) {
-        s->before = scalar_exp(s->max - s->max_here);
+        s->before = scalar_exp2_below(s->max - s->max_here);
         s->max = s->max_here;
     } else if (s->sum > 0.0f) {
-        s->here = scalar_exp(s->max_here - s->max);
+        s->here = scalar_exp2_below(s->max_here - s->max);
     } else {
         s->max = s->max_here;
     }
@@ -304,7 +304,7 @@ static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
                                                     const struct cuda_attention *a,
                                                     const struct work *w, const float *q, float *to)
 {
-    float scale = 1.0f / sqrtf((float)kv->head_dim);
+    float scale = SCALAR_LOG2_E / sqrtf((float)kv->head_dim);
 
     for (unsigned i = threadIdx.x; i < CUDA_TILE_QUERIES * kv->padded_dim; i += THREADS) {
         unsigned query = i / kv->padded_dim, d = i % kv->padded_dim;
