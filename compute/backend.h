@@ -104,6 +104,12 @@ struct backend_type {
 
     enum status (*sync)(struct backend *b, struct error *err);
 
+    /* Optional, both or none: the threads that compute, the caller among them. each calls
+     * fn(arg, i) for i = 0 … n - 1 on those that are free, side by side, and returns when all is
+     * done; meanwhile nobody else uses the backend, its memory apart. */
+    size_t (*n_threads)(const struct backend *b);
+    void (*each)(struct backend *b, size_t n, void (*fn)(void *arg, size_t i), void *arg);
+
     /* Memory. */
     struct buffer *(*buffer_open)(struct backend *b, size_t size_bytes); /* NULL: none left */
     void (*buffer_close)(struct backend *b, struct buffer *m);

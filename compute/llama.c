@@ -164,6 +164,39 @@ bool llama_can_spill(const struct backend *b)
     return b->type->kv_spill != NULL;
 }
 
+static enum status open_lane_device(struct llama *m, struct llama *of, struct error *err)
+{
+    enum status rc;
+
+    take_weights(m, of);
+    m->kv = of->kv;
+    rc = open_buffers(m, err);
+    return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
+}
+
+enum status llama_open_lane(struct llama **out, struct llama *of, struct backend *b,
+                            struct error *err)
+{
+    struct llama *m = try_alloc(1, sizeof *m);
+    enum status rc;
+
+    if (m == NULL)
+        return error_no_memory(err, sizeof *m, "a lane");
+    m->backend = b;
+    m->file = of->file;
+    m->shape = of->shape;
+    m->config = of->config;
+    m->config.weights_of = of;
+    m->is_lane = true;
+    if ((rc = open_rope_scale(m, err)) != STATUS_OK || (rc = open_tables(m, err)) != STATUS_OK ||
+        (rc = open_lane_device(m, of, err)) != STATUS_OK) {
+        llama_close(m);
+        return rc;
+    }
+    *out = m;
+    return STATUS_OK;
+}
+
 /* What is on the device. */
 static enum status open_device(struct llama *m, struct error *err)
 {
@@ -171,7 +204,7 @@ static enum status open_device(struct llama *m, struct error *err)
 
     m->weight_bytes = 0;
     if ((rc = open_weights(m, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK ||
-        (rc = open_buffers(m, err)) != STATUS_OK)
+        (rc = open_buffers(m, err)) != STATUS_OK || (rc = lanes_open(m, err)) != STATUS_OK)
         return rc;
     return m->backend->type->sync(m->backend, err);
 }
@@ -238,9 +271,11 @@ static void close_device(struct llama *m)
 {
     if (m->backend->is_down)
         return;
+    lanes_close(m);
     close_buffers(m);
     close_weights(m);
-    m->backend->type->kv_close(m->backend, m->kv);
+    if (!m->is_lane)
+        m->backend->type->kv_close(m->backend, m->kv);
     m->kv = NULL;
 }
 
@@ -275,7 +310,7 @@ enum status llama_restart(struct llama *m, const struct backend_config *config, 
 {
     enum status rc;
 
-    if (m->config.weights_of != NULL || atomic_load(&m->n_sharers) != 0)
+    if (m->config.weights_of != NULL || atomic_load(&m->n_sharers) != m->n_lanes)
         return error_set(err, STATUS_PRECONDITION,
                          "the device has failed, and its weights are shared: start anew");
     close_device(m);

@@ -280,8 +280,9 @@ static void run_copy(struct llama *m, const struct kv_copy *c)
         op->kv_copy(m->backend, m->kv, c->from, c->to);
 }
 
-enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+/* All rows at once. */
+static enum status run_together(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                                struct error *err)
 {
     struct backend *b = m->backend;
     size_t last = m->shape.n_layers - 1;
@@ -292,8 +293,6 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
     lay_out(m, rows, n_rows, &all, &wanted);
     o.place = one_place(m, rows, n_rows);
     lay_out_draws(m, rows, n_rows, &o);
-    for (size_t i = 0; i < n_copies; i++)
-        run_copy(m, &copies[i]);
     b->type->embed(b, m->embed, m->ids, all.n, m->x);
     for (size_t layer = 0; layer < last; layer++)
         run_layer(m, layer, &all);
@@ -313,4 +312,12 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
     if (o.place == NULL)
         put_staged(m, rows, n_rows);
     return STATUS_OK;
+}
+
+enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+{
+    for (size_t i = 0; i < n_copies; i++)
+        run_copy(m, &copies[i]);
+    return lanes_deal(m, rows, n_rows) ? lanes_forward(m, err) : run_together(m, rows, n_rows, err);
 }

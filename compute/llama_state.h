@@ -12,6 +12,17 @@ struct layer {
     struct weight *parts[N_PARTS];
 };
 
+/* One of the threads that share a step (llama_lanes.c). */
+struct lane {
+    struct backend *backend;
+    struct llama *model;
+    struct llama_row *rows; /* [n_rows], at most max_tokens, of the step */
+    size_t n_rows, cost;
+    uint64_t finished_ns;
+    enum status status;
+    struct error err;
+};
+
 struct llama {
     struct backend *backend;
     const struct gguf *file;
@@ -25,6 +36,10 @@ struct llama {
     struct weight *own_head; /* NULL where the head is embed */
     float *rope_scale;       /* [head_dim / 2], or NULL */
     struct kv *kv;
+    bool is_lane;       /* kv is the model's whose lane it is */
+    struct lane *lanes; /* [n_lanes] or none */
+    size_t n_lanes;
+    size_t n_together; /* steps to come that take no lanes */
 
     /* One call's activations, on the device. */
     struct buffer *x;         /* [max_tokens][width], the residual stream */
@@ -47,5 +62,17 @@ struct llama {
     uint32_t *wanted;             /* [max_logits] rows of logits that the host wants */
     float **places;               /* [max_logits] and where */
 };
+
+/* Opens a llama on b with the weights and pages of m, which outlives it. */
+enum status llama_open_lane(struct llama **out, struct llama *m, struct backend *b,
+                            struct error *err) MUST_CHECK;
+
+/* llama_lanes.c */
+enum status lanes_open(struct llama *m, struct error *err) MUST_CHECK;
+void lanes_close(struct llama *m);
+/* Deals the rows to the lanes; false: the step is not for lanes. */
+bool lanes_deal(struct llama *m, const struct llama_row *rows, size_t n_rows);
+/* What llama_forward does, of the rows that have been dealt. */
+enum status lanes_forward(struct llama *m, struct error *err) MUST_CHECK;
 
 #endif

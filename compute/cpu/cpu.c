@@ -201,6 +201,31 @@ static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_
                width * sizeof *to);
 }
 
+static size_t cpu_n_threads(const struct backend *b)
+{
+    return team_size(((const struct cpu *)b)->team);
+}
+
+struct calls {
+    void (*fn)(void *arg, size_t i);
+    void *arg;
+};
+
+static void call_piece(void *arg, size_t begin, size_t end)
+{
+    const struct calls *c = arg;
+
+    for (size_t i = begin; i < end; i++)
+        c->fn(c->arg, i);
+}
+
+static void cpu_each(struct backend *b, size_t n, void (*fn)(void *arg, size_t i), void *arg)
+{
+    struct calls calls = {fn, arg};
+
+    team_for(to_cpu(b)->team, n, 1, call_piece, &calls);
+}
+
 /* Choice of kernels. */
 
 #if defined(__x86_64__)
@@ -303,6 +328,8 @@ const struct backend_type cpu_backend = {
     .open = cpu_open,
     .close = cpu_close,
     .sync = cpu_sync,
+    .n_threads = cpu_n_threads,
+    .each = cpu_each,
     .buffer_open = cpu_buffer_open,
     .buffer_close = cpu_buffer_close,
     .upload = cpu_upload,

@@ -1,5 +1,6 @@
 /* What knows positions: the pages of keys and values, and attention. */
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ struct kv {
     struct kv_shape shape;
     struct kv_view view; /* of layer 0 */
     size_t layer_bytes;
-    size_t n_used;         /* pages up to the highest that was written */
+    atomic_size_t n_used;  /* pages up to the highest that was written; any thread */
     size_t prepared_bytes; /* from the first on; SIZE_MAX: no more can be had */
 };
 
@@ -297,10 +298,13 @@ static void store_piece(void *arg, size_t begin, size_t end)
 
 static void note_pages(struct kv *kv, const struct attend_row *rows, size_t n_rows)
 {
+    size_t n_here = 0, n_used = atomic_load(&kv->n_used);
+
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
         for (size_t i = r->pos / KV_PAGE_TOKENS; i < pages_for(r->pos + r->n_tokens); i++)
-            if (kv->n_used <= (size_t)r->pages[i])
-                kv->n_used = (size_t)r->pages[i] + 1;
+            n_here = n_here > (size_t)r->pages[i] ? n_here : (size_t)r->pages[i] + 1;
+    while (n_used < n_here && !atomic_compare_exchange_weak(&kv->n_used, &n_used, n_here))
+        ;
 }
 
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,

@@ -8,19 +8,36 @@
 #include "tests/support/tiny_model.h"
 #include "tests/unit/base/suite.h"
 
-enum { MAX_TOKENS = 8, MAX_LOGITS = 2, PAGES = 2 };
-
-static const struct backend_config backend_config = {.n_threads = 1};
+enum { MAX_TOKENS = 40, MAX_LOGITS = 4, PAGES = 4, LANE_ROWS = 4, LANE_ROW_TOKENS = 10 };
 
 struct work {
     const struct tiny_model *file;
     const char *backend; /* NULL: the faulty one */
+    size_t n_threads;    /* more than one: so many rows that each thread takes some of them */
     float *known;        /* [MAX_LOGITS][TINY_VOCAB], filled by the first run without a fault */
     bool has_known;
 };
 
+/* Rows of different sequences. */
+static enum status step_of_lanes(struct llama *m, float *logits, struct error *err)
+{
+    static const int32_t pages[LANE_ROWS] = {3, 0, 2, 1};
+    int32_t ids[LANE_ROW_TOKENS];
+    struct llama_row rows[LANE_ROWS];
+
+    for (int32_t i = 0; i < LANE_ROW_TOKENS; i++)
+        ids[i] = i * 31 % TINY_VOCAB;
+    for (size_t i = 0; i < LANE_ROWS; i++)
+        rows[i] = (struct llama_row){.ids = ids,
+                                     .n_tokens = LANE_ROW_TOKENS,
+                                     .pages = &pages[i],
+                                     .n_logits = 1,
+                                     .logits = logits + i * TINY_VOCAB};
+    return llama_forward(m, rows, LANE_ROWS, NULL, 0, err);
+}
+
 /* Two rows, one of them on a page that is copied first. */
-static enum status step(struct llama *m, float *logits, struct error *err)
+static enum status step_of_two(struct llama *m, float *logits, struct error *err)
 {
     static const int32_t ids[] = {1, 7, 9, 11, 200};
     const struct kv_copy copy = {.from = 0, .to = 1};
@@ -36,13 +53,19 @@ static enum status step(struct llama *m, float *logits, struct error *err)
     return llama_forward(m, rows, 2, &copy, 1, err);
 }
 
+static enum status step(const struct work *w, struct llama *m, float *logits, struct error *err)
+{
+    return w->n_threads > 1 ? step_of_lanes(m, logits, err) : step_of_two(m, logits, err);
+}
+
 /* Opens the model and runs a step. A model that failed in a step runs the same step well after. */
 static enum status open_and_step(void *arg)
 {
     static const struct llama_config config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     struct work *w = arg;
-    float logits[MAX_LOGITS * TINY_VOCAB];
+    const struct backend_config backend_config = {.n_threads = w->n_threads};
+    float logits[MAX_LOGITS * TINY_VOCAB] = {0};
     struct backend *b = NULL;
     struct llama *m = NULL;
     struct gguf *g = NULL;
@@ -59,11 +82,11 @@ static enum status open_and_step(void *arg)
     rc = llama_open(&m, b, g, &config, &err);
     if (rc != STATUS_OK)
         goto out;
-    rc = step(m, logits, &err);
+    rc = step(w, m, logits, &err);
     if (rc != STATUS_OK) {
         struct error second;
 
-        ck_assert_int_eq(step(m, logits, &second), STATUS_OK);
+        ck_assert_int_eq(step(w, m, logits, &second), STATUS_OK);
     }
     if (!w->has_known)
         memcpy(w->known, logits, sizeof logits);
@@ -80,13 +103,13 @@ out:
     return rc;
 }
 
-static long sweep_backend(const char *backend)
+static long sweep_backend(const char *backend, size_t n_threads)
 {
     static float known[MAX_LOGITS * TINY_VOCAB];
     const struct tiny_config config = {
         .type = DTYPE_Q4_1, .has_own_head = true, .has_rope_freqs = true};
     struct tiny_model file;
-    struct work w = {.file = &file, .backend = backend, .known = known};
+    struct work w = {.file = &file, .backend = backend, .n_threads = n_threads, .known = known};
     long n;
 
     tiny_model_init(&file, &config);
@@ -101,15 +124,22 @@ START_TEST(allocations_fail)
 {
     for (size_t i = 0; backend_type_at(i) != NULL; i++)
         if (backend_type_at(i)->load == NULL)
-            ck_assert_int_ge(sweep_backend(backend_type_at(i)->name), 20);
+            ck_assert_int_ge(sweep_backend(backend_type_at(i)->name, 1), 20);
+}
+END_TEST
+
+/* The same where a step is shared among threads, each with a backend of its own. */
+START_TEST(allocations_of_lanes_fail)
+{
+    ck_assert_int_ge(sweep_backend("cpu", 2), 60);
 }
 END_TEST
 
 /* Each operator of the device fails in turn: the step says so, and the next one is well. */
 START_TEST(operators_fail)
 {
-    ck_assert_int_ge(sweep_backend(NULL), 20 + 17 * TINY_LAYERS);
+    ck_assert_int_ge(sweep_backend(NULL, 1), 20 + 17 * TINY_LAYERS);
 }
 END_TEST
 
-SUITE_MAIN("fault/engine", allocations_fail, operators_fail)
+SUITE_MAIN("fault/engine", allocations_fail, allocations_of_lanes_fail, operators_fail)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/support/tiny_model.h"
 #include "tests/unit/base/suite.h"
@@ -20,9 +21,10 @@ struct rig {
 
 static const struct tiny_config plain = {.seed = 1};
 
-static void rig_open(struct rig *r, const struct tiny_config *config)
+static void rig_open_on(struct rig *r, const struct tiny_config *config, const char *backend,
+                        size_t n_threads)
 {
-    const struct backend_config backend_config = {0};
+    const struct backend_config backend_config = {.n_threads = n_threads};
     const struct llama_config llama_config = {
         .max_tokens = MAX_TOKENS, .max_logits = MAX_LOGITS, .n_kv_pages = PAGES, .kv_type = KV_F32};
     struct error err = {0};
@@ -31,9 +33,14 @@ static void rig_open(struct rig *r, const struct tiny_config *config)
     ck_assert_msg(gguf_open_bytes(&r->gguf, r->file.bytes, r->file.size_bytes, "tiny", &err) ==
                       STATUS_OK,
                   "%s", err.text);
-    ck_assert_int_eq(backend_open(&r->backend, "ref", &backend_config, &err), STATUS_OK);
+    ck_assert_int_eq(backend_open(&r->backend, backend, &backend_config, &err), STATUS_OK);
     ck_assert_msg(llama_open(&r->model, r->backend, r->gguf, &llama_config, &err) == STATUS_OK,
                   "%s", err.text);
+}
+
+static void rig_open(struct rig *r, const struct tiny_config *config)
+{
+    rig_open_on(r, config, "ref", 0);
 }
 
 static void rig_close(struct rig *r)
@@ -323,6 +330,123 @@ START_TEST(copies_come_first)
 }
 END_TEST
 
+/* Counts the steps that threads share, and lets all but the first lane be late if asked to. */
+static struct backend_type counted;
+static const struct backend_type *real_type;
+static size_t n_shared;
+static bool are_late;
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    ck_assert_int_eq(clock_gettime(CLOCK_MONOTONIC, &t), 0);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void count_each(struct backend *b, size_t n, void (*fn)(void *arg, size_t i), void *arg)
+{
+    double begun = now_s(), first;
+
+    n_shared++;
+    if (!are_late) {
+        real_type->each(b, n, fn, arg);
+        return;
+    }
+    fn(arg, 0);
+    first = now_s() - begun;
+    while (now_s() - begun < 2 * first)
+        ;
+    for (size_t i = 1; i < n; i++)
+        fn(arg, i);
+}
+
+static void rig_open_counted(struct rig *r)
+{
+    static const struct tiny_config quantised = {.type = DTYPE_Q4_1, .seed = 1};
+
+    rig_open_on(r, &quantised, "cpu", 2);
+    real_type = r->backend->type;
+    counted = *real_type;
+    counted.each = count_each;
+    r->backend->type = &counted;
+    n_shared = 0;
+}
+
+enum { LANE_ROWS = 6 };
+
+/* Prompts of 12, 8, 8 and 4 tokens, and two tokens behind what is there: 34 in all. */
+static void lay_out_lanes(struct llama_row rows[LANE_ROWS], const int32_t *ids)
+{
+    static const int32_t pages[LANE_ROWS] = {2, 9, 4, 11, 0, 7};
+    static const size_t n_tokens[LANE_ROWS] = {12, 8, 8, 4, 1, 1};
+    static float logits[LANE_ROWS][TINY_VOCAB];
+
+    for (size_t i = 0; i < LANE_ROWS; i++)
+        rows[i] = (struct llama_row){.ids = ids + i,
+                                     .n_tokens = n_tokens[i],
+                                     .pos = n_tokens[i] == 1 ? 3 : 0,
+                                     .pages = &pages[i],
+                                     .n_logits = 1,
+                                     .logits = logits[i]};
+}
+
+/* Threads that take some of the rows each give the logits that each row has alone. */
+START_TEST(lanes_do_not_matter)
+{
+    static float alone[LANE_ROWS][TINY_VOCAB];
+    struct llama_row rows[LANE_ROWS], before[2];
+    int32_t ids[PROMPT];
+    struct rig r;
+
+    rig_open_counted(&r);
+    make_prompt(ids, 5);
+    lay_out_lanes(rows, ids);
+    for (size_t i = 0; i < 2; i++)
+        before[i] = (struct llama_row){.ids = ids, .n_tokens = 3, .pages = rows[4 + i].pages};
+    forward(&r, before, 2);
+    for (size_t i = 0; i < LANE_ROWS; i++) {
+        forward(&r, &rows[i], 1);
+        memcpy(alone[i], rows[i].logits, sizeof alone[i]);
+        memset(rows[i].logits, 0, sizeof alone[i]);
+    }
+    ck_assert_uint_eq(n_shared, 0);
+    forward(&r, rows, LANE_ROWS);
+    ck_assert_uint_eq(n_shared, 1);
+    for (size_t i = 0; i < LANE_ROWS; i++)
+        ck_assert_mem_eq(rows[i].logits, alone[i], sizeof alone[i]);
+    /* rows that do not make halves are computed together */
+    rows[0].n_tokens = 32;
+    rows[0].pages = (const int32_t[]){2, 3};
+    forward(&r, rows, LANE_ROWS);
+    ck_assert_uint_eq(n_shared, 1);
+    ck_assert_mem_eq(rows[1].logits, alone[1], sizeof alone[1]);
+    rig_close(&r);
+}
+END_TEST
+
+/* Where one thread comes in long after another, somebody else uses its processor: the next steps
+ * are computed together. */
+START_TEST(late_lanes_wait)
+{
+    struct llama_row rows[LANE_ROWS];
+    int32_t ids[PROMPT];
+    struct rig r;
+
+    rig_open_counted(&r);
+    make_prompt(ids, 5);
+    lay_out_lanes(rows, ids);
+    are_late = true;
+    for (size_t i = 0; i < 33; i++)
+        forward(&r, rows, LANE_ROWS);
+    ck_assert_uint_eq(n_shared, 1);
+    forward(&r, rows, LANE_ROWS);
+    ck_assert_uint_eq(n_shared, 2);
+    are_late = false;
+    rig_close(&r);
+}
+END_TEST
+
 static double distance(const float *a, const float *b, size_t n)
 {
     double sum = 0.0;
@@ -383,4 +507,5 @@ END_TEST
 
 SUITE_MAIN("compute/llama", shape_is_read, weights_are_shared, wrong_shapes_are_refused,
            optional_keys_have_defaults, chunks_do_not_matter, neighbours_do_not_matter,
-           copies_come_first, optional_tensors_are_used, every_format_runs)
+           copies_come_first, lanes_do_not_matter, late_lanes_wait, optional_tensors_are_used,
+           every_format_runs)
