@@ -31,7 +31,7 @@ const char config_usage[] =
     "                            may then depend on what else is computed beside it\n"
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
-    "                            (an eighth of the memory, at most 4G); half of it, at most 1G,\n"
+    "                            (an eighth of the memory, at most 4G); half of it\n"
     "                            is taken ahead of need while nothing is computed\n"
     "  --kv-host-bytes SIZE|off  of the host's memory behind a device's, for those of idle\n"
     "                            conversations (as many, and off where the host computes)\n"
