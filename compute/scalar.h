@@ -74,18 +74,18 @@ SCALAR_FN float scalar_exp(float x)
     return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
 }
 
-/* 2^x within 2e-7 of itself for x <= 0 or NaN, by fma: for the scores of attention, on processors
- * that have it. The argument is held at -126 or above, so the result is a normal number; NaN stays
- * NaN. Where scalar_exp says how, the 127 of a float's exponent is added with magic, and x - n is
- * exact. */
-SCALAR_FN float scalar_exp2_below(float x)
+/* 2^(x * scale) within 2e-7 of itself for x <= 0 or NaN and scale > 0, by fma: for the scores of
+ * attention, on processors that have it. The power is held at -125 or above, so the result is a
+ * normal number; NaN stays NaN. Where scalar_exp says how, the 127 of a float's exponent is added
+ * with magic, and the product is rounded but once. */
+SCALAR_FN float scalar_exp2_below(float x, float scale)
 {
     const float magic = 12582912.0f + 127.0f;
-    float t, r, p;
+    float lowest = -125.0f / scale, t, r, p;
 
-    x = scalar_choose(x < -126.0f, -126.0f, x);
-    t = x + magic;
-    r = x - (t - magic);
+    x = scalar_choose(x < lowest, lowest, x);
+    t = fmaf(x, scale, magic);
+    r = fmaf(x, scale, magic - t);
     p = fmaf(1.326472731e-3f, r, 9.671512991e-3f);
     p = fmaf(p, r, 5.550733581e-2f);
     p = fmaf(p, r, 2.402224243e-1f);

@@ -4,9 +4,10 @@
  * are then merged in order. So the bits of an output depend on its position alone, and not on how
  * queries are grouped or a prompt is cut.
  *
- * The work is done by chunks of 64 positions, whose keys or values are widened to f32 once for all
- * queries of a block that see them. Both products, of queries with keys and of weights with values,
- * are then the same: rows of A, [depth], with B [depth][columns]. */
+ * A block's keys and values of a span are widened to f32 once for all queries that see them, by
+ * chunks of 64 positions; then few queries at a time go through all of the span, so that their
+ * scores and weights stay in the first cache. Both products, of queries with keys and of weights
+ * with values, are the same: rows of A, [depth], with B [depth][columns]. */
 #include <assert.h>
 #include <math.h>
 
@@ -17,6 +18,8 @@ enum {
     SPAN = 256,
     CHUNK = 64,
     CHUNK_PAGES = CHUNK / KV_PAGE_TOKENS,
+    SPAN_CHUNKS = SPAN / CHUNK,
+    SPAN_PAGES = SPAN / KV_PAGE_TOKENS,
     MAX_HEAD_DIM = 256,
     TILE = 6,        /* rows of A that share a load of B */
     MAX_VECTORS = 4, /* of B, side by side */
@@ -32,22 +35,14 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one ve
 /* One head of a token, and what it has gathered. */
 struct query {
     const struct attend_token *token;
-    float *q;           /* [head_dim], scaled, so that scores are powers of 2 */
-    float *p;           /* [SPAN] scores, then weights */
-    float *y;           /* [padded_dim] of this span */
-    float *out;         /* [padded_dim] of the spans before */
+    const float *q;     /* [head_dim] */
+    float *p;           /* [SPAN] scores, then weights; while it is in a tile */
+    float *y;           /* [padded_dim] of this span; the same */
+    float *out;         /* [head_dim] of the spans before */
     size_t n_here;      /* positions of this span that it sees */
     float max_here;     /* of them */
     float max, sum;     /* of the spans before; sum is 0 before the first */
     float before, here; /* what the outputs of both are multiplied by */
-};
-
-struct scratch {
-    struct query queries[ATTEND_QUERIES];
-    _Alignas(64) float chunk[CHUNK * MAX_HEAD_DIM];
-    _Alignas(64) float p[ATTEND_QUERIES][SPAN];
-    _Alignas(64) float q[ATTEND_QUERIES * MAX_HEAD_DIM], y[ATTEND_QUERIES * MAX_HEAD_DIM],
-        out[ATTEND_QUERIES * MAX_HEAD_DIM];
 };
 
 /* Products. */
@@ -58,7 +53,9 @@ struct gemm {
     const uint8_t *b[MAX_VECTORS];    /* a row's vectors: of type, step bytes from row to row */
     const uint8_t *next[MAX_VECTORS]; /* what is read next, laid out alike */
     size_t depth, step;
-    bool adds; /* to what is in y */
+    size_t n_blocks, block_step; /* of B, [depth][MAX_VECTORS * LANES] each, bytes from one to the
+                                    next; of y's columns likewise. One where vectors are fewer */
+    bool adds;                   /* to what is in y */
 };
 
 static inline struct v16 load(const uint8_t *from, enum kv_type type)
@@ -71,17 +68,17 @@ static inline struct v16 load(const uint8_t *from, enum kv_type type)
 }
 
 /* type, n, first and n_vectors are constants where this is called. */
-static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t n, size_t first,
-                                size_t n_vectors)
+static FIXED_SIZE void multiply_block(const struct gemm *m, size_t block, enum kv_type type,
+                                      size_t n, size_t first, size_t n_vectors)
 {
     struct v16 y[TILE][MAX_VECTORS];
     const uint8_t *b[MAX_VECTORS] = {0}, *next[MAX_VECTORS] = {0};
     const float *a[TILE] = {0};
-    size_t depth = m->depth, step = m->step;
+    size_t depth = m->depth, step = m->step, skip = (block * MAX_VECTORS + first) * LANES;
 
 #pragma GCC unroll 4
     for (size_t v = 0; v < n_vectors; v++) {
-        b[v] = m->b[first + v];
+        b[v] = m->b[first + v] + block * m->block_step;
         next[v] = m->next[first + v];
     }
 #pragma GCC unroll 6
@@ -89,7 +86,7 @@ static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t 
         a[i] = m->a[i];
 #pragma GCC unroll 4
         for (size_t v = 0; v < n_vectors; v++)
-            y[i][v] = m->adds ? v16_load(m->y[i] + (first + v) * LANES) : v16_all(0.0f);
+            y[i][v] = m->adds ? v16_load(m->y[i] + skip + v * LANES) : v16_all(0.0f);
     }
     for (size_t k = 0, at = 0; k < depth; k++, at += step) {
         struct v16 x[MAX_VECTORS];
@@ -113,7 +110,15 @@ static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t 
     for (size_t i = 0; i < n; i++)
 #pragma GCC unroll 4
         for (size_t v = 0; v < n_vectors; v++)
-            v16_store(m->y[i] + (first + v) * LANES, y[i][v]);
+            v16_store(m->y[i] + skip + v * LANES, y[i][v]);
+}
+
+/* type, n, first and n_vectors are constants where this is called. */
+static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t n, size_t first,
+                                size_t n_vectors)
+{
+    for (size_t block = 0; block < m->n_blocks; block++)
+        multiply_block(m, block, type, n, first, n_vectors);
 }
 
 /* type and n are constants where this is called. */
@@ -205,13 +210,37 @@ static const uint8_t *page_at(const struct kv_view *kv, const struct pages *p, s
     return kv->base + (size_t)p->ids[i] * kv->page_bytes + p->skip;
 }
 
-/* Keys or values of a chunk, as a product reads them: in their pages, or widened. */
+/* Keys or values as a product reads them: of a chunk in their pages, or widened, and then of one
+ * chunk or several, that lie in a row. */
 struct operand {
     enum kv_type type;
-    bool values;
-    const uint8_t *pages[CHUNK_PAGES], *next[CHUNK_PAGES]; /* [n_pages], and what is read next */
-    const float *scales[CHUNK_PAGES];                      /* of q8, else NULL */
-    size_t n_pages, row_step;
+    bool values, wide;
+    const uint8_t *pages[CHUNK_PAGES]; /* of the first chunk; wide values: [0] alone */
+    const uint8_t *next[CHUNK_PAGES];  /* what is read next */
+    const float *scales[SPAN_PAGES];   /* [n_pages] of q8, else NULL */
+    size_t n_pages, row_step, chunk_step;
+};
+
+/* Tokens of a block that see the same pages of some positions, as far as each sees any; they begin
+ * where those before them end. */
+struct sharers {
+    size_t end;
+    struct operand keys, values;
+};
+
+/* A chunk of a span, or several that all the block's tokens share. */
+struct piece {
+    size_t first, n; /* positions */
+    struct sharers sharers[ATTEND_QUERIES];
+};
+
+struct scratch {
+    struct query queries[ATTEND_QUERIES];
+    struct piece pieces[SPAN_CHUNKS]; /* of the span */
+    size_t n_pieces;
+    _Alignas(64) float keys[SPAN * MAX_HEAD_DIM], values[SPAN * MAX_HEAD_DIM]; /* widened */
+    _Alignas(64) float p[TILE][SPAN], y[TILE * MAX_HEAD_DIM];
+    float scale; /* of scores: the weights are 2^(scale * score) */
 };
 
 static struct operand in_place(const struct kv_view *kv, const struct pages *here,
@@ -252,6 +281,7 @@ static struct operand widened(const struct kv_view *kv, const struct operand *o,
     struct operand wide = *o;
 
     wide.type = KV_F32;
+    wide.wide = true;
     for (size_t i = 0; i < o->n_pages; i++) {
         if (o->type == KV_F16)
             widen(o->pages[i], KV_F16, n, chunk + i * page_step, step, o->next[i]);
@@ -262,6 +292,7 @@ static struct operand widened(const struct kv_view *kv, const struct operand *o,
         wide.pages[i] = wide.next[i] = (const uint8_t *)(chunk + i * page_step);
     }
     wide.row_step = (o->values ? kv->padded_dim : CHUNK) * sizeof *chunk;
+    wide.chunk_step = CHUNK * (o->values ? kv->padded_dim : kv->head_dim) * sizeof *chunk;
     return wide;
 }
 
@@ -294,16 +325,28 @@ static void score_tile(const struct attend_block *b, struct query *const *tile, 
                        const struct operand *keys, size_t at, size_t n_pages)
 {
     struct gemm m = {.depth = b->kv.head_dim, .step = keys->row_step};
+    size_t n_chunks = n_pages / CHUNK_PAGES, left = n_pages % CHUNK_PAGES;
 
     for (size_t i = 0; i < n; i++) {
         m.a[i] = tile[i]->q;
         m.y[i] = tile[i]->p + at;
     }
-    for (size_t i = 0; i < n_pages; i++) {
+    for (size_t i = 0; i < CHUNK_PAGES; i++) {
         m.b[i] = keys->pages[i];
         m.next[i] = keys->next[i];
     }
-    run(&m, keys->type, n, n_pages);
+    m.n_blocks = n_chunks;
+    m.block_step = keys->chunk_step;
+    if (n_chunks > 0)
+        run(&m, keys->type, n, CHUNK_PAGES);
+    if (left == 0)
+        return;
+    m.n_blocks = 1;
+    for (size_t i = 0; i < n; i++)
+        m.y[i] += n_chunks * CHUNK;
+    for (size_t i = 0; i < left; i++)
+        m.b[i] += n_chunks * m.block_step;
+    run(&m, keys->type, n, left);
 }
 
 /* Adds the values of positions begin … end - 1 of a page to the sums of n queries. */
@@ -311,7 +354,7 @@ static void gather_rows(const struct attend_block *b, struct query *const *tile,
                         const struct operand *values, size_t page, size_t at, size_t begin,
                         size_t end)
 {
-    struct gemm m = {.depth = end - begin, .step = values->row_step, .adds = true};
+    struct gemm m = {.depth = end - begin, .step = values->row_step, .n_blocks = 1, .adds = true};
     size_t vector_bytes = kv_row_bytes(values->type, LANES), skip = begin * m.step, n_vectors;
 
     for (size_t first = 0; first < b->kv.padded_dim / LANES; first += n_vectors) {
@@ -329,32 +372,36 @@ static void gather_rows(const struct attend_block *b, struct query *const *tile,
     }
 }
 
-/* First the positions that all see, then for each alone what only it sees. Widened values lie
- * together as if they were one page. */
+/* First the positions that all see, then what only some see. Widened values lie together as if they
+ * were one page. */
 static void gather_tile(const struct attend_block *b, struct query *const *tile,
                         const size_t *n_seen, size_t n, const struct operand *values, size_t at)
 {
-    size_t n_rows = values->type == b->kv.type ? KV_PAGE_TOKENS : CHUNK, n_all = n_seen[0];
+    size_t n_rows = values->wide ? SPAN : KV_PAGE_TOKENS, n_all = n_seen[0], n_most = n_all;
 
-    for (size_t i = 1; i < n; i++)
+    for (size_t i = 1; i < n; i++) {
         n_all = n_seen[i] < n_all ? n_seen[i] : n_all;
-    for (size_t first = 0; first < CHUNK; first += n_rows) {
+        n_most = n_seen[i] > n_most ? n_seen[i] : n_most;
+    }
+    for (size_t first = 0; first < n_most; first += n_rows) {
         size_t all = n_all > first ? n_all - first : 0;
 
         all = all < n_rows ? all : n_rows;
         if (all > 0)
             gather_rows(b, tile, n, values, first / n_rows, at + first, 0, all);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0, alike; i < n; i += alike) {
             size_t own = n_seen[i] > first ? n_seen[i] - first : 0;
 
+            for (alike = 1; i + alike < n && n_seen[i + alike] == n_seen[i]; alike++)
+                ;
             own = own < n_rows ? own : n_rows;
             if (own > all)
-                gather_rows(b, tile + i, 1, values, first / n_rows, at + first, all, own);
+                gather_rows(b, tile + i, alike, values, first / n_rows, at + first, all, own);
         }
     }
 }
 
-/* Scores or weights of n queries and the chunk at `at`, times the scales of what they meet. */
+/* Scores or weights of n queries and what is at `at`, times the scales of what they meet. */
 static void scale_tile(struct query *const *tile, size_t n, const struct operand *o, size_t at)
 {
     for (size_t page = 0; page < o->n_pages && o->scales[page] != NULL; page++) {
@@ -366,61 +413,6 @@ static void scale_tile(struct query *const *tile, size_t n, const struct operand
             v16_store(p, v16_mul(v16_load(p), scales));
         }
     }
-}
-
-/* The tokens begin … end - 1, of whose chunk at `first` the operand is. */
-static void run_tiles(const struct attend_block *b, struct scratch *s, size_t begin, size_t end,
-                      size_t first, const struct operand *o)
-{
-    struct query *tile[TILE];
-    size_t n_seen[TILE], n = 0, n_pages = 0;
-
-    for (size_t i = begin * b->n_sharing; i < end * b->n_sharing; i++) {
-        n_seen[n] = seen(s->queries[i].token, first);
-        if (n_seen[n] > 0) {
-            n_pages = pages_for(n_seen[n]) > n_pages ? pages_for(n_seen[n]) : n_pages;
-            tile[n++] = &s->queries[i];
-        }
-        if (n == 0 || (n < TILE && i + 1 < end * b->n_sharing))
-            continue;
-        if (!o->values)
-            score_tile(b, tile, n, o, first % SPAN, n_pages);
-        scale_tile(tile, n, o, first % SPAN);
-        if (o->values)
-            gather_tile(b, tile, n_seen, n, o, first % SPAN);
-        n = n_pages = 0;
-    }
-}
-
-/* Keys or values of the span's chunks. */
-static void run_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end,
-                     bool values)
-{
-    for (size_t first = span; first < span + SPAN && first < end; first += CHUNK)
-        for (size_t begin = 0, stop; begin < b->n_tokens; begin = stop) {
-            const struct attend_token *most;
-            struct pages here, next;
-            struct operand o;
-
-            stop = run_of(b, begin, first, &most);
-            here = pages_of(&b->kv, b->head, most, first, values);
-            if (here.n == 0)
-                continue;
-            /* What is read next: the span's chunks in order, keys and then values; then the next
-             * span's, or the next block's. */
-            if (first + CHUNK < span + SPAN && first + CHUNK < most->n)
-                next = pages_of(&b->kv, b->head, most, first + CHUNK, values);
-            else if (!values)
-                next = pages_of(&b->kv, b->head, most, span, true);
-            else if (span + SPAN < most->n)
-                next = pages_of(&b->kv, b->head, most, span + SPAN, false);
-            else
-                next = pages_of(&b->kv, b->next_head, b->next, 0, false);
-            o = in_place(&b->kv, &here, &next, values);
-            if ((stop - begin) * b->n_sharing > TILE)
-                o = widened(&b->kv, &o, s->chunk);
-            run_tiles(b, s, begin, stop, first, &o);
-        }
 }
 
 /* Softmax. */
@@ -440,28 +432,29 @@ static float greatest_of(const float *p, size_t n)
 
 /* Merges a span's greatest score with the spans before: says what their output, and this span's,
  * are to be multiplied by; 1 where nothing changes. */
-static void merge_greatest(struct query *u)
+static void merge_greatest(struct query *u, float scale)
 {
     u->before = u->here = 1.0f;
     if (u->sum > 0.0f && u->max_here > u->max) {
-        u->before = scalar_exp2_below(u->max - u->max_here);
+        u->before = scalar_exp2_below(u->max - u->max_here, scale);
         u->max = u->max_here;
     } else if (u->sum > 0.0f) {
-        u->here = scalar_exp2_below(u->max_here - u->max);
+        u->here = scalar_exp2_below(u->max_here - u->max, scale);
     } else {
         u->max = u->max_here;
     }
 }
 
-/* p[i] = 2^(p[i] - max) of n positions at most ABREAST vectors, sums += them. n is ABREAST vectors
- * where it is a constant. */
-static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struct v16 *sums)
+/* p[i] = 2^((p[i] - max) * scale) of n positions at most ABREAST vectors, sums += them. n is
+ * ABREAST vectors where it is a constant. */
+static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, float scale,
+                                       struct v16 *sums)
 {
     struct v16 x[ABREAST];
 
     EACH_ABREAST(i)
     x[i] = v16_sub(v16_load(p + i * LANES), max);
-    v16_exp2_below(x);
+    v16_exp2_below(x, scale);
     EACH_ABREAST(i)
     if (i * LANES < n) {
         if (n < (i + 1) * LANES)
@@ -471,8 +464,8 @@ static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, struc
     }
 }
 
-/* p[i] = 2^(p[i] - max); returns the sum. p has room for whole spans. */
-static float exponentials(float *p, size_t n, float max)
+/* p[i] = 2^((p[i] - max) * scale); returns the sum. p has room for whole spans. */
+static float exponentials(float *p, size_t n, float max, float scale)
 {
     enum { ALL = ABREAST * LANES };
     struct v16 sums = v16_all(0.0f), m = v16_all(max);
@@ -480,85 +473,217 @@ static float exponentials(float *p, size_t n, float max)
 
     _Static_assert((int)SPAN % ALL == 0, "vectors abreast stay within a span");
     for (i = 0; i + ALL <= n; i += ALL)
-        exponentials_of(p + i, ALL, m, &sums);
+        exponentials_of(p + i, ALL, m, scale, &sums);
     if (i < n)
-        exponentials_of(p + i, n - i, m, &sums);
+        exponentials_of(p + i, n - i, m, scale, &sums);
     return v16_sum(sums);
 }
 
 /* Turns scores into weights: each of the three is a chain that others fill the gaps of. */
-static void weigh(struct query *queries, size_t n, size_t padded_dim)
+static void weigh(struct query *const *tile, size_t n, float scale)
 {
-    for (struct query *u = queries; u < queries + n; u++)
-        if (u->n_here > 0)
-            u->max_here = greatest_of(u->p, u->n_here);
-    for (struct query *u = queries; u < queries + n; u++)
-        if (u->n_here > 0)
-            merge_greatest(u);
-    for (struct query *u = queries; u < queries + n; u++) {
-        if (u->n_here == 0)
-            continue;
-        u->sum = u->sum * u->before + exponentials(u->p, u->n_here, u->max_here) * u->here;
-        memset(u->y, 0, padded_dim * sizeof *u->y);
+    for (size_t i = 0; i < n; i++)
+        tile[i]->max_here = greatest_of(tile[i]->p, tile[i]->n_here);
+    for (size_t i = 0; i < n; i++)
+        merge_greatest(tile[i], scale);
+    for (size_t i = 0; i < n; i++) {
+        struct query *u = tile[i];
+
+        u->sum = u->sum * u->before + exponentials(u->p, u->n_here, u->max_here, scale) * u->here;
     }
+}
+
+/* A span. */
+
+/* What is read behind the keys or values of a chunk that lie in their pages: the span's chunks in
+ * order, keys and then values; then the next span's, or the next block's. */
+static struct pages next_of(const struct attend_block *b, const struct attend_token *t, size_t span,
+                            size_t first, bool values)
+{
+    if (first + CHUNK < span + SPAN && first + CHUNK < t->n)
+        return pages_of(&b->kv, b->head, t, first + CHUNK, values);
+    if (!values)
+        return pages_of(&b->kv, b->head, t, span, true);
+    if (span + SPAN < t->n)
+        return pages_of(&b->kv, b->head, t, span + SPAN, false);
+    return pages_of(&b->kv, b->next_head, b->next, 0, false);
+}
+
+/* Finds who shares the pages of the chunk at `first`, and widens what more than a tile reads, as
+ * far as there is room: of one group, which is then most often all. */
+static void plan_chunk(const struct attend_block *b, struct scratch *s, size_t span, size_t first,
+                       struct piece *ret_piece)
+{
+    struct sharers *g = ret_piece->sharers;
+    bool has_room = true;
+
+    ret_piece->first = first;
+    ret_piece->n = CHUNK;
+    for (size_t begin = 0; begin < b->n_tokens; begin = g++->end) {
+        const struct attend_token *most;
+        struct pages here[2], next[2];
+
+        g->end = run_of(b, begin, first, &most);
+        for (int values = 0; values < 2; values++) {
+            here[values] = pages_of(&b->kv, b->head, most, first, values);
+            next[values] = next_of(b, most, span, first, values);
+        }
+        g->keys = in_place(&b->kv, &here[0], &next[0], false);
+        g->values = in_place(&b->kv, &here[1], &next[1], true);
+        if (!has_room || (g->end - begin) * b->n_sharing <= TILE || here[0].n == 0)
+            continue;
+        g->keys = widened(&b->kv, &g->keys, s->keys + (first - span) * b->kv.head_dim);
+        g->values = widened(&b->kv, &g->values, s->values + (first - span) * b->kv.padded_dim);
+        has_room = false;
+    }
+}
+
+static bool all_share(const struct attend_block *b, const struct piece *p)
+{
+    return p->sharers[0].end == b->n_tokens && p->sharers[0].keys.wide;
+}
+
+static void append(struct operand *to, const struct operand *o)
+{
+    memcpy(to->scales + to->n_pages, o->scales, o->n_pages * sizeof *o->scales);
+    to->n_pages += o->n_pages;
+}
+
+static void plan_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
+{
+    s->n_pieces = 0;
+    for (size_t first = span; first < span + SPAN && first < end; first += CHUNK) {
+        struct piece *p = &s->pieces[s->n_pieces];
+
+        plan_chunk(b, s, span, first, p);
+        if (s->n_pieces == 0 || !all_share(b, p) || !all_share(b, p - 1)) {
+            s->n_pieces++;
+            continue;
+        }
+        p[-1].n += CHUNK;
+        append(&p[-1].sharers->keys, &p->sharers->keys);
+        append(&p[-1].sharers->values, &p->sharers->values);
+    }
+}
+
+/* The scores of a tile, or its outputs by its weights: piece by piece, and in each by those who
+ * share it. */
+static void run_pieces(const struct attend_block *b, const struct scratch *s,
+                       struct query *const *tile, size_t n, bool values)
+{
+    const struct attend_token *t = b->tokens;
+
+    for (const struct piece *p = s->pieces; p < s->pieces + s->n_pieces; p++) {
+        const struct sharers *g = p->sharers;
+        size_t n_seen[TILE], at = p->first % SPAN, end;
+
+        for (size_t i = 0; i < n; i = end) {
+            const struct operand *o;
+            size_t most = 0;
+
+            while (t + g->end <= tile[i]->token)
+                g++;
+            o = values ? &g->values : &g->keys;
+            for (end = i; end < n && tile[end]->token < t + g->end; end++) {
+                size_t left = tile[end]->n_here > at ? tile[end]->n_here - at : 0;
+
+                n_seen[end] = left < p->n ? left : p->n;
+                most = n_seen[end] > most ? n_seen[end] : most;
+            }
+            if (most == 0)
+                continue;
+            if (!values)
+                score_tile(b, tile + i, end - i, o, at, pages_for(most));
+            scale_tile(tile + i, end - i, o, at);
+            if (values)
+                gather_tile(b, tile + i, n_seen + i, end - i, o, at);
+        }
+    }
+}
+
+/* out = y * here + out * before; nothing is in out before the first span. */
+static void merge_outputs(const struct query *u, size_t head_dim)
+{
+    struct v16 here = v16_all(u->here), before = v16_all(u->before);
+    size_t d, whole = head_dim / LANES * LANES, left = head_dim - whole;
+
+    for (d = 0; d < whole; d += LANES)
+        v16_store(u->out + d,
+                  v16_fma(v16_load(u->y + d), here, v16_mul(v16_load(u->out + d), before)));
+    if (left > 0)
+        v16_store_some(
+            u->out + d,
+            v16_fma(v16_load(u->y + d), here, v16_mul(v16_load_some(u->out + d, left), before)),
+            left);
+}
+
+static void attend_tile(const struct attend_block *b, struct scratch *s, struct query *const *tile,
+                        size_t n)
+{
+    size_t dim = b->kv.padded_dim;
+
+    for (size_t i = 0; i < n; i++) {
+        tile[i]->p = s->p[i];
+        tile[i]->y = s->y + i * dim;
+    }
+    memset(s->y, 0, n * dim * sizeof *s->y);
+    run_pieces(b, s, tile, n, false);
+    weigh(tile, n, s->scale);
+    run_pieces(b, s, tile, n, true);
+    for (size_t i = 0; i < n; i++)
+        merge_outputs(tile[i], b->kv.head_dim);
 }
 
 static void attend_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
 {
-    size_t n = b->n_tokens * b->n_sharing;
+    struct query *tile[TILE];
+    size_t n = 0;
 
-    for (struct query *u = s->queries; u < s->queries + n; u++) {
+    plan_span(b, s, span, end);
+    for (struct query *u = s->queries; u < s->queries + b->n_tokens * b->n_sharing; u++) {
         size_t left = u->token->n > span ? u->token->n - span : 0;
 
         u->n_here = left < SPAN ? left : SPAN;
+        if (left > 0)
+            tile[n++] = u;
+        if (n == TILE) {
+            attend_tile(b, s, tile, n);
+            n = 0;
+        }
     }
-    run_span(b, s, span, end, false);
-    weigh(s->queries, n, b->kv.padded_dim);
-    run_span(b, s, span, end, true);
-    for (const struct query *u = s->queries; u < s->queries + n; u++)
-        for (size_t d = 0; u->n_here > 0 && d < b->kv.padded_dim; d += LANES)
-            v16_store(u->out + d, v16_fma(v16_load(u->y + d), v16_all(u->here),
-                                          v16_mul(v16_load(u->out + d), v16_all(u->before))));
+    if (n > 0)
+        attend_tile(b, s, tile, n);
 }
 
-static void scaled_copy(float *to, const float *from, float scale, size_t n)
+static void scale_row(float *x, float scale, size_t n)
 {
     size_t i, whole = n / LANES * LANES;
     struct v16 all = v16_all(scale);
 
     for (i = 0; i < whole; i += LANES)
-        v16_store(to + i, v16_mul(v16_load(from + i), all));
+        v16_store(x + i, v16_mul(v16_load(x + i), all));
     if (i < n)
-        v16_store_some(to + i, v16_mul(v16_load_some(from + i, n - i), all), n - i);
+        v16_store_some(x + i, v16_mul(v16_load_some(x + i, n - i), all), n - i);
 }
 
 void ISA_NAME(attend)(const struct attend_block *b)
 {
-    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, dim = b->kv.padded_dim;
+    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim;
     size_t end = 0;
-    float scale = SCALAR_LOG2_E / sqrtf((float)head_dim);
     struct scratch s;
 
-    assert(n <= ATTEND_QUERIES && dim <= MAX_HEAD_DIM);
+    assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM);
+    s.scale = SCALAR_LOG2_E / sqrtf((float)head_dim);
     for (size_t i = 0; i < n; i++) {
         const struct attend_token *t = &b->tokens[i / b->n_sharing];
-        const float *from = b->q + t->row * b->stride + i % b->n_sharing * head_dim;
-        struct query *u = &s.queries[i];
+        size_t at = t->row * b->stride + i % b->n_sharing * head_dim;
 
-        *u = (struct query){.token = t,
-                            .q = s.q + i * dim,
-                            .p = s.p[i],
-                            .y = s.y + i * dim,
-                            .out = s.out + i * dim};
-        scaled_copy(u->q, from, scale, head_dim);
-        memset(u->out, 0, dim * sizeof *u->out);
+        s.queries[i] = (struct query){.token = t, .q = b->q + at, .out = b->out + at};
+        memset(b->out + at, 0, head_dim * sizeof *b->out);
         end = t->n > end ? t->n : end;
     }
     for (size_t span = 0; span < end; span += SPAN)
         attend_span(b, &s, span, end);
-    for (size_t i = 0; i < n; i++) {
-        float *to = b->out + s.queries[i].token->row * b->stride + i % b->n_sharing * head_dim;
-
-        scaled_copy(to, s.queries[i].out, 1.0f / s.queries[i].sum, head_dim);
-    }
+    for (size_t i = 0; i < n; i++)
+        scale_row(s.queries[i].out, 1.0f / s.queries[i].sum, head_dim);
 }

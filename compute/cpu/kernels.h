@@ -154,7 +154,7 @@ struct act_slice {
     size_t step;            /* rows of the block */
 };
 
-enum { ATTEND_QUERIES = 96 }; /* n_tokens * n_sharing of a block, at most */
+enum { ATTEND_QUERIES = 192 }; /* n_tokens * n_sharing of a block, at most */
 
 struct net_draw; /* net.h */
 

@@ -548,21 +548,22 @@ static FIXED_SIZE void v16_exp(struct v16 x[ABREAST])
     v16_abreast(x);
 }
 
-/* x = scalar_exp2_below(x) */
-static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST])
+/* x = scalar_exp2_below(x, scale) */
+static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST], float scale)
 {
-    const struct v16 magic = v16_all(12582912.0f + 127.0f);
+    const struct v16 magic = v16_all(12582912.0f + 127.0f), by = v16_all(scale);
+    const struct v16 lowest = v16_all(-125.0f / scale);
     struct v16 t[ABREAST], p[ABREAST];
 
     EACH_ABREAST(i)
     {
-        x[i] = v16_max(v16_all(-126.0f), x[i]);
-        t[i] = v16_add(x[i], magic);
+        x[i] = v16_max(lowest, x[i]);
+        t[i] = v16_fma(x[i], by, magic);
     }
     v16_abreast(t);
     EACH_ABREAST(i)
     {
-        x[i] = v16_sub(x[i], v16_sub(t[i], magic));
+        x[i] = v16_fma(x[i], by, v16_sub(magic, t[i]));
         p[i] = v16_all(1.326472731e-3f);
     }
     v16_abreast(x);

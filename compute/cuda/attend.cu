@@ -26,6 +26,7 @@ struct work {
     unsigned kv_head, n_sharing;
     unsigned first_head, n_heads; /* of the queries of a token */
     unsigned n_queries;
+    float scale; /* of scores: weights are 2^(scale * score) */
 };
 
 /* A query's state, in shared memory. */
@@ -122,8 +123,8 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
     }
 }
 
-/* p [n] becomes 2^(p - its greatest); the warp's. */
-static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softmax *s)
+/* p [n] becomes 2^(scale * (p - its greatest)); the warp's. */
+static __device__ __forceinline__ void weigh(float *p, unsigned n, float scale, struct softmax *s)
 {
     unsigned lane = threadIdx.x % WARP_LANES;
     float greatest = -INFINITY, sum = 0.0f;
@@ -137,7 +138,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softma
         greatest = other > greatest ? other : greatest;
     }
     for (unsigned i = lane; i < n; i += WARP_LANES)
-        p[i] = scalar_exp2_below(p[i] - greatest);
+        p[i] = scalar_exp2_below(p[i] - greatest, scale);
     __syncwarp();
     if (lane < SCALAR_LANES)
         for (unsigned i = lane; i < n; i += SCALAR_LANES)
@@ -152,14 +153,14 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, struct softma
 }
 
 /* Says what the outputs of the spans before, and of this one, are to be multiplied by. */
-static __device__ __forceinline__ void merge(struct softmax *s)
+static __device__ __forceinline__ void merge(struct softmax *s, float scale)
 {
     s->before = s->here = 1.0f;
     if (s->sum > 0.0f && s->max_here > s->max) {
-        s->before = scalar_exp2_below(s->max - s->max_here);
+        s->before = scalar_exp2_below(s->max - s->max_here, scale);
         s->max = s->max_here;
     } else if (s->sum > 0.0f) {
-        s->here = scalar_exp2_below(s->max_here - s->max);
+        s->here = scalar_exp2_below(s->max_here - s->max, scale);
     } else {
         s->max = s->max_here;
     }
@@ -248,9 +249,9 @@ attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const str
 
     if (n == 0)
         return;
-    weigh(p, n, s);
+    weigh(p, n, w->scale, s);
     if (lane == 0 && whole)
-        merge(s);
+        merge(s, w->scale);
     __syncwarp();
     if (T == KV_Q8)
         scale_weights(kv, w, span, n, p);
@@ -292,27 +293,25 @@ static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
 
             s.max_here = part[kv->head_dim];
             s.sum_here = part[kv->head_dim + 1];
-            merge(&s);
+            merge(&s, w->scale);
             sum = fmaf(part[d], s.here, sum * s.before);
         }
         to[d] = sum * (1.0f / s.sum);
     }
 }
 
-/* The queries, scaled; those beyond the last are zeros, so that they may be multiplied. */
+/* The queries; those beyond the last are zeros, so that they may be multiplied. */
 static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
                                                     const struct cuda_attention *a,
                                                     const struct work *w, const float *q, float *to)
 {
-    float scale = SCALAR_LOG2_E / sqrtf((float)kv->head_dim);
-
     for (unsigned i = threadIdx.x; i < CUDA_TILE_QUERIES * kv->padded_dim; i += THREADS) {
         unsigned query = i / kv->padded_dim, d = i % kv->padded_dim;
         bool there = query < w->n_queries && d < kv->head_dim;
         size_t token = w->item.row + query / w->n_heads;
         size_t head = w->first_head + query % w->n_heads;
 
-        to[i] = there ? q[(token * a->n_heads + head) * kv->head_dim + d] * scale : 0.0f;
+        to[i] = there ? q[(token * a->n_heads + head) * kv->head_dim + d] : 0.0f;
     }
 }
 
@@ -350,6 +349,7 @@ static __device__ __forceinline__ struct work work_of(const struct cuda_kv *kv, 
     w.first_head = w.kv_head * n_sharing + skip;
     w.n_heads = min(n_sharing - skip, (unsigned)CUDA_TILE_QUERIES);
     w.n_queries = w.item.n_tokens * w.n_heads;
+    w.scale = SCALAR_LOG2_E / sqrtf((float)kv->head_dim);
     return w;
 }
 

@@ -1,5 +1,6 @@
 #include "compute/scalar.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "tests/unit/base/suite.h"
@@ -17,19 +18,25 @@ START_TEST(exp_is_near)
 }
 END_TEST
 
-/* 2^x for what is not above 0 is within 2e-7 of itself; whole numbers are exact, all that is lower
- * goes to the end of the range, and NaN is not hidden. */
+/* 2^(x * scale) for what is not above 0 is within 2e-7 of itself; whole numbers are exact, all that
+ * is lower goes to the end of the range, and NaN is not hidden. */
 START_TEST(exp2_below_is_near)
 {
-    for (float x = -126.0f; x <= 0.0f; x += 1e-3f) {
-        double known = exp2((double)x);
+    static const float scales[] = {1.0f, 0.18033688f, 11.5f};
 
-        ck_assert_double_le(fabs((double)scalar_exp2_below(x) - known), 2e-7 * known);
-    }
-    for (int n = -126; n <= 0; n++)
-        ck_assert(scalar_exp2_below((float)n) == ldexpf(1.0f, n));
-    ck_assert(scalar_exp2_below(-INFINITY) == scalar_exp2_below(-126.0f));
-    ck_assert(isnan(scalar_exp2_below(NAN)));
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
+        for (float y = -125.0f; y <= 0.0f; y += 1e-3f) {
+            float x = y / scales[i];
+            double known = exp2((double)x * (double)scales[i]);
+
+            ck_assert_double_le(fabs((double)scalar_exp2_below(x, scales[i]) - known),
+                                2e-7 * known);
+        }
+    for (int n = -125; n <= 0; n++)
+        ck_assert(scalar_exp2_below((float)n, 1.0f) == ldexpf(1.0f, n));
+    ck_assert(scalar_exp2_below(-INFINITY, 1.0f) == scalar_exp2_below(-125.0f, 1.0f));
+    ck_assert(scalar_exp2_below(-FLT_MAX, 11.5f) >= FLT_MIN);
+    ck_assert(isnan(scalar_exp2_below(NAN, 1.0f)));
 }
 END_TEST
 
