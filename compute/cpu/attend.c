@@ -601,24 +601,29 @@ static void run_pieces(const struct attend_block *b, const struct scratch *s,
     }
 }
 
-/* out = y * here + out * before; nothing is in out before the first span. */
-static void merge_outputs(const struct query *u, size_t head_dim)
+/* out = y * here + out * before; behind the last span that the query sees, over the sum. */
+static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
 {
-    struct v16 here = v16_all(u->here), before = v16_all(u->before);
-    size_t d, whole = head_dim / LANES * LANES, left = head_dim - whole;
+    bool is_first = span == 0, is_last = u->token->n <= span + SPAN;
+    struct v16 here = v16_all(u->here), before = v16_all(u->before), none = v16_all(0.0f);
+    struct v16 share = v16_all(is_last ? 1.0f / u->sum : 1.0f);
+    size_t whole = head_dim / LANES * LANES, left = head_dim - whole;
 
-    for (d = 0; d < whole; d += LANES)
-        v16_store(u->out + d,
-                  v16_fma(v16_load(u->y + d), here, v16_mul(v16_load(u->out + d), before)));
-    if (left > 0)
-        v16_store_some(
-            u->out + d,
-            v16_fma(v16_load(u->y + d), here, v16_mul(v16_load_some(u->out + d, left), before)),
-            left);
+    for (size_t d = 0; d < whole; d += LANES) {
+        struct v16 sums = v16_mul(is_first ? none : v16_load(u->out + d), before);
+
+        v16_store(u->out + d, v16_mul(v16_fma(v16_load(u->y + d), here, sums), share));
+    }
+    if (left > 0) {
+        float *out = u->out + whole;
+        struct v16 sums = v16_mul(is_first ? none : v16_load_some(out, left), before);
+
+        v16_store_some(out, v16_mul(v16_fma(v16_load(u->y + whole), here, sums), share), left);
+    }
 }
 
 static void attend_tile(const struct attend_block *b, struct scratch *s, struct query *const *tile,
-                        size_t n)
+                        size_t n, size_t span)
 {
     size_t dim = b->kv.padded_dim;
 
@@ -631,7 +636,7 @@ static void attend_tile(const struct attend_block *b, struct scratch *s, struct 
     weigh(tile, n, s->scale);
     run_pieces(b, s, tile, n, true);
     for (size_t i = 0; i < n; i++)
-        merge_outputs(tile[i], b->kv.head_dim);
+        merge_outputs(tile[i], b->kv.head_dim, span);
 }
 
 static void attend_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
@@ -647,29 +652,17 @@ static void attend_span(const struct attend_block *b, struct scratch *s, size_t 
         if (left > 0)
             tile[n++] = u;
         if (n == TILE) {
-            attend_tile(b, s, tile, n);
+            attend_tile(b, s, tile, n, span);
             n = 0;
         }
     }
     if (n > 0)
-        attend_tile(b, s, tile, n);
-}
-
-static void scale_row(float *x, float scale, size_t n)
-{
-    size_t i, whole = n / LANES * LANES;
-    struct v16 all = v16_all(scale);
-
-    for (i = 0; i < whole; i += LANES)
-        v16_store(x + i, v16_mul(v16_load(x + i), all));
-    if (i < n)
-        v16_store_some(x + i, v16_mul(v16_load_some(x + i, n - i), all), n - i);
+        attend_tile(b, s, tile, n, span);
 }
 
 void ISA_NAME(attend)(const struct attend_block *b)
 {
-    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim;
-    size_t end = 0;
+    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, end = 0;
     struct scratch s;
 
     assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM);
@@ -679,11 +672,8 @@ void ISA_NAME(attend)(const struct attend_block *b)
         size_t at = t->row * b->stride + i % b->n_sharing * head_dim;
 
         s.queries[i] = (struct query){.token = t, .q = b->q + at, .out = b->out + at};
-        memset(b->out + at, 0, head_dim * sizeof *b->out);
         end = t->n > end ? t->n : end;
     }
     for (size_t span = 0; span < end; span += SPAN)
         attend_span(b, &s, span, end);
-    for (size_t i = 0; i < n; i++)
-        scale_row(s.queries[i].out, 1.0f / s.queries[i].sum, head_dim);
 }
