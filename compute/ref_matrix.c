@@ -166,7 +166,7 @@ void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     multiply(r, f->gate, rows, n, g);
     multiply(r, f->up, rows, n, u);
     for (size_t i = 0; i < n * hidden; i++)
-        g[i] = g[i] * scalar_sigmoid(g[i]) * u[i];
+        g[i] = scalar_silu(g[i]) * u[i];
     multiply(r, f->down, g, n, u);
     for (size_t i = 0; i < n * width; i++)
         to[i] += u[i];

@@ -74,24 +74,40 @@ SCALAR_FN float scalar_exp(float x)
     return p * scalar_from_bits((scalar_bits(t) + 127u) << 23);
 }
 
-/* 2^(x * scale) within 2e-7 of itself for x <= 0 or NaN and scale > 0, by fma: for the scores of
- * attention, on processors that have it. The power is held at -125 or above, so the result is a
- * normal number; NaN stays NaN. Where scalar_exp says how, the 127 of a float's exponent is added
- * with magic, and the product is rounded but once. */
-SCALAR_FN float scalar_exp2_below(float x, float scale)
+/* 2^(x * scale) within 2e-7 of itself, by fma: for what is computed on processors that have it.
+ * x * scale is between -125 and 125, or NaN. Where scalar_exp says how, the 127 of a float's
+ * exponent is added with magic, and the product is rounded but once. */
+SCALAR_FN float scalar_exp2(float x, float scale)
 {
     const float magic = 12582912.0f + 127.0f;
-    float lowest = -125.0f / scale, t, r, p;
+    float t = fmaf(x, scale, magic), r = fmaf(x, scale, magic - t), p;
 
-    x = scalar_choose(x < lowest, lowest, x);
-    t = fmaf(x, scale, magic);
-    r = fmaf(x, scale, magic - t);
     p = fmaf(1.326472731e-3f, r, 9.671512991e-3f);
     p = fmaf(p, r, 5.550733581e-2f);
     p = fmaf(p, r, 2.402224243e-1f);
     p = fmaf(p, r, 6.931470037e-1f);
     p = fmaf(p, r, 1.0f);
     return p * scalar_from_bits(scalar_bits(t) << 23);
+}
+
+/* The same for any x <= 0 or NaN and scale > 0, as attention's scores are: the power is held at
+ * -125 or above, so the result is a normal number; NaN stays NaN. */
+SCALAR_FN float scalar_exp2_below(float x, float scale)
+{
+    float lowest = -125.0f / scale;
+
+    return scalar_exp2(scalar_choose(x < lowest, lowest, x), scale);
+}
+
+/* x * sigmoid(x), as gated networks have it: of the exponent only what is between -86 and 86
+ * counts; NaN stays NaN. */
+SCALAR_FN float scalar_silu(float x)
+{
+    float held = -x;
+
+    held = scalar_choose(held < -86.0f, -86.0f, held);
+    held = scalar_choose(held > 86.0f, 86.0f, held);
+    return x * (1.0f / (1.0f + scalar_exp2(held, SCALAR_LOG2_E)));
 }
 
 SCALAR_FN float scalar_sigmoid(float x)

@@ -57,21 +57,19 @@ static void rope(float *row, size_t n_heads, size_t head_dim, const float *cosin
 /* At most ABREAST vectors. */
 static FIXED_SIZE void gated(float *gate, const float *up, size_t n)
 {
-    struct v16 x[ABREAST], g[ABREAST];
+    struct v16 x[ABREAST];
 
     EACH_ABREAST(i)
     {
         size_t at = i * LANES, left = n > at ? n - at : 0;
 
-        g[i] = left < LANES ? v16_load_some(gate + at, left) : v16_load(gate + at);
-        x[i] = g[i];
+        x[i] = left < LANES ? v16_load_some(gate + at, left) : v16_load(gate + at);
     }
-    v16_sigmoid(x);
+    v16_silu(x);
     EACH_ABREAST(i)
     {
         size_t at = i * LANES, left = n > at ? n - at : 0;
 
-        x[i] = v16_mul(g[i], x[i]);
         if (left < LANES)
             v16_store_some(gate + at, v16_mul(x[i], v16_load_some(up + at, left)), left);
         else

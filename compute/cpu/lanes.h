@@ -114,16 +114,8 @@ static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
     return (struct v16){_mm512_mask_mov_ps(b.x, keep, a.x)};
 }
 
-/* 2^n out of scalar_exp's n + magic */
+/* 2^n out of scalar_exp2's n + magic */
 static inline struct v16 v16_power(struct v16 t)
-{
-    __m512i bits = _mm512_add_epi32(_mm512_castps_si512(t.x), _mm512_set1_epi32(127));
-
-    return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(bits, 23))};
-}
-
-/* 2^n out of scalar_exp2_below's n + magic */
-static inline struct v16 v16_biased_power(struct v16 t)
 {
     return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(t.x), 23))};
 }
@@ -257,11 +249,6 @@ static inline __m256 power_of(__m256 t)
 
 static inline struct v16 v16_power(struct v16 t)
 {
-    return V16_BOTH(power_of(t.x), power_of(t.y));
-}
-
-static inline struct v16 v16_biased_power(struct v16 t)
-{
     return V16_BOTH(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t.x), 23)),
                     _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(t.y), 23)));
 }
@@ -371,11 +358,6 @@ static inline struct v16 v16_head(struct v16 a, size_t n, struct v16 b)
 }
 
 static inline struct v16 v16_power(struct v16 t)
-{
-    V16_EACH(scalar_from_bits((scalar_bits(t.f[i]) + 127u) << 23));
-}
-
-static inline struct v16 v16_biased_power(struct v16 t)
 {
     V16_EACH(scalar_from_bits(scalar_bits(t.f[i]) << 23));
 }
@@ -502,64 +484,22 @@ static inline void v16_abreast(struct v16 a[ABREAST])
 #endif
 }
 
-/* p = p * x + c, in two roundings or, fused, in one */
-static inline void v16_horner(struct v16 p[ABREAST], const struct v16 x[ABREAST], float c,
-                              bool fused)
+/* p = fma(p, x, c) */
+static inline void v16_horner(struct v16 p[ABREAST], const struct v16 x[ABREAST], float c)
 {
     EACH_ABREAST(i)
-    p[i] = fused ? v16_fma(p[i], x[i], v16_all(c)) : v16_add(v16_mul(p[i], x[i]), v16_all(c));
+    p[i] = v16_fma(p[i], x[i], v16_all(c));
     v16_abreast(p);
 }
 
-/* x = scalar_exp(x) */
-static FIXED_SIZE void v16_exp(struct v16 x[ABREAST])
-{
-    const struct v16 magic = v16_all(12582912.0f);
-    struct v16 t[ABREAST], n[ABREAST], p[ABREAST];
-
-    EACH_ABREAST(i)
-    {
-        x[i] = v16_min(v16_all(88.0f), v16_max(v16_all(-87.0f), x[i]));
-        t[i] = v16_add(v16_mul(x[i], v16_all(SCALAR_LOG2_E)), magic);
-    }
-    v16_abreast(t);
-    EACH_ABREAST(i)
-    {
-        n[i] = v16_sub(t[i], magic);
-        x[i] = v16_sub(x[i], v16_mul(n[i], v16_all(0.693359375f)));
-    }
-    v16_abreast(x);
-    EACH_ABREAST(i)
-    {
-        x[i] = v16_sub(x[i], v16_mul(n[i], v16_all(-2.12194440e-4f)));
-        p[i] = v16_all(1.9875691500e-4f);
-    }
-    v16_abreast(x);
-    v16_horner(p, x, 1.3981999507e-3f, false);
-    v16_horner(p, x, 8.3334519073e-3f, false);
-    v16_horner(p, x, 4.1665795894e-2f, false);
-    v16_horner(p, x, 1.6666665459e-1f, false);
-    v16_horner(p, x, 5.0000001201e-1f, false);
-    EACH_ABREAST(i)
-    p[i] = v16_add(v16_mul(p[i], v16_mul(x[i], x[i])), x[i]);
-    v16_abreast(p);
-    EACH_ABREAST(i)
-    x[i] = v16_mul(v16_add(p[i], v16_all(1.0f)), v16_power(t[i]));
-    v16_abreast(x);
-}
-
-/* x = scalar_exp2_below(x, scale) */
-static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST], float scale)
+/* x = scalar_exp2(x, scale) */
+static FIXED_SIZE void v16_exp2(struct v16 x[ABREAST], float scale)
 {
     const struct v16 magic = v16_all(12582912.0f + 127.0f), by = v16_all(scale);
-    const struct v16 lowest = v16_all(-125.0f / scale);
     struct v16 t[ABREAST], p[ABREAST];
 
     EACH_ABREAST(i)
-    {
-        x[i] = v16_max(lowest, x[i]);
-        t[i] = v16_fma(x[i], by, magic);
-    }
+    t[i] = v16_fma(x[i], by, magic);
     v16_abreast(t);
     EACH_ABREAST(i)
     {
@@ -567,14 +507,24 @@ static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST], float scale)
         p[i] = v16_all(1.326472731e-3f);
     }
     v16_abreast(x);
-    v16_horner(p, x, 9.671512991e-3f, true);
-    v16_horner(p, x, 5.550733581e-2f, true);
-    v16_horner(p, x, 2.402224243e-1f, true);
-    v16_horner(p, x, 6.931470037e-1f, true);
-    v16_horner(p, x, 1.0f, true);
+    v16_horner(p, x, 9.671512991e-3f);
+    v16_horner(p, x, 5.550733581e-2f);
+    v16_horner(p, x, 2.402224243e-1f);
+    v16_horner(p, x, 6.931470037e-1f);
+    v16_horner(p, x, 1.0f);
     EACH_ABREAST(i)
-    x[i] = v16_mul(p[i], v16_biased_power(t[i]));
+    x[i] = v16_mul(p[i], v16_power(t[i]));
     v16_abreast(x);
+}
+
+/* x = scalar_exp2_below(x, scale) */
+static FIXED_SIZE void v16_exp2_below(struct v16 x[ABREAST], float scale)
+{
+    const struct v16 lowest = v16_all(-125.0f / scale);
+
+    EACH_ABREAST(i)
+    x[i] = v16_max(lowest, x[i]);
+    v16_exp2(x, scale);
 }
 
 /* a = 1 / a for a >= 1 or NaN */
@@ -611,16 +561,20 @@ static FIXED_SIZE void v16_reciprocal(struct v16 a[ABREAST])
 #endif
 }
 
-/* x = scalar_sigmoid(x); -x is written as a flipped sign there and as a product here: the same
- * bits, but for NaN's sign */
-static FIXED_SIZE void v16_sigmoid(struct v16 x[ABREAST])
+/* x = scalar_silu(x); -x is written as a flipped sign there and as a product here: the same but for
+ * the sign of NaN. */
+static FIXED_SIZE void v16_silu(struct v16 x[ABREAST])
 {
+    struct v16 e[ABREAST];
+
     EACH_ABREAST(i)
-    x[i] = v16_mul(x[i], v16_all(-1.0f));
-    v16_exp(x);
+    e[i] = v16_min(v16_all(86.0f), v16_max(v16_all(-86.0f), v16_mul(x[i], v16_all(-1.0f))));
+    v16_exp2(e, SCALAR_LOG2_E);
     EACH_ABREAST(i)
-    x[i] = v16_add(v16_all(1.0f), x[i]);
-    v16_reciprocal(x);
+    e[i] = v16_add(v16_all(1.0f), e[i]);
+    v16_reciprocal(e);
+    EACH_ABREAST(i)
+    x[i] = v16_mul(x[i], e[i]);
 }
 
 #endif

@@ -78,7 +78,7 @@ struct gated_row {
 
     static __device__ __forceinline__ float gated(float g, float u)
     {
-        return g * scalar_sigmoid(g) * u;
+        return scalar_silu(g) * u;
     }
 
     __device__ __forceinline__ float4 at(unsigned i) const

@@ -363,7 +363,7 @@ static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n,
     product_of(b, w[1], x, n, y);
     read_buffer(b, y, up, n * HIDDEN);
     for (size_t i = 0; i < n * HIDDEN; i++)
-        gate[i] = gate[i] * scalar_sigmoid(gate[i]) * up[i];
+        gate[i] = scalar_silu(gate[i]) * up[i];
     y = buffer_of(b, gate, n * HIDDEN);
     z = buffer_of(b, NULL, n * N_COLS);
     product_of(b, w[2], y, n, z);

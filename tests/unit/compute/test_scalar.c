@@ -78,6 +78,21 @@ START_TEST(sigmoid_is_symmetric)
 }
 END_TEST
 
+/* x * sigmoid(x) is within 2e-6 of itself as far as it is held; beyond it is x, or nothing. */
+START_TEST(silu_is_near)
+{
+    for (float x = -86.0f; x < 86.0f; x += 1e-3f) {
+        double known = (double)x / (1.0 + exp(-(double)x));
+
+        ck_assert_double_le(fabs((double)scalar_silu(x) - known), 2e-6 * fabs(known));
+    }
+    ck_assert(scalar_silu(0.0f) == 0.0f && scalar_silu(1e30f) == 1e30f);
+    ck_assert_float_eq_tol(scalar_silu(-1e30f), 0.0f, 1e-6f);
+    ck_assert_float_eq_tol(scalar_silu(-200.0f), 0.0f, 1e-30f);
+    ck_assert(isnan(scalar_silu(NAN)));
+}
+END_TEST
+
 /* Halves are folded onto one another: 0 with 8, then with 4, with 2, with 1. Numbers of very unlike
  * size tell this order from any other. */
 START_TEST(lanes_are_summed_in_pairs)
@@ -96,4 +111,4 @@ START_TEST(lanes_are_summed_in_pairs)
 END_TEST
 
 SUITE_MAIN("compute/scalar", exp_is_near, exp2_below_is_near, exp_is_held_in_range,
-           exp_has_known_bits, sigmoid_is_symmetric, lanes_are_summed_in_pairs)
+           exp_has_known_bits, sigmoid_is_symmetric, silu_is_near, lanes_are_summed_in_pairs)
