@@ -17,6 +17,8 @@ enum {
     GATED_PANELS = 8, /* of gate and of up, whose outputs are held at once */
     GATED_COLUMNS = GATED_PANELS * PANEL_COLUMNS,
     PAIR = GROUP_VALUES / PANEL_COLUMNS, /* panels that make a group of what reads them */
+    MANY_BLOCKS = 2,                     /* of rows for each thread, before threads take rows */
+    UNLEVEL = 16, /* the part of all blocks by which threads may have unlike numbers */
 };
 
 void cpu_rows_free(struct act_rows *r)
@@ -161,27 +163,29 @@ struct products {
     const struct cpu *cpu;
     struct operand operand;
     const struct product *products;
+    size_t n_products;
     bool adds;
 };
 
+/* Panels first … last - 1 of one of them, rows begin … end - 1. */
 static void one_product(const struct products *p, const struct product *at, size_t first,
-                        size_t last)
+                        size_t last, size_t begin, size_t end)
 {
     const struct weight *w = at->w;
-    size_t n = p->operand.n, n_columns = w->tensor.n_rows, end;
+    size_t n_columns = w->tensor.n_rows, n;
     size_t chunk = 1 + CHUNK_BYTES / (1 + w->panel_bytes);
-    float *out = cpu_written(at->out, n, n_columns);
+    float *out = cpu_written(at->out, p->operand.n, n_columns);
 
-    for (; first < last; first = end) {
-        end = last - first < chunk ? last : first + chunk;
-        for (size_t i = 0; i < n; i += ACT_ROWS)
-            multiply(p->cpu, &p->operand, w, i, n - i < ACT_ROWS ? n - i : ACT_ROWS, first,
-                     end - first, out + i * n_columns + first * PANEL_COLUMNS, n_columns, p->adds);
+    for (; first < last; first += n) {
+        n = last - first < chunk ? last - first : chunk;
+        for (size_t i = begin; i < end; i += ACT_ROWS)
+            multiply(p->cpu, &p->operand, w, i, end - i < ACT_ROWS ? end - i : ACT_ROWS, first, n,
+                     out + i * n_columns + first * PANEL_COLUMNS, n_columns, p->adds);
     }
 }
 
 /* Panels are counted through all products. */
-static void product_piece(void *arg, size_t begin, size_t end)
+static void panels_piece(void *arg, size_t begin, size_t end)
 {
     const struct products *p = arg;
 
@@ -189,7 +193,7 @@ static void product_piece(void *arg, size_t begin, size_t end)
         size_t n_panels = at->w->n_panels;
 
         if (begin < n_panels) {
-            one_product(p, at, begin, end < n_panels ? end : n_panels);
+            one_product(p, at, begin, end < n_panels ? end : n_panels, 0, p->operand.n);
             begin = n_panels;
         }
         if (end <= n_panels)
@@ -199,22 +203,53 @@ static void product_piece(void *arg, size_t begin, size_t end)
     }
 }
 
+/* Blocks of rows, of all products. */
+static void blocks_piece(void *arg, size_t begin, size_t end)
+{
+    const struct products *p = arg;
+
+    begin *= ACT_ROWS;
+    end = end * ACT_ROWS < p->operand.n ? end * ACT_ROWS : p->operand.n;
+    for (size_t i = 0; i < p->n_products; i++)
+        one_product(p, &p->products[i], 0, p->products[i].w->n_panels, begin, end);
+}
+
 static size_t grain_of(const struct operand *o, const struct weight *w)
 {
     return 1 + PIECE_BYTES / (1 + w->panel_bytes * (o->n < ACT_ROWS ? 1 : o->n / ACT_ROWS));
+}
+
+static size_t count_blocks(size_t n_rows)
+{
+    return (n_rows + ACT_ROWS - 1) / ACT_ROWS;
+}
+
+/* Whether the members of the team take rows instead of panels: a row then stays in the cache of one
+ * of them from operator to operator, and weights are read by all. That takes many rows, and about
+ * as many for each. */
+static bool goes_by_rows(const struct cpu *c, size_t n_rows)
+{
+    size_t n_blocks = count_blocks(n_rows), n_threads = team_size(c->team);
+    size_t most = (n_blocks + n_threads - 1) / n_threads;
+
+    return n_blocks >= MANY_BLOCKS * n_threads && most * n_threads - n_blocks <= n_blocks / UNLEVEL;
 }
 
 /* The first of the products, and those behind it that read the same; returns their number. */
 static size_t run_alike(struct cpu *c, const struct operand *o, const struct product *products,
                         size_t n_products, bool adds)
 {
-    struct products p = {c, *o, products, adds};
-    size_t n_panels = 0, i = 0;
+    struct products p = {.cpu = c, .operand = *o, .products = products, .adds = adds};
+    size_t n_panels = 0;
 
-    for (; i < n_products && reads_the_same(products[i].w, products[0].w); i++)
-        n_panels += products[i].w->n_panels;
-    team_for(c->team, n_panels, grain_of(o, products[0].w), product_piece, &p);
-    return i;
+    for (; p.n_products < n_products && reads_the_same(products[p.n_products].w, products[0].w);
+         p.n_products++)
+        n_panels += products[p.n_products].w->n_panels;
+    if (goes_by_rows(c, o->n))
+        team_for(c->team, count_blocks(o->n), 1, blocks_piece, &p);
+    else
+        team_for(c->team, n_panels, grain_of(o, products[0].w), panels_piece, &p);
+    return p.n_products;
 }
 
 void cpu_matmul(struct backend *b, const struct input *in, size_t n, const struct product *products,
@@ -264,15 +299,30 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
     put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS);
 }
 
+/* Panels first … last - 1 of both weights, rows begin … end - 1. */
+static void gate_rows(const struct gating *g, size_t first, size_t last, size_t begin, size_t end)
+{
+    for (; first < last; first += GATED_PANELS)
+        for (size_t row = begin; row < end; row += ACT_ROWS)
+            gate_block(g, row, first, last - first < GATED_PANELS ? last - first : GATED_PANELS);
+}
+
 /* Pairs of panels, of which down reads a group. */
-static void gated_piece(void *arg, size_t begin, size_t end)
+static void gated_pairs_piece(void *arg, size_t begin, size_t end)
 {
     const struct gating *g = arg;
-    size_t last = end * PAIR < g->ffn->gate->n_panels ? end * PAIR : g->ffn->gate->n_panels;
+    size_t n_panels = g->ffn->gate->n_panels;
 
-    for (size_t first = begin * PAIR; first < last; first += GATED_PANELS)
-        for (size_t row = 0; row < g->hidden.n; row += ACT_ROWS)
-            gate_block(g, row, first, last - first < GATED_PANELS ? last - first : GATED_PANELS);
+    gate_rows(g, begin * PAIR, end * PAIR < n_panels ? end * PAIR : n_panels, 0, g->hidden.n);
+}
+
+static void gated_blocks_piece(void *arg, size_t begin, size_t end)
+{
+    const struct gating *g = arg;
+
+    end *= ACT_ROWS;
+    gate_rows(g, 0, g->ffn->gate->n_panels, begin * ACT_ROWS,
+              end < g->hidden.n ? end : g->hidden.n);
 }
 
 void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
@@ -292,6 +342,9 @@ void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     if (!reads_the_same(f->gate, f->up) && !prepare(&g.up_in, c, &c->up_inputs, in, n, f->up))
         return;
     grain = (grain_of(&g.gate_in, f->gate) + PAIR - 1) / PAIR;
-    team_for(c->team, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_piece, &g);
+    if (goes_by_rows(c, n))
+        team_for(c->team, count_blocks(n), 1, gated_blocks_piece, &g);
+    else
+        team_for(c->team, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_pairs_piece, &g);
     (void)run_alike(c, &g.hidden, &down, 1, true);
 }

@@ -1,9 +1,11 @@
-/* A job is published in one atomic word: its number, and how many of its items nobody has taken. A
- * member takes a piece by compare-and-swap on that word. That the word says "some are left" means
- * that the job is open, and its success that it was so all along: what the member has read of the
- * job in between is this job's, for the next one is written only when none is left and all are
- * done. So a member that comes late finds nothing to take and harms nobody, and the caller never
- * waits for one that has taken no piece. */
+/* A job is cut in shares, one for each member, so that who worked on some rows in one operator
+ * finds them in its own cache in the next. A share is one atomic word: the job's number, and the
+ * first and the last of its items that nobody has taken. Its owner takes pieces from its front, and
+ * who is done with his own from the back of others', by compare-and-swap. That the word says "some
+ * are left" means that the job is open, and its success that it was so all along: what the member
+ * has read of the job in between is this job's, for the next one is written only when none is left
+ * and all are done. So a member that comes late finds nothing to take and harms nobody, and the
+ * caller never waits for one that has taken no piece. */
 #include "compute/cpu/team.h"
 
 #include <assert.h>
@@ -27,20 +29,28 @@ enum {
     MAX_THREADS = 1024,
 };
 
-struct team {
-    /* number of the job << 32 | its items that are left */
+struct share {
+    /* number of the job << 32 | end << 16 | first: items first … end - 1 are left */
     _Alignas(64) atomic_uint_fast64_t word;
-    _Alignas(64) atomic_size_t n_done; /* items of the job */
-    /* The job; relaxed, since the word's compare-and-swap validates them. */
+};
+
+struct team {
+    _Alignas(64) atomic_uint_fast32_t job; /* the number of the last one */
+    _Alignas(64) atomic_size_t n_done;     /* items of the job */
+    /* The job; relaxed, since the compare-and-swap of a share validates them. */
     _Alignas(64) _Atomic(team_fn) fn;
     _Atomic(void *) arg;
-    atomic_size_t n, grain;
+    atomic_size_t n;     /* of the caller's items, */
+    atomic_size_t unit;  /* of which so many are one of the shares' */
+    atomic_size_t grain; /* of the shares' items */
+    atomic_size_t n_members;
     atomic_int n_asleep;
     atomic_bool stopping;
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* the word has moved, or stopping */
+    pthread_cond_t wake; /* there is another job, or stopping */
     size_t n_threads, n_started;
-    pthread_t threads[]; /* [n_threads - 1] */
+    pthread_t *threads;    /* [n_threads - 1], behind the shares */
+    struct share shares[]; /* [n_threads] */
 };
 
 static void relax(void)
@@ -58,32 +68,50 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static uint32_t job_of(uint64_t word)
+static uint64_t word_of(uint32_t job, size_t first, size_t end)
 {
-    return (uint32_t)(word >> 32);
+    return (uint64_t)job << 32 | (uint64_t)end << 16 | (uint64_t)first;
 }
 
-/* Takes pieces of the job until none is left. */
-static void work(struct team *t, uint32_t job)
+/* Takes pieces of one share until none is left; its owner from the front. False: the job is over.
+ */
+static bool work_on(struct team *t, uint32_t job, struct share *share, bool is_own)
 {
-    uint64_t word = atomic_load(&t->word);
+    uint64_t word = atomic_load(&share->word);
 
-    while (job_of(word) == job && (uint32_t)word > 0) {
+    for (;;) {
         team_fn fn = atomic_load_explicit(&t->fn, memory_order_relaxed);
         void *arg = atomic_load_explicit(&t->arg, memory_order_relaxed);
         size_t n = atomic_load_explicit(&t->n, memory_order_relaxed);
+        size_t unit = atomic_load_explicit(&t->unit, memory_order_relaxed);
         size_t grain = atomic_load_explicit(&t->grain, memory_order_relaxed);
-        size_t left = (uint32_t)word, begin = n - left;
-        size_t piece = left / (2 * t->n_threads);
+        size_t first = word & UINT16_MAX, end = word >> 16 & UINT16_MAX, piece = (end - first) / 2;
 
+        if ((uint32_t)(word >> 32) != job)
+            return false;
+        if (first == end)
+            return true;
         piece = piece < grain ? grain : piece;
-        piece = piece < left ? piece : left;
-        if (!atomic_compare_exchange_weak(&t->word, &word, word - piece))
+        piece = piece < end - first ? piece : end - first;
+        if (!atomic_compare_exchange_weak(&share->word, &word,
+                                          is_own ? word_of(job, first + piece, end)
+                                                 : word_of(job, first, end - piece)))
             continue;
-        fn(arg, begin, begin + piece);
+        if (!is_own)
+            first = end - piece;
+        end = (first + piece) * unit;
+        fn(arg, first * unit, end < n ? end : n);
         atomic_fetch_add_explicit(&t->n_done, piece, memory_order_release);
-        word = atomic_load(&t->word);
+        word = atomic_load(&share->word);
     }
+}
+
+/* The member's own share, then those of the others. */
+static void work(struct team *t, uint32_t job, size_t member)
+{
+    for (size_t i = 0; i < t->n_threads; i++)
+        if (!work_on(t, job, &t->shares[(member + i) % t->n_threads], i == 0))
+            return;
 }
 
 /* Returns when the job is another than the one seen, or the team stops. */
@@ -94,7 +122,7 @@ static uint32_t await_job(struct team *t, uint32_t seen)
     int n = 0;
 
     for (;;) {
-        job = job_of(atomic_load_explicit(&t->word, memory_order_acquire));
+        job = (uint32_t)atomic_load_explicit(&t->job, memory_order_acquire);
         if (job != seen || atomic_load_explicit(&t->stopping, memory_order_relaxed))
             return job;
         relax();
@@ -105,10 +133,10 @@ static uint32_t await_job(struct team *t, uint32_t seen)
         else if (now_ns() > end)
             break;
     }
-    /* Either this sees the new word, or the publisher sees the sleeper: both are in one order. */
+    /* Either this sees the new job, or the publisher sees the sleeper: both are in one order. */
     (void)pthread_mutex_lock(&t->lock);
     atomic_fetch_add(&t->n_asleep, 1);
-    while ((job = job_of(atomic_load(&t->word))) == seen && !atomic_load(&t->stopping))
+    while ((job = (uint32_t)atomic_load(&t->job)) == seen && !atomic_load(&t->stopping))
         (void)pthread_cond_wait(&t->wake, &t->lock);
     atomic_fetch_sub(&t->n_asleep, 1);
     (void)pthread_mutex_unlock(&t->lock);
@@ -118,13 +146,14 @@ static uint32_t await_job(struct team *t, uint32_t seen)
 static void *member_run(void *arg)
 {
     struct team *t = arg;
+    size_t member = 1 + atomic_fetch_add(&t->n_members, 1);
     uint32_t job = 0;
 
     for (;;) {
         job = await_job(t, job);
         if (atomic_load(&t->stopping))
             return NULL;
-        work(t, job);
+        work(t, job, member);
     }
 }
 
@@ -137,10 +166,11 @@ static void wake_all(struct team *t)
 
 void team_for(struct team *t, size_t n, size_t grain, team_fn fn, void *arg)
 {
+    size_t unit = 1 + n / UINT16_MAX, n_units = (n + unit - 1) / unit;
     uint32_t job;
     int spins = 0;
 
-    assert(n <= UINT32_MAX && grain > 0);
+    assert(grain > 0);
     if (n <= grain || t->n_threads == 1) {
         if (n > 0)
             fn(arg, 0, n);
@@ -151,13 +181,17 @@ void team_for(struct team *t, size_t n, size_t grain, team_fn fn, void *arg)
     atomic_store_explicit(&t->fn, fn, memory_order_relaxed);
     atomic_store_explicit(&t->arg, arg, memory_order_relaxed);
     atomic_store_explicit(&t->n, n, memory_order_relaxed);
-    atomic_store_explicit(&t->grain, grain, memory_order_relaxed);
-    job = job_of(atomic_load_explicit(&t->word, memory_order_relaxed)) + 1;
-    atomic_store(&t->word, (uint64_t)job << 32 | n);
+    atomic_store_explicit(&t->unit, unit, memory_order_relaxed);
+    atomic_store_explicit(&t->grain, 1 + (grain - 1) / unit, memory_order_relaxed);
+    job = (uint32_t)atomic_load_explicit(&t->job, memory_order_relaxed) + 1;
+    for (size_t i = 0; i < t->n_threads; i++)
+        atomic_store(&t->shares[i].word,
+                     word_of(job, n_units * i / t->n_threads, n_units * (i + 1) / t->n_threads));
+    atomic_store(&t->job, job);
     if (atomic_load(&t->n_asleep) > 0)
         wake_all(t);
-    work(t, job);
-    while (atomic_load_explicit(&t->n_done, memory_order_acquire) != n) {
+    work(t, job, 0);
+    while (atomic_load_explicit(&t->n_done, memory_order_acquire) != n_units) {
         relax();
         if (++spins % SPINS_A_YIELD == 0)
             (void)sched_yield();
@@ -230,13 +264,14 @@ enum status team_open(struct team **out, size_t n_threads, struct error *err)
     if (n_threads > MAX_THREADS)
         return error_set(err, STATUS_INVALID, "%zu threads, at most %d can be had", n_threads,
                          (int)MAX_THREADS);
-    size_bytes = sizeof *t + (n_threads - 1) * sizeof t->threads[0];
+    size_bytes = sizeof *t + n_threads * (sizeof t->shares[0] + sizeof t->threads[0]);
     size_bytes = (size_bytes + 63) / 64 * 64;
     t = aligned_alloc(64, size_bytes);
     if (t == NULL)
         return error_no_memory(err, size_bytes, "threads");
     memset(t, 0, size_bytes);
     t->n_threads = n_threads;
+    t->threads = (pthread_t *)(void *)&t->shares[n_threads];
     (void)pthread_mutex_init(&t->lock, NULL); /* neither fails on Linux with default attributes */
     (void)pthread_cond_init(&t->wake, NULL);
     for (; failed == 0 && t->n_started < n_threads - 1; t->n_started += failed == 0)

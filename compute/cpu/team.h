@@ -17,8 +17,10 @@ enum status team_open(struct team **out, size_t n_threads, struct error *err) MU
 void team_close(struct team *t);
 size_t team_size(const struct team *t);
 
-/* Does items 0 … n - 1 (n < 2^32) and returns when all are done. Members take pieces of at least
- * grain items, large ones first, so that one that is preempted delays the rest by its piece alone;
+/* Does items 0 … n - 1 and returns when all are done. Each member begins with its own part of them,
+ * the same of the same n each time, so that what it wrote of a row in one operator is in its cache
+ * in the next; who is through helps the others from behind. Pieces are of at least about grain
+ * items, large ones first, so that a member that is preempted delays the rest by its piece alone;
  * n <= grain is done by the caller. One caller at a time. No allocation. */
 void team_for(struct team *t, size_t n, size_t grain, team_fn fn, void *arg);
 

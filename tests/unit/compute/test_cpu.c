@@ -16,7 +16,8 @@
 enum { MAX_ROWS = 65, N_COLS = 512, N_OUT = 40 /* not a multiple of a panel's 16 */ };
 
 static const char *const sets[] = {"generic", "avx2", "vnni256", "avx512"};
-static const size_t row_counts[] = {1, 2, 3, 7, 8, 12, 15, 16, 17, 23, 33, 64, 65};
+static const size_t row_counts[] = {1,  2,  3,  7,  8,  12, 15,
+                                    16, 17, 23, 33, 64, 65, 63 /* by rows, of two threads */};
 static const enum dtype block_types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
                                          DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
 static const enum dtype float_types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};

@@ -21,6 +21,14 @@ static void count(void *arg, size_t begin, size_t end)
         atomic_fetch_add_explicit(&c->seen[i], 1, memory_order_relaxed);
 }
 
+static void mark(void *arg, size_t begin, size_t end)
+{
+    atomic_char *seen = arg;
+
+    for (size_t i = begin; i < end; i++)
+        atomic_fetch_add_explicit(&seen[i], 1, memory_order_relaxed);
+}
+
 static struct team *open_team(size_t n_threads)
 {
     struct team *t = NULL;
@@ -47,6 +55,24 @@ START_TEST(each_item_is_done_once)
         for (size_t i = 0; i < MAX_ITEMS; i++) {
             ck_assert_int_eq(atomic_load(&c->seen[i]), i < n);
             atomic_store(&c->seen[i], 0);
+        }
+    }
+    team_close(t);
+}
+END_TEST
+
+/* More items than the words of the shares can count are handed out several as one. */
+START_TEST(many_items_are_done_once)
+{
+    enum { MANY = 200003 };
+    static atomic_char seen[MANY];
+    struct team *t = open_team(3);
+
+    for (size_t n = MANY - 5; n <= MANY; n++) {
+        team_for(t, n, 7, mark, seen);
+        for (size_t i = 0; i < MANY; i++) {
+            ck_assert_int_eq(atomic_load_explicit(&seen[i], memory_order_relaxed), i < n);
+            atomic_store_explicit(&seen[i], 0, memory_order_relaxed);
         }
     }
     team_close(t);
@@ -113,6 +139,7 @@ int main(void)
 
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, each_item_is_done_once, 1, 5);
+    tcase_add_test(tests, many_items_are_done_once);
     tcase_add_test(tests, jobs_follow_closely);
     tcase_add_test(tests, nothing_to_do);
     tcase_add_test(tests, no_thread_to_be_had);
