@@ -158,7 +158,8 @@ struct backend_type {
     /* Puts k and v [n][n_kv_heads * head_dim] of the step's tokens at their positions. */
     void (*kv_store)(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                      const struct buffer *v, const struct attend_row *rows, size_t n_rows);
-    /* Softmax attention scaled by 1/sqrt(head_dim); q and out [n][n_heads * head_dim]. */
+    /* Softmax attention scaled by 1/sqrt(head_dim); q and out, two buffers, are
+     * [n][n_heads * head_dim]. */
     void (*attend)(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
                    const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                    struct buffer *out);
