@@ -26,7 +26,7 @@ static size_t cost_of(const struct llama *m, const struct llama_row *row)
     size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
     size_t weights = s->width * (2 * q_width + 2 * kv_width + 3 * s->ffn_width); /* of a layer */
 
-    return row->n_tokens * (weights / (PRODUCTS * q_width) + row->pos + row->n_tokens / 2);
+    return row->n_tokens * (1 + weights / (PRODUCTS * q_width) + row->pos + row->n_tokens / 2);
 }
 
 static struct lane *lightest(const struct llama *m)
@@ -64,7 +64,7 @@ bool lanes_deal(struct llama *m, const struct llama_row *rows, size_t n_rows)
     }
     for (size_t i = 0; i < n_rows; i++)
         n_tokens += rows[i].n_tokens;
-    if (n_tokens < LANE_TOKENS * m->n_lanes)
+    if (n_tokens < LANE_TOKENS * m->n_lanes || n_rows < m->n_lanes) /* no lane without a row */
         return false;
     for (struct lane *lane = m->lanes; lane < m->lanes + m->n_lanes; lane++)
         lane->n_rows = lane->cost = 0;

@@ -447,7 +447,7 @@ def a_server_that_goes_away(path, parleyd, folder):
 def the_real_model(cli):
     greedy = ["--model", "smollm2", "--temperature", "0", "--max-tokens", "4"]
     assert cli.out("chat", *greedy, stdin="Write a C function that adds two integers.\n").startswith("```c\n")
-    # Likely enough that no last bit of a logit changes it, as with France, which this small model takes for French.
+    # So likely that no logit's last bit decides, as it does for France, which makes this small model speak French.
     assert "Berlin" in cli.out("chat", stdin="What is the capital of Germany?\n"), "what the README shows"
     shown = Terminal(cli, "--model", "smollm2", "--max-tokens", "4")
     shown.expect(r"> ")
