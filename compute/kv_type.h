@@ -10,23 +10,23 @@
 
 enum { KV_PAGE_TOKENS = 16 };
 
-/* q8: int8, with an f32 scale for each head and position. */
+/* Each head and position has an f32 beside its numbers: of q8, which are int8, their scale; of the
+ * others what attention knows of them. */
 enum kv_type { KV_F16, KV_F32, KV_Q8 };
 
 const char *kv_type_name(enum kv_type type); /* "f16", "f32", "q8" */
 enum status kv_type_of(enum kv_type *out, const char *name, struct error *err) MUST_CHECK;
 
+/* Bytes of n numbers. */
+SCALAR_FN size_t kv_row_bytes(enum kv_type type, size_t n)
+{
+    return n * (type == KV_F32 ? sizeof(float) : type == KV_F16 ? sizeof(uint16_t) : 1);
+}
+
 /* Bytes of one head's key or value at one position. */
 SCALAR_FN size_t kv_head_bytes(enum kv_type type, size_t head_dim)
 {
-    switch (type) {
-    case KV_F16:
-        return head_dim * sizeof(uint16_t);
-    case KV_F32:
-        return head_dim * sizeof(float);
-    default:
-        return head_dim + sizeof(float);
-    }
+    return kv_row_bytes(type, head_dim) + sizeof(float);
 }
 
 /* Rounds x [n] to out [n] times the scale that is returned: the greatest magnitude over 127, a

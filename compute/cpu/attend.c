@@ -1,25 +1,24 @@
-/* Paged attention. Positions are taken in spans of 256 counted from 0. In a span: a score is one
- * chain of fma over the head's dimensions; exponentials are taken against the span's greatest score
- * and summed in sixteen lanes by position; each output is one chain of fma over positions. Spans
- * are then merged in order. So the bits of an output depend on its position alone, and not on how
- * queries are grouped or a prompt is cut.
+/* Paged attention; attend_units.h has its arithmetic.
  *
- * A block's keys and values of a span are widened to f32 once for all queries that see them, by
- * chunks of 64 positions; then few queries at a time go through all of the span, so that their
- * scores and weights stay in the first cache. Both products, of queries with keys and of weights
- * with values, are the same: rows of A, [depth], with B [depth][columns]. */
+ * A span's keys and values are rounded once for all queries of a block that see the same pages, and
+ * held; then few queries at a time go through all of the span, so that their scores and weights
+ * stay in the first cache. Where there are few anyway, products round what they read in its pages.
+ * Both products, of queries with keys and of weights with values, are the same: rows of A, [depth]
+ * pairs, with B [depth][columns] of pairs. */
 #include <assert.h>
 #include <math.h>
 
+#include "compute/attend_units.h"
 #include "compute/cpu/isa.h"
-#include "compute/cpu/lanes.h"
+#include "compute/cpu/pairs.h"
 
 enum {
-    SPAN = 256,
-    CHUNK = 64,
+    SPAN = ATTEND_SPAN,
+    CHUNK = ATTEND_CHUNK,
     CHUNK_PAGES = CHUNK / KV_PAGE_TOKENS,
     SPAN_CHUNKS = SPAN / CHUNK,
     SPAN_PAGES = SPAN / KV_PAGE_TOKENS,
+    LINE_BYTES = 64,
     MAX_HEAD_DIM = 256,
     TILE = 6,        /* rows of A that share a load of B */
     MAX_VECTORS = 4, /* of B, side by side */
@@ -31,159 +30,278 @@ enum {
 };
 
 _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one vector");
+_Static_assert(ATTEND_WEIGHT_MOST << ATTEND_VALUE_BITS <= INT32_MAX / CHUNK,
+               "a chunk's sums stay within int32");
 
 /* One head of a token, and what it has gathered. */
 struct query {
     const struct attend_token *token;
-    const float *q;     /* [head_dim] */
-    float *p;           /* [SPAN] scores, then weights; while it is in a tile */
-    float *y;           /* [padded_dim] of this span; the same */
+    const int16_t *q;   /* [padded_dim] */
+    float unit;         /* of q, times log2 e / sqrt(head_dim) */
+    float *p;           /* [SPAN] scores, then z; while it is in a tile */
+    int16_t *weights;   /* [SPAN], and */
+    float *y;           /* [padded_dim] of this span: the same */
     float *out;         /* [head_dim] of the spans before */
     size_t n_here;      /* positions of this span that it sees */
-    float max_here;     /* of them */
+    float max_here;     /* z of them */
     float max, sum;     /* of the spans before; sum is 0 before the first */
     float before, here; /* what the outputs of both are multiplied by */
 };
 
+/* A span, for those who see the same pages of it. */
+struct span {
+    size_t first; /* position */
+    size_t n_pages;
+    /* from their keys on; behind the last, a chunk's pages that are read next */
+    const uint8_t *pages[SPAN_PAGES + CHUNK_PAGES];
+    bool in_place; /* else it is held */
+    /* By position: what keys are multiplied by to become integers (not q8's, which are that), and
+     * their units; e of attend_units.h, and 2^-e, by which values become integers; what weights are
+     * multiplied by for that. */
+    _Alignas(64) float key_by[SPAN], key_units[SPAN];
+    _Alignas(64) float value_exponents[SPAN], value_inverses[SPAN], weight_most[SPAN];
+    /* The integers, where they are held: [chunks][pairs of dimensions][CHUNK], and
+     * [pairs of positions][padded_dim], of these pages, -1: none. */
+    int32_t held[SPAN_PAGES];
+    _Alignas(64) int32_t keys[SPAN * MAX_HEAD_DIM / 2], values[SPAN * MAX_HEAD_DIM / 2];
+};
+
+struct scratch {
+    struct query queries[ATTEND_QUERIES];
+    struct span span;
+    _Alignas(64) int16_t q[ATTEND_QUERIES * MAX_HEAD_DIM];
+    _Alignas(64) float p[TILE][SPAN], y[TILE * MAX_HEAD_DIM];
+    _Alignas(64) int16_t weights[TILE][SPAN];
+};
+
+/* Numbers. */
+
+/* attend_unit_exponent */
+static struct v16 unit_exponents(struct v16 greatest, int bits)
+{
+    struct v16 e = v16_sub(v16_exponent(greatest), v16_all((float)(bits - 1)));
+
+    e = v16_max(v16_all((float)ATTEND_LEAST_EXPONENT), e);
+    return v16_add(e, v16_sub(greatest, greatest));
+}
+
+/* attend_power */
+static struct v16 power_of_2(struct v16 e)
+{
+    return v16_power(v16_add(e, v16_all(ATTEND_MAGIC + 127.0f)));
+}
+
+/* What the span says of the positions of its page i. */
+static void take_scales(const struct kv_view *kv, struct span *s, size_t i)
+{
+    size_t keys_at = kv_row_bytes(kv->type, kv->head_dim * KV_PAGE_TOKENS), at = i * LANES;
+    size_t values_at = kv->values_at + kv_row_bytes(kv->type, kv->padded_dim * KV_PAGE_TOKENS);
+    struct v16 keys = v16_load((const float *)(const void *)(s->pages[i] + keys_at));
+    struct v16 values = v16_load((const float *)(const void *)(s->pages[i] + values_at));
+    struct v16 none = v16_all(0.0f), most = v16_all((float)ATTEND_WEIGHT_MOST), e, inverse;
+    bool is_q8 = kv->type == KV_Q8;
+
+    __builtin_prefetch(s->pages[i + CHUNK_PAGES] + keys_at);
+    __builtin_prefetch(s->pages[i + CHUNK_PAGES] + values_at);
+    if (!is_q8) {
+        e = unit_exponents(keys, ATTEND_KEY_BITS);
+        v16_store(s->key_by + at, power_of_2(v16_sub(none, e)));
+        keys = v16_add(power_of_2(e), v16_sub(keys, keys));
+    }
+    v16_store(s->key_units + at, keys);
+    e = unit_exponents(values, is_q8 ? 0 : ATTEND_VALUE_BITS);
+    inverse = power_of_2(v16_sub(none, e));
+    v16_store(s->value_exponents + at, e);
+    v16_store(s->value_inverses + at, inverse);
+    v16_store(s->weight_most + at, is_q8 ? v16_mul(v16_mul(values, inverse), most) : most);
+}
+
 /* Products. */
 
-struct gemm {
-    const float *a[TILE];             /* [depth] */
-    float *y[TILE];                   /* [n_vectors * LANES] */
-    const uint8_t *b[MAX_VECTORS];    /* a row's vectors: of type, step bytes from row to row */
-    const uint8_t *next[MAX_VECTORS]; /* what is read next, laid out alike */
-    size_t depth, step;
-    size_t n_blocks, block_step; /* of B, [depth][MAX_VECTORS * LANES] each, bytes from one to the
-                                    next; of y's columns likewise. One where vectors are fewer */
-    bool adds;                   /* to what is in y */
+enum source { HELD, KEYS, VALUES }; /* of B: integers, or the numbers of a chunk in its pages */
+
+struct int_product {
+    const int16_t *a[TILE]; /* [depth][2] */
+    float *y[TILE];
+    size_t depth;
+    bool adds; /* to what is in y */
+
+    const int32_t *b; /* held: a row's vectors side by side, stride from row to row */
+    size_t stride;
+
+    const uint8_t *pages[CHUNK_PAGES]; /* else; rows of values are so long */
+    size_t row_bytes;
+    const float *by; /* [CHUNK] */
+
+    const uint8_t *next[CHUNK_PAGES]; /* fetched on the way: by what is held a line a row of [0] */
 };
 
 static inline struct v16 load(const uint8_t *from, enum kv_type type)
 {
-    if (type == KV_F32)
-        return v16_load((const float *)(const void *)from);
-    if (type == KV_F16)
-        return v16_load_f16((const uint16_t *)(const void *)from);
-    return v16_load_i8((const int8_t *)from);
+    return type == KV_F32 ? v16_load((const float *)(const void *)from)
+                          : v16_load_f16((const uint16_t *)(const void *)from);
 }
 
-/* type, n, first and n_vectors are constants where this is called. */
-static FIXED_SIZE void multiply_block(const struct gemm *m, size_t block, enum kv_type type,
-                                      size_t n, size_t first, size_t n_vectors)
+/* Two rows of numbers in a page, as integers; fetches as much of what is read next. */
+static FIXED_SIZE struct v16i round_pairs(const uint8_t *from, size_t row_bytes, enum kv_type type,
+                                          struct v16 by_lower, struct v16 by_upper,
+                                          const uint8_t *next)
 {
-    struct v16 y[TILE][MAX_VECTORS];
-    const uint8_t *b[MAX_VECTORS] = {0}, *next[MAX_VECTORS] = {0};
-    const float *a[TILE] = {0};
-    size_t depth = m->depth, step = m->step, skip = (block * MAX_VECTORS + first) * LANES;
+    __builtin_prefetch(next);
+    if (2 * kv_row_bytes(type, LANES) > LINE_BYTES)
+        __builtin_prefetch(next + LINE_BYTES);
+    if (type == KV_Q8)
+        return v16i_pairs(v16i_load_i8((const int8_t *)from),
+                          v16i_load_i8((const int8_t *)(from + row_bytes)));
+    return v16i_pairs(v16_bits(v16_round(load(from, type), by_lower)),
+                      v16_bits(v16_round(load(from + row_bytes, type), by_upper)));
+}
 
-#pragma GCC unroll 4
-    for (size_t v = 0; v < n_vectors; v++) {
-        b[v] = m->b[first + v] + block * m->block_step;
-        next[v] = m->next[first + v];
+/* Vector v of row k of B. source and type are constants where this is called. Behind the last of an
+ * odd number of dimensions a key's pairs are made up with what stands there, and queries with 0. */
+static FIXED_SIZE struct v16i operand(const struct int_product *m, enum source source,
+                                      enum kv_type type, size_t k, size_t v)
+{
+    size_t vector_bytes = kv_row_bytes(type, LANES), page, skip;
+
+    if (source == HELD)
+        return v16i_load(m->b + k * m->stride + v * LANES);
+    if (source == KEYS) {
+        struct v16 by = v16_load(m->by + v * LANES);
+
+        skip = 2 * k * vector_bytes;
+        return round_pairs(m->pages[v] + skip, vector_bytes, type, by, by, m->next[v] + skip);
     }
+    page = 2 * k / KV_PAGE_TOKENS;
+    skip = 2 * k % KV_PAGE_TOKENS * m->row_bytes;
+    return round_pairs(m->pages[page] + skip + v * vector_bytes, m->row_bytes, type,
+                       v16_all(m->by[2 * k]), v16_all(m->by[2 * k + 1]),
+                       m->next[page] + skip + 2 * v * vector_bytes);
+}
+
+/* source, type, n, first and n_vectors are constants where this is called. */
+static FIXED_SIZE void multiply(const struct int_product *m, enum source source, enum kv_type type,
+                                size_t n, size_t first, size_t n_vectors)
+{
+    struct v16i sums[TILE][MAX_VECTORS];
+    const int16_t *a[TILE] = {0};
+    size_t depth = m->depth;
+
 #pragma GCC unroll 6
     for (size_t i = 0; i < n; i++) {
         a[i] = m->a[i];
 #pragma GCC unroll 4
         for (size_t v = 0; v < n_vectors; v++)
-            y[i][v] = m->adds ? v16_load(m->y[i] + skip + v * LANES) : v16_all(0.0f);
+            sums[i][v] = v16i_all(0);
     }
-    for (size_t k = 0, at = 0; k < depth; k++, at += step) {
-        struct v16 x[MAX_VECTORS];
+    for (size_t k = 0; k < depth; k++) {
+        struct v16i x[MAX_VECTORS];
 
 #pragma GCC unroll 4
-        for (size_t v = 0; v < n_vectors; v++) {
-            x[v] = load(b[v] + at, type);
-            if (type != KV_F32)
-                __builtin_prefetch(next[v] + at);
-        }
+        for (size_t v = 0; v < n_vectors; v++)
+            x[v] = operand(m, source, type, k, first + v);
+        if (source == HELD)
+            __builtin_prefetch(m->next[0] + k * LINE_BYTES);
 #pragma GCC unroll 6
         for (size_t i = 0; i < n; i++) {
-            struct v16 all = v16_all(a[i][k]);
+            int32_t pair;
+            struct v16i all;
 
+            memcpy(&pair, a[i] + 2 * k, sizeof pair);
+            all = v16i_all(pair);
 #pragma GCC unroll 4
             for (size_t v = 0; v < n_vectors; v++)
-                y[i][v] = v16_fma(all, x[v], y[i][v]);
+                sums[i][v] = v16i_dot(all, x[v], sums[i][v]);
         }
     }
 #pragma GCC unroll 6
     for (size_t i = 0; i < n; i++)
 #pragma GCC unroll 4
-        for (size_t v = 0; v < n_vectors; v++)
-            v16_store(m->y[i] + skip + v * LANES, y[i][v]);
+        for (size_t v = 0; v < n_vectors; v++) {
+            float *y = m->y[i] + (first + v) * LANES;
+            struct v16 sum = v16i_to_floats(sums[i][v]);
+
+            v16_store(y, m->adds ? v16_add(v16_load(y), sum) : sum);
+        }
 }
 
-/* type, n, first and n_vectors are constants where this is called. */
-static FIXED_SIZE void multiply(const struct gemm *m, enum kv_type type, size_t n, size_t first,
-                                size_t n_vectors)
+/* source, type and n are constants where this is called. */
+static FIXED_SIZE void multiply_rows(const struct int_product *m, enum source source,
+                                     enum kv_type type, size_t n, size_t n_vectors)
 {
-    if (type != KV_F32) /* in pages there is one, and a loop about it slows decode by 4 % */
-        multiply_block(m, 0, type, n, first, n_vectors);
-    else
-        for (size_t block = 0; block < m->n_blocks; block++)
-            multiply_block(m, block, type, n, first, n_vectors);
+    size_t first = 0;
+
+    if (SUMS / n >= 4 && n_vectors == 4) {
+        multiply(m, source, type, n, 0, 4);
+        return;
+    }
+    if (SUMS / n >= 3 && n_vectors == 3) {
+        multiply(m, source, type, n, 0, 3);
+        return;
+    }
+    for (; SUMS / n >= 2 && n_vectors - first >= 2; first += 2)
+        multiply(m, source, type, n, first, 2);
+    for (; first < n_vectors; first++)
+        multiply(m, source, type, n, first, 1);
 }
 
-/* type and n are constants where this is called. */
-static FIXED_SIZE void multiply_rows(const struct gemm *m, enum kv_type type, size_t n,
-                                     size_t n_vectors)
-{
-    enum { ALL = MAX_VECTORS };
-
-    if (SUMS / n >= ALL && n_vectors == ALL)
-        multiply(m, type, n, 0, ALL);
-    else if (SUMS / n >= 3 && n_vectors == 3)
-        multiply(m, type, n, 0, 3);
-    else if (SUMS / n >= 2 && n_vectors == 2)
-        multiply(m, type, n, 0, 2);
-    else
-        for (size_t first = 0; first < n_vectors; first++)
-            multiply(m, type, n, first, 1);
-}
-
-/* type is a constant where this is called. */
-static FIXED_SIZE void multiply_tile(const struct gemm *m, enum kv_type type, size_t n,
-                                     size_t n_vectors)
+/* source and type are constants where this is called. */
+static FIXED_SIZE void multiply_tile(const struct int_product *m, enum source source,
+                                     enum kv_type type, size_t n, size_t n_vectors)
 {
     switch (n) {
     case 1:
-        multiply_rows(m, type, 1, n_vectors);
+        multiply_rows(m, source, type, 1, n_vectors);
         break;
     case 2:
-        multiply_rows(m, type, 2, n_vectors);
+        multiply_rows(m, source, type, 2, n_vectors);
         break;
     case 3:
-        multiply_rows(m, type, 3, n_vectors);
+        multiply_rows(m, source, type, 3, n_vectors);
         break;
     case 4:
-        multiply_rows(m, type, 4, n_vectors);
+        multiply_rows(m, source, type, 4, n_vectors);
         break;
     case 5:
-        multiply_rows(m, type, 5, n_vectors);
+        multiply_rows(m, source, type, 5, n_vectors);
         break;
     default:
-        multiply_rows(m, type, TILE, n_vectors);
+        multiply_rows(m, source, type, TILE, n_vectors);
     }
 }
 
-static void run(const struct gemm *m, enum kv_type type, size_t n, size_t n_vectors)
+/* source is a constant where this is called. */
+static FIXED_SIZE void multiply_in_place(const struct int_product *m, enum source source,
+                                         enum kv_type type, size_t n, size_t n_vectors)
 {
     if (type == KV_F16)
-        multiply_tile(m, KV_F16, n, n_vectors);
+        multiply_tile(m, source, KV_F16, n, n_vectors);
     else if (type == KV_Q8)
-        multiply_tile(m, KV_Q8, n, n_vectors);
+        multiply_tile(m, source, KV_Q8, n, n_vectors);
     else
-        multiply_tile(m, KV_F32, n, n_vectors);
+        multiply_tile(m, source, KV_F32, n, n_vectors);
 }
 
-/* Chunks. */
-
-/* Positions of the chunk that begins at `first` which a token sees. */
-static size_t seen(const struct attend_token *t, size_t first)
+/* y = A B, or is added to it, of n rows and n_vectors of B, MAX_VECTORS at most. */
+static void run(const struct int_product *m, enum source source, enum kv_type type, size_t n,
+                size_t n_vectors)
 {
-    size_t left = t->n > first ? t->n - first : 0;
+    if (source == HELD)
+        multiply_tile(m, HELD, KV_F32, n, n_vectors);
+    else if (source == KEYS)
+        multiply_in_place(m, KEYS, type, n, n_vectors);
+    else
+        multiply_in_place(m, VALUES, type, n, n_vectors);
+}
 
-    return left < CHUNK ? left : CHUNK;
+/* Spans. */
+
+/* Positions of the span that a token sees. */
+static size_t seen(const struct attend_token *t, size_t span)
+{
+    size_t left = t->n > span ? t->n - span : 0;
+
+    return left < SPAN ? left : SPAN;
 }
 
 static size_t pages_for(size_t n)
@@ -191,419 +309,246 @@ static size_t pages_for(size_t n)
     return (n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
-/* Keys or values of some pages in a row, in their head. */
-struct pages {
-    const int32_t *ids;
-    size_t n;
-    size_t skip; /* bytes of a page before them */
-};
-
-static struct pages pages_of(const struct kv_view *kv, size_t head, const struct attend_token *t,
-                             size_t first, bool values)
+/* type is a constant where this is called. Page i; ahead is fetched meanwhile. */
+static FIXED_SIZE void hold_page(const struct kv_view *kv, enum kv_type type, struct span *s,
+                                 size_t i, const uint8_t *ahead)
 {
-    return (struct pages){
-        .ids = t->pages + first / KV_PAGE_TOKENS,
-        .n = pages_for(seen(t, first)),
-        .skip = head * kv->head_bytes + (values ? kv->values_at : 0),
-    };
-}
+    size_t depth = (kv->head_dim + 1) / 2, dim = kv->padded_dim;
+    size_t vector_bytes = kv_row_bytes(type, LANES), row_bytes = kv_row_bytes(type, dim);
+    const uint8_t *keys = s->pages[i], *values = keys + kv->values_at;
+    int32_t *to = s->keys + i / CHUNK_PAGES * depth * CHUNK + i % CHUNK_PAGES * LANES;
+    struct v16 by = v16_load(s->key_by + i * LANES);
 
-static const uint8_t *page_at(const struct kv_view *kv, const struct pages *p, size_t i)
-{
-    return kv->base + (size_t)p->ids[i] * kv->page_bytes + p->skip;
-}
+    for (size_t k = 0; k < depth; k++, to += CHUNK) {
+        size_t skip = 2 * k * vector_bytes;
 
-/* Keys or values as a product reads them: of a chunk in their pages, or widened, and then of one
- * chunk or several, that lie in a row. */
-struct operand {
-    enum kv_type type;
-    bool values, wide;
-    const uint8_t *pages[CHUNK_PAGES]; /* of the first chunk; wide values: [0] alone */
-    const uint8_t *next[CHUNK_PAGES];  /* what is read next */
-    const float *scales[SPAN_PAGES];   /* [n_pages] of q8, else NULL */
-    size_t n_pages, row_step, chunk_step;
-};
+        v16i_store(to, round_pairs(keys + skip, vector_bytes, type, by, by, ahead + skip));
+    }
+    to = s->values + i * KV_PAGE_TOKENS / 2 * dim;
+    ahead += kv->values_at;
+    for (size_t t = 0; t < KV_PAGE_TOKENS; t += 2) {
+        struct v16 by_lower = v16_all(s->value_inverses[i * LANES + t]);
+        struct v16 by_upper = v16_all(s->value_inverses[i * LANES + t + 1]);
+        size_t skip = t * row_bytes;
 
-/* Tokens of a block that see the same pages of some positions, as far as each sees any; they begin
- * where those before them end. */
-struct sharers {
-    size_t end;
-    struct operand keys, values;
-};
-
-/* A chunk of a span, or several that all the block's tokens share. */
-struct piece {
-    size_t first, n; /* positions */
-    struct sharers sharers[ATTEND_QUERIES];
-};
-
-struct scratch {
-    struct query queries[ATTEND_QUERIES];
-    struct piece pieces[SPAN_CHUNKS]; /* of the span */
-    size_t n_pieces;
-    _Alignas(64) float keys[SPAN * MAX_HEAD_DIM], values[SPAN * MAX_HEAD_DIM]; /* widened */
-    _Alignas(64) float p[TILE][SPAN], y[TILE * MAX_HEAD_DIM];
-    float scale; /* of scores: the weights are 2^(scale * score) */
-};
-
-static void in_place(struct operand *ret, const struct kv_view *kv, const struct pages *here,
-                     const struct pages *next, bool values)
-{
-    size_t scales_at =
-        kv_row_bytes(kv->type, KV_PAGE_TOKENS) * (values ? kv->padded_dim : kv->head_dim);
-
-    ret->type = kv->type;
-    ret->values = values;
-    ret->wide = false;
-    ret->n_pages = here->n;
-    ret->row_step = kv_row_bytes(kv->type, values ? kv->padded_dim : KV_PAGE_TOKENS);
-    ret->chunk_step = 0;
-    for (size_t i = 0; i < here->n; i++) {
-        ret->pages[i] = page_at(kv, here, i);
-        ret->next[i] = i < next->n ? page_at(kv, next, i) : ret->pages[i];
-        ret->scales[i] =
-            kv->type == KV_Q8 ? (const float *)(const void *)(ret->pages[i] + scales_at) : NULL;
+        for (size_t d = 0; d < dim; d += LANES, to += LANES, skip += vector_bytes)
+            v16i_store(to, round_pairs(values + skip, row_bytes, type, by_lower, by_upper,
+                                       ahead + t * row_bytes + 2 * (skip - t * row_bytes)));
     }
 }
 
-/* n vectors, each `step` floats from the one before; on the way it fetches as much of what is read
- * next. */
-static FIXED_SIZE void widen(const uint8_t *from, enum kv_type type, size_t n, float *to,
-                             size_t step, const uint8_t *next)
+/* Holds the span, but for what is there already. What is read next is fetched at a pace that memory
+ * keeps up with: this span's pages here, those behind it by products, one by those of a chunk. */
+static void hold_span(const struct kv_view *kv, struct span *s, const int32_t *ids)
 {
-    size_t vector_bytes = kv_row_bytes(type, LANES);
+    size_t n_chunks = (s->n_pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
 
-    for (size_t i = 0; i < n; i++) {
-        __builtin_prefetch(next + i * vector_bytes);
-        v16_store(to + i * step, load(from + i * vector_bytes, type));
-    }
-}
+    for (size_t i = 0; i < s->n_pages; i++) {
+        bool by_products = i + CHUNK_PAGES >= s->n_pages && i + CHUNK_PAGES < s->n_pages + n_chunks;
+        const uint8_t *ahead = s->pages[by_products ? i : i + CHUNK_PAGES];
 
-/* Keys become [head_dim][CHUNK], values [CHUNK][padded_dim]. */
-static struct operand widened(const struct kv_view *kv, const struct operand *o, float *chunk)
-{
-    size_t n = o->values ? kv->padded_dim : kv->head_dim; /* vectors of a page */
-    size_t step = o->values ? LANES : CHUNK, page_step = o->values ? LANES * kv->padded_dim : LANES;
-    struct operand wide = *o;
-
-    wide.type = KV_F32;
-    wide.wide = true;
-    for (size_t i = 0; i < o->n_pages; i++) {
-        if (o->type == KV_F16)
-            widen(o->pages[i], KV_F16, n, chunk + i * page_step, step, o->next[i]);
-        else if (o->type == KV_Q8)
-            widen(o->pages[i], KV_Q8, n, chunk + i * page_step, step, o->next[i]);
+        if (s->held[i] == ids[i])
+            continue;
+        s->held[i] = ids[i];
+        take_scales(kv, s, i);
+        if (kv->type == KV_F16)
+            hold_page(kv, KV_F16, s, i, ahead);
+        else if (kv->type == KV_Q8)
+            hold_page(kv, KV_Q8, s, i, ahead);
         else
-            widen(o->pages[i], KV_F32, n, chunk + i * page_step, step, o->next[i]);
-        wide.pages[i] = wide.next[i] = (const uint8_t *)(chunk + i * page_step);
+            hold_page(kv, KV_F32, s, i, ahead);
     }
-    wide.row_step = (o->values ? kv->padded_dim : CHUNK) * sizeof *chunk;
-    wide.chunk_step = CHUNK * (o->values ? kv->padded_dim : kv->head_dim) * sizeof *chunk;
-    return wide;
 }
 
-/* The tokens from `begin` on that see the same pages of a chunk, as far as each sees any: returns
- * the end, and the token that sees the most. */
-static size_t run_of(const struct attend_block *b, size_t begin, size_t first,
-                     const struct attend_token **ret_most)
+static const uint8_t *page_at(const struct kv_view *kv, size_t head, int32_t page)
 {
-    const struct attend_token *most = &b->tokens[begin];
-    size_t n_most = pages_for(seen(most, first)), end = begin + 1;
-
-    for (; end < b->n_tokens; end++) {
-        const struct attend_token *t = &b->tokens[end];
-        size_t n = pages_for(seen(t, first)), n_both = n < n_most ? n : n_most;
-
-        if (t->pages != most->pages && n_both > 0 &&
-            memcmp(t->pages + first / KV_PAGE_TOKENS, most->pages + first / KV_PAGE_TOKENS,
-                   n_both * sizeof *t->pages) != 0)
-            break;
-        if (n > n_most) {
-            most = t;
-            n_most = n;
-        }
-    }
-    *ret_most = most;
-    return end;
+    return kv->base + (size_t)page * kv->page_bytes + head * kv->head_bytes;
 }
 
-static void score_tile(const struct attend_block *b, struct query *const *tile, size_t n,
-                       const struct operand *keys, size_t at, size_t n_pages)
+/* The pages that t sees of the span, and what is read behind them: the next span's, or the next
+ * block's. */
+static void find_pages(const struct attend_block *b, struct span *s, const struct attend_token *t)
 {
-    struct gemm m = {.depth = b->kv.head_dim, .step = keys->row_step};
-    size_t n_chunks = n_pages / CHUNK_PAGES, left = n_pages % CHUNK_PAGES;
+    size_t first = s->first / KV_PAGE_TOKENS, n = pages_for(t->n), n_next = pages_for(b->next->n);
+
+    s->n_pages = pages_for(seen(t, s->first));
+    for (size_t i = 0; i < s->n_pages + CHUNK_PAGES; i++)
+        if (first + i < n)
+            s->pages[i] = page_at(&b->kv, b->head, t->pages[first + i]);
+        else
+            s->pages[i] =
+                page_at(&b->kv, b->next_head,
+                        b->next->pages[first + i - n < n_next ? first + i - n : n_next - 1]);
+}
+
+/* Tiles. */
+
+/* The chunk's pages that begins with page `first`, and behind them the next chunk's; behind the
+ * last chunk's keys its span's values come, behind those what is behind the span. */
+static void read_in_place(struct int_product *m, const struct attend_block *b, const struct span *s,
+                          size_t first, bool values)
+{
+    size_t here = values ? b->kv.values_at : 0, there = here, next = first + CHUNK_PAGES;
+
+    if (next >= s->n_pages) {
+        next = values ? s->n_pages : 0;
+        there = values ? 0 : b->kv.values_at;
+    }
+    for (size_t i = 0; i < CHUNK_PAGES; i++) {
+        m->pages[i] = s->pages[first + i] + here;
+        m->next[i] = s->pages[next + i] + there;
+    }
+}
+
+/* Of the span's first n_pages pages. */
+static void score_tile(const struct attend_block *b, struct span *s, struct query *const *tile,
+                       size_t n, size_t n_pages)
+{
+    struct int_product m = {.depth = (b->kv.head_dim + 1) / 2, .b = s->keys, .stride = CHUNK};
 
     for (size_t i = 0; i < n; i++) {
         m.a[i] = tile[i]->q;
-        m.y[i] = tile[i]->p + at;
+        m.y[i] = tile[i]->p;
     }
-    for (size_t i = 0; i < CHUNK_PAGES && i < n_pages; i++) {
-        m.b[i] = keys->pages[i];
-        m.next[i] = keys->next[i];
-    }
-    m.n_blocks = n_chunks;
-    m.block_step = keys->chunk_step;
-    if (n_chunks > 0)
-        run(&m, keys->type, n, CHUNK_PAGES);
-    if (left == 0)
-        return;
-    m.n_blocks = 1;
-    for (size_t i = 0; i < n; i++)
-        m.y[i] += n_chunks * CHUNK;
-    for (size_t i = 0; i < left; i++)
-        m.b[i] += n_chunks * m.block_step;
-    run(&m, keys->type, n, left);
-}
+    for (size_t page = 0; page < n_pages; page += CHUNK_PAGES, m.b += m.depth * CHUNK) {
+        size_t here = n_pages - page < CHUNK_PAGES ? n_pages - page : CHUNK_PAGES;
 
-/* Adds the values of positions begin … end - 1 of a page to the sums of n queries. */
-static void gather_rows(const struct attend_block *b, struct query *const *tile, size_t n,
-                        const struct operand *values, size_t page, size_t at, size_t begin,
-                        size_t end)
-{
-    struct gemm m = {.depth = end - begin, .step = values->row_step, .n_blocks = 1, .adds = true};
-    size_t vector_bytes = kv_row_bytes(values->type, LANES), skip = begin * m.step, n_vectors;
-
-    for (size_t first = 0; first < b->kv.padded_dim / LANES; first += n_vectors) {
-        n_vectors = b->kv.padded_dim / LANES - first;
-        n_vectors = n_vectors < MAX_VECTORS ? n_vectors : MAX_VECTORS;
-        for (size_t i = 0; i < n; i++) {
-            m.a[i] = tile[i]->p + at + begin;
-            m.y[i] = tile[i]->y + first * LANES;
+        if (s->in_place) {
+            for (size_t i = page; i < page + here; i++)
+                take_scales(&b->kv, s, i);
+            m.by = s->key_by + page * LANES;
+            read_in_place(&m, b, s, page, false);
+        } else {
+            m.next[0] = s->pages[s->n_pages + page / CHUNK_PAGES];
         }
-        for (size_t v = 0; v < n_vectors; v++) {
-            m.b[v] = values->pages[page] + skip + (first + v) * vector_bytes;
-            m.next[v] = values->next[page] + skip + (first + v) * vector_bytes;
-        }
-        run(&m, values->type, n, n_vectors);
+        run(&m, s->in_place ? KEYS : HELD, b->kv.type, n, here);
+        for (size_t i = 0; i < n; i++)
+            m.y[i] += CHUNK;
     }
 }
 
-/* First the positions that all see, then what only some see. Widened values lie together as if they
- * were one page. */
-static void gather_tile(const struct attend_block *b, struct query *const *tile,
-                        const size_t *n_seen, size_t n, const struct operand *values, size_t at)
+/* The same pages' values; what is not seen of them weighs 0. */
+static void gather_tile(const struct attend_block *b, const struct span *s,
+                        struct query *const *tile, size_t n, size_t n_pages)
 {
-    size_t n_rows = values->wide ? SPAN : KV_PAGE_TOKENS, n_all = n_seen[0], n_most = n_all;
+    size_t dim = b->kv.padded_dim;
+    struct int_product m = {.stride = dim, .row_bytes = kv_row_bytes(b->kv.type, dim)};
 
-    for (size_t i = 1; i < n; i++) {
-        n_all = n_seen[i] < n_all ? n_seen[i] : n_all;
-        n_most = n_seen[i] > n_most ? n_seen[i] : n_most;
-    }
-    for (size_t first = 0; first < n_most; first += n_rows) {
-        size_t all = n_all > first ? n_all - first : 0;
+    for (size_t page = 0; page < n_pages; page += CHUNK_PAGES) {
+        size_t first = page * KV_PAGE_TOKENS, left = n_pages - page;
 
-        all = all < n_rows ? all : n_rows;
-        if (all > 0)
-            gather_rows(b, tile, n, values, first / n_rows, at + first, 0, all);
-        for (size_t i = 0, alike; i < n; i += alike) {
-            size_t own = n_seen[i] > first ? n_seen[i] - first : 0;
-
-            for (alike = 1; i + alike < n && n_seen[i + alike] == n_seen[i]; alike++)
-                ;
-            own = own < n_rows ? own : n_rows;
-            if (own > all)
-                gather_rows(b, tile + i, alike, values, first / n_rows, at + first, all, own);
+        m.depth = (left < CHUNK_PAGES ? left : CHUNK_PAGES) * KV_PAGE_TOKENS / 2;
+        m.adds = page > 0;
+        if (s->in_place) {
+            m.by = s->value_inverses + first;
+            read_in_place(&m, b, s, page, true);
+        } else {
+            m.next[0] = s->pages[s->n_pages + page / CHUNK_PAGES] + b->kv.values_at;
         }
-    }
-}
-
-/* Scores or weights of n queries and what is at `at`, times the scales of what they meet. */
-static void scale_tile(struct query *const *tile, size_t n, const struct operand *o, size_t at)
-{
-    for (size_t page = 0; page < o->n_pages && o->scales[page] != NULL; page++) {
-        struct v16 scales = v16_load(o->scales[page]);
-
-        for (size_t i = 0; i < n; i++) {
-            float *p = tile[i]->p + at + page * LANES;
-
-            v16_store(p, v16_mul(v16_load(p), scales));
+        for (size_t d = 0, n_vectors; d < dim; d += n_vectors * LANES) {
+            n_vectors = (dim - d) / LANES;
+            n_vectors = n_vectors < MAX_VECTORS ? n_vectors : MAX_VECTORS;
+            m.b = s->values + first / 2 * dim + d;
+            for (size_t i = 0; i < n; i++) {
+                m.a[i] = tile[i]->weights + first;
+                m.y[i] = tile[i]->y + d;
+            }
+            run(&m, s->in_place ? VALUES : HELD, b->kv.type, n, n_vectors);
+            for (size_t i = 0; i < CHUNK_PAGES; i++)
+                m.pages[i] += kv_row_bytes(b->kv.type, n_vectors * LANES);
         }
     }
 }
 
 /* Softmax. */
 
-static float greatest_of(const float *p, size_t n)
+/* Turns scores into z; returns the greatest. */
+static float level(const struct span *s, struct query *u)
 {
-    const struct v16 none = v16_all(-INFINITY);
+    const struct v16 none = v16_all(-INFINITY), unit = v16_all(u->unit);
     struct v16 greatest = none;
-    size_t i = 0;
 
-    for (; i + LANES <= n; i += LANES)
-        greatest = v16_max(v16_load(p + i), greatest);
-    if (i < n)
-        greatest = v16_max(v16_head(v16_load(p + i), n - i, none), greatest);
+    for (size_t i = 0; i < u->n_here; i += LANES) {
+        struct v16 x = v16_mul(v16_load(u->p + i), v16_load(s->key_units + i));
+        struct v16 z = v16_fma(x, unit, v16_load(s->value_exponents + i));
+
+        v16_store(u->p + i, z);
+        if (u->n_here - i < LANES)
+            z = v16_head(z, u->n_here - i, none);
+        greatest = v16_max(z, greatest);
+    }
     return v16_greatest(greatest);
 }
 
-/* Merges a span's greatest score with the spans before: says what their output, and this span's,
- * are to be multiplied by; 1 where nothing changes. */
-static void merge_greatest(struct query *u, float scale)
+/* Merges a span's greatest z with the spans before: says what their output, and this span's, are to
+ * be multiplied by; 1 where nothing changes. */
+static void merge_greatest(struct query *u)
 {
     u->before = u->here = 1.0f;
     if (u->sum > 0.0f && u->max_here > u->max) {
-        u->before = scalar_exp2_below(u->max - u->max_here, scale);
+        u->before = scalar_exp2_below(u->max - u->max_here, 1.0f);
         u->max = u->max_here;
     } else if (u->sum > 0.0f) {
-        u->here = scalar_exp2_below(u->max_here - u->max, scale);
+        u->here = scalar_exp2_below(u->max_here - u->max, 1.0f);
     } else {
         u->max = u->max_here;
     }
 }
 
-/* p[i] = 2^((p[i] - max) * scale) of n positions at most ABREAST vectors, sums += them. n is
- * ABREAST vectors where it is a constant. */
-static FIXED_SIZE void exponentials_of(float *p, size_t n, struct v16 max, float scale,
-                                       struct v16 *sums)
+/* Weights 2^(z - max) of n positions from `at` on, at most ABREAST vectors of them; sums += those
+ * over the values' powers of 2. n is ABREAST vectors where it is a constant. */
+static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, size_t at, size_t n,
+                                  struct v16 *sums)
 {
+    const struct v16 none = v16_all(0.0f), max = v16_all(u->max_here);
     struct v16 x[ABREAST];
 
     EACH_ABREAST(i)
-    x[i] = v16_sub(v16_load(p + i * LANES), max);
-    v16_exp2_below(x, scale);
+    x[i] = v16_sub(v16_load(u->p + at + i * LANES), max);
+    v16_exp2_below(x, 1.0f);
     EACH_ABREAST(i)
     if (i * LANES < n) {
-        if (n < (i + 1) * LANES)
-            x[i] = v16_head(x[i], n - i * LANES, v16_all(0.0f));
-        v16_store(p + i * LANES, x[i]);
-        *sums = v16_add(*sums, x[i]);
+        struct v16 inverse = v16_load(s->value_inverses + at + i * LANES);
+        struct v16 most = v16_load(s->weight_most + at + i * LANES);
+
+        if (n < (i + 1) * LANES) {
+            x[i] = v16_head(x[i], n - i * LANES, none);
+            inverse = v16_head(inverse, n - i * LANES, none);
+            most = v16_head(most, n - i * LANES, none);
+        }
+        v16_store_i16(u->weights + at + i * LANES, v16_round(x[i], most));
+        *sums = v16_fma(x[i], inverse, *sums);
     }
 }
 
-/* p[i] = 2^((p[i] - max) * scale); returns the sum. p has room for whole spans. */
-static float exponentials(float *p, size_t n, float max, float scale)
+/* Weights of the positions that u sees, zeros behind them up to n_all; returns their sum. */
+static float weigh(const struct span *s, const struct query *u, size_t n_all)
 {
     enum { ALL = ABREAST * LANES };
-    struct v16 sums = v16_all(0.0f), m = v16_all(max);
-    size_t i;
+    struct v16 sums = v16_all(0.0f);
+    size_t i, n = u->n_here, end = (n + LANES - 1) / LANES * LANES;
 
     _Static_assert((int)SPAN % ALL == 0, "vectors abreast stay within a span");
     for (i = 0; i + ALL <= n; i += ALL)
-        exponentials_of(p + i, ALL, m, scale, &sums);
+        weigh_some(s, u, i, ALL, &sums);
     if (i < n)
-        exponentials_of(p + i, n - i, m, scale, &sums);
+        weigh_some(s, u, i, n - i, &sums);
+    if (end < n_all)
+        memset(u->weights + end, 0, (n_all - end) * sizeof *u->weights);
     return v16_sum(sums);
 }
 
 /* Turns scores into weights: each of the three is a chain that others fill the gaps of. */
-static void weigh(struct query *const *tile, size_t n, float scale)
+static void weigh_tile(const struct span *s, struct query *const *tile, size_t n, size_t n_all)
 {
     for (size_t i = 0; i < n; i++)
-        tile[i]->max_here = greatest_of(tile[i]->p, tile[i]->n_here);
+        tile[i]->max_here = level(s, tile[i]);
     for (size_t i = 0; i < n; i++)
-        merge_greatest(tile[i], scale);
+        merge_greatest(tile[i]);
     for (size_t i = 0; i < n; i++) {
         struct query *u = tile[i];
 
-        u->sum = u->sum * u->before + exponentials(u->p, u->n_here, u->max_here, scale) * u->here;
-    }
-}
-
-/* A span. */
-
-/* What is read behind the keys or values of a chunk that lie in their pages: the span's chunks in
- * order, keys and then values; then the next span's, or the next block's. */
-static struct pages next_of(const struct attend_block *b, const struct attend_token *t, size_t span,
-                            size_t first, bool values)
-{
-    if (first + CHUNK < span + SPAN && first + CHUNK < t->n)
-        return pages_of(&b->kv, b->head, t, first + CHUNK, values);
-    if (!values)
-        return pages_of(&b->kv, b->head, t, span, true);
-    if (span + SPAN < t->n)
-        return pages_of(&b->kv, b->head, t, span + SPAN, false);
-    return pages_of(&b->kv, b->next_head, b->next, 0, false);
-}
-
-/* Finds who shares the pages of the chunk at `first`, and widens what more than a tile reads, as
- * far as there is room: of one group, which is then most often all. */
-static void plan_chunk(const struct attend_block *b, struct scratch *s, size_t span, size_t first,
-                       struct piece *ret_piece)
-{
-    struct sharers *g = ret_piece->sharers;
-    bool has_room = true;
-
-    ret_piece->first = first;
-    ret_piece->n = CHUNK;
-    for (size_t begin = 0; begin < b->n_tokens; begin = g++->end) {
-        const struct attend_token *most;
-        struct pages here[2], next[2];
-
-        g->end = run_of(b, begin, first, &most);
-        for (int values = 0; values < 2; values++) {
-            here[values] = pages_of(&b->kv, b->head, most, first, values);
-            next[values] = next_of(b, most, span, first, values);
-        }
-        in_place(&g->keys, &b->kv, &here[0], &next[0], false);
-        in_place(&g->values, &b->kv, &here[1], &next[1], true);
-        if (!has_room || (g->end - begin) * b->n_sharing <= TILE || here[0].n == 0)
-            continue;
-        g->keys = widened(&b->kv, &g->keys, s->keys + (first - span) * b->kv.head_dim);
-        g->values = widened(&b->kv, &g->values, s->values + (first - span) * b->kv.padded_dim);
-        has_room = false;
-    }
-}
-
-static bool all_share(const struct attend_block *b, const struct piece *p)
-{
-    return p->sharers[0].end == b->n_tokens && p->sharers[0].keys.wide;
-}
-
-static void append(struct operand *to, const struct operand *o)
-{
-    memcpy(to->scales + to->n_pages, o->scales, o->n_pages * sizeof *o->scales);
-    to->n_pages += o->n_pages;
-}
-
-static void plan_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
-{
-    s->n_pieces = 0;
-    for (size_t first = span; first < span + SPAN && first < end; first += CHUNK) {
-        struct piece *p = &s->pieces[s->n_pieces];
-
-        plan_chunk(b, s, span, first, p);
-        if (s->n_pieces == 0 || !all_share(b, p) || !all_share(b, p - 1)) {
-            s->n_pieces++;
-            continue;
-        }
-        p[-1].n += CHUNK;
-        append(&p[-1].sharers->keys, &p->sharers->keys);
-        append(&p[-1].sharers->values, &p->sharers->values);
-    }
-}
-
-/* The scores of a tile, or its outputs by its weights: piece by piece, and in each by those who
- * share it. */
-static void run_pieces(const struct attend_block *b, const struct scratch *s,
-                       struct query *const *tile, size_t n, bool values)
-{
-    const struct attend_token *t = b->tokens;
-
-    for (const struct piece *p = s->pieces; p < s->pieces + s->n_pieces; p++) {
-        const struct sharers *g = p->sharers;
-        size_t n_seen[TILE], at = p->first % SPAN, end;
-
-        for (size_t i = 0; i < n; i = end) {
-            const struct operand *o;
-            size_t most = 0;
-
-            while (t + g->end <= tile[i]->token)
-                g++;
-            o = values ? &g->values : &g->keys;
-            for (end = i; end < n && tile[end]->token < t + g->end; end++) {
-                size_t left = tile[end]->n_here > at ? tile[end]->n_here - at : 0;
-
-                n_seen[end] = left < p->n ? left : p->n;
-                most = n_seen[end] > most ? n_seen[end] : most;
-            }
-            if (most == 0)
-                continue;
-            if (!values)
-                score_tile(b, tile + i, end - i, o, at, pages_for(most));
-            scale_tile(tile + i, end - i, o, at);
-            if (values)
-                gather_tile(b, tile + i, n_seen + i, end - i, o, at);
-        }
+        u->sum = u->sum * u->before + weigh(s, u, n_all) * u->here;
     }
 }
 
@@ -612,7 +557,7 @@ static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
 {
     bool is_first = span == 0, is_last = u->token->n <= span + SPAN;
     struct v16 here = v16_all(u->here), before = v16_all(u->before), none = v16_all(0.0f);
-    struct v16 share = v16_all(is_last ? 1.0f / u->sum : 1.0f);
+    struct v16 share = v16_all(is_last ? 1.0f / (u->sum * ATTEND_WEIGHT_MOST) : 1.0f);
     size_t whole = head_dim / LANES * LANES, left = head_dim - whole;
 
     for (size_t d = 0; d < whole; d += LANES) {
@@ -629,41 +574,111 @@ static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
 }
 
 static void attend_tile(const struct attend_block *b, struct scratch *s, struct query *const *tile,
-                        size_t n, size_t span)
+                        size_t n)
 {
-    size_t dim = b->kv.padded_dim;
+    size_t most = 0, n_pages;
 
     for (size_t i = 0; i < n; i++) {
         tile[i]->p = s->p[i];
-        tile[i]->y = s->y + i * dim;
+        tile[i]->weights = s->weights[i];
+        tile[i]->y = s->y + i * b->kv.padded_dim;
+        most = tile[i]->n_here > most ? tile[i]->n_here : most;
     }
-    memset(s->y, 0, n * dim * sizeof *s->y);
-    run_pieces(b, s, tile, n, false);
-    weigh(tile, n, s->scale);
-    run_pieces(b, s, tile, n, true);
+    n_pages = pages_for(most);
+    score_tile(b, &s->span, tile, n, n_pages);
+    weigh_tile(&s->span, tile, n, n_pages * KV_PAGE_TOKENS);
+    gather_tile(b, &s->span, tile, n, n_pages);
     for (size_t i = 0; i < n; i++)
-        merge_outputs(tile[i], b->kv.head_dim, span);
+        merge_outputs(tile[i], b->kv.head_dim, s->span.first);
 }
 
-static void attend_span(const struct attend_block *b, struct scratch *s, size_t span, size_t end)
+/* Runs of tokens. */
+
+/* The tokens from `begin` on that see the same pages of a span, as far as each sees any: returns
+ * the end, and the token that sees the most. */
+static size_t run_of(const struct attend_block *b, size_t begin, size_t span,
+                     const struct attend_token **ret_most)
+{
+    const struct attend_token *most = &b->tokens[begin];
+    size_t n_most = pages_for(seen(most, span)), end = begin + 1;
+
+    for (; end < b->n_tokens; end++) {
+        const struct attend_token *t = &b->tokens[end];
+        size_t n = pages_for(seen(t, span)), n_both = n < n_most ? n : n_most;
+
+        if (t->pages != most->pages && n_both > 0 &&
+            memcmp(t->pages + span / KV_PAGE_TOKENS, most->pages + span / KV_PAGE_TOKENS,
+                   n_both * sizeof *t->pages) != 0)
+            break;
+        if (n > n_most) {
+            most = t;
+            n_most = n;
+        }
+    }
+    *ret_most = most;
+    return end;
+}
+
+/* Whether the run of t that ends at `end` has the span's first page in common with the run before,
+ * which was held, or with the one behind. */
+static bool shares(const struct attend_block *b, const struct span *s, const struct attend_token *t,
+                   size_t end)
+{
+    const struct attend_token *behind = b->tokens + end;
+    size_t first = s->first / KV_PAGE_TOKENS;
+
+    return s->held[0] == t->pages[first] ||
+           (end < b->n_tokens && behind->n > s->first && behind->pages[first] == t->pages[first]);
+}
+
+static void attend_run(const struct attend_block *b, struct scratch *s, size_t begin, size_t end)
 {
     struct query *tile[TILE];
     size_t n = 0;
 
-    plan_span(b, s, span, end);
-    for (struct query *u = s->queries; u < s->queries + b->n_tokens * b->n_sharing; u++) {
-        size_t left = u->token->n > span ? u->token->n - span : 0;
-
-        u->n_here = left < SPAN ? left : SPAN;
-        if (left > 0)
+    for (struct query *u = s->queries + begin * b->n_sharing; u < s->queries + end * b->n_sharing;
+         u++) {
+        u->n_here = seen(u->token, s->span.first);
+        if (u->n_here > 0)
             tile[n++] = u;
         if (n == TILE) {
-            attend_tile(b, s, tile, n, span);
+            attend_tile(b, s, tile, n);
             n = 0;
         }
     }
     if (n > 0)
-        attend_tile(b, s, tile, n, span);
+        attend_tile(b, s, tile, n);
+}
+
+static void attend_span(const struct attend_block *b, struct scratch *s)
+{
+    for (size_t i = 0; i < SPAN_PAGES; i++)
+        s->span.held[i] = -1;
+    for (size_t begin = 0, end; begin < b->n_tokens; begin = end) {
+        const struct attend_token *most;
+
+        end = run_of(b, begin, s->span.first, &most);
+        if (seen(most, s->span.first) == 0)
+            continue;
+        find_pages(b, &s->span, most);
+        s->span.in_place = (end - begin) * b->n_sharing <= TILE && !shares(b, &s->span, most, end);
+        if (!s->span.in_place)
+            hold_span(&b->kv, &s->span, most->pages + s->span.first / KV_PAGE_TOKENS);
+        attend_run(b, s, begin, end);
+    }
+}
+
+/* Rounds a query to `to` [padded_dim]; returns its unit. */
+static float round_query(const struct attend_block *b, const float *q, int16_t *to)
+{
+    size_t n = b->kv.head_dim;
+    struct attend_query_unit u = attend_unit_of_query(greatest_magnitude(q, n), n);
+
+    for (size_t d = 0; d < b->kv.padded_dim; d += LANES)
+        v16_store_i16(to + d,
+                      v16_round(n - d < LANES ? v16_load_some(q + d, n - d) : v16_load(q + d),
+                                v16_all(u.by)));
+    return u.unit;
 }
 
 void ISA_NAME(attend)(const struct attend_block *b)
@@ -672,14 +687,15 @@ void ISA_NAME(attend)(const struct attend_block *b)
     struct scratch s;
 
     assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM);
-    s.scale = SCALAR_LOG2_E / sqrtf((float)head_dim);
     for (size_t i = 0; i < n; i++) {
         const struct attend_token *t = &b->tokens[i / b->n_sharing];
         size_t at = t->row * b->stride + i % b->n_sharing * head_dim;
+        int16_t *q = s.q + i * b->kv.padded_dim;
 
-        s.queries[i] = (struct query){.token = t, .q = b->q + at, .out = b->out + at};
+        s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at};
+        s.queries[i].unit = round_query(b, b->q + at, q);
         end = t->n > end ? t->n : end;
     }
-    for (size_t span = 0; span < end; span += SPAN)
-        attend_span(b, &s, span, end);
+    for (s.span.first = 0; s.span.first < end; s.span.first += SPAN)
+        attend_span(b, &s);
 }

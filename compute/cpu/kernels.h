@@ -105,9 +105,8 @@ static inline size_t linear_packed_width(size_t n_in)
 }
 
 /* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS], then
- * V [KV_PAGE_TOKENS][padded_dim]; q8: behind each, the positions' scales, f32 [KV_PAGE_TOKENS]. A
- * score is then its scale times the product of the query with int8, and a weight is multiplied with
- * its value's scale before the values. */
+ * V [KV_PAGE_TOKENS][padded_dim]; behind each, f32 [KV_PAGE_TOKENS], of q8 the positions' scales,
+ * of other types the greatest magnitude at each, NaN where one is. */
 struct kv_view {
     uint8_t *base;     /* of page 0, in the layer, head 0 */
     size_t page_bytes; /* from a page to the next */
@@ -116,12 +115,6 @@ struct kv_view {
     size_t head_dim, padded_dim;
     enum kv_type type;
 };
-
-/* Bytes of n numbers of a type, their scales apart. */
-static inline size_t kv_row_bytes(enum kv_type type, size_t n)
-{
-    return n * (type == KV_F32 ? sizeof(float) : type == KV_F16 ? sizeof(uint16_t) : 1);
-}
 
 /* A token of a step, of whichever sequence. */
 struct attend_token {

@@ -1,30 +1,33 @@
 /* Puts a token's keys and values in their pages, as kv_view says they lie there. */
 #include "compute/cpu/isa.h"
-#include "compute/cpu/lanes.h"
+#include "compute/cpu/pairs.h"
 
 enum { MAX_HEAD_DIM = 256 };
 
-/* x [n] to every step-th place of `to`, of type. */
-static void store_f32(float *to, size_t step, const float *x, size_t n)
+/* x [n] to every step-th place of `to`, of type; return what stands behind the page's numbers. */
+static float store_f32(float *to, size_t step, const float *x, size_t n)
 {
     for (size_t d = 0; d < n; d++)
         to[d * step] = x[d];
+    return greatest_magnitude(x, n);
 }
 
-static void store_f16(uint16_t *to, size_t step, const float *x, size_t n)
+static float store_f16(uint16_t *to, size_t step, const float *x, size_t n)
 {
     uint16_t half[LANES];
+    float stored[MAX_HEAD_DIM];
 
     for (size_t d = 0; d < n; d += LANES) {
         size_t some = n - d < LANES ? n - d : LANES;
 
         v16_store_f16(half, some < LANES ? v16_load_some(x + d, some) : v16_load(x + d));
+        v16_store(stored + d, v16_load_f16(half));
         for (size_t i = 0; i < some; i++)
             to[(d + i) * step] = half[i];
     }
+    return greatest_magnitude(stored, n);
 }
 
-/* Returns the scale. */
 static float store_q8(int8_t *to, size_t step, const float *x, size_t n)
 {
     int8_t rounded[MAX_HEAD_DIM];
@@ -44,15 +47,15 @@ static void store(enum kv_type type, uint8_t *page, size_t at, size_t step, size
 
     switch (type) {
     case KV_F32:
-        store_f32((float *)(void *)to, step, x, n);
+        scale = store_f32((float *)(void *)to, step, x, n);
         break;
     case KV_F16:
-        store_f16((uint16_t *)(void *)to, step, x, n);
+        scale = store_f16((uint16_t *)(void *)to, step, x, n);
         break;
     default:
         scale = store_q8((int8_t *)to, step, x, n);
-        memcpy(page + scales + slot * sizeof scale, &scale, sizeof scale);
     }
+    memcpy(page + kv_row_bytes(type, scales) + slot * sizeof scale, &scale, sizeof scale);
 }
 
 void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,

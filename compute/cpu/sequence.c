@@ -30,7 +30,7 @@ enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct 
                         struct error *err)
 {
     size_t padded = (shape->head_dim + ACT_ROWS - 1) / ACT_ROWS * ACT_ROWS;
-    size_t scales = shape->type == KV_Q8 ? KV_PAGE_TOKENS * sizeof(float) : 0;
+    size_t scales = KV_PAGE_TOKENS * sizeof(float);
     struct kv *kv;
     size_t all_bytes;
 

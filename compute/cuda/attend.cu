@@ -1,7 +1,4 @@
-/* Paged attention, with the arithmetic of compute/cpu/attend.c: spans of 256 positions counted from
- * 0, in which a score is one chain of fma over the head's dimensions, exponentials are taken
- * against the span's greatest score and summed in sixteen lanes by position, and each output is one
- * chain of fma over positions; spans are merged in order.
+/* Paged attention; attend_units.h has its arithmetic.
  *
  * A block has an item's queries of one key head. For scores its threads have two positions each;
  * for softmax and outputs a warp has a query at a time. Where an item has but some of the spans it
@@ -26,7 +23,6 @@ struct work {
     unsigned kv_head, n_sharing;
     unsigned first_head, n_heads; /* of the queries of a token */
     unsigned n_queries;
-    float scale; /* of scores: weights are 2^(scale * score) */
 };
 
 /* A query's state, in shared memory. */
@@ -34,6 +30,14 @@ struct softmax {
     float max, sum;     /* of the spans before; sum is 0 before the first */
     float before, here; /* what the outputs of both are multiplied by */
     float max_here, sum_here;
+    float unit; /* attend_unit_of_query */
+};
+
+/* What is known of a span's positions, in shared memory. */
+struct scales {
+    float key_by[CUDA_SPAN], key_units[CUDA_SPAN];
+    float value_exponents[CUDA_SPAN], value_inverses[CUDA_SPAN]; /* e of attend_units.h, 2^-e */
+    float weight_most[CUDA_SPAN]; /* what weights are multiplied by to become integers */
 };
 
 static __device__ __forceinline__ unsigned seen(const struct work *w, unsigned query, unsigned span)
@@ -48,52 +52,83 @@ template <kv_type T> static __host__ __device__ constexpr unsigned value_bytes(v
     return T == KV_F32 ? 4 : T == KV_F16 ? 2 : 1;
 }
 
-/* Number i of 16 bytes. */
-template <kv_type T> static __device__ __forceinline__ float number_of(uint4 piece, unsigned i)
+/* Number i of 16 bytes, as an integer. */
+template <kv_type T>
+static __device__ __forceinline__ int number_of(uint4 piece, unsigned i, float by)
 {
     unsigned byte = i * value_bytes<T>(), word = byte / 4;
     uint32_t bits = word == 0 ? piece.x : word == 1 ? piece.y : word == 2 ? piece.z : piece.w;
 
     if (T == KV_F32)
-        return __uint_as_float(bits);
+        return attend_round(__uint_as_float(bits), by);
     if (T == KV_F16)
-        return f16_widen((uint16_t)(bits >> byte % 4 * 8));
-    return (float)(int8_t)(bits >> byte % 4 * 8 & 0xff);
+        return attend_round(f16_widen((uint16_t)(bits >> byte % 4 * 8)), by);
+    return (int8_t)(bits >> byte % 4 * 8 & 0xff);
 }
 
-/* A pair of a head's numbers. */
+/* A pair of a head's numbers, as integers. */
 template <kv_type T>
-static __device__ __forceinline__ float2 pair_of(const uint8_t *row, unsigned pair)
+static __device__ __forceinline__ int2 pair_of(const uint8_t *row, unsigned pair, float by)
 {
-    if (T == KV_F32)
-        return ((const float2 *)(const void *)row)[pair];
+    if (T == KV_F32) {
+        float2 x = ((const float2 *)(const void *)row)[pair];
+
+        return make_int2(attend_round(x.x, by), attend_round(x.y, by));
+    }
     if (T == KV_F16) {
         uint32_t bits = ((const uint32_t *)(const void *)row)[pair];
 
-        return make_float2(f16_widen((uint16_t)bits), f16_widen((uint16_t)(bits >> 16)));
+        return make_int2(attend_round(f16_widen((uint16_t)bits), by),
+                         attend_round(f16_widen((uint16_t)(bits >> 16)), by));
     }
     uint16_t bits = ((const uint16_t *)(const void *)row)[pair];
 
-    return make_float2((float)(int8_t)(bits & 0xff), (float)(int8_t)(bits >> 8));
+    return make_int2((int8_t)(bits & 0xff), (int8_t)(bits >> 8));
 }
 
-/* Scores of queries first … first + QUAD - 1 and the thread's positions of the span. */
+/* Each thread's own positions of the first n of the span. */
+template <kv_type T>
+static __device__ __forceinline__ void take_scales(const struct cuda_kv *kv, const struct work *w,
+                                                   unsigned span, unsigned n, struct scales *s)
+{
+    for (unsigned i = threadIdx.x; i < n; i += THREADS) {
+        int32_t page = w->table[(span * CUDA_SPAN + i) / KV_PAGE_TOKENS];
+        const uint8_t *scales = w->head + (size_t)page * kv->page_bytes +
+                                KV_PAGE_TOKENS * kv->padded_dim * value_bytes<T>();
+        float key = ((const float *)(const void *)scales)[i % KV_PAGE_TOKENS];
+        float value = ((const float *)(const void *)(scales + kv->values_at))[i % KV_PAGE_TOKENS];
+        float e = attend_unit_exponent(key, ATTEND_KEY_BITS), most = (float)ATTEND_WEIGHT_MOST;
+
+        s->key_by[i] = attend_power(0.0f - e);
+        s->key_units[i] = T == KV_Q8 ? key : attend_power(e) + (key - key);
+        e = attend_unit_exponent(value, T == KV_Q8 ? 0 : ATTEND_VALUE_BITS);
+        s->value_exponents[i] = e;
+        s->value_inverses[i] = attend_power(0.0f - e);
+        s->weight_most[i] = T == KV_Q8 ? value * s->value_inverses[i] * most : most;
+    }
+}
+
+/* Logarithms of weights, of queries first … first + QUAD - 1 and the thread's positions of the
+ * span.
+ */
 template <kv_type T>
 static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, const struct work *w,
                                                   unsigned span, unsigned n, unsigned first,
-                                                  const float *q, float *p)
+                                                  const int *q, const struct softmax *state,
+                                                  const struct scales *s, float *p)
 {
     constexpr unsigned size = PIECE_BYTES / value_bytes<T>();
 
     for (unsigned turn = 0; turn < TURNS; turn++) {
         unsigned i = turn * THREADS + threadIdx.x;
-        float y[QUAD] = {};
+        uint32_t y[QUAD] = {}; /* of int16 that are not sane it may overflow */
 
         if (i < n) {
             const uint8_t *page =
                 w->head +
                 (size_t)w->table[(span * CUDA_SPAN + i) / KV_PAGE_TOKENS] * kv->page_bytes;
             const uint4 *keys = (const uint4 *)(const void *)page + i % KV_PAGE_TOKENS;
+            float by = s->key_by[i];
 
 #pragma unroll 2
             for (unsigned d = 0; d < kv->head_dim; d += size) {
@@ -102,29 +137,24 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
 #pragma unroll
                 for (unsigned k = 0; k < size; k++)
                     if (d + k < kv->head_dim) {
-#pragma unroll
-                        for (unsigned j = 0; j < QUAD; j++)
-                            y[j] = fmaf(q[(first + j) * kv->padded_dim + d + k],
-                                        number_of<T>(piece, k), y[j]);
-                    }
-            }
-            if (T == KV_Q8) {
-                const float *scales =
-                    (const float *)(const void *)(page + KV_PAGE_TOKENS * kv->padded_dim);
+                        int key = number_of<T>(piece, k, by);
 
 #pragma unroll
-                for (unsigned j = 0; j < QUAD; j++)
-                    y[j] = y[j] * scales[i % KV_PAGE_TOKENS];
+                        for (unsigned j = 0; j < QUAD; j++)
+                            y[j] += (uint32_t)(q[(first + j) * kv->padded_dim + d + k] * key);
+                    }
             }
 #pragma unroll
             for (unsigned j = 0; j < QUAD; j++)
-                p[(first + j) * CUDA_SPAN + i] = y[j];
+                p[(first + j) * CUDA_SPAN + i] = fmaf((float)(int32_t)y[j] * s->key_units[i],
+                                                      state[first + j].unit, s->value_exponents[i]);
         }
     }
 }
 
-/* p [n] becomes 2^(scale * (p - its greatest)); the warp's. */
-static __device__ __forceinline__ void weigh(float *p, unsigned n, float scale, struct softmax *s)
+/* p [n], logarithms of weights, become the weights, integers; the warp's. */
+static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct scales *scales,
+                                             struct softmax *s)
 {
     unsigned lane = threadIdx.x % WARP_LANES;
     float greatest = -INFINITY, sum = 0.0f;
@@ -138,11 +168,11 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, float scale, 
         greatest = other > greatest ? other : greatest;
     }
     for (unsigned i = lane; i < n; i += WARP_LANES)
-        p[i] = scalar_exp2_below(p[i] - greatest, scale);
+        p[i] = scalar_exp2_below(p[i] - greatest, 1.0f);
     __syncwarp();
     if (lane < SCALAR_LANES)
         for (unsigned i = lane; i < n; i += SCALAR_LANES)
-            sum = sum + p[i];
+            sum = fmaf(p[i], scales->value_inverses[i], sum);
 #pragma unroll
     for (unsigned half = SCALAR_LANES / 2; half > 0; half /= 2)
         sum = sum + __shfl_down_sync(WARP_ALL, sum, half);
@@ -150,17 +180,21 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, float scale, 
         s->max_here = greatest;
         s->sum_here = sum;
     }
+    __syncwarp();
+    for (unsigned i = lane; i < n; i += WARP_LANES)
+        p[i] = __int_as_float(attend_round(p[i], scales->weight_most[i]));
+    __syncwarp();
 }
 
 /* Says what the outputs of the spans before, and of this one, are to be multiplied by. */
-static __device__ __forceinline__ void merge(struct softmax *s, float scale)
+static __device__ __forceinline__ void merge(struct softmax *s)
 {
     s->before = s->here = 1.0f;
     if (s->sum > 0.0f && s->max_here > s->max) {
-        s->before = scalar_exp2_below(s->max - s->max_here, scale);
+        s->before = scalar_exp2_below(s->max - s->max_here, 1.0f);
         s->max = s->max_here;
     } else if (s->sum > 0.0f) {
-        s->here = scalar_exp2_below(s->max_here - s->max, scale);
+        s->here = scalar_exp2_below(s->max_here - s->max, 1.0f);
     } else {
         s->max = s->max_here;
     }
@@ -171,7 +205,7 @@ static __device__ __forceinline__ void merge(struct softmax *s, float scale)
 template <kv_type T>
 static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const struct work *w,
                                               unsigned span, unsigned n, const float *p,
-                                              float2 y[MAX_PAIRS])
+                                              const struct scales *s, float2 y[MAX_PAIRS])
 {
     unsigned lane = threadIdx.x % WARP_LANES, n_pairs = kv->head_dim / 2;
     unsigned row_bytes = kv->padded_dim * value_bytes<T>();
@@ -179,40 +213,36 @@ static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const st
 #pragma unroll
     for (unsigned k = 0; k < MAX_PAIRS; k++)
         y[k] = make_float2(0.0f, 0.0f);
-    for (unsigned first = 0; first < n; first += KV_PAGE_TOKENS) {
-        unsigned here = min(n - first, (unsigned)KV_PAGE_TOKENS);
-        int32_t page = w->table[(span * CUDA_SPAN + first) / KV_PAGE_TOKENS];
-        const uint8_t *row = w->head + (size_t)page * kv->page_bytes + kv->values_at;
+    for (unsigned chunk = 0; chunk < n; chunk += ATTEND_CHUNK) {
+        unsigned end = min(n, chunk + ATTEND_CHUNK);
+        uint2 sums[MAX_PAIRS] = {};
+
+        for (unsigned first = chunk; first < end; first += KV_PAGE_TOKENS) {
+            unsigned here = min(end - first, (unsigned)KV_PAGE_TOKENS);
+            int32_t page = w->table[(span * CUDA_SPAN + first) / KV_PAGE_TOKENS];
+            const uint8_t *row = w->head + (size_t)page * kv->page_bytes + kv->values_at;
 
 #pragma unroll 4
-        for (unsigned i = 0; i < here; i++, row += row_bytes) {
-            float weight = p[first + i];
+            for (unsigned i = 0; i < here; i++, row += row_bytes) {
+                int weight = __float_as_int(p[first + i]);
+                float by = s->value_inverses[first + i];
 
 #pragma unroll
-            for (unsigned k = 0; k < MAX_PAIRS; k++)
-                if (lane + k * WARP_LANES < n_pairs) {
-                    float2 v = pair_of<T>(row, lane + k * WARP_LANES);
+                for (unsigned k = 0; k < MAX_PAIRS; k++)
+                    if (lane + k * WARP_LANES < n_pairs) {
+                        int2 v = pair_of<T>(row, lane + k * WARP_LANES, by);
 
-                    y[k].x = fmaf(weight, v.x, y[k].x);
-                    y[k].y = fmaf(weight, v.y, y[k].y);
-                }
+                        sums[k].x += (uint32_t)(weight * v.x);
+                        sums[k].y += (uint32_t)(weight * v.y);
+                    }
+            }
+        }
+#pragma unroll
+        for (unsigned k = 0; k < MAX_PAIRS; k++) {
+            y[k].x = y[k].x + (float)(int32_t)sums[k].x;
+            y[k].y = y[k].y + (float)(int32_t)sums[k].y;
         }
     }
-}
-
-/* Weights times the scales of the values that they meet. */
-static __device__ __forceinline__ void scale_weights(const struct cuda_kv *kv, const struct work *w,
-                                                     unsigned span, unsigned n, float *p)
-{
-    for (unsigned i = threadIdx.x % WARP_LANES; i < n; i += WARP_LANES) {
-        int32_t page = w->table[(span * CUDA_SPAN + i) / KV_PAGE_TOKENS];
-        const uint8_t *values = w->head + (size_t)page * kv->page_bytes + kv->values_at;
-        const float *scales =
-            (const float *)(const void *)(values + KV_PAGE_TOKENS * kv->padded_dim);
-
-        p[i] = p[i] * scales[i % KV_PAGE_TOKENS];
-    }
-    __syncwarp();
 }
 
 /* Where a query's part of a span is kept: outputs, greatest score, sum. */
@@ -241,7 +271,8 @@ static __device__ __forceinline__ float *output_at(const struct cuda_kv *kv,
 template <kv_type T>
 static __device__ __forceinline__ void
 attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const struct work *w,
-             unsigned query, unsigned span, float *p, struct softmax *s, float *sums, bool whole)
+             unsigned query, unsigned span, const struct scales *scales, float *p,
+             struct softmax *s, float *sums, bool whole)
 {
     unsigned lane = threadIdx.x % WARP_LANES, n = seen(w, query, span);
     float2 y[MAX_PAIRS];
@@ -249,13 +280,11 @@ attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const str
 
     if (n == 0)
         return;
-    weigh(p, n, w->scale, s);
+    weigh(p, n, scales, s);
     if (lane == 0 && whole)
-        merge(s, w->scale);
+        merge(s);
     __syncwarp();
-    if (T == KV_Q8)
-        scale_weights(kv, w, span, n, p);
-    gather<T>(kv, w, span, n, p, y);
+    gather<T>(kv, w, span, n, p, scales, y);
 #pragma unroll
     for (unsigned k = 0; k < MAX_PAIRS; k++) {
         unsigned d = 2 * (lane + k * WARP_LANES);
@@ -293,25 +322,44 @@ static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
 
             s.max_here = part[kv->head_dim];
             s.sum_here = part[kv->head_dim + 1];
-            merge(&s, w->scale);
+            merge(&s);
             sum = fmaf(part[d], s.here, sum * s.before);
         }
-        to[d] = sum * (1.0f / s.sum);
+        to[d] = sum * (1.0f / (s.sum * ATTEND_WEIGHT_MOST));
     }
 }
 
-/* The queries; those beyond the last are zeros, so that they may be multiplied. */
+/* The queries as integers, a warp's each, and their state before the first span; those beyond the
+ * last are zeros, so that they may be multiplied. */
 static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
                                                     const struct cuda_attention *a,
-                                                    const struct work *w, const float *q, float *to)
+                                                    const struct work *w, const float *q, int *to,
+                                                    struct softmax *state)
 {
-    for (unsigned i = threadIdx.x; i < CUDA_TILE_QUERIES * kv->padded_dim; i += THREADS) {
-        unsigned query = i / kv->padded_dim, d = i % kv->padded_dim;
-        bool there = query < w->n_queries && d < kv->head_dim;
+    unsigned lane = threadIdx.x % WARP_LANES;
+
+    for (unsigned query = threadIdx.x / WARP_LANES; query < CUDA_TILE_QUERIES; query += WARPS) {
         size_t token = w->item.row + query / w->n_heads;
         size_t head = w->first_head + query % w->n_heads;
+        const float *from = q + (token * a->n_heads + head) * kv->head_dim;
+        unsigned n = query < w->n_queries ? kv->head_dim : 0;
+        struct attend_query_unit unit;
+        uint32_t greatest = 0;
 
-        to[i] = there ? q[(token * a->n_heads + head) * kv->head_dim + d] : 0.0f;
+        for (unsigned d = lane; d < n; d += WARP_LANES)
+            greatest = max(greatest, __float_as_uint(from[d]) & 0x7fffffff);
+#pragma unroll
+        for (unsigned by = WARP_LANES / 2; by > 0; by /= 2)
+            greatest = max(greatest, __shfl_xor_sync(WARP_ALL, greatest, by));
+        unit = attend_unit_of_query(__uint_as_float(greatest), kv->head_dim);
+        for (unsigned d = lane; d < kv->padded_dim; d += WARP_LANES)
+            to[query * kv->padded_dim + d] = d < n ? attend_round(from[d], unit.by) : 0;
+        if (lane == 0) {
+            struct softmax none = {};
+
+            none.unit = unit.unit;
+            state[query] = none;
+        }
     }
 }
 
@@ -349,7 +397,6 @@ static __device__ __forceinline__ struct work work_of(const struct cuda_kv *kv, 
     w.first_head = w.kv_head * n_sharing + skip;
     w.n_heads = min(n_sharing - skip, (unsigned)CUDA_TILE_QUERIES);
     w.n_queries = w.item.n_tokens * w.n_heads;
-    w.scale = SCALAR_LOG2_E / sqrtf((float)kv->head_dim);
     return w;
 }
 
@@ -359,7 +406,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
 {
     DYNAMIC_SHARED(float, room);
     SHARED(struct softmax, state, CUDA_TILE_QUERIES);
-    float *queries = room, *sums = queries + CUDA_TILE_QUERIES * kv.padded_dim;
+    SHARED(struct scales, scales, 1);
+    int *queries = (int *)(void *)room;
+    float *sums = room + CUDA_TILE_QUERIES * kv.padded_dim;
     float *p = sums + CUDA_TILE_QUERIES * kv.padded_dim;
     unsigned warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES;
     struct work w;
@@ -369,23 +418,19 @@ static __global__ void __launch_bounds__(THREADS, 1)
         return;
     w = work_of(&kv, layer, &a);
     whole = w.item.end_span - w.item.first_span == w.item.n_spans;
-    hold_queries(&kv, &a, &w, q, queries);
+    hold_queries(&kv, &a, &w, q, queries, state);
     for (unsigned i = threadIdx.x; i < CUDA_TILE_QUERIES * kv.padded_dim; i += THREADS)
         sums[i] = 0.0f;
-    if (threadIdx.x < CUDA_TILE_QUERIES) {
-        struct softmax none = {};
-
-        state[threadIdx.x] = none;
-    }
     for (unsigned span = w.item.first_span; span < w.item.end_span; span++) {
         unsigned most = seen(&w, w.n_queries - 1, span);
 
         __syncthreads();
+        take_scales<T>(&kv, &w, span, most, scales);
         for (unsigned first = 0; first < w.n_queries; first += QUAD)
-            score_quad<T>(&kv, &w, span, most, first, queries, p);
+            score_quad<T>(&kv, &w, span, most, first, queries, state, scales, p);
         __syncthreads();
         for (unsigned query = warp; query < w.n_queries; query += WARPS)
-            attend_query<T>(&kv, &a, &w, query, span, p + query * CUDA_SPAN, &state[query],
+            attend_query<T>(&kv, &a, &w, query, span, scales, p + query * CUDA_SPAN, &state[query],
                             sums + query * kv.padded_dim, whole);
     }
     if (!whole && !is_last(&a, &w))
@@ -396,7 +441,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
             __syncwarp();
             for (unsigned d = lane; d < kv.head_dim; d += WARP_LANES)
-                to[d] = sums[query * kv.padded_dim + d] * (1.0f / state[query].sum);
+                to[d] = sums[query * kv.padded_dim + d] *
+                        (1.0f / (state[query].sum * ATTEND_WEIGHT_MOST));
         } else {
             merge_parts(&kv, &a, &w, query, out);
         }

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compute/attend_units.h"
 #include "compute/kv_type.h"
 
 #ifdef __cplusplus
@@ -127,7 +128,8 @@ void cuda_matrix_f16(const struct cuda_matrix *from, uint32_t first, uint32_t n,
 /* Keys and values, page by page: [n_pages][n_layers][n_kv_heads] of
  *     keys    [padded_dim / piece][16 positions][piece], a piece being 16 bytes
  *     values  [16 positions][padded_dim]
- * and of q8 both followed by f32 scales [16 positions]. */
+ * both followed by f32 [16 positions], of q8 the positions' scales, of other types the greatest
+ * magnitude at each, NaN where one is. */
 struct cuda_kv {
     uint8_t *pages;
     size_t page_bytes;
@@ -172,7 +174,7 @@ void cuda_rope_kv_store(const struct cuda_turns *r, const struct cuda_kv *kv, ui
 /* A piece of attention: the queries of a few tokens of one sequence, one after the other in the
  * step, over the spans of CUDA_SPAN positions first_span … end_span - 1. One that has all spans of
  * its tokens writes their outputs; of those that share them the one that ends last does. */
-enum { CUDA_SPAN = 256 };
+enum { CUDA_SPAN = ATTEND_SPAN };
 
 struct cuda_attend_item {
     uint32_t row, n_tokens; /* of the step's activations */

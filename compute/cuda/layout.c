@@ -72,9 +72,7 @@ void cuda_kv_lay_out(struct cuda_kv *out, enum kv_type type, size_t n_layers, si
                      size_t head_dim)
 {
     size_t padded_dim = (head_dim + 15) / 16 * 16;
-    size_t value_bytes = type == KV_F32 ? sizeof(float) : type == KV_F16 ? sizeof(uint16_t) : 1;
-    size_t scale_bytes = type == KV_Q8 ? KV_PAGE_TOKENS * sizeof(float) : 0;
-    size_t part_bytes = KV_PAGE_TOKENS * padded_dim * value_bytes + scale_bytes;
+    size_t part_bytes = KV_PAGE_TOKENS * kv_head_bytes(type, padded_dim);
 
     *out = (struct cuda_kv){
         .page_bytes = n_layers * n_kv_heads * 2 * part_bytes,

@@ -44,7 +44,7 @@ static __device__ __forceinline__ void turn_head(struct head_pairs *h, const flo
 struct head_place {
     uint8_t *at;
     unsigned step;
-    float *scale; /* of q8 */
+    float *scale; /* or greatest magnitude */
 };
 
 static __device__ __forceinline__ struct head_place place_in(const struct cuda_kv *kv,
@@ -62,33 +62,32 @@ static __device__ __forceinline__ struct head_place place_in(const struct cuda_k
     return p;
 }
 
+/* The bits of the greatest magnitude, NaN before all: of the warp. Pairs that are not there are
+ * zeros. */
+static __device__ __forceinline__ uint32_t greatest_of(const struct head_pairs *h)
+{
+    uint32_t greatest = 0;
+
+#pragma unroll
+    for (unsigned i = 0; i < MAX_PAIRS; i++) {
+        greatest = max(greatest, __float_as_uint(h->at[i].x) & 0x7fffffff);
+        greatest = max(greatest, __float_as_uint(h->at[i].y) & 0x7fffffff);
+    }
+#pragma unroll
+    for (unsigned by = WARP_LANES / 2; by > 0; by /= 2)
+        greatest = max(greatest, __shfl_xor_sync(WARP_ALL, greatest, by));
+    return greatest;
+}
+
 /* kv_q8_round, each lane with its own numbers. */
 static __device__ __forceinline__ void store_q8(const struct head_place *p,
                                                 const struct head_pairs *h, unsigned n_pairs)
 {
     const float magic = 12582912.0f;
     unsigned lane = threadIdx.x % WARP_LANES;
-    uint32_t greatest = 0;
-    float most, inverse;
-    bool sane;
+    float most = __uint_as_float(greatest_of(h)), inverse = 127.0f / most;
+    bool sane = most >= 0x1p-100f && most < 0x1p100f;
 
-#pragma unroll
-    for (unsigned i = 0; i < MAX_PAIRS; i++) { /* pairs that are not there are zeros */
-        uint32_t x = __float_as_uint(h->at[i].x) & 0x7fffffff;
-        uint32_t y = __float_as_uint(h->at[i].y) & 0x7fffffff;
-
-        greatest = x > greatest ? x : greatest;
-        greatest = y > greatest ? y : greatest;
-    }
-#pragma unroll
-    for (unsigned by = WARP_LANES / 2; by > 0; by /= 2) {
-        uint32_t other = __shfl_xor_sync(WARP_ALL, greatest, by);
-
-        greatest = other > greatest ? other : greatest;
-    }
-    most = __uint_as_float(greatest);
-    sane = most >= 0x1p-100f && most < 0x1p100f;
-    inverse = 127.0f / most;
 #pragma unroll
     for (unsigned i = 0; i < MAX_PAIRS; i++) {
         unsigned pair = lane + i * WARP_LANES;
@@ -104,10 +103,11 @@ static __device__ __forceinline__ void store_q8(const struct head_place *p,
 }
 
 static __device__ __forceinline__ void store_head(const struct cuda_kv *kv,
-                                                  const struct head_place *p,
-                                                  const struct head_pairs *h, unsigned n_pairs)
+                                                  const struct head_place *p, struct head_pairs *h,
+                                                  unsigned n_pairs)
 {
     unsigned lane = threadIdx.x % WARP_LANES;
+    uint32_t greatest;
 
     if (kv->type == KV_Q8) {
         store_q8(p, h, n_pairs);
@@ -116,16 +116,23 @@ static __device__ __forceinline__ void store_head(const struct cuda_kv *kv,
 #pragma unroll
     for (unsigned i = 0; i < MAX_PAIRS; i++) {
         unsigned pair = lane + i * WARP_LANES;
-        float2 x = h->at[i];
+        float2 *x = &h->at[i];
 
         if (pair >= n_pairs)
             break;
-        if (kv->type == KV_F32)
-            *(float2 *)(void *)(p->at + pair / 2 * p->step + pair % 2 * 8) = x;
-        else
+        if (kv->type == KV_F32) {
+            *(float2 *)(void *)(p->at + pair / 2 * p->step + pair % 2 * 8) = *x;
+        } else {
+            uint16_t lower = f16_round(x->x), upper = f16_round(x->y);
+
             *(uint32_t *)(void *)(p->at + pair / 4 * p->step + pair % 4 * 4) =
-                (uint32_t)f16_round(x.x) | (uint32_t)f16_round(x.y) << 16;
+                (uint32_t)lower | (uint32_t)upper << 16;
+            *x = make_float2(f16_widen(lower), f16_widen(upper));
+        }
     }
+    greatest = greatest_of(h);
+    if (lane == 0)
+        *p->scale = __uint_as_float(greatest);
 }
 
 /* What is done with a token's heads; those that are NULL are left. */

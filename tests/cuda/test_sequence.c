@@ -244,7 +244,7 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     near = xalloc(n_q * sizeof *near);
     host_step(ref, s, type, &past, &now, want_q, near);
     host_step(b, s, type, &past, &now, want_q, want);
-    assert_near(want, near, n_q, 1e-5f);
+    assert_near(want, near, n_q, 5e-4f); /* attention rounds values to 2^-11 */
 
     device_open(&d, s, type, now.n_pages);
     q = to_device(now.q, n_q * sizeof *q);

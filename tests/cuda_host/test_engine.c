@@ -102,7 +102,8 @@ static double distance(const float *a, const float *b, size_t n)
 }
 
 /* Three sequences, each to 64 tokens, in steps that hold prompts' chunks beside single tokens and
- * let a sequence out now and then. Quantised weights give the bits of cpu, floats come near ref. */
+ * let a sequence out now and then. Quantised weights give the bits of cpu, floats come as near
+ * ref as attention does, which rounds. */
 static void run_mixed(enum dtype type, enum kv_type kv_type)
 {
     static const size_t chunks[] = {17, 1, 5, 1, 1, 16, 3, 1, 0, 2};
@@ -140,7 +141,7 @@ static void run_mixed(enum dtype type, enum kv_type kv_type)
             pos[i] += n[i];
             n_done += pos[i] == N_TOKENS;
             if (is_float)
-                ck_assert_double_le(distance(cuda.logits[i], other.logits[i], TINY_VOCAB), 1e-3);
+                ck_assert_double_le(distance(cuda.logits[i], other.logits[i], TINY_VOCAB), 1e-2);
             else
                 ck_assert_mem_eq(cuda.logits[i], other.logits[i], sizeof cuda.logits[i]);
         }

@@ -8,9 +8,9 @@
 
 struct agent_config drive_config(const char *backend, size_t kv_pages)
 {
-    /* keys and values, layers, heads, head, page, f32 */
+    /* keys and values, layers, heads, page */
     const size_t page =
-        2 * TINY_LAYERS * TINY_KV_HEADS * TINY_HEAD_DIM * KV_PAGE_TOKENS * sizeof(float);
+        2 * TINY_LAYERS * TINY_KV_HEADS * KV_PAGE_TOKENS * kv_head_bytes(KV_F32, TINY_HEAD_DIM);
 
     return (struct agent_config){.name = "tiny",
                                  .backend = backend,

@@ -99,8 +99,8 @@ START_TEST(shape_is_read)
     ck_assert_uint_eq(s->n_vocab, TINY_VOCAB);
     ck_assert_uint_eq(s->context, TINY_CONTEXT);
     ck_assert(s->rope_base == 10000.0f && s->norm_eps == 1e-5f);
-    ck_assert_uint_eq(llama_page_bytes(r.model),
-                      TINY_LAYERS * 2 * KV_PAGE_TOKENS * TINY_KV_HEADS * TINY_HEAD_DIM * 4);
+    ck_assert_uint_eq(llama_page_bytes(r.model), TINY_LAYERS * 2 * KV_PAGE_TOKENS * TINY_KV_HEADS *
+                                                     kv_head_bytes(KV_F32, TINY_HEAD_DIM));
     ck_assert_uint_gt(llama_weight_bytes(r.model), TINY_LAYERS * 6 * TINY_WIDTH * TINY_WIDTH * 4);
     ck_assert_uint_lt(llama_weight_bytes(r.model), r.file.size_bytes);
     rig_close(&r);

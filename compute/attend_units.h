@@ -1,0 +1,80 @@
+/* The arithmetic of attention, which has the same bits on all backends but ref.
+ *
+ * Keys, values and queries are rounded to int16 that stand for multiples of a unit each: of a key,
+ * or a value, a power of 2 so that its greatest magnitude counts less than 2^ATTEND_KEY_BITS or
+ * 2^ATTEND_VALUE_BITS; of a query, its greatest magnitude over attend_query_most. q8 has its
+ * integers already, whose units are its scales. Products of int16 are exact, so they have the same
+ * bits in any order, and where processors multiply pairs of them go by at twice the rate of floats.
+ *
+ * With x the integer product of a query and a key, z = x * (key's unit) * (query's unit * log2 e /
+ * sqrt(head_dim)) + e is the logarithm of what the value's integers are weighed by, where 2^e is
+ * the value's unit (of q8 the power of 2 above it, and the weight is multiplied with what the unit
+ * is of that). In a span of ATTEND_SPAN positions, counted from 0, weights 2^(z - greatest z) are
+ * rounded to multiples of 1 / ATTEND_WEIGHT_MOST; outputs are summed up by ATTEND_CHUNK positions
+ * in int32, those in f32. What softmax divides by is summed from weights that are not rounded,
+ * times 2^-e, in sixteen lanes by position, by fma. Spans are then merged in order. So the bits of
+ * an output depend on its position alone, and not on how queries are grouped or a prompt is cut. */
+#ifndef COMPUTE_ATTEND_UNITS_H
+#define COMPUTE_ATTEND_UNITS_H
+
+#include "compute/scalar.h"
+
+enum {
+    ATTEND_SPAN = 256,
+    ATTEND_CHUNK = 64,
+    ATTEND_KEY_BITS = 12,
+    ATTEND_VALUE_BITS = 11,
+    ATTEND_WEIGHT_MOST = 16383,
+    ATTEND_LEAST_EXPONENT = -40, /* of a unit; magnitudes far below it count as 0 */
+};
+
+/* Added to a float below 2^22 it rounds that to nearest, even, and has the integer in its low bits.
+ */
+#define ATTEND_MAGIC 12582912.0f
+
+/* x * by; of what is not finite any int16. */
+SCALAR_FN int16_t attend_round(float x, float by)
+{
+    return (int16_t)(scalar_bits(fmaf(x, by, ATTEND_MAGIC)) & 0xffff);
+}
+
+/* log2 of the unit that a greatest magnitude counts less than 2^bits of; NaN where that is not
+ * finite. */
+SCALAR_FN float attend_unit_exponent(float greatest, int bits)
+{
+    float e = (float)(scalar_bits(greatest) >> 23) - 127.0f - (float)(bits - 1);
+
+    e = scalar_choose(e < (float)ATTEND_LEAST_EXPONENT, (float)ATTEND_LEAST_EXPONENT, e);
+    return e + (greatest - greatest);
+}
+
+/* 2^e of an integer from -126 to 127 */
+SCALAR_FN float attend_power(float e)
+{
+    return scalar_from_bits(scalar_bits(e + (ATTEND_MAGIC + 127.0f)) << 23);
+}
+
+struct attend_query_unit {
+    float by;   /* what numbers are multiplied by to become integers */
+    float unit; /* times log2 e / sqrt(head_dim); NaN where a number is not finite */
+};
+
+/* Of a query of this greatest magnitude, NaN before all. Its product with a key stays within int32.
+ */
+SCALAR_FN struct attend_query_unit attend_unit_of_query(float greatest, size_t head_dim)
+{
+    size_t padded = (head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
+    size_t held = (size_t)INT32_MAX / padded >> ATTEND_KEY_BITS;
+    float most = (float)(held < 8191 ? held : 8191);
+    struct attend_query_unit u = {0.0f, 0.0f};
+
+    if (greatest >= 0x1p-100f && greatest < 0x1p100f) {
+        u.by = most / greatest;
+        u.unit = greatest / most * (SCALAR_LOG2_E / sqrtf((float)head_dim));
+    } else if (!(greatest < 0x1p-100f)) {
+        u.unit = scalar_from_bits(0x7fc00000);
+    }
+    return u;
+}
+
+#endif
