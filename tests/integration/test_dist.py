@@ -71,9 +71,9 @@ class Daemon(children.Daemon):
 
 def check_daemon(root, bin_dir, model):
     with Daemon(root, f"{bin_dir}/parleyd", "--model", f"tiny={model}", "--http", "127.0.0.1:0") as daemon:
-        asked = good(root.run(f"{bin_dir}/parley", "ask", "--server", daemon.address, "--json", "--max-tokens", "4", "hello"))
+        asked = good(root.run(f"{bin_dir}/parley", "ask", "--server", daemon.address, "--json", "--max-tokens", "4", "--seed", "1", "hello"))
         assert json.loads(asked)["usage"]["completion_tokens"] == 4, asked
-        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "seed": 1}  # one that does not end the reply
         request = urllib.request.Request(f"http://{daemon.http}/v1/chat/completions", json.dumps(body).encode(),
                                          {"Content-Type": "application/json"})
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=children.PATIENCE) as answer:
