@@ -35,7 +35,7 @@ const char config_usage[] =
     "                            is taken ahead of need while nothing is computed\n"
     "  --kv-host-bytes SIZE|off  of the host's memory behind a device's, for those of idle\n"
     "                            conversations (as many, and off where the host computes)\n"
-    "  --kv f16|q8|f32           how they are kept: q8 takes 0.53 of f16's memory (f16)\n"
+    "  --kv f16|q8|f32           how they are kept: q8 takes 0.52 of f16's memory (f16)\n"
     "  --prefix-cache on|off     conversations that begin alike share what one computed (on)\n"
     "  --speculate on|off|auto   compute guesses at a reply's next tokens beside the one that is\n"
     "                            due; auto: where they pay. Replies are the same (auto)\n"

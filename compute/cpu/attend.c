@@ -414,8 +414,10 @@ static void score_tile(const struct attend_block *b, struct span *s, struct quer
         size_t here = n_pages - page < CHUNK_PAGES ? n_pages - page : CHUNK_PAGES;
 
         if (s->in_place) {
-            for (size_t i = page; i < page + here; i++)
+            for (size_t i = page; i < page + here; i++) {
+                s->held[i] = -1; /* its scales go */
                 take_scales(&b->kv, s, i);
+            }
             m.by = s->key_by + page * LANES;
             read_in_place(&m, b, s, page, false);
         } else {

@@ -693,6 +693,56 @@ START_TEST(attention_forgets_sharers)
 }
 END_TEST
 
+static const enum kv_type all_types[] = {KV_F16, KV_F32, KV_Q8};
+
+/* Tokens that begin alike, of which the first two and the last have a later page in common and one
+ * between them has not: it leaves nothing behind for the last. */
+START_TEST(attention_forgets_who_stood_between)
+{
+    enum { PAGES = 17, N = PAGES * KV_PAGE_TOKENS, HEADS = 4, DIM = 16, WIDTH = HEADS * DIM };
+    enum { FIRST = 14, ALL = FIRST + 2 }; /* tokens: blocks of four, of which these are the last */
+    const struct kv_shape shape = {1, 1, DIM, 64, all_types[_i], 0};
+    static float x[N * DIM], together[ALL * WIDTH], alone[ALL * WIDTH];
+    int32_t tables[3][PAGES];
+    struct attend_row rows[3] = {{0, FIRST, N - FIRST, tables[0]},
+                                 {FIRST, 1, N - 1, tables[1]},
+                                 {FIRST + 1, 1, N - 1, tables[2]}};
+    struct backend *b = open_set("generic", 1);
+    struct buffer *m = buffer_of(b, NULL, N * DIM), *q, *out;
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    for (size_t i = 0; i < 3; i++) {
+        struct attend_row all = {0, N, 0, tables[i]};
+
+        for (int32_t p = 0; p < PAGES; p++)
+            tables[i][p] = p < 15 ? p : p == 15 ? 20 + (int32_t)i : i == 1 ? 40 : 30;
+        fill(x, N * DIM, 101 + (uint32_t)i);
+        for (size_t j = 0; j < N * DIM; j++)
+            x[j] *= i == 1 ? 50.0f : 1.0f;
+        b->type->upload(b, m, x, sizeof x);
+        b->type->kv_store(b, kv, 0, m, m, &all, 1);
+    }
+    fill(x, ALL * WIDTH, 104);
+    q = buffer_of(b, x, ALL * WIDTH);
+    out = buffer_of(b, NULL, ALL * WIDTH);
+    b->type->attend(b, kv, 0, HEADS, q, rows, 3, out);
+    b->type->download(b, together, out, sizeof together);
+    must_sync(b);
+    for (size_t i = 0; i < 3; i++)
+        b->type->attend(b, kv, 0, HEADS, q, &rows[i], 1, out);
+    b->type->download(b, alone, out, sizeof alone);
+    must_sync(b);
+    assert_same_bits(together, alone, ALL * WIDTH);
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, m);
+    b->type->buffer_close(b, q);
+    b->type->buffer_close(b, out);
+    backend_close(b);
+}
+END_TEST
+
 enum { ODD_DIM = 21, ODD_HEADS = 2, N_ODD = 300 };
 
 /* The last of n positions, of two query heads and one key head. */
@@ -719,8 +769,6 @@ static void attend_last(struct backend *b, enum kv_type type, size_t n, const fl
     b->type->buffer_close(b, ks);
     b->type->buffer_close(b, vs);
 }
-
-static const enum kv_type all_types[] = {KV_F16, KV_F32, KV_Q8};
 
 /* Keys and values of all sizes, and of none, and queries too: units are each position's own, so
  * that outputs are as near ref's as where all are alike. */
@@ -1040,6 +1088,7 @@ int main(void)
     tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);
+    tcase_add_loop_test(tests, attention_forgets_who_stood_between, 0, 3);
     tcase_add_loop_test(tests, attention_takes_all_magnitudes, 0, 3);
     tcase_add_loop_test(tests, attention_tells_what_is_not_finite, 0, 3);
     tcase_add_loop_test(tests, attention_forgets_what_a_page_held, 0, 3);
