@@ -2,9 +2,10 @@
  *
  * Keys, values and queries are rounded to int16 that stand for multiples of a unit each: of a key,
  * or a value, a power of 2 so that its greatest magnitude counts less than 2^ATTEND_KEY_BITS or
- * 2^ATTEND_VALUE_BITS; of a query, its greatest magnitude over attend_query_most. q8 has its
- * integers already, whose units are its scales. Products of int16 are exact, so they have the same
- * bits in any order, and where processors multiply pairs of them go by at twice the rate of floats.
+ * 2^ATTEND_VALUE_BITS; of a query, its greatest magnitude over ATTEND_QUERY_MOST, or over less
+ * where heads are long. q8 has its integers already, whose units are its scales. Products of int16
+ * are exact, so they have the same bits in any order, and where processors multiply pairs of them
+ * go by at twice the rate of floats.
  *
  * With x the integer product of a query and a key, z = x * (key's unit) * (query's unit * log2 e /
  * sqrt(head_dim)) + e is the logarithm of what the value's integers are weighed by, where 2^e is
@@ -24,6 +25,7 @@ enum {
     ATTEND_CHUNK = 64,
     ATTEND_KEY_BITS = 12,
     ATTEND_VALUE_BITS = 11,
+    ATTEND_QUERY_MOST = 8191,
     ATTEND_WEIGHT_MOST = 16383,
     ATTEND_LEAST_EXPONENT = -40, /* of a unit; magnitudes far below it count as 0 */
 };
@@ -65,7 +67,7 @@ SCALAR_FN struct attend_query_unit attend_unit_of_query(float greatest, size_t h
 {
     size_t padded = (head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
     size_t held = (size_t)INT32_MAX / padded >> ATTEND_KEY_BITS;
-    float most = (float)(held < 8191 ? held : 8191);
+    float most = held < ATTEND_QUERY_MOST ? (float)held : (float)ATTEND_QUERY_MOST;
     struct attend_query_unit u = {0.0f, 0.0f};
 
     if (greatest >= 0x1p-100f && greatest < 0x1p100f) {

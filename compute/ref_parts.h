@@ -35,8 +35,8 @@ struct weight {
 };
 
 /* Page by page, so that a page is copied in one go: [n_pages][n_layers][2: keys, values]
- * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values. The slots
- * lie behind the pages. */
+ * [KV_PAGE_TOKENS][n_kv_heads], each of kv_head_bytes; q8: the scale, then the values; of other
+ * types the last four bytes are not used. The slots lie behind the pages. */
 struct kv {
     struct kv_shape shape;
     size_t head_bytes;

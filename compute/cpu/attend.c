@@ -38,9 +38,9 @@ struct query {
     const struct attend_token *token;
     const int16_t *q;   /* [padded_dim] */
     float unit;         /* of q, times log2 e / sqrt(head_dim) */
-    float *p;           /* [SPAN] scores, then z; while it is in a tile */
-    int16_t *weights;   /* [SPAN], and */
-    float *y;           /* [padded_dim] of this span: the same */
+    float *p;           /* while it is in a tile: [SPAN] scores, then z, */
+    int16_t *weights;   /* [SPAN] those, */
+    float *y;           /* [padded_dim] and this span's outputs */
     float *out;         /* [head_dim] of the spans before */
     size_t n_here;      /* positions of this span that it sees */
     float max_here;     /* z of them */
@@ -52,7 +52,7 @@ struct query {
 struct span {
     size_t first; /* position */
     size_t n_pages;
-    /* from their keys on; behind the last, a chunk's pages that are read next */
+    /* where their keys begin; behind the last page, as many as a chunk has that are read next */
     const uint8_t *pages[SPAN_PAGES + CHUNK_PAGES];
     bool in_place; /* else it is held */
     /* By position: what keys are multiplied by to become integers (not q8's, which are that), and
@@ -331,9 +331,10 @@ static FIXED_SIZE void hold_page(const struct kv_view *kv, enum kv_type type, st
         struct v16 by_upper = v16_all(s->value_inverses[i * LANES + t + 1]);
         size_t skip = t * row_bytes;
 
-        for (size_t d = 0; d < dim; d += LANES, to += LANES, skip += vector_bytes)
-            v16i_store(to, round_pairs(values + skip, row_bytes, type, by_lower, by_upper,
-                                       ahead + t * row_bytes + 2 * (skip - t * row_bytes)));
+        for (size_t d = 0; d < dim; d += LANES, to += LANES)
+            v16i_store(to,
+                       round_pairs(values + skip + kv_row_bytes(type, d), row_bytes, type, by_lower,
+                                   by_upper, ahead + skip + 2 * kv_row_bytes(type, d)));
     }
 }
 
