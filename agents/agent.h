@@ -241,9 +241,9 @@ struct agent_type {
                     struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
 
-    /* Optional: does a little, milliseconds at most, of what steps to come would have to do; true:
-     * there is more. Compute thread, when it has nothing else to do. */
-    bool (*rest)(struct agent *a);
+    /* Optional: does a little of what steps to come would have to do, see compute/ahead.h. A thread
+     * of its own, beside all others. */
+    bool (*work_ahead)(struct agent *a, bool is_busy);
 
     /* Learning, for kinds that do; all NULL otherwise.
      * train: whether steps asked for from now on are practice (dropout) or not, as at first. Loop.

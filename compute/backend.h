@@ -130,9 +130,10 @@ struct backend_type {
     void (*kv_close)(struct backend *b, struct kv *kv);
     void (*kv_copy)(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
     /* Optional: takes some of the memory that pages which were never written will need, behind the
-     * highest that was, milliseconds' worth; true: there is more to take. To be called when there
-     * is nothing else to do: a page's first touch costs more than all that is written there. */
-    bool (*kv_prepare)(struct backend *b, struct kv *kv);
+     * highest that was, milliseconds' worth; while others are busy, only what they will need soon.
+     * True: there is more to take. One thread, beside the others: a page's first touch costs more
+     * than all that is written there. */
+    bool (*kv_prepare)(struct backend *b, struct kv *kv, bool is_busy);
     /* Optional, both or none: a whole page in all layers to a slot of the host's memory, and back.
      */
     void (*kv_spill)(struct backend *b, struct kv *kv, int32_t page, int32_t slot);

@@ -299,11 +299,12 @@ void llama_close(struct llama *m)
     free(m);
 }
 
-bool llama_rest(struct llama *m)
+bool llama_work_ahead(struct llama *m, bool is_busy)
 {
     const struct backend_type *type = m->backend->type;
 
-    return m->kv != NULL && type->kv_prepare != NULL && type->kv_prepare(m->backend, m->kv);
+    return type->kv_prepare != NULL && m->kv != NULL &&
+           type->kv_prepare(m->backend, m->kv, is_busy);
 }
 
 enum status llama_restart(struct llama *m, const struct backend_config *config, struct error *err)

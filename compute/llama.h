@@ -83,9 +83,9 @@ enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t 
                           const struct kv_copy *copies, size_t n_copies,
                           struct error *err) MUST_CHECK;
 
-/* Between calls of llama_forward: takes some of the memory that pages will need, milliseconds'
- * worth; true: there is more to take. */
-bool llama_rest(struct llama *m);
+/* Takes some of the memory that pages will need, milliseconds' worth, see ahead.h; true: there is
+ * more to take. One thread, beside any of the above but llama_restart. */
+bool llama_work_ahead(struct llama *m, bool is_busy);
 
 /* After an INTERNAL failure: closes all on the device, opens the device again, and all anew on it;
  * weights come from the file again, pages and slots hold nothing. On failure only this and

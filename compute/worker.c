@@ -9,12 +9,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/mailbox.h"
-
-enum { REST_AFTER_MS = 200 }; /* longer than what lies between two steps */
 
 struct worker {
     struct home loop;
@@ -24,40 +21,11 @@ struct worker {
     pthread_cond_t wake;
     struct list jobs; /* guarded by lock */
     bool is_stopping; /* guarded by lock */
-    rest_fn rest;     /* the compute thread's, as rest_arg; NULL: it sleeps at once */
-    void *rest_arg;
     struct mailbox back;
     size_t n_away; /* the loop's: jobs submitted and not back */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
-
-static bool is_wanted(struct worker *w)
-{
-    return !list_is_empty(&w->jobs) || w->is_stopping;
-}
-
-/* With the lock held, but for the calls. */
-static void work_ahead(struct worker *w)
-{
-    bool has_more = true;
-    struct timespec end;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &end); /* cannot fail for this clock */
-    end.tv_nsec += REST_AFTER_MS * 1000000;
-    if (end.tv_nsec >= 1000000000) {
-        end.tv_nsec -= 1000000000;
-        end.tv_sec++;
-    }
-    while (!is_wanted(w) &&
-           pthread_cond_clockwait(&w->wake, &w->lock, CLOCK_MONOTONIC, &end) != ETIMEDOUT)
-        continue;
-    while (!is_wanted(w) && has_more) {
-        pthread_mutex_unlock(&w->lock);
-        has_more = w->rest(w->rest_arg);
-        pthread_mutex_lock(&w->lock);
-    }
-}
 
 /* NULL when the worker is stopping and no job is left. */
 static struct job *wait_for_job(struct worker *w)
@@ -65,9 +33,7 @@ static struct job *wait_for_job(struct worker *w)
     struct link *item;
 
     pthread_mutex_lock(&w->lock);
-    if (w->rest != NULL)
-        work_ahead(w);
-    while (!is_wanted(w))
+    while (list_is_empty(&w->jobs) && !w->is_stopping)
         pthread_cond_wait(&w->wake, &w->lock);
     item = list_pop(&w->jobs);
     pthread_mutex_unlock(&w->lock);
@@ -161,13 +127,6 @@ void worker_submit(struct worker *w, struct job *job)
     list_push(&w->jobs, &job->link);
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->lock);
-}
-
-void worker_on_rest(struct worker *w, rest_fn rest, void *arg)
-{
-    assert(worker_is_home(w));
-    w->rest = rest;
-    w->rest_arg = arg;
 }
 
 void worker_stop(struct worker *w, void (*stopped)(void *arg), void *arg)

@@ -29,13 +29,6 @@ enum status worker_start(struct worker **out, uv_loop_t *loop, const char *threa
  */
 void worker_submit(struct worker *w, struct job *job);
 
-/* Does a little, milliseconds at most, of what would have to be done later; true: there is more. */
-typedef bool (*rest_fn)(void *arg);
-
-/* From now on rest is called once no job has come for a while, until it says that there is no more,
- * and again after the next job. The compute thread. */
-void worker_on_rest(struct worker *w, rest_fn rest, void *arg);
-
 /* Lets the jobs that were submitted run, joins the thread, then delivers their done calls, and
  * calls stopped last, on the loop. Loop. */
 void worker_stop(struct worker *w, void (*stopped)(void *arg), void *arg);

@@ -32,7 +32,7 @@ const char config_usage[] =
     "  --threads N               of the backend (the physical cores)\n"
     "  --kv-bytes SIZE           ceiling of a model's keys and values, as 512M or 2G\n"
     "                            (an eighth of the memory, at most 4G); half of it\n"
-    "                            is taken ahead of need while nothing is computed\n"
+    "                            is taken ahead of need\n"
     "  --kv-host-bytes SIZE|off  of the host's memory behind a device's, for those of idle\n"
     "                            conversations (as many, and off where the host computes)\n"
     "  --kv f16|q8|f32           how they are kept: q8 takes 0.52 of f16's memory (f16)\n"

@@ -95,6 +95,7 @@ static void submit_step(void *self, struct batch_step *step)
     m->step = step;
     m->step_us = env_now_us(m->env);
     m->job = (struct job){.run = run_step, .done = step_done};
+    ahead_notice(m->ahead);
     if (m->info.is_light && worker_is_idle(m->worker))
         (void)uv_idle_start(&m->inline_step, on_inline_step); /* fails only without a callback */
     else
@@ -148,11 +149,11 @@ static void arm_timer(void *self, uint64_t at_us)
 
 /* --- loading --- */
 
-static bool rest(void *arg)
+static bool work_ahead(void *arg, bool is_busy)
 {
     struct agent *a = arg;
 
-    return a->type->rest(a);
+    return a->type->work_ahead(a, is_busy);
 }
 
 static void load(struct job *job)
@@ -161,8 +162,6 @@ static void load(struct job *job)
 
     m->load_status = m->type == NULL ? agent_open(&m->agent, NULL, &m->config, &m->err)
                                      : agent_open_type(&m->agent, m->type, &m->config, &m->err);
-    if (m->load_status == STATUS_OK && m->agent->type->rest != NULL)
-        worker_on_rest(m->worker, rest, m->agent);
 }
 
 static enum status open_batcher(struct model *m, struct error *err)
@@ -190,6 +189,8 @@ static void on_loaded(struct job *job)
         rc = open_batcher(m, &m->err);
     if (rc != STATUS_OK)
         (void)error_prefix(&m->err, "model '%s'", m->name);
+    else if (m->agent->type->work_ahead != NULL)
+        m->ahead = ahead_start(work_ahead, m->agent);
     model_move(m, rc == STATUS_OK ? MODEL_READY : MODEL_FAILED);
     m->loaded(m, m->loaded_arg);
 }
@@ -308,6 +309,7 @@ static void on_batcher_closed(void *arg)
     struct model *m = arg;
 
     m->batcher = NULL;
+    ahead_stop(m->ahead);
     worker_stop(m->worker, on_worker_stopped, m);
 }
 

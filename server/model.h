@@ -8,6 +8,7 @@
 
 #include "agents/agent.h"
 #include "batching/batcher.h"
+#include "compute/ahead.h"
 #include "compute/worker.h"
 #include "server/act_mode.h"
 #include "server/statistics.h"
@@ -56,6 +57,7 @@ struct model {
     /* Where it computes. */
     const struct env *env;
     struct worker *worker;
+    struct ahead *ahead; /* NULL: none, or not loaded */
     /* The batcher's timer: a zero one for "now", and microseconds, which libuv's timers have not,
      * from the kernel's. */
     uv_timer_t now_timer;

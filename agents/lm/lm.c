@@ -421,9 +421,9 @@ static enum status lm_render(const struct agent *a, const struct message *messag
     return rc;
 }
 
-static bool lm_rest(struct agent *a)
+static bool lm_work_ahead(struct agent *a, bool is_busy)
 {
-    return llama_rest(container_of(a, struct lm, base)->llama);
+    return llama_work_ahead(container_of(a, struct lm, base)->llama, is_busy);
 }
 
 const struct agent_type lm_agent = {
@@ -452,7 +452,7 @@ const struct agent_type lm_agent = {
     .batch_act = lm_batch_act,
     .stepped = lm_stepped,
     .use_batch_act = true,
-    .rest = lm_rest,
+    .work_ahead = lm_work_ahead,
     .tokenize = lm_tokenize,
     .detokenize = lm_detokenize,
     .render = lm_render,

@@ -135,7 +135,7 @@ void cpu_rows_free(struct act_rows *r);
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err) MUST_CHECK;
 void cpu_kv_close(struct backend *b, struct kv *kv);
-bool cpu_kv_prepare(struct backend *b, struct kv *kv);
+bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy);
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);

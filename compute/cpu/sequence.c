@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
+#include "compute/scalar.h"
 
 enum {
     MAX_HEAD_DIM = 256,
@@ -15,6 +16,7 @@ enum {
     WIDEN_COST = 4,      /* of reading a page, in queries that attend to it */
     SHARED_PAGES = 4,    /* fewer in common are not worth waiting for one another */
     PIECES_A_THREAD = 4, /* at least, where there is so much to do */
+    BUSY_BYTES = 64 << 20,
 };
 
 /* [n_pages][n_layers][n_kv_heads], each as kv_view says. */
@@ -23,13 +25,13 @@ struct kv {
     struct kv_view view; /* of layer 0 */
     size_t layer_bytes;
     atomic_size_t n_used;  /* pages up to the highest that was written; any thread */
-    size_t prepared_bytes; /* from the first on; SIZE_MAX: no more can be had */
+    size_t prepared_bytes; /* from the first on; SIZE_MAX: no more can be had. kv_prepare's */
 };
 
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
                         struct error *err)
 {
-    size_t padded = (shape->head_dim + ACT_ROWS - 1) / ACT_ROWS * ACT_ROWS;
+    size_t padded = (shape->head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
     size_t scales = KV_PAGE_TOKENS * sizeof(float);
     struct kv *kv;
     size_t all_bytes;
@@ -70,13 +72,14 @@ void cpu_kv_close(struct backend *b, struct kv *kv)
     free(kv);
 }
 
-bool cpu_kv_prepare(struct backend *b, struct kv *kv)
+bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy)
 {
     size_t all_bytes = kv->shape.n_pages * kv->view.page_bytes;
-    size_t used_bytes = kv->n_used * kv->view.page_bytes;
+    size_t used_bytes = atomic_load(&kv->n_used) * kv->view.page_bytes;
     /* On a virtual machine the first touch of memory that the host must find goes by at 0.3 GB/s,
-     * later ones at 6: as much is had ahead of need as half of what may be used at all. */
-    size_t ahead = all_bytes / 2;
+     * later ones at 6: as much is had ahead of need as half of what may be used at all. While steps
+     * run, what a prompt of some thousand tokens takes: to take more would cost them more. */
+    size_t ahead = is_busy && all_bytes / 2 > BUSY_BYTES ? BUSY_BYTES : all_bytes / 2;
     size_t goal = all_bytes - used_bytes < ahead ? all_bytes : used_bytes + ahead;
     size_t piece;
 

@@ -923,11 +923,11 @@ START_TEST(a_page_is_copied_in_all_layers)
 }
 END_TEST
 
-static size_t n_prepared(struct backend *b, struct kv *kv)
+static size_t n_prepared(struct backend *b, struct kv *kv, bool is_busy)
 {
     size_t n = 1;
 
-    while (b->type->kv_prepare(b, kv))
+    while (b->type->kv_prepare(b, kv, is_busy))
         n++;
     return n;
 }
@@ -949,13 +949,13 @@ START_TEST(memory_of_pages_is_taken_ahead)
     m = buffer_of(b, x, 256);
     out = buffer_of(b, NULL, 256);
     ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
-    ck_assert_uint_eq(n_prepared(b, kv), 5);
-    ck_assert(!b->type->kv_prepare(b, kv));
+    ck_assert_uint_eq(n_prepared(b, kv, false), 5);
+    ck_assert(!b->type->kv_prepare(b, kv, false));
     b->type->kv_store(b, kv, 0, m, m, &row, 1);
     b->type->attend(b, kv, 0, 4, m, &row, 1, out);
     b->type->download(b, before, out, sizeof before);
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
-    ck_assert_uint_eq(n_prepared(b, kv), 3); /* 12 MiB and more are below what was written */
+    ck_assert_uint_eq(n_prepared(b, kv, true), 3); /* 12 MiB and more are below what was written */
     b->type->attend(b, kv, 0, 4, m, &row, 1, out);
     b->type->download(b, after, out, sizeof after);
     assert_same_bits(after, before, 256);
@@ -963,12 +963,29 @@ START_TEST(memory_of_pages_is_taken_ahead)
 
     ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
     atomic_store(&fault_after, 1);
-    ck_assert_uint_eq(n_prepared(b, kv), 2);
+    ck_assert_uint_eq(n_prepared(b, kv, false), 2);
     atomic_store(&fault_after, -1);
-    ck_assert(!b->type->kv_prepare(b, kv));
+    ck_assert(!b->type->kv_prepare(b, kv, false));
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, m);
     b->type->buffer_close(b, out);
+    backend_close(b);
+}
+END_TEST
+
+/* While steps run, 64 MiB. */
+START_TEST(less_is_taken_ahead_while_others_compute)
+{
+    struct kv_shape shape = {4, 4, 64, 3000, KV_F16, 0}; /* 193 MiB */
+    struct backend *b = open_set("generic", 1);
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
+    ck_assert_uint_eq(n_prepared(b, kv, true), 32);
+    ck_assert(!b->type->kv_prepare(b, kv, true));
+    ck_assert(b->type->kv_prepare(b, kv, false));
+    b->type->kv_close(b, kv);
     backend_close(b);
 }
 END_TEST
@@ -1094,6 +1111,7 @@ int main(void)
     tcase_add_loop_test(tests, attention_forgets_what_a_page_held, 0, 3);
     tcase_add_test(tests, a_page_is_copied_in_all_layers);
     tcase_add_test(tests, memory_of_pages_is_taken_ahead);
+    tcase_add_test(tests, less_is_taken_ahead_while_others_compute);
     tcase_add_test(tests, untouched_pages_cost_nothing);
     tcase_add_test(tests, an_unknown_set_is_refused);
     tcase_add_test(tests, allocations_may_fail);

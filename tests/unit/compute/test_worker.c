@@ -152,68 +152,6 @@ START_TEST(a_stop_runs_what_waits)
 }
 END_TEST
 
-struct pause {
-    struct bench *bench;
-    struct worker *worker;
-    int n_left; /* the compute thread's, as n_rests */
-    int n_rests;
-    uv_sem_t over; /* posted when nothing is left */
-};
-
-static bool rest(void *arg)
-{
-    struct pause *p = arg;
-
-    ck_assert(worker_is_home(p->worker));
-    p->n_rests++;
-    if (--p->n_left > 0)
-        return true;
-    uv_sem_post(&p->over);
-    return false;
-}
-
-struct rest_task {
-    struct task task; /* a member first */
-    struct pause *pause;
-};
-
-static void run_rest_task(struct job *job)
-{
-    struct task *t = container_of(job, struct task, job);
-    struct pause *p = container_of(t, struct rest_task, task)->pause;
-
-    worker_on_rest(p->worker, rest, p);
-    p->n_left = 3;
-    run_task(job);
-}
-
-/* While no job waits, rest is called until it says that there is no more, and again after the next
- * job. */
-START_TEST(who_rests_works_ahead)
-{
-    struct pause p;
-    struct bench b;
-
-    bench_start(&b);
-    p = (struct pause){.bench = &b, .worker = b.worker};
-    ck_assert_int_eq(uv_sem_init(&p.over, 0), 0);
-    for (int i = 0; i < 2; i++) {
-        struct rest_task *t = xalloc(sizeof *t);
-
-        t->task = (struct task){
-            .job = {.run = run_rest_task, .done = task_done}, .bench = &b, .number = i};
-        t->pause = &p;
-        worker_submit(b.worker, &t->task.job);
-        uv_sem_wait(&p.over);
-        ck_assert_int_eq(p.n_rests, 3 * (i + 1));
-    }
-    worker_stop(b.worker, on_stopped, &b);
-    bench_end(&b);
-    ck_assert_int_eq(p.n_rests, 6);
-    uv_sem_destroy(&p.over);
-}
-END_TEST
-
 /* A worker that never had a job stops as well. */
 START_TEST(an_idle_worker_stops)
 {
@@ -243,5 +181,4 @@ START_TEST(no_thread_is_an_error)
 END_TEST
 
 SUITE_MAIN("compute/worker", jobs_run_and_come_back_in_order, done_may_submit,
-           a_stop_runs_what_waits, who_rests_works_ahead, an_idle_worker_stops,
-           no_thread_is_an_error)
+           a_stop_runs_what_waits, an_idle_worker_stops, no_thread_is_an_error)
