@@ -39,6 +39,7 @@ struct row {
     void *clone;  /* the agent's */
     void *turn;   /* the agent's private state of this question, in the ask's arena */
     size_t grant; /* of the cost it asked for: what it may spend in this step */
+    size_t extra; /* 0, unless batch_act says that it spent more than that, unasked */
     enum row_outcome outcome;
     struct error err; /* with ROW_FAILED */
 };

@@ -12,7 +12,7 @@ static const double least_share = 0.25;
 /* Of 16 steps one without parts costs little. */
 static const unsigned max_mixed = 15;
 /* What a step counts for beside those before it. */
-static const double whole_weight = 0.5, part_weight = 0.125;
+static const double part_weight = 0.125;
 
 static size_t bucket_of(size_t cost)
 {
@@ -29,31 +29,39 @@ static const struct pace_seen *nearest(const struct pace *p, size_t cost)
     size_t at = bucket_of(cost);
 
     for (size_t d = 0; d < PACE_BUCKETS; d++) {
-        if (at >= d && p->whole[at - d].cost > 0)
-            return &p->whole[at - d];
-        if (at + d < PACE_BUCKETS && p->whole[at + d].cost > 0)
-            return &p->whole[at + d];
+        if (at >= d && p->n_whole[at - d] > 0)
+            return p->whole[at - d];
+        if (at + d < PACE_BUCKETS && p->n_whole[at + d] > 0)
+            return p->whole[at + d];
     }
     return NULL;
 }
 
-/* What whole rows of that cost take alone. A row more or less adds or takes about what as much of a
- * part does; and a step has a share that does not shrink with it. */
+/* What rows of that cost would have taken in a step that was seen. A row more or less adds or takes
+ * about what as much of a part does; and a step has a share that does not shrink with it. */
+static double us_after(const struct pace *p, const struct pace_seen *seen, double cost)
+{
+    double us = seen->us + (cost - seen->cost) * p->part_us;
+    double least = cost < seen->cost ? seen->us * cost / seen->cost : seen->us;
+
+    return us > least ? us : least;
+}
+
+/* What whole rows of that cost take alone. */
 static double whole_us(const struct pace *p, size_t cost)
 {
     const struct pace_seen *seen = nearest(p, cost);
-    double us, least;
+    double us = (double)cost * p->part_us;
 
-    if (seen == NULL)
-        return (double)cost * p->part_us;
-    us = seen->us + ((double)cost - seen->cost) * p->part_us;
-    least = (double)cost < seen->cost ? seen->us * (double)cost / seen->cost : seen->us;
-    return us > least ? us : least;
+    for (size_t i = 0; seen != NULL && i < PACE_SEEN && seen[i].cost > 0; i++)
+        if (i == 0 || us_after(p, &seen[i], (double)cost) < us)
+            us = us_after(p, &seen[i], (double)cost);
+    return us;
 }
 
 void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us)
 {
-    struct pace_seen *seen = &p->whole[bucket_of(whole_cost)];
+    size_t at = bucket_of(whole_cost);
     double added_us = (double)us;
 
     if (whole_cost > 0 && p->n_until_leap > 0)
@@ -71,10 +79,8 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
             p->part_us = added_us;
         p->part_us += part_weight * (added_us - p->part_us);
     } else if (whole_cost > 0) {
-        if (seen->cost <= 0)
-            *seen = (struct pace_seen){.us = (double)us, .cost = (double)whole_cost};
-        seen->us += whole_weight * ((double)us - seen->us);
-        seen->cost += whole_weight * ((double)whole_cost - seen->cost);
+        p->whole[at][p->n_whole[at]++ % PACE_SEEN] =
+            (struct pace_seen){.us = (double)us, .cost = (double)whole_cost};
     }
 }
 

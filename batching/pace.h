@@ -8,15 +8,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PACE_BUCKETS = 16 };
+enum { PACE_BUCKETS = 16, PACE_SEEN = 3 };
 
 /* Plain data; zeroed, it has seen nothing. */
 struct pace {
+    /* The last steps of whole rows alone, of cost 1, 2, 3-4, 5-8, … The shortest counts: what
+     * disturbs a step makes it longer, and one in 16 is all there is to learn from while a prompt
+     * is read. */
     struct pace_seen {
-        double us, cost;   /* both smoothed; cost 0: nothing seen yet */
-    } whole[PACE_BUCKETS]; /* steps of whole rows alone, of cost 1, 2, 3-4, 5-8, … */
-    unsigned n_mixed;      /* steps of both since the last of whole rows alone */
-    unsigned n_until_leap; /* steps before a newcomer may leap */
+        double us, cost; /* 0: nothing yet */
+    } whole[PACE_BUCKETS][PACE_SEEN];
+    unsigned n_whole[PACE_BUCKETS]; /* how many there were */
+    unsigned n_mixed;               /* steps of both since the last of whole rows alone */
+    unsigned n_until_leap;          /* steps before a newcomer may leap */
     double part_us; /* what a unit of parts adds to its step, smoothed; 0: nothing seen yet */
 };
 

@@ -344,6 +344,7 @@ static void seal(struct batcher *b, uint64_t now_us)
             ask->first_step_us = now_us;
         b->stats.n_cost += ask->row->grant;
         *(is_part(ask) ? &b->part_cost : &b->whole_cost) += ask->row->grant;
+        ask->row->extra = 0;
         ask->row->outcome = ROW_FAILED; /* unless batch_act says otherwise */
         b->rows[i++] = ask->row;
     }
@@ -353,8 +354,11 @@ static void seal(struct batcher *b, uint64_t now_us)
 void step_learn(struct batcher *b, uint64_t now_us)
 {
     uint64_t us = now_us - b->step.begun_us;
+    size_t extra = 0;
 
-    pace_learn(&b->pace, b->whole_cost, b->part_cost, us);
+    for (size_t i = 0; i < b->n_rows; i++)
+        extra += b->rows[i]->extra;
+    pace_learn(&b->pace, b->whole_cost + extra, b->part_cost, us);
     gather_step(&b->gather, b->n_rows, us, now_us);
 }
 

@@ -78,6 +78,7 @@ struct lm {
     struct draw *draws;     /* [max_logits] where the device draws, else NULL */
     struct drawn *drawn;    /* [max_logits] */
     struct draft_cost cost;
+    bool is_reading; /* the last step had prompts in it */
     /* Written by a step, looked at between two: how often all pages and slots have become void. */
     uint64_t n_losses;
     bool is_down; /* the device failed and is not back; the compute thread's */

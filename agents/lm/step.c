@@ -10,6 +10,7 @@
  * A row that scores a text (score.c) wants the logits of each of the text's positions; where the
  * step has no room for as many, it computes less than it was granted. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "agents/lm/lm.h"
@@ -276,6 +277,28 @@ static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struc
     out->drawn = m->drawn + first_logits;
 }
 
+static bool is_reading(const struct row *row)
+{
+    const struct lm_turn *t = row->turn;
+
+    return lm_is_scoring(t) || clone_of(row)->kv.n_tokens + 1 < t->n_ids;
+}
+
+/* What a guess costs, see draft_cost_slope. None is worth its time while a prompt is read, or was
+ * in the step before: the batcher gives prompts what the others' rhythm has room for, and looks at
+ * what those take alone in between. */
+static double draft_slope(struct lm *m, struct row *const *rows, size_t n)
+{
+    bool was_reading = m->is_reading;
+
+    m->is_reading = false;
+    for (size_t i = 0; i < n; i++)
+        m->is_reading |= is_reading(rows[i]);
+    if (m->speculate == SPECULATE_ON)
+        return 0.0;
+    return m->is_reading || was_reading ? INFINITY : draft_cost_slope(&m->cost);
+}
+
 /* Lays the rows out for the model. *ret_pure: nothing but decoding, positions in *ret_n. */
 static void lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n, bool *ret_pure)
 {
@@ -286,9 +309,10 @@ static void lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret
         n_granted += rows[i]->grant;
     spare.n_positions = m->max_tokens - min_size(n_granted, m->max_tokens);
     spare.load = (struct draft_load){(double)n_granted, (double)n_granted};
-    spare.slope = m->speculate == SPECULATE_ON ? 0.0 : draft_cost_slope(&m->cost);
+    spare.slope = draft_slope(m, rows, n);
     for (size_t i = 0; i < n; i++) {
         const struct lm_clone *c = clone_of(rows[i]);
+        const struct lm_turn *t = rows[i]->turn;
 
         m->rows[i] = (struct llama_row){
             .ids = c->ids + c->kv.n_tokens,
@@ -300,6 +324,7 @@ static void lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret
         plan_draws(m, rows[i], n_logits, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
+        rows[i]->extra = t->n_drafts;
     }
     *ret_n = n_positions;
     *ret_pure = n_positions == n_logits;

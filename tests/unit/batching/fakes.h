@@ -15,6 +15,7 @@ enum { FAKE_MAX_ROWS = 64 };
 
 /* One ask of an asker of its own (unless the test sets another), and what came of it. */
 struct fake_ask {
+    size_t extra; /* of each step */
     struct ask ask;
     struct row row;
     struct asker own;
@@ -115,6 +116,7 @@ static void fake_batch_act(void *self, struct row *const *rows, size_t n)
         struct fake_ask *a = f->rows[i] = fake_ask_of(rows[i]);
 
         a->cost -= a->row.grant;
+        a->row.extra = a->extra;
         a->row.outcome = ROW_MORE;
         if (a->breaks) {
             a->row.outcome = ROW_FAILED;

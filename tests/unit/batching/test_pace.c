@@ -14,7 +14,7 @@ static uint64_t step_us(const struct fake *f)
     size_t n = 0;
 
     for (size_t i = 0; i < f->n_rows; i++)
-        n += f->rows[i]->row.grant;
+        n += f->rows[i]->row.grant + f->rows[i]->row.extra;
     return STEP_US + TOKEN_US * n;
 }
 
@@ -126,6 +126,54 @@ START_TEST(one_newcomer_keeps_the_rhythm)
     ck_assert_uint_le(n_without, n / 16 + 1); /* in which it is seen what the eight take */
     ck_assert_uint_le(n, 4000 / 5);           /* by no less than the room allows */
     fake_close(&f);
+}
+END_TEST
+
+/* Guesses beside what rows need make steps longer, not the parts that join rows without any. */
+START_TEST(guesses_are_not_what_rows_take)
+{
+    static struct fake_ask eight[8], long_one;
+    static uint64_t us[2000];
+    struct fake f;
+    size_t n = 0;
+
+    open_paced(&f, MAX_ITL_US);
+    ask_prompts(&f, eight, 8, 64, 2000);
+    for (int i = 0; i < 40; i++) {
+        (void)run_step(&f);
+        for (size_t k = 0; k < 8; k++)
+            eight[k].extra = i < 10 || i == 39 ? 0 : 8;
+    }
+    ask_prompts(&f, &long_one, 1, 4000, 1);
+    (void)run_step(&f);
+    while (long_one.n_settled == 0) {
+        ck_assert_uint_lt(n, 2000);
+        us[n++] = run_step(&f);
+    }
+    ck_assert_uint_le(largest(us, n), 2 * (STEP_US + 8 * TOKEN_US));
+    fake_close(&f);
+}
+END_TEST
+
+/* One step in 16 that was disturbed does not count; three do: the machine has become slower. */
+START_TEST(a_disturbed_step_is_forgotten)
+{
+    struct pace p = {0};
+    size_t room;
+
+    for (int i = 0; i < 50; i++) {
+        pace_learn(&p, 0, 400, 400 * 500);
+        pace_learn(&p, 8, 0, 6000);
+    }
+    room = pace_room(&p, 8, 1, 100 * 1000);
+    for (int i = 0; i < 2; i++) {
+        pace_learn(&p, 8, 0, 20000);
+        ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), room);
+    }
+    pace_learn(&p, 8, 0, 20000);
+    ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), (size_t)(0.75 * 20000 / 500));
+    pace_learn(&p, 8, 0, 6000);
+    ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), room);
 }
 END_TEST
 
@@ -265,5 +313,6 @@ START_TEST(the_shortest_first_but_nobody_starves)
 END_TEST
 
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
-           one_newcomer_keeps_the_rhythm, a_short_newcomer_leaps, a_slow_machine_reads_prompts,
+           one_newcomer_keeps_the_rhythm, guesses_are_not_what_rows_take,
+           a_disturbed_step_is_forgotten, a_short_newcomer_leaps, a_slow_machine_reads_prompts,
            many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)

@@ -232,6 +232,51 @@ START_TEST(guesses_where_room_ends)
 }
 END_TEST
 
+static uint64_t standing_still(void *self)
+{
+    (void)self;
+    return 1;
+}
+
+/* Unless they are asked for, none is computed beside a prompt that is read, nor in the step behind:
+ * what those who write take is theirs. */
+START_TEST(no_guesses_beside_a_prompt)
+{
+    static const char text[] = "hello hello hello hello hello hello hello hello hello hello hello";
+    const struct env env = {standing_still, env_real.random, NULL};
+    struct agent_config config = drive_config("cpu", 256);
+    const struct sampling s = plain();
+    struct drive d[2], *both[2] = {&d[0], &d[1]};
+    struct clone *c[2];
+    struct agent *a;
+    struct error err;
+    uint64_t n;
+
+    config.env = &env;
+    ck_assert_int_eq(drive_open(&a, &tiny, &config, &err), STATUS_OK);
+    for (int i = 0; i < 2; i++)
+        c[i] = open_clone(a);
+    ck_assert_int_eq(drive_begin(&d[0], c[0], text, &s, &err), STATUS_OK);
+    for (int i = 0; i < 12 && d[0].turn.reply.n_tokens < 20; i++)
+        ck_assert_uint_gt(drive_step(a, both, 1, SIZE_MAX), 0);
+    n = info_of(a)->drafted_tokens;
+    ck_assert_uint_gt(n, 0);
+    ck_assert_int_eq(drive_begin(&d[1], c[1], text + 6, &s, &err), STATUS_OK);
+    for (bool is_reading = true, was_reading = true; is_reading || was_reading;) {
+        ck_assert_uint_eq(info_of(a)->drafted_tokens, n);
+        was_reading = is_reading;
+        is_reading = a->type->cost(a, &d[1].turn.row) > 1;
+        ck_assert_uint_eq(drive_step(a, both, 2, 4), 2);
+    }
+    ck_assert_uint_gt(info_of(a)->drafted_tokens, n);
+    for (int i = 0; i < 2; i++) {
+        drive_end(&d[i], false);
+        clone_close(c[i]);
+    }
+    agent_unref(a);
+}
+END_TEST
+
 /* Guesses take what a step has left: rows that fill a step's places leave them only the few that a
  * row alone would have, and each still says what it says alone. */
 START_TEST(guesses_among_many)
@@ -310,4 +355,4 @@ START_TEST(guesses_leave_nothing_behind)
 END_TEST
 
 SUITE_MAIN("step", guesses_change_no_reply, guesses_where_room_ends, guesses_among_many,
-           guesses_leave_nothing_behind)
+           no_guesses_beside_a_prompt, guesses_leave_nothing_behind)
