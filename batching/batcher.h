@@ -75,10 +75,11 @@ struct ask {
     enum ask_state state;
     bool is_cancelled, is_returned; /* returned: waits because it was preempted */
     bool is_chosen;                 /* waits, and is of the next batch by length */
-    size_t cost;                    /* while it waits: what it counts for */
-    size_t least;                   /* of use to it in the step that is formed */
-    size_t deadline_place;          /* in the heap of deadlines, from 1; 0: not there */
-    uint64_t number;                /* of its coming to the front of its asker: 1, 2, … */
+    bool is_short;         /* when it began, one step within the others' bound could have held it */
+    size_t cost;           /* while it waits: what it counts for */
+    size_t least;          /* of use to it in the step that is formed */
+    size_t deadline_place; /* in the heap of deadlines, from 1; 0: not there */
+    uint64_t number;       /* of its coming to the front of its asker: 1, 2, … */
     uint64_t arrival_us, first_step_us;
     uint64_t since_us; /* when it came to the front of its asker: from there it ages */
     uint32_t n_steps, n_preempted;

@@ -20,8 +20,10 @@ struct pace {
     } whole[PACE_BUCKETS][PACE_SEEN];
     unsigned n_whole[PACE_BUCKETS]; /* how many there were */
     unsigned n_mixed;               /* steps of both since the last of whole rows alone */
-    unsigned n_until_leap;          /* steps before a newcomer may leap */
-    double part_us; /* what a unit of parts adds to its step, smoothed; 0: nothing seen yet */
+    unsigned n_until_leap;          /* steps before a part may leap */
+    /* What parts add to their step, smoothed: as much for each unit, known from steps that they
+     * fill, and so much whatever their size. 0: nothing known. */
+    double unit_us, parts_us;
 };
 
 /* A step took us. */
@@ -32,10 +34,13 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
  * quarter where that is more. */
 size_t pace_room(const struct pace *p, size_t whole_cost, size_t n_parts, uint64_t max_us);
 
-/* Whether a newcomer whose parts cost so much may join in one go, whatever the room: who is through
- * then, in a step of at most max_us, and no other was a little while ago. The others meet one long
- * gap instead of several longer ones, and the newcomer is answered in a fraction of the time. */
-bool pace_may_leap(const struct pace *p, size_t whole_cost, size_t cost, uint64_t max_us);
+/* What parts of that cost, in one step, add to it; 0: nothing known. */
+double pace_part_us(const struct pace *p, size_t cost);
+
+/* Whether one of n_parts rows' parts, whose all is this cost, may join in one go whatever the room:
+ * who is through then, in a step of at most max_us. The others meet one gap in place of many longer
+ * steps, and nobody leaps again before as many went by as the room would have made of it. */
+bool pace_leap(struct pace *p, size_t whole_cost, size_t n_parts, size_t cost, uint64_t max_us);
 
 /* Whether whole rows should run alone once, so that what they take is known again: a machine that
  * became slower meanwhile looks as if parts had become dearer. */

@@ -87,11 +87,14 @@ static void pay(struct purse *purse, const struct ask *ask, size_t n)
 }
 
 /* When it would be through if it had run alone since it began to wait. Wraps, as ranks do. */
+static uint64_t through_us(const struct batcher *b, const struct ask *ask)
+{
+    return waiting_rank_us(&b->waiting, ask) + (uint64_t)pace_part_us(&b->pace, ask->cost);
+}
+
 static bool is_through_before(const struct batcher *b, const struct ask *x, const struct ask *y)
 {
-    double part_us = b->pace.part_us;
-    uint64_t x_us = waiting_rank_us(&b->waiting, x) + (uint64_t)((double)x->cost * part_us);
-    uint64_t y_us = waiting_rank_us(&b->waiting, y) + (uint64_t)((double)y->cost * part_us);
+    uint64_t x_us = through_us(b, x), y_us = through_us(b, y);
 
     if (x_us != y_us)
         return (int64_t)(x_us - y_us) < 0;
@@ -178,13 +181,19 @@ static void plan_parts(struct batcher *b, struct list *parts, struct list *plann
     }
 }
 
-/* Makes room for all of the first of those who wait, if it may leap. */
-static void leap(const struct batcher *b, size_t whole_cost, struct purse *purse)
+/* Makes room for all of whoever would be through first, a part or one that waits, if it may leap.
+ */
+static void leap(struct batcher *b, const struct list *parts, size_t n_parts, size_t whole_cost,
+                 struct purse *purse)
 {
     const struct ask *next = purse->n_new > 0 ? waiting_first(&b->waiting) : NULL;
+    const struct link *l = list_first(parts);
+    const struct ask *part = l != NULL ? container_of(l, const struct ask, part) : NULL;
 
+    if (part != NULL && part->is_short && (next == NULL || is_through_before(b, part, next)))
+        next = part;
     if (next != NULL && next->cost > purse->room &&
-        pace_may_leap(&b->pace, whole_cost, next->cost, b->config.max_itl_us))
+        pace_leap(&b->pace, whole_cost, n_parts, next->cost, b->config.max_itl_us))
         purse->room = next->cost;
 }
 
@@ -207,9 +216,10 @@ static bool plan_running(struct batcher *b, struct list *planned, struct purse *
     }
     whole_cost = plan_whole(b, list_first(&parts), planned, purse, &all_whole);
     spent = SIZE_MAX - purse->room;
-    purse->room = pace_room(&b->pace, whole_cost, n_parts + purse->n_new, b->config.max_itl_us);
+    n_parts += purse->n_new;
+    purse->room = pace_room(&b->pace, whole_cost, n_parts, b->config.max_itl_us);
     purse->room -= min_size(spent, purse->room);
-    leap(b, whole_cost, purse);
+    leap(b, &parts, n_parts, whole_cost, purse);
     plan_parts(b, &parts, planned, purse);
     return all_whole;
 }
@@ -320,6 +330,7 @@ static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
         return true;
     }
     ask_take_out(b, ask);
+    ask->is_short = pace_part_us(&b->pace, ask->cost) <= (double)b->config.max_itl_us;
     ask->state = ASK_RUNNING;
     list_push(&b->running, &ask->link);
     b->n_running++;

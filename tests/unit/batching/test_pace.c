@@ -69,7 +69,7 @@ START_TEST(room_follows_what_steps_took)
         pace_learn(&p, 0, 400, 2000 + 400 * 500);
         pace_learn(&p, 8, 0, 6000);
     }
-    ck_assert_double_eq_tol(p.part_us, 505, 1);
+    ck_assert_double_eq_tol(pace_part_us(&p, 400), 400 * 505, 400);
     ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), (size_t)(4500 / 505.0));
     ck_assert_uint_eq(pace_room(&p, 8, 3, 100 * 1000), (size_t)(13500 / 505.0));
     ck_assert_uint_eq(pace_room(&p, 8, 50, 100 * 1000), (size_t)(94000 / 505.0));
@@ -81,13 +81,13 @@ START_TEST(room_follows_what_steps_took)
     /* what parts cost in company is learned too: twice as much from now on */
     for (int i = 0; i < 50; i++)
         pace_learn(&p, 8, 10, 6000 + 10 * 1010);
-    ck_assert_double_eq_tol(p.part_us, 1010, 10);
+    ck_assert_double_eq_tol(pace_part_us(&p, 10), 10 * 1010, 100);
     ck_assert(pace_is_stale(&p));
     pace_learn(&p, 8, 0, 6000);
     ck_assert(!pace_is_stale(&p));
     for (int i = 0; i < 50; i++) /* a step that took less than the whole rows alone */
         pace_learn(&p, 8, 10, 5000);
-    ck_assert_double_gt(p.part_us, 0);
+    ck_assert_double_gt(pace_part_us(&p, 10), 0);
 }
 END_TEST
 
@@ -177,8 +177,55 @@ START_TEST(a_disturbed_step_is_forgotten)
 }
 END_TEST
 
+/* The first is all that is known: soon there is another. */
+START_TEST(one_step_alone_is_not_enough)
+{
+    struct pace p = {0};
+
+    pace_learn(&p, 0, 400, 400 * 500);
+    pace_learn(&p, 8, 0, 20000);
+    for (int i = 0; i < 3; i++) {
+        ck_assert(!pace_is_stale(&p));
+        pace_learn(&p, 8, pace_room(&p, 8, 1, 100 * 1000), 6000 + 30 * 500);
+    }
+    ck_assert(pace_is_stale(&p));
+    pace_learn(&p, 8, 0, 6000);
+    ck_assert_uint_eq(pace_room(&p, 8, 1, 100 * 1000), (size_t)(0.75 * 6000 / 500));
+    for (int i = 0; i < 15; i++) {
+        ck_assert(!pace_is_stale(&p));
+        pace_learn(&p, 8, 8, 10000);
+    }
+    ck_assert(pace_is_stale(&p));
+}
+END_TEST
+
+/* Far into a prompt a chunk reads what is there already, whatever its size. Chunks become as small
+ * as that asks for, and what a whole short prompt takes is known as before. */
+START_TEST(a_chunk_has_a_share_that_does_not_shrink)
+{
+    enum { FIXED_US = 3000 };
+    struct pace p = {0};
+    size_t n = 0;
+
+    for (int i = 0; i < 50; i++) {
+        pace_learn(&p, 0, 400, 400 * 500);
+        pace_learn(&p, 8, 0, 6000);
+    }
+    for (int i = 0; i < 50; i++) {
+        n = pace_room(&p, 8, 1, 100 * 1000);
+        pace_learn(&p, 8, n, 6000 + FIXED_US + 500 * n);
+    }
+    ck_assert_uint_eq(n, (4500 - FIXED_US) / 500);
+    ck_assert_double_eq_tol(pace_part_us(&p, 200), FIXED_US + 200 * 500, 500);
+    for (int i = 0; i < 50; i++) /* and short ones that nobody disturbs never make it absurd */
+        pace_learn(&p, 0, 2, 100);
+    ck_assert_double_gt(pace_part_us(&p, 1), 0);
+    ck_assert_double_lt(pace_part_us(&p, 1), 100);
+}
+END_TEST
+
 /* While eight write, prompts of 200 arrive, one after the other: one is through in its first step,
- * the next is not, so soon; after 32 steps one is again. A longer one, which would stretch a step
+ * the next is not, so soon; after 40 steps one is again. A longer one, which would stretch a step
  * beyond the bound, never is. */
 START_TEST(a_short_newcomer_leaps)
 {
@@ -215,6 +262,36 @@ START_TEST(a_short_newcomer_leaps)
         else
             ck_assert_uint_gt(n, 10);
     }
+    fake_close(&f);
+}
+END_TEST
+
+/* Who could not leap when it came does so once those before it are paid for. */
+START_TEST(a_short_newcomer_leaps_later)
+{
+    static struct fake_ask eight[8], newcomers[2];
+    struct fake f;
+    uint64_t most_us = 0;
+    size_t n = 0;
+
+    open_paced(&f, MAX_ITL_US);
+    ask_prompts(&f, eight, 8, 64, 2000);
+    for (int i = 0; i < 20; i++)
+        (void)run_step(&f);
+    ask_prompts(&f, &newcomers[0], 1, 64, 1);
+    (void)run_step(&f); /* one is under way already */
+    (void)run_step(&f);
+    ask_prompts(&f, &newcomers[1], 1, 200, 1);
+    (void)run_step(&f);
+    ck_assert_uint_eq(newcomers[0].n_settled, 1);
+    for (; newcomers[1].n_settled == 0; n++) {
+        uint64_t us = run_step(&f);
+
+        most_us = us > most_us ? us : most_us;
+    }
+    ck_assert_uint_le(n, 10); /* by what the room allows it would be 25 */
+    ck_assert_uint_gt(most_us, 50 * 1000);
+    ck_assert_uint_le(most_us, MAX_ITL_US);
     fake_close(&f);
 }
 END_TEST
@@ -314,5 +391,7 @@ END_TEST
 
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
            one_newcomer_keeps_the_rhythm, guesses_are_not_what_rows_take,
-           a_disturbed_step_is_forgotten, a_short_newcomer_leaps, a_slow_machine_reads_prompts,
+           a_disturbed_step_is_forgotten, one_step_alone_is_not_enough,
+           a_chunk_has_a_share_that_does_not_shrink, a_short_newcomer_leaps,
+           a_short_newcomer_leaps_later, a_slow_machine_reads_prompts,
            many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)
