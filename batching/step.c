@@ -309,6 +309,7 @@ static size_t n_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wak
 static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
 {
     size_t held = ask->cost, left = purse->budget;
+    double part_us; /* 0: nothing is known yet */
     enum status rc;
 
     appraise(b, ask);
@@ -330,7 +331,8 @@ static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
         return true;
     }
     ask_take_out(b, ask);
-    ask->is_short = pace_part_us(&b->pace, ask->cost) <= (double)b->config.max_itl_us;
+    part_us = pace_part_us(&b->pace, ask->cost);
+    ask->is_short = part_us > 0 && part_us <= (double)b->config.max_itl_us;
     ask->state = ASK_RUNNING;
     list_push(&b->running, &ask->link);
     b->n_running++;
