@@ -92,7 +92,7 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
 {
     const size_t at = bucket_of(whole_cost);
     double alone_us, added_us;
-    bool is_filled;
+    bool is_filled, is_sure = whole_cost == 0 || p->n_whole[at] > 1;
 
     if (whole_cost > 0 && p->n_until_leap > 0)
         p->n_until_leap--;
@@ -107,9 +107,14 @@ void pace_learn(struct pace *p, size_t whole_cost, size_t part_cost, uint64_t us
     added_us = (double)us - alone_us;
     is_filled = added_us > filled * alone_us;
     if (whole_cost > 0)
-        p->n_mixed += p->n_whole[at] > 1 || is_filled ? 1 : max_mixed / max_mixed_unsure;
-    if (added_us > (double)us / 10) /* else what is known of whole rows is too much */
-        learn_parts(p, (double)part_cost, added_us, is_filled);
+        p->n_mixed += is_sure || is_filled ? 1 : max_mixed / max_mixed_unsure;
+    if (added_us <
+        (double)us / 10) { /* what is known of whole rows may be too much; nothing is for nothing */
+        if (!is_sure)
+            return;
+        added_us = (double)us / 10;
+    }
+    learn_parts(p, (double)part_cost, added_us, is_filled);
 }
 
 bool pace_is_stale(const struct pace *p)

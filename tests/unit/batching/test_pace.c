@@ -224,6 +224,29 @@ START_TEST(a_chunk_has_a_share_that_does_not_shrink)
 }
 END_TEST
 
+/* Steps that were disturbed leave chunks of the least size, which take next to nothing: they grow
+ * again. */
+START_TEST(the_least_chunk_grows_again)
+{
+    struct pace p = {0};
+    size_t n = 0;
+
+    for (int i = 0; i < 50; i++) {
+        pace_learn(&p, 0, 400, 400 * 300);
+        pace_learn(&p, 8, 0, 10000);
+    }
+    for (int i = 0; i < 20; i++)
+        pace_learn(&p, 8, 2, 25000);
+    ck_assert_uint_lt(pace_room(&p, 8, 1, 100 * 1000), 2);
+    for (int i = 0; i < 50; i++) {
+        n = pace_room(&p, 8, 1, 100 * 1000);
+        n = n < 2 ? 2 : n;
+        pace_learn(&p, 8, n, 10000 + 300 * n);
+    }
+    ck_assert_uint_ge(n, 20);
+}
+END_TEST
+
 /* While eight write, prompts of 200 arrive, one after the other: one is through in its first step,
  * the next is not, so soon; after 40 steps one is again. A longer one, which would stretch a step
  * beyond the bound, never is. */
@@ -392,6 +415,6 @@ END_TEST
 SUITE_MAIN("batching/pace", room_of_nothing_known, room_follows_what_steps_took,
            one_newcomer_keeps_the_rhythm, guesses_are_not_what_rows_take,
            a_disturbed_step_is_forgotten, one_step_alone_is_not_enough,
-           a_chunk_has_a_share_that_does_not_shrink, a_short_newcomer_leaps,
-           a_short_newcomer_leaps_later, a_slow_machine_reads_prompts,
+           a_chunk_has_a_share_that_does_not_shrink, the_least_chunk_grows_again,
+           a_short_newcomer_leaps, a_short_newcomer_leaps_later, a_slow_machine_reads_prompts,
            many_newcomers_are_read_at_full_speed, the_shortest_first_but_nobody_starves)
