@@ -10,6 +10,7 @@ llama-server's context is shared out among its slots, so `-np 64 -c 32768` holds
 --openvino: OpenVINO GenAI in a process of its own, by the Python that OPENVINO_PYTHON names (openvino.sh makes one); no wire at all.
 """
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -44,6 +45,7 @@ ROWS = {
     "long": ((64, 1024, 64), [("64 × 1,024/64, all of it", S, figure("duration_s"))]),
 }
 LONG_PAIRS = 2  # `long` takes minutes
+SEEDS = itertools.count(1)  # one for each pair of all rows: of equal seeds a short prompt is the beginning of a long one, and cached
 
 
 class Server:
@@ -93,10 +95,12 @@ def run_row(row, n_pairs, ours, theirs, failed):
     ratios = [loads.Ratio(name, *kind) for name, kind, _ in figures]
     for pair in range(n_pairs):
         loads.progress(f"row {row}, pair {pair + 1} of {n_pairs}")
-        measured = {}
+        measured, seed = {}, next(SEEDS)
         for side in (ours, theirs) if pair % 2 == 0 else (theirs, ours):
-            measured[side] = side.load(1000 * pair + 1, *load)
+            measured[side] = side.load(seed, *load)
             failed[side] += measured[side].get("failed", 0)
+        if "--turns" not in load and measured[ours]["cached_tokens"]:
+            raise SystemExit(f"row {row}: {measured[ours]['cached_tokens']} tokens were cached: a peer that caches none would look slower than it is")
         for ratio, (_, _, read) in zip(ratios, figures):
             ratio.add(read(measured[ours]), read(measured[theirs]))
     loads.progress("")
@@ -126,9 +130,10 @@ def main():
             side.load(0, 1, 64, 8)
         for row in rows:
             pairs = min(args.pairs, LONG_PAIRS) if row == "long" else args.pairs
-            summaries += run_row(row, pairs, ours, theirs, failed)
+            figures = run_row(row, pairs, ours, theirs, failed)
+            summaries += figures
             if not args.json:
-                loads.show(summaries[-len(ROWS[row][1]) :], "theirs", header=row == rows[0])
+                loads.show(figures, "theirs", header=row == rows[0])
     theirs.close()
     if args.json:
         print(json.dumps({"rows": summaries, "failed": {"ours": failed[ours], "theirs": failed[theirs]}}))

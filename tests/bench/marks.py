@@ -89,7 +89,7 @@ def cpu_by_thread(pid):
 def threads(daemon, client):
     pid = daemon.process.pid
     before = cpu_by_thread(pid)
-    figures = loads.bench(daemon.build, daemon.url, "--concurrency", 64, "--requests", 128)
+    figures = loads.bench(daemon.build, daemon.url, "--concurrency", 64, "--requests", 128, "--seed", 2)
     spent = cpu_by_thread(pid)
     spent.subtract(before)
     total = sum(spent.values())
