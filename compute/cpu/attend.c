@@ -44,6 +44,7 @@ struct query {
     float *out;         /* [head_dim] of the spans before */
     size_t n_here;      /* positions of this span that it sees */
     float max_here;     /* z of them */
+    float sum_here;     /* of their weights */
     float max, sum;     /* of the spans before; sum is 0 before the first */
     float before, here; /* what the outputs of both are multiplied by */
 };
@@ -541,18 +542,13 @@ static float weigh(const struct span *s, const struct query *u, size_t n_all)
     return v16_sum(sums);
 }
 
-/* Turns scores into weights: each of the three is a chain that others fill the gaps of. */
+/* Turns scores into weights: both are chains that others fill the gaps of. */
 static void weigh_tile(const struct span *s, struct query *const *tile, size_t n, size_t n_all)
 {
     for (size_t i = 0; i < n; i++)
         tile[i]->max_here = level(s, tile[i]);
     for (size_t i = 0; i < n; i++)
-        merge_greatest(tile[i]);
-    for (size_t i = 0; i < n; i++) {
-        struct query *u = tile[i];
-
-        u->sum = u->sum * u->before + weigh(s, u, n_all) * u->here;
-    }
+        tile[i]->sum_here = weigh(s, tile[i], n_all);
 }
 
 /* out = y * here + out * before; behind the last span that the query sees, over the sum. */
@@ -576,23 +572,53 @@ static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
     }
 }
 
+/* Merges a span with those before, but for the outputs. */
+static void merge_sums(struct query *const *tile, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct query *u = tile[i];
+
+        merge_greatest(u);
+        u->sum = u->sum * u->before + u->sum_here * u->here;
+    }
+}
+
+/* Where what a span gives the block's query i goes, if it is not merged at once. */
+static float *span_of(const struct attend_block *b, size_t i, size_t span)
+{
+    return b->spans + (i * b->n_spans + span / SPAN) * attend_span_floats(&b->kv);
+}
+
 static void attend_tile(const struct attend_block *b, struct scratch *s, struct query *const *tile,
                         size_t n)
 {
     size_t most = 0, n_pages;
 
     for (size_t i = 0; i < n; i++) {
-        tile[i]->p = s->p[i];
-        tile[i]->weights = s->weights[i];
-        tile[i]->y = s->y + i * b->kv.padded_dim;
-        most = tile[i]->n_here > most ? tile[i]->n_here : most;
+        struct query *u = tile[i];
+
+        u->p = s->p[i];
+        u->weights = s->weights[i];
+        u->y = b->spans == NULL ? s->y + i * b->kv.padded_dim
+                                : span_of(b, (size_t)(u - s->queries), s->span.first);
+        most = u->n_here > most ? u->n_here : most;
     }
     n_pages = pages_for(most);
     score_tile(b, &s->span, tile, n, n_pages);
     weigh_tile(&s->span, tile, n, n_pages * KV_PAGE_TOKENS);
+    if (b->spans == NULL)
+        merge_sums(tile, n);
     gather_tile(b, &s->span, tile, n, n_pages);
-    for (size_t i = 0; i < n; i++)
-        merge_outputs(tile[i], b->kv.head_dim, s->span.first);
+    for (size_t i = 0; i < n; i++) {
+        struct query *u = tile[i];
+
+        if (b->spans == NULL) {
+            merge_outputs(u, b->kv.head_dim, s->span.first);
+        } else {
+            u->y[b->kv.padded_dim] = u->max_here;
+            u->y[b->kv.padded_dim + 1] = u->sum_here;
+        }
+    }
 }
 
 /* Runs of tokens. */
@@ -684,21 +710,44 @@ static float round_query(const struct attend_block *b, const float *q, int16_t *
     return u.unit;
 }
 
+/* Where the block's query i is in a matrix of rows. */
+static size_t query_at(const struct attend_block *b, size_t i)
+{
+    return b->tokens[i / b->n_sharing].row * b->stride + i % b->n_sharing * b->kv.head_dim;
+}
+
 void ISA_NAME(attend)(const struct attend_block *b)
 {
-    size_t n = b->n_tokens * b->n_sharing, head_dim = b->kv.head_dim, end = 0;
+    size_t n = b->n_tokens * b->n_sharing, end = 0;
     struct scratch s;
 
-    assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM);
+    assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM && b->begin % SPAN == 0);
     for (size_t i = 0; i < n; i++) {
         const struct attend_token *t = &b->tokens[i / b->n_sharing];
-        size_t at = t->row * b->stride + i % b->n_sharing * head_dim;
+        size_t at = query_at(b, i);
         int16_t *q = s.q + i * b->kv.padded_dim;
 
         s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at};
         s.queries[i].unit = round_query(b, b->q + at, q);
         end = t->n > end ? t->n : end;
     }
-    for (s.span.first = 0; s.span.first < end; s.span.first += SPAN)
+    end = b->end < end ? b->end : end;
+    for (s.span.first = b->begin; s.span.first < end; s.span.first += SPAN)
         attend_span(b, &s);
+}
+
+void ISA_NAME(attend_merge)(const struct attend_block *b)
+{
+    for (size_t i = 0; i < b->n_tokens * b->n_sharing; i++) {
+        struct query u = {.token = &b->tokens[i / b->n_sharing], .out = b->out + query_at(b, i)};
+        struct query *tile = &u;
+
+        for (size_t span = 0; span < u.token->n; span += SPAN) {
+            u.y = span_of(b, i, span);
+            u.max_here = u.y[b->kv.padded_dim];
+            u.sum_here = u.y[b->kv.padded_dim + 1];
+            merge_sums(&tile, 1);
+            merge_outputs(&u, b->kv.head_dim, span);
+        }
+    }
 }

@@ -103,4 +103,5 @@ const struct kernels ISA_NAME(kernels) = {
     .swiglu = swiglu,
     .kv_store = ISA_NAME(kv_store),
     .attend = ISA_NAME(attend),
+    .attend_merge = ISA_NAME(attend_merge),
 };

@@ -29,5 +29,6 @@ void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, siz
                         const float *k, const float *v);
 /* attend.c */
 void ISA_NAME(attend)(const struct attend_block *b);
+void ISA_NAME(attend_merge)(const struct attend_block *b);
 
 #endif

@@ -11,6 +11,7 @@
 #include "compute/backend.h"
 #include "compute/cpu/blocks.h"
 #include "compute/dtype.h"
+#include "compute/scalar.h"
 
 /* Activations for a product with a quantised weight, int8 by row and group of 32, interleaved by
  * blocks of up to 16 rows: [blocks][groups][rows of the block] records; each block but the last has
@@ -124,15 +125,21 @@ struct attend_token {
 };
 
 /* Tokens whose queries of one key head are computed together: where they have pages in common,
- * those are read once. Of each row of q and out, the first n_sharing * head_dim are used. */
+ * those are read once. Of each row of q and out, the first n_sharing * head_dim are used.
+ *
+ * A block may be one of several, which have the same queries and other positions: then what each
+ * span gives a query is put into `spans`, and attend_merge makes `out` of it when all are there. */
 struct attend_block {
     struct kv_view kv;
     size_t head; /* of keys and values */
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
-    const float *q; /* row 0 */
+    size_t begin, end; /* positions, in whole spans; those behind a token's own do not matter */
+    const float *q;    /* row 0 */
     float *out;
     size_t stride; /* of a row */
+    float *spans;  /* NULL, or [n_tokens * n_sharing][n_spans][attend_span_floats] */
+    size_t n_spans;
     /* The block that comes next begins with these: a hint. */
     const struct attend_token *next;
     size_t next_head;
@@ -148,6 +155,12 @@ struct act_slice {
 };
 
 enum { ATTEND_QUERIES = 192 }; /* n_tokens * n_sharing of a block, at most */
+
+/* What a span gives a query: its outputs, then its greatest score and the sum of its weights. */
+static inline size_t attend_span_floats(const struct kv_view *kv)
+{
+    return kv->padded_dim + SCALAR_LANES;
+}
 
 struct net_draw; /* net.h */
 
@@ -175,6 +188,7 @@ struct kernels {
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);
     void (*attend)(const struct attend_block *b);
+    void (*attend_merge)(const struct attend_block *b); /* of any of a query's blocks */
 };
 
 extern const struct kernels kernels_generic;

@@ -2,6 +2,7 @@
 #ifndef COMPUTE_CPU_PARTS_H
 #define COMPUTE_CPU_PARTS_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,7 +35,17 @@ struct attend_item {
     size_t first, n_tokens; /* of the plan's tokens */
     size_t head, skip;      /* of keys; query heads of it before these */
     size_t n_sharing;
-    size_t cost_before; /* of the items before */
+    size_t begin, end;          /* positions */
+    struct attend_group *group; /* NULL: all positions */
+    size_t cost_before;         /* of the items before */
+};
+
+/* Items of the same queries, whose positions follow one another. Who is the last of them merges
+ * what all have found. */
+struct attend_group {
+    atomic_size_t n_left; /* items, in this layer */
+    size_t n_items, n_spans;
+    size_t spans_at; /* in the plan's spans */
 };
 
 struct plan {
@@ -47,7 +58,11 @@ struct plan {
     size_t n_heads;                  /* of the items */
     struct attend_item *items;       /* [n_items] 0: not made */
     size_t n_items, cost;
-    size_t order_cap, tokens_cap, items_cap;
+    struct attend_group *groups; /* [n_groups] */
+    size_t n_groups;
+    float *spans; /* [n_spans_floats] of all groups */
+    size_t n_floats;
+    size_t order_cap, tokens_cap, items_cap, groups_cap, spans_cap;
 };
 
 struct cpu {

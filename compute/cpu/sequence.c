@@ -5,17 +5,20 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compute/attend_units.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
 #include "compute/scalar.h"
 
 enum {
     MAX_HEAD_DIM = 256,
-    PIECE_VALUES = 4096, /* of keys and values: less is not worth handing out */
-    PIECE_COST = 512,    /* the same of attention, some 10 us */
-    WIDEN_COST = 4,      /* of reading a page, in queries that attend to it */
-    SHARED_PAGES = 4,    /* fewer in common are not worth waiting for one another */
-    PIECES_A_THREAD = 4, /* at least, where there is so much to do */
+    PIECE_VALUES = 4096,   /* of keys and values: less is not worth handing out */
+    PIECE_COST = 512,      /* the same of attention, some 10 us */
+    WIDEN_COST = 4,        /* of reading a page, in queries that attend to it */
+    SHARED_PAGES = 4,      /* fewer in common are not worth waiting for one another */
+    PIECES_A_THREAD = 4,   /* at least, where there is so much to do, */
+    LEAST_COST = 128,      /* each of this */
+    MOST_FLOATS = 1 << 20, /* of what spans give, until it is merged: the caches hold those */
     BUSY_BYTES = 64 << 20,
 };
 
@@ -208,12 +211,20 @@ static bool are_worth_joining(const struct attend_token *a, const struct attend_
             memcmp(a->pages, b->pages, SHARED_PAGES * sizeof *a->pages) == 0);
 }
 
-static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_sharing)
+static size_t spans_for(size_t n_tokens)
+{
+    return (n_tokens + ATTEND_SPAN - 1) / ATTEND_SPAN;
+}
+
+/* Of positions begin … end - 1. */
+static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_sharing, size_t begin,
+                      size_t end)
 {
     size_t most = 0, sum = 0;
 
     for (size_t i = 0; i < n; i++) {
-        size_t n_pages = pages_for(tokens[i].n);
+        size_t last = tokens[i].n < end ? tokens[i].n : end;
+        size_t n_pages = last > begin ? pages_for(last - begin) : 0;
 
         most = n_pages > most ? n_pages : most;
         sum += n_pages;
@@ -221,47 +232,123 @@ static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_shar
     return most * WIDEN_COST + sum * n_sharing;
 }
 
+/* Of n tokens from `first` on, one key head. */
+static size_t cost_of_all(const struct plan *p, size_t first, size_t n)
+{
+    return cost_of(p->tokens + first, n, p->n_heads / p->kv->shape.n_kv_heads, 0, SIZE_MAX);
+}
+
+/* How many tokens from `first` on, `most` at most, are to be attended to together. */
+static size_t count_together(const struct plan *p, size_t first, size_t most)
+{
+    size_t n = 1;
+
+    while (n < most && first + n < p->n_tokens &&
+           are_worth_joining(&p->tokens[first], &p->tokens[first + n]))
+        n++;
+    return n;
+}
+
+/* Of one key head, n_parts of them by positions. */
+static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
+{
+    const struct attend_token *t = &p->tokens[item.first];
+    size_t n = 0, n_spans, n_floats;
+
+    for (size_t i = 0; i < item.n_tokens; i++)
+        n = t[i].n > n ? t[i].n : n;
+    n_spans = spans_for(n);
+    n_parts = n_parts < n_spans ? n_parts : n_spans;
+    n_floats = item.n_tokens * item.n_sharing * n_spans * attend_span_floats(&p->kv->view);
+    if (p->n_floats + n_floats > MOST_FLOATS)
+        n_parts = 1;
+    if (n_parts > 1) {
+        item.group = &p->groups[p->n_groups++];
+        atomic_init(&item.group->n_left, n_parts);
+        item.group->n_items = n_parts;
+        item.group->n_spans = n_spans;
+        item.group->spans_at = p->n_floats;
+        p->n_floats += n_floats;
+    }
+    for (size_t i = 0; i < n_parts; i++) {
+        item.begin = n_spans * i / n_parts * ATTEND_SPAN;
+        item.end = n_spans * (i + 1) / n_parts * ATTEND_SPAN;
+        item.cost_before = p->cost;
+        p->cost += cost_of(t, item.n_tokens, item.n_sharing, item.begin, item.end);
+        p->items[p->n_items++] = item;
+    }
+}
+
+/* n tokens from `first` on that are attended to together. */
+static void add_block(struct plan *p, size_t first, size_t n, size_t n_together, size_t n_parts)
+{
+    size_t n_sharing = p->n_heads / p->kv->shape.n_kv_heads;
+    struct attend_item item = {.first = first, .n_tokens = n};
+
+    for (item.head = 0; item.head < p->kv->shape.n_kv_heads; item.head++)
+        for (item.skip = 0; item.skip < n_sharing; item.skip += n_together) {
+            size_t left = n_sharing - item.skip;
+
+            item.n_sharing = left < n_together ? left : n_together;
+            add_items(p, item, n_parts);
+        }
+}
+
+/* What a thread takes at once, if it can be cut so small: of each key head. */
+static size_t piece_cost(const struct cpu *c, size_t most)
+{
+    const struct plan *p = &c->plan;
+    size_t n_pieces = team_size(c->team) > 1 ? PIECES_A_THREAD * team_size(c->team) : 1;
+    size_t cost = 0;
+
+    for (size_t first = 0, n; first < p->n_tokens; first += n) {
+        n = count_together(p, first, most);
+        cost += p->kv->shape.n_kv_heads * cost_of_all(p, first, n);
+    }
+    cost = (cost + n_pieces - 1) / n_pieces;
+    return cost > LEAST_COST ? cost : LEAST_COST;
+}
+
 /* Cuts the tokens in blocks, and those in items, one for each key head; where so many query heads
- * share one that a block does not hold them, several. */
+ * share one that a block does not hold them, several. What is more than a thread is to take at once
+ * is cut further: by positions, which each item has for itself, as far as there are spans, and else
+ * by tokens, which then read the same pages each. */
 static bool plan_items(struct cpu *c, size_t n_heads)
 {
     struct plan *p = &c->plan;
     size_t n_kv_heads = p->kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads;
     size_t n_together = n_sharing < ATTEND_QUERIES ? n_sharing : ATTEND_QUERIES;
-    size_t n_splits = (n_sharing + n_together - 1) / n_together, most, n, cost = 0;
+    size_t n_splits = (n_sharing + n_together - 1) / n_together, most = ATTEND_QUERIES / n_together;
+    size_t n_most =
+        n_splits * (2 * PIECES_A_THREAD * team_size(c->team) + p->n_tokens * n_kv_heads);
+    size_t piece, n;
 
     if (p->n_items > 0 && p->n_heads == n_heads)
         return true;
-    if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, p->n_tokens * n_kv_heads * n_splits,
-                     sizeof *p->items, "a batch's pieces"))
+    if (!cpu_reserve(c, (void **)&p->items, &p->items_cap, n_most, sizeof *p->items,
+                     "a batch's pieces") ||
+        !cpu_reserve(c, (void **)&p->groups, &p->groups_cap, n_most, sizeof *p->groups,
+                     "a batch's pieces"))
         return false;
-    most = p->n_tokens * n_kv_heads / (PIECES_A_THREAD * team_size(c->team));
-    most = most > 0 ? most : 1;
-    most = most < ATTEND_QUERIES / n_together ? most : ATTEND_QUERIES / n_together;
-    p->n_items = 0;
-    for (size_t first = 0; first < p->n_tokens; first += n) {
-        const struct attend_token *t = &p->tokens[first];
-
-        for (n = 1; n < most && first + n < p->n_tokens && are_worth_joining(t, t + n); n++)
-            ;
-        for (size_t i = 0; i < n_kv_heads * n_splits; i++) {
-            size_t skip = i % n_splits * n_together;
-            struct attend_item item = {
-                .first = first,
-                .n_tokens = n,
-                .head = i / n_splits,
-                .skip = skip,
-                .n_sharing = n_sharing - skip < n_together ? n_sharing - skip : n_together,
-                .cost_before = cost,
-            };
-
-            cost += cost_of(t, n, item.n_sharing);
-            p->items[p->n_items++] = item;
-        }
-    }
-    assert(cost <= UINT32_MAX);
     p->n_heads = n_heads;
-    p->cost = cost;
+    p->n_items = p->n_groups = p->n_floats = p->cost = 0;
+    piece = piece_cost(c, most);
+    for (size_t first = 0; first < p->n_tokens; first += n) {
+        size_t n_parts, n_spans, step;
+
+        n = count_together(p, first, most);
+        n_parts = (cost_of_all(p, first, n) + piece - 1) / piece;
+        n_spans = spans_for(p->tokens[first + n - 1].n);
+        step = n_spans < n_parts ? (n * n_spans + n_parts - 1) / n_parts : n;
+        for (size_t i = 0; i < n; i += step)
+            add_block(p, first + i, n - i < step ? n - i : step, n_together, n_parts);
+    }
+    assert(p->cost <= UINT32_MAX && p->n_items <= n_most);
+    if (!cpu_reserve(c, (void **)&p->spans, &p->spans_cap, p->n_floats, sizeof *p->spans,
+                     "a batch's outputs by span")) {
+        p->n_items = 0;
+        return false;
+    }
     return true;
 }
 
@@ -270,6 +357,8 @@ void cpu_plan_free(struct plan *p)
     free(p->order);
     free(p->tokens);
     free(p->items);
+    free(p->groups);
+    free(p->spans);
     *p = (struct plan){0};
 }
 
@@ -365,6 +454,8 @@ static void attend_piece(void *arg, size_t begin, size_t end)
             .n_sharing = i->n_sharing,
             .n_tokens = i->n_tokens,
             .tokens = p->tokens + i->first,
+            .begin = i->begin,
+            .end = i->end,
             .q = a->q + skip,
             .out = a->out + skip,
             .stride = a->stride,
@@ -372,7 +463,15 @@ static void attend_piece(void *arg, size_t begin, size_t end)
             .next_head = next->head,
         };
 
+        if (i->group != NULL) {
+            block.spans = p->spans + i->group->spans_at;
+            block.n_spans = i->group->n_spans;
+        }
         a->cpu->kernels->attend(&block);
+        if (i->group != NULL && atomic_fetch_sub(&i->group->n_left, 1) == 1) {
+            atomic_store(&i->group->n_left, i->group->n_items); /* for the next layer */
+            a->cpu->kernels->attend_merge(&block);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 /* How fast the cpu backend attends, for the heads of SmolLM2-135M: decode of 64 sequences, with
- * pages of their own and with a shared prefix, and a prompt alone, which every 30 layers see once.
+ * pages of their own and with a shared prefix, and some tokens alone, a prompt's or one of a long
+ * conversation, which every 30 layers see once.
  * Each figure is the sum of each layer's best (others use the machine too); decode stands beside
  * the bytes of keys and values that it needs, over the time.
  *
@@ -20,7 +21,7 @@ enum {
     KV_WIDTH = KV_HEADS * HEAD_DIM,
     LAYERS = 30,
     ROWS = 64,
-    LONGEST = 2048,
+    LONGEST = 4096,
     RUNS = 15,
 };
 
@@ -144,7 +145,7 @@ static void measure(struct bench *t)
     } decodes[] = {{128, 0, 30}, {1024, 0, 7}, {1024, 1008, 7}, {1024, 512, 7}};
     static const struct {
         size_t pos, n_tokens;
-    } prompts[] = {{0, 512}, {0, 1024}, {0, 64}, {960, 64}};
+    } prompts[] = {{0, 512}, {0, 1024}, {0, 64}, {960, 64}, {4092, 4}, {4095, 1}};
 
     for (size_t i = 0; i < sizeof decodes / sizeof decodes[0]; i++) {
         double us = time_decode(t, decodes[i].context, decodes[i].n_shared, decodes[i].n_layers);

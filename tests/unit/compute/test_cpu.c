@@ -627,7 +627,7 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
     static int32_t tables[N_CONTEXTS][TABLE];
     static float x[LONGEST * MAX_WIDTH];
     struct attend_row rows[N_CONTEXTS];
-    struct buffer *m = buffer_of(b, NULL, LONGEST * kv_width), *q, *outs;
+    struct buffer *m = buffer_of(b, NULL, LONGEST * kv_width), *q, *before, *outs;
     struct kv *kv = NULL;
     struct error err;
 
@@ -658,18 +658,25 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
         rows[i] = rows[N_CONTEXTS - 1 - i];
         rows[N_CONTEXTS - 1 - i] = row;
     }
-    for (size_t i = 0; i < (together ? 1 : N_CONTEXTS); i++)
-        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, together ? N_CONTEXTS : 1, outs);
+    before = buffer_of(b, NULL, N_CONTEXTS * 3 * width);
+    for (size_t i = 0; i < (together ? 1 : N_CONTEXTS); i++) { /* twice, as by two layers */
+        size_t n_rows = together ? N_CONTEXTS : 1;
+
+        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, n_rows, before);
+        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, n_rows, outs);
+    }
     read_buffer(b, outs, out, N_CONTEXTS * 3 * width);
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, m);
     b->type->buffer_close(b, q);
+    b->type->buffer_close(b, before);
 }
 
-/* Sequences that share pages are attended to together: the bits are those of each alone, in every
- * set, in any order, with any threads; and near ref's. */
+/* Sequences that share pages are attended to together, and few long ones by several threads: the
+ * bits are those of each alone, in every set, in any order, with any threads; and near ref's. */
 START_TEST(attention_forgets_sharers)
 {
+    static const size_t threads[] = {1, 2, 5};
     const struct shape *shape = &shapes[_i];
     size_t n = N_CONTEXTS * 3 * shape->n_heads * shape->head_dim;
     struct backend *b = open_ref();
@@ -680,8 +687,8 @@ START_TEST(attention_forgets_sharers)
     run_sharers(b, shape, false, false, attended[1]);
     backend_close(b);
     assert_near(attended[1], attended[0], n, ATTEND_OFF);
-    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
-        b = open_set(sets[i / 2], i % 2 + 1);
+    for (size_t i = 0; i < (size_t)N_SETS * 3; i++) {
+        b = open_set(sets[i / 3], threads[i % 3]);
         if (b == NULL)
             continue;
         for (int way = 0; way < 3; way++) {
@@ -689,6 +696,55 @@ START_TEST(attention_forgets_sharers)
             assert_same_bits(attended[2], attended[1], n);
         }
         backend_close(b);
+    }
+}
+END_TEST
+
+/* n tokens that end at position LONGEST, by the best set. */
+static void attend_end(size_t n_threads, size_t n, float *out /* [n][MAX_WIDTH] */)
+{
+    struct kv_shape pages = {1, 3, 64, TABLE, KV_F16, 0};
+    struct backend_config config = {.n_threads = n_threads};
+    struct attend_row all = {0, LONGEST, 0, NULL}, last = {0, n, LONGEST - n, NULL};
+    int32_t table[TABLE];
+    static float x[LONGEST * MAX_WIDTH];
+    struct buffer *k, *q, *outs;
+    struct backend *b = NULL;
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_OK);
+    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
+    for (size_t p = 0; p < TABLE; p++)
+        table[p] = (int32_t)p;
+    all.pages = last.pages = table;
+    fill(x, LONGEST * 3 * 64, 91);
+    k = buffer_of(b, x, LONGEST * 3 * 64);
+    fill(x, n * 9 * 64, 92);
+    q = buffer_of(b, x, n * 9 * 64);
+    outs = buffer_of(b, NULL, n * 9 * 64);
+    b->type->kv_store(b, kv, 0, k, k, &all, 1);
+    b->type->attend(b, kv, 0, 9, q, &last, 1, outs);
+    read_buffer(b, outs, out, n * 9 * 64);
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, k);
+    b->type->buffer_close(b, q);
+    backend_close(b);
+}
+
+/* Where all threads are to have something to do, tokens are cut by positions: few of them, and so
+ * many that not all of what spans give is kept; the bits are those of one thread. */
+START_TEST(attention_is_cut_by_positions)
+{
+    static const size_t lengths[] = {1, 2, 7, 64, 364};
+    static const size_t threads[] = {2, 3, 5, 16};
+
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        attend_end(1, lengths[i], attended[0]);
+        for (size_t j = 0; j < sizeof threads / sizeof threads[0]; j++) {
+            attend_end(threads[j], lengths[i], attended[1]);
+            assert_same_bits(attended[1], attended[0], lengths[i] * 9 * 64);
+        }
     }
 }
 END_TEST
@@ -1105,6 +1161,7 @@ int main(void)
     tcase_add_loop_test(tests, attention_agrees, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);
+    tcase_add_test(tests, attention_is_cut_by_positions);
     tcase_add_loop_test(tests, attention_forgets_who_stood_between, 0, 3);
     tcase_add_loop_test(tests, attention_takes_all_magnitudes, 0, 3);
     tcase_add_loop_test(tests, attention_tells_what_is_not_finite, 0, 3);
