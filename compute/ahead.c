@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 enum {
     BUSY_MS = 200, /* longer than what lies between two steps */
@@ -24,14 +25,6 @@ struct ahead {
     bool is_asleep;      /* until somebody is busy */
     bool is_stopping;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static bool is_busy_at(const struct ahead *a, uint64_t at_ns)
 {
@@ -67,13 +60,13 @@ static void *work(void *arg)
     (void)pthread_setname_np(pthread_self(), "parley-ahead"); /* only for those who look on */
     pthread_mutex_lock(&a->lock);
     while (!a->is_stopping) {
-        uint64_t begun_ns = now_ns(), end_ns;
+        uint64_t begun_ns = clock_ns(), end_ns;
         bool is_busy = is_busy_at(a, begun_ns), has_more;
 
         pthread_mutex_unlock(&a->lock);
         has_more = a->fn(a->arg, is_busy);
         pthread_mutex_lock(&a->lock);
-        end_ns = now_ns();
+        end_ns = clock_ns();
         if (is_busy && has_more) {
             uint64_t rest_ns = (end_ns - begun_ns) * (SHARE - 1);
             uint64_t least_ns = PAUSE_MS * UINT64_C(1000000);
@@ -116,7 +109,7 @@ void ahead_notice(struct ahead *a)
     if (a == NULL)
         return;
     pthread_mutex_lock(&a->lock);
-    a->noticed_ns = now_ns();
+    a->noticed_ns = clock_ns();
     if (a->is_asleep)
         pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);

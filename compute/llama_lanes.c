@@ -6,9 +6,9 @@
  * A lane is a llama of its own, on a backend of one thread, with the weights and pages of its
  * model. */
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "compute/llama_state.h"
 
 enum {
@@ -77,25 +77,17 @@ bool lanes_deal(struct llama *m, const struct llama_row *rows, size_t n_rows)
     return (most - most / LEVEL) * m->n_lanes <= all;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static void run_lane(void *arg, size_t i)
 {
     struct lane *lane = &((struct lane *)arg)[i];
 
     lane->status = llama_forward(lane->model, lane->rows, lane->n_rows, NULL, 0, &lane->err);
-    lane->finished_ns = now_ns();
+    lane->finished_ns = clock_ns();
 }
 
 enum status lanes_forward(struct llama *m, struct error *err)
 {
-    uint64_t begun_ns = now_ns(), shortest = UINT64_MAX, longest = 0;
+    uint64_t begun_ns = clock_ns(), shortest = UINT64_MAX, longest = 0;
 
     m->backend->type->each(m->backend, m->n_lanes, run_lane, m->lanes);
     for (const struct lane *lane = m->lanes; lane < m->lanes + m->n_lanes; lane++) {

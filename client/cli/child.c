@@ -9,8 +9,9 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { STOP_TIMEOUT_MS = 5000, READY_TIMEOUT_MS = 60 * 1000, MAX_ARGS = 32 };
 
@@ -43,14 +44,6 @@ enum status child_start(struct child *out, char *const *argv, enum child_reads r
     return STATUS_OK;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
 /* Takes the first line out of what was read; false while there is none. */
 static bool take_line(struct child *c, bool is_end, char *line, size_t size)
 {
@@ -70,12 +63,12 @@ static bool take_line(struct child *c, bool is_end, char *line, size_t size)
 enum status child_line(struct child *c, char *line, size_t size, uint32_t timeout_ms,
                        struct error *err)
 {
-    uint64_t end_ms = now_ms() + timeout_ms;
+    uint64_t end_ms = clock_ms() + timeout_ms;
     bool is_end = false;
 
     while (!take_line(c, is_end, line, size)) {
         struct pollfd wait = {.fd = c->fd, .events = POLLIN};
-        uint64_t now = now_ms();
+        uint64_t now = clock_ms();
         ssize_t n;
 
         if (is_end)
@@ -122,19 +115,19 @@ enum status child_wait(struct child *c, struct rusage *usage, struct error *err)
 void child_stop(struct child *c, struct rusage *usage)
 {
     struct pollfd wait = {.fd = c->fd, .events = POLLIN};
-    uint64_t end_ms = now_ms() + STOP_TIMEOUT_MS;
+    uint64_t end_ms = clock_ms() + STOP_TIMEOUT_MS;
 
     if (c->pid == 0)
         return;
     (void)kill(c->pid, SIGTERM); /* not there: it is waited for all the same */
     /* The pipe hangs up when it ends; what it still prints is thrown away. */
-    for (uint64_t now = now_ms(); now < end_ms; now = now_ms()) {
+    for (uint64_t now = clock_ms(); now < end_ms; now = clock_ms()) {
         char drop[256];
 
         if (poll(&wait, 1, (int)(end_ms - now)) > 0 && read(c->fd, drop, sizeof drop) <= 0)
             break;
     }
-    if (now_ms() >= end_ms)
+    if (clock_ms() >= end_ms)
         (void)kill(c->pid, SIGKILL);
     (void)reap(c, usage); /* how it ended does not matter here */
 }

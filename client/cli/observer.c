@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "worlds/environment.h"
 
 enum { BUCKETS_AN_OCTAVE = 16, MAX_ABORTS = 100, MAX_STEPS = 10 * 1000 * 1000 };
@@ -66,14 +66,6 @@ struct observer {
     observer_fn played;
     void *arg;
 };
-
-static uint64_t now_us(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
 
 enum status observer_open(struct observer **out, struct parley_channel *channel,
                           const struct observer_config *config, struct error *err)
@@ -238,7 +230,7 @@ static void send_step(struct observer *o)
         .row = o->config.row,
     };
 
-    o->sent_us = now_us();
+    o->sent_us = clock_ns() / 1000;
     if (!(o->config.is_stream ? send_on_stream(o, &step) : send_as_call(o, &step)))
         fail(o, PARLEY_UNAVAILABLE, "the step could not be sent");
 }
@@ -300,7 +292,7 @@ static void on_action(void *arg, const struct parley_action *action, const struc
         fail(o, PARLEY_INVALID_ARGUMENT, "the model's action is none of this environment's");
         return;
     }
-    latency_add(&o->latency, now_us() - o->sent_us);
+    latency_add(&o->latency, clock_ns() / 1000 - o->sent_us);
     move(o, (size_t)number);
     if (o->n_steps == o->episode.n_steps || (o->is_single && o->environment->is_over)) {
         static const struct parley_error none = {.status = PARLEY_OK};

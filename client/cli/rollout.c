@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "client/cli/child.h"
 
 static const char model_name[] = "policy";
@@ -29,14 +29,6 @@ struct run {
     parley_trained_fn trained;
     void *arg;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static double cpu_s(const struct rusage *u)
 {
@@ -169,7 +161,7 @@ enum status rollout_run(struct rollout *out, const struct rollout_config *config
     struct rollout result = {0};
     struct run r = {.config = config, .out = &result, .trained = trained, .arg = arg};
     size_t n = config->train.n_observers;
-    double start_s = now_s();
+    double start_s = clock_s();
     struct rusage usage = {0};
     enum status rc;
 
@@ -194,7 +186,7 @@ enum status rollout_run(struct rollout *out, const struct rollout_config *config
     if (rc != STATUS_OK)
         return rc;
     result.agent_cpu_s = cpu_s(&usage);
-    result.wall_s = now_s() - start_s;
+    result.wall_s = clock_s() - start_s;
     *out = result;
     return STATUS_OK;
 }

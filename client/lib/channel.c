@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "client/lib/parts.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "proto/codec.h"
@@ -140,14 +141,6 @@ static enum status on_health(void *arg, const void *data, size_t len, struct err
     return rc;
 }
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
                                        struct parley_error *ret_err)
 {
@@ -155,17 +148,17 @@ enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t 
     struct call_start how = {.method = "/grpc.health.v1.Health/Watch",
                              .request = &request.base,
                              .waits_for_server = true};
-    const uint64_t end_ms = now_ms() + timeout_ms;
+    const uint64_t end_ms = clock_ms() + timeout_ms;
     struct health_wait w = {false};
     struct parley_error err = {0};
     uint64_t now;
 
     do {
-        now = now_ms();
+        now = clock_ms();
         how.deadline_ms = now < end_ms ? (uint32_t)(end_ms - now) : 1;
         (void)request_wait(channel, &how, true, on_health, &w, &err);
         /* UNAVAILABLE: it was there, and went: it may come again. */
-    } while (!w.is_serving && err.status == PARLEY_UNAVAILABLE && now_ms() < end_ms);
+    } while (!w.is_serving && err.status == PARLEY_UNAVAILABLE && clock_ms() < end_ms);
     if (w.is_serving) {
         err = (struct parley_error){0};
     } else if (err.status == PARLEY_DEADLINE_EXCEEDED) {

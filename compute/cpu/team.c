@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 enum {
     SPIN_NS = 80000,     /* longer than the gaps inside a step, short beside those between steps */
@@ -58,14 +58,6 @@ static void relax(void)
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail for this clock */
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 static uint64_t word_of(uint32_t job, size_t first, size_t end)
@@ -129,8 +121,8 @@ static uint32_t await_job(struct team *t, uint32_t seen)
         if (++n % SPINS_A_LOOK != 0)
             continue;
         if (end == 0)
-            end = now_ns() + SPIN_NS;
-        else if (now_ns() > end)
+            end = clock_ns() + SPIN_NS;
+        else if (clock_ns() > end)
             break;
     }
     /* Either this sees the new job, or the publisher sees the sleeper: both are in one order. */

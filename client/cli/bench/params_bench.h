@@ -40,6 +40,5 @@ bool params_role_run(int argc, char **argv, enum exit_code *ret_code);
 
 enum exit_code params_floor_server(const struct params_role *role);
 enum exit_code params_floor_client(const struct params_role *role);
-uint64_t params_now_ns(void);
 
 #endif

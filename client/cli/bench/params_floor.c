@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "client/cli/bench/params_bench.h"
 #include "client/cli/notice.h"
 #include "client/lib/stream.h"
@@ -186,11 +187,11 @@ enum exit_code params_floor_client(const struct params_role *role)
     for (size_t i = 0; i < size_bytes; i += 4096)
         data[i] = 1; /* its own pages, as a gradient has */
     for (size_t round = 0; round < role->n_rounds && ok; round++) {
-        uint64_t begin_ns = params_now_ns();
+        uint64_t begin_ns = clock_ns();
 
         ok = client_round(s, data, to, size_bytes);
         printf("round %zu %llu %llu -\n", round, (unsigned long long)begin_ns,
-               (unsigned long long)params_now_ns());
+               (unsigned long long)clock_ns());
         (void)fflush(stdout); /* a reader that is gone ends us anyway */
     }
     if (!ok)

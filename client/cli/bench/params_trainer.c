@@ -1,19 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "client/cli/bench/params_bench.h"
 #include "client/cli/notice.h"
-
-uint64_t params_now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 float params_gradient_number(size_t k, size_t i)
 {
@@ -30,7 +22,7 @@ static void print_round(size_t round, uint64_t begin_ns, const uint8_t sha256[32
     for (size_t i = 0; i < 32; i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", sha256[i]);
     printf("round %zu %llu %llu %s\n", round, (unsigned long long)begin_ns,
-           (unsigned long long)params_now_ns(), hex);
+           (unsigned long long)clock_ns(), hex);
     (void)fflush(stdout); /* a reader that is gone ends us anyway */
 }
 
@@ -54,7 +46,7 @@ static enum exit_code trainer(const struct params_role *role)
         gradient[i] = params_gradient_number(role->index, i);
     rc = PARLEY_OK;
     for (size_t round = 0; round < role->n_rounds && rc == PARLEY_OK; round++) {
-        uint64_t begin_ns = params_now_ns();
+        uint64_t begin_ns = clock_ns();
 
         g.step_id = round + 1;
         g.base_version = version.version;

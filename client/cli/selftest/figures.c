@@ -2,22 +2,14 @@
  * reading the weights alone would allow; and of a prompt, beside the vendor's own products. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "client/cli/selftest/selftest.h"
 #include "compute/llama.h"
 #include "compute/llama_parts.h"
 
 enum { PROMPT = 512, MOST_ROWS = 256, LEAST_ROUNDS = 3 };
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* which every system has */
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* A model with pages for so many rows of one context. */
 struct race {
@@ -124,10 +116,10 @@ static enum status time_rows(struct race *r, const struct llama_row *rows, size_
     size_t n_rounds = 0;
     enum status rc = llama_forward(r->model, rows, n, NULL, 0, err); /* once for nothing */
 
-    begin = now_s();
+    begin = clock_s();
     while (rc == STATUS_OK && (n_rounds < LEAST_ROUNDS || spent < r->test->seconds)) {
         rc = llama_forward(r->model, rows, n, NULL, 0, err);
-        spent = now_s() - begin;
+        spent = clock_s() - begin;
         n_rounds++;
     }
     *ret_seconds = spent / (double)(n_rounds > 0 ? n_rounds : 1);
@@ -153,12 +145,12 @@ static enum status time_copy(struct race *r, double *ret_bytes_s, struct error *
         op->gather(r->b, from, rows, N, WIDTH, to);
         rc = op->sync(r->b, err);
     }
-    begin = now_s();
+    begin = clock_s();
     while (rc == STATUS_OK && (n_rounds < LEAST_ROUNDS || spent < r->test->seconds)) {
         for (int i = 0; i < 4; i++)
             op->gather(r->b, from, rows, N, WIDTH, to);
         rc = op->sync(r->b, err);
-        spent = now_s() - begin;
+        spent = clock_s() - begin;
         n_rounds++;
     }
     *ret_bytes_s = 2.0 * 4.0 * (double)n_rounds * (double)n_bytes / spent;
@@ -180,7 +172,7 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
     *ret_seconds = 0.0;
     if (op->vendor_matmul == NULL)
         return STATUS_OK;
-    begin = now_s();
+    begin = clock_s();
     while (rc == STATUS_OK && (n_rounds < 1 + LEAST_ROUNDS || spent < r->test->seconds)) {
         for (size_t layer = 0; layer < shape->n_layers; layer++)
             for (int part = 0; part < N_PARTS && rc == STATUS_OK; part++) {
@@ -194,8 +186,8 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
         if (rc == STATUS_OK)
             rc = op->sync(r->b, err);
         if (n_rounds++ == 0)
-            begin = now_s(); /* the first takes memory */
-        spent = now_s() - begin;
+            begin = clock_s(); /* the first takes memory */
+        spent = clock_s() - begin;
     }
     *ret_seconds = n_rounds > 1 ? spent / (double)(n_rounds - 1) : 0.0;
     return rc;
