@@ -60,7 +60,7 @@ struct plan {
     size_t n_items, cost;
     struct attend_group *groups; /* [n_groups] */
     size_t n_groups;
-    float *spans; /* [n_spans_floats] of all groups */
+    float *spans; /* [n_floats] of all groups */
     size_t n_floats;
     size_t order_cap, tokens_cap, items_cap, groups_cap, spans_cap;
 };

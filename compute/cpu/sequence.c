@@ -211,9 +211,14 @@ static bool are_worth_joining(const struct attend_token *a, const struct attend_
             memcmp(a->pages, b->pages, SHARED_PAGES * sizeof *a->pages) == 0);
 }
 
-static size_t spans_for(size_t n_tokens)
+/* Of the token that sees the most. */
+static size_t count_spans(const struct attend_token *tokens, size_t n)
 {
-    return (n_tokens + ATTEND_SPAN - 1) / ATTEND_SPAN;
+    size_t most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = tokens[i].n > most ? tokens[i].n : most;
+    return (most + ATTEND_SPAN - 1) / ATTEND_SPAN;
 }
 
 /* Of positions begin … end - 1. */
@@ -253,13 +258,10 @@ static size_t count_together(const struct plan *p, size_t first, size_t most)
 static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
 {
     const struct attend_token *t = &p->tokens[item.first];
-    size_t n = 0, n_spans, n_floats;
+    size_t n_spans = count_spans(t, item.n_tokens);
+    size_t n_floats = item.n_tokens * item.n_sharing * n_spans * attend_span_floats(&p->kv->view);
 
-    for (size_t i = 0; i < item.n_tokens; i++)
-        n = t[i].n > n ? t[i].n : n;
-    n_spans = spans_for(n);
     n_parts = n_parts < n_spans ? n_parts : n_spans;
-    n_floats = item.n_tokens * item.n_sharing * n_spans * attend_span_floats(&p->kv->view);
     if (p->n_floats + n_floats > MOST_FLOATS)
         n_parts = 1;
     if (n_parts > 1) {
@@ -270,6 +272,7 @@ static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
         item.group->spans_at = p->n_floats;
         p->n_floats += n_floats;
     }
+    assert(p->n_items + n_parts <= p->items_cap);
     for (size_t i = 0; i < n_parts; i++) {
         item.begin = n_spans * i / n_parts * ATTEND_SPAN;
         item.end = n_spans * (i + 1) / n_parts * ATTEND_SPAN;
@@ -319,6 +322,8 @@ static bool plan_items(struct cpu *c, size_t n_heads)
     size_t n_kv_heads = p->kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads;
     size_t n_together = n_sharing < ATTEND_QUERIES ? n_sharing : ATTEND_QUERIES;
     size_t n_splits = (n_sharing + n_together - 1) / n_together, most = ATTEND_QUERIES / n_together;
+    /* a block cut in n parts has less than 2 n items of a head; n is its share of all pieces, or
+     * up to 1 more */
     size_t n_most =
         n_splits * (2 * PIECES_A_THREAD * team_size(c->team) + p->n_tokens * n_kv_heads);
     size_t piece, n;
@@ -338,12 +343,12 @@ static bool plan_items(struct cpu *c, size_t n_heads)
 
         n = count_together(p, first, most);
         n_parts = (cost_of_all(p, first, n) + piece - 1) / piece;
-        n_spans = spans_for(p->tokens[first + n - 1].n);
+        n_spans = count_spans(p->tokens + first, n);
         step = n_spans < n_parts ? (n * n_spans + n_parts - 1) / n_parts : n;
         for (size_t i = 0; i < n; i += step)
             add_block(p, first + i, n - i < step ? n - i : step, n_together, n_parts);
     }
-    assert(p->cost <= UINT32_MAX && p->n_items <= n_most);
+    assert(p->cost <= UINT32_MAX);
     if (!cpu_reserve(c, (void **)&p->spans, &p->spans_cap, p->n_floats, sizeof *p->spans,
                      "a batch's outputs by span")) {
         p->n_items = 0;

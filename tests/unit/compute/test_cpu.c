@@ -749,6 +749,57 @@ START_TEST(attention_is_cut_by_positions)
 }
 END_TEST
 
+enum { N_LONG = 6, LONG = 1920, SHORT = 80, COMMON_PAGES = 4, LONG_PAGES = LONG / KV_PAGE_TOKENS };
+
+/* The last token of N_LONG long sequences and of a short one, which all begin alike. */
+static void attend_unlike(size_t n_threads, float *out /* [N_LONG + 1][9 * 64] */)
+{
+    struct kv_shape pages = {1, 3, 64, (N_LONG + 1) * LONG_PAGES, KV_F16, 0};
+    struct backend_config config = {.n_threads = n_threads};
+    static int32_t tables[N_LONG + 1][LONG_PAGES];
+    static float x[LONG * 3 * 64];
+    struct attend_row rows[N_LONG + 1];
+    struct buffer *k, *q, *outs;
+    struct backend *b = NULL;
+    struct kv *kv = NULL;
+    struct error err;
+
+    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_OK);
+    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
+    fill(x, LONG * 3 * 64, 93);
+    k = buffer_of(b, x, LONG * 3 * 64);
+    for (size_t i = 0; i <= N_LONG; i++) {
+        size_t n = i < N_LONG ? LONG : SHORT;
+        struct attend_row all = {0, n, 0, tables[i]};
+
+        for (size_t p = 0; p < LONG_PAGES; p++)
+            tables[i][p] = (int32_t)(p < COMMON_PAGES ? p : i * LONG_PAGES + p);
+        rows[i] = (struct attend_row){i, 1, n - 1, tables[i]};
+        b->type->kv_store(b, kv, 0, k, k, &all, 1);
+        must_sync(b);
+    }
+    fill(x, (N_LONG + 1) * 9 * 64, 94);
+    q = buffer_of(b, x, (N_LONG + 1) * 9 * 64);
+    outs = buffer_of(b, NULL, (N_LONG + 1) * 9 * 64);
+    b->type->attend(b, kv, 0, 9, q, rows, N_LONG + 1, outs);
+    read_buffer(b, outs, out, (N_LONG + 1) * 9 * 64);
+    b->type->kv_close(b, kv);
+    b->type->buffer_close(b, k);
+    b->type->buffer_close(b, q);
+    backend_close(b);
+}
+
+/* Those who are attended to together may be of unlike lengths: all are cut alike. */
+START_TEST(attention_is_cut_for_the_longest)
+{
+    attend_unlike(1, attended[0]);
+    for (size_t n_threads = 2; n_threads <= 9; n_threads++) {
+        attend_unlike(n_threads, attended[1]);
+        assert_same_bits(attended[1], attended[0], (N_LONG + 1) * 9 * 64);
+    }
+}
+END_TEST
+
 static const enum kv_type all_types[] = {KV_F16, KV_F32, KV_Q8};
 
 /* Tokens that begin alike, of which the first two and the last have a later page in common and one
@@ -1162,6 +1213,7 @@ int main(void)
     tcase_add_loop_test(tests, attention_forgets_chunks_and_batches, 0, N_SHAPES);
     tcase_add_loop_test(tests, attention_forgets_sharers, 0, N_SHAPES);
     tcase_add_test(tests, attention_is_cut_by_positions);
+    tcase_add_test(tests, attention_is_cut_for_the_longest);
     tcase_add_loop_test(tests, attention_forgets_who_stood_between, 0, 3);
     tcase_add_loop_test(tests, attention_takes_all_magnitudes, 0, 3);
     tcase_add_loop_test(tests, attention_tells_what_is_not_finite, 0, 3);
