@@ -11,7 +11,8 @@
 
 enum {
     QUADS = GROUP_VALUES / 4,
-    AHEAD = 4096, /* bytes of codes that are fetched before they are needed */
+    AHEAD = 4096,  /* bytes of codes that are fetched before they are needed */
+    MANY_ROWS = 8, /* take longer to multiply than codes to come */
 };
 
 /* Loops over rows must leave their arrays in registers, whatever the compiler thinks of it. */
@@ -111,6 +112,18 @@ TILE_PART void add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_
     }
 }
 
+/* Where reading is all that takes time, to the second cache, which has more lines under way than
+ * the first: one row reads codes of eight bits 1.2 times as fast (Zen 4), nibbles no faster.
+ * through_second is a constant where this is called. */
+TILE_PART void fetch_ahead(const uint8_t *codes, size_t size_bytes, bool through_second)
+{
+    for (size_t i = 0; i < size_bytes; i += LINE_BYTES)
+        if (through_second)
+            _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T1);
+        else
+            _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
+}
+
 /* n rows (a constant where this is called, as is form) of the slice from row on, one panel. */
 TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t row,
                     size_t n)
@@ -132,8 +145,7 @@ TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t 
     for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
         __m512i dot[ACT_ROWS];
 
-        for (size_t i = 0; i < l.code_step; i += LINE_BYTES)
-            _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
+        fetch_ahead(codes, l.code_step, !form.nibbles && n < MANY_ROWS);
         dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
         if (form.halves)
             dots(dot + n, form, codes, QUADS / 2, QUADS, act, n);
