@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|conversation|draft|policy|rhythm|http|clients|team|worlds|eval|marks|tutorial]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|team|worlds|eval|marks|tutorial]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
@@ -34,6 +34,7 @@ for what; do
     attend) "$build/tests/bench/bench_attend" ;;
     teacher) "$build/tests/bench/bench_teacher" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;
+    products) "$build/tests/bench/bench_products" "$model" "$("$here/onednn.sh")" ;;
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
@@ -55,6 +56,6 @@ for what; do
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
     marks) by_python marks.py ;;
     tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
-    *) printf 'no bench is called %s; there are: echo, attend, engine, conversation, draft, policy, rhythm, http, clients, teacher, team, eval, marks, tutorial\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, team, eval, marks, tutorial\n' "$what" >&2; exit 2 ;;
     esac
 done
