@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "compute/backend.h"
 #include "compute/gguf.h"
 #include "compute/llama.h"
@@ -33,14 +33,6 @@ enum {
     PROMPT_PAGES = PROMPT / KV_PAGE_TOKENS,
     MAX_READERS = 64,
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* How fast memory comes when nothing else is done: whole cache lines, asked for ahead of time, from
  * large pages, as the engine keeps its weights. */
@@ -67,14 +59,14 @@ static void *read_all(void *arg)
         double start, took;
 
         (void)pthread_barrier_wait(r->together);
-        start = now_s();
+        start = clock_s();
         for (size_t i = 0; i + LINES_AT_ONCE <= r->n; i += LINES_AT_ONCE)
             for (size_t j = 0; j < LINES_AT_ONCE; j++) {
                 __builtin_prefetch(r->from + i + j + LINES_AHEAD);
                 sums[j] ^= r->from[i + j];
             }
         (void)pthread_barrier_wait(r->together);
-        took = now_s() - start;
+        took = clock_s() - start;
         r->best_s = took < r->best_s ? took : r->best_s;
     }
     for (size_t j = 0; j < LINES_AT_ONCE; j++)
@@ -129,14 +121,14 @@ static enum status bench_open(struct bench *t, const char *path, const char *bac
                                  .max_logits = MAX_ROWS,
                                  .n_kv_pages = MAX_ROWS * PAGES_A_ROW + PROMPT_PAGES,
                                  .kv_type = KV_F16};
-    double start = now_s();
+    double start = clock_s();
     enum status rc;
 
     if ((rc = gguf_open(&t->g, path, err)) != STATUS_OK ||
         (rc = backend_open(&t->b, backend, &config, err)) != STATUS_OK ||
         (rc = llama_open(&t->m, t->timed = timed_open(t->b), t->g, &sizes, err)) != STATUS_OK)
         return rc;
-    printf("loaded in %.0f ms\n", (now_s() - start) * 1e3);
+    printf("loaded in %.0f ms\n", (clock_s() - start) * 1e3);
     t->logits = xalloc(MAX_ROWS * llama_shape(t->m)->n_vocab * sizeof *t->logits);
     for (size_t i = 0; i < PROMPT; i++)
         t->ids[i] = (int32_t)(i * 7919 % llama_shape(t->m)->n_vocab);
@@ -192,11 +184,11 @@ static enum status time_steps(struct bench *t, size_t n, double *ret_s, struct e
     for (size_t pos = 0; pos < CONTEXT && rc == STATUS_OK; pos += FILL)
         rc = forward(t, n, FILL, pos, false, err);
     for (size_t i = 0; i < (size_t)RUNS * STEPS && rc == STATUS_OK; i++) {
-        double start = now_s();
+        double start = clock_s();
 
         timed_reset(t->timed);
         rc = forward(t, n, 1, CONTEXT + i % STEPS, true, err);
-        best = better(t, now_s() - start, best);
+        best = better(t, clock_s() - start, best);
     }
     *ret_s = best;
     return rc;
@@ -213,11 +205,11 @@ static enum status time_prompt(struct bench *t, double *ret_s, struct error *err
     double best = 1e9;
 
     for (size_t run = 0; run < RUNS && rc == STATUS_OK; run++) {
-        double start = now_s();
+        double start = clock_s();
 
         timed_reset(t->timed);
         rc = llama_forward(t->m, &row, 1, NULL, 0, err);
-        best = better(t, now_s() - start, best);
+        best = better(t, clock_s() - start, best);
     }
     *ret_s = best;
     return rc;

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "compute/cpu/team.h"
 
 enum {
@@ -23,14 +23,6 @@ enum {
 };
 
 static const double measured_s = 1.5;
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t); /* cannot fail */
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void do_items(void *arg, size_t begin, size_t end)
 {
@@ -45,23 +37,23 @@ static void do_items(void *arg, size_t begin, size_t end)
 /* Steps a second. */
 static double steps_of_a_team(struct team *t)
 {
-    double start = now_s();
+    double start = clock_s();
     size_t n = 0;
 
-    for (; now_s() - start < measured_s; n++)
+    for (; clock_s() - start < measured_s; n++)
         for (int i = 0; i < OPERATORS; i++)
             team_for(t, ITEMS, 1, do_items, NULL);
-    return (double)n / (now_s() - start);
+    return (double)n / (clock_s() - start);
 }
 
 static void *work_alone(void *arg)
 {
-    double start = now_s();
+    double start = clock_s();
     size_t n = 0;
 
-    for (; now_s() - start < measured_s; n++)
+    for (; clock_s() - start < measured_s; n++)
         do_items(NULL, 0, ITEMS);
-    *(double *)arg = (double)n / OPERATORS / (now_s() - start);
+    *(double *)arg = (double)n / OPERATORS / (clock_s() - start);
     return NULL;
 }
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 
 /* The products first, by a part of their weight's name. */
 enum part { QKV, OUT, FFN, HEAD, ROPE, KV_STORE, ATTEND, EMBED, GATHER, DOWNLOAD, N_PARTS };
@@ -24,14 +24,6 @@ struct timed {
     double spent_s[N_PARTS], kept_s[N_PARTS];
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static struct timed *to_timed(struct backend *b)
 {
     return (struct timed *)b;
@@ -43,13 +35,13 @@ static struct backend *real_of(struct backend *b)
 }
 
 /* Runs one call on the real backend `r`, whose time is the part's. */
-#define TIMED(b, part, call)                           \
-    do {                                               \
-        struct backend *r = real_of(b);                \
-        double start = now_s();                        \
-                                                       \
-        call;                                          \
-        to_timed(b)->spent_s[part] += now_s() - start; \
+#define TIMED(b, part, call)                             \
+    do {                                                 \
+        struct backend *r = real_of(b);                  \
+        double start = clock_s();                        \
+                                                         \
+        call;                                            \
+        to_timed(b)->spent_s[part] += clock_s() - start; \
     } while (0)
 
 static enum status timed_sync(struct backend *b, struct error *err)

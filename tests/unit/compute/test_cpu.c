@@ -700,21 +700,29 @@ START_TEST(attention_forgets_sharers)
 }
 END_TEST
 
-/* n tokens that end at position LONGEST, by the best set. */
+/* By the best set, with keys and values. */
+static struct backend *open_with_kv(size_t n_threads, const struct kv_shape *pages, struct kv **out)
+{
+    struct backend_config config = {.n_threads = n_threads};
+    struct backend *b = NULL;
+    struct error err;
+
+    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_OK);
+    ck_assert_int_eq(b->type->kv_open(b, pages, out, &err), STATUS_OK);
+    return b;
+}
+
+/* n tokens that end at position LONGEST. */
 static void attend_end(size_t n_threads, size_t n, float *out /* [n][MAX_WIDTH] */)
 {
     struct kv_shape pages = {1, 3, 64, TABLE, KV_F16, 0};
-    struct backend_config config = {.n_threads = n_threads};
     struct attend_row all = {0, LONGEST, 0, NULL}, last = {0, n, LONGEST - n, NULL};
     int32_t table[TABLE];
     static float x[LONGEST * MAX_WIDTH];
     struct buffer *k, *q, *outs;
-    struct backend *b = NULL;
     struct kv *kv = NULL;
-    struct error err;
+    struct backend *b = open_with_kv(n_threads, &pages, &kv);
 
-    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_OK);
-    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
     for (size_t p = 0; p < TABLE; p++)
         table[p] = (int32_t)p;
     all.pages = last.pages = table;
@@ -755,17 +763,13 @@ enum { N_LONG = 6, LONG = 1920, SHORT = 80, COMMON_PAGES = 4, LONG_PAGES = LONG 
 static void attend_unlike(size_t n_threads, float *out /* [N_LONG + 1][9 * 64] */)
 {
     struct kv_shape pages = {1, 3, 64, (N_LONG + 1) * LONG_PAGES, KV_F16, 0};
-    struct backend_config config = {.n_threads = n_threads};
     static int32_t tables[N_LONG + 1][LONG_PAGES];
     static float x[LONG * 3 * 64];
     struct attend_row rows[N_LONG + 1];
     struct buffer *k, *q, *outs;
-    struct backend *b = NULL;
     struct kv *kv = NULL;
-    struct error err;
+    struct backend *b = open_with_kv(n_threads, &pages, &kv);
 
-    ck_assert_int_eq(backend_open(&b, "cpu", &config, &err), STATUS_OK);
-    ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
     fill(x, LONG * 3 * 64, 93);
     k = buffer_of(b, x, LONG * 3 * 64);
     for (size_t i = 0; i <= N_LONG; i++) {
