@@ -1,8 +1,9 @@
-/* echo: says what the user said last. No model, no tokens; its private state is how many turns it
- * has completed. For tests, benches and for learning the wire. */
+/* echo: replies with the user's last message. No model, no tokens; its private state is the number
+ * of completed turns. For tests, benchmarks and for trying out the protocols. */
 #include <string.h>
 
 #include "agents/agent.h"
+#include "agents/turn.h"
 
 extern const struct agent_type echo_agent;
 
@@ -37,7 +38,7 @@ static enum status echo_open(struct agent *a, const struct agent_config *config,
 
 static void echo_close(struct agent *a)
 {
-    (void)a; /* nothing is shared but the framework's part */
+    (void)a; /* the framework frees the rest */
 }
 
 static void echo_info(const struct agent *a, struct agent_info *out)
@@ -67,7 +68,7 @@ static enum status echo_clone_open(struct clone *c, const struct clone_config *c
                                    struct error *err)
 {
     (void)c;
-    (void)config; /* a system prompt changes nothing in what is said back */
+    (void)config; /* the system prompt does not affect the reply */
     (void)err;
     return STATUS_OK;
 }
@@ -83,7 +84,8 @@ static void echo_clone_info(const struct clone *c, struct clone_info *out)
     *out = (struct clone_info){.state_bytes = sizeof(struct echo_clone)};
 }
 
-static enum status check_turn(const struct echo_clone *e, uint32_t at_turn, struct error *err)
+static enum status echo_clone_check_turn(const struct echo_clone *e, uint32_t at_turn,
+                                         struct error *err)
 {
     if (at_turn > e->n_turns)
         return error_set(err, STATUS_RANGE, "turn %u is not there, the conversation has %u",
@@ -94,7 +96,7 @@ static enum status check_turn(const struct echo_clone *e, uint32_t at_turn, stru
 static enum status echo_fork(struct clone *c, const struct clone *parent, uint32_t at_turn,
                              struct error *err)
 {
-    enum status rc = check_turn(const_echo_of(parent), at_turn, err);
+    enum status rc = echo_clone_check_turn(const_echo_of(parent), at_turn, err);
 
     if (rc == STATUS_OK)
         echo_of(c)->n_turns = at_turn;
@@ -103,7 +105,7 @@ static enum status echo_fork(struct clone *c, const struct clone *parent, uint32
 
 static enum status echo_rewind(struct clone *c, uint32_t at_turn, struct error *err)
 {
-    enum status rc = check_turn(echo_of(c), at_turn, err);
+    enum status rc = echo_clone_check_turn(echo_of(c), at_turn, err);
 
     if (rc == STATUS_OK)
         echo_of(c)->n_turns = at_turn;
@@ -142,24 +144,24 @@ static enum status echo_restore(struct clone *c, const void *data, size_t size_b
     return STATUS_OK;
 }
 
-static bool is_space(char c)
+static bool echo_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 /* Words in text, but at most max; *ret_len is where the last of them ends. */
-static uint32_t count_words(const char *text, size_t len, uint32_t max, size_t *ret_len)
+static uint32_t echo_count_words(const char *text, size_t len, uint32_t max, size_t *ret_len)
 {
     uint32_t n = 0;
     size_t at = 0;
 
     *ret_len = 0;
     while (n < max) {
-        while (at < len && is_space(text[at]))
+        while (at < len && echo_is_space(text[at]))
             at++;
         if (at == len)
             break;
-        while (at < len && !is_space(text[at]))
+        while (at < len && !echo_is_space(text[at]))
             at++;
         *ret_len = at;
         n++;
@@ -167,7 +169,7 @@ static uint32_t count_words(const char *text, size_t len, uint32_t max, size_t *
     return n;
 }
 
-/* What the user said last, NULL if nothing. */
+/* The user's last message, NULL if there is none. */
 static const struct message *last_said(const struct observation *seen)
 {
     for (size_t i = seen->n_messages; i > 0; i--)
@@ -189,7 +191,7 @@ static enum status echo_observe(struct clone *c, struct agent_turn *turn, struct
         const struct message *m = &turn->seen.messages[i];
         size_t ignored;
 
-        turn->reply.n_prompt += count_words(m->text, m->len, UINT32_MAX, &ignored);
+        turn->reply.n_prompt += echo_count_words(m->text, m->len, UINT32_MAX, &ignored);
     }
     turn->row.clone = c;
     return STATUS_OK;
@@ -220,8 +222,8 @@ static void echo_act(struct agent *a, struct row *row)
     if (max != 0) {
         size_t end, ignored;
 
-        if (count_words(said->text, said->len, max, &end) == max &&
-            count_words(said->text + end, said->len - end, 1, &ignored) > 0) {
+        if (echo_count_words(said->text, said->len, max, &end) == max &&
+            echo_count_words(said->text + end, said->len - end, 1, &ignored) > 0) {
             len = end;
             finish = FINISH_LENGTH;
         }

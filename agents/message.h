@@ -1,4 +1,4 @@
-/* What is said: messages with roles, how to sample an answer to them, and what was answered. */
+/* Messages with roles, sampling parameters, and the tokens of a reply. */
 #ifndef AGENTS_MESSAGE_H
 #define AGENTS_MESSAGE_H
 
@@ -32,8 +32,8 @@ struct text {
 
 enum { SAMPLING_MAX_STOPS = 16, SAMPLING_MAX_BIASES = 1024, SAMPLING_MAX_LOGPROBS = 20 };
 
-/* How to choose tokens. sampling_init fills the neutral values; an agent fills its model's own
- * defaults, over which the conversation's and then the turn's are laid. */
+/* How to choose tokens. sampling_init fills the neutral values. An agent fills its model's
+ * defaults; the conversation's and then the turn's values override them. */
 struct sampling {
     float temperature;                         /* 0: greedy, exact */
     float top_p;                               /* (0, 1] */
@@ -46,7 +46,8 @@ struct sampling {
     uint64_t seed;
     bool has_seed; /* else the conversation draws one */
     bool ignore_eos;
-    uint32_t n_logprobs; /* top alternatives a token; 0 with want_logprobs: its own only */
+    uint32_t
+        n_logprobs; /* top alternatives per token; 0 with want_logprobs: only the token's own */
     bool want_logprobs;
     const struct text *stops; /* [n_stops], none empty */
     size_t n_stops;
@@ -63,7 +64,7 @@ enum finish {
     FINISH_NONE,      /* not finished */
     FINISH_STOP,      /* the model ended its turn, or a stop text came */
     FINISH_LENGTH,    /* max_tokens, or the context is full */
-    FINISH_CANCELLED, /* by the caller, or the caller went away */
+    FINISH_CANCELLED, /* by the caller, or the caller disconnected */
     FINISH_DEADLINE,
     FINISH_ERROR,
 };
@@ -79,10 +80,10 @@ struct top_logprob {
 /* One token of a reply. */
 struct reply_token {
     int32_t id;
-    float logprob; /* of the model's distribution before temperature and cuts; when asked */
+    float logprob; /* of the model's distribution before temperature and cuts; if requested */
     const struct top_logprob *top; /* [n_top], most likely first, in the turn's arena */
     uint32_t n_top;
-    uint32_t text_end; /* length of the reply's text once this token's text is out */
+    uint32_t text_end; /* length of the reply's text up to and including this token's */
 };
 
 #endif

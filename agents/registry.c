@@ -1,8 +1,9 @@
-/* The kinds of agents there are: the one place that names them. */
+/* The registry of the kinds of agents. */
+#include <assert.h>
 #include <string.h>
 
 #include "agents/agent.h"
-#include "compute/gguf.h"
+#include "compute/gguf/gguf.h"
 
 extern const struct agent_type echo_agent, lm_agent, policy_agent;
 
@@ -17,7 +18,7 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
 {
     const char *architecture = "";
     struct gguf *g;
-    struct error ignored; /* of a file that does not say: the kind that is opened will */
+    struct error ignored; /* the key may be missing: then opening the file reports the error */
     size_t len = 0;
     enum status rc;
 
@@ -32,4 +33,52 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
     *out = len == strlen("policy") && memcmp(architecture, "policy", len) == 0 ? "policy" : "lm";
     gguf_close(g);
     return STATUS_OK;
+}
+
+static enum status agent_no_such_type(const char *name, struct error *err)
+{
+    char names[120] = "";
+    size_t len = 0;
+    const struct agent_type *type;
+
+    for (size_t i = 0; (type = agent_type_at(i)) != NULL; i++) {
+        size_t more = strlen(type->name);
+
+        assert(len + 2 + more < sizeof names);
+        if (i > 0) {
+            memcpy(names + len, ", ", 2);
+            len += 2;
+        }
+        memcpy(names + len, type->name, more + 1);
+        len += more;
+    }
+    return error_set(err, STATUS_NOT_FOUND, "no kind of agent is called '%.40s'; there are: %s",
+                     name, names);
+}
+
+static const struct agent_type *agent_find_type(const char *name)
+{
+    const struct agent_type *type;
+
+    for (size_t i = 0; (type = agent_type_at(i)) != NULL; i++)
+        if (strcmp(type->name, name) == 0)
+            return type;
+    return NULL;
+}
+
+enum status agent_open(struct agent **out, const char *type, const struct agent_config *config,
+                       struct error *err)
+{
+    const struct agent_type *found;
+
+    if (type == NULL) {
+        enum status rc = agent_kind_of_file(&type, config->path, err);
+
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    found = agent_find_type(type);
+    if (found == NULL)
+        return agent_no_such_type(type, err);
+    return agent_open_type(out, found, config, err);
 }

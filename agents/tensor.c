@@ -24,8 +24,8 @@ size_t tensor_type_size(enum tensor_type type)
 enum { SHAPE_TEXT_MAX = 80 };
 
 /* "f32[3,-1]", cut when it is too long. */
-static void shape_text(enum tensor_type type, const int64_t *dims, size_t n_dims,
-                       char out[SHAPE_TEXT_MAX])
+static void tensor_shape_text(enum tensor_type type, const int64_t *dims, size_t n_dims,
+                              char out[SHAPE_TEXT_MAX])
 {
     size_t len = (size_t)snprintf(out, SHAPE_TEXT_MAX, "%s[", tensor_type_name(type));
 
@@ -47,7 +47,7 @@ enum status tensor_check(const struct tensor_view *t, size_t *ret_n, struct erro
     if (t->n_dims > TENSOR_MAX_DIMS)
         return error_field(err, t->name, "has %zu dimensions, at most %d are read", t->n_dims,
                            TENSOR_MAX_DIMS);
-    shape_text(t->type, t->dims, t->n_dims, shape);
+    tensor_shape_text(t->type, t->dims, t->n_dims, shape);
     if (is_bad)
         return error_field(err, t->name, "has the shape %s, which cannot be", shape);
     if (n > SIZE_MAX / 8 || n * tensor_type_size(t->type) != t->size_bytes)
@@ -68,7 +68,8 @@ enum status tensor_expect(const struct tensor_view *t, enum tensor_type type, co
         is_same = dims[i] == -1 || dims[i] == t->dims[i];
     if (is_same)
         return tensor_check(t, &n, err);
-    shape_text(t->type, t->dims, t->n_dims < TENSOR_MAX_DIMS ? t->n_dims : TENSOR_MAX_DIMS, have);
-    shape_text(type, dims, n_dims, want);
+    tensor_shape_text(t->type, t->dims, t->n_dims < TENSOR_MAX_DIMS ? t->n_dims : TENSOR_MAX_DIMS,
+                      have);
+    tensor_shape_text(type, dims, n_dims, want);
     return error_field(err, t->name, "is %s, it must be %s", have, want);
 }

@@ -1,5 +1,5 @@
 /* A named array of numbers on its way in or out of an agent: an observation, an action, a gradient.
- * Row-major; the numbers are little endian and lie elsewhere. */
+ * Row-major; the numbers are little endian. The view borrows them. */
 #ifndef AGENTS_TENSOR_H
 #define AGENTS_TENSOR_H
 
@@ -25,12 +25,12 @@ struct tensor_view {
 const char *tensor_type_name(enum tensor_type type);
 size_t tensor_type_size(enum tensor_type type);
 
-/* Numbers in all; 1 for a scalar. STATUS_INVALID when a dim is negative, the product overflows, or
- * size_bytes does not fit; the text names the tensor and its shape. */
+/* *ret_n: how many numbers; 1 for a scalar. STATUS_INVALID if a dim is negative, the product
+ * overflows, or size_bytes does not match; the error names the tensor and its shape. */
 enum status tensor_check(const struct tensor_view *t, size_t *ret_n, struct error *err) MUST_CHECK;
 
-/* That t has this type and shape (a dim of -1 stands for any); the text names the tensor and both
- * shapes. */
+/* Checks that t has this type and shape (a dim of -1 stands for any); the error names the tensor
+ * and both shapes. */
 enum status tensor_expect(const struct tensor_view *t, enum tensor_type type, const int64_t *dims,
                           size_t n_dims, struct error *err) MUST_CHECK;
 

@@ -1,12 +1,13 @@
 #include "base/alloc.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 1032 }; /* of those that a thread keeps, the largest */
+enum { SMALL_BYTES = 1032 }; /* the largest piece that a thread's cache keeps */
 
 atomic_long fault_after = -1;
 
@@ -32,8 +33,8 @@ static void *or_die(void *memory, size_t size_bytes)
     return memory;
 }
 
-/* Never 0, for which malloc and realloc may answer NULL. False on overflow; sizes above PTRDIFF_MAX
- * count as one, no object can be so large. */
+/* Sets *ret, which is never 0, for which malloc and realloc may return NULL. False on overflow, and
+ * above PTRDIFF_MAX, since no object can be so large. */
 static bool total_size(size_t n, size_t size_bytes, size_t *ret)
 {
     size_t total;
@@ -44,8 +45,8 @@ static bool total_size(size_t n, size_t size_bytes, size_t *ret)
     return true;
 }
 
-/* glibc's calloc (2.36) passes by what each thread keeps of small pieces, and takes several times
- * as long as malloc; of large ones it knows which are zero already. */
+/* glibc's calloc (2.36) does not use the thread's cache of small pieces, and takes several times as
+ * long as malloc; for large ones it knows which are zero already. */
 static void *take_zeroed(size_t size_bytes)
 {
     void *memory;
@@ -101,4 +102,9 @@ char *try_strndup(const char *text, size_t len)
     if (copy != NULL && len > 0)
         memcpy(copy, text, len);
     return copy;
+}
+
+void alloc_trim(void)
+{
+    (void)malloc_trim(0); /* whether it freed anything does not matter */
 }

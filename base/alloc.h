@@ -23,7 +23,11 @@ void *try_alloc(size_t n, size_t size_bytes) MUST_CHECK;
 void *try_realloc(void *old, size_t n, size_t size_bytes) MUST_CHECK; /* new part not zeroed */
 char *try_strndup(const char *text, size_t len) MUST_CHECK;
 
-/* True when a fault is due now: for other things than memory that a test makes fail (a write, a
+/* Returns free pages to the system: free() keeps them as long as memory at higher addresses is in
+ * use. Milliseconds for 100 MB. */
+void alloc_trim(void);
+
+/* True when this call must fail: for failures other than of memory that a test injects (a write, a
  * device call). Counts like one try_alloc. */
 int fault_now(void);
 

@@ -12,8 +12,8 @@ struct arena_chunk {
     alignas(max_align_t) char data[];
 };
 
-/* With their headers. Small at first, so that a small turn stays small; doubling, so that a large
- * one takes few chunks; bounded, so that little is left over. */
+/* Sizes with the header. Small at first, so that a small turn stays small; doubling, so that a
+ * large one takes few chunks; bounded, so that little is wasted. */
 enum { CHUNK_FIRST_BYTES = 1 << 10, CHUNK_LAST_BYTES = 1 << 18 };
 
 void arena_init(struct arena *a, size_t limit_bytes)
@@ -60,7 +60,7 @@ void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
         if (chunk_size > CHUNK_LAST_BYTES - sizeof(*chunk))
             chunk_size = CHUNK_LAST_BYTES - sizeof(*chunk);
         if (need > chunk_size && a->chunks != NULL) {
-            /* A large piece gets a chunk of its own behind the newest, whose rest stays usable. */
+            /* A large piece gets a chunk of its own after the newest, whose rest stays usable. */
             chunk = chunk_make(need);
             if (chunk == NULL)
                 return NULL;

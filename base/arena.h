@@ -1,4 +1,4 @@
-/* Memory of one turn: taken piece by piece, given back at once. */
+/* Memory of one turn: allocated piece by piece, freed at once. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
@@ -11,14 +11,14 @@ struct arena_chunk;
 struct arena {
     struct arena_chunk *chunks;
     size_t used, size;  /* of the newest chunk, in bytes */
-    size_t total_bytes; /* given out since the start */
-    size_t limit_bytes; /* of total_bytes: what a peer can make us take */
+    size_t total_bytes; /* allocated since the start */
+    size_t limit_bytes; /* of total_bytes: bounds what a peer can make us use */
 };
 
-/* Takes no memory yet. */
+/* Allocates nothing yet. */
 void arena_init(struct arena *a, size_t limit_bytes);
 
-/* Gives everything back; the arena is as after arena_init. */
+/* Frees everything; the arena is as after arena_init. */
 void arena_deinit(struct arena *a);
 
 /* Zeroed, aligned for any type; NULL past the limit or when try_alloc fails. */

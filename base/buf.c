@@ -26,8 +26,8 @@ void buf_deinit(struct buf *b)
     buf_init(b, b->limit_bytes);
 }
 
-/* Room for len more bytes and the NUL. */
-static enum status reserve(struct buf *b, size_t len)
+/* Reserves len more bytes and the NUL. */
+static enum status buf_reserve(struct buf *b, size_t len)
 {
     size_t need, cap;
     char *data;
@@ -51,7 +51,7 @@ static enum status reserve(struct buf *b, size_t len)
     return STATUS_OK;
 }
 
-static void cut(struct buf *b, size_t len)
+static void buf_cut(struct buf *b, size_t len)
 {
     b->len = len;
     if (b->data != NULL)
@@ -64,11 +64,11 @@ enum status buf_append(struct buf *b, const void *data, size_t len)
 
     if (len == 0)
         return STATUS_OK;
-    rc = reserve(b, len);
+    rc = buf_reserve(b, len);
     if (rc != STATUS_OK)
         return rc;
     memcpy(b->data + b->len, data, len);
-    cut(b, b->len + len);
+    buf_cut(b, b->len + len);
     return STATUS_OK;
 }
 
@@ -77,7 +77,7 @@ enum status buf_append_text(struct buf *b, const char *text)
     return buf_append(b, text, strlen(text));
 }
 
-/* Written from the end of digits; returns where it begins. */
+/* Writes digits backwards from end; returns where they begin. */
 static char *write_number(char *end, unsigned long long n, unsigned base)
 {
     do {
@@ -96,7 +96,7 @@ static unsigned long long next_number(va_list *args, size_t n_longs, bool is_siz
     return n_longs == 1 ? va_arg(*args, unsigned long) : va_arg(*args, unsigned long long);
 }
 
-/* One directive behind its '%': %s, %u, %x with or without z, l, ll. False: it is another. */
+/* Appends one directive, after its '%': %s, %u, %x with or without z, l, ll. False: another one. */
 static bool append_directive(struct buf *b, const char **fmt, va_list *args, enum status *ret_rc)
 {
     const char *at = *fmt;
@@ -119,8 +119,8 @@ static bool append_directive(struct buf *b, const char **fmt, va_list *args, enu
     return true;
 }
 
-/* What nearly all of our texts are made of, several times as fast as the library makes them. False:
- * fmt has more than that, and nothing is appended. */
+/* Formats the few directives that nearly all texts use, several times as fast as the library.
+ * False: fmt has others, and nothing is appended. */
 static bool append_simple(struct buf *b, const char *fmt, va_list *args, enum status *ret_rc)
 {
     size_t start = b->len;
@@ -138,7 +138,7 @@ static bool append_simple(struct buf *b, const char *fmt, va_list *args, enum st
         }
     }
     if (!is_simple || rc != STATUS_OK)
-        cut(b, start);
+        buf_cut(b, start);
     *ret_rc = rc;
     return is_simple;
 }
@@ -156,7 +156,7 @@ enum status buf_printf(struct buf *b, const char *fmt, ...)
     va_end(args);
     if (is_simple)
         return rc;
-    /* First into the room there is, which mostly suffices. */
+    /* First into the free space, which mostly suffices. */
     room = b->cap - b->len;
     va_start(args, fmt);
     n = vsnprintf(room == 0 ? NULL : b->data + b->len, room, fmt, args);
@@ -165,10 +165,10 @@ enum status buf_printf(struct buf *b, const char *fmt, ...)
         b->len += (size_t)n;
         return STATUS_OK;
     }
-    cut(b, b->len); /* what was written past the end is none of the buffer's */
+    buf_cut(b, b->len); /* removes what was written past the end */
     if (n < 0)
-        return STATUS_EXHAUSTED; /* longer than an int can tell */
-    rc = reserve(b, (size_t)n);
+        return STATUS_EXHAUSTED; /* longer than an int can hold */
+    rc = buf_reserve(b, (size_t)n);
     if (rc != STATUS_OK)
         return rc;
     va_start(args, fmt);
@@ -201,7 +201,7 @@ static enum status append_json_char(struct buf *b, uint32_t c)
     }
 }
 
-/* How many bytes stand in JSON as they are: ASCII without what is escaped. */
+/* The number of leading bytes that JSON does not escape and that are ASCII. */
 static size_t count_plain(const char *text, size_t len)
 {
     size_t n = 0;
@@ -232,13 +232,13 @@ enum status buf_append_json(struct buf *b, const char *text, size_t len)
     if (rc == STATUS_OK)
         rc = buf_append(b, "\"", 1);
     if (rc != STATUS_OK)
-        cut(b, start);
+        buf_cut(b, start);
     return rc;
 }
 
 void buf_clear(struct buf *b)
 {
-    cut(b, 0);
+    buf_cut(b, 0);
 }
 
 void buf_consume(struct buf *b, size_t len)
@@ -247,5 +247,5 @@ void buf_consume(struct buf *b, size_t len)
     if (len == 0)
         return;
     memmove(b->data, b->data + len, b->len - len);
-    cut(b, b->len - len);
+    buf_cut(b, b->len - len);
 }

@@ -15,8 +15,8 @@ struct buf {
 void buf_init(struct buf *b, size_t limit_bytes);
 void buf_deinit(struct buf *b); /* as after buf_init */
 
-/* STATUS_EXHAUSTED past the limit or without memory; the buffer is then as before. What is appended
- * may not lie in the buffer itself. */
+/* STATUS_EXHAUSTED past the limit or without memory; the buffer is then as before. The appended
+ * bytes may not lie in the buffer itself. */
 enum status buf_append(struct buf *b, const void *data, size_t len) MUST_CHECK;
 enum status buf_append_text(struct buf *b, const char *text) MUST_CHECK;
 enum status buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3) MUST_CHECK;

@@ -1,4 +1,4 @@
-/* What tells that bytes came as they were sent: crc32c of a piece, sha256 of the whole. */
+/* Checksums of bytes that were sent: crc32c of a piece, sha256 of the whole. */
 #ifndef BASE_CHECKSUM_H
 #define BASE_CHECKSUM_H
 
@@ -7,8 +7,8 @@
 
 #include "base/status.h"
 
-/* The CRC-32C (Castagnoli) of what came before, of which the result is crc (0: nothing), and then
- * data. By the processor's instruction where it has one. */
+/* Continues a CRC-32C (Castagnoli) with data: crc is the result so far, 0 at the start. Uses the
+ * processor's instruction where it has one. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t size_bytes);
 /* The same without the instruction. */
 uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t size_bytes);

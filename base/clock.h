@@ -1,5 +1,5 @@
-/* The monotonic clock, for what measures or waits in earnest; what a test is to turn by hand takes
- * an env (base/env.h). Any thread. */
+/* The monotonic clock, to measure real time. Code whose clock a test sets takes an env
+ * (base/env.h). Any thread. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

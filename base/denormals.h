@@ -1,12 +1,12 @@
-/* Floats too small to be normal. */
+/* Denormals: floats too small to be normal. */
 #ifndef BASE_DENORMALS_H
 #define BASE_DENORMALS_H
 
 #include <immintrin.h>
 
-/* From now on they are 0, as operands and as results, in this thread and in those that it starts.
- * One costs a processor over a hundred cycles, and the gradients of a policy that has become sure
- * of itself are full of them. A program does so first of all, so that all its threads compute the
+/* Makes them 0 from now on, as operands and as results, in this thread and in those that it starts.
+ * One costs a processor over a hundred cycles, and the gradients of a policy with near-certain
+ * actions are full of them. A program calls this first of all, so that all its threads compute the
  * same bits. */
 static inline void denormals_are_zero(void)
 {

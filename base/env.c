@@ -10,7 +10,7 @@
 
 enum { REST_BYTES = 512 };
 
-static uint64_t now_us(void *self)
+static uint64_t env_real_now_us(void *self)
 {
     (void)self;
     return clock_ns() / 1000;
@@ -26,7 +26,7 @@ static void ask_kernel(void *out, size_t n_bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            /* Ids that can be guessed are worse than no daemon. */
+            /* Ids that can be guessed are worse than a stopped daemon. */
             (void)fputs("the kernel gives no random bytes\n", stderr);
             abort();
         }
@@ -35,9 +35,9 @@ static void ask_kernel(void *out, size_t n_bytes)
     }
 }
 
-/* A call of the kernel gives enough for many ids. Each thread has its own rest, so none waits for
- * another; what was given out is wiped, so nothing that reads our memory later finds it here. A
- * child that forks without exec would draw the same: nobody here forks so. */
+/* One call of the kernel returns bytes for many ids. Each thread has its own buffer, so none waits
+ * for another; used bytes are wiped, so that they cannot be read from memory later. A child of
+ * fork() without exec would draw the same bytes; this program never does that. */
 static void take_random(void *self, void *out, size_t n_bytes)
 {
     static _Thread_local unsigned char rest[REST_BYTES];
@@ -57,4 +57,4 @@ static void take_random(void *self, void *out, size_t n_bytes)
     explicit_bzero(rest + n_left, n_bytes);
 }
 
-const struct env env_real = {.now_us = now_us, .random = take_random};
+const struct env env_real = {.now_us = env_real_now_us, .random = take_random};

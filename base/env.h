@@ -1,4 +1,4 @@
-/* Time and chance, handed in so that a test can turn the clock by hand. */
+/* Time and random numbers, passed in so that a test can set the clock. */
 #ifndef BASE_ENV_H
 #define BASE_ENV_H
 

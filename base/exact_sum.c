@@ -7,7 +7,7 @@ enum {
     PIECE_BITS = 32,
     BIAS = 1075,               /* 2^-1075 is the weight of bit 0 */
     MAX_SINCE_CARRY = 1 << 29, /* each addition adds less than 2^33 to a piece */
-    WHOLE_LIMIT = 1 << 24,     /* 2^38 additions of it fit */
+    WHOLE_LIMIT = 1 << 24,     /* 2^38 additions of it do not overflow */
 };
 
 /* Brings all pieces but the highest into 0 … 2^32 - 1. */

@@ -11,8 +11,8 @@ enum { EXACT_SUM_PIECES = 67 };
 
 /* Zeroed is 0. */
 struct exact_sum {
-    int64_t whole;  /* small whole numbers, which are most of what is counted */
-    double special; /* infinities and NaN, and what they come to */
+    int64_t whole;  /* small whole numbers, the most frequent terms */
+    double special; /* the sum of infinities and NaNs */
     uint32_t n_since_carry;
     int64_t pieces[EXACT_SUM_PIECES]; /* piece i counts 2^(32 i - 1075) */
 };

@@ -1,5 +1,5 @@
-/* A result that somebody waits for: a member of the request, its continuation given at the start,
- * settled exactly once, on the loop. Whoever is called may free the request. */
+/* A pending result, a member of the request. Its continuation is given at the start and called
+ * exactly once, on the loop; it may free the request. */
 #ifndef BASE_FUTURE_H
 #define BASE_FUTURE_H
 
@@ -18,8 +18,8 @@ struct future {
 
 void future_init(struct future *f, future_then_fn then, void *arg);
 
-/* err->status is STATUS_OK for a good end. Asserts that the future was pending. Nothing may touch
- * the future after. */
+/* err->status is STATUS_OK for success. Asserts that the future was pending. Nothing may touch the
+ * future afterwards. */
 void future_settle(struct future *f, const struct error *err);
 
 #endif

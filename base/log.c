@@ -12,7 +12,7 @@
 
 #include "base/utf8.h"
 
-/* PIPE_BUF: up to here a write to a pipe is not mixed with another's. */
+/* PIPE_BUF: a write of up to so many bytes to a pipe is atomic. */
 enum { LINE_MAX_BYTES = 4096 };
 
 static const char *const level_names[] = {
@@ -24,7 +24,7 @@ static const char *const level_names[] = {
 
 enum { N_LEVELS = sizeof(level_names) / sizeof(level_names[0]) };
 
-/* Relaxed: a line more or less while the level changes does no harm. */
+/* Relaxed: while the level changes, a line may be written or missing. */
 static atomic_int min_level = LOG_INFO;
 
 void log_set_level(enum log_level level)
@@ -50,7 +50,7 @@ int log_is_on(enum log_level level)
 }
 
 /* "2026-11-21T16:04:05.123Z info event "; returns its length. */
-static size_t put_head(char *out, size_t size, enum log_level level, const char *event)
+static size_t log_put_head(char *out, size_t size, enum log_level level, const char *event)
 {
     struct timespec now;
     struct tm utc;
@@ -76,7 +76,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
 
     if (!log_is_on(level))
         return;
-    len = put_head(line, size, level, event);
+    len = log_put_head(line, size, level, event);
     if (fmt[0] != '\0' && len + 1 < size) {
         line[len++] = ' ';
         line[len] = '\0';
@@ -92,7 +92,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
     }
     len = utf8_complete_len(line, len);
     line[len++] = '\n';
-    /* Whoever reads stderr may be gone; there is nobody left to tell. */
+    /* A failure is ignored: the reader of stderr may be gone. */
     while (write(STDERR_FILENO, line, len) < 0 && errno == EINTR)
         continue;
 }

@@ -1,4 +1,4 @@
-/* One line an event on stderr, logfmt: `2026-11-21T16:04:05.123Z info event key=value …`. Only
+/* One line per event on stderr, logfmt: `2026-11-21T16:04:05.123Z info event key=value …`. Only
  * server/ and client/cli/ log. Any thread; a line is one write. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

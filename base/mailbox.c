@@ -1,16 +1,16 @@
-/* The happy path: a poster puts its item on the list and, unless a wake is on its way, wakes the
- * loop; the loop takes the whole list with the lock held and delivers it with the lock released.
- * Wakes coalesce, hence the whole list. Nothing here fails but mailbox_open: links are the items'
- * own, and a wake that is lost in a closing mailbox finds nothing, because mailbox_close has
- * delivered all that its joined posters left. */
+/* The happy path: a poster puts its item on the list and, unless a wake is pending, wakes the loop;
+ * the loop takes the whole list with the lock held and delivers it with the lock released. Wakes
+ * coalesce, hence the whole list. Only mailbox_open can fail: links are members of the items, and a
+ * wake may be lost in a closing mailbox, because mailbox_close has delivered all that its joined
+ * posters posted. */
 #include "base/mailbox.h"
 
 #include <assert.h>
 #include <stddef.h>
 
-/* taken is the mailbox's own, not this call's: a delivery that closes the mailbox delivers the rest
- * from inside, in order, and the outer call then finds nothing left. */
-static void drain(struct mailbox *m)
+/* taken is a member of the mailbox, not a local: a delivery that closes the mailbox delivers the
+ * rest from inside, in order, and the outer call then finds an empty list. */
+static void mailbox_drain(struct mailbox *m)
 {
     struct link *item;
 
@@ -24,7 +24,7 @@ static void drain(struct mailbox *m)
 
 static void on_wake(uv_async_t *wake)
 {
-    drain(wake->data);
+    mailbox_drain(wake->data);
 }
 
 static void on_closed(uv_handle_t *wake)
@@ -45,7 +45,7 @@ enum status mailbox_open(struct mailbox *m, uv_loop_t *loop, mailbox_deliver_fn 
     *m = (struct mailbox){.deliver = deliver, .arg = arg};
     list_init(&m->items);
     list_init(&m->taken);
-    home_init(&m->home);
+    owner_thread_init(&m->owner);
     rc = uv_mutex_init(&m->lock);
     if (rc != 0)
         return error_set(err, STATUS_EXHAUSTED, "cannot make a lock: %s", uv_strerror(rc));
@@ -66,7 +66,7 @@ void mailbox_post(struct mailbox *m, struct link *item)
     list_push(&m->items, item);
     if (!m->woken) {
         m->woken = true;
-        (void)uv_async_send(&m->wake); /* fails only for what is no async handle */
+        (void)uv_async_send(&m->wake); /* cannot fail for an async handle */
     }
     uv_mutex_unlock(&m->lock);
 }
@@ -75,9 +75,9 @@ void mailbox_close(struct mailbox *m, mailbox_closed_fn closed)
 {
     if (m == NULL || m->wake.loop == NULL)
         return;
-    ASSERT_HOME(&m->home);
+    ASSERT_OWNER(&m->owner);
     do {
-        drain(m); /* what is delivered may post once more */
+        mailbox_drain(m); /* an item that is delivered may post another one */
         uv_mutex_lock(&m->lock);
         m->is_closing = list_is_empty(&m->items);
         uv_mutex_unlock(&m->lock);

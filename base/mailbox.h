@@ -1,13 +1,13 @@
-/* The way onto a libuv loop: any thread posts an item, the loop delivers it. Posting hands the item
- * over; the sender does not touch it again. */
+/* Passes items to a libuv loop: any thread posts an item, the loop delivers it. Posting hands the
+ * item over; the sender does not touch it again. */
 #ifndef BASE_MAILBOX_H
 #define BASE_MAILBOX_H
 
 #include <stdbool.h>
 #include <uv.h>
 
-#include "base/home.h"
 #include "base/list.h"
+#include "base/owner_thread.h"
 #include "base/status.h"
 
 typedef void (*mailbox_deliver_fn)(struct link *item, void *arg); /* on the loop, lock released */
@@ -17,13 +17,13 @@ struct mailbox {
     uv_async_t wake;
     uv_mutex_t lock;
     struct list items; /* guarded by lock */
-    bool woken;        /* guarded by lock: a wake is on its way, no second one is needed */
+    bool woken;        /* guarded by lock: a wake is pending, no second one is needed */
     bool is_closing;   /* guarded by lock */
     struct list taken; /* the loop's: being delivered */
     mailbox_deliver_fn deliver;
     mailbox_closed_fn closed;
     void *arg;
-    struct home home;
+    struct owner_thread owner;
 };
 
 /* On the loop's thread. STATUS_EXHAUSTED without descriptors. The mailbox keeps the loop alive

@@ -1,5 +1,5 @@
 /* Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11), test vectors
- * of Random123; for the host (chance.h) and for a device's kernels. */
+ * of Random123; for the host (counter_rng.h) and for a device's kernels. */
 #ifndef BASE_PHILOX_H
 #define BASE_PHILOX_H
 

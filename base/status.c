@@ -6,9 +6,9 @@
 
 #include "base/utf8.h"
 
-/* Texts quote names out of files and requests. They go into a log, a terminal and a protobuf string
- * all the same, so what is left is one line of UTF-8: a cut character is dropped, any other byte
- * that has no place there becomes '?'. */
+/* Texts quote names out of files and requests. They go into a log, a terminal and a protobuf
+ * string, so this makes them one line of UTF-8: a cut character is dropped, any other invalid byte
+ * becomes '?'. */
 static void tidy(char *text)
 {
     size_t len = utf8_complete_len(text, strlen(text));
@@ -27,8 +27,8 @@ static void tidy(char *text)
     }
 }
 
-/* Appends as much of more as there is room for; returns the new length. */
-static size_t append(char *out, size_t size, size_t len, const char *more)
+/* Appends as much of more as fits; returns the new length. */
+static size_t status_append(char *out, size_t size, size_t len, const char *more)
 {
     size_t n = strlen(more);
 
@@ -39,8 +39,8 @@ static size_t append(char *out, size_t size, size_t len, const char *more)
     return len + n;
 }
 
-/* Texts are built aside: the arguments may point into err->text. */
-static void put_text(struct error *err, char text[ERROR_TEXT_MAX])
+/* Texts are built in another buffer, because the arguments may point into err->text. */
+static void status_put_text(struct error *err, char text[ERROR_TEXT_MAX])
 {
     tidy(text);
     memcpy(err->text, text, ERROR_TEXT_MAX);
@@ -54,7 +54,7 @@ enum status error_set(struct error *err, enum status status, const char *fmt, ..
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is cut */
     va_end(args);
-    put_text(err, text);
+    status_put_text(err, text);
     err->status = status;
     err->retry_after_ms = 0;
     err->have_version = err->want_version = 0;
@@ -69,13 +69,13 @@ enum status error_field(struct error *err, const char *field, const char *fmt, .
     size_t len;
     va_list args;
 
-    (void)append(name, sizeof(name), 0, field);
-    len = append(text, sizeof(text), 0, name);
-    len = append(text, sizeof(text), len, " ");
+    (void)status_append(name, sizeof(name), 0, field);
+    len = status_append(text, sizeof(text), 0, name);
+    len = status_append(text, sizeof(text), len, " ");
     va_start(args, fmt);
     (void)vsnprintf(text + len, sizeof(text) - len, fmt, args);
     va_end(args);
-    put_text(err, text);
+    status_put_text(err, text);
     memcpy(err->field, name, sizeof(name));
     err->status = STATUS_INVALID;
     err->retry_after_ms = 0;
@@ -92,9 +92,9 @@ enum status error_prefix(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    len = append(text, sizeof(text), strlen(text), ": ");
-    (void)append(text, sizeof(text), len, err->text);
-    put_text(err, text);
+    len = status_append(text, sizeof(text), strlen(text), ": ");
+    (void)status_append(text, sizeof(text), len, err->text);
+    status_put_text(err, text);
     return err->status;
 }
 
@@ -125,7 +125,7 @@ const char *status_name(enum status status)
         [STATUS_DATA_LOSS] = "DATA_LOSS",
         [STATUS_UNAUTHENTICATED] = "UNAUTHENTICATED",
     };
-    size_t n = (size_t)status; /* may come off the wire: any number is allowed here */
+    size_t n = (size_t)status; /* may come from the wire: any number is allowed here */
 
     return n < sizeof(names) / sizeof(names[0]) ? names[n] : "UNKNOWN";
 }

@@ -1,5 +1,5 @@
-/* What can go wrong, as a value: a status whose numbers are gRPC's, and one line of text that says
- * what to do about it. Both travel by value, so a failure may cross threads with its request. */
+/* Errors as values: a status whose numbers are gRPC's, and one line of text that says what to do
+ * about it. Both are copied, so a failure may cross threads with its request. */
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
@@ -18,7 +18,7 @@ enum status {
     STATUS_NOT_FOUND = 5,
     STATUS_EXISTS = 6,
     STATUS_DENIED = 7,
-    STATUS_EXHAUSTED = 8, /* RESOURCE_EXHAUSTED: a bound of ours is reached */
+    STATUS_EXHAUSTED = 8, /* RESOURCE_EXHAUSTED: one of our limits is reached */
     STATUS_PRECONDITION = 9,
     STATUS_ABORTED = 10,
     STATUS_RANGE = 11, /* OUT_OF_RANGE */
@@ -34,7 +34,7 @@ enum { ERROR_TEXT_MAX = 240 };
 struct error {
     enum status status;
     uint32_t retry_after_ms;             /* 0: no hint */
-    uint64_t have_version, want_version; /* of parameters that are too old; both 0: none are */
+    uint64_t have_version, want_version; /* of parameters that are too old; else both 0 */
     char field[48];                      /* the request field at fault, "" when none is */
     char text[ERROR_TEXT_MAX];
 };

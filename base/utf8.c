@@ -12,7 +12,7 @@ enum kind {
 
 /* Reads at most one character, len > 0. *ret_len is how many bytes belong together: the character,
  * or the longest run that could have begun one, at least 1 (Unicode's "maximal subpart"). */
-static enum kind read_one(const char *text, size_t len, size_t *ret_len, uint32_t *ret_char)
+static enum kind utf8_read_one(const char *text, size_t len, size_t *ret_len, uint32_t *ret_char)
 {
     const unsigned char *p = (const unsigned char *)text;
     unsigned char low = 0x80, high = 0xBF; /* bounds of the second byte: RFC 3629, section 4 */
@@ -72,7 +72,7 @@ bool utf8_is_valid(const char *text, size_t len)
         if (len == 0)
             break;
 
-        if (read_one(text, len, &n, &c) != WHOLE)
+        if (utf8_read_one(text, len, &n, &c) != WHOLE)
             return false;
         text += n;
         len -= n;
@@ -90,7 +90,7 @@ size_t utf8_complete_len(const char *text, size_t len)
 
         if ((byte & 0xC0) == 0x80)
             continue;
-        return read_one(text + len - back, back, &n, &c) == SHORT ? len - back : len;
+        return utf8_read_one(text + len - back, back, &n, &c) == SHORT ? len - back : len;
     }
     return len;
 }
@@ -99,7 +99,7 @@ size_t utf8_decode(const char *text, size_t len, uint32_t *ret_char)
 {
     size_t n;
 
-    if (len == 0 || read_one(text, len, &n, ret_char) != WHOLE)
+    if (len == 0 || utf8_read_one(text, len, &n, ret_char) != WHOLE)
         return 0;
     return n;
 }
@@ -110,7 +110,7 @@ size_t utf8_next(const char *text, size_t len, uint32_t *ret_char)
 
     if (len == 0)
         return 0;
-    if (read_one(text, len, &n, ret_char) != WHOLE)
+    if (utf8_read_one(text, len, &n, ret_char) != WHOLE)
         *ret_char = REPLACEMENT;
     return n;
 }

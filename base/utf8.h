@@ -13,15 +13,15 @@ bool utf8_is_valid(const char *text, size_t len);
  * complete. Bytes that can never be part of a character count as complete. */
 size_t utf8_complete_len(const char *text, size_t len);
 
-/* Decodes one character; returns its length in bytes, 0 if what stands there is not a whole, valid
- * one (*ret_char is then untouched). */
+/* Decodes one character; returns its length in bytes, 0 if there is no whole, valid one (*ret_char
+ * is then untouched). */
 size_t utf8_decode(const char *text, size_t len, uint32_t *ret_char);
 
-/* Like utf8_decode, but goes on over anything: what is not valid counts as one U+FFFD for each
+/* Like utf8_decode, but accepts any bytes: an invalid sequence counts as one U+FFFD for each
  * longest run that could have begun a character (as Unicode advises). 0 only when len is 0. */
 size_t utf8_next(const char *text, size_t len, uint32_t *ret_char);
 
-/* Writes at most 4 bytes, returns how many. What is no character is written as U+FFFD. */
+/* Writes at most 4 bytes, returns how many. An invalid code point is written as U+FFFD. */
 size_t utf8_encode(uint32_t character, char out[4]);
 
 #endif

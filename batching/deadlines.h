@@ -1,4 +1,4 @@
-/* The deadlines of asks that wait: a binary heap, the earliest on top. */
+/* The deadlines of waiting requests: a binary heap, the earliest on top. */
 #ifndef BATCHING_DEADLINES_H
 #define BATCHING_DEADLINES_H
 
@@ -6,22 +6,22 @@
 
 #include "base/status.h"
 
-struct ask;
+struct batch_request;
 
 struct deadlines {
-    struct ask **heap; /* [cap], heap[0] the earliest */
+    struct batch_request **heap; /* [cap], heap[0] the earliest */
     size_t n, cap;
 };
 
 enum status deadlines_open(struct deadlines *out, size_t cap, struct error *err) MUST_CHECK;
 void deadlines_close(struct deadlines *d);
 
-/* Does nothing for an ask without a deadline. Never more than cap (asserted). */
-void deadlines_add(struct deadlines *d, struct ask *ask);
-/* Does nothing for an ask that is not in it. */
-void deadlines_remove(struct deadlines *d, struct ask *ask);
+/* Does nothing for a request without a deadline. Never more than cap (asserted). */
+void deadlines_add(struct deadlines *d, struct batch_request *request);
+/* Does nothing for a request that is not in the heap. */
+void deadlines_remove(struct deadlines *d, struct batch_request *request);
 
-/* The ask with the earliest deadline, NULL when there is none. */
-struct ask *deadlines_first(const struct deadlines *d);
+/* The request with the earliest deadline, NULL when there is none. */
+struct batch_request *deadlines_first(const struct deadlines *d);
 
 #endif

@@ -2,10 +2,10 @@
 
 #include <assert.h>
 
-#include "batching/by_length.h"
-#include "batching/gather.h"
+#include "batching/adaptive.h"
+#include "batching/length_buckets.h"
 
-static size_t min_size(size_t a, size_t b)
+static size_t policies_min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -23,8 +23,8 @@ static size_t min_rows(const struct policy_view *v)
     return v->config->min_rows != 0 ? v->config->min_rows : v->config->max_rows;
 }
 
-/* Exactly max_rows at once, and the next group only when this one is through. One that is not full
- * in time begins with fewer, if they are enough. */
+/* Admits exactly max_rows at once, and the next batch only when this one has ended. A batch that is
+ * not full in time begins with fewer, if there are at least min_rows. */
 static size_t fixed_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
     uint64_t due_us = v->oldest_us + v->config->max_delay_us;
@@ -41,7 +41,7 @@ static size_t fixed_admit(const struct policy_view *v, uint64_t *ret_wake_us)
     return 0;
 }
 
-/* Those that were admitted have their batch; of the others the oldest counts. */
+/* Admitted requests have their batch; the delay counts from the oldest of the others. */
 static uint64_t fixed_give_up_us(const struct policy_view *v)
 {
     if (v->config->max_delay_us == 0 || v->n_admitted > 0 || v->n_queued >= min_rows(v))
@@ -49,8 +49,8 @@ static uint64_t fixed_give_up_us(const struct policy_view *v)
     return v->oldest_us + v->config->max_delay_us;
 }
 
-/* As soon as there are enough, or the oldest has waited for max_delay_us. The delay counts from the
- * arrival, so what comes while a step runs does not wait a second time after it. */
+/* Admits once min_rows wait or the oldest has waited max_delay_us. The delay counts from the
+ * arrival, so requests that arrive while a step runs do not wait a second time after it. */
 static size_t window_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
     uint64_t due_us = v->oldest_us + v->config->max_delay_us;
@@ -58,29 +58,29 @@ static size_t window_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 
     if (room == 0 || v->n_queued == 0)
         return 0;
-    if (v->n_queued >= min_size(min_rows(v), room) || v->now_us >= due_us)
-        return min_size(v->n_queued, room);
+    if (v->n_queued >= policies_min_size(min_rows(v), room) || v->now_us >= due_us)
+        return policies_min_size(v->n_queued, room);
     *ret_wake_us = due_us;
     return 0;
 }
 
 static size_t continuous_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
-    (void)ret_wake_us; /* nobody is held back */
-    return min_size(v->n_queued, n_free(v));
+    (void)ret_wake_us; /* no request is held back */
+    return policies_min_size(v->n_queued, n_free(v));
 }
 
-/* Those who are there, once those who should be back soon are, too; one where that saves nothing.
- */
-static size_t gather_admit(const struct policy_view *v, uint64_t *ret_wake_us)
+/* Admits the waiting requests once the clients that are expected soon are back; one at a time if
+ * batches save nothing. */
+static size_t adaptive_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
-    size_t n = min_size(v->n_queued, n_free(v));
+    size_t n = policies_min_size(v->n_queued, n_free(v));
     uint64_t until_us = 0;
 
     if (v->n_running == 0 && v->n_admitted == 0 && n < v->config->max_rows)
-        until_us = gather_until(v->gather, v->oldest_us, v->now_us);
+        until_us = adaptive_until(v->adaptive, v->oldest_us, v->now_us);
     if (until_us == 0)
-        return gather_rows(v->gather, n);
+        return adaptive_rows(v->adaptive, n);
     *ret_wake_us = until_us;
     return 0;
 }
@@ -88,22 +88,22 @@ static size_t gather_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 static size_t hold_admit(const struct policy_view *v, uint64_t *ret_wake_us)
 {
     (void)v;
-    (void)ret_wake_us; /* the change, when it comes, wakes */
+    (void)ret_wake_us; /* the change of policy wakes the batcher */
     return 0;
 }
 
-const struct policy policy_hold = {.name = "hold", .admit = hold_admit};
+const struct batch_policy_type policy_hold = {.name = "hold", .admit = hold_admit};
 
-static const struct policy policies[] = {
+static const struct batch_policy_type policies[] = {
     [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit, .give_up_us = fixed_give_up_us},
     [BATCH_WINDOW] = {.name = "window", .admit = window_admit},
     [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit},
-    [BATCH_GATHER] = {.name = "gather", .admit = gather_admit},
-    [BATCH_BATCHSORT] = {.name = "batchsort", .choose = by_length_choose},
-    [BATCH_FULL] = {.name = "full", .choose = by_length_choose},
+    [BATCH_ADAPTIVE] = {.name = "gather", .admit = adaptive_admit},
+    [BATCH_BATCHSORT] = {.name = "batchsort", .choose = length_buckets_choose},
+    [BATCH_FULL] = {.name = "full", .choose = length_buckets_choose},
 };
 
-const struct policy *policy_of(enum batch_policy which)
+const struct batch_policy_type *policy_of(enum batch_policy which)
 {
     assert((size_t)which < sizeof policies / sizeof policies[0]);
     return &policies[which];

@@ -1,44 +1,45 @@
-/* A batching policy says how many of the asks that wait may begin now, and when to ask it again; by
- * length it says which. What each row may spend is the same under all of them: see step.c. */
+/* A batching policy says how many waiting requests may begin now, and when to call it again; with
+ * length bucketing it also says which. How many tokens of a row are scheduled is the same under all
+ * policies: see step.h. */
 #ifndef BATCHING_POLICY_H
 #define BATCHING_POLICY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "batching/batcher.h"
+#include "batching/config.h"
 
-struct by_length;
-struct gather;
+struct length_buckets;
+struct adaptive;
 struct waiting;
 
 /* What a policy may look at. */
 struct policy_view {
     const struct batcher_config *config;
     uint64_t now_us;
-    uint64_t oldest_us; /* since when the oldest of n_queued waits */
-    size_t n_queued;    /* wait, and were not admitted yet */
-    size_t n_admitted;  /* admitted earlier, but the step had no room for them yet */
+    uint64_t oldest_us; /* since when the oldest of the n_queued requests waits */
+    size_t n_queued;    /* requests that wait and are not admitted yet */
+    size_t n_admitted;  /* requests admitted earlier that no step had room for yet */
     size_t n_running;
-    struct gather *gather;
+    struct adaptive *adaptive;
 };
 
-struct policy {
+struct batch_policy_type {
     const char *name;
-    /* At most n_queued. *ret_wake_us (0 before the call): when to ask again if nothing else
-     * happens first. */
+    /* Returns how many requests may begin, at most n_queued. *ret_wake_us (0 before the call): when
+     * to call again if nothing else happens first. */
     size_t (*admit)(const struct policy_view *v, uint64_t *ret_wake_us);
-    /* Or instead: moves those that may begin in front of the others, in their order. Only with
-     * n_queued above 0. */
-    size_t (*choose)(struct waiting *w, struct by_length *by, const struct policy_view *v);
-    /* When those that are queued give up, if nothing else happens first; 0: never. Only with
-     * n_queued above 0. NULL: never. */
+    /* Instead of admit: moves the requests that may begin to the front, in their order, and returns
+     * how many. Called only with n_queued above 0. */
+    size_t (*choose)(struct waiting *w, struct length_buckets *by, const struct policy_view *v);
+    /* When the queued requests end ABORTED if nothing else happens first; 0: never. Called only
+     * with n_queued above 0. NULL: never. */
     uint64_t (*give_up_us)(const struct policy_view *v);
 };
 
-const struct policy *policy_of(enum batch_policy which);
+const struct batch_policy_type *policy_of(enum batch_policy which);
 
-/* Lets nobody begin: while a batcher changes its policy. */
-extern const struct policy policy_hold;
+/* Admits none: while a batcher changes its policy. */
+extern const struct batch_policy_type policy_hold;
 
 #endif

@@ -1,27 +1,12 @@
-/* Who is in the next step, and what each row may spend.
- *
- * A row is *whole* when it must have all that it asks for, a *part* when less is of use to it (a
- * prompt, cut in chunks). Whole rows come first, the one that has gone longest without a grant at
- * the head: they are in the middle of something. Then parts, the one first that would be through
- * first if each had run alone since it began to wait: the shortest of those that came together, and
- * a long one once it has waited so much longer. What is left of the step's cost they have, and what
- * the whole rows' rhythm allows (pace.h); the first of them always goes on, and now and then a
- * short one that comes is through in one step. Where asks that wait
- * would be through before a part, as many as the policy lets in, it leaves them theirs.
- *
- * Then, if no row was left out for want of room, asks that wait are admitted; the first that does
- * not fit ends the admission, so nobody is overtaken for being large.
- *
- * What a row needs is reserved last. A running row that cannot have it makes the worst-placed
- * running row go back to the front of those who wait, and tries again; a row that is alone and
- * still cannot have it fails. In such a step nobody is admitted. */
+#include "batching/step.h"
+
 #include <assert.h>
 
-#include "batching/batcher_parts.h"
+#include "batching/requests.h"
 
-static struct ask *ask_in_step(struct link *l)
+static struct batch_request *batch_request_of_step(struct link *l)
 {
-    return container_of(l, struct ask, in_step);
+    return container_of(l, struct batch_request, in_step);
 }
 
 static size_t min_size(size_t a, size_t b)
@@ -29,337 +14,366 @@ static size_t min_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* What a step that is formed has to give. */
-struct purse {
-    size_t budget; /* of cost */
-    size_t room;   /* of that, for parts */
-    bool has_part; /* one has something already */
-    size_t n_new;  /* asks that may begin */
+/* What the step being formed may still schedule. */
+struct token_budget {
+    size_t left;    /* tokens */
+    size_t prefill; /* of these tokens, for prefill chunks */
+    bool has_chunk; /* a chunk is scheduled */
+    size_t n_new;   /* requests that may begin */
 };
 
-/* Sets ask->cost and ask->least, the least grant that is of use: at least 1 where the row costs
- * anything, so that a grant is always progress. */
-static void appraise(struct batcher *b, struct ask *ask)
+/* Sets request->cost and request->least. If the cost is not 0, least is at least 1, so that a
+ * scheduled row progresses. */
+static void batch_request_update_cost(struct batcher *b, struct batch_request *request)
 {
     size_t least;
 
-    ask->least = ask->cost = b->agent.cost(b->agent.self, ask->row);
-    if (b->agent.min_grant == NULL)
+    request->least = request->cost = b->agent.cost(b->agent.self, request->row);
+    if (b->agent.min_chunk == NULL)
         return;
-    least = b->agent.min_grant(b->agent.self, ask->row);
+    least = b->agent.min_chunk(b->agent.self, request->row);
     if (least == 0)
         least = 1;
-    ask->least = min_size(least, ask->cost);
+    request->least = min_size(least, request->cost);
 }
 
-static bool is_part(const struct ask *ask)
+static bool is_chunked(const struct batch_request *request)
 {
-    return ask->least < ask->cost;
+    return request->least < request->cost;
 }
 
-/* A row that is too large for any step runs in one of its own, or nobody would ever run it. */
+/* A row too large for any step runs in a step of its own; it would never run otherwise. */
 static bool fits(const struct batcher *b, size_t least, size_t budget)
 {
     return least <= budget || (b->n_rows == 0 && least > b->config.max_cost);
 }
 
-static enum status reserve(struct batcher *b, struct ask *ask)
+static enum status batch_request_reserve(struct batcher *b, struct batch_request *request)
 {
-    ask->row->err.status = STATUS_OK;
+    request->row->err.status = STATUS_OK;
     if (b->agent.reserve == NULL)
         return STATUS_OK;
-    return b->agent.reserve(b->agent.self, ask->row, &ask->row->err);
+    return b->agent.reserve(b->agent.self, request->row, &request->row->err);
 }
 
-static void fail(struct batcher *b, struct ask *ask)
+static void batch_request_fail(struct batcher *b, struct batch_request *request)
 {
-    ask_take_out(b, ask);
-    ask_end(b, ask);
+    batch_request_take_out(b, request);
+    batch_request_end(b, request);
 }
 
-static void pay(struct purse *purse, const struct ask *ask, size_t n)
+static void token_budget_take(struct token_budget *budget, const struct batch_request *request,
+                              size_t n)
 {
-    purse->budget -= min_size(n, purse->budget);
-    if (!is_part(ask))
+    budget->left -= min_size(n, budget->left);
+    if (!is_chunked(request))
         return;
-    purse->room -= min_size(n, purse->room);
-    purse->has_part = true;
+    budget->prefill -= min_size(n, budget->prefill);
+    budget->has_chunk = true;
 }
 
-/* When it would be through if it had run alone since it began to wait. Wraps, as ranks do. */
-static uint64_t through_us(const struct batcher *b, const struct ask *ask)
+/* When the request would have finished if it had run alone since it began to wait. May wrap, as
+ * aged priorities do. */
+static uint64_t finish_us(const struct batcher *b, const struct batch_request *request)
 {
-    return waiting_rank_us(&b->waiting, ask) + (uint64_t)pace_part_us(&b->pace, ask->cost);
+    return waiting_aged_priority_us(&b->waiting, request) +
+           (uint64_t)step_time_chunk_us(&b->step_time, request->cost);
 }
 
-static bool is_through_before(const struct batcher *b, const struct ask *x, const struct ask *y)
+static bool finishes_before(const struct batcher *b, const struct batch_request *x,
+                            const struct batch_request *y)
 {
-    uint64_t x_us = through_us(b, x), y_us = through_us(b, y);
+    uint64_t x_us = finish_us(b, x), y_us = finish_us(b, y);
 
     if (x_us != y_us)
         return (int64_t)(x_us - y_us) < 0;
     return x->number < y->number;
 }
 
-/* Running rows that are parts, the first first. Returns how many. */
-static size_t sort_parts(struct batcher *b, struct list *parts)
+/* Lists running rows that can be chunked, the first to finish first. Returns how many. */
+static size_t sort_chunked(struct batcher *b, struct list *chunked)
 {
     size_t n = 0;
 
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
-        struct ask *ask = container_of(l, struct ask, link);
-        struct link *at = list_first(parts);
+        struct batch_request *request = container_of(l, struct batch_request, link);
+        struct link *at = list_first(chunked);
 
-        appraise(b, ask);
-        if (!is_part(ask))
+        batch_request_update_cost(b, request);
+        if (!is_chunked(request))
             continue;
-        while (at != NULL && is_through_before(b, container_of(at, struct ask, part), ask))
-            at = list_next(parts, at);
-        list_insert_before(at != NULL ? at : &parts->head, &ask->part);
+        while (at != NULL &&
+               finishes_before(b, container_of(at, struct batch_request, chunked), request))
+            at = list_next(chunked, at);
+        list_insert_before(at != NULL ? at : &chunked->head, &request->chunked);
         n++;
     }
     return n;
 }
 
-/* n more to a running row, which is planned for the step then. */
-static void give(struct batcher *b, struct ask *ask, size_t n, struct purse *purse,
-                 struct list *planned)
+/* Schedules n more tokens of a running row, and plans the row for the step. */
+static void batch_request_schedule(struct batcher *b, struct batch_request *request, size_t n,
+                                   struct token_budget *budget, struct list *planned)
 {
-    if (!link_is_on(&ask->in_step)) {
-        ask->row->grant = 0;
-        list_push(planned, &ask->in_step);
+    if (!link_is_on(&request->in_step)) {
+        request->row->n_scheduled = 0;
+        list_push(planned, &request->in_step);
         b->n_rows++;
     }
-    ask->row->grant += n;
-    pay(purse, ask, n);
+    request->row->n_scheduled += n;
+    token_budget_take(budget, request, n);
 }
 
-/* To each whole row what it costs, and to the first part the least, so that it goes on whatever the
- * room. Returns what the whole rows cost; *ret_all: each has its grant. */
-static size_t plan_whole(struct batcher *b, const struct link *first_part, struct list *planned,
-                         struct purse *purse, bool *ret_all)
+/* Schedules each decode row, and the smallest chunk of the first chunked row, so that it proceeds
+ * whatever the prefill budget. Returns what the decode rows cost; *ret_all: all are scheduled. */
+static size_t plan_decode(struct batcher *b, const struct link *first_chunk, struct list *planned,
+                          struct token_budget *budget, bool *ret_all)
 {
-    size_t whole_cost = 0;
+    size_t decode_cost = 0;
 
     *ret_all = true;
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
-        struct ask *ask = container_of(l, struct ask, link);
+        struct batch_request *request = container_of(l, struct batch_request, link);
 
-        if (is_part(ask) && &ask->part != first_part)
+        if (is_chunked(request) && &request->chunked != first_chunk)
             continue;
-        if (!fits(b, ask->least, purse->budget)) {
+        if (!fits(b, request->least, budget->left)) {
             *ret_all = false;
             continue;
         }
-        give(b, ask, ask->least, purse, planned);
-        if (!is_part(ask))
-            whole_cost += ask->cost;
+        batch_request_schedule(b, request, request->least, budget, planned);
+        if (!is_chunked(request))
+            decode_cost += request->cost;
     }
-    return whole_cost;
+    return decode_cost;
 }
 
-/* To parts, in their order, what is left; empties the list. */
-static void plan_parts(struct batcher *b, struct list *parts, struct list *planned,
-                       struct purse *purse)
+/* Schedules chunks, in order, as far as the budget goes; empties the list. Keeps budget for waiting
+ * requests that would finish earlier. */
+static void plan_chunks(struct batcher *b, struct list *chunked, struct list *planned,
+                        struct token_budget *budget)
 {
-    struct ask *next = purse->n_new > 0 ? waiting_first(&b->waiting) : NULL;
+    struct batch_request *next = budget->n_new > 0 ? waiting_first(&b->waiting) : NULL;
     size_t n_held = 0, held = 0;
     struct link *l;
 
-    while ((l = list_pop(parts)) != NULL) {
-        struct ask *ask = container_of(l, struct ask, part);
-        size_t left = min_size(purse->budget, purse->room);
-        size_t least = link_is_on(&ask->in_step) ? 0 : ask->least;
+    while ((l = list_pop(chunked)) != NULL) {
+        struct batch_request *request = container_of(l, struct batch_request, chunked);
+        size_t left = min_size(budget->left, budget->prefill);
+        size_t least = link_is_on(&request->in_step) ? 0 : request->least;
 
-        for (; next != NULL && n_held < purse->n_new && is_through_before(b, next, ask); n_held++) {
+        for (; next != NULL && n_held < budget->n_new && finishes_before(b, next, request);
+             n_held++) {
             held += min_size(next->cost, left);
-            next = waiting_behind(&b->waiting, next);
+            next = waiting_next(&b->waiting, next);
         }
         left -= min_size(held, left);
         if (least <= left)
-            give(b, ask, min_size(ask->cost - (ask->least - least), left), purse, planned);
+            batch_request_schedule(b, request,
+                                   min_size(request->cost - (request->least - least), left), budget,
+                                   planned);
     }
 }
 
-/* Makes room for all of whoever would be through first, a part or one that waits, if it may leap.
- */
-static void leap(struct batcher *b, const struct list *parts, size_t n_parts, size_t whole_cost,
-                 struct purse *purse)
+/* Raises the prefill budget to the whole cost of the request that would finish first, running or
+ * waiting, if the step-time model allows an unchunked prefill. */
+static void unchunk_first(struct batcher *b, const struct list *chunked, size_t n_chunked,
+                          size_t decode_cost, struct token_budget *budget)
 {
-    const struct ask *next = purse->n_new > 0 ? waiting_first(&b->waiting) : NULL;
-    const struct link *l = list_first(parts);
-    const struct ask *part = l != NULL ? container_of(l, const struct ask, part) : NULL;
+    const struct batch_request *first = budget->n_new > 0 ? waiting_first(&b->waiting) : NULL;
+    const struct link *l = list_first(chunked);
+    const struct batch_request *running =
+        l != NULL ? container_of(l, const struct batch_request, chunked) : NULL;
 
-    if (part != NULL && part->is_short && (next == NULL || is_through_before(b, part, next)))
-        next = part;
-    if (next != NULL && next->cost > purse->room &&
-        pace_leap(&b->pace, whole_cost, n_parts, next->cost, b->config.max_itl_us))
-        purse->room = next->cost;
+    if (running != NULL && running->is_short &&
+        (first == NULL || finishes_before(b, running, first)))
+        first = running;
+    if (first != NULL && first->cost > budget->prefill &&
+        step_time_allows_unchunked(&b->step_time, decode_cost, n_chunked, first->cost,
+                                   b->config.max_itl_us))
+        budget->prefill = first->cost;
 }
 
-/* Grants to running rows, onto planned. Returns false when nobody may begin: a whole row has no
- * grant, or no part should. */
-static bool plan_running(struct batcher *b, struct list *planned, struct purse *purse)
+/* Schedules running rows, onto planned. Returns false when no request may begin: a decode row found
+ * no room, or decode rows are to run alone. */
+static bool step_plan_running(struct batcher *b, struct list *planned, struct token_budget *budget)
 {
-    struct list parts;
-    size_t n_parts, whole_cost, spent;
-    bool all_whole;
+    struct list chunked;
+    size_t n_chunked, decode_cost, spent;
+    bool all_decode;
 
-    list_init(&parts);
-    n_parts = sort_parts(b, &parts);
-    purse->room = SIZE_MAX;
-    if (b->config.max_itl_us != 0 && n_parts < b->n_running && pace_is_stale(&b->pace)) {
-        while (list_pop(&parts) != NULL)
+    list_init(&chunked);
+    n_chunked = sort_chunked(b, &chunked);
+    budget->prefill = SIZE_MAX;
+    if (b->config.max_itl_us != 0 && n_chunked < b->n_running &&
+        step_time_is_stale(&b->step_time)) {
+        while (list_pop(&chunked) != NULL)
             continue;
-        (void)plan_whole(b, NULL, planned, purse, &all_whole);
-        return false; /* and nobody begins */
+        (void)plan_decode(b, NULL, planned, budget, &all_decode);
+        return false;
     }
-    whole_cost = plan_whole(b, list_first(&parts), planned, purse, &all_whole);
-    spent = SIZE_MAX - purse->room;
-    n_parts += purse->n_new;
-    purse->room = pace_room(&b->pace, whole_cost, n_parts, b->config.max_itl_us);
-    purse->room -= min_size(spent, purse->room);
-    leap(b, &parts, n_parts, whole_cost, purse);
-    plan_parts(b, &parts, planned, purse);
-    return all_whole;
+    decode_cost = plan_decode(b, list_first(&chunked), planned, budget, &all_decode);
+    spent = SIZE_MAX - budget->prefill;
+    n_chunked += budget->n_new;
+    budget->prefill =
+        step_time_prefill_budget(&b->step_time, decode_cost, n_chunked, b->config.max_itl_us);
+    budget->prefill -= min_size(spent, budget->prefill);
+    unchunk_first(b, &chunked, n_chunked, decode_cost, budget);
+    plan_chunks(b, &chunked, planned, budget);
+    return all_decode;
 }
 
-static struct ask *worst_running(const struct batcher *b)
+static struct batch_request *lowest_running(const struct batcher *b)
 {
-    struct ask *worst = NULL;
+    struct batch_request *worst = NULL;
 
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
-        struct ask *ask = container_of(l, struct ask, link);
+        struct batch_request *request = container_of(l, struct batch_request, link);
 
-        if (worst == NULL || ask_is_before(&b->waiting, worst, ask))
-            worst = ask;
+        if (worst == NULL || batch_request_is_before(&b->waiting, worst, request))
+            worst = request;
     }
     return worst;
 }
 
-static void preempt(struct batcher *b, struct ask *ask)
+static void batch_request_preempt(struct batcher *b, struct batch_request *request)
 {
-    if (link_is_on(&ask->in_step)) {
-        list_remove(&ask->in_step);
+    if (link_is_on(&request->in_step)) {
+        list_remove(&request->in_step);
         b->n_rows--;
     }
-    ask_take_out(b, ask);
-    b->agent.release(b->agent.self, ask->row);
-    ask->n_preempted++;
+    batch_request_take_out(b, request);
+    b->agent.release(b->agent.self, request->row);
+    request->n_preempted++;
     b->stats.n_preempted++;
-    ask_wait(b, ask, true);
+    batch_request_wait(b, request, true);
 }
 
-/* Nobody else of ours holds anything that could be waited for: not a running row, and not one that
- * failed a moment ago and whose future has yet to settle. */
-static bool is_alone(const struct batcher *b, size_t n_running)
+/* Whether only these n_running rows hold anything: no other row runs, and no ended row has a future
+ * that has yet to settle. */
+static bool holds_nothing_but(const struct batcher *b, size_t n_running)
 {
     return b->n_running == n_running && list_is_empty(&b->ending);
 }
 
-/* Moves planned rows onto in_step as they get what they need. Returns true when all did without
- * anybody's being preempted. */
-static bool reserve_running(struct batcher *b, struct list *planned)
+/* Moves planned rows onto in_step once they have reserved what they need. Returns true when all
+ * did and none was preempted. */
+static bool reserve_planned(struct batcher *b, struct list *planned)
 {
-    bool is_calm = true;
+    bool is_undisturbed = true;
     struct link *l;
 
     while ((l = list_first(planned)) != NULL) {
-        struct ask *ask = ask_in_step(l);
+        struct batch_request *request = batch_request_of_step(l);
         enum status rc;
 
-        while ((rc = reserve(b, ask)) == STATUS_EXHAUSTED && b->n_running > 1) {
-            struct ask *worst = worst_running(b);
+        while ((rc = batch_request_reserve(b, request)) == STATUS_EXHAUSTED && b->n_running > 1) {
+            struct batch_request *worst = lowest_running(b);
 
-            is_calm = false;
-            preempt(b, worst);
-            if (worst == ask)
+            is_undisturbed = false;
+            batch_request_preempt(b, worst);
+            if (worst == request)
                 break;
         }
-        if (ask->state != ASK_RUNNING)
+        if (request->state != REQUEST_RUNNING)
             continue;
-        list_remove(&ask->in_step);
+        list_remove(&request->in_step);
         if (rc == STATUS_OK) {
-            list_push(&b->in_step, &ask->in_step);
+            list_push(&b->in_step, &request->in_step);
             continue;
         }
         b->n_rows--;
-        is_calm = false;
-        if (rc != STATUS_EXHAUSTED || is_alone(b, 1))
-            fail(b, ask);
+        is_undisturbed = false;
+        if (rc != STATUS_EXHAUSTED || holds_nothing_but(b, 1))
+            batch_request_fail(b, request);
     }
-    return is_calm;
+    return is_undisturbed;
 }
 
-/* How many asks may begin: those the policy lets in, and those that had begun before. */
-static size_t n_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
+struct policy_view step_view(struct batcher *b, uint64_t now_us)
 {
-    struct policy_view v = batcher_view(b, now_us);
+    return (struct policy_view){
+        .config = &b->config,
+        .now_us = now_us,
+        .oldest_us = b->waiting.n_queued > 0 ? waiting_oldest_us(&b->waiting) : now_us,
+        .n_queued = b->waiting.n_queued - b->n_admitted,
+        .n_admitted = b->n_admitted + b->waiting.n_preempted,
+        .n_running = b->n_running,
+        .adaptive = &b->adaptive,
+    };
+}
+
+/* How many requests may begin: those that the policy admits, and preempted ones. */
+static size_t step_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
+{
+    struct policy_view v = step_view(b, now_us);
 
     if (v.n_queued > 0) {
         b->n_admitted += b->policy->choose != NULL
-                             ? b->policy->choose(&b->waiting, &b->by_length, &v)
+                             ? b->policy->choose(&b->waiting, &b->length_buckets, &v)
                              : b->policy->admit(&v, ret_wake_us);
         assert(b->n_admitted <= b->waiting.n_queued);
     }
-    return b->n_admitted + b->waiting.n_returned;
+    return b->n_admitted + b->waiting.n_preempted;
 }
 
-/* Returns false when the ask stays where it is and nobody behind it is to be tried. */
-static bool admit(struct batcher *b, struct ask *ask, struct purse *purse)
+/* Returns false if the request, and those behind it, must go on waiting. */
+static bool batch_request_admit(struct batcher *b, struct batch_request *request,
+                                struct token_budget *budget)
 {
-    size_t held = ask->cost, left = purse->budget;
-    double part_us; /* 0: nothing is known yet */
+    size_t held = request->cost, left = budget->left;
+    double chunk_us; /* 0: unknown */
     enum status rc;
 
-    appraise(b, ask);
-    b->waiting_cost += ask->cost - held;
-    if (is_part(ask) && !purse->has_part && purse->room < ask->least)
-        left = min_size(left, ask->least);
-    else if (is_part(ask))
-        left = min_size(left, purse->room);
-    if (!fits(b, ask->least, left))
+    batch_request_update_cost(b, request);
+    b->waiting_cost += request->cost - held;
+    if (is_chunked(request) && !budget->has_chunk && budget->prefill < request->least)
+        left = min_size(left, request->least);
+    else if (is_chunked(request))
+        left = min_size(left, budget->prefill);
+    if (!fits(b, request->least, left))
         return false;
-    ask->row->grant = ask->least > left ? ask->least : min_size(ask->cost, left);
-    rc = reserve(b, ask);
-    if (rc == STATUS_EXHAUSTED && !is_alone(b, 0))
-        return false; /* another row will give back what it holds */
-    if (!ask->is_returned && !ask->is_chosen)
+    request->row->n_scheduled =
+        request->least > left ? request->least : min_size(request->cost, left);
+    rc = batch_request_reserve(b, request);
+    if (rc == STATUS_EXHAUSTED && !holds_nothing_but(b, 0))
+        return false; /* another row will release what it holds */
+    if (!request->is_preempted && !request->is_chosen)
         b->n_admitted--;
     if (rc != STATUS_OK) {
-        fail(b, ask);
+        batch_request_fail(b, request);
         return true;
     }
-    ask_take_out(b, ask);
-    part_us = pace_part_us(&b->pace, ask->cost);
-    ask->is_short = part_us > 0 && part_us <= (double)b->config.max_itl_us;
-    ask->state = ASK_RUNNING;
-    list_push(&b->running, &ask->link);
+    batch_request_take_out(b, request);
+    chunk_us = step_time_chunk_us(&b->step_time, request->cost);
+    request->is_short = chunk_us > 0 && chunk_us <= (double)b->config.max_itl_us;
+    request->state = REQUEST_RUNNING;
+    list_push(&b->running, &request->link);
     b->n_running++;
-    list_push(&b->in_step, &ask->in_step);
+    list_push(&b->in_step, &request->in_step);
     b->n_rows++;
-    pay(purse, ask, ask->row->grant);
+    token_budget_take(budget, request, request->row->n_scheduled);
     return true;
 }
 
-static void seal(struct batcher *b, uint64_t now_us)
+static void step_close(struct batcher *b, uint64_t now_us)
 {
     size_t i = 0;
 
     b->step_us = now_us;
-    b->whole_cost = b->part_cost = 0;
+    b->decode_cost = b->chunk_cost = 0;
     for (struct link *l = list_first(&b->in_step); l != NULL; l = list_next(&b->in_step, l)) {
-        struct ask *ask = ask_in_step(l);
+        struct batch_request *request = batch_request_of_step(l);
 
-        list_remove(&ask->link);
-        list_push(&b->running, &ask->link);
-        if (ask->n_steps++ == 0)
-            ask->first_step_us = now_us;
-        b->stats.n_cost += ask->row->grant;
-        *(is_part(ask) ? &b->part_cost : &b->whole_cost) += ask->row->grant;
-        ask->row->extra = 0;
-        ask->row->outcome = ROW_FAILED; /* unless batch_act says otherwise */
-        b->rows[i++] = ask->row;
+        list_remove(&request->link);
+        list_push(&b->running, &request->link);
+        if (request->n_steps++ == 0)
+            request->first_step_us = now_us;
+        b->stats.n_cost += request->row->n_scheduled;
+        *(is_chunked(request) ? &b->chunk_cost : &b->decode_cost) += request->row->n_scheduled;
+        request->row->extra = 0;
+        request->row->outcome = ROW_FAILED; /* until compute sets it */
+        b->rows[i++] = request->row;
     }
     assert(i == b->n_rows && i <= b->config.max_rows);
 }
@@ -371,39 +385,39 @@ void step_learn(struct batcher *b, uint64_t now_us)
 
     for (size_t i = 0; i < b->n_rows; i++)
         extra += b->rows[i]->extra;
-    pace_learn(&b->pace, b->whole_cost + extra, b->part_cost, us);
-    gather_step(&b->gather, b->n_rows, us, now_us);
+    step_time_learn(&b->step_time, b->decode_cost + extra, b->chunk_cost, us);
+    adaptive_stepped(&b->adaptive, b->n_rows, us, now_us);
 }
 
-/* Grants to running rows and what they need. Returns true when nobody was left out or lost.
- * A round may come to nothing: the row that was planned is preempted, and the others were beyond
- * the budget that it left. Then there is one running row fewer, and another round. */
-static bool form_running(struct batcher *b, struct purse *purse)
+/* Schedules running rows and reserves what they need. Returns true when no row was left out,
+ * preempted or failed. A round may schedule nothing: the planned row was preempted, and the others
+ * did not fit in the budget beside it. Another round follows with one running row fewer. */
+static bool step_form_running(struct batcher *b, struct token_budget *budget)
 {
-    const struct purse full = *purse;
-    bool all_whole, is_calm = true;
+    const struct token_budget full = *budget;
+    bool all_decode, is_undisturbed = true;
     struct list planned;
 
     list_init(&planned);
     do {
-        *purse = full;
-        all_whole = plan_running(b, &planned, purse);
-        if (!reserve_running(b, &planned))
-            is_calm = false;
+        *budget = full;
+        all_decode = step_plan_running(b, &planned, budget);
+        if (!reserve_planned(b, &planned))
+            is_undisturbed = false;
     } while (b->n_rows == 0 && b->n_running > 0 && list_is_empty(&b->ending));
-    return all_whole && is_calm;
+    return all_decode && is_undisturbed;
 }
 
 void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
-    struct purse purse = {.budget = b->config.max_cost};
+    struct token_budget budget = {.left = b->config.max_cost};
 
     assert(!b->is_stepping && list_is_empty(&b->in_step));
     *ret_wake_us = 0;
     b->n_rows = 0;
-    purse.n_new = n_admissible(b, now_us, ret_wake_us);
-    if (form_running(b, &purse))
-        while (purse.n_new-- > 0 && admit(b, waiting_first(&b->waiting), &purse))
+    budget.n_new = step_admissible(b, now_us, ret_wake_us);
+    if (step_form_running(b, &budget))
+        while (budget.n_new-- > 0 && batch_request_admit(b, waiting_first(&b->waiting), &budget))
             continue;
-    seal(b, now_us);
+    step_close(b, now_us);
 }

@@ -1,7 +1,7 @@
-/* The asks that wait for a step, and who of them is next: first those that were preempted, then by
- * aged priority. An ask gains one step of priority for each ageing_us that it waits, which is the
- * same as saying that its rank is since_us - priority * ageing_us: a number that does not change
- * with time, so nothing is ever sorted again. */
+/* The requests that wait for a step, and which of them is next: first those that were preempted,
+ * then by aged priority. A request gains one priority for each ageing_us that it waits. So its aged
+ * priority is a time, since_us - priority * ageing_us, the smallest first. It does not change while
+ * the request waits, so nothing is sorted again. */
 #ifndef BATCHING_WAITING_H
 #define BATCHING_WAITING_H
 
@@ -11,41 +11,45 @@
 
 #include "base/list.h"
 
-struct ask;
+struct batch_request;
 
 enum { PRIORITY_MAX = 100, N_PRIORITIES = 2 * PRIORITY_MAX + 1 };
 
 struct waiting {
-    struct list returned;                      /* preempted, in the order in which they go on */
-    struct list chosen;                        /* of the next batch by length, in its order */
-    struct list queues[N_PRIORITIES];          /* each in the order of since_us */
+    struct list preempted;            /* in the order in which they proceed */
+    struct list chosen;               /* requests of the next batch, in order (length bucketing) */
+    struct list queues[N_PRIORITIES]; /* each in the order of since_us */
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
-    size_t n_returned, n_queued;               /* queued: the chosen ones too */
-    uint64_t ageing_us;                        /* the owner's to set; may change at any time */
+    size_t n_preempted, n_queued;              /* n_queued includes the chosen ones */
+    uint64_t ageing_us;                        /* set by the owner; may change at any time */
 };
 
 void waiting_init(struct waiting *w);
 
-/* At the end of its priority's queue: since_us never goes back from one call to the next. */
-void waiting_add(struct waiting *w, struct ask *ask);
-/* In front of all. */
-void waiting_return(struct waiting *w, struct ask *ask);
-void waiting_remove(struct waiting *w, struct ask *ask);
-/* From its queue to the end of the chosen, who come before all that are queued. */
-void waiting_choose(struct waiting *w, struct ask *ask);
-/* Calls visit for each that is queued and not chosen. */
-void waiting_each(const struct waiting *w, void (*visit)(void *arg, struct ask *ask), void *arg);
+/* Appends to its priority's queue: since_us never decreases from one call to the next. */
+void waiting_add(struct waiting *w, struct batch_request *request);
+/* Puts a preempted request in front of all others. */
+void waiting_add_preempted(struct waiting *w, struct batch_request *request);
+void waiting_remove(struct waiting *w, struct batch_request *request);
+/* Moves it from its queue to the end of the chosen ones, which come before all queued ones. */
+void waiting_choose(struct waiting *w, struct batch_request *request);
+/* Calls visit for each request that is queued and not chosen. */
+void waiting_each(const struct waiting *w, void (*visit)(void *arg, struct batch_request *request),
+                  void *arg);
 
-/* Who is next, NULL when nobody waits. Constant time but for the priorities in use. */
-struct ask *waiting_first(const struct waiting *w);
-/* Who waits behind it in the same list, of those preempted or of its priority; NULL at the end. */
-struct ask *waiting_behind(const struct waiting *w, const struct ask *ask);
-/* since_us, put earlier by priority; wraps, only differences count. */
-uint64_t waiting_rank_us(const struct waiting *w, const struct ask *ask);
-/* The smallest since_us of those queued and not chosen; only when there is one. */
+/* The next one, NULL when none waits. Takes time proportional to the number of priorities in use.
+ */
+struct batch_request *waiting_first(const struct waiting *w);
+/* The request behind it in the same list (preempted, chosen, or its priority's); NULL at the end.
+ */
+struct batch_request *waiting_next(const struct waiting *w, const struct batch_request *request);
+/* May wrap: only differences are meaningful. */
+uint64_t waiting_aged_priority_us(const struct waiting *w, const struct batch_request *request);
+/* The smallest since_us of requests queued and not chosen; there must be one. */
 uint64_t waiting_oldest_us(const struct waiting *w);
 
-/* True when a goes before b. */
-bool ask_is_before(const struct waiting *w, const struct ask *a, const struct ask *b);
+/* True when a is before b by aged priority. */
+bool batch_request_is_before(const struct waiting *w, const struct batch_request *a,
+                             const struct batch_request *b);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "base/checksum.h"
 
-/* A place in the pieces of a message. */
+/* A position in the pieces of a message. */
 struct cursor {
     const struct iovec *pieces; /* [n_pieces] */
     size_t n_pieces;
@@ -33,7 +33,7 @@ static bool read_byte(struct cursor *c, uint8_t *out)
     return skip(c, 1);
 }
 
-static bool read_varint(struct cursor *c, uint64_t *out)
+static bool cursor_read_varint(struct cursor *c, uint64_t *out)
 {
     uint8_t byte = 0x80;
 
@@ -76,22 +76,22 @@ static bool read_chunk(struct chunk *out, struct cursor *c)
         uint64_t key, n;
         unsigned field;
 
-        if (!read_varint(c, &key))
+        if (!cursor_read_varint(c, &key))
             return false;
         field = (unsigned)(key >> 3 & 7);
         if ((seen & 1u << field) != 0)
             return false;
         seen |= 1u << field;
         if (key == tag(1, WIRE_VARINT)) {
-            if (!read_varint(c, &out->offset))
+            if (!cursor_read_varint(c, &out->offset))
                 return false;
         } else if (key == tag(2, WIRE_BYTES)) {
-            if (!read_varint(c, &n) || n > c->left)
+            if (!cursor_read_varint(c, &n) || n > c->left)
                 return false;
             out->first = c->piece;
             out->at = c->at;
             out->size_bytes = (size_t)n;
-            (void)skip(c, (size_t)n); /* it is there */
+            (void)skip(c, (size_t)n); /* cannot fail: n <= left */
         } else if (key == tag(3, WIRE_FIXED32)) {
             if (!read_fixed32(c, &out->crc))
                 return false;
@@ -106,7 +106,8 @@ static bool is_chunk(struct cursor *c)
 {
     uint64_t key, n;
 
-    return read_varint(c, &key) && key == tag(2, WIRE_BYTES) && read_varint(c, &n) && n == c->left;
+    return cursor_read_varint(c, &key) && key == tag(2, WIRE_BYTES) && cursor_read_varint(c, &n) &&
+           n == c->left;
 }
 
 enum chunk_read chunk_read(struct chunk *out, const struct iovec *pieces, size_t n_pieces,
@@ -114,7 +115,7 @@ enum chunk_read chunk_read(struct chunk *out, const struct iovec *pieces, size_t
 {
     struct cursor c = {.pieces = pieces, .n_pieces = n_pieces, .left = size_bytes};
 
-    (void)skip(&c, 0); /* over pieces that are empty */
+    (void)skip(&c, 0); /* skips empty pieces */
     if (!is_chunk(&c))
         return CHUNK_NONE;
     return read_chunk(out, &c) ? CHUNK_READ : CHUNK_BAD;

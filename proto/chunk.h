@@ -1,6 +1,6 @@
-/* A chunk of numbers on the wire, without a copy: the ParamsChunk in field 2 of a ParamsUpload, a
- * ParamsCreateRequest or a ParamsDownload, read where it lies in pieces, and framed round data that
- * stays where it is. */
+/* Reads and frames a chunk of numbers without a copy: the ParamsChunk in field 2 of a ParamsUpload,
+ * a ParamsCreateRequest or a ParamsDownload. A received chunk is read in place, in pieces; to send
+ * one, a frame is made around data that stays in place. */
 #ifndef PROTO_CHUNK_H
 #define PROTO_CHUNK_H
 
@@ -16,18 +16,18 @@ struct chunk {
     size_t first, at; /* data begins at byte `at` of piece `first` */
 };
 
-/* CHUNK_NONE: another message, to be decoded. CHUNK_BAD: a chunk, but it has not offset, data and
- * crc32c once at most each and nothing else. */
+/* CHUNK_NONE: another message, to be decoded. CHUNK_BAD: a chunk with a field twice, or with one
+ * other than offset, data and crc32c. */
 enum chunk_read { CHUNK_READ, CHUNK_NONE, CHUNK_BAD };
 enum chunk_read chunk_read(struct chunk *out, const struct iovec *pieces, size_t n_pieces,
                            size_t size_bytes);
 
-/* Copies data to `to` and returns its crc32c; taken (may be NULL) sees each part of it once it is
- * there. */
+/* Copies data to `to` and returns its crc32c; taken (may be NULL) is called with each part once it
+ * is copied. */
 uint32_t chunk_copy(void *to, const struct chunk *c, const struct iovec *pieces,
                     void (*taken)(void *arg, const void *data, size_t size_bytes), void *arg);
 
-/* The bytes of such a message before and behind data. */
+/* The bytes of such a message before and after data. */
 struct chunk_frame {
     uint8_t head[48], tail[8];
     size_t n_head, n_tail;

@@ -1,8 +1,9 @@
 /* A message is read twice. The first pass, ours, walks the bytes by the descriptor and checks what
  * protobuf-c does not: that text is UTF-8 and free of NULs (protobuf-c hands text on as a C string,
- * whose end a NUL would silently become) and that nesting is bounded (protobuf-c recurses as deep
- * as the peer likes). The second is protobuf-c's own, into the arena. The first must not be more
- * lenient about where a field begins than the second, or text could slip by it. */
+ * whose end a NUL would silently become), that nesting is bounded (protobuf-c recurses as deep as
+ * the peer likes) and that there are not too many fields (protobuf-c allocates for each). The
+ * second is protobuf-c's own, into the arena. The first must be at least as strict as the second
+ * about where a field begins, or text could escape the check. */
 #include "proto/codec.h"
 
 #include <assert.h>
@@ -12,18 +13,22 @@
 
 #include "base/utf8.h"
 
-struct reader {
+struct codec_reader {
     const uint8_t *at, *end;
 };
 
-/* Where the walk stands: one message, inside a field of its parent. */
+/* The walk's state in one message, which is inside a field of its parent. */
 struct frame {
     const struct frame *parent;
     const ProtobufCMessageDescriptor *type;
     const uint8_t *data; /* of the message */
     const uint8_t *end;
-    const uint8_t *field_at; /* where the field begins that is being looked at */
+    const uint8_t *field_at; /* where the current field begins */
     const ProtobufCFieldDescriptor *field;
+};
+
+struct tally {
+    size_t n_fields, max_fields;
 };
 
 struct taker {
@@ -32,7 +37,7 @@ struct taker {
     bool is_exhausted;
 };
 
-static bool read_varint(struct reader *r, size_t max_bytes, uint64_t *ret)
+static bool codec_reader_read_varint(struct codec_reader *r, size_t max_bytes, uint64_t *ret)
 {
     uint64_t value = 0;
     size_t n;
@@ -49,25 +54,25 @@ static bool read_varint(struct reader *r, size_t max_bytes, uint64_t *ret)
     return false;
 }
 
-/* Reads one field: its number, its wire type and, for length-prefixed ones, its bytes. Groups and
- * what else protobuf-c refuses are false. */
-static bool read_field(struct reader *r, uint32_t *ret_number, unsigned *ret_wire,
-                       struct reader *ret_bytes)
+/* Reads one field: its number, its wire type and, for length-prefixed ones, its bytes. False for
+ * groups and all else that protobuf-c refuses. */
+static bool read_field(struct codec_reader *r, uint32_t *ret_number, unsigned *ret_wire,
+                       struct codec_reader *ret_bytes)
 {
     uint64_t tag, n;
 
-    if (!read_varint(r, 5, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+    if (!codec_reader_read_varint(r, 5, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return false;
     *ret_number = (uint32_t)(tag >> 3);
     *ret_wire = tag & 7;
     switch (*ret_wire) {
     case PROTOBUF_C_WIRE_TYPE_VARINT:
-        return read_varint(r, 10, &n);
+        return codec_reader_read_varint(r, 10, &n);
     case PROTOBUF_C_WIRE_TYPE_64BIT:
         n = 8;
         break;
     case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
-        if (!read_varint(r, 5, &n))
+        if (!codec_reader_read_varint(r, 5, &n))
             return false;
         break;
     case PROTOBUF_C_WIRE_TYPE_32BIT:
@@ -78,15 +83,15 @@ static bool read_field(struct reader *r, uint32_t *ret_number, unsigned *ret_wir
     }
     if (n > (uint64_t)(r->end - r->at))
         return false;
-    *ret_bytes = (struct reader){r->at, r->at + n};
+    *ret_bytes = (struct codec_reader){r->at, r->at + n};
     r->at += n;
     return true;
 }
 
-/* How many values of the frame's field stand before the one being looked at. */
+/* The number of values of the frame's field before the current one. */
 static size_t index_of(const struct frame *f)
 {
-    struct reader r = {f->data, f->field_at}, bytes;
+    struct codec_reader r = {f->data, f->field_at}, bytes;
     uint32_t number;
     unsigned wire;
     size_t n = 0;
@@ -124,17 +129,21 @@ static enum status fail_bytes(struct error *err, const ProtobufCMessageDescripto
     return error_set(err, STATUS_INVALID, "bytes are no %s", type->name);
 }
 
-static enum status walk(const ProtobufCMessageDescriptor *type, const struct reader *bytes,
-                        const struct frame *parent, size_t depth, struct error *err)
+static enum status walk(const ProtobufCMessageDescriptor *type, const struct codec_reader *bytes,
+                        const struct frame *parent, size_t depth, struct tally *tally,
+                        struct error *err)
 {
     struct frame f = {.parent = parent, .type = type, .data = bytes->at, .end = bytes->end};
-    struct reader r = *bytes, inner = {0};
+    struct codec_reader r = *bytes, inner = {0};
     uint32_t number;
     unsigned wire;
     enum status rc;
 
     while (r.at < r.end) {
         f.field_at = r.at;
+        if (tally->n_fields++ == tally->max_fields)
+            return error_set(err, STATUS_INVALID, "the message has more than %zu fields",
+                             tally->max_fields);
         if (!read_field(&r, &number, &wire, &inner))
             return fail_bytes(err, type);
         f.field = protobuf_c_message_descriptor_get_field(type, number);
@@ -155,7 +164,7 @@ static enum status walk(const ProtobufCMessageDescriptor *type, const struct rea
             if (depth == CODEC_DEPTH_MAX)
                 return error_set(err, STATUS_INVALID, "messages are nested deeper than %d",
                                  CODEC_DEPTH_MAX);
-            rc = walk(f.field->descriptor, &inner, &f, depth + 1, err);
+            rc = walk(f.field->descriptor, &inner, &f, depth + 1, tally, err);
             if (rc != STATUS_OK)
                 return rc;
         }
@@ -163,7 +172,7 @@ static enum status walk(const ProtobufCMessageDescriptor *type, const struct rea
     return STATUS_OK;
 }
 
-static void *take(void *self, size_t size_bytes)
+static void *codec_take(void *self, size_t size_bytes)
 {
     struct taker *t = self;
     void *piece = arena_alloc(t->arena, 1, size_bytes);
@@ -173,30 +182,31 @@ static void *take(void *self, size_t size_bytes)
     return piece;
 }
 
-/* The arena goes whole. */
-static void keep(void *self, void *piece)
+/* Does nothing: the arena is freed as a whole. */
+static void codec_keep(void *self, void *piece)
 {
     (void)self;
     (void)piece;
 }
 
 enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
-                         const void *data, size_t size_bytes, struct arena *arena,
-                         struct error *err)
+                         const void *data, size_t size_bytes, size_t max_fields,
+                         struct arena *arena, struct error *err)
 {
     static const uint8_t nothing;
     struct taker taker = {.arena = arena};
-    struct reader bytes;
+    struct codec_reader bytes;
+    struct tally tally = {.max_fields = max_fields};
     ProtobufCMessage *m;
     enum status rc;
 
-    /* No message has no bytes at NULL: pointers into it are compared. */
+    /* An empty message at NULL gets an address, because pointers into it are compared. */
     bytes.at = data == NULL ? &nothing : data;
     bytes.end = bytes.at + (data == NULL ? 0 : size_bytes);
-    rc = walk(type, &bytes, NULL, 0, err);
+    rc = walk(type, &bytes, NULL, 0, &tally, err);
     if (rc != STATUS_OK)
         return rc;
-    taker.allocator = (ProtobufCAllocator){take, keep, &taker};
+    taker.allocator = (ProtobufCAllocator){codec_take, codec_keep, &taker};
     m = protobuf_c_message_unpack(type, &taker.allocator, (size_t)(bytes.end - bytes.at), bytes.at);
     if (m == NULL && taker.is_exhausted)
         return error_set(err, STATUS_EXHAUSTED,

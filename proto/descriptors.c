@@ -11,7 +11,7 @@ const struct descriptor_file *descriptor_find_file(const char *name)
     return NULL;
 }
 
-static int by_name(const void *key, const void *item)
+static int descriptors_by_name(const void *key, const void *item)
 {
     return strcmp(key, ((const struct descriptor_symbol *)item)->name);
 }
@@ -19,5 +19,5 @@ static int by_name(const void *key, const void *item)
 const struct descriptor_symbol *descriptor_find_symbol(const char *name)
 {
     return bsearch(name, descriptor_symbols, descriptor_n_symbols, sizeof(descriptor_symbols[0]),
-                   by_name);
+                   descriptors_by_name);
 }

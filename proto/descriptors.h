@@ -1,5 +1,5 @@
-/* The descriptors of all .proto files that the daemon speaks, as their compiler wrote them: put
- * into the program by the build (descriptors.py). */
+/* The descriptors of all .proto files that the daemon speaks, as their compiler wrote them. The
+ * build puts them into the program (descriptors.py). */
 #ifndef PROTO_DESCRIPTORS_H
 #define PROTO_DESCRIPTORS_H
 
@@ -11,7 +11,7 @@ struct descriptor_file {
     const char *name;     /* "parley/v1/act.proto" */
     const uint8_t *bytes; /* [size_bytes] a FileDescriptorProto */
     size_t size_bytes;
-    const uint16_t *imports; /* [n_imports] places in descriptor_files: all it needs, itself not */
+    const uint16_t *imports; /* [n_imports] indices in descriptor_files: all it needs, but itself */
     size_t n_imports;
 };
 

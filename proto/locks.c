@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 /* absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle). It has no name in C, and another one
- * in other versions: where it is not, all is as it was. */
+ * in other versions; where it is missing, nothing changes. */
 enum { ON_CYCLE_IGNORE = 0 };
 void set_detection(int mode) __asm__(
     "_ZN4absl7debian329SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE")

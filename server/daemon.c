@@ -1,13 +1,14 @@
-/* Start: the loop's handles, the port (so that a taken one is known at once, and health and Models
+/* Start: the loop's handles, then the port (an address in use fails at once, and health and Models
  * answer while models load), then each model on its own thread. When all are loaded the daemon
- * serves, and says so in one line.
+ * serves, and logs that in one line.
  *
- * Stop: SIGTERM or SIGINT drain: no new conversations and turns, what is in flight goes on, streams
- * that would linger end. When all is quiet, or the time is up, or a second signal comes, the daemon
- * ends: what is left is cancelled; turns go with their steps, then conversations, sessions and
- * parameters, then models with their threads, then the port, then the loop's handles. go_on asks,
- * after each of these, for the next; nothing else decides about it. A start that fails goes the
- * same way. */
+ * Stop: SIGTERM or SIGINT begin the drain: new conversations and turns are refused, turns in flight
+ * go on, and long-lived streams end. When all is idle, at the time-out, or at a second signal, the
+ * daemon ends: calls and turns are cancelled, and steps that are computed elsewhere are aborted.
+ * Turns end with their steps; then conversations, sessions and parameters are closed, then models
+ * and their threads, then the port, then the loop's handles. After each of these steps
+ * daemon_advance begins the next; it alone decides the order. A failed start is stopped in the same
+ * way. */
 #include "server/daemon.h"
 
 #include <assert.h>
@@ -16,187 +17,160 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <uv.h>
 
 #include "base/buf.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "proto/descriptors.h"
-#include "server/services.h"
+#include "server/act/session.h"
+#include "server/act/trainer.h"
+#include "server/alarm.h"
+#include "server/api/kserve/sequences.h"
+#include "server/api/routes.h"
+#include "server/api/services.h"
+#include "server/config/config.h"
+#include "server/conversation/conversations.h"
+#include "server/conversation/names.h"
+#include "server/http/http.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/net/open_files.h"
+#include "server/params/params.h"
+#include "server/rpc/health.h"
+#include "server/rpc/port.h"
+#include "server/server.h"
 
+enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
 enum { SESSION_TTL_MS = 10 * 60 * 1000 };
-enum { DRAIN_LOOK_MS = 10, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
+enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
-static const uint32_t daemon_moves[] = {
-    [DAEMON_LOADING] = 1u << DAEMON_SERVING | 1u << DAEMON_ENDING,
-    [DAEMON_SERVING] = 1u << DAEMON_DRAINING | 1u << DAEMON_ENDING,
-    [DAEMON_DRAINING] = 1u << DAEMON_ENDING,
-    [DAEMON_ENDING] = 1u << DAEMON_STOPPED,
-    [DAEMON_STOPPED] = 0,
+enum { N_SIGNALS = 3 };
+
+struct daemon {
+    uv_loop_t loop;
+    struct config config;
+    struct env env;
+    struct server server;
+    struct error *err; /* daemon_run's: the reason of a failure */
+    struct models models;
+    struct conversations conversations;
+    struct params_sets params;
+    struct sessions sessions;
+    struct conversation_names names;
+    struct sequences sequences;
+    struct trainers trainers;
+    struct health health;
+    struct port *port;
+    struct http *http; /* NULL: none */
+    struct alarm conversations_alarm, sessions_alarm, sequences_alarm;
+    uv_timer_t drain_timer;
+    uv_idle_t later; /* has the loop itself call daemon_advance */
+    uv_signal_t signals[N_SIGNALS];
+    uint64_t drain_until_us;
+    bool is_stopping_models, is_stopping_port;
 };
 
-static void daemon_move(struct daemon *d, enum daemon_state to)
+static const uint32_t daemon_moves[] = {
+    [SERVER_LOADING] = 1u << SERVER_SERVING | 1u << SERVER_ENDING,
+    [SERVER_SERVING] = 1u << SERVER_DRAINING | 1u << SERVER_ENDING,
+    [SERVER_DRAINING] = 1u << SERVER_ENDING,
+    [SERVER_ENDING] = 1u << SERVER_STOPPED,
+    [SERVER_STOPPED] = 0,
+};
+
+static void daemon_move(struct daemon *d, enum server_state to)
 {
-    assert((daemon_moves[d->state] & 1u << to) != 0);
-    d->state = to;
-    log_debug("daemon", "state=%s", daemon_state_name(d));
-}
-
-const char *daemon_state_name(const struct daemon *d)
-{
-    static const char *const names[] = {
-        [DAEMON_LOADING] = "loading", [DAEMON_SERVING] = "serving", [DAEMON_DRAINING] = "draining",
-        [DAEMON_ENDING] = "ending",   [DAEMON_STOPPED] = "stopped",
-    };
-
-    return names[d->state];
-}
-
-struct health *daemon_health(struct daemon *d)
-{
-    return &d->health;
-}
-
-enum status daemon_model(struct model **out, const struct daemon *d, const char *name,
-                         struct error *err)
-{
-    char names[160] = "";
-    size_t len = 0;
-
-    if (name[0] == '\0' && d->n_models > 0) {
-        *out = d->models[0];
-        return STATUS_OK;
-    }
-    for (size_t i = 0; i < d->n_models; i++) {
-        const char *served = d->models[i]->name;
-
-        if (strcmp(served, name) == 0) {
-            *out = d->models[i];
-            return STATUS_OK;
-        }
-        if (len + strlen(served) + 3 < sizeof(names))
-            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
-                                    served);
-    }
-    if (repository_find(&d->repository, name) != NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "model '%s' is not loaded; there are: %s", name,
-                         names);
-    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.40s', there are: %s", name,
-                     names);
-}
-
-void endless_begin(struct endless *l, struct daemon *d, void (*drain)(struct endless *l))
-{
-    l->drain = drain;
-    list_push(&d->endless, &l->link);
-    if (d->state > DAEMON_SERVING)
-        drain(l);
-}
-
-void endless_end(struct endless *l)
-{
-    list_remove(&l->link);
+    assert((daemon_moves[d->server.state] & 1u << to) != 0);
+    d->server.state = to;
+    log_debug("daemon", "state=%s", server_state_name(d->server.state));
 }
 
 /* --- stopping --- */
 
-static void go_on(struct daemon *d);
+static void daemon_advance(struct daemon *d);
 
 static void on_later(uv_idle_t *idle)
 {
     struct daemon *d = idle->data;
 
     (void)uv_idle_stop(idle); /* cannot fail */
-    go_on(d);
+    daemon_advance(d);
 }
 
-/* go_on, from the loop itself: whoever calls may be deep inside what is to be stopped. */
+/* Advances from the loop itself: the caller may be inside what is to be stopped. */
 static void go_on_later(void *arg)
 {
     struct daemon *d = arg;
 
-    if (d->state == DAEMON_DRAINING || d->state == DAEMON_ENDING)
+    if (d->server.state == SERVER_DRAINING || d->server.state == SERVER_ENDING)
         (void)uv_idle_start(&d->later, on_later); /* fails only without a callback */
 }
 
-static void end(struct daemon *d)
+static void daemon_end(struct daemon *d)
 {
-    daemon_move(d, DAEMON_ENDING);
-    repository_end(&d->repository);
+    daemon_move(d, SERVER_ENDING);
+    models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     conversations_cancel_all(&d->conversations);
     sequences_retire(&d->sequences, NULL);
     sessions_drain(&d->sessions);
     sessions_close_all(&d->sessions, NULL);
+    for (size_t i = 0; i < d->models.n_loaded; i++)
+        model_abort(d->models.loaded[i]);
     http_stop(d->http);
     if (d->port != NULL) {
-        port_drain(d->port);
+        port_refuse(d->port);
         port_cancel_all(d->port);
     }
     go_on_later(d);
 }
 
-static void fail(struct daemon *d, const struct error *err)
+static void daemon_fail(struct daemon *d, const struct error *err)
 {
-    if (d->err.status == STATUS_OK)
-        d->err = *err;
-    if (d->state != DAEMON_ENDING)
-        end(d);
+    if (d->err->status == STATUS_OK)
+        *d->err = *err;
+    if (d->server.state != SERVER_ENDING)
+        daemon_end(d);
 }
 
-void daemon_model_stopped(struct daemon *d)
+/* gRPC core (1.51) waits for ever for an own thread that it could not start. */
+static void daemon_watch(bool is_on)
 {
-    d->n_models_running--;
-    go_on_later(d);
-}
-
-static void on_model_stopped(void *arg)
-{
-    daemon_model_stopped(arg);
+    (void)alarm(is_on ? WATCHED_SECONDS : 0);
 }
 
 static void on_port_stopped(void *arg)
 {
     struct daemon *d = arg;
 
-    d->port = NULL;
+    d->server.port = d->port = NULL;
     go_on_later(d);
 }
 
-/* Calls in flight, but for those that watch health, which end with the port. */
-static size_t count_calls(const struct daemon *d)
+static void daemon_close_handles(struct daemon *d)
 {
-    struct port_stats stats;
-    size_t n_watching = 0;
-
-    port_stats(d->port, &stats);
-    for (struct link *l = list_first(&d->health.watchers); l != NULL;
-         l = list_next(&d->health.watchers, l))
-        n_watching++;
-    return stats.n_calls - n_watching;
-}
-
-static void close_handles(struct daemon *d)
-{
-    uv_close((uv_handle_t *)&d->expiry_timer, NULL);
-    uv_close((uv_handle_t *)&d->sessions_timer, NULL);
-    uv_close((uv_handle_t *)&d->sequences_timer, NULL);
-    uv_close((uv_handle_t *)&d->repository.timer, NULL);
+    alarm_close(&d->conversations_alarm);
+    alarm_close(&d->sessions_alarm);
+    alarm_close(&d->sequences_alarm);
+    models_close(&d->models);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
 }
 
-static void go_on(struct daemon *d)
+static void daemon_advance(struct daemon *d)
 {
-    if (d->state == DAEMON_DRAINING && d->conversations.n_live == 0 && count_calls(d) == 0 &&
-        (d->http == NULL || http_n_answering(d->http) == 0))
-        end(d);
-    if (d->state != DAEMON_ENDING)
+    if (d->server.state == SERVER_DRAINING && d->conversations.n_live == 0 &&
+        port_n_awaited(d->port) == 0 && (d->http == NULL || http_n_answering(d->http) == 0))
+        daemon_end(d);
+    if (d->server.state != SERVER_ENDING)
         return;
-    if (d->n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
+    if (d->models.n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
         !trainers_are_idle(&d->trainers))
-        return; /* a load or a step that runs is waited for */
+        return; /* wait for running loads and steps */
     conversations_close_all(&d->conversations, NULL, "the server stops");
     assert(d->conversations.n_closing == 0);
     params_sets_stop(&d->params);
@@ -204,50 +178,45 @@ static void go_on(struct daemon *d)
         return;
     if (!d->is_stopping_models) {
         d->is_stopping_models = true;
-        for (size_t i = 0; i < d->n_models; i++)
-            model_stop(d->models[i], on_model_stopped, d);
+        models_stop(&d->models);
     }
-    if (d->n_models_running > 0)
+    if (d->models.n_running > 0)
         return;
     if (d->port != NULL) {
-        if (!d->is_stopping_port)
+        if (!d->is_stopping_port) {
+            daemon_watch(true);
             port_stop(d->port, on_port_stopped, d);
+        }
         d->is_stopping_port = true;
         return;
     }
-    daemon_move(d, DAEMON_STOPPED);
-    close_handles(d);
+    daemon_move(d, SERVER_STOPPED);
+    daemon_watch(true); /* until the loop is empty */
+    daemon_close_handles(d);
 }
 
-/* The port tells nobody that its last call has gone, so this looks. */
+/* The port does not report its last call, so this polls. */
 static void on_drain_timer(uv_timer_t *timer)
 {
     struct daemon *d = timer->data;
 
-    if (d->state == DAEMON_DRAINING && env_now_us(&d->env) >= d->drain_until_us) {
+    if (d->server.state == SERVER_DRAINING && env_now_us(&d->env) >= d->drain_until_us) {
         log_warn("drain", "turns=%zu cancelled=all", d->conversations.n_live);
-        end(d);
+        daemon_end(d);
     }
     go_on_later(d);
 }
 
-static void drain(struct daemon *d)
+static void daemon_drain(struct daemon *d)
 {
-    struct link *l, *next;
-
-    daemon_move(d, DAEMON_DRAINING);
+    daemon_move(d, SERVER_DRAINING);
     log_info("draining", "turns=%zu", d->conversations.n_live);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     sessions_drain(&d->sessions);
     if (d->http != NULL)
         http_drain(d->http);
-    for (l = list_first(&d->endless); l != NULL; l = next) {
-        struct endless *e = container_of(l, struct endless, link);
-
-        next = list_next(&d->endless, l);
-        e->drain(e);
-    }
+    port_drain(d->port);
     d->drain_until_us = env_now_us(&d->env) + d->config.drain_timeout_ms * 1000;
     (void)uv_timer_start(&d->drain_timer, on_drain_timer, DRAIN_LOOK_MS,
                          DRAIN_LOOK_MS); /* fails only when closing */
@@ -256,68 +225,34 @@ static void drain(struct daemon *d)
 
 static void on_signal(uv_signal_t *handle, int number)
 {
+    static const char *const names[] = {
+        [SIGTERM] = "SIGTERM", [SIGINT] = "SIGINT", [SIGHUP] = "SIGHUP"};
     struct daemon *d = handle->data;
 
-    log_info("signal", "name=%s", number == SIGTERM ? "SIGTERM" : "SIGINT");
-    if (d->state == DAEMON_SERVING)
-        drain(d);
-    else if (d->state < DAEMON_ENDING)
-        end(d);
+    log_info("signal", "name=%s%s", names[number], number == SIGHUP ? " ignored=yes" : "");
+    if (number == SIGHUP) /* sent when a terminal closes; nothing is reloaded */
+        return;
+    if (d->server.state == SERVER_SERVING)
+        daemon_drain(d);
+    else if (d->server.state < SERVER_ENDING)
+        daemon_end(d);
 }
 
 /* --- starting --- */
 
-static void arm(struct daemon *d, uv_timer_t *timer, uv_timer_cb then, uint64_t at_us)
+static void expire_conversations(void *all)
 {
-    uint64_t now_us = env_now_us(&d->env);
-
-    if (at_us == 0)
-        (void)uv_timer_stop(timer); /* cannot fail */
-    else
-        (void)uv_timer_start(timer, then, at_us > now_us ? (at_us - now_us + 999) / 1000 : 0,
-                             0); /* fails only when closing */
+    conversations_tick(all);
 }
 
-static void on_expiry_timer(uv_timer_t *timer)
+static void expire_sessions(void *all)
 {
-    struct daemon *d = timer->data;
-
-    conversations_tick(&d->conversations);
+    sessions_tick(all);
 }
 
-static void arm_expiry(void *self, uint64_t at_us)
+static void expire_sequences(void *all)
 {
-    struct daemon *d = self;
-
-    arm(d, &d->expiry_timer, on_expiry_timer, at_us);
-}
-
-static void on_sessions_timer(uv_timer_t *timer)
-{
-    struct daemon *d = timer->data;
-
-    sessions_tick(&d->sessions);
-}
-
-static void arm_sessions(void *self, uint64_t at_us)
-{
-    struct daemon *d = self;
-
-    arm(d, &d->sessions_timer, on_sessions_timer, at_us);
-}
-
-static void on_sequences_timer(uv_timer_t *timer)
-{
-    struct daemon *d = timer->data;
-
-    sequences_tick(&d->sequences);
-}
-
-static void arm_sequences(void *self, uint64_t at_us)
-{
-    struct daemon *d = self;
-
-    arm(d, &d->sequences_timer, on_sequences_timer, at_us);
+    sequences_tick(all);
 }
 
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
@@ -328,7 +263,7 @@ static void on_clone_event(void *arg, struct clone *c, enum clone_event what, co
                               what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
 }
 
-/* The one line by which others know that it serves, and where: at its first address. */
+/* Writes the one line that tells other programs that the daemon serves, and its first address. */
 static void say_ready(const struct daemon *d)
 {
     enum status rc;
@@ -338,89 +273,96 @@ static void say_ready(const struct daemon *d)
     rc = buf_printf(&line, "ready grpc=%s", port_address(d->port, 0));
     if (rc == STATUS_OK && d->http != NULL)
         rc = buf_printf(&line, " http=%s", http_address(d->http));
-    for (size_t i = 0; i < d->n_models && rc == STATUS_OK; i++)
-        rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models[i]->name);
+    for (size_t i = 0; i < d->models.n_loaded && rc == STATUS_OK; i++)
+        rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models.loaded[i]->name);
     if (rc == STATUS_OK)
         rc = buf_printf(&line, " in=%llu\n",
-                        (unsigned long long)((env_now_us(&d->env) - d->start_us) / 1000));
+                        (unsigned long long)((env_now_us(&d->env) - d->server.start_us) / 1000));
     if (rc == STATUS_OK)
-        (void)!write(STDERR_FILENO, line.data, line.len); /* nobody to tell if it fails */
+        (void)!write(STDERR_FILENO, line.data, line.len); /* a failure cannot be reported */
     buf_deinit(&line);
 }
 
-static void on_model_loaded(struct model *m, void *arg)
+static void note_ready(struct daemon *d, struct model *m)
 {
-    struct daemon *d = arg;
     char text[2 * BACKEND_PRODUCTS_MAX];
 
-    d->n_loading--;
-    if (m->state == MODEL_FAILED) {
-        if (d->state == DAEMON_LOADING)
-            fail(d, &m->err);
-        else if (d->state < DAEMON_ENDING)
-            repository_loaded(&d->repository, m);
-        go_on_later(d);
-        return;
-    }
     m->agent->on_event = on_clone_event;
     m->agent->on_event_arg = d;
     log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu%s%s", m->name,
              m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
              m->info.context, m->info.products[0] == '\0' ? "" : " products=",
              m->info.products[0] == '\0' ? "" : log_quote(text, sizeof(text), m->info.products));
-    if (d->state < DAEMON_ENDING)
-        repository_loaded(&d->repository, m);
-    if (d->state == DAEMON_SERVING)
-        health_set(&d->health, m->name, HEALTH_SERVING);
-    if (d->state == DAEMON_LOADING) {
-        health_set(&d->health, m->name, HEALTH_SERVING);
-        if (d->n_loading == 0) {
-            daemon_move(d, DAEMON_SERVING);
-            health_set_all(&d->health, HEALTH_SERVING);
-            say_ready(d);
-        }
+    if (d->server.state > SERVER_SERVING)
+        return;
+    health_set(&d->health, m->name, HEALTH_SERVING);
+    if (d->server.state == SERVER_LOADING && d->models.n_loading == 0) {
+        daemon_move(d, SERVER_SERVING);
+        if (d->http != NULL)
+            http_serve(d->http);
+        health_set_all(&d->health, HEALTH_SERVING);
+        say_ready(d);
     }
-    go_on_later(d);
 }
 
-enum status daemon_start_model(struct model **out, struct daemon *d, const char *name,
-                               const char *path, struct error *err)
+static void on_model_change(void *arg, struct model *m)
 {
-    struct model_config config = {
-        .name = name,
-        .path = path,
-        .backend = d->config.backend,
-        .fast_math = d->config.fast_math,
-        .n_threads = d->config.n_threads,
-        .kv_bytes = d->config.kv_bytes,
-        .kv_host_bytes = d->config.kv_host_bytes,
-        .kv_type = d->config.kv_type,
-        .no_prefix_cache = d->config.no_prefix_cache,
-        .speculate = d->config.speculate,
-        .max_waiting = d->config.max_queue,
-        .max_itl_us = d->config.max_itl_us,
-        .env = &d->env,
-    };
-    enum status rc;
+    struct daemon *d = arg;
 
-    rc = model_start(out, &d->loop, &config, on_model_loaded, d, err);
-    if (rc != STATUS_OK)
-        return rc;
-    d->n_models_running++;
-    d->n_loading++;
-    return STATUS_OK;
+    if (m->state == MODEL_READY)
+        note_ready(d, m);
+    else if (m->state != MODEL_FAILED)
+        health_set(&d->health, m->name, HEALTH_NOT_SERVING);
+    else if (d->server.state == SERVER_LOADING)
+        daemon_fail(d, &m->err);
+}
+
+static enum status check_serving(void *arg, struct error *err)
+{
+    const struct daemon *d = arg;
+
+    if (d->server.state == SERVER_SERVING)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_UNAVAILABLE, "the server is %s",
+                    server_state_name(d->server.state));
+    err->retry_after_ms = d->server.state == SERVER_LOADING ? RETRY_MS : 0;
+    return err->status;
+}
+
+static void init_models(struct daemon *d)
+{
+    const struct models_config config = {
+        .loop = &d->loop,
+        .env = &d->env,
+        .model_dir = d->config.model_dir,
+        .drain_timeout_ms = d->config.drain_timeout_ms,
+        .model =
+            {
+                .options = d->config.options,
+                .env = &d->env,
+            },
+        .check_serving = check_serving,
+        .on_change = on_model_change,
+        .on_idle = go_on_later,
+        .arg = d,
+    };
+
+    models_init(&d->models, &config);
 }
 
 static enum status start_models(struct daemon *d, struct error *err)
 {
     enum status rc = STATUS_OK;
 
+    models_add_user(&d->models, &d->conversations.user);
+    models_add_user(&d->models, &d->sessions.user);
+    models_add_user(&d->models, &d->sequences.user);
+    models_add_user(&d->models, &d->trainers.user);
     for (size_t i = 0; i < d->config.n_models && rc == STATUS_OK; i++)
-        rc = repository_start(&d->repository, d->config.models[i].name, d->config.models[i].path,
-                              err);
+        rc = models_start(&d->models, d->config.models[i].name, d->config.models[i].path, err);
     if (rc == STATUS_OK)
-        rc = repository_start(&d->repository, "echo", NULL, err);
-    return rc == STATUS_OK ? repository_scan(&d->repository, err) : rc;
+        rc = models_start(&d->models, "echo", NULL, err);
+    return rc == STATUS_OK ? models_scan(&d->models, err) : rc;
 }
 
 static enum status start_port(struct daemon *d, struct error *err)
@@ -429,17 +371,23 @@ static enum status start_port(struct daemon *d, struct error *err)
         .listen = d->config.listen,
         .n_listen = d->config.n_listen,
         .max_message_bytes = d->config.max_message_bytes,
-        .daemon = d,
+        .server = &d->server,
+        .health = &d->health,
         .env = &d->env,
     };
     enum status rc;
 
-    config.rpcs = services_rpcs(&config.n_rpcs);
+    config.services = services_tables(&config.n_services);
+    (void)error_set(err, STATUS_EXHAUSTED, "gRPC does not start: it has no memory or no threads");
+    daemon_watch(true);
     rc = port_start(&d->port, &d->loop, &config, err);
+    daemon_watch(false);
     if (rc != STATUS_OK)
         return error_prefix(err, "--listen");
+    d->server.port = d->port;
     for (size_t i = 0; i < config.n_listen; i++)
         log_info("listening", "grpc=%s", port_address(d->port, i));
+    *err = (struct error){0};
     return STATUS_OK;
 }
 
@@ -447,60 +395,66 @@ static enum status start_http(struct daemon *d, struct error *err)
 {
     const struct http_config config = {
         .listen = d->config.http,
+        .routes = routes_all,
         .max_body_bytes =
             d->config.max_message_bytes == 0 ? HTTP_BODY_BYTES : d->config.max_message_bytes,
         .timeout_ms = d->config.http_timeout_ms,
-        .daemon = d,
+        .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
+        .server = &d->server,
+        .env = &d->env,
     };
+
+    struct error why;
 
     if (config.listen == NULL)
         return STATUS_OK;
-    if (http_start(&d->http, &d->loop, &config, err) != STATUS_OK) {
-        (void)error_prefix(err, "--http %.80s", config.listen);
-        if (d->config.is_http_given)
+    if (http_start(&d->http, &d->loop, &config, &why) != STATUS_OK) {
+        (void)error_prefix(&why, "--http");
+        if (d->config.is_http_given) {
+            *err = why;
             return err->status;
-        /* Nobody asked for it: it is not what the daemon would fail for. */
-        log_warn("http", "off error=\"%s\"", err->text);
+        }
+        /* The address is the default, not configured: its failure is no error. */
+        log_warn("http", "off error=\"%s\"", why.text);
         return STATUS_OK;
     }
     log_info("listening", "http=%s", http_address(d->http));
     return STATUS_OK;
 }
 
-static enum status start_conversations(struct daemon *d, struct error *err)
+static void start_conversations(struct daemon *d)
 {
     struct conversations_config config = {
         .max_conversations = d->config.max_conversations,
         .ttl_ms = d->config.ttl_ms,
         .env = &d->env,
-        .arm = arm_expiry,
-        .arm_self = d,
+        .arm = alarm_arm,
+        .arm_self = &d->conversations_alarm,
     };
     struct timespec now;
-    enum status rc;
 
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
     config.unix_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-    rc = conversations_init(&d->conversations, &config, err);
-    d->conversations.quiet = go_on_later;
-    d->conversations.quiet_arg = d;
-    return rc;
+    conversations_init(&d->conversations, &config);
+    d->conversations.on_idle = go_on_later;
+    d->conversations.idle_arg = d;
+    conversation_names_init(&d->names, &d->conversations, &d->env);
 }
 
-static enum status start_sessions(struct daemon *d, struct error *err)
+static void start_sessions(struct daemon *d)
 {
     uint64_t ttl_ms = d->config.session_ttl_ms != 0 ? d->config.session_ttl_ms : SESSION_TTL_MS;
     const struct sessions_config config = {
         .max_sessions = d->config.max_sessions,
-        .ttl_ms = ttl_ms + d->config.sequence_idle_ms, /* a sequence is closed first */
+        .ttl_ms = ttl_ms + d->config.sequence_idle_ms, /* sequences expire before sessions */
         .env = &d->env,
-        .arm = arm_sessions,
-        .arm_self = d,
-        .quiet = go_on_later,
-        .quiet_arg = d,
+        .arm = alarm_arm,
+        .arm_self = &d->sessions_alarm,
+        .on_idle = go_on_later,
+        .idle_arg = d,
     };
 
-    return sessions_init(&d->sessions, &config, err);
+    sessions_init(&d->sessions, &config);
 }
 
 static enum status start_sequences(struct daemon *d, struct error *err)
@@ -510,8 +464,8 @@ static enum status start_sequences(struct daemon *d, struct error *err)
         .env = &d->env,
         .conversations = &d->conversations,
         .sessions = &d->sessions,
-        .arm = arm_sequences,
-        .arm_self = d,
+        .arm = alarm_arm,
+        .arm_self = &d->sequences_alarm,
     };
 
     return sequences_init(&d->sequences, &config, err);
@@ -523,23 +477,21 @@ static void start_params(struct daemon *d)
     size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes / 2;
 
     params_sets_init(&d->params, &d->loop, &d->env, max_bytes);
-    d->params.quiet = go_on_later;
-    d->params.quiet_arg = d;
+    d->params.on_idle = go_on_later;
+    d->params.idle_arg = d;
 }
 
-static void open_handles(struct daemon *d)
+static void daemon_open_handles(struct daemon *d)
 {
-    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
+    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
-    /* None of these takes anything that could be missing. */
-    (void)uv_timer_init(&d->loop, &d->expiry_timer);
-    (void)uv_timer_init(&d->loop, &d->sessions_timer);
-    (void)uv_timer_init(&d->loop, &d->sequences_timer);
-    (void)uv_timer_init(&d->loop, &d->repository.timer);
-    d->repository.timer.data = &d->repository;
+    /* None of these allocates. */
+    alarm_open(&d->conversations_alarm, &d->loop, &d->env, expire_conversations, &d->conversations);
+    alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
+    alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
+    models_open(&d->models);
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
-    d->expiry_timer.data = d->sessions_timer.data = d->sequences_timer.data = d;
     d->drain_timer.data = d->later.data = d;
     for (size_t i = 0; i < N_SIGNALS; i++) {
         (void)uv_signal_init(&d->loop, &d->signals[i]);
@@ -550,42 +502,57 @@ static void open_handles(struct daemon *d)
 
 enum status daemon_run(const struct config *config, struct error *err)
 {
-    struct daemon d = {.config = *config, .env = env_real};
-    struct error why = {0};
+    struct daemon d = {.config = *config, .env = env_real, .err = err};
     int left;
 
-    d.start_us = env_now_us(&d.env);
-    list_init(&d.endless);
-    repository_init(&d.repository, &d);
-    trainers_init(&d.trainers, &d.sessions);
-    d.trainers.quiet = go_on_later;
-    d.trainers.quiet_arg = &d;
+    *err = (struct error){0};
+    d.server = (struct server){
+        .env = &d.env,
+        .start_us = env_now_us(&d.env),
+        .models = &d.models,
+        .conversations = &d.conversations,
+        .names = &d.names,
+        .sessions = &d.sessions,
+        .sequences = &d.sequences,
+        .trainers = &d.trainers,
+        .params = &d.params,
+    };
+    init_models(&d);
+    trainers_init(&d.trainers, &d.sessions, &d.loop);
+    d.trainers.on_idle = go_on_later;
+    d.trainers.idle_arg = &d;
+    open_files_raise();
+    if (open_files_max() < OPEN_FILES_MIN)
+        return error_set(err, STATUS_EXHAUSTED,
+                         "%zu open files are allowed, at least %d are needed ('ulimit -H -n')",
+                         open_files_max(), OPEN_FILES_MIN);
     if (uv_loop_init(&d.loop) != 0)
         return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
     health_init(&d.health);
     health_set(&d.health, "", HEALTH_NOT_SERVING);
     for (size_t i = 0; i < descriptor_n_services; i++)
         health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
-    open_handles(&d);
+    daemon_open_handles(&d);
     start_params(&d);
-    if (start_conversations(&d, &why) != STATUS_OK || start_sessions(&d, &why) != STATUS_OK ||
-        start_sequences(&d, &why) != STATUS_OK || start_port(&d, &why) != STATUS_OK ||
-        start_http(&d, &why) != STATUS_OK || start_models(&d, &why) != STATUS_OK)
-        fail(&d, &why);
-    (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* nothing is left when it returns */
-    assert(d.state == DAEMON_STOPPED);
+    start_conversations(&d);
+    start_sessions(&d);
+    if (start_sequences(&d, err) != STATUS_OK || start_port(&d, err) != STATUS_OK ||
+        start_http(&d, err) != STATUS_OK || start_models(&d, err) != STATUS_OK)
+        daemon_fail(&d, err);
+    (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
+    assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
+    conversation_names_deinit(&d.names);
     conversations_deinit(&d.conversations);
-    repository_deinit(&d.repository);
+    models_deinit(&d.models);
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     health_deinit(&d.health);
     left = uv_loop_close(&d.loop);
+    daemon_watch(false);
     assert(left == 0);
     (void)left;
-    if (d.err.status != STATUS_OK)
-        *err = d.err;
-    return d.err.status;
+    return err->status;
 }
 
 enum status daemon_check(const struct config *config, struct error *err)
@@ -593,12 +560,7 @@ enum status daemon_check(const struct config *config, struct error *err)
     for (size_t i = 0; i < config->n_models; i++) {
         const struct agent_config open = {.name = config->models[i].name,
                                           .path = config->models[i].path,
-                                          .backend = config->backend,
-                                          .fast_math = config->fast_math,
-                                          .n_threads = config->n_threads,
-                                          .kv_bytes = config->kv_bytes,
-                                          .kv_host_bytes = config->kv_host_bytes,
-                                          .kv_type = config->kv_type,
+                                          .options = config->options,
                                           .env = &env_real};
         struct agent *a;
 

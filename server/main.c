@@ -1,34 +1,52 @@
-/* parleyd. The only place with exit codes. */
+/* parleyd's main: only this file has exit codes. */
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/denormals.h"
-#include "server/config.h"
+#include "server/config/config.h"
 #include "server/daemon.h"
 
 enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
 
-/* A thread that is woken does not take the processor from the one that woke it, which has more to
+/* With SCHED_BATCH a thread that is woken does not preempt the waking thread, which has more to
  * hand over: so a hop between threads moves many calls, not one. */
-static void wake_in_batches(void)
+static void server_main_wake_in_batches(void)
 {
     const struct sched_param none = {0};
     int rc = sched_setscheduler(0, SCHED_BATCH, &none);
 
-    (void)rc; /* without it all works, with more hops */
+    (void)rc; /* without it there are more hops */
 }
 
-static int serve(const struct config *config)
-{
-    struct error err;
+static struct error failure; /* static for on_alarm */
 
+/* An orderly end has hung: ends the process at once. */
+static void on_alarm(int number)
+{
+    static const char before[] = "parleyd: ";
+
+    (void)number;
+    if (failure.status == STATUS_OK)
+        _exit(EXIT_STOPPED);
+    (void)!write(STDERR_FILENO, before, sizeof(before) - 1); /* a failure cannot be reported */
+    (void)!write(STDERR_FILENO, failure.text, strlen(failure.text));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(EXIT_FAILED);
+}
+
+static int server_main_serve(const struct config *config)
+{
     log_set_level(config->log_level);
-    wake_in_batches();
-    (void)signal(SIGPIPE, SIG_IGN); /* a peer that is gone is an error of its write */
-    if (config_check_files(config, &err) != STATUS_OK ||
-        (config->check ? daemon_check(config, &err) : daemon_run(config, &err)) != STATUS_OK) {
-        (void)fprintf(stderr, "parleyd: %s\n", err.text);
+    server_main_wake_in_batches();
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed peer is an error of its write */
+    (void)signal(SIGALRM, on_alarm);
+    if (config_check_files(config, &failure) != STATUS_OK ||
+        (config->check ? daemon_check(config, &failure) : daemon_run(config, &failure)) !=
+            STATUS_OK) {
+        (void)fprintf(stderr, "parleyd: %s\n", failure.text);
         return EXIT_FAILED;
     }
     return EXIT_STOPPED;
@@ -50,7 +68,7 @@ int main(int argc, char **argv)
     else if (config.version)
         (void)puts("parleyd " PARLEY_VERSION);
     else
-        code = serve(&config);
+        code = server_main_serve(&config);
     config_deinit(&config);
     return code;
 }

@@ -5,7 +5,7 @@
 #include "agents/lm/lm.h"
 #include "base/alloc.h"
 
-static struct lm_clone *clone_of(struct clone *c)
+static struct lm_clone *lm_clone_of(struct clone *c)
 {
     return container_of(c, struct lm_clone, base);
 }
@@ -15,7 +15,7 @@ static const struct lm_clone *const_clone_of(const struct clone *c)
     return container_of(c, const struct lm_clone, base);
 }
 
-static struct lm *lm_of(const struct lm_clone *c)
+static struct lm *lm_clone_lm_of(const struct lm_clone *c)
 {
     return container_of(c->base.agent, struct lm, base);
 }
@@ -39,25 +39,23 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err)
 
 enum status lm_clone_open(struct clone *base, const struct clone_config *config, struct error *err)
 {
-    struct lm_clone *c = clone_of(base);
+    struct lm_clone *c = lm_clone_of(base);
 
-    link_init(&c->unused);
-    link_init(&c->link);
-    list_push(&lm_of(c)->clones, &c->link);
+    struct lm *m = lm_clone_lm_of(c);
+
+    lm_clone_pages_init(&c->pages, &m->cache, config->salt);
     c->has_system = config->system != NULL;
-    c->salt = config->salt;
-    draft_odds_init(&c->odds);
-    return lm_system_ref(&c->system, lm_of(c), config->system, config->system_len, err);
+    draft_acceptance_init(&c->acceptance);
+    return lm_system_ref(&c->system, &m->systems, config->system, config->system_len, err);
 }
 
 void lm_clone_close(struct clone *base)
 {
-    struct lm_clone *c = clone_of(base);
+    struct lm_clone *c = lm_clone_of(base);
+    struct lm *m = lm_clone_lm_of(c);
 
-    lm_clone_busy(c);
-    list_remove(&c->link);
-    kv_seq_free(lm_of(c)->pages, &c->kv);
-    lm_system_unref(lm_of(c), c->system);
+    lm_clone_pages_deinit(&c->pages, &m->cache);
+    lm_system_unref(&m->systems, c->system);
     free(c->ids);
     free(c->turn_ends);
 }
@@ -65,13 +63,14 @@ void lm_clone_close(struct clone *base)
 void lm_clone_info(const struct clone *base, struct clone_info *out)
 {
     const struct lm_clone *c = const_clone_of(base);
+    const struct lm *m = lm_clone_lm_of(c);
 
     *out = (struct clone_info){.n_tokens = c->n_ids,
-                               .n_pages = c->kv.n_pages,
-                               .n_pages_shared = kv_seq_n_shared(lm_of(c)->pages, &c->kv),
+                               .n_pages = c->pages.kv.n_pages,
+                               .n_pages_shared = kv_seq_n_shared(m->cache.pages, &c->pages.kv),
                                .state_bytes = sizeof *c + c->cap_ids * sizeof *c->ids +
                                               c->cap_turns * sizeof *c->turn_ends +
-                                              c->kv.cap_pages * sizeof *c->kv.pages};
+                                              c->pages.kv.cap_pages * sizeof *c->pages.kv.pages};
 }
 
 /* Ids of the first at_turn turns. */
@@ -101,61 +100,56 @@ static enum status copy_past(struct lm_clone *c, const int32_t *ids, uint32_t n_
     return STATUS_OK;
 }
 
-/* Copies ids, four bytes a token, and shares every page. A turn that the parent runs meanwhile only
- * touches what lies behind the ids and positions that are shared here. */
+/* Copies ids, four bytes a token, and shares every page. A running turn of the parent only changes
+ * what follows the shared ids and positions. */
 enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, uint32_t at_turn,
                           struct error *err)
 {
-    struct lm_clone *c = clone_of(base);
+    struct lm_clone *c = lm_clone_of(base);
     const struct lm_clone *parent = const_clone_of(parent_base);
-    struct lm *m = lm_of(parent);
+    struct lm *m = lm_clone_lm_of(parent);
     uint32_t n_ids = ids_at(parent, at_turn);
-    size_t n_shared = parent->kv.n_tokens < n_ids ? parent->kv.n_tokens : n_ids;
+    size_t n_shared = parent->pages.kv.n_tokens < n_ids ? parent->pages.kv.n_tokens : n_ids;
     enum status rc;
 
-    link_init(&c->unused);
-    link_init(&c->link);
-    list_push(&m->clones, &c->link);
+    lm_clone_pages_init(&c->pages, &m->cache, parent->pages.salt);
     c->system = parent->system;
     c->system->n_refs++;
     c->has_system = parent->has_system;
-    c->salt = parent->salt;
-    c->is_evicted = parent->is_evicted;
-    c->odds = parent->odds;
+    c->pages.n_evicted = parent->pages.n_evicted < n_ids ? parent->pages.n_evicted : n_ids;
+    c->acceptance = parent->acceptance;
     rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
     if (rc == STATUS_OK && n_shared != 0)
-        rc = kv_seq_share(m->pages, &c->kv, &parent->kv, n_shared, err);
+        rc = kv_seq_share(m->cache.pages, &c->pages.kv, &parent->pages.kv, n_shared, err);
     if (rc == STATUS_OK)
-        lm_clone_idle(c);
+        lm_clone_pages_idle(&c->pages, &m->cache);
     return rc; /* clone_fork calls lm_clone_close on failure */
 }
 
 enum status lm_clone_rewind(struct clone *base, uint32_t at_turn, struct error *err)
 {
-    struct lm_clone *c = clone_of(base);
+    struct lm_clone *c = lm_clone_of(base);
+    struct lm *m = lm_clone_lm_of(c);
 
     if (at_turn > c->n_turns)
         return error_set(err, STATUS_RANGE, "the conversation has %u turns", c->n_turns);
     c->n_ids = ids_at(c, at_turn);
     c->n_turns = at_turn;
-    if (c->kv.n_tokens > c->n_ids)
-        kv_seq_cut(lm_of(c)->pages, &c->kv, c->n_ids);
-    lm_clone_idle(c);
+    lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
+    lm_clone_pages_idle(&c->pages, &m->cache);
     return STATUS_OK;
 }
 
 void lm_clone_reset(struct clone *base)
 {
-    struct lm_clone *c = clone_of(base);
+    struct lm_clone *c = lm_clone_of(base);
 
-    lm_clone_busy(c);
-    kv_seq_free(lm_of(c)->pages, &c->kv);
+    lm_clone_pages_reset(&c->pages, &lm_clone_lm_of(c)->cache);
     c->n_ids = c->n_turns = 0;
-    c->is_evicted = false;
 }
 
-/* Private state as bytes, little endian: magic, the model's version, the system prompt, turns, ids.
- * Keys and values are not saved: they follow from the ids. */
+/* Saved private state, little endian: magic, the model's version, the system prompt, turns, ids.
+ * Keys and values are not saved: they can be computed from the ids. */
 struct saved_head {
     char magic[8];
     char version[64];
@@ -168,14 +162,14 @@ static const char saved_magic[8] = {'P', 'L', 'M', 'S', 'T', 'A', 'T', '1'};
 enum status lm_clone_save(const struct clone *base, struct buf *out, struct error *err)
 {
     const struct lm_clone *c = const_clone_of(base);
-    struct saved_head head = {.salt = c->salt,
+    struct saved_head head = {.salt = c->pages.salt,
                               .has_system = c->has_system,
                               .system_len = (uint32_t)c->system->len,
                               .n_turns = c->n_turns,
                               .n_ids = c->n_ids};
 
     memcpy(head.magic, saved_magic, sizeof head.magic);
-    memcpy(head.version, lm_of(c)->version, sizeof head.version);
+    memcpy(head.version, lm_clone_lm_of(c)->version, sizeof head.version);
     if (buf_append(out, &head, sizeof head) != STATUS_OK ||
         buf_append(out, c->system->text, c->system->len) != STATUS_OK ||
         buf_append(out, c->turn_ends, c->n_turns * sizeof *c->turn_ends) != STATUS_OK ||
@@ -184,7 +178,7 @@ enum status lm_clone_save(const struct clone *base, struct buf *out, struct erro
     return STATUS_OK;
 }
 
-/* Checks what no memcpy would: turns in order, ids of this vocabulary. */
+/* Checks that turn ends are in order and ids are of this vocabulary. */
 static enum status check_saved(const struct saved_head *head, const uint8_t *turn_ends,
                                const uint8_t *ids, size_t context, size_t n_vocab,
                                struct error *err)
@@ -213,8 +207,8 @@ static enum status check_saved(const struct saved_head *head, const uint8_t *tur
 enum status lm_clone_restore(struct clone *base, const void *data, size_t size_bytes,
                              struct error *err)
 {
-    struct lm_clone *c = clone_of(base);
-    struct lm *m = lm_of(c);
+    struct lm_clone *c = lm_clone_of(base);
+    struct lm *m = lm_clone_lm_of(c);
     struct lm_system *system;
     struct saved_head head;
     struct lm_clone past = {.base = c->base};
@@ -236,17 +230,17 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
         return error_set(err, STATUS_DATA_LOSS, "saved state: %zu bytes do not fit its head",
                          size_bytes);
     rc = check_saved(&head, at + head.system_len, at + head.system_len + (size_t)4 * head.n_turns,
-                     m->context, m->n_vocab, err);
+                     m->limits.context, m->n_vocab, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = lm_system_ref(&system, m, (const char *)at, head.system_len, err);
+    rc = lm_system_ref(&system, &m->systems, (const char *)at, head.system_len, err);
     if (rc != STATUS_OK)
         return rc;
     at += head.system_len;
     past.turn_ends = try_alloc(head.n_turns, sizeof *past.turn_ends);
     if (past.turn_ends == NULL || lm_clone_grow(&past, head.n_ids, err) != STATUS_OK) {
         free(past.turn_ends);
-        lm_system_unref(m, system);
+        lm_system_unref(&m->systems, system);
         return error_no_memory(err, size_bytes, "the saved state");
     }
     memcpy(past.turn_ends, at, head.n_turns * sizeof *past.turn_ends);
@@ -254,11 +248,11 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     memcpy(past.ids, at, head.n_ids * sizeof *past.ids);
 
     lm_clone_reset(base);
-    lm_system_unref(m, c->system);
+    lm_system_unref(&m->systems, c->system);
     free(c->ids);
     free(c->turn_ends);
     c->system = system;
-    c->salt = head.salt;
+    c->pages.salt = head.salt;
     c->has_system = head.has_system != 0;
     c->ids = past.ids;
     c->cap_ids = past.cap_ids;

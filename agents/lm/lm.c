@@ -6,20 +6,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agents/lm/logits.h"
+#include "agents/lm/sampling/logits.h"
 #include "base/alloc.h"
-#include "compute/model_hash.h"
+#include "base/cgroup.h"
+#include "compute/backends.h"
+#include "compute/gguf/hash.h"
 
 enum {
     LM_MAX_ROWS = 64,
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
     LM_MAX_ITL_US = 200 * 1000,
-    LM_LEAST_CONTEXT = 2048, /* tokens that all pages together hold, where memory is scarce */
-    LM_MAX_REPLY = 512,      /* tokens, where nobody says how many */
+    LM_LEAST_CONTEXT = 2048, /* tokens that all pages must hold if device memory is scarce */
+    LM_MAX_REPLY = 512,      /* the default max_tokens */
 };
 
-/* Of the file's own wishes (general.sampling.*), the model's card, or a middle way. */
+/* The file's general.sampling.*, else the model card's values, else common values. */
 static void read_defaults(struct lm *m)
 {
     struct error ignored;
@@ -46,25 +48,13 @@ static void read_defaults(struct lm *m)
         m->defaults.top_k = (uint32_t)top_k;
 }
 
-/* What a container may take; SIZE_MAX for no limit. */
-static size_t container_bytes(void)
-{
-    FILE *in = fopen("/sys/fs/cgroup/memory.max", "re");
-    unsigned long long limit;
-    bool has_limit = in != NULL && fscanf(in, "%llu", &limit) == 1; /* else "max" */
-
-    if (in != NULL)
-        (void)fclose(in);
-    return has_limit ? (size_t)limit : SIZE_MAX;
-}
-
-/* An eighth of the memory, the machine's or the container's, at most 4 GiB: pages take memory only
+/* An eighth of the machine's or the container's memory, at most 4 GiB. Pages take memory only
  * shortly before they are used. */
 static size_t default_kv_bytes(void)
 {
     const size_t most = (size_t)4 << 30;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    size_t eighth, limit = container_bytes();
+    size_t eighth, limit = cgroup_memory_bytes("");
 
     if (pages <= 0 || page_bytes <= 0)
         return most / 4;
@@ -73,100 +63,115 @@ static size_t default_kv_bytes(void)
     return eighth < most ? eighth : most;
 }
 
-/* Of a device with its own memory half of what the weights leave. */
+/* For a device with its own memory: half of what the weights leave free. */
 static size_t kv_bytes_for(const struct lm *m)
 {
-    size_t n_free, n_weights;
+    size_t n_free, n_weights = gguf_size_bytes(m->gguf);
 
     if (!backend_is_device(m->backend))
         return default_kv_bytes();
     n_free = m->backend->type->memory_free(m->backend);
-    (void)gguf_bytes(m->gguf, &n_weights);
     return (n_free > n_weights ? n_free - n_weights : 0) / 2;
 }
 
-static size_t page_bytes(const struct llama_shape *s, enum kv_type type)
+static size_t lm_page_bytes(const struct llama_shape *s, enum kv_type type)
 {
     return s->n_layers * 2 * KV_PAGE_TOKENS * s->n_kv_heads * kv_head_bytes(type, s->head_dim);
 }
 
-static enum status open_pages(struct lm *m, const struct agent_config *config, size_t n_slots,
-                              struct error *err)
+static void on_cache_event(void *arg, struct lm_clone_pages *p, enum lm_cache_event what,
+                           const char *reason)
 {
-    enum status rc = kv_pages_open(&m->pages, m->n_pages, err);
+    struct lm *m = arg;
+    struct lm_clone *c = container_of(p, struct lm_clone, pages);
 
-    if (rc != STATUS_OK || config->no_prefix_cache)
-        return rc;
-    kv_pages_on_forget(m->pages, lm_page_forget, m);
-    if (n_slots > 0)
-        rc = kv_slots_open(&m->slots, n_slots, err);
-    if (rc != STATUS_OK)
-        return rc;
-    return prefix_cache_open(&m->prefixes, m->n_pages + n_slots, config->env, err);
+    if (m->base.on_event != NULL)
+        m->base.on_event(m->base.on_event_arg, &c->base,
+                         what == LM_CACHE_EVICTED ? CLONE_EVICTED : CLONE_RECOMPUTED, reason);
 }
 
-/* Slots are worth their memory where a device has less of its own. */
-static size_t slots_for(const struct lm *m, const struct agent_config *config, size_t page_bytes)
+void lm_read_statistics(struct lm *m)
 {
-    size_t n_bytes = config->kv_host_bytes, n;
+    if (m->backend->type->statistics != NULL)
+        m->backend->type->statistics(m->backend, &m->figures);
+}
 
-    if (config->no_prefix_cache || !llama_can_spill(m->backend))
+void lm_notice_losses(struct lm *m)
+{
+    lm_read_statistics(m);
+    if (m->n_losses_seen == m->n_losses)
+        return;
+    m->n_losses_seen = m->n_losses;
+    lm_cache_invalidate(&m->cache);
+}
+
+/* By default only devices have host pages: they have less memory than the host. */
+static size_t host_pages_for(const struct lm *m, const struct agent_config *config,
+                             size_t page_bytes)
+{
+    size_t n_bytes = config->options.kv_host_bytes, n;
+
+    if (config->options.no_prefix_cache || !llama_can_offload(m->backend))
         return 0;
     if (n_bytes == KV_HOST_DEFAULT)
         n_bytes = backend_is_device(m->backend) ? default_kv_bytes() : 0;
     n = n_bytes / page_bytes;
-    return n < INT32_MAX - m->n_pages ? n : INT32_MAX - m->n_pages;
+    return n < INT32_MAX - m->cache.n_pages ? n : INT32_MAX - m->cache.n_pages;
 }
 
-/* Pages of kv_bytes in all, and the model with them. */
+/* Opens the model with pages of kv_bytes in all. */
 static enum status open_llama(struct lm *m, const struct agent_config *config,
-                              const struct llama_shape *shape, size_t kv_bytes, size_t *ret_n_slots,
-                              struct error *err)
+                              const struct llama_shape *shape, size_t kv_bytes,
+                              size_t *ret_n_host_pages, struct error *err)
 {
-    const size_t size_bytes = page_bytes(shape, config->kv_type);
+    const size_t size_bytes = lm_page_bytes(shape, config->options.kv_type);
+    const size_t n_opening = m->default_system->n_ids / KV_PAGE_TOKENS +
+                             1; /* for the system prompt and one token more */
+    const size_t least_pages = n_opening < 2 ? 2 : n_opening;
     struct llama_config llama_config;
 
-    m->n_pages = kv_bytes / size_bytes;
-    if (m->n_pages > INT32_MAX)
-        m->n_pages = INT32_MAX;
-    m->context = shape->context;
-    if (config->max_context != 0 && config->max_context < m->context)
-        m->context = config->max_context;
-    if (m->context > m->n_pages * KV_PAGE_TOKENS)
-        m->context = m->n_pages * KV_PAGE_TOKENS; /* one alone must find room */
-    if (m->n_pages < 2)
+    m->cache.n_pages = kv_bytes / size_bytes;
+    if (m->cache.n_pages > INT32_MAX)
+        m->cache.n_pages = INT32_MAX;
+    m->limits.context = shape->context;
+    if (config->max_context != 0 && config->max_context < m->limits.context)
+        m->limits.context = config->max_context;
+    if (m->limits.context > m->cache.n_pages * KV_PAGE_TOKENS)
+        m->limits.context = m->cache.n_pages * KV_PAGE_TOKENS; /* a single conversation must fit */
+    if (m->cache.n_pages < least_pages)
         return error_set(err, STATUS_INVALID,
-                         "%zu bytes of KV hold %zu pages of %zu bytes; at least 2 are needed",
-                         kv_bytes, m->n_pages, size_bytes);
-    *ret_n_slots = slots_for(m, config, size_bytes);
+                         "%zu bytes are too few for keys and values: --kv-bytes must be at least "
+                         "%zu, %zu pages of %d tokens",
+                         kv_bytes, least_pages * size_bytes, least_pages, KV_PAGE_TOKENS);
+    *ret_n_host_pages = host_pages_for(m, config, size_bytes);
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
                                          .max_logits = m->max_logits,
-                                         .n_kv_pages = m->n_pages,
-                                         .kv_type = config->kv_type,
-                                         .n_kv_slots = *ret_n_slots};
-    llama_config.ends = vocab_ends(m->vocab, &llama_config.n_ends);
+                                         .n_kv_pages = m->cache.n_pages,
+                                         .kv_type = config->options.kv_type,
+                                         .n_kv_host_pages = *ret_n_host_pages};
+    llama_config.ends = vocab_stop_tokens(m->vocab, &llama_config.n_ends);
     if (config->weights_of != NULL)
         llama_config.weights_of = container_of(config->weights_of, const struct lm, base)->llama;
     return llama_open(&m->llama, m->backend, m->gguf, &llama_config, err);
 }
 
-/* Where nobody said how many pages there are to be and a device turns out to have no room for them,
- * half as many do, as long as a conversation finds room for a few thousand tokens. */
+/* Halves the number of pages until the device has room for them, unless the user set it, and as
+ * long as all pages hold LM_LEAST_CONTEXT tokens. */
 static enum status open_with_fewer(struct lm *m, const struct agent_config *config,
                                    const struct llama_shape *shape, size_t kv_bytes,
-                                   size_t *ret_n_slots, struct error *err)
+                                   size_t *ret_n_host_pages, struct error *err)
 {
     const size_t least_pages = LM_LEAST_CONTEXT / KV_PAGE_TOKENS;
     struct error ignored;
     enum status rc;
 
     for (;; kv_bytes /= 2) {
-        rc = open_llama(m, config, shape, kv_bytes, ret_n_slots, err);
+        rc = open_llama(m, config, shape, kv_bytes, ret_n_host_pages, err);
         if (rc != STATUS_EXHAUSTED || !backend_is_device(m->backend))
             return rc;
-        if (config->kv_bytes != 0 || m->n_pages / 2 < least_pages)
+        if (config->options.kv_bytes != 0 || m->cache.n_pages / 2 < least_pages)
             return error_prefix(err, "the model with %zu KV pages of %zu bytes (--kv-bytes)",
-                                m->n_pages, page_bytes(shape, config->kv_type));
+                                m->cache.n_pages, lm_page_bytes(shape, config->options.kv_type));
         if (m->backend->type->sync(m->backend, &ignored) == STATUS_INTERNAL) {
             *err = ignored;
             return STATUS_INTERNAL;
@@ -177,29 +182,30 @@ static enum status open_with_fewer(struct lm *m, const struct agent_config *conf
 static enum status open_engine(struct lm *m, const struct agent_config *config, struct error *err)
 {
     struct llama_shape shape;
-    size_t kv_bytes, n_slots = 0;
+    size_t kv_bytes, n_host_pages = 0;
     enum status rc;
 
     rc = llama_read_shape(&shape, m->gguf, err);
     if (rc != STATUS_OK)
         return rc;
-    m->backend_config =
-        (struct backend_config){.n_threads = config->n_threads, .fast_math = config->fast_math};
+    m->backend_config = (struct backend_config){.n_threads = config->options.n_threads,
+                                                .fast_math = config->options.fast_math};
     rc = config->backend_type != NULL
              ? backend_open_type(&m->backend, config->backend_type, &m->backend_config, err)
-             : backend_open(&m->backend, config->backend, &m->backend_config, err);
+             : backend_open(&m->backend, config->options.backend, &m->backend_config, err);
     if (rc != STATUS_OK)
         return rc;
-    kv_bytes = config->kv_bytes != 0 ? config->kv_bytes : kv_bytes_for(m);
+    kv_bytes = config->options.kv_bytes != 0 ? config->options.kv_bytes : kv_bytes_for(m);
     m->n_vocab = shape.n_vocab;
     if (vocab_n_tokens(m->vocab) > m->n_vocab)
         return error_set(err, STATUS_DATA_LOSS,
                          "%s: %zu tokens in the vocabulary, but only %zu rows in token_embd.weight",
                          gguf_path(m->gguf), vocab_n_tokens(m->vocab), m->n_vocab);
-    rc = open_with_fewer(m, config, &shape, kv_bytes, &n_slots, err);
+    rc = open_with_fewer(m, config, &shape, kv_bytes, &n_host_pages, err);
     if (rc != STATUS_OK)
         return rc;
-    return open_pages(m, config, n_slots, err);
+    return lm_cache_open(&m->cache, !config->options.no_prefix_cache, n_host_pages, config->env,
+                         err);
 }
 
 static enum status open_template(struct lm *m, struct error *err)
@@ -211,9 +217,22 @@ static enum status open_template(struct lm *m, struct error *err)
     return rc;
 }
 
+/* Opens the default system prompt, before the engine, which checks that its pages can hold it. */
+static enum status open_system(struct lm *m, const struct agent_config *config, struct error *err)
+{
+    enum status rc;
+
+    m->limits.context = SIZE_MAX; /* unknown until the engine is open */
+    lm_systems_init(&m->systems, m->template, &m->limits);
+    rc = lm_system_ref(&m->default_system, &m->systems, NULL, 0, err);
+    if (rc != STATUS_OK)
+        return error_prefix(err, "%s: the system prompt of its chat template", config->path);
+    return STATUS_OK;
+}
+
 static enum status find_longest(struct lm *m, struct error *err)
 {
-    m->longest_bytes = 1;
+    m->limits.longest_bytes = 1;
     for (size_t i = 0; i < vocab_n_tokens(m->vocab); i++) {
         const char *bytes;
         size_t len;
@@ -221,23 +240,10 @@ static enum status find_longest(struct lm *m, struct error *err)
 
         if (rc != STATUS_OK)
             return rc;
-        if (len > m->longest_bytes)
-            m->longest_bytes = len;
+        if (len > m->limits.longest_bytes)
+            m->limits.longest_bytes = len;
     }
     return STATUS_OK;
-}
-
-enum status lm_check_size(const struct lm *m, size_t n_ids, size_t n_bytes, struct error *err)
-{
-    size_t least = n_ids + n_bytes / m->longest_bytes;
-
-    if (least < m->context)
-        return STATUS_OK;
-    return error_set(
-        err, STATUS_RANGE,
-        "the prompt has at least %zu tokens with all before it, the context holds %zu: "
-        "rewind, open a new conversation, or say less",
-        least, m->context);
 }
 
 static enum status open_step_memory(struct lm *m, struct error *err)
@@ -259,13 +265,10 @@ static void lm_close(struct agent *a)
 {
     struct lm *m = container_of(a, struct lm, base);
 
-    assert(list_is_empty(&m->idle) && list_is_empty(&m->waiting));
-    lm_system_unref(m, m->default_system);
-    prefix_cache_close(m->prefixes);
-    kv_slots_close(m->slots);
-    kv_pages_close(m->pages);
+    lm_system_unref(&m->systems, m->default_system);
+    lm_systems_deinit(&m->systems);
+    lm_cache_close(&m->cache);
     free(m->rows);
-    free(m->copies);
     free(m->logits);
     free(m->draws);
     free(m->drawn);
@@ -279,17 +282,13 @@ static void lm_close(struct agent *a)
 static enum status lm_open(struct agent *a, const struct agent_config *config, struct error *err)
 {
     struct lm *m = container_of(a, struct lm, base);
-    const void *bytes;
-    size_t size_bytes;
     enum status rc;
 
-    list_init(&m->idle);
-    list_init(&m->waiting);
-    list_init(&m->clones);
+    lm_cache_init(&m->cache, on_cache_event, m);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
-    m->speculate = config->speculate;
-    m->passes = logit_passes_choose();
+    m->speculate = config->options.speculate;
+    m->kernels = logit_kernels_choose();
     m->max_rows = config->max_step_rows != 0 ? config->max_step_rows : LM_MAX_ROWS;
     m->max_tokens = config->max_step_tokens != 0 ? config->max_step_tokens : LM_MAX_TOKENS;
     if (m->max_tokens < m->max_rows)
@@ -306,22 +305,24 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = find_longest(m, err);
     if (rc == STATUS_OK)
+        rc = open_system(m, config, err);
+    if (rc == STATUS_OK)
         rc = open_engine(m, config, err);
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
-    if (rc == STATUS_OK) {
-        bytes = gguf_bytes(m->gguf, &size_bytes);
-        rc = model_hash_file(m->version, config->path, bytes, size_bytes, err);
-    }
-    if (rc == STATUS_OK) {
-        rc = lm_system_ref(&m->default_system, m, NULL, 0, err);
-        if (rc != STATUS_OK)
-            rc = error_prefix(err, "%s: the system prompt of its chat template", config->path);
-    }
+    if (rc == STATUS_OK)
+        rc = model_hash_file(m->version, gguf_fd(m->gguf), err);
+    if (rc == STATUS_OK)
+        rc = gguf_check_unchanged(m->gguf, err);
+    if (rc == STATUS_OK && m->default_system->n_ids > m->limits.context)
+        rc = error_set(err, STATUS_RANGE,
+                       "%s: the system prompt of its chat template has %zu tokens, the context "
+                       "holds %zu",
+                       config->path, m->default_system->n_ids, m->limits.context);
     if (rc == STATUS_OK)
         read_defaults(m);
     if (rc == STATUS_OK)
-        lm_read_figures(m);
+        lm_read_statistics(m);
     return rc; /* agent_open calls lm_close on failure */
 }
 
@@ -330,34 +331,36 @@ static void lm_info(const struct agent *a, struct agent_info *out)
     const struct lm *m = container_of(a, const struct lm, base);
     struct kv_usage usage;
 
-    kv_pages_usage(m->pages, &usage);
-    *out = (struct agent_info){.name = a->name,
-                               .kind = a->type->name,
-                               .architecture = "llama",
-                               .backend = m->backend->type->name,
-                               .context = m->context,
-                               .n_vocab = m->n_vocab,
-                               .weight_bytes = llama_weight_bytes(m->llama),
-                               .kv_page_bytes = llama_page_bytes(m->llama),
-                               .kv_pages = usage.n_pages,
-                               .kv_pages_free = usage.n_free,
-                               .kv_pages_shared = usage.n_shared,
-                               .kv_pages_cached = usage.n_cached,
-                               .kv_copies = usage.n_copies,
-                               .kv_evictions = m->n_evictions,
-                               .kv_recomputes = m->n_recomputes,
-                               .kv_pages_evicted = usage.n_evicted,
-                               .kv_slots = m->slots != NULL ? kv_slots_n(m->slots) : 0,
-                               .kv_slots_full = m->slots != NULL ? kv_slots_n_full(m->slots) : 0,
-                               .kv_spills = m->n_spilled,
-                               .kv_fills = m->n_filled,
-                               .device_losses = m->n_losses_seen,
-                               .device_graphs = m->figures.n_graphs,
-                               .prefix_lookup_tokens = m->n_looked_up,
-                               .prefix_hit_tokens = m->n_found,
-                               .drafted_tokens = m->n_drafted,
-                               .accepted_tokens = m->n_accepted,
-                               .defaults = m->defaults};
+    kv_pages_usage(m->cache.pages, &usage);
+    *out = (struct agent_info){
+        .name = a->name,
+        .kind = a->type->name,
+        .architecture = "llama",
+        .backend = m->backend->type->name,
+        .context = m->limits.context,
+        .n_vocab = m->n_vocab,
+        .weight_bytes = llama_weight_bytes(m->llama),
+        .kv_page_bytes = llama_page_bytes(m->llama),
+        .kv_pages = usage.n_pages,
+        .kv_pages_free = usage.n_free,
+        .kv_pages_shared = usage.n_shared,
+        .kv_pages_cached = usage.n_cached,
+        .kv_copies = usage.n_copies,
+        .kv_evictions = m->cache.n_evictions,
+        .kv_recomputes = m->cache.n_recomputes,
+        .kv_pages_evicted = usage.n_evicted,
+        .kv_host_pages = m->cache.host_pages != NULL ? kv_host_pages_n(m->cache.host_pages) : 0,
+        .kv_host_pages_used =
+            m->cache.host_pages != NULL ? kv_host_pages_n_full(m->cache.host_pages) : 0,
+        .kv_offloads = m->cache.n_offloaded,
+        .kv_reloads = m->cache.n_reloaded,
+        .device_losses = m->n_losses_seen,
+        .device_graphs = m->figures.n_graphs,
+        .prefix_lookup_tokens = m->n_prefix_queries,
+        .prefix_hit_tokens = m->n_prefix_hits,
+        .drafted_tokens = m->n_drafted,
+        .accepted_tokens = m->n_accepted,
+        .defaults = m->defaults};
     memcpy(out->version, m->version, sizeof out->version);
     memcpy(out->products, m->figures.products, sizeof out->products);
 }
@@ -410,7 +413,7 @@ static enum status lm_render(const struct agent *a, const struct message *messag
 
     for (size_t i = 0; i < n; i++)
         n_bytes += messages[i].len;
-    rc = lm_check_size(m, 0, n_bytes, err);
+    rc = prompt_check_size(&m->limits, 0, n_bytes, err);
     if (rc == STATUS_OK)
         rc = chat_template_begin(m->template, system, has_system ? messages[0].len : strlen(system),
                                  ids, NULL, err);
@@ -423,7 +426,7 @@ static enum status lm_render(const struct agent *a, const struct message *messag
 
 static bool lm_work_ahead(struct agent *a, bool is_busy)
 {
-    return llama_work_ahead(container_of(a, struct lm, base)->llama, is_busy);
+    return llama_prefault(container_of(a, struct lm, base)->llama, is_busy);
 }
 
 const struct agent_type lm_agent = {
@@ -446,7 +449,7 @@ const struct agent_type lm_agent = {
     .self_observe = lm_self_observe,
     .drop = lm_drop,
     .cost = lm_cost,
-    .min_grant = lm_min_grant,
+    .min_chunk = lm_min_chunk,
     .reserve = lm_reserve,
     .release = lm_release,
     .batch_act = lm_batch_act,

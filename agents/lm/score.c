@@ -1,14 +1,14 @@
-/* Texts scored as the reply: each is laid behind the prompt as though it had been said, and the
- * logits in front of each of its tokens tell how likely that token was. The row computes its ids as
- * ever; behind a text its keys and values are cut back to the prompt's, whose last id is computed
- * again, for its logits begin every text. */
+/* Scored continuations: each text is put after the prompt as if it had been generated, and the
+ * logits before each of its tokens give that token's probability. The row computes its ids as
+ * usual. After a text its keys and values are cut back to the prompt's without the last id, which
+ * is computed again, since its logits score the first token of every text. */
 #include <assert.h>
 #include <string.h>
 
 #include "agents/lm/lm.h"
-#include "agents/lm/logits.h"
+#include "agents/lm/sampling/logits.h"
 
-static struct lm_clone *clone_of(const struct row *row)
+static struct lm_clone *lm_score_clone_of(const struct row *row)
 {
     return container_of((struct clone *)row->clone, struct lm_clone, base);
 }
@@ -24,11 +24,11 @@ enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, stru
     return STATUS_OK;
 }
 
-/* The text's ids, and the end of the turn where there are turns. */
-static enum status encode(const struct lm *m, const struct observation *seen, size_t i,
-                          struct buf *ids, struct error *err)
+/* The text's ids, followed by the end of the turn if the prompt has roles. */
+static enum status lm_score_encode(const struct lm *m, const struct observation *seen, size_t i,
+                                   struct buf *ids, struct error *err)
 {
-    const struct to_score *what = &seen->scored[i];
+    const struct scored_continuation *what = &seen->scored[i];
     enum status rc = what->ids != NULL
                          ? lm_append_ids(m, what->ids, what->n_ids, ids, err)
                          : vocab_encode(m->vocab, what->text.text, what->text.len, ids, err);
@@ -39,7 +39,7 @@ static enum status encode(const struct lm *m, const struct observation *seen, si
         rc = error_set(err, STATUS_INVALID, "it has no tokens");
     if (rc != STATUS_OK)
         return error_prefix(err, "text %zu to score", i + 1);
-    if (seen->is_plain || what->ids != NULL)
+    if (seen->is_raw_prompt || what->ids != NULL)
         return STATUS_OK;
     memcpy(&last, ids->data + len - sizeof last, sizeof last);
     rc = chat_template_reply_end(m->template, last, ids, NULL, err);
@@ -47,13 +47,13 @@ static enum status encode(const struct lm *m, const struct observation *seen, si
         return rc;
     if (ids->len > len) {
         memcpy(&last, ids->data + len, sizeof last);
-        ids->len = len + (vocab_is_end(m->vocab, last) ? sizeof last : 0);
+        ids->len = len + (vocab_is_stop_token(m->vocab, last) ? sizeof last : 0);
     }
     return STATUS_OK;
 }
 
-static enum status take_text(struct lm_text *out, struct text_score *score, const struct buf *ids,
-                             struct arena *arena, struct error *err)
+static enum status lm_score_take_text(struct lm_text *out, struct text_score *score,
+                                      const struct buf *ids, struct arena *arena, struct error *err)
 {
     size_t n = ids->len / sizeof(int32_t);
     int32_t *own = arena_alloc(arena, n, sizeof *own);
@@ -85,15 +85,15 @@ enum status lm_scores_open(struct lm_scoring *out, const struct lm *m, struct ag
         rc = error_no_memory(err, s.n_texts * sizeof *s.texts, "texts to score");
     for (size_t i = 0; rc == STATUS_OK && i < s.n_texts; i++) {
         buf_clear(&ids);
-        rc = lm_check_size(m, n_prompt, seen->scored[i].text.len, err);
+        rc = prompt_check_size(&m->limits, n_prompt, seen->scored[i].text.len, err);
         if (rc == STATUS_OK)
-            rc = encode(m, seen, i, &ids, err);
+            rc = lm_score_encode(m, seen, i, &ids, err);
         if (rc == STATUS_OK)
-            rc = take_text(&s.texts[i], &s.scores[i], &ids, turn->arena, err);
-        if (rc == STATUS_OK && n_prompt + s.texts[i].n_ids > m->context)
+            rc = lm_score_take_text(&s.texts[i], &s.scores[i], &ids, turn->arena, err);
+        if (rc == STATUS_OK && n_prompt + s.texts[i].n_ids > m->limits.context)
             rc = error_set(err, STATUS_RANGE,
                            "text %zu to score has %u tokens, its prompt %zu, the context holds %zu",
-                           i + 1, s.texts[i].n_ids, n_prompt, m->context);
+                           i + 1, s.texts[i].n_ids, n_prompt, m->limits.context);
         if (rc == STATUS_OK && s.texts[i].n_ids > *ret_longest)
             *ret_longest = s.texts[i].n_ids;
     }
@@ -117,7 +117,7 @@ void lm_scores_begin(struct lm_clone *c, struct lm_turn *t)
         return;
     text = &t->scoring.texts[t->scoring.at];
     memcpy(c->ids + t->n_prompt, text->ids, text->n_ids * sizeof *text->ids);
-    t->n_ids += text->n_ids - 1; /* what comes behind the last is not asked */
+    t->n_ids += text->n_ids - 1; /* the logits of the last id are not needed */
 }
 
 uint32_t lm_scores_known(const struct lm_turn *t)
@@ -125,13 +125,13 @@ uint32_t lm_scores_known(const struct lm_turn *t)
     return lm_is_scoring(t) ? t->n_prompt + t->scoring.texts[t->scoring.at].n_scored : t->n_ids;
 }
 
-/* Of the positions kv … kv + grant - 1 those whose logits are wanted, no more than there is room
- * for: what does not fit is computed in the next step. */
+/* Of the n_scheduled positions from kv.n_tokens on, returns how many logits are needed, at most
+ * n_room; positions that do not fit are computed in the next step. */
 size_t lm_scores_lay_out(const struct row *row, size_t n_room, size_t *ret_n_tokens)
 {
     const struct lm_turn *t = row->turn;
-    size_t from = clone_of(row)->kv.n_tokens, end = from + row->grant;
-    size_t first = lm_scores_known(t) - 1; /* whose logits are not known */
+    size_t from = lm_score_clone_of(row)->pages.kv.n_tokens, end = from + row->n_scheduled;
+    size_t first = lm_scores_known(t) - 1; /* the first position whose logits are needed */
     size_t n;
 
     assert(from <= first && n_room > 0);
@@ -152,14 +152,14 @@ enum status lm_scores_take(struct lm *m, struct row *row, const struct llama_row
 
     for (size_t i = 0; i < computed->n_logits; i++) {
         const float *logits = computed->logits + i * m->n_vocab;
-        struct logit_peak peak = logits_peak(m->passes, logits, m->n_vocab);
+        struct logit_peak peak = logits_peak(m->kernels, logits, m->n_vocab);
         int32_t id = text->ids[text->n_scored];
         double logprob;
 
         if (!peak.are_finite)
             return error_set(&row->err, STATUS_INTERNAL,
                              "the model gave logits that are not finite");
-        logprob = (double)logits[id] - logits_log_sum(m->passes, logits, m->n_vocab, peak.top);
+        logprob = (double)logits[id] - logits_log_sum(m->kernels, logits, m->n_vocab, peak.top);
         text->logprobs[text->n_scored++] = (float)logprob;
         text->logprob += logprob;
         text->n_top += logits[id] == peak.top;
@@ -173,7 +173,7 @@ enum status lm_scores_take(struct lm *m, struct row *row, const struct llama_row
 
 void lm_scores_stepped(struct lm *m, struct agent_turn *turn)
 {
-    struct lm_clone *c = clone_of(&turn->row);
+    struct lm_clone *c = lm_score_clone_of(&turn->row);
     struct lm_turn *t = turn->row.turn;
     struct lm_scoring *s = &t->scoring;
     const struct lm_text *text = &s->texts[s->at];
@@ -187,7 +187,7 @@ void lm_scores_stepped(struct lm *m, struct agent_turn *turn)
     turn->reply.scores = s->scores;
     turn->reply.n_scores = ++s->at;
     turn->reply.finish = t->finish;
-    if (c->kv.n_tokens >= t->n_prompt)
-        kv_seq_cut(m->pages, &c->kv, t->n_prompt - 1);
+    if (c->pages.kv.n_tokens >= t->n_prompt)
+        kv_seq_cut(m->cache.pages, &c->pages.kv, t->n_prompt - 1);
     lm_scores_begin(c, t);
 }

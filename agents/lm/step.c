@@ -1,14 +1,14 @@
 /* A step of the language model. A row computes as many of its ids that have no keys and values yet
- * as it was granted; when none is left, the last one's logits give the next token. That one rule is
- * prefill, chunked prefill, decode, and the recomputing of a conversation whose pages were taken.
+ * as were scheduled. When none is left, the last id's logits give the next token. This one rule is
+ * prefill, chunked prefill, decode, and the recomputing of an evicted conversation.
  *
- * Behind its last id a row may compute guesses at the next ones (draft.h), where the step has room
- * that nobody was granted and the guesses are likely enough to be worth their time. Every position
- * then gives the token that it would have given in a step of its own, as long as the guess before
- * it was right; what follows the first wrong one is forgotten. So the reply is the same.
+ * Behind its last id a row may compute speculative tokens (draft.h), if the step has tokens to
+ * spare and the acceptance rate is high enough. Each position gives the token that it would give in
+ * a step of its own, as long as the draft token before it was accepted; everything after the first
+ * rejected one is discarded. So the reply is the same.
  *
- * A row that scores a text (score.c) wants the logits of each of the text's positions; where the
- * step has no room for as many, it computes less than it was granted. */
+ * A row that scores a text (score.c) needs the logits of each of the text's positions. Where the
+ * step has room for fewer, the row computes fewer tokens than were scheduled. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -17,17 +17,18 @@
 #include "base/alloc.h"
 
 enum {
-    /* Tokens of a prompt that are worth a place in a step: far into a long one even these read so
-     * many keys and values that they take as long as a few conversations. */
+    /* The smallest prefill chunk that is worth a place in a step. Late in a long prompt even two
+     * tokens read so many keys and values that they take as long as decode rows of a few
+     * conversations. */
     MIN_CHUNK = 2,
 };
 
-static struct lm_clone *clone_of(const struct row *row)
+static struct lm_clone *lm_step_clone_of(const struct row *row)
 {
     return container_of((struct clone *)row->clone, struct lm_clone, base);
 }
 
-static size_t min_size(size_t a, size_t b)
+static size_t lm_step_min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -37,15 +38,15 @@ size_t lm_cost(const struct agent *a, const struct row *row)
     const struct lm_turn *t = row->turn;
 
     (void)a;
-    return t->n_ids - clone_of(row)->kv.n_tokens;
+    return t->n_ids - lm_step_clone_of(row)->pages.kv.n_tokens;
 }
 
-size_t lm_min_grant(const struct agent *a, const struct row *row)
+size_t lm_min_chunk(const struct agent *a, const struct row *row)
 {
-    return min_size(lm_cost(a, row), MIN_CHUNK);
+    return lm_step_min_size(lm_cost(a, row), MIN_CHUNK);
 }
 
-/* The reply's next tokens will find their places without an allocation on the compute thread. */
+/* Makes room for the reply's next tokens, so that the compute thread does not allocate. */
 static enum status reserve_host(struct lm_clone *c, struct agent_turn *turn, struct error *err)
 {
     struct lm_turn *t = turn->row.turn;
@@ -66,146 +67,147 @@ static enum status reserve_host(struct lm_clone *c, struct agent_turn *turn, str
     return lm_clone_grow(c, (size_t)t->n_ids + 1 + DRAFT_MAX, err);
 }
 
-/* Positions behind the row's last id that could be of use: none that the reply cannot reach, and
- * where pages are few only those that the row's last page has left. */
+/* How many draft tokens the row could use: not beyond max_tokens and the context, and if pages are
+ * few only as many as fit in the row's last page. */
 static size_t draft_room(const struct lm *m, const struct row *row)
 {
     const struct agent_turn *turn = container_of(row, const struct agent_turn, row);
     const struct lm_turn *t = row->turn;
     const struct sampling *s = &turn->seen.sampling;
-    size_t end = clone_of(row)->kv.n_tokens + row->grant, room = DRAFT_MAX;
+    size_t end = lm_step_clone_of(row)->pages.kv.n_tokens + row->n_scheduled, room = DRAFT_MAX;
     struct kv_usage usage;
 
     if (m->speculate == SPECULATE_OFF || end != t->n_ids || lm_is_scoring(t))
         return 0;
     if (s->max_tokens != 0)
-        room = min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
-    room = min_size(room, m->context - end - 1);
-    kv_pages_usage(m->pages, &usage);
+        room = lm_step_min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
+    room = lm_step_min_size(room, m->limits.context - end - 1);
+    kv_pages_usage(m->cache.pages, &usage);
     if (usage.n_free <= 2 * m->max_rows)
-        room = min_size(room, (KV_PAGE_TOKENS - end % KV_PAGE_TOKENS) % KV_PAGE_TOKENS);
+        room = lm_step_min_size(room, (KV_PAGE_TOKENS - end % KV_PAGE_TOKENS) % KV_PAGE_TOKENS);
     return room;
 }
 
 static enum status reserve_pages(struct lm *m, struct lm_clone *c, size_t n, struct lm_turn *t,
                                  struct error *err)
 {
-    enum status rc = kv_seq_reserve(m->pages, &c->kv, n, &t->copy, err);
+    enum status rc = kv_seq_reserve(m->cache.pages, &c->pages.kv, n, &t->copy, err);
 
     if (rc == STATUS_OK && t->copy.from >= 0)
-        m->copies[m->n_copies++] = t->copy;
+        m->cache.copies[m->cache.n_copies++] = t->copy;
     return rc;
 }
 
 enum status lm_reserve(struct agent *a, struct row *row, struct error *err)
 {
     struct lm *m = container_of(a, struct lm, base);
-    struct lm_clone *c = clone_of(row);
+    struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     enum status rc = reserve_host(c, agent_turn_of(row), err);
 
-    if (rc == STATUS_OK && !lm_copies_grow(m))
-        rc = error_no_memory(err, m->cap_copies * sizeof *m->copies, "copies of KV pages");
+    if (rc == STATUS_OK && !lm_cache_grow_copies(&m->cache))
+        rc = error_no_memory(err, m->cache.cap_copies * sizeof *m->cache.copies,
+                             "copies of KV pages");
     if (rc != STATUS_OK)
         return err->status = STATUS_UNAVAILABLE; /* another row's pages would not help */
-    lm_pages_notice(m);
-    lm_clone_busy(c);
-    lm_turn_returns(m, agent_turn_of(row));
-    if (row->grant > lm_cost(a, row))
-        row->grant = lm_cost(a, row);
+    lm_notice_losses(m);
+    lm_clone_pages_busy(&c->pages);
+    lm_turn_resume(m, agent_turn_of(row));
+    if (row->n_scheduled > lm_cost(a, row))
+        row->n_scheduled = lm_cost(a, row);
     t->n_room = (uint32_t)draft_room(m, row);
     do
-        rc = reserve_pages(m, c, row->grant + t->n_room, t, err);
-    while (rc == STATUS_EXHAUSTED && lm_evict_one(m));
-    if (rc == STATUS_OK)
-        t->has_begun = true;
-    else
-        lm_clone_waits(c, true);
-    return rc;
+        rc = reserve_pages(m, c, row->n_scheduled + t->n_room, t, err);
+    while (rc == STATUS_EXHAUSTED && lm_cache_evict_one(&m->cache));
+    if (rc != STATUS_OK) {
+        lm_clone_pages_wait(&c->pages, &m->cache, true);
+        return rc;
+    }
+    t->has_begun = true;
+    lm_cache_count_recompute(&m->cache, &c->pages);
+    return STATUS_OK;
 }
 
 void lm_release(struct agent *a, struct row *row)
 {
     struct lm *m = container_of(a, struct lm, base);
-    struct lm_clone *c = clone_of(row);
 
-    lm_clone_busy(c);
-    kv_seq_free(m->pages, &c->kv);
-    m->n_recomputes++;
-    if (a->on_event != NULL)
-        a->on_event(a->on_event_arg, &c->base, CLONE_EVICTED, "preempted: out of KV pages");
+    lm_cache_evict(&m->cache, &lm_step_clone_of(row)->pages, "preempted: out of KV pages");
 }
 
 static enum finish after_token(const struct lm *m, const struct agent_turn *turn,
                                const struct lm_turn *t, bool is_stopped)
 {
     const struct sampling *s = &turn->seen.sampling;
-    size_t n_reply = turn->reply.n_tokens + t->n_said;
+    size_t n_reply = turn->reply.n_tokens + t->n_generated;
 
-    if (is_stopped || (!s->ignore_eos && vocab_is_end(m->vocab, t->said[t->n_said - 1].token.id)))
+    if (is_stopped || (!s->ignore_eos &&
+                       vocab_is_stop_token(m->vocab, t->generated[t->n_generated - 1].token.id)))
         return FINISH_STOP;
-    if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->context)
+    if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->limits.context)
         return FINISH_LENGTH;
     return FINISH_NONE;
 }
 
-/* Chooses the reply's next token, unless the device has, and makes it text. */
-static enum status add_token(struct lm *m, struct row *row, float *logits,
-                             const struct drawn *drawn)
+/* Samples the reply's next token, unless the device has done so, and turns it into text. */
+static enum status lm_step_add_token(struct lm *m, struct row *row, float *logits,
+                                     const struct drawn *drawn)
 {
     struct agent_turn *turn = agent_turn_of(row);
-    struct lm_clone *c = clone_of(row);
+    struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
-    struct lm_said *said = &t->said[t->n_said];
-    uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_said;
+    struct lm_generated *generated = &t->generated[t->n_generated];
+    uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_generated;
     bool is_stopped = false;
     enum status rc = STATUS_OK;
 
     if (drawn != NULL && drawn->id >= 0)
-        said->token = sampler_drawn(t->sampler, drawn);
+        generated->token = sampler_drawn(t->sampler, drawn);
     else
-        rc = sampler_next(t->sampler, logits, m->n_vocab, position, &said->token, &row->err);
+        rc = sampler_next(t->sampler, logits, m->n_vocab, position, &generated->token, &row->err);
     if (rc != STATUS_OK)
         return rc;
-    sampler_accept(t->sampler, said->token.id);
-    t->n_said++;
-    c->ids[t->n_ids++] = said->token.id;
-    if (!vocab_is_control(m->vocab, said->token.id))
-        rc = writer_add(&t->writer, said->token.id, &t->piece, &is_stopped, &row->err);
+    sampler_accept(t->sampler, generated->token.id);
+    t->n_generated++;
+    c->ids[t->n_ids++] = generated->token.id;
+    if (!vocab_is_control(m->vocab, generated->token.id))
+        rc = detokenizer_add(&t->detokenizer, generated->token.id, &t->piece, &is_stopped,
+                             &row->err);
     if (rc == STATUS_OK)
         t->finish = after_token(m, turn, t, is_stopped);
     if (rc == STATUS_OK && t->finish != FINISH_NONE && !is_stopped)
-        rc = writer_end(&t->writer, &t->piece, &row->err);
-    said->piece_end = (uint32_t)t->piece.len;
+        rc = detokenizer_end(&t->detokenizer, &t->piece, &row->err);
+    generated->piece_end = (uint32_t)t->piece.len;
     return rc;
 }
 
-/* The tokens that the row's logits give: one, and one more for each guess that was right. The first
- * guess is judged though it was not computed: so the odds are known before they are bet on. */
+/* The tokens that the row's logits give: one, and one more for each accepted draft token. The first
+ * draft token is verified even if it was not computed, so that the acceptance rate is known before
+ * draft tokens are computed. */
 static enum status add_tokens(struct lm *m, struct row *row, const struct llama_row *computed)
 {
-    const struct lm_clone *c = clone_of(row);
+    const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     enum status rc = STATUS_OK;
-    bool is_right = true;
+    bool is_accepted = true;
 
-    for (size_t i = 0; i < computed->n_logits && is_right && t->finish == FINISH_NONE; i++) {
-        const int32_t guess = c->ids[t->n_ids];
+    for (size_t i = 0; i < computed->n_logits && is_accepted && t->finish == FINISH_NONE; i++) {
+        const int32_t draft_token = c->ids[t->n_ids];
 
-        rc = add_token(m, row, computed->logits + i * m->n_vocab,
-                       computed->draws != NULL ? &computed->drawn[i] : NULL);
+        rc = lm_step_add_token(m, row, computed->logits + i * m->n_vocab,
+                               computed->draws != NULL ? &computed->drawn[i] : NULL);
         if (rc != STATUS_OK)
             break;
-        is_right = guess == t->said[i].token.id;
-        if (i < t->n_drafts || (i == 0 && t->n_guesses != 0)) {
-            t->n_judged++;
-            t->n_right += is_right;
+        is_accepted = draft_token == t->generated[i].token.id;
+        if (i < t->n_draft_tokens || (i == 0 && t->n_proposed != 0)) {
+            t->n_verified++;
+            t->n_accepted += is_accepted;
         }
     }
     return rc;
 }
 
-/* What the row computed, and what it makes of the logits. */
+/* Counts what the row computed, and turns its logits into tokens or scores. */
 static enum status take_logits(struct lm *m, struct row *row, const struct llama_row *computed)
 {
     struct lm_turn *t = row->turn;
@@ -214,55 +216,55 @@ static enum status take_logits(struct lm *m, struct row *row, const struct llama
     if (lm_is_scoring(t))
         return lm_scores_take(m, row, computed);
     rc = add_tokens(m, row, computed);
-    /* of what it said, the last has no keys and values yet */
-    t->n_computed = (uint32_t)row->grant + (t->n_said > 0 ? t->n_said - 1 : 0);
+    /* the last generated token has no keys and values yet */
+    t->n_computed = (uint32_t)row->n_scheduled + (t->n_generated > 0 ? t->n_generated - 1 : 0);
     return rc;
 }
 
-/* What a step has left beside what its rows were granted. */
+/* What a step has left besides the scheduled tokens. */
 struct spare {
     size_t n_positions, n_logits;
     struct draft_load load;
     double slope;
 };
 
-/* Lays guesses behind the row's ids; returns how many are worth computing. */
+/* Writes draft tokens behind the row's ids; returns how many are worth computing. */
 static size_t draft(struct row *row, struct spare *spare)
 {
-    const struct lm_clone *c = clone_of(row);
+    const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     size_t n;
 
-    t->n_guesses = (uint32_t)draft_propose(c->ids, t->n_ids, t->n_room, &t->n_match);
-    if (t->n_guesses == 0)
+    t->n_proposed = (uint32_t)draft_propose(c->ids, t->n_ids, t->n_room, &t->n_match);
+    if (t->n_proposed == 0)
         return 0;
-    n = min_size(min_size(t->n_guesses, spare->n_positions), spare->n_logits);
-    n = draft_worth(&c->odds, t->n_match, n, spare->slope, &spare->load);
+    n = lm_step_min_size(lm_step_min_size(t->n_proposed, spare->n_positions), spare->n_logits);
+    n = draft_length(&c->acceptance, t->n_match, n, spare->slope, &spare->load);
     spare->n_positions -= n;
     spare->n_logits -= n;
     return n;
 }
 
-/* How many tokens a row computes, and of how many last ones the logits. */
+/* Sets how many tokens the row computes, and of how many of the last ones the logits. */
 static void lay_out_row(struct row *row, struct spare *spare, struct llama_row *out)
 {
-    const struct lm_clone *c = clone_of(row);
+    const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
-    bool is_last = c->kv.n_tokens + row->grant == t->n_ids;
+    bool is_last = c->pages.kv.n_tokens + row->n_scheduled == t->n_ids;
 
-    t->n_drafts = 0;
+    t->n_draft_tokens = 0;
     if (lm_is_scoring(t)) {
         out->n_logits = lm_scores_lay_out(row, 1 + spare->n_logits, &out->n_tokens);
         spare->n_logits -= out->n_logits > 1 ? out->n_logits - 1 : 0;
         return;
     }
     if (is_last)
-        t->n_drafts = (uint32_t)draft(row, spare);
-    out->n_tokens = row->grant + t->n_drafts;
-    out->n_logits = is_last ? 1 + t->n_drafts : 0;
+        t->n_draft_tokens = (uint32_t)draft(row, spare);
+    out->n_tokens = row->n_scheduled + t->n_draft_tokens;
+    out->n_logits = is_last ? 1 + t->n_draft_tokens : 0;
 }
 
-/* Leaves the row's tokens to the device, where it can draw them as the sampler would. */
+/* Lets the device draw the row's tokens, if it can draw as the sampler would. */
 static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struct llama_row *out)
 {
     const struct lm_turn *t = row->turn;
@@ -281,12 +283,12 @@ static bool is_reading(const struct row *row)
 {
     const struct lm_turn *t = row->turn;
 
-    return lm_is_scoring(t) || clone_of(row)->kv.n_tokens + 1 < t->n_ids;
+    return lm_is_scoring(t) || lm_step_clone_of(row)->pages.kv.n_tokens + 1 < t->n_ids;
 }
 
-/* What a guess costs, see draft_cost_slope. None is worth its time while a prompt is read, or was
- * in the step before: the batcher gives prompts what the others' rhythm has room for, and looks at
- * what those take alone in between. */
+/* What a draft token costs, see draft_cost_slope. Unless SPECULATE_ON, no draft tokens are computed
+ * in a step that reads a prompt, nor in the step after one: the batcher fits prefill chunks to the
+ * time of decode rows, which it measures in such steps. */
 static double draft_slope(struct lm *m, struct row *const *rows, size_t n)
 {
     bool was_reading = m->is_reading;
@@ -299,38 +301,39 @@ static double draft_slope(struct lm *m, struct row *const *rows, size_t n)
     return m->is_reading || was_reading ? INFINITY : draft_cost_slope(&m->cost);
 }
 
-/* Lays the rows out for the model. *ret_pure: nothing but decoding, positions in *ret_n. */
-static void lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n, bool *ret_pure)
+/* Lays the rows out for the model. *ret_n: positions; *ret_pure: all of them give logits. */
+static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, size_t *ret_n,
+                            bool *ret_pure)
 {
     size_t n_granted = 0, n_logits = 0, n_positions = 0;
     struct spare spare = {.n_logits = m->max_logits - n};
 
     for (size_t i = 0; i < n; i++)
-        n_granted += rows[i]->grant;
-    spare.n_positions = m->max_tokens - min_size(n_granted, m->max_tokens);
+        n_granted += rows[i]->n_scheduled;
+    spare.n_positions = m->max_tokens - lm_step_min_size(n_granted, m->max_tokens);
     spare.load = (struct draft_load){(double)n_granted, (double)n_granted};
     spare.slope = draft_slope(m, rows, n);
     for (size_t i = 0; i < n; i++) {
-        const struct lm_clone *c = clone_of(rows[i]);
+        const struct lm_clone *c = lm_step_clone_of(rows[i]);
         const struct lm_turn *t = rows[i]->turn;
 
         m->rows[i] = (struct llama_row){
-            .ids = c->ids + c->kv.n_tokens,
-            .pos = c->kv.n_tokens,
-            .pages = c->kv.pages,
+            .ids = c->ids + c->pages.kv.n_tokens,
+            .pos = c->pages.kv.n_tokens,
+            .pages = c->pages.kv.pages,
             .logits = m->logits + n_logits * m->n_vocab,
         };
         lay_out_row(rows[i], &spare, &m->rows[i]);
         plan_draws(m, rows[i], n_logits, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
-        rows[i]->extra = t->n_drafts;
+        rows[i]->extra = t->n_draft_tokens;
     }
     *ret_n = n_positions;
     *ret_pure = n_positions == n_logits;
 }
 
-static bool has_slots_in(const struct kv_copy *copies, size_t n)
+static bool has_host_pages(const struct kv_copy *copies, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (copies[i].way != KV_COPY)
@@ -338,9 +341,9 @@ static bool has_slots_in(const struct kv_copy *copies, size_t n)
     return false;
 }
 
-/* The device afresh, with none of its pages; what conversations said is on the host. Without fast
- * math: whether the vendor's library has broken it, or works in a process whose device was reset,
- * nobody can say. */
+/* Opens the device again without pages; the host has the conversations' ids. Fast math is off from
+ * then on, because the vendor's library may have caused the failure, or may not work after a reset.
+ */
 static enum status restart(struct lm *m, struct error *err)
 {
     enum status rc;
@@ -351,23 +354,23 @@ static enum status restart(struct lm *m, struct error *err)
     return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
 }
 
-/* Copies, then rows. A device that failed is opened again at once; where that does not succeed,
- * each step tries it anew. Where copies to or from slots are lost, nobody knows any more what lies
- * where, and all pages are. */
+/* Carries out the copies, then computes the rows. A device that failed is opened again at once, or,
+ * if that fails, at each step. If copies to or from host pages were lost, it is unknown which page
+ * holds what, and all pages are invalidated. */
 static enum status forward(struct lm *m, size_t n, struct error *err)
 {
-    const size_t n_copies = m->n_copies;
+    const size_t n_copies = m->cache.n_copies;
     struct error again;
     enum status rc = STATUS_OK;
 
-    m->n_copies = 0;
+    m->cache.n_copies = 0;
     if (m->is_down)
         rc = restart(m, err);
     if (rc == STATUS_OK)
-        rc = llama_forward(m->llama, m->rows, n, m->copies, n_copies, err);
+        rc = llama_forward(m->llama, m->rows, n, m->cache.copies, n_copies, err);
     if (rc == STATUS_INTERNAL && !m->is_down && restart(m, &again) == STATUS_PRECONDITION)
-        m->is_down = false; /* it is not ours to restart; each step says what it met */
-    if (rc == STATUS_INTERNAL || (rc != STATUS_OK && has_slots_in(m->copies, n_copies)))
+        m->is_down = false; /* the backend cannot restart it; each step reports its own failure */
+    if (rc == STATUS_INTERNAL || (rc != STATUS_OK && has_host_pages(m->cache.copies, n_copies)))
         m->n_losses++;
     return rc;
 }
@@ -381,7 +384,7 @@ void lm_batch_act(struct agent *a, struct row *const *rows, size_t n)
     struct error err;
     enum status rc;
 
-    lay_out(m, rows, n, &n_positions, &is_pure);
+    lm_step_lay_out(m, rows, n, &n_positions, &is_pure);
     rc = forward(m, n, &err);
     for (size_t i = 0; i < n; i++) {
         struct lm_turn *t = rows[i]->turn;
@@ -414,8 +417,8 @@ static const struct top_logprob *keep_top(struct agent_turn *turn, const struct 
     return top;
 }
 
-/* The tokens of the step become part of the reply. */
-static void keep_said(struct agent_turn *turn)
+/* Appends the tokens of the step to the reply. */
+static void turn_keep_generated(struct agent_turn *turn)
 {
     struct reply *r = &turn->reply;
     struct lm_turn *t = turn->row.turn;
@@ -425,10 +428,10 @@ static void keep_said(struct agent_turn *turn)
         if (turn->row.outcome != ROW_FAILED)
             (void)error_no_memory(&turn->row.err, t->piece.len, "a reply's text");
         turn->row.outcome = ROW_FAILED;
-        t->n_said = 0; /* the turn never was */
+        t->n_generated = 0; /* the turn is dropped */
     }
-    for (uint32_t i = 0; i < t->n_said; i++) {
-        const struct sampled *s = &t->said[i].token;
+    for (uint32_t i = 0; i < t->n_generated; i++) {
+        const struct sampled *s = &t->generated[i].token;
         const struct top_logprob *top = keep_top(turn, s);
 
         r->tokens[r->n_tokens++] = (struct reply_token){
@@ -436,21 +439,21 @@ static void keep_said(struct agent_turn *turn)
             .logprob = s->logprob,
             .top = top,
             .n_top = top != NULL ? s->n_top : 0,
-            .text_end = text_start + t->said[i].piece_end,
+            .text_end = text_start + t->generated[i].piece_end,
         };
     }
-    t->n_said = 0;
+    t->n_generated = 0;
     buf_clear(&t->piece);
     r->finish = t->finish;
 }
 
-static void learn_odds(struct lm *m, struct lm_clone *c, struct lm_turn *t)
+static void learn_acceptance(struct lm *m, struct lm_clone *c, struct lm_turn *t)
 {
-    for (uint32_t i = 0; i < t->n_judged; i++)
-        draft_odds_learn(&c->odds, t->n_match, i < t->n_right);
-    m->n_drafted += t->n_drafts;
-    m->n_accepted += min_size(t->n_right, t->n_drafts);
-    t->n_judged = t->n_right = t->n_drafts = 0;
+    for (uint32_t i = 0; i < t->n_verified; i++)
+        draft_acceptance_learn(&c->acceptance, t->n_match, i < t->n_accepted);
+    m->n_drafted += t->n_draft_tokens;
+    m->n_accepted += lm_step_min_size(t->n_accepted, t->n_draft_tokens);
+    t->n_verified = t->n_accepted = t->n_draft_tokens = 0;
 }
 
 void lm_stepped(struct agent *a, struct row *row)
@@ -458,24 +461,24 @@ void lm_stepped(struct agent *a, struct row *row)
     struct lm *m = container_of(a, struct lm, base);
     struct agent_turn *turn = agent_turn_of(row);
     struct reply *r = &turn->reply;
-    struct lm_clone *c = clone_of(row);
+    struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     uint32_t n_before;
 
-    lm_pages_notice(m);
-    n_before = c->kv.n_tokens;
-    if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, and its copies with it */
-        kv_seq_cut(m->pages, &c->kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
-    c->kv.n_tokens += t->n_computed;
+    lm_notice_losses(m);
+    n_before = c->pages.kv.n_tokens;
+    if (t->n_computed == 0 && t->copy.from >= 0) /* the step failed, so its copies failed */
+        kv_seq_cut(m->cache.pages, &c->pages.kv, n_before / KV_PAGE_TOKENS * KV_PAGE_TOKENS);
+    c->pages.kv.n_tokens += t->n_computed;
     t->n_computed = 0;
-    kv_seq_cut(m->pages, &c->kv,
-               c->kv.n_tokens); /* guesses that were wrong give their pages back */
-    lm_pages_learn(m, c, n_before);
-    if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->kv.n_tokens)
-        r->n_prefilled = c->kv.n_tokens < t->n_prompt ? c->kv.n_tokens : t->n_prompt;
-    learn_odds(m, c, t);
-    if (t->n_said != 0)
-        keep_said(turn);
+    kv_seq_cut(m->cache.pages, &c->pages.kv,
+               c->pages.kv.n_tokens); /* releases the pages of rejected draft tokens */
+    lm_cache_publish(&m->cache, &c->pages, c->ids, n_before);
+    if (r->n_prefilled < t->n_prompt && r->n_prefilled < c->pages.kv.n_tokens)
+        r->n_prefilled = c->pages.kv.n_tokens < t->n_prompt ? c->pages.kv.n_tokens : t->n_prompt;
+    learn_acceptance(m, c, t);
+    if (t->n_generated != 0)
+        turn_keep_generated(turn);
     if (lm_is_scoring(t) && row->outcome != ROW_FAILED)
         lm_scores_stepped(m, turn);
 }

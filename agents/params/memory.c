@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 
-/* What a page of the kernel's large kind holds: fewer faults, fewer walks. */
+/* The size of a huge page: fewer page faults and table walks. */
 #define HUGE_BYTES ((uintptr_t)2 << 20)
 
 struct params_memory {
@@ -16,7 +16,7 @@ struct params_memory {
     struct params_budget *budget;
     size_t n;
     size_t n_keep;   /* guarded by lock */
-    size_t n_refs;   /* guarded by lock: holders, and one a block that is used */
+    size_t n_refs;   /* guarded by lock: holders, and one for each block in use */
     size_t n_blocks; /* guarded by lock: used or kept */
     size_t n_kept;   /* guarded by lock */
     float *kept[];   /* [n_kept], guarded by lock */
@@ -66,7 +66,7 @@ enum status params_memory_open(struct params_memory **out, struct params_budget 
     return STATUS_OK;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static void drop_kept(struct params_memory *m)
 {
     params_budget_give(m->budget, m->n_kept * m->n * sizeof(float));
@@ -75,7 +75,7 @@ static void drop_kept(struct params_memory *m)
         free(m->kept[--m->n_kept]);
 }
 
-/* With the lock held, which is released: whoever was last frees. */
+/* Called with the lock held, which it releases; the last reference frees. */
 static void unref(struct params_memory *m)
 {
     size_t n_refs = --m->n_refs;
@@ -132,7 +132,8 @@ static void use_huge_pages(void *block, size_t size_bytes)
     uintptr_t end = ((uintptr_t)block + size_bytes) & ~(HUGE_BYTES - 1);
 
     if (first < end)
-        (void)madvise((void *)first, end - first, MADV_HUGEPAGE); /* a wish */
+        (void)madvise((void *)first, end - first,
+                      MADV_HUGEPAGE); /* only advice: failure does no harm */
 }
 
 enum status params_memory_take(float **out, struct params_memory *m, struct error *err)

@@ -1,7 +1,7 @@
 /* A round: batch_act, on the compute thread, makes the next snapshot in the block of its first
- * gradient, so that a round takes no memory beyond what was uploaded; stepped, back on the loop,
- * publishes it. What a round needs besides is taken before it changes anything: when that fails,
- * its rows fail, and parameters and optimiser are as before. */
+ * gradient, so that a round needs no block beyond the uploaded ones; stepped publishes it on the
+ * loop. All other memory of a round is allocated before it changes anything: if that fails, its
+ * rows fail, and parameters and optimiser are unchanged. */
 #include "agents/params/params.h"
 
 #include <assert.h>
@@ -17,8 +17,8 @@ struct params {
     const struct params_spec *spec;
     struct params_memory *memory;
     struct params_budget *budget;
-    struct snapshot *current; /* the loop's */
-    /* The compute thread's while a step runs. */
+    struct snapshot *current; /* owned by the loop */
+    /* Owned by the compute thread while a step runs. */
     float *m, *v; /* [spec->n] or NULL */
     size_t moments_bytes;
     struct sha256 *sha;
@@ -46,7 +46,7 @@ static struct params_turn *turn_of(struct row *row)
     return container_of(agent_turn_of(row), struct params_turn, base);
 }
 
-static enum status take_moments(struct params *p, struct error *err)
+static enum status params_take_moments(struct params *p, struct error *err)
 {
     size_t n_moments = params_spec_moments(p->spec);
     size_t size_bytes = n_moments * p->spec->n * sizeof(float);
@@ -78,7 +78,7 @@ static enum status params_open(struct agent *a, const struct agent_config *confi
     if (p->order == NULL)
         return error_no_memory(err, p->spec->round_size * sizeof(p->order[0]), "a round");
     rc = sha256_open(&p->sha, err);
-    return rc == STATUS_OK ? take_moments(p, err) : rc;
+    return rc == STATUS_OK ? params_take_moments(p, err) : rc;
 }
 
 static void params_close(struct agent *a)
@@ -264,7 +264,7 @@ static size_t count_gradients(const struct params *p, size_t n_rows)
     return n;
 }
 
-/* Everything that a round takes, and its contributors. */
+/* The memory that a round allocates; the snapshot holds its contributors. */
 struct round {
     struct snapshot *snapshot;
     struct params_group *groups; /* [n_rows] */
@@ -303,7 +303,7 @@ static enum status round_prepare(struct round *out, const struct params *p, size
         }
     }
     *out = r;
-    r = (struct round){0}; /* given away */
+    r = (struct round){0}; /* owned by the caller */
 out:
     round_free(&r);
     return rc;
@@ -343,7 +343,7 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
     first = p->order[0]->gradients[0];
     r.snapshot->version = pass.round;
     r.snapshot->values = first->values;
-    first->values = NULL; /* the snapshot's now */
+    first->values = NULL; /* owned by the snapshot now */
     params_pass_run(&pass, r.snapshot, p->sha);
     p->next = snapshot_ref(r.snapshot);
     round_free(&r);
@@ -371,7 +371,7 @@ static void params_stepped(struct agent *a, struct row *row)
     if (row->outcome != ROW_DONE)
         return;
     if (p->next != NULL)
-        params_publish(a); /* the first of the round's rows */
+        params_publish(a); /* called by the first of the round's rows */
     t->counted_in = p->current->version;
     t->base.reply.params_version = p->current->version;
     t->base.reply.batch_rows = (uint32_t)t->n_rows;

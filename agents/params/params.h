@@ -1,7 +1,7 @@
 /* params: a batch-updating parameter server as an agent. The original holds the parameters as they
  * are published, and the optimiser; a clone is one client; a row is a completed upload, a gradient
  * or a few that count as one. A step of the batcher is a round: it reduces its rows in the order of
- * (client, step), steps the optimiser, and publishes the next version; every row is DONE by it. */
+ * (client, step), steps the optimiser, and publishes the next version. Every row ends DONE. */
 #ifndef AGENTS_PARAMS_PARAMS_H
 #define AGENTS_PARAMS_PARAMS_H
 
@@ -9,60 +9,61 @@
 #include "agents/params/memory.h"
 #include "agents/params/snapshot.h"
 #include "agents/params/spec.h"
+#include "agents/turn.h"
 
 extern const struct agent_type params_agent;
 
-/* agent_config.spec of this kind; what it points to outlives the agent. */
+/* agent_config.spec of this kind; its pointers must outlive the agent. */
 struct params_open {
     const struct params_spec *spec; /* checked */
     struct params_memory *memory;   /* blocks of spec->n */
-    struct params_budget *budget;   /* what memory is counted in */
+    struct params_budget *budget;   /* that memory is counted against */
 };
 
 struct params_client {
     struct clone base;
     char *id;
     bool has_step;
-    uint64_t last_step;    /* that counted */
-    uint64_t last_version; /* the one it went into */
+    uint64_t last_step;    /* the last one that counted */
+    uint64_t last_version; /* the version it went into */
 };
 
-/* A gradient that has come. */
+/* An uploaded gradient. */
 struct params_gradient {
-    const char *client; /* its client's id, which may be gone when it was pushed */
+    const char *client; /* its client's id; the client may be gone if the gradient was pushed */
     uint64_t step_id, base_version;
     float *values; /* [spec->n], of params_open.memory; a round may take it and leave NULL */
 };
 
-/* A row: its turn and what the round works on. Zeroed before it is filled in. */
+/* A row: its turn and its gradients. Zeroed before it is filled in. */
 struct params_turn {
     struct agent_turn base;
     struct params_gradient *const *gradients; /* [n_gradients], in order of (client, step) */
     size_t n_gradients;
-    size_t n_rows;       /* of the round that it was in */
-    uint64_t counted_in; /* the version it went into, when it is done */
+    size_t n_rows;       /* rows of its round */
+    uint64_t counted_in; /* the version it went into, once done */
 };
 
-/* What a clone is called; before its first turn. */
+/* Opens a clone for the client with this id. */
 enum status params_client_open(struct params_client **out, struct agent *a, const char *id,
                                struct error *err) MUST_CHECK;
 struct params_client *params_client_of(struct clone *c);
 
-/* The first version: values becomes the set's. Compute thread, before any round. STATUS_EXHAUSTED
- * leaves them the caller's. */
+/* Makes the first version; takes ownership of values, except on STATUS_EXHAUSTED. Compute thread,
+ * before any round. */
 enum status params_begin(struct agent *a, float *values, struct error *err) MUST_CHECK;
-/* Publishes it, once that is back. Loop. */
+/* Publishes the version that params_begin or a round made. Loop. */
 void params_publish(struct agent *a);
 
 /* Borrowed; NULL before the first is published. Loop. */
 struct snapshot *params_current(const struct agent *a);
 
-/* That a gradient of base_version is not too old for the version there is now: PRECONDITION with
- * both. Loop. */
+/* Checks that a gradient of base_version is not too old: PRECONDITION with both versions. INVALID
+ * if it is newer than the current version. Loop. */
 enum status params_check_fresh(const struct agent *a, uint64_t base_version,
                                struct error *err) MUST_CHECK;
 
-/* That a client's step is new to it: EXISTS tells what it did last. Loop. */
+/* Checks that a client's step is new: EXISTS names its last step and version. Loop. */
 enum status params_check_step(const struct params_client *c, uint64_t step_id,
                               struct error *err) MUST_CHECK;
 

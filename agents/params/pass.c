@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* Numbers at a time: with those of the parameters, of both moments and of a gradient 80 KiB, which
- * the second cache holds. A part of a chunk. */
+/* Numbers in a block. The parameters, both moments, a gradient and the result of a block are 80
+ * KiB, which fits the L2 cache. Divides a chunk. */
 enum { BLOCK = 4096 };
 
 _Static_assert(SNAPSHOT_CHUNK_BYTES % (BLOCK * sizeof(float)) == 0, "a block is in one chunk");
 
-static void add(float *restrict sum, const float *restrict g, size_t n)
+static void pass_add(float *restrict sum, const float *restrict g, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sum[i] += g[i];
@@ -28,7 +28,7 @@ static void reduce_group(float *out, const struct params_group *group, bool is_s
 {
     memcpy(out, group->gradients[0] + at, n * sizeof(float));
     for (size_t i = 1; i < group->n_gradients; i++)
-        add(out, group->gradients[i] + at, n);
+        pass_add(out, group->gradients[i] + at, n);
     if (!is_sum && group->n_gradients > 1)
         divide(out, group->n_gradients, n);
 }
@@ -42,11 +42,11 @@ static void reduce(float *out, const struct params_pass *pass, size_t at, size_t
         const struct params_group *group = &pass->groups[i];
 
         if (group->n_gradients == 1) {
-            add(out, group->gradients[0] + at, n);
+            pass_add(out, group->gradients[0] + at, n);
             continue;
         }
         reduce_group(more, group, pass->is_sum, at, n);
-        add(out, more, n);
+        pass_add(out, more, n);
     }
     if (!pass->is_sum && pass->n_groups > 1)
         divide(out, pass->n_groups, n);

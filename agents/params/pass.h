@@ -1,6 +1,6 @@
-/* One step of the optimiser from many gradients, in one pass: numbers are read once, reduced,
- * stepped and checksummed block by block while they are in the cache. The order of additions is
- * fixed by the order of the gradients, so the bits are the same whatever came first. */
+/* One step of the optimiser from many gradients, in one pass: numbers are read once, and reduced,
+ * stepped and checksummed block by block while they are in the cache. The order of the gradients
+ * fixes the order of additions, so the bits do not depend on the order of arrival. */
 #ifndef AGENTS_PARAMS_PASS_H
 #define AGENTS_PARAMS_PASS_H
 
@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 #include "agents/params/snapshot.h"
-#include "compute/optim.h"
+#include "compute/numerics/optim.h"
 
-/* What counts as one: gradients that are reduced among themselves first. */
+/* Gradients that count as one: they are reduced among themselves first. */
 struct params_group {
     float *const *gradients; /* [n_gradients][n] */
     size_t n_gradients;
@@ -25,8 +25,8 @@ struct params_pass {
     bool is_sum;                       /* else the mean, in a group and of the groups */
     const struct params_group *groups; /* [n_groups] */
     size_t n_groups;
-    const float *values; /* [n] as they are */
-    float *m, *v;        /* [n] the optimiser's; NULL where it has none */
+    const float *values; /* [n] before the step */
+    float *m, *v;        /* [n] the optimiser's moments; NULL for those it does not have */
 };
 
 /* Writes out->values, which may be one of the gradients, and out's checksums. */

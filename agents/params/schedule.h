@@ -19,7 +19,7 @@ struct schedule {
     double minimum;
 };
 
-/* STATUS_INVALID names what cannot be. */
+/* STATUS_INVALID names the invalid member. */
 enum status schedule_check(const struct schedule *s, struct error *err) MUST_CHECK;
 
 /* Of round 1, 2, …: rounds after the warm-up count from 0 in

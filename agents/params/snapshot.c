@@ -41,13 +41,14 @@ void snapshot_add_checksum(struct snapshot *s, struct sha256 *sha, size_t offset
 
 struct snapshot *snapshot_ref(struct snapshot *s)
 {
-    (void)atomic_fetch_add_explicit(&s->n_refs, 1, memory_order_relaxed); /* we hold one already */
+    (void)atomic_fetch_add_explicit(&s->n_refs, 1,
+                                    memory_order_relaxed); /* the caller holds a reference */
     return s;
 }
 
 void snapshot_unref(struct snapshot *s)
 {
-    /* The last one frees what the others have read before they let go. */
+    /* acq_rel: the last release must see that all other holders have finished reading. */
     if (s == NULL || atomic_fetch_sub_explicit(&s->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     params_memory_give(s->memory, s->values);

@@ -1,5 +1,5 @@
-/* Parameters as they are published: immutable, shared by everybody who reads or sends them, with
- * their checksums, which are computed once. Any thread may hold and let go. */
+/* Published parameters: immutable, shared by all readers and downloads, with checksums that are
+ * computed once. References may be taken and released on any thread. */
 #ifndef AGENTS_PARAMS_SNAPSHOT_H
 #define AGENTS_PARAMS_SNAPSHOT_H
 
@@ -11,7 +11,7 @@
 #include "base/checksum.h"
 #include "base/status.h"
 
-/* How much of them goes into one message. */
+/* Bytes in one message of a download. */
 enum { SNAPSHOT_CHUNK_BYTES = 1 << 20 };
 
 struct snapshot {
@@ -27,8 +27,8 @@ struct snapshot {
     uint32_t crcs[]; /* [n_chunks] */
 };
 
-/* With one reference, and without values, contributors and checksums: n_contributors texts are to
- * be filled in (xstrdup). Borrows memory until it has values. */
+/* Makes a snapshot with one reference, without values, contributors and checksums. The caller fills
+ * in n_contributors texts (xstrdup). Borrows memory until values is set to one of its blocks. */
 enum status snapshot_make(struct snapshot **out, struct params_memory *memory, size_t n,
                           size_t n_contributors, struct error *err) MUST_CHECK;
 /* The next size_bytes of values, of a whole chunk or a part of one, are final. */

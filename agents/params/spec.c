@@ -1,7 +1,10 @@
 #include "agents/params/spec.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/alloc.h"
 
 enum { QUEUE_DEFAULT = 64 };
 
@@ -29,7 +32,7 @@ static enum status check_optim(const struct optim *o, struct error *err)
         rc = check_rate("optimiser.epsilon", o->epsilon, HUGE_VAL, err);
     if (rc != STATUS_OK)
         return rc;
-    if (o->kind != OPTIM_SGD && o->epsilon == 0.0f) /* a gradient of 0 would make 0 / 0 */
+    if (o->kind != OPTIM_SGD && o->epsilon == 0.0f) /* a gradient of 0 would give 0 / 0 */
         return error_field(err, "optimiser.epsilon", "is 0 in f32, it must be above");
     if (!isfinite(o->dampening) || o->dampening < 0.0f || o->dampening > 1.0f)
         return error_field(err, "optimiser.dampening", "is %g, it must be from 0 to 1",
@@ -67,7 +70,29 @@ static enum status check_round(struct params_spec *s, struct error *err)
     return STATUS_OK;
 }
 
-static enum status check_tensors(struct params_spec *s, struct error *err)
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum status check_names(const struct params_spec *s, struct error *err)
+{
+    const char **names = try_alloc(s->n_tensors, sizeof(*names));
+    enum status rc = STATUS_OK;
+
+    if (names == NULL)
+        return error_no_memory(err, s->n_tensors * sizeof(*names), "the names of tensors");
+    for (size_t i = 0; i < s->n_tensors; i++)
+        names[i] = s->tensors[i].name;
+    qsort(names, s->n_tensors, sizeof(*names), compare_names);
+    for (size_t i = 1; i < s->n_tensors && rc == STATUS_OK; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            rc = error_field(err, "specs", "has two tensors '%.64s'", names[i]);
+    free(names);
+    return rc;
+}
+
+static enum status spec_check_tensors(struct params_spec *s, struct error *err)
 {
     if (s->n_tensors == 0 || s->n_tensors > PARAMS_MAX_TENSORS)
         return error_field(err, "specs", "has %zu tensors, it must have from 1 to %d", s->n_tensors,
@@ -92,7 +117,7 @@ static enum status check_tensors(struct params_spec *s, struct error *err)
     }
     if (s->n == 0)
         return error_field(err, "specs", "has tensors without a single number");
-    return STATUS_OK;
+    return check_names(s, err);
 }
 
 enum status params_spec_check(struct params_spec *s, struct error *err)
@@ -102,7 +127,7 @@ enum status params_spec_check(struct params_spec *s, struct error *err)
     if (s->name[0] == '\0' || strlen(s->name) > PARAMS_MAX_NAME)
         return error_field(err, "name", "has %zu bytes, it must have from 1 to %d", strlen(s->name),
                            PARAMS_MAX_NAME);
-    rc = check_tensors(s, err);
+    rc = spec_check_tensors(s, err);
     if (rc == STATUS_OK)
         rc = check_optim(&s->optim, err);
     if (rc == STATUS_OK)
@@ -152,7 +177,7 @@ enum status params_spec_copy(struct params_spec *out, const struct params_spec *
     return STATUS_OK;
 }
 
-/* Infinities and NaN have all bits of the exponent: an integer test needs no order of floats. */
+/* Infinities and NaN have all exponent bits set. The integer test needs no float comparison. */
 static bool is_finite(const float *values, size_t n)
 {
     uint32_t bad = 0;

@@ -1,5 +1,5 @@
-/* A clone's private state: how many steps it has completed, an LSTM's state, and the record that
- * learning asks for. */
+/* A clone's private state: how many steps it has completed, an LSTM's state, and the record for
+ * learning. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "agents/policy/parts.h"
 #include "base/alloc.h"
 
-static struct policy_clone *clone_of(struct clone *c)
+static struct policy_clone *policy_clone_of(struct clone *c)
 {
     return container_of(c, struct policy_clone, base);
 }
@@ -20,10 +20,10 @@ static size_t state_bytes(const struct policy_clone *c)
 enum status policy_clone_open(struct clone *base, const struct clone_config *config,
                               struct error *err)
 {
-    struct policy_clone *c = clone_of(base);
+    struct policy_clone *c = policy_clone_of(base);
     size_t size = state_bytes(c);
 
-    (void)config; /* there is nothing to say to a policy */
+    (void)config; /* a policy has no options of a clone */
     if (size == 0)
         return STATUS_OK;
     c->state = try_alloc(1, size);
@@ -45,7 +45,7 @@ static void free_record(struct policy_clone *c)
 
 void policy_clone_close(struct clone *base)
 {
-    struct policy_clone *c = clone_of(base);
+    struct policy_clone *c = policy_clone_of(base);
 
     free_record(c);
     free(c->state);
@@ -54,7 +54,7 @@ void policy_clone_close(struct clone *base)
 void policy_clone_info(const struct clone *base, struct clone_info *out)
 {
     const struct policy_clone *c = container_of(base, const struct policy_clone, base);
-    const struct record *r = c->record;
+    const struct trajectory_record *r = c->record;
 
     *out = (struct clone_info){.state_bytes = sizeof *c + state_bytes(c)};
     if (r != NULL) {
@@ -65,8 +65,9 @@ void policy_clone_info(const struct clone *base, struct clone_info *out)
     }
 }
 
-/* An LSTM's state is there for now and for the start alone. */
-static enum status check_turn(const struct policy_clone *c, uint32_t at_turn, struct error *err)
+/* An LSTM's clone has only its current state and the zero state of the start. */
+static enum status policy_clone_check_turn(const struct policy_clone *c, uint32_t at_turn,
+                                           struct error *err)
 {
     if (at_turn > c->n_steps)
         return error_set(err, STATUS_RANGE, "step %u is not there, the clone has done %u", at_turn,
@@ -82,8 +83,8 @@ enum status policy_clone_fork(struct clone *base, const struct clone *parent, ui
                               struct error *err)
 {
     const struct policy_clone *from = container_of(parent, const struct policy_clone, base);
-    struct policy_clone *c = clone_of(base);
-    enum status rc = check_turn(from, at_turn, err);
+    struct policy_clone *c = policy_clone_of(base);
+    enum status rc = policy_clone_check_turn(from, at_turn, err);
 
     if (rc == STATUS_OK)
         rc = policy_clone_open(base, NULL, err);
@@ -103,8 +104,8 @@ void policy_clone_forget(struct policy_clone *c)
 
 enum status policy_clone_rewind(struct clone *base, uint32_t at_turn, struct error *err)
 {
-    struct policy_clone *c = clone_of(base);
-    enum status rc = check_turn(c, at_turn, err);
+    struct policy_clone *c = policy_clone_of(base);
+    enum status rc = policy_clone_check_turn(c, at_turn, err);
     uint32_t n_undone;
 
     if (rc != STATUS_OK)
@@ -120,7 +121,7 @@ enum status policy_clone_rewind(struct clone *base, uint32_t at_turn, struct err
 
 void policy_clone_reset(struct clone *base)
 {
-    struct policy_clone *c = clone_of(base);
+    struct policy_clone *c = policy_clone_of(base);
 
     policy_clone_forget(c);
     if (c->state != NULL)
@@ -128,7 +129,7 @@ void policy_clone_reset(struct clone *base)
     c->n_steps = 0;
 }
 
-/* Saved: a magic, the count of steps in little endian, the LSTM's state as it lies in memory. */
+/* Saved state: a magic, the count of steps in little endian, the LSTM's state as in memory. */
 static const char state_magic[] = {'p', 'l', 'c', 'y', 1};
 
 enum { HEAD_BYTES = sizeof state_magic + 4 };
@@ -155,7 +156,7 @@ enum status policy_clone_save(const struct clone *base, struct buf *out, struct 
 enum status policy_clone_restore(struct clone *base, const void *data, size_t size_bytes,
                                  struct error *err)
 {
-    struct policy_clone *c = clone_of(base);
+    struct policy_clone *c = policy_clone_of(base);
     const unsigned char *bytes = data;
     uint32_t n_steps = 0;
 
@@ -184,9 +185,9 @@ enum { RECORD_MAX_STEPS = 1 << 20 };
 
 enum status policy_clone_record(struct clone *base, size_t max_steps, struct error *err)
 {
-    struct policy_clone *c = clone_of(base);
+    struct policy_clone *c = policy_clone_of(base);
     size_t n_observations = spec_of(c)->n_observations;
-    struct record *r;
+    struct trajectory_record *r;
 
     free_record(c);
     if (max_steps == 0)
@@ -213,7 +214,7 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t)
 {
     size_t n_observations = spec_of(c)->n_observations;
-    struct record *r = c->record;
+    struct trajectory_record *r = c->record;
 
     if (r == NULL)
         return;

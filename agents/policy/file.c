@@ -1,6 +1,6 @@
 /* A policy's file: GGUF of architecture "policy", its spec in policy.*, its parameters as f32
- * tensors under their layers' names. Of one that has learned policy.adam_steps is how often, and
- * Adam's moments of NAME are NAME.m and NAME.v; without the key there are none. */
+ * tensors named after their layers. If it has learned, policy.adam_steps counts the steps, and
+ * NAME.m and NAME.v are Adam's moments of NAME; without that key there are no moments. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 
 #include "agents/policy/parts.h"
 #include "base/alloc.h"
-#include "base/chance.h"
-#include "compute/gguf_write.h"
+#include "base/counter_rng.h"
+#include "compute/gguf/write.h"
 
-enum { PIECE = 4096 /* numbers that are drawn or checked at a time */ };
+enum { PIECE = 4096 /* numbers drawn or checked at a time */ };
 
-/* Of the optimiser: one more can be counted, for all time. */
+/* The most optimiser steps that a file may hold; counting on from there cannot overflow. */
 static const uint64_t max_steps = UINT64_C(1) << 48;
 
 enum { TENSOR_NAME_SIZE = PARAM_NAME_SIZE + 2 };
@@ -63,8 +63,8 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
     return STATUS_OK;
 }
 
-/* Tensors in the order of the file: those of all parameters, then of a policy that has learned all
- * first moments, then all second ones. */
+/* Tensors in the order of the file: all parameters; then, if the policy has learned, all first
+ * moments, then all second moments. */
 static size_t n_tensors_of(const struct network *net)
 {
     return network_n_kinds(net) * 2 * net->n_layers;
@@ -75,7 +75,7 @@ static bool is_second_moment(const struct network *net, size_t i)
     return i >= 2 * 2 * net->n_layers;
 }
 
-/* The parameter that tensor i has the shape of. */
+/* The parameter that tensor i belongs to and has the shape of. */
 static const struct param *tensor_of(struct network *net, size_t i, char ret_name[TENSOR_NAME_SIZE])
 {
     static const char *const kinds_of_tensors[] = {"", ".m", ".v"};
@@ -87,7 +87,7 @@ static const struct param *tensor_of(struct network *net, size_t i, char ret_nam
     return p;
 }
 
-static void tell(struct gguf_writer *w, struct network *net, uint64_t seed)
+static void policy_file_tell(struct gguf_writer *w, struct network *net, uint64_t seed)
 {
     const struct policy_spec *s = &net->spec;
 
@@ -111,8 +111,8 @@ static void tell(struct gguf_writer *w, struct network *net, uint64_t seed)
     }
 }
 
-/* Numbers of tensor number which, within bound. Word 2 of the counter is 1 here and 0 where actions
- * are drawn. */
+/* Writes n numbers of tensor number which, drawn within bound. Word 2 of the counter is 1 here and
+ * 0 where actions are drawn. */
 static void write_drawn(struct gguf_writer *w, uint64_t seed, uint32_t which, size_t n, float bound)
 {
     float piece[PIECE];
@@ -122,7 +122,7 @@ static void write_drawn(struct gguf_writer *w, uint64_t seed, uint32_t which, si
 
         for (size_t i = 0; i < count; i++)
             piece[i] =
-                bound * (2.0f * chance_uniform(seed, which, (uint32_t)(first + i), 1) - 1.0f);
+                bound * (2.0f * counter_rng_uniform(seed, which, (uint32_t)(first + i), 1) - 1.0f);
         gguf_write_data(w, piece, count);
     }
 }
@@ -140,7 +140,7 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
     rc = gguf_writer_open(&w, path, err);
     if (rc != STATUS_OK)
         return rc;
-    tell(w, &net, seed);
+    policy_file_tell(w, &net, seed);
     for (size_t i = 0; i < 2 * net.n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         const struct param *p = network_param(&net, i / 2, (int)(i % 2), name);
@@ -152,8 +152,8 @@ enum status policy_file_create(const char *path, const struct policy_spec *spec,
     return rc;
 }
 
-/* What the backend holds, where the host keeps none of it; the caller's to free. */
-static enum status fetch(struct network *net, float **out, struct error *err)
+/* Downloads the backend's numbers if the host keeps no copy; the caller frees *out. */
+static enum status policy_file_fetch(struct network *net, float **out, struct error *err)
 {
     size_t n_kinds = network_n_kinds(net);
     float *numbers = try_alloc(net->n_numbers, n_kinds * sizeof *numbers);
@@ -177,12 +177,12 @@ enum status policy_file_save(const char *path, struct network *net, struct error
     enum status rc = STATUS_OK;
 
     if (net->kept == NULL)
-        rc = fetch(net, &fetched, err);
+        rc = policy_file_fetch(net, &fetched, err);
     if (rc == STATUS_OK)
         rc = gguf_writer_open(&w, path, err);
     if (rc != STATUS_OK)
         goto out;
-    tell(w, net, net->spec.seed);
+    policy_file_tell(w, net, net->spec.seed);
     gguf_write_data(w, net->kept != NULL ? net->kept : fetched,
                     network_n_kinds(net) * net->n_numbers);
     rc = gguf_writer_commit(w, err);
@@ -194,7 +194,8 @@ out:
 
 /* Reading. */
 
-static enum status read_size(const struct gguf *g, const char *key, size_t *out, struct error *err)
+static enum status policy_file_read_size(const struct gguf *g, const char *key, size_t *out,
+                                         struct error *err)
 {
     uint64_t value = 0;
     enum status rc = gguf_get_u64(g, key, &value, err);
@@ -221,7 +222,7 @@ static enum status read_kind(const struct gguf *g, enum policy_kind *out, struct
                      len < 40 ? (int)len : 40, text);
 }
 
-/* Any UTF-8 that fits; the rest is cut. */
+/* Reads the environment's name; UTF-8 that is too long is cut. */
 static enum status read_environment(const struct gguf *g, char out[POLICY_NAME_SIZE],
                                     struct error *err)
 {
@@ -235,19 +236,20 @@ static enum status read_environment(const struct gguf *g, char out[POLICY_NAME_S
     return rc;
 }
 
-static enum status read_keys(const struct gguf *g, struct policy_spec *s, struct error *err)
+static enum status policy_file_read_keys(const struct gguf *g, struct policy_spec *s,
+                                         struct error *err)
 {
     double dropout = 0;
     enum status rc = read_kind(g, &s->kind, err);
 
     if (rc == STATUS_OK)
-        rc = read_size(g, "policy.observation_length", &s->n_observations, err);
+        rc = policy_file_read_size(g, "policy.observation_length", &s->n_observations, err);
     if (rc == STATUS_OK)
-        rc = read_size(g, "policy.action_count", &s->n_actions, err);
+        rc = policy_file_read_size(g, "policy.action_count", &s->n_actions, err);
     if (rc == STATUS_OK)
-        rc = read_size(g, "policy.hidden_length", &s->n_hidden, err);
+        rc = policy_file_read_size(g, "policy.hidden_length", &s->n_hidden, err);
     if (rc == STATUS_OK)
-        rc = read_size(g, "policy.hidden_layers", &s->n_layers, err);
+        rc = policy_file_read_size(g, "policy.hidden_layers", &s->n_layers, err);
     if (rc == STATUS_OK)
         rc = gguf_get_f64(g, "policy.dropout", &dropout, err);
     if (rc == STATUS_OK)
@@ -260,7 +262,7 @@ static enum status read_keys(const struct gguf *g, struct policy_spec *s, struct
     return rc;
 }
 
-/* How often it has learned; older files do not say. */
+/* Reads how often the policy has learned; older files lack the key. */
 static enum status read_steps(const struct gguf *g, uint64_t *out, struct error *err)
 {
     enum status rc = gguf_get_u64(g, "policy.adam_steps", out, err);
@@ -276,13 +278,13 @@ static enum status read_steps(const struct gguf *g, uint64_t *out, struct error 
     return rc;
 }
 
-/* A tensor that is as its layer needs it, and whose numbers are numbers; those of a second moment
- * are sums of squares. */
+/* Checks that a tensor has its layer's shape and finite numbers; second moments must not be
+ * negative. */
 static enum status check_tensor(const struct gguf *g, const char *name, const struct param *p,
                                 bool is_square, struct error *err)
 {
     const struct tensor *t;
-    const float *numbers;
+    float *numbers;
     enum status rc = gguf_tensor(g, name, &t, err);
 
     if (rc == STATUS_NOT_FOUND) {
@@ -295,16 +297,17 @@ static enum status check_tensor(const struct gguf *g, const char *name, const st
         return error_set(
             err, STATUS_DATA_LOSS, "%s: tensor '%s' is %s [%zu][%zu], it must be f32 [%zu][%zu]",
             gguf_path(g), name, dtype_name(t->type), t->n_rows, t->n_cols, p->n_rows, p->n_cols);
-    numbers = t->data;
-    for (size_t i = 0; i < t->n_rows * t->n_cols; i++)
-        if (!isfinite(numbers[i]))
-            return error_set(err, STATUS_DATA_LOSS, "%s: tensor '%s' holds %g at %zu", gguf_path(g),
-                             name, (double)numbers[i], i);
-        else if (is_square && numbers[i] < 0.0f)
-            return error_set(err, STATUS_DATA_LOSS,
-                             "%s: tensor '%s' holds %g at %zu, it must be 0 or above", gguf_path(g),
-                             name, (double)numbers[i], i);
-    return STATUS_OK;
+    numbers = try_alloc(t->size_bytes, 1);
+    if (numbers == NULL)
+        return error_no_memory(err, t->size_bytes, t->name);
+    rc = tensor_read(t, 0, t->n_rows, numbers, err);
+    for (size_t i = 0; rc == STATUS_OK && is_square && i < t->n_rows * t->n_cols; i++)
+        if (numbers[i] < 0.0f)
+            rc = error_set(err, STATUS_DATA_LOSS,
+                           "%s: tensor '%s' holds %g at %zu, it must be 0 or above", gguf_path(g),
+                           name, (double)numbers[i], i);
+    free(numbers);
+    return rc;
 }
 
 enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, struct error *err)
@@ -312,7 +315,7 @@ enum status policy_file_spec(const struct gguf *g, struct policy_spec *out, stru
     struct policy_spec s = {0};
     uint64_t n_steps = 0;
     struct network net;
-    enum status rc = read_keys(g, &s, err);
+    enum status rc = policy_file_read_keys(g, &s, err);
 
     if (rc == STATUS_NOT_FOUND) {
         err->status = STATUS_DATA_LOSS;
@@ -362,9 +365,9 @@ enum status policy_file_read(const struct gguf *g, struct network *net, struct e
         const struct param *p = tensor_of(net, i, name);
         const struct tensor *t;
 
-        rc = gguf_tensor(g, name, &t, err); /* is as policy_file_spec found it */
+        rc = gguf_tensor(g, name, &t, err); /* policy_file_spec has checked it */
         if (rc == STATUS_OK)
-            memcpy(at, t->data, t->size_bytes);
+            rc = tensor_read(t, 0, t->n_rows, at, err);
         at += p->n_rows * p->n_cols;
     }
     if (rc == STATUS_OK)

@@ -1,12 +1,12 @@
-/* Learning by REINFORCE: the steps of the records are computed again, with the same masks, and each
- * action's log-probability is pulled by what came after it.
+/* Learning by REINFORCE: the steps of the records are computed again, with the same dropout masks,
+ * and the gradient of each action's log-probability is weighted by the return that followed.
  *
  * The loss is the sum over clones and steps of
  *     -weight * logp + value_weight * (value - return)^2 / 2 - entropy_weight * entropy
- * over the number of clones. Rows are numbered clone by clone, row = clone * n_steps + step; of an
- * MLP any rows make a pass. An LSTM goes through time with one row for each clone: forwards to
- * leave the state before every step on a tape, then backwards, each step computed once more from
- * its state. So all memory but the tape's is that of one pass. */
+ * divided by the number of clones. Rows are numbered clone by clone, row = clone * n_steps + step;
+ * for an MLP any rows make a pass. An LSTM goes through time with one row for each clone: forwards
+ * to store the state before every step on a tape, then backwards, computing each step once more
+ * from its state. So all memory but the tape's is that of one pass. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -24,18 +24,18 @@ struct lesson {
     size_t n, n_steps;
     const struct learn_config *config;
     float *returns, *weights; /* [n][n_steps] */
-    float *made;              /* of a device, what comes of it, until it is kept */
-    double loss, entropy;     /* sums so far */
-    /* Of a pass, [max_rows]. */
+    float *made;              /* for a device: the new numbers, until net.kept takes them */
+    double loss, entropy;     /* sums over the steps so far */
+    /* Arrays of a pass, [max_rows]. */
     int32_t *actions;
     float *pulls, *dvalues;
     bool *keep;
     uint32_t *same; /* 0, 1, …: for copies between buffers */
-    /* Of an LSTM: the states before each step, [n_steps] of [max_rows][n_hidden]. */
+    /* For an LSTM: the states before each step, [n_steps] of [max_rows][n_hidden]. */
     struct buffer **h, **c;
 };
 
-static const struct record *record_of(const struct lesson *l, size_t clone)
+static const struct trajectory_record *record_of(const struct lesson *l, size_t clone)
 {
     return container_of(l->clones[clone], struct policy_clone, base)->record;
 }
@@ -45,10 +45,10 @@ static struct backend *backend_of(const struct lesson *l)
     return l->policy->backend;
 }
 
-/* --- what is to be learned --- */
+/* --- checks and weights --- */
 
-static enum status check_config(const struct policy *p, const struct learn_config *c,
-                                struct error *err)
+static enum status learn_check_config(const struct policy *p, const struct learn_config *c,
+                                      struct error *err)
 {
     const struct {
         const char *name;
@@ -75,7 +75,7 @@ static enum status check_records(const struct lesson *l, const float *returns, s
         return error_set(err, STATUS_INVALID,
                          "there is nothing to learn from: %zu clones, %zu steps", l->n, l->n_steps);
     for (size_t i = 0; i < l->n; i++) {
-        const struct record *r = record_of(l, i);
+        const struct trajectory_record *r = record_of(l, i);
 
         assert(l->clones[i]->agent == &l->policy->base);
         if (r == NULL || r->n != l->n_steps)
@@ -103,9 +103,9 @@ static void normalise(float *x, size_t n)
         x[i] = (float)(((double)x[i] - mean) / (sqrt(squares / (double)n) + 1e-8));
 }
 
-/* A step's own return, or what all clones have of that step: the tutorial's shapes [n][T][1] and
- * [T][n] make [n][T][n]. */
-static void weigh(struct lesson *l)
+/* A step's weight: its own return, or the sum of all clones' returns of that step, since the
+ * tutorial's shapes [n][T][1] and [T][n] broadcast to [n][T][n]. */
+static void lesson_weigh(struct lesson *l)
 {
     for (size_t t = 0; t < l->n_steps; t++) {
         float sum = 0.0f;
@@ -120,15 +120,15 @@ static void weigh(struct lesson *l)
 
 /* --- a pass --- */
 
-/* Rows first, first + stride, … into the network's input. */
-static void load(struct lesson *l, size_t first, size_t stride, size_t n)
+/* Loads rows first, first + stride, … into the network's input. */
+static void lesson_load(struct lesson *l, size_t first, size_t stride, size_t n)
 {
     struct policy *p = l->policy;
     size_t width = p->net.spec.n_observations;
 
     for (size_t i = 0; i < n; i++) {
         size_t row = first + i * stride, t = row % l->n_steps;
-        const struct record *r = record_of(l, row / l->n_steps);
+        const struct trajectory_record *r = record_of(l, row / l->n_steps);
 
         memcpy(p->in + i * width, r->observations + t * width, width * sizeof *p->in);
         p->draws[i] = r->draws[t];
@@ -138,7 +138,7 @@ static void load(struct lesson *l, size_t first, size_t stride, size_t n)
     p->backend->type->upload(p->backend, p->net.in, p->in, n * width * sizeof *p->in);
 }
 
-/* From the pass that was made for these rows to their losses and gradients. */
+/* Adds the losses and gradients of the forward pass of these rows. */
 static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n, struct error *err)
 {
     struct policy *p = l->policy;
@@ -181,10 +181,10 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
     return STATUS_OK;
 }
 
-/* How many rows are learned from in one pass: so many that one layer's activations stay in a core's
- * second cache while its weights go by, which are read for all of them; fewer would read them too
- * often (hidden 2048: passes of 256 rows take 1.4 times as long as those of 64). How rows are put
- * into passes changes no bit of the gradients. */
+/* Rows of one pass: as many as keep one layer's activations in a core's L2 cache while its weights
+ * stream by once for all rows; fewer rows would read the weights too often (hidden 2048: passes of
+ * 256 rows take 1.4 times as long as passes of 64). The split into passes does not change the bits
+ * of the gradients. */
 static size_t cached_rows(const struct policy *p)
 {
     size_t layer_row_bytes = p->net.spec.n_hidden * sizeof(float);
@@ -204,7 +204,7 @@ static enum status learn_rows(struct lesson *l, struct error *err)
     for (size_t first = 0; rc == STATUS_OK && first < n_rows; first += step) {
         size_t n = n_rows - first < step ? n_rows - first : step;
 
-        load(l, first, 1, n);
+        lesson_load(l, first, 1, n);
         network_forward(&p->net, p->draws, n);
         rc = pull(l, first, 1, n, err);
     }
@@ -220,7 +220,7 @@ static void copy_rows(struct lesson *l, const struct buffer *from, size_t n, str
     b->type->gather(b, from, l->same, n, l->policy->net.spec.n_hidden, to);
 }
 
-/* The state before step t of clones first …, into the network. */
+/* Loads the state before step t, of the n clones on the tape, into the network. */
 static void wind(struct lesson *l, size_t t, size_t n)
 {
     copy_rows(l, l->h[t], n, l->policy->net.h_in);
@@ -242,8 +242,8 @@ static void first_states(struct lesson *l, size_t first, size_t n)
     p->backend->type->upload(p->backend, l->c[0], p->c, n * h * sizeof *p->c);
 }
 
-/* A new episode knows nothing of the one before: neither forwards nor backwards. */
-static void cut(struct lesson *l, size_t n, struct buffer *h, struct buffer *c)
+/* Zeroes the rows where an episode begins, so that neither states nor gradients cross episodes. */
+static void lesson_cut(struct lesson *l, size_t n, struct buffer *h, struct buffer *c)
 {
     struct backend *b = backend_of(l);
     size_t width = l->policy->net.spec.n_hidden;
@@ -260,10 +260,10 @@ static enum status learn_clones(struct lesson *l, size_t first, size_t n, struct
 
     first_states(l, first, n);
     for (size_t t = 0; t < l->n_steps; t++) {
-        load(l, first * l->n_steps + t, l->n_steps, n);
-        cut(l, n, l->h[t], l->c[t]);
+        lesson_load(l, first * l->n_steps + t, l->n_steps, n);
+        lesson_cut(l, n, l->h[t], l->c[t]);
         if (t + 1 == l->n_steps)
-            break; /* the last step's result is nobody's state */
+            break; /* no step follows that would need its state */
         wind(l, t, n);
         network_forward(net, l->policy->draws, n);
         copy_rows(l, net->hidden[0], n, l->h[t + 1]);
@@ -272,11 +272,11 @@ static enum status learn_clones(struct lesson *l, size_t first, size_t n, struct
     b->type->net->zero(b, net->dh, n, net->spec.n_hidden);
     b->type->net->zero(b, net->dc, n, net->spec.n_hidden);
     for (size_t t = l->n_steps; rc == STATUS_OK && t-- > 0;) {
-        load(l, first * l->n_steps + t, l->n_steps, n);
+        lesson_load(l, first * l->n_steps + t, l->n_steps, n);
         wind(l, t, n);
         network_forward(net, l->policy->draws, n);
         rc = pull(l, first * l->n_steps + t, l->n_steps, n, err);
-        cut(l, n, net->dh, net->dc);
+        lesson_cut(l, n, net->dh, net->dc);
     }
     return rc;
 }
@@ -338,7 +338,7 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
         l->same[i] = (uint32_t)i;
     if (l->config->normalise)
         normalise(l->returns, n);
-    weigh(l);
+    lesson_weigh(l);
     return l->policy->net.spec.kind == POLICY_LSTM ? open_tape(l, err) : STATUS_OK;
 }
 
@@ -397,7 +397,7 @@ static enum status gradient_norm(struct policy *policy, double *out, struct erro
     }
     if (rc == STATUS_OK && !isfinite(sum))
         rc = error_set(err, STATUS_INTERNAL, "the gradient is not finite: nothing was learned");
-    else if (rc == STATUS_OK && sum > (double)FLT_MAX) /* Adam's squares would stay infinite */
+    else if (rc == STATUS_OK && sum > (double)FLT_MAX) /* Adam's squares would be infinite */
         rc = error_set(err, STATUS_INTERNAL,
                        "the gradient's norm is %g, its square is beyond f32: nothing was learned",
                        sqrt(sum));
@@ -413,7 +413,7 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
     struct lesson l = {.policy = p, .clones = clones, .n = n, .n_steps = n_steps, .config = config};
     struct learn_report report = {0};
     struct error synced;
-    enum status rc = check_config(p, config, err);
+    enum status rc = learn_check_config(p, config, err);
 
     if (rc == STATUS_OK)
         rc = check_records(&l, returns, err);
@@ -438,7 +438,7 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
     }
     if (rc == STATUS_OK) {
         network_stepped(&p->net, l.made);
-        l.made = NULL; /* given away */
+        l.made = NULL; /* owned by net.kept now */
         for (size_t i = 0; i < n; i++)
             policy_clone_forget(container_of(clones[i], struct policy_clone, base));
         report.params_version = ++p->params_version;
@@ -446,13 +446,14 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
         report.entropy = l.entropy / (double)(n * n_steps);
         *out = report;
     }
-    /* a device that broke may have looked like one without memory */
+    /* a failed device may have been reported as out of memory */
     if (rc == STATUS_EXHAUSTED && policy_sync(p, &synced) == STATUS_INTERNAL) {
         rc = STATUS_INTERNAL;
         *err = synced;
     }
     close_lesson(&l);
-    p->is_stale = rc != STATUS_OK && p->net.kept != NULL; /* what the device began is taken back */
+    p->is_stale =
+        rc != STATUS_OK && p->net.kept != NULL; /* the device's numbers may have changed */
     policy_recover(p);
     return rc;
 }

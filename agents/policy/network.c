@@ -7,9 +7,9 @@
 
 #include "base/alloc.h"
 
-static struct layer *add_layer(struct network *net, size_t n_in, size_t n_out, size_t fan)
+static struct network_layer *add_layer(struct network *net, size_t n_in, size_t n_out, size_t fan)
 {
-    struct layer *l = &net->layers[net->n_layers++];
+    struct network_layer *l = &net->layers[net->n_layers++];
 
     assert(net->n_layers <= NETWORK_MAX_LAYERS);
     net->n_numbers += (n_in + 1) * n_out;
@@ -22,7 +22,7 @@ static struct layer *add_layer(struct network *net, size_t n_in, size_t n_out, s
 void network_shape(struct network *out, const struct policy_spec *spec)
 {
     size_t h = spec->n_hidden, n_in = spec->n_observations;
-    struct layer *l;
+    struct network_layer *l;
 
     *out = (struct network){.spec = *spec};
     if (spec->kind == POLICY_LSTM) {
@@ -46,14 +46,16 @@ void network_shape(struct network *out, const struct policy_spec *spec)
 struct param *network_param(struct network *net, size_t layer, int which,
                             char ret_name[PARAM_NAME_SIZE])
 {
-    struct layer *l = &net->layers[layer];
+    struct network_layer *l = &net->layers[layer];
 
     (void)snprintf(ret_name, PARAM_NAME_SIZE, "%s.%s", l->name, which == 0 ? "weight" : "bias");
     return which == 0 ? &l->weight : &l->bias;
 }
 
-/* A buffer [n][width] in *out; false, with *err filled, when there is no memory. */
-static bool take(struct backend *b, struct buffer **out, size_t n, size_t width, struct error *err)
+/* Opens a buffer [n][width] in *out unless there is one; false, with *err filled, without memory.
+ */
+static bool network_take(struct backend *b, struct buffer **out, size_t n, size_t width,
+                         struct error *err)
 {
     size_t size_bytes;
 
@@ -68,7 +70,7 @@ static bool take(struct backend *b, struct buffer **out, size_t n, size_t width,
     return *out != NULL;
 }
 
-static void give(struct backend *b, struct buffer **m)
+static void network_give(struct backend *b, struct buffer **m)
 {
     if (*m != NULL)
         b->type->buffer_close(b, *m);
@@ -83,33 +85,35 @@ enum status network_open(struct network *net, struct backend *b, size_t max_rows
 
     net->backend = b;
     net->max_rows = max_rows;
-    ok = take(b, &net->in, max_rows, s->n_observations, err) &&
-         take(b, &net->logits, max_rows, s->n_actions, err) &&
-         take(b, &net->logp, max_rows, s->n_actions, err);
+    ok = network_take(b, &net->in, max_rows, s->n_observations, err) &&
+         network_take(b, &net->logits, max_rows, s->n_actions, err) &&
+         network_take(b, &net->logp, max_rows, s->n_actions, err);
     for (size_t i = 0; ok && i < net->n_layers; i++) {
-        struct layer *l = &net->layers[i];
+        struct network_layer *l = &net->layers[i];
 
-        ok = take(b, &l->weight.value, l->weight.n_rows, l->weight.n_cols, err) &&
-             take(b, &l->bias.value, l->bias.n_rows, l->bias.n_cols, err);
+        ok = network_take(b, &l->weight.value, l->weight.n_rows, l->weight.n_cols, err) &&
+             network_take(b, &l->bias.value, l->bias.n_rows, l->bias.n_cols, err);
     }
     for (size_t i = 0; ok && i < s->n_layers; i++)
-        ok = take(b, &net->hidden[i], max_rows, h, err);
+        ok = network_take(b, &net->hidden[i], max_rows, h, err);
     if (ok && s->has_value)
-        ok = take(b, &net->values, max_rows, 1, err);
+        ok = network_take(b, &net->values, max_rows, 1, err);
     if (ok && s->kind == POLICY_LSTM)
-        ok = take(b, &net->h_in, max_rows, h, err) && take(b, &net->c_in, max_rows, h, err) &&
-             take(b, &net->c_out, max_rows, h, err) && take(b, &net->gates, max_rows, 4 * h, err) &&
-             take(b, &net->from_h, max_rows, 4 * h, err);
+        ok = network_take(b, &net->h_in, max_rows, h, err) &&
+             network_take(b, &net->c_in, max_rows, h, err) &&
+             network_take(b, &net->c_out, max_rows, h, err) &&
+             network_take(b, &net->gates, max_rows, 4 * h, err) &&
+             network_take(b, &net->from_h, max_rows, 4 * h, err);
     return ok ? STATUS_OK : err->status;
 }
 
-/* Adam's, zeros at first. */
-static bool take_moments(struct network *net, struct param *p, struct error *err)
+/* Opens Adam's moments, zeroed. */
+static bool network_take_moments(struct network *net, struct param *p, struct error *err)
 {
     struct backend *b = net->backend;
     bool is_new = p->second == NULL;
-    bool ok = take(b, &p->first, p->n_rows, p->n_cols, err) &&
-              take(b, &p->second, p->n_rows, p->n_cols, err);
+    bool ok = network_take(b, &p->first, p->n_rows, p->n_cols, err) &&
+              network_take(b, &p->second, p->n_rows, p->n_cols, err);
 
     if (ok && is_new) {
         b->type->net->zero(b, p->first, p->n_rows, p->n_cols);
@@ -123,25 +127,26 @@ enum status network_prepare(struct network *net, struct error *err)
     const struct policy_spec *s = &net->spec;
     struct backend *b = net->backend;
     size_t n = net->max_rows, h = s->n_hidden;
-    bool ok = take(b, &net->dlogits, n, s->n_actions, err) && take(b, &net->dtop, n, h, err) &&
-              take(b, &net->dbelow, n, h, err);
+    bool ok = network_take(b, &net->dlogits, n, s->n_actions, err) &&
+              network_take(b, &net->dtop, n, h, err) && network_take(b, &net->dbelow, n, h, err);
 
     if (ok && s->has_value)
-        ok = take(b, &net->dvalues, n, 1, err);
+        ok = network_take(b, &net->dvalues, n, 1, err);
     if (ok && s->kind == POLICY_LSTM)
-        ok = take(b, &net->dh, n, h, err) && take(b, &net->dc, n, h, err) &&
-             take(b, &net->dgates, n, 4 * h, err);
+        ok = network_take(b, &net->dh, n, h, err) && network_take(b, &net->dc, n, h, err) &&
+             network_take(b, &net->dgates, n, 4 * h, err);
     for (size_t i = 0; ok && i < net->n_layers; i++)
         for (int which = 0; ok && which < 2; which++) {
             char name[PARAM_NAME_SIZE];
             struct param *p = network_param(net, i, which, name);
 
-            ok = take(b, &p->gradient, p->n_rows, p->n_cols, err) && take_moments(net, p, err);
+            ok = network_take(b, &p->gradient, p->n_rows, p->n_cols, err) &&
+                 network_take_moments(net, p, err);
         }
     return ok ? STATUS_OK : err->status;
 }
 
-static void close_buffers(struct network *net)
+static void network_close_buffers(struct network *net)
 {
     struct backend *b = net->backend;
     struct buffer **single[] = {&net->in,     &net->logits,  &net->logp,    &net->values,
@@ -150,23 +155,23 @@ static void close_buffers(struct network *net)
                                 &net->dbelow, &net->dh,      &net->dc,      &net->dgates};
 
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++)
-        give(b, single[i]);
+        network_give(b, single[i]);
     for (size_t i = 0; i < POLICY_MAX_LAYERS; i++)
-        give(b, &net->hidden[i]);
+        network_give(b, &net->hidden[i]);
     for (size_t i = 0; i < 2 * net->n_layers; i++) {
         char name[PARAM_NAME_SIZE];
         struct param *p = network_param(net, i / 2, (int)(i % 2), name);
 
-        give(b, &p->value);
-        give(b, &p->gradient);
-        give(b, &p->first);
-        give(b, &p->second);
+        network_give(b, &p->value);
+        network_give(b, &p->gradient);
+        network_give(b, &p->first);
+        network_give(b, &p->second);
     }
 }
 
 void network_close(struct network *net)
 {
-    close_buffers(net);
+    network_close_buffers(net);
     free(net->kept);
     *net = (struct network){0};
 }
@@ -182,7 +187,7 @@ enum status network_load(struct network *net, const float *numbers, struct error
 
         b->type->upload(b, p->value, numbers, n * sizeof *numbers);
         if (net->n_steps > 0) {
-            if (!take_moments(net, p, err))
+            if (!network_take_moments(net, p, err))
                 return err->status;
             b->type->upload(b, p->first, numbers + net->n_numbers, n * sizeof *numbers);
             b->type->upload(b, p->second, numbers + 2 * net->n_numbers, n * sizeof *numbers);
@@ -201,15 +206,15 @@ enum status network_restart(struct network *net, const struct backend_config *co
     struct backend *b = net->backend;
     enum status rc;
 
-    assert(net->kept != NULL); /* only a device fails */
-    close_buffers(net);        /* nothing is there after a restart that failed */
+    assert(net->kept != NULL);  /* only a device fails */
+    network_close_buffers(net); /* none is open after a restart that failed */
     rc = backend_restart(b, config, err);
     if (rc == STATUS_OK)
         rc = network_open(net, b, net->max_rows, err);
     if (rc == STATUS_OK)
         rc = network_load(net, net->kept, err);
     if (rc != STATUS_OK && !b->is_down)
-        close_buffers(net);
+        network_close_buffers(net);
     return rc;
 }
 
@@ -223,15 +228,15 @@ size_t network_weight_bytes(const struct network *net)
     size_t n = 0;
 
     for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *l = &net->layers[i];
+        const struct network_layer *l = &net->layers[i];
 
         n += l->weight.n_rows * l->weight.n_cols + l->bias.n_cols;
     }
     return n * sizeof(float);
 }
 
-static void apply(const struct network *net, const struct layer *l, const struct buffer *in,
-                  size_t n, struct buffer *out)
+static void network_apply(const struct network *net, const struct network_layer *l,
+                          const struct buffer *in, size_t n, struct buffer *out)
 {
     struct backend *b = net->backend;
 
@@ -239,8 +244,8 @@ static void apply(const struct network *net, const struct layer *l, const struct
                          l->weight.n_rows, out);
 }
 
-/* din NULL: not wanted. */
-static void apply_backward(const struct network *net, const struct layer *l,
+/* din may be NULL. */
+static void apply_backward(const struct network *net, const struct network_layer *l,
                            const struct buffer *in, const struct buffer *dout, size_t n,
                            struct buffer *din)
 {
@@ -259,21 +264,21 @@ void network_forward(struct network *net, const struct net_draw *draws, size_t n
 
     assert(n <= net->max_rows);
     if (s->kind == POLICY_LSTM) {
-        apply(net, &net->layers[0], net->in, n, net->gates);
-        apply(net, &net->layers[1], net->h_in, n, net->from_h);
+        network_apply(net, &net->layers[0], net->in, n, net->gates);
+        network_apply(net, &net->layers[1], net->h_in, n, net->from_h);
         ops->lstm(b, net->gates, net->from_h, net->c_in, n, s->n_hidden, net->c_out,
                   net->hidden[0]);
         top = net->hidden[0];
     }
     for (size_t i = 0; s->kind == POLICY_MLP && i < s->n_layers; i++, top = net->hidden[i - 1]) {
-        apply(net, &net->layers[i], top, n, net->hidden[i]);
+        network_apply(net, &net->layers[i], top, n, net->hidden[i]);
         ops->dropout(b, draws, (uint32_t)i, s->dropout, n, s->n_hidden, net->hidden[i]);
         ops->relu(b, net->hidden[i], n, s->n_hidden);
     }
-    apply(net, net->actions, top, n, net->logits);
+    network_apply(net, net->actions, top, n, net->logits);
     ops->log_softmax(b, net->logits, n, s->n_actions, net->logp);
     if (net->value != NULL)
-        apply(net, net->value, top, n, net->values);
+        network_apply(net, net->value, top, n, net->values);
 }
 
 void network_zero_gradients(struct network *net)

@@ -1,57 +1,59 @@
-/* What the files of the policy agent share; nobody else includes this.
+/* Shared by the files of the policy agent; no other file includes this.
  *
- * A turn is one step of an environment: observe copies nothing and draws up the row, batch_act
+ * A turn is one step of an environment: observe prepares the row and copies nothing, batch_act
  * computes all rows in one pass, self_observe counts the step and writes it into the record. The
- * network, the optimiser and the staging arrays are the compute thread's.
+ * compute thread owns the network, the optimiser and the staging arrays.
  *
- * A device that fails ends the rows or the lesson that run, INTERNAL, and is opened again at once,
- * with the parameters and Adam's moments of the last step that was done: the host keeps them. What
- * clones have is the host's anyway. So who asks again is answered as though nothing had been. */
+ * When a device fails, the running rows or lesson end INTERNAL. The device is opened again at once
+ * with the parameters and Adam's moments of the last completed step, which the host keeps. The
+ * clones' state is in the host's memory. So a repeated request gets the reply that it would have
+ * got. */
 #ifndef AGENTS_POLICY_PARTS_H
 #define AGENTS_POLICY_PARTS_H
 
 #include "agents/agent.h"
 #include "agents/policy/network.h"
-#include "compute/gguf.h"
-#include "compute/model_hash.h"
+#include "agents/turn.h"
+#include "compute/gguf/gguf.h"
+#include "compute/gguf/hash.h"
 
 struct policy {
     struct agent base;
     struct backend *backend;
     struct backend_config backend_config;
     struct network net;
-    char version[MODEL_HASH_SIZE]; /* of the file */
+    char version[MODEL_HASH_SIZE]; /* hash of the file */
     size_t max_rows;
     bool trains; /* loop */
-    /* The compute thread's. */
-    uint64_t params_version; /* 1, and one more with each step of the optimiser */
+    /* Owned by the compute thread. */
+    uint64_t params_version; /* 1, plus one for each step of the optimiser */
     struct row **rows;       /* [max_rows], in the order of their keys */
     float *in;               /* [max_rows][n_observations] */
-    float *h, *c;            /* [max_rows][n_hidden] of an lstm, in and out */
+    float *h, *c;            /* [max_rows][n_hidden] for an lstm, in and out */
     float *logp, *values;    /* [max_rows][n_actions], [max_rows] */
     struct net_draw *draws;  /* [max_rows] */
-    bool is_down;            /* the device failed and is not back */
-    bool is_stale;           /* the device may not hold what is kept of it */
+    bool is_down;            /* the device failed and is not open again */
+    bool is_stale;           /* the device's numbers may differ from net.kept */
     uint64_t n_losses;       /* how often the device failed */
-    /* The loop's. */
+    /* Owned by the loop. */
     uint64_t n_losses_seen;
 };
 
-/* What learning needs of a clone's steps, in one block. */
-struct record {
+/* What learning needs of a clone's steps. */
+struct trajectory_record {
     size_t n, cap;          /* steps */
     float *observations;    /* [cap][n_observations] */
-    float *state;           /* [2][n_hidden] of an lstm, before the first step: h, c */
+    float *state;           /* [2][n_hidden] for an lstm, before the first step: h, c */
     struct net_draw *draws; /* [cap] */
     int32_t *actions;       /* [cap] */
-    bool *are_first;        /* [cap] of their episodes */
+    bool *are_first;        /* [cap] whether each is the first step of an episode */
 };
 
 struct policy_clone {
     struct clone base;
     uint32_t n_steps;
-    float *state;          /* [2][n_hidden] of an lstm: h, c; else NULL */
-    struct record *record; /* NULL: it keeps none */
+    float *state;                     /* [2][n_hidden] for an lstm: h, c; else NULL */
+    struct trajectory_record *record; /* NULL: none is kept */
 };
 
 /* A turn's private state, in its arena. */
@@ -60,7 +62,7 @@ struct policy_turn {
     const float *state; /* the clone's before the step; NULL: zeros */
     struct net_draw draw;
     bool is_first, is_greedy;
-    /* What the step leaves. */
+    /* Results of the step. */
     float *state_after;
     int64_t action;
     float logp, value;
@@ -80,12 +82,12 @@ static inline const struct policy_spec *spec_of(const struct policy_clone *c)
     return &policy_of(c)->net.spec;
 }
 
-/* policy.c */
-/* Before a step or a lesson: the device is there, and holds what is kept of it. */
+/* agent.c */
+/* Before a step or a lesson: makes sure that the device is open and holds the kept numbers. */
 enum status policy_ready(struct policy *p, struct error *err) MUST_CHECK;
 enum status policy_sync(struct policy *p, struct error *err) MUST_CHECK;
-/* After one, with all closed that it had opened: a device that failed in it is opened again. Where
- * that does not succeed, the next one tries it anew. */
+/* After a step or a lesson, once it has closed all it opened on the device: opens a failed device
+ * again. If that fails, the next policy_ready tries again. */
 void policy_recover(struct policy *p);
 
 /* clone.c */
@@ -101,7 +103,7 @@ enum status policy_clone_save(const struct clone *c, struct buf *out, struct err
 enum status policy_clone_restore(struct clone *c, const void *data, size_t size_bytes,
                                  struct error *err);
 enum status policy_clone_record(struct clone *c, size_t max_steps, struct error *err);
-/* Writes the completed turn into the record, if there is one; it has room. */
+/* Writes the completed turn into the record, if there is one. The record must have room. */
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t);
 /* Empties the record: the next step is its first. */
 void policy_clone_forget(struct policy_clone *c);
@@ -113,8 +115,8 @@ void policy_drop(struct clone *c, struct agent_turn *turn);
 void policy_batch_act(struct agent *a, struct row *const *rows, size_t n);
 void policy_stepped(struct agent *a, struct row *row);
 
-/* file.c: the spec of a file, then its parameters into the opened network. DATA_LOSS for what does
- * not fit together. */
+/* file.c: reads the spec of a file, then its parameters into the opened network. DATA_LOSS if the
+ * file is inconsistent. */
 enum status policy_file_spec(const struct gguf *g, struct policy_spec *out,
                              struct error *err) MUST_CHECK;
 enum status policy_file_read(const struct gguf *g, struct network *net,

@@ -1,5 +1,5 @@
-/* Policy networks: what they are made of, and a file with fresh parameters. The agent itself is
- * reached through the registry, by its kind "policy". */
+/* Policy networks: their specification, and creating a file with fresh parameters. The agent itself
+ * is opened through the registry, as kind "policy". */
 #ifndef AGENTS_POLICY_POLICY_H
 #define AGENTS_POLICY_POLICY_H
 
@@ -11,7 +11,7 @@
 
 enum policy_kind {
     POLICY_MLP,  /* hidden layers, each linear, dropout, ReLU */
-    POLICY_LSTM, /* one LSTM cell, whose state lives in the clone */
+    POLICY_LSTM, /* one LSTM cell; the clone holds its state */
 };
 
 /* "mlp", "lstm". */
@@ -19,25 +19,25 @@ const char *policy_kind_name(enum policy_kind kind);
 
 enum { POLICY_MAX_LAYERS = 16, POLICY_MAX_WIDTH = 65536, POLICY_NAME_SIZE = 64 };
 
-/* Observations of n_observations numbers to a distribution over n_actions. */
+/* Maps n_observations numbers to a distribution over n_actions. */
 struct policy_spec {
     enum policy_kind kind;
     size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; actions: 2 … */
-    size_t n_layers; /* hidden ones, 1 … POLICY_MAX_LAYERS; of an lstm 1 */
-    float dropout;   /* [0, 1): the share that is dropped in training; of an lstm 0 */
-    bool has_value;  /* a second head: what return is to come */
-    uint64_t seed;   /* that the parameters were drawn by */
+    size_t n_layers;                    /* hidden layers, 1 … POLICY_MAX_LAYERS; 1 for an lstm */
+    float dropout;                      /* [0, 1): dropout probability in training; 0 for an lstm */
+    bool has_value;                     /* a second head, which estimates the return */
+    uint64_t seed;                      /* of the draw of the parameters */
     char environment[POLICY_NAME_SIZE]; /* its name; may be "" */
 };
 
 /* The tutorial's: 4 numbers in, one hidden layer of 128, dropout 0.6, 2 actions. */
 void policy_spec_cartpole(struct policy_spec *out);
 
-/* STATUS_INVALID naming what is out of its bounds. */
+/* STATUS_INVALID names the member that is out of bounds. */
 enum status policy_spec_check(const struct policy_spec *s, struct error *err) MUST_CHECK;
 
-/* Writes a policy of parameters drawn by seed (spec's own does not matter): uniform within
- * 1 / sqrt(inputs of the layer), of an lstm within 1 / sqrt(n_hidden). Any thread; reads and writes
+/* Writes a policy with parameters drawn by seed (spec's seed is ignored): uniform within 1 /
+ * sqrt(inputs of the layer), for an lstm within 1 / sqrt(n_hidden). Any thread; reads and writes
  * files. */
 enum status policy_file_create(const char *path, const struct policy_spec *spec, uint64_t seed,
                                struct error *err) MUST_CHECK;

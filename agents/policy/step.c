@@ -1,13 +1,13 @@
-/* A step: observe checks the observation and takes all memory that the turn needs; batch_act makes
- * one pass for all rows and draws an action for each; stepped shows it in the reply; self_observe
- * counts it. Until then the clone is as it was. */
+/* A step: observe checks the observation and allocates all memory that the turn needs; batch_act
+ * makes one pass for all rows and draws an action for each; stepped puts it into the reply;
+ * self_observe counts the step. Until then the clone is unchanged. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "agents/policy/parts.h"
-#include "base/chance.h"
-#include "compute/scalar.h"
+#include "base/counter_rng.h"
+#include "compute/numerics/scalar.h"
 
 static enum status check_observation(const struct policy_spec *s, const struct observation *seen,
                                      struct error *err)
@@ -33,8 +33,8 @@ static enum status check_observation(const struct policy_spec *s, const struct o
     return STATUS_OK;
 }
 
-static enum status check_turn(const struct policy_clone *c, const struct observation *seen,
-                              struct error *err)
+static enum status policy_step_check_turn(const struct policy_clone *c,
+                                          const struct observation *seen, struct error *err)
 {
     float temperature = seen->sampling.temperature;
     enum status rc = check_observation(spec_of(c), seen, err);
@@ -50,8 +50,8 @@ static enum status check_turn(const struct policy_clone *c, const struct observa
     return STATUS_OK;
 }
 
-/* What shows in the reply once the step is done. */
-static void lay_out(struct policy_turn *t)
+/* Lays out the tensors of the reply. */
+static void policy_step_lay_out(struct policy_turn *t)
 {
     t->outputs[0] = (struct tensor_view){
         .name = "action", .type = TENSOR_I64, .data = &t->action, .size_bytes = sizeof t->action};
@@ -67,7 +67,7 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
     const struct policy *p = policy_of(c);
     const struct observation *seen = &turn->seen;
     struct policy_turn *t;
-    enum status rc = check_turn(c, seen, err);
+    enum status rc = policy_step_check_turn(c, seen, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -84,7 +84,7 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
                                 .step = c->n_steps,
                                 .row = seen->row_key,
                                 .drops = p->trains && p->net.spec.dropout > 0.0f};
-    lay_out(t);
+    policy_step_lay_out(t);
     turn->row.clone = base;
     turn->row.turn = t;
     return STATUS_OK;
@@ -130,8 +130,8 @@ static struct policy_turn *turn_at(const struct policy *p, size_t i)
     return p->rows[i]->turn;
 }
 
-/* By their keys, whatever the order of their arrival; equals stay as they come. */
-static void order(struct policy *p, struct row *const *rows, size_t n)
+/* Sorts rows by key, independent of arrival; a stable sort. */
+static void policy_step_order(struct policy *p, struct row *const *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct policy_turn *t = rows[i]->turn;
@@ -143,7 +143,7 @@ static void order(struct policy *p, struct row *const *rows, size_t n)
     }
 }
 
-static void gather(struct policy *p, size_t n)
+static void policy_step_gather(struct policy *p, size_t n)
 {
     const struct policy_spec *s = &p->net.spec;
     struct backend *b = p->backend;
@@ -171,7 +171,7 @@ static void gather(struct policy *p, size_t n)
     }
 }
 
-static enum status fetch(struct policy *p, size_t n, struct error *err)
+static enum status policy_step_fetch(struct policy *p, size_t n, struct error *err)
 {
     const struct policy_spec *s = &p->net.spec;
     struct backend *b = p->backend;
@@ -187,9 +187,9 @@ static enum status fetch(struct policy *p, size_t n, struct error *err)
     return policy_sync(p, err);
 }
 
-/* The first action up to which the chances add up to more than a number drawn from [0, 1); without
- * one, for chances that round to less than 1, the last. */
-static size_t choose(const float *logp, size_t n, const struct policy_turn *t)
+/* The first action at which the cumulative probability exceeds a number drawn from [0, 1); the last
+ * action if rounding keeps the sum below that number. */
+static size_t policy_step_choose(const float *logp, size_t n, const struct policy_turn *t)
 {
     float drawn, sum = 0.0f;
     size_t best = 0;
@@ -199,7 +199,7 @@ static size_t choose(const float *logp, size_t n, const struct policy_turn *t)
             best = logp[a] > logp[best] ? a : best;
         return best;
     }
-    drawn = chance_uniform(t->draw.seed, t->draw.row, t->draw.step, 0);
+    drawn = counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 0);
     for (size_t a = 0; a + 1 < n; a++) {
         sum += scalar_exp(logp[a]);
         if (drawn < sum)
@@ -216,7 +216,7 @@ static void scatter(struct policy *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         const float *logp = p->logp + i * s->n_actions;
         struct policy_turn *t = turn_at(p, i);
-        size_t action = choose(logp, s->n_actions, t);
+        size_t action = policy_step_choose(logp, s->n_actions, t);
 
         t->action = (int64_t)action;
         t->logp = logp[action];
@@ -246,11 +246,11 @@ void policy_batch_act(struct agent *a, struct row *const *rows, size_t n)
     enum status rc = policy_ready(p, &err);
 
     assert(n <= p->max_rows);
-    order(p, rows, n);
+    policy_step_order(p, rows, n);
     if (rc == STATUS_OK) {
-        gather(p, n);
+        policy_step_gather(p, n);
         network_forward(&p->net, p->draws, n);
-        rc = fetch(p, n, &err);
+        rc = policy_step_fetch(p, n, &err);
         policy_recover(p);
     }
     if (rc == STATUS_OK)

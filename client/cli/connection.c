@@ -8,12 +8,12 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/notice.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
 
 enum {
-    QUIET_MS = 500, /* a wait that is shorter is not spoken of */
-    SLICE_MS = 250, /* how long a Ctrl-C may take to be seen while waiting */
+    QUIET_MS = 500, /* a shorter wait prints no remark */
+    SLICE_MS = 250, /* a Ctrl-C during the wait is noticed within this time */
     MAX_WAIT_S = 24 * 3600,
 };
 
@@ -37,7 +37,7 @@ struct connection_options connection_defaults(void)
     };
 }
 
-/* In slices, so that a Ctrl-C and the first notice come in between. */
+/* Waits in slices, so that a Ctrl-C can end the wait and the remark can be printed during it. */
 static enum parley_status wait_ready(struct parley_channel *channel, const char *server,
                                      uint64_t wait_ms, struct parley_error *err)
 {
@@ -50,9 +50,9 @@ static enum parley_status wait_ready(struct parley_channel *channel, const char 
         rc = parley_channel_wait(channel, (uint32_t)(left_ms < SLICE_MS ? left_ms : SLICE_MS), err);
         waited_ms = env_now_ms(&env_real) - start_ms;
         if (rc != PARLEY_OK && waited_ms >= QUIET_MS && waited_ms < wait_ms)
-            notice_progress("waiting for the server at %s …", server);
+            console_progress("waiting for the server at %s …", server);
     } while (rc != PARLEY_OK && waited_ms < wait_ms && interrupt_sleep(0));
-    notice_clear();
+    console_clear();
     return rc;
 }
 
@@ -63,13 +63,13 @@ struct parley_channel *connection_open(const struct connection_options *options)
     struct parley_error err = {0};
 
     if (channel == NULL) {
-        notice_error("no memory for a connection to %s", options->server);
+        console_error("no memory for a connection to %s", options->server);
         return NULL;
     }
     if (wait_ready(channel, options->server, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
-        notice_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
-                     "'parleyd', or say by --server where one is",
-                     options->server, wait_s);
+        console_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
+                      "'parleyd', or say by --server where one is",
+                      options->server, wait_s);
         parley_channel_close(channel);
         return NULL;
     }
@@ -106,8 +106,8 @@ enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel
 
 enum exit_code connection_complain(const struct parley_error *err)
 {
-    notice_error("%s [%s]", *err->text == '\0' ? "the call failed" : err->text,
-                 parley_status_name(err->status));
+    console_error("%s [%s]", *err->text == '\0' ? "the call failed" : err->text,
+                  parley_status_name(err->status));
     return EXIT_FAILED;
 }
 

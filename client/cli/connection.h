@@ -1,5 +1,5 @@
-/* The way to the server, for the verbs that need one: its address, and waiting until it is ready.
- */
+/* The connection to a server, for the verbs that need one: its address, and waiting until it is
+ * ready. */
 #ifndef CLIENT_CLI_CONNECTION_H
 #define CLIENT_CLI_CONNECTION_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/cli/options.h"
+#include "client/cli/options/options.h"
 #include "client/lib/parley.h"
 
 struct connection_options {
@@ -18,26 +18,27 @@ struct connection_options {
 
 /* --server, --wait, --json */
 extern const struct option_row connection_rows[];
-/* What holds when they are not given: PARLEY_SERVER, else 127.0.0.1:8001; 5 s. */
+/* The defaults: PARLEY_SERVER, else 127.0.0.1:8001; 5 s. */
 struct connection_options connection_defaults(void);
 
-/* Waits until the server is ready; says so when that lasts, and when it does not come: NULL then.
- * A Ctrl-C ends the wait if interrupts are caught. The caller's to parley_channel_close. */
+/* Waits until the server is ready, and prints a remark when that takes long. NULL, with an error
+ * printed, when it is not ready in time, or after a Ctrl-C if interrupts are caught. The caller
+ * calls parley_channel_close. */
 struct parley_channel *connection_open(const struct connection_options *options);
 
-/* The whole of a verb that takes the connection's options alone: reads them, connects, acts. */
+/* A complete verb that takes only the connection's options: reads them, connects, acts. */
 typedef enum exit_code (*connection_fn)(struct parley_channel *channel, bool is_json);
 enum exit_code connection_run(const struct verb *verb, int argc, char **argv, connection_fn act);
 
-/* A unary call with messages. *out is the caller's, to be freed by
- * protobuf_c_message_free_unpacked. timeout_ms 0: CONNECTION_TIMEOUT_MS. */
+/* A unary call with messages. The caller frees *out by protobuf_c_message_free_unpacked. timeout_ms
+ * 0: CONNECTION_TIMEOUT_MS. */
 enum { CONNECTION_TIMEOUT_MS = 30 * 1000 };
 enum parley_status connection_call(ProtobufCMessage **out, struct parley_channel *channel,
                                    const char *method, const ProtobufCMessage *request,
                                    const ProtobufCMessageDescriptor *response, uint32_t timeout_ms,
                                    struct parley_error *err);
 
-/* Says what went wrong with a call, and what to do where that is known. */
+/* Prints why a call failed, and a remedy where one is known. */
 enum exit_code connection_complain(const struct parley_error *err);
 
 #endif

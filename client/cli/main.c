@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/denormals.h"
-#include "client/cli/notice.h"
-#include "client/cli/out.h"
-#include "client/cli/verb.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/out.h"
 
 static const struct verb verbs[] = {
     {"chat", "[OPTION]…", "Talk with a model; on a pipe, each line of stdin is a turn.", chat_run},
@@ -49,7 +49,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
-static void print_help(void)
+static void main_print_help(void)
 {
     printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n\nverbs:\n");
     for (size_t i = 0; i < N_VERBS; i++)
@@ -57,13 +57,13 @@ static void print_help(void)
     printf("\n'parley VERB --help' lists a verb's options; 'man parley' says more.\n");
 }
 
-static enum exit_code run(int argc, char **argv)
+static enum exit_code main_run(int argc, char **argv)
 {
     int at = verb_index(argc, argv);
     const struct verb *verb = at == 0 ? &verbs[0] : find_verb(argv[at]);
 
     if (at == 0 && argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        print_help();
+        main_print_help();
         return EXIT_DONE;
     }
     if (at == 0 && argc > 1 && strcmp(argv[1], "--version") == 0) {
@@ -71,7 +71,7 @@ static enum exit_code run(int argc, char **argv)
         return EXIT_DONE;
     }
     if (verb == NULL) {
-        notice_error("there is no verb '%s'; 'parley --help' lists them", argv[at]);
+        console_error("there is no verb '%s'; 'parley --help' lists them", argv[at]);
         return EXIT_MISUSE;
     }
     return verb_run(verb, argc, argv, at);
@@ -82,8 +82,8 @@ int main(int argc, char **argv)
     enum exit_code code;
 
     denormals_are_zero();
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of a write */
-    code = run(argc, argv);
+    (void)signal(SIGPIPE, SIG_IGN); /* a closed pipe is then an error of the write */
+    code = main_run(argc, argv);
     if (!out_end() && code == EXIT_DONE)
         code = EXIT_FAILED;
     return (int)code;

@@ -8,7 +8,7 @@
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
 
-/* What a request or an answer takes beside its numbers, which stay where they are. */
+/* Bound on a request or a response; its numbers are not counted, since they are not copied. */
 #define REQUEST_MAX_BYTES ((size_t)16 << 20)
 
 /* The request's texts and numbers are only read. */
@@ -17,12 +17,12 @@ static void *borrowed(const void *data)
     return (void *)(uintptr_t)data;
 }
 
-static char *text_of(const char *text)
+static char *act_text_of(const char *text)
 {
     return borrowed(text == NULL ? "" : text);
 }
 
-/* The arena has what the message points to. NULL without memory. */
+/* Everything that the message points to is in the arena. NULL without memory. */
 static const ProtobufCMessage *make_step(const struct parley_step *step, struct arena *arena)
 {
     size_t n = step->n_observation;
@@ -37,7 +37,7 @@ static const ProtobufCMessage *make_step(const struct parley_step *step, struct 
         const struct parley_tensor *from = &step->observation[i];
 
         parley__v1__tensor__init(&tensors[i]);
-        tensors[i].name = text_of(from->name);
+        tensors[i].name = act_text_of(from->name);
         tensors[i].dtype = (Parley__V1__DType)from->dtype;
         tensors[i].shape = borrowed(from->shape);
         tensors[i].n_shape = from->n_dims;
@@ -45,8 +45,8 @@ static const ProtobufCMessage *make_step(const struct parley_step *step, struct 
         tensors[i].data.len = from->size_bytes;
         list[i] = &tensors[i];
     }
-    request->model = text_of(step->model);
-    request->env_id = text_of(step->env_id);
+    request->model = act_text_of(step->model);
+    request->env_id = act_text_of(step->env_id);
     request->run_id = step->run_id;
     request->seq = step->seq;
     request->observation = list;
@@ -58,10 +58,10 @@ static const ProtobufCMessage *make_step(const struct parley_step *step, struct 
     return &request->base;
 }
 
-static enum status decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
-                          const void *data, size_t len, struct arena *arena, struct error *err)
+static enum status act_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
+                              const void *data, size_t len, struct arena *arena, struct error *err)
 {
-    enum status rc = codec_decode(out, type, data, len, arena, err);
+    enum status rc = codec_decode(out, type, data, len, CODEC_ANY_FIELDS, arena, err);
 
     if (rc != STATUS_OK)
         (void)error_prefix(err, "the server's answer is not understood");
@@ -88,14 +88,14 @@ static enum status take_action(struct parley_action *out, const Parley__V1__ActS
 
 /* --- a step alone --- */
 
-struct step_call {
+struct client_step_call {
     struct parley_call base;
     parley_action_fn then;
     void *arg;
     bool is_told;
 };
 
-static void tell_step(struct step_call *s, const struct parley_action *action,
+static void tell_step(struct client_step_call *s, const struct parley_action *action,
                       const struct parley_error *err)
 {
     if (s->is_told)
@@ -114,11 +114,11 @@ static enum status on_step(struct parley_call *call, const void *data, size_t le
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = decode(&m, &parley__v1__act_step_response__descriptor, data, len, &arena, err);
+    rc = act_decode(&m, &parley__v1__act_step_response__descriptor, data, len, &arena, err);
     if (rc == STATUS_OK)
         rc = take_action(&action, (const Parley__V1__ActStepResponse *)m, &arena, err);
     if (rc == STATUS_OK)
-        tell_step((struct step_call *)call, &action, &ok);
+        tell_step((struct client_step_call *)call, &action, &ok);
     arena_deinit(&arena);
     return rc;
 }
@@ -128,13 +128,13 @@ static void on_step_end(struct parley_call *call, const struct parley_error *err
     struct parley_error outcome = *err;
     struct error missing = {0};
 
-    if (((struct step_call *)call)->is_told)
+    if (((struct client_step_call *)call)->is_told)
         return;
     if (outcome.status == PARLEY_OK) {
         (void)error_set(&missing, STATUS_INTERNAL, "the server answered without an action");
         outcome_of_failure(&outcome, &missing);
     }
-    tell_step((struct step_call *)call, NULL, &outcome);
+    tell_step((struct client_step_call *)call, NULL, &outcome);
 }
 
 struct parley_call *parley_step_start(struct parley_channel *channel,
@@ -147,15 +147,15 @@ struct parley_call *parley_step_start(struct parley_channel *channel,
     struct arena arena;
 
     arena_init(&arena, REQUEST_MAX_BYTES);
-    call = parley_call_make(sizeof(struct step_call), &kind);
+    call = parley_call_make(sizeof(struct client_step_call), &kind);
     how.request = make_step(step, &arena);
     if (call != NULL && how.request == NULL) {
         parley_call_unref(call);
         call = NULL;
     }
     if (call != NULL) {
-        ((struct step_call *)call)->then = then;
-        ((struct step_call *)call)->arg = arg;
+        ((struct client_step_call *)call)->then = then;
+        ((struct client_step_call *)call)->arg = arg;
         parley_call_start(channel, call, &how);
     }
     arena_deinit(&arena);
@@ -190,7 +190,7 @@ enum parley_status parley_step(struct parley_channel *channel, const struct parl
     waiter_init(&w.waiter);
     call = parley_step_start(channel, step, tell_waiter, &w);
     if (call == NULL) {
-        (void)error_no_memory(&err, sizeof(struct step_call), "a step");
+        (void)error_no_memory(&err, sizeof(struct client_step_call), "a step");
         outcome_of_failure(&outcome, &err);
         tell_waiter(&w, NULL, &outcome);
     }
@@ -225,7 +225,7 @@ static enum status on_answer(struct parley_call *call, const void *data, size_t 
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = decode(&m, &parley__v1__act_step_response__descriptor, data, len, &arena, err);
+    rc = act_decode(&m, &parley__v1__act_step_response__descriptor, data, len, &arena, err);
     if (rc != STATUS_OK)
         goto out;
     response = (const Parley__V1__ActStepResponse *)m;
@@ -294,7 +294,7 @@ static enum status on_order(struct parley_call *call, const void *data, size_t l
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = decode(&m, &parley__v1__attach_response__descriptor, data, len, &arena, err);
+    rc = act_decode(&m, &parley__v1__attach_response__descriptor, data, len, &arena, err);
     response = (const Parley__V1__AttachResponse *)m;
     if (rc == STATUS_OK && e->accepted != NULL &&
         response->what_case == PARLEY__V1__ATTACH_RESPONSE__WHAT_ACCEPTED)
@@ -329,16 +329,16 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
     assert(events->run != NULL && events->end != NULL);
     if (call == NULL)
         return NULL;
-    first.model = text_of(offer->model);
-    first.env_id = text_of(offer->env_id);
+    first.model = act_text_of(offer->model);
+    first.env_id = act_text_of(offer->env_id);
     first.run_id = offer->run_id;
-    first.environment = text_of(offer->environment);
+    first.environment = act_text_of(offer->environment);
     request.what_case = PARLEY__V1__ATTACH_REQUEST__WHAT_OFFER;
     request.offer = &first;
     ((struct attach_call *)call)->events = *events;
     parley_call_start(channel, call, &how);
     if (!parley_call_send(call, &request.base))
-        parley_call_cancel(call); /* the end tells */
+        parley_call_cancel(call); /* the call's end reports it */
     return call;
 }
 
@@ -354,8 +354,8 @@ bool parley_attach_send(struct parley_call *attached, const struct parley_episod
     what.reward = result->reward;
     if (result->error != NULL) {
         error.code = (uint32_t)result->error->status;
-        error.message = text_of(result->error->text);
-        error.field = text_of(result->error->field);
+        error.message = act_text_of(result->error->text);
+        error.field = act_text_of(result->error->field);
         error.retry_after_ms = result->error->retry_after_ms;
         what.error = &error;
     }

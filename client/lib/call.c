@@ -1,11 +1,11 @@
 /* The happy path: parley_call_start begins two operations. `read` sends the whole request and takes
  * the headers and the first message, then one message each time until there is none; `finish` takes
- * the status. A unary call's `read` takes the status too. On a stream both ways `write` sends what
- * is outgoing, one message at a time. When all are back the call ends: the kind's end is called,
- * the call leaves its channel.
+ * the status. A unary call's `read` takes the status too. On a bidirectional stream `write` sends
+ * the outgoing messages, one at a time. When all have completed the call ends: the kind's end is
+ * called, the call leaves its channel.
  *
- * Failure: whatever happens, gRPC completes both; the status tells. A message that we refuse
- * cancels the call, and our reason replaces the status. */
+ * Failure: gRPC completes both in any case, and the status says what failed. A message that the
+ * client refuses cancels the call, and the client's reason replaces the status. */
 #include <assert.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -36,7 +36,8 @@ struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *
 
 void parley_call_unref(struct parley_call *call)
 {
-    /* The last one frees what the others wrote before they let go. */
+    /* The last reference frees. Acquire, to see what the others wrote before they released theirs.
+     */
     if (call == NULL || atomic_fetch_sub_explicit(&call->n_refs, 1, memory_order_acq_rel) > 1)
         return;
     grpc_metadata_array_destroy(&call->headers);
@@ -49,11 +50,11 @@ void parley_call_cancel(struct parley_call *call)
 {
     (void)pthread_mutex_lock(&call->lock);
     if (call->core != NULL)
-        (void)grpc_call_cancel(call->core, NULL); /* the end tells */
+        (void)grpc_call_cancel(call->core, NULL); /* the call's end reports it */
     (void)pthread_mutex_unlock(&call->lock);
 }
 
-static void start_ops(grpc_call *core, struct call_op *op, const grpc_op *ops, size_t n)
+static void call_start_ops(grpc_call *core, struct call_op *op, const grpc_op *ops, size_t n)
 {
     grpc_call_error rc;
 
@@ -70,7 +71,7 @@ static grpc_slice encode_message(const ProtobufCMessage *message)
     return slice;
 }
 
-static grpc_byte_buffer *encode(const struct call_start *how)
+static grpc_byte_buffer *call_encode(const struct call_start *how)
 {
     grpc_byte_buffer *out;
     grpc_slice slice;
@@ -93,8 +94,8 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
             ? gpr_inf_future(GPR_CLOCK_MONOTONIC)
             : gpr_time_add(now, gpr_time_from_millis(how->deadline_ms, GPR_TIMESPAN));
     grpc_op finish = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
-    /* A stream both ways leaves out what follows the third; the last is finish, where one message
-     * comes: one event instead of two. */
+    /* A bidirectional stream leaves out the operations after the third. The last is finish, only
+     * for unary calls: one event instead of two. */
     grpc_op read[6] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA},  {.op = GRPC_OP_RECV_INITIAL_METADATA},
         {.op = GRPC_OP_RECV_MESSAGE},           {.op = GRPC_OP_SEND_MESSAGE},
@@ -102,7 +103,7 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     };
     const bool is_unary = !how->is_bidi && !call->kind->is_stream;
     grpc_slice method = grpc_slice_from_copied_string(how->method);
-    grpc_byte_buffer *request = encode(how);
+    grpc_byte_buffer *request = call_encode(how);
     grpc_call *core;
 
     call->channel = channel;
@@ -125,9 +126,9 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     read[2].data.recv_message.recv_message = &call->in;
     read[3].data.send_message.send_message = request;
     read[5] = finish;
-    if (!is_unary) /* does not end the call before read is back */
-        start_ops(core, &call->finish, &finish, 1);
-    start_ops(core, &call->read, read, is_unary ? 6 : how->is_bidi ? 3 : 5);
+    if (!is_unary) /* the call still ends only once read has completed */
+        call_start_ops(core, &call->finish, &finish, 1);
+    call_start_ops(core, &call->read, read, is_unary ? 6 : how->is_bidi ? 3 : 5);
     if (request != NULL)
         grpc_byte_buffer_destroy(request); /* its slices are gRPC's now */
 }
@@ -140,7 +141,7 @@ static void read_next(struct parley_call *call)
     (void)pthread_mutex_lock(&call->lock);
     call->n_out++;
     (void)pthread_mutex_unlock(&call->lock);
-    start_ops(call->core, &call->read, &op, 1);
+    call_start_ops(call->core, &call->read, &op, 1);
 }
 
 /* --- a stream both ways --- */
@@ -162,7 +163,7 @@ static void drop_outgoing(struct parley_call *call)
     }
 }
 
-/* With the lock: the next of what is outgoing, or that there will be no more. */
+/* With the lock: sends the next outgoing message, or half-closes. */
 static void write_next(struct parley_call *call)
 {
     grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
@@ -187,7 +188,7 @@ static void write_next(struct parley_call *call)
     }
     call->is_writing = true;
     call->n_out++;
-    start_ops(call->core, &call->write, &op, 1);
+    call_start_ops(call->core, &call->write, &op, 1);
     if (message != NULL)
         grpc_byte_buffer_destroy(message); /* its slices are gRPC's now */
 }
@@ -223,7 +224,7 @@ void parley_call_half_close(struct parley_call *call)
 }
 
 /* With the lock. */
-static void written(struct parley_call *call, bool ok)
+static void call_written(struct parley_call *call, bool ok)
 {
     call->is_writing = false;
     if (!ok) {
@@ -233,7 +234,7 @@ static void written(struct parley_call *call, bool ok)
     write_next(call);
 }
 
-/* Hands the message on. False when no other one is to be read. */
+/* Passes the message to the kind. False: read no further message. */
 static bool take_message(struct parley_call *call)
 {
     const grpc_slice_buffer *slices = &call->in->data.raw.slice_buffer;
@@ -241,7 +242,7 @@ static bool take_message(struct parley_call *call)
     grpc_slice whole = grpc_empty_slice();
     enum status rc;
 
-    if (slices->count == 1) { /* most are: no copy */
+    if (slices->count == 1) { /* the usual case: no copy */
         whole = grpc_slice_ref(slices->slices[0]);
     } else if (grpc_byte_buffer_reader_init(&reader, call->in)) {
         whole = grpc_byte_buffer_reader_readall(&reader);
@@ -257,7 +258,7 @@ static bool take_message(struct parley_call *call)
     return rc == STATUS_OK && call->kind->is_stream;
 }
 
-static void end(struct parley_call *call)
+static void call_end(struct parley_call *call)
 {
     struct parley_channel *channel = call->channel;
     struct parley_error err = {0};
@@ -293,7 +294,7 @@ void parley_call_op_back(struct call_op *op, bool ok)
     (void)pthread_mutex_lock(&call->lock);
     call->n_out--;
     if (op == &call->write)
-        written(call, ok);
+        call_written(call, ok);
     else if (op == &call->finish)
         call->is_over = true;
     is_last = call->n_out == 0;
@@ -303,5 +304,5 @@ void parley_call_op_back(struct call_op *op, bool ok)
     }
     (void)pthread_mutex_unlock(&call->lock);
     if (is_last)
-        end(call);
+        call_end(call);
 }

@@ -1,6 +1,6 @@
-/* The channel's thread polls its completion queue and runs every callback. Close: the calls that
- * live are cancelled; the last one's end signals is_empty; then the queue is shut down, its thread
- * leaves and is joined. */
+/* The channel's thread polls its completion queue and runs every callback. Close: live calls are
+ * cancelled; the last one's end signals is_empty; then the queue is shut down, and its thread ends
+ * and is joined. */
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
@@ -16,7 +16,7 @@
 #include "proto/codec.h"
 #include "proto/locks.h"
 
-static void *poll_queue(void *arg)
+static void *channel_poll_queue(void *arg)
 {
     struct parley_channel *channel = arg;
     grpc_event event;
@@ -44,7 +44,7 @@ static grpc_channel *connect_lazily(const char *address)
         {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, 128 << 20}, /* a long transcript */
         {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
         {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000},
-        {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* a server whose host is gone */
+        {GRPC_ARG_KEEPALIVE_TIME_MS, 60000}, /* detects a server whose host is down */
     };
     grpc_arg args[sizeof(ints) / sizeof(ints[0])];
     const grpc_channel_args all = {sizeof(args) / sizeof(args[0]), args};
@@ -61,7 +61,7 @@ static grpc_channel *connect_lazily(const char *address)
     return core;
 }
 
-/* Of one whose queue is drained and whose thread is gone. */
+/* The queue is drained and the thread has been joined. */
 static void channel_free(struct parley_channel *channel)
 {
     grpc_channel_destroy(channel->core);
@@ -91,9 +91,9 @@ struct parley_channel *parley_channel_open(const char *address)
     (void)pthread_cond_init(&channel->is_empty, NULL);
     channel->core = connect_lazily(address);
     channel->queue = grpc_completion_queue_create_for_next(NULL);
-    if (pthread_create(&channel->thread, NULL, poll_queue, channel) != 0) {
+    if (pthread_create(&channel->thread, NULL, channel_poll_queue, channel) != 0) {
         grpc_completion_queue_shutdown(channel->queue);
-        (void)poll_queue(channel); /* nothing is in it but its end */
+        (void)channel_poll_queue(channel); /* only its shutdown event is in it */
         channel_free(channel);
         return NULL;
     }
@@ -130,8 +130,8 @@ static enum status on_health(void *arg, const void *data, size_t len, struct err
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = codec_decode(&m, &grpc__health__v1__health_check_response__descriptor, data, len, &arena,
-                      err);
+    rc = codec_decode(&m, &grpc__health__v1__health_check_response__descriptor, data, len,
+                      CODEC_ANY_FIELDS, &arena, err);
     if (rc == STATUS_OK && ((Grpc__Health__V1__HealthCheckResponse *)m)->status ==
                                GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING) {
         w->is_serving = true;
@@ -157,7 +157,7 @@ enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t 
         now = clock_ms();
         how.deadline_ms = now < end_ms ? (uint32_t)(end_ms - now) : 1;
         (void)request_wait(channel, &how, true, on_health, &w, &err);
-        /* UNAVAILABLE: it was there, and went: it may come again. */
+        /* UNAVAILABLE: the server was there and stopped; it may return. */
     } while (!w.is_serving && err.status == PARLEY_UNAVAILABLE && clock_ms() < end_ms);
     if (w.is_serving) {
         err = (struct parley_error){0};

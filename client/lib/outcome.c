@@ -9,7 +9,7 @@
 _Static_assert((int)PARLEY_UNAUTHENTICATED == (int)STATUS_UNAUTHENTICATED, "a cast maps");
 _Static_assert((int)PARLEY_UNAVAILABLE == (int)GRPC_STATUS_UNAVAILABLE, "a cast maps");
 
-static void copy(char *out, size_t size, const void *text, size_t len)
+static void outcome_copy(char *out, size_t size, const void *text, size_t len)
 {
     len = len < size ? len : size - 1;
     memcpy(out, text, len);
@@ -25,20 +25,21 @@ static bool read_detail(struct parley_error *out, const grpc_slice *value)
     bool is_there;
 
     arena_init(&arena, 1 << 16);
-    is_there = codec_decode(&m, &parley__v1__error_detail__descriptor, GRPC_SLICE_START_PTR(*value),
-                            GRPC_SLICE_LENGTH(*value), &arena, &ignored) == STATUS_OK;
+    is_there =
+        codec_decode(&m, &parley__v1__error_detail__descriptor, GRPC_SLICE_START_PTR(*value),
+                     GRPC_SLICE_LENGTH(*value), CODEC_ANY_FIELDS, &arena, &ignored) == STATUS_OK;
     if (is_there) {
         detail = (const Parley__V1__ErrorDetail *)m;
         out->retry_after_ms = detail->retry_after_ms;
-        copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
-        copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
+        outcome_copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
+        outcome_copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
     }
     arena_deinit(&arena);
     return is_there;
 }
 
 /* gRPC's "failed to connect to all addresses; last error: UNKNOWN: ipv4:…: Failed to connect to
- * remote host: Connection refused" holds one thing worth saying: the last. */
+ * remote host: Connection refused" holds one useful part: the last. */
 static void explain_unavailable(struct parley_error *out, const char *address)
 {
     char why[sizeof(out->text)];
@@ -47,7 +48,7 @@ static void explain_unavailable(struct parley_error *out, const char *address)
                           strstr(out->text, "DNS") == NULL && strstr(out->text, "resol") == NULL;
 
     last = last != NULL && last[1] == ' ' && last[2] != '\0' ? last + 2 : out->text;
-    copy(why, sizeof(why), last, strlen(last));
+    outcome_copy(why, sizeof(why), last, strlen(last));
     why[0] = (char)tolower((unsigned char)why[0]);
     if (has_been_there)
         (void)snprintf(out->text, sizeof(out->text),
@@ -66,8 +67,8 @@ void outcome_of_call(struct parley_error *out, const struct parley_call *call)
     *out = (struct parley_error){.status = (enum parley_status)call->status};
     if (call->status == GRPC_STATUS_OK)
         return;
-    copy(out->text, sizeof(out->text), GRPC_SLICE_START_PTR(call->details),
-         GRPC_SLICE_LENGTH(call->details));
+    outcome_copy(out->text, sizeof(out->text), GRPC_SLICE_START_PTR(call->details),
+                 GRPC_SLICE_LENGTH(call->details));
     for (size_t i = 0; i < call->trailers.count && !is_from_parleyd; i++) {
         const grpc_metadata *md = &call->trailers.metadata[i];
 
@@ -82,15 +83,15 @@ void outcome_of_call(struct parley_error *out, const struct parley_call *call)
         (void)snprintf(out->text, sizeof(out->text), "there was no end within %u ms",
                        call->deadline_ms);
     else if (call->status == GRPC_STATUS_CANCELLED)
-        copy(out->text, sizeof(out->text), "cancelled", strlen("cancelled"));
+        outcome_copy(out->text, sizeof(out->text), "cancelled", strlen("cancelled"));
 }
 
 void outcome_of_failure(struct parley_error *out, const struct error *err)
 {
     *out = (struct parley_error){.status = (enum parley_status)err->status,
                                  .retry_after_ms = err->retry_after_ms};
-    copy(out->field, sizeof(out->field), err->field, strlen(err->field));
-    copy(out->text, sizeof(out->text), err->text, strlen(err->text));
+    outcome_copy(out->field, sizeof(out->field), err->field, strlen(err->field));
+    outcome_copy(out->text, sizeof(out->text), err->text, strlen(err->text));
 }
 
 const char *parley_status_name(enum parley_status status)

@@ -1,5 +1,6 @@
-/* Parameters over the wire: uploads in chunks with their checksums, downloads that are checked by
- * both. The chunk's bytes are copied once each way, and summed while they are in the cache. */
+/* Parameters over the wire: uploads in chunks with checksums; downloads are checked by the chunks'
+ * checksums and the hash. A chunk's bytes are copied once each way, and summed while they are in
+ * the cache. */
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
@@ -16,7 +17,7 @@
 enum { CHUNK_BYTES = 1 << 20 };
 
 struct transfer {
-    struct stream *stream;
+    struct call_stream *stream;
     struct sha256 *sha;
     parley_progress_fn progress; /* may be NULL */
     void *arg;
@@ -30,7 +31,7 @@ struct parley_trainer {
 
 /* --- sending --- */
 
-static bool go_on(struct transfer *t)
+static bool transfer_advance(struct transfer *t)
 {
     if (t->progress == NULL || t->progress(t->arg, t->sent_bytes, t->received_bytes))
         return true;
@@ -68,7 +69,7 @@ static bool send_values(struct transfer *t, const float *values, size_t n,
         if (!send_chunk(t, (const char *)values + at, at, left))
             return false;
         t->sent_bytes += left;
-        if (!go_on(t))
+        if (!transfer_advance(t))
             return false;
     }
     sha256_take(t->sha, sha);
@@ -76,7 +77,7 @@ static bool send_values(struct transfer *t, const float *values, size_t n,
 }
 
 /* The texts are only read. */
-static char *text_of(const char *text)
+static char *params_text_of(const char *text)
 {
     return (char *)(uintptr_t)text;
 }
@@ -88,8 +89,8 @@ static bool send_gradient(struct transfer *t, const struct parley_gradient *g,
     Parley__V1__ParamsUpload message = PARLEY__V1__PARAMS_UPLOAD__INIT;
     uint8_t sha[SHA256_BYTES];
 
-    header.name = text_of(g->params);
-    header.client_id = text_of(g->client_id);
+    header.name = params_text_of(g->params);
+    header.client_id = params_text_of(g->client_id);
     header.step_id = g->step_id;
     header.base_version = g->base_version;
     header.want = want;
@@ -105,7 +106,7 @@ static bool send_gradient(struct transfer *t, const struct parley_gradient *g,
 
 /* --- receiving --- */
 
-static void hash(void *arg, const void *data, size_t size_bytes)
+static void params_hash(void *arg, const void *data, size_t size_bytes)
 {
     sha256_add(arg, data, size_bytes);
 }
@@ -126,7 +127,7 @@ static enum status take_chunk(struct transfer *t, const grpc_slice_buffer *slice
     if (chunk_read(&c, pieces, slices->count, slices->length) != CHUNK_READ || c.offset != at ||
         c.size_bytes == 0 || c.size_bytes > size_bytes - at)
         rc = error_set(err, STATUS_INTERNAL, "the chunk at %zu is not what came", at);
-    else if (chunk_copy((char *)values + at, &c, pieces, hash, t->sha) != c.crc)
+    else if (chunk_copy((char *)values + at, &c, pieces, params_hash, t->sha) != c.crc)
         rc = error_set(err, STATUS_DATA_LOSS, "the chunk at %zu has another crc32c than was sent",
                        at);
     else
@@ -136,9 +137,9 @@ static enum status take_chunk(struct transfer *t, const grpc_slice_buffer *slice
 }
 
 /* Takes message. */
-static enum status decode(ProtobufCMessage **out, grpc_byte_buffer *message,
-                          const ProtobufCMessageDescriptor *type, struct arena *arena,
-                          struct error *err)
+static enum status params_decode(ProtobufCMessage **out, grpc_byte_buffer *message,
+                                 const ProtobufCMessageDescriptor *type, struct arena *arena,
+                                 struct error *err)
 {
     grpc_byte_buffer_reader reader;
     grpc_slice whole;
@@ -151,7 +152,8 @@ static enum status decode(ProtobufCMessage **out, grpc_byte_buffer *message,
     whole = grpc_byte_buffer_reader_readall(&reader);
     grpc_byte_buffer_reader_destroy(&reader);
     grpc_byte_buffer_destroy(message);
-    rc = codec_decode(out, type, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole), arena, err);
+    rc = codec_decode(out, type, GRPC_SLICE_START_PTR(whole), GRPC_SLICE_LENGTH(whole),
+                      CODEC_ANY_FIELDS, arena, err);
     grpc_slice_unref(whole);
     return rc;
 }
@@ -160,8 +162,8 @@ static enum status receive(const Parley__V1__ParamsDownload **out, struct transf
                            struct arena *arena)
 {
     ProtobufCMessage *m;
-    enum status rc = decode(&m, stream_receive(t->stream), &parley__v1__params_download__descriptor,
-                            arena, &t->err);
+    enum status rc = params_decode(&m, stream_receive(t->stream),
+                                   &parley__v1__params_download__descriptor, arena, &t->err);
 
     *out = (const Parley__V1__ParamsDownload *)m;
     return rc;
@@ -183,7 +185,7 @@ static enum status take_values(struct transfer *t, float *values, size_t size_by
         rc = take_chunk(t, &message->data.raw.slice_buffer, values, at, size_bytes, &n, &t->err);
         grpc_byte_buffer_destroy(message);
         t->received_bytes += n;
-        if (rc == STATUS_OK && !go_on(t))
+        if (rc == STATUS_OK && !transfer_advance(t))
             rc = t->err.status;
     }
     if (rc != STATUS_OK)
@@ -242,7 +244,7 @@ static bool transfer_open(struct transfer *t, struct parley_channel *channel, co
     if (t->stream != NULL)
         return true;
     sha256_close(t->sha);
-    (void)error_no_memory(&t->err, sizeof(struct stream), "a call");
+    (void)error_no_memory(&t->err, sizeof(struct call_stream), "a call");
     return false;
 }
 
@@ -252,7 +254,7 @@ static void transfer_close(struct transfer *t)
     sha256_close(t->sha);
 }
 
-/* Why it went wrong: what the server says, unless it is a fault that we found. */
+/* Why the transfer failed: the client's own error first, else the server's status. */
 static enum parley_status failed(struct transfer *t, struct parley_error *err)
 {
     bool is_ours = t->err.status != STATUS_OK && t->err.status != STATUS_INTERNAL;
@@ -300,13 +302,14 @@ enum parley_status parley_update_and_fetch(struct parley_trainer *trainer,
     return PARLEY_OK;
 }
 
-/* The one response of a stream that was sent. */
-static enum parley_status finish(struct transfer *t, const ProtobufCMessageDescriptor *type,
-                                 struct arena *arena, ProtobufCMessage **out,
-                                 struct parley_error *err)
+/* The single response to a client stream. */
+static enum parley_status transfer_finish(struct transfer *t,
+                                          const ProtobufCMessageDescriptor *type,
+                                          struct arena *arena, ProtobufCMessage **out,
+                                          struct parley_error *err)
 {
     stream_half_close(t->stream);
-    if (decode(out, stream_receive(t->stream), type, arena, &t->err) != STATUS_OK)
+    if (params_decode(out, stream_receive(t->stream), type, arena, &t->err) != STATUS_OK)
         return failed(t, err);
     return stream_end(t->stream, err);
 }
@@ -324,7 +327,7 @@ enum parley_status parley_params_push(struct parley_channel *channel,
         return failed(&t, err);
     arena_init(&arena, DECODED_MAX_BYTES);
     rc = send_gradient(&t, gradient, PARLEY__V1__WANT__NOTHING)
-             ? finish(&t, &parley__v1__params_push_response__descriptor, &arena, &m, err)
+             ? transfer_finish(&t, &parley__v1__params_push_response__descriptor, &arena, &m, err)
              : failed(&t, err);
     if (rc == PARLEY_OK) {
         const Parley__V1__ParamsPushResponse *r = (const Parley__V1__ParamsPushResponse *)m;
@@ -346,7 +349,7 @@ enum parley_status parley_params_pull(struct parley_channel *channel, const char
 
     if (!transfer_open(&t, channel, "/parley.v1.Params/Pull"))
         return failed(&t, err);
-    request.name = text_of(params);
+    request.name = params_text_of(params);
     request.has_if_newer_than = if_newer_than != NULL;
     request.if_newer_than = if_newer_than != NULL ? *if_newer_than : 0;
     if (stream_send_message(t.stream, &request.base)) {
@@ -404,7 +407,7 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
     }
     for (size_t i = 0; i < c->n_specs; i++) {
         parley__v1__tensor_spec__init(&specs[i]);
-        specs[i].name = text_of(c->specs[i].name);
+        specs[i].name = params_text_of(c->specs[i].name);
         specs[i].shape = (int64_t *)(uintptr_t)c->specs[i].shape; /* only read */
         specs[i].n_shape = c->specs[i].n_dims;
         pointers[i] = &specs[i];
@@ -415,7 +418,7 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
     quorum.timeout_ms = c->quorum_timeout_ms;
     quorum.on_miss = c->may_be_partial ? PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL
                                        : PARLEY__V1__QUORUM_MISS__QUORUM_ABORT;
-    config.name = text_of(c->name);
+    config.name = params_text_of(c->name);
     config.specs = pointers;
     config.n_specs = c->n_specs;
     config.optimiser = &optimiser;
@@ -459,7 +462,7 @@ enum parley_status parley_params_create(struct parley_channel *channel,
         return failed(&t, err);
     arena_init(&arena, DECODED_MAX_BYTES);
     if (send_config(&t, config, &arena) && (values == NULL || send_first(&t, values, n)))
-        rc = finish(&t, &parley__v1__params_create_response__descriptor, &arena, &m, err);
+        rc = transfer_finish(&t, &parley__v1__params_create_response__descriptor, &arena, &m, err);
     else
         rc = failed(&t, err);
     arena_deinit(&arena);

@@ -2,8 +2,9 @@
  *
  * A channel is thread-safe and cheap to share. Every call is asynchronous: it returns at once, and
  * its callbacks come on the channel's own thread, one at a time for one call; they must not block.
- * The blocking calls further below are the same with a wait on top, and may not be used in a
- * callback. Texts handed in are copied; what a callback is given is valid until it returns. */
+ * The blocking calls further below do the same and wait for the end; they may not be used in a
+ * callback. Texts that the caller passes are copied; a callback's arguments are valid until it
+ * returns. */
 #ifndef PARLEY_H
 #define PARLEY_H
 
@@ -41,14 +42,14 @@ const char *parley_status_name(enum parley_status status);
 struct parley_error {
     enum parley_status status;
     uint32_t retry_after_ms; /* 0: no hint */
-    char field[48];          /* the request's field at fault, "" where none is */
+    char field[48];          /* the request's field that is wrong; "" for none */
     char text[400];
 };
 
 struct parley_channel;
 struct parley_call; /* in flight */
 
-/* address: "HOST:PORT" or "unix:/path". Connects lazily; fails only without memory. NULL then. */
+/* address: "HOST:PORT" or "unix:/path". Connects lazily. NULL only without memory. */
 struct parley_channel *parley_channel_open(const char *address);
 /* Cancels the calls in flight, waits for their callbacks, frees. Not from a callback. */
 void parley_channel_close(struct parley_channel *channel);
@@ -119,7 +120,7 @@ struct parley_turn {
 
 struct parley_token {
     int32_t id;
-    float logprob; /* when asked for */
+    float logprob; /* with want_logprobs */
     const struct parley_top {
         int32_t id;
         float logprob;
@@ -143,7 +144,7 @@ struct parley_done {
     struct parley_timings timings;
 };
 
-/* Any may be NULL but end, which is called exactly once, last, whatever happens. */
+/* Any may be NULL but end, which is always called exactly once, last. */
 struct parley_turn_events {
     void (*accepted)(void *arg, uint32_t turn, uint32_t prompt_tokens, uint32_t cached_tokens);
     void (*progress)(void *arg, uint32_t done, uint32_t total);
@@ -154,15 +155,16 @@ struct parley_turn_events {
     void *arg;
 };
 
-/* Returns NULL only without memory; any other failure comes by end. */
+/* Returns NULL only without memory; end reports any other failure. */
 struct parley_call *parley_turn_start(struct parley_channel *channel,
                                       const struct parley_turn *turn,
                                       const struct parley_turn_events *events);
-/* Asks to stop; end still comes. Any thread, also after the end, until parley_call_unref. */
+/* Requests the end; end is still called. Any thread, also after the end, until parley_call_unref.
+ */
 void parley_call_cancel(struct parley_call *call);
 void parley_call_unref(struct parley_call *call);
 
-/* Runs a turn to its end; the events come on another thread meanwhile. */
+/* Runs a turn to its end; its events are called on another thread. */
 enum parley_status parley_turn(struct parley_channel *channel, const struct parley_turn *turn,
                                const struct parley_turn_events *events, struct parley_error *err);
 
@@ -175,8 +177,8 @@ enum parley_status parley_cancel(struct parley_channel *channel, const char *con
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
                                 struct parley_error *err);
 
-/* What a unary call ends with. data is from malloc and the callee's to free; NULL unless
- * err->status is PARLEY_OK. */
+/* The result of a unary call. data is from malloc and the callee frees it; NULL unless err->status
+ * is PARLEY_OK. */
 typedef void (*parley_unary_fn)(void *arg, void *data, size_t len, const struct parley_error *err);
 
 /* Any unary method: protobuf bytes in, protobuf bytes out. method: "/parley.v1.Models/List". then
@@ -185,10 +187,21 @@ struct parley_call *parley_unary_start(struct parley_channel *channel, const cha
                                        const void *request, size_t request_len,
                                        uint32_t deadline_ms, parley_unary_fn then, void *arg);
 
-/* The same, and waits for its end. *ret_data is the caller's to free. */
+/* The same, and waits for its end. The caller frees *ret_data. */
 enum parley_status parley_unary(struct parley_channel *channel, const char *method,
                                 const void *request, size_t request_len, uint32_t deadline_ms,
                                 void **ret_data, size_t *ret_len, struct parley_error *err);
+
+/* A message of a call whose response is a stream; on the channel's thread. A status other than
+ * PARLEY_OK ends the call with *err, whose text the function has filled. */
+typedef enum parley_status (*parley_message_fn)(void *arg, const void *data, size_t len,
+                                                struct parley_error *err);
+
+/* Any method that answers one request with a stream of messages: returns when the stream ends. */
+enum parley_status parley_server_stream(struct parley_channel *channel, const char *method,
+                                        const void *request, size_t request_len,
+                                        parley_message_fn message, void *arg,
+                                        struct parley_error *err);
 
 /* --- Act: observations in, actions out --- */
 
@@ -211,8 +224,8 @@ struct parley_tensor {
     size_t size_bytes;
 };
 
-/* One observation of one environment. The session is (env_id, run_id): another run_id starts
- * afresh. seq counts its steps, 1, 2, …; the last one again has the same answer again. */
+/* One observation of one environment. The session is (env_id, run_id): another run_id starts a new
+ * one. seq counts its steps, 1, 2, …; a repeated last step gets the same answer. */
 struct parley_step {
     const char *model; /* NULL: the server's default */
     const char *env_id;
@@ -222,7 +235,7 @@ struct parley_step {
     float reward;         /* of the action before */
     bool done;            /* the episode ended before this observation */
     uint32_t row;         /* lock-step: the participant's index */
-    uint64_t tag;         /* on a stream: comes back */
+    uint64_t tag;         /* on a stream: returned with the action */
     uint32_t deadline_ms; /* 0: none; not on a stream */
 };
 
@@ -231,7 +244,7 @@ struct parley_action {
     const struct parley_tensor *output; /* [n_output] action, logp, value */
     size_t n_output;
     uint64_t params_version;
-    uint32_t batch_size; /* observations that were answered together */
+    uint32_t batch_size; /* observations of the step that answered */
     uint32_t queue_us;
 };
 
@@ -247,8 +260,8 @@ struct parley_call *parley_step_start(struct parley_channel *channel,
 enum parley_status parley_step(struct parley_channel *channel, const struct parley_step *step,
                                parley_action_fn then, void *arg, struct parley_error *err);
 
-/* Steps of any number of sessions over one stream. An action or the error of its step comes for
- * each step sent, unless the stream ends first; end is called exactly once, last. */
+/* Steps of any number of sessions over one stream. Each step sent gets an action or an error,
+ * unless the stream ends first; end is called exactly once, last. */
 struct parley_act_events {
     void (*action)(void *arg, uint64_t tag, const struct parley_action *action,
                    const struct parley_error *err);
@@ -259,8 +272,8 @@ struct parley_act_events {
 /* NULL only without memory. */
 struct parley_call *parley_act_start(struct parley_channel *channel,
                                      const struct parley_act_events *events);
-/* Sends a step after those before it. Any thread, callbacks too. False when nothing is sent: the
- * stream is over (end comes, or came), or no memory is left. */
+/* Sends a step after those sent before. Any thread, callbacks too. False when nothing is sent: the
+ * stream is over (end has been or will be called), or no memory is left. */
 bool parley_act_send(struct parley_call *stream, const struct parley_step *step);
 
 /* An observer offers itself to a server that trains a model. */
@@ -272,7 +285,7 @@ struct parley_attach {
 };
 
 struct parley_run_episode {
-    uint64_t episode; /* comes back in the result */
+    uint64_t episode; /* returned in the result */
     uint32_t n_steps;
     float gamma;
     uint64_t seed;
@@ -283,11 +296,11 @@ struct parley_episode_result {
     const float *returns; /* [n_returns] rewards-to-go within each sub-episode */
     size_t n_returns;
     float reward;                     /* of the first sub-episode */
-    const struct parley_error *error; /* NULL unless the episode could not be finished */
+    const struct parley_error *error; /* NULL: the episode was finished */
 };
 
-/* run asks for an episode: during it the observer steps, and afterwards sends its result. end is
- * called exactly once, last; accepted may be NULL. */
+/* run requests an episode: the observer steps through it and then sends its result. end is called
+ * exactly once, last; accepted may be NULL. */
 struct parley_attach_events {
     void (*accepted)(void *arg, uint32_t row);
     void (*run)(void *arg, const struct parley_run_episode *episode);
@@ -302,19 +315,19 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
 /* As parley_act_send. */
 bool parley_attach_send(struct parley_call *attached, const struct parley_episode_result *result);
 
-/* How a server gathers the observations that wait for a model. */
+/* How a server batches the observations that wait for a model. */
 enum parley_act_mode {
-    PARLEY_ACT_AUTO = 0,     /* as what its steps take says: one by one, or in batches */
-    PARLEY_ACT_NONE = 1,     /* every one alone */
+    PARLEY_ACT_AUTO = 0,     /* by the times of the model's steps: one by one, or in batches */
+    PARLEY_ACT_NONE = 1,     /* each observation alone */
     PARLEY_ACT_LOCKSTEP = 2, /* exactly n, one of each observer */
-    PARLEY_ACT_DYNAMIC = 3,  /* when min are there, or the oldest has waited delay_us */
+    PARLEY_ACT_DYNAMIC = 3,  /* when min wait, or the oldest has waited delay_us */
 };
 
 struct parley_act_configure {
     const char *model; /* NULL: the server's default */
     enum parley_act_mode mode;
     uint32_t n, timeout_ms;      /* lock-step; timeout_ms from the oldest arrival, 0: none */
-    bool is_partial;             /* lock-step: after timeout_ms those that wait are answered */
+    bool is_partial;             /* lock-step: after timeout_ms a smaller batch is answered */
     uint32_t min, max, delay_us; /* dynamic */
 };
 
@@ -333,7 +346,7 @@ struct parley_train {
     bool normalise;        /* returns, to mean 0 and deviation 1 */
     const char *save_path; /* on the server's machine, beside the model's file; NULL: nowhere */
     uint32_t timeout_ms;   /* to wait for observers; 0: a minute */
-    float until;           /* running reward after which no episode follows; 0: none */
+    float until;           /* running reward at which training ends; 0: none */
 };
 
 struct parley_trained {
@@ -345,14 +358,14 @@ struct parley_trained {
     uint64_t params_version;
 };
 
-/* Waits for the end; trained is called after each episode, on the channel's thread. False from it
- * ends the training. */
+/* Waits for the end. trained is called after each episode, on the channel's thread; false from it
+ * ends the training run. */
 typedef bool (*parley_trained_fn)(void *arg, const struct parley_trained *event);
 enum parley_status parley_train(struct parley_channel *channel, const struct parley_train *what,
                                 parley_trained_fn trained, void *arg, struct parley_error *err);
 
-/* Says that nothing more will be sent on such a stream; end follows, with PARLEY_OK, once all that
- * was sent is answered. Any thread, until parley_call_unref. */
+/* Ends sending on such a stream; end follows, with PARLEY_OK, once everything that was sent is
+ * answered. Any thread, until parley_call_unref. */
 void parley_call_half_close(struct parley_call *stream);
 
 /* --- parameters: the parley.v1.Params service ---
@@ -379,7 +392,7 @@ struct parley_params_config {
     bool is_sum;                  /* else the mean */
     uint32_t round_size;
     bool dedupe;         /* a client's step counts once */
-    bool may_be_partial; /* a late round goes on with quorum_min, else it is aborted */
+    bool may_be_partial; /* a late round runs with quorum_min, else it is aborted */
     uint32_t quorum_min, quorum_timeout_ms;
     uint32_t max_staleness, fan_in, max_queue;
     bool allow_non_finite; /* gradients may hold NaN and Inf */
@@ -404,23 +417,23 @@ struct parley_gradient {
 
 struct parley_version {
     uint64_t version;
-    uint64_t counted_in; /* updates: the version that the gradient went into */
+    uint64_t counted_in; /* updates: the version that includes the gradient */
     uint64_t round_wait_us;
     uint32_t n_contributors;
-    bool has_values;    /* some came: */
+    bool has_values;    /* values were returned */
     uint8_t sha256[32]; /* theirs */
 };
 
-/* Called as bytes are through; false gives up, with PARLEY_CANCELLED. */
+/* Called as bytes are transferred; false ends the transfer with PARLEY_CANCELLED. */
 typedef bool (*parley_progress_fn)(void *arg, size_t sent_bytes, size_t received_bytes);
 
-/* A stream of updates, one after the other. It keeps its failure: after one it is to be closed.
- * NULL without memory. The channel outlives it. */
+/* A stream of updates, one after another. A failure stays: after one, close it. NULL without
+ * memory. The channel outlives it. */
 struct parley_trainer;
 struct parley_trainer *parley_trainer_open(struct parley_channel *channel);
 void parley_trainer_close(struct parley_trainer *trainer);
-/* Sends a gradient, waits for its round, and takes the parameters that come of it; values: [n], or
- * NULL when they are not wanted. progress may be NULL. */
+/* Sends a gradient, waits for its round, and receives the new parameters; values: [n], or NULL when
+ * they are not wanted. progress may be NULL. */
 enum parley_status parley_update_and_fetch(struct parley_trainer *trainer,
                                            const struct parley_gradient *gradient, float *values,
                                            struct parley_version *out, parley_progress_fn progress,

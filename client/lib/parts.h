@@ -23,7 +23,7 @@ struct parley_channel {
     struct list live; /* guarded by lock: calls that have not ended */
 };
 
-/* What becomes of a call. On the channel's thread. */
+/* How a kind of call handles its messages and its end. On the channel's thread. */
 struct call_kind {
     bool is_stream; /* more than one message may come */
     /* A message's bytes, the call's own. A failure ends the call with it. */
@@ -32,8 +32,8 @@ struct call_kind {
     void (*end)(struct parley_call *call, const struct parley_error *err);
 };
 
-/* The tag of a completion queue event. Atomic because gRPC's own ordering is out of sight of
- * ThreadSanitizer: whoever gives it releases what the channel's thread acquires. */
+/* The tag of a completion queue event. Atomic because ThreadSanitizer does not see gRPC's own
+ * ordering: the thread that starts an operation releases, the channel's thread acquires. */
 struct call_op {
     struct parley_call *call;
     atomic_bool is_out;
@@ -49,17 +49,17 @@ struct parley_call {
     pthread_mutex_t lock;
     grpc_call *core; /* guarded by lock; NULL after the end */
     struct call_op read, finish, write;
-    unsigned n_out; /* guarded by lock: of the three, under way */
-    /* What goes out on a stream both ways; guarded by lock. */
+    unsigned n_out; /* guarded by lock: operations in flight, of the three */
+    /* Messages to send on a bidirectional stream; guarded by lock. */
     struct list outgoing;
     bool is_writing, wants_half_close, is_half_closed;
-    bool is_over; /* nothing more goes out */
+    bool is_over; /* nothing more is sent */
     uint32_t deadline_ms;
     grpc_metadata_array headers, trailers;
     grpc_byte_buffer *in;
     grpc_status_code status;
     grpc_slice details;
-    struct error failure; /* of ours, while the call went well */
+    struct error failure; /* found by the client, on a call that gRPC completed */
 };
 
 /* How to begin a call. */
@@ -70,20 +70,21 @@ struct call_start {
     size_t len;
     uint32_t deadline_ms;  /* 0: none */
     bool is_bidi;          /* nothing is sent at first, and parley_call_send later */
-    bool waits_for_server; /* instead of failing at once where nobody listens */
+    bool waits_for_server; /* instead of failing at once when no server listens */
 };
 
 /* A zeroed call of size_bytes with one reference; NULL without memory. */
 struct parley_call *parley_call_make(size_t size_bytes, const struct call_kind *kind);
-/* From now on kind's functions are called; end is the last, and comes always. */
+/* From now on kind's functions are called; end always, and last. */
 void parley_call_start(struct parley_channel *channel, struct parley_call *call,
                        const struct call_start *how);
-/* An event of the queue: one of the ops is back. */
+/* An event of the queue: one of the operations has completed. */
 void parley_call_op_back(struct call_op *op, bool ok);
-/* Bidi: sends after what was sent before. False when it is over, or without memory. Any thread. */
+/* Bidi: sends after the messages sent before. False when the call is over, or without memory. Any
+ * thread. */
 bool parley_call_send(struct parley_call *call, const ProtobufCMessage *message);
 
-/* A waited-for end, of a call or a turn. */
+/* Waits for the end of a call or a turn. */
 struct waiter {
     pthread_mutex_t lock;
     pthread_cond_t is_over_now;
@@ -93,7 +94,7 @@ struct waiter {
 
 void waiter_init(struct waiter *w);
 void waiter_tell(struct waiter *w, const struct parley_error *err); /* any thread */
-/* Waits, and is no more; *ret_err may be NULL. */
+/* Waits for the end, then deinits w; ret_err may be NULL. */
 enum parley_status waiter_wait(struct waiter *w, struct parley_error *ret_err);
 
 typedef enum status (*request_message_fn)(void *arg, const void *data, size_t len,
@@ -104,7 +105,7 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
                                 bool is_stream, request_message_fn message, void *arg,
                                 struct parley_error *ret_err);
 
-/* How a call ended, from its status and trailers, or from a failure of ours. */
+/* How a call ended: from its status and trailers, or from the client's own failure. */
 void outcome_of_call(struct parley_error *out, const struct parley_call *call);
 void outcome_of_failure(struct parley_error *out, const struct error *err);
 
@@ -112,7 +113,7 @@ void outcome_of_failure(struct parley_error *out, const struct error *err);
 enum status sampling_fill(Parley__V1__Sampling *m, const struct parley_sampling *s,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
-/* What a message from the server may take once decoded. */
+/* Bound on a decoded message from the server. */
 #define DECODED_MAX_BYTES ((size_t)1 << 30)
 
 #endif

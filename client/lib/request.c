@@ -7,11 +7,11 @@
 #include "client/lib/parts.h"
 #include "proto/codec.h"
 
-/* A server that is there but does not answer must not hold a caller for ever; none of these waits
- * for a model. */
+/* A server that accepts calls but never answers must not block the caller for ever. None of these
+ * calls waits for a model. */
 enum { REQUEST_DEADLINE_MS = 60000 };
 
-struct request {
+struct unary_request {
     struct parley_call base;
     request_message_fn message;
     void *arg;
@@ -30,7 +30,7 @@ void waiter_tell(struct waiter *w, const struct parley_error *err)
     (void)pthread_mutex_lock(&w->lock);
     w->err = *err;
     w->is_over = true;
-    (void)pthread_cond_signal(&w->is_over_now); /* with the lock: then w may go */
+    (void)pthread_cond_signal(&w->is_over_now); /* with the lock held: w may be freed right after */
     (void)pthread_mutex_unlock(&w->lock);
 }
 
@@ -53,17 +53,17 @@ enum parley_status waiter_wait(struct waiter *w, struct parley_error *ret_err)
 static enum status on_message(struct parley_call *call, const void *data, size_t len,
                               struct error *err)
 {
-    struct request *r = (struct request *)call;
+    struct unary_request *r = (struct unary_request *)call;
 
     return r->message(r->arg, data, len, err);
 }
 
 static void on_end(struct parley_call *call, const struct parley_error *err)
 {
-    waiter_tell(((struct request *)call)->waiter, err);
+    waiter_tell(((struct unary_request *)call)->waiter, err);
 }
 
-static enum parley_status fail(struct parley_error *ret_err, const struct error *err)
+static enum parley_status request_fail(struct parley_error *ret_err, const struct error *err)
 {
     if (ret_err != NULL)
         outcome_of_failure(ret_err, err);
@@ -77,15 +77,15 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
     static const struct call_kind unary = {false, on_message, on_end};
     static const struct call_kind stream = {true, on_message, on_end};
     struct parley_call *call =
-        parley_call_make(sizeof(struct request), is_stream ? &stream : &unary);
-    struct request *r = (struct request *)call;
+        parley_call_make(sizeof(struct unary_request), is_stream ? &stream : &unary);
+    struct unary_request *r = (struct unary_request *)call;
     struct waiter waiter;
     struct error err = {0};
 
     assert(!pthread_equal(channel->thread, pthread_self()));
     if (r == NULL) {
         (void)error_no_memory(&err, sizeof(*r), "a call");
-        return fail(ret_err, &err);
+        return request_fail(ret_err, &err);
     }
     waiter_init(&waiter);
     r->message = message;
@@ -94,6 +94,33 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
     parley_call_start(channel, call, how);
     parley_call_unref(call);
     return waiter_wait(&waiter, ret_err);
+}
+
+/* --- a stream of messages --- */
+
+struct message_sink {
+    parley_message_fn message;
+    void *arg;
+};
+
+static enum status sink_message(void *arg, const void *data, size_t len, struct error *err)
+{
+    const struct message_sink *sink = arg;
+    struct parley_error failure = {0};
+    enum parley_status rc = sink->message(sink->arg, data, len, &failure);
+
+    return rc == PARLEY_OK ? STATUS_OK : error_set(err, (enum status)rc, "%s", failure.text);
+}
+
+enum parley_status parley_server_stream(struct parley_channel *channel, const char *method,
+                                        const void *request, size_t request_len,
+                                        parley_message_fn message, void *arg,
+                                        struct parley_error *err)
+{
+    const struct call_start how = {.method = method, .bytes = request, .len = request_len};
+    struct message_sink sink = {message, arg};
+
+    return request_wait(channel, &how, true, sink_message, &sink, err);
 }
 
 /* --- messages in and out --- */
@@ -108,16 +135,17 @@ static enum status keep_message(void *arg, const void *data, size_t len, struct 
 {
     struct decoded *d = arg;
 
-    return codec_decode(&d->message, d->type, data, len, &d->arena, err) == STATUS_OK
+    return codec_decode(&d->message, d->type, data, len, CODEC_ANY_FIELDS, &d->arena, err) ==
+                   STATUS_OK
                ? STATUS_OK
                : error_prefix(err, "the server's answer is not understood");
 }
 
 /* Calls method; *out is inside d, which decoded_deinit frees in any case. */
-static enum parley_status ask(struct parley_channel *channel, const char *method,
-                              const ProtobufCMessage *request,
-                              const ProtobufCMessageDescriptor *type, struct decoded *d,
-                              struct parley_error *ret_err)
+static enum parley_status request_ask(struct parley_channel *channel, const char *method,
+                                      const ProtobufCMessage *request,
+                                      const ProtobufCMessageDescriptor *type, struct decoded *d,
+                                      struct parley_error *ret_err)
 {
     const struct call_start how = {
         .method = method, .request = request, .deadline_ms = REQUEST_DEADLINE_MS};
@@ -130,18 +158,18 @@ static enum parley_status ask(struct parley_channel *channel, const char *method
     rc = request_wait(channel, &how, false, keep_message, d, ret_err);
     if (rc == PARLEY_OK && d->message == NULL) {
         (void)error_set(&err, STATUS_INTERNAL, "%s answered without a response", method);
-        rc = fail(ret_err, &err);
+        rc = request_fail(ret_err, &err);
     }
     return rc;
 }
 
 /* The request's texts are only read. */
-static char *text_of(const char *text)
+static char *request_text_of(const char *text)
 {
     return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
 }
 
-static void copy(char *out, size_t size, const char *text)
+static void request_copy(char *out, size_t size, const char *text)
 {
     size_t len = strnlen(text, size - 1);
 
@@ -163,26 +191,26 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
     enum parley_status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    request.model = text_of(what->model);
-    request.system = text_of(what->system);
+    request.model = request_text_of(what->model);
+    request.system = request_text_of(what->system);
     request.ttl_ms = what->ttl_ms;
     limits.priority = what->priority;
     request.limits = what->priority != 0 ? &limits : NULL;
     if (what->sampling != NULL) {
         if (sampling_fill(&sampling, what->sampling, &arena, &err) != STATUS_OK) {
             arena_deinit(&arena);
-            return fail(ret_err, &err);
+            return request_fail(ret_err, &err);
         }
         request.sampling = &sampling;
     }
-    rc = ask(channel, "/parley.v1.Conversations/Open", &request.base,
-             &parley__v1__open_response__descriptor, &d, ret_err);
+    rc = request_ask(channel, "/parley.v1.Conversations/Open", &request.base,
+                     &parley__v1__open_response__descriptor, &d, ret_err);
     arena_deinit(&arena);
     if (rc == PARLEY_OK) {
         response = (const Parley__V1__OpenResponse *)d.message;
-        copy(out->conversation, sizeof(out->conversation), response->conversation);
-        copy(out->model, sizeof(out->model), response->model);
-        copy(out->version, sizeof(out->version), response->version);
+        request_copy(out->conversation, sizeof(out->conversation), response->conversation);
+        request_copy(out->model, sizeof(out->model), response->model);
+        request_copy(out->version, sizeof(out->version), response->version);
     }
     arena_deinit(&d.arena);
     return rc;
@@ -195,12 +223,12 @@ enum parley_status parley_fork(struct parley_channel *channel, const char *conve
     struct decoded d;
     enum parley_status rc;
 
-    request.conversation = text_of(conversation);
+    request.conversation = request_text_of(conversation);
     request.at_turn = at_turn;
-    rc = ask(channel, "/parley.v1.Conversations/Fork", &request.base,
-             &parley__v1__fork_response__descriptor, &d, err);
+    rc = request_ask(channel, "/parley.v1.Conversations/Fork", &request.base,
+                     &parley__v1__fork_response__descriptor, &d, err);
     if (rc == PARLEY_OK)
-        copy(out, 33, ((const Parley__V1__ForkResponse *)d.message)->conversation);
+        request_copy(out, 33, ((const Parley__V1__ForkResponse *)d.message)->conversation);
     arena_deinit(&d.arena);
     return rc;
 }
@@ -212,10 +240,10 @@ enum parley_status parley_rewind(struct parley_channel *channel, const char *con
     struct decoded d;
     enum parley_status rc;
 
-    request.conversation = text_of(conversation);
+    request.conversation = request_text_of(conversation);
     request.to_turn = to_turn;
-    rc = ask(channel, "/parley.v1.Conversations/Rewind", &request.base,
-             &parley__v1__rewind_response__descriptor, &d, err);
+    rc = request_ask(channel, "/parley.v1.Conversations/Rewind", &request.base,
+                     &parley__v1__rewind_response__descriptor, &d, err);
     if (rc == PARLEY_OK && ret_turns != NULL)
         *ret_turns = ((const Parley__V1__RewindResponse *)d.message)->turns;
     arena_deinit(&d.arena);
@@ -229,9 +257,9 @@ enum parley_status parley_cancel(struct parley_channel *channel, const char *con
     struct decoded d;
     enum parley_status rc;
 
-    request.conversation = text_of(conversation);
-    rc = ask(channel, "/parley.v1.Conversations/Cancel", &request.base,
-             &parley__v1__cancel_response__descriptor, &d, err);
+    request.conversation = request_text_of(conversation);
+    rc = request_ask(channel, "/parley.v1.Conversations/Cancel", &request.base,
+                     &parley__v1__cancel_response__descriptor, &d, err);
     if (rc == PARLEY_OK && ret_cancelled != NULL)
         *ret_cancelled = ((const Parley__V1__CancelResponse *)d.message)->cancelled;
     arena_deinit(&d.arena);
@@ -245,9 +273,9 @@ enum parley_status parley_close(struct parley_channel *channel, const char *conv
     struct decoded d;
     enum parley_status rc;
 
-    request.conversation = text_of(conversation);
-    rc = ask(channel, "/parley.v1.Conversations/Close", &request.base,
-             &parley__v1__close_response__descriptor, &d, err);
+    request.conversation = request_text_of(conversation);
+    rc = request_ask(channel, "/parley.v1.Conversations/Close", &request.base,
+                     &parley__v1__close_response__descriptor, &d, err);
     arena_deinit(&d.arena);
     return rc;
 }

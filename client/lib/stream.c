@@ -7,8 +7,8 @@
 
 #include "proto/codec.h"
 
-/* Runs ops and waits; false when they could not be done. */
-static bool batch(struct stream *s, const grpc_op *ops, size_t n)
+/* Runs ops and waits; false when they failed. */
+static bool stream_start_batch(struct call_stream *s, const grpc_op *ops, size_t n)
 {
     grpc_call_error rc = grpc_call_start_batch(s->call.core, ops, n, s, NULL);
     grpc_event event;
@@ -19,10 +19,10 @@ static bool batch(struct stream *s, const grpc_op *ops, size_t n)
     return event.type == GRPC_OP_COMPLETE && event.success != 0;
 }
 
-struct stream *stream_open(struct parley_channel *channel, const char *method)
+struct call_stream *stream_open(struct parley_channel *channel, const char *method)
 {
     static const struct call_kind none = {0};
-    struct stream *s = (struct stream *)parley_call_make(sizeof(*s), &none);
+    struct call_stream *s = (struct call_stream *)parley_call_make(sizeof(*s), &none);
     grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
     grpc_slice path;
 
@@ -34,22 +34,22 @@ struct stream *stream_open(struct parley_channel *channel, const char *method)
     s->call.core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, s->queue,
                                             path, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     grpc_slice_unref(path);
-    (void)batch(s, &op, 1); /* what is wrong shows when messages are sent */
+    (void)stream_start_batch(s, &op, 1); /* a failure shows when messages are sent */
     return s;
 }
 
-bool stream_send(struct stream *s, grpc_byte_buffer *message)
+bool stream_send(struct call_stream *s, grpc_byte_buffer *message)
 {
     grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
     bool is_sent;
 
     op.data.send_message.send_message = message;
-    is_sent = !s->is_over && batch(s, &op, 1);
+    is_sent = !s->is_over && stream_start_batch(s, &op, 1);
     grpc_byte_buffer_destroy(message);
     return is_sent;
 }
 
-bool stream_send_message(struct stream *s, const ProtobufCMessage *message)
+bool stream_send_message(struct call_stream *s, const ProtobufCMessage *message)
 {
     grpc_slice slice = grpc_slice_malloc(codec_size(message));
     grpc_byte_buffer *bytes;
@@ -60,15 +60,15 @@ bool stream_send_message(struct stream *s, const ProtobufCMessage *message)
     return stream_send(s, bytes);
 }
 
-void stream_half_close(struct stream *s)
+void stream_half_close(struct call_stream *s)
 {
     const grpc_op op = {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT};
 
     if (!s->is_over)
-        (void)batch(s, &op, 1); /* a stream that is over shows it when it is read */
+        (void)stream_start_batch(s, &op, 1); /* if the stream is over, the next read fails */
 }
 
-grpc_byte_buffer *stream_receive(struct stream *s)
+grpc_byte_buffer *stream_receive(struct call_stream *s)
 {
     grpc_byte_buffer *message = NULL;
     grpc_op ops[2] = {{.op = GRPC_OP_RECV_MESSAGE}, {.op = GRPC_OP_RECV_INITIAL_METADATA}};
@@ -78,30 +78,30 @@ grpc_byte_buffer *stream_receive(struct stream *s)
         return NULL;
     ops[0].data.recv_message.recv_message = &message;
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &s->call.headers;
-    s->call.n_out = 1;                        /* the headers have been asked for */
-    (void)batch(s, ops, has_headers ? 1 : 2); /* NULL tells */
+    s->call.n_out = 1;                                     /* the headers are requested once */
+    (void)stream_start_batch(s, ops, has_headers ? 1 : 2); /* on a failure the message is NULL */
     return message;
 }
 
-enum parley_status stream_end(struct stream *s, struct parley_error *err)
+enum parley_status stream_end(struct call_stream *s, struct parley_error *err)
 {
     grpc_op op = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
     grpc_byte_buffer *rest;
 
-    while ((rest = stream_receive(s)) != NULL) /* gRPC tells the status after all messages */
+    while ((rest = stream_receive(s)) != NULL) /* gRPC delivers the status after all messages */
         grpc_byte_buffer_destroy(rest);
     if (!s->is_over) {
         op.data.recv_status_on_client.status = &s->call.status;
         op.data.recv_status_on_client.status_details = &s->call.details;
         op.data.recv_status_on_client.trailing_metadata = &s->call.trailers;
-        (void)batch(s, &op, 1); /* always comes */
+        (void)stream_start_batch(s, &op, 1); /* always completes */
         s->is_over = true;
     }
     outcome_of_call(err, &s->call);
     return err->status;
 }
 
-void stream_close(struct stream *s)
+void stream_close(struct call_stream *s)
 {
     struct parley_error ignored;
 

@@ -2,7 +2,7 @@
 #include "client/lib/parts.h"
 #include "parley/v1/act.pb-c.h"
 
-/* What it says is what it was told. */
+/* The response only repeats the request. */
 static enum status ignore_response(void *arg, const void *data, size_t len, struct error *err)
 {
     (void)arg;
@@ -31,14 +31,14 @@ enum parley_status parley_act_configure(struct parley_channel *channel,
     return request_wait(channel, &start, false, ignore_response, NULL, err);
 }
 
-struct training {
+struct train_call {
     parley_trained_fn trained;
     void *arg;
 };
 
 static enum status on_event(void *arg, const void *data, size_t len, struct error *err)
 {
-    const struct training *t = arg;
+    const struct train_call *t = arg;
     Parley__V1__TrainEvent *from = parley__v1__train_event__unpack(NULL, len, data);
     struct parley_trained event;
 
@@ -66,7 +66,7 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
 {
     Parley__V1__TrainRequest request = PARLEY__V1__TRAIN_REQUEST__INIT;
     const struct call_start how = {.method = "/parley.v1.Act/Train", .request = &request.base};
-    struct training t = {trained, arg};
+    struct train_call t = {trained, arg};
 
     request.model = (char *)(what->model == NULL ? "" : what->model);
     request.observers = what->n_observers;

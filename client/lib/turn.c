@@ -7,7 +7,7 @@
 #include "client/lib/parts.h"
 #include "proto/codec.h"
 
-struct turn_call {
+struct client_turn_call {
     struct parley_call base;
     struct parley_turn_events events;
 };
@@ -55,14 +55,15 @@ static void tell_done(const struct parley_turn_events *e, const Parley__V1__Done
 static enum status on_message(struct parley_call *call, const void *data, size_t len,
                               struct error *err)
 {
-    const struct parley_turn_events *e = &((struct turn_call *)call)->events;
+    const struct parley_turn_events *e = &((struct client_turn_call *)call)->events;
     const Parley__V1__TurnEvent *event;
     ProtobufCMessage *m = NULL;
     struct arena arena;
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = codec_decode(&m, &parley__v1__turn_event__descriptor, data, len, &arena, err);
+    rc = codec_decode(&m, &parley__v1__turn_event__descriptor, data, len, CODEC_ANY_FIELDS, &arena,
+                      err);
     if (rc != STATUS_OK) {
         (void)error_prefix(err, "the server's answer is not understood");
         goto out;
@@ -96,19 +97,19 @@ out:
 
 static void on_end(struct parley_call *call, const struct parley_error *err)
 {
-    const struct parley_turn_events *e = &((struct turn_call *)call)->events;
+    const struct parley_turn_events *e = &((struct client_turn_call *)call)->events;
 
     e->end(e->arg, err);
 }
 
 /* The request's texts are only read. */
-static char *text_of(const char *text)
+static char *turn_text_of(const char *text)
 {
     return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
 }
 
-static enum status fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
-                        const struct parley_turn *turn, struct arena *arena, struct error *err)
+static enum status turn_fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
+                             const struct parley_turn *turn, struct arena *arena, struct error *err)
 {
     Parley__V1__Message *messages = arena_alloc(arena, turn->n_messages, sizeof(*messages));
     Parley__V1__Message **list = arena_alloc(arena, turn->n_messages, sizeof(*list));
@@ -117,11 +118,11 @@ static enum status fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *
         return error_no_memory(err, turn->n_messages * sizeof(*messages), "a turn's messages");
     for (size_t i = 0; i < turn->n_messages; i++) {
         parley__v1__message__init(&messages[i]);
-        messages[i].role = text_of(turn->messages[i].role);
-        messages[i].text = text_of(turn->messages[i].text);
+        messages[i].role = turn_text_of(turn->messages[i].role);
+        messages[i].text = turn_text_of(turn->messages[i].text);
         list[i] = &messages[i];
     }
-    request->conversation = text_of(turn->conversation);
+    request->conversation = turn_text_of(turn->conversation);
     request->turn = turn->turn;
     request->messages = list;
     request->n_messages = turn->n_messages;
@@ -143,18 +144,18 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
                                    .request = &request.base,
                                    .deadline_ms = turn->deadline_ms};
     struct parley_call *call;
-    struct error ignored; /* only memory can be short */
+    struct error ignored; /* fails only without memory */
     struct arena arena;
 
     assert(events->end != NULL);
     arena_init(&arena, DECODED_MAX_BYTES);
-    call = parley_call_make(sizeof(struct turn_call), &kind);
-    if (call != NULL && fill(&request, &sampling, turn, &arena, &ignored) != STATUS_OK) {
+    call = parley_call_make(sizeof(struct client_turn_call), &kind);
+    if (call != NULL && turn_fill(&request, &sampling, turn, &arena, &ignored) != STATUS_OK) {
         parley_call_unref(call);
         call = NULL;
     }
     if (call != NULL) {
-        ((struct turn_call *)call)->events = *events;
+        ((struct client_turn_call *)call)->events = *events;
         parley_call_start(channel, call, &how);
     }
     arena_deinit(&arena);
@@ -227,7 +228,7 @@ enum parley_status parley_turn(struct parley_channel *channel, const struct parl
     if (call == NULL) {
         struct parley_error short_of;
 
-        (void)error_no_memory(&err, sizeof(struct turn_call), "a turn");
+        (void)error_no_memory(&err, sizeof(struct client_turn_call), "a turn");
         outcome_of_failure(&short_of, &err);
         waiter_tell(&w.waiter, &short_of);
     }

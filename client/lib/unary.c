@@ -8,7 +8,7 @@
 
 struct unary_call {
     struct parley_call base;
-    void *data; /* NULL until the response is there */
+    void *data; /* NULL until the response has arrived */
     size_t len;
     parley_unary_fn then;
     void *arg;
@@ -27,7 +27,7 @@ static enum status keep_response(struct parley_call *call, const void *data, siz
     return STATUS_OK;
 }
 
-static void end(struct parley_call *call, const struct parley_error *err)
+static void unary_end(struct parley_call *call, const struct parley_error *err)
 {
     struct unary_call *u = (struct unary_call *)call;
     struct parley_error outcome = *err;
@@ -49,7 +49,7 @@ struct parley_call *parley_unary_start(struct parley_channel *channel, const cha
                                        const void *request, size_t request_len,
                                        uint32_t deadline_ms, parley_unary_fn then, void *arg)
 {
-    static const struct call_kind kind = {false, keep_response, end};
+    static const struct call_kind kind = {false, keep_response, unary_end};
     const struct call_start how = {
         .method = method, .bytes = request, .len = request_len, .deadline_ms = deadline_ms};
     struct parley_call *call = parley_call_make(sizeof(struct unary_call), &kind);

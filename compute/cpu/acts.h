@@ -1,11 +1,11 @@
-/* The parts of a record of activations that take no vector. */
+/* The scalar parts of an activation record. */
 #ifndef COMPUTE_CPU_ACTS_H
 #define COMPUTE_CPU_ACTS_H
 
-#include "compute/act_scale.h"
 #include "compute/cpu/kernels.h"
+#include "compute/numerics/activation_scale.h"
 
-/* All of a record but its values, of whose halves the sums are given. */
+/* Fills all of a record but its values, given the sums of their halves. */
 static inline void act_record_finish(struct act_record *r, struct act_form form, float scale,
                                      int32_t sum_low, int32_t sum_high)
 {

@@ -1,16 +1,16 @@
 /* Paged attention; attend_units.h has its arithmetic.
  *
  * A span's keys and values are rounded once for all queries of a block that see the same pages, and
- * held; then few queries at a time go through all of the span, so that their scores and weights
- * stay in the first cache. Where there are few anyway, products round what they read in its pages.
- * Both products, of queries with keys and of weights with values, are the same: rows of A, [depth]
- * pairs, with B [depth][columns] of pairs. */
+ * held; then the span is processed for a few queries at a time, so that their scores and weights
+ * stay in the L1 cache. With few queries in all, products read the pages themselves and round as
+ * they read. Both products, of queries with keys and of weights with values, are the same: rows of
+ * A, [depth] pairs, with B [depth][columns] of pairs. */
 #include <assert.h>
 #include <math.h>
 
-#include "compute/attend_units.h"
 #include "compute/cpu/isa.h"
 #include "compute/cpu/pairs.h"
+#include "compute/numerics/attend_units.h"
 
 enum {
     SPAN = ATTEND_SPAN,
@@ -23,7 +23,7 @@ enum {
     TILE = 6,        /* rows of A that share a load of B */
     MAX_VECTORS = 4, /* of B, side by side */
 #if defined(__AVX512F__)
-    SUMS = TILE * MAX_VECTORS, /* that registers hold, beside what is read */
+    SUMS = TILE * MAX_VECTORS, /* that registers hold, beside the operands */
 #else
     SUMS = TILE,
 #endif
@@ -33,7 +33,7 @@ _Static_assert((int)KV_PAGE_TOKENS == (int)LANES, "a row of a key page is one ve
 _Static_assert(ATTEND_WEIGHT_MOST << ATTEND_VALUE_BITS <= INT32_MAX / CHUNK,
                "a chunk's sums stay within int32");
 
-/* One head of a token, and what it has gathered. */
+/* One head of a token, and its results so far. */
 struct query {
     const struct attend_token *token;
     const int16_t *q;   /* [padded_dim] */
@@ -49,16 +49,16 @@ struct query {
     float before, here; /* what the outputs of both are multiplied by */
 };
 
-/* A span, for those who see the same pages of it. */
+/* A span, for tokens that see the same pages of it. */
 struct span {
     size_t first; /* position */
     size_t n_pages;
-    /* where their keys begin; behind the last page, as many as a chunk has that are read next */
+    /* where their keys begin; after the last page, as many as a chunk has that are read next */
     const uint8_t *pages[SPAN_PAGES + CHUNK_PAGES];
-    bool in_place; /* else it is held */
-    /* By position: what keys are multiplied by to become integers (not q8's, which are that), and
-     * their units; e of attend_units.h, and 2^-e, by which values become integers; what weights are
-     * multiplied by for that. */
+    bool in_place; /* else the span is held */
+    /* By position: the factors that make keys integers (not for q8, whose are), and their units; e
+     * of attend_units.h, and 2^-e, the factor that makes values integers; the factor that makes
+     * weights integers. */
     _Alignas(64) float key_by[SPAN], key_units[SPAN];
     _Alignas(64) float value_exponents[SPAN], value_inverses[SPAN], weight_most[SPAN];
     /* The integers, where they are held: [chunks][pairs of dimensions][CHUNK], and
@@ -67,7 +67,7 @@ struct span {
     _Alignas(64) int32_t keys[SPAN * MAX_HEAD_DIM / 2], values[SPAN * MAX_HEAD_DIM / 2];
 };
 
-struct scratch {
+struct attend_scratch {
     struct query queries[ATTEND_QUERIES];
     struct span span;
     _Alignas(64) int16_t q[ATTEND_QUERIES * MAX_HEAD_DIM];
@@ -92,7 +92,7 @@ static struct v16 power_of_2(struct v16 e)
     return v16_power(v16_add(e, v16_all(ATTEND_MAGIC + 127.0f)));
 }
 
-/* What the span says of the positions of its page i. */
+/* Fills the span's factors for the positions of its page i. */
 static void take_scales(const struct kv_view *kv, struct span *s, size_t i)
 {
     size_t keys_at = kv_row_bytes(kv->type, kv->head_dim * KV_PAGE_TOKENS), at = i * LANES;
@@ -119,31 +119,37 @@ static void take_scales(const struct kv_view *kv, struct span *s, size_t i)
 
 /* Products. */
 
-enum source { HELD, KEYS, VALUES }; /* of B: integers, or the numbers of a chunk in its pages */
+enum source {
+    HELD,
+    KEYS,
+    VALUES
+}; /* of B: held integers, or the numbers of a chunk in its pages */
 
 struct int_product {
     const int16_t *a[TILE]; /* [depth][2] */
     float *y[TILE];
     size_t depth;
-    bool adds; /* to what is in y */
+    bool adds; /* to the contents of y */
 
-    const int32_t *b; /* held: a row's vectors side by side, stride from row to row */
+    const int32_t *b; /* if held: a row's vectors side by side, stride from row to row */
     size_t stride;
 
-    const uint8_t *pages[CHUNK_PAGES]; /* else; rows of values are so long */
+    const uint8_t *pages[CHUNK_PAGES]; /* else; row_bytes: of a row of values */
     size_t row_bytes;
     const float *by; /* [CHUNK] */
 
-    const uint8_t *next[CHUNK_PAGES]; /* fetched on the way: by what is held a line a row of [0] */
+    const uint8_t
+        *next[CHUNK_PAGES]; /* prefetched meanwhile: if held, a line of [0] for each row */
 };
 
-static inline struct v16 load(const uint8_t *from, enum kv_type type)
+static inline struct v16 attend_load(const uint8_t *from, enum kv_type type)
 {
     return type == KV_F32 ? v16_load((const float *)(const void *)from)
                           : v16_load_f16((const uint16_t *)(const void *)from);
 }
 
-/* Two rows of numbers in a page, as integers; fetches as much of what is read next. */
+/* Rounds two rows of numbers of a page to integers; prefetches as many bytes of what is read
+ * next. */
 static FIXED_SIZE struct v16i round_pairs(const uint8_t *from, size_t row_bytes, enum kv_type type,
                                           struct v16 by_lower, struct v16 by_upper,
                                           const uint8_t *next)
@@ -154,12 +160,12 @@ static FIXED_SIZE struct v16i round_pairs(const uint8_t *from, size_t row_bytes,
     if (type == KV_Q8)
         return v16i_pairs(v16i_load_i8((const int8_t *)from),
                           v16i_load_i8((const int8_t *)(from + row_bytes)));
-    return v16i_pairs(v16_bits(v16_round(load(from, type), by_lower)),
-                      v16_bits(v16_round(load(from + row_bytes, type), by_upper)));
+    return v16i_pairs(v16_bits(v16_round(attend_load(from, type), by_lower)),
+                      v16_bits(v16_round(attend_load(from + row_bytes, type), by_upper)));
 }
 
-/* Vector v of row k of B. source and type are constants where this is called. Behind the last of an
- * odd number of dimensions a key's pairs are made up with what stands there, and queries with 0. */
+/* Vector v of row k of B. source and type are constants where this is called. With an odd number of
+ * dimensions, the last pair of a key is completed by any number, that of a query by 0. */
 static FIXED_SIZE struct v16i operand(const struct int_product *m, enum source source,
                                       enum kv_type type, size_t k, size_t v)
 {
@@ -181,8 +187,9 @@ static FIXED_SIZE struct v16i operand(const struct int_product *m, enum source s
 }
 
 /* source, type, n, first and n_vectors are constants where this is called. */
-static FIXED_SIZE void multiply(const struct int_product *m, enum source source, enum kv_type type,
-                                size_t n, size_t first, size_t n_vectors)
+static FIXED_SIZE void int_product_multiply(const struct int_product *m, enum source source,
+                                            enum kv_type type, size_t n, size_t first,
+                                            size_t n_vectors)
 {
     struct v16i sums[TILE][MAX_VECTORS];
     const int16_t *a[TILE] = {0};
@@ -233,17 +240,17 @@ static FIXED_SIZE void multiply_rows(const struct int_product *m, enum source so
     size_t first = 0;
 
     if (SUMS / n >= 4 && n_vectors == 4) {
-        multiply(m, source, type, n, 0, 4);
+        int_product_multiply(m, source, type, n, 0, 4);
         return;
     }
     if (SUMS / n >= 3 && n_vectors == 3) {
-        multiply(m, source, type, n, 0, 3);
+        int_product_multiply(m, source, type, n, 0, 3);
         return;
     }
     for (; SUMS / n >= 2 && n_vectors - first >= 2; first += 2)
-        multiply(m, source, type, n, first, 2);
+        int_product_multiply(m, source, type, n, first, 2);
     for (; first < n_vectors; first++)
-        multiply(m, source, type, n, first, 1);
+        int_product_multiply(m, source, type, n, first, 1);
 }
 
 /* source and type are constants where this is called. */
@@ -271,28 +278,34 @@ static FIXED_SIZE void multiply_tile(const struct int_product *m, enum source so
     }
 }
 
-/* source is a constant where this is called. */
-static FIXED_SIZE void multiply_in_place(const struct int_product *m, enum source source,
-                                         enum kv_type type, size_t n, size_t n_vectors)
-{
-    if (type == KV_F16)
-        multiply_tile(m, source, KV_F16, n, n_vectors);
-    else if (type == KV_Q8)
-        multiply_tile(m, source, KV_Q8, n, n_vectors);
-    else
-        multiply_tile(m, source, KV_F32, n, n_vectors);
-}
+/* Each is a function of its own: compilers take twice as long over one that holds them all. */
+#define MULTIPLY(name, source, type)                                                  \
+    static __attribute__((noinline)) void name(const struct int_product *m, size_t n, \
+                                               size_t n_vectors)                      \
+    {                                                                                 \
+        multiply_tile(m, source, type, n, n_vectors);                                 \
+    }
 
-/* y = A B, or is added to it, of n rows and n_vectors of B, MAX_VECTORS at most. */
-static void run(const struct int_product *m, enum source source, enum kv_type type, size_t n,
-                size_t n_vectors)
+MULTIPLY(multiply_held, HELD, KV_F32)
+MULTIPLY(multiply_keys_f16, KEYS, KV_F16)
+MULTIPLY(multiply_keys_q8, KEYS, KV_Q8)
+MULTIPLY(multiply_keys_f32, KEYS, KV_F32)
+MULTIPLY(multiply_values_f16, VALUES, KV_F16)
+MULTIPLY(multiply_values_q8, VALUES, KV_Q8)
+MULTIPLY(multiply_values_f32, VALUES, KV_F32)
+
+/* y = A B, or y += A B, for n rows and n_vectors of B, MAX_VECTORS at most. */
+static void int_product_run(const struct int_product *m, enum source source, enum kv_type type,
+                            size_t n, size_t n_vectors)
 {
     if (source == HELD)
-        multiply_tile(m, HELD, KV_F32, n, n_vectors);
-    else if (source == KEYS)
-        multiply_in_place(m, KEYS, type, n, n_vectors);
+        multiply_held(m, n, n_vectors);
+    else if (type == KV_F16)
+        (source == KEYS ? multiply_keys_f16 : multiply_values_f16)(m, n, n_vectors);
+    else if (type == KV_Q8)
+        (source == KEYS ? multiply_keys_q8 : multiply_values_q8)(m, n, n_vectors);
     else
-        multiply_in_place(m, VALUES, type, n, n_vectors);
+        (source == KEYS ? multiply_keys_f32 : multiply_values_f32)(m, n, n_vectors);
 }
 
 /* Spans. */
@@ -305,12 +318,12 @@ static size_t seen(const struct attend_token *t, size_t span)
     return left < SPAN ? left : SPAN;
 }
 
-static size_t pages_for(size_t n)
+static size_t attend_pages_for(size_t n)
 {
     return (n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
-/* type is a constant where this is called. Page i; ahead is fetched meanwhile. */
+/* Holds page i; prefetches ahead. type is a constant where this is called. */
 static FIXED_SIZE void hold_page(const struct kv_view *kv, enum kv_type type, struct span *s,
                                  size_t i, const uint8_t *ahead)
 {
@@ -339,8 +352,9 @@ static FIXED_SIZE void hold_page(const struct kv_view *kv, enum kv_type type, st
     }
 }
 
-/* Holds the span, but for what is there already. What is read next is fetched at a pace that memory
- * keeps up with: this span's pages here, those behind it by products, one by those of a chunk. */
+/* Holds the span, except pages that are held already. What is read next is prefetched at a pace
+ * that memory keeps up with: this span's pages here, those after it by products, one for each
+ * chunk. */
 static void hold_span(const struct kv_view *kv, struct span *s, const int32_t *ids)
 {
     size_t n_chunks = (s->n_pages + CHUNK_PAGES - 1) / CHUNK_PAGES;
@@ -362,31 +376,34 @@ static void hold_span(const struct kv_view *kv, struct span *s, const int32_t *i
     }
 }
 
-static const uint8_t *page_at(const struct kv_view *kv, size_t head, int32_t page)
+static const uint8_t *attend_page_at(const struct kv_view *kv, size_t head, int32_t page)
 {
     return kv->base + (size_t)page * kv->page_bytes + head * kv->head_bytes;
 }
 
-/* The pages that t sees of the span, and what is read behind them: the next span's, or the next
- * block's. */
-static void find_pages(const struct attend_block *b, struct span *s, const struct attend_token *t)
+/* Finds the pages that t sees of the span, and those that are read next: the next span's, or the
+ * next block's. */
+static void attend_find_pages(const struct attend_block *b, struct span *s,
+                              const struct attend_token *t)
 {
-    size_t first = s->first / KV_PAGE_TOKENS, n = pages_for(t->n), n_next = pages_for(b->next->n);
+    size_t first = s->first / KV_PAGE_TOKENS, n = attend_pages_for(t->n),
+           n_next = attend_pages_for(b->next->n);
 
-    s->n_pages = pages_for(seen(t, s->first));
+    s->n_pages = attend_pages_for(seen(t, s->first));
     for (size_t i = 0; i < s->n_pages + CHUNK_PAGES; i++)
         if (first + i < n)
-            s->pages[i] = page_at(&b->kv, b->head, t->pages[first + i]);
+            s->pages[i] = attend_page_at(&b->kv, b->head, t->pages[first + i]);
         else
             s->pages[i] =
-                page_at(&b->kv, b->next_head,
-                        b->next->pages[first + i - n < n_next ? first + i - n : n_next - 1]);
+                attend_page_at(&b->kv, b->next_head,
+                               b->next->pages[first + i - n < n_next ? first + i - n : n_next - 1]);
 }
 
 /* Tiles. */
 
-/* The chunk's pages that begins with page `first`, and behind them the next chunk's; behind the
- * last chunk's keys its span's values come, behind those what is behind the span. */
+/* Sets the pages of the chunk that begins with page `first`, and those that are read next: the next
+ * chunk's; after the last chunk's keys the span's values, and after those the pages after the
+ * span. */
 static void read_in_place(struct int_product *m, const struct attend_block *b, const struct span *s,
                           size_t first, bool values)
 {
@@ -402,7 +419,7 @@ static void read_in_place(struct int_product *m, const struct attend_block *b, c
     }
 }
 
-/* Of the span's first n_pages pages. */
+/* The scores of the span's first n_pages pages. */
 static void score_tile(const struct attend_block *b, struct span *s, struct query *const *tile,
                        size_t n, size_t n_pages)
 {
@@ -417,7 +434,7 @@ static void score_tile(const struct attend_block *b, struct span *s, struct quer
 
         if (s->in_place) {
             for (size_t i = page; i < page + here; i++) {
-                s->held[i] = -1; /* its scales go */
+                s->held[i] = -1; /* its scales are overwritten */
                 take_scales(&b->kv, s, i);
             }
             m.by = s->key_by + page * LANES;
@@ -425,13 +442,13 @@ static void score_tile(const struct attend_block *b, struct span *s, struct quer
         } else {
             m.next[0] = s->pages[s->n_pages + page / CHUNK_PAGES];
         }
-        run(&m, s->in_place ? KEYS : HELD, b->kv.type, n, here);
+        int_product_run(&m, s->in_place ? KEYS : HELD, b->kv.type, n, here);
         for (size_t i = 0; i < n; i++)
             m.y[i] += CHUNK;
     }
 }
 
-/* The same pages' values; what is not seen of them weighs 0. */
+/* The outputs from the same pages; positions that are not seen have weight 0. */
 static void gather_tile(const struct attend_block *b, const struct span *s,
                         struct query *const *tile, size_t n, size_t n_pages)
 {
@@ -457,7 +474,7 @@ static void gather_tile(const struct attend_block *b, const struct span *s,
                 m.a[i] = tile[i]->weights + first;
                 m.y[i] = tile[i]->y + d;
             }
-            run(&m, s->in_place ? VALUES : HELD, b->kv.type, n, n_vectors);
+            int_product_run(&m, s->in_place ? VALUES : HELD, b->kv.type, n, n_vectors);
             for (size_t i = 0; i < CHUNK_PAGES; i++)
                 m.pages[i] += kv_row_bytes(b->kv.type, n_vectors * LANES);
         }
@@ -484,8 +501,8 @@ static float level(const struct span *s, struct query *u)
     return v16_greatest(greatest);
 }
 
-/* Merges a span's greatest z with the spans before: says what their output, and this span's, are to
- * be multiplied by; 1 where nothing changes. */
+/* Merges a span's greatest z with the spans before: sets the factors of their outputs and of this
+ * span's; 1 where nothing changes. */
 static void merge_greatest(struct query *u)
 {
     u->before = u->here = 1.0f;
@@ -499,8 +516,8 @@ static void merge_greatest(struct query *u)
     }
 }
 
-/* Weights 2^(z - max) of n positions from `at` on, at most ABREAST vectors of them; sums += those
- * over the values' powers of 2. n is ABREAST vectors where it is a constant. */
+/* Weights 2^(z - max) of n positions from `at` on, at most ABREAST vectors of them; sums += the
+ * weights over the values' powers of 2. n is ABREAST vectors where it is a constant. */
 static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, size_t at, size_t n,
                                   struct v16 *sums)
 {
@@ -525,8 +542,8 @@ static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, s
     }
 }
 
-/* Weights of the positions that u sees, zeros behind them up to n_all; returns their sum. */
-static float weigh(const struct span *s, const struct query *u, size_t n_all)
+/* Computes weights of the positions that u sees, then zeros up to n_all; returns their sum. */
+static float span_weigh(const struct span *s, const struct query *u, size_t n_all)
 {
     enum { ALL = ABREAST * LANES };
     struct v16 sums = v16_all(0.0f);
@@ -542,16 +559,17 @@ static float weigh(const struct span *s, const struct query *u, size_t n_all)
     return v16_sum(sums);
 }
 
-/* Turns scores into weights: both are chains that others fill the gaps of. */
+/* Turns scores into weights, both steps for all queries: their chains of instructions are then
+ * interleaved. */
 static void weigh_tile(const struct span *s, struct query *const *tile, size_t n, size_t n_all)
 {
     for (size_t i = 0; i < n; i++)
         tile[i]->max_here = level(s, tile[i]);
     for (size_t i = 0; i < n; i++)
-        tile[i]->sum_here = weigh(s, tile[i], n_all);
+        tile[i]->sum_here = span_weigh(s, tile[i], n_all);
 }
 
-/* out = y * here + out * before; behind the last span that the query sees, over the sum. */
+/* out = y * here + out * before; after the last span that the query sees, divided by the sum. */
 static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
 {
     bool is_first = span == 0, is_last = u->token->n <= span + SPAN;
@@ -583,14 +601,14 @@ static void merge_sums(struct query *const *tile, size_t n)
     }
 }
 
-/* Where what a span gives the block's query i goes, if it is not merged at once. */
+/* The place of a span's results for the block's query i, if they are not merged at once. */
 static float *span_of(const struct attend_block *b, size_t i, size_t span)
 {
     return b->spans + (i * b->n_spans + span / SPAN) * attend_span_floats(&b->kv);
 }
 
-static void attend_tile(const struct attend_block *b, struct scratch *s, struct query *const *tile,
-                        size_t n)
+static void attend_tile(const struct attend_block *b, struct attend_scratch *s,
+                        struct query *const *tile, size_t n)
 {
     size_t most = 0, n_pages;
 
@@ -603,7 +621,7 @@ static void attend_tile(const struct attend_block *b, struct scratch *s, struct 
                                 : span_of(b, (size_t)(u - s->queries), s->span.first);
         most = u->n_here > most ? u->n_here : most;
     }
-    n_pages = pages_for(most);
+    n_pages = attend_pages_for(most);
     score_tile(b, &s->span, tile, n, n_pages);
     weigh_tile(&s->span, tile, n, n_pages * KV_PAGE_TOKENS);
     if (b->spans == NULL)
@@ -623,17 +641,17 @@ static void attend_tile(const struct attend_block *b, struct scratch *s, struct 
 
 /* Runs of tokens. */
 
-/* The tokens from `begin` on that see the same pages of a span, as far as each sees any: returns
- * the end, and the token that sees the most. */
+/* Finds the tokens from `begin` on that see the same pages of a span, as far as each sees any:
+ * returns the end, and the token that sees the most. */
 static size_t run_of(const struct attend_block *b, size_t begin, size_t span,
                      const struct attend_token **ret_most)
 {
     const struct attend_token *most = &b->tokens[begin];
-    size_t n_most = pages_for(seen(most, span)), end = begin + 1;
+    size_t n_most = attend_pages_for(seen(most, span)), end = begin + 1;
 
     for (; end < b->n_tokens; end++) {
         const struct attend_token *t = &b->tokens[end];
-        size_t n = pages_for(seen(t, span)), n_both = n < n_most ? n : n_most;
+        size_t n = attend_pages_for(seen(t, span)), n_both = n < n_most ? n : n_most;
 
         if (t->pages != most->pages && n_both > 0 &&
             memcmp(t->pages + span / KV_PAGE_TOKENS, most->pages + span / KV_PAGE_TOKENS,
@@ -648,8 +666,8 @@ static size_t run_of(const struct attend_block *b, size_t begin, size_t span,
     return end;
 }
 
-/* Whether the run of t that ends at `end` has the span's first page in common with the run before,
- * which was held, or with the one behind. */
+/* Whether the run of t that ends at `end` shares the span's first page with the run before, which
+ * was held, or with the next one. */
 static bool shares(const struct attend_block *b, const struct span *s, const struct attend_token *t,
                    size_t end)
 {
@@ -660,7 +678,8 @@ static bool shares(const struct attend_block *b, const struct span *s, const str
            (end < b->n_tokens && behind->n > s->first && behind->pages[first] == t->pages[first]);
 }
 
-static void attend_run(const struct attend_block *b, struct scratch *s, size_t begin, size_t end)
+static void attend_run(const struct attend_block *b, struct attend_scratch *s, size_t begin,
+                       size_t end)
 {
     struct query *tile[TILE];
     size_t n = 0;
@@ -679,7 +698,7 @@ static void attend_run(const struct attend_block *b, struct scratch *s, size_t b
         attend_tile(b, s, tile, n);
 }
 
-static void attend_span(const struct attend_block *b, struct scratch *s)
+static void attend_span(const struct attend_block *b, struct attend_scratch *s)
 {
     for (size_t i = 0; i < SPAN_PAGES; i++)
         s->span.held[i] = -1;
@@ -689,7 +708,7 @@ static void attend_span(const struct attend_block *b, struct scratch *s)
         end = run_of(b, begin, s->span.first, &most);
         if (seen(most, s->span.first) == 0)
             continue;
-        find_pages(b, &s->span, most);
+        attend_find_pages(b, &s->span, most);
         s->span.in_place = (end - begin) * b->n_sharing <= TILE && !shares(b, &s->span, most, end);
         if (!s->span.in_place)
             hold_span(&b->kv, &s->span, most->pages + s->span.first / KV_PAGE_TOKENS);
@@ -710,7 +729,7 @@ static float round_query(const struct attend_block *b, const float *q, int16_t *
     return u.unit;
 }
 
-/* Where the block's query i is in a matrix of rows. */
+/* The index of the block's query i in a matrix of rows. */
 static size_t query_at(const struct attend_block *b, size_t i)
 {
     return b->tokens[i / b->n_sharing].row * b->stride + i % b->n_sharing * b->kv.head_dim;
@@ -719,7 +738,7 @@ static size_t query_at(const struct attend_block *b, size_t i)
 void ISA_NAME(attend)(const struct attend_block *b)
 {
     size_t n = b->n_tokens * b->n_sharing, end = 0;
-    struct scratch s;
+    struct attend_scratch s;
 
     assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM && b->begin % SPAN == 0);
     for (size_t i = 0; i < n; i++) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 
 enum { GROUP_VALUES = 32, HALF_VALUES = 16 };
 
@@ -19,7 +19,7 @@ struct block_group {
     uint16_t scale_f16, min_f16;
 };
 
-/* What a format's panels hold (panels.h) and its kernels do; constants of a format. */
+/* The layout of a format's panels (panels.h), which selects its kernels; constants of a format. */
 struct block_form {
     int bias;
     bool nibbles; /* codes below 16, kept two to a byte */

@@ -4,28 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
 #include "base/alloc.h"
+#include "compute/backend/net.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
-#include "compute/net.h"
 
 enum {
-    COPY_BYTES = 256 << 10, /* less of a copy is not worth handing out */
+    COPY_BYTES = 256 << 10, /* smaller pieces of a copy are not worth sharing */
 };
-
-/* Memory and failures. */
-
-void cpu_fail(struct cpu *c, const struct error *err)
-{
-    if (c->failed.status == STATUS_OK)
-        c->failed = *err;
-}
 
 static enum status cpu_sync(struct backend *b, struct error *err)
 {
@@ -35,74 +26,8 @@ static enum status cpu_sync(struct backend *b, struct error *err)
     if (rc != STATUS_OK)
         *err = c->failed;
     c->failed = (struct error){0};
-    c->plan.kv = NULL; /* the rows may change now */
+    c->plan.kv = NULL; /* the rows may change after a sync */
     return rc;
-}
-
-bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t size,
-                 const char *what)
-{
-    struct error err;
-    void *more;
-
-    if (need <= *cap)
-        return true;
-    free(*room); /* what was in it is not wanted */
-    *room = NULL;
-    *cap = 0;
-    more = try_alloc(need, size);
-    if (more == NULL) {
-        (void)error_no_memory(&err, (uint64_t)need * size, what);
-        cpu_fail(c, &err);
-        return false;
-    }
-    *room = more;
-    *cap = need;
-    return true;
-}
-
-static size_t page_up(size_t size_bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-    return (size_bytes + page - 1) / page * page;
-}
-
-void *cpu_map(size_t size_bytes)
-{
-    uint8_t *at, *first;
-    size_t skip;
-
-    if (size_bytes > SIZE_MAX - CPU_HUGE_BYTES || fault_now())
-        return NULL;
-    at = mmap(NULL, size_bytes + CPU_HUGE_BYTES, PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    /* give back what is before and behind a stretch that begins as a huge page does */
-    skip = (CPU_HUGE_BYTES - (uintptr_t)at % CPU_HUGE_BYTES) % CPU_HUGE_BYTES;
-    first = at + skip;
-    cpu_unmap(skip > 0 ? at : NULL, skip);
-    cpu_unmap(first + page_up(size_bytes), CPU_HUGE_BYTES - skip);
-    (void)madvise(first, size_bytes, MADV_HUGEPAGE); /* a wish */
-    return first;
-}
-
-bool cpu_populate(void *at, size_t size_bytes)
-{
-#if defined(MADV_POPULATE_WRITE)
-    return !fault_now() && madvise(at, size_bytes, MADV_POPULATE_WRITE) == 0; /* Linux 5.14 */
-#else
-    (void)at;
-    (void)size_bytes;
-    return false;
-#endif
-}
-
-void cpu_unmap(void *at, size_t size_bytes)
-{
-    if (at != NULL && size_bytes > 0)
-        (void)munmap(at, size_bytes);
 }
 
 static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
@@ -118,7 +43,7 @@ static struct buffer *cpu_buffer_open(struct backend *b, size_t size_bytes)
         return NULL;
     m->size_bytes = size_bytes;
     m->data = cpu_line_up(m + 1);
-    if (is_huge) { /* read a twentieth faster than in small pages */
+    if (is_huge) { /* reads are a twentieth faster than in small pages */
         m->data =
             (float *)(((uintptr_t)(m + 1) + CPU_HUGE_BYTES - 1) & ~(uintptr_t)(CPU_HUGE_BYTES - 1));
         (void)madvise(m->data, size_bytes / CPU_HUGE_BYTES * CPU_HUGE_BYTES,
@@ -143,18 +68,6 @@ static struct buffer *cpu_buffer_over(struct backend *b, void *host, size_t size
     return m;
 }
 
-float *cpu_written(struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->data;
-}
-
-const float *cpu_read(const struct buffer *m, size_t n, size_t width)
-{
-    assert(width == 0 || n <= m->size_bytes / sizeof(float) / width);
-    return m->data;
-}
-
 static void cpu_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
 {
     (void)b;
@@ -174,7 +87,7 @@ static void copy_piece(void *arg, size_t begin, size_t end)
     memcpy(c->to + begin, c->from + begin, end - begin);
 }
 
-/* The logits of a large batch are worth more than one thread. */
+/* On several threads, because the logits of a large batch are large. */
 static void cpu_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes)
 {
     struct copy c = {to, (const uint8_t *)from->data};
@@ -183,8 +96,8 @@ static void cpu_download(struct backend *b, void *to, const struct buffer *from,
     for (size_t done = 0; done < size_bytes; done += UINT32_MAX) {
         size_t left = size_bytes - done;
 
-        team_for(to_cpu(b)->team, left < UINT32_MAX ? left : UINT32_MAX, COPY_BYTES, copy_piece,
-                 &c);
+        thread_pool_for(to_cpu(b)->pool, left < UINT32_MAX ? left : UINT32_MAX, COPY_BYTES,
+                        copy_piece, &c);
         c.to += UINT32_MAX;
         c.from += UINT32_MAX;
     }
@@ -203,7 +116,7 @@ static void cpu_gather(struct backend *b, const struct buffer *in, const uint32_
 
 static size_t cpu_n_threads(const struct backend *b)
 {
-    return team_size(((const struct cpu *)b)->team);
+    return thread_pool_size(((const struct cpu *)b)->pool);
 }
 
 struct calls {
@@ -223,7 +136,7 @@ static void cpu_each(struct backend *b, size_t n, void (*fn)(void *arg, size_t i
 {
     struct calls calls = {fn, arg};
 
-    team_for(to_cpu(b)->team, n, 1, call_piece, &calls);
+    thread_pool_for(to_cpu(b)->pool, n, 1, call_piece, &calls);
 }
 
 /* Choice of kernels. */
@@ -276,7 +189,7 @@ static const struct {
 
 enum { N_SETS = sizeof sets / sizeof sets[0] };
 
-static enum status choose(const struct kernels **out, struct error *err)
+static enum status cpu_choose(const struct kernels **out, struct error *err)
 {
     const char *forced = getenv("PARLEY_CPU");
     bool any = forced == NULL || forced[0] == '\0';
@@ -300,7 +213,7 @@ static void cpu_close(struct backend *b)
 {
     struct cpu *c = to_cpu(b);
 
-    team_close(c->team);
+    thread_pool_close(c->pool);
     cpu_rope_free(&c->rope);
     cpu_rows_free(&c->inputs);
     cpu_rows_free(&c->up_inputs);
@@ -316,9 +229,9 @@ static enum status cpu_open(struct backend *b, const struct backend_config *conf
     struct cpu *c = to_cpu(b);
     enum status rc;
 
-    rc = choose(&c->kernels, err);
+    rc = cpu_choose(&c->kernels, err);
     if (rc == STATUS_OK)
-        rc = team_open(&c->team, config->n_threads, err);
+        rc = thread_pool_open(&c->pool, config->n_threads, err);
     return rc;
 }
 

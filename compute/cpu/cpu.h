@@ -1,10 +1,10 @@
-/* The backend `cpu`: kernels for block-quantised and float weights, chosen at open by what the
- * processor can do; all of them return the same bits. PARLEY_CPU=generic|avx2|vnni256|avx512 in the
- * environment forces one. */
+/* The backend `cpu`: kernels for block-quantised and float weights, chosen at open by the
+ * processor's instruction sets; all of them return the same bits.
+ * PARLEY_CPU=generic|avx2|vnni256|avx512 in the environment forces one. */
 #ifndef COMPUTE_CPU_CPU_H
 #define COMPUTE_CPU_CPU_H
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
 
 extern const struct backend_type cpu_backend;
 

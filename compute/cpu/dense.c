@@ -4,14 +4,14 @@
 #include "compute/cpu/lanes.h"
 #include "compute/cpu/panels.h"
 
-/* As many sums as leave registers for a row of weights and one input. */
+/* As many sums as registers hold beside a row of weights and one input. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 8, TILE_PANELS = 3 };
 #else
 enum { TILE_ROWS = 3, TILE_PANELS = 2 };
 #endif
 
-static inline struct v16 load(const uint8_t *panel, enum dtype type, size_t k)
+static inline struct v16 dense_load(const uint8_t *panel, enum dtype type, size_t k)
 {
     const void *at = panel + k * PANEL_COLUMNS * (type == DTYPE_F32 ? 4 : 2);
 
@@ -21,7 +21,7 @@ static inline struct v16 load(const uint8_t *panel, enum dtype type, size_t k)
 }
 
 /* The columns of the last panel may be fewer than 16. */
-static inline void store(const struct dense_slice *s, size_t row, size_t panel, struct v16 y)
+static inline void dense_store(const struct dense_slice *s, size_t row, size_t panel, struct v16 y)
 {
     size_t column = panel * PANEL_COLUMNS, n = s->n_columns - column;
     float *to = s->out + row * s->stride + column;
@@ -33,8 +33,8 @@ static inline void store(const struct dense_slice *s, size_t row, size_t panel, 
 }
 
 /* n_rows and n_panels are constants where this is called. */
-static FIXED_SIZE void tile(const struct dense_slice *s, enum dtype type, size_t row, size_t n_rows,
-                            size_t panel, size_t n_panels)
+static FIXED_SIZE void dense_tile(const struct dense_slice *s, enum dtype type, size_t row,
+                                  size_t n_rows, size_t panel, size_t n_panels)
 {
     size_t panel_size = s->n_inputs * PANEL_COLUMNS * (type == DTYPE_F32 ? 4 : 2);
     const uint8_t *from = s->panels + panel * panel_size;
@@ -48,7 +48,7 @@ static FIXED_SIZE void tile(const struct dense_slice *s, enum dtype type, size_t
         struct v16 w[TILE_PANELS];
 
         for (size_t p = 0; p < n_panels; p++)
-            w[p] = load(from + p * panel_size, type, k);
+            w[p] = dense_load(from + p * panel_size, type, k);
         for (size_t r = 0; r < n_rows; r++) {
             struct v16 x = v16_all(in[r * s->n_inputs + k]);
 
@@ -58,7 +58,7 @@ static FIXED_SIZE void tile(const struct dense_slice *s, enum dtype type, size_t
     }
     for (size_t r = 0; r < n_rows; r++)
         for (size_t p = 0; p < n_panels; p++)
-            store(s, row + r, panel + p, y[r][p]);
+            dense_store(s, row + r, panel + p, y[r][p]);
 }
 
 static FIXED_SIZE void rows_by_panels(const struct dense_slice *s, enum dtype type, size_t panel,
@@ -67,9 +67,9 @@ static FIXED_SIZE void rows_by_panels(const struct dense_slice *s, enum dtype ty
     size_t row = 0;
 
     for (; row + TILE_ROWS <= s->n_rows; row += TILE_ROWS)
-        tile(s, type, row, TILE_ROWS, panel, n_panels);
+        dense_tile(s, type, row, TILE_ROWS, panel, n_panels);
     for (; row < s->n_rows; row++)
-        tile(s, type, row, 1, panel, n_panels);
+        dense_tile(s, type, row, 1, panel, n_panels);
 }
 
 static FIXED_SIZE void product(const struct dense_slice *s, enum dtype type, size_t first,
@@ -81,7 +81,7 @@ static FIXED_SIZE void product(const struct dense_slice *s, enum dtype type, siz
         rows_by_panels(s, type, first, 1);
 }
 
-void ISA_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last)
+void FLOAT_NAME(dense_product)(const struct dense_slice *s, size_t first, size_t last)
 {
     if (s->type == DTYPE_F32)
         product(s, DTYPE_F32, first, last);

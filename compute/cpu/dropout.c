@@ -1,9 +1,9 @@
-/* Dropout by the same draws as net_row_dropout, many Philox blocks (base/chance.c) side by side: a
- * vector's width of them, in two chains, since each round waits for the one before. */
-#include "base/chance.h"
+/* Dropout by the same draws as net_row_dropout, many Philox blocks (base/counter_rng.c) in
+ * parallel: a vector's width of them, in two chains, since each round waits for the one before. */
+#include "base/counter_rng.h"
+#include "compute/backend/net.h"
 #include "compute/cpu/isa.h"
 #include "compute/cpu/lanes.h"
-#include "compute/net.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH = 16, CHAINS = 2 };
@@ -34,10 +34,10 @@ static inline void multiply(WIDE a, uint32_t b, WIDE *ret_high, WIDE *ret_low)
     *ret_low = ODD_OF(even, WIDE_OP(slli_epi64)(odd, 32));
 }
 
-static inline void draw(const struct net_draw *d, uint32_t layer, uint32_t block,
-                        uint32_t words[WORDS])
+static inline void dropout_draw(const struct net_draw *d, uint32_t layer, uint32_t block,
+                                uint32_t words[WORDS])
 {
-    /* unpacking puts the blocks of lanes i, i + 4, … one behind the other */
+    /* unpacking puts the blocks of lanes i, i + 4, … one after the other */
     static const uint32_t order[2][16] = {{0, 2, 4, 6, 1, 3, 5, 7},
                                           {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15}};
     uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
@@ -76,7 +76,8 @@ static inline void draw(const struct net_draw *d, uint32_t layer, uint32_t block
 
 #else
 
-static void draw(const struct net_draw *d, uint32_t layer, uint32_t block, uint32_t words[WORDS])
+static void dropout_draw(const struct net_draw *d, uint32_t layer, uint32_t block,
+                         uint32_t words[WORDS])
 {
     const uint32_t key[2] = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32)};
 
@@ -86,7 +87,8 @@ static void draw(const struct net_draw *d, uint32_t layer, uint32_t block, uint3
 
 #endif
 
-void ISA_NAME(dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width, float *x)
+void FLOAT_NAME(dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width,
+                         float *x)
 {
     const uint32_t bound = (uint32_t)(rate * 0x1p24f);
     const float scale = 1.0f / (1.0f - rate);
@@ -95,7 +97,7 @@ void ISA_NAME(dropout)(const struct net_draw *d, uint32_t layer, float rate, siz
     for (size_t k = 0; k < width; k += WORDS) {
         size_t n = width - k < WORDS ? width - k : WORDS;
 
-        draw(d, layer, (uint32_t)(k / 4), words);
+        dropout_draw(d, layer, (uint32_t)(k / 4), words);
         for (size_t i = 0; i < n; i++)
             x[k + i] = words[i] >> 8 >= bound ? x[k + i] * scale : 0.0f;
     }

@@ -1,10 +1,10 @@
-/* The operators on rows of floats, and the table of the set. Their bits are those of `ref`. */
+/* The operators on rows of floats. Their bits are those of `ref`. */
 #include <math.h>
 
 #include "compute/cpu/isa.h"
 #include "compute/cpu/lanes.h"
 
-static void rms_norm(const float *in, const float *gain, float eps, size_t width, float *out)
+void FLOAT_NAME(rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out)
 {
     struct v16 squares = v16_all(0.0f), scale;
     size_t i, whole = width / LANES * LANES, rest = width % LANES;
@@ -17,7 +17,7 @@ static void rms_norm(const float *in, const float *gain, float eps, size_t width
     if (rest > 0) {
         struct v16 x = v16_load_some(in + i, rest);
 
-        squares = v16_add(squares, v16_mul(x, x)); /* + 0 changes no square */
+        squares = v16_add(squares, v16_mul(x, x)); /* zeros add nothing */
     }
     scale = v16_all(1.0f / sqrtf(v16_sum(squares) / (float)width + eps));
     for (i = 0; i < whole; i += LANES)
@@ -31,8 +31,8 @@ static void rms_norm(const float *in, const float *gain, float eps, size_t width
 
 /* cosines [head_dim]: each twice, for its pair; sines the same, the first of a pair negated. So
  * both lanes of a pair are x * cosine + other * sine. */
-static void rope(float *row, size_t n_heads, size_t head_dim, const float *cosines,
-                 const float *sines)
+void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
+                      const float *sines)
 {
     size_t whole = head_dim / LANES * LANES, rest = head_dim % LANES;
 
@@ -77,7 +77,7 @@ static FIXED_SIZE void gated(float *gate, const float *up, size_t n)
     }
 }
 
-static void swiglu(float *gate, const float *up, size_t n)
+void FLOAT_NAME(swiglu)(float *gate, const float *up, size_t n)
 {
     enum { ALL = ABREAST * LANES };
     size_t i;
@@ -87,21 +87,3 @@ static void swiglu(float *gate, const float *up, size_t n)
     if (i < n)
         gated(gate + i, up + i, n - i);
 }
-
-const struct kernels ISA_NAME(kernels) = {
-    .name = ISA_STRING(ISA),
-    .quantise = ISA_NAME(quantise),
-    .quant_product = ISA_NAME(quant_product),
-    .dense_product = ISA_NAME(dense_product),
-    .linear = ISA_NAME(linear),
-    .linear_pack = ISA_NAME(linear_pack),
-    .linear_to_input = ISA_NAME(linear_to_input),
-    .linear_to_weight = ISA_NAME(linear_to_weight),
-    .dropout = ISA_NAME(dropout),
-    .rms_norm = rms_norm,
-    .rope = rope,
-    .swiglu = swiglu,
-    .kv_store = ISA_NAME(kv_store),
-    .attend = ISA_NAME(attend),
-    .attend_merge = ISA_NAME(attend_merge),
-};

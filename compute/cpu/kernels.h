@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
 #include "compute/cpu/blocks.h"
-#include "compute/dtype.h"
-#include "compute/scalar.h"
+#include "compute/numerics/dtype.h"
+#include "compute/numerics/scalar.h"
 
 /* Activations for a product with a quantised weight, int8 by row and group of 32, interleaved by
  * blocks of up to 16 rows: [blocks][groups][rows of the block] records; each block but the last has
@@ -24,9 +24,9 @@
  *     t = d * scale (one rounding), y = fma(t, weight scale, y), y = fma(weight min, sum, y)
  * in the order of groups; halves come one after the other.
  *
- * A dot is summed up from `start`, the bits of float 1.5 * 2^23 (whose last place is 1) less what
- * the format's bias adds: as_float(sum) is 1.5 * 2^23 + d, and fma(that, scale, back) is t, exactly
- * rounded, for 1.5 * 2^23 * scale has few enough bits to be exact. */
+ * A dot is summed up from `start`, the bits of float 1.5 * 2^23 (whose last place is 1) less the
+ * amount that the format's bias adds: as_float(sum) is 1.5 * 2^23 + d, and fma(that, scale, back)
+ * is t, exactly rounded, for 1.5 * 2^23 * scale has few enough bits to be exact. */
 enum {
     ACT_ROWS = 16,
     ACT_START = 0x4b400000,
@@ -43,7 +43,7 @@ struct act_record {
     int32_t start;
 };
 
-/* What a format needs in a record. */
+/* The fields of a record that depend on the format. */
 struct act_form {
     int bias;
     bool halves;
@@ -58,7 +58,7 @@ struct quant_slice {
     size_t n_rows;                 /* at most ACT_ROWS */
     float *out;                    /* [n_rows][stride], column 0 */
     size_t n_columns, stride;
-    bool adds; /* to what is in out, else puts there */
+    bool adds; /* adds to out, else stores */
 };
 
 struct dense_slice {
@@ -72,15 +72,15 @@ struct dense_slice {
     bool adds;
 };
 
-/* A layer of a small network (net.h), whose weights [n_out][n_in] stay as they lie.
+/* A layer of a small network (net.h), whose weights [n_out][n_in] are used in place.
  *
  * Long inputs of several rows are packed, by blocks of up to LINEAR_ROWS rows: [blocks][vectors of
- * inputs][rows of the block][LINEAR_VECTOR], the last vector filled up with zeros. Rows as they lie
- * are a power of two apart too often, and then share few sets of the first cache with one another
- * and with the weights. */
+ * inputs][rows of the block][LINEAR_VECTOR], the last vector filled up with zeros. Unpacked rows
+ * are often a power of two apart, and then share few sets of the L1 cache with one another and with
+ * the weights. */
 enum {
     LINEAR_ROWS = 12,
-    LINEAR_INS = 256, /* inputs that go by at a time, whole vectors of them */
+    LINEAR_INS = 256, /* inputs processed at a time, whole vectors of them */
     LINEAR_VECTOR = 16,
 };
 
@@ -105,9 +105,9 @@ static inline size_t linear_packed_width(size_t n_in)
     return (n_in + LINEAR_VECTOR - 1) / LINEAR_VECTOR * LINEAR_VECTOR;
 }
 
-/* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS], then
- * V [KV_PAGE_TOKENS][padded_dim]; behind each, f32 [KV_PAGE_TOKENS], of q8 the positions' scales,
- * of other types the greatest magnitude at each, NaN where one is. */
+/* Keys and values of one page, layer and head: K [head_dim][KV_PAGE_TOKENS], then V
+ * [KV_PAGE_TOKENS][padded_dim]; after each, f32 [KV_PAGE_TOKENS], of q8 the positions' scales, of
+ * other types the greatest magnitude at each, NaN where a number is NaN. */
 struct kv_view {
     uint8_t *base;     /* of page 0, in the layer, head 0 */
     size_t page_bytes; /* from a page to the next */
@@ -117,30 +117,31 @@ struct kv_view {
     enum kv_type type;
 };
 
-/* A token of a step, of whichever sequence. */
+/* A token of a step, of any sequence. */
 struct attend_token {
     const int32_t *pages;
     size_t n;   /* positions it sees: its own is n - 1 */
     size_t row; /* in the step's activations */
 };
 
-/* Tokens whose queries of one key head are computed together: where they have pages in common,
- * those are read once. Of each row of q and out, the first n_sharing * head_dim are used.
+/* Tokens whose queries of one key head are computed together: pages that they share are read once.
+ * Of each row of q and out, the first n_sharing * head_dim are used.
  *
- * A block may be one of several, which have the same queries and other positions: then what each
- * span gives a query is put into `spans`, and attend_merge makes `out` of it when all are there. */
+ * A block may be one of several, which have the same queries and other positions. Each span's
+ * results for a query are then written to `spans`, and attend_merge makes `out` of them when all
+ * are there. */
 struct attend_block {
     struct kv_view kv;
     size_t head; /* of keys and values */
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
-    size_t begin, end; /* positions, in whole spans; those behind a token's own do not matter */
+    size_t begin, end; /* positions, in whole spans; those after a token's own are ignored */
     const float *q;    /* row 0 */
     float *out;
     size_t stride; /* of a row */
     float *spans;  /* NULL, or [n_tokens * n_sharing][n_spans][attend_span_floats] */
     size_t n_spans;
-    /* The block that comes next begins with these: a hint. */
+    /* The first tokens of the next block: a hint to prefetch. */
     const struct attend_token *next;
     size_t next_head;
 };
@@ -156,7 +157,7 @@ struct act_slice {
 
 enum { ATTEND_QUERIES = 192 }; /* n_tokens * n_sharing of a block, at most */
 
-/* What a span gives a query: its outputs, then its greatest score and the sum of its weights. */
+/* A span's results for a query: its outputs, then its greatest score and the sum of its weights. */
 static inline size_t attend_span_floats(const struct kv_view *kv)
 {
     return kv->padded_dim + SCALAR_LANES;

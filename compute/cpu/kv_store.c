@@ -1,10 +1,11 @@
-/* Puts a token's keys and values in their pages, as kv_view says they lie there. */
+/* Stores a token's keys and values in their pages, in the layout of kv_view. */
 #include "compute/cpu/isa.h"
 #include "compute/cpu/pairs.h"
 
 enum { MAX_HEAD_DIM = 256 };
 
-/* x [n] to every step-th place of `to`, of type; return what stands behind the page's numbers. */
+/* Store x [n] at every step-th place of `to`, in the type; return the f32 that goes after the
+ * page's numbers. */
 static float store_f32(float *to, size_t step, const float *x, size_t n)
 {
     for (size_t d = 0; d < n; d++)
@@ -38,9 +39,9 @@ static float store_q8(int8_t *to, size_t step, const float *x, size_t n)
     return scale;
 }
 
-/* A key or value whose numbers begin at `at`, and a page's `scales` behind. */
-static void store(enum kv_type type, uint8_t *page, size_t at, size_t step, size_t scales,
-                  size_t slot, const float *x, size_t n)
+/* Stores a key or value whose numbers begin at `at`, and its f32 at the page's `scales`. */
+static void kv_store_values(enum kv_type type, uint8_t *page, size_t at, size_t step, size_t scales,
+                            size_t slot, const float *x, size_t n)
 {
     uint8_t *to = page + kv_row_bytes(type, at);
     float scale;
@@ -58,12 +59,13 @@ static void store(enum kv_type type, uint8_t *page, size_t at, size_t step, size
     memcpy(page + kv_row_bytes(type, scales) + slot * sizeof scale, &scale, sizeof scale);
 }
 
-void ISA_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
-                        const float *k, const float *v)
+void FLOAT_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
+                          const float *k, const float *v)
 {
     uint8_t *to = kv->base + (size_t)page * kv->page_bytes + head * kv->head_bytes;
 
-    store(kv->type, to, slot, KV_PAGE_TOKENS, kv->head_dim * KV_PAGE_TOKENS, slot, k, kv->head_dim);
-    store(kv->type, to + kv->values_at, slot * kv->padded_dim, 1, kv->padded_dim * KV_PAGE_TOKENS,
-          slot, v, kv->head_dim);
+    kv_store_values(kv->type, to, slot, KV_PAGE_TOKENS, kv->head_dim * KV_PAGE_TOKENS, slot, k,
+                    kv->head_dim);
+    kv_store_values(kv->type, to + kv->values_at, slot * kv->padded_dim, 1,
+                    kv->padded_dim * KV_PAGE_TOKENS, slot, v, kv->head_dim);
 }

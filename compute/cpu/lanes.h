@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compute/dtype.h"
-#include "compute/scalar.h"
+#include "compute/numerics/dtype.h"
+#include "compute/numerics/scalar.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -18,9 +18,8 @@
 
 enum { LANES = SCALAR_LANES };
 
-/* A function whose sizes are constants where it is called: inlined there, so that what it holds
- * stays in registers. Not so in plain C, which has none of that to win and takes long to compile.
- */
+/* A function whose sizes are constants where it is called: inlined there, so that its variables
+ * stay in registers. Not in plain C, which gains nothing and takes long to compile. */
 #if defined(__AVX2__)
 #define FIXED_SIZE inline __attribute__((always_inline))
 #else
@@ -369,7 +368,7 @@ static inline struct v16 v16_swap_pairs(struct v16 a)
 
 #endif
 
-/* The first n < 16 floats of p, zeros behind them. */
+/* The first n < 16 floats of p, then zeros. */
 static inline struct v16 v16_load_some(const float *p, size_t n)
 {
     float all[LANES] = {0};
@@ -458,9 +457,9 @@ static inline struct v16 v16_sums(const struct v16 a[LANES])
 #endif
 }
 
-/* Vectors whose chains of dependent instructions are written beside one another. A processor looks
- * ahead of what waits by a hundred instructions or so: chains of forty, one behind the other, leave
- * most of it idle. */
+/* The number of vectors whose chains of dependent instructions are interleaved. A processor looks
+ * ahead by a hundred instructions or so: chains of forty, one after the other, leave most of it
+ * idle. */
 #if defined(__AVX512F__)
 enum { ABREAST = 4 };
 #elif defined(__AVX2__)
@@ -471,8 +470,8 @@ enum { ABREAST = 1 };
 
 #define EACH_ABREAST(i) _Pragma("GCC unroll 4") for (size_t i = 0; i < ABREAST; i++)
 
-/* What is written before it is computed before it, for all of them: compilers would else put one
- * chain behind the other again. */
+/* A barrier: code before it is computed before it, for all vectors. Compilers would otherwise put
+ * one chain after the other again. */
 static inline void v16_abreast(struct v16 a[ABREAST])
 {
 #if defined(__AVX512F__)

@@ -3,7 +3,8 @@
 #include "compute/cpu/isa.h"
 #include "compute/cpu/lanes.h"
 
-/* What the registers hold: a tile's rows and outputs forward, a gradient's rows and vectors. */
+/* The sums that registers hold: a tile's rows and outputs forward, a gradient's rows and
+ * vectors. */
 #if defined(__AVX512F__)
 enum { TILE_ROWS = 6, TILE = 4 };
 #else
@@ -11,8 +12,8 @@ enum { TILE_ROWS = 2, TILE = 2 };
 #endif
 
 enum {
-    BLOCK_OUTS = LANES, /* whose sums wait in the first cache while a block of inputs goes by */
-    CHAIN_BLOCK = 64,   /* links of a chain between two visits of memory: keeps it in the cache */
+    BLOCK_OUTS = LANES, /* whose sums stay in the L1 cache for a block of inputs */
+    CHAIN_BLOCK = 64,   /* links of a chain at a time, so that its operands stay in the cache */
 };
 
 /* v16_load_some in a register. */
@@ -115,17 +116,17 @@ static FIXED_SIZE void forward_tiles(const struct linear_slice *s, struct inputs
     }
 }
 
-/* The first line of each row of a tile's weights: it would else be waited for, since the processor
- * fetches ahead only where it was shown a direction, and no farther than the page. */
-static inline void fetch(const struct linear_slice *s, size_t out, size_t first)
+/* Prefetches the first line of each row of a tile's weights: the processor prefetches only after
+ * some accesses in one direction, and no farther than the page. */
+static inline void linear_fetch(const struct linear_slice *s, size_t out, size_t first)
 {
     for (size_t o = 0; o < TILE; o++)
         __builtin_prefetch(s->w + (out + o) * s->n_in + first, 0, 2);
 }
 
-/* Outputs out … end - 1, at most BLOCK_OUTS, of some rows. Inputs go by in blocks that stay in the
- * first cache with the sums; weights come by once for all rows. A row alone reads its weights from
- * end to end. */
+/* Outputs out … end - 1, at most BLOCK_OUTS, of some rows. Inputs are processed in blocks that stay
+ * in the L1 cache with the sums; weights are read once for all rows. For a single row, weights are
+ * read from end to end. */
 static void forward_block(const struct linear_slice *s, struct inputs in, size_t n_rows, size_t out,
                           size_t end, float *to)
 {
@@ -138,11 +139,11 @@ static void forward_block(const struct linear_slice *s, struct inputs in, size_t
         last = s->n_in - first < width ? s->n_in : first + width;
         for (; o + TILE <= end; o += TILE) {
             if (o + TILE < end)
-                fetch(s, o + TILE, first);
+                linear_fetch(s, o + TILE, first);
             else if (last < s->n_in)
-                fetch(s, out, last);
+                linear_fetch(s, out, last);
             else
-                fetch(s, end, 0);
+                linear_fetch(s, end, 0);
             forward_tiles(s, in, n_rows, o, TILE, first, last, sums + (o - out));
         }
         for (; o < end; o++)
@@ -156,7 +157,7 @@ static void forward_block(const struct linear_slice *s, struct inputs in, size_t
                 to[o] = s->bias[o] + v16_sum(sums[r * BLOCK_OUTS + o - out]);
 }
 
-void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
+void FLOAT_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
 {
     bool packs = linear_packs(s->n, s->n_in);
     size_t width = packs ? linear_packed_width(s->n_in) : s->n_in;
@@ -174,7 +175,7 @@ void ISA_NAME(linear)(const struct linear_slice *s, size_t first, size_t last)
         }
 }
 
-void ISA_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t first, size_t last)
+void FLOAT_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t first, size_t last)
 {
     size_t width = linear_packed_width(s->n_in);
 
@@ -194,8 +195,8 @@ void ISA_NAME(linear_pack)(const struct linear_slice *s, float *packed, size_t f
     }
 }
 
-/* A gradient: to[m][column] = fma over the chain l of a[l * a_link + m * a_row] and
- * b[l * b_link + column], from what is in to. Both kinds are this, with their own strides. */
+/* A gradient: to[m][column] = fma over the chain l of a[l * a_link + m * a_row] and b[l * b_link +
+ * column], from what is in to. Both gradients have this form, with different strides. */
 struct chain {
     const float *a;
     size_t a_link, a_row;
@@ -268,7 +269,7 @@ static void gradient(const struct chain *c, size_t n_links, size_t row, size_t e
     }
 }
 
-void ISA_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_t last)
+void FLOAT_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_t last)
 {
     const struct chain c = {s->dout, 1, s->n_out, s->w, s->n_in, s->out, s->n_in};
 
@@ -277,10 +278,10 @@ void ISA_NAME(linear_to_input)(const struct linear_slice *s, size_t first, size_
     gradient(&c, s->n_out, 0, s->n, first, last);
 }
 
-void ISA_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size_t last)
+void FLOAT_NAME(linear_to_weight)(const struct linear_slice *s, size_t first, size_t last)
 {
     const struct chain c = {s->dout, s->n_out, 1, s->in, s->n_in, s->out, s->n_in};
 
-    for (; first < last; first += TILE) /* the longer matrix is visited in its own order */
+    for (; first < last; first += TILE) /* the larger matrix is read in its own order */
         gradient(&c, s->n, first, last - first < TILE ? last : first + TILE, 0, s->n_in);
 }

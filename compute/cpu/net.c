@@ -1,35 +1,35 @@
 /* The operators of net.h on the processor: layers by the kernels of the set, rows by the definition
- * they share with `ref`, both over the team. */
+ * they share with `ref`, both over the thread pool. */
 #include <assert.h>
 #include <string.h>
 
+#include "compute/backend/net.h"
 #include "compute/cpu/parts.h"
-#include "compute/net.h"
-#include "compute/net_rows.h"
+#include "compute/numerics/net_rows.h"
 
-/* To wake a team that sleeps costs some ten microseconds, and between the steps of a policy it does
- * sleep: less work than that is not worth handing out. */
+/* Waking the pool's threads takes some ten microseconds, and between the steps of a policy they
+ * sleep, so less work than that is not shared. */
 enum {
     PIECE_VALUES = 1 << 16,   /* of a row-wise operator */
     PIECE_PRODUCTS = 1 << 18, /* of a layer, times rows */
-    PIECE_OUT = 32,           /* products that an output's sum costs on top */
+    PIECE_OUT = 32,           /* products that an output's sum costs in addition */
     PIECE_OUTS = 16,          /* whole tiles of a layer's outputs */
     PIECE_COLUMNS = 64,       /* whole tiles of a gradient's columns */
 };
 
-static size_t grain_of(size_t piece, size_t each)
+static size_t cpu_net_grain_of(size_t piece, size_t each)
 {
     return 1 + piece / (1 + each);
 }
 
-static void net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
+static void cpu_net_zero(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
     (void)b;
     memset(cpu_written(x, n, width), 0, n * width * sizeof(float));
 }
 
-static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
-                          struct buffer *x)
+static void cpu_net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
+                              struct buffer *x)
 {
     float *rows = cpu_written(x, n, width);
 
@@ -41,42 +41,42 @@ static void net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t 
 
 /* Layers. */
 
-struct layer {
+struct packed_layer {
     const struct kernels *kernels;
     struct linear_slice slice;
     float *packed; /* to be filled; NULL */
 };
 
-static void pack_piece(void *arg, size_t begin, size_t end)
+static void cpu_net_pack_piece(void *arg, size_t begin, size_t end)
 {
-    const struct layer *l = arg;
+    const struct packed_layer *l = arg;
 
     l->kernels->linear_pack(&l->slice, l->packed, begin, end);
 }
 
 static void forward_piece(void *arg, size_t begin, size_t end)
 {
-    const struct layer *l = arg;
+    const struct packed_layer *l = arg;
     size_t n_out = l->slice.n_out;
 
     end *= PIECE_OUTS;
     l->kernels->linear(&l->slice, begin * PIECE_OUTS, end < n_out ? end : n_out);
 }
 
-static void net_linear(struct backend *b, const struct buffer *in, const struct buffer *w,
-                       const struct buffer *bias, size_t n, size_t n_in, size_t n_out,
-                       struct buffer *out)
+static void cpu_net_linear(struct backend *b, const struct buffer *in, const struct buffer *w,
+                           const struct buffer *bias, size_t n, size_t n_in, size_t n_out,
+                           struct buffer *out)
 {
     struct cpu *c = to_cpu(b);
-    struct layer l = {c->kernels,
-                      {.n = n,
-                       .n_in = n_in,
-                       .n_out = n_out,
-                       .in = cpu_read(in, n, n_in),
-                       .w = cpu_read(w, n_out, n_in),
-                       .bias = cpu_read(bias, 1, n_out),
-                       .out = cpu_written(out, n, n_out)},
-                      NULL};
+    struct packed_layer l = {c->kernels,
+                             {.n = n,
+                              .n_in = n_in,
+                              .n_out = n_out,
+                              .in = cpu_read(in, n, n_in),
+                              .w = cpu_read(w, n_out, n_in),
+                              .bias = cpu_read(bias, 1, n_out),
+                              .out = cpu_written(out, n, n_out)},
+                             NULL};
 
     assert(in != out);
     if (linear_packs(n, n_in)) {
@@ -87,16 +87,17 @@ static void net_linear(struct backend *b, const struct buffer *in, const struct 
             return;
         l.packed = cpu_line_up(c->packed);
         l.slice.packed = l.packed;
-        team_for(c->team, width / LINEAR_VECTOR, grain_of(PIECE_VALUES, n * LINEAR_VECTOR),
-                 pack_piece, &l);
+        thread_pool_for(c->pool, width / LINEAR_VECTOR,
+                        cpu_net_grain_of(PIECE_VALUES, n * LINEAR_VECTOR), cpu_net_pack_piece, &l);
     }
-    team_for(c->team, (n_out + PIECE_OUTS - 1) / PIECE_OUTS,
-             grain_of(PIECE_PRODUCTS, n * (n_in + PIECE_OUT) * PIECE_OUTS), forward_piece, &l);
+    thread_pool_for(c->pool, (n_out + PIECE_OUTS - 1) / PIECE_OUTS,
+                    cpu_net_grain_of(PIECE_PRODUCTS, n * (n_in + PIECE_OUT) * PIECE_OUTS),
+                    forward_piece, &l);
 }
 
 static void to_input_piece(void *arg, size_t begin, size_t end)
 {
-    const struct layer *l = arg;
+    const struct packed_layer *l = arg;
     size_t n_in = l->slice.n_in;
 
     end *= PIECE_COLUMNS;
@@ -105,35 +106,38 @@ static void to_input_piece(void *arg, size_t begin, size_t end)
 
 static void to_weight_piece(void *arg, size_t begin, size_t end)
 {
-    const struct layer *l = arg;
+    const struct packed_layer *l = arg;
 
     l->kernels->linear_to_weight(&l->slice, begin, end);
 }
 
-static void net_linear_backward(struct backend *b, const struct buffer *in, const struct buffer *w,
-                                const struct buffer *dout, size_t n, size_t n_in, size_t n_out,
-                                struct buffer *din, struct buffer *dw, struct buffer *dbias)
+static void cpu_net_linear_backward(struct backend *b, const struct buffer *in,
+                                    const struct buffer *w, const struct buffer *dout, size_t n,
+                                    size_t n_in, size_t n_out, struct buffer *din,
+                                    struct buffer *dw, struct buffer *dbias)
 {
     struct cpu *c = to_cpu(b);
     const float *dy = cpu_read(dout, n, n_out);
     float *dstart = cpu_written(dbias, 1, n_out);
-    struct layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}, NULL};
+    struct packed_layer l = {c->kernels, {.n = n, .n_in = n_in, .n_out = n_out, .dout = dy}, NULL};
 
     if (din != NULL) {
         l.slice.w = cpu_read(w, n_out, n_in);
         l.slice.out = cpu_written(din, n, n_in);
-        team_for(c->team, (n_in + PIECE_COLUMNS - 1) / PIECE_COLUMNS,
-                 grain_of(PIECE_PRODUCTS, n * n_out * PIECE_COLUMNS), to_input_piece, &l);
+        thread_pool_for(c->pool, (n_in + PIECE_COLUMNS - 1) / PIECE_COLUMNS,
+                        cpu_net_grain_of(PIECE_PRODUCTS, n * n_out * PIECE_COLUMNS), to_input_piece,
+                        &l);
     }
     l.slice.in = cpu_read(in, n, n_in);
     l.slice.out = cpu_written(dw, n_out, n_in);
-    team_for(c->team, n_out, grain_of(PIECE_PRODUCTS, n * n_in), to_weight_piece, &l);
+    thread_pool_for(c->pool, n_out, cpu_net_grain_of(PIECE_PRODUCTS, n * n_in), to_weight_piece,
+                    &l);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < n_out; j++)
             dstart[j] += dy[i * n_out + j];
 }
 
-/* Rows. What an operator does not need of this is not there. */
+/* Rows. Each operator sets only the members that it uses. */
 
 struct rows {
     const struct kernels *kernels;
@@ -156,8 +160,8 @@ static void dropout_piece(void *arg, size_t begin, size_t end)
             r->kernels->dropout(&r->draws[i], r->layer, r->number, r->width, r->out + i * r->width);
 }
 
-static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer, float rate,
-                        size_t n, size_t width, struct buffer *x)
+static void cpu_net_dropout(struct backend *b, const struct net_draw *draws, uint32_t layer,
+                            float rate, size_t n, size_t width, struct buffer *x)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.kernels = c->kernels,
@@ -167,7 +171,7 @@ static void net_dropout(struct backend *b, const struct net_draw *draws, uint32_
                      .number = rate,
                      .out = cpu_written(x, n, width)};
 
-    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), dropout_piece, &r);
+    thread_pool_for(c->pool, n, cpu_net_grain_of(PIECE_VALUES / 8, width), dropout_piece, &r);
 }
 
 static void relu_piece(void *arg, size_t begin, size_t end)
@@ -178,12 +182,12 @@ static void relu_piece(void *arg, size_t begin, size_t end)
         r->out[i] = 0.0f > r->out[i] ? 0.0f : r->out[i];
 }
 
-static void net_relu(struct backend *b, struct buffer *x, size_t n, size_t width)
+static void cpu_net_relu(struct backend *b, struct buffer *x, size_t n, size_t width)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.out = cpu_written(x, n, width)};
 
-    team_for(c->team, n * width, PIECE_VALUES, relu_piece, &r);
+    thread_pool_for(c->pool, n * width, PIECE_VALUES, relu_piece, &r);
 }
 
 static void add_piece(void *arg, size_t begin, size_t end)
@@ -194,13 +198,13 @@ static void add_piece(void *arg, size_t begin, size_t end)
         r->out[i] += r->in[i];
 }
 
-static void net_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
-                    size_t width)
+static void cpu_net_add(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
+                        size_t width)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.in = cpu_read(y, n, width), .out = cpu_written(x, n, width)};
 
-    team_for(c->team, n * width, PIECE_VALUES, add_piece, &r);
+    thread_pool_for(c->pool, n * width, PIECE_VALUES, add_piece, &r);
 }
 
 static void relu_backward_piece(void *arg, size_t begin, size_t end)
@@ -211,13 +215,13 @@ static void relu_backward_piece(void *arg, size_t begin, size_t end)
         r->out[i] = r->in[i] > 0.0f ? r->out[i] : 0.0f;
 }
 
-static void net_relu_backward(struct backend *b, const struct buffer *out, size_t n, size_t width,
-                              struct buffer *dx)
+static void cpu_net_relu_backward(struct backend *b, const struct buffer *out, size_t n,
+                                  size_t width, struct buffer *dx)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.in = cpu_read(out, n, width), .out = cpu_written(dx, n, width)};
 
-    team_for(c->team, n * width, PIECE_VALUES, relu_backward_piece, &r);
+    thread_pool_for(c->pool, n * width, PIECE_VALUES, relu_backward_piece, &r);
 }
 
 static void softmax_piece(void *arg, size_t begin, size_t end)
@@ -236,24 +240,24 @@ static void log_softmax_piece(void *arg, size_t begin, size_t end)
         net_row_log_softmax(r->in + i * r->width, r->width, r->out + i * r->width);
 }
 
-static void over_rows(struct backend *b, team_fn piece, const struct buffer *in, size_t n,
+static void over_rows(struct backend *b, thread_pool_fn piece, const struct buffer *in, size_t n,
                       size_t width, struct buffer *out)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {
         .width = width, .in = cpu_read(in, n, width), .out = cpu_written(out, n, width)};
 
-    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), piece, &r);
+    thread_pool_for(c->pool, n, cpu_net_grain_of(PIECE_VALUES / 8, width), piece, &r);
 }
 
-static void net_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
-                        struct buffer *out)
+static void cpu_net_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                            struct buffer *out)
 {
     over_rows(b, softmax_piece, in, n, width, out);
 }
 
-static void net_log_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
-                            struct buffer *out)
+static void cpu_net_log_softmax(struct backend *b, const struct buffer *in, size_t n, size_t width,
+                                struct buffer *out)
 {
     over_rows(b, log_softmax_piece, in, n, width, out);
 }
@@ -267,10 +271,10 @@ static void log_prob_backward_piece(void *arg, size_t begin, size_t end)
                                   r->width, r->out + i * r->width);
 }
 
-static void net_log_prob_backward(struct backend *b, const struct buffer *logp,
-                                  const int32_t *actions, const float *weights,
-                                  float entropy_weight, size_t n, size_t width,
-                                  struct buffer *dlogits)
+static void cpu_net_log_prob_backward(struct backend *b, const struct buffer *logp,
+                                      const int32_t *actions, const float *weights,
+                                      float entropy_weight, size_t n, size_t width,
+                                      struct buffer *dlogits)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.width = width,
@@ -280,7 +284,8 @@ static void net_log_prob_backward(struct backend *b, const struct buffer *logp,
                      .in = cpu_read(logp, n, width),
                      .out = cpu_written(dlogits, n, width)};
 
-    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), log_prob_backward_piece, &r);
+    thread_pool_for(c->pool, n, cpu_net_grain_of(PIECE_VALUES / 8, width), log_prob_backward_piece,
+                    &r);
 }
 
 static void lstm_piece(void *arg, size_t begin, size_t end)
@@ -293,9 +298,9 @@ static void lstm_piece(void *arg, size_t begin, size_t end)
                      r->to_c + i * width, r->out + i * width);
 }
 
-static void net_lstm(struct backend *b, struct buffer *gates, const struct buffer *from_h,
-                     const struct buffer *c_in, size_t n, size_t width, struct buffer *c_out,
-                     struct buffer *h_out)
+static void cpu_net_lstm(struct backend *b, struct buffer *gates, const struct buffer *from_h,
+                         const struct buffer *c_in, size_t n, size_t width, struct buffer *c_out,
+                         struct buffer *h_out)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.width = width,
@@ -305,7 +310,7 @@ static void net_lstm(struct backend *b, struct buffer *gates, const struct buffe
                      .to_c = cpu_written(c_out, n, width),
                      .out = cpu_written(h_out, n, width)};
 
-    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_piece, &r);
+    thread_pool_for(c->pool, n, cpu_net_grain_of(PIECE_VALUES / 8, width), lstm_piece, &r);
 }
 
 static void lstm_backward_piece(void *arg, size_t begin, size_t end)
@@ -319,10 +324,10 @@ static void lstm_backward_piece(void *arg, size_t begin, size_t end)
                               r->to_gates + i * 4 * width);
 }
 
-static void net_lstm_backward(struct backend *b, const struct buffer *gates,
-                              const struct buffer *c_in, const struct buffer *c_out,
-                              const struct buffer *dh, size_t n, size_t width, struct buffer *dc,
-                              struct buffer *dgates)
+static void cpu_net_lstm_backward(struct backend *b, const struct buffer *gates,
+                                  const struct buffer *c_in, const struct buffer *c_out,
+                                  const struct buffer *dh, size_t n, size_t width,
+                                  struct buffer *dc, struct buffer *dgates)
 {
     struct cpu *c = to_cpu(b);
     struct rows r = {.width = width,
@@ -333,7 +338,7 @@ static void net_lstm_backward(struct backend *b, const struct buffer *gates,
                      .to_c = cpu_written(dc, n, width),
                      .to_gates = cpu_written(dgates, n, 4 * width)};
 
-    team_for(c->team, n, grain_of(PIECE_VALUES / 8, width), lstm_backward_piece, &r);
+    thread_pool_for(c->pool, n, cpu_net_grain_of(PIECE_VALUES / 8, width), lstm_backward_piece, &r);
 }
 
 /* The optimiser: every number by itself. */
@@ -355,9 +360,9 @@ static void optim_piece(void *arg, size_t begin, size_t end)
                    end - begin);
 }
 
-static void net_optim_step(struct backend *b, const struct optim *o, uint64_t step, float lr,
-                           size_t n, const struct buffer *g, struct buffer *p, struct buffer *m,
-                           struct buffer *v)
+static void cpu_net_optim_step(struct backend *b, const struct optim *o, uint64_t step, float lr,
+                               size_t n, const struct buffer *g, struct buffer *p, struct buffer *m,
+                               struct buffer *v)
 {
     struct cpu *c = to_cpu(b);
     struct optim_call call = {.optim = o,
@@ -368,22 +373,22 @@ static void net_optim_step(struct backend *b, const struct optim *o, uint64_t st
                               .m = m != NULL ? cpu_written(m, 1, n) : NULL,
                               .v = v != NULL ? cpu_written(v, 1, n) : NULL};
 
-    team_for(c->team, n, PIECE_VALUES, optim_piece, &call);
+    thread_pool_for(c->pool, n, PIECE_VALUES, optim_piece, &call);
 }
 
 const struct net_ops cpu_net_ops = {
-    .zero = net_zero,
-    .add = net_add,
-    .keep_rows = net_keep_rows,
-    .linear = net_linear,
-    .linear_backward = net_linear_backward,
-    .dropout = net_dropout,
-    .relu = net_relu,
-    .relu_backward = net_relu_backward,
-    .softmax = net_softmax,
-    .log_softmax = net_log_softmax,
-    .log_prob_backward = net_log_prob_backward,
-    .lstm = net_lstm,
-    .lstm_backward = net_lstm_backward,
-    .optim_step = net_optim_step,
+    .zero = cpu_net_zero,
+    .add = cpu_net_add,
+    .keep_rows = cpu_net_keep_rows,
+    .linear = cpu_net_linear,
+    .linear_backward = cpu_net_linear_backward,
+    .dropout = cpu_net_dropout,
+    .relu = cpu_net_relu,
+    .relu_backward = cpu_net_relu_backward,
+    .softmax = cpu_net_softmax,
+    .log_softmax = cpu_net_log_softmax,
+    .log_prob_backward = cpu_net_log_prob_backward,
+    .lstm = cpu_net_lstm,
+    .lstm_backward = cpu_net_lstm_backward,
+    .optim_step = cpu_net_optim_step,
 };

@@ -3,8 +3,8 @@
 #ifndef COMPUTE_CPU_PAIRS_H
 #define COMPUTE_CPU_PAIRS_H
 
-#include "compute/attend_units.h"
 #include "compute/cpu/lanes.h"
+#include "compute/numerics/attend_units.h"
 
 #if defined(__AVX512F__)
 
@@ -30,7 +30,7 @@ static inline struct v16i v16i_all(int32_t x)
 /* sum + a's lower int16 * b's lower + a's upper * b's upper, modulo 2^32 */
 static inline struct v16i v16i_dot(struct v16i a, struct v16i b, struct v16i sum)
 {
-    /* not the intrinsic: what it adds to is copied before and behind by gcc 12, out to memory */
+    /* not the intrinsic: gcc 12 copies its accumulator before and after it, to memory */
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum.x) : "v"(a.x), "v"(b.x));
     return sum;
 }
@@ -57,7 +57,7 @@ static inline struct v16i v16i_pairs(struct v16i lower, struct v16i upper)
         _mm512_mask_blend_epi16(0xaaaaaaaa, lower.x, _mm512_slli_epi32(upper.x, 16))};
 }
 
-/* The integers of what v16_round rounded. */
+/* Stores the integers that v16_round made. */
 static inline void v16_store_i16(int16_t *p, struct v16 rounded)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_castps_si512(rounded.x)));
@@ -71,7 +71,7 @@ static inline struct v16 v16_exponent(struct v16 a)
     return v16_sub((struct v16){_mm512_cvtepi32_ps(exponents)}, v16_all(127.0f));
 }
 
-/* The greater magnitude of each lane's, NaN before all. */
+/* The greater magnitude in each lane; NaN is above all. */
 static inline struct v16 v16_greater_magnitude(struct v16 a, struct v16 b)
 {
     const __m512i no_sign = _mm512_set1_epi32(0x7fffffff);
@@ -262,7 +262,7 @@ static inline struct v16 v16_round(struct v16 a, struct v16 by)
     return v16_fma(a, by, v16_all(ATTEND_MAGIC));
 }
 
-/* The greatest magnitude of x [n], NaN before all. */
+/* The greatest magnitude of x [n]; NaN is above all. */
 static inline float greatest_magnitude(const float *x, size_t n)
 {
     struct v16 most = v16_all(0.0f);

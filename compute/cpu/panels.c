@@ -47,13 +47,12 @@ static void put_codes(uint8_t *to, const struct block_form *form, size_t column,
 }
 
 static void pack_group(uint8_t *scales, uint8_t *mins, uint8_t *codes,
-                       const struct block_form *form, const struct tensor *t, size_t row, size_t g,
+                       const struct block_form *form, enum dtype type, const uint8_t *row, size_t g,
                        size_t column)
 {
-    const uint8_t *from = (const uint8_t *)t->data + row * dtype_row_bytes(t->type, t->n_cols);
     struct block_group group;
 
-    block_group_read(&group, t->type, from, g);
+    block_group_read(&group, type, row, g);
     put_scale(scales, form, column, group.scale[0], group.scale_f16);
     if (form->halves)
         put_scale(scales + PANEL_COLUMNS * sizeof(float), form, column, group.scale[1], 0);
@@ -62,8 +61,8 @@ static void pack_group(uint8_t *scales, uint8_t *mins, uint8_t *codes,
     put_codes(codes, form, column, group.code);
 }
 
-/* The formats whose bytes need no more than moving: four at a time. Q4_1's nibbles are in the
- * panel's order already; Q8_0's bytes lose their sign. */
+/* The formats whose bytes are only moved: four at a time. Q4_1's nibbles are in the panel's order
+ * already; Q8_0's bytes lose their sign. */
 static void move_group(uint8_t *scales, uint8_t *mins, uint8_t *codes, const struct tensor *t,
                        const uint8_t *from, size_t column)
 {
@@ -81,18 +80,16 @@ static void move_group(uint8_t *scales, uint8_t *mins, uint8_t *codes, const str
     }
 }
 
+/* rows: the panel's own. */
 static void pack_blocks(uint8_t *panel, const struct tensor *t, const struct block_form *form,
-                        size_t first_row)
+                        const uint8_t *rows, size_t n_rows)
 {
     size_t n_groups = t->n_cols / GROUP_VALUES, row_bytes = dtype_row_bytes(t->type, t->n_cols);
-    size_t n_rows = t->n_rows - first_row;
     struct panel_layout l = panel_layout(*form, n_groups);
     bool moves = t->type == DTYPE_Q4_1 || t->type == DTYPE_Q8_0;
 
     if (n_rows < PANEL_COLUMNS)
         memset(panel, 0, l.size_bytes);
-    else
-        n_rows = PANEL_COLUMNS;
     for (size_t g = 0; g < n_groups; g++) {
         uint8_t *scales = panel + l.scales + g * l.scale_step;
         uint8_t *codes = panel + l.codes + g * l.code_step;
@@ -100,40 +97,103 @@ static void pack_blocks(uint8_t *panel, const struct tensor *t, const struct blo
         for (size_t c = 0; c < n_rows; c++)
             if (moves)
                 move_group(scales, scales + l.mins, codes, t,
-                           (const uint8_t *)t->data + (first_row + c) * row_bytes +
-                               g * dtype_block_bytes(t->type),
-                           c);
+                           rows + c * row_bytes + g * dtype_block_bytes(t->type), c);
             else
-                pack_group(scales, scales + l.mins, codes, form, t, first_row + c, g, c);
+                pack_group(scales, scales + l.mins, codes, form, t->type, rows + c * row_bytes, g,
+                           c);
     }
 }
 
-static void pack_floats(uint8_t *panel, const struct tensor *t, size_t first_row)
+static void pack_floats(uint8_t *panel, const struct tensor *t, const uint8_t *rows, size_t n_rows)
 {
-    size_t size = value_bytes(t->type), n_rows = t->n_rows - first_row;
+    size_t size = value_bytes(t->type);
 
     if (n_rows < PANEL_COLUMNS)
         memset(panel, 0, t->n_cols * PANEL_COLUMNS * size);
-    else
-        n_rows = PANEL_COLUMNS;
     for (size_t c = 0; c < n_rows; c++) {
-        const uint8_t *from = (const uint8_t *)t->data + (first_row + c) * t->n_cols * size;
+        const uint8_t *from = rows + c * t->n_cols * size;
 
         for (size_t k = 0; k < t->n_cols; k++)
             memcpy(panel + (k * PANEL_COLUMNS + c) * size, from + k * size, size);
     }
 }
 
-void panels_pack(uint8_t *panels, const struct tensor *t, size_t first, size_t last)
+void panels_pack(uint8_t *panels, const struct tensor *t, const uint8_t *rows, size_t first,
+                 size_t last)
 {
-    size_t step = panel_bytes(t);
+    size_t step = panel_bytes(t), row_bytes = dtype_row_bytes(t->type, t->n_cols);
     struct block_form form;
     bool blocks = is_block(t, &form);
 
     assert(last <= (t->n_rows + PANEL_COLUMNS - 1) / PANEL_COLUMNS);
-    for (size_t p = first; p < last; p++)
+    for (size_t p = first; p < last; p++) {
+        const uint8_t *from = rows + (p - first) * PANEL_COLUMNS * row_bytes;
+        size_t n_rows = t->n_rows - p * PANEL_COLUMNS;
+
+        if (n_rows > PANEL_COLUMNS)
+            n_rows = PANEL_COLUMNS;
         if (blocks)
-            pack_blocks(panels + p * step, t, &form, p * PANEL_COLUMNS);
+            pack_blocks(panels + p * step, t, &form, from, n_rows);
         else
-            pack_floats(panels + p * step, t, p * PANEL_COLUMNS);
+            pack_floats(panels + p * step, t, from, n_rows);
+    }
+}
+
+static float take_scale(const uint8_t *from, const struct block_form *form, size_t column)
+{
+    uint16_t narrow;
+    float wide;
+
+    if (form->wide) {
+        memcpy(&wide, from + column * sizeof wide, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, from + column * sizeof narrow, sizeof narrow);
+    return f16_to_f32(narrow);
+}
+
+static int take_code(const uint8_t *codes, const struct block_form *form, size_t column, size_t i)
+{
+    size_t at = form->nibbles ? i % HALF_VALUES : i;
+    int code = codes[at / 4 * LINE_BYTES + column * 4 + at % 4];
+
+    return form->nibbles ? code >> (i < HALF_VALUES ? 0 : 4) & 15 : code;
+}
+
+static void read_blocks(const uint8_t *panel, const struct tensor *t, const struct block_form *form,
+                        size_t column, float *out)
+{
+    size_t n_groups = t->n_cols / GROUP_VALUES;
+    struct panel_layout l = panel_layout(*form, n_groups);
+
+    for (size_t g = 0; g < n_groups; g++, out += GROUP_VALUES) {
+        const uint8_t *scales = panel + l.scales + g * l.scale_step;
+        const uint8_t *codes = panel + l.codes + g * l.code_step;
+        float scale[2], min = form->has_min ? take_scale(scales + l.mins, form, column) : 0;
+
+        scale[0] = scale[1] = take_scale(scales, form, column);
+        if (form->halves)
+            scale[1] = take_scale(scales + PANEL_COLUMNS * sizeof(float), form, column);
+        for (size_t i = 0; i < GROUP_VALUES; i++) {
+            out[i] =
+                (float)(take_code(codes, form, column, i) - form->bias) * scale[i / HALF_VALUES];
+            if (form->has_min)
+                out[i] += min;
+        }
+    }
+}
+
+void panels_read_row(const uint8_t *panels, const struct tensor *t, size_t row, float *out)
+{
+    const uint8_t *panel = panels + row / PANEL_COLUMNS * panel_bytes(t);
+    size_t column = row % PANEL_COLUMNS, size = value_bytes(t->type);
+    struct block_form form;
+
+    assert(row < t->n_rows);
+    if (is_block(t, &form)) {
+        read_blocks(panel, t, &form, column, out);
+        return;
+    }
+    for (size_t k = 0; k < t->n_cols; k++)
+        dtype_decode(t->type, panel + (k * PANEL_COLUMNS + column) * size, 1, out + k);
 }

@@ -5,8 +5,8 @@
  * them) and codes. Codes: [8 quads of inputs][16 columns][4 inputs] u8; nibbles: [4][16][4] bytes,
  * whose low halves are inputs 0 … 15 and whose high ones are 16 … 31. Formats with halves have 16
  * scales for each half. Scales and mins are f16 or f32 as block_form says. Where scales and mins of
- * a group fill whole cache lines, they stand before its codes; else behind the codes of all groups,
- * so that codes never straddle lines.
+ * a group fill whole cache lines, they precede its codes; otherwise they follow the codes of all
+ * groups, so that codes never straddle lines.
  *
  * A float panel is [inputs][16 columns] in the file's type. */
 #ifndef COMPUTE_CPU_PANELS_H
@@ -16,11 +16,11 @@
 #include <stdint.h>
 
 #include "compute/cpu/blocks.h"
-#include "compute/gguf.h"
+#include "compute/gguf/gguf.h"
 
 enum { PANEL_COLUMNS = 16, LINE_BYTES = 64 };
 
-/* Where things are in a quantised panel of n_groups. */
+/* The offsets in a quantised panel of n_groups, in bytes. */
 struct panel_layout {
     size_t scales, scale_step; /* offset of group 0's scales, and from one group to the next */
     size_t codes, code_step;
@@ -53,7 +53,13 @@ static inline struct panel_layout panel_layout(struct block_form form, size_t n_
 /* Bytes of one panel of the tensor. */
 size_t panel_bytes(const struct tensor *t);
 
-/* Fills panels first … last - 1 of all; panels[] begins at panel 0, LINE_BYTES aligned. */
-void panels_pack(uint8_t *panels, const struct tensor *t, size_t first, size_t last);
+/* Fills panels first … last - 1 of all from their rows; panels[] begins at panel 0, LINE_BYTES
+ * aligned. */
+void panels_pack(uint8_t *panels, const struct tensor *t, const uint8_t *rows, size_t first,
+                 size_t last);
+
+/* Decodes a row of the weight, to the bits of dtype_decode. */
+void panels_read_row(const uint8_t *panels, const struct tensor *t, size_t row,
+                     float *out /* [n_cols] */);
 
 #endif

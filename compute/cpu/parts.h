@@ -1,4 +1,4 @@
-/* What the files of the cpu backend share; nobody else includes this. */
+/* What the files of the cpu backend share. Private to compute/cpu/. */
 #ifndef COMPUTE_CPU_PARTS_H
 #define COMPUTE_CPU_PARTS_H
 
@@ -6,15 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
 #include "compute/cpu/kernels.h"
 #include "compute/cpu/panels.h"
-#include "compute/cpu/team.h"
+#include "compute/cpu/thread_pool.h"
 
 struct slab; /* memory of weights (weights.c) */
 
 /* Rows as products read them: quantised, or floats. */
-struct act_rows {
+struct activation_rows {
     struct act_record *acts; /* [blocks of rows][groups][rows of the block] */
     float *floats;           /* [n][width] */
     size_t acts_cap, floats_cap;
@@ -29,8 +29,8 @@ struct rope_table {
     float *cosines, *sines; /* [n_positions][head_dim], as kernels.rope takes them */
 };
 
-/* How a step's tokens are attended to (sequence.c): made for the first layer, kept for the others.
- */
+/* A part of a step's plan of attention (sequence.c): made for the first layer, kept for the
+ * others. */
 struct attend_item {
     size_t first, n_tokens; /* of the plan's tokens */
     size_t head, skip;      /* of keys; query heads of it before these */
@@ -40,8 +40,8 @@ struct attend_item {
     size_t cost_before;         /* of the items before */
 };
 
-/* Items of the same queries, whose positions follow one another. Who is the last of them merges
- * what all have found. */
+/* Items of the same queries and consecutive positions. The thread that finishes the last of them
+ * merges their results. */
 struct attend_group {
     atomic_size_t n_left; /* items, in this layer */
     size_t n_items, n_spans;
@@ -68,13 +68,13 @@ struct plan {
 struct cpu {
     struct backend base;
     const struct kernels *kernels;
-    struct team *team;
+    struct thread_pool *pool;
     struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
     struct slab *slabs;
 
-    /* What the products of a call read: its input; the same for up, where gate reads it otherwise;
-     * what down reads. */
-    struct act_rows inputs, up_inputs, hidden;
+    /* The rows that the products of a call read: its input; its input in the form of up, where gate
+     * reads another form; the input of down. */
+    struct activation_rows inputs, up_inputs, hidden;
 
     void *packed; /* inputs of a layer (kernels.h) */
     size_t packed_cap;
@@ -103,11 +103,13 @@ static inline struct cpu *to_cpu(struct backend *b)
     return (struct cpu *)b;
 }
 
-/* at, or the next line behind it */
+/* at, rounded up to a line */
 static inline float *cpu_line_up(void *at)
 {
     return (float *)(((uintptr_t)at + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
 }
+
+/* memory.c */
 
 /* The activations of a buffer, which the caller of the operator made large enough. */
 float *cpu_written(struct buffer *m, size_t n, size_t width);
@@ -116,18 +118,18 @@ const float *cpu_read(const struct buffer *m, size_t n, size_t width);
 /* Keeps the first failure. */
 void cpu_fail(struct cpu *c, const struct error *err);
 
-/* Room for need items of size bytes in *room, whose cap then is *cap; false: failed, and said so.
- */
+/* Makes *room hold at least need items of size bytes; contents are lost where it grows. False: no
+ * memory, and cpu_fail was called. */
 bool cpu_reserve(struct cpu *c, void **room, size_t *cap, size_t need, size_t size,
                  const char *what) MUST_CHECK;
 
-/* Zeroed, costs nothing until touched, in huge pages where the system has them: the kernels jump
- * about in it. NULL when none is left. */
+/* Zeroed memory that costs nothing until touched, in huge pages where the system has them, since
+ * kernels access it out of order. NULL when none is left. */
 void *cpu_map(size_t size_bytes);
 void cpu_unmap(void *at, size_t size_bytes);
 enum { CPU_HUGE_BYTES = 2 << 20 };
-/* Has the system give memory for what cpu_map mapped, whole huge pages of it, as a first touch
- * would; what is there stays. False: it has none, or cannot. */
+/* Makes the system allocate memory of cpu_map, in whole huge pages, as a first touch would;
+ * contents stay. False: it has none, or cannot. */
 bool cpu_populate(void *at, size_t size_bytes) MUST_CHECK;
 
 /* weights.c */
@@ -144,7 +146,7 @@ void cpu_matmul_add(struct backend *b, const struct input *in, size_t n,
                     const struct product *product);
 void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
              struct buffer *out);
-void cpu_rows_free(struct act_rows *r);
+void cpu_rows_free(struct activation_rows *r);
 
 /* sequence.c */
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,

@@ -1,8 +1,8 @@
 /* Products. First the rows of the input are normed and quantised, once for all products that read
- * them; then pieces of panels are multiplied with all rows. A piece goes through chunks of panels
- * that stay in the L2 cache while one block of rows after the other meets them. What a gated
- * network makes on the way is quantised while it is in the L1 cache, and never lies in memory as
- * floats. */
+ * them; then pieces of panels are multiplied with all rows. A piece is processed in chunks of
+ * panels that stay in the L2 cache while each block of rows is multiplied with them. The
+ * intermediate results of a gated network are quantised while they are in the L1 cache, and never
+ * written to memory as floats. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,23 +11,24 @@
 #include "compute/cpu/parts.h"
 
 enum {
-    PIECE_BYTES = 16384, /* of panels read for one row: a smaller piece is not worth handing out */
+    PIECE_BYTES = 16384, /* of panels read for one row: a smaller piece is not worth sharing */
     PIECE_VALUES = 2048, /* of rows to be normed and quantised */
     CHUNK_BYTES = 256 << 10,
     GATED_PANELS = 8, /* of gate and of up, whose outputs are held at once */
     GATED_COLUMNS = GATED_PANELS * PANEL_COLUMNS,
-    PAIR = GROUP_VALUES / PANEL_COLUMNS, /* panels that make a group of what reads them */
-    MANY_BLOCKS = 2,                     /* of rows for each thread, before threads take rows */
-    UNLEVEL = 16, /* the part of all blocks by which threads may have unlike numbers */
+    PAIR = GROUP_VALUES /
+           PANEL_COLUMNS, /* panels whose outputs are a group of the next product's input */
+    MANY_BLOCKS = 2,      /* of rows for each thread, from which on threads take rows */
+    UNLEVEL = 16,         /* threads' numbers of blocks may differ by 1/UNLEVEL of all */
 };
 
-void cpu_rows_free(struct act_rows *r)
+void cpu_rows_free(struct activation_rows *r)
 {
     free(r->acts);
     free(r->floats);
 }
 
-/* What a product reads. */
+/* The input of a product. */
 struct operand {
     size_t n, width;
     bool is_quantised;
@@ -36,9 +37,9 @@ struct operand {
     const float *floats;           /* else */
 };
 
-/* Makes room in r for n rows that w is to read. False: failed, and said so. */
-static bool make_room(struct operand *out, struct cpu *c, struct act_rows *r, size_t n,
-                      const struct weight *w)
+/* Makes room in r for n rows as w reads them. False: no memory, and cpu_fail was called. */
+static bool operand_make_room(struct operand *out, struct cpu *c, struct activation_rows *r,
+                              size_t n, const struct weight *w)
 {
     size_t width = w->tensor.n_cols;
 
@@ -56,10 +57,11 @@ static bool make_room(struct operand *out, struct cpu *c, struct act_rows *r, si
     return true;
 }
 
-/* Columns first … first + n - 1, of whole groups, of rows i … i + n_rows - 1, which lie within a
- * block, as o has them. */
-static void put_rows(const struct cpu *c, const struct operand *o, struct act_rows *to, size_t i,
-                     size_t n_rows, size_t first, size_t n, const float *from, size_t stride)
+/* Writes columns first … first + n - 1, which are whole groups, of rows i … i + n_rows - 1, which
+ * lie within a block, in the form of o. */
+static void put_rows(const struct cpu *c, const struct operand *o, struct activation_rows *to,
+                     size_t i, size_t n_rows, size_t first, size_t n, const float *from,
+                     size_t stride)
 {
     size_t block = i / ACT_ROWS * ACT_ROWS, left = o->n - block;
     size_t n_groups = o->width / GROUP_VALUES, step = left < ACT_ROWS ? left : ACT_ROWS;
@@ -82,11 +84,11 @@ static void put_rows(const struct cpu *c, const struct operand *o, struct act_ro
 /* The preparing of rows. */
 struct preparation {
     const struct cpu *cpu;
-    struct act_rows *rows;
+    struct activation_rows *rows;
     struct operand operand;
     const float *from, *gain;
     float eps;
-    float *normed; /* room for the rows between the norm and the rounding */
+    float *normed; /* scratch for the rows between the norm and the rounding */
 };
 
 static void prepare_piece(void *arg, size_t begin, size_t end)
@@ -106,14 +108,14 @@ static void prepare_piece(void *arg, size_t begin, size_t end)
     }
 }
 
-/* Rows of the input as w reads them, in r. False: failed, and said so. */
-static bool prepare(struct operand *out, struct cpu *c, struct act_rows *r, const struct input *in,
-                    size_t n, const struct weight *w)
+/* Prepares rows of the input as w reads them, in r. False: no memory, and cpu_fail was called. */
+static bool operand_prepare(struct operand *out, struct cpu *c, struct activation_rows *r,
+                            const struct input *in, size_t n, const struct weight *w)
 {
     size_t width = w->tensor.n_cols;
     struct preparation p = {.cpu = c, .rows = r, .from = cpu_read(in->x, n, width), .eps = in->eps};
 
-    if (!make_room(&p.operand, c, r, n, w))
+    if (!operand_make_room(&p.operand, c, r, n, w))
         return false;
     if (in->gain != NULL) {
         assert(in->gain->row != NULL && in->gain->tensor.n_cols == width);
@@ -124,7 +126,7 @@ static bool prepare(struct operand *out, struct cpu *c, struct act_rows *r, cons
         p.normed = r->floats;
     }
     if (in->gain != NULL || w->is_quantised)
-        team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), prepare_piece, &p);
+        thread_pool_for(c->pool, n, 1 + PIECE_VALUES / (1 + width), prepare_piece, &p);
     *out = p.operand;
     if (!w->is_quantised)
         out->floats = in->gain != NULL ? p.normed : p.from;
@@ -137,11 +139,11 @@ static bool reads_the_same(const struct weight *a, const struct weight *b)
            a->form.bias == b->form.bias && a->form.halves == b->form.halves;
 }
 
-/* Panels first … first + n_panels - 1 of w with n_rows rows, at most ACT_ROWS, from row on, which
- * is a multiple of ACT_ROWS; out: of that row and the first panel's first column. */
-static void multiply(const struct cpu *c, const struct operand *o, const struct weight *w,
-                     size_t row, size_t n_rows, size_t first, size_t n_panels, float *out,
-                     size_t stride, bool adds)
+/* Multiplies panels first … first + n_panels - 1 of w with n_rows rows, at most ACT_ROWS, from row
+ * on, which is a multiple of ACT_ROWS; out is at that row and the first panel's first column. */
+static void products_multiply(const struct cpu *c, const struct operand *o, const struct weight *w,
+                              size_t row, size_t n_rows, size_t first, size_t n_panels, float *out,
+                              size_t stride, bool adds)
 {
     const uint8_t *panels = w->panels + first * w->panel_bytes;
     size_t n_columns = w->tensor.n_rows - first * PANEL_COLUMNS;
@@ -179,8 +181,9 @@ static void one_product(const struct products *p, const struct product *at, size
     for (; first < last; first += n) {
         n = last - first < chunk ? last - first : chunk;
         for (size_t i = begin; i < end; i += ACT_ROWS)
-            multiply(p->cpu, &p->operand, w, i, end - i < ACT_ROWS ? end - i : ACT_ROWS, first, n,
-                     out + i * n_columns + first * PANEL_COLUMNS, n_columns, p->adds);
+            products_multiply(p->cpu, &p->operand, w, i, end - i < ACT_ROWS ? end - i : ACT_ROWS,
+                              first, n, out + i * n_columns + first * PANEL_COLUMNS, n_columns,
+                              p->adds);
     }
 }
 
@@ -214,7 +217,7 @@ static void blocks_piece(void *arg, size_t begin, size_t end)
         one_product(p, &p->products[i], 0, p->products[i].w->n_panels, begin, end);
 }
 
-static size_t grain_of(const struct operand *o, const struct weight *w)
+static size_t operand_grain_of(const struct operand *o, const struct weight *w)
 {
     return 1 + PIECE_BYTES / (1 + w->panel_bytes * (o->n < ACT_ROWS ? 1 : o->n / ACT_ROWS));
 }
@@ -224,18 +227,19 @@ static size_t count_blocks(size_t n_rows)
     return (n_rows + ACT_ROWS - 1) / ACT_ROWS;
 }
 
-/* Whether the members of the team take rows instead of panels: a row then stays in the cache of one
- * of them from operator to operator, and weights are read by all. That takes many rows, and about
- * as many for each. */
+/* Whether the threads of the pool take rows instead of panels: a row then stays in the cache of one
+ * of them from operator to operator, and all read the weights. That pays only with many rows,
+ * evenly divided. */
 static bool goes_by_rows(const struct cpu *c, size_t n_rows)
 {
-    size_t n_blocks = count_blocks(n_rows), n_threads = team_size(c->team);
+    size_t n_blocks = count_blocks(n_rows), n_threads = thread_pool_size(c->pool);
     size_t most = (n_blocks + n_threads - 1) / n_threads;
 
     return n_blocks >= MANY_BLOCKS * n_threads && most * n_threads - n_blocks <= n_blocks / UNLEVEL;
 }
 
-/* The first of the products, and those behind it that read the same; returns their number. */
+/* Runs the first of the products, and those after it with the same form of input; returns their
+ * number. */
 static size_t run_alike(struct cpu *c, const struct operand *o, const struct product *products,
                         size_t n_products, bool adds)
 {
@@ -246,9 +250,9 @@ static size_t run_alike(struct cpu *c, const struct operand *o, const struct pro
          p.n_products++)
         n_panels += products[p.n_products].w->n_panels;
     if (goes_by_rows(c, o->n))
-        team_for(c->team, count_blocks(o->n), 1, blocks_piece, &p);
+        thread_pool_for(c->pool, count_blocks(o->n), 1, blocks_piece, &p);
     else
-        team_for(c->team, n_panels, grain_of(o, products[0].w), panels_piece, &p);
+        thread_pool_for(c->pool, n_panels, operand_grain_of(o, products[0].w), panels_piece, &p);
     return p.n_products;
 }
 
@@ -259,7 +263,7 @@ void cpu_matmul(struct backend *b, const struct input *in, size_t n, const struc
 
     for (size_t i = 0; n > 0 && i < n_products;) {
         assert(in->x != products[i].out);
-        if (!prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, products[i].w))
+        if (!operand_prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, products[i].w))
             return;
         i += run_alike(to_cpu(b), &o, products + i, n_products - i, false);
     }
@@ -271,7 +275,7 @@ void cpu_matmul_add(struct backend *b, const struct input *in, size_t n,
     struct operand o;
 
     assert(in->x != product->out);
-    if (n > 0 && prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, product->w))
+    if (n > 0 && operand_prepare(&o, to_cpu(b), &to_cpu(b)->inputs, in, n, product->w))
         (void)run_alike(to_cpu(b), &o, product, 1, true);
 }
 
@@ -282,7 +286,7 @@ struct gating {
     const struct ffn *ffn;
 };
 
-/* Panels first … of both weights with the rows of a block, as what down reads. */
+/* Computes panels first … of both weights with the rows of a block, in the form that down reads. */
 static void gate_block(const struct gating *g, size_t row, size_t first, size_t n_panels)
 {
     _Alignas(LINE_BYTES) float gate[ACT_ROWS][GATED_COLUMNS], up[ACT_ROWS][GATED_COLUMNS];
@@ -291,9 +295,10 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
     size_t column = first * PANEL_COLUMNS, n = g->hidden.width - column;
 
     n = n < n_panels * PANEL_COLUMNS ? n : n_panels * PANEL_COLUMNS;
-    multiply(c, &g->gate_in, g->ffn->gate, row, n_rows, first, n_panels, gate[0], GATED_COLUMNS,
-             false);
-    multiply(c, &g->up_in, g->ffn->up, row, n_rows, first, n_panels, up[0], GATED_COLUMNS, false);
+    products_multiply(c, &g->gate_in, g->ffn->gate, row, n_rows, first, n_panels, gate[0],
+                      GATED_COLUMNS, false);
+    products_multiply(c, &g->up_in, g->ffn->up, row, n_rows, first, n_panels, up[0], GATED_COLUMNS,
+                      false);
     for (size_t i = 0; i < n_rows; i++)
         c->kernels->swiglu(gate[i], up[i], n);
     put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS);
@@ -307,7 +312,7 @@ static void gate_rows(const struct gating *g, size_t first, size_t last, size_t 
             gate_block(g, row, first, last - first < GATED_PANELS ? last - first : GATED_PANELS);
 }
 
-/* Pairs of panels, of which down reads a group. */
+/* Pairs of panels, whose outputs are a group of the input of down. */
 static void gated_pairs_piece(void *arg, size_t begin, size_t end)
 {
     const struct gating *g = arg;
@@ -335,16 +340,18 @@ void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct f
 
     assert(f->up->tensor.n_rows == f->gate->tensor.n_rows);
     assert(f->down->tensor.n_cols == f->gate->tensor.n_rows);
-    if (n == 0 || !make_room(&g.hidden, c, &c->hidden, n, f->down) ||
-        !prepare(&g.gate_in, c, &c->inputs, in, n, f->gate))
+    if (n == 0 || !operand_make_room(&g.hidden, c, &c->hidden, n, f->down) ||
+        !operand_prepare(&g.gate_in, c, &c->inputs, in, n, f->gate))
         return;
     g.up_in = g.gate_in;
-    if (!reads_the_same(f->gate, f->up) && !prepare(&g.up_in, c, &c->up_inputs, in, n, f->up))
+    if (!reads_the_same(f->gate, f->up) &&
+        !operand_prepare(&g.up_in, c, &c->up_inputs, in, n, f->up))
         return;
-    grain = (grain_of(&g.gate_in, f->gate) + PAIR - 1) / PAIR;
+    grain = (operand_grain_of(&g.gate_in, f->gate) + PAIR - 1) / PAIR;
     if (goes_by_rows(c, n))
-        team_for(c->team, count_blocks(n), 1, gated_blocks_piece, &g);
+        thread_pool_for(c->pool, count_blocks(n), 1, gated_blocks_piece, &g);
     else
-        team_for(c->team, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_pairs_piece, &g);
+        thread_pool_for(c->pool, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_pairs_piece,
+                        &g);
     (void)run_alike(c, &g.hidden, &down, 1, true);
 }

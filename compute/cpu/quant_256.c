@@ -12,7 +12,7 @@ enum {
     HALF_LINE = LINE_BYTES / 2,
     HALF_COLUMNS = PANEL_COLUMNS / 2,
     TILE_ROWS = 4,
-    AHEAD = 2048, /* bytes of codes that are fetched before they are needed */
+    AHEAD = 2048, /* bytes of codes that are prefetched */
 };
 
 /* The codes of quad i, 4 inputs for each of 8 columns. */
@@ -35,7 +35,7 @@ static inline __m256i broadcast(const int8_t *four)
     return _mm256_set1_epi32(quad);
 }
 
-static inline __m256 load_scales(const uint8_t *from, bool wide)
+static inline __m256 quant_256_load_scales(const uint8_t *from, bool wide)
 {
     if (wide)
         return _mm256_loadu_ps((const float *)(const void *)from);
@@ -52,10 +52,9 @@ static inline __m256i start_of(struct block_form form, const struct act_record *
 #if defined(__AVXVNNI__)
 
 /* dot[r]: of quads first … last - 1 with row r, from its start. */
-static inline __attribute__((always_inline)) void dots(__m256i *dot, struct block_form form,
-                                                       const uint8_t *codes, size_t first,
-                                                       size_t last, const struct act_record *act,
-                                                       size_t n)
+static inline __attribute__((always_inline)) void
+quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_t first,
+               size_t last, const struct act_record *act, size_t n)
 {
     for (size_t r = 0; r < n; r++)
         dot[r] = start_of(form, &act[r], first > 0);
@@ -69,8 +68,8 @@ static inline __attribute__((always_inline)) void dots(__m256i *dot, struct bloc
 
 #else
 
-/* Codes of all eight bits: pairs of products of u8 and s8 could leave 16 bits, those of |code| and
- * the activation under the code's sign cannot. */
+/* Codes of all eight bits: pairs of products of u8 and s8 could overflow 16 bits; those of |code|
+ * and the activation with the code's sign cannot. */
 static inline __attribute__((always_inline)) void
 dots_signed(__m256i *dot, const uint8_t *codes, const struct act_record *act, size_t n)
 {
@@ -93,10 +92,9 @@ dots_signed(__m256i *dot, const uint8_t *codes, const struct act_record *act, si
 
 /* Small codes: sums of pairs stay within 16 bits for all eight quads of four-bit codes (8 * 2 * 15
  * * 127), for four of five bits, two of six. */
-static inline __attribute__((always_inline)) void dots(__m256i *dot, struct block_form form,
-                                                       const uint8_t *codes, size_t first,
-                                                       size_t last, const struct act_record *act,
-                                                       size_t n)
+static inline __attribute__((always_inline)) void
+quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_t first,
+               size_t last, const struct act_record *act, size_t n)
 {
     const __m256i ones = _mm256_set1_epi16(1);
     size_t run = form.nibbles ? 8 : form.halves ? 2 : 4;
@@ -126,8 +124,10 @@ static inline __attribute__((always_inline)) void dots(__m256i *dot, struct bloc
 #endif
 
 /* y += dot * scale of the activations * scale of the weights; see ACT_START */
-static inline __attribute__((always_inline)) void
-add_dots(__m256 *y, const __m256i *dot, __m256 scale, const struct act_record *act, size_t n)
+static inline __attribute__((always_inline)) void quant_256_add_dots(__m256 *y, const __m256i *dot,
+                                                                     __m256 scale,
+                                                                     const struct act_record *act,
+                                                                     size_t n)
 {
     for (size_t r = 0; r < n; r++) {
         __m256 t = _mm256_fmadd_ps(_mm256_castsi256_ps(dot[r]), _mm256_set1_ps(act[r].scale),
@@ -138,10 +138,9 @@ add_dots(__m256 *y, const __m256i *dot, __m256 scale, const struct act_record *a
 }
 
 /* n rows (a constant where this is called, as is form) of the slice from row on, 8 columns. */
-static inline __attribute__((always_inline)) void tile(const struct quant_slice *s,
-                                                       struct block_form form, size_t panel,
-                                                       size_t half, size_t row, size_t n,
-                                                       float out[TILE_ROWS][HALF_COLUMNS])
+static inline __attribute__((always_inline)) void
+quant_256_tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t half,
+               size_t row, size_t n, float out[TILE_ROWS][HALF_COLUMNS])
 {
     struct panel_layout l = panel_layout(form, s->n_groups);
     const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes + half * HALF_LINE;
@@ -159,14 +158,16 @@ static inline __attribute__((always_inline)) void tile(const struct quant_slice 
         if (half == 0)
             for (size_t i = 0; i < l.code_step; i += LINE_BYTES)
                 _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
-        dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
-        add_dots(y, dot, load_scales(scales, form.wide), act, n);
+        quant_256_dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
+        quant_256_add_dots(y, dot, quant_256_load_scales(scales, form.wide), act, n);
         if (form.halves) {
-            dots(dot, form, codes, QUADS / 2, QUADS, act, n);
-            add_dots(y, dot, load_scales(scales + PANEL_COLUMNS * scale_bytes, form.wide), act, n);
+            quant_256_dots(dot, form, codes, QUADS / 2, QUADS, act, n);
+            quant_256_add_dots(
+                y, dot, quant_256_load_scales(scales + PANEL_COLUMNS * scale_bytes, form.wide), act,
+                n);
         }
         if (form.has_min) {
-            __m256 min = load_scales(scales + l.mins, form.wide);
+            __m256 min = quant_256_load_scales(scales + l.mins, form.wide);
 
             for (size_t r = 0; r < n; r++)
                 y[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(act[r].sum), y[r]);
@@ -178,8 +179,8 @@ static inline __attribute__((always_inline)) void tile(const struct quant_slice 
         _mm256_storeu_ps(out[r], y[r]);
 }
 
-static inline void put(const struct quant_slice *s, size_t row, size_t column,
-                       const float sums[HALF_COLUMNS], size_t n)
+static inline void quant_256_put(const struct quant_slice *s, size_t row, size_t column,
+                                 const float sums[HALF_COLUMNS], size_t n)
 {
     float *to = s->out + row * s->stride + column;
 
@@ -199,15 +200,15 @@ product(const struct quant_slice *s, struct block_form form, size_t first, size_
             float out[TILE_ROWS][HALF_COLUMNS];
 
             if (n == 4)
-                tile(s, form, i / 2, i % 2, row, 4, out);
+                quant_256_tile(s, form, i / 2, i % 2, row, 4, out);
             else if (n == 3)
-                tile(s, form, i / 2, i % 2, row, 3, out);
+                quant_256_tile(s, form, i / 2, i % 2, row, 3, out);
             else if (n == 2)
-                tile(s, form, i / 2, i % 2, row, 2, out);
+                quant_256_tile(s, form, i / 2, i % 2, row, 2, out);
             else
-                tile(s, form, i / 2, i % 2, row, 1, out);
+                quant_256_tile(s, form, i / 2, i % 2, row, 1, out);
             for (size_t r = 0; r < n; r++, row++)
-                put(s, row, column, out[r], n_columns);
+                quant_256_put(s, row, column, out[r], n_columns);
         }
     }
 }
@@ -235,25 +236,25 @@ static inline int32_t sum_of(__m128i values)
     return sum;
 }
 
-static void quantise_group(const float *in, struct act_form form, struct act_record *out)
+static void quant_256_quantise_group(const float *in, struct act_form form, struct act_record *out)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     __m256i bits = _mm256_setzero_si256(), whole[4], bytes;
-    struct act_scale scale;
+    struct activation_scale scale;
     __m256 inverse;
 
     for (size_t i = 0; i < 4; i++)
         bits = _mm256_max_epu32(
             bits, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(in + 8 * i)), magnitude));
-    scale = act_scale_of(greatest_of(bits));
+    scale = activation_scale_of(greatest_of(bits));
     inverse = _mm256_set1_ps(scale.inverse);
     for (size_t i = 0; i < 4; i++)
         whole[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(in + 8 * i), inverse));
     bytes = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
                                _mm256_packs_epi32(whole[2], whole[3]));
     bytes = _mm256_permutevar8x32_epi32(bytes, order);
-    if (scale.inverse == 0.0f) /* what it multiplied may have been infinite */
+    if (scale.inverse == 0.0f) /* the values may have been infinite */
         bytes = _mm256_setzero_si256();
     _mm256_storeu_si256((__m256i *)(void *)out->value, bytes);
     act_record_finish(out, form, scale.scale, sum_of(_mm256_castsi256_si128(bytes)),
@@ -264,6 +265,6 @@ void ISA_NAME(quantise)(const struct act_slice *s)
 {
     for (size_t r = 0; r < s->n_rows; r++)
         for (size_t g = 0; g < s->n_groups; g++)
-            quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
-                           s->out + g * s->step + r);
+            quant_256_quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
+                                     s->out + g * s->step + r);
 }

@@ -1,7 +1,8 @@
 /* Products with quantised weights by AVX-512 VNNI: a tile of up to 16 rows by one panel of 16
  * columns. Rows are innermost, so that each step of a tile is as many independent dot products as
- * there are rows: that keeps both ports busy even where a neighbour on the same core leaves half of
- * the window. The dots of a group stay in registers, and what they are added to in the L1 cache. */
+ * there are rows: that keeps both ports busy even where a hyperthread of the same core takes half
+ * of the window. The dots of a group stay in registers, and the sums to which they are added in the
+ * L1 cache. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -11,11 +12,11 @@
 
 enum {
     QUADS = GROUP_VALUES / 4,
-    AHEAD = 4096,  /* bytes of codes that are fetched before they are needed */
-    MANY_ROWS = 8, /* take longer to multiply than codes to come */
+    AHEAD = 4096,  /* bytes of codes that are prefetched */
+    MANY_ROWS = 8, /* take longer to multiply than codes to arrive */
 };
 
-/* Loops over rows must leave their arrays in registers, whatever the compiler thinks of it. */
+/* Loops over rows must be unrolled, so that their arrays stay in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
@@ -40,7 +41,7 @@ static inline __m512i load_line(const uint8_t *from)
     return _mm512_loadu_si512(from);
 }
 
-static inline __m512 load_scales(const uint8_t *from, bool wide)
+static inline __m512 quant_512_load_scales(const uint8_t *from, bool wide)
 {
     if (wide)
         return _mm512_loadu_ps(from);
@@ -57,8 +58,8 @@ TILE_PART void add_quad(__m512i dot[ACT_ROWS], __m512i codes, const struct act_r
 }
 
 /* dot[r] of quads first … last - 1 (all of them, for nibbles) with row r, from its start */
-TILE_PART void dots(__m512i dot[ACT_ROWS], struct block_form form, const uint8_t *codes,
-                    size_t first, size_t last, const struct act_record *act, size_t n)
+TILE_PART void quant_512_dots(__m512i dot[ACT_ROWS], struct block_form form, const uint8_t *codes,
+                              size_t first, size_t last, const struct act_record *act, size_t n)
 {
     const __m512i low = _mm512_set1_epi8(15);
 
@@ -90,16 +91,16 @@ TILE_PART __m512 scaled(__m512i dot, const struct act_record *act)
 }
 
 /* Adds group g, whose scales are given, to y; with halves, dot[n + r] is row r's upper half. */
-TILE_PART void add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_ROWS],
-                        struct block_form form, const uint8_t *scales, size_t mins,
-                        const struct act_record *act, size_t n)
+TILE_PART void quant_512_add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_ROWS],
+                                  struct block_form form, const uint8_t *scales, size_t mins,
+                                  const struct act_record *act, size_t n)
 {
-    __m512 scale = load_scales(scales, form.wide), upper = scale, min = scale;
+    __m512 scale = quant_512_load_scales(scales, form.wide), upper = scale, min = scale;
 
     if (form.halves)
-        upper = load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
+        upper = quant_512_load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
     if (form.has_min)
-        min = load_scales(scales + mins, form.wide);
+        min = quant_512_load_scales(scales + mins, form.wide);
     UNROLL
     for (size_t r = 0; r < n; r++) {
         __m512 sum = _mm512_fmadd_ps(scaled(dot[r], &act[r]), scale, _mm512_load_ps(y[r]));
@@ -112,8 +113,8 @@ TILE_PART void add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_
     }
 }
 
-/* Where reading is all that takes time, to the second cache, which has more lines under way than
- * the first: one row reads codes of eight bits 1.2 times as fast (Zen 4), nibbles no faster.
+/* Where reading is the bottleneck, prefetches to the L2 cache, which has more lines in flight than
+ * L1: one row reads codes of eight bits 1.2 times as fast (Zen 4), nibbles no faster.
  * through_second is a constant where this is called. */
 TILE_PART void fetch_ahead(const uint8_t *codes, size_t size_bytes, bool through_second)
 {
@@ -125,8 +126,8 @@ TILE_PART void fetch_ahead(const uint8_t *codes, size_t size_bytes, bool through
 }
 
 /* n rows (a constant where this is called, as is form) of the slice from row on, one panel. */
-TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t panel, size_t row,
-                    size_t n)
+TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form form, size_t panel,
+                              size_t row, size_t n)
 {
     struct panel_layout l = panel_layout(form, s->n_groups);
     const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes;
@@ -139,17 +140,17 @@ TILE_PART void tile(const struct quant_slice *s, struct block_form form, size_t 
     UNROLL
     for (size_t r = 0; r < n; r++) {
         _mm512_store_ps(y[r], _mm512_setzero_ps());
-        /* rows of a large output lie in lines that no cache has: ask for them now */
+        /* rows of a large output are in no cache: prefetch them now */
         _mm_prefetch((const char *)(s->out + (row + r) * s->stride + column), _MM_HINT_T0);
     }
     for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
         __m512i dot[ACT_ROWS];
 
         fetch_ahead(codes, l.code_step, !form.nibbles && n < MANY_ROWS);
-        dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
+        quant_512_dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
         if (form.halves)
-            dots(dot + n, form, codes, QUADS / 2, QUADS, act, n);
-        add_dots(y, dot, form, scales, l.mins, act, n);
+            quant_512_dots(dot + n, form, codes, QUADS / 2, QUADS, act, n);
+        quant_512_add_dots(y, dot, form, scales, l.mins, act, n);
         codes += l.code_step;
         scales += l.scale_step;
     }
@@ -171,25 +172,25 @@ TILE_PART void product(const struct quant_slice *s, struct block_form form, size
         size_t row = 0;
 
         if (s->n_rows == ACT_ROWS && !form.halves) {
-            tile(s, form, panel, 0, ACT_ROWS);
+            quant_512_tile(s, form, panel, 0, ACT_ROWS);
             continue;
         }
         if (s->n_rows >= 12 && !form.halves) {
-            tile(s, form, panel, 0, 12);
+            quant_512_tile(s, form, panel, 0, 12);
             row = 12;
         }
         for (; s->n_rows - row >= 8; row += 8)
-            tile(s, form, panel, row, 8);
+            quant_512_tile(s, form, panel, row, 8);
         if (s->n_rows - row >= 4) {
-            tile(s, form, panel, row, 4);
+            quant_512_tile(s, form, panel, row, 4);
             row += 4;
         }
         if (s->n_rows - row == 3)
-            tile(s, form, panel, row, 3);
+            quant_512_tile(s, form, panel, row, 3);
         else if (s->n_rows - row == 2)
-            tile(s, form, panel, row, 2);
+            quant_512_tile(s, form, panel, row, 2);
         else if (s->n_rows - row == 1)
-            tile(s, form, panel, row, 1);
+            quant_512_tile(s, form, panel, row, 1);
     }
 }
 
@@ -222,8 +223,8 @@ struct some_groups {
     size_t n;
 };
 
-/* What is known of some groups. Each step is taken for SOMES of them before the next: the chain of
- * one group alone, with two divisions in it, is a hundred cycles long. */
+/* The state of some groups. Each step is done for SOMES of them before the next, because the
+ * dependency chain of one group, with two divisions in it, takes a hundred cycles. */
 enum { SOMES = 16 };
 
 struct rounding {
@@ -253,7 +254,7 @@ TILE_PART void find_greatest(const struct some_groups *s, float *amax)
     _mm_store_ps(amax, _mm_castsi128_ps(fold_max(fold)));
 }
 
-/* act_scale_of */
+/* activation_scale_of */
 static inline unsigned find_scales(const float *amax, float *scale, float *inverse)
 {
     __m128 a = _mm_load_ps(amax), s;
@@ -279,8 +280,8 @@ static inline __m512i bytes_of(const __m512i *low, const __m512i *high)
 }
 
 /* act_record_finish of n records: a row of a 4 × 4 transpose each. */
-static inline void finish(struct act_record *out, size_t step, size_t n, struct act_form form,
-                          __m128 scale, __m128i sum)
+static inline void quant_512_finish(struct act_record *out, size_t step, size_t n,
+                                    struct act_form form, __m128 scale, __m128i sum)
 {
     __m128 back = _mm_mul_ps(scale, _mm_set1_ps(-ACT_MAGIC));
     __m128 start = _mm_castsi128_ps(
@@ -305,7 +306,7 @@ TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
         a[i] = _mm512_cvtps_epi32(_mm512_mul_ps(low, _mm512_set1_ps(r->inverse[i])));
         b[i] = _mm512_cvtps_epi32(_mm512_mul_ps(high, _mm512_set1_ps(r->inverse[i])));
     }
-    if (r->ok != (1 << SOME) - 1) /* what an inverse of 0 multiplied may have been infinite */
+    if (r->ok != (1 << SOME) - 1) /* values with an inverse of 0 may have been infinite */
         for (size_t i = 0; i < SOME; i++)
             if ((r->ok >> i & 1) == 0)
                 a[i] = b[i] = _mm512_setzero_si512();
@@ -323,7 +324,7 @@ TILE_PART void round_some(const struct some_groups *s, const struct rounding *r,
             _mm256_storeu_si256((__m256i *)(void *)s->out[(i + 1) * step].value,
                                 _mm512_extracti64x4_epi64(bytes, 1));
     }
-    finish(s->out, step, s->n, form, _mm_load_ps(r->scale), fold_add(fold));
+    quant_512_finish(s->out, step, s->n, form, _mm_load_ps(r->scale), fold_add(fold));
 }
 
 static void round_all(const struct some_groups *some, size_t n, struct act_form form, size_t step)
@@ -354,13 +355,13 @@ static void quantise_halves(const float *in, size_t n_groups, struct act_form fo
         __m512i a = _mm512_and_si512(_mm512_castps_si512(low), magnitude);
         __m512i b = _mm512_and_si512(_mm512_castps_si512(high), magnitude);
         uint32_t greatest = _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
-        struct act_scale scale = act_scale_of(greatest);
+        struct activation_scale scale = activation_scale_of(greatest);
         int32_t sum_low, sum_high;
 
         inverse = _mm512_set1_ps(scale.inverse);
         a = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
         b = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-        if (scale.inverse == 0.0f) /* what it multiplied may have been infinite */
+        if (scale.inverse == 0.0f) /* the values may have been infinite */
             a = b = _mm512_setzero_si512();
         _mm_storeu_si128((__m128i *)(void *)out->value, _mm512_cvtepi32_epi8(a));
         _mm_storeu_si128((__m128i *)(void *)(out->value + HALF_VALUES), _mm512_cvtepi32_epi8(b));

@@ -5,20 +5,21 @@
 #include "compute/cpu/acts.h"
 #include "compute/cpu/isa.h"
 #include "compute/cpu/panels.h"
-#include "compute/scalar.h"
+#include "compute/numerics/scalar.h"
 
-static void quantise_group(const float *x, struct act_form form, struct act_record *out)
+static void quant_generic_quantise_group(const float *x, struct act_form form,
+                                         struct act_record *out)
 {
     uint32_t greatest = 0; /* magnitudes as bits: NaN is above all */
     int32_t sums[2] = {0};
-    struct act_scale scale;
+    struct activation_scale scale;
 
     for (size_t i = 0; i < GROUP_VALUES; i++) {
         uint32_t magnitude = scalar_bits(x[i]) & 0x7fffffff;
 
         greatest = magnitude > greatest ? magnitude : greatest;
     }
-    scale = act_scale_of(greatest);
+    scale = activation_scale_of(greatest);
     for (size_t i = 0; i < GROUP_VALUES; i++) {
         out->value[i] = scale.inverse == 0.0f ? 0 : (int8_t)rintf(x[i] * scale.inverse);
         sums[i / HALF_VALUES] += out->value[i];
@@ -30,8 +31,8 @@ void ISA_NAME(quantise)(const struct act_slice *s)
 {
     for (size_t r = 0; r < s->n_rows; r++)
         for (size_t g = 0; g < s->n_groups; g++)
-            quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
-                           s->out + g * s->step + r);
+            quant_generic_quantise_group(s->in + r * s->stride + g * GROUP_VALUES, s->form,
+                                         s->out + g * s->step + r);
 }
 
 static int code_at(const uint8_t *codes, bool nibbles, size_t column, size_t i)

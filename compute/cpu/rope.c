@@ -7,7 +7,7 @@
 #include "compute/cpu/parts.h"
 
 enum {
-    PIECE_VALUES = 4096, /* less is not worth handing out */
+    PIECE_VALUES = 4096, /* less is not worth sharing */
     MIN_POSITIONS = 256, /* of a table */
 };
 
@@ -19,7 +19,7 @@ void cpu_rope_free(struct rope_table *t)
     *t = (struct rope_table){0};
 }
 
-static bool is_table_of(const struct rope_table *t, const struct rope *r)
+static bool cpu_rope_is_table_of(const struct rope_table *t, const struct rope *r)
 {
     if (t->head_dim != r->head_dim || t->base != r->base ||
         (t->scale == NULL) != (r->scale == NULL))
@@ -47,7 +47,7 @@ static void fill_table(struct rope_table *t, size_t first)
     }
 }
 
-/* Makes the table hold positions below n, of the rope r. */
+/* Makes the table of rope r hold positions below n. */
 static bool table_for(struct cpu *c, const struct rope *r, size_t n)
 {
     struct rope_table *t = &c->rope;
@@ -55,7 +55,7 @@ static bool table_for(struct cpu *c, const struct rope *r, size_t n)
     struct error err;
     float *more;
 
-    if (!is_table_of(t, r)) {
+    if (!cpu_rope_is_table_of(t, r)) {
         cpu_rope_free(t);
         if (r->scale != NULL) {
             t->scale = try_alloc(1, size_bytes);
@@ -116,5 +116,5 @@ void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;
     if (table_for(c, r, end))
-        team_for(c->team, n, 1 + PIECE_VALUES / (1 + width), rope_piece, &rotation);
+        thread_pool_for(c->pool, n, 1 + PIECE_VALUES / (1 + width), rope_piece, &rotation);
 }

@@ -1,24 +1,24 @@
-/* What knows positions: the pages of keys and values, and attention. */
+/* The operators that depend on positions: the pages of keys and values, and attention. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compute/attend_units.h"
 #include "compute/cpu/panels.h"
 #include "compute/cpu/parts.h"
-#include "compute/scalar.h"
+#include "compute/numerics/attend_units.h"
+#include "compute/numerics/scalar.h"
 
 enum {
     MAX_HEAD_DIM = 256,
-    PIECE_VALUES = 4096,   /* of keys and values: less is not worth handing out */
+    PIECE_VALUES = 4096,   /* of keys and values: less is not worth sharing */
     PIECE_COST = 512,      /* the same of attention, some 10 us */
     WIDEN_COST = 4,        /* of reading a page, in queries that attend to it */
-    SHARED_PAGES = 4,      /* fewer in common are not worth waiting for one another */
-    PIECES_A_THREAD = 4,   /* at least, where there is so much to do, */
-    LEAST_COST = 128,      /* each of this */
-    MOST_FLOATS = 1 << 20, /* of what spans give, until it is merged: the caches hold those */
+    SHARED_PAGES = 4,      /* fewer shared pages do not pay for a common block */
+    PIECES_A_THREAD = 4,   /* at least, where there is enough work, */
+    LEAST_COST = 128,      /* each of this cost */
+    MOST_FLOATS = 1 << 20, /* of spans' results, until they are merged: the caches hold so many */
     BUSY_BYTES = 64 << 20,
 };
 
@@ -27,8 +27,9 @@ struct kv {
     struct kv_shape shape;
     struct kv_view view; /* of layer 0 */
     size_t layer_bytes;
-    atomic_size_t n_used;  /* pages up to the highest that was written; any thread */
-    size_t prepared_bytes; /* from the first on; SIZE_MAX: no more can be had. kv_prepare's */
+    atomic_size_t n_used; /* pages up to the highest that was written; any thread */
+    size_t
+        prepared_bytes; /* from the first on; SIZE_MAX: no more can be prefaulted. kv_prepare's */
 };
 
 enum status cpu_kv_open(struct backend *b, const struct kv_shape *shape, struct kv **out,
@@ -79,15 +80,15 @@ bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy)
 {
     size_t all_bytes = kv->shape.n_pages * kv->view.page_bytes;
     size_t used_bytes = atomic_load(&kv->n_used) * kv->view.page_bytes;
-    /* On a virtual machine the first touch of memory that the host must find goes by at 0.3 GB/s,
-     * later ones at 6: as much is had ahead of need as half of what may be used at all. While steps
-     * run, what a prompt of some thousand tokens takes: to take more would cost them more. */
+    /* On a virtual machine, the first touch of memory that the host must allocate runs at 0.3 GB/s,
+     * later ones at 6: half of the pool is prefaulted. While steps run, only what a prompt of some
+     * thousand tokens takes, since prefaulting slows them down. */
     size_t ahead = is_busy && all_bytes / 2 > BUSY_BYTES ? BUSY_BYTES : all_bytes / 2;
     size_t goal = all_bytes - used_bytes < ahead ? all_bytes : used_bytes + ahead;
     size_t piece;
 
     (void)b;
-    if (kv->prepared_bytes < used_bytes) /* who wrote there took it */
+    if (kv->prepared_bytes < used_bytes) /* pages that were written are mapped */
         kv->prepared_bytes = used_bytes / CPU_HUGE_BYTES * CPU_HUGE_BYTES;
     if (kv->prepared_bytes >= goal)
         return false;
@@ -115,7 +116,7 @@ void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to
     memcpy(kv->view.base + (size_t)to_page * size, kv->view.base + (size_t)from_page * size, size);
 }
 
-static struct kv_view view_of(const struct kv *kv, size_t layer)
+static struct kv_view kv_view_of(const struct kv *kv, size_t layer)
 {
     struct kv_view v = kv->view;
 
@@ -126,15 +127,16 @@ static struct kv_view view_of(const struct kv *kv, size_t layer)
 
 /* Plans. */
 
-static size_t pages_for(size_t n_tokens)
+static size_t cpu_sequence_pages_for(size_t n_tokens)
 {
     return (n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
 
-/* By pages, so that rows with a common prefix are neighbours. */
+/* Orders by pages, so that rows with a common prefix are neighbours. */
 static bool comes_before(const struct attend_row *a, const struct attend_row *b)
 {
-    size_t n_a = pages_for(a->pos + a->n_tokens), n_b = pages_for(b->pos + b->n_tokens);
+    size_t n_a = cpu_sequence_pages_for(a->pos + a->n_tokens),
+           n_b = cpu_sequence_pages_for(b->pos + b->n_tokens);
 
     for (size_t i = 0; i < n_a && i < n_b; i++)
         if (a->pages[i] != b->pages[i])
@@ -142,7 +144,7 @@ static bool comes_before(const struct attend_row *a, const struct attend_row *b)
     return n_a < n_b;
 }
 
-/* Shell's sort: no memory, and quick for the few rows of a step. */
+/* Shell sort: takes no memory, and is fast for the few rows of a step. */
 static void sort_rows(const struct attend_row **rows, size_t n)
 {
     for (size_t gap = n / 2; gap > 0; gap /= 2)
@@ -161,17 +163,17 @@ static size_t count_tokens(const struct kv *kv, const struct attend_row *rows, s
     size_t n = 0;
 
     for (const struct attend_row *r = rows; r < rows + n_rows; r++) {
-        for (size_t i = 0; i < pages_for(r->pos + r->n_tokens); i++)
+        for (size_t i = 0; i < cpu_sequence_pages_for(r->pos + r->n_tokens); i++)
             assert(is_page(kv, r->pages[i]));
         n += r->n_tokens;
     }
     return n;
 }
 
-/* The tokens of all rows, neighbours where they share pages. The plan stands until the next sync,
- * since the rows do: a step makes it once for all layers. */
-static bool plan_tokens(struct cpu *c, const struct kv *kv, const struct attend_row *rows,
-                        size_t n_rows)
+/* Lists the tokens of all rows, as neighbours where they share pages. The plan is valid until the
+ * next sync, as the rows are: a step makes it once for all layers. */
+static bool cpu_sequence_plan_tokens(struct cpu *c, const struct kv *kv,
+                                     const struct attend_row *rows, size_t n_rows)
 {
     struct plan *p = &c->plan;
     size_t n_tokens;
@@ -207,11 +209,12 @@ static bool plan_tokens(struct cpu *c, const struct kv *kv, const struct attend_
 static bool are_worth_joining(const struct attend_token *a, const struct attend_token *b)
 {
     return a->pages == b->pages ||
-           (pages_for(a->n) >= SHARED_PAGES && pages_for(b->n) >= SHARED_PAGES &&
+           (cpu_sequence_pages_for(a->n) >= SHARED_PAGES &&
+            cpu_sequence_pages_for(b->n) >= SHARED_PAGES &&
             memcmp(a->pages, b->pages, SHARED_PAGES * sizeof *a->pages) == 0);
 }
 
-/* Of the token that sees the most. */
+/* The number of spans of the token that sees the most. */
 static size_t count_spans(const struct attend_token *tokens, size_t n)
 {
     size_t most = 0;
@@ -222,14 +225,14 @@ static size_t count_spans(const struct attend_token *tokens, size_t n)
 }
 
 /* Of positions begin … end - 1. */
-static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_sharing, size_t begin,
-                      size_t end)
+static size_t cpu_sequence_cost_of(const struct attend_token *tokens, size_t n, size_t n_sharing,
+                                   size_t begin, size_t end)
 {
     size_t most = 0, sum = 0;
 
     for (size_t i = 0; i < n; i++) {
         size_t last = tokens[i].n < end ? tokens[i].n : end;
-        size_t n_pages = last > begin ? pages_for(last - begin) : 0;
+        size_t n_pages = last > begin ? cpu_sequence_pages_for(last - begin) : 0;
 
         most = n_pages > most ? n_pages : most;
         sum += n_pages;
@@ -240,10 +243,11 @@ static size_t cost_of(const struct attend_token *tokens, size_t n, size_t n_shar
 /* Of n tokens from `first` on, one key head. */
 static size_t cost_of_all(const struct plan *p, size_t first, size_t n)
 {
-    return cost_of(p->tokens + first, n, p->n_heads / p->kv->shape.n_kv_heads, 0, SIZE_MAX);
+    return cpu_sequence_cost_of(p->tokens + first, n, p->n_heads / p->kv->shape.n_kv_heads, 0,
+                                SIZE_MAX);
 }
 
-/* How many tokens from `first` on, `most` at most, are to be attended to together. */
+/* The number of tokens from `first` on, at most `most`, that share a block. */
 static size_t count_together(const struct plan *p, size_t first, size_t most)
 {
     size_t n = 1;
@@ -277,13 +281,14 @@ static void add_items(struct plan *p, struct attend_item item, size_t n_parts)
         item.begin = n_spans * i / n_parts * ATTEND_SPAN;
         item.end = n_spans * (i + 1) / n_parts * ATTEND_SPAN;
         item.cost_before = p->cost;
-        p->cost += cost_of(t, item.n_tokens, item.n_sharing, item.begin, item.end);
+        p->cost += cpu_sequence_cost_of(t, item.n_tokens, item.n_sharing, item.begin, item.end);
         p->items[p->n_items++] = item;
     }
 }
 
 /* n tokens from `first` on that are attended to together. */
-static void add_block(struct plan *p, size_t first, size_t n, size_t n_together, size_t n_parts)
+static void cpu_sequence_add_block(struct plan *p, size_t first, size_t n, size_t n_together,
+                                   size_t n_parts)
 {
     size_t n_sharing = p->n_heads / p->kv->shape.n_kv_heads;
     struct attend_item item = {.first = first, .n_tokens = n};
@@ -297,11 +302,12 @@ static void add_block(struct plan *p, size_t first, size_t n, size_t n_together,
         }
 }
 
-/* What a thread takes at once, if it can be cut so small: of each key head. */
+/* The cost that a thread takes at once, of one key head, if blocks can be cut so small. */
 static size_t piece_cost(const struct cpu *c, size_t most)
 {
     const struct plan *p = &c->plan;
-    size_t n_pieces = team_size(c->team) > 1 ? PIECES_A_THREAD * team_size(c->team) : 1;
+    size_t n_pieces =
+        thread_pool_size(c->pool) > 1 ? PIECES_A_THREAD * thread_pool_size(c->pool) : 1;
     size_t cost = 0;
 
     for (size_t first = 0, n; first < p->n_tokens; first += n) {
@@ -312,10 +318,10 @@ static size_t piece_cost(const struct cpu *c, size_t most)
     return cost > LEAST_COST ? cost : LEAST_COST;
 }
 
-/* Cuts the tokens in blocks, and those in items, one for each key head; where so many query heads
- * share one that a block does not hold them, several. What is more than a thread is to take at once
- * is cut further: by positions, which each item has for itself, as far as there are spans, and else
- * by tokens, which then read the same pages each. */
+/* Cuts the tokens into blocks, and those into items, one for each key head, or several where more
+ * query heads share one than a block holds. Items that cost more than a thread is to take at once
+ * are cut further: by positions as far as there are spans, since each item then reads its own; else
+ * by tokens, which then all read the same pages. */
 static bool plan_items(struct cpu *c, size_t n_heads)
 {
     struct plan *p = &c->plan;
@@ -325,7 +331,7 @@ static bool plan_items(struct cpu *c, size_t n_heads)
     /* a block cut in n parts has less than 2 n items of a head; n is its share of all pieces, or
      * up to 1 more */
     size_t n_most =
-        n_splits * (2 * PIECES_A_THREAD * team_size(c->team) + p->n_tokens * n_kv_heads);
+        n_splits * (2 * PIECES_A_THREAD * thread_pool_size(c->pool) + p->n_tokens * n_kv_heads);
     size_t piece, n;
 
     if (p->n_items > 0 && p->n_heads == n_heads)
@@ -346,7 +352,7 @@ static bool plan_items(struct cpu *c, size_t n_heads)
         n_spans = count_spans(p->tokens + first, n);
         step = n_spans < n_parts ? (n * n_spans + n_parts - 1) / n_parts : n;
         for (size_t i = 0; i < n; i += step)
-            add_block(p, first + i, n - i < step ? n - i : step, n_together, n_parts);
+            cpu_sequence_add_block(p, first + i, n - i < step ? n - i : step, n_together, n_parts);
     }
     assert(p->cost <= UINT32_MAX);
     if (!cpu_reserve(c, (void **)&p->spans, &p->spans_cap, p->n_floats, sizeof *p->spans,
@@ -395,7 +401,8 @@ static void note_pages(struct kv *kv, const struct attend_row *rows, size_t n_ro
     size_t n_here = 0, n_used = atomic_load(&kv->n_used);
 
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
-        for (size_t i = r->pos / KV_PAGE_TOKENS; i < pages_for(r->pos + r->n_tokens); i++)
+        for (size_t i = r->pos / KV_PAGE_TOKENS; i < cpu_sequence_pages_for(r->pos + r->n_tokens);
+             i++)
             n_here = n_here > (size_t)r->pages[i] ? n_here : (size_t)r->pages[i] + 1;
     while (n_used < n_here && !atomic_compare_exchange_weak(&kv->n_used, &n_used, n_here))
         ;
@@ -406,15 +413,15 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
 {
     struct cpu *c = to_cpu(b);
     size_t width = kv->shape.n_kv_heads * kv->shape.head_dim;
-    struct store s = {.cpu = c, .kv = view_of(kv, layer), .n_kv_heads = kv->shape.n_kv_heads};
+    struct store s = {.cpu = c, .kv = kv_view_of(kv, layer), .n_kv_heads = kv->shape.n_kv_heads};
 
-    if (!plan_tokens(c, kv, rows, n_rows))
+    if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows))
         return;
-    if (layer == 0) /* every step begins with it */
+    if (layer == 0) /* the first layer of a step */
         note_pages(kv, rows, n_rows);
     s.k = cpu_read(k, c->plan.end, width);
     s.v = cpu_read(v, c->plan.end, width);
-    team_for(c->team, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_piece, &s);
+    thread_pool_for(c->pool, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_piece, &s);
 }
 
 struct attention {
@@ -441,7 +448,7 @@ static const struct attend_item *item_from(const struct plan *p, size_t begin)
     return &p->items[low];
 }
 
-/* begin and end count costs: items that begin there. */
+/* Runs the items that begin at costs begin … end - 1. */
 static void attend_piece(void *arg, size_t begin, size_t end)
 {
     const struct attention *a = arg;
@@ -486,12 +493,12 @@ void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_h
 {
     struct cpu *c = to_cpu(b);
     size_t width = n_heads * kv->shape.head_dim;
-    struct attention a = {.cpu = c, .kv = view_of(kv, layer), .stride = width};
+    struct attention a = {.cpu = c, .kv = kv_view_of(kv, layer), .stride = width};
 
     assert(n_heads % kv->shape.n_kv_heads == 0);
-    if (!plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))
+    if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))
         return;
     a.q = cpu_read(q, c->plan.end, width);
     a.out = cpu_written(out, c->plan.end, width);
-    team_for(c->team, c->plan.cost, PIECE_COST, attend_piece, &a);
+    thread_pool_for(c->pool, c->plan.cost, PIECE_COST, attend_piece, &a);
 }

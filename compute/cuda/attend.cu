@@ -1,21 +1,21 @@
 /* Paged attention; attend_units.h has its arithmetic.
  *
- * A block has an item's queries of one key head. For scores its threads have two positions each;
- * for softmax and outputs a warp has a query at a time. Where an item has but some of the spans it
- * leaves each span's part in memory, and the block that comes last merges them. */
+ * A block computes an item's queries of one key head. For scores each thread has two positions; for
+ * softmax and outputs a warp has a query at a time. An item with only some of the spans writes each
+ * span's results to memory, and the last block to finish merges them. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/tile.h"
 #include "compute/cuda/weights.h"
-#include "compute/scalar.h"
+#include "compute/numerics/scalar.h"
 
 static constexpr unsigned THREADS = 128;
 static constexpr unsigned WARPS = THREADS / WARP_LANES;
 static constexpr unsigned TURNS = CUDA_SPAN / THREADS; /* positions of a thread */
-static constexpr unsigned QUAD = 4;                    /* queries whose scores are made together */
+static constexpr unsigned QUAD = 4;                    /* queries that are scored together */
 static constexpr unsigned MAX_PAIRS = 256 / 2 / WARP_LANES;
 
-/* What a block knows of its item. */
+/* A block's item, and what is derived from it. */
 struct work {
     struct cuda_attend_item item;
     const int32_t *table; /* of the sequence */
@@ -28,16 +28,16 @@ struct work {
 /* A query's state, in shared memory. */
 struct softmax {
     float max, sum;     /* of the spans before; sum is 0 before the first */
-    float before, here; /* what the outputs of both are multiplied by */
+    float before, here; /* the factors of both outputs */
     float max_here, sum_here;
     float unit; /* attend_unit_of_query */
 };
 
-/* What is known of a span's positions, in shared memory. */
+/* The factors of a span's positions, in shared memory. */
 struct scales {
     float key_by[CUDA_SPAN], key_units[CUDA_SPAN];
     float value_exponents[CUDA_SPAN], value_inverses[CUDA_SPAN]; /* e of attend_units.h, 2^-e */
-    float weight_most[CUDA_SPAN]; /* what weights are multiplied by to become integers */
+    float weight_most[CUDA_SPAN]; /* the factor that makes weights integers */
 };
 
 static __device__ __forceinline__ unsigned seen(const struct work *w, unsigned query, unsigned span)
@@ -86,7 +86,7 @@ static __device__ __forceinline__ int2 pair_of(const uint8_t *row, unsigned pair
     return make_int2((int8_t)(bits & 0xff), (int8_t)(bits >> 8));
 }
 
-/* Each thread's own positions of the first n of the span. */
+/* Fills the factors of the thread's positions among the first n of the span. */
 template <kv_type T>
 static __device__ __forceinline__ void take_scales(const struct cuda_kv *kv, const struct work *w,
                                                    unsigned span, unsigned n, struct scales *s)
@@ -108,9 +108,8 @@ static __device__ __forceinline__ void take_scales(const struct cuda_kv *kv, con
     }
 }
 
-/* Logarithms of weights, of queries first … first + QUAD - 1 and the thread's positions of the
- * span.
- */
+/* Computes logarithms of weights, of queries first … first + QUAD - 1 and the thread's positions of
+ * the span. */
 template <kv_type T>
 static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, const struct work *w,
                                                   unsigned span, unsigned n, unsigned first,
@@ -121,7 +120,7 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
 
     for (unsigned turn = 0; turn < TURNS; turn++) {
         unsigned i = turn * THREADS + threadIdx.x;
-        uint32_t y[QUAD] = {}; /* of int16 that are not sane it may overflow */
+        uint32_t y[QUAD] = {}; /* unsigned: int16 of numbers not finite may overflow it */
 
         if (i < n) {
             const uint8_t *page =
@@ -152,7 +151,7 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
     }
 }
 
-/* p [n], logarithms of weights, become the weights, integers; the warp's. */
+/* Turns p [n], logarithms of weights, into the weights, integers; by the warp. */
 static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct scales *scales,
                                              struct softmax *s)
 {
@@ -186,7 +185,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct 
     __syncwarp();
 }
 
-/* Says what the outputs of the spans before, and of this one, are to be multiplied by. */
+/* Sets the factors of the outputs of the spans before and of this one. */
 static __device__ __forceinline__ void merge(struct softmax *s)
 {
     s->before = s->here = 1.0f;
@@ -201,7 +200,7 @@ static __device__ __forceinline__ void merge(struct softmax *s)
     s->sum = s->sum * s->before + s->sum_here * s->here;
 }
 
-/* The span's outputs of one query: a lane's pairs of dimensions, over n positions. */
+/* Computes the span's outputs of one query over n positions: each lane its pairs of dimensions. */
 template <kv_type T>
 static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const struct work *w,
                                               unsigned span, unsigned n, const float *p,
@@ -245,7 +244,7 @@ static __device__ __forceinline__ void gather(const struct cuda_kv *kv, const st
     }
 }
 
-/* Where a query's part of a span is kept: outputs, greatest score, sum. */
+/* The place of a query's results for a span: outputs, greatest score, sum. */
 static __device__ __forceinline__ float *part_at(const struct cuda_kv *kv,
                                                  const struct cuda_attention *a,
                                                  const struct work *w, unsigned query,
@@ -266,8 +265,8 @@ static __device__ __forceinline__ float *output_at(const struct cuda_kv *kv,
     return out + (token * a->n_heads + w->first_head + query % w->n_heads) * kv->head_dim;
 }
 
-/* A warp's query in one span: softmax, outputs, and these merged with what `sums` has of the spans
- * before, or left in memory. */
+/* A warp's query in one span: softmax, outputs, and these merged with `sums`, which has the spans
+ * before, or written to memory. */
 template <kv_type T>
 static __device__ __forceinline__ void
 attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const struct work *w,
@@ -305,8 +304,8 @@ attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const str
     }
 }
 
-/* All spans of a query from the parts that other blocks left. Volatile: they are not what this
- * processor's cache may have of those lines. */
+/* Merges all spans of a query from the results that other blocks wrote. Volatile, because this
+ * multiprocessor's cache may hold stale lines. */
 static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
                                                    const struct cuda_attention *a,
                                                    const struct work *w, unsigned query, float *out)
@@ -329,8 +328,8 @@ static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
     }
 }
 
-/* The queries as integers, a warp's each, and their state before the first span; those beyond the
- * last are zeros, so that they may be multiplied. */
+/* Rounds the queries to integers, one to a warp, and sets their state before the first span; those
+ * after the last are zeros, so that they may be multiplied. */
 static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
                                                     const struct cuda_attention *a,
                                                     const struct work *w, const float *q, int *to,

@@ -8,9 +8,9 @@
 
 #include "base/alloc.h"
 
-static const struct entry {
+static const struct cublas_entry {
     const char *name;
-    size_t at; /* of the pointer in struct cublas */
+    size_t at; /* offset of the pointer in struct cublas */
 } entries[] = {
     {"cublasLtGetVersion", offsetof(struct cublas, get_version)},
     {"cublasLtGetStatusName", offsetof(struct cublas, get_status_name)},
@@ -29,11 +29,11 @@ static const struct entry {
     {"cublasLtMatmul", offsetof(struct cublas, matmul)},
 };
 
-/* Under lock, until it is found: then as it is for ever. */
+/* Guarded by lock until it is found; then it never changes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cublas *loaded;
 
-static enum status open_file(const char *path, struct error *err)
+static enum status cublas_open_file(const char *path, struct error *err)
 {
     struct cublas found = {0};
     void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
@@ -64,9 +64,9 @@ static enum status open_any(struct error *err)
     const char *given = getenv("PARLEY_CUBLAS");
 
     if (given != NULL && given[0] != '\0')
-        return open_file(given, err);
+        return cublas_open_file(given, err);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (open_file(places[i], err) == STATUS_OK)
+        if (cublas_open_file(places[i], err) == STATUS_OK)
             return STATUS_OK;
     return error_set(err, STATUS_NOT_FOUND, "there is no libcublasLt.so.13 or .12");
 }

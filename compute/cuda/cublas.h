@@ -1,9 +1,9 @@
-/* cuBLASLt, NVIDIA's library of matrix products. It is not linked: it is half a gigabyte that may
- * not be there, and nothing but --fast-math and a comparison of rates wants it.
+/* cuBLASLt, NVIDIA's library of matrix products. It is not linked: it is half a gigabyte, may not
+ * be installed, and only --fast-math and a comparison of rates use it.
  *
- * What is used of it is declared here, as cublasLt.h, cublas_api.h and library_types.h of CUDA 13.0
- * have it (CUDA 12's have the same): the compiler that is fetched for a build brings none of them.
- * All statuses are cublasStatus_t, whose numbers are those of enum cublas_status. */
+ * The part of it that is used is declared here, as cublasLt.h, cublas_api.h and library_types.h of
+ * CUDA 13.0 have it (CUDA 12's have the same): the compiler that is fetched for a build brings none
+ * of them. All statuses are cublasStatus_t, whose numbers are those of enum cublas_status. */
 #ifndef COMPUTE_CUDA_CUBLAS_H
 #define COMPUTE_CUDA_CUBLAS_H
 
@@ -45,7 +45,7 @@ struct cublas_found { /* cublasLtMatmulHeuristicResult_t */
     int reserved[4];
 };
 
-/* The library: cublasLt and a name, in small letters and apart. */
+/* The library's functions: get_version is cublasLtGetVersion, and so on. */
 struct cublas {
     const char *file; /* that was loaded */
     size_t (*get_version)(void);

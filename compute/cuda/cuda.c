@@ -3,38 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "compute/cuda/module.h"
 #include "compute/cuda/parts.h"
-#include "compute/cuda_module.h"
-
-/* Failures. */
-
-void cuda_fail(struct cuda *c, const struct error *err)
-{
-    if (c->failed.status == STATUS_OK)
-        c->failed = *err;
-}
-
-enum status cuda_status(struct cuda *c, cudaError_t rc, const char *what, struct error *err)
-{
-    if (rc == cudaSuccess)
-        return STATUS_OK;
-    (void)cudaGetLastError(); /* what is returned is not reported a second time */
-    if (rc == cudaErrorMemoryAllocation)
-        return error_set(err, STATUS_EXHAUSTED, "out of device memory (to %s)", what);
-    c->is_dead = true;
-    return error_set(err, STATUS_INTERNAL, "the CUDA device failed to %s: %s (%s)", what,
-                     cudaGetErrorString(rc), cudaGetErrorName(rc));
-}
-
-bool cuda_works(struct cuda *c, cudaError_t rc, const char *what)
-{
-    struct error err;
-
-    if (cuda_status(c, rc, what, &err) == STATUS_OK)
-        return true;
-    cuda_fail(c, &err);
-    return false;
-}
 
 /* Opening. */
 
@@ -65,7 +35,7 @@ static enum status check_driver(struct cuda *c, struct error *err)
                          "CUDA_VISIBLE_DEVICES hides it, or use --backend cpu");
     if (rc == cudaSuccess)
         return STATUS_OK;
-    c->is_dead = true;
+    c->device.is_dead = true;
     return error_set(err, STATUS_PRECONDITION, "the NVIDIA driver does not start: %s (%s)",
                      cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
@@ -78,16 +48,17 @@ static enum status read_device(struct cuda *c, struct error *err)
     if (rc == cudaSuccess)
         rc = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
     if (rc == cudaSuccess)
-        rc = cudaDeviceGetAttribute(&c->n_multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+        rc =
+            cudaDeviceGetAttribute(&c->device.n_multiprocessors, cudaDevAttrMultiProcessorCount, 0);
     if (rc != cudaSuccess)
-        return cuda_status(c, rc, "tell what it is", err);
+        return device_status(&c->device, rc, "tell what it is", err);
     if (major * 10 + minor < LEAST_CAPABILITY)
         return error_set(err, STATUS_PRECONDITION,
                          "the GPU has compute capability %d.%d, 7.5 or more is needed: use "
                          "--backend cpu",
                          major, minor);
     /* a kernel: the module may have been built for other GPUs */
-    cuda_probe(c->list.compute);
+    cuda_check_capability(c->list.compute);
     rc = cudaGetLastError();
     if (rc == cudaErrorNoKernelImageForDevice || rc == cudaErrorUnsupportedPtxVersion ||
         rc == cudaErrorInvalidDeviceFunction)
@@ -97,13 +68,13 @@ static enum status read_device(struct cuda *c, struct error *err)
                          major, minor, major, minor);
     if (rc == cudaSuccess)
         rc = cudaStreamSynchronize(c->list.compute);
-    return cuda_status(c, rc, "run a first kernel", err);
+    return device_status(&c->device, rc, "run a first kernel", err);
 }
 
 static void free_scratch(struct cuda *c)
 {
-    struct scratch *all[] = {&c->inputs,   &c->normed,   &c->hidden, &c->gated,
-                             &c->partials, &c->counters, &c->drawn};
+    struct cuda_scratch *all[] = {&c->inputs,   &c->normed,   &c->hidden, &c->gated,
+                                  &c->partials, &c->counters, &c->drawn};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         cuda_give_back(c, all[i]->at);
@@ -119,14 +90,14 @@ static void cuda_close(struct backend *b)
     fast_close(c);
     upload_close(c);
     downloads_close(c);
-    list_close(c);
-    if (context_enter(c)) {
-        c->is_dead =
-            cudaFree(NULL) != cudaSuccess; /* frees nothing, tells what others left unsaid */
-        context_leave();
+    list_close(&c->list);
+    if (device_enter(&c->device)) {
+        c->device.is_dead =
+            cudaFree(NULL) != cudaSuccess; /* frees nothing, returns an earlier failure */
+        device_leave();
     }
-    if (c->is_dead) /* what failed is the process's context; whoever opens anew gets a fresh one */
-        context_reset(c);
+    if (c->device.is_dead)
+        device_reset(&c->device); /* the next open gets a fresh context */
     *c = (struct cuda){.base = c->base};
 }
 
@@ -136,12 +107,13 @@ static enum status cuda_open(struct backend *b, const struct backend_config *con
     struct cuda *c = to_cuda(b);
     enum status rc;
 
-    context_opened(c);
-    if ((rc = check_driver(c, err)) == STATUS_OK && (rc = list_open(c, err)) == STATUS_OK &&
+    device_opened(&c->device);
+    if ((rc = check_driver(c, err)) == STATUS_OK &&
+        (rc = list_open(&c->list, &c->device, err)) == STATUS_OK &&
         (rc = read_device(c, err)) == STATUS_OK) {
         fast_open(c, config);
-        if (c->failed.status != STATUS_OK) {
-            *err = c->failed;
+        if (c->device.failed.status != STATUS_OK) {
+            *err = c->device.failed;
             rc = err->status;
         }
     }
@@ -156,77 +128,48 @@ static enum status cuda_sync(struct backend *b, struct error *err)
     enum status rc;
 
     cuda_run(c);
-    list_wait(c);
-    downloads_deliver(c, c->failed.status == STATUS_OK);
-    rc = c->failed.status;
+    list_wait(&c->list);
+    downloads_deliver(c, c->device.failed.status == STATUS_OK);
+    rc = c->device.failed.status;
     if (rc == STATUS_OK)
         return rc;
-    *err = c->failed;
-    c->failed = (struct error){0};
+    *err = c->device.failed;
+    c->device.failed = (struct error){0};
     return rc;
 }
 
 /* Memory. */
 
-void *cuda_take(struct cuda *c, size_t size_bytes)
-{
-    void *at = NULL;
-    cudaError_t rc;
-
-    if (!context_enter(c))
-        return NULL;
-    rc = cudaMalloc(&at, size_bytes > 0 ? size_bytes : 1);
-    if (rc == cudaErrorMemoryAllocation)
-        (void)cudaGetLastError(); /* the caller says so */
-    else
-        cuda_works(c, rc, "take memory");
-    context_leave();
-    return rc == cudaSuccess ? at : NULL;
-}
-
-enum status cuda_no_memory(const struct cuda *c, size_t size_bytes, const char *what,
-                           struct error *err)
-{
-    if (!c->is_dead)
-        return error_set(err, STATUS_EXHAUSTED, "out of device memory (%zu bytes for %s)",
-                         size_bytes, what);
-    *err = c->failed;
-    return err->status;
-}
-
 void cuda_give_back(struct cuda *c, void *at)
 {
-    if (at == NULL || c->is_dead)
+    if (at == NULL || c->device.is_dead)
         return;
-    cuda_run(c); /* it may use the memory; cudaFree waits for it */
-    if (!context_enter(c))
-        return;
-    (void)cudaFree(at);
-    (void)cudaGetLastError();
-    context_leave();
+    cuda_run(c); /* the list may use the memory; cudaFree waits for it */
+    device_free(&c->device, at);
 }
 
-void *cuda_scratch(struct cuda *c, struct scratch *s, size_t size_bytes)
+void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes)
 {
     struct error err;
 
-    if (c->failed.status != STATUS_OK)
+    if (c->device.failed.status != STATUS_OK)
         return NULL;
     if (size_bytes <= s->cap_bytes)
         return s->at;
     cuda_give_back(c, s->at);
     s->cap_bytes = 0;
-    s->at = cuda_take(c, size_bytes);
+    s->at = device_take(&c->device, size_bytes);
     if (s->at == NULL) {
-        (void)cuda_no_memory(c, size_bytes, "a step", &err);
-        cuda_fail(c, &err);
+        (void)device_no_memory(&c->device, size_bytes, "a step", &err);
+        device_fail(&c->device, &err);
         return NULL;
     }
-    if (!context_enter(c))
+    if (!device_enter(&c->device))
         return NULL;
-    if (cuda_works(c, cudaMemsetAsync(s->at, 0, size_bytes, c->list.compute), "clear memory"))
+    if (device_works(&c->device, cudaMemsetAsync(s->at, 0, size_bytes, c->list.compute),
+                     "clear memory"))
         s->cap_bytes = size_bytes;
-    context_leave();
+    device_leave();
     return s->cap_bytes > 0 ? s->at : NULL;
 }
 
@@ -234,7 +177,7 @@ bool cuda_begin(struct cuda *c, size_t size_bytes)
 {
     cuda_run_copies(c);
     cuda_settle(c);
-    return list_reserve(c, size_bytes + 4 * CUDA_COUNT_BYTES);
+    return list_reserve(&c->list, size_bytes + 4 * CUDA_COUNT_BYTES);
 }
 
 struct cuda_count cuda_count_of(struct cuda *c, size_t n)
@@ -243,7 +186,7 @@ struct cuda_count cuda_count_of(struct cuda *c, size_t n)
     struct cuda_count out;
 
     memset(&out, 0, sizeof out);
-    out.n = list_stage(c, &count, sizeof count, sizeof count, NULL);
+    out.n = list_stage(&c->list, &count, sizeof count, sizeof count, NULL);
     out.most = (uint32_t)list_bucket(n);
     return out;
 }
@@ -251,7 +194,7 @@ struct cuda_count cuda_count_of(struct cuda *c, size_t n)
 void cuda_run(struct cuda *c)
 {
     cuda_settle(c);
-    list_run(c);
+    list_run(&c->list);
     c->n_copies = 0;
 }
 
@@ -262,7 +205,7 @@ static struct buffer *cuda_buffer_open(struct backend *b, size_t size_bytes)
     if (m == NULL)
         return NULL;
     m->size_bytes = size_bytes;
-    m->at = cuda_take(to_cuda(b), size_bytes);
+    m->at = device_take(&to_cuda(b)->device, size_bytes);
     if (m->at == NULL) {
         free(m);
         return NULL;
@@ -282,20 +225,20 @@ static size_t cuda_memory_free(struct backend *b)
 {
     size_t n_free = 0, n_all;
 
-    if (context_enter(to_cuda(b))) {
+    if (device_enter(&to_cuda(b)->device)) {
         if (cudaMemGetInfo(&n_free, &n_all) != cudaSuccess)
             n_free = 0;
         (void)cudaGetLastError();
-        context_leave();
+        device_leave();
     }
     return n_free;
 }
 
-static void cuda_figures(const struct backend *b, struct backend_figures *out)
+static void cuda_statistics(const struct backend *b, struct backend_statistics *out)
 {
     const struct cuda *c = (const struct cuda *)b;
 
-    *out = (struct backend_figures){
+    *out = (struct backend_statistics){
         .n_graphs = c->list.n_made, .n_lists = c->list.n_runs, .n_replays = c->list.n_replays};
     memcpy(out->products, c->fast.products, sizeof out->products);
 }
@@ -328,8 +271,8 @@ static const struct backend_type cuda_type = {
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,
     .kv_copy = cuda_kv_copy_page,
-    .kv_spill = cuda_kv_spill,
-    .kv_fill = cuda_kv_fill,
+    .kv_offload = cuda_kv_offload,
+    .kv_reload = cuda_kv_reload,
     .embed = cuda_embed_rows,
     .matmul = cuda_matmul,
     .matmul_add = cuda_matmul_add,
@@ -341,7 +284,7 @@ static const struct backend_type cuda_type = {
     .sample = cuda_sample,
     .memory_free = cuda_memory_free,
     .vendor_matmul = cuda_vendor_matmul,
-    .figures = cuda_figures,
+    .statistics = cuda_statistics,
     .net = &cuda_net_ops,
 };
 

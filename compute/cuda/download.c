@@ -1,4 +1,4 @@
-/* What crosses between the host's memory and buffers. */
+/* Copies between the host's memory and buffers. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,19 +8,19 @@
 #include "compute/cuda/pinned.h"
 
 enum {
-    STAGED_BYTES = 64 << 10, /* an upload up to so large is an operator of the list */
+    STAGED_BYTES = 64 << 10, /* uploads up to this size are operators of the list */
     BOUNCE_BYTES = 4 << 20,  /* of pinned memory for results */
 };
 
-struct copy_args {
+struct download_copy_args {
     void *to;
     const void *from;
     size_t size_bytes;
 };
 
-static void launch_copy(const void *args, cudaStream_t stream)
+static void cuda_download_launch_copy(const void *args, cudaStream_t stream)
 {
-    const struct copy_args *a = args;
+    const struct download_copy_args *a = args;
 
     (void)cudaMemcpyAsync(a->to, a->from, a->size_bytes, cudaMemcpyDeviceToDevice, stream);
 }
@@ -28,7 +28,7 @@ static void launch_copy(const void *args, cudaStream_t stream)
 void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes)
 {
     struct cuda *c = to_cuda(b);
-    struct copy_args a = {.to = to->at, .size_bytes = size_bytes};
+    struct download_copy_args a = {.to = to->at, .size_bytes = size_bytes};
 
     assert(size_bytes <= to->size_bytes);
     if (size_bytes == 0)
@@ -36,21 +36,21 @@ void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t 
     if (size_bytes <= STAGED_BYTES) {
         if (!cuda_begin(c, size_bytes))
             return;
-        a.from = list_stage(c, from, size_bytes, size_bytes, NULL);
-        list_add(c, launch_copy, &a, sizeof a);
+        a.from = list_stage(&c->list, from, size_bytes, size_bytes, NULL);
+        list_add(&c->list, cuda_download_launch_copy, &a, sizeof a);
         return;
     }
     cuda_run(c);
-    if (c->failed.status != STATUS_OK || !context_enter(c))
+    if (c->device.failed.status != STATUS_OK || !device_enter(&c->device))
         return;
-    /* of memory that is not pinned, it has been read when this returns */
-    cuda_works(c,
-               cudaMemcpyAsync(to->at, from, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
-               "copy to a buffer");
-    context_leave();
+    /* memory that is not pinned has been read when this returns */
+    device_works(&c->device,
+                 cudaMemcpyAsync(to->at, from, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
+                 "copy to a buffer");
+    device_leave();
 }
 
-/* Room in pinned memory; NULL: there is none. */
+/* Reserves pinned memory; NULL: there is none. */
 static uint8_t *bounce(struct cuda *c, size_t size_bytes, void *host_to)
 {
     struct downloads *d = &c->downloads;
@@ -60,7 +60,7 @@ static uint8_t *bounce(struct cuda *c, size_t size_bytes, void *host_to)
         void *host;
 
         if (pinned_open(&host, BOUNCE_BYTES) != cudaSuccess) {
-            (void)cudaGetLastError(); /* it goes without */
+            (void)cudaGetLastError(); /* clears the error: it works without */
             return NULL;
         }
         d->host = host;
@@ -73,7 +73,7 @@ static uint8_t *bounce(struct cuda *c, size_t size_bytes, void *host_to)
         d->all = xrealloc(d->all, d->cap * sizeof *d->all);
     }
     at = d->host + d->used_bytes;
-    d->all[d->n++] = (struct download){host_to, d->used_bytes, size_bytes};
+    d->all[d->n++] = (struct cuda_download){host_to, d->used_bytes, size_bytes};
     d->used_bytes += (size_bytes + LIST_ALIGN - 1) / LIST_ALIGN * LIST_ALIGN;
     return at;
 }
@@ -83,15 +83,15 @@ void download_later(struct cuda *c, void *host_to, const void *from, size_t size
     uint8_t *at;
 
     cuda_run(c);
-    if (c->failed.status != STATUS_OK || !context_enter(c))
+    if (c->device.failed.status != STATUS_OK || !device_enter(&c->device))
         return;
     at = bounce(c, size_bytes, host_to);
-    /* into memory that is not pinned it is copied before this returns */
-    cuda_works(c,
-               cudaMemcpyAsync(at != NULL ? at : host_to, from, size_bytes, cudaMemcpyDeviceToHost,
-                               c->list.compute),
-               "copy from a buffer");
-    context_leave();
+    /* to memory that is not pinned the copy ends before this returns */
+    device_works(&c->device,
+                 cudaMemcpyAsync(at != NULL ? at : host_to, from, size_bytes,
+                                 cudaMemcpyDeviceToHost, c->list.compute),
+                 "copy from a buffer");
+    device_leave();
 }
 
 void cuda_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes)
@@ -112,11 +112,11 @@ void downloads_deliver(struct cuda *c, bool if_well)
 
 void downloads_close(struct cuda *c)
 {
-    bool is_alive = context_enter(c);
+    bool is_alive = device_enter(&c->device);
 
     pinned_close(c->downloads.host, is_alive);
     if (is_alive)
-        context_leave();
+        device_leave();
     free(c->downloads.all);
     c->downloads = (struct downloads){0};
 }

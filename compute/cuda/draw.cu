@@ -1,11 +1,11 @@
-/* Tokens are drawn where their logits lie: what comes back is ids. A block has a row, reads it a
- * few times and chooses what the host's sampler would (ref_sample.c says it plainly): weights are
- * summed in the same sixteen lanes and blocks, what a cut leaves is brought into the same order,
- * and only then one thread adds up, in f64, what decides.
+/* Draws tokens on the device: only ids go back to the host. A block has a row, reads it a few times
+ * and chooses as the host's sampler would (ref/sample.c is the simplest form): weights are summed
+ * in the same sixteen lanes and blocks, the tokens that a cut leaves are sorted into the same
+ * order, and one thread then adds up the deciding sums in f64.
  *
- * What a cut may leave is gathered by how far it is below the highest logit, in steps of a quarter
- * of its exponent: all steps from the top that fit. Where the cut ends among them, what was not
- * gathered has no say; where it does not, the host draws. */
+ * The tokens that a cut may leave are gathered by their distance from the highest logit, in steps
+ * of a quarter of the exponent: as many steps from the top as fit. If the cut ends among them, the
+ * other tokens do not matter; if not, the host draws. */
 #include "base/philox.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/net_kernels.h"
@@ -17,24 +17,24 @@ static constexpr unsigned STEPS = 128;                     /* of a quarter; the 
 static constexpr unsigned MOST = CUDA_DRAW_MOST;
 static constexpr unsigned MOST_BLOCKS = CUDA_DRAW_VOCAB / DRAW_BLOCK;
 
-/* A block's row and how it is drawn from. */
-struct row {
+/* A block's row and its draw. */
+struct draw_row {
     const float *x;
     uint32_t n;
     const struct draw *how;
     const int32_t *ends;
     uint32_t n_ends;
-    float top, scale; /* of what is not banned */
+    float top, scale; /* of the tokens that are not banned */
 };
 
 struct shared {
-    uint64_t *keys;    /* [MOST] what was gathered, the greatest first once sorted */
+    uint64_t *keys;    /* [MOST] gathered tokens, the greatest first once sorted */
     float *sums;       /* [MOST_BLOCKS] of weights */
     uint32_t *steps;   /* [STEPS] how many are in each */
     uint64_t *of_warp; /* [WARPS] */
 };
 
-static __device__ __forceinline__ bool is_banned(const struct row *r, uint32_t id)
+static __device__ __forceinline__ bool is_banned(const struct draw_row *r, uint32_t id)
 {
     for (uint32_t i = 0; r->how->bans_ends && i < r->n_ends; i++)
         if (r->ends[i] == (int32_t)id)
@@ -42,7 +42,7 @@ static __device__ __forceinline__ bool is_banned(const struct row *r, uint32_t i
     return false;
 }
 
-static __device__ __forceinline__ float logit_of(const struct row *r, uint32_t id)
+static __device__ __forceinline__ float logit_of(const struct draw_row *r, uint32_t id)
 {
     return is_banned(r, id) ? -INFINITY : r->x[id];
 }
@@ -54,7 +54,7 @@ static __device__ __forceinline__ float weight_of(float x, float top, float scal
     return e > least ? e : 0.0f;
 }
 
-/* Numbers whose order is that of the floats; +0 and -0 are the same. */
+/* Maps floats to integers of the same order; +0 and -0 are equal. */
 static __device__ __forceinline__ uint32_t order_of(float x)
 {
     uint32_t bits = scalar_bits(x + 0.0f);
@@ -67,7 +67,7 @@ static __device__ __forceinline__ float float_of(uint32_t order)
     return scalar_from_bits((order & 0x80000000u) != 0 ? order & 0x7fffffffu : ~order);
 }
 
-/* Greater: the higher value, then the lower id. */
+/* A key is greater for a higher value, then for a lower id. */
 static __device__ __forceinline__ uint64_t key_of(uint32_t order, uint32_t id)
 {
     return (uint64_t)order << 32 | ~id;
@@ -78,7 +78,7 @@ static __device__ __forceinline__ uint32_t id_of(uint64_t key)
     return ~(uint32_t)key;
 }
 
-/* The greatest of all threads', for all threads. */
+/* The greatest key of all threads, returned to all. */
 static __device__ uint64_t greatest(uint64_t key, const struct shared *s)
 {
     uint64_t most = 0;
@@ -89,7 +89,7 @@ static __device__ uint64_t greatest(uint64_t key, const struct shared *s)
 
         key = other > key ? other : key;
     }
-    __syncthreads(); /* the last call's have been read */
+    __syncthreads(); /* the last call's results have been read */
     if (threadIdx.x % WARP_LANES == 0)
         s->of_warp[threadIdx.x / WARP_LANES] = key;
     __syncthreads();
@@ -98,8 +98,8 @@ static __device__ uint64_t greatest(uint64_t key, const struct shared *s)
     return most;
 }
 
-/* Sums of weights by block into s->sums; sixteen threads have one. */
-static __device__ void sum_blocks(const struct row *r, bool with_bans, float top, float scale,
+/* Sums of weights by block into s->sums; sixteen threads sum one. */
+static __device__ void sum_blocks(const struct draw_row *r, bool with_bans, float top, float scale,
                                   float least, const struct shared *s)
 {
     unsigned lane = threadIdx.x % SCALAR_LANES;
@@ -121,7 +121,7 @@ static __device__ void sum_blocks(const struct row *r, bool with_bans, float top
 }
 
 /* One thread. */
-static __device__ double sum_of_blocks(const struct row *r, const struct shared *s)
+static __device__ double sum_of_blocks(const struct draw_row *r, const struct shared *s)
 {
     double sum = 0;
 
@@ -130,7 +130,7 @@ static __device__ double sum_of_blocks(const struct row *r, const struct shared 
     return sum;
 }
 
-/* The greatest first; n is a power of two. */
+/* Sorts the greatest first; n is a power of two. */
 static __device__ void sort(uint64_t *keys, unsigned n)
 {
     __syncthreads();
@@ -149,7 +149,7 @@ static __device__ void sort(uint64_t *keys, unsigned n)
         }
 }
 
-static __device__ __forceinline__ unsigned step_of(const struct row *r, float x)
+static __device__ __forceinline__ unsigned step_of(const struct draw_row *r, float x)
 {
     float depth = (r->top - x) * r->scale * 4.0f;
 
@@ -160,18 +160,19 @@ static __device__ __forceinline__ unsigned step_of(const struct row *r, float x)
 struct cut {
     float least;   /* weight; not where there is a top_k */
     uint32_t n;    /* of the top_k; 0: by weight */
-    unsigned last; /* step that is gathered */
+    unsigned last; /* the last step that is gathered */
     uint32_t n_gathered;
     bool is_all; /* nothing was left out */
 };
 
-static __device__ __forceinline__ bool may_stay(const struct row *r, const struct cut *c, float x)
+static __device__ __forceinline__ bool may_stay(const struct draw_row *r, const struct cut *c,
+                                                float x)
 {
     return c->n > 0 ? x > -INFINITY : weight_of(x, r->top, r->scale, draw_least_weight) >= c->least;
 }
 
 /* Gathers the keys of what a cut may leave, sorted; by logit for a top_k, else by weight. */
-static __device__ void gather(const struct row *r, struct cut *c, const struct shared *s,
+static __device__ void gather(const struct draw_row *r, struct cut *c, const struct shared *s,
                               uint32_t *count)
 {
     unsigned size = 2;
@@ -219,8 +220,8 @@ static __device__ void gather(const struct row *r, struct cut *c, const struct s
     sort(s->keys, size);
 }
 
-/* Of those gathered the first n by logit become keys by weight, sorted again. */
-static __device__ void keep_top_k(const struct row *r, uint32_t n, const struct shared *s)
+/* Turns the first n gathered keys by logit into keys by weight, sorted again. */
+static __device__ void keep_top_k(const struct draw_row *r, uint32_t n, const struct shared *s)
 {
     unsigned size = 2;
 
@@ -236,7 +237,7 @@ static __device__ void keep_top_k(const struct row *r, uint32_t n, const struct 
     sort(s->keys, size);
 }
 
-/* Keys by weight become keys by id, the lowest first. */
+/* Turns keys by weight into keys by id, the lowest first. */
 static __device__ void sort_by_id(uint32_t n, const struct shared *s)
 {
     unsigned size = 2;
@@ -248,11 +249,11 @@ static __device__ void sort_by_id(uint32_t n, const struct shared *s)
     sort(s->keys, size);
 }
 
-/* What is left, in the order in which it is added up. */
+/* The tokens left by a cut, in the order in which their weights are added up. */
 struct rest {
     const uint64_t *keys;
     uint32_t n;
-    bool is_by_weight; /* added up from the least likely on; else as they stand, id above weight */
+    bool is_by_weight; /* from the least likely on; else by the keys, id above weight */
 };
 
 static __device__ __forceinline__ uint64_t rest_key(const struct rest *c, uint32_t i)
@@ -277,8 +278,8 @@ static __device__ double sum_of_rest(const struct rest *c)
 }
 
 /* One thread: cuts by top_p and min_p, and draws. -1: the cut does not end among those gathered. */
-static __device__ int32_t draw_of_rest(const struct row *r, const struct cut *c, struct rest *rest,
-                                       const struct shared *s, float chance)
+static __device__ int32_t draw_of_rest(const struct draw_row *r, const struct cut *c,
+                                       struct rest *rest, const struct shared *s, float chance)
 {
     const struct draw *how = r->how;
     double target, sum = 0;
@@ -293,7 +294,7 @@ static __device__ int32_t draw_of_rest(const struct row *r, const struct cut *c,
             last = scalar_from_bits((uint32_t)(rest->keys[n++] >> 32));
             sum += (double)last;
         } while (n < rest->n && sum < enough);
-        /* what was left out is lighter than this, by more than a weight's rounding */
+        /* tokens that were left out are lighter than this, by more than a weight's rounding */
         if (c->n == 0 && !c->is_all &&
             (sum < enough || last <= scalar_exp((float)(c->last + 1) * -0.25f) * 1.001f))
             return -1;
@@ -314,9 +315,9 @@ static __device__ int32_t draw_of_rest(const struct row *r, const struct cut *c,
     return (int32_t)id_of(rest_key(rest, i));
 }
 
-/* Where nothing is cut: the block that the target falls into, then the token in it. */
-static __device__ int32_t draw_of_all(const struct row *r, float chance, const struct shared *s,
-                                      uint32_t *begin)
+/* The draw without cuts: the block that the target falls into, then the token in it. */
+static __device__ int32_t draw_of_all(const struct draw_row *r, float chance,
+                                      const struct shared *s, uint32_t *begin)
 {
     float *weights = (float *)(void *)s->keys; /* of the block */
     double sum = 0, before = 0, target = 0;
@@ -346,8 +347,8 @@ static __device__ int32_t draw_of_all(const struct row *r, float chance, const s
     return (int32_t)last;
 }
 
-/* The id is thread 0's to know. */
-static __device__ int32_t choose(const struct row *r, const struct shared *s, uint32_t *word)
+/* Only thread 0 gets the id. */
+static __device__ int32_t choose(const struct draw_row *r, const struct shared *s, uint32_t *word)
 {
     const struct draw *how = r->how;
     const float chance = philox_uniform(how->seed, how->turn, how->position, 0);
@@ -387,7 +388,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const struct draw *how = &draws[blockIdx.x];
     struct drawn result = {-1, 0.0f, 0.0f, 0.0};
     uint64_t of_all = 0, allowed = 0;
-    struct row r;
+    struct draw_row r;
     int is_wild = 0;
 
     if (blockIdx.x >= (n.n != NULL ? *n.n : n.most))

@@ -1,4 +1,4 @@
-/* --fast-math, and the vendor's rate. */
+/* --fast-math, and the measured rate of the vendor's library. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,13 +6,14 @@
 #include "compute/cuda/parts.h"
 
 enum {
-    /* The rows of a weight that are f16 at once: enough work for all multiprocessors, and little
-     * enough to stay near them between the kernel that writes it and the one that reads. */
+    /* The rows of a weight that are converted to f16 at once: enough work for all multiprocessors,
+     * and few enough to stay in the cache between the kernel that writes them and the one that
+     * reads. */
     WEIGHTS_BYTES = 32 << 20,
-    ROWS_ALIGN = CUBLAS_ALIGN / sizeof(float), /* so that where their results begin is aligned */
+    ROWS_ALIGN = CUBLAS_ALIGN / sizeof(float), /* so that their results are aligned */
 };
 
-/* Rows of the weight at a time. */
+/* The number of rows of the weight that are multiplied at a time. */
 static size_t rows_at_once(const struct cuda *c, const struct cuda_matrix *w)
 {
     size_t n = c->fast.weights.cap_bytes / sizeof(uint16_t) / w->n_cols / ROWS_ALIGN * ROWS_ALIGN;
@@ -22,19 +23,19 @@ static size_t rows_at_once(const struct cuda *c, const struct cuda_matrix *w)
 
 static enum status open_library(struct cuda *c, struct error *err)
 {
-    return c->gemm.blas != NULL ? STATUS_OK : gemm_open(c, err);
+    return c->gemm.blas != NULL ? STATUS_OK : gemm_open(&c->gemm, &c->device, &c->list, err);
 }
 
-/* What it takes to be fast. */
-static enum status open_parts(struct cuda *c, struct error *err)
+/* Opens cuBLAS and the memory for weights in f16. */
+static enum status fast_open_parts(struct cuda *c, struct error *err)
 {
     enum status rc = open_library(c, err);
 
     if (rc != STATUS_OK)
         return rc;
-    c->fast.weights.at = cuda_take(c, WEIGHTS_BYTES);
+    c->fast.weights.at = device_take(&c->device, WEIGHTS_BYTES);
     if (c->fast.weights.at == NULL)
-        return cuda_no_memory(c, WEIGHTS_BYTES, "weights in f16", err);
+        return device_no_memory(&c->device, WEIGHTS_BYTES, "weights in f16", err);
     c->fast.weights.cap_bytes = WEIGHTS_BYTES;
     return STATUS_OK;
 }
@@ -47,7 +48,7 @@ void fast_open(struct cuda *c, const struct backend_config *config)
 
     if (!config->fast_math) {
         (void)snprintf(f->products, sizeof f->products, "own kernels, the same bits in any batch");
-    } else if (open_parts(c, &err) != STATUS_OK) {
+    } else if (fast_open_parts(c, &err) != STATUS_OK) {
         (void)snprintf(f->products, sizeof f->products,
                        "own kernels, since cuBLAS is not to be had: %.110s", err.text);
     } else {
@@ -63,11 +64,11 @@ void fast_open(struct cuda *c, const struct backend_config *config)
 
 void fast_close(struct cuda *c)
 {
-    struct scratch *all[] = {&c->fast.weights, &c->fast.inputs, &c->fast.idle};
+    struct cuda_scratch *all[] = {&c->fast.weights, &c->fast.inputs, &c->fast.idle};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         cuda_give_back(c, all[i]->at);
-    gemm_close(c);
+    gemm_close(&c->gemm);
 }
 
 bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n)
@@ -81,8 +82,8 @@ bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n)
     if (at_once == 0)
         return false;
     last = w->n_rows % at_once;
-    return gemm_takes(c, &(struct gemm_shape){n, at_once, w->n_cols, w->n_rows}) &&
-           (last == 0 || gemm_takes(c, &(struct gemm_shape){n, last, w->n_cols, w->n_rows}));
+    return gemm_takes(&c->gemm, &(struct gemm_shape){n, at_once, w->n_cols, w->n_rows}) &&
+           (last == 0 || gemm_takes(&c->gemm, &(struct gemm_shape){n, last, w->n_cols, w->n_rows}));
 }
 
 uint16_t *fast_inputs(struct cuda *c, size_t n, size_t width)
@@ -117,9 +118,9 @@ void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *
 
         a.first = (uint32_t)first;
         a.n = (uint32_t)(left < at_once ? left : at_once);
-        list_add(c, launch_f16, &a, sizeof a);
-        gemm_add(c, &(struct gemm_shape){n, a.n, w->n_cols, w->n_rows}, in, a.to, out + first,
-                 adds);
+        list_add(&c->list, launch_f16, &a, sizeof a);
+        gemm_add(&c->gemm, &(struct gemm_shape){n, a.n, w->n_cols, w->n_rows}, in, a.to,
+                 out + first, adds);
     }
 }
 
@@ -133,7 +134,7 @@ bool cuda_vendor_matmul(struct backend *b, size_t n, size_t n_rows, size_t n_col
     size_t end = 0;
     struct error err;
 
-    if (open_library(c, &err) != STATUS_OK || !gemm_takes(c, &shape))
+    if (open_library(c, &err) != STATUS_OK || !gemm_takes(&c->gemm, &shape))
         return false;
     for (size_t i = 0; i < 3; i++)
         end += (parts[i] + CUBLAS_ALIGN - 1) / CUBLAS_ALIGN * CUBLAS_ALIGN;
@@ -142,6 +143,7 @@ bool cuda_vendor_matmul(struct backend *b, size_t n, size_t n_rows, size_t n_col
         return true; /* the failure is kept */
     for (size_t i = 1; i < 3; i++)
         at[i] = at[i - 1] + (parts[i - 1] + CUBLAS_ALIGN - 1) / CUBLAS_ALIGN * CUBLAS_ALIGN;
-    gemm_add(c, &shape, (const uint16_t *)at[0], (const uint16_t *)at[1], (float *)at[2], false);
+    gemm_add(&c->gemm, &shape, (const uint16_t *)at[0], (const uint16_t *)at[1], (float *)at[2],
+             false);
     return true;
 }

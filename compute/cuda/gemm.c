@@ -5,26 +5,26 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compute/cuda/parts.h"
 
 enum { N_PLANS = 512 };
 
-/* How a shape is multiplied; its place is given by its hash, and whoever comes last has it. */
+/* The algorithm for a shape. Its hash gives its place; a later shape with that place replaces
+ * it. */
 struct gemm_plan {
     struct gemm_shape shape;
     bool takes;
     struct cublas_algo algo;
 };
 
-/* The four matrices of a call. cuBLAS has columns where we have rows: our w is a turned matrix of
- * its, and what it writes by columns we read by rows. */
+/* The four matrices of a call. cuBLAS is column-major where we are row-major: our w is transposed
+ * for cuBLAS, and the columns that it writes are our rows. */
 struct layouts {
     void *w, *x, *out;
 };
 
 /* Failures. */
 
-static bool works(struct cuda *c, int rc, const char *what)
+static bool works(struct gemm *g, int rc, const char *what)
 {
     struct error err;
 
@@ -33,25 +33,27 @@ static bool works(struct cuda *c, int rc, const char *what)
     if (rc == CUBLAS_ALLOC_FAILED) {
         (void)error_set(&err, STATUS_EXHAUSTED, "out of device memory (cuBLAS, to %s)", what);
     } else {
-        c->is_dead = true;
+        g->device->is_dead = true;
         (void)error_set(&err, STATUS_INTERNAL, "cuBLAS failed to %s: %s", what,
-                        c->gemm.blas->get_status_name(rc));
+                        g->blas->get_status_name(rc));
     }
-    cuda_fail(c, &err);
+    device_fail(g->device, &err);
     return false;
 }
 
-bool gemm_works(struct cuda *c)
+/* After launches. */
+static bool gemm_works(void *arg)
 {
-    int rc = c->gemm.failed;
+    struct gemm *g = arg;
+    int rc = g->failed;
 
-    c->gemm.failed = CUBLAS_SUCCESS;
-    return works(c, rc, "multiply");
+    g->failed = CUBLAS_SUCCESS;
+    return works(g, rc, "multiply");
 }
 
 /* Opening. */
 
-static int open_parts(struct gemm *g)
+static int gemm_open_parts(struct gemm *g)
 {
     const struct cublas *l = g->blas;
     const int32_t transposed = CUBLAS_TRANSPOSED;
@@ -71,51 +73,56 @@ static int open_parts(struct gemm *g)
     return rc;
 }
 
-enum status gemm_open(struct cuda *c, struct error *err)
+enum status gemm_open(struct gemm *g, struct cuda_device *d, struct command_list *list,
+                      struct error *err)
 {
-    struct gemm *g = &c->gemm;
     enum status rc = cublas_load(&g->blas, err);
     int code;
 
     if (rc != STATUS_OK)
         return rc;
-    g->workspace = cuda_take(c, GEMM_WORKSPACE);
+    g->device = d;
+    g->list = list;
+    list->check = gemm_works;
+    list->check_arg = g;
+    g->workspace = device_take(g->device, GEMM_WORKSPACE);
     if (g->workspace == NULL) {
-        rc = cuda_no_memory(c, GEMM_WORKSPACE, "cuBLAS", err);
-    } else if (!context_enter(c)) {
+        rc = device_no_memory(g->device, GEMM_WORKSPACE, "cuBLAS", err);
+    } else if (!device_enter(g->device)) {
         rc = error_set(err, STATUS_INTERNAL, "the CUDA device has failed");
     } else {
-        code = open_parts(g);
-        context_leave();
+        code = gemm_open_parts(g);
+        device_leave();
         if (code != CUBLAS_SUCCESS)
             rc = error_set(err, STATUS_PRECONDITION, "%.60s does not start: %.60s", g->blas->file,
                            g->blas->get_status_name(code));
     }
     if (rc != STATUS_OK)
-        gemm_close(c);
+        gemm_close(g);
     else
         g->plans = xalloc(N_PLANS * sizeof *g->plans);
     return rc;
 }
 
-/* What a dead device has left of a handle is not asked to clear itself away. */
-void gemm_close(struct cuda *c)
+/* On a dead device the handle is not destroyed: that would call the device. */
+void gemm_close(struct gemm *g)
 {
-    struct gemm *g = &c->gemm;
-
     if (g->blas == NULL)
         return;
-    cuda_give_back(c, g->workspace);
+    if (g->workspace != NULL)
+        list_run(g->list); /* the list may use the workspace */
+    device_free(g->device, g->workspace);
     if (g->preference != NULL)
         (void)g->blas->matmul_preference_destroy(g->preference);
     if (g->desc != NULL)
         (void)g->blas->matmul_desc_destroy(g->desc);
-    if (g->handle != NULL && context_enter(c)) {
+    if (g->handle != NULL && device_enter(g->device)) {
         (void)g->blas->destroy(g->handle);
         (void)cudaGetLastError();
-        context_leave();
+        device_leave();
     }
     free(g->plans);
+    g->list->check = NULL;
     *g = (struct gemm){0};
 }
 
@@ -149,7 +156,7 @@ static bool same_shape(const struct gemm_shape *a, const struct gemm_shape *b)
            a->stride == b->stride;
 }
 
-static struct gemm_plan *place_of(struct gemm *g, const struct gemm_shape *s)
+static struct gemm_plan *gemm_place_of(struct gemm *g, const struct gemm_shape *s)
 {
     size_t h = s->n;
 
@@ -159,14 +166,13 @@ static struct gemm_plan *place_of(struct gemm *g, const struct gemm_shape *s)
     return &g->plans[(h ^ h >> 17) % N_PLANS];
 }
 
-static bool make_plan(struct cuda *c, const struct gemm_shape *s, struct gemm_plan *out)
+static bool make_plan(struct gemm *g, const struct gemm_shape *s, struct gemm_plan *out)
 {
-    struct gemm *g = &c->gemm;
     struct cublas_found found = {0};
     struct layouts layouts;
     int n_found = 0, rc;
 
-    if (!context_enter(c))
+    if (!device_enter(g->device))
         return false;
     rc = open_layouts(g->blas, s, &layouts);
     if (rc == CUBLAS_SUCCESS)
@@ -174,26 +180,26 @@ static bool make_plan(struct cuda *c, const struct gemm_shape *s, struct gemm_pl
                                                 layouts.out, layouts.out, g->preference, 1, &found,
                                                 &n_found);
     close_layouts(g->blas, &layouts);
-    context_leave();
+    device_leave();
     if (rc == CUBLAS_NOT_SUPPORTED) {
         rc = CUBLAS_SUCCESS;
         n_found = 0;
     }
-    if (!works(c, rc, "find a way to multiply"))
+    if (!works(g, rc, "find a way to multiply"))
         return false;
     *out = (struct gemm_plan){
         .shape = *s, .takes = n_found > 0 && found.state == CUBLAS_SUCCESS, .algo = found.algo};
     return true;
 }
 
-bool gemm_takes(struct cuda *c, const struct gemm_shape *s)
+bool gemm_takes(struct gemm *g, const struct gemm_shape *s)
 {
     struct gemm_plan *plan;
 
-    if (c->gemm.blas == NULL || c->is_dead || c->failed.status != STATUS_OK)
+    if (g->blas == NULL || g->device->is_dead || g->device->failed.status != STATUS_OK)
         return false;
-    plan = place_of(&c->gemm, s);
-    return (same_shape(&plan->shape, s) || make_plan(c, s, plan)) && plan->takes;
+    plan = gemm_place_of(g, s);
+    return (same_shape(&plan->shape, s) || make_plan(g, s, plan)) && plan->takes;
 }
 
 /* Multiplying. */
@@ -204,7 +210,7 @@ struct gemm_args {
     struct cublas_algo algo;
     const uint16_t *x, *w;
     float *out;
-    float beta; /* of what is there already */
+    float beta; /* the factor of the old contents */
 };
 
 static void launch_gemm(const void *args, cudaStream_t stream)
@@ -224,26 +230,26 @@ static void launch_gemm(const void *args, cudaStream_t stream)
         g->failed = rc;
 }
 
-void gemm_add(struct cuda *c, const struct gemm_shape *s, const uint16_t *x, const uint16_t *w,
+void gemm_add(struct gemm *g, const struct gemm_shape *s, const uint16_t *x, const uint16_t *w,
               float *out, bool adds)
 {
     struct gemm_args a;
     struct error err;
 
-    if (!gemm_takes(c, s)) { /* others may have pushed it out since: it was looked up again */
+    if (!gemm_takes(g, s)) { /* looked up again: another shape may have replaced it */
         (void)error_set(&err, STATUS_INTERNAL, "cuBLAS knows a shape no more");
-        cuda_fail(c, &err);
+        device_fail(g->device, &err);
         return;
     }
     assert((uintptr_t)x % CUBLAS_ALIGN == 0 && (uintptr_t)w % CUBLAS_ALIGN == 0 &&
            (uintptr_t)out % CUBLAS_ALIGN == 0);
     memset(&a, 0, sizeof a);
-    a.gemm = &c->gemm;
+    a.gemm = g;
     a.shape = *s;
-    a.algo = place_of(&c->gemm, s)->algo;
+    a.algo = gemm_place_of(g, s)->algo;
     a.x = x;
     a.w = w;
     a.out = out;
     a.beta = adds ? 1.0f : 0.0f;
-    list_add(c, launch_gemm, &a, sizeof a);
+    list_add(g->list, launch_gemm, &a, sizeof a);
 }

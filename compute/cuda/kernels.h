@@ -1,9 +1,10 @@
 /* The language model's kernels, as the backend calls them. A launcher puts its kernel on the stream
- * and returns; that it could not is the runtime's last error, and what the kernel meets comes with
- * the stream's. All pointers are to device memory, which has to stay until the kernel has run, and
- * are aligned to 16 bytes unless said otherwise. Activations are f32 [rows][width].
+ * and returns. A failed launch is the runtime's last error; a failure of the kernel itself is
+ * reported by a later call on the stream. All pointers are to device memory, which has to stay
+ * until the kernel has run, and are aligned to 16 bytes unless said otherwise. Activations are f32
+ * [rows][width].
  *
- * Bits: of a row's, whatever the other rows are and however many. Products with quantised weights,
+ * Bits: a row's do not depend on the other rows or their number. Products with quantised weights,
  * the norm, rope, the gate and attention give those of the cpu backend; products with float weights
  * those of `ref`. */
 #ifndef COMPUTE_CUDA_KERNELS_H
@@ -13,21 +14,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/attend_units.h"
-#include "compute/kv_type.h"
+#include "compute/numerics/attend_units.h"
+#include "compute/numerics/kv_type.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#include "compute/dtype.h" /* its functions are C */
+#include "compute/numerics/dtype.h" /* its functions are C */
 
 struct CUstream_st; /* a cudaStream_t is a pointer to it */
 
-/* How many rows there are. What is recorded in a graph runs again with another *n. */
+/* The number of rows, which is read on the device, so that a recorded graph can run again with
+ * another *n. */
 struct cuda_count {
     const uint32_t *n; /* aligned to 4; NULL: most */
-    uint32_t most;     /* the grid is made for so many; not 0 */
+    uint32_t most;     /* the number that the grid is made for; not 0 */
 };
 
 /* Activations in int8 by row and group of 32: value * scale. */
@@ -64,12 +66,12 @@ struct cuda_matrix {
 
 enum { CUDA_PANEL_ROWS = 8 };
 
-/* Lays a matrix out from `at` on, aligned to 256; returns its bytes. With NULL it only counts. */
+/* Lays out a matrix at `at`, aligned to 256; returns its bytes. With NULL it only counts. */
 size_t cuda_matrix_lay_out(struct cuda_matrix *out, enum dtype type, size_t n_rows, size_t n_cols,
                            uint8_t *at);
 
-/* Fills rows first … first + n - 1 from as many rows as they lie in the file, aligned to 4. first
- * is a multiple of CUDA_PANEL_ROWS, and n too unless the weight ends there. */
+/* Fills rows first … first + n - 1 from n rows in the file's format, aligned to 4. first is a
+ * multiple of CUDA_PANEL_ROWS, and n too unless the weight ends there. */
 void cuda_repack(const struct cuda_matrix *to, const void *rows, uint32_t first, uint32_t n,
                  struct CUstream_st *stream);
 
@@ -81,8 +83,8 @@ void cuda_embed(const struct cuda_matrix *table, const int32_t *ids, struct cuda
 void cuda_gather(const float *in, const uint32_t *rows, struct cuda_count n, uint32_t width,
                  float *out, struct CUstream_st *stream);
 
-/* Rows as products read them: divided by their root mean square and multiplied with gain [width],
- * unless that is NULL; then in int8. The second leaves them floats. */
+/* Prepares rows for products: divides them by their root mean square and multiplies with gain
+ * [width], unless that is NULL; then rounds to int8. The second leaves them floats. */
 void cuda_norm_quantise(const float *x, const float *gain, float eps, struct cuda_count n,
                         uint32_t width, const struct cuda_acts *out, struct CUstream_st *stream);
 void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n, uint32_t width,
@@ -129,7 +131,7 @@ void cuda_matrix_f16(const struct cuda_matrix *from, uint32_t first, uint32_t n,
  *     keys    [padded_dim / piece][16 positions][piece], a piece being 16 bytes
  *     values  [16 positions][padded_dim]
  * both followed by f32 [16 positions], of q8 the positions' scales, of other types the greatest
- * magnitude at each, NaN where one is. */
+ * magnitude at each, NaN where a number is NaN. */
 struct cuda_kv {
     uint8_t *pages;
     size_t page_bytes;
@@ -138,7 +140,7 @@ struct cuda_kv {
     enum kv_type type;
 };
 
-/* Everything but pages. */
+/* Sets everything but pages. */
 void cuda_kv_lay_out(struct cuda_kv *out, enum kv_type type, size_t n_layers, size_t n_kv_heads,
                      size_t head_dim);
 
@@ -151,7 +153,7 @@ void cuda_kv_copy(const struct cuda_kv *kv, const int32_t *pairs, uint32_t n,
 struct cuda_tokens {
     struct cuda_count n;
     const uint32_t *positions;
-    const int32_t *pages; /* in which each position lies; below 0: nowhere, so it is not stored */
+    const int32_t *pages; /* the page of each position; below 0: none, so it is not stored */
 };
 
 /* Cosine and sine of the angle of each pair of a head at each position; 0: no rope. */
@@ -160,10 +162,10 @@ struct cuda_turns {
     uint32_t head_dim;
 };
 
-/* Turns x [n][n_heads * head_dim] in place. */
+/* Rotates x [n][n_heads * head_dim] in place. */
 void cuda_rope(const struct cuda_turns *r, const struct cuda_tokens *tokens, uint32_t n_heads,
                float *x, struct CUstream_st *stream);
-/* k and v [n][n_kv_heads * head_dim] to their places. */
+/* Stores k and v [n][n_kv_heads * head_dim] in their pages. */
 void cuda_kv_store(const struct cuda_kv *kv, uint32_t layer, const struct cuda_tokens *tokens,
                    const float *k, const float *v, struct CUstream_st *stream);
 /* cuda_rope of q and of k, then cuda_kv_store, in one launch. */
@@ -172,8 +174,8 @@ void cuda_rope_kv_store(const struct cuda_turns *r, const struct cuda_kv *kv, ui
                         const float *v, struct CUstream_st *stream);
 
 /* A piece of attention: the queries of a few tokens of one sequence, one after the other in the
- * step, over the spans of CUDA_SPAN positions first_span … end_span - 1. One that has all spans of
- * its tokens writes their outputs; of those that share them the one that ends last does. */
+ * step, over the spans of CUDA_SPAN positions first_span … end_span - 1. An item that has all spans
+ * of its tokens writes their outputs; where items share tokens, the one that ends last does. */
 enum { CUDA_SPAN = ATTEND_SPAN };
 
 struct cuda_attend_item {
@@ -181,17 +183,17 @@ struct cuda_attend_item {
     uint32_t pos;           /* of the first token */
     uint32_t table;         /* where the sequence's pages begin in tables */
     uint32_t first_span, end_span, n_spans;
-    uint32_t partial; /* where the tokens' parts begin in partials, in tokens */
+    uint32_t partial; /* where the tokens' results begin in partials, in tokens */
     uint32_t counter; /* of the items that share the tokens */
 };
 
-/* How a step is attended to. */
+/* A step's plan of attention. */
 struct cuda_attention {
     struct cuda_count n_items;
     const struct cuda_attend_item *items; /* [n_items], aligned to 4 */
     const int32_t *tables;                /* page ids, aligned to 4 */
     float *partials;                      /* [plan's n_partials][n_heads][head_dim + 2] */
-    uint32_t *counters; /* [plan's n_counters][n_heads], zeros, and so again when it has run */
+    uint32_t *counters; /* [plan's n_counters][n_heads], zeros, and zeroed again by the run */
     uint32_t n_heads;   /* a multiple of the keys' */
 };
 
@@ -199,16 +201,16 @@ struct cuda_attention {
 void cuda_attend(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
                  const float *q, float *out, struct CUstream_st *stream);
 
-/* What a plan of attention takes. */
+/* The memory that a plan of attention needs. */
 struct cuda_attend_sizes {
     size_t n_items, n_partials, n_counters;
 };
 
 struct attend_row; /* backend.h */
 
-/* Makes the items of rows, whose tables of pages the caller lays one after the other, each of as
- * many as the row's last position needs. The spans of a token are taken apart while there are fewer
- * than `enough` items otherwise. With items NULL it only counts. */
+/* Makes the items of rows. The caller lays their page tables one after the other, each with as many
+ * pages as the row's last position needs. The spans of a token are split among items while there
+ * would otherwise be fewer than `enough` items. With items NULL it only counts. */
 void cuda_attend_plan(struct cuda_attend_sizes *ret_sizes, struct cuda_attend_item *items,
                       const struct attend_row *rows, size_t n_rows, size_t n_sharing,
                       size_t enough);

@@ -1,7 +1,7 @@
-/* Where things lie in device memory: counted on the host. */
+/* The layouts of weights and pages in device memory, computed on the host. */
 #include <assert.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
 #include "compute/cuda/kernels.h"
 
 enum { PLANE_ALIGN = 256, GROUP = 32, GROUPS_OF_SUPER = 8, PIECE_BYTES = 16, FLOAT_LANES = 16 };
@@ -36,8 +36,8 @@ static struct planes planes_of(enum dtype type)
     }
 }
 
-/* Takes the next bytes; NULL where there are none to take, or nothing to take from. */
-static uint8_t *take(uint8_t *at, size_t *used, size_t size_bytes)
+/* Takes the next bytes; NULL if size_bytes is 0 or if there is no memory to take from. */
+static uint8_t *layout_take(uint8_t *at, size_t *used, size_t size_bytes)
 {
     size_t offset = *used;
 
@@ -56,15 +56,15 @@ size_t cuda_matrix_lay_out(struct cuda_matrix *out, enum dtype type, size_t n_ro
     if (p.codes == 0) {
         size_t piece = FLOAT_LANES * PIECE_BYTES / dtype_block_bytes(type);
 
-        out->codes =
-            take(at, &used, n_rows * ((n_cols + piece - 1) / piece) * FLOAT_LANES * PIECE_BYTES);
+        out->codes = layout_take(
+            at, &used, n_rows * ((n_cols + piece - 1) / piece) * FLOAT_LANES * PIECE_BYTES);
         return used;
     }
     assert(n_cols % dtype_block_values(type) == 0);
-    out->codes = take(at, &used, n_padded * n_groups * p.codes);
-    out->high = take(at, &used, n_padded * n_groups * p.high);
-    out->scales = take(at, &used, n_padded * n_groups * p.scales);
-    out->supers = take(at, &used, n_padded * n_groups / GROUPS_OF_SUPER * p.supers);
+    out->codes = layout_take(at, &used, n_padded * n_groups * p.codes);
+    out->high = layout_take(at, &used, n_padded * n_groups * p.high);
+    out->scales = layout_take(at, &used, n_padded * n_groups * p.scales);
+    out->supers = layout_take(at, &used, n_padded * n_groups / GROUPS_OF_SUPER * p.supers);
     return used;
 }
 

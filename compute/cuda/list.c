@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compute/cuda/parts.h"
 #include "compute/cuda/pinned.h"
 
 enum {
@@ -14,15 +13,15 @@ enum {
 };
 
 /* A record, and its args behind it. */
-struct op {
+struct list_op {
     list_launch_fn launch;
     size_t args_bytes; /* rounded up to that of a pointer */
 };
 
-/* A list that has come before. */
+/* A list that has run before. */
 struct graph {
     struct graph *next;
-    cudaGraphExec_t exec; /* NULL: it came once, and was launched one by one */
+    cudaGraphExec_t exec; /* NULL: seen once, and launched one by one */
     uint64_t hash;
     size_t ops_bytes;
     uint8_t ops[];
@@ -37,21 +36,22 @@ size_t list_bucket(size_t n)
     return power >= 4 && n <= power - power / 4 ? power - power / 4 : power;
 }
 
-static bool open_slot(struct cuda *c, struct list_slot *s, size_t cap_bytes)
+static bool cuda_list_open_slot(struct command_list *l, struct list_slot *s, size_t cap_bytes)
 {
     void *host, *device;
 
     if (s->copied == NULL &&
-        !cuda_works(c, cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming),
-                    "make an event"))
+        !device_works(l->device, cudaEventCreateWithFlags(&s->copied, cudaEventDisableTiming),
+                      "make an event"))
         return false;
     if (s->done == NULL &&
-        !cuda_works(c, cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming), "make an event"))
+        !device_works(l->device, cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming),
+                      "make an event"))
         return false;
-    if (!cuda_works(c, pinned_open(&host, cap_bytes), "pin memory"))
+    if (!device_works(l->device, pinned_open(&host, cap_bytes), "pin memory"))
         return false;
     s->host = host;
-    if (!cuda_works(c, cudaMalloc(&device, cap_bytes), "take memory of a step's inputs"))
+    if (!device_works(l->device, cudaMalloc(&device, cap_bytes), "take memory of a step's inputs"))
         return false;
     s->device = device;
     s->cap_bytes = cap_bytes;
@@ -67,7 +67,7 @@ static void close_inputs(struct list_slot *s, bool is_alive)
     s->cap_bytes = 0;
 }
 
-static void close_slot(struct list_slot *s, bool is_alive)
+static void cuda_list_close_slot(struct list_slot *s, bool is_alive)
 {
     close_inputs(s, is_alive);
     if (s->copied != NULL && is_alive)
@@ -76,25 +76,24 @@ static void close_slot(struct list_slot *s, bool is_alive)
         (void)cudaEventDestroy(s->done);
 }
 
-enum status list_open(struct cuda *c, struct error *err)
+enum status list_open(struct command_list *l, struct cuda_device *d, struct error *err)
 {
-    struct list *l = &c->list;
-
-    if (!cuda_works(c, cudaStreamCreateWithFlags(&l->compute, cudaStreamNonBlocking),
-                    "make a stream") ||
-        !cuda_works(c, cudaStreamCreateWithFlags(&l->copies, cudaStreamNonBlocking),
-                    "make a stream"))
+    l->device = d;
+    if (!device_works(l->device, cudaStreamCreateWithFlags(&l->compute, cudaStreamNonBlocking),
+                      "make a stream") ||
+        !device_works(l->device, cudaStreamCreateWithFlags(&l->copies, cudaStreamNonBlocking),
+                      "make a stream"))
         goto failed;
     for (size_t i = 0; i < LIST_SLOTS; i++)
-        if (!open_slot(c, &l->slots[i], FIRST_INPUTS))
+        if (!cuda_list_open_slot(l, &l->slots[i], FIRST_INPUTS))
             goto failed;
     return STATUS_OK;
 failed:
-    *err = c->failed;
+    *err = l->device->failed;
     return err->status;
 }
 
-static void close_graph(struct list *l, struct graph **at, bool is_alive)
+static void close_graph(struct command_list *l, struct graph **at, bool is_alive)
 {
     struct graph *g = *at;
 
@@ -106,10 +105,13 @@ static void close_graph(struct list *l, struct graph **at, bool is_alive)
     l->n_graphs--;
 }
 
-void list_close(struct cuda *c)
+void list_close(struct command_list *l)
 {
-    struct list *l = &c->list;
-    bool is_alive = context_enter(c); /* else all of the device's went with its context */
+    bool is_alive;
+
+    if (l->device == NULL) /* it was never opened */
+        return;
+    is_alive = device_enter(l->device); /* if not, its memory was lost with the context */
 
     if (is_alive) {
         if (l->compute != NULL)
@@ -120,75 +122,72 @@ void list_close(struct cuda *c)
     while (l->graphs != NULL)
         close_graph(l, &l->graphs, is_alive);
     for (size_t i = 0; i < LIST_SLOTS; i++)
-        close_slot(&l->slots[i], is_alive);
+        cuda_list_close_slot(&l->slots[i], is_alive);
     if (is_alive) {
         if (l->compute != NULL)
             (void)cudaStreamDestroy(l->compute);
         if (l->copies != NULL)
             (void)cudaStreamDestroy(l->copies);
         (void)cudaGetLastError();
-        context_leave();
+        device_leave();
     }
     free(l->ops);
-    *l = (struct list){0};
+    *l = (struct command_list){0};
 }
 
 /* Inputs. */
 
-static size_t aligned(size_t size_bytes)
+static size_t cuda_list_aligned(size_t size_bytes)
 {
     return (size_bytes + LIST_ALIGN - 1) / LIST_ALIGN * LIST_ALIGN;
 }
 
-/* Larger inputs in every slot; nothing runs, and nothing is recorded. */
-static bool grow_inputs(struct cuda *c, size_t size_bytes)
+/* Enlarges the inputs of every slot; nothing may be running or recorded. */
+static bool grow_inputs(struct command_list *l, size_t size_bytes)
 {
-    struct list *l = &c->list;
     size_t cap_bytes = FIRST_INPUTS;
 
     while (cap_bytes < size_bytes)
         cap_bytes *= 2;
-    while (l->graphs != NULL) /* they read the old ones */
+    while (l->graphs != NULL) /* graphs read the old inputs */
         close_graph(l, &l->graphs, true);
     for (size_t i = 0; i < LIST_SLOTS; i++) {
         close_inputs(&l->slots[i], true);
-        if (!open_slot(c, &l->slots[i], cap_bytes))
+        if (!cuda_list_open_slot(l, &l->slots[i], cap_bytes))
             return false;
     }
     return true;
 }
 
-bool list_reserve(struct cuda *c, size_t size_bytes)
+bool list_reserve(struct command_list *l, size_t size_bytes)
 {
-    struct list *l = &c->list;
     struct list_slot *s = &l->slots[l->slot];
     bool grown;
 
-    if (c->failed.status != STATUS_OK || c->is_dead)
+    if (l->device->failed.status != STATUS_OK || l->device->is_dead)
         return false;
     if (s->host != NULL && size_bytes <= s->cap_bytes - l->used_bytes && l->ops_bytes < FULL_OPS)
         return true;
-    list_run(c);
+    list_run(l);
     s = &l->slots[l->slot];
     if (s->host != NULL && size_bytes <= s->cap_bytes)
-        return c->failed.status == STATUS_OK;
-    list_wait(c);
-    if (c->failed.status != STATUS_OK || !context_enter(c))
+        return l->device->failed.status == STATUS_OK;
+    list_wait(l);
+    if (l->device->failed.status != STATUS_OK || !device_enter(l->device))
         return false;
-    grown = grow_inputs(c, size_bytes);
-    context_leave();
+    grown = grow_inputs(l, size_bytes);
+    device_leave();
     return grown;
 }
 
-void *list_stage(struct cuda *c, const void *from, size_t size_bytes, size_t cap_bytes,
+void *list_stage(struct command_list *l, const void *from, size_t size_bytes, size_t cap_bytes,
                  void **ret_host)
 {
-    struct list *l = &c->list;
     struct list_slot *s = &l->slots[l->slot];
     size_t at = l->used_bytes;
 
-    assert(size_bytes <= cap_bytes && aligned(cap_bytes) <= s->cap_bytes - at);
-    l->used_bytes += aligned(cap_bytes);
+    assert(size_bytes <= cap_bytes && cuda_list_aligned(cap_bytes) <= s->cap_bytes - at);
+    l->used_bytes += cuda_list_aligned(cap_bytes);
     if (from != NULL)
         memcpy(s->host + at, from, size_bytes);
     if (ret_host != NULL)
@@ -196,16 +195,15 @@ void *list_stage(struct cuda *c, const void *from, size_t size_bytes, size_t cap
     return s->device + at;
 }
 
-void *list_stage_kept(struct cuda *c, const void *from, size_t size_bytes, size_t cap_bytes)
+void *list_stage_kept(struct command_list *l, const void *from, size_t size_bytes, size_t cap_bytes)
 {
-    struct list *l = &c->list;
     enum { N_KEPT = sizeof l->staged / sizeof l->staged[0] };
     uint8_t *device;
 
     for (size_t i = 0; i < l->n_staged && i < N_KEPT; i++)
         if (l->staged[i].from == from && l->staged[i].size_bytes == size_bytes)
             return l->slots[l->slot].device + l->staged[i].at;
-    device = list_stage(c, from, size_bytes, cap_bytes, NULL);
+    device = list_stage(l, from, size_bytes, cap_bytes, NULL);
     l->staged[l->n_staged++ % N_KEPT] =
         (struct list_staged){from, size_bytes, (size_t)(device - l->slots[l->slot].device)};
     return device;
@@ -213,13 +211,12 @@ void *list_stage_kept(struct cuda *c, const void *from, size_t size_bytes, size_
 
 /* Recording. */
 
-void list_add(struct cuda *c, list_launch_fn launch, const void *args, size_t size_bytes)
+void list_add(struct command_list *l, list_launch_fn launch, const void *args, size_t size_bytes)
 {
-    struct list *l = &c->list;
     size_t args_bytes = (size_bytes + sizeof(void *) - 1) / sizeof(void *) * sizeof(void *);
-    struct op op = {launch, args_bytes};
+    struct list_op op = {launch, args_bytes};
 
-    if (c->failed.status != STATUS_OK || c->is_dead)
+    if (l->device->failed.status != STATUS_OK || l->device->is_dead)
         return;
     if (l->ops_cap - l->ops_bytes < sizeof op + args_bytes) {
         l->ops_cap = 2 * l->ops_cap + sizeof op + args_bytes;
@@ -235,21 +232,20 @@ void list_add(struct cuda *c, list_launch_fn launch, const void *args, size_t si
 
 /* Running. */
 
-static bool launch_all(struct cuda *c)
+static bool launch_all(struct command_list *l)
 {
-    struct list *l = &c->list;
     bool launched;
-    struct op op;
+    struct list_op op;
 
     for (size_t at = 0; at < l->ops_bytes; at += sizeof op + op.args_bytes) {
         memcpy(&op, l->ops + at, sizeof op);
         op.launch(l->ops + at + sizeof op, l->compute);
     }
-    launched = cuda_works(c, cudaGetLastError(), "launch kernels");
-    return gemm_works(c) && launched;
+    launched = device_works(l->device, cudaGetLastError(), "launch kernels");
+    return (l->check == NULL || l->check(l->check_arg)) && launched;
 }
 
-static uint64_t hash(const uint8_t *bytes, size_t n)
+static uint64_t cuda_list_hash(const uint8_t *bytes, size_t n)
 {
     uint64_t h = 14695981039346656037u, word;
 
@@ -261,10 +257,10 @@ static uint64_t hash(const uint8_t *bytes, size_t n)
     return h;
 }
 
-/* The list's graph, which becomes the first; NULL: it never came, and is remembered now. */
-static struct graph *find_graph(struct list *l)
+/* Finds the list's graph, and makes it the first; NULL: the list is new, and is remembered now. */
+static struct graph *find_graph(struct command_list *l)
 {
-    uint64_t h = hash(l->ops, l->ops_bytes);
+    uint64_t h = cuda_list_hash(l->ops, l->ops_bytes);
     struct graph **at = &l->graphs, **last_single = NULL, **last = NULL, *g;
 
     for (; *at != NULL; last = at, at = &(*at)->next) {
@@ -278,7 +274,7 @@ static struct graph *find_graph(struct list *l)
         if (g->exec == NULL)
             last_single = at;
     }
-    if (l->n_graphs == LIST_GRAPHS) /* lists that came once do not push those out that come often */
+    if (l->n_graphs == LIST_GRAPHS) /* lists seen once do not evict those seen often */
         close_graph(l, last_single != NULL ? last_single : last, true);
     g = xalloc(sizeof *g + l->ops_bytes);
     g->hash = h;
@@ -291,17 +287,17 @@ static struct graph *find_graph(struct list *l)
 }
 
 /* True also where there was no memory for a graph: the list runs without. */
-static bool capture(struct cuda *c, struct graph *g)
+static bool capture(struct command_list *l, struct graph *g)
 {
-    struct list *l = &c->list;
     cudaGraph_t graph = NULL;
     cudaError_t rc;
     bool launched;
 
-    if (!cuda_works(c, cudaStreamBeginCapture(l->compute, cudaStreamCaptureModeThreadLocal),
-                    "begin a graph"))
+    if (!device_works(l->device,
+                      cudaStreamBeginCapture(l->compute, cudaStreamCaptureModeThreadLocal),
+                      "begin a graph"))
         return false;
-    launched = launch_all(c);
+    launched = launch_all(l);
     rc = cudaStreamEndCapture(l->compute, &graph);
     if (launched && rc == cudaSuccess)
         rc = cudaGraphInstantiate(&g->exec, graph, 0);
@@ -312,87 +308,82 @@ static bool capture(struct cuda *c, struct graph *g)
     if (!launched)
         return false;
     if (rc == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError(); /* it is dealt with */
+        (void)cudaGetLastError(); /* clears the error, which was handled */
         return true;
     }
     l->n_made += rc == cudaSuccess;
-    return cuda_works(c, rc, "make a graph");
+    return device_works(l->device, rc, "make a graph");
 }
 
-static void launch(struct cuda *c)
+static void launch(struct command_list *l)
 {
-    struct list *l = &c->list;
     struct graph *g = find_graph(l);
 
     l->n_runs++;
-    if (g != NULL && g->exec == NULL && !capture(c, g))
+    if (g != NULL && g->exec == NULL && !capture(l, g))
         return;
     if (g == NULL || g->exec == NULL) {
-        (void)launch_all(c);
+        (void)launch_all(l);
         return;
     }
     l->n_replays++;
-    cuda_works(c, cudaGraphLaunch(g->exec, l->compute), "launch a graph");
+    device_works(l->device, cudaGraphLaunch(g->exec, l->compute), "launch a graph");
 }
 
-/* Beside what runs now, if anything does. */
-static bool copy_inputs(struct cuda *c, struct list_slot *s)
+/* Copies the inputs, in parallel with a running list if there is one. */
+static bool copy_inputs(struct command_list *l, struct list_slot *s)
 {
-    struct list *l = &c->list;
     bool is_beside = l->slots[(l->slot + 1) % LIST_SLOTS].is_busy;
 
     if (l->used_bytes == 0)
         return true;
-    if (!cuda_works(c,
-                    cudaMemcpyAsync(s->device, s->host, l->used_bytes, cudaMemcpyHostToDevice,
-                                    is_beside ? l->copies : l->compute),
-                    "copy a step's inputs"))
+    if (!device_works(l->device,
+                      cudaMemcpyAsync(s->device, s->host, l->used_bytes, cudaMemcpyHostToDevice,
+                                      is_beside ? l->copies : l->compute),
+                      "copy a step's inputs"))
         return false;
     return !is_beside ||
-           (cuda_works(c, cudaEventRecord(s->copied, l->copies), "record an event") &&
-            cuda_works(c, cudaStreamWaitEvent(l->compute, s->copied, 0), "wait for an event"));
+           (device_works(l->device, cudaEventRecord(s->copied, l->copies), "record an event") &&
+            device_works(l->device, cudaStreamWaitEvent(l->compute, s->copied, 0),
+                         "wait for an event"));
 }
 
-static void next_slot(struct cuda *c)
+static void next_slot(struct command_list *l)
 {
-    struct list *l = &c->list;
     struct list_slot *s = &l->slots[l->slot];
 
-    if (!cuda_works(c, cudaEventRecord(s->done, l->compute), "record an event"))
+    if (!device_works(l->device, cudaEventRecord(s->done, l->compute), "record an event"))
         return;
     s->is_busy = true;
     l->slot = (l->slot + 1) % LIST_SLOTS;
     s = &l->slots[l->slot];
     if (s->is_busy)
-        cuda_works(c, cudaEventSynchronize(s->done), "run the list before");
+        device_works(l->device, cudaEventSynchronize(s->done), "run the list before");
     s->is_busy = false;
 }
 
-void list_run(struct cuda *c)
+void list_run(struct command_list *l)
 {
-    struct list *l = &c->list;
     struct list_slot *s = &l->slots[l->slot];
 
-    if (l->n_ops > 0 && c->failed.status == STATUS_OK && context_enter(c)) {
-        if (copy_inputs(c, s))
-            launch(c);
-        if (c->failed.status == STATUS_OK)
-            next_slot(c);
-        context_leave();
+    if (l->n_ops > 0 && l->device->failed.status == STATUS_OK && device_enter(l->device)) {
+        if (copy_inputs(l, s))
+            launch(l);
+        if (l->device->failed.status == STATUS_OK)
+            next_slot(l);
+        device_leave();
     }
     l->ops_bytes = l->n_ops = l->used_bytes = l->n_staged = 0;
     l->epoch++;
 }
 
-void list_wait(struct cuda *c)
+void list_wait(struct command_list *l)
 {
-    struct list *l = &c->list;
-
-    if (context_enter(c)) {
+    if (device_enter(l->device)) {
         cudaError_t rc = cudaStreamSynchronize(l->copies), done = cudaStreamSynchronize(l->compute);
 
-        cuda_works(c, rc == cudaSuccess ? done : rc, "run a step");
-        context_leave();
+        device_works(l->device, rc == cudaSuccess ? done : rc, "run a step");
+        device_leave();
     }
     for (size_t i = 0; i < LIST_SLOTS; i++)
         l->slots[i].is_busy = false;

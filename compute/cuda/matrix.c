@@ -1,4 +1,4 @@
-/* Weights, and what multiplies with them. */
+/* Weights, and the operators that multiply with them. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,15 +6,15 @@
 #include "base/alloc.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/parts.h"
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 
 enum { NEVER = INT32_MAX };
 
-/* Which way a product goes, by its rows: the figures to measure on a GPU, which none has yet.
+/* The kind of product by its number of rows. These figures were not measured on a GPU yet.
  *
- * From `tensor` on the tensor cores take one with quantised weights: below, reading the weights is
- * all that counts, and dp4a does that as well. Either way gives the same bits. From `cublas` on,
- * and only by --fast-math, the weight is made f16 for cuBLAS: that has to be worth writing and
+ * From `tensor` rows on, tensor cores compute a product with quantised weights: below, only reading
+ * the weights counts, and dp4a is as fast. Both give the same bits. From `cublas` rows on, and only
+ * with --fast-math, the weight is converted to f16 for cuBLAS, which must pay for writing and
  * reading two bytes for each of its numbers. */
 static const struct {
     enum dtype type;
@@ -53,18 +53,24 @@ static enum status open_gain(struct cuda *c, struct weight *w, const struct tens
 {
     size_t size_bytes = t->n_cols * sizeof(float);
     float *row = try_alloc(t->n_cols, sizeof *row);
+    void *bytes = try_alloc(t->size_bytes, 1);
     enum status rc;
 
-    if (row == NULL)
-        return error_no_memory(err, size_bytes, t->name);
-    dtype_decode(t->type, t->data, t->n_cols, row);
-    w->gain = cuda_take(c, size_bytes);
+    rc = row == NULL || bytes == NULL ? error_no_memory(err, size_bytes, t->name)
+                                      : tensor_read(t, 0, 1, bytes, err);
+    if (rc != STATUS_OK)
+        goto out;
+    dtype_decode(t->type, bytes, t->n_cols, row);
+    w->gain = device_take(&c->device, size_bytes);
     if (w->gain == NULL)
-        rc = cuda_no_memory(c, size_bytes, t->name, err);
+        rc = device_no_memory(&c->device, size_bytes, t->name, err);
     else
-        rc = cuda_status(
-            c, cudaMemcpyAsync(w->gain, row, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
+        rc = device_status(
+            &c->device,
+            cudaMemcpyAsync(w->gain, row, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
             "copy a weight", err);
+out:
+    free(bytes);
     free(row);
     return rc;
 }
@@ -77,15 +83,15 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
     enum status rc = STATUS_OK;
     size_t size_bytes;
 
-    if (c->is_dead)
+    if (c->device.is_dead)
         return error_set(err, STATUS_INTERNAL, "the CUDA device has failed");
     w = try_alloc(1, sizeof *w);
     if (w == NULL)
         return error_no_memory(err, sizeof *w, t->name);
     size_bytes = cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, NULL);
-    w->memory = cuda_take(c, size_bytes);
+    w->memory = device_take(&c->device, size_bytes);
     if (w->memory == NULL) {
-        rc = cuda_no_memory(c, size_bytes, t->name, err);
+        rc = device_no_memory(&c->device, size_bytes, t->name, err);
         goto out;
     }
     (void)cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, w->memory);
@@ -93,7 +99,7 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
         (t->n_rows == 1 && (rc = open_gain(c, w, t, err)) != STATUS_OK))
         goto out;
     *out = w;
-    w = NULL; /* given away */
+    w = NULL; /* the caller's now */
 out:
     cuda_weight_close(b, w);
     return rc;
@@ -136,10 +142,10 @@ void cuda_embed_rows(struct backend *b, const struct weight *table, const int32_
         assert(ids[i] >= 0 && (uint32_t)ids[i] < table->matrix.n_rows);
     memset(&a, 0, sizeof a);
     a.table = table->matrix;
-    a.ids = list_stage(c, ids, n * sizeof *ids, list_bucket(n) * sizeof *ids, NULL);
+    a.ids = list_stage(&c->list, ids, n * sizeof *ids, list_bucket(n) * sizeof *ids, NULL);
     a.n = cuda_count_of(c, n);
     a.out = cuda_written(out, n, table->matrix.n_cols);
-    list_add(c, launch_embed, &a, sizeof a);
+    list_add(&c->list, launch_embed, &a, sizeof a);
 }
 
 struct gather_args {
@@ -168,16 +174,16 @@ void cuda_gather_rows(struct backend *b, const struct buffer *in, const uint32_t
     memset(&a, 0, sizeof a);
     for (size_t i = 0; i < n; i++)
         a.in = cuda_read(in, rows[i] + (size_t)1, width);
-    a.rows = list_stage(c, rows, n * sizeof *rows, list_bucket(n) * sizeof *rows, NULL);
+    a.rows = list_stage(&c->list, rows, n * sizeof *rows, list_bucket(n) * sizeof *rows, NULL);
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.out = cuda_written(out, n, width);
-    list_add(c, launch_gather, &a, sizeof a);
+    list_add(&c->list, launch_gather, &a, sizeof a);
 }
 
 /* Products. */
 
-/* What products read: rows of acts, floats, or halves for cuBLAS. */
+/* The forms of a product's input: rows of acts, floats, or halves for cuBLAS. */
 enum form { QUANTISED, FLOATS, HALVES };
 
 struct prepared {
@@ -193,7 +199,7 @@ static enum form form_of(struct cuda *c, const struct weight *w, size_t n)
     return fast_takes(c, &w->matrix, n) ? HALVES : is_float(w->matrix.type) ? FLOATS : QUANTISED;
 }
 
-static bool acts_for(struct cuda *c, struct scratch *room, size_t n, size_t width,
+static bool acts_for(struct cuda *c, struct cuda_scratch *room, size_t n, size_t width,
                      struct cuda_acts *out)
 {
     size_t n_values = n * width, at = (n_values + 255) / 256 * 256;
@@ -237,8 +243,8 @@ static void launch_norm_f16(const void *args, cudaStream_t stream)
     cuda_norm_f16(a->x, a->gain, a->eps, a->n, a->width, a->halves, stream);
 }
 
-static bool prepare(struct cuda *c, const struct input *in, size_t n, const struct weight *w,
-                    struct prepared *out)
+static bool cuda_matrix_prepare(struct cuda *c, const struct input *in, size_t n,
+                                const struct weight *w, struct prepared *out)
 {
     size_t width = w->matrix.n_cols;
     struct norm_args a;
@@ -269,11 +275,11 @@ static bool prepare(struct cuda *c, const struct input *in, size_t n, const stru
     out->n = a.n = cuda_count_of(c, n);
     out->floats = a.gain != NULL ? a.floats : a.x;
     if (out->form == QUANTISED)
-        list_add(c, launch_norm_quantise, &a, sizeof a);
+        list_add(&c->list, launch_norm_quantise, &a, sizeof a);
     else if (out->form == HALVES)
-        list_add(c, launch_norm_f16, &a, sizeof a);
+        list_add(&c->list, launch_norm_f16, &a, sizeof a);
     else if (a.gain != NULL)
-        list_add(c, launch_norm, &a, sizeof a);
+        list_add(&c->list, launch_norm, &a, sizeof a);
     return true;
 }
 
@@ -314,14 +320,14 @@ static void record_products(struct cuda *c, struct products_args *a, const struc
     a->acts = in->acts;
     a->floats = in->floats;
     a->n = in->n;
-    list_add(c,
+    list_add(&c->list,
              in->form == FLOATS                        ? launch_float
              : in->n.most >= ways[way_of(type)].tensor ? launch_many
                                                        : launch_few,
              a, sizeof *a);
 }
 
-/* Those of one type in one launch, in the order given. */
+/* Runs products of one type in one launch, in the order given. */
 static void run_products(struct cuda *c, const struct prepared *in, const struct product *products,
                          size_t n_products, size_t n, bool adds)
 {
@@ -348,13 +354,13 @@ static void run_products(struct cuda *c, const struct prepared *in, const struct
         record_products(c, &a, in);
 }
 
-/* Products that read the input in one form. */
-static void multiply(struct cuda *c, const struct input *in, size_t n,
-                     const struct product *products, size_t n_products, bool adds)
+/* Runs products that read the input in one form. */
+static void cuda_matrix_multiply(struct cuda *c, const struct input *in, size_t n,
+                                 const struct product *products, size_t n_products, bool adds)
 {
     struct prepared prepared;
 
-    if (prepare(c, in, n, products[0].w, &prepared))
+    if (cuda_matrix_prepare(c, in, n, products[0].w, &prepared))
         run_products(c, &prepared, products, n_products, n, adds);
 }
 
@@ -370,7 +376,7 @@ void cuda_matmul(struct backend *b, const struct input *in, size_t n,
         for (n_alike = 1;
              i + n_alike < n_products && form_of(c, products[i + n_alike].w, n) == form; n_alike++)
             ;
-        multiply(c, in, n, products + i, n_alike, false);
+        cuda_matrix_multiply(c, in, n, products + i, n_alike, false);
     }
 }
 
@@ -378,7 +384,7 @@ void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
                      const struct product *product)
 {
     if (n > 0)
-        multiply(to_cuda(b), in, n, product, 1, true);
+        cuda_matrix_multiply(to_cuda(b), in, n, product, 1, true);
 }
 
 /* The gated network. */
@@ -412,7 +418,7 @@ static void launch_gate_f16(const void *args, cudaStream_t stream)
     cuda_gate_f16(a->gate, a->up, a->n, a->width, a->halves, stream);
 }
 
-/* Room for what down reads. */
+/* Makes room for the input of down. */
 static bool room_for_gated(struct cuda *c, struct prepared *p, size_t n, size_t hidden)
 {
     if (p->form == QUANTISED)
@@ -450,7 +456,7 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
     a.width = (uint32_t)hidden;
     a.acts = prepared.acts;
     a.halves = prepared.halves;
-    list_add(c,
+    list_add(&c->list,
              prepared.form == QUANTISED ? launch_gate_quantise
              : prepared.form == HALVES  ? launch_gate_f16
                                         : launch_gate,

@@ -1,13 +1,13 @@
-/* Small networks that learn. What is done with one number or one row is the host's own code
- * (net_rows.h, optim_rows.h); sums go in the order that net.h says, so that the bits are the same
- * and a row's never depend on the rows beside it. */
+/* Small networks that learn. The arithmetic on one number or one row is the host's own code
+ * (net_rows.h, optim_rows.h); sums are in the order of net.h, so that the bits are the same and a
+ * row's never depend on other rows. */
 #include "compute/cuda/launch.h"
 #include "compute/cuda/net_kernels.h"
-#include "compute/net_rows.h"
-#include "compute/optim_rows.h"
+#include "compute/numerics/net_rows.h"
+#include "compute/numerics/optim_rows.h"
 
 static constexpr unsigned THREADS = 256;
-static constexpr unsigned LINEAR_ROWS = 4; /* that share one reading of a weight */
+static constexpr unsigned LINEAR_ROWS = 4; /* rows that share one read of a weight */
 
 static __device__ __forceinline__ uint32_t rows_of(const struct cuda_count &n)
 {
@@ -99,7 +99,7 @@ void cuda_net_relu_backward(const float *out, struct cuda_count n, uint32_t widt
            width, dx);
 }
 
-/* Sixteen lanes have an output of LINEAR_ROWS rows: lane l the chain of inputs l, l + 16, … */
+/* Sixteen lanes compute an output of LINEAR_ROWS rows: lane l the chain of inputs l, l + 16, … */
 static __global__ void __launch_bounds__(THREADS)
     linear_kernel(const float *in, const float *w, const float *bias, struct cuda_count n,
                   uint32_t n_in, uint32_t n_out, float *out)
@@ -139,7 +139,7 @@ void cuda_net_linear(const float *in, const float *w, const float *bias, struct 
            0, stream, in, w, bias, n, n_in, n_out, out);
 }
 
-/* One thread an input of a row: the chain over the outputs. */
+/* One thread per input of a row: the chain over the outputs. */
 static __global__ void __launch_bounds__(THREADS)
     linear_din_kernel(const float *w, const float *dout, struct cuda_count n, uint32_t n_in,
                       uint32_t n_out, float *din)
@@ -154,7 +154,8 @@ static __global__ void __launch_bounds__(THREADS)
     din[at] = chain;
 }
 
-/* One thread a weight: the chain over the rows; and the bias with the first of each output. */
+/* One thread per weight: the chain over the rows; the thread of each output's first weight also
+ * does the bias. */
 static __global__ void __launch_bounds__(THREADS)
     linear_dw_kernel(const float *in, const float *dout, struct cuda_count n, uint32_t n_in,
                      uint32_t n_out, float *dw, float *dbias)
@@ -188,7 +189,7 @@ void cuda_net_linear_backward(const float *in, const float *w, const float *dout
            n_in, n_out, dw, dbias);
 }
 
-/* One thread four numbers, which are one block of Philox. */
+/* One thread per four numbers, which take one block of Philox. */
 static __global__ void __launch_bounds__(THREADS)
     dropout_kernel(const struct net_draw *draws, uint32_t layer, float rate, struct cuda_count n,
                    uint32_t width, float *x)
@@ -295,7 +296,7 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     if (v != NULL)
         optim_adam_one(&r, g[i], &p[i], &m[i], &v[i]);
-    else /* m is not looked at without a momentum */
+    else /* m is not read without a momentum */
         optim_sgd_one(&r, g[i], &p[i], r.has_momentum ? &m[i] : &p[i]);
 }
 

@@ -5,8 +5,8 @@
 #define COMPUTE_CUDA_NET_KERNELS_H
 
 #include "compute/cuda/kernels.h"
-#include "compute/draw.h"
-#include "compute/net_draw.h"
+#include "compute/numerics/draw.h"
+#include "compute/numerics/net_draw.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,7 +14,7 @@ extern "C" {
 
 struct optim_rates;
 
-/* compute/net.h says what each does. */
+/* compute/backend/net.h says what each does. */
 void cuda_net_zero(float *x, struct cuda_count n, uint32_t width, struct CUstream_st *stream);
 void cuda_net_add(float *x, const float *y, struct cuda_count n, uint32_t width,
                   struct CUstream_st *stream);
@@ -26,14 +26,14 @@ void cuda_net_relu_backward(const float *out, struct cuda_count n, uint32_t widt
 
 void cuda_net_linear(const float *in, const float *w, const float *bias, struct cuda_count n,
                      uint32_t n_in, uint32_t n_out, float *out, struct CUstream_st *stream);
-/* din NULL: not wanted. */
+/* din may be NULL. */
 void cuda_net_linear_backward(const float *in, const float *w, const float *dout,
                               struct cuda_count n, uint32_t n_in, uint32_t n_out, float *din,
                               float *dw, float *dbias, struct CUstream_st *stream);
 
 void cuda_net_dropout(const struct net_draw *draws, uint32_t layer, float rate, struct cuda_count n,
                       uint32_t width, float *x, struct CUstream_st *stream);
-/* Both read a row as one thread does: widths are those of actions. */
+/* In both, one thread reads a row: widths are small, numbers of actions. */
 void cuda_net_softmax(const float *in, struct cuda_count n, uint32_t width, bool is_log, float *out,
                       struct CUstream_st *stream);
 void cuda_net_log_prob_backward(const float *logp, const int32_t *actions, const float *weights,
@@ -49,9 +49,9 @@ void cuda_net_lstm_backward(const float *gates, const float *c_in, const float *
 void cuda_optim_step(const struct optim_rates *rates, size_t n, const float *g, float *p, float *m,
                      float *v, struct CUstream_st *stream);
 
-/* A token is drawn for each of n draws from the row of logits [n_vocab] that it names. Left to the
- * host (id -1) beyond what backend.h says: vocabularies of more than CUDA_DRAW_VOCAB tokens, and
- * cuts that more than CUDA_DRAW_MOST tokens come through. */
+/* Draws a token for each of n draws from the row of logits [n_vocab] that it names. Leaves to the
+ * host (id -1), besides the cases of draw.h: vocabularies of more than CUDA_DRAW_VOCAB tokens, and
+ * cuts that leave more than CUDA_DRAW_MOST tokens. */
 enum { CUDA_DRAW_MOST = 2048, CUDA_DRAW_VOCAB = 512 * DRAW_BLOCK };
 
 void cuda_draw(const float *logits, uint32_t n_vocab, const struct draw *draws, struct cuda_count n,

@@ -16,20 +16,21 @@ static enum status open_memory(struct cuda *c, struct kv *kv, struct error *err)
     if (__builtin_mul_overflow(kv->shape.n_pages, kv->view.page_bytes, &all_bytes))
         all_bytes = SIZE_MAX;
     else
-        kv->view.pages = cuda_take(c, all_bytes);
+        kv->view.pages = device_take(&c->device, all_bytes);
     if (kv->view.pages == NULL)
-        return cuda_no_memory(c, all_bytes, "keys and values", err);
+        return device_no_memory(&c->device, all_bytes, "keys and values", err);
     if (kv->shape.n_slots == 0)
         return STATUS_OK;
     if (__builtin_mul_overflow(kv->shape.n_slots, kv->view.page_bytes, &slots_bytes))
         return error_no_memory(err, SIZE_MAX, "keys and values that are moved out");
-    if (!context_enter(c)) {
-        *err = c->failed;
+    if (!device_enter(&c->device)) {
+        *err = c->device.failed;
         return err->status;
     }
-    rc = cuda_status(c, cudaHostAlloc((void **)&kv->host_slots, slots_bytes, cudaHostAllocDefault),
-                     "pin memory for keys and values", err);
-    context_leave();
+    rc = device_status(&c->device,
+                       cudaHostAlloc((void **)&kv->host_slots, slots_bytes, cudaHostAllocDefault),
+                       "pin memory for keys and values", err);
+    device_leave();
     return rc;
 }
 
@@ -63,10 +64,10 @@ void cuda_kv_close(struct backend *b, struct kv *kv)
     if (kv == NULL)
         return;
     cuda_give_back(c, kv->view.pages);
-    if (kv->host_slots != NULL && context_enter(c)) {
-        list_wait(c); /* copies that were recorded were run by the line above */
+    if (kv->host_slots != NULL && device_enter(&c->device)) {
+        list_wait(&c->list); /* the line above ran the recorded copies */
         (void)cudaFreeHost(kv->host_slots);
-        context_leave();
+        device_leave();
     }
     free(kv);
 }
@@ -78,15 +79,15 @@ bool cuda_is_page(const struct kv *kv, int32_t page)
 
 /* Copies on the device. */
 
-struct copy_args {
+struct page_copy_args {
     struct cuda_kv kv;
     const int32_t *pairs;
     uint32_t n;
 };
 
-static void launch_copy(const void *args, cudaStream_t stream)
+static void cuda_pages_launch_copy(const void *args, cudaStream_t stream)
 {
-    const struct copy_args *a = args;
+    const struct page_copy_args *a = args;
 
     cuda_kv_copy(&a->kv, a->pairs, a->n, stream);
 }
@@ -95,38 +96,38 @@ void cuda_kv_copy_page(struct backend *b, struct kv *kv, int32_t from_page, int3
 {
     const int32_t pair[2] = {from_page, to_page};
     struct cuda *c = to_cuda(b);
-    struct copy_args a;
+    struct page_copy_args a;
 
     assert(cuda_is_page(kv, from_page) && cuda_is_page(kv, to_page) && from_page != to_page);
     cuda_settle(c);
-    if (!list_reserve(c, sizeof pair + LIST_ALIGN))
+    if (!list_reserve(&c->list, sizeof pair + LIST_ALIGN))
         return;
     memset(&a, 0, sizeof a);
     a.kv = kv->view;
-    a.pairs = list_stage(c, pair, sizeof pair, sizeof pair, NULL);
+    a.pairs = list_stage(&c->list, pair, sizeof pair, sizeof pair, NULL);
     a.n = 1;
-    list_add(c, launch_copy, &a, sizeof a);
+    list_add(&c->list, cuda_pages_launch_copy, &a, sizeof a);
     c->n_copies++;
 }
 
 void cuda_run_copies(struct cuda *c)
 {
     if (c->n_copies > 0)
-        list_run(c);
+        list_run(&c->list);
     c->n_copies = 0;
 }
 
-/* To the host's memory and back, in the order of all that is asked for. */
+/* Copies to the host's memory and back, in order with all other operators. */
 
-static void move(struct cuda *c, void *to, const void *from, size_t size_bytes,
-                 enum cudaMemcpyKind kind)
+static void cuda_pages_move(struct cuda *c, void *to, const void *from, size_t size_bytes,
+                            enum cudaMemcpyKind kind)
 {
     cuda_run(c);
-    if (c->failed.status != STATUS_OK || !context_enter(c))
+    if (c->device.failed.status != STATUS_OK || !device_enter(&c->device))
         return;
-    cuda_works(c, cudaMemcpyAsync(to, from, size_bytes, kind, c->list.compute),
-               "move keys and values");
-    context_leave();
+    device_works(&c->device, cudaMemcpyAsync(to, from, size_bytes, kind, c->list.compute),
+                 "move keys and values");
+    device_leave();
 }
 
 static uint8_t *slot_at(const struct kv *kv, int32_t slot)
@@ -135,20 +136,20 @@ static uint8_t *slot_at(const struct kv *kv, int32_t slot)
     return kv->host_slots + (size_t)slot * kv->view.page_bytes;
 }
 
-static uint8_t *page_at(const struct kv *kv, int32_t page)
+static uint8_t *cuda_pages_page_at(const struct kv *kv, int32_t page)
 {
     assert(cuda_is_page(kv, page));
     return kv->view.pages + (size_t)page * kv->view.page_bytes;
 }
 
-void cuda_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
+void cuda_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
 {
-    move(to_cuda(b), slot_at(kv, slot), page_at(kv, page), kv->view.page_bytes,
-         cudaMemcpyDeviceToHost);
+    cuda_pages_move(to_cuda(b), slot_at(kv, slot), cuda_pages_page_at(kv, page),
+                    kv->view.page_bytes, cudaMemcpyDeviceToHost);
 }
 
-void cuda_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
+void cuda_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
 {
-    move(to_cuda(b), page_at(kv, page), slot_at(kv, slot), kv->view.page_bytes,
-         cudaMemcpyHostToDevice);
+    cuda_pages_move(to_cuda(b), cuda_pages_page_at(kv, page), slot_at(kv, slot),
+                    kv->view.page_bytes, cudaMemcpyHostToDevice);
 }

@@ -1,4 +1,4 @@
-/* What the host files of the cuda backend share; nobody else includes this. */
+/* What the host files of the cuda backend share. Private to compute/cuda/. */
 #ifndef COMPUTE_CUDA_PARTS_H
 #define COMPUTE_CUDA_PARTS_H
 
@@ -8,7 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
+#include "compute/cuda/device.h"
 #include "compute/cuda/gemm.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/list.h"
@@ -32,8 +33,8 @@ struct kv {
     uint8_t *host_slots; /* [shape.n_slots] pages; NULL where there are none */
 };
 
-/* Memory that operators use for themselves, of their latest call. */
-struct scratch {
+/* Scratch memory of an operator's latest call. */
+struct cuda_scratch {
     void *at;
     size_t cap_bytes;
 };
@@ -46,15 +47,15 @@ struct turns {
     float *at;         /* [n_positions][head_dim / 2][2]; NULL: no table */
 };
 
-/* A rope that was asked for, and is not recorded yet. */
+/* A rope that was called, and is not recorded yet. */
 struct held_rope {
     const uint32_t *host_positions; /* [n] */
     size_t n, n_heads;
     float *x;
 };
 
-/* What the operators of a step's layers have in common: made for the first layer, kept while its
- * rows are the same and the list has not run. */
+/* Shared by the operators of a step's layers: made for the first layer, kept while its rows are the
+ * same and the list has not run. */
 struct step_plan {
     const struct attend_row *rows;
     size_t n_rows, end; /* end: of the rows of activations */
@@ -65,7 +66,7 @@ struct step_plan {
     struct cuda_attention attention;
 };
 
-/* Pinned memory that a weight's rows go through, and where they arrive. */
+/* Pinned memory through which a weight's rows go, and the memory where they arrive. */
 struct upload_slot {
     uint8_t *host, *at; /* [cap_bytes] */
     size_t cap_bytes;
@@ -73,8 +74,8 @@ struct upload_slot {
     bool is_busy;
 };
 
-/* Results that lie in pinned memory until sync puts them where they were asked for. */
-struct download {
+/* Results that stay in pinned memory until sync copies them to their destination. */
+struct cuda_download {
     void *host_to;
     size_t at, size_bytes;
 };
@@ -82,39 +83,35 @@ struct download {
 struct downloads {
     uint8_t *host; /* [cap_bytes] pinned */
     size_t cap_bytes, used_bytes;
-    struct download *all;
+    struct cuda_download *all;
     size_t n, cap;
 };
 
-/* --fast-math: where there are many rows, a weight is made f16, a few of its rows at a time, and
- * cuBLAS multiplies. */
+/* --fast-math: for many rows, a weight is converted to f16, a few of its rows at a time, and cuBLAS
+ * multiplies. */
 struct fast {
     bool is_on;
     size_t from_rows;                    /* 0: the table's */
-    struct scratch weights;              /* the rows in f16; as large as it ever is */
-    struct scratch inputs;               /* so too */
-    struct scratch idle;                 /* matrices that a rate is measured with */
+    struct cuda_scratch weights;         /* the rows in f16; allocated at full size */
+    struct cuda_scratch inputs;          /* the inputs in f16 */
+    struct cuda_scratch idle;            /* matrices that a rate is measured with */
     char products[BACKEND_PRODUCTS_MAX]; /* how products are computed, in words */
 };
 
 struct cuda {
     struct backend base;
-    bool is_dead;        /* the device has failed: nothing more is asked of it */
-    unsigned n_resets;   /* of the process's context, when this was opened */
-    struct error failed; /* the first failure since the last sync; STATUS_OK when there is none */
-    int n_multiprocessors;
-
-    struct list list; /* what was recorded since it last ran */
-    size_t n_copies;  /* of pages, in the list */
+    struct cuda_device device;
+    struct command_list list; /* the operators recorded since it last ran */
+    size_t n_copies;          /* of pages, in the list */
     struct held_rope held[2];
     size_t n_held;
     struct step_plan plan;
     struct turns turns;
 
-    struct scratch inputs, normed; /* what products read, in int8 and as floats */
-    struct scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
-    struct scratch partials, counters;
-    struct scratch drawn; /* tokens, on their way to the host */
+    struct cuda_scratch inputs, normed; /* the inputs of products, in int8 and as floats */
+    struct cuda_scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
+    struct cuda_scratch partials, counters;
+    struct cuda_scratch drawn; /* tokens, before they go to the host */
 
     struct upload_slot uploads[2];
     struct downloads downloads;
@@ -132,28 +129,12 @@ static inline struct cuda *to_cuda(struct backend *b)
 
 /* cuda.c */
 
-/* Keeps the first failure. */
-void cuda_fail(struct cuda *c, const struct error *err);
-
-/* True when the call worked; else the failure is kept: EXHAUSTED where there was no memory, else
- * INTERNAL, and the device is dead. what: "copy logits", say. */
-bool cuda_works(struct cuda *c, cudaError_t rc, const char *what);
-
-/* The same as a status, which is not kept. */
-enum status cuda_status(struct cuda *c, cudaError_t rc, const char *what,
-                        struct error *err) MUST_CHECK;
-
-/* Device memory; NULL: none left, or the device failed, which is kept. Given back only once nothing
- * runs that may use it. */
-void *cuda_take(struct cuda *c, size_t size_bytes);
-/* What to say of that NULL. */
-enum status cuda_no_memory(const struct cuda *c, size_t size_bytes, const char *what,
-                           struct error *err);
+/* Frees device memory once no recorded or running operator uses it. */
 void cuda_give_back(struct cuda *c, void *at);
 
-/* Room for size_bytes, whose contents nobody wants; where it grows the list runs, and what is new
- * is zeros. NULL: failed, which is kept. */
-void *cuda_scratch(struct cuda *c, struct scratch *s, size_t size_bytes);
+/* Scratch memory of size_bytes. Where it grows, the list runs, the old contents are lost and the
+ * new memory is zeros. NULL: failed, which is kept. */
+void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes);
 
 /* Before an operator stages inputs of size_bytes and records itself, with up to four counts or
  * pieces of inputs. False: there has been a failure. */
@@ -162,28 +143,18 @@ bool cuda_begin(struct cuda *c, size_t size_bytes) MUST_CHECK;
 /* Stages a number of rows. */
 struct cuda_count cuda_count_of(struct cuda *c, size_t n);
 
-/* Copies of pages go before what a step does else, in a list of their own: the step's is then the
- * same as other steps'. */
+/* Runs the copies of pages in a list of their own, before the step's other operators: the step's
+ * list is then the same as other steps'. */
 void cuda_run_copies(struct cuda *c);
 
-/* All that was recorded or held back. */
+/* Runs all that was recorded or held back. */
 void cuda_run(struct cuda *c);
 
 /* The activations of a buffer, which the caller of the operator made large enough. */
 float *cuda_written(struct buffer *m, size_t n, size_t width);
 const float *cuda_read(const struct buffer *m, size_t n, size_t width);
 
-/* context.c: the process has one context on the device, which all backends share. Whoever finds it
- * broken resets it, once; to the others, what they hold is lost. */
-
-/* Before the device is called, and after; calls may be nested. False: it is dead to c. */
-bool context_enter(struct cuda *c) MUST_CHECK;
-void context_leave(void);
-void context_opened(struct cuda *c);
-/* Of a backend that is dead. */
-void context_reset(const struct cuda *c);
-
-/* upload.c: a weight's rows into its matrix. */
+/* upload.c: copies a weight's rows into its matrix. */
 enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const struct tensor *from,
                           struct error *err) MUST_CHECK;
 void upload_close(struct cuda *c);
@@ -191,9 +162,9 @@ void upload_close(struct cuda *c);
 /* download.c */
 void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t size_bytes);
 void cuda_download(struct backend *b, void *to, const struct buffer *from, size_t size_bytes);
-/* size_bytes of device memory that the list is to write, on their way to the host's. */
+/* Copies size_bytes of device memory, written by the list, to host_to at the next sync. */
 void download_later(struct cuda *c, void *host_to, const void *from, size_t size_bytes);
-/* After the device was waited for; if_well: it worked. */
+/* Called after waiting for the device; if_well: it worked. */
 void downloads_deliver(struct cuda *c, bool if_well);
 void downloads_close(struct cuda *c);
 
@@ -212,17 +183,17 @@ void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
 void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
               struct buffer *out);
 
-/* From how many rows on cuBLAS is the faster one. */
+/* The number of rows from which on cuBLAS is faster. */
 size_t cuda_cublas_from(enum dtype type);
 
 /* fast.c */
 void fast_open(struct cuda *c, const struct backend_config *config);
 void fast_close(struct cuda *c);
-/* Whether n rows go by cuBLAS. */
+/* Whether n rows are multiplied by cuBLAS. */
 bool fast_takes(struct cuda *c, const struct cuda_matrix *w, size_t n);
-/* Room for them; NULL: failed, which is kept. */
+/* Memory for their inputs; NULL: failed, which is kept. */
 uint16_t *fast_inputs(struct cuda *c, size_t n, size_t width);
-/* Records the product of rows that it takes. */
+/* Records the product of rows for which fast_takes is true. */
 void fast_multiply(struct cuda *c, const struct cuda_matrix *w, const uint16_t *in, size_t n,
                    float *out, bool adds);
 bool cuda_vendor_matmul(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
@@ -232,8 +203,8 @@ enum status cuda_kv_open(struct backend *b, const struct kv_shape *shape, struct
                          struct error *err) MUST_CHECK;
 void cuda_kv_close(struct backend *b, struct kv *kv);
 void cuda_kv_copy_page(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
-void cuda_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
-void cuda_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
+void cuda_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
+void cuda_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
 bool cuda_is_page(const struct kv *kv, int32_t page);
 
 /* rope.c */
@@ -258,7 +229,7 @@ extern const struct net_ops cuda_net_ops;
 void cuda_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
                  const struct draw_list *list, struct drawn *out);
 
-/* probe.cu: a kernel that does nothing. */
-void cuda_probe(struct CUstream_st *stream);
+/* capability_check.cu: launches a kernel that does nothing. */
+void cuda_check_capability(struct CUstream_st *stream);
 
 #endif

@@ -1,10 +1,10 @@
 #include <stdbool.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/tile.h"
 
-/* Tokens of one item. */
+/* The number of tokens of one item. */
 static size_t tile_tokens(size_t n_sharing)
 {
     return n_sharing < CUDA_TILE_QUERIES ? CUDA_TILE_QUERIES / n_sharing : 1;
@@ -24,7 +24,7 @@ static size_t count_tiles(const struct attend_row *rows, size_t n_rows, size_t t
     return n;
 }
 
-/* One tile's items, of which item is the first. */
+/* Adds one tile's items, of which item is the first. */
 static void put_tile(struct cuda_attend_sizes *s, struct cuda_attend_item *items,
                      struct cuda_attend_item item, bool apart)
 {

@@ -1,17 +1,18 @@
-/* Products of few rows with quantised weights, by dp4a. A block has a panel of eight outputs. Its
- * threads go through the groups sixteen at a time, each with one output's: integer dots side by
- * side. What they give, a thread an output and row then adds up in the order of groups, while the
- * others read on. */
+/* Products of few rows with quantised weights, by dp4a. A block computes a panel of eight outputs.
+ * Its threads process the groups sixteen at a time, each for one output: integer dots in parallel.
+ * One thread per output and row then adds the dots up in the order of groups, while the others read
+ * on. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
 
 static constexpr unsigned THREADS = 128;
 static constexpr unsigned PASS = THREADS / CUDA_PANEL_ROWS; /* groups at a time */
-static constexpr unsigned STRIDE = PASS + 1; /* so that eight outputs' lie in eight banks */
+static constexpr unsigned STRIDE = PASS + 1; /* so that eight outputs are in eight banks */
 static constexpr unsigned MAX_ROWS = 8;
 
-/* A pass's parts of sums; two passes have room, so that one is added up while the next is made. */
+/* The partial sums of a pass; there is room for two passes, so that one is added up while the next
+ * is computed. */
 template <unsigned R> struct parts {
     float dot[R][CUDA_PANEL_ROWS][STRIDE], second[R][CUDA_PANEL_ROWS][STRIDE];
     float sum[R][STRIDE]; /* of activations */
@@ -90,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
     if (row >= n_rows)
         return;
     if (slot < n_groups) {
-        struct place p = place_of(panel, output, slot, n_groups);
+        struct weight_place p = place_of(panel, output, slot, n_groups);
 
         raw = load_group<T>(&product.w, p);
         scale = load_scale<T>(&product.w, p);
@@ -103,7 +104,7 @@ static __global__ void __launch_bounds__(THREADS)
             multiply_group<T, R>(now, slot, output, raw, scale_of<T>(scale), &in, row, n_rows,
                                  group, n_groups);
         if (next < n_groups) {
-            struct place p = place_of(panel, output, next, n_groups);
+            struct weight_place p = place_of(panel, output, next, n_groups);
 
             raw = load_group<T>(&product.w, p);
             scale = load_scale<T>(&product.w, p);

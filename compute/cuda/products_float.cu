@@ -1,9 +1,9 @@
-/* Products with float weights: sixteen lanes an output, each with every sixteenth column in order,
+/* Products with float weights: sixteen lanes per output, each with every sixteenth column in order,
  * folded as scalar_sum_lanes does. Nothing is fused, so the bits are those of `ref`. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
-#include "compute/scalar.h"
+#include "compute/numerics/scalar.h"
 
 static constexpr unsigned THREADS = 128;
 static constexpr unsigned OUTPUTS = THREADS / FLOAT_LANES; /* of a block */

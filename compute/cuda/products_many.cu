@@ -1,6 +1,6 @@
-/* Products of many rows with quantised weights, by tensor cores. A block has a tile of rows by 64
- * outputs; its warps share the rows, whose values wait in shared memory four groups at a time, and
- * read the weights themselves, in the order that a fragment wants, which is that of the panels. A
+/* Products of many rows with quantised weights, by tensor cores. A block computes a tile of rows by
+ * 64 outputs. Its warps share the rows, whose values are in shared memory four groups at a time,
+ * and read the weights directly, in the order of a fragment, which is that of the panels. A
  * fragment's integer sum is one group's dot; each is scaled and added at once, so the order is that
  * of groups. */
 #include "compute/cuda/kernels.h"
@@ -8,15 +8,16 @@
 #include "compute/cuda/weights.h"
 
 static constexpr unsigned THREADS = 128;
-static constexpr unsigned STEP = 4; /* groups that wait */
+static constexpr unsigned STEP = 4; /* groups in shared memory at a time */
 static constexpr unsigned VALUE_STRIDE =
-    STEP * GROUP_VALUES + 16; /* bytes: rows lie in other banks */
+    STEP * GROUP_VALUES + 16; /* bytes: rows are in different banks */
 static constexpr unsigned GROUP_STRIDE = STEP * PIECE_BYTES + 16; /* the same */
 static constexpr unsigned OUTPUTS = 64;                           /* of a block */
 static constexpr int START = 0x4b400000; /* the bits of 1.5 * 2^23, whose last place is 1 */
 #define MAGIC 12582912.0f
 
-/* Values and scales of `rows` rows, groups first … first + STEP - 1; zeros where there are none. */
+/* Loads values and scales of `rows` rows, groups first … first + STEP - 1; zeros where there are
+ * none. */
 static __device__ __forceinline__ void hold_rows(uint8_t *values, uint8_t *groups,
                                                  const struct cuda_acts *in, unsigned row,
                                                  unsigned n_rows, unsigned rows, unsigned first,
@@ -47,7 +48,7 @@ static __device__ __forceinline__ uint32_t word_at(const uint8_t *from)
     return *(const uint32_t *)(const void *)from;
 }
 
-/* A group's part in a fragment: y[row][column], rows g and g + 8, columns 2t and 2t + 1. */
+/* Adds a group's dots to a fragment: y[row][column], rows g and g + 8, columns 2t and 2t + 1. */
 template <dtype T>
 static __device__ __forceinline__ void
 add_fragment(float y[4], const uint32_t a[4], const struct cuda_group rows[2], uint32_t low_word,
@@ -81,14 +82,14 @@ add_fragment(float y[4], const uint32_t a[4], const struct cuda_group rows[2], u
     }
 }
 
-/* What a lane has of a panel's weights in a group. */
+/* Loads a lane's share of a panel's weights in a group. */
 template <dtype T>
 static __device__ __forceinline__ void
 load_fragment(const struct cuda_matrix *m, unsigned panel, unsigned group, unsigned n_groups,
               unsigned lane, uint32_t *low_word, uint32_t *high_word, struct group_scale columns[2])
 {
     unsigned t = lane % 4;
-    struct place p = place_of(panel, lane / 4, group, n_groups);
+    struct weight_place p = place_of(panel, lane / 4, group, n_groups);
     size_t i = p.panel_group * CUDA_PANEL_ROWS + p.row;
     const uint32_t *codes = (const uint32_t *)m->codes;
     uint32_t nibbles, upper = 0;
@@ -112,7 +113,7 @@ load_fragment(const struct cuda_matrix *m, unsigned panel, unsigned group, unsig
     columns[1] = scale_of<T>(load_scale<T>(m, p));
 }
 
-/* Warps in WARP_ROWS bands of TILES fragments of 16 rows, and side by side in those. */
+/* Warps are in WARP_ROWS bands of TILES fragments of 16 rows, and side by side within a band. */
 template <dtype T, unsigned WARP_ROWS, unsigned TILES>
 static __global__ void __launch_bounds__(THREADS, WARP_ROWS == 1 ? 6 : 3)
     products_many(struct product_list list, struct cuda_acts in, struct cuda_count n, bool adds)

@@ -1,4 +1,4 @@
-/* Weights from their place in the file to panels, and back to numbers. */
+/* Repacks weights from the file's format to panels, and decodes panels to numbers. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
@@ -17,7 +17,7 @@ static __host__ __device__ constexpr unsigned block_bytes(dtype t)
                              : 210;
 }
 
-/* Code i of group g of a block, as dtype.c says where its bits are. */
+/* Code i of group g of a block; dtype.c says where its bits are. */
 template <dtype T>
 static __device__ __forceinline__ uint32_t code_at(const uint8_t *block, unsigned g, unsigned i)
 {
@@ -66,8 +66,9 @@ static __device__ __forceinline__ uint32_t scale_entry(const uint8_t *block, uns
 }
 
 template <dtype T>
-static __device__ __forceinline__ void put_codes(const struct cuda_matrix *to, struct place p,
-                                                 const uint8_t *block, unsigned g, bool there)
+static __device__ __forceinline__ void put_codes(const struct cuda_matrix *to,
+                                                 struct weight_place p, const uint8_t *block,
+                                                 unsigned g, bool there)
 {
     size_t i = p.panel_group * CUDA_PANEL_ROWS + p.row;
     uint32_t words[8] = {}, high[2] = {};
@@ -101,8 +102,9 @@ static __device__ __forceinline__ void put_codes(const struct cuda_matrix *to, s
 }
 
 template <dtype T>
-static __device__ __forceinline__ void put_scales(const struct cuda_matrix *to, struct place p,
-                                                  const uint8_t *block, unsigned g, bool there)
+static __device__ __forceinline__ void put_scales(const struct cuda_matrix *to,
+                                                  struct weight_place p, const uint8_t *block,
+                                                  unsigned g, bool there)
 {
     size_t i = p.panel_group * CUDA_PANEL_ROWS + p.row, j = p.super * CUDA_PANEL_ROWS + p.row;
     uint32_t scale = there ? scale_entry<T>(block, g) : 0;
@@ -119,7 +121,7 @@ static __device__ __forceinline__ void put_scales(const struct cuda_matrix *to, 
         ((uint32_t *)to->supers)[j] = there ? load_half(block) | load_half(block + 2) << 16 : 0;
 }
 
-/* A thread a group of a row; rows that fill up the last panel are zeros. */
+/* One thread per group of a row; rows that fill up the last panel are zeros. */
 template <dtype T>
 static __global__ void __launch_bounds__(THREADS)
     repack_blocks(struct cuda_matrix to, const uint8_t *rows, unsigned first, unsigned n)
@@ -129,7 +131,7 @@ static __global__ void __launch_bounds__(THREADS)
     unsigned group = blockIdx.x * THREADS + threadIdx.x, row = first + i;
     size_t row_bytes = (size_t)(n_groups / n_of_block) * block_bytes(T);
     const uint8_t *block = rows + i * row_bytes + group / n_of_block * block_bytes(T);
-    struct place p;
+    struct weight_place p;
 
     if (group >= n_groups)
         return;
@@ -138,7 +140,7 @@ static __global__ void __launch_bounds__(THREADS)
     put_scales<T>(&to, p, block, group % n_of_block, i < n);
 }
 
-/* A thread 16 bytes. */
+/* One thread per 16 bytes. */
 template <dtype T>
 static __global__ void __launch_bounds__(THREADS)
     repack_floats(struct cuda_matrix to, const uint8_t *rows, unsigned first)
@@ -187,10 +189,10 @@ void cuda_repack(const struct cuda_matrix *to, const void *rows, uint32_t first,
     }
 }
 
-/* Values 4q … 4q + 3 of a group of a row: the roundings of dtype_decode. */
+/* Values 4q … 4q + 3 of a group of a row, rounded as dtype_decode does. */
 template <dtype T>
-static __device__ __forceinline__ float4 decode_quad(const struct cuda_matrix *m, struct place p,
-                                                     unsigned q)
+static __device__ __forceinline__ float4 decode_quad(const struct cuda_matrix *m,
+                                                     struct weight_place p, unsigned q)
 {
     struct raw_group<T> raw = load_group<T>(m, p);
     struct group_scale s = scale_of<T>(load_scale<T>(m, p));

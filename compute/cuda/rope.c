@@ -1,5 +1,5 @@
-/* Rope, by a table of turns. One that was asked for is held back until it is known whether the keys
- * that it turns are stored next: then one kernel does both, and the queries too (sequence.c). */
+/* Rope, by a table of rotations. A rope is held back until it is known whether the keys that it
+ * rotates are stored next: then one kernel does both, and the queries, too (sequence.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { MIN_POSITIONS = 4096 /* of a table */ };
 
-static bool is_table_of(const struct turns *t, const struct rope *r)
+static bool cuda_rope_is_table_of(const struct turns *t, const struct rope *r)
 {
     if (t->at == NULL || t->head_dim != r->head_dim || t->base != r->base ||
         (t->host_scale == NULL) != (r->scale == NULL))
@@ -19,7 +19,7 @@ static bool is_table_of(const struct turns *t, const struct rope *r)
 }
 
 /* The angles of ref, in double for the same reason. */
-static void fill(float *out, const struct rope *r, size_t n)
+static void cuda_rope_fill(float *out, const struct rope *r, size_t n)
 {
     for (size_t j = 0; j < r->head_dim / 2; j++) {
         double frequency = pow((double)r->base, -2.0 * (double)j / (double)r->head_dim);
@@ -47,17 +47,18 @@ static bool copy_table(struct cuda *c, struct turns *t, const float *host, size_
 {
     bool well;
 
-    t->at = cuda_take(c, size_bytes);
-    if (t->at == NULL || !context_enter(c))
+    t->at = device_take(&c->device, size_bytes);
+    if (t->at == NULL || !device_enter(&c->device))
         return false;
-    well = cuda_works(
-        c, cudaMemcpyAsync(t->at, host, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
+    well = device_works(
+        &c->device,
+        cudaMemcpyAsync(t->at, host, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
         "copy rope's table");
-    context_leave();
+    device_leave();
     return well;
 }
 
-/* Makes the table hold positions below n, of the rope r. */
+/* Makes the table of rope r hold positions below n. */
 static bool make_table(struct cuda *c, const struct rope *r, size_t n)
 {
     struct turns *t = &c->turns;
@@ -74,7 +75,7 @@ static bool make_table(struct cuda *c, const struct rope *r, size_t n)
         goto failed;
     if (r->scale != NULL)
         memcpy(t->host_scale, r->scale, scale_bytes);
-    fill(host, r, n);
+    cuda_rope_fill(host, r, n);
     if (!copy_table(c, t, host, size_bytes))
         goto failed;
     free(host);
@@ -86,7 +87,7 @@ failed:
     free(host);
     rope_close(c);
     (void)error_no_memory(&err, size_bytes, "rope");
-    cuda_fail(c, &err); /* unless the device failed before */
+    device_fail(&c->device, &err); /* kept, unless the device failed before */
     return false;
 }
 
@@ -119,16 +120,16 @@ static void record(struct cuda *c, const struct held_rope *h)
     size_t cap_bytes = list_bucket(h->n) * sizeof *h->host_positions;
     struct rope_args a;
 
-    if (!list_reserve(c, cap_bytes + 2 * CUDA_COUNT_BYTES))
+    if (!list_reserve(&c->list, cap_bytes + 2 * CUDA_COUNT_BYTES))
         return;
     memset(&a, 0, sizeof a);
     a.rope = rope_turns(c);
     a.tokens.positions =
-        list_stage_kept(c, h->host_positions, h->n * sizeof *h->host_positions, cap_bytes);
+        list_stage_kept(&c->list, h->host_positions, h->n * sizeof *h->host_positions, cap_bytes);
     a.tokens.n = cuda_count_of(c, h->n);
     a.n_heads = (uint32_t)h->n_heads;
     a.x = h->x;
-    list_add(c, launch_rope, &a, sizeof a);
+    list_add(&c->list, launch_rope, &a, sizeof a);
 }
 
 void cuda_settle(struct cuda *c)
@@ -148,12 +149,12 @@ void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *pos
     size_t end = 0;
     bool fits;
 
-    if (n == 0 || c->failed.status != STATUS_OK)
+    if (n == 0 || c->device.failed.status != STATUS_OK)
         return;
     cuda_run_copies(c);
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;
-    fits = is_table_of(&c->turns, r) && end <= c->turns.n_positions;
+    fits = cuda_rope_is_table_of(&c->turns, r) && end <= c->turns.n_positions;
     if (c->n_held == MOST_HELD || !fits)
         cuda_settle(c);
     if (!fits && !make_table(c, r, end))

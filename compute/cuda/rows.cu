@@ -1,5 +1,5 @@
-/* What is done with rows of activations between products. */
-#include "compute/act_scale.h"
+/* The operators on rows of activations between products. */
+#include "compute/numerics/activation_scale.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
@@ -8,8 +8,8 @@ static constexpr unsigned THREADS = 128;
 static constexpr unsigned TILE = 4096;    /* numbers of a row that a block holds at once */
 static constexpr unsigned QUAD_LANES = 8; /* of a group, four values each */
 
-/* Four numbers of a group by each of eight lanes, to int8. All lanes of the warp come here; those
- * of which `there` is false give nothing and write nothing. */
+/* Rounds a group to int8, four numbers by each of eight lanes. All lanes of the warp call this;
+ * those with `there` false contribute and write nothing. */
 static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint32_t *values,
                                                      struct cuda_group *group)
 {
@@ -17,7 +17,7 @@ static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint3
     float v[4] = {x.x, x.y, x.z, x.w};
     uint32_t greatest = 0, word = 0;
     int sum = 0, upper;
-    struct act_scale scale;
+    struct activation_scale scale;
 
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
@@ -31,7 +31,7 @@ static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint3
 
         greatest = other > greatest ? other : greatest;
     }
-    scale = act_scale_of(greatest);
+    scale = activation_scale_of(greatest);
 #pragma unroll
     for (unsigned i = 0; i < 4; i++) {
         int value = scale.inverse == 0.0f ? 0 : (int)rintf(v[i] * scale.inverse);
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void quantise_quad(float4 x, bool there, uint3
     }
 }
 
-/* What a row becomes before it is rounded; i counts fours. */
+/* A row's values before rounding; i counts fours. */
 struct normed_row {
     const float *x, *gain; /* gain NULL: x as it is */
     float scale;
@@ -89,7 +89,7 @@ struct gated_row {
     }
 };
 
-/* All of a row by a block of threads. */
+/* Quantises a row, by a block of threads. */
 template <typename R>
 static __device__ __forceinline__ void quantise_row(const R *row, unsigned index, unsigned width,
                                                     const struct cuda_acts *out)
@@ -177,8 +177,8 @@ void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n
     LAUNCH(norm, n.most, THREADS, 0, stream, x, gain, eps, n, width, out);
 }
 
-/* A few activations of some models are larger than any half: they stay large, and do not make all
- * of a row's products infinite. */
+/* Some models have a few activations beyond the range of half. They are clamped, so that they do
+ * not make all of a row's products infinite. */
 static __device__ __forceinline__ uint16_t f16_held(float x)
 {
     constexpr float most = 65504.0f;

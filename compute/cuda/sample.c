@@ -1,4 +1,4 @@
-/* Tokens drawn on the device: draws go there with the list's inputs, ids come back. */
+/* Draws tokens on the device: draws are inputs of the list, ids are downloaded. */
 #include <string.h>
 
 #include "compute/cuda/net_kernels.h"
@@ -39,11 +39,11 @@ void cuda_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
     memset(&a, 0, sizeof a);
     a.logits = cuda_read(logits, n_rows, n_vocab);
     a.n_vocab = (uint32_t)n_vocab;
-    a.draws = list_stage(c, list->draws, list->n * sizeof *list->draws, draws_bytes, NULL);
-    a.ends = list_stage(c, list->ends, ends_bytes, ends_bytes, NULL);
+    a.draws = list_stage(&c->list, list->draws, list->n * sizeof *list->draws, draws_bytes, NULL);
+    a.ends = list_stage(&c->list, list->ends, ends_bytes, ends_bytes, NULL);
     a.n_ends = (uint32_t)list->n_ends;
     a.n = cuda_count_of(c, list->n);
     a.out = drawn;
-    list_add(c, launch_draw, &a, sizeof a);
+    list_add(&c->list, launch_draw, &a, sizeof a);
     download_later(c, out, drawn, list->n * sizeof *out);
 }

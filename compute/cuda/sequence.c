@@ -1,15 +1,15 @@
-/* A step's tokens: where their keys and values go, and what they attend to. */
+/* Stores the keys and values of a step's tokens, and computes their attention. */
 #include <assert.h>
 #include <string.h>
 
 #include "compute/cuda/parts.h"
 
 enum {
-    BLOCKS_A_PROCESSOR = 2, /* that attention is cut in, where there are few queries */
-    MOST_PIECES = 8,        /* of inputs that are staged here in one go, counts too */
+    BLOCKS_A_PROCESSOR = 2, /* that attention is cut into, where there are few queries */
+    MOST_PIECES = 8,        /* of inputs that are staged here at once, counts too */
 };
 
-static size_t pages_for(size_t n_tokens)
+static size_t cuda_sequence_pages_for(size_t n_tokens)
 {
     return (n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 }
@@ -46,13 +46,13 @@ static void stage_tokens(struct cuda *c, const struct kv *kv, const struct atten
     int32_t *pages;
 
     memset(p, 0, sizeof *p);
-    p->tokens.positions = list_stage(c, NULL, 0, cap_bytes, &positions_at);
-    p->tokens.pages = list_stage(c, NULL, 0, cap_bytes, &pages_at);
+    p->tokens.positions = list_stage(&c->list, NULL, 0, cap_bytes, &positions_at);
+    p->tokens.pages = list_stage(&c->list, NULL, 0, cap_bytes, &pages_at);
     p->tokens.n = cuda_count_of(c, end);
     positions = positions_at;
     pages = pages_at;
     memset(positions, 0, end * sizeof *positions);
-    memset(pages, 0xff, end * sizeof *pages); /* -1: of no row */
+    memset(pages, 0xff, end * sizeof *pages); /* -1: tokens of no row */
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
         for (size_t t = 0; t < r->n_tokens; t++) {
             size_t pos = r->pos + t;
@@ -68,12 +68,12 @@ static void stage_tokens(struct cuda *c, const struct kv *kv, const struct atten
     p->epoch = c->list.epoch;
 }
 
-static bool plan_tokens(struct cuda *c, const struct kv *kv, const struct attend_row *rows,
-                        size_t n_rows)
+static bool cuda_sequence_plan_tokens(struct cuda *c, const struct kv *kv,
+                                      const struct attend_row *rows, size_t n_rows)
 {
     size_t end = end_of(rows, n_rows);
 
-    if (!list_reserve(c, tokens_bytes(end) + MOST_PIECES * LIST_ALIGN))
+    if (!list_reserve(&c->list, tokens_bytes(end) + MOST_PIECES * LIST_ALIGN))
         return false;
     if (!is_planned(c, rows, n_rows))
         stage_tokens(c, kv, rows, n_rows, end);
@@ -112,7 +112,7 @@ static bool is_of_tokens(const struct held_rope *h, const struct step_plan *p)
            memcmp(h->host_positions, p->host_positions, p->end * sizeof *p->host_positions) == 0;
 }
 
-/* What is held back are the ropes of the tokens' queries and keys. */
+/* Whether the ropes held back are those of the tokens' queries and keys. */
 static bool is_fusible(const struct cuda *c, const struct kv *kv, const struct buffer *k)
 {
     return c->n_held == 2 && c->held[1].x == k->at && c->held[1].n_heads == kv->shape.n_kv_heads &&
@@ -130,12 +130,12 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
 
     assert(layer < kv->shape.n_layers);
     cuda_run_copies(c);
-    if (n_rows == 0 || !plan_tokens(c, kv, rows, n_rows))
+    if (n_rows == 0 || !cuda_sequence_plan_tokens(c, kv, rows, n_rows))
         return;
     fused = is_fusible(c, kv, k);
     if (!fused) {
         cuda_settle(c);
-        if (!plan_tokens(c, kv, rows, n_rows)) /* the list may have run */
+        if (!cuda_sequence_plan_tokens(c, kv, rows, n_rows)) /* the list may have run */
             return;
     }
     memset(&a, 0, sizeof a);
@@ -150,7 +150,7 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
         a.q = c->held[0].x;
         c->n_held = 0;
     }
-    list_add(c, fused ? launch_rope_store : launch_store, &a, sizeof a);
+    list_add(&c->list, fused ? launch_rope_store : launch_store, &a, sizeof a);
 }
 
 /* Attention. */
@@ -174,18 +174,18 @@ static void stage_tables(int32_t *to, const struct kv *kv, const struct attend_r
                          size_t n_rows)
 {
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
-        for (size_t i = 0; i < pages_for(r->pos + r->n_tokens); i++) {
+        for (size_t i = 0; i < cuda_sequence_pages_for(r->pos + r->n_tokens); i++) {
             assert(cuda_is_page(kv, r->pages[i]));
             *to++ = r->pages[i];
         }
 }
 
-/* Items and tables of pages, for all layers. */
+/* Stages items and tables of pages, for all layers. */
 static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
                            const struct attend_row *rows, size_t n_rows)
 {
     size_t n_kv_heads = kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads, n_pages = 0;
-    size_t enough = (size_t)(BLOCKS_A_PROCESSOR * c->n_multiprocessors) / n_kv_heads + 1;
+    size_t enough = (size_t)(BLOCKS_A_PROCESSOR * c->device.n_multiprocessors) / n_kv_heads + 1;
     size_t items_bytes, tables_bytes, end = end_of(rows, n_rows);
     struct cuda_attention *a = &c->plan.attention;
     struct cuda_attend_sizes sizes;
@@ -195,7 +195,7 @@ static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
         return true;
     cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
-        n_pages += pages_for(r->pos + r->n_tokens);
+        n_pages += cuda_sequence_pages_for(r->pos + r->n_tokens);
     items_bytes = list_bucket(sizes.n_items) * sizeof(struct cuda_attend_item);
     tables_bytes = list_bucket(n_pages) * sizeof(int32_t);
     partials = cuda_scratch(c, &c->partials,
@@ -204,15 +204,16 @@ static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
     counters =
         cuda_scratch(c, &c->counters, list_bucket(sizes.n_counters) * n_heads * sizeof(uint32_t));
     if (partials == NULL || counters == NULL ||
-        !list_reserve(c, tokens_bytes(end) + items_bytes + tables_bytes + MOST_PIECES * LIST_ALIGN))
+        !list_reserve(&c->list,
+                      tokens_bytes(end) + items_bytes + tables_bytes + MOST_PIECES * LIST_ALIGN))
         return false;
     if (!is_planned(c, rows, n_rows))
         stage_tokens(c, kv, rows, n_rows, end);
     a->n_heads = (uint32_t)n_heads;
     a->partials = partials;
     a->counters = counters;
-    a->items = list_stage(c, NULL, 0, items_bytes, &items);
-    a->tables = list_stage(c, NULL, 0, tables_bytes, &tables);
+    a->items = list_stage(&c->list, NULL, 0, items_bytes, &items);
+    a->tables = list_stage(&c->list, NULL, 0, tables_bytes, &tables);
     a->n_items = cuda_count_of(c, sizes.n_items);
     cuda_attend_plan(&sizes, items, rows, n_rows, n_sharing, enough);
     stage_tables(tables, kv, rows, n_rows);
@@ -237,5 +238,5 @@ void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size
     a.attention = c->plan.attention;
     a.q = cuda_read(q, c->plan.end, width);
     a.out = cuda_written(out, c->plan.end, width);
-    list_add(c, launch_attend, &a, sizeof a);
+    list_add(&c->list, launch_attend, &a, sizeof a);
 }

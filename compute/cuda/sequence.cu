@@ -1,4 +1,5 @@
-/* Rope, and keys and values to their pages. A warp has a head of a token at a time. */
+/* Rope, and the storing of keys and values in their pages. A warp has a head of a token at a
+ * time. */
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
@@ -40,7 +41,7 @@ static __device__ __forceinline__ void turn_head(struct head_pairs *h, const flo
         }
 }
 
-/* Where a head's numbers go: pieces of 16 bytes lie `step` bytes apart. */
+/* The place of a head's numbers: pieces of 16 bytes are `step` bytes apart. */
 struct head_place {
     uint8_t *at;
     unsigned step;
@@ -62,7 +63,7 @@ static __device__ __forceinline__ struct head_place place_in(const struct cuda_k
     return p;
 }
 
-/* The bits of the greatest magnitude, NaN before all: of the warp. Pairs that are not there are
+/* The bits of the warp's greatest magnitude, where NaN is above all. Pairs beyond the head are
  * zeros. */
 static __device__ __forceinline__ uint32_t greatest_of(const struct head_pairs *h)
 {
@@ -135,7 +136,7 @@ static __device__ __forceinline__ void store_head(const struct cuda_kv *kv,
         *p->scale = __uint_as_float(greatest);
 }
 
-/* What is done with a token's heads; those that are NULL are left. */
+/* The heads of a token to process; those that are NULL are skipped. */
 struct heads {
     float *q, *k;
     const float *v;
@@ -189,7 +190,7 @@ void cuda_kv_store(const struct cuda_kv *kv, uint32_t layer, const struct cuda_t
                    const float *k, const float *v, struct CUstream_st *stream)
 {
     struct cuda_turns none = {NULL, kv->head_dim};
-    struct heads heads = {NULL, (float *)k, v, 0, false, true}; /* k is not turned: only read */
+    struct heads heads = {NULL, (float *)k, v, 0, false, true}; /* k is only read, not rotated */
 
     LAUNCH(rope_and_store, tokens->n.most, THREADS, 0, stream, none, *kv, layer, *tokens, heads);
 }

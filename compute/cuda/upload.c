@@ -1,13 +1,13 @@
-/* Weights on their way to the device: rows go through pinned memory on the stream of copies, and
- * are repacked on the other while the next ones are copied. */
+/* Uploads weights: rows are copied through pinned memory on the stream of copies, and repacked on
+ * the other stream while the next ones are copied. */
 #include <string.h>
 
 #include "compute/cuda/parts.h"
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 
 enum { PIECE_BYTES = 4 << 20 };
 
-static void close_slot(struct upload_slot *s)
+static void cuda_upload_close_slot(struct upload_slot *s)
 {
     (void)cudaFreeHost(s->host);
     (void)cudaFree(s->at);
@@ -19,15 +19,15 @@ static void close_slot(struct upload_slot *s)
 
 void upload_close(struct cuda *c)
 {
-    if (context_enter(c)) {
+    if (device_enter(&c->device)) {
         for (size_t i = 0; i < 2; i++)
-            close_slot(&c->uploads[i]);
-        context_leave();
+            cuda_upload_close_slot(&c->uploads[i]);
+        device_leave();
     }
     memset(c->uploads, 0, sizeof c->uploads);
 }
 
-static cudaError_t open_slot(struct upload_slot *s, size_t cap_bytes)
+static cudaError_t cuda_upload_open_slot(struct upload_slot *s, size_t cap_bytes)
 {
     cudaError_t rc = cudaHostAlloc((void **)&s->host, cap_bytes, cudaHostAllocDefault);
 
@@ -42,7 +42,7 @@ static cudaError_t open_slot(struct upload_slot *s, size_t cap_bytes)
     return rc;
 }
 
-static cudaError_t reserve(struct cuda *c, size_t size_bytes)
+static cudaError_t cuda_upload_reserve(struct cuda *c, size_t size_bytes)
 {
     cudaError_t rc = cudaSuccess;
 
@@ -51,22 +51,25 @@ static cudaError_t reserve(struct cuda *c, size_t size_bytes)
     rc = cudaStreamSynchronize(c->list.compute);
     upload_close(c);
     for (size_t i = 0; i < 2 && rc == cudaSuccess; i++)
-        rc = open_slot(&c->uploads[i], size_bytes);
+        rc = cuda_upload_open_slot(&c->uploads[i], size_bytes);
     return rc;
 }
 
+static cudaError_t wait_for(struct upload_slot *s)
+{
+    cudaError_t rc = s->is_busy ? cudaEventSynchronize(s->done) : cudaSuccess;
+
+    s->is_busy = false;
+    return rc;
+}
+
+/* Copies and repacks the rows in s->host. */
 static cudaError_t send(struct cuda *c, struct upload_slot *s, const struct cuda_matrix *to,
-                        const uint8_t *rows, size_t size_bytes, size_t first, size_t n)
+                        size_t size_bytes, size_t first, size_t n)
 {
     cudaStream_t compute = c->list.compute, copies = c->list.copies;
-    cudaError_t rc = cudaSuccess;
+    cudaError_t rc;
 
-    if (s->is_busy)
-        rc = cudaEventSynchronize(s->done);
-    s->is_busy = false;
-    if (rc != cudaSuccess)
-        return rc;
-    memcpy(s->host, rows, size_bytes);
     if ((rc = cudaMemcpyAsync(s->at, s->host, size_bytes, cudaMemcpyHostToDevice, copies)) !=
             cudaSuccess ||
         (rc = cudaEventRecord(s->copied, copies)) != cudaSuccess ||
@@ -85,20 +88,29 @@ enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const st
 {
     size_t row_bytes = dtype_row_bytes(from->type, from->n_cols);
     size_t n_rows = PIECE_BYTES / (row_bytes * CUDA_PANEL_ROWS) * CUDA_PANEL_ROWS, piece = 0;
-    const uint8_t *rows = from->data;
+    enum status read = STATUS_OK;
     cudaError_t rc;
 
     if (n_rows == 0)
         n_rows = CUDA_PANEL_ROWS;
-    if (!context_enter(c)) {
-        *err = c->failed;
+    if (!device_enter(&c->device)) {
+        *err = c->device.failed;
         return err->status;
     }
-    rc = reserve(c, n_rows * row_bytes > PIECE_BYTES ? n_rows * row_bytes : PIECE_BYTES);
+    rc =
+        cuda_upload_reserve(c, n_rows * row_bytes > PIECE_BYTES ? n_rows * row_bytes : PIECE_BYTES);
     for (size_t first = 0, n; rc == cudaSuccess && first < from->n_rows; first += n, piece++) {
+        struct upload_slot *s = &c->uploads[piece % 2];
+
         n = from->n_rows - first < n_rows ? from->n_rows - first : n_rows;
-        rc = send(c, &c->uploads[piece % 2], to, rows + first * row_bytes, n * row_bytes, first, n);
+        rc = wait_for(s);
+        if (rc != cudaSuccess)
+            break;
+        read = tensor_read(from, first, n, s->host, err);
+        if (read != STATUS_OK)
+            break;
+        rc = send(c, s, to, n * row_bytes, first, n);
     }
-    context_leave();
-    return cuda_status(c, rc, "take a weight", err);
+    device_leave();
+    return read != STATUS_OK ? read : device_status(&c->device, rc, "take a weight", err);
 }

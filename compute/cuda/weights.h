@@ -1,5 +1,5 @@
-/* How kernels read a repacked weight: kernels.h says how it lies. The type is a constant where
- * these are called. */
+/* How kernels read a repacked weight; kernels.h has its layout. The type is a constant where these
+ * are called. */
 #ifndef COMPUTE_CUDA_WEIGHTS_H
 #define COMPUTE_CUDA_WEIGHTS_H
 
@@ -9,7 +9,7 @@
 static constexpr unsigned GROUP_VALUES = 32, GROUPS_OF_SUPER = 8, PIECE_BYTES = 16,
                           FLOAT_LANES = 16;
 
-/* Runs body with T, a template's argument, for each quantised type. */
+/* Runs body with T, a template argument, set to the type, which is quantised. */
 #define FOR_BLOCK_TYPE(type, body)      \
     switch (type) {                     \
     case DTYPE_Q4_0: {                  \
@@ -71,7 +71,7 @@ static __host__ __device__ constexpr bool is_float_type(dtype t)
     return t == DTYPE_F32 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
 
-/* What is taken off a code. */
+/* The bias that is subtracted from a code. */
 static __host__ __device__ constexpr int bias_of(dtype t)
 {
     return t == DTYPE_Q4_0 ? 8 : t == DTYPE_Q5_0 ? 16 : t == DTYPE_Q6_K ? 32 : 0;
@@ -104,22 +104,23 @@ static __host__ __device__ constexpr unsigned piece_values(dtype t)
 }
 
 /* A weight's row and group. */
-struct place {
+struct weight_place {
     size_t panel_group; /* panel * groups + group */
     size_t super;       /* panel * (groups / 8) + group / 8 */
     unsigned row;       /* of the panel */
 };
 
-static __device__ __forceinline__ struct place place_of(unsigned panel, unsigned row,
-                                                        unsigned group, unsigned n_groups)
+static __device__ __forceinline__ struct weight_place place_of(unsigned panel, unsigned row,
+                                                               unsigned group, unsigned n_groups)
 {
-    struct place p = {(size_t)panel * n_groups + group,
-                      (size_t)panel * (n_groups / GROUPS_OF_SUPER) + group / GROUPS_OF_SUPER, row};
+    struct weight_place p = {(size_t)panel * n_groups + group,
+                             (size_t)panel * (n_groups / GROUPS_OF_SUPER) + group / GROUPS_OF_SUPER,
+                             row};
 
     return p;
 }
 
-/* As it lies in memory, before it is taken apart. */
+/* A group as it is in memory, before unpacking. */
 template <dtype T> struct raw_group {
     uint4 codes, upper; /* upper: of Q8_0 */
     uint2 high;
@@ -127,7 +128,7 @@ template <dtype T> struct raw_group {
 
 template <dtype T>
 static __device__ __forceinline__ struct raw_group<T> load_group(const struct cuda_matrix *m,
-                                                                 struct place p) {
+                                                                 struct weight_place p) {
     struct raw_group<T> raw = {
     };
     size_t i = p.panel_group * CUDA_PANEL_ROWS + p.row;
@@ -171,19 +172,19 @@ static __device__ __forceinline__ void code_words(uint32_t nibbles, uint32_t upp
     }
 }
 
-/* The scale or, of halves, two; and the min. */
+/* The scale or, for formats with halves, two; and the min. */
 struct group_scale {
     float scale, second, min;
 };
 
-/* What is read of them before they are needed. */
+/* Their bytes, which are read before they are needed. */
 struct raw_scale {
     uint32_t scale, super;
 };
 
 template <dtype T>
 static __device__ __forceinline__ struct raw_scale load_scale(const struct cuda_matrix *m,
-                                                              struct place p)
+                                                              struct weight_place p)
 {
     size_t i = p.panel_group * CUDA_PANEL_ROWS + p.row, j = p.super * CUDA_PANEL_ROWS + p.row;
     struct raw_scale raw = {0, 0};
@@ -240,14 +241,15 @@ static __device__ __forceinline__ unsigned count_of(struct cuda_count n)
     return have < n.most ? have : n.most;
 }
 
-/* The products of a launch, as a kernel is given them. */
+/* The products of a launch, as a kernel's argument. */
 struct product_list {
     struct cuda_product at[CUDA_MAX_PRODUCTS];
     unsigned first_block[CUDA_MAX_PRODUCTS + 1]; /* each product's part of the grid */
     unsigned none;                               /* where there would be a hole */
 };
 
-/* n_panels of the products' weights a block; returns the blocks. */
+/* Assigns rows_of_block rows of the products' weights to each block; returns the number of
+ * blocks. */
 static inline unsigned list_products(struct product_list *out, const struct cuda_product *products,
                                      size_t n_products, unsigned rows_of_block)
 {
@@ -264,7 +266,7 @@ static inline unsigned list_products(struct product_list *out, const struct cuda
     return n_blocks;
 }
 
-/* Which product a block is of, by constants alone, so that the list is not copied. */
+/* The product of a block, found by constant indices only, so that the list is not copied. */
 static __device__ __forceinline__ struct cuda_product
 product_of(const struct product_list *list, unsigned block, unsigned *ret_block)
 {

@@ -1,32 +1,48 @@
-/* Bytes of a socket become requests, one at a time: while one is answered, what comes behind it
- * waits. Reading goes on meanwhile, for it is how we learn that the peer has hung up. */
+/* Parses a socket's bytes into requests, one at a time: bytes behind a request wait while it is
+ * answered. Reading continues, since only a read shows that the peer has hung up. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "server/daemon.h"
+#include "base/env.h"
+#include "base/list.h"
+#include "server/http/exchange.h"
 #include "server/http/exchange_parts.h"
+#include "server/http/front.h"
+#include "server/http/socket.h"
 
 enum { BEHIND_BYTES = 64 << 10, BEHIND_MAX_BYTES = 1 << 20 };
 
-static uint64_t now_ms(const struct http_front *f)
+/* A socket with its parser and its current request. */
+struct connection {
+    struct link link;  /* of the front's connections */
+    uint64_t until_ms; /* it is closed then, if nothing happens before; 0: never */
+    struct http_front *front;
+    struct exchange_sink sink; /* of its exchange; holds the socket */
+    struct exchange *exchange; /* NULL: waiting for a request */
+    http_parser parser;
+    struct buf behind; /* bytes behind the request that is being answered */
+    bool is_paused;    /* behind is full, so reading has stopped */
+};
+
+static uint64_t connection_now_ms(const struct http_front *f)
 {
-    return env_now_us(&f->config.daemon->env) / 1000;
+    return env_now_us(f->config.env) / 1000;
 }
 
-void connection_set_timeout(struct connection *c, uint64_t timeout_ms)
+static void connection_set_timeout(struct connection *c, uint64_t timeout_ms)
 {
-    c->until_ms = timeout_ms == 0 ? 0 : now_ms(c->front) + timeout_ms;
+    c->until_ms = timeout_ms == 0 ? 0 : connection_now_ms(c->front) + timeout_ms;
 }
 
-/* Not from inside its socket's call: by the next sweep. */
+/* The next sweep closes it: not inside the socket's call. */
 static void close_soon(struct connection *c)
 {
     c->until_ms = 1;
 }
 
-/* --- the parser calls; anything but 0 stops it --- */
+/* --- callbacks of the parser; a non-zero result stops it --- */
 
 static struct exchange *exchange_of(http_parser *p)
 {
@@ -39,12 +55,12 @@ static int on_begin(http_parser *p)
 {
     struct connection *c = p->data;
 
-    c->exchange = exchange_open(c);
+    c->exchange = exchange_open(c->front, &c->sink);
     return c->exchange == NULL;
 }
 
-/* Longer ones are cut: then there is no such path, name or conversation. */
-static void append(char *out, size_t size, size_t *len, const char *at, size_t n)
+/* Longer values are cut: then they match no path, name, conversation or origin. */
+static void connection_append(char *out, size_t size, size_t *len, const char *at, size_t n)
 {
     size_t room = *len < size - 1 ? size - 1 - *len : 0;
 
@@ -56,7 +72,7 @@ static int on_url(http_parser *p, const char *at, size_t len)
 {
     struct exchange *x = exchange_of(p);
 
-    append(x->url, sizeof(x->url), &x->url_len, at, len);
+    connection_append(x->url, sizeof(x->url), &x->url_len, at, len);
     return 0;
 }
 
@@ -67,20 +83,28 @@ static int on_name(http_parser *p, const char *at, size_t len)
     if (x->is_in_value)
         x->name_len = 0;
     x->is_in_value = false;
-    append(x->name, sizeof(x->name), &x->name_len, at, len);
+    connection_append(x->name, sizeof(x->name), &x->name_len, at, len);
     return 0;
 }
 
 static enum header header_of(const struct exchange *x)
 {
+#define NAMED(name) name, sizeof(name) - 1
     static const struct {
         const char *name;
+        size_t len;
         enum header header;
-    } ours[] = {{"x-conversation-id", HEADER_CONVERSATION}, {"expect", HEADER_EXPECT}};
+    } ours[] = {
+        {NAMED("x-conversation-id"), HEADER_CONVERSATION},
+        {NAMED("expect"), HEADER_EXPECT},
+        {NAMED("host"), HEADER_HOST},
+        {NAMED("origin"), HEADER_ORIGIN},
+        {NAMED("access-control-request-headers"), HEADER_ASKED},
+    };
+#undef NAMED
 
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (strlen(ours[i].name) == x->name_len &&
-            strncasecmp(ours[i].name, x->name, x->name_len) == 0)
+        if (ours[i].len == x->name_len && strncasecmp(ours[i].name, x->name, x->name_len) == 0)
             return ours[i].header;
     }
     return HEADER_OTHER;
@@ -93,15 +117,31 @@ static int on_value(http_parser *p, const char *at, size_t len)
     if (!x->is_in_value)
         x->header = header_of(x);
     x->is_in_value = true;
-    if (x->header == HEADER_CONVERSATION)
-        append(x->conversation, sizeof(x->conversation), &x->conversation_len, at, len);
-    x->wants_continue = x->wants_continue || x->header == HEADER_EXPECT;
+    switch (x->header) {
+    case HEADER_CONVERSATION:
+        connection_append(x->conversation, sizeof(x->conversation), &x->conversation_len, at, len);
+        break;
+    case HEADER_EXPECT:
+        x->wants_continue = true;
+        break;
+    case HEADER_HOST:
+        connection_append(x->host, sizeof(x->host), &x->host_len, at, len);
+        break;
+    case HEADER_ORIGIN:
+        connection_append(x->origin, sizeof(x->origin), &x->origin_len, at, len);
+        break;
+    case HEADER_ASKED:
+        (void)!buf_append(&x->asked, at, len); /* too long: the page sees fewer allowed headers */
+        break;
+    case HEADER_OTHER:
+        break;
+    }
     return 0;
 }
 
 static int on_head(http_parser *p)
 {
-    p->upgrade = 0; /* an offer, which need not be taken */
+    p->upgrade = 0; /* an Upgrade is an offer that may be ignored */
     exchange_head(exchange_of(p), p);
     return exchange_of(p)->state == EXCHANGE_READING ? 0 : -1;
 }
@@ -145,13 +185,13 @@ static void close_where(struct http_front *f, uint64_t now, bool idle)
 
         next = list_next(&f->connections, at);
         if (idle ? c->exchange == NULL : c->until_ms != 0 && c->until_ms <= now)
-            socket_close(c->wsi);
+            socket_close(c->sink.wsi);
     }
 }
 
 void front_sweep(struct http_front *f)
 {
-    close_where(f, now_ms(f), false);
+    close_where(f, connection_now_ms(f), false);
 }
 
 void front_close_idle(struct http_front *f)
@@ -159,38 +199,23 @@ void front_close_idle(struct http_front *f)
     close_where(f, 0, true);
 }
 
-void connection_has_room(struct connection *c)
+void connection_write_ready(struct connection *c)
 {
     if (c->exchange != NULL)
-        exchange_wake(c->exchange);
-}
-
-struct connection *connection_open(struct http_front *f, struct lws *wsi)
-{
-    struct connection *c = try_alloc(1, sizeof(*c));
-
-    if (c == NULL)
-        return NULL;
-    c->front = f;
-    c->wsi = wsi;
-    http_parser_init(&c->parser, HTTP_REQUEST);
-    c->parser.data = c;
-    buf_init(&c->behind, BEHIND_MAX_BYTES);
-    list_push(&f->connections, &c->link);
-    connection_set_timeout(c, KEEP_ALIVE_MS);
-    return c;
+        exchange_notify(c->exchange);
 }
 
 void connection_close(struct connection *c)
 {
     if (c->exchange != NULL)
-        exchange_gone(c->exchange);
+        exchange_close(c->exchange);
     list_remove(&c->link);
+    c->front->n_connections--;
     buf_deinit(&c->behind);
     free(c);
 }
 
-/* Kept until the request before is answered. */
+/* Keeps bytes until the current request is answered. */
 static void keep_behind(struct connection *c, const char *data, size_t len)
 {
     if (len > 0 && buf_append(&c->behind, data, len) != STATUS_OK) {
@@ -199,26 +224,26 @@ static void keep_behind(struct connection *c, const char *data, size_t len)
     }
     if (c->behind.len >= BEHIND_BYTES && !c->is_paused) {
         c->is_paused = true;
-        socket_pause(c->wsi, true);
+        socket_pause(c->sink.wsi, true);
     }
 }
 
-/* Feeds the parser; returns what it has not used. */
+/* Feeds the parser; returns the number of unused bytes. */
 static size_t parse(struct connection *c, const char *data, size_t len)
 {
     size_t used = http_parser_execute(&c->parser, &settings, data, len);
     enum http_errno why = HTTP_PARSER_ERRNO(&c->parser);
 
-    if (why == HPE_PAUSED) /* it is whole; a byte that it stopped at has been used */
+    if (why == HPE_PAUSED) /* the request is complete; the byte it stopped at is used */
         return len - used;
     if (c->exchange != NULL && c->exchange->state != EXCHANGE_READING)
-        return 0; /* refused: the rest goes nowhere */
+        return 0; /* refused: the rest is discarded */
     if (why == HPE_OK)
         return 0;
     if (c->exchange == NULL && why != HPE_CB_message_begin)
-        c->exchange = exchange_open(c);
+        c->exchange = exchange_open(c->front, &c->sink);
     if (c->exchange == NULL)
-        close_soon(c); /* no memory to say it */
+        close_soon(c); /* no memory for an error */
     else
         exchange_damaged(c->exchange, http_errno_description(why));
     return 0;
@@ -238,8 +263,21 @@ void connection_read(struct connection *c, const char *data, size_t len)
         keep_behind(c, data + len - left, left);
 }
 
-void connection_go_on(struct connection *c)
+/* --- calls of its exchange --- */
+
+static void on_timeout(struct exchange_sink *sink, uint64_t timeout_ms)
 {
+    connection_set_timeout(container_of(sink, struct connection, sink), timeout_ms);
+}
+
+static void on_exchange_close(struct exchange_sink *sink)
+{
+    container_of(sink, struct connection, sink)->exchange = NULL;
+}
+
+static void connection_resume(struct exchange_sink *sink)
+{
+    struct connection *c = container_of(sink, struct connection, sink);
     struct buf behind = c->behind;
     size_t left;
 
@@ -250,9 +288,31 @@ void connection_go_on(struct connection *c)
         buf_consume(&c->behind, c->behind.len - left);
     }
     if (c->behind.len == 0)
-        buf_deinit(&c->behind); /* an idle connection holds nothing */
+        buf_deinit(&c->behind); /* an idle connection holds no memory */
     if (c->is_paused && c->behind.len < BEHIND_BYTES) {
         c->is_paused = false;
-        socket_pause(c->wsi, false);
+        socket_pause(c->sink.wsi, false);
     }
+}
+
+/* --- lifetime --- */
+
+struct connection *connection_open(struct http_front *f, struct lws *wsi)
+{
+    struct connection *c = try_alloc(1, sizeof(*c));
+
+    if (c == NULL)
+        return NULL;
+    c->front = f;
+    c->sink = (struct exchange_sink){.wsi = wsi,
+                                     .set_timeout = on_timeout,
+                                     .on_close = on_exchange_close,
+                                     .resume = connection_resume};
+    http_parser_init(&c->parser, HTTP_REQUEST);
+    c->parser.data = c;
+    buf_init(&c->behind, BEHIND_MAX_BYTES);
+    list_push(&f->connections, &c->link);
+    f->n_connections++;
+    connection_set_timeout(c, KEEP_ALIVE_MS);
+    return c;
 }

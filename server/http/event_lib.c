@@ -1,7 +1,7 @@
-/* Libwebsockets loads its part for libuv when a context is made, from one folder, which was fixed
- * when it was built: where Debian's package has it. In a tarball it lies beside the libraries. The
- * function by which libwebsockets looks is part of its interface, so ours stands before it: it
- * takes the tarball's folder, if that has the file, and leaves the rest to libwebsockets' own. */
+/* Libwebsockets loads its libuv plug-in when a context is made, from one folder fixed at its build,
+ * Debian's. In a tarball the plug-in lies beside the libraries. The function that searches folders
+ * is an exported one, so this one overrides it: it searches the tarball's folder, if that has the
+ * file, and else libwebsockets' own. */
 #include "server/http/event_lib.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ typedef int (*plugins_init_fn)(struct lws_plugin **list, const char *const *fold
                                const char *class, const char *filter, each_plugin_cb_t each,
                                void *user);
 
-static char folder[PATH_MAX]; /* "": libwebsockets' own; written before it is asked for */
+static char folder[PATH_MAX]; /* "": libwebsockets' own; written before its use */
 
 void event_lib_locate(void)
 {
@@ -38,7 +38,7 @@ __attribute__((visibility("default"))) int lws_plugins_init(struct lws_plugin **
     plugins_init_fn real;
     void *found = dlsym(RTLD_NEXT, "lws_plugins_init");
 
-    assert(found != NULL); /* we are called by the library that has it */
+    assert(found != NULL); /* the calling library has it */
     memcpy(&real, &found, sizeof(real));
     return real(list, folder[0] == '\0' ? folders : ours, class, filter, each, user);
 }

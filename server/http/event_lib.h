@@ -1,4 +1,4 @@
-/* Where libwebsockets finds its part for libuv. */
+/* Locates the module that libwebsockets needs for libuv. */
 #ifndef SERVER_HTTP_EVENT_LIB_H
 #define SERVER_HTTP_EVENT_LIB_H
 

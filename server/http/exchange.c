@@ -1,44 +1,48 @@
-/* Happy path: the head is read (exchange_open), the body comes (more, whole), the route is served,
- * a handler is woken and replies, or streams; the bytes go to libwebsockets, and when it has none
- * left the connection waits for its next request.
+/* Happy path: the head is read (exchange_open), the body is read (more, whole), the route is
+ * served, and a handler is notified and replies, or streams. The bytes go to libwebsockets; when
+ * all are sent the connection waits for its next request.
  *
- * Libwebsockets' callbacks only note what is due; all else happens in exchange_serve, outside of
- * them, so nothing of ours is ever called from inside a call of ours.
+ * Libwebsockets' callbacks only note events; exchange_serve handles them outside the callbacks, so
+ * our functions are never re-entered.
  *
- * What can go wrong: a head that says what cannot be (refused before the body is read), a body that
- * is too large, damaged or too slow, a route that refuses: each has its answer in OpenAI's shape.
- * Where a part of the body was not read the connection cannot go on: our side is shut, and what
- * still comes is thrown away for a moment, since closing at once would take the answer with it. A
- * peer that goes away ends what it asked for; one that takes nothing is cut off. */
-#include "server/http/exchange_parts.h"
+ * Failures: an invalid head (refused before the body is read), a body that is too large, damaged or
+ * too slow, or a route that refuses: each is answered in its API's format. If a part of the body
+ * was not read, the connection cannot be used again: our side is shut, and further bytes are
+ * discarded for a moment, since closing at once would lose the answer. A peer's disconnect ends its
+ * request; a peer that reads nothing is disconnected. */
+#include "server/http/exchange.h"
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/env.h"
-#include "server/daemon.h"
-#include "server/http/refusal.h"
+#include "base/list.h"
+#include "server/http/exchange_parts.h"
+#include "server/http/socket.h"
+#include "server/http/status.h"
 
 #define ARENA_MAX_BYTES ((size_t)64 << 20)
 #define OUT_MAX_BYTES ((size_t)64 << 20)
 
 enum {
     ERROR_MAX_BYTES = 4096,
+    ROUTES_LIST_BYTES = 512,
     LINGER_MS = 2000,
-    /* Below this a body is not slow but held back: a second more for so many bytes. */
+    /* A body below this rate is too slow: each such number of bytes allows a second more. */
     BODY_BYTES_PER_S = 16 << 10,
 };
 
 static const uint32_t exchange_moves[] = {
-    [EXCHANGE_READING] = 1u << EXCHANGE_DUE | 1u << EXCHANGE_GONE,
-    [EXCHANGE_DUE] = 1u << EXCHANGE_ANSWERING | 1u << EXCHANGE_GONE,
-    [EXCHANGE_ANSWERING] = 1u << EXCHANGE_FLUSHING | 1u << EXCHANGE_GONE,
-    [EXCHANGE_FLUSHING] = 1u << EXCHANGE_LINGERING | 1u << EXCHANGE_GONE,
-    [EXCHANGE_LINGERING] = 1u << EXCHANGE_GONE,
-    [EXCHANGE_GONE] = 0,
+    [EXCHANGE_READING] = 1u << EXCHANGE_DUE | 1u << EXCHANGE_CLOSED,
+    [EXCHANGE_DUE] = 1u << EXCHANGE_ANSWERING | 1u << EXCHANGE_CLOSED,
+    [EXCHANGE_ANSWERING] = 1u << EXCHANGE_FLUSHING | 1u << EXCHANGE_CLOSED,
+    [EXCHANGE_FLUSHING] = 1u << EXCHANGE_LINGERING | 1u << EXCHANGE_CLOSED,
+    [EXCHANGE_LINGERING] = 1u << EXCHANGE_CLOSED,
+    [EXCHANGE_CLOSED] = 0,
 };
 
 static void exchange_move(struct exchange *x, enum exchange_state to)
@@ -47,20 +51,20 @@ static void exchange_move(struct exchange *x, enum exchange_state to)
     x->state = to;
 }
 
-static uint64_t now_ms(const struct exchange *x)
+static uint64_t exchange_now_ms(const struct exchange *x)
 {
-    return env_now_us(&x->front->config.daemon->env) / 1000;
+    return env_now_us(x->front->config.env) / 1000;
 }
 
-/* For so long nothing may come. Whoever sends a byte now and then is too slow all the same. */
+/* Allows timeout_ms without a byte. is_too_slow catches a slow trickle. */
 static void wait_for_more(struct exchange *x)
 {
-    connection_set_timeout(x->connection, x->front->config.timeout_ms);
+    x->sink->set_timeout(x->sink, x->front->config.timeout_ms);
 }
 
 /* --- the head --- */
 
-static void refuse(struct exchange *x, int http_status)
+static void exchange_refuse(struct exchange *x, int http_status)
 {
     x->refused_as = http_status;
 }
@@ -69,31 +73,30 @@ static void due(struct exchange *x)
 {
     exchange_move(x, EXCHANGE_DUE);
     x->front->n_answering++;
-    exchange_wake(x);
+    exchange_notify(x);
 }
 
-struct exchange *exchange_open(struct connection *c)
+struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink)
 {
-    struct http_front *f = c->front;
     struct exchange *x = try_alloc(1, sizeof(*x));
 
     if (x == NULL)
         return NULL;
     x->front = f;
-    x->connection = c;
-    x->wsi = c->wsi;
-    x->begun_ms = now_ms(x);
+    x->sink = sink;
+    x->begun_ms = exchange_now_ms(x);
     arena_init(&x->arena, ARENA_MAX_BYTES);
     buf_init(&x->body, f->config.max_body_bytes);
     buf_init(&x->events, OUT_MAX_BYTES);
     buf_init(&x->out, OUT_MAX_BYTES);
+    buf_init(&x->asked, ASKED_MAX_BYTES);
     list_push(&f->exchanges, &x->link);
     wait_for_more(x);
     return x;
 }
 
-/* -1: no digit. */
-static int hex_value(char c)
+/* -1: not a digit. */
+static int exchange_hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -101,7 +104,7 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The path alone, with %XX made one byte. */
+/* Keeps only the path, with %XX decoded. */
 static void take_path(struct exchange *x)
 {
     struct http_parser_url url;
@@ -117,8 +120,9 @@ static void take_path(struct exchange *x)
     for (size_t i = 0; i < len; i++) {
         int byte = -1;
 
-        if (at[i] == '%' && i + 2 < len && hex_value(at[i + 1]) >= 0 && hex_value(at[i + 2]) >= 0)
-            byte = hex_value(at[i + 1]) << 4 | hex_value(at[i + 2]);
+        if (at[i] == '%' && i + 2 < len && exchange_hex_value(at[i + 1]) >= 0 &&
+            exchange_hex_value(at[i + 2]) >= 0)
+            byte = exchange_hex_value(at[i + 1]) << 4 | exchange_hex_value(at[i + 2]);
         x->url[n] = at[i];
         if (byte >= 0) {
             x->url[n] = (char)byte;
@@ -138,6 +142,8 @@ static unsigned method_of(const http_parser *p)
         return METHOD_POST;
     case HTTP_HEAD:
         return METHOD_HEAD;
+    case HTTP_OPTIONS:
+        return METHOD_OPTIONS;
     default:
         return METHOD_OTHER;
     }
@@ -160,10 +166,10 @@ static void check_conversation(struct exchange *x)
     x->conversation[0] = '\0';
     (void)error_field(&x->err, "X-Conversation-Id", "has 1 to %d letters, digits, '.', '_' and '-'",
                       CONVERSATION_NAME_MAX);
-    refuse(x, 400);
+    exchange_refuse(x, 400);
 }
 
-static void check_length(struct exchange *x, const http_parser *p)
+static void exchange_check_length(struct exchange *x, const http_parser *p)
 {
     bool is_chunked = (p->flags & F_CHUNKED) != 0;
     bool has_length = p->content_length != ULLONG_MAX;
@@ -172,35 +178,48 @@ static void check_length(struct exchange *x, const http_parser *p)
     x->is_unread = is_chunked || (has_length && p->content_length > 0);
     if (p->method == HTTP_POST && !is_chunked && !has_length) {
         (void)error_set(&x->err, STATUS_INVALID, "Content-Length is missing");
-        x->must_close = true; /* what follows may be a body */
-        refuse(x, 411);
+        x->must_close = true; /* the next bytes may be a body */
+        exchange_refuse(x, 411);
     } else if (!is_chunked && has_length && p->content_length > limit) {
         (void)error_set(&x->err, STATUS_EXHAUSTED, "the body has %llu bytes, at most %zu are taken",
                         (unsigned long long)p->content_length, limit);
-        refuse(x, 413);
+        exchange_refuse(x, 413);
     }
 }
 
 static void find_route(struct exchange *x, unsigned method)
 {
-    const struct daemon *d = x->front->config.daemon;
+    const struct http_front *f = x->front;
+    char list[ROUTES_LIST_BYTES];
 
-    x->route = routes_find(x->url);
+    if (method == METHOD_OPTIONS && x->origin[0] != '\0')
+        return; /* a preflight: a page may do what a program may */
+    x->route = route_find(&f->config.routes, x->url);
     if (x->route == NULL) {
+        route_list(list, sizeof(list), &f->config.routes);
         (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->url,
-                        routes_list);
-        refuse(x, 404);
+                        list);
+        exchange_refuse(x, 404);
     } else if ((x->route->methods & method) == 0) {
         (void)error_set(&x->err, STATUS_INVALID, "%s answers %s only", x->route->path,
                         route_methods(x->route));
-        refuse(x, 405);
-    } else if (!x->route->always && d->state != DAEMON_SERVING) {
-        (void)error_set(&x->err, STATUS_UNAVAILABLE, "the server is %s", daemon_state_name(d));
-        refuse(x, 503);
+        exchange_refuse(x, 405);
+    } else if (!x->route->always && (!f->is_serving || f->is_draining)) {
+        (void)error_set(&x->err, STATUS_UNAVAILABLE, "the server is %s",
+                        f->is_draining ? "draining" : "loading");
+        exchange_refuse(x, 503);
     }
 }
 
-/* A client that asks before it sends much gets its answer at once. */
+static void check_origin(struct exchange *x)
+{
+    if (origin_check(&x->front->config.origins, x->host, x->origin, &x->err) == STATUS_OK)
+        x->is_of_page = x->origin[0] != '\0';
+    else
+        exchange_refuse(x, 403);
+}
+
+/* Answers "Expect: 100-continue" at once. */
 static void let_continue(struct exchange *x)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -209,8 +228,8 @@ static void let_continue(struct exchange *x)
     if (!x->wants_continue || !x->is_unread || x->is_http_1_0)
         return;
     memcpy(line + SOCKET_ROOM_BYTES, go_on, sizeof(go_on) - 1);
-    /* If it fails the connection does, and says so itself. */
-    (void)socket_write(x->wsi, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
+    /* A failed write fails the connection, which reports it. */
+    (void)socket_write(x->sink->wsi, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
 }
 
 void exchange_head(struct exchange *x, const http_parser *parser)
@@ -223,7 +242,8 @@ void exchange_head(struct exchange *x, const http_parser *parser)
     x->must_close = !http_should_keep_alive(parser);
     find_route(x, method);
     check_conversation(x);
-    check_length(x, parser);
+    exchange_check_length(x, parser);
+    check_origin(x);
     if (x->refused_as != 0 && (x->is_unread || x->must_close)) {
         x->must_close = true;
         due(x);
@@ -239,12 +259,12 @@ static bool is_too_slow(const struct exchange *x)
 {
     uint64_t allowed_ms = x->front->config.timeout_ms + x->body.len / (BODY_BYTES_PER_S / 1000);
 
-    return now_ms(x) - x->begun_ms > allowed_ms;
+    return exchange_now_ms(x) - x->begun_ms > allowed_ms;
 }
 
 static bool stop_reading(struct exchange *x, int http_status)
 {
-    refuse(x, http_status);
+    exchange_refuse(x, http_status);
     x->must_close = true;
     due(x);
     return false;
@@ -285,7 +305,7 @@ void exchange_damaged(struct exchange *x, const char *why)
 {
     (void)error_set(&x->err, STATUS_INVALID, "the request is damaged: %.120s", why);
     x->must_close = x->is_unread = true;
-    refuse(x, 400);
+    exchange_refuse(x, 400);
     due(x);
 }
 
@@ -295,18 +315,18 @@ const char *exchange_body(const struct exchange *x, size_t *ret_len)
     return x->body.len == 0 ? "" : x->body.data;
 }
 
-/* --- waking --- */
+/* --- notifications --- */
 
-void exchange_wake(struct exchange *x)
+void exchange_notify(struct exchange *x)
 {
     struct http_front *f = x->front;
 
-    if (x->is_woken || x->state == EXCHANGE_GONE)
+    if (x->is_notified || x->state == EXCHANGE_CLOSED)
         return;
-    x->is_woken = true;
-    if (list_is_empty(&f->woken))
+    x->is_notified = true;
+    if (list_is_empty(&f->notified))
         f->stay_awake(f);
-    list_push(&f->woken, &x->woken);
+    list_push(&f->notified, &x->notified);
 }
 
 void exchange_set_handler(struct exchange *x, const struct exchange_handler *handler, void *state)
@@ -318,8 +338,8 @@ void exchange_set_handler(struct exchange *x, const struct exchange_handler *han
 
 /* --- the answer --- */
 
-/* What cannot be answered for want of memory is cut off. */
-static void cut(struct exchange *x)
+/* Without memory for the answer the connection is cut. */
+static void exchange_cut(struct exchange *x)
 {
     x->must_close = true;
     x->is_ended = x->is_cut = true;
@@ -333,7 +353,7 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     struct buf *out = &x->out;
 
     if (buf_append(out, room, sizeof(room)) != STATUS_OK ||
-        buf_printf(out, "HTTP/1.1 %d %s\r\n%s", http_status, refusal_reason(http_status), more) !=
+        buf_printf(out, "HTTP/1.1 %d %s\r\n%s", http_status, http_reason(http_status), more) !=
             STATUS_OK)
         return STATUS_EXHAUSTED;
     if (type != NULL && buf_printf(out, "Content-Type: %s\r\n", type) != STATUS_OK)
@@ -341,7 +361,14 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     if (x->conversation_id != NULL &&
         buf_printf(out, "X-Conversation-Id: %s\r\n", x->conversation_id) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    if (len != SIZE_MAX && buf_printf(out, "Content-Length: %zu\r\n", len) != STATUS_OK)
+    if (x->is_of_page &&
+        buf_printf(out,
+                   "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                   "Access-Control-Expose-Headers: X-Conversation-Id, Retry-After\r\n",
+                   x->origin) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (len != SIZE_MAX && http_status != 204 &&
+        buf_printf(out, "Content-Length: %zu\r\n", len) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len == SIZE_MAX &&
         buf_append_text(out, x->is_http_1_0 ? "Cache-Control: no-cache\r\n"
@@ -360,9 +387,9 @@ static void reply(struct exchange *x, int http_status, const char *type, const c
     x->must_close = x->must_close || x->front->is_draining || x->is_unread;
     if (append_head(x, http_status, type, more, len) != STATUS_OK ||
         (!x->is_head && buf_append(&x->out, body, len) != STATUS_OK))
-        cut(x);
+        exchange_cut(x);
     x->is_ended = true;
-    exchange_wake(x);
+    exchange_notify(x);
 }
 
 void exchange_reply(struct exchange *x, int http_status, const char *type, const char *body,
@@ -371,19 +398,47 @@ void exchange_reply(struct exchange *x, int http_status, const char *type, const
     reply(x, http_status, type, "", body, len);
 }
 
+/* Answers a browser's preflight request; the browser caches the answer for a while. */
+static void reply_preflight(struct exchange *x)
+{
+    char more[ASKED_MAX_BYTES + 256];
+
+    (void)snprintf(more, sizeof(more),
+                   "Access-Control-Allow-Methods: GET, HEAD, POST\r\n"
+                   "Access-Control-Allow-Headers: %.*s\r\n"
+                   "Access-Control-Allow-Private-Network: true\r\n"
+                   "Access-Control-Max-Age: 600\r\n",
+                   (int)x->asked.len, x->asked.len == 0 ? "" : x->asked.data);
+    reply(x, 204, NULL, more, "", 0);
+}
+
+static const struct http_api *api_of(const struct exchange *x)
+{
+    return x->route != NULL ? x->route->api : x->front->config.routes.api;
+}
+
+enum status exchange_append_error(const struct exchange *x, struct buf *out,
+                                  const struct error *err)
+{
+    return api_of(x)->append_error(out, http_status_of(err->status), err);
+}
+
 void exchange_fail_as(struct exchange *x, int http_status, const struct error *err)
 {
-    unsigned retry_after_s = refusal_retry_after_s(http_status, err);
-    char more[64] = "";
+    unsigned retry_after_s = http_retry_after_s(http_status, err);
+    char more[96] = "";
     struct buf body;
 
-    if (retry_after_s > 0)
+    if (retry_after_s > 0 && err->retry_after_ms > 0) /* OpenAI's SDKs prefer the finer one */
+        (void)snprintf(more, sizeof(more), "Retry-After: %u\r\nretry-after-ms: %u\r\n",
+                       retry_after_s, err->retry_after_ms);
+    else if (retry_after_s > 0)
         (void)snprintf(more, sizeof(more), "Retry-After: %u\r\n", retry_after_s);
     if (http_status == 405)
         (void)snprintf(more, sizeof(more), "Allow: %s\r\n", route_methods(x->route));
     buf_init(&body, ERROR_MAX_BYTES);
-    if (refusal_body(&body, http_status, err) == STATUS_OK)
-        reply(x, http_status, "application/json", more, body.data, body.len);
+    if (api_of(x)->append_error(&body, http_status, err) == STATUS_OK)
+        reply(x, http_status, api_of(x)->error_type, more, body.data, body.len);
     else
         reply(x, http_status, NULL, more, "", 0);
     buf_deinit(&body);
@@ -391,7 +446,7 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
 
 void exchange_fail(struct exchange *x, const struct error *err)
 {
-    exchange_fail_as(x, refusal_http_status(err->status), err);
+    exchange_fail_as(x, http_status_of(err->status), err);
 }
 
 struct buf *exchange_stream(struct exchange *x)
@@ -400,7 +455,7 @@ struct buf *exchange_stream(struct exchange *x)
         x->is_streaming = true;
         x->must_close = x->must_close || x->front->is_draining || x->is_http_1_0;
         if (append_head(x, 200, "text/event-stream", "", SIZE_MAX) != STATUS_OK)
-            cut(x);
+            exchange_cut(x);
     }
     return &x->events;
 }
@@ -416,7 +471,7 @@ void exchange_end(struct exchange *x)
     x->is_ended = true;
 }
 
-/* The events that have come together, as one chunk. */
+/* Appends the pending events as one chunk. */
 static enum status append_events(struct exchange *x)
 {
     static const char room[SOCKET_ROOM_BYTES];
@@ -436,60 +491,61 @@ static enum status append_events(struct exchange *x)
 
 /* --- the end --- */
 
-static void release(struct exchange *x)
+static void exchange_release(struct exchange *x)
 {
     const struct exchange_handler *handler = x->handler;
 
     x->handler = NULL;
     if (handler != NULL)
-        handler->gone(x, x->handler_state);
+        handler->on_close(x, x->handler_state);
     arena_deinit(&x->arena);
     buf_deinit(&x->body);
     buf_deinit(&x->events);
     buf_deinit(&x->out);
+    buf_deinit(&x->asked);
 }
 
-void exchange_gone(struct exchange *x)
+void exchange_close(struct exchange *x)
 {
     struct http_front *f = x->front;
 
     if (x->state != EXCHANGE_READING && x->state != EXCHANGE_LINGERING)
         f->n_answering--;
-    exchange_move(x, EXCHANGE_GONE);
-    x->connection->exchange = NULL;
-    release(x);
-    if (x->is_woken)
-        list_remove(&x->woken);
+    exchange_move(x, EXCHANGE_CLOSED);
+    x->sink->on_close(x->sink);
+    exchange_release(x);
+    if (x->is_notified)
+        list_remove(&x->notified);
     list_remove(&x->link);
     free(x);
 }
 
-/* The answer is with the kernel. */
+/* The kernel has the answer. */
 static void complete(struct exchange *x)
 {
-    struct connection *c = x->connection;
-    struct lws *wsi = x->wsi;
+    struct exchange_sink *sink = x->sink;
+    struct lws *wsi = x->sink->wsi;
     bool must_close = x->must_close;
 
     if (must_close && x->is_unread && !x->front->is_stopping) {
         exchange_move(x, EXCHANGE_LINGERING);
         x->front->n_answering--;
-        release(x);
+        exchange_release(x);
         socket_shut(wsi);
-        connection_set_timeout(x->connection, LINGER_MS);
+        x->sink->set_timeout(x->sink, LINGER_MS);
         return;
     }
-    exchange_gone(x);
+    exchange_close(x);
     if (must_close)
         socket_close(wsi);
     else
-        connection_go_on(c);
+        sink->resume(sink);
 }
 
-/* False: the connection has failed, x is no more. */
-static bool flush(struct exchange *x)
+/* False: the connection has failed, and x is freed. */
+static bool exchange_flush(struct exchange *x)
 {
-    struct lws *wsi = x->wsi;
+    struct lws *wsi = x->sink->wsi;
 
     if (x->out.len > SOCKET_ROOM_BYTES &&
         !socket_write(wsi, x->out.data + SOCKET_ROOM_BYTES, x->out.len - SOCKET_ROOM_BYTES)) {
@@ -497,44 +553,54 @@ static bool flush(struct exchange *x)
         return false;
     }
     buf_clear(&x->out);
-    connection_set_timeout(x->connection, socket_is_choked(wsi) ? x->front->config.timeout_ms : 0);
+    x->sink->set_timeout(x->sink, socket_is_choked(wsi) ? x->front->config.timeout_ms : 0);
     return true;
 }
 
-static void begin(struct exchange *x)
+static void tell_drain(struct exchange *x)
 {
-    exchange_move(x, EXCHANGE_ANSWERING);
-    /* An answer may take its time. */
-    connection_set_timeout(x->connection, 0);
-    if (x->refused_as != 0)
-        exchange_fail_as(x, x->refused_as, &x->err);
-    else
-        x->route->serve(x);
+    if (x->handler != NULL && x->handler->drain != NULL && !x->is_ended)
+        x->handler->drain(x, x->handler_state);
 }
 
-static void serve(struct exchange *x)
+static void exchange_begin(struct exchange *x)
 {
-    list_remove(&x->woken);
-    x->is_woken = false;
+    exchange_move(x, EXCHANGE_ANSWERING);
+    /* The answer has no time limit. */
+    x->sink->set_timeout(x->sink, 0);
+    if (x->refused_as != 0)
+        exchange_fail_as(x, x->refused_as, &x->err);
+    else if (x->route == NULL)
+        reply_preflight(x);
+    else
+        x->route->serve(x);
+    if (x->front->is_draining)
+        tell_drain(x);
+}
+
+static void exchange_serve_route(struct exchange *x)
+{
+    list_remove(&x->notified);
+    x->is_notified = false;
     if (x->state == EXCHANGE_DUE)
-        begin(x);
-    if (socket_is_choked(x->wsi))
-        return; /* libwebsockets says when it has room */
+        exchange_begin(x);
+    if (socket_is_choked(x->sink->wsi))
+        return; /* libwebsockets reports write-ready */
     if (x->state == EXCHANGE_ANSWERING) {
         if (!x->is_ended && x->handler != NULL)
-            x->handler->room(x, x->handler_state);
+            x->handler->on_write_ready(x, x->handler_state);
         if (x->is_streaming && !x->is_cut && append_events(x) != STATUS_OK)
-            cut(x);
-        if (!flush(x))
+            exchange_cut(x);
+        if (!exchange_flush(x))
             return;
         if (x->is_ended)
             exchange_move(x, EXCHANGE_FLUSHING);
     }
-    if (x->state == EXCHANGE_FLUSHING && !socket_is_choked(x->wsi))
+    if (x->state == EXCHANGE_FLUSHING && !socket_is_choked(x->sink->wsi))
         complete(x);
 }
 
-/* --- all of them --- */
+/* --- all exchanges --- */
 
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f))
@@ -542,43 +608,44 @@ void front_init(struct http_front *f, const struct http_config *config,
     *f = (struct http_front){.config = *config, .stay_awake = stay_awake};
     list_init(&f->connections);
     list_init(&f->exchanges);
-    list_init(&f->woken);
-    memory_init(&f->memory, &config->daemon->conversations);
+    list_init(&f->notified);
     http_parser_set_max_header_size(HEAD_MAX_BYTES);
 }
 
 void front_deinit(struct http_front *f)
 {
     assert(list_is_empty(&f->exchanges));
-    memory_deinit(&f->memory);
 }
 
 void front_serve(struct http_front *f)
 {
-    struct list woken;
+    struct list notified;
 
-    list_init(&woken);
-    list_move(&f->woken, &woken);
-    while (!list_is_empty(&woken))
-        serve(container_of(list_first(&woken), struct exchange, woken));
+    list_init(&notified);
+    list_move(&f->notified, &notified);
+    while (!list_is_empty(&notified))
+        exchange_serve_route(container_of(list_first(&notified), struct exchange, notified));
+}
+
+void front_drain(struct http_front *f)
+{
+    f->is_draining = true;
+    for (struct link *l = list_first(&f->exchanges); l != NULL; l = list_next(&f->exchanges, l))
+        tell_drain(container_of(l, struct exchange, link));
+    front_close_idle(f);
 }
 
 void front_abandon(struct http_front *f)
 {
     while (!list_is_empty(&f->exchanges))
-        exchange_gone(container_of(list_first(&f->exchanges), struct exchange, link));
+        exchange_close(container_of(list_first(&f->exchanges), struct exchange, link));
 }
 
-/* --- what routes ask --- */
+/* --- for routes --- */
 
-struct daemon *exchange_daemon(const struct exchange *x)
+struct server *exchange_server(const struct exchange *x)
 {
-    return x->front->config.daemon;
-}
-
-struct memory *exchange_memory(struct exchange *x)
-{
-    return &x->front->memory;
+    return x->front->config.server;
 }
 
 struct arena *exchange_arena(struct exchange *x)

@@ -1,7 +1,7 @@
-/* One request and its answer. It lives from the end of the request's head until the answer is with
- * the kernel or the peer is gone. What answers it is a route, which is served once the body is
- * whole; an answer is one reply, or a stream of events that are pulled: when the connection has
- * room, the handler says what comes next. Loop. */
+/* One request and its answer. It lives from the end of the request's head until the kernel has the
+ * answer or the peer has hung up. A route serves it once the body is complete. The answer is one
+ * reply, or a stream of events that are pulled: when the connection is write-ready, the handler
+ * appends the next ones. Loop. */
 #ifndef SERVER_HTTP_EXCHANGE_H
 #define SERVER_HTTP_EXCHANGE_H
 
@@ -11,40 +11,44 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-struct daemon;
+struct server;
 struct exchange;
-struct memory;
 
 struct exchange_handler {
-    /* There is room: reply, or append events to out and wake again if there are more. */
-    void (*room)(struct exchange *x, void *state);
-    /* It is over, for whatever reason; state is forgotten after. */
-    void (*gone)(struct exchange *x, void *state);
+    /* The connection is write-ready: reply, or append events and notify again if there are more. */
+    void (*on_write_ready)(struct exchange *x, void *state);
+    /* The server drains: a long-lived answer ends as soon as it can. Called at most once; if the
+     * server drains already, after the route has been served. May be NULL. */
+    void (*drain)(struct exchange *x, void *state);
+    /* The exchange is over, for whatever reason; state is not used afterwards. */
+    void (*on_close)(struct exchange *x, void *state);
 };
 
-/* Of its handler: what wakes it from then on calls room. At most once. */
+/* Sets the handler: notifications now call on_write_ready. At most once. */
 void exchange_set_handler(struct exchange *x, const struct exchange_handler *handler, void *state);
 
-/* room will be called, not inside this call. From anywhere on the loop. */
-void exchange_wake(struct exchange *x);
+/* on_write_ready will be called, not inside this call. From anywhere on the loop. */
+void exchange_notify(struct exchange *x);
 
 /* The whole answer. type may be NULL without a body. */
 void exchange_reply(struct exchange *x, int http_status, const char *type, const char *body,
                     size_t len);
 void exchange_fail(struct exchange *x, const struct error *err);
 void exchange_fail_as(struct exchange *x, int http_status, const struct error *err);
+/* Appends the error body of the route's API, for a stream that ends with one. */
+enum status exchange_append_error(const struct exchange *x, struct buf *out,
+                                  const struct error *err) MUST_CHECK;
 
-/* A stream of server-sent events begins; what room appends to the buffer is sent when it returns,
- * until exchange_end. */
+/* Begins a stream of server-sent events. What on_write_ready appends to the buffer is sent when it
+ * returns, until exchange_end. */
 struct buf *exchange_stream(struct exchange *x);
 void exchange_end(struct exchange *x);
 bool exchange_is_streaming(const struct exchange *x);
 
-struct daemon *exchange_daemon(const struct exchange *x);
-struct memory *exchange_memory(struct exchange *x);
+struct server *exchange_server(const struct exchange *x);
 struct arena *exchange_arena(struct exchange *x); /* as long as the exchange */
 const char *exchange_path(const struct exchange *x);
-/* Of X-Conversation-Id; "" where there is none. */
+/* Value of X-Conversation-Id; "" where there is none. */
 const char *exchange_conversation(const struct exchange *x);
 /* Sent as X-Conversation-Id with the answer; id lives as long as the exchange. */
 void exchange_set_conversation(struct exchange *x, const char *id);

@@ -1,54 +1,64 @@
-/* What connection.c and exchange.c share. */
+/* The connection's interface to an exchange. */
 #ifndef SERVER_HTTP_EXCHANGE_PARTS_H
 #define SERVER_HTTP_EXCHANGE_PARTS_H
 
 #include <http_parser.h>
 
+#include "base/arena.h"
+#include "base/buf.h"
 #include "base/list.h"
-#include "server/http/exchange.h"
+#include "base/status.h"
 #include "server/http/front.h"
-#include "server/http/routes.h"
-#include "server/http/socket.h"
+#include "server/http/route.h"
+
+struct exchange_handler;
 
 enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
-enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10 };
+enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
 
-/* A socket: the parser of what comes on it, and the request that is being read or answered. */
-struct connection {
-    struct link link;  /* of the front's connections */
-    uint64_t until_ms; /* closed then, if nothing happens before; 0: never */
-    struct http_front *front;
+/* Where an exchange's answer goes: the part of its connection that it needs. */
+struct exchange_sink {
     struct lws *wsi;
-    struct exchange *exchange; /* NULL: it waits for a request */
-    http_parser parser;
-    struct buf behind; /* what has come behind the request that is being answered */
-    bool is_paused;    /* and there is so much of it that no more is read */
+    /* Closes the connection unless something happens within timeout_ms; 0: never. Each call
+     * replaces the previous time-out. */
+    void (*set_timeout)(struct exchange_sink *sink, uint64_t timeout_ms);
+    /* The exchange is freed after this call. */
+    void (*on_close)(struct exchange_sink *sink);
+    /* The exchange is freed, and the next request may come. */
+    void (*resume)(struct exchange_sink *sink);
 };
 
 enum exchange_state {
-    EXCHANGE_READING,   /* head and body come */
-    EXCHANGE_DUE,       /* it is whole, or will not be read: to be served */
+    EXCHANGE_READING,   /* head and body are being read */
+    EXCHANGE_DUE,       /* complete, or not to be read further: ready to be served */
     EXCHANGE_ANSWERING, /* its handler has it */
     EXCHANGE_FLUSHING,  /* libwebsockets has the rest of the answer */
-    EXCHANGE_LINGERING, /* answered; what the peer still sends is thrown away until it closes */
-    EXCHANGE_GONE,
+    EXCHANGE_LINGERING, /* answered; the peer's further bytes are discarded until it closes */
+    EXCHANGE_CLOSED,
 };
 
-/* The headers that are looked at, beside those that the parser heeds. */
-enum header { HEADER_OTHER, HEADER_CONVERSATION, HEADER_EXPECT };
+/* The headers that are read here, beside those that the parser handles. */
+enum header {
+    HEADER_OTHER,
+    HEADER_CONVERSATION,
+    HEADER_EXPECT,
+    HEADER_HOST,
+    HEADER_ORIGIN,
+    HEADER_ASKED, /* Access-Control-Request-Headers */
+};
 
 struct exchange {
-    struct link link;  /* of the exchanges */
-    struct link woken; /* while is_woken */
+    struct link link;     /* of the exchanges */
+    struct link notified; /* while is_notified */
     struct http_front *front;
-    struct connection *connection;
-    struct lws *wsi;
+    struct exchange_sink *sink;
     enum exchange_state state;
     const struct route *route;
-    bool is_woken, is_head, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
-    bool is_unread; /* the body, or a part of it */
+    bool is_notified, is_head, is_http_1_0, must_close, is_streaming, is_ended, is_cut;
+    bool is_unread; /* the body or a part of it was not read */
     bool wants_continue;
-    int refused_as; /* 0: not refused; else with err */
+    bool is_of_page; /* of an allowed page, so the answer has CORS headers */
+    int refused_as;  /* 0: not refused; else with err */
     struct error err;
     uint64_t begun_ms;
     struct arena arena;
@@ -59,32 +69,26 @@ struct exchange {
     char url[URL_MAX_BYTES];     /* NUL-ended; the path once the head is read */
     char conversation[CONVERSATION_NAME_MAX + 2];
     size_t url_len, conversation_len;
+    char host[ORIGIN_MAX_BYTES + 2], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
+    size_t host_len, origin_len;
+    struct buf asked; /* headers that a page wants to send */
     /* While the head is read. */
     enum header header;
-    char name[24];
-    size_t name_len; /* may be more than there is room for: then it is none of ours */
+    char name[32];
+    size_t name_len; /* may exceed the buffer: then it is none of ours */
     bool is_in_value;
 };
 
-/* --- connection.c --- */
-
-/* So long it may still be waited for; 0: for ever. The last word counts. */
-void connection_set_timeout(struct connection *c, uint64_t timeout_ms);
-/* Its exchange has gone, and the connection goes on. */
-void connection_go_on(struct connection *c);
-
-/* --- exchange.c --- */
-
 /* A request begins. NULL: no memory. */
-struct exchange *exchange_open(struct connection *c);
+struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink);
 void exchange_head(struct exchange *x, const http_parser *parser);
-/* So much more is announced. False: no more of it, please. */
+/* The peer announces n_bytes more. False: too many, stop reading. */
 bool exchange_expect(struct exchange *x, uint64_t n_bytes);
 bool exchange_more(struct exchange *x, const char *data, size_t len);
 void exchange_whole(struct exchange *x);
-/* What came is no request. */
+/* The bytes are no HTTP request. */
 void exchange_damaged(struct exchange *x, const char *why);
-/* The connection has gone. */
-void exchange_gone(struct exchange *x);
+/* The connection is closed. */
+void exchange_close(struct exchange *x);
 
 #endif

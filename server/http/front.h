@@ -1,44 +1,46 @@
-/* The connections of the HTTP port and the requests on them, above the sockets: what comes on a
- * socket goes in here, what is answered goes out by socket.h. Loop. */
+/* The HTTP port's connections and their requests, above the sockets: bytes from a socket enter
+ * here, answers leave by socket.h. Loop. */
 #ifndef SERVER_HTTP_FRONT_H
 #define SERVER_HTTP_FRONT_H
 
 #include "base/list.h"
-#include "server/http/http.h"
-#include "server/http/memory.h"
+#include "server/http/config.h"
 
 struct connection;
 struct lws;
 
 struct http_front {
     struct http_config config;
-    struct list connections, exchanges, woken;
-    size_t n_answering; /* requests that are whole and not answered */
-    bool is_draining, is_stopping;
-    struct memory memory;
-    /* Somebody was woken: front_serve, please, before the loop sleeps, and not inside. */
+    struct list connections, exchanges, notified;
+    size_t n_connections;
+    size_t n_answering; /* complete requests without an answer */
+    bool is_serving, is_draining, is_stopping;
+    /* An exchange was notified: call front_serve before the loop sleeps, but not inside. */
     void (*stay_awake)(struct http_front *f);
 };
 
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f));
 void front_deinit(struct http_front *f);
-/* Serves whoever was woken before. */
+/* Serves the exchanges that were notified before this call. */
 void front_serve(struct http_front *f);
+/* Answers in flight continue; long-lived ones are notified. Connections that wait for a request are
+ * closed. */
+void front_drain(struct http_front *f);
 /* Ends all exchanges as if their clients had hung up. */
 void front_abandon(struct http_front *f);
 
-/* Closes connections that have been waited for too long, now and then. */
+/* Closes connections whose time-out has passed; called periodically. */
 void front_sweep(struct http_front *f);
-/* Closes those that wait for a request. */
+/* Closes connections that wait for a request. */
 void front_close_idle(struct http_front *f);
 
-/* A socket is there. NULL: no memory, hang up. */
+/* A new socket. NULL: no memory, close it. */
 struct connection *connection_open(struct http_front *f, struct lws *wsi);
-/* It has gone. */
+/* The socket is closed. */
 void connection_close(struct connection *c);
 void connection_read(struct connection *c, const char *data, size_t len);
-/* What was written has left, after socket_is_choked. */
-void connection_has_room(struct connection *c);
+/* The pending bytes are sent, after socket_is_choked. */
+void connection_write_ready(struct connection *c);
 
 #endif

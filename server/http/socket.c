@@ -27,5 +27,5 @@ void socket_close(struct lws *s)
 
 void socket_pause(struct lws *s, bool on)
 {
-    (void)lws_rx_flow_control(s, on ? 0 : 1); /* fails with the socket, which then goes */
+    (void)lws_rx_flow_control(s, on ? 0 : 1); /* fails with the socket, which is then closed */
 }

@@ -1,5 +1,5 @@
-/* What a connection needs of its socket. socket.c has libwebsockets do it, and is the only file but
- * http.c that sees it; tests have their own. Loop. */
+/* A connection's interface to its socket. socket.c implements it over libwebsockets, which only it
+ * and http.c include; tests have their own. Loop. */
 #ifndef SERVER_HTTP_SOCKET_H
 #define SERVER_HTTP_SOCKET_H
 
@@ -8,16 +8,16 @@
 
 struct lws;
 
-/* What is written has so many bytes before it, which may be overwritten. */
+/* Data to write has this many bytes before it, which may be overwritten. */
 enum { SOCKET_ROOM_BYTES = 32 };
 
-/* Takes all of it: what the kernel does not, later. False: the socket has failed. */
+/* Takes all bytes; what the kernel does not take is sent later. False: the socket has failed. */
 bool socket_write(struct lws *s, char *data, size_t len);
-/* Something is left of what was written; when it is gone the exchange is woken. */
+/* Some of the written bytes are pending; once they are sent the exchange is notified. */
 bool socket_is_choked(const struct lws *s);
-/* Our side says no more. */
+/* Shuts our side for writing. */
 void socket_shut(struct lws *s);
-/* Closed, and connection_close called. Not inside a call of the socket's own. */
+/* Closes the socket and calls connection_close. Not inside a call of the socket's own. */
 void socket_close(struct lws *s);
 void socket_pause(struct lws *s, bool on);
 

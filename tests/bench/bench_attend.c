@@ -1,8 +1,8 @@
 /* How fast the cpu backend attends, for the heads of SmolLM2-135M: decode of 64 sequences, with
  * pages of their own and with a shared prefix, and some tokens alone, a prompt's or one of a long
  * conversation, which every 30 layers see once.
- * Each figure is the sum of each layer's best (others use the machine too); decode stands beside
- * the bytes of keys and values that it needs, over the time.
+ * Each figure is the sum of each layer's best time (other programs use the machine too); beside
+ * decode is its rate: the bytes of keys and values that it reads, over the time.
  *
  *     bench_attend [THREADS [f16|q8|f32]] */
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
+#include "compute/backends.h"
 
 enum {
     HEADS = 9,
@@ -79,7 +80,7 @@ static struct kv *open_kv(struct bench *t, size_t n_layers, size_t n_pages)
     return kv;
 }
 
-/* One call; *best is the least of a layer so far, 0 before the first. */
+/* Times one call; *best is the layer's least time so far, 0 before the first. */
 static void time_attend(struct bench *t, struct kv *kv, size_t layer, const struct attend_row *rows,
                         size_t n_rows, double *best)
 {
@@ -101,7 +102,7 @@ static double time_decode(struct bench *t, size_t context, size_t n_shared, size
     double best[LAYERS] = {0}, sum = 0.0;
 
     for (size_t i = 0; i < ROWS; i++) {
-        for (size_t p = 0; p < n_pages; p++) /* scattered, as those of a server that runs long */
+        for (size_t p = 0; p < n_pages; p++) /* scattered, as on a server that has run for long */
             pages[i * n_pages + p] =
                 (int32_t)(p < n_common ? p * ROWS : p * ROWS + (i * 37 + p * 11) % ROWS);
         rows[i] = (struct attend_row){i, 1, context - 1, pages + i * n_pages};

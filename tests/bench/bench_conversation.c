@@ -9,7 +9,7 @@
 
 enum { N_CONVERSATIONS = 100000, N_FORKS = 20000, N_TURNS = 1000 };
 
-/* Of this thread's own time: what others do on the machine does not count. */
+/* This thread's processor time, so that other load on the machine does not count. */
 static double now_us(void)
 {
     struct timespec t;
@@ -57,7 +57,7 @@ int main(void)
     size_t bytes;
 
     fake_server_open(&s, "echo", 0, NULL);
-    s.all.config.env = &env_real; /* ids as they are drawn in earnest */
+    s.all.config.env = &env_real; /* ids as drawn in a real server */
     bytes = used_bytes();
     open = now_us();
     for (size_t i = 0; i < N_CONVERSATIONS; i++)

@@ -1,12 +1,12 @@
-/* What drafts by prompt lookup gain: tokens a second of conversations that copy a text and of
- * ordinary chats, with drafts where they pay (auto) and without (off). Both run in turn in the same
- * process, each the best of several rounds; time is the processor's, of one thread unless told
- * otherwise, so that others on the machine count little. Replies must be the same. Exits with 3
- * when an ordinary chat is slower than 0.98 of what it is without.
+/* What draft tokens by prompt lookup gain: tokens a second of conversations that copy a text and of
+ * ordinary chats, with draft tokens where they pay (auto) and without (off). Both run in turn in
+ * the same process, each the best of several rounds; time is processor time, of one thread by
+ * default, so that other load on the machine counts little. Replies must be the same. Exits with 3
+ * when an ordinary chat has less than 0.98 of its speed without.
  *
  *     bench_draft [MODEL.gguf [THREADS]]
  *
- * The model is else PARLEY_MODEL. */
+ * Without MODEL: PARLEY_MODEL. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,9 @@ static struct agent *open_model(const char *path, size_t n_threads, enum specula
 {
     struct agent_config config = {.name = "bench",
                                   .path = path,
-                                  .backend = "cpu",
-                                  .n_threads = n_threads,
-                                  .speculate = speculate,
+                                  .options.backend = "cpu",
+                                  .options.n_threads = n_threads,
+                                  .options.speculate = speculate,
                                   .env = &env_real};
     struct agent *a;
     struct error err;
@@ -71,7 +71,7 @@ struct figures {
     int32_t ids[MAX_ROWS][N_REPLY];
 };
 
-/* n conversations at once, one turn each. Steps of prompts are not counted. */
+/* n conversations at once, one turn each. Steps that read prompts are not counted. */
 static void converse(struct agent *a, const char *const *texts, size_t n_texts, size_t n,
                      float temperature, struct figures *out)
 {

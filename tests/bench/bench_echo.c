@@ -1,7 +1,7 @@
-/* What the road through parleyd costs: turns of the agent "echo" over gRPC, compared with a bare
- * gRPC core echo written with as little as that takes. Both servers are processes of their own, the
- * client is one thread with one completion queue in each case, and the rounds are interleaved, so
- * that other load on the machine meets all alike.
+/* What the path through parleyd costs: turns of the agent "echo" over gRPC, compared with a minimal
+ * echo server on bare gRPC core. Both servers are processes of their own, the client is one thread
+ * with one completion queue in each case, and the rounds are interleaved, so that other load on the
+ * machine affects all alike.
  *
  *     echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] [--only bare|turn|chat]
  *
@@ -160,7 +160,7 @@ static void child_start(struct child *c, char *const *argv, int fd_of_line)
             exit(1);
         }
     } while (sscanf(line, "ready grpc=%127s", c->address) != 1);
-    /* in stays open: what else the child says must not kill it. */
+    /* in stays open: later output of the child must not kill it. */
 }
 
 static void child_stop(struct child *c)
@@ -178,7 +178,7 @@ struct client {
     size_t in_flight;
     size_t n_done;
     double end_s;
-    bool is_over; /* nothing new is begun */
+    bool is_over; /* no new call is started */
 };
 
 static void client_open(struct client *c, const char *address, const char *method, size_t in_flight)
@@ -367,8 +367,8 @@ static void stream_begin(struct client *c, struct stream *s)
     grpc_byte_buffer_destroy(request);
 }
 
-/* An event is back. True when the stream is over. The third message is the last: it comes with the
- * status in one batch. */
+/* An operation has completed. True when the stream is over. The third message is the last: it comes
+ * with the status in one batch. */
 static bool stream_step(struct stream *s)
 {
     grpc_op ops[2] = {{.op = GRPC_OP_RECV_MESSAGE}, {.op = GRPC_OP_RECV_STATUS_ON_CLIENT}};
@@ -423,8 +423,8 @@ static double rate_turn(const char *address, size_t in_flight, double seconds)
     return (double)c.n_done / seconds;
 }
 
-/* All turns on one stream. A message is sent once the one before is out of the way; held back while
- * another one waits. */
+/* All turns on one stream. A message is sent once the one before has been written; its flush is
+ * held back while another waits. */
 struct chat {
     grpc_call *call;
     grpc_metadata_array headers, trailers;
@@ -477,7 +477,7 @@ static void chat_ask(struct chat *chat, size_t tag)
     chat->waiting[(chat->first + chat->n_waiting++) % IN_FLIGHT_MAX] = tag;
 }
 
-/* The message read: true, with its tag, if it ends a turn. */
+/* Takes the message that was read: true, with its tag, if it ends a turn. */
 static bool chat_take(struct chat *chat, size_t *ret_tag)
 {
     grpc_slice all = read_all(chat->in);
@@ -516,7 +516,8 @@ static void chat_end(struct client *c, struct chat *chat)
     ops[1].data.recv_status_on_client.status = &chat->status;
     ops[1].data.recv_status_on_client.status_details = &chat->details;
     chat_start(chat, ops, 2, &chat->end_tag);
-    for (size_t n_back = 0; n_back < 2; n_back++) /* with the last read, which finds nothing */
+    for (size_t n_back = 0; n_back < 2;
+         n_back++) /* the end and the last read, which finds no message */
         (void)next_event(c->queue);
     CHECK(chat->status == GRPC_STATUS_OK && chat->in == NULL);
     grpc_slice_unref(chat->details);
@@ -570,7 +571,7 @@ static double rate_chat(const char *address, size_t in_flight, double seconds)
 
 /* --- the comparison --- */
 
-/* CPU time that a process has used; what other load on the machine changes least. */
+/* CPU time that a process has used: the figure that other load on the machine changes least. */
 static double cpu_s(pid_t pid)
 {
     struct timespec used = {0};

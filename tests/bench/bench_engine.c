@@ -1,14 +1,13 @@
 /* How fast the engine runs whole steps of a model: tokens/s at 1 … 128 sequences that each take one
- * token, and of one prompt of 512. Each figure is the best of many
- * steps (others use the machine too), and stands beside what the
- * same run measured of the machine: the bytes of weights that a step reads, over the time it took,
- * as a share of what all threads can read at once from memory that is as large as the weights.
- * Below it, the operators' shares of the best step.
+ * token, and of one prompt of 512. Each figure is the best of many steps (other programs use the
+ * machine too). Beside it is its share of the machine's speed in the same run: the bytes of weights
+ * that a step reads, over its time, relative to what all threads together can read from as much
+ * memory. Below it, the operators' shares of the best step.
  *
  *     bench_engine [MODEL.gguf [BACKEND [THREADS [SEQUENCES]]]]
  *
- * The model is else PARLEY_MODEL. SEQUENCES: only steps of so many, for a profile or two builds in
- * turns; 0 is the prompt. */
+ * Without MODEL: PARLEY_MODEL. SEQUENCES: only steps of so many sequences, for a profile or for two
+ * builds in turns; 0 is the prompt. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +16,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "compute/backend.h"
-#include "compute/gguf.h"
-#include "compute/llama.h"
+#include "compute/backend/backend.h"
+#include "compute/backends.h"
+#include "compute/gguf/gguf.h"
+#include "compute/model/model.h"
 #include "tests/bench/timed.h"
 
 enum {
@@ -34,8 +34,8 @@ enum {
     MAX_READERS = 64,
 };
 
-/* How fast memory comes when nothing else is done: whole cache lines, asked for ahead of time, from
- * large pages, as the engine keeps its weights. */
+/* The rate of reading memory and nothing else: whole cache lines, prefetched, from large pages, as
+ * the engine keeps its weights. */
 typedef uint64_t line __attribute__((vector_size(64)));
 
 enum { READS = 100, LINES_AT_ONCE = 8, LINES_AHEAD = 64, HUGE_PAGE_BYTES = 2 << 20 };
@@ -45,8 +45,8 @@ struct reader {
     pthread_barrier_t *together;
     const line *from;
     size_t n;
-    double best_s; /* of the first reader's: all begin and end together */
-    line sum;      /* so that reading cannot be left out */
+    double best_s; /* of the first reader: all begin and end together */
+    line sum;      /* so that the compiler cannot omit the reads */
 };
 
 static void *read_all(void *arg)
@@ -74,8 +74,8 @@ static void *read_all(void *arg)
     return NULL;
 }
 
-/* Bytes a second that n_threads read together from size_bytes of memory; 0 when it cannot be had.
- */
+/* Bytes a second that n_threads read together from size_bytes of memory; 0 without that much
+ * memory. */
 static double read_rate(size_t size_bytes, size_t n_threads)
 {
     size_t n_lines = size_bytes / sizeof(line) / n_threads;
@@ -86,7 +86,7 @@ static double read_rate(size_t size_bytes, size_t n_threads)
 
     if (memory == NULL)
         return 0.0;
-    (void)madvise(memory, size_bytes, MADV_HUGEPAGE); /* a wish */
+    (void)madvise(memory, size_bytes, MADV_HUGEPAGE); /* a hint */
     memset(memory, 1, size_bytes);
     if (pthread_barrier_init(&together, NULL, (unsigned)n_threads) != 0)
         abort();
@@ -166,7 +166,7 @@ static enum status forward(struct bench *t, size_t n, size_t n_tokens, size_t po
     return llama_forward(t->m, rows, n, NULL, 0, err);
 }
 
-/* The shorter time; keeps the operators' shares of the step if it is that one. */
+/* The shorter time; keeps the step's shares by operator if the step is the shorter one. */
 static double better(struct bench *t, double step_s, double best_s)
 {
     if (step_s >= best_s)

@@ -1,8 +1,7 @@
 /* What passes of a policy cost, forward and backward, at 1 … 64 rows: the tutorial's network of 128
  * and the heavy one of 2048 twice. The reference in the same run is the pass of 1 row, and for the
- * heavy one how long it takes to read its weights. Times are the processor's, of all threads
- * together, so that other load on the machine counts little; by one thread unless more are asked
- * for.
+ * heavy network the time to read its weights. Times are processor time of all threads, so that
+ * other load on the machine counts little; one thread by default.
  *
  * usage: bench_policy [threads] */
 #include <stdint.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 
 #include "agents/policy/network.h"
+#include "compute/backends.h"
 
 enum { MAX_ROWS = 64, ROUNDS = 40 };
 
@@ -48,7 +48,7 @@ static void sync_all(struct bench *b)
     must(b->backend->type->sync(b->backend, &err), &err);
 }
 
-/* Some numbers, so that no product is with zero. */
+/* Fills with numbers other than zero. */
 static void fill(struct bench *b, struct buffer *m, size_t n)
 {
     float *x = malloc(n * sizeof *x);
@@ -100,7 +100,7 @@ static void backward(struct bench *b, size_t n)
     network_backward(&b->net, b->draws, n);
 }
 
-/* The least of many times, the counts taken in turn: in microseconds a call. */
+/* The least of many times, in microseconds a call; the numbers of rows are measured in turn. */
 static void measure(struct bench *b, void (*pass)(struct bench *b, size_t n), size_t repeats,
                     double best[N_COUNTS])
 {

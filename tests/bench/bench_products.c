@@ -1,6 +1,6 @@
-/* How fast weights of a model are multiplied with 512 rows, beside oneDNN's product of integers of
- * the same shapes in the same minute. Ours has scales, mins, nibbles and the rounding of its input;
- * oneDNN's has none of it, and is what the instruction can do.
+/* How fast a model's weights are multiplied with 512 rows, compared with oneDNN's integer matmul of
+ * the same shapes in the same minute. Parley's has scales, mins, nibbles and the rounding of its
+ * input; oneDNN's has none of these and shows what the instruction can do.
  *
  *     bench_products MODEL.gguf ONEDNN.so
  *
@@ -11,11 +11,12 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "compute/backend.h"
-#include "compute/gguf.h"
+#include "compute/backend/backend.h"
+#include "compute/backends.h"
+#include "compute/gguf/gguf.h"
 #include "tests/bench/onednn.h"
 
-enum { ROWS = 512, PAIRS = 21, CALLS = 4 /* that are timed together */, MAX_THREADS = 2 };
+enum { ROWS = 512, PAIRS = 21, CALLS = 4 /* timed together */, MAX_THREADS = 2 };
 
 static const char *const names[] = {"blk.0.attn_q.weight", "blk.0.ffn_up.weight",
                                     "blk.0.ffn_down.weight"};
@@ -26,7 +27,7 @@ struct onednn {
     onednn_close_fn *close;
 };
 
-/* One weight by both. */
+/* One weight, multiplied by both. */
 struct pair {
     const struct onednn *onednn;
     struct backend *b;
@@ -82,7 +83,7 @@ static enum status measure(struct pair *p, const struct tensor *t, size_t n_thre
     double ours[PAIRS], peers[PAIRS], ratios[PAIRS];
     double operations = 2.0 * ROWS * (double)t->n_rows * (double)t->n_cols;
 
-    if (time_ours(p, err) < 0.0 || time_peer(p, err) < 0.0) /* the first call is for the caches */
+    if (time_ours(p, err) < 0.0 || time_peer(p, err) < 0.0) /* the first call warms the caches */
         return STATUS_INTERNAL;
     for (size_t i = 0; i < PAIRS; i++) {
         ours[i] = time_ours(p, err);
@@ -145,7 +146,7 @@ static enum status bench_threads(const struct onednn *onednn, const struct gguf 
     return rc;
 }
 
-/* A function that a library has; POSIX lets its address go by way of an object's. */
+/* Finds a library's function; POSIX passes its address as an object's. */
 static bool find(void *library, const char *name, void *out /* a pointer to a function */)
 {
     *(void **)out = dlsym(library, name);
@@ -173,7 +174,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: bench_products MODEL.gguf ONEDNN.so\n");
         return 2;
     }
-    /* Its threads would go on spinning while ours work. */
+    /* Otherwise oneDNN's threads spin while Parley's run. */
     if (setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
         abort();
     rc = load(&onednn, argv[2], &err);

@@ -1,12 +1,12 @@
-/* What arriving prompts do to replies that are being written, and how soon they are through: the
- * real batcher and model, without the wire. One thread computes and its processor time is the
- * clock, so that others on the machine change little.
+/* How arriving prompts delay running replies, and how soon the prompts are read: the real batcher
+ * and model, without the wire. One thread computes and its processor time is the clock, so that
+ * other load on the machine changes little.
  *
  *     bench_rhythm [MODEL.gguf [MAX_ITL_MS [MAX_STEP_TOKENS]]]
  *
- * The model is else PARLEY_MODEL. First 8 conversations write and one prompt of 4,000 tokens
- * arrives: the time between their tokens meanwhile, against what it was before. Then 64 prompts of
- * 64 tokens arrive at once: the time to their first tokens, against no bound at all. */
+ * Without MODEL: PARLEY_MODEL. First 8 conversations generate and one prompt of 4,000 tokens
+ * arrives: their inter-token latency while it is read, compared with before. Then 64 prompts of 64
+ * tokens arrive at once: their time to first token, compared with no bound. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +20,10 @@ enum { N_WRITING = 8, N_CROWD = 64, MAX_SAMPLES = 1 << 16 };
 
 struct talk {
     struct drive drive;
-    struct asker asker;
-    struct ask ask;
+    struct flow asker;
+    struct batch_request ask;
     char *text;
-    uint64_t asked_us, last_us, first_token_us; /* from being asked; 0: none yet */
+    uint64_t asked_us, last_us, first_token_us; /* first_token_us: since asked_us; 0: none yet */
     size_t n_tokens;
     bool is_done, is_sampled;
 };
@@ -57,7 +57,7 @@ static void no_random(void *self, void *out, size_t n_bytes)
 static const struct env cpu_env = {.now_us = cpu_us, .random = no_random};
 static struct bench bench;
 
-static void submit(void *self, struct batch_step *step)
+static void begin_step(void *self, struct batch_step *step)
 {
     (void)self;
     bench.step = step;
@@ -75,7 +75,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Until done says so, or nothing is left to do. */
+/* Runs until done returns true, or no work is left. */
 static void run_until(bool (*done)(void *arg), void *arg)
 {
     struct batch_step *step;
@@ -92,7 +92,7 @@ static void run_until(bool (*done)(void *arg), void *arg)
             continue;
         }
         bench.step = NULL;
-        step->run(step);
+        agent_compute(bench.agent, step->rows, step->n_rows);
         step->done(step);
     }
 }
@@ -112,7 +112,7 @@ static void note_tokens(struct talk *t)
     t->last_us = now_us;
 }
 
-static void on_more(struct ask *ask, void *arg)
+static void on_more(struct batch_request *ask, void *arg)
 {
     (void)ask;
     note_tokens(arg);
@@ -129,7 +129,7 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
     t->is_done = true;
 }
 
-/* n_words words that are a token or two each, others for each seed: nothing is found in a cache. */
+/* n_words words of a token or two each, different for each seed, so that no cache has them. */
 static char *words(size_t n_words, uint32_t seed)
 {
     static const char *const all[] = {" river", " stone", " cloud", " paper", " night", " green",
@@ -154,15 +154,15 @@ static void talk_begin(struct talk *t, size_t n_words, uint32_t seed, uint32_t m
     sampling_init(&s);
     s.max_tokens = max_tokens;
     s.ignore_eos = true;
-    asker_init(&t->asker);
+    flow_init(&t->asker);
     if (clone_open(&c, bench.agent, &config, &err) != STATUS_OK ||
         drive_begin(&t->drive, c, t->text, &s, &err) != STATUS_OK)
         fail(err.text);
-    t->ask =
-        (struct ask){.row = &t->drive.turn.row, .asker = &t->asker, .more = on_more, .more_arg = t};
+    t->ask = (struct batch_request){
+        .row = &t->drive.turn.row, .flow = &t->asker, .more = on_more, .more_arg = t};
     future_init(&t->ask.reply, on_settled, t);
     t->asked_us = cpu_us(NULL);
-    if (batcher_ask(bench.batcher, &t->ask, &err) != STATUS_OK)
+    if (batcher_submit(bench.batcher, &t->ask, &err) != STATUS_OK)
         fail(err.text);
 }
 
@@ -212,7 +212,7 @@ static int compare_us(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The q-th of a hundred. */
+/* The q-th percentile. */
 static double percentile_ms(uint64_t *us, size_t n, size_t q)
 {
     qsort(us, n, sizeof *us, compare_us);
@@ -233,7 +233,7 @@ static bool is_closed(void *arg)
 
 static void open_batcher(uint64_t max_itl_us)
 {
-    const struct batch_compute compute = {.submit = submit};
+    const struct batch_compute compute = {.begin = begin_step};
     const struct batch_timer timer = {.arm = arm};
     struct batcher_config config;
     struct batch_agent adapter;
@@ -293,7 +293,7 @@ static double bench_crowd(uint64_t max_itl_us, const char *what)
     static struct talk crowd[N_CROWD];
     static uint64_t first_us[N_CROWD];
     struct samples *s = &bench.itl;
-    static uint32_t n_crowds; /* each says something else: nothing is found in the cache */
+    static uint32_t n_crowds; /* each has other words: the cache has none of them */
     double p99_ms;
 
     open_batcher(max_itl_us);
@@ -324,9 +324,9 @@ int main(int argc, char **argv)
 {
     struct agent_config config = {.name = "bench",
                                   .path = argc > 1 ? argv[1] : getenv("PARLEY_MODEL"),
-                                  .backend = "cpu",
-                                  .n_threads = 1,
-                                  .speculate = SPECULATE_OFF,
+                                  .options.backend = "cpu",
+                                  .options.n_threads = 1,
+                                  .options.speculate = SPECULATE_OFF,
                                   .max_step_tokens = argc > 3 ? strtoul(argv[3], NULL, 10) : 0,
                                   .env = &cpu_env};
     uint64_t max_itl_us = argc > 2 ? strtoull(argv[2], NULL, 10) * 1000 : UINT64_MAX;

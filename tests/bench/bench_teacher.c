@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "worlds/data_file.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/data_file.h"
+#include "worlds/teachers/teacher.h"
 
 static double seconds(clockid_t clock)
 {
@@ -52,7 +52,7 @@ struct run {
     double wall_s, cpu_s;
 };
 
-/* An epoch; repeats the label if it answers. */
+/* Runs an epoch; answers with the label if answers is set. */
 static struct run run(struct teacher *t, bool answers)
 {
     struct participant *p = teacher_participant(t);
@@ -62,7 +62,8 @@ static struct run run(struct teacher *t, bool answers)
     struct error err;
     bool done = false;
 
-    if (c == NULL || participant_clone_init(c, p, &(struct place){0, 0}, &err) != STATUS_OK)
+    if (c == NULL ||
+        participant_clone_init(c, p, &(struct participant_slot){0, 0}, &err) != STATUS_OK)
         exit(1);
     arena_init(&arena, 1 << 20);
     r.wall_s = -seconds(CLOCK_MONOTONIC);

@@ -5,20 +5,20 @@
  * of an agent, 1 GiB for a million clones of a world.
  *
  *     bench_worlds DATA.txt [PARLAI]   the table, of data in ParlAI's format; PARLAI: the line that
- *                                      parlai_worlds.py printed a moment ago, for the ratio
- *     bench_worlds --make DATA.txt N   writes N examples of it, and does nothing else */
+ * parlai_worlds.py just printed, for the ratio bench_worlds --make DATA.txt N   writes N examples
+ * of it, and does nothing else */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/chance.h"
-#include "worlds/agents/simple.h"
-#include "worlds/metrics.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
-#include "worlds/world.h"
+#include "base/counter_rng.h"
+#include "worlds/baselines/simple.h"
+#include "worlds/metrics/metrics.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/teacher.h"
+#include "worlds/world/world.h"
 
 enum { N_CLONES = 1000000, MOST_NS = 1000, MOST_CLONE_BYTES = 256 };
 
@@ -61,14 +61,14 @@ static const char *const words[] = {
 static void write_words(FILE *to, uint32_t example, uint32_t which, size_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        float x = chance_uniform(1, example, i, which);
+        float x = counter_rng_uniform(1, example, i, which);
         size_t w = (size_t)(x * (float)(sizeof words / sizeof words[0]));
 
         (void)fprintf(to, "%s%s", i > 0 ? " " : "", words[w]);
     }
 }
 
-/* Questions of 6 to 15 words, answers of 2 to 5; an episode each. */
+/* Writes questions of 6 to 15 words and answers of 2 to 5, an episode each. */
 static int make(const char *path, size_t n)
 {
     FILE *to = fopen(path, "we");
@@ -126,7 +126,7 @@ static double measure(const char *path, const char *agent_name, struct world_con
     config.agents = &agent;
     config.n_tasks = config.n_agents = 1;
     must(world_open(&w, &config, &err));
-    must(world_run(w, &err)); /* once to warm up */
+    must(world_run(w, &err)); /* warm-up */
     start_s = now_s();
     do {
         struct world_counters counters;
@@ -211,7 +211,7 @@ static void print_agents(void)
     for (size_t i = 0; simple_name_at(i) != NULL; i++) {
         struct participant *agent;
         struct participant_clone *clone;
-        const struct place place = {0, 0};
+        const struct participant_slot place = {0, 0};
         double start_s, ns;
         size_t size;
 

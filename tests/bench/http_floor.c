@@ -1,5 +1,5 @@
-/* Libwebsockets' own HTTP server at its smallest: answers every POST with one text. What it costs
- * is the floor that parleyd's HTTP is measured against. Prints its port. usage: http_floor TEXT */
+/* A minimal HTTP server with libwebsockets' own HTTP: answers every POST with one text. Its cost is
+ * the floor that parleyd's HTTP is compared with. Prints its port. usage: http_floor TEXT */
 #include <libwebsockets.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
                     size_t len)
 {
     if (reason == LWS_CALLBACK_HTTP)
-        return 0; /* the body is waited for */
+        return 0; /* waits for the body */
     if (reason == LWS_CALLBACK_HTTP_BODY_COMPLETION)
         return answer(wsi) != 0 ? -1 : 0;
     return lws_callback_http_dummy(wsi, reason, user, in, len);

@@ -1,8 +1,7 @@
 /* POSTs one body again and again on many connections, each with one request in flight, and prints
- * how many answers came in a second. Light, so that it is the server that is measured; and it never
- * sleeps, for to wake it would be the server's work, and on a virtual machine the most of it. So it
- * needs a core of its own.
- * usage: http_load PORT CONNECTIONS SECONDS PATH BODY */
+ * how many answers came in a second. Light, so that the server is what is measured. It never
+ * sleeps: the server would have to wake it, which on a virtual machine is most of the server's
+ * work. So it needs a core of its own. usage: http_load PORT CONNECTIONS SECONDS PATH BODY */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -53,7 +52,7 @@ static bool ask(const struct connection *c)
     return send(c->fd, request, request_len, MSG_NOSIGNAL) == (ssize_t)request_len;
 }
 
-/* Whether the answer is whole; it must be a good one. */
+/* Whether the answer is complete; *ret_bad: it is an error. */
 static bool is_whole(struct connection *c, bool *ret_bad)
 {
     const char *body, *length;
@@ -81,7 +80,7 @@ static bool take(struct connection *c, bool *ret_whole)
     return !is_bad;
 }
 
-/* Answers a second; negative: something went wrong. */
+/* Answers a second; negative: failure. */
 static double run(int epoll, double seconds)
 {
     double start = now_s(), end = start + seconds, now = start;
@@ -116,10 +115,11 @@ int main(int argc, char **argv)
 
     if (argc != 6)
         return 2;
-    request_len = (size_t)snprintf(request, sizeof(request),
-                                   "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
-                                   "\r\nContent-Length: %zu\r\n\r\n%s",
-                                   argv[4], strlen(argv[5]), argv[5]);
+    request_len =
+        (size_t)snprintf(request, sizeof(request),
+                         "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+                         "\r\nContent-Length: %zu\r\n\r\n%s",
+                         argv[4], strlen(argv[5]), argv[5]);
     n = (int)strtol(argv[2], NULL, 10);
     if (request_len >= sizeof(request) || n < 1 || n > MAX_CONNECTIONS)
         return 2;

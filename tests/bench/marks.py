@@ -6,7 +6,7 @@ usage: marks.py BUILD_DIR MODEL.gguf [--rows ROW,…] [--json]
 ready     start to ready, seven times behind the first; comes before the others
 forks     pages that 16 forks of a 2,000-token conversation take, beside those of the conversation
 newcomer  ITL of 8 conversations that speak while a prompt of 4,000 tokens arrives
-threads   CPU time by thread while 64 conversations speak; the share outside the compute thread and its team
+threads   CPU time by thread while 64 conversations speak; the share outside the compute thread and its pool
 """
 import argparse
 import collections
@@ -18,7 +18,7 @@ import loads
 from harness import conversations, models
 
 STARTS = 7  # behind the first
-COMPUTE = ("parley-compute", "compute-team")
+COMPUTE = ("parley-compute", "compute-pool")
 WORDS = "the of and to in a is that it was for on are with as his".split()
 
 

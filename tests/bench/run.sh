@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|team|worlds|eval|marks|tutorial]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|tutorial]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
@@ -51,11 +51,12 @@ for what; do
         ;;
     http) python3 "$here/bench_http.py" "$build" "$model" ;;
     clients) python3 "$here/clients.py" "$build" "$model" ;;
-    team) "$build/tests/bench/bench_team" ;;
+    thread_pool) "$build/tests/bench/bench_thread_pool" ;;
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;
     --determinism) PARLEY_MODEL=$model "$build/tests/determinism/same_bytes" whole ;;
     marks) by_python marks.py ;;
+    refused) by_python refused.py ;;
     tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, team, eval, marks, tutorial\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, tutorial\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-/* The products first, by a part of their weight's name. */
+/* The matmuls first, by a part of their weight's name. */
 enum part { QKV, OUT, FFN, HEAD, ROPE, KV_STORE, ATTEND, EMBED, GATHER, DOWNLOAD, N_PARTS };
 
 static const char *const names[N_PARTS] = {"qkv",      "out",    "ffn",   "head",   "rope",
@@ -34,7 +34,7 @@ static struct backend *real_of(struct backend *b)
     return to_timed(b)->real;
 }
 
-/* Runs one call on the real backend `r`, whose time is the part's. */
+/* Runs one call on the real backend `r` and adds its time to the part's. */
 #define TIMED(b, part, call)                             \
     do {                                                 \
         struct backend *r = real_of(b);                  \

@@ -1,5 +1,5 @@
-/* What the tests of CUDA's kernels share: memory of the emulated device, launches in several orders
- * of threads, and the backends that say what the kernels should give. */
+/* Shared by the tests of CUDA's kernels: memory of the emulated device, launches in several orders
+ * of threads, and the backends that give the expected results. */
 #ifndef TESTS_CUDA_RIG_H
 #define TESTS_CUDA_RIG_H
 
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/backend.h"
+#include "compute/backend/backend.h"
+#include "compute/backends.h"
 #include "compute/cuda/kernels.h"
 #include "tests/cuda_host/fibres.h"
 #include "tests/support/numbers.h"
@@ -34,7 +35,7 @@ static inline void must_be_well(void)
         ck_abort_msg("%s", fibres_error());
 }
 
-/* Exactly n, of a grid for `most`; fibres_free((void *)count.n). */
+/* A count of n, in a grid for `most`; fibres_free((void *)count.n). */
 static inline struct cuda_count count_of(uint32_t n, uint32_t most)
 {
     return (struct cuda_count){to_device(&n, sizeof n), most};
@@ -62,7 +63,7 @@ static inline struct buffer *host_buffer(struct backend *b, const float *x, size
     return m;
 }
 
-/* Takes the buffer. */
+/* Reads the buffer and closes it. */
 static inline void host_read(struct backend *b, struct buffer *m, float *x, size_t n)
 {
     struct error err;

@@ -1,6 +1,6 @@
-/* The CUDA kernels of products and of what stands between them, on fibres: bit for bit what the cpu
- * backend computes, and with float weights `ref`; for any number of rows, in any order of threads.
- */
+/* The CUDA kernels of products and of the operators between them, on fibres: bit for bit the
+ * results of the cpu backend, or with float weights of `ref`; for any number of rows, in any order
+ * of threads. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +43,7 @@ struct device_acts {
     float *floats, *gain;
 };
 
-/* Room for rows, and the rows in it: normed if there is a gain, in int8 and as they are. */
+/* Allocates rows on the device and fills them: normed if there is a gain, in int8 and as floats. */
 static struct device_acts hold_rows(const float *x, const float *gain, size_t n, size_t width)
 {
     struct device_acts a = {.floats = to_device(x, n * width * sizeof *x)};
@@ -82,7 +82,8 @@ static void launch_products(enum how how, const struct cuda_product *products, s
     must_be_well();
 }
 
-/* n rows of a grid for `most`, added to what is there or put; compared with want [n][n_rows]. */
+/* Computes n rows in a grid for `most`, added to the output or stored; compares with want
+ * [n][n_rows]. */
 static void check_product(enum how how, const struct cuda_matrix *m, const struct device_acts *in,
                           uint32_t n, uint32_t most, const float *to_add, const float *want)
 {
@@ -98,8 +99,8 @@ static void check_product(enum how how, const struct cuda_matrix *m, const struc
     fibres_free((void *)count.n);
 }
 
-/* Products of every type, any number of rows, put or added, also by a grid with room for more.
- * Both kernels of quantised weights give the same. */
+/* Products of every type and any number of rows, stored or added, also in a larger grid. Both
+ * kernels of quantised weights give the same. */
 START_TEST(products_have_the_bits_of_the_host)
 {
     enum dtype type = types[_i];
@@ -138,7 +139,7 @@ START_TEST(products_have_the_bits_of_the_host)
 }
 END_TEST
 
-/* A row that holds infinities is NaN in its own outputs and leaves its neighbours alone. */
+/* A row with infinities makes its own outputs NaN, and leaves other rows unchanged. */
 START_TEST(a_broken_row_breaks_alone)
 {
     struct tensor t = random_tensor(types[_i], N_OUT, N_COLS, 9);
@@ -217,7 +218,12 @@ START_TEST(norms_have_the_bits_of_the_host)
     float *in = xalloc(3 * width * sizeof *in), want[3 * 16], *gain = xalloc(width * sizeof *gain);
     struct tensor blocks = random_tensor(DTYPE_Q8_0, 16, width, 4);
     struct tensor floats = random_tensor(DTYPE_F32, 16, width, 4);
-    struct tensor row = {"gain", DTYPE_F32, 1, width, (void *)gain, width * sizeof *gain};
+    struct tensor row = {.name = "gain",
+                         .type = DTYPE_F32,
+                         .n_rows = 1,
+                         .n_cols = width,
+                         .data = (void *)gain,
+                         .size_bytes = width * sizeof *gain};
     struct backend *b;
     struct cuda_matrix m;
     struct device_acts acts;
@@ -298,8 +304,8 @@ START_TEST(gates_have_the_bits_of_the_host)
 }
 END_TEST
 
-/* A row of a table is what the file's bytes mean, for every type; and the whole of it in half
- * precision. */
+/* A row of a table is decoded as the file's format defines, for every type; so is the whole table
+ * in half precision. */
 START_TEST(rows_are_decoded)
 {
     enum { N_ROWS = 21, N_FIRST = 13, N = 4 };

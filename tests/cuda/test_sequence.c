@@ -1,6 +1,5 @@
-/* The CUDA kernels of rope, keys and values, and attention, on fibres: bit for bit what the cpu
- * backend computes, whatever the context, the kinds of heads and of pages, and however the work is
- * divided. */
+/* The CUDA kernels of rope, keys and values, and attention, on fibres: bit for bit the results of
+ * the cpu backend, for any context, heads, type of pages and division of the work. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,13 +13,13 @@ enum { MAX_SEQUENCES = 8, N_LAYERS = 2, LAYER = 1, MAX_POSITIONS = 1088 };
 static const enum kv_type kv_types[] = {KV_F16, KV_F32, KV_Q8};
 enum { N_KV_TYPES = 3 };
 
-/* A step: sequences with so many positions before it, and so many tokens in it. */
+/* A step: for each sequence, the number of positions before it and of tokens in it. */
 struct step {
     size_t n_heads, n_kv_heads, head_dim, n_sequences;
     size_t before[MAX_SEQUENCES], n_tokens[MAX_SEQUENCES];
 };
 
-/* What a step's tensors are, on the host: their rows are those of the step. */
+/* A step's tensors on the host, a row for each of its tokens. */
 struct tensors {
     size_t n, n_pages;
     struct attend_row rows[MAX_SEQUENCES];
@@ -31,7 +30,7 @@ struct tensors {
 };
 
 /* All positions of a part of each sequence: those before the step, or those of it. Pages of all
- * sequences lie mingled. */
+ * sequences are interleaved. */
 static void tensors_init(struct tensors *t, const struct step *s, bool before)
 {
     size_t at = 0, q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
@@ -60,7 +59,7 @@ static void tensors_init(struct tensors *t, const struct step *s, bool before)
     fill(t->k, t->n * kv_width, before ? 3 : 4);
     fill(t->v, t->n * kv_width, before ? 5 : 6);
     for (size_t i = 0; i < t->n * q_width; i++)
-        t->q[i] *= 4.0f; /* so that softmax is no mean */
+        t->q[i] *= 4.0f; /* so that softmax is not nearly a mean */
 }
 
 static void tensors_deinit(struct tensors *t)
@@ -83,7 +82,7 @@ static size_t rows_of(const struct tensors *t, size_t n_sequences, struct attend
     return n;
 }
 
-/* What the host makes of a step: q turned, and attention's output. */
+/* The host's results for a step: q rotated, and attention's output. */
 static void host_step(struct backend *b, const struct step *s, enum kv_type type,
                       const struct tensors *past, const struct tensors *now, float *q, float *out)
 {
@@ -126,7 +125,7 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
     b->type->kv_close(b, kv);
 }
 
-/* [MAX_POSITIONS][head_dim / 2][2], as ref_rope takes its angles. */
+/* [MAX_POSITIONS][head_dim / 2][2], with ref_rope's angles. */
 static float *device_turns(size_t head_dim)
 {
     float *turns = device_room(MAX_POSITIONS * head_dim * sizeof *turns);
@@ -160,7 +159,7 @@ static void device_close(struct device *d)
     fibres_free((void *)d->rope.turns);
 }
 
-/* Turns q and k and stores keys and values: in one launch, or in three. q may be NULL. */
+/* Rotates q and k and stores keys and values: in one launch, or in three. q may be NULL. */
 static void device_store(struct device *d, const struct step *s, const struct tensors *t, float *q,
                          bool at_once)
 {
@@ -227,7 +226,7 @@ static void device_attend(struct device *d, const struct step *s, const struct t
     fibres_free(a.counters);
 }
 
-/* The step on the device equals the host's, its spans together and taken apart. */
+/* The step on the device equals the host's, with its spans together and split among items. */
 static void check_step(const struct step *s, enum kv_type type, unsigned n_orders)
 {
     size_t q_width = s->n_heads * s->head_dim, n_q;
@@ -272,7 +271,7 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     backend_close(ref);
 }
 
-/* Decoded tokens and chunks of prompts together, around the edges of pages and spans. */
+/* Decode rows and prefill chunks together, around the edges of pages and spans. */
 START_TEST(attention_has_the_bits_of_the_host)
 {
     static const struct step steps[] = {
@@ -295,7 +294,7 @@ START_TEST(attention_has_the_bits_of_the_host)
 }
 END_TEST
 
-/* A token that has no place is not stored, and others are. */
+/* A token without a page is not stored, and others are. */
 START_TEST(what_has_no_page_is_left)
 {
     static const struct step s = {2, 1, 32, 1, {0}, {3}};

@@ -1,11 +1,9 @@
-/* What a test makes of the stand-in of the CUDA runtime. Where it is in a module that was loaded,
- * the same is said by the environment, before the first call:
+/* How a test controls the stand-in of the CUDA runtime. Where the stand-in is in a loaded module,
+ * environment variables do the same, before the first call:
  *
  * CUDA_HOST_DRIVER      the version that the driver gives, as 13000; 0: there is none
- * CUDA_HOST_DEVICES     how many there are (1)
- * CUDA_HOST_CAPABILITY  of the device, as 90
- * CUDA_HOST_MEMORY      bytes of the device
- * CUDA_HOST_FAIL        CALLS:CODE, as cuda_host_fail
+ * CUDA_HOST_DEVICES     how many there are (1) CUDA_HOST_CAPABILITY  of the device, as 90
+ * CUDA_HOST_MEMORY      bytes of the device CUDA_HOST_FAIL        CALLS:CODE, as cuda_host_fail
  * CUDA_HOST_ORDERS      in so many orders each kernel runs, compared bit for bit (1) */
 #ifndef TESTS_CUDA_HOST_CONTROL_H
 #define TESTS_CUDA_HOST_CONTROL_H
@@ -21,22 +19,22 @@
  * cudaErrorMemoryAllocation breaks the device: all calls return it, until cudaDeviceReset. */
 CUDA_HOST_EXPORT void cuda_host_fail(long n_calls, cudaError_t rc);
 
-/* Calls until now that could have failed; nothing is left to fail where cuda_host_fail counted
- * further. */
+/* The number of calls so far that could fail; if cuda_host_fail was given more, its failure did not
+ * happen. */
 CUDA_HOST_EXPORT uint64_t cuda_host_n_calls(void);
 CUDA_HOST_EXPORT uint64_t cuda_host_n_graphs(void);   /* launched */
 CUDA_HOST_EXPORT uint64_t cuda_host_n_launches(void); /* of kernels, in graphs or not */
 CUDA_HOST_EXPORT uint64_t cuda_host_n_copies(void);   /* between the host and the device */
 
-/* Bytes of the device that are taken; what a closed backend leaves is a leak. Handles likewise:
- * pinned memory, streams, events, graphs. */
+/* Bytes of the device that are allocated; what a closed backend leaves is a leak. The same for
+ * handles: pinned memory, streams, events, graphs. */
 CUDA_HOST_EXPORT size_t cuda_host_bytes_taken(void);
 CUDA_HOST_EXPORT size_t cuda_host_n_handles(void);
 
 CUDA_HOST_EXPORT void cuda_host_set_memory(size_t size_bytes);
 
-/* A stream begins with a pointer to these: so the stand-in of another library, which is loaded
- * apart, finds the way here. */
+/* A stream begins with a pointer to these, by which the stand-in of another library, which is
+ * loaded separately, finds them. */
 struct cuda_host_calls {
     /* Puts run(a copy of arg) on the stream; a cudaError_t. */
     int (*enqueue)(struct CUstream_st *stream, void (*run)(const void *arg), const void *arg,

@@ -1,6 +1,6 @@
 /* A stand-in of cuBLASLt: the calls that compute/cuda makes, with the names and rules of the real
- * ones. It multiplies f16 matrices, sums in f32, and takes the sums apart in as many pieces as the
- * number of rows says: as the real one does, it gives a row other bits in another batch. */
+ * ones. It multiplies f16 matrices, sums in f32, and splits the sums into pieces whose number
+ * depends on the number of rows: so a row has other bits in another batch, as with the real one. */
 #include "tests/cuda_host/cublas.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "compute/cuda/cublas.h"
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 #include "tests/cuda_host/control.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -20,7 +20,7 @@ enum { MAGIC = 0x6c747473 };
 
 enum kind { HANDLE, DESC, LAYOUT, PREFERENCE };
 
-/* Whatever was given out and has not come back. */
+/* An object that was created and is not destroyed. */
 struct object {
     struct object *next;
     enum kind kind;
@@ -266,7 +266,7 @@ static bool is_layout(const struct object *o, int type)
            o->n_cols > 0 && o->n_rows > 0;
 }
 
-/* False: they do not belong together. */
+/* False: their shapes do not match. */
 static bool read_shape(struct product *out, const struct object *desc, const struct object *a,
                        const struct object *b, const struct object *c, const struct object *d)
 {
@@ -334,7 +334,7 @@ static void multiply(const void *arg)
         }
 }
 
-/* All of a matrix by columns is the device's, and begins where it has to. */
+/* Whether a column-major matrix is all in device memory, and aligned as required. */
 static bool is_placed(const struct cuda_host_calls *calls, const void *at, uint64_t n_rows,
                       uint64_t n_cols, int64_t stride, size_t size)
 {

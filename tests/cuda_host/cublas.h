@@ -1,5 +1,5 @@
-/* What a test makes of the stand-in of cuBLASLt, a library that the backend loads as it does the
- * real one: "cublas_host" is found in it by name. */
+/* How a test controls the stand-in of cuBLASLt, a library that the backend loads as it does the
+ * real one: the test finds "cublas_host" in it by name. */
 #ifndef TESTS_CUDA_HOST_CUBLAS_H
 #define TESTS_CUDA_HOST_CUBLAS_H
 
@@ -13,7 +13,7 @@ struct cublas_host {
     uint64_t (*n_calls)(void);   /* that have a status */
     uint64_t (*n_matmuls)(void); /* put on a stream */
     uint64_t (*n_objects)(void); /* made, and not destroyed */
-    void (*refuse)(bool all);    /* whether there is a way for no shape */
+    void (*refuse)(bool all);    /* whether no shape has an algorithm */
 };
 
 #endif

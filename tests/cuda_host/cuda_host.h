@@ -1,6 +1,6 @@
-/* The host form of launch.h: the words of CUDA C++ that our kernels use, on fibres. Each block of a
- * launch is a set of fibres, one a thread, that give way to one another where a kernel waits for
- * others; a wait that cannot end is an error with the kernel's name and line. */
+/* The host form of launch.h: the parts of CUDA C++ that our kernels use, on fibres. Each block of a
+ * launch is a set of fibres, one per thread, which yield to one another where a kernel waits; a
+ * wait that cannot end is an error with the kernel's name and line. */
 #ifndef TESTS_CUDA_HOST_CUDA_HOST_H
 #define TESTS_CUDA_HOST_CUDA_HOST_H
 
@@ -12,7 +12,7 @@
 #include "tests/cuda_host/fibres.h"
 
 extern "C" {
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 }
 
 #define __global__
@@ -62,7 +62,7 @@ CUDA_HOST_VECTOR(float, float, 8)
 #define blockDim (fibres_here.block_size)
 #define gridDim (fibres_here.grid_size)
 
-/* Shared memory: found by where it is declared, the same for all fibres of a block. */
+/* Shared memory: identified by its declaration, the same for all fibres of a block. */
 #define SHARED(type, name, count)               \
     static const char cuda_host_key_##name = 0; \
     type *const name =                          \
@@ -118,7 +118,7 @@ static inline T cuda_host_shuffle(int line, uint32_t mask, T value, enum cuda_ho
     return value;
 }
 
-/* Fibres give way only where they wait, so these are atomic as they stand. */
+/* Fibres yield only where they wait, so plain code is atomic. */
 template <typename T> static inline T atomicAdd(T *at, std::common_type_t<T> by)
 {
     T was = *at;
@@ -246,7 +246,7 @@ static inline void cuda_host_mma(int line, int32_t d[4], uint32_t a0, uint32_t a
         mma_16x16x8(d, (a)[2], (a)[3], b1); \
     } while (0)
 
-/* Arguments travel by value, as in CUDA: run may be called any number of times, later. */
+/* Arguments are copied by value, as in CUDA: run may be called any number of times, later. */
 template <typename F> struct cuda_host_call {
     struct fibres_launch launch;
     F body;

@@ -1,8 +1,8 @@
 /* A stand-in of the CUDA runtime, for machines without a GPU: the calls that compute/cuda makes,
  * with the names, numbers and rules of the real ones. Kernels run on fibres.
  *
- * It does as little as it may, as late as it may: what is put on a stream runs when somebody waits
- * for it, and not before, so that a missing wait shows as data that are not there. */
+ * It runs as little as allowed, as late as allowed: work on a stream runs only when a call waits
+ * for it, so that a missing wait shows as missing data. */
 #ifndef TESTS_CUDA_HOST_CUDA_RUNTIME_API_H
 #define TESTS_CUDA_HOST_CUDA_RUNTIME_API_H
 

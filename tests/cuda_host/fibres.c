@@ -1,7 +1,7 @@
-/* A launch goes block by block. In a block, warp by warp, each lane runs until it waits for others;
- * those it waits for are released when the last one comes. When no fibre can run and some have not
- * ended, they wait for what will not come: that is the error that this exists to find. Fibres of a
- * broken block are left where they stand, which costs nothing: kernels own nothing. */
+/* A launch runs block by block. In a block, warp by warp, each lane runs until it waits for others;
+ * a wait ends when the last lane arrives. When no fibre can run and some have not ended, their
+ * waits can never end: this is the error to be found. Fibres of a broken block are abandoned, which
+ * leaks nothing, because kernels own nothing. */
 #include "tests/cuda_host/fibres.h"
 
 #include <assert.h>
@@ -28,8 +28,8 @@ enum {
     MAX_THREADS = 1024, /* of a block */
     LANES = 32,
     GUARD_BYTES = 4096,
-    SHARED_BYTES = 48 << 10, /* what every device has without being asked */
-    ZONE_BYTES = 128,        /* around what is allocated */
+    SHARED_BYTES = 48 << 10, /* what every device has by default */
+    ZONE_BYTES = 128,        /* around each allocation */
     ZONE = 0xfb,
     FILLED_BYTES = 4 << 20,
     MAX_ARRAYS = 32,
@@ -70,7 +70,7 @@ struct allocation {
     unsigned char *before, *after; /* copies, while orders are compared */
 };
 
-/* Guarded by lock: launches of several threads take turns. */
+/* Guarded by lock: one launch runs at a time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fibre fibres[MAX_THREADS];
 static unsigned char *stacks;
@@ -117,7 +117,7 @@ static void fail(const char *what, int line)
 
 /* Switching. */
 
-/* Saves what a callee has to keep, leaves the stack pointer in *from and goes on at to. */
+/* Saves what a callee has to keep, stores the stack pointer in *from and continues at to. */
 void fibres_switch(void **from, void *to);
 
 #if defined(__x86_64__)
@@ -151,7 +151,7 @@ static unsigned char *stack_of(size_t i)
     return stacks + i * (GUARD_BYTES + STACK_BYTES) + GUARD_BYTES;
 }
 
-/* Back to the scheduler, until it comes here again. */
+/* Switches to the scheduler; returns when it switches back. */
 static void give_way(void)
 {
     struct fibre *f = running;
@@ -173,7 +173,7 @@ static void enter(void)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(NULL, &scheduler_bottom, &scheduler_size);
 #endif
-    for (;;) { /* a thread of one block after the other */
+    for (;;) { /* a fibre is a thread of one block after the other */
         launched_body(launched_arg);
         running->state = ENDED;
         n_ended++;
@@ -212,7 +212,7 @@ static void open_stacks(void)
         (void)mprotect(stack_of(i) - GUARD_BYTES, GUARD_BYTES, PROT_NONE);
 }
 
-/* A fibre at its beginning. */
+/* Makes a fibre that starts from the beginning. */
 static void make_fibre(size_t i)
 {
     struct fibre *f = &fibres[i];
@@ -229,8 +229,8 @@ static void make_fibre(size_t i)
 #endif
 }
 
-/* A fibre that has ended goes on as a thread of the next block; one that a broken block left in its
- * midst begins anew. */
+/* A fibre that has ended continues as a thread of the next block; one that a broken block abandoned
+ * starts from the beginning. */
 static void ready_fibre(size_t i)
 {
     const struct fibres_size size = launched->block;
@@ -296,7 +296,7 @@ static bool is_there(const struct fibre *warp, unsigned lane)
     return (size_t)(warp - fibres) + lane < n_threads;
 }
 
-/* What a lane of a warp whose lanes of mask are all there gets. */
+/* Sets a lane's result, once all lanes of mask have arrived. */
 static void answer(struct fibre *warp, unsigned lane, uint32_t mask)
 {
     struct fibre *f = &warp[lane];
@@ -324,7 +324,7 @@ static void answer(struct fibre *warp, unsigned lane, uint32_t mask)
     }
 }
 
-/* Releases the lanes of f's mask if all wait for the same. */
+/* Releases the lanes of f's mask if all wait for the same operation. */
 static void maybe_release_warp(const struct fibre *f)
 {
     struct fibre *warp = warp_of(f);
@@ -390,7 +390,7 @@ static void *take_shared(const void *key, const char *name, size_t size_bytes)
 
     if (n_arrays == MAX_ARRAYS || shared_used + room > SHARED_BYTES) {
         fail("more shared memory than a block has", 0);
-        offset = ZONE_BYTES; /* the launch is over once this fibre gives way */
+        offset = ZONE_BYTES; /* the launch ends once this fibre yields */
         return shared + offset;
     }
     ASAN_UNPOISON_MEMORY_REGION(shared + offset - ZONE_BYTES, room + 2 * ZONE_BYTES);
@@ -417,7 +417,8 @@ void *fibres_dynamic_shared(void)
     return fibres_shared(&launched, launched->shared_bytes, "dynamic");
 }
 
-/* Under AddressSanitizer the zones cannot be read, and need not: a write there was told already. */
+/* Under AddressSanitizer the zones cannot be read, and need not be: it has reported a write there
+ * already. */
 static void check_zones(int line)
 {
 #if !defined(__SANITIZE_ADDRESS__)
@@ -450,7 +451,7 @@ static uint32_t next_chance(void)
     return chance >> 8;
 }
 
-/* to[0 … n - 1]: the numbers below n, in the order of now */
+/* Fills to[0 … n - 1] with the numbers below n, in the current order. */
 static void lay_order(unsigned *to, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -463,7 +464,7 @@ static void lay_order(unsigned *to, unsigned n)
     }
 }
 
-/* Runs the lanes of a warp until all wait for other warps, or for good. */
+/* Runs the lanes of a warp until all wait for other warps, or forever. */
 static bool run_warp(unsigned first)
 {
     unsigned lanes[LANES], n = n_threads - first < LANES ? n_threads - first : LANES;
@@ -559,8 +560,8 @@ void *fibres_alloc(size_t size_bytes)
         free(a);
         return NULL;
     }
-    /* of what is very large (a library's workspace) only the beginning: filling all of it at each
-     * opening would be most of a test's time */
+    /* of a very large allocation (a library's workspace) only the beginning: filling all of it at
+     * each opening would take most of a test's time */
     memset(a->at, 0xa5, size_bytes < FILLED_BYTES ? size_bytes : FILLED_BYTES);
     memset(a->at + size_bytes, ZONE, room - size_bytes);
     ASAN_POISON_MEMORY_REGION(a->at + size_bytes, room - size_bytes);
@@ -634,7 +635,7 @@ static unsigned char *copy_of(const unsigned char *from, size_t size_bytes)
     return to;
 }
 
-/* All orders from the same memory. */
+/* Runs all orders, each from the same memory. */
 static void run_in_orders(void)
 {
     for (struct allocation *a = allocations; a != NULL; a = a->next)

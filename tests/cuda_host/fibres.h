@@ -1,5 +1,5 @@
-/* Blocks of threads on one processor: each thread of a block is a fibre with a stack of its own.
- * Whatever kernel runs here runs in the calling thread of the program; only one at a time. */
+/* Blocks of threads on one processor: each thread of a block is a fibre with a stack of its own. A
+ * kernel runs in the calling thread of the program, one kernel at a time. */
 #ifndef TESTS_CUDA_HOST_FIBRES_H
 #define TESTS_CUDA_HOST_FIBRES_H
 
@@ -41,7 +41,7 @@ bool fibres_run(const struct fibres_launch *launch, void (*body)(const void *arg
 const char *fibres_error(void);
 void fibres_clear_error(void);
 
-/* In which order fibres, warps' lanes and blocks run. */
+/* The order in which fibres, warps' lanes and blocks run. */
 enum fibres_order { FIBRES_FORWARD, FIBRES_BACKWARD, FIBRES_SHUFFLED };
 
 /* From now on each launch runs n times, from the same memory: forward, backward, then shuffled, by
@@ -58,7 +58,7 @@ size_t fibres_room(const void *at);
 /* Launches until now. */
 uint64_t fibres_n_launches(void);
 
-/* What kernels call (cuda_host.h). Lanes are those of the caller's warp. */
+/* Functions for kernels (cuda_host.h). Lanes are those of the caller's warp. */
 struct fibres_here {
     struct fibres_size thread, block, block_size, grid_size;
 };

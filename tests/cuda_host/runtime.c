@@ -1,5 +1,5 @@
-/* Streams are queues, and are run by whoever waits. A wait runs what it waits for and what that
- * waits for by events, no more: the other streams stay behind as far as they may. */
+/* Streams are queues, and a call that waits runs them. A wait runs only its own items and those
+ * that they depend on by events: other streams run as late as allowed. */
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,14 +16,14 @@
 
 enum kind { CALL, COPY, SET, RECORD, WAIT };
 
-/* Something on a stream. */
+/* An item on a stream. */
 struct item {
     struct item *next;
     enum kind kind;
     void (*run)(const void *arg); /* CALL */
     void *to;                     /* COPY, SET */
     const void *from;             /* COPY: NULL: what is in arg */
-    size_t size_bytes;            /* of what is moved */
+    size_t size_bytes;            /* of the memory moved or set */
     int value;                    /* SET */
     struct CUevent_st *event;     /* RECORD, WAIT */
     uint64_t serial;
@@ -45,7 +45,7 @@ enum handle_kind {
     EXEC
 };
 
-/* Whatever was given out and has not come back. */
+/* A handle that was created and is not destroyed. */
 struct handle {
     struct handle *next;
     enum handle_kind kind;
@@ -155,7 +155,7 @@ static cudaError_t begin(void)
     return fail_with == cudaErrorMemoryAllocation ? fail_with : break_device(fail_with);
 }
 
-/* The same of one that gives back, which never lacks memory. */
+/* The same for a call that frees, which never lacks memory. */
 static cudaError_t begin_closing(void)
 {
     enter();
@@ -309,7 +309,7 @@ static bool let_go(enum handle_kind kind, const void *at)
     return true;
 }
 
-/* All of [at, at + size_bytes) is pinned. */
+/* Whether all of [at, at + size_bytes) is pinned. */
 static bool is_pinned(const void *at, size_t size_bytes)
 {
     const unsigned char *first = at;
@@ -366,8 +366,8 @@ static void empty(struct queue *q)
     }
 }
 
-/* What is put on a stream, or in the graph that it is captured in; there only what a graph may
- * have. */
+/* Puts an item on a stream, or into the graph that captures it, where only items allowed in graphs
+ * may go. */
 static cudaError_t put(struct CUstream_st *s, struct item *i)
 {
     bool is_of_graphs = i->kind == CALL || i->kind == SET ||
@@ -394,7 +394,7 @@ static void run_until(struct CUstream_st *s, const struct CUevent_st *e, uint64_
         run_item(s);
 }
 
-/* The first of the queue. */
+/* Runs the first item of the queue. */
 static void run_item(struct CUstream_st *s)
 {
     struct item *i = s->queue.first;
@@ -424,12 +424,12 @@ static void run_item(struct CUstream_st *s)
     free(i);
 }
 
-/* Heap, stack and libraries are above; below, where two small numbers side by side would point to,
- * sanitizers have their shadows. */
+/* Heap, stack and libraries are above; below, where two adjacent small numbers would point to,
+ * sanitizers have their shadow memory. */
 static const uint64_t lowest_of_host = UINT64_C(1) << 46;
 
-/* A pointer into the memory of the program itself that is no constant of it: a kernel must never be
- * given one. */
+/* Whether word is a pointer into the program's own memory, its loaded images excepted: no kernel
+ * may be given one. */
 static bool is_host_pointer(uint64_t word)
 {
     const void *at = (const void *)(uintptr_t)word;
@@ -645,7 +645,7 @@ cudaError_t cudaMemGetInfo(size_t *n_free, size_t *n_all)
     return leave(rc);
 }
 
-/* Each side is where kind says, all of it. */
+/* Whether both sides are entirely in the memory that kind says. */
 static bool are_well_placed(const void *to, const void *from, size_t size_bytes,
                             enum cudaMemcpyKind kind)
 {
@@ -669,7 +669,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum 
     if (rc != cudaSuccess)
         return leave(rc);
     n_copies += kind != cudaMemcpyDeviceToDevice;
-    /* what is not pinned has been read, or written, when the call returns */
+    /* memory that is not pinned has been read, or written, when the call returns */
     is_snapshot = kind == cudaMemcpyHostToDevice && !is_pinned(from, size_bytes);
     is_at_once = kind == cudaMemcpyDeviceToHost && !is_pinned(to, size_bytes);
     i = item_make(COPY, is_snapshot ? from : NULL, is_snapshot ? size_bytes : 0);
@@ -793,7 +793,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
         return leave(rc);
     if (!is_held(EVENT, event))
         return leave(break_device(cudaErrorInvalidResourceHandle));
-    run_all(); /* none of them may name it any more */
+    run_all(); /* no stream may refer to it afterwards */
     (void)let_go(EVENT, event);
     free(event);
     return leave(broken);
@@ -861,7 +861,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
         rc = cudaErrorStreamCaptureInvalidated;
     if (rc == cudaSuccess) {
         *out = stream->capture;
-    } else { /* it ends all the same */
+    } else { /* the capture ends even so */
         (void)let_go(GRAPH, stream->capture);
         empty(&stream->capture->queue);
         free(stream->capture);

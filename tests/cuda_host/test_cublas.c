@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "compute/cuda/module.h"
 #include "compute/cuda/parts.h"
-#include "compute/cuda_module.h"
 #include "tests/cuda/rig.h"
 #include "tests/cuda_host/control.h"
 #include "tests/cuda_host/cublas.h"
@@ -35,7 +35,7 @@ static const struct cublas_host *cublas(void)
     return found;
 }
 
-/* From so many rows on by cuBLAS; 0: as the table has it. */
+/* from: the number of rows from which on cuBLAS multiplies; 0: the table's. */
 static struct backend *open_cuda(bool fast, size_t from)
 {
     const struct backend_config config = {.fast_math = fast, .fast_math_from = from};
@@ -54,7 +54,7 @@ static void close_cuda(struct backend *b)
     ck_assert_uint_eq(cuda_host_n_handles(), 0);
 }
 
-/* n rows of in, normed where there is a gain, put or added. */
+/* Multiplies n rows of in, normed where there is a gain; stores or adds. */
 static void multiply(struct backend *b, const struct tensor *t, const float *in,
                      const struct tensor *gain, size_t n, const float *to_add, float *out)
 {
@@ -76,14 +76,14 @@ static void multiply(struct backend *b, const struct tensor *t, const float *in,
 
 static const char *products_of(struct backend *b)
 {
-    static struct backend_figures figures;
+    static struct backend_statistics figures;
 
-    b->type->figures(b, &figures);
+    b->type->statistics(b, &figures);
     return figures.products;
 }
 
-/* The first test: a library that was found once stays. Where there is none, all is as without the
- * option, and the backend says so. */
+/* The first test, because a library that was found stays loaded. Without the library the backend
+ * works as without the option, and says so. */
 START_TEST(without_it_our_kernels_do_all)
 {
     struct tensor t = random_tensor(DTYPE_Q4_1, N_OUT, N_COLS, 7);
@@ -114,13 +114,18 @@ START_TEST(without_it_our_kernels_do_all)
 }
 END_TEST
 
-/* Products of every type, of few rows and many, put and added, normed and not, are near `ref`;
- * whether the weight is made f16 at once or a few rows at a time. */
+/* Products of every type, of few rows and many, stored and added, normed and not, are near `ref`,
+ * whether the weight is converted to f16 at once or a few rows at a time. */
 START_TEST(products_are_near_the_reference)
 {
     static float in[MAX_ROWS * N_COLS], to_add[MAX_ROWS * N_OUT], want[MAX_ROWS * N_OUT],
         got[MAX_ROWS * N_OUT], gains[N_COLS];
-    const struct tensor gain = {"gain", DTYPE_F32, 1, N_COLS, (void *)gains, sizeof gains};
+    const struct tensor gain = {.name = "gain",
+                                .type = DTYPE_F32,
+                                .n_rows = 1,
+                                .n_cols = N_COLS,
+                                .data = (void *)gains,
+                                .size_bytes = sizeof gains};
     struct backend *ref = open_backend("ref"), *b = open_cuda(true, 1);
 
     ck_assert_msg(strstr(products_of(b), "libcublasLt.so.13 (13.0.2)") != NULL, "%s",
@@ -194,8 +199,7 @@ START_TEST(networks_are_near_the_reference)
 }
 END_TEST
 
-/* A number that no half can hold stays a large one; infinities and NaN stay what they are, in their
- * own row. */
+/* A number beyond the range of half is clamped; infinities and NaN are kept, in their own row. */
 START_TEST(numbers_too_large_are_held)
 {
     struct tensor t = random_tensor(DTYPE_F16, N_OUT, N_COLS, 3);
@@ -219,7 +223,8 @@ START_TEST(numbers_too_large_are_held)
 }
 END_TEST
 
-/* Few rows, and shapes that cuBLAS has no way for, are our kernels', bit for bit. */
+/* Few rows, and shapes for which cuBLAS has no algorithm, are computed by our kernels, bit for
+ * bit. */
 START_TEST(what_it_does_not_take_is_ours)
 {
     struct tensor t = random_tensor(DTYPE_Q4_0, N_OUT, N_COLS, 7);
@@ -269,8 +274,8 @@ END_TEST
 
 static const struct backend_config fast_config = {.fast_math = true, .fast_math_from = 1};
 
-/* Opens the device, multiplies three times, once as a graph, and closes it; after a failure it must
- * serve again, as it is or opened anew. */
+/* Opens the device, multiplies three times, once as a graph, and closes it; after a failure the
+ * device must work again, as it is or reopened. */
 static enum status live(const struct tensor *t, bool *ret_opened, struct error *err)
 {
     struct backend *b = NULL;
@@ -312,8 +317,9 @@ static enum status live(const struct tensor *t, bool *ret_opened, struct error *
     return rc;
 }
 
-/* Each call of cuBLAS fails in turn. While it is opened that leaves our kernels to do all; later it
- * is the step's failure: EXHAUSTED for want of memory, else INTERNAL and a dead device. */
+/* Each call of cuBLAS fails in turn. A failure while cuBLAS is opened leaves all products to our
+ * kernels; a later one fails the step: EXHAUSTED for want of memory, else INTERNAL and a dead
+ * device. */
 START_TEST(its_calls_fail)
 {
     static const int statuses[] = {CUBLAS_ALLOC_FAILED, CUBLAS_EXECUTION_FAILED};
@@ -350,7 +356,7 @@ START_TEST(its_calls_fail)
 }
 END_TEST
 
-/* And each call of the runtime on the way. */
+/* Each call of the runtime fails in turn, too. */
 START_TEST(calls_of_the_runtime_fail)
 {
     static const cudaError_t codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress};

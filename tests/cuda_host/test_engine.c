@@ -2,9 +2,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/cuda_module.h"
-#include "compute/kv_pages.h"
-#include "compute/llama.h"
+#include "compute/backends.h"
+#include "compute/cuda/module.h"
+#include "compute/kv/pages.h"
+#include "compute/model/model.h"
 #include "tests/cuda_host/control.h"
 #include "tests/cuda_host/fibres.h"
 #include "tests/support/tiny_model.h"
@@ -19,7 +20,7 @@ enum {
     N_TOKENS = 64, /* of each sequence */
 };
 
-/* A model on one backend, and where its sequences are. */
+/* A model on one backend, and the pages of its sequences. */
 struct side {
     struct gguf *gguf;
     struct backend *backend;
@@ -62,7 +63,7 @@ static const struct backend_type *type_called(const char *name)
     return NULL;
 }
 
-/* Tokens n … n + n_each - 1 of each sequence; the last one's logits. */
+/* Runs tokens pos … pos + n_each - 1 of each sequence, with logits of the last one. */
 static enum status step(struct side *s, int32_t ids[N_SEQUENCES][N_TOKENS], const size_t *pos,
                         const size_t *n_each, struct error *err)
 {
@@ -101,9 +102,9 @@ static double distance(const float *a, const float *b, size_t n)
     return most / sqrt(squares / (double)n);
 }
 
-/* Three sequences, each to 64 tokens, in steps that hold prompts' chunks beside single tokens and
- * let a sequence out now and then. Quantised weights give the bits of cpu, floats come as near
- * ref as attention does, which rounds. */
+/* Three sequences, each to 64 tokens, in steps that mix prefill chunks and single tokens, and
+ * sometimes omit a sequence. Quantised weights give the bits of cpu; floats are near ref, as
+ * attention rounds. */
 static void run_mixed(enum dtype type, enum kv_type kv_type)
 {
     static const size_t chunks[] = {17, 1, 5, 1, 1, 16, 3, 1, 0, 2};
@@ -210,7 +211,7 @@ START_TEST(long_contexts_equal_the_cpu)
 END_TEST
 
 /* The second step of a kind is recorded, and those after it are replayed as one launch, also with
- * other numbers of tokens in the same bucket; the logits are those of the first way. */
+ * other numbers of tokens in the same bucket; the logits are those of unrecorded steps. */
 START_TEST(steps_become_graphs)
 {
     const struct tiny_config config = {.type = DTYPE_Q4_1, .seed = 3};
@@ -243,7 +244,7 @@ START_TEST(steps_become_graphs)
 }
 END_TEST
 
-/* A step's inputs go over in one copy; its logits come back in one. */
+/* A step's inputs are uploaded in one copy; its logits are downloaded in one. */
 START_TEST(a_step_copies_once_each_way)
 {
     const struct tiny_config config = {.type = DTYPE_Q4_1, .seed = 3};
@@ -266,7 +267,7 @@ START_TEST(a_step_copies_once_each_way)
 }
 END_TEST
 
-/* Opens a model, takes steps, and closes all; *ret_opened: it came to steps. */
+/* Opens a model, takes steps, and closes all; *ret_opened: steps were taken. */
 static enum status live(const struct tiny_model *file, bool *ret_opened, struct error *err)
 {
     int32_t ids[N_SEQUENCES][N_TOKENS] = {{0}};
@@ -279,7 +280,7 @@ static enum status live(const struct tiny_model *file, bool *ret_opened, struct 
     for (int i = 0; i < 3 && rc == STATUS_OK; i++)
         rc = step(&s, ids, pos, n, err);
     if (rc != STATUS_OK && s.model != NULL) {
-        /* what is left of it goes, and the device comes back; a second failure may meet that too */
+        /* all of it is closed, and the device is reset; a second failure may hit this, too */
         struct error second;
 
         if (rc == STATUS_EXHAUSTED) {
@@ -297,8 +298,8 @@ static enum status live(const struct tiny_model *file, bool *ret_opened, struct 
     return rc;
 }
 
-/* Each call of the runtime fails in turn, for want of memory or because the device breaks: that is
- * what is said, nothing of it is left, and who comes next finds the device well. */
+/* Each call of the runtime fails in turn, for want of memory or because the device breaks: the
+ * status says which, nothing leaks, and the next user finds the device working. */
 START_TEST(calls_fail)
 {
     static const cudaError_t codes[] = {cudaErrorMemoryAllocation, cudaErrorIllegalAddress};
@@ -323,8 +324,7 @@ START_TEST(calls_fail)
             cuda_host_fail(-1, cudaSuccess);
             ck_assert_msg(
                 rc == STATUS_OK || rc == (i == 0 ? STATUS_EXHAUSTED : STATUS_INTERNAL) ||
-                    (!opened &&
-                     rc == STATUS_EXHAUSTED) || /* a buffer: there is none, is all it says */
+                    (!opened && rc == STATUS_EXHAUSTED) || /* buffer_open only returns NULL */
                     (k == 0 && rc == STATUS_PRECONDITION), /* is there a device? */
                 "call %d: %s", (int)k, err.text);
             ck_assert_msg(cuda_host_bytes_taken() == 0 && cuda_host_n_handles() == 0,
@@ -337,8 +337,8 @@ START_TEST(calls_fail)
 }
 END_TEST
 
-/* Two models on one device: one breaks it and opens it again; the other is told, and does so too,
- * without taking it from the first. */
+/* Two models on one device: one breaks it and reopens it; the other gets the failure and reopens
+ * it, too, without breaking the first. */
 START_TEST(one_resets_for_all)
 {
     const struct tiny_config config = {.type = DTYPE_Q4_1, .seed = 3};

@@ -1,5 +1,5 @@
-/* The fibres that CUDA's kernels run on in tests: what works on a device works here, and what is a
- * race or a hang there is an error here. */
+/* The fibres that run CUDA's kernels in tests: code that works on a device works here, and a race
+ * or a hang there is an error here. */
 #include <check.h>
 
 #include "compute/cuda/launch.h"
@@ -73,7 +73,7 @@ static __global__ void unguarded_warp(int *out)
     out[threadIdx.x] = held[31 - threadIdx.x];
 }
 
-/* A barrier that is missing shows, between warps and within one. */
+/* A missing barrier is detected, between warps and within one. */
 START_TEST(a_missing_barrier_shows)
 {
     int *out = static_cast<int *>(device(THREADS * sizeof *out));
@@ -122,7 +122,7 @@ static __global__ void takes_much(int *out)
     out[threadIdx.x] = held[threadIdx.x] + more[threadIdx.x];
 }
 
-/* Waits that not all come to, and memory that is not there, are errors with the kernel's name. */
+/* Waits that some threads never reach, and missing memory, are errors with the kernel's name. */
 START_TEST(waits_that_cannot_end_are_told)
 {
     int *out = static_cast<int *>(device(THREADS * sizeof *out));
@@ -199,7 +199,7 @@ static __global__ void products(const int8_t *a, const int8_t *b, int32_t *out)
         out[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
 }
 
-/* A warp's product is that of the matrices, with its fragments where launch.h says they lie. */
+/* A warp's product is that of the matrices, with its fragments in the layout of launch.h. */
 START_TEST(fragments_multiply)
 {
     int8_t *a = static_cast<int8_t *>(device(16 * 32)), *b = static_cast<int8_t *>(device(8 * 32));

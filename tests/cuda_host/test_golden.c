@@ -1,18 +1,20 @@
 /* The real model on CUDA's kernels, on fibres: the first tokens of a known reply, and the logits of
- * each, to the last bit those of the cpu. PARLEY_MODEL names the file, else build/model has it. */
+ * each, bit for bit those of the cpu. PARLEY_MODEL names the file; the default is in
+ * build/model. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/cuda_module.h"
-#include "compute/llama.h"
+#include "compute/backends.h"
+#include "compute/cuda/module.h"
+#include "compute/model/model.h"
 #include "tests/cuda_host/fibres.h"
 
 #define MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 enum {
-    LINE = 4, /* from 0: a short prompt, whose first replies are none of chance */
+    LINE = 4, /* from 0: a short prompt, whose first reply tokens have clear margins */
     N_TOKENS = 4,
     MAX_PROMPT = 64,
     N_PAGES = (MAX_PROMPT + N_TOKENS + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS,
@@ -20,7 +22,7 @@ enum {
 
 extern const struct cuda_module parley_cuda_module;
 
-/* The line's prompt, then the reply that is known. */
+/* The line's prompt, then the known reply. */
 struct known {
     int32_t ids[MAX_PROMPT + N_TOKENS];
     size_t n_prompt;
@@ -112,7 +114,7 @@ static int32_t likeliest(const float *logits, size_t n)
     return (int32_t)best;
 }
 
-/* How many tokens are not as they are known, or come of other logits than the cpu's. */
+/* Counts the tokens that differ from the known ones, or whose logits differ from the cpu's. */
 static enum status speak(const struct known *known, struct side *cuda, struct side *cpu,
                          int *ret_n_wrong, struct error *err)
 {

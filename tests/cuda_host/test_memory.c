@@ -1,7 +1,7 @@
 /* A language model on a device that has little memory. */
 #include <string.h>
 
-#include "compute/cuda_module.h"
+#include "compute/cuda/module.h"
 #include "tests/cuda_host/control.h"
 #include "tests/support/lm_driver.h"
 #include "tests/unit/base/suite.h"
@@ -12,23 +12,23 @@ enum { MAX_BYTES = 1 << 30 };
 
 static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 3};
 
-/* kv_bytes 0: as many pages as half of what the weights leave holds. */
+/* kv_bytes 0: as many pages as fit in half of the memory that the weights leave. */
 static enum status try_open(struct agent **out, size_t memory_bytes, size_t kv_bytes,
                             struct error *err)
 {
     struct agent_config config = drive_config("cuda", 2);
 
     config.backend_type = parley_cuda_module.type;
-    config.kv_bytes = kv_bytes;
-    config.kv_host_bytes = 0;
-    config.max_step_tokens = 16384; /* a step's memory is of the pages' size */
+    config.options.kv_bytes = kv_bytes;
+    config.options.kv_host_bytes = 0;
+    config.max_step_tokens = 16384; /* a step's memory is as large as the pages */
     cuda_host_set_memory(memory_bytes);
     return drive_open(out, &tiny, &config, err);
 }
 
-/* Without a word about pages there are as many as there is room for: half of the memory, or fewer
- * where a step's own memory then does not fit. Where there is no room for a small context, or for
- * the pages that were asked for, it is said what --kv-bytes could change. */
+/* By default the pages take half of the memory, or less where a step's own memory would not fit.
+ * Without room for a small context, or for the requested pages, the error says how to set
+ * --kv-bytes. */
 START_TEST(pages_make_room)
 {
     size_t n_refused = 0, n_fewer = 0, n_opened = 0, last = 0;
@@ -40,7 +40,7 @@ START_TEST(pages_make_room)
         enum status rc = try_open(&a, bytes, 0, &err);
 
         if (rc != STATUS_OK) {
-            ck_assert_uint_eq(n_opened, 0); /* more memory is never worse */
+            ck_assert_uint_eq(n_opened, 0); /* it opened with less memory */
             ck_assert(rc == STATUS_EXHAUSTED || rc == STATUS_INVALID);
             if (strstr(err.text, "--kv-bytes") != NULL)
                 n_refused++;

@@ -1,12 +1,12 @@
-/* Policies on the CUDA backend, whose kernels run on fibres: what they do, what they learn and what
- * they are afterwards are the bits of `ref`. */
+/* Policies on the CUDA backend, whose kernels run on fibres: their actions, reports of learning and
+ * parameters afterwards have the bits of `ref`. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/chance.h"
-#include "compute/cuda_module.h"
-#include "compute/ref.h"
+#include "base/counter_rng.h"
+#include "compute/cuda/module.h"
+#include "compute/ref/ref.h"
 #include "tests/cuda_host/control.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
@@ -79,12 +79,12 @@ static void step(struct side *s, uint32_t first, uint32_t n, uint32_t at, struct
     for (uint32_t i = 0; i < n; i++) {
         keys[i] = first + i;
         for (uint32_t k = 0; k < 3; k++)
-            observations[i][k] = 2.0f * chance_uniform(11, first + i, at, k) - 1.0f;
+            observations[i][k] = 2.0f * counter_rng_uniform(11, first + i, at, k) - 1.0f;
     }
     ck_assert_msg(policy_drive(&b, answers, &err) == STATUS_OK, "%s", err.text);
 }
 
-/* All clones' steps, in batches that differ from step to step where in_batches. */
+/* Runs all clones' steps; with in_batches, in batches that differ from step to step. */
 static void episode(struct side *s, bool in_batches, struct answer answers[N_STEPS][N])
 {
     for (uint32_t at = 0; at < N_STEPS; at++)
@@ -102,7 +102,7 @@ static enum status try_learn(struct side *s, struct learn_report *out)
     float returns[N * N_STEPS];
 
     for (uint32_t i = 0; i < N * N_STEPS; i++)
-        returns[i] = chance_uniform(5, i, 0, 77);
+        returns[i] = counter_rng_uniform(5, i, 0, 77);
     return s->agent->type->learn(s->agent, s->clones, N, returns, N_STEPS, &config, out, &err);
 }
 
@@ -114,7 +114,7 @@ static struct learn_report learn(struct side *s)
     return report;
 }
 
-/* The parameters as they are saved; the caller's. */
+/* The saved parameters; the caller frees them. */
 static unsigned char *saved(struct side *s, size_t *ret_n)
 {
     char path[] = "/tmp/policy-XXXXXX.gguf";
@@ -192,8 +192,8 @@ START_TEST(an_lstm_is_the_same)
 }
 END_TEST
 
-/* A device that breaks in a lesson ends it, INTERNAL; asked for again, it is the lesson that it
- * would have been, after one that was learned before and after none. */
+/* A device that breaks in a lesson fails it with INTERNAL; the lesson repeated gives the same bits,
+ * after an earlier lesson and without one. */
 START_TEST(lessons_outlive_the_device)
 {
     static const long n_calls[] = {0, 3, 9, 20};

@@ -160,18 +160,18 @@ static struct agent *open_agent(const struct suite *s, const struct way *w, enum
     struct agent *a = NULL;
     struct error err;
 
-    config.n_threads = w->n_threads;
+    config.options.n_threads = w->n_threads;
     config.max_step_tokens = 512;
-    config.speculate = w->speculate;
-    config.no_prefix_cache = !w->has_cache;
+    config.options.speculate = w->speculate;
+    config.options.no_prefix_cache = !w->has_cache;
     if (w->set != NULL && !is_cuda)
         (void)setenv("PARLEY_CPU", w->set, 1);
     if (s->model == NULL) {
         *ret_rc = drive_open(&a, &tiny, &config, &err);
     } else {
         config.path = s->model;
-        config.kv_type = KV_F16;
-        config.kv_bytes = 0;
+        config.options.kv_type = KV_F16;
+        config.options.kv_bytes = 0;
         *ret_rc = agent_open(&a, "lm", &config, &err);
     }
     (void)unsetenv("PARLEY_CPU");
@@ -238,7 +238,7 @@ static void disturb(struct agent *a, struct clone **clones, size_t n, enum how h
     struct error err;
 
     if (how == EVICTED)
-        while (lm_evict_one(container_of(a, struct lm, base)))
+        while (lm_cache_evict_one(&container_of(a, struct lm, base)->cache))
             continue;
     for (size_t i = 0; how == FORKED && i < n; i++) {
         if (clone_fork(&child, clones[i], 1, &err) != STATUS_OK)

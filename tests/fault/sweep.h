@@ -1,4 +1,4 @@
-/* Lets the first, second, … fault point of a piece of work fail in turn, until none is left. */
+/* Fails the first, second, … fault point of a piece of work in turn, until none is left. */
 #ifndef TESTS_FAULT_SWEEP_H
 #define TESTS_FAULT_SWEEP_H
 
@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-/* Every n-th point only, where all of them take too long (PARLEY_FAULT_STRIDE, 1): under a
- * sanitizer that finds what threads do to each other, and these are alone. */
+/* Tests every n-th fault point only (PARLEY_FAULT_STRIDE, default 1), for ThreadSanitizer, under
+ * which all of them take too long; these tests have one thread. */
 static inline long sweep_stride(void)
 {
     const char *text = getenv("PARLEY_FAULT_STRIDE");
@@ -18,9 +18,8 @@ static inline long sweep_stride(void)
     return n > 1 ? n : 1;
 }
 
-/* once does the whole work anew, cleans up whatever came of it, and returns how it ended: OK, or
- * EXHAUSTED when a fault hit it. Returns the number of fault points. A fault that the work gets
- * over by itself is OK too. */
+/* once does the whole work anew, cleans up, and returns its status: OK, or EXHAUSTED when a fault
+ * hit it; OK also if it recovered from the fault. Returns the number of fault points. */
 static inline long sweep(enum status (*once)(void *arg), void *arg)
 {
     for (long n = 0;; n += sweep_stride()) {

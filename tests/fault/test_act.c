@@ -1,14 +1,14 @@
-/* Sessions and trainings when memory fails: what is refused leaves things as they were, and works
- * when it is tried again. */
+/* Sessions and training runs when memory fails: a refused operation changes nothing, and succeeds
+ * when it is repeated. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/act_trainer.h"
+#include "server/act/trainer.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_actor.h"
 #include "tests/unit/base/suite.h"
 
-/* A step until it is done; a fault hits once, so the second try must do. */
+/* Runs a step until it is done; a fault hits once, so the second attempt must succeed. */
 static enum status step(struct fake_actor *f, const struct fake_request *r, float action)
 {
     for (int i = 0; i < 2; i++) {
@@ -33,7 +33,7 @@ static enum status converse(void *arg)
 {
     static const struct sessions_config config;
     static const struct act_config lockstep = {.mode = ACT_LOCKSTEP, .n = 1};
-    struct session_hold h = {0};
+    struct session_lease h = {0};
     struct fake_actor f;
     struct error err;
     enum status rc = fake_actor_open(&f, &config, &err);
@@ -46,13 +46,13 @@ static enum status converse(void *arg)
         (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 1, .seq = i, .a = 1},
                    (float)i);
     (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 1, .a = 1}, 1);
-    for (name[0] = 32; name[0] < 112; name[0]++) /* the table grows, or does without */
+    for (name[0] = 32; name[0] < 112; name[0]++) /* the table grows, or works without growing */
         (void)step(&f, &(struct fake_request){.env_id = name, .run_id = 1, .seq = 1, .a = 1}, 1);
     ck_assert_uint_eq(f.all.n, 81);
-    rc = act_configure(&f.model, &lockstep, &err);
+    rc = act_configure(&f.all.modes, &f.model, &lockstep, &err);
     if (rc == STATUS_OK)
-        rc = sessions_hold(&f.all, &f.model, "held", 1, 1, &h, &err);
-    session_let_go(&h);
+        rc = sessions_lease(&f.all, &f.model, "held", 1, 1, &h, &err);
+    session_release(&h);
     (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 2, .a = 1}, 2);
     fake_actor_close(&f);
     return rc;
@@ -67,13 +67,13 @@ END_TEST
 
 static unsigned n_ended;
 
-static void tell(struct training *t, const struct training_event *event)
+static void tell(struct act_training_run *t, const struct training_event *event)
 {
     (void)t;
     (void)event;
 }
 
-static void ended(struct training *t, const struct error *err)
+static void ended(struct act_training_run *t, const struct error *err)
 {
     (void)t;
     ck_assert_int_eq(err->status, STATUS_CANCELLED);
@@ -83,15 +83,15 @@ static void ended(struct training *t, const struct error *err)
 static enum status train(void *arg)
 {
     static const struct sessions_config config;
-    struct training t = {.tell = tell,
-                         .ended = ended,
-                         .config = {.n_observers = 2,
-                                    .n_episodes = 1,
-                                    .n_steps = 10,
-                                    .gamma = 1,
-                                    .learn.learning_rate = 0.01f,
-                                    .save_path = "",
-                                    .timeout_ms = 1000}};
+    struct act_training_run t = {.tell = tell,
+                                 .ended = ended,
+                                 .config = {.n_workers = 2,
+                                            .n_episodes = 1,
+                                            .n_steps = 10,
+                                            .gamma = 1,
+                                            .learn.learning_rate = 0.01f,
+                                            .save_path = "",
+                                            .timeout_ms = 1000}};
     struct trainers all;
     struct fake_actor f;
     struct error err;
@@ -100,12 +100,12 @@ static enum status train(void *arg)
 
     if (rc != STATUS_OK)
         return rc;
-    trainers_init(&all, &f.all);
+    trainers_init(&all, &f.all, loop);
     t.model = &f.model;
     n_ended = 0;
-    rc = training_start(&t, &all, loop, &err);
+    rc = training_run_start(&t, &all, &err);
     if (rc == STATUS_OK) {
-        training_cancel(&t);
+        training_run_cancel(&t);
         ck_assert_uint_eq(n_ended, 0); /* never inside */
         (void)uv_run(loop, UV_RUN_DEFAULT);
         ck_assert_uint_eq(n_ended, 1);
@@ -115,7 +115,7 @@ static enum status train(void *arg)
     return rc;
 }
 
-/* Every allocation of a training's start fails in turn. */
+/* Every allocation of a training run's start fails in turn. */
 START_TEST(test_training)
 {
     uv_loop_t loop;
@@ -126,32 +126,32 @@ START_TEST(test_training)
 }
 END_TEST
 
-static void tell_and_cancel(struct training *t, const struct training_event *event)
+static void tell_and_cancel(struct act_training_run *t, const struct training_event *event)
 {
-    ck_assert_uint_eq(event->n_observers, 0);
-    training_cancel(t);
+    ck_assert_uint_eq(event->n_workers, 0);
+    training_run_cancel(t);
 }
 
-static void no_wake(struct observer *o)
+static void no_notify(struct env_worker *o)
 {
     (void)o;
 }
 
-/* Who has no memory for an event cancels the training: also after an episode that nobody came to
- * the end of. */
+/* Without memory for an event the training run is cancelled, also after an episode that no worker
+ * completed. */
 START_TEST(test_cancelled_by_an_event)
 {
     static const struct sessions_config config;
-    struct training t = {.tell = tell_and_cancel,
-                         .ended = ended,
-                         .config = {.n_observers = 1,
-                                    .n_episodes = 2,
-                                    .n_steps = 10,
-                                    .gamma = 1,
-                                    .learn.learning_rate = 0.01f,
-                                    .save_path = "",
-                                    .timeout_ms = 1000}};
-    struct observer o = {.env_id = "a", .run_id = 1, .wake = no_wake};
+    struct act_training_run t = {.tell = tell_and_cancel,
+                                 .ended = ended,
+                                 .config = {.n_workers = 1,
+                                            .n_episodes = 2,
+                                            .n_steps = 10,
+                                            .gamma = 1,
+                                            .learn.learning_rate = 0.01f,
+                                            .save_path = "",
+                                            .timeout_ms = 1000}};
+    struct env_worker o = {.env_id = "a", .run_id = 1, .notify = no_notify};
     struct episode_result failed = {.has_failed = true};
     struct trainers all;
     struct fake_actor f;
@@ -160,17 +160,17 @@ START_TEST(test_cancelled_by_an_event)
 
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(fake_actor_open(&f, &config, &err), STATUS_OK);
-    trainers_init(&all, &f.all);
+    trainers_init(&all, &f.all, &loop);
     t.model = o.model = &f.model;
     n_ended = 0;
-    ck_assert_int_eq(training_start(&t, &all, &loop, &err), STATUS_OK);
-    ck_assert_int_eq(observer_open(&o, &all, &err), STATUS_OK);
+    ck_assert_int_eq(training_run_start(&t, &all, &err), STATUS_OK);
+    ck_assert_int_eq(env_worker_open(&o, &all, &err), STATUS_OK);
     ck_assert(o.has_order);
     failed.episode = o.order.episode;
-    ck_assert_int_eq(observer_result(&o, &failed, &err), STATUS_OK);
+    ck_assert_int_eq(env_worker_result(&o, &failed, &err), STATUS_OK);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_uint_eq(n_ended, 1);
-    observer_close(&o);
+    env_worker_close(&o);
     ck_assert(trainers_are_idle(&all));
     fake_actor_close(&f);
     ck_assert_int_eq(uv_loop_close(&loop), 0);

@@ -1,4 +1,5 @@
 #include "agents/agent.h"
+#include "agents/turn.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"
 
@@ -14,7 +15,7 @@ static void no_arm(void *self, uint64_t at_us)
     (void)at_us;
 }
 
-static void no_submit(void *self, struct batch_step *step)
+static void no_step(void *self, struct batch_step *step)
 {
     (void)self;
     (void)step;
@@ -30,7 +31,7 @@ static enum status batcher_once(void *arg)
     struct agent *a = arg;
     const struct env env = {.now_us = no_time};
     const struct batch_timer timer = {.arm = no_arm};
-    const struct batch_compute compute = {.submit = no_submit};
+    const struct batch_compute compute = {.begin = no_step};
     struct batcher *b = NULL;
     struct batcher_config config;
     struct batch_agent agent;
@@ -82,7 +83,7 @@ static enum status clone_once(void *arg)
     return rc;
 }
 
-/* Each step of an echo turn that takes memory may find none: the row fails, or save does. */
+/* Each allocation of an echo turn may fail: then the row fails, or save does. */
 static enum status turn_once(void *arg)
 {
     struct agent *a = arg;
@@ -127,7 +128,7 @@ static struct agent *open_echo(void)
     return a;
 }
 
-/* Opening a batcher: without memory it is EXHAUSTED and nothing is left behind. */
+/* Opening a batcher without memory is EXHAUSTED and leaves nothing behind. */
 START_TEST(test_batcher)
 {
     struct agent *a = open_echo();

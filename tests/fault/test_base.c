@@ -22,12 +22,12 @@ static enum status copy_and_grow(void *arg)
         text = more;
         rc = STATUS_OK;
     }
-    ck_assert_str_eq(text, "text"); /* grown or not */
+    ck_assert_str_eq(text, "text"); /* whether or not it has grown */
     free(text);
     return rc;
 }
 
-/* A failed copy or growth gives nothing and takes nothing. */
+/* A failed copy or growth returns nothing and frees nothing. */
 START_TEST(alloc_fails_clean)
 {
     ck_assert_int_eq(sweep(copy_and_grow, NULL), 2);
@@ -53,7 +53,7 @@ static enum status fill_arena(void *arg)
         if (pieces[i] == NULL) {
             rc = STATUS_EXHAUSTED;
             ck_assert_uint_eq(a.total_bytes, before);
-            pieces[i] = arena_alloc(&a, 1, size); /* the fault is over: it serves on */
+            pieces[i] = arena_alloc(&a, 1, size); /* the fault is over: the arena works again */
             ck_assert_ptr_nonnull(pieces[i]);
         }
         memset(pieces[i], (int)i, size);
@@ -69,14 +69,14 @@ static enum status fill_arena(void *arg)
     return rc;
 }
 
-/* A chunk that cannot be had fails that piece alone: all others stay, later ones are given. */
+/* A failed chunk fails its piece only: all others stay, and later ones succeed. */
 START_TEST(arena_fails_clean)
 {
     ck_assert_int_gt(sweep(fill_arena, NULL), 10);
 }
 END_TEST
 
-/* Makes want longer by what a good append adds, or sees that a failed one added nothing. */
+/* Extends want by a successful append, or checks that a failed one added nothing. */
 static void expect(const struct buf *b, char *want, const char *more, enum status rc,
                    enum status *sum)
 {
@@ -116,7 +116,7 @@ static enum status fill_buf(void *arg)
     return sum;
 }
 
-/* An append that gets no memory leaves the buffer as before, and later ones go on. */
+/* An append without memory leaves the buffer unchanged, and later ones succeed. */
 START_TEST(buf_fails_clean)
 {
     ck_assert_int_gt(sweep(fill_buf, NULL), 4);
@@ -139,7 +139,7 @@ static enum status json_from_empty(void *arg)
     return rc;
 }
 
-/* A JSON string that fails half-way leaves no half. */
+/* A JSON string that fails half-way leaves no partial text. */
 START_TEST(json_fails_clean)
 {
     ck_assert_int_gt(sweep(json_from_empty, NULL), 4);

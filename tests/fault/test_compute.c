@@ -1,17 +1,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/gguf.h"
-#include "compute/kv_pages.h"
-#include "compute/net.h"
+#include "compute/backend/net.h"
+#include "compute/backends.h"
+#include "compute/gguf/gguf.h"
+#include "compute/kv/pages.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"
-#include "tests/unit/compute/gguf_maker.h"
+#include "tests/unit/compute/gguf/gguf_maker.h"
 
 static struct gguf_maker maker;
 static struct error err;
 
-/* Opens the good file and asks for what takes memory; a failed call says so and changes nothing. */
+/* Opens the good file and calls what allocates; a failed call reports it and changes nothing. */
 static enum status read_all(void *arg)
 {
     struct gguf *g = NULL;
@@ -38,7 +39,7 @@ static enum status read_all(void *arg)
     return rc;
 }
 
-/* A file whose lists find no memory is refused; an array that found none is asked for again. */
+/* A file whose lists cannot be allocated is refused; a failed array is requested again. */
 START_TEST(gguf_fails_clean)
 {
     make_good(&maker);
@@ -47,7 +48,7 @@ START_TEST(gguf_fails_clean)
 }
 END_TEST
 
-/* Reserves n_more positions until it works, and fills them; notes in *sum if it failed first. */
+/* Reserves n_more positions until it succeeds, and fills them; *sum records a first failure. */
 static void extend(struct kv_pages *p, struct kv_seq *s, size_t n_more, enum status *sum)
 {
     struct kv_copy copy;
@@ -101,7 +102,7 @@ static enum status fork_and_grow(void *arg)
     return sum;
 }
 
-/* A page table that finds no memory leaves sequence and pages as they were, and works later. */
+/* A page table without memory leaves sequence and pages unchanged, and works later. */
 START_TEST(kv_pages_fail_clean)
 {
     /* two lists, then the tables: the parent's twice, the child's twice */
@@ -155,7 +156,7 @@ static enum status run_layer(void *arg)
     return sum;
 }
 
-/* A layer that finds no memory for its inputs says so, and works later. */
+/* A layer without memory for its inputs reports it, and works later. */
 START_TEST(layer_fails_clean)
 {
     /* four buffers, packed inputs */

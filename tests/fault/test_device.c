@@ -1,5 +1,5 @@
-/* The language model on a device that fails: whose replies are lost, and what is kept; on one that
- * has little memory of its own; and on one that draws tokens itself. */
+/* The language model on a failing device: which replies are lost, and what is kept; on a device
+ * with little memory; and on one that samples tokens itself. */
 #include <string.h>
 
 #include "tests/fault/sweep.h"
@@ -19,7 +19,7 @@ static struct agent *open_on(const struct backend_type *type, size_t n_pages, si
     struct error err;
 
     config.backend_type = type;
-    config.kv_host_bytes = config.kv_bytes / n_pages * n_slots;
+    config.options.kv_host_bytes = config.options.kv_bytes / n_pages * n_slots;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     return a;
 }
@@ -37,7 +37,7 @@ static struct sampling sampling_of(uint32_t seed)
     return s;
 }
 
-/* What is said in a conversation's turn. */
+/* The reply of a conversation's turn. */
 struct said {
     int32_t ids[N];
     float logprobs[N];
@@ -107,12 +107,12 @@ static const char *const second[2] = {"and then the bell", "the well in the dell
 struct story {
     struct agent *agent;
     struct said known[2];
-    size_t n_together; /* that are in a batch */
+    size_t n_together; /* rows in a batch */
     size_t n_faults;
 };
 
-/* Two conversations have each said something; then they go on, where the device may fail. What was
- * lost is asked again, and is what it would have been. */
+/* Two conversations have one reply each; then they continue while the device may fail. A lost turn
+ * is requested again, and its reply is the one without a fault. */
 static enum status tell(void *arg)
 {
     struct story *story = arg;
@@ -145,7 +145,7 @@ static enum status tell(void *arg)
     ck_assert(rc == STATUS_OK || rc == faulty_status || rc == STATUS_EXHAUSTED ||
               rc == STATUS_UNAVAILABLE);
     ck_assert_uint_eq(faulty_n_opened, n_opened + (rc == STATUS_INTERNAL)); /* once */
-    if (rc == STATUS_INTERNAL || story->n_together == 2) /* where slots are lost, all is */
+    if (rc == STATUS_INTERNAL || story->n_together == 2) /* where host pages are lost, all are */
         ck_assert_uint_eq(n_losses(story->agent), n_lost + (rc == STATUS_INTERNAL));
     story->n_faults += rc == faulty_status;
     for (size_t i = 0; i < 2; i++) {
@@ -158,8 +158,8 @@ static enum status tell(void *arg)
     return rc == STATUS_OK ? STATUS_OK : STATUS_EXHAUSTED;
 }
 
-/* Lets each call of the device, and each allocation, fail in turn. Returns how many faults of the
- * device the rows were told of. */
+/* Fails each call of the device, and each allocation, in turn. Returns the number of device faults
+ * that were reported to rows. */
 static size_t sweep_story(enum status status, size_t n_pages, size_t n_slots)
 {
     struct story story = {.agent = open_on(&faulty_backend, n_pages, n_slots),
@@ -179,14 +179,14 @@ static size_t sweep_story(enum status status, size_t n_pages, size_t n_slots)
     }
     (void)sweep(tell, &story);
     story.agent->type->info(story.agent, &info);
-    ck_assert_uint_eq(info.kv_spills > 0 && info.kv_fills > 0, n_slots > 0);
+    ck_assert_uint_eq(info.kv_offloads > 0 && info.kv_reloads > 0, n_slots > 0);
     agent_unref(story.agent);
     faulty_status = STATUS_EXHAUSTED;
     return story.n_faults;
 }
 
-/* A device that fails ends the replies that run, INTERNAL, and is opened again once; conversations
- * go on, also those whose reply was lost, and say what they would have said. */
+/* A failing device ends the running replies, INTERNAL, and is opened again once. All conversations
+ * continue, also those whose reply was lost, with the replies they would have had. */
 START_TEST(conversations_outlive_their_device)
 {
     ck_assert_uint_ge(sweep_story(STATUS_INTERNAL, MANY_PAGES, 0),
@@ -194,14 +194,14 @@ START_TEST(conversations_outlive_their_device)
 }
 END_TEST
 
-/* The same where pages move to the host's memory and back meanwhile. */
+/* The same while pages move to the host's memory and back. */
 START_TEST(slots_are_lost_with_their_device)
 {
     ck_assert_uint_ge(sweep_story(STATUS_INTERNAL, 8, 8), (size_t)(LEAST / sweep_stride()));
 }
 END_TEST
 
-/* A step for which the device has no memory ends its replies, EXHAUSTED, and the device stays. */
+/* A step without memory on the device ends its replies, EXHAUSTED; the device stays open. */
 START_TEST(no_memory_for_a_step_is_no_fault)
 {
     ck_assert_uint_ge(sweep_story(STATUS_EXHAUSTED, MANY_PAGES, 0),
@@ -210,7 +210,7 @@ START_TEST(no_memory_for_a_step_is_no_fault)
 }
 END_TEST
 
-/* While the device cannot be opened again each turn says so; when it can, all goes on. */
+/* While the device cannot be opened again each turn fails with that; later turns succeed. */
 START_TEST(a_device_may_stay_away)
 {
     const struct sampling s = sampling_of(7);
@@ -243,7 +243,7 @@ START_TEST(a_device_may_stay_away)
 }
 END_TEST
 
-/* Fast math is the device's until it fails; then it is opened again without. */
+/* Fast math is on until the device fails; then it is opened again without. */
 START_TEST(a_failed_device_is_fast_no_more)
 {
     struct agent_config config = drive_config("ref", MANY_PAGES);
@@ -255,7 +255,7 @@ START_TEST(a_failed_device_is_fast_no_more)
     struct error err;
 
     config.backend_type = &faulty_backend;
-    config.fast_math = true;
+    config.options.fast_math = true;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     ck_assert(faulty_was_fast);
     c = open_clone(a);
@@ -271,7 +271,7 @@ START_TEST(a_failed_device_is_fast_no_more)
 }
 END_TEST
 
-/* A model whose device is away can be closed. */
+/* A model whose device is lost can be closed. */
 START_TEST(a_model_without_its_device_closes)
 {
     const struct sampling s = sampling_of(7);
@@ -293,8 +293,8 @@ START_TEST(a_model_without_its_device_closes)
 }
 END_TEST
 
-/* Pages of idle conversations that make room for others wait in the host's memory: they come back
- * instead of being computed, and hold what they held. */
+/* Evicted pages of idle conversations are offloaded to the host's memory: they are reloaded, not
+ * recomputed, with the same contents. */
 START_TEST(pages_come_back_from_slots)
 {
     enum { N_CLONES = 5 };
@@ -320,17 +320,17 @@ START_TEST(pages_come_back_from_slots)
     }
     ck_assert_mem_eq(said[1], said[0], sizeof said[0]);
     ck_assert_mem_eq(said[2], said[0], sizeof said[0]);
-    ck_assert_uint_eq(info[0].kv_spills, 0);
-    ck_assert_uint_gt(info[1].kv_spills, 0);
-    ck_assert_uint_gt(info[1].kv_fills, 0);
-    ck_assert_uint_eq(info[1].kv_slots, 40);
+    ck_assert_uint_eq(info[0].kv_offloads, 0);
+    ck_assert_uint_gt(info[1].kv_offloads, 0);
+    ck_assert_uint_gt(info[1].kv_reloads, 0);
+    ck_assert_uint_eq(info[1].kv_host_pages, 40);
     ck_assert_uint_gt(info[1].prefix_hit_tokens, info[2].prefix_hit_tokens);
     for (size_t k = 0; k < 3; k++)
         agent_unref(agents[k]);
 }
 END_TEST
 
-/* Leaves every second draw to the host. */
+/* Leaves every second token to the host. */
 static void draw_some(struct backend *b, const struct buffer *logits, size_t n_vocab,
                       const struct draw_list *list, struct drawn *out)
 {
@@ -340,8 +340,8 @@ static void draw_some(struct backend *b, const struct buffer *logits, size_t n_v
             out[i].id = -1;
 }
 
-/* A reply is the same whether the device draws its tokens, the host, or each some of them; beside
- * neighbours whose tokens only the host can draw. */
+/* A reply is the same whether the device samples its tokens, or the host, or each some of them,
+ * also next to rows whose tokens only the host can sample. */
 START_TEST(who_draws_does_not_matter)
 {
     static struct backend_type types[3];

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/llama.h"
+#include "compute/backends.h"
+#include "compute/model/model.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/faulty_backend.h"
 #include "tests/support/tiny_model.h"
@@ -13,7 +14,7 @@ enum { MAX_TOKENS = 40, MAX_LOGITS = 4, PAGES = 4, LANE_ROWS = 4, LANE_ROW_TOKEN
 struct work {
     const struct tiny_model *file;
     const char *backend; /* NULL: the faulty one */
-    size_t n_threads;    /* more than one: so many rows that each thread takes some of them */
+    size_t n_threads;    /* with several, the step has enough rows for each thread */
     float *known;        /* [MAX_LOGITS][TINY_VOCAB], filled by the first run without a fault */
     bool has_known;
 };
@@ -36,7 +37,7 @@ static enum status step_of_lanes(struct llama *m, float *logits, struct error *e
     return llama_forward(m, rows, LANE_ROWS, NULL, 0, err);
 }
 
-/* Two rows, one of them on a page that is copied first. */
+/* Two rows; a page of one is copied first. */
 static enum status step_of_two(struct llama *m, float *logits, struct error *err)
 {
     static const int32_t ids[] = {1, 7, 9, 11, 200};
@@ -58,7 +59,7 @@ static enum status step(const struct work *w, struct llama *m, float *logits, st
     return w->n_threads > 1 ? step_of_lanes(m, logits, err) : step_of_two(m, logits, err);
 }
 
-/* Opens the model and runs a step. A model that failed in a step runs the same step well after. */
+/* Opens the model and runs a step. After a failed step the same step must succeed. */
 static enum status open_and_step(void *arg)
 {
     static const struct llama_config config = {
@@ -128,14 +129,14 @@ START_TEST(allocations_fail)
 }
 END_TEST
 
-/* The same where a step is shared among threads, each with a backend of its own. */
+/* The same where a step is split among threads, each with its own backend. */
 START_TEST(allocations_of_lanes_fail)
 {
     ck_assert_int_ge(sweep_backend("cpu", 2), 60);
 }
 END_TEST
 
-/* Each operator of the device fails in turn: the step says so, and the next one is well. */
+/* Each operator of the device fails in turn: the step reports it, and the next one succeeds. */
 START_TEST(operators_fail)
 {
     ck_assert_int_ge(sweep_backend(NULL, 1), 20 + 17 * TINY_LAYERS);

@@ -1,19 +1,33 @@
-/* A request on an HTTP connection, when memory or the socket fails: it is answered as a whole, or
- * refused, or cut off; the connection and the conversations are as before. */
+/* A request on an HTTP connection, when memory or the socket fails: it is answered as a whole,
+ * refused, or cut off; the connection and the conversations are unchanged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/daemon.h"
-#include "server/http/fields.h"
+#include "server/api/routes.h"
+#include "server/conversation/names.h"
 #include "server/http/front.h"
 #include "server/http/socket.h"
+#include "server/json/fields.h"
+#include "server/model/models.h"
+#include "server/server.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
 static struct fake_server s;
-static struct daemon d; /* what an exchange looks at of one */
+/* The part of a server that a request uses. */
+static struct {
+    struct models models;
+    struct conversations conversations;
+    struct conversation_names names;
+} d;
+static struct server server = {
+    .state = SERVER_SERVING,
+    .models = &d.models,
+    .conversations = &d.conversations,
+    .names = &d.names,
+};
 static struct http_front f;
 static long write_fails_after = -1; /* as fault_after, of the socket's writes */
 
@@ -24,7 +38,7 @@ struct lws {
     bool is_closed;
 };
 
-/* --- a socket that takes all, until it fails --- */
+/* --- a socket that takes all bytes, until it fails --- */
 
 bool socket_write(struct lws *to, char *data, size_t len)
 {
@@ -76,33 +90,41 @@ static void awake(struct http_front *front)
 static void setup(void)
 {
     const struct conversations_config conversations = {.env = &s.env, .arm = arm};
-    const struct http_config http = {.max_body_bytes = 4096, .timeout_ms = 1000, .daemon = &d};
-    struct error err;
+    const struct http_config http = {.routes = routes_all,
+                                     .max_body_bytes = 4096,
+                                     .timeout_ms = 1000,
+                                     .server = &server,
+                                     .env = &s.env};
 
     fake_server_open(&s, "fake", 0, NULL);
-    d = (struct daemon){.env = s.env, .state = DAEMON_SERVING, .models = {&s.model}, .n_models = 1};
-    repository_init(&d.repository, &d);
-    ck_assert_int_eq(conversations_init(&d.conversations, &conversations, &err), STATUS_OK);
+    server.env = &s.env;
+    models_init(&d.models, &(struct models_config){.env = &s.env});
+    d.models.loaded[0] = &s.model;
+    d.models.n_loaded = 1;
+    conversations_init(&d.conversations, &conversations);
     fields_init();
+    conversation_names_init(&d.names, &d.conversations, &s.env);
     front_init(&f, &http, awake);
+    f.is_serving = true;
 }
 
 static void teardown(void)
 {
     front_deinit(&f);
+    conversation_names_deinit(&d.names);
     conversations_close_all(&d.conversations, NULL, "the test is over");
     conversations_deinit(&d.conversations);
-    repository_deinit(&d.repository);
+    models_deinit(&d.models);
     fake_server_close(&s);
 }
 
-/* --- a request, and what came of it --- */
+/* --- a request and its answer --- */
 
 struct asked {
-    const char *line; /* and headers of its own, each with its end of line */
+    const char *line; /* with its headers, each with its end of line */
     const char *body;
     const char *status;    /* of a whole answer: "200", … */
-    const char *last_said; /* what a whole answer ends with */
+    const char *last_said; /* the end of a whole answer */
 };
 
 #define SAY_3 "\"messages\":[{\"role\":\"user\",\"content\":\"say 3\"}]"
@@ -123,6 +145,12 @@ static const struct asked requests[] = {
     {"POST /tokenize HTTP/1.1\r\n", "{\"prompt\":\"a\"}", "400", "}}"},
     {"GET /v1/models HTTP/1.1\r\n", "", "200", "]}"},
     {"GET /nowhere HTTP/1.1\r\n", "", "404", "}}"},
+    {"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\n", "{" SAY_3 "}", "200",
+     "}"},
+    {"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n", "{" SAY_3 "}", "403",
+     "}}"},
+    {"OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\n", "", "204",
+     "\r\n\r\n"},
 };
 
 enum { N_REQUESTS = sizeof(requests) / sizeof(requests[0]) };
@@ -132,7 +160,7 @@ static void serve(void)
     bool is_more;
 
     do {
-        is_more = !list_is_empty(&f.woken);
+        is_more = !list_is_empty(&f.notified);
         front_serve(&f);
         is_more = fake_server_step(&s) || is_more;
     } while (is_more);
@@ -166,7 +194,7 @@ static enum status ask(void *arg)
         serve();
         if (!socket->is_closed)
             connection_close(socket->connection);
-        serve(); /* what it asked for ends */
+        serve(); /* its request ends */
     }
     if (socket->n_said > 0)
         ck_assert_int_eq(memcmp(socket->said, "HTTP/1.1 ", 9), 0);

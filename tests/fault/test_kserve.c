@@ -1,10 +1,10 @@
-/* What KServe's clients ask, when memory fails: a request that cannot be read, a sequence that
- * cannot be made, leave nothing behind. */
+/* Requests of KServe's clients when memory fails: a request that cannot be read and a sequence that
+ * cannot be made leave nothing behind. */
 #include <string.h>
 
-#include "server/kserve_request.h"
-#include "server/reader.h"
-#include "server/sequences.h"
+#include "server/api/kserve/request.h"
+#include "server/api/kserve/sequences.h"
+#include "server/conversation/reader.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
@@ -56,7 +56,7 @@ static enum status read_once(void *arg)
     if (rc == STATUS_OK) {
         ck_assert_str_eq(out.text.text, "hello");
         ck_assert_str_eq(out.sequence, "\"seven\"");
-        ck_assert_uint_eq(out.patch->values.n_stops, 2);
+        ck_assert_uint_eq(out.overrides->values.n_stops, 2);
     }
     arena_deinit(&arena);
     return rc;
@@ -74,33 +74,33 @@ static void arm(void *self, uint64_t at_us)
     (void)at_us;
 }
 
-static void wake(void *arg)
+static void notify(void *arg)
 {
     (void)arg;
 }
 
-static void begin(struct sequence_item *item)
+static void begin(struct sequence_slot *item)
 {
     (void)item;
 }
 
-/* A sequence with a turn in it, from nothing to nothing. */
+/* Opens a sequence, runs a turn in it, and closes it. */
 static enum status sequence_once(void *arg)
 {
     static const struct message said = {.role = ROLE_USER, .text = "say 2", .len = 5};
     const struct turn_request r = {.messages = &said, .n_messages = 1};
     struct fake_server *s = arg;
     const struct sequences_config config = {.env = &s->env, .conversations = &s->all, .arm = arm};
-    struct sequence_item item = {.begin = begin};
+    struct sequence_slot item = {.begin = begin};
     struct turn_event e = {0};
-    struct reader reader;
+    struct turn_reader reader;
     struct sequences all = {0};
     struct error err = {0};
     enum status rc = sequences_init(&all, &config, &err);
 
     if (rc != STATUS_OK)
         return rc;
-    reader_init(&reader, wake, NULL);
+    reader_init(&reader, notify, NULL);
     rc = sequences_enter(&all, &s->model, "1", true, true, &item, &err);
     if (rc == STATUS_OK)
         rc = sequence_turn(&item, &r, 0, &reader, &err);

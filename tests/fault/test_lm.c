@@ -1,4 +1,4 @@
-/* The language model when memory runs out: at any point of opening it, and of a conversation. */
+/* The language model when memory runs out, at any point of opening it and of a conversation. */
 #include <string.h>
 
 #include "agents/agent.h"
@@ -11,10 +11,10 @@ enum { N = 3 };
 static enum status open_tiny(struct agent **out, struct error *err)
 {
     static const struct tiny_config tiny = {.type = DTYPE_Q4_1, .seed = 3};
-    struct agent_config config = {.backend = "ref",
-                                  .n_threads = 1,
-                                  .kv_type = KV_F32,
-                                  .kv_bytes = 4 << 20,
+    struct agent_config config = {.options.backend = "ref",
+                                  .options.n_threads = 1,
+                                  .options.kv_type = KV_F32,
+                                  .options.kv_bytes = 4 << 20,
                                   .max_step_tokens = 64,
                                   .max_step_rows = 4,
                                   .env = &env_real};
@@ -34,7 +34,7 @@ static enum status open_once(void *arg)
     return rc;
 }
 
-/* A model that cannot be opened for lack of memory says so and leaves nothing behind. */
+/* A model that cannot be opened for lack of memory reports it and leaves nothing behind. */
 START_TEST(open_fails_cleanly)
 {
     ck_assert_int_gt(sweep(open_once, NULL), 20);
@@ -80,8 +80,8 @@ struct conversation {
     int32_t want[2][N];
 };
 
-/* Two turns, then the second again in a fork. What fails is tried again without a fault, and must
- * say what it would have said. */
+/* Two turns, then the second again in a fork. A failed one is repeated without a fault, and must
+ * have the same reply. */
 static enum status converse_once(void *arg)
 {
     struct conversation *k = arg;
@@ -108,7 +108,8 @@ static enum status converse_once(void *arg)
     return all;
 }
 
-/* A turn, a fork, an end of a turn that memory fails leaves the conversation as it was before. */
+/* A turn, a fork, or a turn's end that fails for lack of memory leaves the conversation
+ * unchanged. */
 START_TEST(conversations_survive_failures)
 {
     struct conversation k;
@@ -130,7 +131,8 @@ static enum status score_turn(struct agent *a, struct clone *c, double *ret_logp
                               struct error *err)
 {
     static const struct message said = {.role = ROLE_USER, .text = "the hello", .len = 9};
-    static const struct to_score texts[] = {{.text = {"hello", 5}}, {.text = {"the a", 5}}};
+    static const struct scored_continuation texts[] = {{.text = {"hello", 5}},
+                                                       {.text = {"the a", 5}}};
     struct drive d = {.clone = c}, *only = &d;
     enum status rc;
 
@@ -180,7 +182,7 @@ static enum status score_once(void *arg)
     return all;
 }
 
-/* So does a turn that is scored. */
+/* The same for a scored turn. */
 START_TEST(scores_survive_failures)
 {
     struct scoring s;

@@ -1,11 +1,11 @@
 /* Vocabulary, template, sampler and writer when memory runs out. */
 #include <string.h>
 
-#include "agents/lm/logits.h"
-#include "agents/lm/sampler.h"
-#include "agents/lm/template.h"
-#include "agents/lm/vocab.h"
-#include "agents/lm/writer.h"
+#include "agents/lm/chat/template.h"
+#include "agents/lm/sampling/logits.h"
+#include "agents/lm/sampling/sampler.h"
+#include "agents/lm/tokenizer/detokenizer.h"
+#include "agents/lm/tokenizer/vocab.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/tiny_vocab.h"
 #include "tests/unit/base/suite.h"
@@ -20,7 +20,7 @@ static const char template[] =
 static const struct tiny_vocab_config config = {
     .pre = "smollm", .merges = merges, .n_merges = 4, .chat_template = template};
 
-/* What a good vocabulary and template are, for the tests of what uses them. */
+/* A valid vocabulary and template, for the tests that use them. */
 struct opened {
     struct tiny_vocab file;
     struct vocab *v;
@@ -118,7 +118,7 @@ static enum status reply_once(void *arg)
     struct sampling s;
     struct sampler *sampler;
     struct sampled sampled;
-    struct writer w;
+    struct detokenizer w;
     struct buf text;
     struct error err;
     bool is_stopped;
@@ -133,19 +133,19 @@ static enum status reply_once(void *arg)
     s.n_stops = 1;
     arena_init(&arena, 1 << 20);
     buf_init(&text, SIZE_MAX);
-    writer_init(&w, o->v, &s, SIZE_MAX);
-    rc = sampler_open(&sampler, &s, o->v, logit_passes_choose(), 1, context, 100, &arena, &err);
+    detokenizer_init(&w, o->v, &s, SIZE_MAX);
+    rc = sampler_open(&sampler, &s, o->v, logit_kernels_choose(), 1, context, 100, &arena, &err);
     for (uint32_t i = 0; i < 100 && rc == STATUS_OK; i++) {
         memset(logits, 0, sizeof logits);
         rc = sampler_next(sampler, logits, 64, i, &sampled, &err);
         if (rc == STATUS_OK) {
             sampler_accept(sampler, sampled.id);
-            rc = writer_add(&w, TV_BYTE + 'z' - (int32_t)(i % 2), &text, &is_stopped, &err);
+            rc = detokenizer_add(&w, TV_BYTE + 'z' - (int32_t)(i % 2), &text, &is_stopped, &err);
         }
     }
     if (rc == STATUS_OK)
-        rc = writer_end(&w, &text, &err);
-    writer_deinit(&w);
+        rc = detokenizer_end(&w, &text, &err);
+    detokenizer_deinit(&w);
     buf_deinit(&text);
     arena_deinit(&arena);
     return rc;

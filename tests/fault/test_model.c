@@ -1,12 +1,12 @@
-/* A language model in a world when memory fails: each fault point of an epoch in turn. What failed
- * ends the run with a line, and nothing is left behind. */
+/* A language model in a world when memory fails: each fault point of an epoch in turn. A failure
+ * ends the run with an error line, and leaves nothing behind. */
 #include <stdlib.h>
 
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_task.h"
 #include "tests/support/tiny_participant.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/world.h"
+#include "worlds/world/world.h"
 
 enum { N_EPISODES = 2, N_TURNS = 2 };
 
@@ -29,13 +29,14 @@ static enum status run_once(void *arg)
         rc = world_run(w, &err);
     world_close(w);
     e->task->base.type->reset_shared(&e->task->base);
-    return rc == STATUS_UNAVAILABLE ? STATUS_EXHAUSTED : rc; /* a row that memory ended */
+    return rc == STATUS_UNAVAILABLE ? STATUS_EXHAUSTED
+                                    : rc; /* a row that failed for lack of memory */
 }
 
 START_TEST(epochs_survive)
 {
     struct tiny_file file;
-    struct model_config config;
+    struct model_participant_config config;
     struct epoch e;
     struct fake_example *examples = fake_examples(N_EPISODES, N_TURNS);
     struct error err;

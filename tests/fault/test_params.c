@@ -1,5 +1,5 @@
-/* Sets of parameters when memory fails: what is refused is refused with EXHAUSTED, nothing of it
- * stays, and what did succeed is right. */
+/* Parameter sets when memory fails: a refused operation is EXHAUSTED and leaves nothing behind, and
+ * a successful one is right. */
 #include "tests/fault/sweep.h"
 #include "tests/support/params_rig.h"
 #include "tests/unit/base/suite.h"
@@ -27,7 +27,7 @@ static enum status train(void *arg)
         if (g == NULL)
             rc = r.err.status;
         else
-            params_push(set, g); /* refused or not, nobody is told */
+            params_push(set, g); /* no result, refused or not */
     }
     rig_close(&r);
     return rc;

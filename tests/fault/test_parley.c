@@ -1,15 +1,15 @@
 /* Worlds when memory or a thread fails: opening, a few parleys, a report, each fault point in turn.
- * Whatever failed, all clones are closed and nothing is lost for good. */
+ * After any failure all clones are closed and nothing leaks. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_task.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/agents/dictionary.h"
-#include "worlds/agents/simple.h"
-#include "worlds/metrics.h"
-#include "worlds/world.h"
+#include "worlds/baselines/dictionary.h"
+#include "worlds/baselines/simple.h"
+#include "worlds/metrics/metrics.h"
+#include "worlds/world/world.h"
 
 static struct fake_example *examples;
 static struct fake_task *tasks[2];

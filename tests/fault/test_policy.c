@@ -21,7 +21,7 @@ static const struct policy_spec specs[] = {
 /* The file is written and read. */
 static enum status open_once(void *arg)
 {
-    struct agent_config config = {.name = "p", .backend = "ref"};
+    struct agent_config config = {.name = "p", .options.backend = "ref"};
     struct agent *a = NULL;
     struct error err;
     enum status rc = policy_drive_open(&a, arg, 1, &config, &err);
@@ -88,7 +88,7 @@ static enum status learn_once(void *arg)
 
 static struct agent *open_good(const struct policy_spec *spec)
 {
-    struct agent_config config = {.name = "p", .backend = "ref"};
+    struct agent_config config = {.name = "p", .options.backend = "ref"};
     struct agent *a = NULL;
     struct error err;
 
@@ -109,7 +109,7 @@ END_TEST
 
 static char saved[] = "/tmp/policy-fault-XXXXXX.gguf";
 
-/* A save that fails leaves no file, whole or in parts. */
+/* A failed save leaves no file, not even a part of one. */
 static enum status save_once(void *arg)
 {
     struct agent *a = arg;
@@ -130,18 +130,18 @@ START_TEST(saving_survives)
     (void)close(fd);
     (void)unlink(saved);
     ck_assert_int_gt(sweep(save_once, a), 20);
-    ck_assert_int_eq(learn_once(a), STATUS_OK); /* Adam's moments come with it */
+    ck_assert_int_eq(learn_once(a), STATUS_OK); /* Adam's moments are saved with it */
     ck_assert_int_gt(sweep(save_once, a), 40);
     agent_unref(a);
 }
 END_TEST
 
-/* --- a device that fails --- */
+/* --- a failing device --- */
 
 enum { N_ROUNDS = 2, MANY = 100 /* calls of a device in a story, of the fewest */ };
 
-/* All that the clones and the policy have done in two rounds of steps and lessons, and what the
- * policy is then: its parameters, and Adam's moments. */
+/* The actions and reports of two rounds of steps and learning, and the policy's final parameters
+ * with Adam's moments. */
 struct told {
     struct answer answers[N_ROUNDS][N_STEPS][N];
     struct learn_report reports[N_ROUNDS];
@@ -175,7 +175,7 @@ static void read_kept(struct agent *a, struct told *t)
     memcpy(t->kept, net->kept, n * sizeof *t->kept);
 }
 
-/* A file of a policy, made once: to write one down takes as long as a hundred stories. */
+/* Makes a policy's file, once: writing one takes as long as a hundred stories. */
 static void make_file(char path[], const struct policy_spec *spec)
 {
     int fd = mkstemps(path, 5);
@@ -186,10 +186,11 @@ static void make_file(char path[], const struct policy_spec *spec)
     ck_assert_int_eq(policy_file_create(path, spec, 1, &err), STATUS_OK);
 }
 
-/* The file's policy has one lesson, and is saved in its place. */
+/* Trains the file's policy once, and saves it in its place. */
 static void teach_file(const char *path)
 {
-    struct agent_config config = {.name = "p", .path = path, .backend = "ref", .env = &env_real};
+    struct agent_config config = {
+        .name = "p", .path = path, .options.backend = "ref", .env = &env_real};
     struct agent *a = NULL;
     struct error err;
 
@@ -212,7 +213,7 @@ static enum status open_again(void *arg)
     return rc;
 }
 
-/* Of a policy that has learned, Adam's moments have to come with it. */
+/* A trained policy is opened with Adam's moments. */
 START_TEST(opening_the_learned_survives)
 {
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
@@ -244,7 +245,7 @@ static enum status step_together(struct clone *const *clones, uint32_t round, ui
     return policy_drive(&b, answers, err);
 }
 
-/* A fault ended it: the device was opened again, once, if it was its own. */
+/* A fault ended it: a device fault has opened the device again, once. */
 static void check_fault(struct story *s, enum status rc, uint64_t n_opened, const struct error *err)
 {
     ck_assert(rc == faulty_status || rc == STATUS_EXHAUSTED);
@@ -253,7 +254,7 @@ static void check_fault(struct story *s, enum status rc, uint64_t n_opened, cons
     s->n_faults += rc == faulty_status;
 }
 
-/* Steps and lessons, each of which is asked for again if a fault ends it. */
+/* Steps and learning; each operation is repeated if a fault ends it. */
 static enum status tell(void *arg)
 {
     const struct learn_config config = {.learning_rate = 0.1f, .value_weight = 0.5f};
@@ -282,7 +283,7 @@ static enum status tell(void *arg)
                 STATUS_OK) {
                 check_fault(s, rc, n_opened, &err);
                 all = STATUS_EXHAUSTED;
-                at--; /* a clone is where it was: its next step is the same */
+                at--; /* the clone is unchanged: its next step is the same */
             }
         n_opened = faulty_n_opened;
         while ((rc = a->type->learn(a, clones, N, returns, N_STEPS, &config, &told.reports[round],
@@ -326,23 +327,23 @@ static void sweep_story(enum status status)
     }
 }
 
-/* A device that fails ends the step or the lesson, INTERNAL, and is opened again once; asked again,
- * clones do what they would have done, and what was and is learned is the same to the last bit. */
+/* A failing device ends the step or the learning, INTERNAL, and is opened again once. When
+ * repeated, clones act the same, and the learned parameters are the same to the last bit. */
 START_TEST(policies_outlive_their_device)
 {
     sweep_story(STATUS_INTERNAL);
 }
 END_TEST
 
-/* A step or a lesson for which the device has no memory is as though it had not been. */
+/* A step or a learning batch without memory on the device changes nothing. */
 START_TEST(no_memory_on_the_device_is_no_fault)
 {
     sweep_story(STATUS_EXHAUSTED);
 }
 END_TEST
 
-/* While the device cannot be opened again each step and lesson says so, and the policy can be saved
- * and closed; when it can, all goes on. */
+/* While the device cannot be opened again each step and learning batch fails with that, and the
+ * policy can be saved and closed; later ones succeed. */
 START_TEST(a_device_may_stay_away)
 {
     const struct learn_config config = {.learning_rate = 0.1f};
@@ -370,7 +371,7 @@ START_TEST(a_device_may_stay_away)
     ck_assert_int_eq(step_together(others, 0, 0, answers[0], &err), STATUS_OK);
     faulty_status = STATUS_INTERNAL;
     faulty_cannot_open = true;
-    for (long n = 0; rc == STATUS_EXHAUSTED; n++) { /* of the host, until it is the device */
+    for (long n = 0; rc == STATUS_EXHAUSTED; n++) { /* faults of the host, until the device's */
         fault_after = n;
         rc = step_together(clones, 0, 0, answers[1], &err);
     }
@@ -400,7 +401,7 @@ START_TEST(a_device_may_stay_away)
         clone_close(clones[i]);
         clone_close(others[i]);
     }
-    agent_unref(a); /* its device is away */
+    agent_unref(a); /* its device is lost */
     agent_unref(same);
     (void)unlink(path);
     (void)unlink(copy);

@@ -1,5 +1,5 @@
-/* Conversations when memory fails: whatever is refused leaves things as they were, and works when
- * it is tried again. */
+/* Conversations when memory fails: a refused operation changes nothing, and succeeds when it is
+ * repeated. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
 
-/* Tries until it works; a fault hits once, so the second try must do. */
+/* Repeats until success; a fault hits once, so the second attempt must succeed. */
 static bool has_failed;
 
 static bool worked(enum status rc)
@@ -24,13 +24,16 @@ static struct conversation *open_one(struct fake_server *s)
 {
     static const struct logit_bias bias = {3, 1.0f};
     static const struct text stop = {"END", 3};
-    struct sampling_patch patch = {
+    struct sampling_overrides overrides = {
         .given = SAMPLING_STOPS | SAMPLING_BIASES,
         .values = {.stops = &stop, .n_stops = 1, .biases = &bias, .n_biases = 1},
     };
     struct pair pair = {"key", "value"};
-    struct open_request r = {
-        .system = "brief", .system_len = 5, .patch = &patch, .metadata = &pair, .n_metadata = 1};
+    struct open_request r = {.system = "brief",
+                             .system_len = 5,
+                             .overrides = &overrides,
+                             .metadata = &pair,
+                             .n_metadata = 1};
     struct conversation *c = NULL;
     struct error err;
 
@@ -50,13 +53,16 @@ static struct conversation *fork_one(struct conversation *c)
     return f;
 }
 
-/* A whole turn with a reader more, until both have it. */
+/* Runs a turn with a second reader, until both have the whole reply. */
 static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
 {
-    struct sampling_patch patch = {.given = SAMPLING_TOP_K, .values = {.top_k = 3}};
+    struct sampling_overrides overrides = {.given = SAMPLING_TOP_K, .values = {.top_k = 3}};
     struct message m = {.role = ROLE_USER, .text = "say 3", .len = 5};
-    struct turn_request r = {
-        .number = number, .messages = &m, .n_messages = 1, .patch = &patch, .n_logprobs = 2};
+    struct turn_request r = {.number = number,
+                             .messages = &m,
+                             .n_messages = 1,
+                             .overrides = &overrides,
+                             .n_logprobs = 2};
     bool is_done = false;
 
     while (!is_done) {
@@ -66,7 +72,7 @@ static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
         for (size_t i = 0; i < 2; i++) {
             fake_reader_init(&readers[i]);
             while (!worked(conversation_turn(c, &r, &readers[i].reader, &err)))
-                ck_assert_uint_eq(c->n_turns, number - 1);
+                ck_assert_uint_eq(c->host.n_turns, number - 1);
         }
         fake_server_run(s);
         for (size_t i = 0; i < 2; i++) {
@@ -78,11 +84,11 @@ static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
                 (void)worked(e.err->status);
             fake_reader_deinit(&readers[i]);
         }
-        ck_assert_uint_eq(c->n_turns, is_done ? number : number - 1);
-        ck_assert_uint_eq(fake_clone_n_turns(c), c->n_turns);
-        ck_assert_uint_eq(c->n_live, 0);
+        ck_assert_uint_eq(c->host.n_turns, is_done ? number : number - 1);
+        ck_assert_uint_eq(fake_clone_n_turns(c), c->host.n_turns);
+        ck_assert_uint_eq(c->host.n_live, 0);
     }
-    ck_assert_str_eq(c->newest->text, "<0><1><2>");
+    ck_assert_str_eq(c->host.newest->text, "<0><1><2>");
 }
 
 static enum status converse(void *arg)
@@ -115,7 +121,7 @@ START_TEST(test_conversation)
 }
 END_TEST
 
-/* The table grows, or gets longer chains: nobody is lost. */
+/* The table grows, or gets longer chains: every entry is found. */
 static enum status fill(void *arg)
 {
     enum { N = 80 };

@@ -7,11 +7,11 @@
 #include "base/arena.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/data_file.h"
-#include "worlds/metrics.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
-#include "worlds/text_line.h"
+#include "worlds/message/text_line.h"
+#include "worlds/metrics/metrics.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/data_file.h"
+#include "worlds/teachers/teacher.h"
 
 static char folder[] = "/tmp/parley-test-XXXXXX", path[64], data_path[72], index_path[80];
 
@@ -43,7 +43,7 @@ static void configure(struct teacher_config *config)
     config->data_file = data_path;
 }
 
-/* An epoch of a lone clone that answers. */
+/* An epoch of a single clone that answers. */
 static enum status teach(struct teacher *t, struct error *err)
 {
     struct participant *p = teacher_participant(t);
@@ -57,7 +57,7 @@ static enum status teach(struct teacher *t, struct error *err)
     ck_assert_ptr_nonnull(c);
     buf_init(&json, 1 << 20);
     arena_init(&arena, 1 << 20);
-    rc = participant_clone_init(c, p, &(struct place){0, 0}, err);
+    rc = participant_clone_init(c, p, &(struct participant_slot){0, 0}, err);
     while (rc == STATUS_OK && !done) {
         const struct act *seen;
         struct act said, reply;

@@ -1,13 +1,13 @@
-/* Any bytes as an act in JSON, held against jansson: both take it or neither, and what we write of
- * it is the same value. Left out of the comparison: what the two bound otherwise (nesting, numbers
- * of many digits), NUL characters, and metrics, which are never written. */
+/* Any bytes as an act in JSON, compared with jansson: both accept it or neither does, and the act
+ * is written as the same value. Not compared: inputs for which the two have other bounds (nesting,
+ * numbers of many digits), NUL characters, and metrics, which are never written. */
 #include <assert.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/target.h"
-#include "worlds/act.h"
+#include "worlds/message/act.h"
 
 static void check_same(const struct act *a, const json_t *expected)
 {
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         check_same(&a, expected);
     else if (rc != STATUS_OK && json_is_object(expected))
         assert(strstr(err.text, "nested") != NULL || strstr(err.text, "number") != NULL ||
-               memchr(text, '\0', size_bytes) != NULL); /* jansson takes one behind a number */
+               memchr(text, '\0', size_bytes) != NULL); /* jansson accepts one behind a number */
     json_decref(expected);
     arena_deinit(&arena);
     free(text);

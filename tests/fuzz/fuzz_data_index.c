@@ -1,5 +1,5 @@
-/* Any bytes as the index of a data file: what is taken stays within the data. The checksums are put
- * right first, else nothing would get past them. */
+/* Any bytes as the index of a data file: the entries of an accepted index are within the data. The
+ * checksums are corrected first, else no input would pass them. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdlib.h>

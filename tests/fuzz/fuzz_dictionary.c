@@ -1,12 +1,12 @@
-/* A dictionary file of any bytes is read or refused by a line; what was read has each word once,
- * and any bytes can be counted as text. */
+/* A dictionary file of any bytes is read or refused with one line of text; a dictionary that was
+ * read has each word once, and any bytes can be counted as text. */
 #include <assert.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/fuzz/target.h"
-#include "worlds/agents/dictionary.h"
+#include "worlds/baselines/dictionary.h"
 
 static void check_words(const struct dictionary *d)
 {

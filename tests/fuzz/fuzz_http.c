@@ -1,13 +1,14 @@
-/* Foreign bytes on an HTTP connection of a daemon that drains, so that only /health and /metrics
- * are answered with more than a refusal. The first byte says how the rest is cut into pieces. What
- * is sent back begins like an answer, and nothing is left behind. */
+/* Foreign bytes on an HTTP connection of a loading daemon, so that only /health and /metrics get
+ * more than a refusal. The first byte says how the rest is cut into pieces. The output begins like
+ * an HTTP response, and nothing leaks. */
 #include <assert.h>
 #include <string.h>
 
-#include "server/daemon.h"
+#include "server/api/metrics.h"
+#include "server/api/routes.h"
 #include "server/http/front.h"
 #include "server/http/socket.h"
-#include "server/metrics.h"
+#include "server/server.h"
 #include "tests/fuzz/target.h"
 
 struct lws {
@@ -16,7 +17,7 @@ struct lws {
     bool is_closed;
 };
 
-/* --- a socket that takes all, and a page of metrics --- */
+/* --- a socket that accepts all bytes, and a page of metrics --- */
 
 bool socket_write(struct lws *s, char *data, size_t len)
 {
@@ -50,9 +51,9 @@ void socket_pause(struct lws *s, bool on)
     (void)on;
 }
 
-void metrics_render(struct daemon *d, struct buf *out)
+void metrics_render(struct server *server, struct buf *out)
 {
-    (void)d;
+    (void)server;
     (void)!buf_append_text(out, "# none\n"); /* a page may be empty */
 }
 
@@ -60,20 +61,24 @@ void metrics_render(struct daemon *d, struct buf *out)
 
 static void nothing(struct http_front *f)
 {
-    (void)f; /* it is served after every piece anyway */
+    (void)f; /* served after every piece */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    static struct daemon d;
+    static struct server server;
     static struct http_front f;
-    const struct http_config config = {.max_body_bytes = 4096, .timeout_ms = 1000000, .daemon = &d};
+    const struct http_config config = {.routes = routes_all,
+                                       .max_body_bytes = 4096,
+                                       .timeout_ms = 1000000,
+                                       .server = &server,
+                                       .env = &env_real};
     struct lws s = {0};
     size_t piece, at = 1;
 
     if (size_bytes < 2)
         return 0;
-    d = (struct daemon){.env = env_real, .state = DAEMON_DRAINING};
+    server = (struct server){.env = &env_real, .state = SERVER_LOADING};
     front_init(&f, &config, nothing);
     s.connection = connection_open(&f, &s);
     assert(s.connection != NULL);
@@ -83,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 
         connection_read(s.connection, (const char *)data + at, n);
         at += n;
-        while (!list_is_empty(&f.woken))
+        while (!list_is_empty(&f.notified))
             front_serve(&f);
     }
     if (!s.is_closed)

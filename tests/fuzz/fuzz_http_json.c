@@ -1,10 +1,10 @@
-/* Foreign bytes as the body of a request of OpenAI's. The first byte picks which; what is read has
- * its bounds, and what is refused says so. */
+/* Foreign bytes as the body of a request of OpenAI's. The first byte picks which; an accepted
+ * request is within its bounds, and a refused one has an error. */
 #include <assert.h>
 #include <string.h>
 
-#include "server/http/fields.h"
-#include "server/http/request.h"
+#include "server/api/openai/request.h"
+#include "server/json/fields.h"
 #include "tests/fuzz/target.h"
 
 enum { ARENA_BYTES = 1 << 22 };
@@ -24,8 +24,8 @@ static void check(const struct request *r)
     assert(r->n_prompts >= 1 && r->n_prompts * r->n <= REQUEST_MAX_CHOICES);
     for (size_t i = 0; i < r->n_prompts; i++)
         check_prompt(&r->prompts[i]);
-    for (size_t i = 1; i < r->patch.values.n_biases; i++)
-        assert(r->patch.values.biases[i - 1].id < r->patch.values.biases[i].id);
+    for (size_t i = 1; i < r->overrides.values.n_biases; i++)
+        assert(r->overrides.values.biases[i - 1].id < r->overrides.values.biases[i].id);
 }
 
 static enum status take(struct request *out, uint8_t api, const json_t *body, struct arena *arena,

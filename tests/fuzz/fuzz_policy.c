@@ -1,15 +1,16 @@
-/* Any bytes as a policy's file: what is taken can be served. */
+/* Any bytes as a policy's file: an accepted file can be served. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agents/policy/parts.h"
+#include "compute/backends.h"
 #include "tests/fuzz/target.h"
 
 enum { ROWS = 2 };
 
-/* A pass of the network, and its answer is a distribution as far as its parameters let it be; and a
- * step of the optimiser with the moments that came with them. */
+/* A pass of the network, whose output is a distribution as far as its parameters permit; then a
+ * step of the optimiser with the file's moments. */
 static void serve(const struct gguf *g, const struct policy_spec *spec)
 {
     const struct net_draw draws[ROWS] = {{1, 2, 3, true}, {1, 2, 3, false}};
@@ -38,7 +39,7 @@ static void serve(const struct gguf *g, const struct policy_spec *spec)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    /* aligned, and no byte more than there is */
+    /* aligned, and exactly size_bytes */
     uint8_t *bytes = malloc(size_bytes == 0 ? 1 : size_bytes);
     struct policy_spec spec;
     struct gguf *g;

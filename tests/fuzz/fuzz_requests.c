@@ -1,6 +1,6 @@
-/* Foreign bytes as the request of any method. The first byte picks the method; the rest is what a
- * client sends. What is decoded has only good text, comes back from its own bytes, and goes through
- * what the server makes of it. */
+/* Foreign bytes as the request of any method. The first byte picks the method; the rest is the
+ * client's bytes. A decoded message has only valid text, survives encoding and decoding, and passes
+ * through the server's conversions. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,34 +9,38 @@
 #include "base/utf8.h"
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
-#include "server/kserve_request.h"
-#include "server/params_wire.h"
-#include "server/services.h"
-#include "server/session.h"
-#include "server/wire.h"
-#include "server/wire_tensor.h"
+#include "server/act/session.h"
+#include "server/api/kserve/request.h"
+#include "server/api/parley/params_wire.h"
+#include "server/api/parley/wire.h"
+#include "server/api/parley/wire_tensor.h"
+#include "server/api/services.h"
 #include "tests/fuzz/target.h"
 
-enum { ARENA_BYTES = 1 << 20 };
+enum { ARENA_BYTES = 1 << 20, MAX_FIELDS = 1000 };
 
-static void check_message(const ProtobufCMessage *m);
+static size_t check_message(const ProtobufCMessage *m);
 
-static void check_value(const ProtobufCFieldDescriptor *field, const void *value)
+/* Returns how many fields the value has inside. */
+static size_t check_value(const ProtobufCFieldDescriptor *field, const void *value)
 {
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
         const ProtobufCMessage *inner = *(const ProtobufCMessage *const *)value;
 
-        if (inner != NULL)
-            check_message(inner);
+        return inner == NULL ? 0 : check_message(inner);
     } else if (field->type == PROTOBUF_C_TYPE_STRING) {
         const char *text = *(const char *const *)value;
 
         assert(text == NULL || utf8_is_valid(text, strlen(text)));
     }
+    return 0;
 }
 
-static void check_message(const ProtobufCMessage *m)
+/* Returns how many of its fields took memory: values of repeated ones, and unknown ones. */
+static size_t check_message(const ProtobufCMessage *m)
 {
+    size_t n_fields = m->n_unknown_fields;
+
     for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &m->descriptor->fields[i];
         const char *at = (const char *)m + field->offset;
@@ -45,19 +49,20 @@ static void check_message(const ProtobufCMessage *m)
             *(const uint32_t *)((const char *)m + field->quantifier_offset) != field->id)
             continue;
         if (field->label != PROTOBUF_C_LABEL_REPEATED) {
-            check_value(field, at);
+            n_fields += check_value(field, at);
         } else if (field->type == PROTOBUF_C_TYPE_MESSAGE ||
                    field->type == PROTOBUF_C_TYPE_STRING) {
             size_t n = *(const size_t *)((const char *)m + field->quantifier_offset);
             void *const *values = *(void *const *const *)at;
 
             for (size_t k = 0; k < n; k++)
-                check_value(field, &values[k]);
+                n_fields += 1 + check_value(field, &values[k]);
         }
     }
+    return n_fields;
 }
 
-/* A view holds what it says, and goes back as it came. */
+/* A view's size matches its shape, and it is encoded as it was decoded. */
 static void check_tensor(const struct tensor_view *view, const Parley__V1__Tensor *from)
 {
     Parley__V1__Tensor back;
@@ -71,7 +76,7 @@ static void check_tensor(const struct tensor_view *view, const Parley__V1__Tenso
     assert(n == 0 || memcmp(back.data.data, from->data.data, from->data.len) == 0);
 }
 
-/* What comes without a decoder is what the decoder says, however the bytes lie. */
+/* Reading without the decoder gives the decoder's result, however the slices divide the bytes. */
 static void check_part(const ProtobufCMessageDescriptor *type, const ProtobufCMessage *m,
                        const uint8_t *data, size_t size, struct arena *arena)
 {
@@ -129,7 +134,7 @@ static enum status convert_params(const ProtobufCMessage *m, struct arena *arena
     return rc;
 }
 
-/* What KServe's clients ask, of a model that speaks and of one that acts. */
+/* The requests of KServe's clients, to a model that speaks and to one that acts. */
 static enum status convert_inference(const Inference__ModelInferRequest *r, bool is_policy,
                                      struct arena *arena, struct error *err)
 {
@@ -207,7 +212,7 @@ static void round_trip(const ProtobufCMessage *m)
     assert(first != NULL && second != NULL);
     arena_init(&arena, 4 * ARENA_BYTES);
     assert(codec_encode(m, first) == size);
-    rc = codec_decode(&again, m->descriptor, first, size, &arena, &err);
+    rc = codec_decode(&again, m->descriptor, first, size, MAX_FIELDS, &arena, &err);
     assert(rc == STATUS_OK && codec_size(again) == size);
     assert(codec_encode(again, second) == size && memcmp(first, second, size) == 0);
     arena_deinit(&arena);
@@ -215,26 +220,36 @@ static void round_trip(const ProtobufCMessage *m)
     free(second);
 }
 
+/* The methods of all services are numbered consecutively. */
+static const ProtobufCMessageDescriptor *type_of(size_t number)
+{
+    size_t n, n_rows = 0, i = 0;
+    const struct rpc_table *const *services = services_tables(&n);
+
+    for (size_t k = 0; k < n; k++)
+        n_rows += services[k]->n;
+    for (number %= n_rows; number >= services[i]->n; i++)
+        number -= services[i]->n;
+    return services[i]->rows[number].request;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
     const ProtobufCMessageDescriptor *type;
     ProtobufCMessage *m = NULL;
-    const struct rpc *rpcs;
     struct arena arena;
     struct error err = {0};
     enum status rc;
-    size_t n;
 
     if (size_bytes == 0)
         return 0;
-    rpcs = services_rpcs(&n);
-    type = rpcs[data[0] % n].request;
+    type = type_of(data[0]);
     arena_init(&arena, ARENA_BYTES);
-    rc = codec_decode(&m, type, data + 1, size_bytes - 1, &arena, &err);
+    rc = codec_decode(&m, type, data + 1, size_bytes - 1, MAX_FIELDS, &arena, &err);
     check_part(type, m, data + 1, size_bytes - 1, &arena);
     if (rc == STATUS_OK) {
         assert(m->descriptor == type);
-        check_message(m);
+        assert(check_message(m) <= MAX_FIELDS);
         convert(m, &arena);
         round_trip(m);
     } else {

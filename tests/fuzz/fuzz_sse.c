@@ -1,5 +1,5 @@
-/* Server-sent events of a foreign server. What comes of them does not depend on how the socket cut
- * them, and data holds no line end but those that join its lines. */
+/* Server-sent events of a foreign server. The events do not depend on how the socket divides the
+ * bytes, and data has no line ends except those that join its lines. */
 #include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 enum { LIMIT_BYTES = 4096 };
 
 struct seen {
-    struct buf text; /* each event's data, and a byte that no event ends with by itself */
+    struct buf text; /* each event's data, and its NUL as a separator */
     size_t n;
 };
 

@@ -1,16 +1,16 @@
-/* Any bytes as a line of ParlAI's text format: what is read can be written, and what was written
- * is read as the same line again. */
+/* Any bytes as a line of ParlAI's text format: an act that was read can be written, and the written
+ * line is read and written as the same line again. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "tests/fuzz/target.h"
-#include "worlds/text_line.h"
+#include "worlds/message/text_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    char *line = malloc(size_bytes == 0 ? 1 : size_bytes); /* no byte more than there is */
+    char *line = malloc(size_bytes == 0 ? 1 : size_bytes); /* exactly size_bytes */
     struct arena arena;
     struct act a, again;
     struct buf once, twice;

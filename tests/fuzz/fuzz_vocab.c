@@ -1,5 +1,5 @@
 /* Foreign text through the vocabulary, a foreign chat template, and a model's bytes through the
- * writer. The first byte says which; the rest is the input. */
+ * writer. The first byte picks which; the rest is the input. */
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/template.h"
-#include "agents/lm/vocab.h"
-#include "agents/lm/writer.h"
+#include "agents/lm/chat/template.h"
+#include "agents/lm/tokenizer/detokenizer.h"
+#include "agents/lm/tokenizer/vocab.h"
 #include "base/utf8.h"
 #include "tests/fuzz/target.h"
 #include "tests/support/tiny_vocab.h"
-#include "tests/unit/compute/gguf_maker.h"
+#include "tests/unit/compute/gguf/gguf_maker.h"
 
 static const char *const kinds[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
 enum { N_KINDS = 4, TEMPLATE = N_KINDS, WRITER, N_MODES };
@@ -23,7 +23,7 @@ static const char *const merges[] = {
     "1 2", "12 3",  "\u0120 \u0120", "\u010a \u010a", "\u00c3 \u00a9", "' s",    "\u00e2 \u0124",
 };
 
-/* Opened at the first use and kept: they are immutable. */
+/* Opened at the first use and kept, since vocabularies are immutable. */
 static struct vocab *vocab_of(size_t kind)
 {
     static struct vocab *vocabs[N_KINDS];
@@ -83,7 +83,7 @@ static void render(const struct chat_template *t)
     is_good = chat_template_begin(t, NULL, 0, &ids, &text, &err) == STATUS_OK &&
               chat_template_message(t, &m, &ids, &text, &err) == STATUS_OK &&
               chat_template_reply_start(t, &ids, &text, &err) == STATUS_OK;
-    /* a default system prompt that is not UTF-8 is the only thing that can go wrong */
+    /* a default system prompt of invalid UTF-8 is the only possible failure */
     assert(is_good || !utf8_is_valid(chat_template_default_system(t),
                                      strlen(chat_template_default_system(t))));
     assert(!is_good || strstr(text.data, "hi") != NULL);
@@ -120,7 +120,7 @@ static void fuzz_writer(const char *input, size_t len)
     struct vocab *v = vocab_of(0);
     struct text stops[2];
     struct sampling s;
-    struct writer w;
+    struct detokenizer w;
     struct buf text;
     struct error err;
     bool is_stopped = false;
@@ -139,21 +139,21 @@ static void fuzz_writer(const char *input, size_t len)
             s.n_stops--;
     }
     buf_init(&text, SIZE_MAX);
-    writer_init(&w, v, &s, SIZE_MAX);
+    detokenizer_init(&w, v, &s, SIZE_MAX);
     for (; input < end && !is_stopped; input++) {
         uint8_t byte = (uint8_t)*input;
         int32_t id = byte >= 0xF8 ? TV_MERGED + byte - 0xF8 : TV_BYTE + byte;
 
-        rc = writer_add(&w, id, &text, &is_stopped, &err);
+        rc = detokenizer_add(&w, id, &text, &is_stopped, &err);
         assert(rc == STATUS_OK && (text.len == 0 || utf8_is_valid(text.data, text.len)));
     }
-    rc = writer_end(&w, &text, &err);
+    rc = detokenizer_end(&w, &text, &err);
     assert(rc == STATUS_OK && (text.len == 0 || utf8_is_valid(text.data, text.len)));
-    for (size_t i = 0; i < s.n_stops; i++) /* none is ever shown */
+    for (size_t i = 0; i < s.n_stops; i++) /* no stop text is ever shown */
         assert(text.len < stops[i].len || !utf8_is_valid(stops[i].text, stops[i].len) ||
                memmem(stops[i].text, stops[i].len, "\uFFFD", 3) != NULL ||
                memmem(text.data, text.len, stops[i].text, stops[i].len) == NULL);
-    writer_deinit(&w);
+    detokenizer_deinit(&w);
     buf_deinit(&text);
 }
 
@@ -164,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 
     if (size_bytes == 0 || size_bytes > 1 << 15)
         return 0;
-    input = malloc(size_bytes); /* of its own size, so that reading past it is seen */
+    input = malloc(size_bytes); /* of exactly this size, so that a sanitizer sees a read past it */
     assert(input != NULL);
     memcpy(input, data + 1, size_bytes - 1);
     input[size_bytes - 1] = '\0';

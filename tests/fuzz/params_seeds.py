@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the seeds corpus/requests/params-*: what trainers send to each method of Params, good and bad. The first byte is the
-method's place in server/services.c: to be made again when a method comes before them.
+method's place in server/api/services.c: to be made again when a method comes before them.
 
     python3 params_seeds.py corpus/requests
 """

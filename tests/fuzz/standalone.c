@@ -1,5 +1,5 @@
-/* Replays files, and the files of directories, through a fuzz target: every build can, whatever its
- * compiler. The name of the file in hand stays on stderr when it brings the program down. */
+/* Replays files, and the files of directories, through a fuzz target, in every build, whatever its
+ * compiler. Prints the file's name on stderr first, so that it is known after a crash. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static size_t n_replayed;
 
 static int replay_file(const char *path)
 {
-    /* exactly as large as its content, so that a sanitizer sees every byte read too many */
+    /* exactly as large as the content, so that a sanitizer sees every read past it */
     unsigned char *buffer = NULL, *exact = NULL;
     size_t n_bytes = 0;
     FILE *in = fopen(path, "rb");
@@ -39,7 +39,7 @@ out:
     free(exact);
     free(buffer);
     if (in != NULL)
-        (void)fclose(in); /* only read from */
+        (void)fclose(in); /* the file was only read */
     return rc;
 }
 
@@ -76,5 +76,5 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         rc |= replay(argv[i]);
     (void)printf("%zu inputs replayed\n", n_replayed);
-    return rc != 0 || n_replayed == 0; /* a corpus that is not found is no success */
+    return rc != 0 || n_replayed == 0; /* a missing corpus is a failure */
 }

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/backend.h"
-#include "compute/gguf.h"
-#include "compute/golden.h"
+#include "compute/backend/backend.h"
+#include "compute/backends.h"
+#include "compute/gguf/gguf.h"
+#include "compute/model/golden.h"
 
 #define MODEL_FILE "SmolLM2-135M-Instruct.Q4_1.gguf"
 

@@ -1,11 +1,11 @@
-/* Plays CartPole by word of standard input, for a comparison with another program: "set X XDOT
+/* Plays CartPole by commands on standard input, for a comparison with another program: "set X XDOT
  * THETA THETADOT" begins an episode in that state, "A" is an action. Each is answered by a line:
  * the observation in full precision, reward, terminated, truncated. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "worlds/cartpole.h"
+#include "worlds/environment/cartpole.h"
 
 int main(void)
 {

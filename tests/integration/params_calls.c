@@ -1,5 +1,5 @@
-/* libparley's way to parameters against a real parleyd, number for number: a schedule, Push, Pull
- * and numbers that are none. `params_calls ADDRESS`. */
+/* libparley's parameter calls against a real parleyd, number for number: a schedule, Push, Pull,
+ * and values that are not numbers. `params_calls ADDRESS`. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void must(bool holds, const char *what, const struct parley_error *err)
     exit(1);
 }
 
-/* Waits until a version above *after is there; NULL: takes what is there. */
+/* Waits for a version above *after; NULL: takes the current one. */
 static uint64_t pull(struct parley_channel *channel, const char *params, const uint64_t *after,
                      float values[N])
 {
@@ -30,12 +30,14 @@ static uint64_t pull(struct parley_channel *channel, const char *params, const u
         must(parley_params_pull(channel, params, after, values, N, &version, &err) == PARLEY_OK,
              "Pull", &err);
         if (!version.has_values)
-            (void)nanosleep(&pause, NULL); /* Push does not wait, and Pull only asks */
+            (void)nanosleep(
+                &pause,
+                NULL); /* Push does not wait for the round, and Pull does not wait for a version */
     }
     return version.version;
 }
 
-/* The rate halves every two rounds: 1, 1, 1/2, 1/2, 1/4, … of a gradient of ones. */
+/* The learning rate halves every two rounds: 1, 1, 1/2, 1/2, 1/4, … of a gradient of ones. */
 static void a_schedule(struct parley_channel *channel)
 {
     const int64_t shape[] = {N};

@@ -430,6 +430,9 @@ def main():
         with harness.Parleyd(parleyd, "--model", f"policy={trained}") as parley:
             a = Act(parley.address)
             stays, restarted = an_observer_is_killed(a, parley.address)
+            waits = a.stub.Train(train_request(observers=9, episodes=1))
+            until("the training", lambda: parley.admin.Status(harness.admin.StatusRequest()).calls == 4)
+        refused(lambda: list(waits), grpc.StatusCode.UNAVAILABLE, "the server is stopping")
         assert stays.result(timeout=PATIENCE)[0] == 2 and restarted.result(timeout=PATIENCE)[0] == 1
 
 

@@ -61,10 +61,13 @@ class Terminal:
 
     def __init__(self, cli, *args):
         self.master, slave = pty.openpty()
+        self.before = termios.tcgetattr(self.master)
 
         def become_its_terminal():
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+            for number in signal.SIGINT, signal.SIGQUIT, signal.SIGHUP:  # a shell's background jobs ignore some
+                signal.signal(number, signal.SIG_DFL)
 
         self.process = children.start([cli.path, *args], stdin=slave, stdout=slave, stderr=slave, env=cli.environment, preexec_fn=become_its_terminal)
         os.close(slave)
@@ -395,6 +398,161 @@ def typing_ahead(cli):
     assert shown.end().count("typed") == 1
 
 
+PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
+
+
+def pasted(text):
+    """As a terminal sends it."""
+    return "\x1b[200~" + text.replace("\n", "\r") + "\x1b[201~"
+
+
+def what_echo_heard(cli, *typed):
+    """What is typed at each prompt, the last being Enter's; the turns that came of it."""
+    shown = Terminal(cli, "--model", "echo")
+    for text in typed:
+        shown.expect(r"> ")
+        shown.type(text + "\r")
+        shown.expect(r"s to the first token")
+    shown.expect(r"> ")
+    shown.type("\x04")
+    name = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    [whole] = cli.lines("conversations", "show", name, "--json")
+    cli.out("conversations", "close", name)
+    return [turn["reply"] for turn in whole["transcript"]]
+
+
+def several_lines(cli):
+    six = "def f(x):\n\tif x:\n\n        return 'grüße'\n    \\\n    return x"
+    assert what_echo_heard(cli, pasted(six)) == [six]
+    assert what_echo_heard(cli, pasted(six + "\n\n"), "next") == [six, "next"], "newlines at the end are dropped"
+    assert what_echo_heard(cli, "see " + pasted("a\nb") + "\x01I " + "\x05!" + pasted("c\nd")) == ["I see a\nb!c\nd"], "pasted lines can be edited"
+    assert what_echo_heard(cli, "\x1b[200~a\r\nb\nc\r\rd\x1b[201~") == ["a\nb\nc\n\nd"], "whatever newlines the terminal sends"
+    assert what_echo_heard(cli, "one\\\rtwo\\\r\\\rfour") == ["one\ntwo\n\nfour"], "a backslash begins another line"
+    assert what_echo_heard(cli, "a\\b\\ ", pasted("a\nb\\") + "\rc") == ["a\\b\\ ", "a\nb\nc"], "only at the end of a line, which may be a pasted one"
+    assert what_echo_heard(cli, "one\x1b\rtwo\x1b\n" + pasted("three\nfour")) == ["one\ntwo\nthree\nfour"], "so does Alt-Enter"
+    assert what_echo_heard(cli, pasted("\n".join(map(str, range(200))))) == ["\n".join(map(str, range(200)))], "more than fits the screen"
+    assert what_echo_heard(cli, pasted("a\nb"), "c", "\x1b[A\x1b[A!") == ["a\nb", "c", "a\nb!"], "the history has it as one"
+    assert what_echo_heard(cli, pasted("/usr/bin/x: no\nsuch file")) == ["/usr/bin/x: no\nsuch file"], "several lines are no command"
+
+
+def the_keys_of_vi(cli, folder):
+    """Escape is a key of its own there, so the terminal is not asked to begin sequences with it; a backslash works as ever."""
+    settings = os.path.join(folder, "editrc")
+    with open(settings, "w") as file:
+        file.write("bind -v\n")
+    other = Cli(cli.path, cli.environment["PARLEY_SERVER"])
+    other.environment["EDITRC"] = settings
+    shown = Terminal(other, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type("one\\\rtwp\x1bxao\r")
+    shown.expect(r"one\ntwo\n(.|\n)*> ")
+    shown.type("\x04")
+    text = shown.end()
+    assert PASTE_ON not in shown.raw and PASTE_OFF not in shown.raw, shown.raw
+    cli.out("conversations", "close", re.findall(r"--conversation ([0-9a-f]{32})", text)[-1])
+
+
+def a_paste_is_only_text(cli):
+    """Nothing in it acts: neither keys nor their sequences nor the beginning of another paste."""
+    keys = "/quit\n\x1b[A\x1b[1;5D\x01\x0b\x15\x7f\x08\x04\t\x1b\n\x1b[200~\x1b[20\x1b[201\x1b!"
+    assert what_echo_heard(cli, "before", pasted(keys)) == ["before", keys]
+
+
+def lines_of_a_system_prompt(cli):
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type(pasted("/system Be kind.\nBe brief.") + "\r")
+    shown.expect(r"a new conversation(.|\n)*> ")
+    shown.type("hello\r")
+    shown.expect(r"hello\n+hello\n(.|\n)*> ")
+    shown.type("\x04")
+    name = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    assert cli.lines("conversations", "show", name, "--json")[0]["system"] == "Be kind.\nBe brief."
+    cli.out("conversations", "close", name)
+
+
+def a_paste_that_is_too_long(cli):
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type("\x1b[200~")
+    for _ in range(1025):
+        shown.type("x" * 1023 + "\r")
+    shown.type("/quit\r\x1b[201~")
+    shown.expect(r"more than 1048576 bytes\n> ")
+    shown.type("whole\r")
+    shown.expect(r"whole\n+whole\n(.|\n)*> ")
+    shown.type("\x04")
+    cli.out("conversations", "close", re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1])
+
+
+def a_paste_during_a_reply(cli):
+    """It waits for the next prompt, and is one turn there."""
+    shown = Terminal(cli, "--model", "tiny", "--ignore-eos", "--max-tokens", "200", "--seed", "1")
+    shown.expect(r"> ")
+    shown.type("hello\r")
+    shown.expect(r"hello\n+(.|\n)")
+    shown.type(pasted("one\ntwo") + "\r/rewind 2\r/quit\r")
+    shown.expect(r"> one\ntwo\n(.|\n)*> /rewind 2\n.*back to the start\n> /quit\n")
+    shown.end()
+
+
+def the_terminal_is_left_as_it_was(cli):
+    def begun(**more):
+        other = Cli(cli.path, cli.environment["PARLEY_SERVER"])
+        other.environment.update(more)
+        shown = Terminal(other, "--model", "echo")
+        shown.expect(r"> ")
+        return shown
+
+    def ended(shown, code=0):
+        while shown.is_ready(PATIENCE) and shown.read():
+            pass
+        assert shown.before == termios.tcgetattr(shown.master) and shown.raw.count(PASTE_ON) > 0, shown.raw
+        assert shown.raw.rindex(PASTE_OFF) > shown.raw.rindex(PASTE_ON), shown.raw
+        shown.end(code)
+
+    for keys in "\x04", "/quit\r", "half\\\r\x04":
+        shown = begun()
+        shown.type(keys)
+        ended(shown)
+    shown = begun()
+    shown.type("half\\\rmore")
+    shown.expect(r"more")
+    shown.type("\x03")
+    shown.expect(r"\^C\n> ")
+    shown.type("\x03")
+    ended(shown)
+    for number in signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT:
+        shown = begun()
+        os.kill(shown.process.pid, number)
+        ended(shown, -number)
+    shown = begun(TERM="dumb")
+    shown.type("\x04")
+    assert PASTE_ON not in shown.raw and shown.end() is not None and PASTE_OFF not in shown.raw
+
+
+def a_stop_gives_the_terminal_to_the_shell(cli):
+    """Ctrl-Z: the shell finds it as it was; and the chat takes it again."""
+    shell = Cli("bash", cli.environment["PARLEY_SERVER"])
+    shown = Terminal(shell, "-mc", """"$0" --model echo; case $(stty -a) in *-icanon*) ;; *) echo 'lines again' ;; esac; read -r && fg""", cli.path)
+    shown.expect(r"> ")
+    shown.type(pasted("half\n"))
+    shown.expect(r"> half\n")
+    shown.type("\x1a")
+    shown.expect(r"lines again\n")
+    assert shown.raw.rindex(PASTE_OFF) > shown.raw.rindex(PASTE_ON), shown.raw
+    shown.type("\n")
+    shown.expect(r"> half\n")
+    assert shown.raw.rindex(PASTE_OFF) < shown.raw.rindex(PASTE_ON), shown.raw
+    shown.type(pasted("a\nb") + "\r")
+    shown.expect(r"s to the first token(.|\n)*> ")
+    shown.type("\x04")
+    name = re.findall(r"--conversation ([0-9a-f]{32})", shown.end())[-1]
+    [whole] = cli.lines("conversations", "show", name, "--json")
+    assert [turn["reply"] for turn in whole["transcript"]] == ["half\na\nb"]
+    cli.out("conversations", "close", name)
+
+
 def a_long_prompt_shows_progress(cli):
     shown = Terminal(cli, "--model", "tiny", "--max-tokens", "2", "--ignore-eos")
     shown.expect(r"> ")
@@ -485,6 +643,14 @@ def main():
             replies_of_a_model(cli)
             ctrl_c_stops_the_reply(cli)
             typing_ahead(cli)
+            several_lines(cli)
+            the_keys_of_vi(cli, folder)
+            a_paste_is_only_text(cli)
+            lines_of_a_system_prompt(cli)
+            a_paste_that_is_too_long(cli)
+            a_paste_during_a_reply(cli)
+            the_terminal_is_left_as_it_was(cli)
+            a_stop_gives_the_terminal_to_the_shell(cli)
             a_long_prompt_shows_progress(cli)
         a_server_that_goes_away(path, parleyd, folder)
         if model is None:

@@ -18,9 +18,9 @@ SKIPPED = 77
 LIBC = ["ld-linux-x86-64", "libc", "libm", "libpthread", "libdl", "librt", "libresolv"]
 DEVICES = ["/dev/null", "/dev/urandom"]
 # In a mount namespace of its own, without a fork: who started it holds the program itself. $0: the root.
-ENTER = f"""set -e
+ENTER = """set -e
 mount --rbind /proc "$0/proc"
-for device in {' '.join(DEVICES)}; do mount --bind "$device" "$0$device"; done
+for device in {devices}; do mount --bind "$device" "$0$device"; done
 exec chroot "$0" "$@"
 """
 
@@ -38,10 +38,11 @@ def empty_root(folder):
 
 
 class Root:
-    def __init__(self, folder):
+    def __init__(self, folder, devices):
         self.folder = folder
+        enter = ENTER.format(devices=" ".join(devices))
         user = [] if os.geteuid() == 0 else ["--map-root-user"]
-        self.enter = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "unshare", *user, "--mount", "sh", "-c", ENTER, folder]
+        self.enter = ["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "unshare", *user, "--mount", "sh", "-c", enter, folder]
 
     def refusal(self):
         """Why nobody gets in; None when the loader runs there."""
@@ -78,6 +79,19 @@ def check_daemon(root, bin_dir, model):
                                          {"Content-Type": "application/json"})
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=children.PATIENCE) as answer:
             assert json.load(answer)["usage"]["completion_tokens"] == 4
+
+
+def check_without_random(folder, bin_dir, model):
+    """Where there is no /dev/urandom there is no HTTP, and a sentence that says why."""
+    os.remove(f"{folder}/dev/urandom")
+    root = Root(folder, ["/dev/null"])
+    start = [f"{bin_dir}/parleyd", "--listen", "127.0.0.1:0", "--log-level", "error", "--model", f"tiny={model}"]
+    done = root.run(*start, "--http", "127.0.0.1:0")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done
+    assert "--http" in done.stderr and "/dev/urandom" in done.stderr, done
+    with Daemon(root, f"{bin_dir}/parleyd", "--model", f"tiny={model}", "--http", "off") as daemon:
+        asked = good(root.run(f"{bin_dir}/parley", "ask", "--server", daemon.address, "--json", "--max-tokens", "4", "--seed", "1", "hello"))
+        assert json.loads(asked)["usage"]["completion_tokens"] == 4, asked
 
 
 def check_cuda(root, bin_dir, model, wanted):
@@ -131,7 +145,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         folder, out, cublas = (os.path.join(work, name) for name in ("root", "out", "cublas"))
         empty_root(folder)
-        root = Root(folder)
+        root = Root(folder, DEVICES)
         refusal = root.refusal()
         if refusal is not None:
             print(f"skipped: no root of one's own here: {refusal}", file=sys.stderr)
@@ -150,6 +164,7 @@ def main():
         check_daemon(root, f"/opt/{top}/bin", "/tmp/tiny.gguf")
         check_cuda(root, f"/opt/{top}/bin", "/tmp/tiny.gguf", "there is no NVIDIA driver" if module else "--cuda-arch")
         check_cublas(f"{folder}/opt/{top}", work)
+        check_without_random(folder, f"/opt/{top}/bin", "/tmp/tiny.gguf")
     return 0
 
 

@@ -18,7 +18,8 @@ import grpc
 import children
 import harness
 from children import PATIENCE, until
-from harness import admin, conversations, error_pb2, health_pb2, models
+from harness import admin, conversations, error_pb2, health_pb2, models, params
+from trainer import create
 
 ENDLESS = 60000  # tokens: of model long, more than is said while a test looks elsewhere
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -516,6 +517,64 @@ def drain(parleyd, tiny):
         assert daemon.process.wait(PATIENCE) == 0
 
 
+def lingering(parley):
+    """Calls that nothing of their own ends, one of each kind."""
+    attach = parley.channel.stream_stream("/parley.v1.Act/Attach")  # with no offer: nobody needs to learn
+    nothing = threading.Event()
+    calls = [
+        parley.conversations.Watch(conversations.WatchRequest()),
+        parley.params.Watch(params.ParamsWatchRequest(name="numbers")),
+        parley.params.UpdateAndFetch(wait_for(nothing)),
+        parley.conversations.Chat(wait_for(nothing)),
+        attach(wait_for(nothing)),
+    ]
+    return calls, nothing
+
+
+def wait_for(event):
+    event.wait(PATIENCE)
+    yield from ()
+
+
+def said_stopping(call):
+    try:
+        for _ in call:  # a version that was there already
+            pass
+    except grpc.RpcError as error:
+        return error.code() == grpc.StatusCode.UNAVAILABLE and error.details() == "the server is stopping"
+    return False
+
+
+def drain_ends_what_lingers(parleyd):
+    """What would go on for ever ends when the server drains, and at once when it begins later; who watches its health is told to the end."""
+    daemon = harness.Parleyd(parleyd, "--drain-timeout", "10m")
+    with daemon as parley:
+        create(parley.params, "numbers", {"w": [1]}, round_size=2)
+        watch = parley.health.Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == SERVING
+        end_update = threading.Event()
+        update = parley.params.UpdateAndFetch(half_an_update(end_update))
+        before, end_before = lingering(parley)
+        until("the calls", lambda: parley.admin.Status(admin.StatusRequest()).calls == len(before) + 3)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert all(said_stopping(call) for call in before)
+        assert next(watch).status == NOT_SERVING
+        later, end_later = lingering(parley)
+        assert all(said_stopping(call) for call in later)
+        assert update.is_active(), "what is under way goes on"
+        late_watch = parley.health.Watch(health_pb2.HealthCheckRequest())
+        assert next(late_watch).status == NOT_SERVING
+        update.cancel()
+        assert daemon.process.wait(PATIENCE) == 0, "nobody waits for those who watch health"
+        for event in (end_update, end_before, end_later):
+            event.set()
+
+
+def half_an_update(end):
+    yield params.ParamsUpload(header=params.ParamsUploadHeader(name="numbers", client_id="a", step_id=1))
+    end.wait(PATIENCE)
+
+
 def second_signal(parleyd, long):
     daemon = harness.Parleyd(parleyd, "--model", f"long={long}", "--drain-timeout", "10m")
     with daemon as parley:
@@ -584,6 +643,7 @@ def main():
         run(expiry, parleyd)
         run(unix_socket, parleyd)
         run(drain, parleyd, tiny)
+        run(drain_ends_what_lingers, parleyd)
         run(second_signal, parleyd, long)
         run(wrong_starts, parleyd, tiny)
 

@@ -148,7 +148,14 @@ def logprobs(parley):
     old = client.completions.create(model="tiny", prompt="Once", max_tokens=4, logprobs=2, extra_body={"ignore_eos": True})
     p = old.choices[0].logprobs
     assert len(p.tokens) == len(p.token_logprobs) == len(p.top_logprobs) == len(p.text_offset) == 4
-    assert p.text_offset[0] == 0 and 1 <= len(p.top_logprobs[0]) <= 2  # two tokens may have the same text
+    assert p.text_offset[0] == 0 and [len(top) for top in p.top_logprobs] == [2] * 4
+    # Parts of characters keep apart by their bytes, so that none hides another, the best one least of all.
+    many = client.completions.create(model="tiny", prompt="Once", max_tokens=8, temperature=0, logprobs=20, extra_body={"ignore_eos": True})
+    p = many.choices[0].logprobs
+    parts = [key for top in p.top_logprobs for key in top if key.startswith("bytes:")]
+    assert parts and all("\\x" in key for key in parts), p.top_logprobs
+    for token, logprob, top in zip(p.tokens, p.token_logprobs, p.top_logprobs):
+        assert len(top) == 20 and max(top.values()) == top[token] == logprob and "\ufffd" not in top, (token, logprob, top)
 
 
 def several(parley):
@@ -280,11 +287,14 @@ def bound(parley):
     all_said = STORY + [{"role": "assistant", "content": reply}] + only_new + \
         [{"role": "assistant", "content": two.parse().choices[0].message.content}, {"role": "user", "content": "And then?"}]
     three = create(messages=all_said, extra_headers={"X-Conversation-Id": id}, **asked).parse().usage
+    assert one.parse().id != two.parse().id
     assert three.prompt_tokens_details.cached_tokens >= b.total_tokens - 1 and three.prompt_tokens < b.total_tokens + 40
     said = parley.conversations.Get(harness.conversations.GetRequest(conversation=id)).transcript
     assert [t.messages[0].text for t in said] == [STORY[0]["content"], "Go on.", "And then?"]
-    expect(openai.ConflictError, "do not go on", create, messages=all_said[:2] + STORY, extra_headers=name, **asked)
-    expect(openai.ConflictError, "with model 'tiny'", create, messages=STORY, extra_headers=name, **{**asked, "model": "echo"})
+    # No retry cures these, so their status is one that the client does not try again.
+    for param, says, wrong in [("messages", "do not go on", {"messages": all_said[:2] + STORY}), ("model", "with model 'tiny'", {"messages": STORY, "model": "echo"})]:
+        error = expect(openai.UnprocessableEntityError, says, create, extra_headers=name, **{**asked, **wrong})
+        assert (error.code, error.param) == ("conversation_mismatch", param), (error.code, error.param)
     expect(openai.BadRequestError, "X-Conversation-Id", create, messages=STORY, extra_headers={"X-Conversation-Id": "a b"}, **asked)
     parley.close(id)
     again = create(messages=STORY, extra_headers=name, **asked)
@@ -326,7 +336,7 @@ def connect(parley):
 
 
 def post(body, path="/v1/chat/completions", head=""):
-    return f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    return f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def read_reply(f):
@@ -353,7 +363,7 @@ def call(url, body=None):
     at, port = host.rsplit(":", 1)
     with socket.create_connection((at, int(port)), timeout=PATIENCE) as s:
         if body is None:
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         else:
             s.sendall(post(json.dumps(body).encode(), path))
         return read_reply(s.makefile("rb"))
@@ -378,7 +388,7 @@ def bare(parley):
     status, page, headers = call(url + "/metrics")
     assert status == 200 and headers["content-type"].startswith("text/plain") and b"\n# TYPE" in page
     with connect(parley) as s:
-        s.sendall(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        s.sendall(b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         head = s.makefile("rb").read()
     assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
     assert call(url + "/v1/models/a%2Fb")[0] == 404 and b"'a/b'" in call(url + "/v1/models/a%2Fb")[1]
@@ -403,12 +413,12 @@ def keep_alive(parley):
             assert read_reply(f)[0] == 200
             s.sendall(post(b"{}"))
             assert read_reply(f)[0] == 400
-        s.sendall(post(ECHO) * 7 + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + post(ECHO))  # all at once
+        s.sendall(post(ECHO) * 7 + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" + post(ECHO))  # all at once
         got = [read_reply(f)[1] for _ in range(9)]
         assert sum(b'"hello"' in body for body in got) == 8 and got[7] == b'{"status":"ok"}'
-        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n")
         assert read_reply(f)[0] == 200  # an upgrade need not be granted
-        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert read_reply(f)[0] == 200 and f.read() == b""
     old = say(parley, b"GET /health HTTP/1.0\r\n\r\n")
     assert b"Connection: close" in old and old.endswith(b'{"status":"ok"}')
@@ -425,7 +435,7 @@ def keep_alive(parley):
 
 
 def chunked(data, head=""):
-    return f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n{head}Transfer-Encoding: chunked\r\n\r\n".encode() + data
+    return f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{head}Transfer-Encoding: chunked\r\n\r\n".encode() + data
 
 
 def chunks(parley):
@@ -449,14 +459,72 @@ def chunks(parley):
 
 
 def lengths(parley):
-    assert say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 411")
+    assert say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n\r\n").startswith(b"HTTP/1.1 411")
     for length in ("-5", "0x10", "5, 5", "99999999999999999999"):
-        said = say(parley, f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
+        said = say(parley, f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n".encode())
         assert said.startswith(b"HTTP/1.1 400"), (length, said)
-    said = say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n" + b" " * 100001)
+    said = say(parley, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100001\r\n\r\n" + b" " * 100001)
     assert said.startswith(b"HTTP/1.1 413") and b"at most 100000" in said
     assert say(parley, post(ECHO)[:-5], then_end=True) == b""  # half a request
     assert say(parley, b"\x16\x03\x01\xff nonsense\r\n\r\n", then_end=True).startswith(b"HTTP/1.1 400")  # TLS, say
+
+
+def pages(parleyd):
+    """What web pages ask is answered for pages of this machine, and of origins that are allowed; and by a name that was pointed here, nothing."""
+
+    def ask(parley, host, *headers, request="POST /v1/chat/completions", body=ECHO):
+        lines = [f"{request} HTTP/1.1", f"Host: {host}", *headers, f"Content-Length: {len(body)}"]
+        with connect(parley) as s:
+            s.sendall("\r\n".join(lines + ["", ""]).encode() + body)
+            return read_reply(s.makefile("rb"))
+
+    def preflight(parley, host, origin, path="/v1/chat/completions"):
+        """Status and headers: the answer has no body, and not even a length."""
+        with connect(parley) as s:
+            s.sendall(f"OPTIONS {path} HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\n"
+                      "Access-Control-Request-Headers: authorization,x-stainless-os\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n"
+                      "Connection: close\r\n\r\n".encode())
+            first, _, rest = s.makefile("rb").read().partition(b"\r\n\r\n")
+        status, *lines = first.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        if status.split()[1] == "204":
+            assert "content-length" not in headers and rest.startswith(b"HTTP/1.1 200"), (headers, rest)
+        return int(status.split()[1]), headers
+
+    evil, app = "http://evil.example", "https://app.example"
+    with harness.Parleyd(parleyd, "--http", "127.0.0.1:0", "--http-origin", app) as parley:
+        us = parley.http
+        status, body, headers = ask(parley, us)
+        assert status == 200 and "access-control-allow-origin" not in headers
+        for text in ("Content-Type: text/plain", "Content-Type: application/json"):  # the first is sent without a preflight
+            status, body, headers = ask(parley, us, f"Origin: {evil}", text)
+            assert status == 403 and json.loads(body)["error"]["type"] == "permission_error" and "access-control-allow-origin" not in headers
+        assert ask(parley, us, "Origin: null")[0] == 403
+        for request in ("POST /v1/chat/completions", "GET /metrics", "GET /health", "GET /v1/models", "GET /nowhere"):
+            status, body, _ = ask(parley, "evil.example", request=request, body=b"")
+            assert status == 403 and "evil.example" in json.loads(body)["error"]["message"], (request, status)
+        for origin in (app, "http://localhost:3000", "http://127.0.0.1"):
+            status, body, headers = ask(parley, us, f"Origin: {origin}", "X-Conversation-Id: page")
+            assert status == 200 and headers["access-control-allow-origin"] == origin and headers["vary"] == "Origin"
+            assert "x-conversation-id" in headers["access-control-expose-headers"].lower() and "x-conversation-id" in headers
+            status, _, headers = ask(parley, us, f"Origin: {origin}", body=b"{}")  # a page reads what was wrong, too
+            assert status == 400 and headers["access-control-allow-origin"] == origin
+            status, headers = preflight(parley, us, origin)
+            assert status == 204 and headers["access-control-allow-origin"] == origin
+            assert headers["access-control-allow-headers"] == "authorization,x-stainless-os" and "post" in headers["access-control-allow-methods"]
+        assert ask(parley, "app.example")[0] == 200  # a proxy may pass the name on
+        assert preflight(parley, us, evil)[0] == 403 and preflight(parley, "evil.example", app)[0] == 403
+        assert preflight(parley, us, evil, "/nowhere")[0] == 403
+        assert ask(parley, us, request="OPTIONS /v1/models", body=b"")[0] == 405  # by no page
+        stream = json.dumps({**json.loads(ECHO), "stream": True}).encode()
+        status, body, headers = ask(parley, us, f"Origin: {app}", body=stream)
+        assert status == 200 and headers["access-control-allow-origin"] == app and body.endswith(b"[DONE]\n\n")
+    with harness.Parleyd(parleyd, "--http", "0.0.0.0:0") as parley:
+        assert ask(parley, "parley.example:1")[0] == 200
+        assert ask(parley, "parley.example:1", "Origin: http://parley.example:1")[0] == 200
+        assert ask(parley, "parley.example:1", f"Origin: {evil}")[0] == 403
+    with harness.Parleyd(parleyd, "--http", "127.0.0.1:0", "--http-origin", "*") as parley:
+        assert ask(parley, "evil.example", f"Origin: {evil}")[2]["access-control-allow-origin"] == evil
 
 
 def is_served(parley):
@@ -508,7 +576,8 @@ def full_queue(parleyd, tiny):
     with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0", "--max-queue", "1") as parley:
         body = {"model": "echo", "prompt": ["a"] * 128}
         status, reply, headers = call(f"http://{parley.http}/v1/completions", body)
-        assert status == 429 and int(headers["retry-after"]) >= 1, (status, headers)
+        assert status == 429 and int(headers["retry-after-ms"]) >= 1, (status, headers)
+        assert int(headers["retry-after"]) == -(-int(headers["retry-after-ms"]) // 1000), headers  # whole seconds, and never too early
         assert json.loads(reply)["error"]["type"] == "rate_limit_error"
         expect(openai.RateLimitError, "wait", client_of(parley).completions.create, model="echo", prompt=["a"] * 128)
         assert call(f"http://{parley.http}/v1/chat/completions", json.loads(ECHO))[0] == 200
@@ -593,6 +662,7 @@ def main():
                              "--max-message-bytes", "100000") as parley:
             for test in shared:
                 run(test, parley)
+        run(pages, parleyd)
         run(slow, parleyd)
         run(full_queue, parleyd, tiny)
         run(drain, parleyd, tiny)

@@ -321,6 +321,9 @@ def creation(parley):
     fails(invalid, lambda: create(parley.params, "", {"w": [1]}), field="name")
     fails(invalid, lambda: create(parley.params, "x", {}), field="specs")
     fails(invalid, lambda: create(parley.params, "x", {"w": [2**40, 2**40]}), field="w")
+    twice = params.ParamsConfig(name="x", specs=[params.TensorSpec(name="w", shape=[1])] * 2, round_size=1,
+                                optimiser=params.OptimiserConfig(learning_rate=1))
+    fails(invalid, lambda: parley.params.Create(iter([params.ParamsCreateRequest(config=twice)])), field="specs", says="'w'")
     fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: create(parley.params, "x", {"w": [2**40]}))
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(min=4)), field="quorum.min")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(on_miss=7)), field="quorum.on_miss")

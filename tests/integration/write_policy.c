@@ -1,5 +1,5 @@
-/* Writes the tutorial's policy for CartPole, with fresh parameters: `write_policy FILE`; with
- * "lstm" behind it a recurrent one that also says what return is to come. */
+/* Writes the tutorial's policy for CartPole, with fresh parameters: `write_policy FILE`; followed
+ * by "lstm", a recurrent one that also predicts the return. */
 #include <stdio.h>
 #include <string.h>
 

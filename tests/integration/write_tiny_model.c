@@ -1,5 +1,5 @@
 /* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT]`. CONTEXT: so
- * many tokens instead of TINY_CONTEXT, for replies that are there still when a test gets to them.
+ * many tokens instead of TINY_CONTEXT, for replies that are still running when a test reaches them.
  */
 #include <stdio.h>
 #include <stdlib.h>

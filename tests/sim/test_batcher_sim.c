@@ -1,12 +1,12 @@
-/* The real batcher through random schedules: a clock turned by hand, compute that takes as long as
- * chance says, an agent whose rows hold pages of a small pool. Each schedule draws its policy and
- * bounds, who asks when, what is cancelled, what fails, when the policy changes to another, and
- * when all is closed; the world keeps its own book of what must be, and compares at every step and
- * after every event.
+/* Runs the real batcher through random schedules: a manual clock, compute with random step times,
+ * an agent whose rows hold pages of a small pool. Each schedule draws its policy and bounds, which
+ * flows submit when, what is cancelled, what fails, when the policy changes, and when the batcher
+ * closes. The world keeps a model of the expected state and compares at every step and after every
+ * event.
  *
  *   test_batcher_sim [--seed N] [--schedules N]
  *
- * A failure prints its seed; --seed replays that one schedule, with a trace. */
+ * A failure prints its seed; --seed replays that schedule with a trace. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -23,25 +23,25 @@ static const uint64_t never = UINT64_MAX;
 
 enum place { BEHIND, WAITING, RUNNING };
 
-/* An ask as the world knows it: beside the batcher's own, what must become of it. */
-struct asked {
-    struct ask ask;
+/* A request in the world's model: the batcher's request and its expected state. */
+struct sim_request {
+    struct batch_request request;
     struct row row;
     struct world *world;
-    size_t id, asker, number; /* number: in which it came to the front of its asker */
-    /* The row's work: a prompt, then n_tokens of cost 1; whole: the prompt cannot be cut. */
+    size_t id, flow, number; /* number: the order in which requests became heads of flows */
+    /* The row's work: a prompt, then n_tokens of cost 1; whole: the prompt cannot be chunked. */
     size_t prompt, n_tokens, produced, computed, held, chunk;
-    size_t growth; /* a token may bring up to so much more to compute */
+    size_t growth; /* a token may add up to so much cost */
     bool is_whole;
-    uint32_t breaks_at, refuses_at; /* the step, 0: never */
+    uint32_t breaks_at, refuses_at; /* the step in which it does, 0: never */
     uint32_t n_steps, n_stepped, n_more, n_more_due;
-    /* The book. */
+    /* The expected state. */
     enum place place;
-    bool in_step, is_returned, is_cancelled, was_in_step, was_over;
-    bool is_alone; /* at its last reserve, which failed: nobody else held a page */
-    bool has_fate; /* its end is known: fate */
+    bool in_step, is_preempted, is_cancelled, was_in_step, was_over;
+    bool is_alone; /* no other row held a page when its last reserve failed */
+    bool has_fate; /* its result is known: fate */
     enum status fate;
-    enum row_outcome next; /* of the step that runs */
+    enum row_outcome next; /* of the running step */
     uint64_t since_us, cancelled_us;
     uint32_t steps_at_cancel;
     size_t n_skipped;
@@ -52,30 +52,31 @@ struct world {
     bool has_trace;
     struct batcher *batcher;
     struct batcher_config config;
-    struct batcher_config next; /* with is_changing: in force once the present batch is through */
+    struct batcher_config next; /* with is_changing: in force once the current batch has ended */
     bool is_changing;
-    size_t cap_rows, n_changes, n_missing; /* n_missing: still to end of a batch that gave up */
+    size_t cap_rows, n_changes,
+        n_missing; /* n_missing: requests of a given-up batch that have yet to end */
     struct env env;
-    struct asker askers[MAX_ASKERS];
-    size_t n_askers, n_to_ask;
+    struct flow flows[MAX_ASKERS];
+    size_t n_flows, n_to_submit;
     uint64_t mean_gap_us, mean_step_us, jitter_us;
     size_t pool, n_held;
-    bool has_picked; /* a batch by length */
-    bool is_roomy;   /* no bound on cost, more pages than anybody asks for */
+    bool has_picked; /* a batch was chosen by length */
+    bool is_roomy;   /* no bound on cost, more pages than any request needs */
     unsigned percent_deadline, percent_cancel, percent_break, percent_again;
 
     uint64_t arrival_at, cancel_at, change_at, close_at, tick_at, step_at;
     struct batch_step *step;
-    struct asked *rows[MAX_ROWS];
+    struct sim_request *rows[MAX_ROWS];
     size_t n_rows;
-    bool in_call;                 /* inside batcher_ask, _cancel or _close: nothing may settle */
-    bool has_preempted, is_short; /* is_short: the last reserve failed for want of pages */
+    bool in_call;                 /* inside batcher_submit, _cancel or _close: nothing may settle */
+    bool has_preempted, is_short; /* is_short: the last reserve failed for lack of pages */
     bool is_closing, is_closed;
 
-    struct asked *live[MAX_ASKS];
+    struct sim_request *live[MAX_ASKS];
     size_t n_live, n_ids, n_numbered;
     uint8_t n_settled[MAX_ASKS];
-    struct batcher_stats must; /* what batcher_stats has to say */
+    struct batcher_stats must; /* expected batcher_stats */
     uint64_t n_checks;
 };
 
@@ -133,22 +134,23 @@ static bool draw_percent(struct world *w, unsigned percent)
     return draw(w) % 100 < percent;
 }
 
-/* Its end is settled though its future is not. */
-static bool is_over(const struct world *w, const struct asked *a)
+/* Whether its result is fixed although its future has not settled. */
+static bool is_over(const struct world *w, const struct sim_request *a)
 {
-    bool is_late = a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us;
+    bool is_late = a->request.deadline_us != 0 && a->request.deadline_us <= w->now_us;
 
     return a->has_fate || (!a->in_step && (a->is_cancelled || w->is_closing || is_late));
 }
 
-/* Aged priority, in microseconds: the higher goes first, the earlier among equals. */
-static bool goes_before(const struct world *w, const struct asked *a, const struct asked *b)
+/* Compares aged priorities, in microseconds: the higher goes first, among equals the earlier. */
+static bool goes_before(const struct world *w, const struct sim_request *a,
+                        const struct sim_request *b)
 {
     int64_t ageing = w->config.ageing_us != 0 ? (int64_t)w->config.ageing_us : 100000;
-    int64_t rank_a = a->ask.priority * ageing + (int64_t)(w->now_us - a->since_us);
-    int64_t rank_b = b->ask.priority * ageing + (int64_t)(w->now_us - b->since_us);
+    int64_t priority_a = a->request.priority * ageing + (int64_t)(w->now_us - a->since_us);
+    int64_t priority_b = b->request.priority * ageing + (int64_t)(w->now_us - b->since_us);
 
-    return rank_a != rank_b ? rank_a > rank_b : a->number < b->number;
+    return priority_a != priority_b ? priority_a > priority_b : a->number < b->number;
 }
 
 static bool is_by_length(const struct batcher_config *config)
@@ -156,8 +158,8 @@ static bool is_by_length(const struct batcher_config *config)
     return config->policy == BATCH_BATCHSORT || config->policy == BATCH_FULL;
 }
 
-/* Whether those who begin now need not be the first of those who wait. Where steps are short of
- * room, some may begin long after they were chosen, under another policy. */
+/* Whether requests that begin now need not be the first waiting ones. If steps lack room, some may
+ * begin long after they were chosen, under another policy. */
 static bool picks(struct world *w)
 {
     bool does = is_by_length(&w->config) || (w->is_changing && is_by_length(&w->next));
@@ -168,22 +170,22 @@ static bool picks(struct world *w)
 
 /* ---- the agent ---- */
 
-static struct asked *asked_of(const struct row *row)
+static struct sim_request *sim_request_of(const struct row *row)
 {
-    return container_of(row, struct asked, row);
+    return container_of(row, struct sim_request, row);
 }
 
 static size_t cost(void *self, const struct row *row)
 {
-    const struct asked *a = asked_of(row);
+    const struct sim_request *a = sim_request_of(row);
 
     (void)self;
     return a->prompt + a->produced - a->computed;
 }
 
-static size_t min_grant(void *self, const struct row *row)
+static size_t min_chunk(void *self, const struct row *row)
 {
-    const struct asked *a = asked_of(row);
+    const struct sim_request *a = sim_request_of(row);
 
     return a->is_whole ? cost(self, row) : a->chunk;
 }
@@ -191,8 +193,8 @@ static size_t min_grant(void *self, const struct row *row)
 static enum status reserve(void *self, struct row *row, struct error *err)
 {
     struct world *w = self;
-    struct asked *a = asked_of(row);
-    size_t more = a->computed + row->grant - a->held;
+    struct sim_request *a = sim_request_of(row);
+    size_t more = a->computed + row->n_scheduled - a->held;
 
     MUST(w, !a->in_step && w->step == NULL, "reserve of %zu while a step runs", a->id);
     MUST(w, !is_over(w, a), "reserve of %zu, whose end is known", a->id);
@@ -211,7 +213,7 @@ static enum status reserve(void *self, struct row *row, struct error *err)
     return STATUS_OK;
 }
 
-static void give_back(struct world *w, struct asked *a)
+static void give_back(struct world *w, struct sim_request *a)
 {
     w->n_held -= a->held;
     a->held = 0;
@@ -220,13 +222,13 @@ static void give_back(struct world *w, struct asked *a)
 static void release(void *self, struct row *row)
 {
     struct world *w = self;
-    struct asked *a = asked_of(row);
+    struct sim_request *a = sim_request_of(row);
     size_t n_running = 0;
 
     TRACE(w, "preempted %zu", a->id);
     MUST(w, a->place == RUNNING && !a->in_step, "%zu is preempted and does not run", a->id);
     for (size_t i = 0; i < w->n_live; i++) {
-        const struct asked *other = w->live[i];
+        const struct sim_request *other = w->live[i];
 
         if (other->place != RUNNING || is_over(w, other))
             continue;
@@ -236,21 +238,21 @@ static void release(void *self, struct row *row)
     }
     MUST(w, n_running > 1, "%zu is preempted and is alone", a->id);
     MUST(w, w->is_short, "%zu is preempted for nothing", a->id);
-    w->is_short = false; /* one at a time: the next only if this one was not enough */
+    w->is_short = false; /* preempts one row at a time: another only if this was not enough */
     give_back(w, a);
     a->computed = 0;
     a->place = WAITING;
-    a->is_returned = true;
+    a->is_preempted = true;
     a->n_skipped = 0;
     w->has_preempted = true;
     w->must.n_preempted++;
 }
 
-/* What the row will answer when the step is over. */
-static void work(struct world *w, struct asked *a)
+/* Computes the row's outcome at the end of the step. */
+static void work(struct world *w, struct sim_request *a)
 {
     a->n_steps++;
-    a->computed += a->row.grant;
+    a->computed += a->row.n_scheduled;
     a->next = ROW_MORE;
     if (a->breaks_at != 0 && a->n_steps >= a->breaks_at)
         a->next = ROW_FAILED;
@@ -259,44 +261,44 @@ static void work(struct world *w, struct asked *a)
     if (a->computed < a->prompt + a->produced && a->next == ROW_MORE)
         a->prompt += draw_within(w, 0, a->growth);
     w->must.n_rows++;
-    w->must.n_cost += a->row.grant;
+    w->must.n_cost += a->row.n_scheduled;
 }
 
-static void check_row(struct world *w, struct asked *a, size_t n)
+static void check_row(struct world *w, struct sim_request *a, size_t n)
 {
     size_t wants = cost(w, &a->row);
-    size_t least = min_grant(w, &a->row);
+    size_t least = min_chunk(w, &a->row);
 
     MUST(w, !a->in_step, "%zu is twice in a step", a->id);
     MUST(w, !is_over(w, a), "%zu gets a step after its end", a->id);
-    MUST(w, a->ask.deadline_us == 0 || w->now_us < a->ask.deadline_us,
+    MUST(w, a->request.deadline_us == 0 || w->now_us < a->request.deadline_us,
          "%zu gets a step after its deadline", a->id);
     MUST(w, a->place != BEHIND, "%zu gets a step before its turn", a->id);
-    MUST(w, a->row.grant >= 1 && a->row.grant <= wants, "%zu wants %zu and gets %zu", a->id, wants,
-         a->row.grant);
-    MUST(w, a->row.grant >= (least < wants ? least : wants), "%zu gets %zu, useless below %zu",
-         a->id, a->row.grant, least);
-    MUST(w, n == 1 || w->config.max_cost == 0 || a->row.grant <= w->config.max_cost,
-         "%zu gets %zu, more than a whole step", a->id, a->row.grant);
+    MUST(w, a->row.n_scheduled >= 1 && a->row.n_scheduled <= wants, "%zu wants %zu and gets %zu",
+         a->id, wants, a->row.n_scheduled);
+    MUST(w, a->row.n_scheduled >= (least < wants ? least : wants),
+         "%zu gets %zu, useless below %zu", a->id, a->row.n_scheduled, least);
+    MUST(w, n == 1 || w->config.max_cost == 0 || a->row.n_scheduled <= w->config.max_cost,
+         "%zu gets %zu, more than a whole step", a->id, a->row.n_scheduled);
     for (size_t i = 0; i < w->n_live; i++)
-        MUST(w, w->live[i]->asker != a->asker || w->live[i]->id >= a->id || is_over(w, w->live[i]),
-             "%zu gets a step before %zu of the same asker has settled", a->id, w->live[i]->id);
+        MUST(w, w->live[i]->flow != a->flow || w->live[i]->id >= a->id || is_over(w, w->live[i]),
+             "%zu gets a step before %zu of the same flow has settled", a->id, w->live[i]->id);
 }
 
-/* What a step began must have been the best of those who wait. */
-static void check_beginning(struct world *w, const struct asked *a)
+/* A request that begins must be the first of the waiting ones. */
+static void check_beginning(struct world *w, const struct sim_request *a)
 {
     MUST(w, !w->has_preempted, "%zu begins in a step that preempted another", a->id);
-    if (a->is_returned)
+    if (a->is_preempted)
         return;
     for (size_t i = 0; i < w->n_live; i++) {
-        const struct asked *other = w->live[i];
+        const struct sim_request *other = w->live[i];
 
         if (other->place != WAITING || other->in_step || is_over(w, other))
             continue;
         if (other->is_alone)
-            continue; /* the pool is too small for it: it ends as soon as its neighbours have */
-        MUST(w, !other->is_returned, "%zu begins before %zu goes on", a->id, other->id);
+            continue; /* the pool is too small for it: it fails once its neighbours have ended */
+        MUST(w, !other->is_preempted, "%zu begins before %zu goes on", a->id, other->id);
         MUST(w, picks(w) || goes_before(w, a, other), "%zu begins, %zu is passed over", a->id,
              other->id);
     }
@@ -314,24 +316,25 @@ static void apply_change(struct world *w)
     w->is_changing = false;
 }
 
-/* By length: who has waited too long is not left behind. */
+/* Length bucketing: a request that has waited too long is not left behind. */
 static void check_oldest(struct world *w)
 {
     int64_t ageing = w->config.ageing_us != 0 ? (int64_t)w->config.ageing_us : 100000;
-    const struct asked *first = NULL;
+    const struct sim_request *first = NULL;
 
     for (size_t i = 0; i < w->n_live; i++) {
-        const struct asked *a = w->live[i];
+        const struct sim_request *a = w->live[i];
 
         if (a->place == WAITING && !is_over(w, a) && (first == NULL || goes_before(w, a, first)))
             first = a;
     }
-    if (first != NULL && (int64_t)(w->now_us - first->since_us) + first->ask.priority * ageing >=
-                             (int64_t)w->config.max_delay_us)
+    if (first != NULL &&
+        (int64_t)(w->now_us - first->since_us) + first->request.priority * ageing >=
+            (int64_t)w->config.max_delay_us)
         MUST(w, first->in_step, "%zu has waited too long and is left behind", first->id);
 }
 
-/* Where neither cost nor pages hold anybody back, a policy's own promise can be checked. */
+/* If neither cost nor pages hold a request back, the policy's own rule can be checked. */
 static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, uint64_t oldest_us)
 {
     bool is_due = w->now_us - oldest_us >= w->config.max_delay_us;
@@ -362,7 +365,7 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
                                                     n_held_back == 0 && n_begun >= min_rows(w))),
              "a fixed step of %zu rows begins %zu after %" PRIu64 " us", w->n_rows, n_begun,
              w->now_us - oldest_us);
-    if (w->config.policy == BATCH_GATHER && w->n_rows < w->config.max_rows)
+    if (w->config.policy == BATCH_ADAPTIVE && w->n_rows < w->config.max_rows)
         MUST(w, n_held_back == 0 || n_begun <= 1, "%zu begin together, and %zu wait", n_begun,
              n_held_back);
     if (w->config.policy == BATCH_WINDOW && w->n_rows < w->config.max_rows)
@@ -371,32 +374,31 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
              w->now_us - oldest_us, n_held_back);
 }
 
-/* A row that cannot be cut is never passed over for longer than a round of the others; one that can
- * lets those go first that would be through before it. */
-static void check_skipped(struct world *w, struct asked *a)
+/* A row that cannot be chunked is never skipped for longer than a round of the others; a row that
+ * can be is only skipped for rows that would finish before it. */
+static void check_skipped(struct world *w, struct sim_request *a)
 {
-    size_t wants = cost(w, &a->row), least = min_grant(w, &a->row);
+    size_t wants = cost(w, &a->row), least = min_chunk(w, &a->row);
     size_t n_rounds = least < wants ? MAX_ROUNDS : 1;
 
     MUST(w, ++a->n_skipped < n_rounds * w->cap_rows, "%zu runs and is passed over %zu times", a->id,
          a->n_skipped);
 }
 
-/* Compute has the rows: everything that must hold of a step is checked here, before it runs. */
-static void batch_act(void *self, struct row *const *rows, size_t n)
+/* Compute has the rows: checks all that must hold of a step, before it runs. */
+static void act(struct world *w, struct row *const *rows, size_t n)
 {
-    struct world *w = self;
     size_t sum = 0, n_begun = 0, n_held_back = 0;
     uint64_t oldest_us = never;
 
     MUST(w, n >= 1 && n <= w->cap_rows, "a step of %zu rows", n);
     w->n_rows = n;
     for (size_t i = 0; i < n; i++) {
-        struct asked *a = w->rows[i] = asked_of(rows[i]);
+        struct sim_request *a = w->rows[i] = sim_request_of(rows[i]);
 
         check_row(w, a, n);
         a->in_step = true;
-        sum += a->row.grant;
+        sum += a->row.n_scheduled;
     }
     MUST(w, w->config.max_cost == 0 || n == 1 || sum <= w->config.max_cost,
          "a step of %zu rows costs %zu", n, sum);
@@ -409,7 +411,7 @@ static void batch_act(void *self, struct row *const *rows, size_t n)
         check_beginning(w, w->rows[i]);
     }
     for (size_t i = 0; i < w->n_live; i++) {
-        struct asked *a = w->live[i];
+        struct sim_request *a = w->live[i];
 
         if (a->place == RUNNING && !a->in_step && !is_over(w, a) && !a->is_alone)
             check_skipped(w, a);
@@ -418,13 +420,14 @@ static void batch_act(void *self, struct row *const *rows, size_t n)
     }
     check_policy(w, n_begun, n_held_back, oldest_us);
     for (size_t i = 0; i < n; i++) {
-        struct asked *a = w->rows[i];
+        struct sim_request *a = w->rows[i];
 
-        TRACE(w, "  row %zu grant %zu of %zu", a->id, a->row.grant, cost(w, &a->row));
+        TRACE(w, "  row %zu grant %zu of %zu", a->id, a->row.n_scheduled, cost(w, &a->row));
         a->place = RUNNING;
-        a->is_returned = false;
+        a->is_preempted = false;
         a->n_skipped = 0;
-        a->row.outcome = (enum row_outcome)draw_within(w, 0, 2); /* means nothing before the end */
+        a->row.outcome =
+            (enum row_outcome)draw_within(w, 0, 2); /* has no meaning before the end of the step */
         work(w, a);
     }
     w->has_preempted = false;
@@ -434,7 +437,7 @@ static void batch_act(void *self, struct row *const *rows, size_t n)
 static void stepped(void *self, struct row *row)
 {
     struct world *w = self;
-    struct asked *a = asked_of(row);
+    struct sim_request *a = sim_request_of(row);
 
     MUST(w, a->n_stepped + 1 == a->n_steps, "stepped of %zu: %u for %u steps", a->id,
          a->n_stepped + 1, a->n_steps);
@@ -443,13 +446,13 @@ static void stepped(void *self, struct row *row)
 
 /* ---- compute and timer ---- */
 
-static void submit(void *self, struct batch_step *step)
+static void begin_step(void *self, struct batch_step *step)
 {
     struct world *w = self;
 
     MUST(w, w->step == NULL, "two steps at once");
     TRACE(w, "step");
-    step->run(step);
+    act(w, step->rows, step->n_rows);
     w->step = step;
     w->step_at = w->now_us + draw_within(w, 1, 2 * w->mean_step_us);
 }
@@ -461,7 +464,7 @@ static void finish_step(struct world *w)
     w->step = NULL;
     w->step_at = never;
     for (size_t i = 0; i < w->n_rows; i++) {
-        struct asked *a = w->rows[i];
+        struct sim_request *a = w->rows[i];
 
         MUST(w, a->n_more_due == 0, "%zu was not told of its last step", a->id);
         a->in_step = false;
@@ -490,32 +493,33 @@ static void arm(void *self, uint64_t at_us)
                      (w->jitter_us > 0 ? draw_within(w, 0, w->jitter_us) : 0);
 }
 
-/* ---- those who ask ---- */
+/* ---- clients ---- */
 
-static void ask_new(struct world *w, size_t asker);
+static void submit_new(struct world *w, size_t flow);
 
 static void cancel_some(struct world *w)
 {
-    struct asked *a;
+    struct sim_request *a;
 
     if (w->n_live == 0)
         return;
     a = w->live[draw(w) % w->n_live];
     TRACE(w, "cancel %zu", a->id);
     if (!a->is_cancelled) {
-        a->was_over = is_over(w, a) || a->ask.state == ASK_ENDING;
+        a->was_over = is_over(w, a) || a->request.state == REQUEST_ENDING;
         a->was_in_step = a->in_step;
         a->cancelled_us = w->now_us;
         a->steps_at_cancel = a->n_steps;
         a->is_cancelled = true;
     }
     w->in_call = true;
-    batcher_cancel(w->batcher, &a->ask);
+    batcher_cancel(w->batcher, &a->request);
     w->in_call = false;
 }
 
-/* One of a batch that was not complete in time: the first of them sees the whole of it. */
-static void check_missed(struct world *w, const struct asked *a, const struct error *err)
+/* Checks a request of a batch that was not complete in time; the first one of the batch counts all.
+ */
+static void check_missed(struct world *w, const struct sim_request *a, const struct error *err)
 {
     size_t n = 0, of = 0;
     uint64_t oldest_us = a->since_us;
@@ -524,7 +528,7 @@ static void check_missed(struct world *w, const struct asked *a, const struct er
         w->n_missing--;
         return;
     }
-    if (w->is_changing) /* those of the policy before would have settled with it */
+    if (w->is_changing) /* requests of the previous policy would have settled with it */
         apply_change(w);
     MUST(w, w->config.policy == BATCH_FIXED && w->config.max_delay_us > 0,
          "%zu gives up, under a policy that never does", a->id);
@@ -532,7 +536,7 @@ static void check_missed(struct world *w, const struct asked *a, const struct er
          "%zu gives up with '%s'", a->id, err->text);
     MUST(w, n >= 1 && n < min_rows(w), "%zu gives up, and %zu are enough", a->id, n);
     for (size_t i = 0; i < w->n_live; i++)
-        if (w->live[i]->ask.state == ASK_ENDING && w->live[i]->place == WAITING &&
+        if (w->live[i]->request.state == REQUEST_ENDING && w->live[i]->place == WAITING &&
             w->live[i]->since_us < oldest_us)
             oldest_us = w->live[i]->since_us;
     MUST(w, w->now_us - oldest_us >= w->config.max_delay_us, "%zu gives up after %" PRIu64 " us",
@@ -540,7 +544,7 @@ static void check_missed(struct world *w, const struct asked *a, const struct er
     w->n_missing = n - 1;
 }
 
-static void check_cancelled(struct world *w, const struct asked *a, enum status status)
+static void check_cancelled(struct world *w, const struct sim_request *a, enum status status)
 {
     if (!a->is_cancelled || a->was_over)
         return;
@@ -549,7 +553,7 @@ static void check_cancelled(struct world *w, const struct asked *a, enum status 
     MUST(w, a->n_steps == a->steps_at_cancel, "%zu ran on after it was cancelled", a->id);
 }
 
-static void check_end(struct world *w, const struct asked *a, const struct error *err)
+static void check_end(struct world *w, const struct sim_request *a, const struct error *err)
 {
     char text[40];
 
@@ -571,7 +575,7 @@ static void check_end(struct world *w, const struct asked *a, const struct error
         w->must.n_cancelled++;
         return;
     case STATUS_DEADLINE:
-        MUST(w, a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us,
+        MUST(w, a->request.deadline_us != 0 && a->request.deadline_us <= w->now_us,
              "%zu expires before its deadline", a->id);
         w->must.n_expired++;
         return;
@@ -595,59 +599,60 @@ static void check_end(struct world *w, const struct asked *a, const struct error
     w->must.n_failed++;
 }
 
-static void come_to_front(struct world *w, struct asked *a)
+static void become_head(struct world *w, struct sim_request *a)
 {
     a->place = WAITING;
     a->since_us = w->now_us;
     a->number = ++w->n_numbered;
 }
 
-/* The next of its asker that can still run comes to the front. */
-static void step_forward(struct world *w, size_t asker)
+/* Makes the next request of the flow that can still run its head. */
+static void step_forward(struct world *w, size_t flow)
 {
-    struct asked *next = NULL;
+    struct sim_request *next = NULL;
 
     for (size_t i = 0; i < w->n_live; i++) {
-        struct asked *a = w->live[i];
+        struct sim_request *a = w->live[i];
 
-        if (a->asker == asker && !is_over(w, a) && (next == NULL || a->id < next->id))
+        if (a->flow == flow && !is_over(w, a) && (next == NULL || a->id < next->id))
             next = a;
     }
     if (next != NULL && next->place == BEHIND)
-        come_to_front(w, next);
+        become_head(w, next);
 }
 
 static void on_settled(struct future *f, const struct error *err, void *arg)
 {
-    struct asked *a = arg;
+    struct sim_request *a = arg;
     struct world *w = a->world;
-    size_t asker = a->asker;
+    size_t flow = a->flow;
     bool was_front = a->place != BEHIND;
     size_t i = 0;
 
     TRACE(w, "settled %zu %s", a->id, status_name(err->status));
-    MUST(w, f == &a->ask.reply, "another's future");
+    MUST(w, f == &a->request.reply, "another's future");
     check_end(w, a, err);
-    w->has_preempted = false; /* a step that came to nothing is formed anew after this */
+    w->has_preempted = false; /* an empty step is formed again after this */
     give_back(w, a);
     while (w->live[i] != a)
         i++;
     w->live[i] = w->live[--w->n_live];
     free(a);
     if (was_front)
-        step_forward(w, asker);
+        step_forward(w, flow);
     if (draw_percent(w, w->percent_again))
-        ask_new(w, asker);
+        submit_new(w, flow);
     if (draw_percent(w, w->percent_cancel / 4))
         cancel_some(w);
 }
 
-static void on_more(struct ask *ask, void *arg)
+static void on_more(struct batch_request *request, void *arg)
 {
-    struct asked *a = arg;
+    struct sim_request *a = arg;
     struct world *w = a->world;
 
-    MUST(w, ask == &a->ask && a->n_more_due == 1, "%zu is told of %u steps", a->id, a->n_more_due);
+    MUST(w, request == &a->request && a->n_more_due == 1, "%zu is told of %u steps", a->id,
+         a->n_more_due);
     MUST(w, !w->in_call && !is_over(w, a), "%zu is told of a step after its end", a->id);
     a->n_more_due = 0;
     if (draw_percent(w, w->percent_cancel / 4))
@@ -660,7 +665,7 @@ static void on_closed(void *arg)
 
     TRACE(w, "closed");
     MUST(w, !w->in_call && !w->is_closed && w->is_closing, "closed is called at the wrong time");
-    MUST(w, w->n_live == 0 && w->step == NULL, "closed with %zu asks", w->n_live);
+    MUST(w, w->n_live == 0 && w->step == NULL, "closed with %zu requests", w->n_live);
     MUST(w, w->tick_at == never, "closed with its timer armed");
     w->is_closed = true;
 }
@@ -676,13 +681,13 @@ static void close_all(struct world *w)
     w->in_call = false;
 }
 
-static struct asked *make_ask(struct world *w, size_t asker)
+static struct sim_request *make_request(struct world *w, size_t flow)
 {
-    struct asked *a = xalloc(sizeof *a);
+    struct sim_request *a = xalloc(sizeof *a);
 
     a->world = w;
     a->id = w->n_ids++;
-    a->asker = asker;
+    a->flow = flow;
     a->prompt = draw_within(w, 1, draw_percent(w, 10) ? 80 : 16);
     a->n_tokens = draw_within(w, 1, 6);
     a->is_whole = draw_percent(w, 40);
@@ -692,36 +697,37 @@ static struct asked *make_ask(struct world *w, size_t asker)
         a->breaks_at = (uint32_t)draw_within(w, 1, 4);
     else if (!w->is_roomy && draw_percent(w, w->percent_break))
         a->refuses_at = (uint32_t)draw_within(w, 1, 4);
-    a->ask.row = &a->row;
+    a->request.row = &a->row;
     a->row.clone = a;
-    a->ask.asker = &w->askers[asker];
+    a->request.flow = &w->flows[flow];
     if (draw_percent(w, 50))
-        a->ask.priority = (int)draw_within(w, 0, 200) - 100;
+        a->request.priority = (int)draw_within(w, 0, 200) - 100;
     if (draw_percent(w, w->percent_deadline))
-        a->ask.deadline_us = w->now_us + draw_within(w, 0, 20 * w->mean_step_us);
-    a->ask.more = on_more;
-    a->ask.more_arg = a;
-    future_init(&a->ask.reply, on_settled, a);
+        a->request.deadline_us = w->now_us + draw_within(w, 0, 20 * w->mean_step_us);
+    a->request.more = on_more;
+    a->request.more_arg = a;
+    future_init(&a->request.reply, on_settled, a);
     return a;
 }
 
-/* What waits, in the currency of costs. */
+/* The total cost of waiting requests. */
 static size_t waiting_cost(struct world *w)
 {
     size_t sum = 0;
 
     for (size_t i = 0; i < w->n_live; i++)
-        if (w->live[i]->ask.state == ASK_BEHIND || w->live[i]->ask.state == ASK_WAITING)
+        if (w->live[i]->request.state == REQUEST_FLOW_QUEUED ||
+            w->live[i]->request.state == REQUEST_WAITING)
             sum += cost(w, &w->live[i]->row);
     return sum;
 }
 
-/* Refusals have their reasons, and without a reason there is none. */
-static void check_answer(struct world *w, struct asked *a, enum status rc, const struct error *err,
-                         size_t n_waiting, size_t sum)
+/* A request is refused if and only if there is a reason. */
+static void check_answer(struct world *w, struct sim_request *a, enum status rc,
+                         const struct error *err, size_t n_waiting, size_t sum)
 {
     size_t most = w->config.max_waiting_cost;
-    bool is_late = a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us;
+    bool is_late = a->request.deadline_us != 0 && a->request.deadline_us <= w->now_us;
     bool is_full = n_waiting >= w->config.max_waiting ||
                    (most != 0 && sum > 0 && sum + cost(w, &a->row) > most);
     enum status must = STATUS_OK;
@@ -738,35 +744,35 @@ static void check_answer(struct world *w, struct asked *a, enum status rc, const
              "a refusal with the hint to come back in %u ms", err->retry_after_ms);
 }
 
-static void ask_new(struct world *w, size_t asker)
+static void submit_new(struct world *w, size_t flow)
 {
     struct batcher_stats stats;
     struct error err = {0};
-    struct asked *a;
+    struct sim_request *a;
     enum status rc;
     size_t sum;
 
     if (w->n_ids == MAX_ASKS || w->is_closed)
         return;
-    a = make_ask(w, asker);
+    a = make_request(w, flow);
     sum = waiting_cost(w);
     batcher_stats(w->batcher, &stats);
     w->in_call = true;
-    rc = batcher_ask(w->batcher, &a->ask, &err);
+    rc = batcher_submit(w->batcher, &a->request, &err);
     w->in_call = false;
-    check_answer(w, a, rc, &err, stats.n_waiting + stats.n_behind, sum);
-    TRACE(w, "ask %zu by %zu, priority %d, deadline %" PRIu64 ", prompt %zu: %s", a->id, asker,
-          a->ask.priority, a->ask.deadline_us, a->prompt, status_name(rc));
+    check_answer(w, a, rc, &err, stats.n_waiting + stats.n_flow_queued, sum);
+    TRACE(w, "request %zu by %zu, priority %d, deadline %" PRIu64 ", prompt %zu: %s", a->id, flow,
+          a->request.priority, a->request.deadline_us, a->prompt, status_name(rc));
     if (rc != STATUS_OK) {
         w->must.n_refused++;
         free(a);
         return;
     }
-    w->must.n_asked++;
+    w->must.n_submitted++;
     w->live[w->n_live++] = a;
     a->place = BEHIND;
-    if (w->askers[asker].front == &a->ask)
-        come_to_front(w, a);
+    if (w->flows[flow].head == &a->request)
+        become_head(w, a);
 }
 
 /* ---- one schedule ---- */
@@ -783,7 +789,7 @@ static void random_bytes(void *self, void *out, size_t n_bytes)
     memcpy(out, &bits, n_bytes < sizeof bits ? n_bytes : sizeof bits);
 }
 
-/* How those who wait are gathered: what may change while asks wait and run. */
+/* Draws the part of the config that may change while requests wait and run. */
 static void draw_policy(struct world *w, struct batcher_config *out, size_t most_rows)
 {
     out->max_rows = draw_within(w, 1, most_rows);
@@ -841,8 +847,8 @@ static void draw_world(struct world *w)
         if (draw_percent(w, 30))
             w->config.max_waiting_cost = draw_within(w, 20, 300);
     }
-    w->n_askers = draw_within(w, draw_percent(w, 80) ? w->config.max_rows : 1, MAX_ASKERS);
-    w->n_to_ask = draw_within(w, 5, 80);
+    w->n_flows = draw_within(w, draw_percent(w, 80) ? w->config.max_rows : 1, MAX_ASKERS);
+    w->n_to_submit = draw_within(w, 5, 80);
     w->mean_gap_us = draw_within(w, 1, draw_percent(w, 60) ? 100 : 1000);
     w->mean_step_us = draw_within(w, 1, 1000);
     w->jitter_us = draw_percent(w, 50) ? 0 : draw_within(w, 1, 500);
@@ -862,22 +868,21 @@ static void open_batcher(struct world *w)
 {
     const struct batch_agent agent = {
         .cost = cost,
-        .min_grant = min_grant,
+        .min_chunk = min_chunk,
         .reserve = reserve,
         .release = release,
-        .batch_act = batch_act,
         .stepped = stepped,
         .self = w,
     };
-    const struct batch_compute compute = {.submit = submit, .self = w};
+    const struct batch_compute compute = {.begin = begin_step, .self = w};
     const struct batch_timer timer = {.arm = arm, .self = w};
     struct error err;
 
     w->env = (struct env){.now_us = now_us, .random = random_bytes, .self = w};
     if (batcher_open(&w->batcher, &w->config, &agent, &compute, &timer, &w->env, &err) != STATUS_OK)
         broken(w, "%s", err.text);
-    for (size_t i = 0; i < w->n_askers; i++)
-        asker_init(&w->askers[i]);
+    for (size_t i = 0; i < w->n_flows; i++)
+        flow_init(&w->flows[i]);
 }
 
 static void check_stats(struct world *w)
@@ -893,19 +898,21 @@ static void check_stats(struct world *w)
     for (size_t i = 0; i < sizeof s.rows_histogram / sizeof s.rows_histogram[0]; i++)
         n_in_histogram += s.rows_histogram[i];
     MUST(w, s.n_running == n_running, "%zu run, not %zu", n_running, s.n_running);
-    MUST(w, s.n_waiting + s.n_behind + s.n_running == w->n_live, "%zu are there, not %zu",
-         w->n_live, s.n_waiting + s.n_behind + s.n_running);
-    MUST(w, s.n_asked == w->must.n_asked && s.n_refused == w->must.n_refused, "asked, refused");
+    MUST(w, s.n_waiting + s.n_flow_queued + s.n_running == w->n_live, "%zu are there, not %zu",
+         w->n_live, s.n_waiting + s.n_flow_queued + s.n_running);
+    MUST(w, s.n_submitted == w->must.n_submitted && s.n_refused == w->must.n_refused,
+         "asked, refused");
     MUST(w, s.n_done == w->must.n_done && s.n_failed == w->must.n_failed, "done, failed");
     MUST(w, s.n_cancelled == w->must.n_cancelled && s.n_expired == w->must.n_expired,
          "cancelled, expired");
     MUST(w, s.n_preempted == w->must.n_preempted, "preempted");
     MUST(w, s.n_steps == w->must.n_steps && s.n_steps == n_in_histogram, "steps");
     MUST(w, s.n_rows == w->must.n_rows && s.n_cost == w->must.n_cost, "rows, cost");
-    MUST(w, s.n_asked == s.n_done + s.n_failed + s.n_cancelled + s.n_expired + w->n_live, "sum");
+    MUST(w, s.n_submitted == s.n_done + s.n_failed + s.n_cancelled + s.n_expired + w->n_live,
+         "sum");
 }
 
-/* Nothing that should happen is forgotten: what is due is done, or the timer is armed for it. */
+/* Liveness: everything due is done, or the timer is armed for it. */
 static void check_liveness(struct world *w)
 {
     uint64_t wanted_us = never, oldest_us = never;
@@ -913,7 +920,7 @@ static void check_liveness(struct world *w)
     bool has_running = false;
 
     for (size_t i = 0; i < w->n_live; i++) {
-        const struct asked *a = w->live[i];
+        const struct sim_request *a = w->live[i];
 
         if (a->in_step)
             continue;
@@ -921,8 +928,10 @@ static void check_liveness(struct world *w)
         if (a->is_cancelled)
             MUST(w, w->now_us - a->cancelled_us <= w->jitter_us, "%zu was cancelled long ago",
                  a->id);
-        if (a->place != RUNNING && a->ask.deadline_us != 0 && a->ask.deadline_us <= w->now_us)
-            MUST(w, w->now_us - a->ask.deadline_us <= w->jitter_us, "%zu expired long ago", a->id);
+        if (a->place != RUNNING && a->request.deadline_us != 0 &&
+            a->request.deadline_us <= w->now_us)
+            MUST(w, w->now_us - a->request.deadline_us <= w->jitter_us, "%zu expired long ago",
+                 a->id);
         if (is_over(w, a))
             wanted_us = w->now_us;
         has_running |= a->place == RUNNING;
@@ -930,7 +939,7 @@ static void check_liveness(struct world *w)
             n_waiting++;
             if (a->since_us < oldest_us)
                 oldest_us = a->since_us;
-            if (a->is_returned)
+            if (a->is_preempted)
                 has_running = true;
         }
     }
@@ -956,7 +965,8 @@ static void check_liveness(struct world *w)
             wanted_us = w->now_us;
         else if (n_waiting >= min_rows(w) && w->config.policy == BATCH_WINDOW)
             wanted_us = w->now_us;
-        else if (n_waiting > 0 && w->config.policy == BATCH_GATHER) /* at most what a step takes */
+        else if (n_waiting > 0 &&
+                 w->config.policy == BATCH_ADAPTIVE) /* the wait is at most a step's time */
             wanted_us = w->now_us + 2 * w->mean_step_us + w->jitter_us;
         else if (n_waiting > 0 && (w->config.policy == BATCH_WINDOW || w->config.max_delay_us > 0))
             wanted_us = oldest_us + w->config.max_delay_us;
@@ -969,30 +979,30 @@ static void check_liveness(struct world *w)
          "the timer sleeps, and %zu wait", n_waiting);
 }
 
-/* After the batcher has had its turn a change is in force, unless a batch is under way. */
+/* After the batcher has run, a change is in force unless a batch is under way. */
 static void see_change(struct world *w)
 {
     bool has_running = w->step != NULL;
 
     for (size_t i = 0; i < w->n_live; i++)
-        has_running |= w->live[i]->place == RUNNING || w->live[i]->is_returned;
+        has_running |= w->live[i]->place == RUNNING || w->live[i]->is_preempted;
     if (w->is_changing && !has_running)
         apply_change(w);
 }
 
 static void arrive(struct world *w)
 {
-    if (w->n_to_ask == 0 || w->is_closed) {
+    if (w->n_to_submit == 0 || w->is_closed) {
         w->arrival_at = never;
         return;
     }
-    w->n_to_ask--;
-    ask_new(w, draw(w) % w->n_askers);
+    w->n_to_submit--;
+    submit_new(w, draw(w) % w->n_flows);
     if (!draw_percent(w, 30))
         w->arrival_at = w->now_us + draw_within(w, 0, 2 * w->mean_gap_us);
 }
 
-/* Whatever is next; of several at one time, any. False when nothing is. */
+/* Performs the next event, a random one of several at the same time. False if there is none. */
 static bool next_event(struct world *w)
 {
     uint64_t *const times[] = {&w->arrival_at, &w->cancel_at, &w->change_at,
@@ -1013,13 +1023,13 @@ static bool next_event(struct world *w)
         break;
     case 1:
         w->cancel_at = never;
-        if (!w->is_closed && (w->n_to_ask > 0 || w->tick_at != never || w->step_at != never))
+        if (!w->is_closed && (w->n_to_submit > 0 || w->tick_at != never || w->step_at != never))
             w->cancel_at = w->now_us + draw_within(w, 1, 5000);
         cancel_some(w);
         break;
     case 2:
         w->change_at = never;
-        if (!w->is_closed && w->n_to_ask > 0)
+        if (!w->is_closed && w->n_to_submit > 0)
             w->change_at = w->now_us + draw_within(w, 1, 50 * w->mean_gap_us);
         change_policy(w);
         break;
@@ -1099,7 +1109,7 @@ int main(int argc, char **argv)
         w->has_trace = has_trace;
         run_schedule(w);
         n_checks += w->n_checks;
-        sum.n_asked += w->must.n_asked;
+        sum.n_submitted += w->must.n_submitted;
         sum.n_steps += w->must.n_steps;
         sum.n_rows += w->must.n_rows;
         sum.n_done += w->must.n_done;
@@ -1111,11 +1121,11 @@ int main(int argc, char **argv)
         n_changes += w->n_changes;
         free(w);
     }
-    printf("%" PRIu64 " schedules, %" PRIu64 " checks hold: %" PRIu64 " asks (%" PRIu64
+    printf("%" PRIu64 " schedules, %" PRIu64 " checks hold: %" PRIu64 " requests (%" PRIu64
            " done, %" PRIu64 " failed, %" PRIu64 " cancelled, %" PRIu64 " expired), %" PRIu64
            " refused, %" PRIu64 " steps of %.1f rows, %" PRIu64 " preempted, %" PRIu64
            " changes of policy\n",
-           n, n_checks, sum.n_asked, sum.n_done, sum.n_failed, sum.n_cancelled, sum.n_expired,
+           n, n_checks, sum.n_submitted, sum.n_done, sum.n_failed, sum.n_cancelled, sum.n_expired,
            sum.n_refused, sum.n_steps, (double)sum.n_rows / (double)(sum.n_steps + !sum.n_steps),
            sum.n_preempted, n_changes);
     return EXIT_SUCCESS;

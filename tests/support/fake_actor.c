@@ -180,7 +180,7 @@ static const struct agent_type actor_agent = {
     .learn = actor_learn,
 };
 
-/* --- round it --- */
+/* --- clock, timers, compute --- */
 
 static uint64_t now_us(void *self)
 {
@@ -193,7 +193,7 @@ static void no_random(void *self, void *out, size_t n_bytes)
     memset(out, 0, n_bytes);
 }
 
-static void submit(void *self, struct batch_step *step)
+static void begin_step(void *self, struct batch_step *step)
 {
     struct fake_actor *f = self;
 
@@ -211,15 +211,15 @@ static void arm_expiry(void *self, uint64_t at_us)
     ((struct fake_actor *)self)->expiry_at_us = at_us;
 }
 
-static void on_quiet(void *arg)
+static void on_idle(void *arg)
 {
-    ((struct fake_actor *)arg)->n_quiet++;
+    ((struct fake_actor *)arg)->n_idle++;
 }
 
 enum status fake_actor_open(struct fake_actor *f, const struct sessions_config *config,
                             struct error *err)
 {
-    const struct batch_compute compute = {.submit = submit, .self = f};
+    const struct batch_compute compute = {.begin = begin_step, .self = f};
     const struct batch_timer timer = {.arm = arm_tick, .self = f};
     const struct agent_config agent_config = {.name = "actor", .env = &f->env};
     struct sessions_config c = *config;
@@ -231,11 +231,10 @@ enum status fake_actor_open(struct fake_actor *f, const struct sessions_config *
     c.env = &f->env;
     c.arm = arm_expiry;
     c.arm_self = f;
-    c.quiet = on_quiet;
-    c.quiet_arg = f;
-    rc = sessions_init(&f->all, &c, err);
-    if (rc == STATUS_OK)
-        rc = agent_open_type(&f->model.agent, &actor_agent, &agent_config, err);
+    c.on_idle = on_idle;
+    c.idle_arg = f;
+    sessions_init(&f->all, &c);
+    rc = agent_open_type(&f->model.agent, &actor_agent, &agent_config, err);
     if (rc != STATUS_OK) {
         sessions_deinit(&f->all);
         return rc;
@@ -262,7 +261,7 @@ void fake_actor_run(struct fake_actor *f)
 
         if (step != NULL) {
             f->step = NULL;
-            step->run(step);
+            agent_compute(f->model.agent, step->rows, step->n_rows);
             step->done(step);
         } else if (f->tick_at_us != 0 && f->tick_at_us <= f->now_us) {
             f->tick_at_us = 0;
@@ -287,7 +286,6 @@ void fake_actor_close(struct fake_actor *f)
     batcher_close(f->model.batcher, on_closed, f);
     fake_actor_run(f);
     assert(f->is_closed);
-    act_rows_deinit(&f->model.act);
     agent_unref(f->model.agent);
 }
 
@@ -351,6 +349,6 @@ enum status fake_step(struct fake_actor *f, struct fake_step *s, const struct fa
     rc = sessions_step(&f->all, &request, &arena, &s->wait, &stored, err);
     if (rc == STATUS_OK && stored != NULL)
         take(s, stored);
-    arena_deinit(&arena); /* empty when it was taken */
+    arena_deinit(&arena); /* empty if sessions_step took it */
     return rc;
 }

@@ -1,12 +1,11 @@
-/* Sessions without a server: a clock turned by hand, and a model whose steps run when the test says
- * so. The agent "actor" sums the two numbers of its observation and adds how many steps its clone
- * has done before; a sum that is no number fails the row, a negative first number is not observed.
- */
+/* Sessions without a server: a manual clock, and a model whose steps run when the test says so. The
+ * agent "actor" adds the two numbers of its observation and the number of steps that its clone has
+ * done. A NaN sum fails the row; observe refuses a negative first number. */
 #ifndef TESTS_SUPPORT_FAKE_ACTOR_H
 #define TESTS_SUPPORT_FAKE_ACTOR_H
 
-#include "server/model.h"
-#include "server/session.h"
+#include "server/act/session.h"
+#include "server/model/model.h"
 
 enum { ACTOR_MAX_ROWS = 4 };
 
@@ -15,22 +14,22 @@ struct fake_actor {
     struct env env;
     struct model model;
     struct sessions all;
-    struct batch_step *step; /* submitted, not run */
-    uint64_t tick_at_us;     /* of the batcher, 0: none wanted */
-    uint64_t expiry_at_us;   /* of the sessions, 0: none wanted */
-    unsigned n_quiet;
+    struct batch_step *step; /* begun, not computed */
+    uint64_t tick_at_us;     /* the batcher's timer, 0: not armed */
+    uint64_t expiry_at_us;   /* the sessions' timer, 0: not armed */
+    unsigned n_idle;
     bool is_closed;
 };
 
-/* config's bounds are taken. EXHAUSTED: nothing is open. */
+/* Uses config's bounds. On EXHAUSTED nothing is open. */
 enum status fake_actor_open(struct fake_actor *f, const struct sessions_config *config,
                             struct error *err);
-/* Ends all sessions, lets it all end, checks that nothing is left. */
+/* Ends all sessions, runs until all has ended, and checks that nothing is left. */
 void fake_actor_close(struct fake_actor *f);
-/* Until nothing is left to do at this time. */
+/* Runs until nothing is left to do at this time. */
 void fake_actor_run(struct fake_actor *f);
 
-/* A step and what came of it. */
+/* A step and its result. */
 struct fake_step {
     struct step_wait wait;
     unsigned n_done;
@@ -48,7 +47,7 @@ struct fake_request {
     uint64_t deadline_us;
 };
 
-/* A stored reply is told at once. */
+/* A stored reply arrives at once. */
 enum status fake_step(struct fake_actor *f, struct fake_step *s, const struct fake_request *r,
                       struct error *err);
 

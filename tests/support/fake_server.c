@@ -17,11 +17,13 @@ struct fake_clone {
 /* In the turn's arena. */
 struct fake_turn {
     unsigned n_say, n_fail, n_long, n_steps;
+    size_t n_pages; /* held: one a step */
     struct reply_token tokens[FAKE_MAX_TOKENS];
     struct top_logprob tops[FAKE_MAX_TOKENS][2];
 };
 
 static struct sampling last_sampling;
+static size_t n_pages_max, n_pages_held;
 static char last_system[64];
 
 static const struct fake_clone *fake_of(const struct clone *c)
@@ -121,15 +123,37 @@ static enum status fake_observe(struct clone *c, struct agent_turn *turn, struct
     return STATUS_OK;
 }
 
+static enum status fake_reserve(struct agent *a, struct row *row, struct error *err)
+{
+    struct fake_turn *f = row->turn;
+    size_t n_more = f->n_steps + 1 - f->n_pages;
+
+    (void)a;
+    if (n_more > n_pages_max - n_pages_held)
+        return error_set(err, STATUS_EXHAUSTED, "no page is left");
+    f->n_pages += n_more;
+    n_pages_held += n_more;
+    return STATUS_OK;
+}
+
+static void fake_release(struct agent *a, struct row *row)
+{
+    struct fake_turn *f = row->turn;
+
+    (void)a;
+    n_pages_held -= f->n_pages;
+    f->n_pages = 0;
+}
+
 static void fake_self_observe(struct clone *c, struct agent_turn *turn)
 {
-    (void)turn;
+    fake_release(c->agent, &turn->row);
     container_of(c, struct fake_clone, base)->n_turns++;
 }
 
 static void fake_drop(struct clone *c, struct agent_turn *turn)
 {
-    (void)turn;
+    fake_release(c->agent, &turn->row);
     container_of(c, struct fake_clone, base)->n_dropped++;
 }
 
@@ -203,17 +227,24 @@ static const struct agent_type fake_agent = {
     .observe = fake_observe,
     .self_observe = fake_self_observe,
     .drop = fake_drop,
+    .reserve = fake_reserve,
+    .release = fake_release,
     .act = fake_act,
 };
 
 uint32_t fake_clone_n_turns(const struct conversation *c)
 {
-    return fake_of(c->clone)->n_turns;
+    return fake_of(c->host.clone)->n_turns;
 }
 
 uint32_t fake_clone_n_dropped(const struct conversation *c)
 {
-    return fake_of(c->clone)->n_dropped;
+    return fake_of(c->host.clone)->n_dropped;
+}
+
+void fake_set_pages(size_t n)
+{
+    n_pages_max = n;
 }
 
 const struct sampling *fake_last_sampling(void)
@@ -246,7 +277,7 @@ static void fake_random(void *self, void *out, size_t n_bytes)
         memcpy(bytes + i, &s->drawn, n_bytes - i < 8 ? n_bytes - i : 8);
 }
 
-static void fake_submit(void *self, struct batch_step *step)
+static void fake_begin_step(void *self, struct batch_step *step)
 {
     struct fake_server *s = self;
 
@@ -271,7 +302,7 @@ static void fake_arm_expiry(void *self, uint64_t at_us)
 void fake_server_open(struct fake_server *s, const char *kind, size_t max_waiting,
                       const struct conversations_config *config)
 {
-    struct batch_compute compute = {.submit = fake_submit, .self = s};
+    struct batch_compute compute = {.begin = fake_begin_step, .self = s};
     struct batch_timer timer = {.arm = fake_arm_tick, .self = s};
     struct conversations_config c = {0};
     struct agent_config agent_config = {.name = kind, .env = &s->env};
@@ -280,6 +311,7 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
     enum status rc;
 
     *s = (struct fake_server){.now_us = 1000000};
+    n_pages_max = SIZE_MAX;
     s->env = (struct env){.now_us = fake_now_us, .random = fake_random, .self = s};
     if (config != NULL)
         c = *config;
@@ -287,7 +319,7 @@ void fake_server_open(struct fake_server *s, const char *kind, size_t max_waitin
     c.unix_ms = 1700000000000;
     c.arm = fake_arm_expiry;
     c.arm_self = s;
-    assert(conversations_init(&s->all, &c, &err) == STATUS_OK);
+    conversations_init(&s->all, &c);
     if (strcmp(kind, "fake") == 0)
         rc = agent_open_type(&s->model.agent, &fake_agent, &agent_config, &err);
     else
@@ -320,7 +352,7 @@ bool fake_server_step(struct fake_server *s)
         return s->tick_at_us != 0 && s->tick_at_us <= s->now_us;
     s->step = NULL;
     s->now_us += 1000;
-    step->run(step);
+    agent_compute(s->model.agent, step->rows, step->n_rows);
     step->done(step);
     return true;
 }
@@ -355,18 +387,18 @@ void fake_server_close(struct fake_server *s)
 
 /* --- readers --- */
 
-static void fake_wake(void *arg)
+static void fake_notify(void *arg)
 {
     struct fake_reader *r = arg;
 
-    r->n_wakes++;
+    r->n_notified++;
 }
 
 void fake_reader_init(struct fake_reader *r)
 {
     *r = (struct fake_reader){0};
     buf_init(&r->text, (size_t)16 << 20);
-    reader_init(&r->reader, fake_wake, r);
+    reader_init(&r->reader, fake_notify, r);
 }
 
 void fake_reader_read(struct fake_reader *r)

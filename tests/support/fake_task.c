@@ -10,7 +10,7 @@
 
 struct fake_clone {
     struct participant_clone base;
-    size_t at, end;  /* examples of its episode: the next one, and behind the last */
+    size_t at, end;  /* of its episode: the next example, and one past the last */
     size_t due;      /* the example whose reply is awaited; n_examples: none */
     bool is_padding; /* the last act was */
 };
@@ -63,7 +63,7 @@ static void reset(struct participant_clone *base)
     c->is_padding = false;
 }
 
-static enum status clone_init(struct participant_clone *c, const struct place *place,
+static enum status clone_init(struct participant_clone *c, const struct participant_slot *place,
                               struct error *err)
 {
     (void)place;
@@ -151,7 +151,7 @@ static const struct participant_type fake_task_type = {
     .epoch_done = epoch_done,
 };
 
-/* "e3 t1 w w w": so many words, the first of them say which. */
+/* "e3 t1 w w w": n words, the first ones name the example. */
 static struct text words(struct fake_task *t, const char *what, size_t example, uint32_t n)
 {
     char *text = arena_alloc(&t->arena, 32 + 2 * (size_t)n, 1);

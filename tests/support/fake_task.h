@@ -1,5 +1,5 @@
-/* A task with episodes made up: what a teacher is to a world, in memory, with a book of who was
- * answered how often. Any number of clones on any number of threads. */
+/* A task with invented episodes: a teacher in memory that counts how often each example was
+ * answered. Any number of clones on any number of threads. */
 #ifndef TESTS_SUPPORT_FAKE_TASK_H
 #define TESTS_SUPPORT_FAKE_TASK_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "worlds/act.h"
-#include "worlds/participant.h"
+#include "worlds/message/act.h"
+#include "worlds/participant/participant.h"
 
 struct fake_example {
     size_t episode, turn;
@@ -25,21 +25,21 @@ struct fake_task {
     struct arena arena;
     atomic_size_t next;                       /* episode */
     atomic_uint *n_answered;                  /* [n_examples] */
-    atomic_size_t n_right;                    /* replies that were the label */
+    atomic_size_t n_right;                    /* replies equal to the label */
     atomic_size_t n_resets, n_open, n_closed; /* of the index; clones */
-    bool is_endless;                          /* begins anew by itself */
+    bool is_endless;                          /* starts again after the last episode */
 };
 
-/* Borrows examples. Its id in acts: id. */
+/* Borrows examples. id is its id in acts. */
 struct fake_task *fake_task_open(const char *id, const struct fake_example *examples, size_t n);
-/* n_episodes of turns turns each, of one to nine words; fake_task_free the array. */
+/* n_episodes of turns turns each, of one to nine words; the caller frees the array. */
 struct fake_example *fake_examples(size_t n_episodes, size_t turns);
 
-/* The example that an act is of, n_examples for padding. */
+/* The example of an act; n_examples for padding. */
 size_t fake_task_example(const struct fake_task *t, const struct act *act);
-/* Each example was answered exactly so often. */
+/* Whether each example was answered exactly n times. */
 bool fake_task_is_even(const struct fake_task *t, unsigned n);
-/* How many answers in all. */
+/* The total number of answers. */
 size_t fake_task_n_answers(const struct fake_task *t);
 
 #endif

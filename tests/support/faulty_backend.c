@@ -3,7 +3,8 @@
 #include <assert.h>
 
 #include "base/alloc.h"
-#include "compute/net.h"
+#include "compute/backend/net.h"
+#include "compute/backends.h"
 
 enum status faulty_status = STATUS_EXHAUSTED;
 size_t faulty_n_opened;
@@ -22,7 +23,7 @@ static struct backend *real_of(struct backend *b)
     return ((struct faulty *)b)->real;
 }
 
-/* False when the operator is to do nothing. */
+/* False if the operator must do nothing. */
 static bool works(struct backend *b)
 {
     struct faulty *f = (struct faulty *)b;
@@ -31,7 +32,7 @@ static bool works(struct backend *b)
     return !f->has_failed;
 }
 
-/* Counts what is open; NULL is nothing. */
+/* Counts an opened thing; NULL counts nothing. */
 static void *hold(struct backend *b, void *thing)
 {
     ((struct faulty *)b)->n_held += thing != NULL;
@@ -56,7 +57,8 @@ static enum status faulty_open(struct backend *b, const struct backend_config *c
 
 static void faulty_close(struct backend *b)
 {
-    assert(((struct faulty *)b)->n_held == 0); /* all is closed before its device */
+    assert(((struct faulty *)b)->n_held ==
+           0); /* everything on a device is closed before the device */
     backend_close(real_of(b));
 }
 
@@ -68,7 +70,8 @@ static enum status faulty_sync(struct backend *b, struct error *err)
 
     if (worked)
         return rc;
-    f->has_failed = faulty_status == STATUS_INTERNAL; /* it stays failed until it is closed */
+    f->has_failed =
+        faulty_status == STATUS_INTERNAL; /* the device stays failed until it is closed */
     return error_set(err, faulty_status, "the device has failed");
 }
 
@@ -134,16 +137,16 @@ static void faulty_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, 
         real_of(b)->type->kv_copy(real_of(b), kv, from_page, to_page);
 }
 
-static void faulty_kv_spill(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
+static void faulty_kv_offload(struct backend *b, struct kv *kv, int32_t page, int32_t slot)
 {
     if (works(b))
-        real_of(b)->type->kv_spill(real_of(b), kv, page, slot);
+        real_of(b)->type->kv_offload(real_of(b), kv, page, slot);
 }
 
-static void faulty_kv_fill(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
+static void faulty_kv_reload(struct backend *b, struct kv *kv, int32_t slot, int32_t page)
 {
     if (works(b))
-        real_of(b)->type->kv_fill(real_of(b), kv, slot, page);
+        real_of(b)->type->kv_reload(real_of(b), kv, slot, page);
 }
 
 static void faulty_embed(struct backend *b, const struct weight *table, const int32_t *ids,
@@ -210,7 +213,7 @@ static void faulty_sample(struct backend *b, const struct buffer *logits, size_t
         real_of(b)->type->sample(real_of(b), logits, n_vocab, list, out);
 }
 
-/* As much as a test's model may want. */
+/* Enough for any test's model. */
 static size_t faulty_memory_free(struct backend *b)
 {
     (void)b;
@@ -314,8 +317,8 @@ const struct backend_type faulty_backend = {
     .kv_open = faulty_kv_open,
     .kv_close = faulty_kv_close,
     .kv_copy = faulty_kv_copy,
-    .kv_spill = faulty_kv_spill,
-    .kv_fill = faulty_kv_fill,
+    .kv_offload = faulty_kv_offload,
+    .kv_reload = faulty_kv_reload,
     .embed = faulty_embed,
     .matmul = faulty_matmul,
     .matmul_add = faulty_matmul_add,

@@ -13,10 +13,10 @@ struct agent_config drive_config(const char *backend, size_t kv_pages)
         2 * TINY_LAYERS * TINY_KV_HEADS * KV_PAGE_TOKENS * kv_head_bytes(KV_F32, TINY_HEAD_DIM);
 
     return (struct agent_config){.name = "tiny",
-                                 .backend = backend,
-                                 .n_threads = 1,
-                                 .kv_bytes = kv_pages * page,
-                                 .kv_type = KV_F32,
+                                 .options.backend = backend,
+                                 .options.n_threads = 1,
+                                 .options.kv_bytes = kv_pages * page,
+                                 .options.kv_type = KV_F32,
                                  .max_step_tokens = 256,
                                  .env = &env_real};
 }
@@ -39,7 +39,7 @@ enum status drive_open(struct agent **out, const struct tiny_config *tiny,
     config->path = path;
     rc = agent_open(out, "lm", config, err);
     config->path = NULL;
-    (void)close(fd); /* of memory: nothing is lost */
+    (void)close(fd); /* a memory file: nothing is lost */
     return rc;
 }
 
@@ -85,13 +85,13 @@ size_t drive_step(struct agent *a, struct drive *const *drives, size_t n, size_t
         if (drives[i]->turn.reply.finish != FINISH_NONE || row->outcome == ROW_FAILED)
             continue;
         cost = a->type->cost(a, row);
-        row->grant = cost < max_grant ? cost : max_grant;
-        row->grant = row->grant < budget ? row->grant : budget;
-        if (row->grant == 0) {
+        row->n_scheduled = cost < max_grant ? cost : max_grant;
+        row->n_scheduled = row->n_scheduled < budget ? row->n_scheduled : budget;
+        if (row->n_scheduled == 0) {
             n_more++;
             continue;
         }
-        budget -= row->grant;
+        budget -= row->n_scheduled;
         if (a->type->reserve(a, row, &err) != STATUS_OK) {
             row->err = err;
             row->outcome = ROW_FAILED;

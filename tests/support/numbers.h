@@ -1,5 +1,4 @@
-/* Numbers and weights for tests of kernels, the same everywhere, and what two results are compared
- * by. */
+/* Reproducible numbers and weights for tests of kernels, and the comparison of two results. */
 #ifndef TESTS_SUPPORT_NUMBERS_H
 #define TESTS_SUPPORT_NUMBERS_H
 
@@ -10,10 +9,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "compute/dtype.h"
-#include "compute/gguf.h"
+#include "compute/gguf/gguf.h"
+#include "compute/numerics/dtype.h"
 
-/* A small generator of our own: the tests' numbers are the same everywhere. */
+/* A small generator of our own, so that the numbers are the same on all machines. */
 static uint32_t numbers_state;
 
 static inline uint32_t next_bits(void)
@@ -41,7 +40,7 @@ static inline void assert_same_bits(const float *a, const float *b, size_t n)
             ck_abort_msg("value %zu of %zu: %.9g is not %.9g", i, n, (double)a[i], (double)b[i]);
 }
 
-/* tolerance: of the largest magnitude of want */
+/* tolerance: as a share of want's largest magnitude */
 static inline void assert_near(const float *got, const float *want, size_t n, float tolerance)
 {
     float largest = 0.0f;
@@ -54,8 +53,7 @@ static inline void assert_near(const float *got, const float *want, size_t n, fl
                          (double)want[i]);
 }
 
-/* A matrix of any type, of random bytes whose scales are sane. The data are the caller's to free.
- */
+/* A matrix of any type, of random bytes with sane scales. The caller frees the data. */
 static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t n_cols,
                                           uint32_t seed)
 {
@@ -87,7 +85,12 @@ static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t
                 memcpy(data + i + scale_at[type][j], &half, sizeof half);
             }
     }
-    return (struct tensor){"random", type, n_rows, n_cols, data, size_bytes};
+    return (struct tensor){.name = "random",
+                           .type = type,
+                           .n_rows = n_rows,
+                           .n_cols = n_cols,
+                           .data = data,
+                           .size_bytes = size_bytes};
 }
 
 #endif

@@ -6,20 +6,20 @@
 #include <string.h>
 #include <uv.h>
 
-#include "server/params.h"
+#include "server/params/params.h"
 
 struct params_rig {
     uv_loop_t loop;
     struct params_sets sets;
     bool is_told;
-    struct error err; /* of what was told last */
-    struct contribution_end end;
-    struct contribution_waiter waiter;
+    struct error err; /* of the last notification */
+    struct update_outcome end;
+    struct update_waiter waiter;
 };
 
-static inline void rig_quiet(void *arg)
+static inline void rig_on_idle(void *arg)
 {
-    (void)arg; /* the loop ends by itself */
+    (void)arg; /* the test runs the loop until it is idle */
 }
 
 static inline void rig_open(struct params_rig *r, size_t max_bytes)
@@ -27,7 +27,7 @@ static inline void rig_open(struct params_rig *r, size_t max_bytes)
     *r = (struct params_rig){0};
     ck_assert_int_eq(uv_loop_init(&r->loop), 0);
     params_sets_init(&r->sets, &r->loop, &env_real, max_bytes);
-    r->sets.quiet = rig_quiet;
+    r->sets.on_idle = rig_on_idle;
 }
 
 static inline void rig_close(struct params_rig *r)
@@ -39,7 +39,8 @@ static inline void rig_close(struct params_rig *r)
     ck_assert_int_eq(uv_loop_close(&r->loop), 0);
 }
 
-/* Without waiting: a timer may have told before the loop would wait for what never comes. */
+/* Polls without blocking: a timer may already have notified, and a blocking run would then wait for
+ * ever. */
 static inline void rig_until_told(struct params_rig *r)
 {
     while (!r->is_told)
@@ -55,7 +56,7 @@ static inline void rig_made(void *arg, const struct error *err)
     r->err = *err;
 }
 
-static inline void rig_settled(struct contribution_waiter *w, const struct contribution_end *end)
+static inline void rig_settled(struct update_waiter *w, const struct update_outcome *end)
 {
     struct params_rig *r = container_of(w, struct params_rig, waiter);
 
@@ -63,7 +64,7 @@ static inline void rig_settled(struct contribution_waiter *w, const struct contr
     r->end = *end;
 }
 
-/* A set of one number that begins with 0; NULL, with r->err, when it cannot be made. */
+/* A set of one number with value 0; NULL, with r->err, on failure. */
 static inline struct params_set *rig_make(struct params_rig *r, struct params_spec spec)
 {
     static const struct tensor_view one = {
@@ -102,14 +103,14 @@ static inline struct params_gradient *rig_gradient(struct params_rig *r, struct 
     return NULL;
 }
 
-/* Contributes it, and waits for the end. */
+/* Contributes it and waits for the result. */
 static inline enum status rig_contribute(struct params_rig *r, struct params_set *set,
                                          const char *client, uint64_t step, float value)
 {
     struct params_gradient *g = rig_gradient(r, set, client, step, value);
 
-    r->waiter = (struct contribution_waiter){.settled = rig_settled};
-    if (g == NULL || params_contribute(set, g, &r->waiter, &r->err) != STATUS_OK)
+    r->waiter = (struct update_waiter){.settled = rig_settled};
+    if (g == NULL || params_submit(set, g, &r->waiter, &r->err) != STATUS_OK)
         return r->err.status;
     rig_until_told(r);
     r->err = r->end.err;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/turn.h"
 #include "base/alloc.h"
 
 enum { MAX_BATCH = 256, ARENA_BYTES = 1 << 20 };
@@ -20,8 +21,8 @@ enum status policy_drive_open(struct agent **out, const struct policy_spec *spec
         return error_set(err, STATUS_UNKNOWN, "no temporary file");
     (void)close(fd);
     config->path = path;
-    if (config->backend == NULL)
-        config->backend = "cpu";
+    if (config->options.backend == NULL)
+        config->options.backend = "cpu";
     if (config->env == NULL)
         config->env = &env_real;
     rc = policy_file_create(path, spec, seed, err);

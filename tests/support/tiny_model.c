@@ -34,7 +34,7 @@ struct bytes {
     size_t len, cap;
 };
 
-/* The file while it is made: the parts after its header, and how many entries the first two have.
+/* The file under construction: the parts after its header, and how many entries the first two have.
  */
 struct file {
     const struct tiny_config *config;
@@ -83,7 +83,7 @@ static void begin_key(struct file *f, const char *name, uint32_t type)
     f->n_keys++;
 }
 
-/* False when the key is left out, or set to something else at the end. */
+/* False if the key is left out, or set to another value at the end. */
 static bool key(struct file *f, const char *name, uint32_t type)
 {
     const char *set_key = f->config->set_key;
@@ -127,8 +127,8 @@ static bool key_array(struct file *f, const char *name, uint32_t item_type, uint
     return true;
 }
 
-/* The character that stands for a byte in GPT-2's vocabularies: itself where it can be seen, else
- * the next one from U+0100 on. */
+/* The character that stands for a byte in GPT-2's vocabularies: itself if it is printable, else the
+ * next one from U+0100 on. */
 static void put_byte_token(struct bytes *b, unsigned byte, uint32_t *next_other)
 {
     bool is_seen = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
@@ -168,6 +168,19 @@ static void put_vocabulary(struct file *f)
     key_text(f, "tokenizer.chat_template", tiny_chat_template);
 }
 
+static void put_key(struct file *f, const struct tiny_key *k)
+{
+    const unsigned char truth = k->number != 0;
+
+    if (k->text != NULL) {
+        key_text(f, k->name, k->text);
+    } else if (!k->is_bool) {
+        key_f32(f, k->name, k->number);
+    } else if (key(f, k->name, GGUF_BOOL)) {
+        put(&f->keys, &truth, 1);
+    }
+}
+
 static void put_metadata(struct file *f)
 {
     const struct tiny_config *c = f->config;
@@ -185,6 +198,9 @@ static void put_metadata(struct file *f)
     key_f32(f, "llama.rope.freq_base", 10000.0f);
     key_f32(f, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
     put_vocabulary(f);
+    for (size_t i = 0; i < sizeof c->add_keys / sizeof c->add_keys[0]; i++)
+        if (c->add_keys[i].name != NULL)
+            put_key(f, &c->add_keys[i]);
     if (c->set_key != NULL) {
         begin_key(f, c->set_key, GGUF_U32);
         put_u32(&f->keys, c->set_value);
@@ -209,8 +225,8 @@ static void put_f16(unsigned char *to, float value)
     memcpy(to, &half, sizeof half);
 }
 
-/* Where a block format keeps its scale and its min (0 for none but at 0), how far its numbers, all
- * bits random, spread at scale 1, and the min that brings their mean to zero. */
+/* For each block format: the offsets of its scale and its min (a min at 0 means none), how far its
+ * numbers, of random bits, spread at scale 1, and the min that makes their mean zero. */
 static const struct block {
     enum dtype type;
     size_t scale_at, min_at;
@@ -267,10 +283,24 @@ static void put_values(struct file *f, enum dtype type, size_t n, float mean, fl
         put_number(f, type, mean + spread * 1.7f * draw(f));
 }
 
+/* Sets the exponent of the first number, or of the first block's scale, to its maximum. */
+static void break_first(struct file *f, enum dtype type, size_t at)
+{
+    const bool is_wide = type == DTYPE_F32 || type == DTYPE_BF16;
+
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
+        if (blocks[i].type == type)
+            at += blocks[i].scale_at;
+    at += type == DTYPE_F32 ? 2 : 0;
+    f->data.data[at] |= is_wide ? 0x80 : 0;
+    f->data.data[at + 1] |= is_wide ? 0x7f : 0x7c;
+}
+
 static void tensor(struct file *f, const char *name, enum dtype type, size_t n_rows, size_t n_cols,
                    float mean, float spread)
 {
     static const unsigned char zeroes[ALIGNMENT];
+    size_t at;
 
     if (is_left_out(f, name))
         return;
@@ -283,7 +313,10 @@ static void tensor(struct file *f, const char *name, enum dtype type, size_t n_r
     put_u32(&f->infos, type);
     put_u64(&f->infos, f->data.len);
     f->n_tensors++;
+    at = f->data.len;
     put_values(f, type, n_rows * n_cols, mean, spread);
+    if (f->config->break_tensor != NULL && strcmp(f->config->break_tensor, name) == 0)
+        break_first(f, type, at);
 }
 
 static void matrix(struct file *f, const char *name, size_t n_rows)

@@ -1,6 +1,6 @@
 /* A small llama model with seeded weights, made in memory as the bytes of a GGUF file: for tests
- * that need a model and not its answers. Its vocabulary is byte-level BPE with SmolLM's control
- * tokens and chat template. */
+ * that need a model but not meaningful replies. Its vocabulary is byte-level BPE with SmolLM's
+ * control tokens and chat template. */
 #ifndef TESTS_SUPPORT_TINY_MODEL_H
 #define TESTS_SUPPORT_TINY_MODEL_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/dtype.h"
+#include "compute/numerics/dtype.h"
 
 enum {
     TINY_LAYERS = 2,
@@ -27,6 +27,14 @@ enum {
     TINY_VOCAB = TINY_FIRST_MERGED + 8,
 };
 
+/* A key with a value of its type: text, a float or a bool. */
+struct tiny_key {
+    const char *name; /* NULL: none */
+    const char *text; /* NULL: a number or a bool */
+    float number;
+    bool is_bool; /* number is 0 or 1 */
+};
+
 /* Zeroed, it is a sound f32 model with a tied head. */
 struct tiny_config {
     enum dtype type; /* of the matrices */
@@ -34,12 +42,15 @@ struct tiny_config {
     bool has_own_head;   /* output.weight */
     bool has_rope_freqs; /* rope_freqs.weight */
 
-    /* Ways to be wrong; NULL for none. */
+    /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */
-    const char *leave_out;    /* a key or tensor that the file then lacks */
+    const char *leave_out;    /* a key or tensor to leave out */
     const char *set_key;      /* a key that becomes an integer, set_value; may be new */
     uint32_t set_value;
     const char *add_tensor; /* one more vector, [TINY_WIDTH] f32 */
+    struct tiny_key add_keys[2];
+    const char
+        *break_tensor; /* a tensor whose first scale or number, f16 or f32, is infinite or NaN */
 };
 
 struct tiny_model {

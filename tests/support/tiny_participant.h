@@ -1,4 +1,4 @@
-/* A language model in worlds, on the tiny model of the tests, whose file lies in memory. */
+/* A language model in worlds, on the tests' tiny model in a memory file. */
 #ifndef TESTS_SUPPORT_TINY_PARTICIPANT_H
 #define TESTS_SUPPORT_TINY_PARTICIPANT_H
 
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/support/tiny_model.h"
-#include "worlds/model.h"
+#include "worlds/participant/model.h"
 
 struct tiny_file {
     int fd;
@@ -32,20 +32,20 @@ static inline void tiny_file_open(struct tiny_file *f)
 
 static inline void tiny_file_close(struct tiny_file *f)
 {
-    (void)close(f->fd); /* of memory: nothing is lost */
+    (void)close(f->fd); /* a memory file: nothing is lost */
 }
 
-/* Replies of at most six tokens, by one thread, in steps of 64 tokens. */
-static inline struct model_config tiny_participant(const struct tiny_file *f)
+/* Replies of at most six tokens, one thread, steps of 64 tokens. */
+static inline struct model_participant_config tiny_participant(const struct tiny_file *f)
 {
-    struct model_config c;
+    struct model_participant_config c;
 
     model_config_init(&c);
     c.agent.path = f->path;
-    c.agent.backend = "cpu";
-    c.agent.n_threads = 1;
-    c.agent.kv_type = KV_F32;
-    c.agent.kv_bytes = 4 << 20;
+    c.agent.options.backend = "cpu";
+    c.agent.options.n_threads = 1;
+    c.agent.options.kv_type = KV_F32;
+    c.agent.options.kv_bytes = 4 << 20;
     c.agent.max_step_rows = 8;
     c.agent.max_step_tokens = 64;
     c.sampling.max_tokens = 6;

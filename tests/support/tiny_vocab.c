@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
-#include "tests/unit/compute/gguf_maker.h"
+#include "tests/unit/compute/gguf/gguf_maker.h"
 
 static const char *const specials[] = {
     [TV_END_OF_TEXT] = "<|endoftext|>",
@@ -142,7 +142,7 @@ void tiny_vocab_open(struct tiny_vocab *out, const struct tiny_vocab_config *con
     struct tokens t = {.m = m, .config = config};
     struct error err;
 
-    make_keys(&t); /* once to count */
+    make_keys(&t); /* the first time only to count */
     make_head(m, 3, 0, t.n_keys);
     make_keys(&t);
     make_padding(m, 32);

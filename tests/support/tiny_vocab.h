@@ -1,15 +1,14 @@
-/* A small byte-level vocabulary in the bytes of a GGUF file, right or wrong as the test wants it.
- */
+/* A small byte-level vocabulary in the bytes of a GGUF file, valid or with a chosen defect. */
 #ifndef TESTS_SUPPORT_TINY_VOCAB_H
 #define TESTS_SUPPORT_TINY_VOCAB_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/gguf.h"
+#include "compute/gguf/gguf.h"
 
-/* Ids: control tokens, user-defined tokens, the 256 bytes by value, then what each merge gives, in
- * order, then the extra token. */
+/* Ids: control tokens, user-defined tokens, the 256 bytes by value, then the result of each merge,
+ * in order, then the extra token. */
 enum {
     TV_END_OF_TEXT,   /* <|endoftext|> */
     TV_IM_START,      /* <|im_start|> */
@@ -24,7 +23,7 @@ enum {
     TV_MERGED = TV_BYTE + 256,
 };
 
-/* Zeroed, it is a sound gpt-2 vocabulary without merges and chat template. */
+/* Zeroed, it is a valid gpt-2 vocabulary without merges and chat template. */
 struct tiny_vocab_config {
     const char *pre;           /* NULL: gpt-2 */
     const char *const *merges; /* [n_merges] as the file has them: "h e" */
@@ -33,10 +32,10 @@ struct tiny_vocab_config {
     const char *chat_template; /* NULL: none */
     unsigned char missing;     /* a byte without a token; 0 for none */
 
-    /* Ways to be wrong; zero for none. */
+    /* Defects; zero: none. */
     const char *model;       /* instead of gpt2 */
-    const char *extra_merge; /* one that gives no token of its own */
-    const char *leave_out;   /* a key that the file then lacks */
+    const char *extra_merge; /* one whose result is not a token */
+    const char *leave_out;   /* a key to leave out */
     size_t n_types_less;
     int32_t control_type; /* instead of 3 */
     uint32_t bos;         /* instead of TV_BEGIN_OF_TEXT */

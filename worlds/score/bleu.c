@@ -1,5 +1,5 @@
 /* Sentence BLEU as NLTK computes it: Papineni et al. (2002), uniform weights, the closest label's
- * length, and Chen and Cherry's first smoothing (2014) with 1e-12 for what does not match. */
+ * length, and Chen and Cherry's first smoothing (2014) with 1e-12 for n-grams without a match. */
 #include <math.h>
 #include <string.h>
 
@@ -33,8 +33,8 @@ void scorer_bleu_of_equal(size_t n_words, double out[SCORE_MAX_NGRAM])
     combine(log_p, 1, out);
 }
 
-/* 1 for a reply of n words that is longer than the label closest to it in length (of two that are
- * alike, the shorter), else less. */
+/* 1 for a reply of n words that is longer than the label closest to it in length (of two equally
+ * close, the shorter), else less. */
 static double brevity(const struct scorer *s, size_t n)
 {
     size_t best = 0, best_off = SIZE_MAX, from = 0;
@@ -51,8 +51,8 @@ static double brevity(const struct scorer *s, size_t n)
     return n > best ? 1 : exp(1 - (double)best / (double)n);
 }
 
-/* Into s->best: how often each gram stands in the label that has it most often. A label's grams
- * lie where its words do, n - 1 fewer. */
+/* Into s->best: how often each gram occurs in the label that has it most often. A label's grams are
+ * stored where its words are, n - 1 fewer. */
 static enum status count_labels(struct scorer *s, size_t n, size_t n_ids)
 {
     size_t from = 0;
@@ -100,7 +100,7 @@ static enum status all_longer(struct scorer *s, size_t n)
     return longer(s, s->reply_grams.at, s->reply_ids.at, s->reply_ids.n, n);
 }
 
-/* The reply's grams of n words that are in a label too, each as often as there. */
+/* The reply's grams of n words that occur in a label, each counted at most as often as there. */
 static enum status count_matches(struct scorer *s, size_t n, size_t *out)
 {
     size_t n_ids = (size_t)s->words.n + s->pairs.n, n_matches = 0;

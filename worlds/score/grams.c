@@ -16,19 +16,19 @@ void grams_clear(struct grams *g)
     g->n_total = 0;
 }
 
-static enum status put(struct grams *g, struct text gram)
+static enum status grams_put(struct grams *g, struct text gram)
 {
     struct word_slot *slot;
 
     if (words_slot(&g->set, gram, &slot) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    if (slot->word.text == gram.text) { /* new: it borrows what will not stay */
+    if (slot->word.text == gram.text) { /* a new slot borrows memory that will be freed: copy it */
         char *copy;
 
         g->memory.limit_bytes = SIZE_MAX;
         copy = arena_strndup(&g->memory, gram.text, gram.len);
         if (copy == NULL) {
-            slot->word = (struct text){"", 0}; /* counted, and equal to nothing */
+            slot->word = (struct text){"", 0}; /* counted, but it matches nothing */
             return STATUS_EXHAUSTED;
         }
         slot->word.text = copy;
@@ -38,7 +38,7 @@ static enum status put(struct grams *g, struct text gram)
 
 enum status grams_add(struct grams *g, struct text gram)
 {
-    if (put(g, gram) != STATUS_OK)
+    if (grams_put(g, gram) != STATUS_OK)
         return STATUS_EXHAUSTED;
     g->n_total++;
     return STATUS_OK;
@@ -49,7 +49,7 @@ enum status grams_merge(struct grams *g, const struct grams *from)
     for (size_t i = 0; i < from->set.n_slots; i++) {
         const struct word_slot *s = &from->set.slots[i];
 
-        if (s->epoch == from->set.epoch && put(g, s->word) != STATUS_OK)
+        if (s->epoch == from->set.epoch && grams_put(g, s->word) != STATUS_OK)
             return STATUS_EXHAUSTED;
     }
     g->n_total += from->n_total;

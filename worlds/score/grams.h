@@ -21,8 +21,7 @@ void grams_clear(struct grams *g);
 enum status grams_add(struct grams *g, struct text gram) MUST_CHECK;
 enum status grams_merge(struct grams *g, const struct grams *from) MUST_CHECK;
 
-/* distinct over total, with ParlAI's bounds: 1e-7 where there is nothing. As the two parts of an
- * average. */
+/* The two parts of an average, distinct over total, with ParlAI's bounds: 1e-7 in place of 0. */
 static inline double grams_num(uint64_t n_distinct)
 {
     return n_distinct == 0 ? 1e-12 : (double)n_distinct;

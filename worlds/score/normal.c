@@ -24,7 +24,7 @@ bool is_alphanumeric(uint32_t c)
     return uc_is_general_category(c, UC_CATEGORY_L) || uc_is_general_category(c, UC_CATEGORY_N);
 }
 
-static enum kind kind_of(uint32_t c)
+static enum kind normal_kind_of(uint32_t c)
 {
     if (c < 0x80) {
         if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'))
@@ -36,8 +36,8 @@ static enum kind kind_of(uint32_t c)
     return is_alphanumeric(c) ? KIND_WORD : KIND_OTHER;
 }
 
-/* A capital sigma is a final one behind a cased character and before none, whatever characters
- * that case ignores stand between. */
+/* A capital sigma is final behind a cased character and not before one; case-ignorable characters
+ * between are skipped. */
 static bool is_final_sigma(const char *text, size_t at, size_t next, size_t len)
 {
     uint32_t c = 0;
@@ -48,7 +48,7 @@ static bool is_final_sigma(const char *text, size_t at, size_t next, size_t len)
 
         while (from > 0 && at - from < 4 && ((unsigned char)text[from] & 0xC0) == 0x80)
             from--;
-        (void)utf8_next(text + from, at - from, &c); /* never empty */
+        (void)utf8_next(text + from, at - from, &c); /* the text is never empty */
         if (!uc_is_property_case_ignorable(c)) {
             cased = uc_is_property_cased(c);
             break;
@@ -65,7 +65,7 @@ static bool is_final_sigma(const char *text, size_t at, size_t next, size_t len)
     return true;
 }
 
-struct writer {
+struct normal_writer {
     struct buf *out;
     char *to;        /* in out's memory, room for all */
     size_t word;     /* where the run of word characters at the end begins */
@@ -73,8 +73,8 @@ struct writer {
     bool in_word, owes_space;
 };
 
-/* At the end of a run of word characters: an article goes. */
-static void end_word(struct writer *w)
+/* At the end of a run of word characters: removes it if it is an article. */
+static void end_word(struct normal_writer *w)
 {
     const char *run = w->to + w->word;
     size_t len = w->n - w->word;
@@ -89,9 +89,9 @@ static void end_word(struct writer *w)
     }
 }
 
-static void put(struct writer *w, uint32_t c)
+static void normal_writer_put(struct normal_writer *w, uint32_t c)
 {
-    enum kind kind = kind_of(c);
+    enum kind kind = normal_kind_of(c);
 
     if (w->in_word && kind != KIND_WORD)
         end_word(w);
@@ -112,9 +112,8 @@ static void put(struct writer *w, uint32_t c)
         w->n += utf8_encode(c, w->to + w->n);
 }
 
-/* A character may grow from two bytes to three by its lower case, and one byte that is not UTF-8
- * becomes three. */
-static enum status reserve(struct buf *out, size_t size_bytes)
+/* Lower case may turn two bytes into three, and one byte of invalid UTF-8 becomes three. */
+static enum status normal_writer_reserve(struct buf *out, size_t size_bytes)
 {
     static const char zeros[256];
     size_t len = out->len;
@@ -130,11 +129,11 @@ static enum status reserve(struct buf *out, size_t size_bytes)
 
 enum status normalise(struct buf *out, const char *text, size_t len)
 {
-    struct writer w;
+    struct normal_writer w;
 
-    if (reserve(out, 3 * len + 8) != STATUS_OK)
+    if (normal_writer_reserve(out, 3 * len + 8) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    w = (struct writer){.out = out, .to = out->data, .n = out->len, .start = out->len};
+    w = (struct normal_writer){.out = out, .to = out->data, .n = out->len, .start = out->len};
     for (size_t at = 0; at < len;) {
         unsigned char byte = (unsigned char)text[at];
         size_t here = at;
@@ -142,17 +141,17 @@ enum status normalise(struct buf *out, const char *text, size_t len)
 
         if (byte < 0x80) {
             at++;
-            put(&w, byte >= 'A' && byte <= 'Z' ? byte + 32u : byte);
+            normal_writer_put(&w, byte >= 'A' && byte <= 'Z' ? byte + 32u : byte);
             continue;
         }
         at += utf8_next(text + at, len - at, &c);
         if (c == SIGMA) {
-            put(&w, is_final_sigma(text, here, at, len) ? FINAL_SIGMA : SMALL_SIGMA);
-        } else if (c == I_WITH_DOT) { /* the one character whose lower case is two */
-            put(&w, 'i');
-            put(&w, DOT);
+            normal_writer_put(&w, is_final_sigma(text, here, at, len) ? FINAL_SIGMA : SMALL_SIGMA);
+        } else if (c == I_WITH_DOT) { /* the only character whose lower case has two characters */
+            normal_writer_put(&w, 'i');
+            normal_writer_put(&w, DOT);
         } else {
-            put(&w, uc_tolower(c));
+            normal_writer_put(&w, uc_tolower(c));
         }
     }
     if (w.in_word)

@@ -12,10 +12,10 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Appends the normalised text. What is not UTF-8 counts as U+FFFD. */
+/* Appends the normalised text. Invalid UTF-8 counts as U+FFFD. */
 enum status normalise(struct buf *out, const char *text, size_t len) MUST_CHECK;
 
-/* What Python's isspace() and isalnum() say of a character. */
+/* As Python's isspace() and isalnum(). */
 bool is_white_space(uint32_t c);
 bool is_alphanumeric(uint32_t c);
 

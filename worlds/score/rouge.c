@@ -1,6 +1,6 @@
 /* ROUGE-1, -2 and -L (Lin, 2004), recall, with Porter's stemmer for words of more than three
- * letters, as the script of 2004 has it. What is not a-z or 0-9 counts as a space; a text ends
- * after 665 bytes. */
+ * letters, as the script of 2004 has it. Any character but a-z and 0-9 counts as a space; a text is
+ * cut after 665 bytes. */
 #include <libstemmer.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { MAX_TEXT = 665, MIN_STEMMED = 4 };
 
-/* Appends the numbers of a text's stems. Stems lie in s->stems, which has room for all. */
+/* Appends the numbers of a text's stems. Stems are stored in s->stems, which has room for all. */
 static enum status stem(struct scorer *s, const char *text, size_t len, struct ids *out)
 {
     size_t at = 0;
@@ -138,7 +138,8 @@ enum status scorer_rouge(struct scorer *s, double out[SCORE_N_ROUGE])
     words_clear(&s->pairs);
     s->stems.limit_bytes = SIZE_MAX / 2;
     buf_clear(&s->stems);
-    /* A stem is no longer than its word but for an e, so this is room for all: words_of borrows. */
+    /* A stem is at most an e longer than its word, so this is room for all stems; words_of borrows
+     * them. */
     while (s->stems.cap < 2 * (s->reply.len + s->labels.len) + 64) {
         if (buf_append_text(&s->stems, "what is written here is only to make room") != STATUS_OK ||
             buf_append(&s->stems, s->reply.data, s->reply.len) != STATUS_OK)

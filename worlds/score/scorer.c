@@ -79,7 +79,7 @@ static enum status overlaps(struct scorer *s, struct scores *best)
     size_t from = 0;
 
     for (size_t i = 0; i < s->starts.n; i++) {
-        /* a text without words has the empty word alone, which nothing has in common */
+        /* a text without words counts as one empty word, which matches nothing */
         if (scorer_label(s, i).len > 0 && s->reply.len > 0 &&
             overlap(s, s->label_ids.at + from, s->starts.at[i] - from, best) != STATUS_OK)
             return STATUS_EXHAUSTED;
@@ -105,7 +105,7 @@ static enum status number_words(struct scorer *s)
     return STATUS_OK;
 }
 
-static size_t count_words(const struct buf *text)
+static size_t scorer_count_words(const struct buf *text)
 {
     size_t n = 1;
 
@@ -114,7 +114,8 @@ static size_t count_words(const struct buf *text)
     return n;
 }
 
-static enum status score(struct scorer *s, bool wants_bleu, bool wants_rouge, struct scores *out)
+static enum status scorer_score_text(struct scorer *s, bool wants_bleu, bool wants_rouge,
+                                     struct scores *out)
 {
     struct scores best = {0};
     size_t n = s->ends.n;
@@ -126,10 +127,10 @@ static enum status score(struct scorer *s, bool wants_bleu, bool wants_rouge, st
         if (label.len == s->reply.len && memcmp(label.text, s->reply.data, label.len) == 0)
             best.accuracy = 1;
     }
-    if (best.accuracy == 1) { /* nothing can be better */
+    if (best.accuracy == 1) { /* no label can score higher */
         best.precision = best.recall = best.f1 = s->reply.len > 0 ? 1 : 0;
         if (wants_bleu)
-            scorer_bleu_of_equal(count_words(&s->reply), best.bleu);
+            scorer_bleu_of_equal(scorer_count_words(&s->reply), best.bleu);
     } else {
         rc = number_words(s);
         if (rc == STATUS_OK)
@@ -151,7 +152,7 @@ enum status scorer_score(struct scorer *s, struct text reply, const struct text 
     clear(&s->reply);
     if (normalise(&s->reply, reply.text, reply.len) != STATUS_OK ||
         set_labels(s, labels, n_labels) != STATUS_OK ||
-        score(s, wants_bleu, wants_rouge, out) != STATUS_OK)
+        scorer_score_text(s, wants_bleu, wants_rouge, out) != STATUS_OK)
         return error_no_memory(err, reply.len, "scoring a reply");
     return STATUS_OK;
 }

@@ -70,33 +70,33 @@ void words_clear(struct words *w)
 }
 
 /* The finaliser of splitmix64. */
-static uint64_t mix(uint64_t x)
+static uint64_t words_mix(uint64_t x)
 {
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 
-static bool is_same(const struct word_slot *s, uint64_t key, const struct text *word)
+static bool words_is_same(const struct word_slot *s, uint64_t key, const struct text *word)
 {
     return s->key == key && (word == NULL || (s->word.len == word->len &&
                                               memcmp(s->word.text, word->text, word->len) == 0));
 }
 
-/* The slot of key (and word), or the free one where it belongs. */
-static struct word_slot *slot_of(const struct words *w, uint64_t key, const struct text *word)
+/* The slot of key (and word), or the free slot for it. */
+static struct word_slot *words_slot_of(const struct words *w, uint64_t key, const struct text *word)
 {
     size_t mask = w->n_slots - 1;
 
-    for (size_t i = (size_t)mix(key) & mask;; i = (i + 1) & mask) {
+    for (size_t i = (size_t)words_mix(key) & mask;; i = (i + 1) & mask) {
         struct word_slot *s = &w->slots[i];
 
-        if (s->epoch != w->epoch || is_same(s, key, word))
+        if (s->epoch != w->epoch || words_is_same(s, key, word))
             return s;
     }
 }
 
-static enum status grow(struct words *w)
+static enum status words_grow(struct words *w)
 {
     struct words bigger = {.n_slots = w->n_slots == 0 ? FIRST_SLOTS : 2 * w->n_slots,
                            .n = w->n,
@@ -109,21 +109,21 @@ static enum status grow(struct words *w)
         const struct word_slot *s = &w->slots[i];
 
         if (s->epoch == w->epoch)
-            *slot_of(&bigger, s->key, s->word.text == NULL ? NULL : &s->word) = *s;
+            *words_slot_of(&bigger, s->key, s->word.text == NULL ? NULL : &s->word) = *s;
     }
     free(w->slots);
     *w = bigger;
     return STATUS_OK;
 }
 
-static enum status find(struct words *w, uint64_t key, const struct text *word,
-                        struct word_slot **out)
+static enum status words_find_slot(struct words *w, uint64_t key, const struct text *word,
+                                   struct word_slot **out)
 {
     struct word_slot *s;
 
-    if (2 * ((size_t)w->n + 1) > w->n_slots && grow(w) != STATUS_OK)
+    if (2 * ((size_t)w->n + 1) > w->n_slots && words_grow(w) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    s = slot_of(w, key, word);
+    s = words_slot_of(w, key, word);
     if (s->epoch != w->epoch)
         *s = (struct word_slot){w->epoch, w->n++, key,
                                 word == NULL ? (struct text){NULL, 0} : *word};
@@ -132,7 +132,7 @@ static enum status find(struct words *w, uint64_t key, const struct text *word,
 }
 
 /* FNV-1a */
-static uint64_t hash_of(struct text word)
+static uint64_t words_hash_of(struct text word)
 {
     uint64_t hash = 0xCBF29CE484222325u;
 
@@ -143,14 +143,15 @@ static uint64_t hash_of(struct text word)
 
 const struct word_slot *words_find(const struct words *w, struct text word)
 {
-    const struct word_slot *s = w->n_slots == 0 ? NULL : slot_of(w, hash_of(word), &word);
+    const struct word_slot *s =
+        w->n_slots == 0 ? NULL : words_slot_of(w, words_hash_of(word), &word);
 
     return s != NULL && s->epoch == w->epoch ? s : NULL;
 }
 
 enum status words_slot(struct words *w, struct text word, struct word_slot **out)
 {
-    return find(w, hash_of(word), &word, out);
+    return words_find_slot(w, words_hash_of(word), &word, out);
 }
 
 enum status words_of(struct words *w, struct text word, uint32_t *out)
@@ -167,7 +168,7 @@ enum status words_of_pair(struct words *w, uint32_t a, uint32_t b, uint32_t *out
 {
     struct word_slot *slot;
 
-    if (find(w, (uint64_t)a << 32 | b, NULL, &slot) != STATUS_OK)
+    if (words_find_slot(w, (uint64_t)a << 32 | b, NULL, &slot) != STATUS_OK)
         return STATUS_EXHAUSTED;
     *out = slot->id;
     return STATUS_OK;

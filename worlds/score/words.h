@@ -1,5 +1,5 @@
-/* Words as numbers: equal words, and equal runs of them, have equal ones, so that counting n-grams
- * is counting in an array. */
+/* Words as numbers: equal words, and equal runs of words, have equal numbers, so that n-grams are
+ * counted in an array. */
 #ifndef WORLDS_SCORE_WORDS_H
 #define WORLDS_SCORE_WORDS_H
 
@@ -38,9 +38,9 @@ void words_deinit(struct words *w);
 void words_clear(struct words *w); /* O(1) */
 /* The word is borrowed until words_clear. */
 enum status words_of(struct words *w, struct text word, uint32_t *out) MUST_CHECK;
-/* The slot of a word; that of a new one borrows it, which the caller may then replace by a copy. */
+/* The slot of a word. A new slot borrows the word; the caller may replace it by a copy. */
 enum status words_slot(struct words *w, struct text word, struct word_slot **out) MUST_CHECK;
-/* NULL when it was not seen. Changes nothing: any thread, while no other does. */
+/* NULL for an unknown word. Changes nothing: any thread, while no other thread changes w. */
 const struct word_slot *words_find(const struct words *w, struct text word);
 enum status words_of_pair(struct words *w, uint32_t a, uint32_t b, uint32_t *out) MUST_CHECK;
 

@@ -6,7 +6,7 @@
 
 #include "worlds/teachers/format.h"
 
-static struct text stripped(const char *text, size_t len)
+static struct text conversations_stripped(const char *text, size_t len)
 {
     while (len > 0 && strchr(" \t\n\r\v\f", text[len - 1]) != NULL && text[len - 1] != '\0')
         len--;
@@ -18,19 +18,20 @@ static struct text stripped(const char *text, size_t len)
 }
 
 /* The act's text into the arena. */
-static enum status text_of(struct source *s, const json_t *act, struct text *out, struct error *err)
+static enum status conversations_text_of(struct source *s, const json_t *act, struct text *out,
+                                         struct error *err)
 {
     const json_t *text = json_object_get(act, "text");
 
     if (!json_is_string(text))
         return error_set(err, STATUS_INVALID, "an act of the dialog has no text");
-    *out = stripped(json_string_value(text), json_string_length(text));
+    *out = conversations_stripped(json_string_value(text), json_string_length(text));
     out->text = arena_strndup(s->arena, out->text, out->len);
     return out->text == NULL ? error_no_memory(err, out->len, "a text") : STATUS_OK;
 }
 
-static enum status give(struct source *s, const json_t *first, const json_t *second, bool begins,
-                        struct error *err)
+static enum status conversations_give_example(struct source *s, const json_t *first,
+                                              const json_t *second, bool begins, struct error *err)
 {
     struct text *label = arena_alloc(s->arena, 1, sizeof *label);
     struct text text;
@@ -39,7 +40,8 @@ static enum status give(struct source *s, const json_t *first, const json_t *sec
     if (label == NULL)
         return error_no_memory(err, sizeof *label, "a label");
     act_init(&a, s->arena);
-    if (text_of(s, first, &text, err) != STATUS_OK || text_of(s, second, label, err) != STATUS_OK ||
+    if (conversations_text_of(s, first, &text, err) != STATUS_OK ||
+        conversations_text_of(s, second, label, err) != STATUS_OK ||
         act_set(&a, ACT_TEXT, value_text(text), err) != STATUS_OK ||
         act_set(&a, ACT_LABELS, value_list(label, 1), err) != STATUS_OK)
         return err->status;
@@ -75,7 +77,7 @@ static enum status give_dialog(struct source *s, const json_t *dialog, struct er
                 first = act;
                 continue;
             }
-            if (give(s, first, act, begins, err) != STATUS_OK)
+            if (conversations_give_example(s, first, act, begins, err) != STATUS_OK)
                 return err->status;
             first = NULL;
             begins = false;
@@ -84,14 +86,15 @@ static enum status give_dialog(struct source *s, const json_t *dialog, struct er
     return STATUS_OK;
 }
 
-static enum status line(struct source *s, const char *text, size_t len, struct error *err)
+static enum status conversations_read_line(struct source *s, const char *text, size_t len,
+                                           struct error *err)
 {
     json_error_t why;
     json_t *conversation;
     const json_t *dialog;
     enum status rc;
 
-    if (stripped(text, len).len == 0)
+    if (conversations_stripped(text, len).len == 0)
         return STATUS_OK;
     conversation = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (conversation == NULL)
@@ -104,4 +107,5 @@ static enum status line(struct source *s, const char *text, size_t len, struct e
     return rc;
 }
 
-const struct format conversations_format = {.name = "conversations", .line = line};
+const struct data_format conversations_format = {.name = "conversations",
+                                                 .line = conversations_read_line};

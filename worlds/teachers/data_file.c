@@ -1,4 +1,4 @@
-#include "worlds/data_file.h"
+#include "worlds/teachers/data_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,13 +11,13 @@
 
 #include "base/alloc.h"
 #include "base/checksum.h"
-#include "worlds/participant.h"
+#include "worlds/participant/participant.h"
 #include "worlds/teachers/example.h"
 #include "worlds/teachers/format.h"
 #include "worlds/teachers/index.h"
 
 /* "name" and suffix joined; NULL without memory. */
-static char *joined(const char *name, const char *suffix)
+static char *data_file_joined(const char *name, const char *suffix)
 {
     size_t n = strlen(name), m = strlen(suffix);
     char *out = try_alloc(n + m + 1, 1);
@@ -39,7 +39,7 @@ static bool is_data(const char *task)
     return strncmp(task, "data:", 5) == 0;
 }
 
-/* Whether a task's lines are read as they stand: only an index is built. */
+/* Whether a task's lines are read unchanged: only an index is built. */
 static bool is_in_place(const char *task, const char *data_path,
                         const struct teacher_config *config, bool preprocesses)
 {
@@ -48,7 +48,7 @@ static bool is_in_place(const char *task, const char *data_path,
     return is_jsonl && !config->squash && !preprocesses && strcmp(source_of(task), data_path) == 0;
 }
 
-/* Data that were built otherwise are others. */
+/* A checksum of the options that the data depend on. */
 static uint32_t options_crc(const char *task, const struct teacher_config *config)
 {
     char text[160];
@@ -70,15 +70,15 @@ static int64_t changed_ns(const struct stat *st)
 
 struct building {
     const struct teacher_config *config;
-    struct arena arena; /* of the episode under way */
+    struct arena arena; /* of the current episode */
     struct source source;
-    FILE *out; /* NULL: the source stays as it is */
+    FILE *out; /* NULL: the source is unchanged */
     struct index_writer index;
     struct buf text;                 /* of the episode */
     uint64_t offset;                 /* in the data */
     uint64_t n_episodes, n_read;     /* written; of the source */
-    bool needs_labels;               /* of a source that stays as it is */
-    struct participant_clone *clone; /* of who preprocesses; NULL: nobody */
+    bool needs_labels;               /* of an unchanged source */
+    struct participant_clone *clone; /* the preprocessing clone; NULL: none */
 };
 
 static uint32_t longest(const struct act *turns, size_t n)
@@ -93,7 +93,7 @@ static uint32_t longest(const struct act *turns, size_t n)
     return most;
 }
 
-/* What the model makes of the act. It is told its first label as its own answer. */
+/* The model's observation of the act. The model self-observes the first label as its answer. */
 static enum status preprocess(struct building *b, struct act *turn, struct error *err)
 {
     const struct value *labels = act_labels(turn);
@@ -141,7 +141,7 @@ static enum status write_turn(struct building *b, struct act *turn, bool is_last
     return STATUS_OK;
 }
 
-static enum status take(void *to, struct act *turns, size_t n, struct error *err)
+static enum status data_file_take(void *to, struct act *turns, size_t n, struct error *err)
 {
     struct building *b = to;
     bool squashes = b->config->squash; /* then each turn is an episode of its own */
@@ -171,7 +171,7 @@ static enum status build_data(struct building *b, const char *task, struct error
     b->source = (struct source){.format = format_named(task, prefix),
                                 .arena = &b->arena,
                                 .recycles = true,
-                                .take = take,
+                                .take = data_file_take,
                                 .to = b,
                                 .skip_bad = b->config->skip_bad};
     if (b->source.format == NULL)
@@ -186,14 +186,14 @@ static enum status build_data(struct building *b, const char *task, struct error
 
 /* --- an index alone -------------------------------------------------------------------------- */
 
-static bool is_blank(const char *line, size_t len)
+static bool data_file_is_blank(const char *line, size_t len)
 {
     while (len > 0 && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
         len--;
     return len == 0;
 }
 
-/* What a line is to the episode that it stands in. */
+/* The effect of a line on the current episode. */
 struct look {
     bool is_example, ends;
     uint32_t n_words;
@@ -206,7 +206,7 @@ static enum status look_at(struct building *b, const char *line, size_t len, str
 
     *out = (struct look){0};
     arena_deinit(&b->arena);
-    if (is_blank(line, len))
+    if (data_file_is_blank(line, len))
         return STATUS_OK;
     if (act_from_json(&a, line, len, &b->arena, err) != STATUS_OK ||
         source_check(&a, &b->arena, b->needs_labels, err) != STATUS_OK)
@@ -217,7 +217,7 @@ static enum status look_at(struct building *b, const char *line, size_t len, str
     return STATUS_OK;
 }
 
-/* The line joins the episode under way: also a blank or bad one that stands within it. */
+/* Adds the line to the current episode: also a blank or bad line within it. */
 static enum status extend(struct data_entry *e, const struct lines *l, const char *line, size_t len,
                           const struct look *look, struct error *err)
 {
@@ -257,8 +257,8 @@ static enum status index_line(struct building *b, struct data_entry *e, const st
     return STATUS_OK;
 }
 
-/* Lines that are too long to be looked at cannot be passed by here: an episode's checksum covers
- * all of its bytes. */
+/* A line that is too long to read cannot be skipped here: an episode's checksum covers all of its
+ * bytes. */
 static enum status build_index(struct building *b, const char *path, struct error *err)
 {
     struct data_entry e = {0};
@@ -298,11 +298,11 @@ static enum status start_preprocess(struct building *b, struct participant *p, s
     b->clone = try_alloc(1, participant_clone_size(p));
     if (b->clone == NULL)
         return error_no_memory(err, participant_clone_size(p), "a clone");
-    return participant_clone_init(b->clone, p, &(struct place){0, 0}, err);
+    return participant_clone_init(b->clone, p, &(struct participant_slot){0, 0}, err);
 }
 
-static enum status build(struct building *b, const char *task, const char *data_part,
-                         struct error *err)
+static enum status data_file_build(struct building *b, const char *task, const char *data_part,
+                                   struct error *err)
 {
     struct stat st;
 
@@ -340,8 +340,9 @@ enum status data_build(const char *task, const char *data_path, const struct tea
     bool in_place = is_in_place(task, data_path, config, preprocess_by != NULL);
     struct building b = {
         .config = config, .text = {.limit_bytes = SIZE_MAX / 2}, .needs_labels = !is_data(task)};
-    char *index_path = joined(data_path, ".index"), *index_part = joined(data_path, ".index.part");
-    char *data_part = in_place ? NULL : joined(data_path, ".part");
+    char *index_path = data_file_joined(data_path, ".index"),
+         *index_part = data_file_joined(data_path, ".index.part");
+    char *data_part = in_place ? NULL : data_file_joined(data_path, ".part");
     enum status rc;
 
     arena_init(&b.arena, SIZE_MAX);
@@ -353,7 +354,7 @@ enum status data_build(const char *task, const char *data_path, const struct tea
     if (rc == STATUS_OK)
         rc = start_preprocess(&b, preprocess_by, err);
     if (rc == STATUS_OK)
-        rc = build(&b, task, data_part, err);
+        rc = data_file_build(&b, task, data_part, err);
     if (rc == STATUS_OK && data_part != NULL)
         rc = put_in_place(data_part, data_path, err);
     if (rc == STATUS_OK)
@@ -363,10 +364,10 @@ out:
         participant_clone_deinit(b.clone);
     free(b.clone);
     if (b.out != NULL)
-        (void)fclose(b.out); /* build has seen that all was written */
+        (void)fclose(b.out); /* build has checked that all was written */
     index_writer_close(&b.index);
     if (rc != STATUS_OK && data_part != NULL)
-        (void)unlink(data_part); /* may not be there */
+        (void)unlink(data_part); /* the file may not exist */
     if (rc != STATUS_OK && index_part != NULL)
         (void)unlink(index_part);
     buf_deinit(&b.text);
@@ -395,7 +396,7 @@ static enum status map_index(struct data_index *out, const char *path, struct er
         return unusable(err, "not there");
     if (fstat(fd, &st) == 0 && st.st_size > 0)
         map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    (void)close(fd); /* the map stays */
+    (void)close(fd); /* the mapping stays valid */
     if (map == MAP_FAILED)
         return unusable(err, "not readable");
     if (index_check(&x, map, (size_t)st.st_size, err) != STATUS_OK) {
@@ -420,7 +421,7 @@ static enum status source_crc(const char *path, size_t max_line_bytes, uint32_t 
         return rc;
     while (rc == STATUS_OK && line != NULL) {
         rc = lines_next(&l, &line, &len, err);
-        rc = rc == STATUS_INVALID ? STATUS_OK : rc; /* a long line: its bytes count too */
+        rc = rc == STATUS_INVALID ? STATUS_OK : rc; /* a long line: its bytes are counted too */
     }
     *out = l.crc;
     lines_close(&l);
@@ -449,7 +450,7 @@ static enum status check_source(const struct data_index *x, const char *task,
 enum status data_index_open(struct data_index *out, const char *data_path, const char *task,
                             const struct teacher_config *config, struct error *err)
 {
-    char *path = joined(data_path, ".index");
+    char *path = data_file_joined(data_path, ".index");
     struct data_index x = {0};
     struct stat st;
     enum status rc;
@@ -483,7 +484,7 @@ enum status data_path_of(char **out, const char *task, const struct teacher_conf
     bool stays = is_data(task) || (strncmp(task, "jsonl:", 6) == 0 && !config->squash);
     const char *path = config->data_file != NULL && !is_data(task) ? config->data_file : source;
 
-    *out = joined(path, path == source && !stays ? ".stream" : "");
+    *out = data_file_joined(path, path == source && !stays ? ".stream" : "");
     return *out == NULL ? error_no_memory(err, strlen(path), "a path") : STATUS_OK;
 }
 

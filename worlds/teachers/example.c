@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "base/chance.h"
+#include "base/counter_rng.h"
 
-/* Exactly the fields that there are, so that data take no more memory than they need. */
-static enum status fit(struct act *a, struct arena *arena, struct error *err)
+/* Copies exactly the existing fields, so that data take no more memory than needed. */
+static enum status example_fit(struct act *a, struct arena *arena, struct error *err)
 {
     struct field *fields = arena_alloc(arena, a->n, sizeof *fields);
 
@@ -30,7 +30,7 @@ enum status example_make(struct example *out, const struct act *turn, struct tex
         e.labels = *labels;
     arena_init(&scratch, SIZE_MAX);
     act_share(&e.act, turn, &scratch);
-    if (turn->n + 3 <= sizeof fields / sizeof fields[0]) { /* most: without the heap */
+    if (turn->n + 3 <= sizeof fields / sizeof fields[0]) { /* the usual case: no heap memory */
         memcpy(fields, turn->fields, turn->n * sizeof fields[0]);
         e.act.fields = fields;
         e.act.cap = sizeof fields / sizeof fields[0];
@@ -44,7 +44,7 @@ enum status example_make(struct example *out, const struct act *turn, struct tex
         e.labels.type == VALUE_LIST)
         rc = act_force(&e.act, ACT_EVAL_LABELS, e.labels, err);
     if (rc == STATUS_OK)
-        rc = fit(&e.act, arena, err);
+        rc = example_fit(&e.act, arena, err);
     arena_deinit(&scratch);
     if (rc == STATUS_OK)
         *out = e;
@@ -60,15 +60,15 @@ struct window {
     size_t limit;
 };
 
-static void push(struct window *w, struct text t)
+static void window_push(struct window *w, struct text t)
 {
     w->items[w->n++] = t;
     if (w->n - w->from > w->limit)
         w->from++;
 }
 
-static enum status joined(const struct window *w, struct arena *arena, struct text *out,
-                          struct error *err)
+static enum status window_joined(const struct window *w, struct arena *arena, struct text *out,
+                                 struct error *err)
 {
     size_t len = w->n - w->from - 1; /* newlines between */
     char *text, *to;
@@ -92,7 +92,7 @@ static enum status joined(const struct window *w, struct arena *arena, struct te
 static struct text one_label(const struct value *labels, uint64_t seed, uint64_t draw,
                              uint32_t turn)
 {
-    float chance = chance_uniform(seed, (uint32_t)draw, turn, (uint32_t)(draw >> 32));
+    float chance = counter_rng_uniform(seed, (uint32_t)draw, turn, (uint32_t)(draw >> 32));
     size_t i = (size_t)(chance * (float)labels->list.n);
 
     return labels->list.items[i < labels->list.n ? i : labels->list.n - 1];
@@ -111,12 +111,12 @@ enum status squash(struct act *turns, size_t n, const struct teacher_config *con
         const struct value *labels = act_list(&turns[i], ACT_LABELS);
         struct text text = {NULL, 0};
 
-        push(&w, act_text(&turns[i]));
-        if (joined(&w, arena, &text, err) != STATUS_OK ||
+        window_push(&w, act_text(&turns[i]));
+        if (window_joined(&w, arena, &text, err) != STATUS_OK ||
             act_force(&turns[i], ACT_TEXT, value_text(text), err) != STATUS_OK)
             return err->status;
         if (config->include_labels && labels != NULL && labels->list.n > 0)
-            push(&w, one_label(labels, config->seed, draw, (uint32_t)i));
+            window_push(&w, one_label(labels, config->seed, draw, (uint32_t)i));
     }
     return STATUS_OK;
 }

@@ -1,7 +1,6 @@
 /* Facebook dialog format: `N text<tab>labels|…<tab>reward<tab>candidates|…`. An N that is not above
- * the one before begins an episode. Lines without labels are context of the next that has some;
- * rewards on the way are summed. What is left at the episode's end becomes an act without labels.
- */
+ * the one before begins an episode. Lines without labels are context of the next line with labels;
+ * their rewards are summed. Lines left at the episode's end become an act without labels. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,16 +8,16 @@
 
 enum { N_PARTS = 4, TEXT = 0, LABELS = 1, REWARD = 2, CANDIDATES = 3 };
 
-static bool is_space(char c)
+static bool fbdialog_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static struct text stripped(struct text t)
+static struct text fbdialog_stripped(struct text t)
 {
-    while (t.len > 0 && is_space(t.text[t.len - 1]))
+    while (t.len > 0 && fbdialog_is_space(t.text[t.len - 1]))
         t.len--;
-    while (t.len > 0 && is_space(t.text[0])) {
+    while (t.len > 0 && fbdialog_is_space(t.text[0])) {
         t.text++;
         t.len--;
     }
@@ -62,8 +61,9 @@ static enum status bars(struct source *s, struct text t, struct value *out, stru
     return STATUS_OK;
 }
 
-/* What has been gathered, as an act: with labels, or what is left of an episode. */
-static enum status give(struct source *s, const struct text *parts, struct error *err)
+/* Gives the collected lines as an act: with labels, or as the rest of an episode. */
+static enum status fbdialog_give_example(struct source *s, const struct text *parts,
+                                         struct error *err)
 {
     struct text text = {
         arena_strndup(s->arena, s->context.len == 0 ? "" : s->context.data, s->context.len),
@@ -75,7 +75,8 @@ static enum status give(struct source *s, const struct text *parts, struct error
     if (text.text == NULL)
         return error_no_memory(err, text.len, "a text");
     act_init(&a, s->arena);
-    if (act_set(&a, ACT_TEXT, value_text(parts == NULL ? stripped(text) : text), err) != STATUS_OK)
+    if (act_set(&a, ACT_TEXT, value_text(parts == NULL ? fbdialog_stripped(text) : text), err) !=
+        STATUS_OK)
         return err->status;
     if (parts != NULL && (bars(s, parts[LABELS], &v, err) != STATUS_OK ||
                           act_set(&a, ACT_LABELS, v, err) != STATUS_OK))
@@ -92,14 +93,14 @@ static enum status give(struct source *s, const struct text *parts, struct error
     return source_give(s, &a, begins, err);
 }
 
-static enum status end(struct source *s, struct error *err)
+static enum status fbdialog_end_episode(struct source *s, struct error *err)
 {
     struct text left = {s->context.data, s->context.len};
 
-    return stripped(left).len > 0 ? give(s, NULL, err) : STATUS_OK;
+    return fbdialog_stripped(left).len > 0 ? fbdialog_give_example(s, NULL, err) : STATUS_OK;
 }
 
-static enum status read_number(struct text *t, int64_t *out, struct error *err)
+static enum status fbdialog_read_number(struct text *t, int64_t *out, struct error *err)
 {
     size_t n = 0;
     int64_t number = 0;
@@ -114,21 +115,22 @@ static enum status read_number(struct text *t, int64_t *out, struct error *err)
     return STATUS_OK;
 }
 
-static enum status line(struct source *s, const char *at, size_t len, struct error *err)
+static enum status fbdialog_read_line(struct source *s, const char *at, size_t len,
+                                      struct error *err)
 {
-    struct text rest = unescaped(stripped((struct text){at, len})), parts[N_PARTS] = {0};
+    struct text rest = unescaped(fbdialog_stripped((struct text){at, len})), parts[N_PARTS] = {0};
     double reward = 0;
     int64_t number = 0;
 
     if (rest.len == 0)
         return STATUS_OK;
-    if (read_number(&rest, &number, err) != STATUS_OK)
+    if (fbdialog_read_number(&rest, &number, err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < N_PARTS; i++) {
         const char *tab = rest.len == 0 ? NULL : memchr(rest.text, '\t', rest.len);
         size_t n = tab == NULL ? rest.len : (size_t)(tab - rest.text);
 
-        parts[i] = stripped((struct text){rest.text, n});
+        parts[i] = fbdialog_stripped((struct text){rest.text, n});
         rest.text += n + (tab != NULL);
         rest.len -= n + (tab != NULL);
     }
@@ -143,7 +145,7 @@ static enum status line(struct source *s, const char *at, size_t len, struct err
             return error_set(err, STATUS_INVALID, "the reward is no number");
     }
     if (number <= s->last_number) {
-        if (end(s, err) != STATUS_OK)
+        if (fbdialog_end_episode(s, err) != STATUS_OK)
             return err->status;
         buf_clear(&s->context);
         s->reward = 0;
@@ -154,7 +156,8 @@ static enum status line(struct source *s, const char *at, size_t len, struct err
     if ((s->context.len > 0 && buf_append(&s->context, "\n", 1) != STATUS_OK) ||
         buf_append(&s->context, parts[TEXT].text, parts[TEXT].len) != STATUS_OK)
         return error_no_memory(err, parts[TEXT].len, "a text");
-    return parts[LABELS].len > 0 ? give(s, parts, err) : STATUS_OK;
+    return parts[LABELS].len > 0 ? fbdialog_give_example(s, parts, err) : STATUS_OK;
 }
 
-const struct format fbdialog_format = {.name = "fbdialog", .line = line, .end = end};
+const struct data_format fbdialog_format = {
+    .name = "fbdialog", .line = fbdialog_read_line, .end = fbdialog_end_episode};

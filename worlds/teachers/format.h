@@ -1,6 +1,6 @@
-/* Source formats: what is in a data file becomes acts, episode by episode. A format is a const
- * table over lines; the framework reads, checks UTF-8 and length, counts lines and says where
- * something is wrong. */
+/* Source formats: how a data file becomes acts, episode by episode. A format is a const table over
+ * lines; the framework reads, checks UTF-8 and length, counts lines and adds the place to errors.
+ */
 #ifndef WORLDS_TEACHERS_FORMAT_H
 #define WORLDS_TEACHERS_FORMAT_H
 
@@ -11,17 +11,18 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/status.h"
-#include "worlds/act.h"
+#include "worlds/message/act.h"
+#include "worlds/message/text_line.h"
 #include "worlds/teachers/lines.h"
-#include "worlds/text_line.h"
 
 struct source;
 
-struct format {
+struct data_format {
     const char *name; /* the prefix of a task: "parlai" */
-    /* One line, valid UTF-8; it lives as long as the arena. Gives what is whole to source_give. */
+    /* One line, valid UTF-8; it lives as long as the arena. Passes each complete act to
+     * source_give. */
     enum status (*line)(struct source *s, const char *line, size_t len, struct error *err);
-    /* Behind the last line; may be NULL. */
+    /* After the last line; may be NULL. */
     enum status (*end)(struct source *s, struct error *err);
 };
 
@@ -29,7 +30,7 @@ struct format {
 typedef enum status (*source_take_fn)(void *to, struct act *turns, size_t n, struct error *err);
 
 struct source {
-    const struct format *format;
+    const struct data_format *format;
     struct lines lines;
     struct arena *arena; /* of acts and the lines they borrow from */
     bool recycles;       /* the arena is cleared once an episode has been taken */
@@ -38,7 +39,7 @@ struct source {
     bool skip_bad;
     size_t n_skipped;
     struct text_line_oddities oddities;
-    /* the episode under way */
+    /* the current episode */
     struct act *turns; /* [n_turns] */
     size_t n_turns, cap_turns;
     /* a format's own: fbdialog's text so far, reward and line number */
@@ -46,27 +47,27 @@ struct source {
     double reward;
     int64_t last_number;
     bool begins;          /* the next act given begins an episode */
-    struct arena retired; /* of episodes that were taken; goes before the next line */
+    struct arena retired; /* of episodes that were taken; freed before the next line */
 };
 
-/* NULL if there is none of that name. */
-const struct format *format_named(const char *name, size_t len);
-const struct format *format_at(size_t i); /* NULL after the last */
+/* NULL for an unknown name. */
+const struct data_format *format_named(const char *name, size_t len);
+const struct data_format *format_at(size_t i); /* NULL after the last */
 
-extern const struct format parlai_format, jsonl_format, fbdialog_format, conversations_format;
+extern const struct data_format parlai_format, jsonl_format, fbdialog_format, conversations_format;
 
-/* Reads the file to its end. Errors begin with "PATH:LINE: ", or "PATH: ". The lines' checksum and
- * size are in *s after, whose other members the caller has filled or zeroed. */
+/* Reads the file to its end. Errors begin with "PATH:LINE: ", or "PATH: ". Leaves the lines'
+ * checksum and size in *s, whose other members the caller has filled or zeroed. */
 enum status source_read(struct source *s, const char *path, size_t max_line_bytes,
                         struct error *err) MUST_CHECK;
 
-/* For formats. One act, the first of an episode if begins: what was there before is then an episode
- * and goes to take. */
+/* For formats. Adds one act; begins: it is the first of an episode, so the acts before it are an
+ * episode and are passed to take. */
 enum status source_give(struct source *s, const struct act *a, bool begins,
                         struct error *err) MUST_CHECK;
 
-/* Checks what a format has read: text a text, labels and candidates lists of texts (a single text
- * becomes a list), episode_done a bool, reward a number, no eval_labels. */
+/* Checks an act that a format has read: text a text, labels and candidates lists of texts (a single
+ * text becomes a list), episode_done a bool, reward a number, no eval_labels. */
 enum status source_check(struct act *a, struct arena *arena, bool needs_labels,
                          struct error *err) MUST_CHECK;
 

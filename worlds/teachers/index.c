@@ -57,7 +57,7 @@ enum status index_writer_finish(struct index_writer *w, struct error *err)
 void index_writer_close(struct index_writer *w)
 {
     if (w->out != NULL)
-        (void)fclose(w->out); /* finish has seen that all was written */
+        (void)fclose(w->out); /* finish has checked that all was written */
     w->out = NULL;
 }
 

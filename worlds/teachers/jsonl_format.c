@@ -1,20 +1,21 @@
-/* JSON lines: a line an act with the standard fields. One that does not say episode_done is an
- * episode of its own. */
+/* JSON lines: a line an act with the standard fields. An act without episode_done is an episode of
+ * its own. */
 #include "worlds/teachers/format.h"
 
-static bool is_blank(const char *text, size_t len)
+static bool jsonl_is_blank(const char *text, size_t len)
 {
     while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\t' || text[len - 1] == '\r'))
         len--;
     return len == 0;
 }
 
-static enum status line(struct source *s, const char *text, size_t len, struct error *err)
+static enum status jsonl_read_line(struct source *s, const char *text, size_t len,
+                                   struct error *err)
 {
     bool begins = s->begins;
     struct act a;
 
-    if (is_blank(text, len))
+    if (jsonl_is_blank(text, len))
         return STATUS_OK;
     if (act_from_json(&a, text, len, s->arena, err) != STATUS_OK ||
         source_check(&a, s->arena, true, err) != STATUS_OK)
@@ -23,4 +24,4 @@ static enum status line(struct source *s, const char *text, size_t len, struct e
     return source_give(s, &a, begins, err);
 }
 
-const struct format jsonl_format = {.name = "jsonl", .line = line};
+const struct data_format jsonl_format = {.name = "jsonl", .line = jsonl_read_line};

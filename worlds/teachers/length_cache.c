@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 
-/* Where length stands or would stand. */
-static size_t place_of(const struct length_cache *c, uint32_t length)
+/* The position of length, or where it would be inserted. */
+static size_t length_cache_place_of(const struct length_cache *c, uint32_t length)
 {
     size_t low = 0, high = c->n_buckets;
 
@@ -23,7 +23,8 @@ static size_t place_of(const struct length_cache *c, uint32_t length)
 }
 
 /* The nearest bucket less than range away, NULL if there is none. */
-static struct length_bucket *nearest(const struct length_cache *c, uint32_t length, size_t at)
+static struct length_bucket *length_cache_nearest(const struct length_cache *c, uint32_t length,
+                                                  size_t at)
 {
     struct length_bucket *above = at < c->n_buckets ? &c->buckets[at] : NULL;
     struct length_bucket *below = at > 0 ? &c->buckets[at - 1] : NULL;
@@ -57,8 +58,8 @@ static enum status open_bucket(struct length_cache *c, uint32_t length, size_t a
 
 enum status length_cache_put(struct length_cache *c, uint32_t length, void *item, struct error *err)
 {
-    size_t at = place_of(c, length);
-    struct length_bucket *b = nearest(c, length, at);
+    size_t at = length_cache_place_of(c, length);
+    struct length_bucket *b = length_cache_nearest(c, length, at);
 
     if (b == NULL) {
         if (open_bucket(c, length, at, err) != STATUS_OK)
@@ -80,7 +81,7 @@ enum status length_cache_put(struct length_cache *c, uint32_t length, void *item
     return STATUS_OK;
 }
 
-/* The first n of a bucket. An empty one stays: its length comes again. */
+/* Takes the first n of a bucket. An empty bucket stays: its length will recur. */
 static void take_first(struct length_cache *c, struct length_bucket *b, size_t n, void **out)
 {
     memcpy(out, b->items, n * sizeof *out);

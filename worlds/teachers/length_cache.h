@@ -1,6 +1,6 @@
-/* Batches of like length out of a stream: what is read waits in buckets by length until one of them
- * fills a batch. Two rows of a batch from one bucket differ by at most 2 (range - 1) words; what is
- * left at the end is merged with its neighbours. Every item that is put in comes out once. */
+/* Batches of similar length out of a stream: items wait in buckets by length until a bucket fills a
+ * batch. Two rows of a batch from one bucket differ by at most 2 (range - 1) words; at the end,
+ * buckets are merged with their neighbours. Every item comes out exactly once. */
 #ifndef WORLDS_TEACHERS_LENGTH_CACHE_H
 #define WORLDS_TEACHERS_LENGTH_CACHE_H
 
@@ -30,11 +30,12 @@ struct length_cache {
  * one. */
 enum status length_cache_put(struct length_cache *c, uint32_t length, void *item,
                              struct error *err) MUST_CHECK;
-/* The first batch_size items of full bucket which % n_full. There is a full one (asserted). */
+/* The first batch_size items of full bucket which % n_full. A full bucket must exist (asserted). */
 size_t length_cache_take(struct length_cache *c, uint64_t which, void **out);
 /* The shortest batch_size items, or all, whatever their lengths: the end of the data. */
 size_t length_cache_consolidate(struct length_cache *c, void **out);
-/* What is left goes to give_up, in any order; the cache is empty after and holds no memory. */
+/* Calls give_up for each item that is left, in any order; the cache is empty after and holds no
+ * memory. */
 void length_cache_clear(struct length_cache *c, void (*give_up)(void *item));
 
 #endif

@@ -36,15 +36,15 @@ enum status lines_open(struct lines *l, const char *path, size_t max_line_bytes,
 void lines_close(struct lines *l)
 {
     if (l->block != NULL || l->fd > 0)
-        (void)close(l->fd); /* it was only read */
+        (void)close(l->fd); /* the file was only read */
     free(l->block);
     l->block = NULL;
     l->at = l->end = l->cap = 0;
     l->fd = -1;
 }
 
-/* More bytes behind those that are there. */
-static enum status fill(struct lines *l, struct error *err)
+/* Reads more bytes behind the buffered ones. */
+static enum status lines_fill(struct lines *l, struct error *err)
 {
     ssize_t n;
 
@@ -92,7 +92,7 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
             size_t n = newline == NULL ? len : (size_t)(newline - from);
 
             l->at += n + (newline != NULL);
-            if (l->is_skipping) { /* the rest of a line that was complained of */
+            if (l->is_skipping) { /* the rest of a line that was reported as too long */
                 l->is_skipping = false;
                 searched = 0;
                 continue;
@@ -121,7 +121,7 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
             len = 0;
         }
         searched = len;
-        if (fill(l, err) != STATUS_OK)
+        if (lines_fill(l, err) != STATUS_OK)
             return err->status;
     }
 }

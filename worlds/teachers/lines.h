@@ -12,22 +12,22 @@ struct lines {
     int fd;      /* -1: closed */
     char *block; /* [cap]; bytes at … end are read and not yet given out */
     size_t at, end, cap, max_line_bytes;
-    size_t number;        /* of the line that was given last, from 1 */
+    size_t number;        /* of the last line returned, from 1 */
     uint64_t n_bytes;     /* read so far */
-    uint64_t start, stop; /* of the line that was given last: its bytes in the file, newline too */
-    uint32_t crc;         /* crc32c of them */
+    uint64_t start, stop; /* the last line's bytes in the file, with its newline */
+    uint32_t crc;         /* crc32c of these bytes */
     bool is_at_end, is_skipping;
 };
 
-/* NOT_FOUND or DENIED name the file's fault; INVALID: it is a folder. */
+/* NOT_FOUND or DENIED as the file system says; INVALID: it is a folder. */
 enum status lines_open(struct lines *l, const char *path, size_t max_line_bytes,
                        struct error *err) MUST_CHECK;
-/* Number, sizes and checksum stay. A zeroed one is closed. */
+/* Number, sizes and checksum stay. A zeroed struct counts as closed. */
 void lines_close(struct lines *l);
 
 /* The next line without its newline, borrowed until the next call; *out NULL at the end. A last
- * line needs no newline. INVALID: longer than max_line_bytes (it is passed by, and the next call
- * goes on behind it). DATA_LOSS: reading failed. */
+ * line needs no newline. INVALID: longer than max_line_bytes (the line is skipped; the next call
+ * continues behind it). DATA_LOSS: reading failed. */
 enum status lines_next(struct lines *l, const char **out, size_t *ret_len,
                        struct error *err) MUST_CHECK;
 

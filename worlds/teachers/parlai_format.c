@@ -2,7 +2,8 @@
  * the end of the file. */
 #include "worlds/teachers/format.h"
 
-static enum status line(struct source *s, const char *text, size_t len, struct error *err)
+static enum status parlai_read_line(struct source *s, const char *text, size_t len,
+                                    struct error *err)
 {
     bool begins = s->begins;
     struct act a;
@@ -16,4 +17,4 @@ static enum status line(struct source *s, const char *text, size_t len, struct e
     return source_give(s, &a, begins, err);
 }
 
-const struct format parlai_format = {.name = "parlai", .line = line};
+const struct data_format parlai_format = {.name = "parlai", .line = parlai_read_line};

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "worlds/teachers/length_cache.h"
 
 struct sorted_stream {
-    struct stream *from;
+    struct episode_stream *from;
     size_t n_episodes, most, fewest;
     bool by_chance;
     uint64_t seed;
@@ -17,7 +17,7 @@ struct sorted_stream {
 
     pthread_mutex_t lock; /* all below */
     struct length_cache cache;
-    uint64_t next, limit; /* index to be fetched; where the epoch ends */
+    uint64_t next, limit; /* next index to fetch; end of the epoch */
     uint64_t n_dealt;
 };
 
@@ -31,7 +31,7 @@ void kept_free(void *kept)
     free(k);
 }
 
-static enum status keep(struct kept **out, const struct example *e, struct error *err)
+static enum status sorted_stream_keep(struct kept **out, const struct example *e, struct error *err)
 {
     struct kept *k = try_alloc(1, sizeof *k);
     struct act copy;
@@ -45,7 +45,7 @@ static enum status keep(struct kept **out, const struct example *e, struct error
     }
     copy.cap = 0;
     k->example.act = copy;
-    /* hidden ones are not in the act: their texts are copied by themselves */
+    /* hidden labels are not in the act: their texts are copied separately */
     if (e->labels.type == VALUE_LIST) {
         struct act labels, own;
 
@@ -61,7 +61,7 @@ static enum status keep(struct kept **out, const struct example *e, struct error
     return STATUS_OK;
 }
 
-enum status sorted_stream_open(struct sorted_stream **out, struct stream *from,
+enum status sorted_stream_open(struct sorted_stream **out, struct episode_stream *from,
                                const struct teacher_config *config, struct error *err)
 {
     struct sorted_stream *s;
@@ -98,7 +98,7 @@ void sorted_stream_close(struct sorted_stream *s)
 }
 
 /* Under the lock: one more example into the cache. */
-static enum status read_one(struct sorted_stream *s, struct error *err)
+static enum status sorted_stream_read_one(struct sorted_stream *s, struct error *err)
 {
     const struct example *e;
     struct kept *k = NULL;
@@ -109,7 +109,7 @@ static enum status read_one(struct sorted_stream *s, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     s->next++;
-    rc = keep(&k, e, err);
+    rc = sorted_stream_keep(&k, e, err);
     episodes_release(lease);
     if (rc == STATUS_OK)
         rc = length_cache_put(&s->cache, count_words(act_text(&k->example.act)), k, err);
@@ -131,11 +131,12 @@ static uint64_t which(const struct sorted_stream *s)
 }
 
 /* Under the lock. */
-static enum status deal(struct sorted_stream *s, void **out, size_t *ret_n, struct error *err)
+static enum status sorted_stream_deal_batch(struct sorted_stream *s, void **out, size_t *ret_n,
+                                            struct error *err)
 {
     while (s->next < s->limit && s->cache.n < s->most &&
            (s->cache.n < s->fewest || s->cache.n_full == 0))
-        if (read_one(s, err) != STATUS_OK)
+        if (sorted_stream_read_one(s, err) != STATUS_OK)
             return err->status;
     *ret_n = s->cache.n_full > 0 ? length_cache_take(&s->cache, which(s), out)
                                  : length_cache_consolidate(&s->cache, out);
@@ -149,10 +150,11 @@ enum status sorted_stream_deal(struct sorted_stream *s, bool begins_anew, struct
 {
     enum status rc;
 
-    (void)pthread_mutex_lock(&s->lock); /* neither can fail: nobody destroys it meanwhile */
+    (void)pthread_mutex_lock(
+        &s->lock); /* neither can fail: the lock is not destroyed while in use */
     if (begins_anew && s->next == s->limit && s->cache.n == 0)
         s->limit += s->n_episodes;
-    rc = deal(s, (void **)out, ret_n, err);
+    rc = sorted_stream_deal_batch(s, (void **)out, ret_n, err);
     (void)pthread_mutex_unlock(&s->lock);
     return rc;
 }

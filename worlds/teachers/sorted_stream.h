@@ -1,5 +1,5 @@
-/* A stream dealt out in batches of like length. What waits in the cache is copied out of the
- * stream's chunks, so that a rare length pins one example and not the chunk around it. */
+/* Deals a stream in batches of similar length. Waiting examples are copied out of the stream's
+ * chunks, so that a rare length holds one example in memory, not a whole chunk. */
 #ifndef WORLDS_TEACHERS_SORTED_STREAM_H
 #define WORLDS_TEACHERS_SORTED_STREAM_H
 
@@ -7,13 +7,13 @@
 #include "worlds/teachers/stream.h"
 
 enum {
-    SORTED_STREAM_MOST = 10000, /* examples that wait, or two batches if that is more */
-    SORTED_STREAM_FEWEST = 1000 /* while there are data: so that there is a choice of lengths */
+    SORTED_STREAM_MOST = 10000, /* most waiting examples, or two batches if that is more */
+    SORTED_STREAM_FEWEST = 1000 /* fewest, while data are left: for a choice of lengths */
 };
 
 struct sorted_stream;
 
-/* An example by itself, in memory of its own. */
+/* A copy of an example, with memory of its own. */
 struct kept {
     struct arena memory;
     struct example example;
@@ -21,9 +21,9 @@ struct kept {
 
 void kept_free(void *kept); /* NULL is fine */
 
-/* Borrows the stream, which nobody else fetches from. INVALID: its episodes have several turns.
- * Any thread may deal. */
-enum status sorted_stream_open(struct sorted_stream **out, struct stream *from,
+/* Borrows the stream; nothing else may fetch from it. INVALID: its episodes have several turns. Any
+ * thread may deal. */
+enum status sorted_stream_open(struct sorted_stream **out, struct episode_stream *from,
                                const struct teacher_config *config, struct error *err) MUST_CHECK;
 void sorted_stream_close(struct sorted_stream *s);
 
@@ -32,6 +32,6 @@ void sorted_stream_close(struct sorted_stream *s);
 enum status sorted_stream_deal(struct sorted_stream *s, bool begins_anew, struct kept **out,
                                size_t *ret_n, struct error *err) MUST_CHECK;
 bool sorted_stream_is_over(struct sorted_stream *s); /* the epoch; any thread */
-void sorted_stream_reset(struct sorted_stream *s);   /* and the stream is to be reset */
+void sorted_stream_reset(struct sorted_stream *s);   /* the caller resets the stream too */
 
 #endif

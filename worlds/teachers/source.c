@@ -6,15 +6,15 @@
 #include "base/utf8.h"
 #include "worlds/teachers/format.h"
 
-static const struct format *const formats[] = {&parlai_format, &jsonl_format, &fbdialog_format,
-                                               &conversations_format};
+static const struct data_format *const formats[] = {&parlai_format, &jsonl_format, &fbdialog_format,
+                                                    &conversations_format};
 
-const struct format *format_at(size_t i)
+const struct data_format *format_at(size_t i)
 {
     return i < sizeof formats / sizeof formats[0] ? formats[i] : NULL;
 }
 
-const struct format *format_named(const char *name, size_t len)
+const struct data_format *format_named(const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strlen(formats[i]->name) == len && memcmp(formats[i]->name, name, len) == 0)
@@ -30,9 +30,9 @@ static enum status take_episode(struct source *s, struct error *err)
     return n == 0 ? STATUS_OK : s->take(s->to, s->turns, n, err);
 }
 
-/* The arena begins afresh with a copy of a. What was there goes before the next line, since the
- * format may still look at this one. */
-static enum status recycle(struct source *s, struct act *a, struct error *err)
+/* Begins a new arena with a copy of a. The old one is freed before the next line, since the
+ * format may still read this line. */
+static enum status source_recycle(struct source *s, struct act *a, struct error *err)
 {
     struct arena fresh;
     struct act copy;
@@ -55,7 +55,7 @@ enum status source_give(struct source *s, const struct act *given, bool begins, 
 
     if (begins && s->n_turns > 0) {
         if (take_episode(s, err) != STATUS_OK ||
-            (s->recycles && s->retired.chunks == NULL && recycle(s, &a, err) != STATUS_OK))
+            (s->recycles && s->retired.chunks == NULL && source_recycle(s, &a, err) != STATUS_OK))
             return err->status;
     }
     if (s->n_turns == s->cap_turns) {

@@ -1,9 +1,9 @@
-/* Loaders take the numbers of chunks in turn, at most a window ahead of the oldest chunk that still
- * has episodes to give; they read, check and parse without the lock, and put the chunk into its
- * slot. Who fetches waits for the slot, takes a reference and, if he took the last episode, frees
- * the slot for the chunk a window later. Chunks are numbered on and on, epoch behind epoch; a reset
- * begins a new generation, and chunks that are still being loaded for the old one are thrown away.
- * What fails in a loader is kept in the chunk and told to everyone who fetches from it. */
+/* Loaders take chunk numbers in turn, at most a window ahead of the oldest chunk with episodes
+ * left; they read, check and parse without the lock, then put the chunk into its slot. A fetch
+ * waits for the slot, takes a reference and, with the last episode, frees the slot for the chunk
+ * one window later. Chunk numbers run on across epochs. A reset begins a new generation: chunks
+ * still being loaded for the old one are dropped. A loader's failure is kept in the chunk and
+ * returned by each fetch from it. */
 #include "worlds/teachers/stream.h"
 
 #include <errno.h>
@@ -16,32 +16,33 @@
 
 #include "base/alloc.h"
 #include "base/checksum.h"
-#include "worlds/data_file.h"
+#include "worlds/teachers/data_file.h"
 
 enum { CHUNK_BYTES = 256 << 10, MAX_CHUNK_EPISODES = 4096, MAX_LOADERS = 64 };
 
-struct chunk {
+struct episode_chunk {
     atomic_size_t n_refs; /* the slot's, and one a lease */
     struct arena memory;
     char *text;               /* the episodes' bytes */
     struct example *examples; /* [starts[n_episodes]] */
     uint32_t *starts;         /* [n_episodes + 1] */
     size_t n_episodes;
-    struct error err; /* of loading; status OK: it went well */
+    struct error err; /* of loading; status OK: success */
 };
 
-struct slot {
-    struct chunk *chunk; /* NULL: being loaded, or free */
-    uint64_t number;     /* of the chunk that is there or comes here */
-    size_t n_left;       /* episodes not yet fetched */
+struct stream_slot {
+    struct episode_chunk *chunk; /* NULL: being loaded, or free */
+    uint64_t number;             /* of the chunk that the slot has or waits for */
+    size_t n_left;               /* episodes not yet fetched */
 };
 
-struct stream {
+struct episode_stream {
     struct data_index index;
     const struct teacher_config *config;
     struct text id;
     bool loops;
-    bool needs_labels; /* of JSON lines where they lie; built data may have leftovers without */
+    bool needs_labels; /* of an unchanged JSON lines source; built data may have acts without labels
+                        */
     int fd;
     size_t n_episodes, n_examples; /* of this rank */
     size_t per_chunk;              /* episodes; the last of an epoch may have fewer */
@@ -51,27 +52,27 @@ struct stream {
 
     pthread_mutex_t lock; /* all below */
     pthread_cond_t may_load, has_loaded;
-    struct slot *slots; /* [window]: chunk number n is in slot n % window */
+    struct stream_slot *slots; /* [window]: chunk number n is in slot n % window */
     size_t window;
     uint64_t next_load, oldest; /* chunk numbers */
     uint64_t generation;
     bool is_closing;
 };
 
-/* Locks and conditions that nobody destroys meanwhile: none of these can fail. */
-static void lock(struct stream *s)
+/* Locks and conditions are initialised and not destroyed while in use: none of these can fail. */
+static void episode_stream_lock(struct episode_stream *s)
 {
     (void)pthread_mutex_lock(&s->lock);
 }
 
-static void unlock(struct stream *s)
+static void episode_stream_unlock(struct episode_stream *s)
 {
     (void)pthread_mutex_unlock(&s->lock);
 }
 
 /* --- chunks ---------------------------------------------------------------------------------- */
 
-static void chunk_unref(struct chunk *c)
+static void chunk_unref(struct episode_chunk *c)
 {
     if (c == NULL || atomic_fetch_sub_explicit(&c->n_refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -99,13 +100,14 @@ static enum status read_all(int fd, char *to, size_t size_bytes, uint64_t offset
     return STATUS_OK;
 }
 
-static const struct data_entry *entry_of(const struct stream *s, size_t episode)
+static const struct data_entry *episode_stream_entry_of(const struct episode_stream *s,
+                                                        size_t episode)
 {
     return &s->index.entries[episode * s->config->n_ranks + s->config->rank];
 }
 
-static enum status parse_line(const struct stream *s, struct chunk *c, const char *line, size_t len,
-                              struct example *out, struct error *err)
+static enum status parse_line(const struct episode_stream *s, struct episode_chunk *c,
+                              const char *line, size_t len, struct example *out, struct error *err)
 {
     struct act a;
 
@@ -117,7 +119,7 @@ static enum status parse_line(const struct stream *s, struct chunk *c, const cha
                         err);
 }
 
-static bool is_blank(const char *line, size_t len)
+static bool stream_is_blank(const char *line, size_t len)
 {
     while (len > 0 && (line[len - 1] == ' ' || line[len - 1] == '\t' || line[len - 1] == '\r'))
         len--;
@@ -130,9 +132,9 @@ static enum status changed(struct error *err, const struct data_entry *e)
                      (unsigned long long)e->offset);
 }
 
-/* One episode's lines, whose checksum has been found right: what was taken when the index was made
- * is taken again. */
-static enum status parse_episode(const struct stream *s, struct chunk *c,
+/* Parses one episode's lines, whose checksum is right: takes the same lines as the index's build.
+ */
+static enum status parse_episode(const struct episode_stream *s, struct episode_chunk *c,
                                  const struct data_entry *e, const char *text,
                                  struct example *examples, struct error *err)
 {
@@ -143,7 +145,7 @@ static enum status parse_episode(const struct stream *s, struct chunk *c,
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         size_t len = (size_t)((newline == NULL ? end : newline) - text);
 
-        if (!is_blank(text, len)) {
+        if (!stream_is_blank(text, len)) {
             if (n == e->n_examples && s->config->skip_bad)
                 break; /* bad lines behind the last good one */
             if (n == e->n_examples)
@@ -160,7 +162,7 @@ static enum status parse_episode(const struct stream *s, struct chunk *c,
     if (n != e->n_examples)
         return changed(err, e);
     if (!act_is(&examples[n - 1].act,
-                ACT_EPISODE_DONE)) { /* the file's last, which is not closed */
+                ACT_EPISODE_DONE)) { /* the file's last episode, which is not closed */
         struct act last;
 
         act_share(&last, &examples[n - 1].act, &c->memory);
@@ -173,29 +175,32 @@ static enum status parse_episode(const struct stream *s, struct chunk *c,
 }
 
 /* n episodes from first on, of this rank. */
-static enum status load(const struct stream *s, struct chunk *c, size_t first, size_t n,
-                        struct error *err)
+static enum status episode_stream_load(const struct episode_stream *s, struct episode_chunk *c,
+                                       size_t first, size_t n, struct error *err)
 {
     bool is_run = s->config->n_ranks == 1; /* one piece of the file */
     size_t n_examples = 0, n_bytes = 0, at = 0;
 
     for (size_t i = 0; i < n; i++) {
-        n_examples += entry_of(s, first + i)->n_examples;
-        n_bytes += entry_of(s, first + i)->size_bytes;
+        n_examples += episode_stream_entry_of(s, first + i)->n_examples;
+        n_bytes += episode_stream_entry_of(s, first + i)->size_bytes;
     }
     if (is_run)
-        n_bytes = (size_t)(entry_of(s, first + n - 1)->offset - entry_of(s, first)->offset) +
-                  entry_of(s, first + n - 1)->size_bytes;
+        n_bytes = (size_t)(episode_stream_entry_of(s, first + n - 1)->offset -
+                           episode_stream_entry_of(s, first)->offset) +
+                  episode_stream_entry_of(s, first + n - 1)->size_bytes;
     c->text = try_alloc(n_bytes + 1, 1);
     c->examples = try_alloc(n_examples, sizeof *c->examples);
     c->starts = try_alloc(n + 1, sizeof *c->starts);
     if (c->text == NULL || c->examples == NULL || c->starts == NULL)
         return error_no_memory(err, n_bytes, "a chunk of data");
-    if (is_run && read_all(s->fd, c->text, n_bytes, entry_of(s, first)->offset, err) != STATUS_OK)
+    if (is_run && read_all(s->fd, c->text, n_bytes, episode_stream_entry_of(s, first)->offset,
+                           err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < n; i++) {
-        const struct data_entry *e = entry_of(s, first + i);
-        char *text = c->text + (is_run ? e->offset - entry_of(s, first)->offset : at);
+        const struct data_entry *e = episode_stream_entry_of(s, first + i);
+        char *text =
+            c->text + (is_run ? e->offset - episode_stream_entry_of(s, first)->offset : at);
 
         if (!is_run && read_all(s->fd, text, e->size_bytes, e->offset, err) != STATUS_OK)
             return err->status;
@@ -209,70 +214,71 @@ static enum status load(const struct stream *s, struct chunk *c, size_t first, s
     return STATUS_OK;
 }
 
-static size_t chunk_episodes(const struct stream *s, uint64_t number)
+static size_t chunk_episodes(const struct episode_stream *s, uint64_t number)
 {
     size_t first = (size_t)(number % s->n_chunks) * s->per_chunk;
 
     return s->n_episodes - first < s->per_chunk ? s->n_episodes - first : s->per_chunk;
 }
 
-/* NULL without memory for as much as its error. */
-static struct chunk *chunk_load(const struct stream *s, uint64_t number)
+/* NULL when there is no memory even for its error. */
+static struct episode_chunk *chunk_load(const struct episode_stream *s, uint64_t number)
 {
-    struct chunk *c = try_alloc(1, sizeof *c);
+    struct episode_chunk *c = try_alloc(1, sizeof *c);
 
     if (c == NULL)
         return NULL;
     atomic_init(&c->n_refs, 1);
     arena_init(&c->memory, SIZE_MAX);
     c->n_episodes = chunk_episodes(s, number);
-    (void)load(s, c, (size_t)(number % s->n_chunks) * s->per_chunk, c->n_episodes, &c->err);
+    (void)episode_stream_load(s, c, (size_t)(number % s->n_chunks) * s->per_chunk, c->n_episodes,
+                              &c->err);
     return c;
 }
 
 /* --- loaders --------------------------------------------------------------------------------- */
 
 /* Under the lock. */
-static bool has_work(const struct stream *s)
+static bool has_work(const struct episode_stream *s)
 {
     return s->next_load < s->oldest + s->window && (s->loops || s->next_load < s->n_chunks);
 }
 
 static void *loader(void *arg)
 {
-    struct stream *s = arg;
+    struct episode_stream *s = arg;
 
-    lock(s);
+    episode_stream_lock(s);
     while (!s->is_closing) {
         uint64_t number, generation = s->generation;
-        struct chunk *c;
+        struct episode_chunk *c;
 
         if (!has_work(s)) {
             (void)pthread_cond_wait(&s->may_load, &s->lock);
             continue;
         }
         number = s->next_load++;
-        unlock(s);
+        episode_stream_unlock(s);
         c = chunk_load(s, number);
-        lock(s);
+        episode_stream_lock(s);
         if (c != NULL && generation == s->generation) {
             s->slots[number % s->window] =
-                (struct slot){.chunk = c, .number = number, .n_left = c->n_episodes};
+                (struct stream_slot){.chunk = c, .number = number, .n_left = c->n_episodes};
             (void)pthread_cond_broadcast(&s->has_loaded);
         } else if (c != NULL) {
             chunk_unref(c);
-        } else if (generation == s->generation) { /* told to whoever waits for it */
-            s->slots[number % s->window] =
-                (struct slot){.chunk = NULL, .number = number, .n_left = chunk_episodes(s, number)};
+        } else if (generation == s->generation) { /* each fetch of the chunk returns it */
+            s->slots[number % s->window] = (struct stream_slot){
+                .chunk = NULL, .number = number, .n_left = chunk_episodes(s, number)};
             (void)pthread_cond_broadcast(&s->has_loaded);
         }
     }
-    unlock(s);
+    episode_stream_unlock(s);
     return NULL;
 }
 
-/* Under the lock: one episode fewer is waited for; slots that are done make room. */
-static void count_fetched(struct stream *s, struct slot *slot)
+/* Under the lock: one episode less to fetch; frees slots that are done. */
+static void count_fetched(struct episode_stream *s, struct stream_slot *slot)
 {
     if (--slot->n_left > 0)
         return;
@@ -284,23 +290,24 @@ static void count_fetched(struct stream *s, struct slot *slot)
     (void)pthread_cond_broadcast(&s->may_load);
 }
 
-enum status episodes_fetch(struct stream *s, uint64_t index, const struct example **out,
+enum status episodes_fetch(struct episode_stream *s, uint64_t index, const struct example **out,
                            size_t *ret_n, void **ret_lease, struct error *err)
 {
     uint64_t epoch = index / s->n_episodes, episode = index % s->n_episodes;
     uint64_t number = epoch * s->n_chunks + episode / s->per_chunk;
     size_t i = (size_t)(episode % s->per_chunk);
-    struct slot *slot = &s->slots[number % s->window];
-    struct chunk *c;
+    struct stream_slot *slot = &s->slots[number % s->window];
+    struct episode_chunk *c;
 
-    lock(s);
+    episode_stream_lock(s);
     while (slot->number != number || slot->n_left == 0)
         (void)pthread_cond_wait(&s->has_loaded, &s->lock);
     c = slot->chunk;
     if (c != NULL)
-        (void)atomic_fetch_add_explicit(&c->n_refs, 1, memory_order_relaxed); /* slot has one */
+        (void)atomic_fetch_add_explicit(&c->n_refs, 1,
+                                        memory_order_relaxed); /* the slot has a reference */
     count_fetched(s, slot);
-    unlock(s);
+    episode_stream_unlock(s);
     if (c == NULL)
         return error_no_memory(err, sizeof *c, "a chunk of data");
     if (c->err.status != STATUS_OK) {
@@ -319,28 +326,29 @@ void episodes_release(void *lease)
     chunk_unref(lease);
 }
 
-/* Under the lock, or while nobody else is there. No slot has a chunk, and none matches a number. */
-static void clear_slots(struct stream *s)
+/* Under the lock, or while no other thread runs. Leaves no slot with a chunk or a matching number.
+ */
+static void clear_slots(struct episode_stream *s)
 {
     for (size_t i = 0; i < s->window; i++) {
         chunk_unref(s->slots[i].chunk);
-        s->slots[i] = (struct slot){.number = UINT64_MAX};
+        s->slots[i] = (struct stream_slot){.number = UINT64_MAX};
     }
 }
 
-void episodes_reset(struct stream *s)
+void episodes_reset(struct episode_stream *s)
 {
-    lock(s);
+    episode_stream_lock(s);
     s->generation++;
     clear_slots(s);
     s->next_load = s->oldest = 0;
     (void)pthread_cond_broadcast(&s->may_load);
-    unlock(s);
+    episode_stream_unlock(s);
 }
 
 /* --- life ------------------------------------------------------------------------------------ */
 
-static void measure(struct stream *s)
+static void measure(struct episode_stream *s)
 {
     const struct teacher_config *config = s->config;
     uint64_t mean;
@@ -353,7 +361,7 @@ static void measure(struct stream *s)
     if (config->n_ranks > 1) {
         s->n_examples = 0;
         for (size_t i = 0; i < s->n_episodes; i++)
-            s->n_examples += entry_of(s, i)->n_examples;
+            s->n_examples += episode_stream_entry_of(s, i)->n_examples;
     }
     mean = s->index.data_bytes / s->index.n_episodes + 1;
     s->per_chunk = mean > CHUNK_BYTES ? 1 : (size_t)(CHUNK_BYTES / mean);
@@ -361,7 +369,7 @@ static void measure(struct stream *s)
     s->n_chunks = (s->n_episodes + s->per_chunk - 1) / s->per_chunk;
 }
 
-static enum status start(struct stream *s, struct error *err)
+static enum status episode_stream_start(struct episode_stream *s, struct error *err)
 {
     size_t n = s->config->n_loaders == 0 ? 1 : s->config->n_loaders;
 
@@ -377,15 +385,15 @@ static enum status start(struct stream *s, struct error *err)
         if (rc != 0 && s->n_loaders == 0)
             return error_set(err, STATUS_EXHAUSTED, "no thread for a loader: %s", strerror(rc));
         if (rc != 0)
-            break; /* fewer will do */
+            break; /* fewer loaders suffice */
     }
     return STATUS_OK;
 }
 
-enum status episodes_open(struct stream **out, const char *task, struct text id,
+enum status episodes_open(struct episode_stream **out, const char *task, struct text id,
                           const struct teacher_config *config, bool loops, struct error *err)
 {
-    struct stream *s = try_alloc(1, sizeof *s);
+    struct episode_stream *s = try_alloc(1, sizeof *s);
     char *path = NULL;
     enum status rc;
 
@@ -411,7 +419,7 @@ enum status episodes_open(struct stream **out, const char *task, struct text id,
         rc = error_set(err, STATUS_INVALID, "%s: no examples", path);
     if (rc == STATUS_OK) {
         measure(s);
-        rc = start(s, err);
+        rc = episode_stream_start(s, err);
     }
     free(path);
     if (rc == STATUS_OK)
@@ -421,14 +429,14 @@ enum status episodes_open(struct stream **out, const char *task, struct text id,
     return rc;
 }
 
-void episodes_close(struct stream *s)
+void episodes_close(struct episode_stream *s)
 {
     if (s == NULL)
         return;
-    lock(s);
+    episode_stream_lock(s);
     s->is_closing = true;
     (void)pthread_cond_broadcast(&s->may_load);
-    unlock(s);
+    episode_stream_unlock(s);
     for (size_t i = 0; i < s->n_loaders; i++)
         (void)pthread_join(s->loaders[i], NULL);
     if (s->slots != NULL)
@@ -443,17 +451,17 @@ void episodes_close(struct stream *s)
     free(s);
 }
 
-size_t episodes_n_episodes(const struct stream *s)
+size_t episodes_n_episodes(const struct episode_stream *s)
 {
     return s->n_episodes;
 }
 
-size_t episodes_n_examples(const struct stream *s)
+size_t episodes_n_examples(const struct episode_stream *s)
 {
     return s->n_examples;
 }
 
-size_t episodes_n_skipped(const struct stream *s)
+size_t episodes_n_skipped(const struct episode_stream *s)
 {
     return (size_t)s->index.n_skipped;
 }

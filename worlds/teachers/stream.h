@@ -1,6 +1,6 @@
-/* A data file that is read as it is asked for, in bounded memory: loader threads read and parse
- * chunks of episodes ahead, an index says where they lie. Chunks live until the last of their
- * episodes is released, so memory is that of the chunks ahead and of those that clones stand in. */
+/* A data file that is read on demand, in bounded memory: loader threads read and parse chunks of
+ * episodes ahead, at places that an index gives. A chunk lives until the last of its episodes is
+ * released, so memory is that of the chunks read ahead and of those that clones use. */
 #ifndef WORLDS_TEACHERS_STREAM_H
 #define WORLDS_TEACHERS_STREAM_H
 
@@ -11,26 +11,26 @@
 #include "worlds/teachers/example.h"
 #include "worlds/teachers/format.h"
 
-struct stream;
+struct episode_stream;
 
-/* Of a task's data file (data_path_of), which is built now if it is not there or was built from
- * something else. id and config are borrowed. */
-enum status episodes_open(struct stream **out, const char *task, struct text id,
+/* Opens a task's data file (data_path_of), which is built first if it is missing or was built from
+ * another source. id and config are borrowed. */
+enum status episodes_open(struct episode_stream **out, const char *task, struct text id,
                           const struct teacher_config *config, bool loops,
                           struct error *err) MUST_CHECK;
-void episodes_close(struct stream *s); /* no lease is held */
+void episodes_close(struct episode_stream *s); /* no lease is held */
 
-size_t episodes_n_episodes(const struct stream *s); /* of this rank */
-size_t episodes_n_examples(const struct stream *s);
-size_t episodes_n_skipped(const struct stream *s);
+size_t episodes_n_episodes(const struct episode_stream *s); /* of this rank */
+size_t episodes_n_examples(const struct episode_stream *s);
+size_t episodes_n_skipped(const struct episode_stream *s);
 
-/* Episode index % n_episodes. Each index is fetched exactly once, by any thread, in any order
- * among those that are under way; waits for the loader. Examples are valid until the release.
- * DATA_LOSS: the file is no longer what was indexed. */
-enum status episodes_fetch(struct stream *s, uint64_t index, const struct example **out,
+/* Episode index % n_episodes. Each index is fetched exactly once, by any thread, in any order among
+ * those in flight; waits for the loader. Examples are valid until the release. DATA_LOSS: the file
+ * has changed since it was indexed. */
+enum status episodes_fetch(struct episode_stream *s, uint64_t index, const struct example **out,
                            size_t *ret_n, void **ret_lease, struct error *err) MUST_CHECK;
 void episodes_release(void *lease);
-/* Begins at index 0 again. Nobody fetches meanwhile. */
-void episodes_reset(struct stream *s);
+/* Begins at index 0 again. No fetch may run meanwhile. */
+void episodes_reset(struct episode_stream *s);
 
 #endif

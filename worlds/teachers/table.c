@@ -4,16 +4,16 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 
 struct filling {
-    struct table *table;
+    struct example_table *table;
     const struct teacher_config *config;
     struct text id;
     size_t n_read; /* episodes of the file, other ranks' too */
 };
 
-static enum status add_start(struct table *t, struct error *err)
+static enum status add_start(struct example_table *t, struct error *err)
 {
     if (t->n_episodes + 1 >= t->cap_starts) {
         size_t cap = t->cap_starts == 0 ? 64 : 2 * t->cap_starts;
@@ -29,8 +29,8 @@ static enum status add_start(struct table *t, struct error *err)
     return STATUS_OK;
 }
 
-static enum status add_example(struct table *t, const struct filling *f, const struct act *turn,
-                               bool is_last, struct error *err)
+static enum status add_example(struct example_table *t, const struct filling *f,
+                               const struct act *turn, bool is_last, struct error *err)
 {
     if (t->n_examples == UINT32_MAX)
         return error_set(err, STATUS_EXHAUSTED, "more than 2^32 examples");
@@ -50,10 +50,10 @@ static enum status add_example(struct table *t, const struct filling *f, const s
     return STATUS_OK;
 }
 
-static enum status take(void *to, struct act *turns, size_t n, struct error *err)
+static enum status example_table_take(void *to, struct act *turns, size_t n, struct error *err)
 {
     struct filling *f = to;
-    struct table *t = f->table;
+    struct example_table *t = f->table;
     size_t episode = f->n_read++;
     bool squashes = f->config->squash || f->config->batch_sort;
 
@@ -71,13 +71,17 @@ static enum status take(void *to, struct act *turns, size_t n, struct error *err
     return STATUS_OK;
 }
 
-enum status table_open(struct table *out, const struct format *format, const char *path,
-                       struct text id, const struct teacher_config *config, struct error *err)
+enum status table_open(struct example_table *out, const struct data_format *format,
+                       const char *path, struct text id, const struct teacher_config *config,
+                       struct error *err)
 {
-    struct table t = {0};
+    struct example_table t = {0};
     struct filling f = {.table = &t, .config = config, .id = id};
-    struct source s = {
-        .format = format, .arena = &t.memory, .take = take, .to = &f, .skip_bad = config->skip_bad};
+    struct source s = {.format = format,
+                       .arena = &t.memory,
+                       .take = example_table_take,
+                       .to = &f,
+                       .skip_bad = config->skip_bad};
     enum status rc;
 
     arena_init(&t.memory, SIZE_MAX);
@@ -94,17 +98,17 @@ enum status table_open(struct table *out, const struct format *format, const cha
     return rc;
 }
 
-void table_close(struct table *t)
+void table_close(struct example_table *t)
 {
     free(t->examples);
     free(t->starts);
     arena_deinit(&t->memory);
-    *t = (struct table){0};
+    *t = (struct example_table){0};
 }
 
 /* --- batches --------------------------------------------------------------------------------- */
 
-struct ranked {
+struct ranked_episode {
     struct example_length length;
     float draw; /* among those of one length */
     uint32_t example;
@@ -112,7 +116,7 @@ struct ranked {
 
 static int by_length(const void *a, const void *b)
 {
-    const struct ranked *x = a, *y = b;
+    const struct ranked_episode *x = a, *y = b;
 
     if (x->length.text_words != y->length.text_words)
         return x->length.text_words < y->length.text_words ? -1 : 1;
@@ -123,11 +127,11 @@ static int by_length(const void *a, const void *b)
     return x->example < y->example ? -1 : 1;
 }
 
-enum status batches_open(struct batches *out, const struct table *t, size_t batch_size,
+enum status batches_open(struct batches *out, const struct example_table *t, size_t batch_size,
                          uint64_t seed, struct error *err)
 {
     struct batches b = {.batch_size = batch_size, .n_examples = t->n_examples};
-    struct ranked *ranked = try_alloc(t->n_examples + 1, sizeof *ranked);
+    struct ranked_episode *ranked = try_alloc(t->n_examples + 1, sizeof *ranked);
 
     b.n = (t->n_examples + batch_size - 1) / batch_size;
     b.examples = try_alloc(t->n_examples + 1, sizeof *b.examples);
@@ -138,8 +142,9 @@ enum status batches_open(struct batches *out, const struct table *t, size_t batc
         return error_no_memory(err, t->n_examples * sizeof *ranked, "sorting by length");
     }
     for (size_t i = 0; i < t->n_examples; i++)
-        ranked[i] = (struct ranked){example_length(&t->examples[i]),
-                                    chance_uniform(seed, (uint32_t)i, 0, 2), (uint32_t)i};
+        ranked[i] =
+            (struct ranked_episode){example_length(&t->examples[i]),
+                                    counter_rng_uniform(seed, (uint32_t)i, 0, 2), (uint32_t)i};
     qsort(ranked, t->n_examples, sizeof *ranked, by_length);
     for (size_t i = 0; i < t->n_examples; i++)
         b.examples[i] = ranked[i].example;

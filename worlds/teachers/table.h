@@ -1,4 +1,4 @@
-/* All examples of a file in memory, and batches of like length over them. */
+/* All examples of a file in memory, and batches of similar length over them. */
 #ifndef WORLDS_TEACHERS_TABLE_H
 #define WORLDS_TEACHERS_TABLE_H
 
@@ -8,7 +8,7 @@
 #include "worlds/teachers/example.h"
 #include "worlds/teachers/format.h"
 
-struct table {
+struct example_table {
     struct arena memory;
     struct example *examples; /* [n_examples] */
     size_t *starts;           /* [n_episodes + 1] into examples */
@@ -18,10 +18,10 @@ struct table {
 };
 
 /* id is borrowed. Errors begin with the path. */
-enum status table_open(struct table *out, const struct format *format, const char *path,
-                       struct text id, const struct teacher_config *config,
+enum status table_open(struct example_table *out, const struct data_format *format,
+                       const char *path, struct text id, const struct teacher_config *config,
                        struct error *err) MUST_CHECK;
-void table_close(struct table *t);
+void table_close(struct example_table *t);
 
 /* Numbers of examples, sorted by length and cut into rows of batch_size (the last may be short). */
 struct batches {
@@ -30,10 +30,10 @@ struct batches {
     size_t n, batch_size, n_examples;
 };
 
-enum status batches_open(struct batches *out, const struct table *t, size_t batch_size,
+enum status batches_open(struct batches *out, const struct example_table *t, size_t batch_size,
                          uint64_t seed, struct error *err) MUST_CHECK;
 void batches_close(struct batches *b);
-/* Another order of the batches, by chance: the same for the same seed and epoch. */
+/* Shuffles the batches; the same for the same seed and epoch. */
 void batches_shuffle(struct batches *b, uint64_t seed, uint32_t epoch);
 
 #endif

@@ -1,11 +1,10 @@
-/* A teacher's life: an original over a table (all examples in memory) or a stream (chunks of a data
- * file that loader threads bring along), a shared index, and clones that take an episode each.
+/* An original holds a table (all examples in memory) or a stream (chunks of a data file, read by
+ * loader threads) and a shared index; clones take an episode each.
  *
- * The index counts up without end. An epoch is n_episodes of it; a clone works in one epoch, and
- * takes no episode of the next before it was told that its own is done and every episode of it has
- * ended. So nobody begins anew while others still finish, and an epoch of training data ends for
- * all of a world's clones together. */
-#include "worlds/teacher.h"
+ * The index only counts up; an epoch is n_episodes of it. A clone works in one epoch: it takes
+ * an episode of the next only after it has reported the end of its own and all episodes of that
+ * have ended. So an epoch of training data ends for all of a world's clones together. */
+#include "worlds/teachers/teacher.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -15,8 +14,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
-#include "worlds/participant.h"
+#include "base/counter_rng.h"
+#include "worlds/participant/participant.h"
 #include "worlds/teachers/sorted_stream.h"
 #include "worlds/teachers/stream.h"
 #include "worlds/teachers/table.h"
@@ -26,35 +25,35 @@ struct teacher {
     struct teacher_config config;
     char *id;
     struct metrics *metrics;
-    struct table table;
-    struct stream *stream;        /* NULL: the table has it all */
-    struct sorted_stream *sorted; /* NULL: episodes come in turn */
-    size_t n_episodes;            /* of this rank */
+    struct example_table table;
+    struct episode_stream *stream; /* NULL: the table has all examples */
+    struct sorted_stream *sorted;  /* NULL: episodes come in order */
+    size_t n_episodes;             /* of this rank */
     size_t n_examples;
     bool loops, shuffles;
     char warning[160]; /* "" when there is none */
 
-    atomic_uint_fast64_t next;  /* index of the episode (or batch) that is handed out next */
-    atomic_uint_fast64_t ended; /* episodes whose last turn has been handed out */
+    atomic_uint_fast64_t next;  /* index of the next episode (or batch) */
+    atomic_uint_fast64_t ended; /* episodes whose last turn has been acted */
 
     struct batches batches; /* of batch_sort */
     pthread_mutex_t lock;   /* the order of batches, and next where batches are dealt */
     uint32_t batches_epoch; /* lock */
-    atomic_bool deals;      /* batch_act has been asked: next counts batches */
+    atomic_bool deals;      /* batch_act was called: next counts batches */
 };
 
 struct teacher_clone {
     struct participant_clone base;
     const struct example *examples; /* of the episode, [n_examples] */
-    struct value labels;            /* by which a reply is scored; VALUE_NULL: by none */
+    struct value labels;            /* a reply is scored against them; VALUE_NULL: not scored */
     uint64_t index;                 /* of the episode */
     uint64_t epoch;                 /* the clone works in */
-    void *lease;                    /* a stream's: what the episode lies in */
+    void *lease;                    /* a stream's: keeps the episode's chunk */
     struct kept *kept;              /* a sorted stream's: the example itself */
     uint32_t next, n_examples; /* next == n_examples: the episode has ended, or there is none */
     uint32_t shard;
     bool is_padding;      /* the last act was */
-    bool has_acted;       /* since it was reset */
+    bool has_acted;       /* since the last reset */
     atomic_bool was_told; /* that the epoch is done */
 };
 
@@ -77,7 +76,7 @@ static uint64_t draw_episode(const struct teacher *t, uint64_t ticket)
     return wide % t->n_episodes;
 }
 
-/* Whether the clone's epoch has an index left; it is then the clone's. */
+/* Whether the clone's epoch has an index left; if so the clone takes it. */
 static bool take_index(struct teacher *t, struct teacher_clone *c)
 {
     uint64_t index = atomic_load(&t->next);
@@ -145,7 +144,7 @@ static void say_example(struct teacher_clone *c, const struct example *e, struct
     c->is_padding = false;
 }
 
-/* Padding carries the teacher's name like any act, as far as there is memory for it. */
+/* Padding has the teacher's id like any act, if there is memory for it. */
 static void say_padding(struct teacher_clone *c, struct act *out)
 {
     const struct teacher *t = original_of(c);
@@ -184,7 +183,7 @@ static size_t take_batch(struct teacher *t, bool all_told, size_t *ret_from)
     size_t n_rows = 0;
     uint64_t index;
 
-    (void)pthread_mutex_lock(&t->lock); /* neither can fail: nobody destroys it meanwhile */
+    (void)pthread_mutex_lock(&t->lock); /* neither can fail: the lock is not destroyed meanwhile */
     index = atomic_load(&t->next);
     if (index == b->n && t->loops && all_told) {
         if (t->shuffles)
@@ -202,7 +201,7 @@ static size_t take_batch(struct teacher *t, bool all_told, size_t *ret_from)
     return n_rows;
 }
 
-static struct teacher_clone *clone_of(const struct participant_row *row)
+static struct teacher_clone *teacher_clone_of(const struct participant_row *row)
 {
     return container_of(row->clone, struct teacher_clone, base);
 }
@@ -221,10 +220,10 @@ static void deal_table(struct teacher *t, struct participant_row *rows, size_t n
 
     for (size_t i = 0; i < n; i++) {
         if (i < n_rows)
-            say_example(clone_of(&rows[i]), &t->table.examples[t->batches.examples[from + i]],
-                        rows[i].out);
+            say_example(teacher_clone_of(&rows[i]),
+                        &t->table.examples[t->batches.examples[from + i]], rows[i].out);
         else
-            say_padding(clone_of(&rows[i]), rows[i].out);
+            say_padding(teacher_clone_of(&rows[i]), rows[i].out);
     }
 }
 
@@ -243,7 +242,7 @@ static void deal_stream(struct teacher *t, struct participant_row *rows, size_t 
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        struct teacher_clone *c = clone_of(&rows[i]);
+        struct teacher_clone *c = teacher_clone_of(&rows[i]);
 
         if (i < n_rows) {
             c->kept = batch[i];
@@ -255,7 +254,8 @@ static void deal_stream(struct teacher *t, struct participant_row *rows, size_t 
     free(batch);
 }
 
-/* The next batch of like length: row i is the i-th clone's, padding behind a short one. */
+/* The next batch of similar length: row i is the i-th clone's; a short batch is followed by
+ * padding. */
 static void teacher_batch_act(struct participant *base, struct participant_row *rows, size_t n)
 {
     struct teacher *t = container_of(base, struct teacher, base);
@@ -270,7 +270,7 @@ static void teacher_batch_act(struct participant *base, struct participant_row *
     }
     atomic_store(&t->deals, true);
     for (size_t i = 0; i < n; i++) {
-        struct teacher_clone *c = clone_of(&rows[i]);
+        struct teacher_clone *c = teacher_clone_of(&rows[i]);
 
         all_told &= atomic_load(&c->was_told);
         atomic_store(&c->was_told, false);
@@ -290,7 +290,8 @@ static bool teacher_use_batch_act(const struct participant *base)
     return t->batches.batch_size > 0 || t->sorted != NULL;
 }
 
-/* --- what a clone hears and knows ------------------------------------------------------------ */
+/* --- what a clone observes
+ * --------------------------------------------------------------------- */
 
 static enum status teacher_observe(struct participant_clone *base, const struct act *reply,
                                    const struct act **ret_observation, struct error *err)
@@ -301,7 +302,7 @@ static enum status teacher_observe(struct participant_clone *base, const struct 
     *ret_observation = reply;
     if (labels.type != VALUE_LIST)
         return STATUS_OK;
-    c->labels.type = VALUE_NULL; /* once */
+    c->labels.type = VALUE_NULL; /* scored once */
     return metrics_evaluate(original_of(c)->metrics, c->shard, &labels, reply, err);
 }
 
@@ -327,17 +328,17 @@ static bool teacher_epoch_done(const struct participant_clone *base)
         is_done = t->n_episodes == 0;
     else if (t->loops)
         is_done = next >= limit;
-    else /* as ParlAI has it, who holds one of the last batch_size episodes; and none is left */
+    else /* as in ParlAI: the clone holds one of the last batch_size episodes, and none is left */
         is_done = next >= limit && (c->is_padding || c->index + t->config.batch_size >= limit);
-    /* The clone is the asker's own; it is const to him in all else. Who is told while others have
-     * not ended will be told again. */
+    /* The clone belongs to the caller; all other members are const here. A clone that is told while
+     * other clones have not ended will be told again. */
     if (is_done && (atomic_load(&t->deals) || atomic_load(&t->ended) >= limit))
         atomic_store(&((struct teacher_clone *)(uintptr_t)c)->was_told, true);
     return is_done;
 }
 
-static enum status teacher_clone_init(struct participant_clone *base, const struct place *place,
-                                      struct error *err)
+static enum status teacher_clone_init(struct participant_clone *base,
+                                      const struct participant_slot *place, struct error *err)
 {
     struct teacher_clone *c = container_of(base, struct teacher_clone, base);
     size_t n_shards = original_of(c)->config.n_shards;
@@ -431,7 +432,7 @@ static const struct participant_type teacher_type = {
     .epoch_done = teacher_epoch_done,
 };
 
-/* The file's name without its folder and what stands behind its last dot. */
+/* The file's name without its folder and extension. */
 static char *id_of(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
@@ -451,8 +452,8 @@ static void warn(struct teacher *t, const struct text_line_oddities *oddities)
                        oddities->n_no_colon);
 }
 
-static enum status load(struct teacher *t, const struct format *format, const char *task,
-                        struct error *err)
+static enum status teacher_load(struct teacher *t, const struct data_format *format,
+                                const char *task, struct error *err)
 {
     const char *path = task + strcspn(task, ":") + 1;
     struct text id = {t->id, strlen(t->id)};
@@ -487,7 +488,7 @@ enum status teacher_open(struct teacher **out, const char *task,
                          const struct teacher_config *config, struct error *err)
 {
     size_t prefix = strcspn(task, ":");
-    const struct format *format = format_named(task, prefix);
+    const struct data_format *format = format_named(task, prefix);
     bool is_data = prefix == 4 && memcmp(task, "data", 4) == 0;
     struct teacher *t;
 
@@ -510,7 +511,7 @@ enum status teacher_open(struct teacher **out, const char *task,
     if (t->id == NULL)
         (void)error_no_memory(err, strlen(task), "a teacher");
     else if (metrics_open(&t->metrics, config->metrics, config->n_shards, err) == STATUS_OK &&
-             load(t, format, task, err) == STATUS_OK) {
+             teacher_load(t, format, task, err) == STATUS_OK) {
         *out = t;
         return STATUS_OK;
     }
@@ -546,7 +547,7 @@ struct teacher *teacher_of(struct participant *p)
 
 const char *teacher_task_at(size_t i)
 {
-    const struct format *format = format_at(i);
+    const struct data_format *format = format_at(i);
 
     if (format != NULL)
         return format->name;

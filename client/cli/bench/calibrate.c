@@ -1,5 +1,5 @@
-/* Each probe is a turn whose prompt the server counts. Two probes of the same words, one of them
- * with n more, tell whether those n are n tokens; where they are not, each half is asked for. */
+/* A probe is a turn whose prompt tokens the server counts. Two probes, the second with n more
+ * words, show whether those n words are n tokens; if not, each half is probed. */
 #include "client/cli/bench/calibrate.h"
 
 #include <errno.h>
@@ -10,27 +10,27 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "client/cli/interrupt.h"
+#include "client/cli/output/interrupt.h"
 
 enum { MAX_TEXT_BYTES = 1 << 20 };
 
 struct probe {
     struct target *target;
-    struct session *session;
+    struct target_session *session;
     struct buf system, text;
-    uint32_t base; /* tokens of a first turn without any word that is drawn */
+    uint32_t base; /* tokens of a first turn without drawn words */
     int event_fd;  /* written at the turn's end */
     struct error err;
 };
 
-static void on_chunk(struct session *s, bool is_first, uint64_t gap_us)
+static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
 {
     (void)s; /* a probe is not timed */
     (void)is_first;
     (void)gap_us;
 }
 
-static void on_end(struct session *s, const struct error *err)
+static void on_end(struct target_session *s, const struct error *err)
 {
     struct probe *b = s->owner;
     uint64_t one = 1;
@@ -39,7 +39,7 @@ static void on_end(struct session *s, const struct error *err)
     (void)!write(b->event_fd, &one, sizeof one); /* fails only when 2^64 - 1 of them wait */
 }
 
-static void wait_for_end(struct probe *b)
+static void probe_wait_for_end(struct probe *b)
 {
     struct pollfd fds[2] = {{.fd = b->event_fd, .events = POLLIN}, {.events = POLLIN}};
     uint64_t n;
@@ -54,10 +54,10 @@ static void wait_for_end(struct probe *b)
     }
 }
 
-/* Takes the turn that stands in system and text. */
-static enum status take_turn(struct probe *b, uint32_t turn, struct error *err)
+/* Runs a turn with the present system prompt and text. */
+static enum status probe_take_turn(struct probe *b, uint32_t turn, struct error *err)
 {
-    struct session *s = b->session;
+    struct target_session *s = b->session;
     enum status rc;
 
     s->turn = turn;
@@ -67,33 +67,33 @@ static enum status take_turn(struct probe *b, uint32_t turn, struct error *err)
     rc = b->target->type->send(b->target, s, err);
     if (rc != STATUS_OK)
         return rc;
-    wait_for_end(b);
+    probe_wait_for_end(b);
     *err = b->err;
     return err->status;
 }
 
 /* *ret_n: the tokens of a first turn of these words. */
-static enum status count(struct probe *b, const char *const *words, size_t n, uint32_t *ret_n,
-                         struct error *err)
+static enum status probe_count(struct probe *b, const char *const *words, size_t n, uint32_t *ret_n,
+                               struct error *err)
 {
     enum status rc;
 
     if (prompts_join(&b->text, words, n) != STATUS_OK)
         return error_no_memory(err, n, "a prompt");
-    rc = take_turn(b, 1, err);
+    rc = probe_take_turn(b, 1, err);
     b->target->type->leave(b->target, b->session);
     if (rc == STATUS_OK)
         *ret_n = b->session->prompt_tokens;
     return rc;
 }
 
-/* Moves those of words [n] that are one token each to the front; *ret_n of them. */
+/* Moves the *ret_n words that are one token each to the front of words [n]. */
 static enum status keep_whole(struct probe *b, const char **words, size_t n, size_t *ret_n,
                               struct error *err)
 {
     size_t half = n / 2, n_left, n_right;
     uint32_t n_tokens = 0;
-    enum status rc = count(b, words, n, &n_tokens, err);
+    enum status rc = probe_count(b, words, n, &n_tokens, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -109,7 +109,7 @@ static enum status keep_whole(struct probe *b, const char **words, size_t n, siz
     return STATUS_OK;
 }
 
-/* What a second turn has beside its words, those of the first and the reply to that. */
+/* Tokens of a second turn beyond its own words, the first turn and its reply. */
 static enum status count_later(struct probe *b, uint32_t *ret_overhead, struct error *err)
 {
     enum status rc = prompts_join(&b->text, NULL, 0);
@@ -117,26 +117,27 @@ static enum status count_later(struct probe *b, uint32_t *ret_overhead, struct e
 
     if (rc != STATUS_OK)
         return error_no_memory(err, 1, "a prompt");
-    rc = take_turn(b, 1, err);
+    rc = probe_take_turn(b, 1, err);
     before = b->session->prompt_tokens + b->session->completion_tokens;
     if (rc == STATUS_OK)
-        rc = take_turn(b, 2, err);
+        rc = probe_take_turn(b, 2, err);
     b->target->type->leave(b->target, b->session);
     if (rc != STATUS_OK)
         return rc;
-    /* An agent that does not look back counts the turn alone. */
+    /* An agent without history counts the turn alone. */
     *ret_overhead = b->session->prompt_tokens - (b->session->prompt_tokens > before ? before : 0);
     return STATUS_OK;
 }
 
-static enum status run(struct probe *b, struct prompts *p, bool has_more_turns, struct error *err)
+static enum status probe_run(struct probe *b, struct prompts *p, bool has_more_turns,
+                             struct error *err)
 {
     uint32_t with_system = 0;
     enum status rc = prompts_join(&b->system, NULL, 0);
 
     if (rc != STATUS_OK)
         return error_no_memory(err, 1, "a prompt");
-    if ((rc = count(b, NULL, 0, &b->base, err)) != STATUS_OK ||
+    if ((rc = probe_count(b, NULL, 0, &b->base, err)) != STATUS_OK ||
         (rc = keep_whole(b, p->words, p->n_words, &p->n_words, err)) != STATUS_OK)
         return rc;
     if (p->n_words == 0)
@@ -147,7 +148,7 @@ static enum status run(struct probe *b, struct prompts *p, bool has_more_turns, 
         return rc;
     if (prompts_join(&b->system, p->words, 1) != STATUS_OK)
         return error_no_memory(err, 1, "a prompt");
-    rc = count(b, NULL, 0, &with_system, err);
+    rc = probe_count(b, NULL, 0, &with_system, err);
     /* Not every agent counts its system prompt. */
     p->overhead[0] = b->base + (with_system > b->base ? (uint32_t)p->n_system : 0);
     return rc;
@@ -166,7 +167,7 @@ enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns, 
     b.session->owner = &b;
     buf_init(&b.system, MAX_TEXT_BYTES);
     buf_init(&b.text, MAX_TEXT_BYTES);
-    rc = run(&b, p, has_more_turns, err);
+    rc = probe_run(&b, p, has_more_turns, err);
     t->type->session_deinit(b.session);
     free(b.session);
     buf_deinit(&b.system);

@@ -1,13 +1,14 @@
-/* Finds out by asking how a server counts tokens, so that prompts have exactly as many as they are
- * to have: which words are one token each, and how many a conversation has beside them. */
+/* Measures how a server counts tokens, so that prompts have exactly the wanted number: which
+ * words are one token each, and how many tokens a conversation has beyond its words. */
 #ifndef CLIENT_CLI_BENCH_CALIBRATE_H
 #define CLIENT_CLI_BENCH_CALIBRATE_H
 
 #include "client/cli/bench/prompts.h"
 #include "client/cli/bench/target.h"
 
-/* Drops words of p and fills its overheads, the later turns' only if has_more_turns. A Ctrl-C is
- * STATUS_CANCELLED; no word that is one token is STATUS_PRECONDITION. */
+/* Drops the words of p that are not one token and fills in its overheads, that of later turns
+ * only if has_more_turns. STATUS_CANCELLED after a Ctrl-C; STATUS_PRECONDITION when no word is
+ * left. */
 enum status calibrate(struct prompts *p, struct target *t, bool has_more_turns,
                       struct error *err) MUST_CHECK;
 

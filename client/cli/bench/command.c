@@ -1,4 +1,4 @@
-/* parley bench ADDRESS: a load on a server, and what it measured. */
+/* parley bench ADDRESS: puts a load on a server and reports the measurements. */
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -8,14 +8,14 @@
 
 #include "client/cli/bench/calibrate.h"
 #include "client/cli/bench/load.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/notice.h"
-#include "client/cli/options.h"
-#include "client/cli/out.h"
+#include "client/cli/options/options.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
+#include "client/cli/output/out.h"
 
 enum { MAX_CONCURRENCY = 100000, SHARED_PREFIX = 1 << 0, CONCURRENCY = 1 << 1, REQUESTS = 1 << 2 };
 
-struct bench {
+struct load_bench {
     const char *address, *prompt_file;
     struct target_config config;
     struct load_plan plan;
@@ -26,7 +26,7 @@ struct bench {
     unsigned set;
 };
 
-#define AT(member) offsetof(struct bench, member)
+#define AT(member) offsetof(struct load_bench, member)
 
 static const struct option_row bench_rows[] = {
     {"model", "NAME", "which model (the server's default)", OPTION_TEXT, AT(config.model), 0},
@@ -72,8 +72,8 @@ static const struct option_row bench_rows[] = {
     {0},
 };
 
-/* Sets what follows from what was given, and says what does not fit together. */
-static enum exit_code settle(struct bench *b, const struct verb *verb)
+/* Sets the defaults that depend on other options, and rejects options that exclude each other. */
+static enum exit_code settle(struct load_bench *b, const struct verb *verb)
 {
     struct load_plan *plan = &b->plan;
 
@@ -98,7 +98,7 @@ static enum exit_code settle(struct bench *b, const struct verb *verb)
     return EXIT_DONE;
 }
 
-static json_t *report_json(const struct bench *b, struct figures *f)
+static json_t *report_json(const struct load_bench *b, struct figures *f)
 {
     const struct load_plan *plan = &b->plan;
     json_t *report =
@@ -112,18 +112,18 @@ static json_t *report_json(const struct bench *b, struct figures *f)
     return report;
 }
 
-/* True when what was asked for holds; says so when not. */
+/* Whether the requested bounds hold; prints those that do not. */
 static bool holds(const char *what, double is, double bound, bool is_ceiling)
 {
     bool is_good = bound <= 0 || (is_ceiling ? is <= bound : is >= bound); /* NaN is not good */
 
     if (!is_good)
-        notice_error("%s is %.3g, wanted %s %.3g", what, is, is_ceiling ? "at most" : "at least",
-                     bound);
+        console_error("%s is %.3g, wanted %s %.3g", what, is, is_ceiling ? "at most" : "at least",
+                      bound);
     return is_good;
 }
 
-static enum exit_code judge(const struct bench *b, struct figures *f)
+static enum exit_code load_bench_judge(const struct load_bench *b, struct figures *f)
 {
     bool all_hold =
         holds("TTFT p99 in ms", samples_percentile(&f->ttft_ms, 99), b->max_ttft_ms, true);
@@ -135,7 +135,8 @@ static enum exit_code judge(const struct bench *b, struct figures *f)
     return all_hold ? EXIT_DONE : EXIT_BOUND;
 }
 
-static enum status prepare(struct bench *b, struct prompts *p, struct target *t, struct error *err)
+static enum status load_bench_prepare(struct load_bench *b, struct prompts *p, struct target *t,
+                                      struct error *err)
 {
     enum status rc;
 
@@ -145,9 +146,9 @@ static enum status prepare(struct bench *b, struct prompts *p, struct target *t,
         p->shares_system = true;
         p->n_system = b->shared_prefix - (b->shared_prefix > 0); /* and the first word */
     }
-    notice_progress("asking how the server counts tokens");
+    console_progress("asking how the server counts tokens");
     rc = calibrate(p, t, b->plan.n_turns > 1, err);
-    notice_clear();
+    console_clear();
     if (rc != STATUS_OK)
         return rc;
     if (b->plan.input_tokens < p->overhead[0] || b->plan.input_tokens < p->overhead[1])
@@ -158,8 +159,8 @@ static enum status prepare(struct bench *b, struct prompts *p, struct target *t,
     return STATUS_OK;
 }
 
-/* Conversations that are like the others, but not measured. */
-static enum status warm_up(const struct bench *b, struct target *t, const struct prompts *p,
+/* Runs warm-up conversations, which are not measured. */
+static enum status warm_up(const struct load_bench *b, struct target *t, const struct prompts *p,
                            struct error *err)
 {
     struct load_plan plan = b->plan;
@@ -181,7 +182,7 @@ static enum status warm_up(const struct bench *b, struct target *t, const struct
     return rc;
 }
 
-static enum exit_code run(struct bench *b, struct target *t, struct prompts *p)
+static enum exit_code load_bench_run(struct load_bench *b, struct target *t, struct prompts *p)
 {
     struct load_plan plan = b->plan;
     struct error err = {0};
@@ -190,29 +191,29 @@ static enum exit_code run(struct bench *b, struct target *t, struct prompts *p)
     enum status rc;
 
     figures_init(&f, plan.n_turns);
-    if (prepare(b, p, t, &err) != STATUS_OK || warm_up(b, t, p, &err) != STATUS_OK)
+    if (load_bench_prepare(b, p, t, &err) != STATUS_OK || warm_up(b, t, p, &err) != STATUS_OK)
         goto out;
     plan.first = b->n_warmup;
     rc = load_run(&f, t, p, &plan, &err);
-    if (b->is_json)                         /* the figures are good in any case */
-        (void)out_json(report_json(b, &f)); /* a failure is remembered */
+    if (b->is_json)                         /* the figures are filled in also on failure */
+        (void)out_json(report_json(b, &f)); /* out_end reports a failure */
     else
         figures_print(&f);
     if (rc == STATUS_OK && f.first_error.status != STATUS_OK) {
         err = f.first_error;
         rc = error_prefix(&err, "%" PRIu64 " failed, the first with", f.n_failed);
     }
-    code = rc == STATUS_OK ? judge(b, &f) : EXIT_FAILED;
+    code = rc == STATUS_OK ? load_bench_judge(b, &f) : EXIT_FAILED;
 out:
     if (err.status != STATUS_OK)
-        notice_error("%s [%s]", err.text, status_name(err.status));
+        console_error("%s [%s]", err.text, status_name(err.status));
     figures_deinit(&f);
     return code;
 }
 
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
 {
-    struct bench b = {
+    struct load_bench b = {
         .config = {.wait_s = 5},
         .plan = {.concurrency = 1, .n_turns = 1, .input_tokens = 64, .output_tokens = 64},
         .seed = 1};
@@ -238,7 +239,7 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     if (t == NULL)
         return EXIT_FAILED;
     prompts_init(&prompts, b.seed);
-    code = run(&b, t, &prompts);
+    code = load_bench_run(&b, t, &prompts);
     prompts_deinit(&prompts);
     type->close(t);
     return code;

@@ -66,7 +66,7 @@ static double ms_between(uint64_t from_us, uint64_t to_us)
     return (double)(to_us - from_us) / 1e3;
 }
 
-void figures_add_turn(struct figures *f, const struct session *s)
+void figures_add_turn(struct figures *f, const struct target_session *s)
 {
     f->n_completed++;
     f->n_input += s->prompt_tokens;

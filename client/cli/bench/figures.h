@@ -29,8 +29,8 @@ void samples_deinit(struct samples *s);
 double samples_percentile(struct samples *s, double percent);
 
 struct figures {
-    uint64_t start_us, end_us;            /* monotonic: the first turn begun, the last one ended */
-    uint64_t n_completed, n_failed;       /* turns */
+    uint64_t start_us, end_us;      /* monotonic clock: start of the first turn, end of the last */
+    uint64_t n_completed, n_failed; /* turns */
     uint64_t n_input, n_cached, n_output; /* tokens, of completed turns */
     uint32_t n_prompt_min, n_prompt_max;  /* tokens of first turns' prompts; 0: none completed */
     struct samples ttft_ms, itl_ms, tpot_ms, e2el_ms;
@@ -38,7 +38,8 @@ struct figures {
     size_t n_turns;
     struct samples rates;           /* of conversations: tokens/s while it is their turn */
     double newcomer_ttft_ms;        /* NaN: there was none */
-    struct samples newcomer_itl_ms; /* of the others, sent until its first chunk */
+    struct samples newcomer_itl_ms; /* of the other conversations, while the newcomer waits for its
+                                       first chunk */
     double client_cpu_s;
     struct error first_error; /* STATUS_OK: none */
 };
@@ -46,9 +47,9 @@ struct figures {
 void figures_init(struct figures *f, size_t n_turns);
 void figures_deinit(struct figures *f);
 
-/* A turn completed, as its session tells. */
-void figures_add_turn(struct figures *f, const struct session *s);
-/* n turns failed, or will never be. */
+/* Adds a completed turn, from its session. */
+void figures_add_turn(struct figures *f, const struct target_session *s);
+/* n turns failed, or were never started. */
 void figures_add_failed(struct figures *f, uint64_t n, const struct error *why);
 
 double figures_duration_s(const struct figures *f);
@@ -56,7 +57,7 @@ double figures_output_rate(const struct figures *f); /* tokens/s */
 /* The slowest conversation's rate over the median's; NaN where there are none. */
 double figures_fairness(struct figures *f);
 
-/* Adds the members that scripts rely on; null for a figure that there is not. */
+/* Adds the members that scripts rely on; null for a missing figure. */
 void figures_json(struct figures *f, json_t *into);
 void figures_print(struct figures *f);
 

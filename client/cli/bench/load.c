@@ -1,10 +1,10 @@
-/* The happy path, closed loop: the main thread begins a conversation in each slot, then sleeps. On
- * the target's thread the end of a turn sends the next one, or begins the next conversation in the
- * same slot; the last end wakes the main thread. What is to happen at a time (an arrival, a turn
- * after thinking) is the main thread's.
+/* Happy path, closed loop: the main thread begins a conversation in each slot, then sleeps. On the
+ * target's thread the end of a turn sends the next one, or begins the next conversation in the same
+ * slot; the last end wakes the main thread. Timed events (an arrival, a turn after thinking) are
+ * the main thread's.
  *
- * Failure: a turn that fails ends its conversation; the turns it still had count as failed. One in
- * the background ends the load. Stopping: every conversation is left, and its end is waited for. */
+ * Failure: a failed turn ends its conversation, whose remaining turns count as failed. A failed
+ * background turn ends the load. Stopping: leaves every conversation and waits for its end. */
 #include "client/cli/bench/load.h"
 
 #include <errno.h>
@@ -19,36 +19,36 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "base/env.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/notice.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
 
 enum {
     MAX_TEXT_BYTES = 64 << 20,
     TICK_MS = 250, /* between two lines of progress */
     BACKGROUND_INPUT_TOKENS = 64,
     BACKGROUND_OUTPUT_TOKENS = 256,
-    /* Numbers of conversations that are not measured begin here: their words are others. */
+    /* Conversations that are not measured are numbered from here, so that their words differ. */
     FIRST_BACKGROUND = 1 << 29,
     FIRST_NEWCOMER = 1 << 30,
-    /* Under a duration a conversation that failed makes way for the next one only after so long:
-     * else a server that went away is asked as fast as it refuses. */
+    /* With a duration, the next conversation begins only this long after a failed one: else an
+     * unavailable server would get requests as fast as it refuses them. */
     AFTER_FAILURE_US = 1000 * 1000,
 };
 
 enum role { MEASURED, BACKGROUND, NEWCOMER };
 
-/* A place for a conversation after the other. All of it is guarded by the load's lock. */
-struct slot {
+/* A slot runs one conversation after another. The load's lock guards it. */
+struct load_slot {
     struct load *load;
-    struct session *session;
+    struct target_session *session;
     enum role role;
     uint32_t conversation;      /* its number */
-    bool is_taken;              /* a conversation is not over */
+    bool is_taken;              /* its conversation is not over */
     bool is_busy;               /* a turn is in flight */
     bool has_spoken;            /* ever */
-    uint64_t due_us;            /* its next turn or conversation is to begin then; 0: none waits */
+    uint64_t due_us;            /* when its next turn or conversation begins; 0: none is due */
     uint64_t n_tokens, busy_us; /* of this conversation */
     struct buf system, text;
 };
@@ -57,10 +57,11 @@ struct load {
     struct target *target;
     const struct prompts *prompts;
     const struct load_plan *plan;
-    int event_fd;         /* written when the main thread has something to look at */
+    int event_fd;         /* written to wake the main thread */
     pthread_mutex_t lock; /* guards what follows */
     struct figures *figures;
-    struct slot *slots; /* [n_slots]: the measured ones, those in the background, the newcomer */
+    struct load_slot
+        *slots; /* [n_slots]: the measured ones, those in the background, the newcomer */
     uint32_t n_measured, n_slots;
     uint32_t n_arrived, n_begun; /* conversations that may begin, and that did */
     uint32_t n_taken;            /* measured slots */
@@ -68,10 +69,10 @@ struct load {
     uint32_t n_spoken[2];        /* slots, by role */
     uint64_t n_chunks;           /* measured */
     bool is_stopping;
-    struct error err; /* that ends the load */
+    struct error err; /* the failure that ends the load */
 };
 
-static void wake(struct load *l)
+static void load_wake(struct load *l)
 {
     uint64_t one = 1;
 
@@ -87,7 +88,7 @@ static bool is_time_over(const struct load *l)
 
 /* --- one slot; the lock is held --- */
 
-static uint32_t input_tokens(const struct slot *slot)
+static uint32_t input_tokens(const struct load_slot *slot)
 {
     const struct load_plan *plan = slot->load->plan;
 
@@ -102,10 +103,10 @@ static uint32_t input_tokens(const struct slot *slot)
     return plan->newcomer_tokens;
 }
 
-static enum status send_turn(struct slot *slot, uint32_t turn, struct error *err)
+static enum status send_turn(struct load_slot *slot, uint32_t turn, struct error *err)
 {
     struct load *l = slot->load;
-    struct session *s = slot->session;
+    struct target_session *s = slot->session;
     enum status rc = STATUS_OK;
 
     if (turn == 1)
@@ -129,7 +130,7 @@ static enum status send_turn(struct slot *slot, uint32_t turn, struct error *err
 }
 
 /* Its conversation is over. */
-static void release(struct slot *slot)
+static void load_slot_release(struct load_slot *slot)
 {
     struct load *l = slot->load;
 
@@ -143,7 +144,7 @@ static void release(struct slot *slot)
 }
 
 /* Conversation number n, in this slot. */
-static enum status begin(struct slot *slot, uint32_t n, struct error *err)
+static enum status load_slot_begin(struct load_slot *slot, uint32_t n, struct error *err)
 {
     slot->conversation = n;
     slot->n_tokens = slot->busy_us = 0;
@@ -153,32 +154,32 @@ static enum status begin(struct slot *slot, uint32_t n, struct error *err)
     return send_turn(slot, 1, err);
 }
 
-/* A turn of a measured conversation failed, and with it those after it. */
-static void fail(struct slot *slot, uint32_t turn, const struct error *why)
+/* A turn of a measured conversation failed, and so its later turns fail too. */
+static void load_slot_fail(struct load_slot *slot, uint32_t turn, const struct error *why)
 {
     const struct load_plan *plan = slot->load->plan;
 
     figures_add_failed(slot->load->figures, plan->duration_s > 0 ? 1 : plan->n_turns - turn + 1,
                        why);
-    release(slot);
+    load_slot_release(slot);
     if (plan->duration_s > 0)
         slot->due_us = env_now_us(&env_real) + AFTER_FAILURE_US;
 }
 
 /* Begins the next conversation that has arrived, if there is one. */
-static void begin_next(struct slot *slot)
+static void begin_next(struct load_slot *slot)
 {
     struct load *l = slot->load;
     struct error err;
 
     while (slot->due_us == 0 && l->n_begun < l->n_arrived && !l->is_stopping && !is_time_over(l)) {
-        if (begin(slot, l->plan->first + l->n_begun++, &err) == STATUS_OK)
+        if (load_slot_begin(slot, l->plan->first + l->n_begun++, &err) == STATUS_OK)
             return;
-        fail(slot, 1, &err);
+        load_slot_fail(slot, 1, &err);
     }
 }
 
-/* A conversation that is not measured went wrong. */
+/* A background conversation or the newcomer failed. */
 static void spoil(struct load *l, const struct error *why, const char *what)
 {
     if (l->err.status == STATUS_OK && !l->is_stopping) {
@@ -187,7 +188,7 @@ static void spoil(struct load *l, const struct error *why, const char *what)
     }
 }
 
-/* --- what the target tells, on its thread --- */
+/* --- the target's callbacks, on its thread --- */
 
 static bool newcomer_is_busy(const struct load *l)
 {
@@ -201,7 +202,7 @@ static bool is_over(const struct load *l)
     return l->err.status != STATUS_OK || (is_through && l->n_taken == 0 && !newcomer_is_busy(l));
 }
 
-static void on_first_chunk(struct slot *slot)
+static void on_first_chunk(struct load_slot *slot)
 {
     struct load *l = slot->load;
     struct error err;
@@ -211,16 +212,16 @@ static void on_first_chunk(struct slot *slot)
     slot->has_spoken = true;
     l->n_spoken[slot->role]++;
     if (slot->role == BACKGROUND && l->n_spoken[BACKGROUND] == l->plan->n_background)
-        wake(l);
+        load_wake(l);
     if (slot->role == MEASURED && l->n_spoken[MEASURED] == l->n_measured &&
         l->plan->newcomer_tokens > 0 && !l->is_stopping &&
-        begin(&l->slots[l->n_slots - 1], FIRST_NEWCOMER, &err) != STATUS_OK)
+        load_slot_begin(&l->slots[l->n_slots - 1], FIRST_NEWCOMER, &err) != STATUS_OK)
         spoil(l, &err, "the newcomer");
 }
 
-static void on_chunk(struct session *s, bool is_first, uint64_t gap_us)
+static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
 {
-    struct slot *slot = s->owner;
+    struct load_slot *slot = s->owner;
     struct load *l = slot->load;
 
     (void)pthread_mutex_lock(&l->lock);
@@ -236,19 +237,19 @@ static void on_chunk(struct session *s, bool is_first, uint64_t gap_us)
     (void)pthread_mutex_unlock(&l->lock);
 }
 
-static void end_measured(struct slot *slot, const struct error *how)
+static void end_measured(struct load_slot *slot, const struct error *how)
 {
     struct load *l = slot->load;
-    struct session *s = slot->session;
+    struct target_session *s = slot->session;
     struct error err;
 
     if (l->is_stopping) {
-        release(slot); /* which ended it */
+        load_slot_release(slot); /* which ended it */
         return;
     }
     l->figures->end_us = env_now_us(&env_real);
     if (how->status != STATUS_OK) {
-        fail(slot, s->turn, how);
+        load_slot_fail(slot, s->turn, how);
         begin_next(slot);
         return;
     }
@@ -256,45 +257,46 @@ static void end_measured(struct slot *slot, const struct error *how)
     slot->n_tokens += s->completion_tokens;
     slot->busy_us += s->last_us == 0 ? 0 : s->last_us - s->sent_us;
     if (s->turn == l->plan->n_turns || is_time_over(l)) {
-        release(slot);
+        load_slot_release(slot);
         begin_next(slot);
     } else if (l->plan->think_s > 0) {
         slot->due_us = l->figures->end_us + (uint64_t)(l->plan->think_s * 1e6);
     } else if (send_turn(slot, s->turn + 1, &err) != STATUS_OK) {
-        fail(slot, s->turn, &err);
+        load_slot_fail(slot, s->turn, &err);
         begin_next(slot);
     }
 }
 
-static void end_background(struct slot *slot, const struct error *how)
+static void end_background(struct load_slot *slot, const struct error *how)
 {
     struct load *l = slot->load;
     struct error err = *how;
 
-    release(slot);
+    load_slot_release(slot);
     if (err.status == STATUS_OK && !l->is_stopping)
-        (void)begin(slot, slot->conversation + l->plan->n_background, &err); /* err tells */
+        (void)load_slot_begin(slot, slot->conversation + l->plan->n_background,
+                              &err); /* err says whether it failed */
     if (err.status != STATUS_OK)
         spoil(l, &err, "a conversation in the background");
 }
 
-static void end_newcomer(struct slot *slot, const struct error *how)
+static void end_newcomer(struct load_slot *slot, const struct error *how)
 {
     struct load *l = slot->load;
-    const struct session *s = slot->session;
+    const struct target_session *s = slot->session;
 
     if (how->status != STATUS_OK)
         spoil(l, how, "the newcomer");
     else if (s->first_us > 0)
         l->figures->newcomer_ttft_ms = (double)(s->first_us - s->sent_us) / 1e3;
-    release(slot);
+    load_slot_release(slot);
 }
 
-static void on_end(struct session *s, const struct error *err)
+static void on_end(struct target_session *s, const struct error *err)
 {
-    static void (*const ends[])(struct slot * slot, const struct error *how) = {
+    static void (*const ends[])(struct load_slot * slot, const struct error *how) = {
         [MEASURED] = end_measured, [BACKGROUND] = end_background, [NEWCOMER] = end_newcomer};
-    struct slot *slot = s->owner;
+    struct load_slot *slot = s->owner;
     struct load *l = slot->load;
 
     (void)pthread_mutex_lock(&l->lock);
@@ -302,25 +304,25 @@ static void on_end(struct session *s, const struct error *err)
     l->n_busy--;
     ends[slot->role](slot, err);
     if (l->is_stopping || slot->due_us != 0 || is_over(l))
-        wake(l); /* with the lock held: the load may be gone right after */
+        load_wake(l); /* with the lock held: the load may be freed right after */
     (void)pthread_mutex_unlock(&l->lock);
 }
 
 /* --- the main thread --- */
 
-/* Sends what is due; the time of what is next, UINT64_MAX for none. */
+/* Sends the turns that are due. Returns when the next one is due, UINT64_MAX for none. */
 static uint64_t send_due(struct load *l)
 {
     uint64_t now_us = env_now_us(&env_real), next_us = UINT64_MAX;
     struct error err;
 
     for (uint32_t i = 0; i < l->n_measured; i++) {
-        struct slot *slot = &l->slots[i];
+        struct load_slot *slot = &l->slots[i];
 
         if (slot->due_us != 0 && slot->due_us <= now_us) {
             slot->due_us = 0;
             if (slot->is_taken && send_turn(slot, slot->session->turn + 1, &err) != STATUS_OK)
-                fail(slot, slot->session->turn, &err);
+                load_slot_fail(slot, slot->session->turn, &err);
             if (!slot->is_taken)
                 begin_next(slot);
         }
@@ -337,7 +339,7 @@ static void fill_slots(struct load *l)
             begin_next(&l->slots[i]);
 }
 
-/* Lets those arrive whose time has come; when the next one does, UINT64_MAX for none. */
+/* Begins the conversations that are due. Returns when the next one is due, UINT64_MAX for none. */
 static uint64_t let_arrive(struct load *l, double *next_s)
 {
     uint64_t now_us = env_now_us(&env_real);
@@ -353,15 +355,15 @@ static uint64_t let_arrive(struct load *l, double *next_s)
 
         if (at_us > now_us)
             return at_us;
-        u = chance_uniform(l->prompts->seed, l->plan->first, l->n_arrived++, UINT32_MAX);
+        u = counter_rng_uniform(l->prompts->seed, l->plan->first, l->n_arrived++, UINT32_MAX);
         *next_s += -log1p(-(double)u) / l->plan->rate;
         fill_slots(l);
     }
     return UINT64_MAX;
 }
 
-/* Where it stands, as a line; "" at the very start. The lock is held. */
-static void describe(const struct load *l, char *line, size_t size)
+/* The progress as a line; "" at the very start. The lock is held. */
+static void load_describe(const struct load *l, char *line, size_t size)
 {
     uint64_t us = env_now_us(&env_real) - l->figures->start_us;
     const struct figures *f = l->figures;
@@ -374,7 +376,7 @@ static void describe(const struct load *l, char *line, size_t size)
             l->n_busy, (double)l->n_chunks * 1e6 / (double)us, (unsigned long long)us / 1000000);
 }
 
-/* Sleeps until something happens, until_us at most. A Ctrl-C fails the load. */
+/* Sleeps until an event, until_us at most. A Ctrl-C fails the load. */
 static void wait_event(struct load *l, uint64_t until_us)
 {
     uint64_t now_us = env_now_us(&env_real), wait_us = (uint64_t)TICK_MS * 1000, n;
@@ -393,11 +395,11 @@ static void wait_event(struct load *l, uint64_t until_us)
         (void)pthread_mutex_lock(&l->lock);
         (void)error_set(&l->err, STATUS_CANCELLED, "stopped");
         (void)pthread_mutex_unlock(&l->lock);
-        interrupt_release(); /* a second one need not wait for the server */
+        interrupt_release(); /* a second one ends the program at once */
     }
 }
 
-static double cpu_s(void)
+static double load_cpu_s(void)
 {
     struct rusage u;
 
@@ -406,18 +408,18 @@ static double cpu_s(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* The background speaks before the clock starts. */
+/* Background conversations start before the measurement. */
 static void start_background(struct load *l)
 {
     struct error err;
 
     (void)pthread_mutex_lock(&l->lock);
     for (uint32_t i = 0; i < l->plan->n_background; i++)
-        if (begin(&l->slots[l->n_measured + i], FIRST_BACKGROUND + i, &err) != STATUS_OK)
+        if (load_slot_begin(&l->slots[l->n_measured + i], FIRST_BACKGROUND + i, &err) != STATUS_OK)
             spoil(l, &err, "a conversation in the background");
     while (l->err.status == STATUS_OK && l->n_spoken[BACKGROUND] < l->plan->n_background) {
         (void)pthread_mutex_unlock(&l->lock);
-        notice_progress("the conversations in the background begin");
+        console_progress("the conversations in the background begin");
         wait_event(l, UINT64_MAX);
         (void)pthread_mutex_lock(&l->lock);
     }
@@ -426,7 +428,7 @@ static void start_background(struct load *l)
 
 static void run_measured(struct load *l)
 {
-    double before_s = cpu_s(), next_arrival_s = 0;
+    double before_s = load_cpu_s(), next_arrival_s = 0;
     char line[128];
 
     (void)pthread_mutex_lock(&l->lock);
@@ -436,15 +438,15 @@ static void run_measured(struct load *l)
 
         if (is_over(l))
             break;
-        describe(l, line, sizeof line);
+        load_describe(l, line, sizeof line);
         (void)pthread_mutex_unlock(&l->lock);
         if (*line != '\0')
-            notice_progress("%s", line);
+            console_progress("%s", line);
         wait_event(l, due_us < arrival_us ? due_us : arrival_us);
         (void)pthread_mutex_lock(&l->lock);
     }
     (void)pthread_mutex_unlock(&l->lock);
-    l->figures->client_cpu_s = cpu_s() - before_s;
+    l->figures->client_cpu_s = load_cpu_s() - before_s;
 }
 
 static void stop(struct load *l)
@@ -460,7 +462,7 @@ static void stop(struct load *l)
         (void)pthread_mutex_lock(&l->lock);
     }
     (void)pthread_mutex_unlock(&l->lock);
-    notice_clear();
+    console_clear();
 }
 
 static void slots_init(struct load *l)
@@ -473,7 +475,7 @@ static void slots_init(struct load *l)
     l->n_slots = l->n_measured + plan->n_background + (plan->newcomer_tokens > 0);
     l->slots = xalloc(l->n_slots * sizeof *l->slots);
     for (uint32_t i = 0; i < l->n_slots; i++) {
-        struct slot *slot = &l->slots[i];
+        struct load_slot *slot = &l->slots[i];
 
         slot->load = l;
         slot->role = i < l->n_measured                        ? MEASURED

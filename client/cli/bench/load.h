@@ -1,5 +1,5 @@
-/* A load: conversations at a target, a number of them at once, each a row of turns; what they
- * measured. */
+/* A load: conversations at a target, a number of them at once, each a series of turns; and what
+ * they measured. */
 #ifndef CLIENT_CLI_BENCH_LOAD_H
 #define CLIENT_CLI_BENCH_LOAD_H
 
@@ -11,7 +11,8 @@
 #include "client/cli/bench/target.h"
 
 struct load_plan {
-    uint32_t first; /* number of the first conversation: what it says follows from it */
+    uint32_t
+        first; /* number of the first conversation; a conversation's texts depend on its number */
     uint32_t n_conversations;
     uint32_t n_turns;                     /* of each */
     uint32_t concurrency;                 /* at most so many at once */
@@ -20,15 +21,15 @@ struct load_plan {
      * on average, at times that are a Poisson process by the prompts' seed (open loop). */
     double rate;
     double think_s; /* between a reply and the next turn */
-    /* 0: until all are over; else no conversation and no turn that follows without thinking begins
-     * after so long. */
+    /* 0: until all conversations are over; else no conversation begins after this time, and no turn
+     * that follows without think time. */
     double duration_s;
-    uint32_t n_background;    /* that speak all the while, and are not measured */
-    uint32_t newcomer_tokens; /* 0: none; else one prompt of so many once all have begun to speak */
+    uint32_t n_background;    /* background conversations, which are not measured */
+    uint32_t newcomer_tokens; /* of one more prompt, once all others generate; 0: none */
 };
 
-/* Runs it to its end. The figures are good also when it fails: STATUS_CANCELLED after a Ctrl-C, and
- * when a conversation in the background or the newcomer fails, which spoils them. */
+/* Runs it to its end. The figures are filled in also on failure: STATUS_CANCELLED after a Ctrl-C;
+ * the error of a failed background conversation or newcomer, which spoils the figures. */
 enum status load_run(struct figures *out, struct target *t, const struct prompts *prompts,
                      const struct load_plan *plan, struct error *err) MUST_CHECK;
 

@@ -9,7 +9,7 @@ enum {
     MAX_COMPLAINT_BYTES = 64 << 10,
 };
 
-void openai_init(struct openai *o, struct session *session, bool is_chat)
+void openai_init(struct openai *o, struct target_session *session, bool is_chat)
 {
     *o = (struct openai){.session = session, .is_chat = is_chat};
     sse_init(&o->sse, MAX_EVENT_BYTES);
@@ -31,7 +31,7 @@ void openai_deinit(struct openai *o)
 
 static enum status say_as_chat(struct openai *o)
 {
-    const struct session *base = o->session;
+    const struct target_session *base = o->session;
 
     if (base->turn == 1) {
         json_decref(o->messages);
@@ -52,7 +52,7 @@ static enum status say_as_chat(struct openai *o)
 
 static enum status say_as_text(struct openai *o)
 {
-    const struct session *base = o->session;
+    const struct target_session *base = o->session;
     const char *before = o->reply.data;
     enum status rc = STATUS_OK;
 
@@ -136,7 +136,7 @@ static void take_choice(struct openai *o, const json_t *choice)
     const json_t *from = o->is_chat ? json_object_get(choice, "delta") : choice;
     const json_t *text = json_object_get(from, o->is_chat ? "content" : "text");
 
-    /* A chunk without text is a role, or the reason of the end: no token. */
+    /* A chunk without text has a role or a finish reason: no token. */
     if (json_string_length(text) > 0) {
         o->n_chunks++;
         session_chunk(o->session);
@@ -188,7 +188,7 @@ bool openai_feed(struct openai *o, long http_status, const char *bytes, size_t l
     return o->err.status == STATUS_OK;
 }
 
-static enum status status_of(long code)
+static enum status openai_status_of(long code)
 {
     switch (code) {
     case 400:
@@ -208,22 +208,22 @@ static enum status status_of(long code)
     }
 }
 
-static void complain(struct openai *o, long code)
+static void openai_complain(struct openai *o, long code)
 {
     json_t *answer = json_loadb(o->complaint.data, o->complaint.len, 0, NULL);
     char what[32];
 
     (void)snprintf(what, sizeof what, "HTTP status %ld", code);
-    openai_fail(o, status_of(code), what, error_message(answer));
+    openai_fail(o, openai_status_of(code), what, error_message(answer));
     json_decref(answer);
 }
 
 void openai_end(struct openai *o, long http_status)
 {
     if (http_status != 200)
-        complain(o, http_status);
+        openai_complain(o, http_status);
     else if (!o->is_done)
         openai_fail(o, STATUS_UNAVAILABLE, "the reply has no end", "");
-    if (o->session->completion_tokens == 0) /* the server does not count */
+    if (o->session->completion_tokens == 0) /* the server sent no usage */
         o->session->completion_tokens = o->n_chunks;
 }

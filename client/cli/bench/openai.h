@@ -1,5 +1,5 @@
-/* A conversation in the terms of OpenAI's API: the bodies of its requests, each with all that was
- * said before, and what the streams that answer them say. No sockets. */
+/* A conversation by OpenAI's API: builds the requests' bodies, each with the whole conversation so
+ * far, and parses the response streams. No sockets. */
 #ifndef CLIENT_CLI_BENCH_OPENAI_H
 #define CLIENT_CLI_BENCH_OPENAI_H
 
@@ -13,27 +13,27 @@
 #include "client/cli/bench/target.h"
 
 struct openai {
-    struct session *session; /* its chunks are told as they come */
+    struct target_session *session; /* its events report chunks as they arrive */
     bool is_chat;
-    struct buf prompt;    /* completions: all that was said, without the last reply */
+    struct buf prompt;    /* completions: the conversation so far, without the last reply */
     json_t *messages;     /* chat: likewise */
     struct buf reply;     /* of this turn */
-    struct buf complaint; /* the body of a response that is no stream */
+    struct buf complaint; /* the body of a response that is not a stream */
     struct sse sse;
     uint32_t n_chunks;
     bool is_done;
     struct error err; /* of this turn; the first one stays */
 };
 
-void openai_init(struct openai *o, struct session *session, bool is_chat);
+void openai_init(struct openai *o, struct target_session *session, bool is_chat);
 void openai_deinit(struct openai *o);
 
-/* The body of the session's next turn. *out is from malloc and the caller's. */
+/* The body of the session's next turn. *out is from malloc; the caller frees it. */
 enum status openai_request(char **out, struct openai *o, const struct target_config *config,
                            const char *model, struct error *err) MUST_CHECK;
-/* Bytes of the response. False: no more are wanted, err says why. */
+/* Bytes of the response. False: stop reading; err says why. */
 bool openai_feed(struct openai *o, long http_status, const char *bytes, size_t len);
-/* The response is over: whether it was whole is in err. */
+/* The response is over; err says whether it was complete. */
 void openai_end(struct openai *o, long http_status);
 /* The turn fails, unless it did already. */
 void openai_fail(struct openai *o, enum status status, const char *what, const char *detail);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/cli/verb.h"
+#include "client/cli/options/verb.h"
 #include "client/lib/parley.h"
 
 /* Tensors, and how many numbers they have in all. */
@@ -24,18 +24,18 @@ void params_shape_free(struct params_shape *s);
 /* Number i of trainer k's gradient, the same in every round. */
 float params_gradient_number(size_t k, size_t i);
 
-/* What a process of the bench is told: its arguments. */
+/* The arguments of a process of the bench. */
 struct params_role {
     const char *address;
     size_t index, n, n_rounds;
 };
 
-/* A line of a trainer's: begin and end of a round on the monotonic clock, and the hash of what
- * came. */
+/* A line that a trainer prints: begin and end of a round on the monotonic clock, and the hash of
+ * the parameters it received. */
 #define PARAMS_ROUND_LINE "round %zu %llu %llu %64s"
 
-/* "as-trainer", "as-floor-server", "as-floor-client" as the first argument: the whole of such a
- * process. False for others. */
+/* "as-trainer", "as-floor-server" or "as-floor-client" as the first argument: runs that process to
+ * its end. False for any other argument. */
 bool params_role_run(int argc, char **argv, enum exit_code *ret_code);
 
 enum exit_code params_floor_server(const struct params_role *role);

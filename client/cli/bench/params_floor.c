@@ -1,6 +1,5 @@
-/* The bare transport: the same chunks through gRPC core, up and then down, without anything that a
- * parameter server does with them, not even waiting for the others. The server has a thread for
- * each client. */
+/* The bare transport: the same chunks through gRPC core, up and then down, without a parameter
+ * server's work and without waiting for other clients. The server has a thread for each client. */
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
 #include <grpc/grpc_security.h>
@@ -14,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "client/cli/bench/params_bench.h"
-#include "client/cli/notice.h"
+#include "client/cli/output/console.h"
 #include "client/lib/stream.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
@@ -37,7 +36,7 @@ static size_t chunk_bytes(size_t size_bytes, size_t at)
 
 /* --- the server --- */
 
-struct exchange {
+struct floor_exchange {
     grpc_call *call;
     grpc_completion_queue *queue;
     grpc_metadata_array headers;
@@ -47,7 +46,7 @@ struct exchange {
     pthread_t thread;
 };
 
-static bool batch(struct exchange *e, const grpc_op *ops, size_t n)
+static bool floor_start_batch(struct floor_exchange *e, const grpc_op *ops, size_t n)
 {
     grpc_event event;
 
@@ -57,21 +56,21 @@ static bool batch(struct exchange *e, const grpc_op *ops, size_t n)
     return event.success != 0;
 }
 
-static bool receive_round(struct exchange *e, size_t size_bytes)
+static bool receive_round(struct floor_exchange *e, size_t size_bytes)
 {
     for (size_t at = 0; at < size_bytes; at += CHUNK_BYTES) {
         grpc_byte_buffer *message = NULL;
         grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
 
         op.data.recv_message.recv_message = &message;
-        if (!batch(e, &op, 1) || message == NULL)
+        if (!floor_start_batch(e, &op, 1) || message == NULL)
             return false;
         grpc_byte_buffer_destroy(message);
     }
     return true;
 }
 
-static bool send_round(struct exchange *e, size_t size_bytes)
+static bool send_round(struct floor_exchange *e, size_t size_bytes)
 {
     for (size_t at = 0; at < size_bytes; at += CHUNK_BYTES) {
         grpc_byte_buffer *message;
@@ -79,11 +78,11 @@ static bool send_round(struct exchange *e, size_t size_bytes)
         grpc_slice slice;
         bool is_sent;
 
-        /* as the parameter server does: without a copy */
+        /* without a copy, as the parameter server does */
         slice = grpc_slice_from_static_buffer(e->data + at, chunk_bytes(size_bytes, at));
         message = grpc_raw_byte_buffer_create(&slice, 1);
         op.data.send_message.send_message = message;
-        is_sent = batch(e, &op, 1);
+        is_sent = floor_start_batch(e, &op, 1);
         grpc_byte_buffer_destroy(message);
         if (!is_sent)
             return false;
@@ -93,21 +92,21 @@ static bool send_round(struct exchange *e, size_t size_bytes)
 
 static void *exchange(void *arg)
 {
-    struct exchange *e = arg;
+    struct floor_exchange *e = arg;
     const size_t size_bytes = e->role->n * sizeof(float);
     grpc_slice nothing = grpc_empty_slice();
     grpc_op status = {.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
     grpc_op begin = {.op = GRPC_OP_SEND_INITIAL_METADATA};
-    bool ok = batch(e, &begin, 1);
+    bool ok = floor_start_batch(e, &begin, 1);
 
     for (size_t i = 0; i < e->role->n_rounds && ok; i++)
         ok = receive_round(e, size_bytes) && send_round(e, size_bytes);
-    /* Until it hangs up: a process that ends with bytes unread in its socket resets the connection,
-     * and the client loses what it had not read yet. */
+    /* Waits until the client hangs up: a process that ends with unread bytes in its socket
+     * resets the connection, and the client loses what it has not read. */
     (void)receive_round(e, size_bytes);
     status.data.send_status_from_server.status = GRPC_STATUS_OK;
     status.data.send_status_from_server.status_details = &nothing;
-    (void)batch(e, &status, 1); /* who does not get it misses bytes too */
+    (void)floor_start_batch(e, &status, 1); /* a client that does not get it lacks bytes too */
     grpc_call_unref(e->call);
     return NULL;
 }
@@ -116,7 +115,7 @@ static void *exchange(void *arg)
 enum exit_code params_floor_server(const struct params_role *role)
 {
     const size_t n_clients = role->index;
-    struct exchange *all = xalloc(n_clients * sizeof(*all));
+    struct floor_exchange *all = xalloc(n_clients * sizeof(*all));
     char *data = xalloc(role->n * sizeof(float));
     grpc_server_credentials *insecure;
     grpc_completion_queue *queue;
@@ -133,7 +132,7 @@ enum exit_code params_floor_server(const struct params_role *role)
     printf("port %d\n", port);
     (void)fflush(stdout); /* a reader that is gone ends us anyway */
     for (size_t i = 0; i < n_clients; i++) {
-        struct exchange *e = &all[i];
+        struct floor_exchange *e = &all[i];
 
         e->role = role;
         e->data = data;
@@ -148,13 +147,13 @@ enum exit_code params_floor_server(const struct params_role *role)
     }
     for (size_t i = 0; i < n_clients; i++)
         (void)pthread_join(all[i].thread, NULL);
-    /* the process ends here: its connections and memory go with it */
+    /* the process ends here and frees its connections and memory */
     return EXIT_DONE;
 }
 
 /* --- a client --- */
 
-static bool client_round(struct stream *s, const char *data, char *to, size_t size_bytes)
+static bool client_round(struct call_stream *s, const char *data, char *to, size_t size_bytes)
 {
     for (size_t at = 0; at < size_bytes; at += CHUNK_BYTES)
         if (!stream_send(s, chunk_of(data + at, chunk_bytes(size_bytes, at))))
@@ -181,7 +180,7 @@ enum exit_code params_floor_client(const struct params_role *role)
     const size_t size_bytes = role->n * sizeof(float);
     char *data = xalloc(size_bytes), *to = xalloc(size_bytes);
     struct parley_channel *channel = parley_channel_open(role->address);
-    struct stream *s = channel == NULL ? NULL : stream_open(channel, method);
+    struct call_stream *s = channel == NULL ? NULL : stream_open(channel, method);
     bool ok = s != NULL;
 
     for (size_t i = 0; i < size_bytes; i += 4096)
@@ -195,7 +194,7 @@ enum exit_code params_floor_client(const struct params_role *role)
         (void)fflush(stdout); /* a reader that is gone ends us anyway */
     }
     if (!ok)
-        notice_error("the bare transport broke");
+        console_error("the bare transport broke");
     stream_close(s);
     if (channel != NULL)
         parley_channel_close(channel);

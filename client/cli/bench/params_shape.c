@@ -6,7 +6,8 @@
 
 enum { MAX_SPECS = 256, NAME_BYTES = 48 };
 
-static void add(struct params_shape *s, const char *name, size_t n_dims, const int64_t *dims)
+static void params_shape_add(struct params_shape *s, const char *name, size_t n_dims,
+                             const int64_t *dims)
 {
     struct parley_tensor_spec *spec = &s->specs[s->n_specs++];
     int64_t *shape = xalloc(n_dims * sizeof(*shape));
@@ -27,14 +28,15 @@ static void add_conv(struct params_shape *s, const char *conv, const char *norm,
     char name[NAME_BYTES];
 
     (void)snprintf(name, sizeof(name), "%s.weight", conv);
-    add(s, name, 4, (const int64_t[]){out, in, side, side});
+    params_shape_add(s, name, 4, (const int64_t[]){out, in, side, side});
     (void)snprintf(name, sizeof(name), "%s.weight", norm);
-    add(s, name, 1, &out);
+    params_shape_add(s, name, 1, &out);
     (void)snprintf(name, sizeof(name), "%s.bias", norm);
-    add(s, name, 1, &out);
+    params_shape_add(s, name, 1, &out);
 }
 
-static void add_block(struct params_shape *s, int layer, int block, int64_t in, int64_t width)
+static void params_shape_add_block(struct params_shape *s, int layer, int block, int64_t in,
+                                   int64_t width)
 {
     const struct {
         int64_t out, in, side;
@@ -62,18 +64,18 @@ void params_shape_resnet50(struct params_shape *out, size_t n_classes)
     add_conv(out, "conv1", "bn1", 64, 3, 7);
     for (int layer = 0; layer < 4; layer++, width *= 2) {
         for (int block = 0; block < n_blocks[layer]; block++) {
-            add_block(out, layer + 1, block, in, width);
+            params_shape_add_block(out, layer + 1, block, in, width);
             in = 4 * width;
         }
     }
-    add(out, "fc.weight", 2, (const int64_t[]){(int64_t)n_classes, in});
-    add(out, "fc.bias", 1, (const int64_t[]){(int64_t)n_classes});
+    params_shape_add(out, "fc.weight", 2, (const int64_t[]){(int64_t)n_classes, in});
+    params_shape_add(out, "fc.bias", 1, (const int64_t[]){(int64_t)n_classes});
 }
 
 void params_shape_flat(struct params_shape *out, size_t n)
 {
     *out = (struct params_shape){.specs = xalloc(sizeof(struct parley_tensor_spec))};
-    add(out, "w", 1, (const int64_t[]){(int64_t)n});
+    params_shape_add(out, "w", 1, (const int64_t[]){(int64_t)n});
 }
 
 void params_shape_free(struct params_shape *s)

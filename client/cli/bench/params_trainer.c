@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "client/cli/bench/params_bench.h"
-#include "client/cli/notice.h"
+#include "client/cli/output/console.h"
 
 float params_gradient_number(size_t k, size_t i)
 {
@@ -56,7 +56,7 @@ static enum exit_code trainer(const struct params_role *role)
     }
 out:
     if (rc != PARLEY_OK)
-        notice_error("trainer %zu: %s", role->index, err.text);
+        console_error("trainer %zu: %s", role->index, err.text);
     parley_trainer_close(updates);
     if (channel != NULL)
         parley_channel_close(channel);

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 
-/* Common words, which vocabularies of English text have whole; calibration drops those that one has
- * not. */
+/* Common words, which are single tokens in vocabularies of English text; calibration drops those
+ * that are not. */
 static const char *const common[] = {
     "the",   "of",    "and",    "to",    "in",    "a",     "is",    "that",  "it",    "was",
     "for",   "on",    "are",    "with",  "as",    "his",   "they",  "be",    "at",    "one",
@@ -28,7 +28,7 @@ static const char *const common[] = {
 
 enum { N_COMMON = sizeof common / sizeof common[0] };
 
-/* The turn under which a conversation's system prompt is drawn: no turn of its own. */
+/* The turn number by which a system prompt is drawn; no real turn has it. */
 enum { SYSTEM_TURN = 0 };
 
 void prompts_init(struct prompts *p, uint64_t seed)
@@ -90,8 +90,8 @@ enum status prompts_join(struct buf *out, const char *const *words, size_t n)
     enum status rc;
 
     buf_clear(out);
-    /* The first word stands without a space before it, and may be another token for that: it is
-     * always the same one. */
+    /* The first word has no space before it, and so may be another token. It is therefore always
+     * the same word. */
     rc = buf_append_text(out, common[0]);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
         rc = buf_append(out, " ", 1);
@@ -102,8 +102,8 @@ enum status prompts_join(struct buf *out, const char *const *words, size_t n)
 }
 
 /* n words drawn by (seed, c, turn). */
-static enum status draw(const struct prompts *p, uint32_t c, uint32_t turn, size_t n,
-                        struct buf *out)
+static enum status prompts_draw(const struct prompts *p, uint32_t c, uint32_t turn, size_t n,
+                                struct buf *out)
 {
     const char **words = try_alloc(n == 0 ? 1 : n, sizeof *words);
     enum status rc;
@@ -111,7 +111,7 @@ static enum status draw(const struct prompts *p, uint32_t c, uint32_t turn, size
     if (words == NULL)
         return STATUS_EXHAUSTED;
     for (size_t i = 0; i < n; i++) {
-        float u = chance_uniform(p->seed, c, (uint32_t)i, turn);
+        float u = counter_rng_uniform(p->seed, c, (uint32_t)i, turn);
 
         words[i] = p->words[(size_t)((double)u * (double)p->n_words)];
     }
@@ -125,7 +125,7 @@ enum status prompts_system(const struct prompts *p, uint32_t c, struct buf *out)
     buf_clear(out);
     if (p->n_lines > 0)
         return STATUS_OK;
-    return draw(p, p->shares_system ? 0 : c, SYSTEM_TURN, p->n_system, out);
+    return prompts_draw(p, p->shares_system ? 0 : c, SYSTEM_TURN, p->n_system, out);
 }
 
 enum status prompts_text(const struct prompts *p, uint32_t c, uint32_t turn, uint32_t n_tokens,
@@ -134,7 +134,7 @@ enum status prompts_text(const struct prompts *p, uint32_t c, uint32_t turn, uin
     uint32_t overhead = p->overhead[turn > 1];
 
     if (p->n_lines == 0)
-        return draw(p, c, turn, n_tokens > overhead ? n_tokens - overhead : 0, out);
+        return prompts_draw(p, c, turn, n_tokens > overhead ? n_tokens - overhead : 0, out);
     buf_clear(out);
     return buf_append_text(out, p->lines[(c + turn - 1) % p->n_lines]);
 }

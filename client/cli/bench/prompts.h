@@ -1,5 +1,5 @@
-/* What a load says: texts of a given number of tokens, made of words that are one token each, drawn
- * by a seed; or the lines of a file, in turn. The same seed, the same texts. */
+/* The prompts of a load: texts of a given number of tokens, from words of one token each, drawn
+ * by a seed; or the lines of a file, in turn. The same seed gives the same texts. */
 #ifndef CLIENT_CLI_BENCH_PROMPTS_H
 #define CLIENT_CLI_BENCH_PROMPTS_H
 
@@ -16,8 +16,8 @@ struct prompts {
     size_t n_words;
     size_t n_system;    /* words of a system prompt behind the first */
     bool shares_system; /* all conversations have the same one */
-    /* What the server counts of a first turn and of a later one beyond the words that are drawn for
-     * its text: the system prompt, the template, the word that each text begins with. */
+    /* Tokens that the server counts for a first and a later turn beyond the drawn words: system
+     * prompt, template, and the word that begins each text. */
     uint32_t overhead[2];
     /* Instead of words, where n_lines is not 0. */
     char **lines;
@@ -30,11 +30,12 @@ void prompts_init(struct prompts *p, uint64_t seed);
 enum status prompts_read(struct prompts *p, const char *path, struct error *err) MUST_CHECK;
 void prompts_deinit(struct prompts *p);
 
-/* Into out, cleared before: the word that every text begins with, and these. STATUS_EXHAUSTED. */
+/* Writes into out, cleared before: the word that every text begins with, then these.
+ * STATUS_EXHAUSTED. */
 enum status prompts_join(struct buf *out, const char *const *words, size_t n) MUST_CHECK;
 
-/* What conversation number c is opened with, and what it says in a turn of n_tokens, or as near as
- * the overhead lets it. Empty: the model's own system prompt. STATUS_EXHAUSTED. */
+/* The system prompt of conversation number c (empty: the model's own), and its text in a turn of
+ * n_tokens, or as near to that as the overhead permits. STATUS_EXHAUSTED. */
 enum status prompts_system(const struct prompts *p, uint32_t c, struct buf *out) MUST_CHECK;
 enum status prompts_text(const struct prompts *p, uint32_t c, uint32_t turn, uint32_t n_tokens,
                          struct buf *out) MUST_CHECK;

@@ -22,7 +22,7 @@ void sse_clear(struct sse *s)
     s->has_data = s->was_cr = false;
 }
 
-static enum status end_line(struct sse *s, sse_event_fn event, void *arg)
+static enum status sse_end_line(struct sse *s, sse_event_fn event, void *arg)
 {
     static const char field[] = "data:";
     const char *line = s->line.len == 0 ? "" : s->line.data;
@@ -36,7 +36,7 @@ static enum status end_line(struct sse *s, sse_event_fn event, void *arg)
         s->has_data = false;
         return STATUS_OK;
     }
-    if (strncmp(line, field, at) != 0) /* a comment, or a field that is not ours */
+    if (strncmp(line, field, at) != 0) /* a comment, or another field */
         return STATUS_OK;
     at += at < len && line[at] == ' ';
     if (s->has_data)
@@ -65,7 +65,7 @@ enum status sse_feed(struct sse *s, const char *bytes, size_t len, sse_event_fn 
         if (rc != STATUS_OK || at == len)
             break;
         s->was_cr = bytes[at++] == '\r';
-        rc = end_line(s, event, arg);
+        rc = sse_end_line(s, event, arg);
         buf_clear(&s->line);
     }
     return rc;

@@ -19,14 +19,14 @@ const struct target_type *target_type_of(const char *address, const char **ret_r
     return NULL;
 }
 
-void session_begin(struct session *s)
+void session_begin(struct target_session *s)
 {
     s->begun_us = s->sent_us = env_now_us(&env_real);
     s->first_us = s->last_us = 0;
     s->prompt_tokens = s->cached_tokens = s->completion_tokens = 0;
 }
 
-void session_chunk(struct session *s)
+void session_chunk(struct target_session *s)
 {
     uint64_t now_us = env_now_us(&env_real);
     bool is_first = s->first_us == 0;

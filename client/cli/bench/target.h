@@ -1,8 +1,7 @@
-/* What a load is sent to: a server, over the wire that its address names. Kinds are const tables:
- * parleyd over gRPC, and servers that speak OpenAI's API over HTTP.
+/* The server that a load is sent to, by the protocol that its address names. Kinds are const
+ * tables: parleyd over gRPC, and servers with OpenAI's API over HTTP.
  *
- * A target has one thread of its own, on which everything that comes back is told; sending and
- * leaving are any thread's. */
+ * A target has one thread of its own, which calls all events; any thread may send and leave. */
 #ifndef CLIENT_CLI_BENCH_TARGET_H
 #define CLIENT_CLI_BENCH_TARGET_H
 
@@ -12,32 +11,32 @@
 
 #include "base/status.h"
 
-struct session;
+struct target_session;
 
-/* On the target's thread; none may block. */
+/* On the target's thread; must not block. */
 struct session_events {
     /* A chunk of the reply came; gap_us since the one before it. */
-    void (*chunk)(struct session *s, bool is_first, uint64_t gap_us);
-    /* The turn is over; err->status may be STATUS_OK. Called once for each turn that was sent, and
-     * the next one may be sent from within. */
-    void (*end)(struct session *s, const struct error *err);
+    void (*chunk)(struct target_session *s, bool is_first, uint64_t gap_us);
+    /* The turn is over; err->status may be STATUS_OK. Called once for each turn that was sent; it
+     * may send the next one. */
+    void (*end)(struct target_session *s, const struct error *err);
 };
 
-/* A conversation at a server; the first member of what a kind keeps of it. */
-struct session {
+/* A conversation at a server; the first member of the kind's own struct. */
+struct target_session {
     const struct session_events *events;
     void *owner; /* the caller's, for its events */
 
-    /* Filled by the caller before each turn; the texts stay as they are until its end. */
+    /* Filled by the caller before each turn; the texts must not change until its end. */
     uint32_t turn;      /* 1, 2, …; 1 begins a new conversation */
     const char *system; /* of the conversation, read with turn 1 */
     const char *text;
     uint32_t max_tokens;
 
-    /* Of the turn, valid at its end. us: monotonic. */
+    /* Results of the turn, valid at its end. us: monotonic. */
     uint64_t begun_us;          /* before anything was sent, an opening included */
     uint64_t sent_us;           /* the turn itself */
-    uint64_t first_us, last_us; /* its chunks; 0: none came */
+    uint64_t first_us, last_us; /* its chunks; 0: there was none */
     uint32_t prompt_tokens, cached_tokens, completion_tokens; /* as the server counts */
 };
 
@@ -56,16 +55,16 @@ struct target {
 struct target_type {
     const char *scheme;  /* "parley://" */
     size_t session_size; /* bytes; zeroed, it is one */
-    /* Waits for the server. NULL: it did not come, which was said on stderr. */
+    /* Waits for the server. NULL: it was not ready in time; stderr says so. */
     struct target *(*open)(const char *address, const struct target_config *config);
-    /* Ends what is in flight, as failed; waits for that. */
+    /* Ends turns in flight as failed, and waits for their ends. */
     void (*close)(struct target *t);
-    /* STATUS_OK: the end will come, never from within. */
-    enum status (*send)(struct target *t, struct session *s, struct error *err);
+    /* STATUS_OK: end will be called, never inside this call. */
+    enum status (*send)(struct target *t, struct target_session *s, struct error *err);
     /* Ends the conversation at the server; a turn in flight ends as failed. Without one in flight
      * the session may begin another conversation at once. */
-    void (*leave)(struct target *t, struct session *s);
-    void (*session_deinit)(struct session *s); /* no turn is in flight */
+    void (*leave)(struct target *t, struct target_session *s);
+    void (*session_deinit)(struct target_session *s); /* no turn is in flight */
 };
 
 extern const struct target_type parley_target, openai_target;
@@ -73,8 +72,8 @@ extern const struct target_type parley_target, openai_target;
 /* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
 const struct target_type *target_type_of(const char *address, const char **ret_rest);
 
-/* For the kinds: a turn begins, a chunk came. */
-void session_begin(struct session *s);
-void session_chunk(struct session *s);
+/* For the kinds: a turn begins; a chunk has arrived. */
+void session_begin(struct target_session *s);
+void session_chunk(struct target_session *s);
 
 #endif

@@ -1,9 +1,9 @@
 /* A server that speaks OpenAI's API over HTTP: completions, or chat completions, streamed as
- * server-sent events. There a conversation lives with the client: each turn sends all that was
- * said.
+ * server-sent events. There the client keeps the conversation: each turn sends all of it.
  *
  * The target's thread drives libcurl's multi interface. Send and leave only put the session on a
- * list and wake it; it takes the transfer up or off. A transfer's end calls the session's. */
+ * list and wake the thread, which starts or removes the transfer. The end of a transfer calls the
+ * session's end. */
 #include <assert.h>
 #include <curl/curl.h>
 #include <jansson.h>
@@ -17,13 +17,13 @@
 #include "base/list.h"
 #include "client/cli/bench/openai.h"
 #include "client/cli/bench/target.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/notice.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
 
 enum {
-    MAX_ANSWER_BYTES = 16 << 20, /* to what models there are */
+    MAX_ANSWER_BYTES = 16 << 20, /* bound on the list of models */
     POLL_MS = 1000,
-    PAUSE_MS = 100, /* between two looks for the server */
+    PAUSE_MS = 100, /* between two attempts to reach the server */
     PROBE_MS = 5000,
 };
 
@@ -35,33 +35,33 @@ struct openai_target {
     CURLM *multi;
     pthread_t thread;
     pthread_mutex_t lock;
-    struct list wanted; /* guarded by lock: sessions to be taken up or off */
+    struct list wanted; /* guarded by lock: sessions whose transfer is to start or be removed */
     bool is_closing;    /* guarded by lock */
-    struct list live;   /* the thread's: transfers under way */
+    struct list live;   /* the thread's: transfers in flight */
 };
 
 struct openai_session {
-    struct session base;
+    struct target_session base;
     struct openai_target *target;
     struct link wanted, live;
     bool is_wanted_off; /* guarded by the target's lock, as is whether it is in flight */
     bool is_in_flight;
     CURL *easy; /* NULL until the first turn */
     char *body; /* of the request in flight */
-    struct openai talk;
+    struct openai conversation;
 };
 
-static struct openai_session *session_of(struct session *s)
+static struct openai_session *openai_session_of(struct target_session *s)
 {
     return container_of(s, struct openai_session, base);
 }
 
-static struct openai_target *target_of(struct target *t)
+static struct openai_target *openai_target_of(struct target *t)
 {
     return container_of(t, struct openai_target, base);
 }
 
-/* 0 while there is no response. */
+/* 0 before the response. */
 static long response_code(CURL *easy)
 {
     long code = 0;
@@ -74,13 +74,13 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
 {
     struct openai_session *s = arg;
 
-    return openai_feed(&s->talk, response_code(s->easy), bytes, size * n) ? size * n : 0;
+    return openai_feed(&s->conversation, response_code(s->easy), bytes, size * n) ? size * n : 0;
 }
 
 /* --- the thread --- */
 
-/* The transfer is over, and off the multi handle. */
-static void end(struct openai_session *s)
+/* The transfer is over and removed from the multi handle. */
+static void openai_session_end(struct openai_session *s)
 {
     struct openai_target *t = s->target;
 
@@ -92,20 +92,22 @@ static void end(struct openai_session *s)
     if (link_is_on(&s->wanted))
         list_remove(&s->wanted);
     (void)pthread_mutex_unlock(&t->lock);
-    s->base.events->end(&s->base, &s->talk.err);
+    s->base.events->end(&s->base, &s->conversation.err);
 }
 
 static void on_over(struct openai_session *s, CURLcode how)
 {
     (void)curl_multi_remove_handle(s->target->multi, s->easy); /* it is on it */
     if (how == CURLE_OK)
-        openai_end(&s->talk, response_code(s->easy));
+        openai_end(&s->conversation, response_code(s->easy));
     else
-        openai_fail(&s->talk, STATUS_UNAVAILABLE, "the connection failed", curl_easy_strerror(how));
-    end(s);
+        openai_fail(&s->conversation, STATUS_UNAVAILABLE, "the connection failed",
+                    curl_easy_strerror(how));
+    openai_session_end(s);
 }
 
-/* Takes the wanted sessions up or off. False: the target closes, and nothing is in flight. */
+/* Starts or removes the transfers of the wanted sessions. False: the target is closing and no
+ * transfer is in flight. */
 static bool take_wanted(struct openai_target *t)
 {
     struct list wanted;
@@ -125,7 +127,8 @@ static bool take_wanted(struct openai_target *t)
         if (!link_is_on(&s->live)) {
             list_push(&t->live, &s->live);
             if (curl_multi_add_handle(t->multi, s->easy) != CURLM_OK)
-                openai_fail(&s->talk, STATUS_EXHAUSTED, "libcurl takes no more transfers", "");
+                openai_fail(&s->conversation, STATUS_EXHAUSTED, "libcurl takes no more transfers",
+                            "");
         }
     }
     for (l = list_first(&t->live); l != NULL;) {
@@ -136,10 +139,10 @@ static bool take_wanted(struct openai_target *t)
         (void)pthread_mutex_lock(&t->lock);
         is_wanted_off = s->is_wanted_off;
         (void)pthread_mutex_unlock(&t->lock);
-        if (is_wanted_off || s->talk.err.status != STATUS_OK) {
+        if (is_wanted_off || s->conversation.err.status != STATUS_OK) {
             (void)curl_multi_remove_handle(t->multi, s->easy); /* fine if it is not on it */
-            openai_fail(&s->talk, STATUS_CANCELLED, "left", "");
-            end(s);
+            openai_fail(&s->conversation, STATUS_CANCELLED, "left", "");
+            openai_session_end(s);
         }
     }
     return !is_closing || !list_is_empty(&t->live);
@@ -155,7 +158,7 @@ static void *drive(void *arg)
 
         (void)curl_multi_perform(t->multi, &n); /* what fails is told transfer by transfer */
         while ((message = curl_multi_info_read(t->multi, &n)) != NULL) {
-            CURLcode how = message->data.result; /* gone with the handle */
+            CURLcode how = message->data.result; /* freed with the handle */
             char *owner = NULL;
 
             if (message->msg != CURLMSG_DONE)
@@ -195,20 +198,20 @@ static enum status make_easy(struct openai_session *s)
     (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
-    openai_init(&s->talk, &s->base, s->target->config.is_chat);
+    openai_init(&s->conversation, &s->base, s->target->config.is_chat);
     return STATUS_OK;
 }
 
-static enum status openai_send(struct target *base, struct session *b, struct error *err)
+static enum status openai_send(struct target *base, struct target_session *b, struct error *err)
 {
-    struct openai_session *s = session_of(b);
+    struct openai_session *s = openai_session_of(b);
     enum status rc;
 
     session_begin(b);
-    s->target = target_of(base);
+    s->target = openai_target_of(base);
     if (s->easy == NULL && make_easy(s) != STATUS_OK)
         return error_set(err, STATUS_EXHAUSTED, "libcurl takes no more transfers");
-    rc = openai_request(&s->body, &s->talk, &s->target->config, s->target->model, err);
+    rc = openai_request(&s->body, &s->conversation, &s->target->config, s->target->model, err);
     if (rc != STATUS_OK)
         return rc;
     (void)curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body);
@@ -220,10 +223,10 @@ static enum status openai_send(struct target *base, struct session *b, struct er
     return STATUS_OK;
 }
 
-static void openai_leave(struct target *base, struct session *b)
+static void openai_leave(struct target *base, struct target_session *b)
 {
-    struct openai_target *t = target_of(base);
-    struct openai_session *s = session_of(b);
+    struct openai_target *t = openai_target_of(base);
+    struct openai_session *s = openai_session_of(b);
     bool is_in_flight;
 
     (void)pthread_mutex_lock(&t->lock);
@@ -234,24 +237,24 @@ static void openai_leave(struct target *base, struct session *b)
         want(s);
 }
 
-static void openai_session_deinit(struct session *b)
+static void openai_session_deinit(struct target_session *b)
 {
-    struct openai_session *s = session_of(b);
+    struct openai_session *s = openai_session_of(b);
 
     if (s->easy == NULL)
         return;
     curl_easy_cleanup(s->easy);
-    openai_deinit(&s->talk);
+    openai_deinit(&s->conversation);
 }
 
 /* --- the server --- */
 
-static size_t keep(char *bytes, size_t size, size_t n, void *arg)
+static size_t openai_keep_text(char *bytes, size_t size, size_t n, void *arg)
 {
     return buf_append(arg, bytes, size * n) == STATUS_OK ? size * n : 0;
 }
 
-/* GET /v1/models: true when the server answers it with what is no error of its own. */
+/* GET /v1/models: true when the server answers without a server error. */
 static bool ask_models(const char *url, struct buf *answer)
 {
     CURL *easy = curl_easy_init();
@@ -261,7 +264,7 @@ static bool ask_models(const char *url, struct buf *answer)
     if (easy == NULL)
         return false;
     (void)curl_easy_setopt(easy, CURLOPT_URL, url);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep);
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, openai_keep_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
@@ -271,7 +274,7 @@ static bool ask_models(const char *url, struct buf *answer)
     return code >= 200 && code < 500;
 }
 
-/* Waits for the server; the name of its first model, "" where it tells none. */
+/* Waits for the server; returns the name of its first model, "" where it lists none. */
 static bool find_server(const char *host, double wait_s, char *model, size_t size)
 {
     uint64_t end_us = env_now_us(&env_real) + (uint64_t)(wait_s * 1e6);
@@ -285,8 +288,8 @@ static bool find_server(const char *host, double wait_s, char *model, size_t siz
     (void)snprintf(url, sizeof url, "http://%s/v1/models", host); /* checked: it is short enough */
     while (!(is_there = ask_models(url, &answer)) && env_now_us(&env_real) < end_us &&
            interrupt_sleep(PAUSE_MS))
-        notice_progress("waiting for the server at http://%s …", host);
-    notice_clear();
+        console_progress("waiting for the server at http://%s …", host);
+    console_clear();
     list = json_loadb(answer.data, answer.len, 0, NULL);
     name =
         json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
@@ -305,16 +308,16 @@ static struct target *openai_target_open(const char *address, const struct targe
     if (len == 0 || len >= sizeof host ||
         (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
          strcmp(address + len, "/v1") != 0)) {
-        notice_error("'http://%s' is no http://HOST:PORT", address);
+        console_error("'http://%s' is no http://HOST:PORT", address);
         return NULL;
     }
     (void)snprintf(host, sizeof host, "%.*s", (int)len, address);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        notice_error("libcurl does not start");
+        console_error("libcurl does not start");
         return NULL;
     }
     if (!find_server(host, config->wait_s, model, sizeof model)) {
-        notice_error("no server is ready at http://%s (waited %.1f s)", host, config->wait_s);
+        console_error("no server is ready at http://%s (waited %.1f s)", host, config->wait_s);
         return NULL;
     }
     t = xalloc(sizeof *t);
@@ -330,7 +333,7 @@ static struct target *openai_target_open(const char *address, const struct targe
     list_init(&t->live);
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
     if (t->multi == NULL || pthread_create(&t->thread, NULL, drive, t) != 0) {
-        notice_error("no memory for a connection to http://%s", host);
+        console_error("no memory for a connection to http://%s", host);
         (void)curl_multi_cleanup(t->multi);
         curl_slist_free_all(t->headers);
         free(t);
@@ -341,7 +344,7 @@ static struct target *openai_target_open(const char *address, const struct targe
 
 static void openai_target_close(struct target *base)
 {
-    struct openai_target *t = target_of(base);
+    struct openai_target *t = openai_target_of(base);
 
     (void)pthread_mutex_lock(&t->lock);
     t->is_closing = true;

@@ -1,7 +1,7 @@
 /* parleyd over gRPC, all calls on one channel. A first turn: Open, and in its callback the Turn;
- * later ones: Turn alone. Leaving: Close, which nobody waits for but the target's own close.
+ * later ones: Turn alone. Leaving: Close; only the target's own close waits for it.
  *
- * A conversation that is left while its Open is under way is closed as soon as its id is known. */
+ * A conversation that is left while its Open is in flight is closed as soon as its id is known. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "parley/v1/conversations.pb-c.h"
 
 enum {
-    SMALL_CALL_MS = 60 * 1000,    /* the patience with Open and Close */
-    IDLE_TTL_MS = 15 * 60 * 1000, /* what a bench that was killed leaves behind */
+    SMALL_CALL_MS = 60 * 1000,    /* time limit of Open and Close */
+    IDLE_TTL_MS = 15 * 60 * 1000, /* ends the conversations of a bench that was killed */
 };
 
 struct parley_target {
@@ -26,24 +26,24 @@ struct parley_target {
     struct parley_sampling sampling;
     pthread_mutex_t lock;
     pthread_cond_t has_left;
-    size_t n_leaving; /* guarded by lock: Close calls under way */
+    size_t n_leaving; /* guarded by lock: Close calls in flight */
 };
 
 struct parley_session {
-    struct session base;
+    struct target_session base;
     struct parley_target *target;
     char conversation[33]; /* "": none. Guarded by the target's lock, as the next */
     bool is_left;          /* while it was being opened */
     bool is_done;
-    struct error wrong; /* with a reply that ended in order */
+    struct error wrong; /* the failure of a reply whose call succeeded */
 };
 
-static struct parley_session *session_of(struct session *s)
+static struct parley_session *parley_session_of(struct target_session *s)
 {
     return container_of(s, struct parley_session, base);
 }
 
-static struct parley_target *target_of(struct target *t)
+static struct parley_target *parley_target_of(struct target *t)
 {
     return container_of(t, struct parley_target, base);
 }
@@ -71,7 +71,7 @@ static struct target *parley_target_open(const char *address, const struct targe
 
 static void parley_target_close(struct target *base)
 {
-    struct parley_target *t = target_of(base);
+    struct parley_target *t = parley_target_of(base);
 
     (void)pthread_mutex_lock(&t->lock);
     while (t->n_leaving > 0)
@@ -118,7 +118,7 @@ static void on_closed(void *arg, void *data, size_t len, const struct parley_err
     (void)pthread_mutex_unlock(&t->lock);
 }
 
-static void close_conversation(struct parley_target *t, char *conversation)
+static void parley_target_close_conversation(struct parley_target *t, char *conversation)
 {
     Parley__V1__CloseRequest request = PARLEY__V1__CLOSE_REQUEST__INIT;
     struct error ignored; /* as above */
@@ -132,10 +132,10 @@ static void close_conversation(struct parley_target *t, char *conversation)
         on_closed(t, NULL, 0, NULL);
 }
 
-static void parley_leave(struct target *base, struct session *s)
+static void parley_leave(struct target *base, struct target_session *s)
 {
-    struct parley_target *t = target_of(base);
-    struct parley_session *p = session_of(s);
+    struct parley_target *t = parley_target_of(base);
+    struct parley_session *p = parley_session_of(s);
     char conversation[sizeof p->conversation];
 
     (void)pthread_mutex_lock(&t->lock);
@@ -144,7 +144,7 @@ static void parley_leave(struct target *base, struct session *s)
     p->is_left = true;
     (void)pthread_mutex_unlock(&t->lock);
     if (*conversation != '\0')
-        close_conversation(t, conversation);
+        parley_target_close_conversation(t, conversation);
 }
 
 /* --- a turn --- */
@@ -190,7 +190,8 @@ static void on_end(void *arg, const struct parley_error *how)
     p->base.events->end(&p->base, &err);
 }
 
-static enum status start_turn(struct parley_session *p, const char *conversation, struct error *err)
+static enum status parley_session_start_turn(struct parley_session *p, const char *conversation,
+                                             struct error *err)
 {
     const struct parley_message message = {.role = "user", .text = p->base.text};
     struct parley_sampling sampling = p->target->sampling;
@@ -237,11 +238,11 @@ static void on_opened(void *arg, void *data, size_t len, const struct parley_err
         memcpy(p->conversation, conversation, sizeof conversation);
     (void)pthread_mutex_unlock(&p->target->lock);
     if (is_left && err.status == STATUS_OK) {
-        close_conversation(p->target, conversation);
+        parley_target_close_conversation(p->target, conversation);
         (void)error_set(&err, STATUS_CANCELLED, "left while it was being opened");
     }
     if (err.status == STATUS_OK)
-        (void)start_turn(p, conversation, &err); /* err tells */
+        (void)parley_session_start_turn(p, conversation, &err); /* err says whether it failed */
     if (response != NULL)
         parley__v1__open_response__free_unpacked(response, NULL);
     free(data);
@@ -249,16 +250,16 @@ static void on_opened(void *arg, void *data, size_t len, const struct parley_err
         p->base.events->end(&p->base, &err);
 }
 
-static enum status parley_send(struct target *base, struct session *s, struct error *err)
+static enum status parley_send(struct target *base, struct target_session *s, struct error *err)
 {
     Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
-    struct parley_session *p = session_of(s);
+    struct parley_session *p = parley_session_of(s);
 
     session_begin(s);
     *err = (struct error){0};
-    if (s->turn > 1) /* nobody leaves it now: the caller takes care of that */
-        return start_turn(p, p->conversation, err);
-    p->target = target_of(base);
+    if (s->turn > 1) /* the caller does not leave it meanwhile */
+        return parley_session_start_turn(p, p->conversation, err);
+    p->target = parley_target_of(base);
     p->is_left = false;
     p->conversation[0] = '\0';
     request.model = (char *)(uintptr_t)(p->target->model == NULL ? "" : p->target->model);
@@ -267,7 +268,7 @@ static enum status parley_send(struct target *base, struct session *s, struct er
     return call(p->target, "/parley.v1.Conversations/Open", &request.base, on_opened, p, err);
 }
 
-static void parley_session_deinit(struct session *s)
+static void parley_session_deinit(struct target_session *s)
 {
     (void)s; /* nothing is its own */
 }

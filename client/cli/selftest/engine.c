@@ -1,14 +1,14 @@
-/* A whole model: its known answers, and that a sequence's logits are the same bits whoever else is
- * in the step and however its tokens are cut. */
+/* A whole model: its known answers, and that a sequence's logits are the same bits with any
+ * other rows in the step and any chunks of its tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
-#include "client/cli/golden_bounds.h"
+#include "base/counter_rng.h"
+#include "client/cli/models/golden_bounds.h"
 #include "client/cli/selftest/selftest.h"
-#include "compute/llama.h"
+#include "compute/model/model.h"
 
 static enum status run_file(struct selftest *s, struct golden *golden, const char *name,
                             struct error *err)
@@ -66,17 +66,18 @@ struct crowd {
 static void crowd_draw(struct crowd *c, uint64_t seed)
 {
     for (uint32_t i = 0; i < N_SEQUENCES; i++) {
-        /* many of one token, as in decoding, and every eighth a prompt */
+        /* most sequences have one token, as in decoding; every eighth is a prompt */
         c->n_tokens[i] = i % 8 == 0 ? 1 + i * 11 % MAX_TOKENS : 1;
         for (uint32_t k = 0; k < MAX_TOKENS; k++)
-            c->ids[i][k] = (int32_t)(chance_uniform(seed, i, k, 0) * (float)c->n_vocab);
+            c->ids[i][k] = (int32_t)(counter_rng_uniform(seed, i, k, 0) * (float)c->n_vocab);
         for (uint32_t k = 0; k < PAGES; k++)
             c->pages[i][k] = (int32_t)(k * N_SEQUENCES + i);
     }
 }
 
 /* Sequence i from position pos on, and its logits where it ends. */
-static struct llama_row row_of(const struct crowd *c, size_t i, size_t pos, size_t most, float *out)
+static struct llama_row crowd_row_of(const struct crowd *c, size_t i, size_t pos, size_t most,
+                                     float *out)
 {
     size_t left = c->n_tokens[i] - pos;
     bool ends = left <= most;
@@ -98,13 +99,13 @@ static enum status run_batches(struct crowd *c, size_t n, float *out, struct err
         struct llama_row rows[N_SEQUENCES];
 
         for (size_t i = 0; i < n; i++)
-            rows[i] = row_of(c, first + i, 0, MAX_TOKENS, out);
+            rows[i] = crowd_row_of(c, first + i, 0, MAX_TOKENS, out);
         rc = llama_forward(c->model, rows, n, NULL, 0, err);
     }
     return rc;
 }
 
-/* All together, a few tokens of each at a time. */
+/* All sequences together, a few tokens of each at a time. */
 static enum status run_chunks(struct crowd *c, float *out, struct error *err)
 {
     enum status rc = STATUS_OK;
@@ -115,7 +116,7 @@ static enum status run_chunks(struct crowd *c, float *out, struct error *err)
 
         for (size_t i = 0; i < N_SEQUENCES; i++)
             if (pos < c->n_tokens[i])
-                rows[n++] = row_of(c, i, pos, CHUNK, out);
+                rows[n++] = crowd_row_of(c, i, pos, CHUNK, out);
         if (n > 0)
             rc = llama_forward(c->model, rows, n, NULL, 0, err);
     }

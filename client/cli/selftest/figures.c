@@ -1,13 +1,13 @@
-/* How fast a model is on a backend: tokens a second by the number of conversations, beside what
- * reading the weights alone would allow; and of a prompt, beside the vendor's own products. */
+/* The speed of a model on a backend: tokens a second by number of conversations, relative to the
+ * bound of reading the weights; and of a prompt, relative to the vendor's own matrix products. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "client/cli/selftest/selftest.h"
-#include "compute/llama.h"
-#include "compute/llama_parts.h"
+#include "compute/model/model.h"
+#include "compute/model/tensors.h"
 
 enum { PROMPT = 512, MOST_ROWS = 256, LEAST_ROUNDS = 3 };
 
@@ -108,13 +108,13 @@ static enum status fill_contexts(struct race *r, struct error *err)
     return rc;
 }
 
-/* Seconds that a call takes, of n rows. */
+/* Seconds of a call of n rows. */
 static enum status time_rows(struct race *r, const struct llama_row *rows, size_t n,
                              double *ret_seconds, struct error *err)
 {
     double begin = 0.0, spent = 0.0;
     size_t n_rounds = 0;
-    enum status rc = llama_forward(r->model, rows, n, NULL, 0, err); /* once for nothing */
+    enum status rc = llama_forward(r->model, rows, n, NULL, 0, err); /* warm-up */
 
     begin = clock_s();
     while (rc == STATUS_OK && (n_rounds < LEAST_ROUNDS || spent < r->test->seconds)) {
@@ -186,7 +186,7 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
         if (rc == STATUS_OK)
             rc = op->sync(r->b, err);
         if (n_rounds++ == 0)
-            begin = clock_s(); /* the first takes memory */
+            begin = clock_s(); /* the first call allocates memory */
         spent = clock_s() - begin;
     }
     *ret_seconds = n_rounds > 1 ? spent / (double)(n_rounds - 1) : 0.0;
@@ -203,7 +203,7 @@ static enum status time_prompt(struct race *r, double *ret_seconds, struct error
     return time_rows(r, &row, 1, ret_seconds, err);
 }
 
-/* The same under fast math, where it can be had: what the same bits in any batch cost. */
+/* The same under fast math, where supported: shows the cost of batch invariance. */
 static enum status race_fast_prompt(const struct race *r, const struct gguf *model, double seconds,
                                     struct error *err)
 {
@@ -282,7 +282,7 @@ enum status selftest_figures(struct selftest *s, struct backend *b, const struct
         return rc;
     if (context + 1 > shape.context)
         context = shape.context - 1;
-    /* as many conversations as there is memory for */
+    /* as many conversations as memory permits */
     while ((rc = race_open(&r, s, b, model, n_rows, context, err)) == STATUS_EXHAUSTED &&
            n_rows > 1)
         n_rows = n_rows > 8 ? n_rows / 4 : 1;

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "client/cli/selftest/selftest.h"
-#include "compute/net.h"
+#include "compute/backend/net.h"
 
 enum {
     N = 19, /* rows */
@@ -17,62 +17,62 @@ enum {
     BUFFERS = 6,
 };
 
-struct bench {
+struct network_bench {
     struct backend *b;
     struct buffer *at[BUFFERS];
 };
 
-static void bench_deinit(struct bench *n)
+static void bench_deinit(struct network_bench *n)
 {
     for (size_t i = 0; i < BUFFERS; i++)
         n->b->type->buffer_close(n->b, n->at[i]);
 }
 
 /* Buffers of random numbers from -1 to 1. */
-static enum status bench_init(struct bench *n, struct backend *b, uint64_t seed, float *scratch,
-                              struct error *err)
+static enum status bench_init(struct network_bench *n, struct backend *b, uint64_t seed,
+                              float *scratch, struct error *err)
 {
-    *n = (struct bench){.b = b};
+    *n = (struct network_bench){.b = b};
     for (uint32_t i = 0; i < BUFFERS; i++) {
         n->at[i] = b->type->buffer_open(b, MOST * sizeof(float));
         if (n->at[i] == NULL)
             return error_no_memory(err, MOST * sizeof(float), "numbers");
         for (uint32_t k = 0; k < MOST; k++)
-            scratch[k] = chance_uniform(seed, 1 + i, k, 0) * 2.0f - 1.0f;
+            scratch[k] = counter_rng_uniform(seed, 1 + i, k, 0) * 2.0f - 1.0f;
         b->type->upload(b, n->at[i], scratch, MOST * sizeof(float));
     }
     return STATUS_OK;
 }
 
-static void run_linear(struct bench *n)
+static void run_linear(struct network_bench *n)
 {
     n->b->type->net->linear(n->b, n->at[0], n->at[1], n->at[2], N, IN, OUT, n->at[3]);
 }
 
-static void run_linear_backward(struct bench *n)
+static void run_linear_backward(struct network_bench *n)
 {
     n->b->type->net->linear_backward(n->b, n->at[0], n->at[1], n->at[2], N, IN, OUT, n->at[3],
                                      n->at[4], n->at[5]);
 }
 
-static void run_lstm(struct bench *n)
+static void run_lstm(struct network_bench *n)
 {
     n->b->type->net->lstm(n->b, n->at[0], n->at[1], n->at[2], N, OUT, n->at[3], n->at[4]);
 }
 
-static void run_lstm_backward(struct bench *n)
+static void run_lstm_backward(struct network_bench *n)
 {
     n->b->type->net->lstm_backward(n->b, n->at[0], n->at[1], n->at[2], n->at[3], N, OUT, n->at[4],
                                    n->at[5]);
 }
 
-static void run_softmax(struct bench *n)
+static void run_softmax(struct network_bench *n)
 {
     n->b->type->net->softmax(n->b, n->at[0], N, OUT, n->at[1]);
     n->b->type->net->log_softmax(n->b, n->at[0], N, OUT, n->at[2]);
 }
 
-static void run_adam(struct bench *n)
+static void run_adam(struct network_bench *n)
 {
     const struct optim adam = {.kind = OPTIM_ADAMW,
                                .weight_decay = 0.1f,
@@ -88,7 +88,7 @@ static void run_adam(struct bench *n)
 
 static const struct {
     const char *name;
-    void (*run)(struct bench *n);
+    void (*run)(struct network_bench *n);
 } nets[] = {
     {"linear", run_linear},   {"linear_backward", run_linear_backward},
     {"lstm", run_lstm},       {"lstm_backward", run_lstm_backward},
@@ -96,10 +96,10 @@ static const struct {
 };
 
 /* Runs it from the same numbers; all buffers go to out [BUFFERS][MOST]. */
-static enum status run_on(struct backend *b, uint64_t seed, void (*run)(struct bench *n),
+static enum status run_on(struct backend *b, uint64_t seed, void (*run)(struct network_bench *n),
                           float *out, struct error *err)
 {
-    struct bench n;
+    struct network_bench n;
     enum status rc = bench_init(&n, b, seed, out, err);
 
     if (rc == STATUS_OK) {
@@ -125,7 +125,7 @@ static double most_apart(const float *x, const float *y, size_t n)
 }
 
 /* Ids alone, as numbers. */
-static void run_draws(struct bench *n, struct drawn drawn[3])
+static void network_bench_run_draws(struct network_bench *n, struct drawn drawn[3])
 {
     static const struct draw draws[] = {
         {.row = 0, .temperature = 0.0f, .top_p = 1.0f},
@@ -140,11 +140,11 @@ static void run_draws(struct bench *n, struct drawn drawn[3])
 static enum status draw_on(struct backend *b, uint64_t seed, float *scratch, struct drawn drawn[3],
                            struct error *err)
 {
-    struct bench n;
+    struct network_bench n;
     enum status rc = bench_init(&n, b, seed, scratch, err);
 
     if (rc == STATUS_OK) {
-        run_draws(&n, drawn);
+        network_bench_run_draws(&n, drawn);
         rc = b->type->sync(b, err);
     }
     bench_deinit(&n);

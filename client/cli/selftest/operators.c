@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
-#include "compute/backend.h"
-#include "compute/dtype.h"
+#include "base/counter_rng.h"
+#include "compute/backend/backend.h"
+#include "compute/numerics/dtype.h"
 
 /* Each operator of a backend and of ref on the same random inputs. The error of a result is
  * its largest difference from ref's, in units of the root mean square of ref's. */
@@ -46,11 +46,11 @@ struct trial {
     double bound;
 };
 
-static float draw(struct operators *s)
+static float operators_draw(struct operators *s)
 {
     uint32_t n = s->n_drawn++;
 
-    return chance_uniform(s->test->seed, 0, n, 0) * 2.0f - 1.0f;
+    return counter_rng_uniform(s->test->seed, 0, n, 0) * 2.0f - 1.0f;
 }
 
 static void set_f16(uint8_t *at, float value)
@@ -60,43 +60,43 @@ static void set_f16(uint8_t *at, float value)
     memcpy(at, &half, sizeof half);
 }
 
-/* Any bytes are a block, but for the scales in it, which would be wild: where those lie. */
+/* Random bytes are a valid block except for its scales, which could be huge: sets those. */
 static void tame_block(struct operators *s, enum dtype type, uint8_t *block)
 {
     enum { AT_END_OF_Q6_K = 208 };
 
     switch (type) {
     case DTYPE_F32: {
-        float value = draw(s);
+        float value = operators_draw(s);
 
         memcpy(block, &value, sizeof value);
         break;
     }
     case DTYPE_F16:
-        set_f16(block, draw(s));
+        set_f16(block, operators_draw(s));
         break;
     case DTYPE_BF16:
         block[1] = (uint8_t)((block[1] & 0x80) | 0x3f); /* 0.5 to 2 */
         break;
     case DTYPE_Q4_0:
     case DTYPE_Q5_0:
-        set_f16(block, draw(s) / 16.0f);
+        set_f16(block, operators_draw(s) / 16.0f);
         break;
     case DTYPE_Q8_0:
-        set_f16(block, draw(s) / 128.0f);
+        set_f16(block, operators_draw(s) / 128.0f);
         break;
     case DTYPE_Q4_1:
     case DTYPE_Q5_1:
-        set_f16(block, draw(s) / 16.0f);
-        set_f16(block + 2, draw(s));
+        set_f16(block, operators_draw(s) / 16.0f);
+        set_f16(block + 2, operators_draw(s));
         break;
     case DTYPE_Q4_K:
     case DTYPE_Q5_K:
-        set_f16(block, draw(s) / 1024.0f);
-        set_f16(block + 2, draw(s) / 64.0f);
+        set_f16(block, operators_draw(s) / 1024.0f);
+        set_f16(block + 2, operators_draw(s) / 64.0f);
         break;
     case DTYPE_Q6_K:
-        set_f16(block + AT_END_OF_Q6_K, draw(s) / 4096.0f);
+        set_f16(block + AT_END_OF_Q6_K, operators_draw(s) / 4096.0f);
         break;
     }
 }
@@ -106,13 +106,13 @@ static void draw_weight(struct operators *s, enum dtype type)
     size_t n_bytes = dtype_row_bytes(type, N_COLS) * N_COLS, step = dtype_block_bytes(type);
 
     for (size_t i = 0; i < n_bytes; i++)
-        s->weight[i] = (uint8_t)((draw(s) + 1.0f) * 127.0f);
+        s->weight[i] = (uint8_t)((operators_draw(s) + 1.0f) * 127.0f);
     for (size_t i = 0; i < n_bytes; i += step)
         tame_block(s, type, s->weight + i);
 }
 
 /* Device memory of a trial; released as one. */
-struct memory {
+struct test_memory {
     struct backend *b;
     struct buffer *buffers[4];
     size_t n;
@@ -120,7 +120,7 @@ struct memory {
     struct kv *kv;
 };
 
-static void memory_deinit(struct memory *m)
+static void memory_deinit(struct test_memory *m)
 {
     for (size_t i = 0; i < m->n; i++)
         m->b->type->buffer_close(m->b, m->buffers[i]);
@@ -131,7 +131,8 @@ static void memory_deinit(struct memory *m)
 }
 
 /* The next buffer, of the largest size any trial needs, holding input number i; i < 0: nothing. */
-static enum status add_buffer(struct memory *m, const struct operators *s, int i, struct error *err)
+static enum status add_buffer(struct test_memory *m, const struct operators *s, int i,
+                              struct error *err)
 {
     size_t n_bytes = MAX_VALUES * sizeof(float);
     struct buffer *buffer = m->b->type->buffer_open(m->b, n_bytes);
@@ -144,15 +145,15 @@ static enum status add_buffer(struct memory *m, const struct operators *s, int i
     return STATUS_OK;
 }
 
-static enum status fetch(struct memory *m, const struct trial *t, const struct buffer *from,
-                         float *result, struct error *err)
+static enum status test_memory_fetch(struct test_memory *m, const struct trial *t,
+                                     const struct buffer *from, float *result, struct error *err)
 {
     m->b->type->download(m->b, result, from, t->n_values * sizeof *result);
     return m->b->type->sync(m->b, err);
 }
 
-static enum status open_weight(struct memory *m, const struct operators *s, enum dtype type,
-                               size_t n_rows, struct error *err)
+static enum status test_memory_open_weight(struct test_memory *m, const struct operators *s,
+                                           enum dtype type, size_t n_rows, struct error *err)
 {
     const struct tensor tensor = {.name = "selftest",
                                   .type = type,
@@ -167,17 +168,17 @@ static enum status open_weight(struct memory *m, const struct operators *s, enum
 static enum status run_matmul(const struct operators *s, const struct trial *t, struct backend *b,
                               float *result, struct error *err)
 {
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     enum status rc;
 
-    if ((rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
+    if ((rc = test_memory_open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         const struct input in = {.x = m.buffers[0]};
         const struct product product = {m.weight, m.buffers[1]};
 
         b->type->matmul(b, &in, N_TOKENS, &product, 1);
-        rc = fetch(&m, t, m.buffers[1], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
     return rc;
@@ -186,37 +187,37 @@ static enum status run_matmul(const struct operators *s, const struct trial *t, 
 static enum status run_embed(const struct operators *s, const struct trial *t, struct backend *b,
                              float *result, struct error *err)
 {
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     int32_t ids[N_TOKENS];
     enum status rc;
 
     for (int32_t i = 0; i < N_TOKENS; i++)
         ids[i] = i * 37 % N_ROWS;
-    if ((rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
+    if ((rc = test_memory_open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         b->type->embed(b, m.weight, ids, N_TOKENS, m.buffers[0]);
-        rc = fetch(&m, t, m.buffers[0], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[0], result, err);
     }
     memory_deinit(&m);
     return rc;
 }
 
-/* The weight's first row is also the norm's gain. */
+/* The weight's first row serves also as the norm's gain. */
 static enum status run_norm(const struct operators *s, const struct trial *t, struct backend *b,
                             float *result, struct error *err)
 {
-    struct memory m = {.b = b}, gain = {.b = b};
+    struct test_memory m = {.b = b}, gain = {.b = b};
     enum status rc;
 
-    if ((rc = open_weight(&gain, s, DTYPE_F32, 1, err)) == STATUS_OK &&
-        (rc = open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
+    if ((rc = test_memory_open_weight(&gain, s, DTYPE_F32, 1, err)) == STATUS_OK &&
+        (rc = test_memory_open_weight(&m, s, t->type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
         const struct input in = {m.buffers[0], gain.weight, 1e-5f};
         const struct product product = {m.weight, m.buffers[1]};
 
         b->type->matmul_add(b, &in, N_TOKENS, &product);
-        rc = fetch(&m, t, m.buffers[1], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
     memory_deinit(&gain);
@@ -227,7 +228,7 @@ static enum status run_rope(const struct operators *s, const struct trial *t, st
                             float *result, struct error *err)
 {
     const struct rope rope = {.n_heads = N_HEADS, .head_dim = HEAD_DIM, .base = 10000.0f};
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     uint32_t positions[N_TOKENS];
     enum status rc;
 
@@ -235,7 +236,7 @@ static enum status run_rope(const struct operators *s, const struct trial *t, st
         positions[i] = i * 97;
     if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK) {
         b->type->rope(b, &rope, positions, N_TOKENS, m.buffers[0]);
-        rc = fetch(&m, t, m.buffers[0], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[0], result, err);
     }
     memory_deinit(&m);
     return rc;
@@ -254,7 +255,7 @@ static enum status run_attend(const struct operators *s, const struct trial *t, 
     const struct attend_row rows[2] = {
         {.first = 0, .n_tokens = N_TOKENS - 1, .pos = 0, .pages = pages[0]},
         {.first = N_TOKENS - 1, .n_tokens = 1, .pos = 0, .pages = pages[1]}};
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     enum status rc;
 
     if ((rc = b->type->kv_open(b, &shape, &m.kv, err)) == STATUS_OK &&
@@ -263,27 +264,27 @@ static enum status run_attend(const struct operators *s, const struct trial *t, 
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         b->type->kv_store(b, m.kv, 0, m.buffers[0], m.buffers[1], rows, 2);
         b->type->attend(b, m.kv, 0, N_HEADS, m.buffers[1], rows, 2, m.buffers[2]);
-        rc = fetch(&m, t, m.buffers[2], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[2], result, err);
     }
     memory_deinit(&m);
     return rc;
 }
 
 /* One weight is all three: square, since down's outputs are as wide as the input. */
-static enum status run_ffn(const struct operators *s, const struct trial *t, struct backend *b,
-                           float *result, struct error *err)
+static enum status operators_run_ffn(const struct operators *s, const struct trial *t,
+                                     struct backend *b, float *result, struct error *err)
 {
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     enum status rc;
 
-    if ((rc = open_weight(&m, s, t->type, N_COLS, err)) == STATUS_OK &&
+    if ((rc = test_memory_open_weight(&m, s, t->type, N_COLS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
         const struct input in = {.x = m.buffers[0]};
         const struct ffn ffn = {m.weight, m.weight, m.weight};
 
         b->type->ffn(b, &in, N_TOKENS, &ffn, m.buffers[1]);
-        rc = fetch(&m, t, m.buffers[1], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
     return rc;
@@ -293,13 +294,13 @@ static enum status run_gather(const struct operators *s, const struct trial *t, 
                               float *result, struct error *err)
 {
     static const uint32_t rows[] = {N_TOKENS - 1, 0, 3, 3};
-    struct memory m = {.b = b};
+    struct test_memory m = {.b = b};
     enum status rc;
 
     if ((rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         b->type->gather(b, m.buffers[0], rows, 4, N_COLS, m.buffers[1]);
-        rc = fetch(&m, t, m.buffers[1], result, err);
+        rc = test_memory_fetch(&m, t, m.buffers[1], result, err);
     }
     memory_deinit(&m);
     return rc;
@@ -318,8 +319,8 @@ static double error_of(const float *known, const float *result, size_t n)
     return squares > 0.0 ? largest / sqrt(squares / (double)n) : largest;
 }
 
-static enum status compare(struct operators *s, const struct trial *t, const char *type,
-                           struct error *err)
+static enum status operators_compare(struct operators *s, const struct trial *t, const char *type,
+                                     struct error *err)
 {
     double error;
 
@@ -361,7 +362,7 @@ static enum status compare_all(struct operators *s, struct error *err)
         {"norm", DTYPE_F32, N_TOKENS * N_ROWS, run_norm, 1e-5},
         {"rope", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_rope, 1e-4},
         {"attend", DTYPE_F32, N_TOKENS * N_HEADS * HEAD_DIM, run_attend, 1e-3},
-        {"ffn", DTYPE_F32, N_TOKENS * N_COLS, run_ffn, 1e-4},
+        {"ffn", DTYPE_F32, N_TOKENS * N_COLS, operators_run_ffn, 1e-4},
         {"gather", DTYPE_F32, 4 * N_COLS, run_gather, 0.0},
     };
     enum status rc = STATUS_OK;
@@ -372,13 +373,13 @@ static enum status compare_all(struct operators *s, struct error *err)
         const struct trial embed = {"embed", types[i], N_TOKENS * N_COLS, run_embed, 1e-5};
 
         draw_weight(s, types[i]);
-        rc = compare(s, &matmul, dtype_name(types[i]), err);
+        rc = operators_compare(s, &matmul, dtype_name(types[i]), err);
         if (rc == STATUS_OK)
-            rc = compare(s, &embed, dtype_name(types[i]), err);
+            rc = operators_compare(s, &embed, dtype_name(types[i]), err);
     }
     draw_weight(s, DTYPE_F32);
     for (size_t i = 0; rc == STATUS_OK && i < sizeof trials / sizeof trials[0]; i++)
-        rc = compare(s, &trials[i], "", err);
+        rc = operators_compare(s, &trials[i], "", err);
     return rc;
 }
 
@@ -389,7 +390,7 @@ static void draw_inputs(struct operators *s)
     for (size_t i = 0; i < 2; i++)
         s->results[i] = xalloc(MAX_VALUES * sizeof(float));
     for (size_t i = 0; i < 2 * MAX_VALUES; i++)
-        s->inputs[i] = draw(s);
+        s->inputs[i] = operators_draw(s);
 }
 
 static void free_inputs(struct operators *s)
@@ -408,13 +409,14 @@ static enum status compare_fast(struct operators *s, struct error *err)
         const struct trial matmul = {"fast matmul", types[i], N_TOKENS * N_ROWS, run_matmul, 1e-2};
 
         draw_weight(s, types[i]);
-        rc = compare(s, &matmul, dtype_name(types[i]), err);
+        rc = operators_compare(s, &matmul, dtype_name(types[i]), err);
     }
     if (rc == STATUS_OK) {
-        const struct trial ffn = {"fast ffn", DTYPE_F32, N_TOKENS * N_COLS, run_ffn, 2e-2};
+        const struct trial ffn = {"fast ffn", DTYPE_F32, N_TOKENS * N_COLS, operators_run_ffn,
+                                  2e-2};
 
         draw_weight(s, DTYPE_F32);
-        rc = compare(s, &ffn, "", err);
+        rc = operators_compare(s, &ffn, "", err);
     }
     return rc;
 }
@@ -424,7 +426,7 @@ enum status selftest_fast(struct selftest *test, struct backend *ref, struct bac
 {
     const struct backend_config config = {.fast_math = true, .fast_math_from = 1};
     struct operators s = {.test = test, .sides = {ref, NULL}};
-    struct backend_figures figures;
+    struct backend_statistics figures;
     enum status rc;
 
     if (!b->type->has_fast_math)
@@ -437,7 +439,7 @@ enum status selftest_fast(struct selftest *test, struct backend *ref, struct bac
     if ((rc = b->type->sync(b, err)) != STATUS_OK ||
         (rc = backend_open_type(&s.sides[1], b->type, &config, err)) != STATUS_OK)
         return rc;
-    s.sides[1]->type->figures(s.sides[1], &figures);
+    s.sides[1]->type->statistics(s.sides[1], &figures);
     selftest_products(test, figures.products);
     draw_inputs(&s);
     rc = compare_fast(&s, err);
@@ -450,24 +452,24 @@ enum status selftest_fast(struct selftest *test, struct backend *ref, struct bac
 static enum status check_rows(struct operators *s, enum dtype type, struct error *err)
 {
     static const size_t rows[] = {0, 7, N_TOKENS - 1};
-    struct memory m = {.b = s->sides[1]};
+    struct test_memory m = {.b = s->sides[1]};
     const struct backend_type *op = m.b->type;
     const struct trial all = {.n_values = N_TOKENS * N_ROWS}, one = {.n_values = N_ROWS};
     bool holds = true;
     enum status rc;
 
-    if ((rc = open_weight(&m, s, type, N_ROWS, err)) == STATUS_OK &&
+    if ((rc = test_memory_open_weight(&m, s, type, N_ROWS, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         const struct input in = {.x = m.buffers[0]};
         const struct product product = {m.weight, m.buffers[1]};
 
         op->matmul(m.b, &in, N_TOKENS, &product, 1);
-        rc = fetch(&m, &all, m.buffers[1], s->results[0], err);
+        rc = test_memory_fetch(&m, &all, m.buffers[1], s->results[0], err);
         for (size_t i = 0; rc == STATUS_OK && i < sizeof rows / sizeof rows[0]; i++) {
             op->upload(m.b, m.buffers[0], s->inputs + rows[i] * N_COLS, N_COLS * sizeof(float));
             op->matmul(m.b, &in, 1, &product, 1);
-            rc = fetch(&m, &one, m.buffers[1], s->results[1], err);
+            rc = test_memory_fetch(&m, &one, m.buffers[1], s->results[1], err);
             holds = holds && memcmp(s->results[1], s->results[0] + rows[i] * N_ROWS,
                                     N_ROWS * sizeof(float)) == 0;
         }

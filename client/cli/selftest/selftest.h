@@ -1,4 +1,4 @@
-/* A backend against the reference, against known answers, against itself, and against the clock. */
+/* Tests a backend against the reference, known answers and itself, and measures its speed. */
 #ifndef CLIENT_CLI_SELFTEST_SELFTEST_H
 #define CLIENT_CLI_SELFTEST_SELFTEST_H
 
@@ -6,35 +6,35 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "compute/backend.h"
-#include "compute/gguf.h"
+#include "compute/backend/backend.h"
+#include "compute/gguf/gguf.h"
 
 struct selftest {
     const char *backend, *model, *golden;
     uint32_t n_threads, context;
-    double seconds; /* that a figure is measured for; 0: none are */
+    double seconds; /* for which a figure is measured; 0: no figures are */
     bool is_json;
     uint64_t seed;
     bool all_hold;
 };
 
-/* What was found, a line each; what does not hold is remembered. */
+/* Each prints a result as one line; a failed one clears all_hold. */
 void selftest_operator(struct selftest *s, const char *name, const char *type, double error,
                        double bound);
 void selftest_verdict(struct selftest *s, const char *part, const char *what, const char *of,
                       bool holds);
-/* What the backend says of how it multiplies. */
+/* The backend's description of its matrix products. */
 void selftest_products(const struct selftest *s, const char *how);
-/* batch 0: of no batch; share < 0: of nothing. */
+/* batch 0: the figure has no batch; share < 0: it has no share. */
 void selftest_figure(const struct selftest *s, const char *what, uint32_t batch, double value,
                      const char *unit, double share, const char *of);
-/* What is left out, and why. */
+/* Prints which part is left out, and why. */
 void selftest_left_out(const struct selftest *s, const char *part, const char *why);
 
 /* Operators on weights and sequences; and that a row does not depend on the rows beside it. */
 enum status selftest_operators(struct selftest *s, struct backend *ref, struct backend *b,
                                struct error *err) MUST_CHECK;
-/* Those of small networks, and drawing, where b has them. */
+/* Operators of small networks, and drawing, where b has them. */
 enum status selftest_networks(struct selftest *s, struct backend *ref, struct backend *b,
                               struct error *err) MUST_CHECK;
 /* Products under fast math, where b's type has it. */

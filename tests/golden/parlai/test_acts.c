@@ -2,7 +2,7 @@
  * on purpose, and the test says how. */
 #include "tests/golden/parlai/golden.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/text_line.h"
+#include "worlds/message/text_line.h"
 
 enum { MEMORY = 1 << 20 };
 

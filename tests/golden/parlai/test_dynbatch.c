@@ -8,8 +8,8 @@
 #include "tests/golden/parlai/golden.h"
 #include "tests/support/fake_task.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/act.h"
-#include "worlds/world.h"
+#include "worlds/message/act.h"
+#include "worlds/world/world.h"
 
 enum { MAX_TASKS = 2, MAX_PARLEYS = 400, MAX_ROWS = 1021 };
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "golden.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/listener.h"
+#include "worlds/participant/listener.h"
 
 enum { MAX_WORDS = 256, UNKNOWN = 3 };
 
@@ -74,12 +74,12 @@ static int64_t number_of(const json_t *options, const char *name)
     return json_integer_value(json_object_get(options, name));
 }
 
-static void configure(struct listener_config *c, const json_t *options)
+static void configure(struct dialogue_listener_config *c, const json_t *options)
 {
     struct error err;
     int64_t both = number_of(options, "truncate");
 
-    *c = (struct listener_config){
+    *c = (struct dialogue_listener_config){
         .history = {.coder = {.encode = encode, .self = &words, .start = 1, .end = 2},
                     .size = number_of(options, "history_size"),
                     .split_lines = json_is_true(json_object_get(options, "split_lines")),
@@ -184,7 +184,7 @@ static void check_observation(const struct act *got, const json_t *want)
     }
 }
 
-static void check_history(const struct listener *l, const json_t *want)
+static void check_history(const struct dialogue_listener *l, const json_t *want)
 {
     const json_t *strings = json_object_get(want, "strings"), *raw = json_object_get(want, "raw");
     const json_t *str = json_object_get(want, "history_str");
@@ -216,7 +216,7 @@ static void check_history(const struct listener *l, const json_t *want)
 }
 
 /* Theirs adds the whole text once a line; ours adds the line. */
-static void check_lines(const struct listener *l)
+static void check_lines(const struct dialogue_listener *l)
 {
     ck_assert_uint_ge(l->history.n, 2);
     ck_assert_str_eq(l->history.items[0].text, "__p1__ Sam went to the kitchen.");
@@ -224,7 +224,7 @@ static void check_lines(const struct listener *l)
 }
 
 struct run {
-    struct listener listener;
+    struct dialogue_listener listener;
     struct arena arena; /* of all acts */
     const char *name;
     const json_t *reply;
@@ -239,7 +239,7 @@ static enum status answer(struct run *r, const struct act *reply)
     return rc == STATUS_OK ? listener_self_observe(&r->listener, reply, &err) : rc;
 }
 
-/* One question out of nothing, one answer, and nothing is left. */
+/* A reset, one observation, and its answer. */
 static void respond(struct run *r, const json_t *text)
 {
     struct act *heard = arena_alloc(&r->arena, 1, sizeof *heard), reply;
@@ -292,7 +292,7 @@ static enum status take_step(struct run *r, const json_t *what, const json_t *re
 static void check_line(const json_t *line)
 {
     const json_t *steps = json_object_get(line, "steps");
-    struct listener_config config;
+    struct dialogue_listener_config config;
     struct run r = {.name = json_string_value(json_object_get(line, "name")),
                     .reply = json_object_get(line, "model_reply")};
 
@@ -344,8 +344,8 @@ static void check_batch(const json_t *line)
     size_t n_padding = 0;
 
     for (size_t i = 0; i < json_array_size(messages); i++) {
-        struct listener_config config;
-        struct listener l;
+        struct dialogue_listener_config config;
+        struct dialogue_listener l;
         struct arena arena;
         struct act heard;
         const struct act *seen;

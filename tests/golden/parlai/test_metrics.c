@@ -2,7 +2,7 @@
 #include "base/buf.h"
 #include "tests/golden/parlai/golden.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/metrics.h"
+#include "worlds/metrics/metrics.h"
 #include "worlds/score/normal.h"
 
 enum { MAX_TEXTS = 128 };

@@ -4,9 +4,9 @@
 
 #include "tests/golden/parlai/golden.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/act.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
+#include "worlds/message/act.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/teacher.h"
 
 static struct error err;
 
@@ -47,9 +47,9 @@ static enum status open_teacher(const char *task, const char *datatype, bool hid
         return err.status;
     clone = calloc(1, participant_clone_size(teacher_participant(teacher)));
     ck_assert_ptr_nonnull(clone);
-    ck_assert_int_eq(
-        participant_clone_init(clone, teacher_participant(teacher), &(struct place){0, 0}, &err),
-        STATUS_OK);
+    ck_assert_int_eq(participant_clone_init(clone, teacher_participant(teacher),
+                                            &(struct participant_slot){0, 0}, &err),
+                     STATUS_OK);
     arena_init(&memory, 1 << 20);
     return STATUS_OK;
 }

@@ -14,12 +14,12 @@
 
 #include "tests/golden/parlai/golden.h"
 #include "tests/unit/base/suite.h"
-#include "worlds/agents/dictionary.h"
-#include "worlds/agents/simple.h"
-#include "worlds/metrics.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
-#include "worlds/world.h"
+#include "worlds/baselines/dictionary.h"
+#include "worlds/baselines/simple.h"
+#include "worlds/metrics/metrics.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/teacher.h"
+#include "worlds/world/world.h"
 
 enum { MAX_TASKS = 2, MAX_EXAMPLES = 64 };
 
@@ -65,7 +65,8 @@ static void learn_examples(size_t task)
     p = open_task(task, &config);
     clone = calloc(1, participant_clone_size(p));
     ck_assert_ptr_nonnull(clone);
-    ck_assert_int_eq(participant_clone_init(clone, p, &(struct place){0, 0}, &err), STATUS_OK);
+    ck_assert_int_eq(participant_clone_init(clone, p, &(struct participant_slot){0, 0}, &err),
+                     STATUS_OK);
     arena_init(&arena, SIZE_MAX);
     for (;;) {
         struct act said;
@@ -386,7 +387,8 @@ START_TEST(test_dictionary)
     p = open_task(0, &config);
     clone = calloc(1, participant_clone_size(p));
     ck_assert_ptr_nonnull(clone);
-    ck_assert_int_eq(participant_clone_init(clone, p, &(struct place){0, 0}, &err), STATUS_OK);
+    ck_assert_int_eq(participant_clone_init(clone, p, &(struct participant_slot){0, 0}, &err),
+                     STATUS_OK);
     ck_assert_int_eq(dictionary_open(&d, &err), STATUS_OK);
     arena_init(&arena, SIZE_MAX);
     for (;;) {

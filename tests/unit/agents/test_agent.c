@@ -1,8 +1,9 @@
 #include "agents/agent.h"
+#include "agents/turn.h"
 
 #include "tests/unit/base/suite.h"
 
-/* A kind of agent that notes what the framework does with it. */
+/* A kind of agent that logs the framework's calls. */
 static struct probe_log {
     unsigned n_closed, n_clones_closed, n_act, n_batch_act, n_stepped, n_reserved, n_released;
     size_t last_n;
@@ -70,10 +71,10 @@ static enum status probe_fork(struct clone *c, const struct clone *parent, uint3
 static size_t probe_cost(const struct agent *a, const struct row *row)
 {
     (void)a;
-    return row->grant + 7;
+    return row->n_scheduled + 7;
 }
 
-static size_t probe_min_grant(const struct agent *a, const struct row *row)
+static size_t probe_min_chunk(const struct agent *a, const struct row *row)
 {
     (void)a;
     (void)row;
@@ -118,7 +119,7 @@ static void probe_stepped(struct agent *a, struct row *row)
     seen.n_stepped++;
 }
 
-/* The least that a kind needs; tests add to a copy. */
+/* The minimal table of a kind; tests extend a copy. */
 static struct agent_type probe_type(void)
 {
     return (struct agent_type){.name = "probe",
@@ -142,7 +143,7 @@ static struct agent *open_probe(const struct agent_type *type)
     return a;
 }
 
-/* The registry knows echo and ends; every kind in it is whole. */
+/* The registry has echo and ends with NULL; every kind in it has its required functions. */
 START_TEST(test_registry)
 {
     bool has_echo = false;
@@ -163,7 +164,7 @@ START_TEST(test_registry)
 }
 END_TEST
 
-/* A kind that does not exist is NOT_FOUND, and those that do are named. */
+/* An unknown kind is NOT_FOUND, and the error names the known ones. */
 START_TEST(test_unknown_kind)
 {
     const struct agent_config config = {.name = "x", .env = &env_real};
@@ -189,7 +190,7 @@ START_TEST(test_shared_until_last)
     ck_assert_ptr_eq(agent_ref(a), a);
     ck_assert_int_eq(clone_open(&c, a, &(struct clone_config){0}, &err), STATUS_OK);
     ck_assert_uint_eq(a->n_clones, 1);
-    ck_assert_ptr_null(c->asker.front);
+    ck_assert_ptr_null(c->flow.head);
     agent_unref(a);
     agent_unref(a);
     ck_assert_uint_eq(seen.n_closed, 0);
@@ -201,7 +202,7 @@ START_TEST(test_shared_until_last)
 }
 END_TEST
 
-/* What fails half-way is closed by the framework, and nothing is given out. */
+/* The framework closes what fails half-way, and returns nothing. */
 START_TEST(test_failing_open)
 {
     struct agent_type type = probe_type();
@@ -230,7 +231,7 @@ START_TEST(test_failing_open)
 }
 END_TEST
 
-/* A fork is a clone of the same original; kinds without fork say so. */
+/* A fork is a clone of the same original; kinds without fork are UNIMPLEMENTED. */
 START_TEST(test_fork)
 {
     struct agent_type type = probe_type();
@@ -254,26 +255,22 @@ START_TEST(test_fork)
 }
 END_TEST
 
-/* The adapter calls act row by row, unless there is a batch_act that may be used. */
-START_TEST(test_adapter_acts)
+/* A step is computed row by row, unless there is a batch_act that may be used. */
+START_TEST(test_compute)
 {
     struct agent_type type = probe_type();
     struct agent *a = open_probe(&type);
-    struct batch_agent to;
     struct row rows[3] = {{0}};
     struct row *const three[] = {&rows[0], &rows[1], &rows[2]};
 
-    agent_batch_adapter(a, &to);
-    to.batch_act(to.self, three, 3);
+    agent_compute(a, three, 3);
     ck_assert_uint_eq(seen.n_act, 3);
     type.batch_act = probe_batch_act;
-    agent_batch_adapter(a, &to);
-    to.batch_act(to.self, three, 3);
+    agent_compute(a, three, 3);
     ck_assert_uint_eq(seen.n_act, 6);
     ck_assert_uint_eq(seen.n_batch_act, 0);
     type.use_batch_act = true;
-    agent_batch_adapter(a, &to);
-    to.batch_act(to.self, three, 3);
+    agent_compute(a, three, 3);
     ck_assert_uint_eq(seen.n_act, 6);
     ck_assert_uint_eq(seen.n_batch_act, 1);
     ck_assert_uint_eq(seen.last_n, 3);
@@ -281,28 +278,28 @@ START_TEST(test_adapter_acts)
 }
 END_TEST
 
-/* What a kind leaves out the adapter leaves out, but for the cost, which is 1; what it has, passes.
- */
+/* The adapter leaves out what a kind leaves out, except the cost, which is 1, and passes the rest
+ * on. */
 START_TEST(test_adapter_options)
 {
     struct agent_type type = probe_type();
     struct agent *a = open_probe(&type);
-    struct row row = {.grant = 5};
+    struct row row = {.n_scheduled = 5};
     struct batch_agent to;
     struct error err;
 
     agent_batch_adapter(a, &to);
     ck_assert_uint_eq(to.cost(to.self, &row), 1);
-    ck_assert(to.min_grant == NULL && to.reserve == NULL && to.release == NULL);
+    ck_assert(to.min_chunk == NULL && to.reserve == NULL && to.release == NULL);
     ck_assert(to.stepped == NULL);
     type.cost = probe_cost;
-    type.min_grant = probe_min_grant;
+    type.min_chunk = probe_min_chunk;
     type.reserve = probe_reserve;
     type.release = probe_release;
     type.stepped = probe_stepped;
     agent_batch_adapter(a, &to);
     ck_assert_uint_eq(to.cost(to.self, &row), 12);
-    ck_assert_uint_eq(to.min_grant(to.self, &row), 3);
+    ck_assert_uint_eq(to.min_chunk(to.self, &row), 3);
     ck_assert_int_eq(to.reserve(to.self, &row, &err), STATUS_EXHAUSTED);
     ck_assert_str_eq(err.text, "no pages");
     to.release(to.self, &row);
@@ -314,7 +311,7 @@ START_TEST(test_adapter_options)
 }
 END_TEST
 
-/* A turn begins empty with its reply bounded, finds itself by its row, and ends empty. */
+/* A turn starts empty with a bounded reply, is found by its row, and ends empty. */
 START_TEST(test_turn)
 {
     struct agent_turn turn;
@@ -337,4 +334,4 @@ START_TEST(test_turn)
 END_TEST
 
 SUITE_MAIN("agents/agent", test_registry, test_unknown_kind, test_shared_until_last,
-           test_failing_open, test_fork, test_adapter_acts, test_adapter_options, test_turn)
+           test_failing_open, test_fork, test_compute, test_adapter_options, test_turn)

@@ -1,6 +1,7 @@
 #include <time.h>
 
 #include "agents/agent.h"
+#include "agents/turn.h"
 
 #include "tests/unit/base/suite.h"
 
@@ -44,10 +45,10 @@ static void act(struct clone *c, struct agent_turn *turn)
 
     agent_batch_adapter(c->agent, &to);
     ck_assert_uint_eq(to.cost(to.self, rows[0]), 1);
-    to.batch_act(to.self, rows, 1);
+    agent_compute(c->agent, rows, 1);
 }
 
-/* One whole turn on c; the reply must be text. */
+/* Runs a whole turn on c and checks the reply's text. */
 static void check_turn(struct clone *c, const char *said, uint32_t max_tokens, const char *text,
                        enum finish finish)
 {
@@ -70,7 +71,7 @@ static void check_turn(struct clone *c, const char *said, uint32_t max_tokens, c
     agent_turn_deinit(&turn);
 }
 
-/* Completed turns, as save tells them. */
+/* The saved state, which holds the completed turns. */
 static struct buf state_of(const struct clone *c)
 {
     struct error err;
@@ -90,7 +91,7 @@ static unsigned n_turns(const struct clone *c)
     return n;
 }
 
-/* It says what the user said last, byte for byte. */
+/* The reply is the user's last message, byte for byte. */
 START_TEST(test_echoes)
 {
     struct agent *a = open_echo();
@@ -107,7 +108,7 @@ START_TEST(test_echoes)
 }
 END_TEST
 
-/* max_tokens counts words; a reply that was not cut has not reached it. */
+/* max_tokens counts words; a reply of exactly max_tokens words is not cut. */
 START_TEST(test_max_tokens_cuts_words)
 {
     struct agent *a = open_echo();
@@ -124,7 +125,7 @@ START_TEST(test_max_tokens_cuts_words)
 }
 END_TEST
 
-/* The prompt is all that was said, in words; the reply is to the user's last. */
+/* The prompt's length is all messages' words; the reply is to the user's last message. */
 START_TEST(test_prompt)
 {
     const struct message messages[] = {message(ROLE_SYSTEM, "be brief"), message(ROLE_USER, "a b"),
@@ -142,13 +143,13 @@ START_TEST(test_prompt)
     ck_assert_uint_eq(turn.reply.n_prefilled, 8);
     a->type->drop(c, &turn);
     agent_turn_deinit(&turn);
-    ck_assert_uint_eq(n_turns(c), 0); /* dropped: as if it had not been */
+    ck_assert_uint_eq(n_turns(c), 0); /* the dropped turn does not count */
     clone_close(c);
     agent_unref(a);
 }
 END_TEST
 
-/* What cannot be answered is refused by observe, by name, and changes nothing. */
+/* observe refuses invalid turns by name and changes nothing. */
 START_TEST(test_observe_refuses)
 {
     const struct message messages[] = {message(ROLE_SYSTEM, "a"), message(ROLE_ASSISTANT, "b")};
@@ -177,7 +178,7 @@ START_TEST(test_observe_refuses)
 }
 END_TEST
 
-/* A reply beyond its bound fails its row. */
+/* A reply above its bound fails its row. */
 START_TEST(test_reply_is_bounded)
 {
     const struct message messages[] = {message(ROLE_USER, "12345")};
@@ -199,7 +200,7 @@ START_TEST(test_reply_is_bounded)
 }
 END_TEST
 
-/* A fork has the turns that it was given, and goes its own way. */
+/* A fork has the requested turns and is independent of its parent. */
 START_TEST(test_fork)
 {
     struct agent *a = open_echo();
@@ -222,7 +223,7 @@ START_TEST(test_fork)
 }
 END_TEST
 
-/* rewind keeps the first turns, reset none; a turn that is not there is OUT_OF_RANGE. */
+/* rewind keeps the first turns, reset none; a missing turn is OUT_OF_RANGE. */
 START_TEST(test_rewind_and_reset)
 {
     struct agent *a = open_echo();
@@ -242,7 +243,7 @@ START_TEST(test_rewind_and_reset)
 }
 END_TEST
 
-/* What save writes restore reads; anything else is DATA_LOSS and changes nothing. */
+/* restore reads what save writes; anything else is DATA_LOSS and changes nothing. */
 START_TEST(test_save_and_restore)
 {
     struct agent *a = open_echo();
@@ -258,7 +259,7 @@ START_TEST(test_save_and_restore)
     a->type->reset(other);
     ck_assert_int_eq(a->type->restore(other, state.data, state.len - 1, &err), STATUS_DATA_LOSS);
     ck_assert_int_eq(a->type->restore(other, state.data, 0, &err), STATUS_DATA_LOSS);
-    state.data[4] = 2; /* a version to come */
+    state.data[4] = 2; /* a later version */
     ck_assert_int_eq(a->type->restore(other, state.data, state.len, &err), STATUS_DATA_LOSS);
     ck_assert_uint_eq(n_turns(other), 0);
     buf_deinit(&state);
@@ -268,7 +269,7 @@ START_TEST(test_save_and_restore)
 }
 END_TEST
 
-/* What it says of itself. */
+/* Its info. */
 START_TEST(test_info)
 {
     struct agent *a = open_echo();
@@ -314,8 +315,8 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* A clone is small and made at once: at most 128 bytes, and 5 us a clone of processor time (the
- * best of some runs, so that a busy machine does not matter; ten times that under a sanitizer). */
+/* A clone is small and cheap: at most 128 bytes, and 5 us of processor time each (the best of some
+ * runs, so that a busy machine does not matter; ten times that under a sanitizer). */
 START_TEST(test_clone_is_cheap)
 {
     enum { N = 1000 };

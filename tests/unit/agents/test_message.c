@@ -4,7 +4,7 @@
 
 #include "tests/unit/base/suite.h"
 
-/* A role's name leads back to it; any other is refused and the three are named. */
+/* A role's name parses to the role; any other is refused, naming the three. */
 START_TEST(test_roles)
 {
     static const enum role roles[] = {ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT};
@@ -39,7 +39,7 @@ START_TEST(test_neutral)
 }
 END_TEST
 
-/* Checks one number; what is allowed passes, what is not is named. */
+/* Checks one number: an allowed value passes, another is refused by name. */
 static void check_number(float *in, const struct sampling *s, const char *field, float value,
                          bool is_right)
 {
@@ -56,7 +56,7 @@ static void check_number(float *in, const struct sampling *s, const char *field,
         ck_assert_str_eq(err.field, field);
 }
 
-/* Each number has its range; its ends belong to it where the header says so. */
+/* Each number has its range; the bounds are inclusive where the header says so. */
 START_TEST(test_numbers)
 {
     struct sampling s;
@@ -142,7 +142,7 @@ START_TEST(test_stops)
 }
 END_TEST
 
-/* Biases: tokens that exist, and no number that would make every choice impossible to weigh. */
+/* Biases: existing tokens, and values that are finite or -inf. */
 START_TEST(test_biases)
 {
     struct logit_bias bias = {.id = 9, .bias = -INFINITY};
@@ -164,12 +164,12 @@ START_TEST(test_biases)
     ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_INVALID);
     bias.bias = 100;
     ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_OK);
-    s.n_biases = SAMPLING_MAX_BIASES + 1; /* not looked at */
+    s.n_biases = SAMPLING_MAX_BIASES + 1; /* never read */
     ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_INVALID);
 }
 END_TEST
 
-/* The wire's names of how a reply ended. */
+/* The protocols' names of finish reasons. */
 START_TEST(test_finish_names)
 {
     ck_assert_str_eq(finish_name(FINISH_STOP), "stop");

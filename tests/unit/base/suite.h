@@ -1,4 +1,4 @@
-/* What the tests of base/ share: running one list of tests, and seeing a program die. */
+/* Shared by the tests of base/: runs a list of tests, and checks how a process ends. */
 #ifndef TESTS_UNIT_BASE_SUITE_H
 #define TESTS_UNIT_BASE_SUITE_H
 
@@ -36,8 +36,8 @@ static inline int suite_run(const char *name, const TTest *const *tests, size_t 
         return suite_run(name, tests, sizeof(tests) / sizeof(tests[0])); \
     }
 
-/* Calls act in a process of its own and returns how that ended, as waitpid tells it; 0 if act came
- * back. Our own fork, because Check's is off. */
+/* Calls act in a process of its own and returns waitpid's status of it; 0 if act returned. Our own
+ * fork, because Check's is off. */
 static inline int suite_fate(void (*act)(void))
 {
     int fate = 0;
@@ -49,7 +49,7 @@ static inline int suite_fate(void (*act)(void))
         int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
         (void)setrlimit(RLIMIT_CORE, &no_core);
-        (void)dup2(nowhere, STDERR_FILENO); /* its last words are expected */
+        (void)dup2(nowhere, STDERR_FILENO); /* its error text is expected */
         act();
         _exit(0);
     }

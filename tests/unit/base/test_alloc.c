@@ -35,7 +35,7 @@ START_TEST(memory_is_zeroed)
 }
 END_TEST
 
-/* Nothing of no size is still something, never NULL. */
+/* An allocation of size 0 is not NULL. */
 START_TEST(empty_is_not_null)
 {
     void *a = xalloc(0);
@@ -47,7 +47,7 @@ START_TEST(empty_is_not_null)
     ck_assert_ptr_nonnull(b);
     ck_assert_ptr_nonnull(c);
     ck_assert_ptr_nonnull(d);
-    /* And no way to free by accident. */
+    /* A reallocation to size 0 does not free. */
     c = try_realloc(c, 0, 0);
     ck_assert_ptr_nonnull(c);
     free(a);
@@ -57,7 +57,7 @@ START_TEST(empty_is_not_null)
 }
 END_TEST
 
-/* Growing keeps what was there; a failed growing leaves the old memory as it was. */
+/* Growing keeps the contents; if it fails, the old memory is unchanged. */
 START_TEST(growing_keeps)
 {
     char *text = xstrdup("kept");
@@ -76,7 +76,7 @@ START_TEST(growing_keeps)
 }
 END_TEST
 
-/* A product that does not fit, or a size no object can have, fails and does not wrap. */
+/* A size that overflows, or that no object can have, fails and does not wrap. */
 START_TEST(overflow_fails)
 {
     char c = 'x';
@@ -89,7 +89,7 @@ START_TEST(overflow_fails)
 }
 END_TEST
 
-/* A copy is NUL-ended, holds NUL bytes too, and may be of nothing at all. */
+/* A copy is NUL-ended, may hold NUL bytes, and may be empty. */
 START_TEST(strndup_copies_bytes)
 {
     char *a = try_strndup("a\0bcd", 4);
@@ -130,7 +130,7 @@ START_TEST(the_nth_call_fails)
 }
 END_TEST
 
-/* xalloc is no subject of faults. */
+/* xalloc ignores injected faults. */
 START_TEST(xalloc_does_not_count)
 {
     void *memory;
@@ -154,7 +154,7 @@ static void *count_faults(void *arg)
     return NULL;
 }
 
-/* Whichever of several threads makes the call that is due, exactly one fails. */
+/* Of several threads that allocate, exactly one call fails. */
 START_TEST(one_thread_gets_the_fault)
 {
     pthread_t threads[N_THREADS];
@@ -178,7 +178,7 @@ static void take_too_much(void)
     free(xalloc(huge));
 }
 
-/* xalloc never comes back with NULL: it ends the process. */
+/* xalloc never returns NULL: it ends the process. */
 START_TEST(xalloc_ends_the_process)
 {
     ck_assert_int_ne(suite_fate(take_too_much), 0);

@@ -38,7 +38,7 @@ START_TEST(pieces_are_aligned_zeroed_apart)
 }
 END_TEST
 
-/* Past its limit an arena gives nothing and is as before: what still fits is still given. */
+/* Past its limit an allocation fails and changes nothing: a smaller one that fits succeeds. */
 START_TEST(limit_holds)
 {
     struct arena a;
@@ -59,7 +59,7 @@ START_TEST(limit_holds)
 }
 END_TEST
 
-/* An arena of limit 0 gives nothing and takes nothing. */
+/* In an arena of limit 0 every allocation fails, and none is made. */
 START_TEST(limit_zero)
 {
     struct arena a;
@@ -72,7 +72,7 @@ START_TEST(limit_zero)
 }
 END_TEST
 
-/* A product that does not fit, or that rounding would wrap, fails. */
+/* A size that overflows, or that rounding would wrap, fails. */
 START_TEST(overflow_fails)
 {
     struct arena a;
@@ -87,7 +87,7 @@ START_TEST(overflow_fails)
 }
 END_TEST
 
-/* How often the system's allocator is asked while n pieces are taken. */
+/* The number of calls of the system's allocator for n pieces. */
 static long count_chunks(struct arena *a, size_t n, size_t size_bytes)
 {
     long n_chunks;
@@ -137,7 +137,7 @@ START_TEST(large_piece_keeps_the_rest)
 }
 END_TEST
 
-/* As the very first piece, too, a large one is given. */
+/* The first piece may be a large one. */
 START_TEST(large_piece_first)
 {
     struct arena a;
@@ -154,7 +154,7 @@ START_TEST(large_piece_first)
 }
 END_TEST
 
-/* After arena_deinit the arena is empty, keeps its limit, and serves again. */
+/* After arena_deinit the arena is empty, keeps its limit, and can be used again. */
 START_TEST(deinit_starts_anew)
 {
     struct arena a;

@@ -30,7 +30,7 @@ START_TEST(append_grows)
 }
 END_TEST
 
-/* Bytes are bytes: NUL is one of them; nothing appended is nothing done. */
+/* Any bytes can be appended, NUL too; appending none does nothing. */
 START_TEST(append_takes_any_bytes)
 {
     struct buf b;
@@ -47,7 +47,8 @@ START_TEST(append_takes_any_bytes)
 }
 END_TEST
 
-/* Up to the limit all goes in, to the last byte; beyond it nothing does, and nothing is lost. */
+/* An append up to the limit succeeds, to the last byte; one beyond it fails, and nothing is
+ * lost. */
 START_TEST(limit_holds)
 {
     char bytes[64];
@@ -75,7 +76,7 @@ START_TEST(limit_holds)
 }
 END_TEST
 
-/* What is printed is whole, whether it fits the room there is, fills it, or needs more. */
+/* Printed text is whole, whether it fits the free space, fills it, or needs more. */
 START_TEST(printf_prints_whole)
 {
     char want[400];
@@ -115,8 +116,8 @@ START_TEST(printf_loses_nothing)
 }
 END_TEST
 
-/* The directives that are not left to the library write what it would, together with those that
- * are; and beyond the limit nothing. */
+/* The directives that buf_printf formats itself give the library's text, also mixed with others;
+ * beyond the limit they append nothing. */
 START_TEST(printf_prints_as_the_library)
 {
     static const unsigned long long numbers[] = {0,  1,  9,          10,         15,
@@ -190,7 +191,7 @@ START_TEST(json_escapes)
 }
 END_TEST
 
-/* A JSON string that does not fit leaves no part of itself, wherever it stops. */
+/* A JSON string that does not fit appends nothing, wherever it fails. */
 START_TEST(json_is_all_or_nothing)
 {
     const char in[] = "a\n\x01\"\xff!";
@@ -251,7 +252,7 @@ static void consume_too_much(void)
         buf_consume(&b, 3);
 }
 
-/* Consuming more than there is is a bug of ours. */
+/* Consuming more than the buffer holds aborts. */
 START_TEST(consume_too_much_aborts)
 {
     ck_assert(suite_aborts(consume_too_much));

@@ -19,7 +19,7 @@ START_TEST(test_crc32c)
 }
 END_TEST
 
-/* Piece by piece is as all at once, with the instruction and without, at any alignment. */
+/* Pieces give the same as the whole, with the instruction and without, at any alignment. */
 START_TEST(test_crc32c_in_pieces)
 {
     uint8_t bytes[300];
@@ -37,7 +37,7 @@ START_TEST(test_crc32c_in_pieces)
 }
 END_TEST
 
-/* FIPS 180's "abc", in pieces, and again with what take leaves. */
+/* FIPS 180's "abc", in pieces, and again in the state after sha256_take. */
 START_TEST(test_sha256)
 {
     static const uint8_t want[] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
@@ -58,7 +58,7 @@ START_TEST(test_sha256)
 }
 END_TEST
 
-/* Without memory it says so. */
+/* Without memory opening fails. */
 START_TEST(test_fault)
 {
     struct sha256 *s;

@@ -22,7 +22,7 @@ START_TEST(real_clock)
 }
 END_TEST
 
-/* The real chance fills all it is asked for, and no two ids are alike. */
+/* The real generator fills the whole buffer, and no two ids are equal. */
 START_TEST(real_random)
 {
     enum { N = 200 };
@@ -48,7 +48,7 @@ static uint64_t hand_now(void *self)
     return *(uint64_t *)self;
 }
 
-/* A clock turned by hand is told through self; milliseconds are cut, not rounded. */
+/* A test's clock gets self; milliseconds are truncated, not rounded. */
 START_TEST(clock_by_hand)
 {
     uint64_t now = 1999;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "base/exact_sum.h"
 #include "tests/unit/base/suite.h"
 
@@ -60,8 +60,8 @@ START_TEST(test_any_order)
     double forward, backward, split;
 
     for (uint32_t i = 0; i < N; i++)
-        x[i] = ldexp((double)chance_uniform(5, i, 0, 0) - 0.5,
-                     (int)(chance_uniform(5, i, 1, 0) * 1800) - 900);
+        x[i] = ldexp((double)counter_rng_uniform(5, i, 0, 0) - 0.5,
+                     (int)(counter_rng_uniform(5, i, 1, 0) * 1800) - 900);
     forward = sum_of(x, N);
     for (size_t i = 0; i < N / 2; i++) {
         double swapped = x[i];

@@ -52,7 +52,7 @@ static void on_nothing(struct future *f, const struct error *err, void *arg)
     (void)arg;
 }
 
-/* A future may be used anew after future_init. */
+/* A future may be used again after future_init. */
 START_TEST(init_makes_it_pending)
 {
     const struct error ok = {.status = STATUS_OK};
@@ -77,7 +77,7 @@ static void settle_twice(void)
     future_settle(&f, &ok);
 }
 
-/* A second settling is a bug of ours. */
+/* Settling twice aborts. */
 START_TEST(settle_twice_aborts)
 {
     ck_assert(suite_aborts(settle_twice));

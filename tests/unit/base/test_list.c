@@ -55,7 +55,7 @@ START_TEST(push_and_pop)
 }
 END_TEST
 
-/* An item leaves from any place, and knows that it has left. */
+/* An item can be removed from any place, and its link says so. */
 START_TEST(remove_anywhere)
 {
     struct item *const all[] = {&a, &b, &c};
@@ -108,12 +108,12 @@ START_TEST(move_joins)
     check_names(&to, "abc");
     list_move(&from, &to);
     check_names(&to, "abc");
-    list_push(&from, &d.link); /* the source serves on */
+    list_push(&from, &d.link); /* the source can be used again */
     check_names(&from, "d");
 }
 END_TEST
 
-/* link_init takes an item off no list and says so. */
+/* After link_init an item is on no list. */
 START_TEST(link_starts_off)
 {
     struct link link = {&link, &link};

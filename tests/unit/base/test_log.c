@@ -32,7 +32,7 @@ static void listen_stop(void)
     (void)close(listening[1]);
 }
 
-/* The next write in line, without its newline; returns 0 when there was none. It is whole: one
+/* Reads the next write, without its newline; returns 0 when there was none. Checks that it has one
  * newline, at its end. */
 static int next_line(char line[LINE_SIZE], int flags)
 {
@@ -48,7 +48,7 @@ static int next_line(char line[LINE_SIZE], int flags)
     return 1;
 }
 
-/* What follows the time stamp and its space. */
+/* The text after the time stamp and its space. */
 static const char *after_time(const char *line)
 {
     static const char shape[] = "0000-00-00T00:00:00.000Z ";
@@ -135,7 +135,7 @@ START_TEST(level_is_kept)
 }
 END_TEST
 
-/* Level names are read back; another name is an error that names those there are. */
+/* Level names are read back; another name is an error that lists the known ones. */
 START_TEST(level_is_parsed)
 {
     enum log_level level = LOG_WARN;
@@ -151,7 +151,8 @@ START_TEST(level_is_parsed)
 }
 END_TEST
 
-/* A value that should have been quoted cannot forge a line, nor reach the terminal's controls. */
+/* A value that should have been quoted cannot forge a line, nor send control characters to the
+ * terminal. */
 START_TEST(values_forge_no_line)
 {
     char line[LINE_SIZE];
@@ -208,7 +209,8 @@ START_TEST(threads_do_not_mix)
         names[i] = i;
         ck_assert_int_eq(pthread_create(&threads[i], NULL, write_lines, &names[i]), 0);
     }
-    for (int n = 0; n < N_THREADS * N_LINES; n++) { /* meanwhile, for a socket holds only a few */
+    for (int n = 0; n < N_THREADS * N_LINES;
+         n++) { /* while they write, because a socket holds only a few */
         int thread, number, end = 0;
 
         ck_assert(next_line(line, 0));
@@ -224,7 +226,7 @@ START_TEST(threads_do_not_mix)
 }
 END_TEST
 
-/* Nobody reading stderr is no reason to fail. */
+/* A log line does not fail when nothing reads stderr. */
 START_TEST(closed_stderr_is_no_failure)
 {
     listen_start();
@@ -251,11 +253,11 @@ START_TEST(quote_escapes)
     check_quote("a\nb\x7f", "\"a\\x0ab\\x7f\"");
     check_quote("é€😀", "\"é€😀\"");
     check_quote("\xff\xe2\x82", "\"\\xff\\xe2\\x82\"");
-    check_quote("\xc2\x85", "\"\\xc2\\x85\""); /* a line's end to some */
+    check_quote("\xc2\x85", "\"\\xc2\\x85\""); /* a line's end to some programs */
 }
 END_TEST
 
-/* In any room a value keeps both quotes and loses only whole characters and escapes. */
+/* In a buffer of any size a value keeps both quotes and loses only whole characters and escapes. */
 START_TEST(quote_fits)
 {
     static const char want[] = "\"a\\x0a\\\\€z\"";

@@ -18,13 +18,13 @@ struct poster {
     struct item items[N_ITEMS];
 };
 
-/* A mailbox on a loop of its own, and what came out of it. */
+/* A mailbox on a loop of its own, and the deliveries. */
 struct box {
     uv_loop_t loop;
     struct mailbox mailbox;
     pthread_t home;
     int n_delivered, n_closed;
-    int next[N_POSTERS];     /* the number that is due from each */
+    int next[N_POSTERS];     /* the next number expected from each */
     int close_after;         /* delivery that closes the mailbox; 0: none does */
     struct item *post_after; /* posted by the next delivery, once; NULL: none */
 };
@@ -102,7 +102,7 @@ static void posters_join(void)
         ck_assert_int_eq(pthread_join(posters[i].thread, NULL), 0);
 }
 
-/* All that several threads post arrives on the loop, once, each thread's in its order. */
+/* All items of several threads arrive on the loop, once, each thread's in order. */
 START_TEST(threads_post)
 {
     struct box box;
@@ -119,7 +119,7 @@ START_TEST(threads_post)
 }
 END_TEST
 
-/* The loop may close the mailbox on the last item while its poster is only just leaving. */
+/* The loop may close the mailbox on the last item while its poster is still in mailbox_post. */
 START_TEST(last_item_closes)
 {
     for (int round = 0; round < 10; round++) {
@@ -136,7 +136,7 @@ START_TEST(last_item_closes)
 }
 END_TEST
 
-/* Wakes coalesce: one turn of the loop delivers all that was posted before it. */
+/* Wakes coalesce: one iteration of the loop delivers all that was posted before it. */
 START_TEST(one_wake_delivers_all)
 {
     struct box box;
@@ -201,7 +201,7 @@ START_TEST(close_inside_a_delivery)
 }
 END_TEST
 
-/* Nothing, a mailbox never opened, and one already gone are closed without a word. */
+/* Closing NULL, a mailbox never opened, or a closed one does nothing. */
 START_TEST(close_of_nothing)
 {
     struct mailbox never = {.arg = NULL};
@@ -227,7 +227,7 @@ static void post_after_close(void)
     mailbox_post(&box.mailbox, &posters[0].items[0].link);
 }
 
-/* A post to a closed mailbox would be lost: it is a bug of ours. */
+/* A post to a closed mailbox would be lost, so it aborts. */
 START_TEST(post_after_close_aborts)
 {
     ck_assert(suite_aborts(post_after_close));
@@ -256,7 +256,7 @@ START_TEST(close_elsewhere_aborts)
     ck_assert_int_eq(pthread_create(&thread, NULL, open_foreign, NULL), 0);
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
     ck_assert(suite_aborts(close_foreign));
-    foreign.home = foreign.mailbox.home.thread = pthread_self(); /* its thread is gone */
+    foreign.home = foreign.mailbox.owner.thread = pthread_self(); /* its thread is gone */
     mailbox_close(&foreign.mailbox, on_closed);
     box_check_gone(&foreign);
 }

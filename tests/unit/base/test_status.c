@@ -98,7 +98,7 @@ START_TEST(long_text_is_cut)
 }
 END_TEST
 
-/* Whatever a foreign name holds, the text is one line of UTF-8 without controls. */
+/* With any bytes in a foreign name, the text is one line of UTF-8 without controls. */
 START_TEST(text_is_one_clean_line)
 {
     struct error err;
@@ -124,7 +124,7 @@ START_TEST(no_memory_names_the_need)
 }
 END_TEST
 
-/* The numbers and names are gRPC's; a number that is none of them is UNKNOWN. */
+/* The numbers and names are gRPC's; any other number is UNKNOWN. */
 START_TEST(names_are_grpcs)
 {
     static const char *const names[] = {

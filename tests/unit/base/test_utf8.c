@@ -4,7 +4,7 @@
 
 #include "tests/unit/base/suite.h"
 
-/* Every character there is survives being written and read; its length is RFC 3629's. */
+/* Every character is read back as written; its length is RFC 3629's. */
 START_TEST(every_character_round_trips)
 {
     for (uint32_t c = 0; c <= 0x10FFFF; c++) {
@@ -52,7 +52,7 @@ START_TEST(known_bytes)
 }
 END_TEST
 
-/* What is no character is written as U+FFFD. */
+/* An invalid code point is written as U+FFFD. */
 START_TEST(no_character_is_replaced)
 {
     static const uint32_t none[] = {0xD800, 0xDFFF, 0x110000, UINT32_MAX};
@@ -66,8 +66,8 @@ START_TEST(no_character_is_replaced)
 }
 END_TEST
 
-/* Whatever is taken for a character is written back as the same bytes: no long forms, surrogates
- * or numbers beyond the last. All first and second bytes, the bounds of third and fourth. */
+/* Bytes that are read as a character are written back the same: no long forms, surrogates or
+ * numbers beyond the last. All first and second bytes, the bounds of third and fourth. */
 START_TEST(nothing_else_is_valid)
 {
     static const unsigned char ends[] = {0x00, 0x7F, 0x80, 0x8F, 0xBF, 0xC0, 0xFF};
@@ -90,7 +90,7 @@ START_TEST(nothing_else_is_valid)
 }
 END_TEST
 
-/* A text is valid if all of it is; NUL and nothing at all are. */
+/* A text is valid if all of it is; NUL and the empty text are valid. */
 START_TEST(validity_of_texts)
 {
     ck_assert(utf8_is_valid(NULL, 0));
@@ -124,7 +124,7 @@ START_TEST(complete_len_of_cuts)
 }
 END_TEST
 
-/* Bytes that no more bytes can complete are held back by nobody. */
+/* Bytes that no further byte can complete are not held back. */
 START_TEST(complete_len_of_garbage)
 {
     static const struct {
@@ -144,7 +144,7 @@ START_TEST(complete_len_of_garbage)
 }
 END_TEST
 
-/* utf8_next goes over anything, one U+FFFD for each maximal subpart (Unicode 15, table 3-8 and its
+/* utf8_next accepts any bytes, one U+FFFD for each maximal subpart (Unicode 15, table 3-8 and its
  * neighbours), and reads valid text as utf8_decode does. */
 START_TEST(next_goes_on)
 {

@@ -1,5 +1,5 @@
-/* A batcher with everything round it turned by hand: clock, timer, compute, an agent whose rows
- * cost what the test says. */
+/* A batcher with a fake environment that the test controls: clock, timer, compute, and an agent
+ * whose rows cost what the test says. */
 #ifndef TESTS_UNIT_BATCHING_FAKES_H
 #define TESTS_UNIT_BATCHING_FAKES_H
 
@@ -13,21 +13,22 @@
 
 enum { FAKE_MAX_ROWS = 64 };
 
-/* One ask of an asker of its own (unless the test sets another), and what came of it. */
-struct fake_ask {
+/* One request of its own flow (unless the test sets another), and its result. */
+struct fake_request {
     size_t extra; /* of each step */
-    struct ask ask;
+    struct batch_request request;
     struct row row;
-    struct asker own;
+    struct flow own;
     struct fake *fake;
-    size_t cost;      /* still to compute */
-    size_t least;     /* 0: cannot be cut */
-    uint32_t n_steps; /* after which it is done, of those that compute the last of its cost */
-    bool breaks;      /* the next step fails it */
-    size_t n_pages;   /* held */
+    size_t cost;  /* still to compute */
+    size_t least; /* 0: cannot be chunked */
+    uint32_t
+        n_steps;    /* of the steps that compute the last of its cost, after how many it is done */
+    bool breaks;    /* the next step fails it */
+    size_t n_pages; /* held */
     unsigned n_settled, n_more, n_stepped, n_released;
     struct error err;
-    void (*then)(struct fake_ask *a); /* in the continuation; may be NULL */
+    void (*then)(struct fake_request *a); /* called in the continuation; may be NULL */
 };
 
 struct fake {
@@ -38,10 +39,11 @@ struct fake {
     struct batcher_config config;
     struct batcher *b;
     uint64_t now_us, armed_us;
-    struct batch_step *step;              /* submitted, not done */
-    struct fake_ask *rows[FAKE_MAX_ROWS]; /* [n_rows] of the last step */
+    void (*act)(struct fake *f, struct row *const *rows, size_t n);
+    struct batch_step *step;                  /* begun, not done */
+    struct fake_request *rows[FAKE_MAX_ROWS]; /* [n_rows] of the last step */
     size_t n_rows, pages_free;
-    struct fake_ask *order[FAKE_MAX_ROWS]; /* [n_settled] as they settled */
+    struct fake_request *order[FAKE_MAX_ROWS]; /* [n_settled] as they settled */
     size_t n_settled;
     unsigned n_closed;
 };
@@ -51,34 +53,41 @@ static uint64_t fake_now(void *self)
     return ((struct fake *)self)->now_us;
 }
 
+/* All bits 0: the smallest possible draw. */
+static void fake_random(void *self, void *out, size_t n_bytes)
+{
+    (void)self;
+    memset(out, 0, n_bytes);
+}
+
 static void fake_arm(void *self, uint64_t at_us)
 {
     ((struct fake *)self)->armed_us = at_us;
 }
 
-static void fake_submit(void *self, struct batch_step *step)
+static void fake_begin(void *self, struct batch_step *step)
 {
     struct fake *f = self;
 
     ck_assert_ptr_null(f->step);
     f->step = step;
-    step->run(step);
+    f->act(f, step->rows, step->n_rows);
 }
 
-static struct fake_ask *fake_ask_of(const struct row *row)
+static struct fake_request *fake_request_of(const struct row *row)
 {
-    return container_of(row, struct fake_ask, row);
+    return container_of(row, struct fake_request, row);
 }
 
 static size_t fake_cost(void *self, const struct row *row)
 {
     (void)self;
-    return fake_ask_of(row)->cost;
+    return fake_request_of(row)->cost;
 }
 
-static size_t fake_min_grant(void *self, const struct row *row)
+static size_t fake_min_chunk(void *self, const struct row *row)
 {
-    const struct fake_ask *a = fake_ask_of(row);
+    const struct fake_request *a = fake_request_of(row);
 
     (void)self;
     return a->least == 0 ? a->cost : a->least;
@@ -89,33 +98,31 @@ static enum status fake_reserve(void *self, struct row *row, struct error *err)
 {
     struct fake *f = self;
 
-    if (row->grant > f->pages_free)
+    if (row->n_scheduled > f->pages_free)
         return error_set(err, STATUS_EXHAUSTED, "no pages");
-    f->pages_free -= row->grant;
-    fake_ask_of(row)->n_pages += row->grant;
+    f->pages_free -= row->n_scheduled;
+    fake_request_of(row)->n_pages += row->n_scheduled;
     return STATUS_OK;
 }
 
 static void fake_release(void *self, struct row *row)
 {
     struct fake *f = self;
-    struct fake_ask *a = fake_ask_of(row);
+    struct fake_request *a = fake_request_of(row);
 
     f->pages_free += a->n_pages;
     a->n_pages = 0;
     a->n_released++;
 }
 
-static void fake_batch_act(void *self, struct row *const *rows, size_t n)
+static void fake_act(struct fake *f, struct row *const *rows, size_t n)
 {
-    struct fake *f = self;
-
     ck_assert_uint_le(n, FAKE_MAX_ROWS);
     f->n_rows = n;
     for (size_t i = 0; i < n; i++) {
-        struct fake_ask *a = f->rows[i] = fake_ask_of(rows[i]);
+        struct fake_request *a = f->rows[i] = fake_request_of(rows[i]);
 
-        a->cost -= a->row.grant;
+        a->cost -= a->row.n_scheduled;
         a->row.extra = a->extra;
         a->row.outcome = ROW_MORE;
         if (a->breaks) {
@@ -132,21 +139,20 @@ static void fake_batch_act(void *self, struct row *const *rows, size_t n)
 static void fake_stepped(void *self, struct row *row)
 {
     (void)self;
-    fake_ask_of(row)->n_stepped++;
+    fake_request_of(row)->n_stepped++;
 }
 
 static inline void fake_init(struct fake *f, enum batch_policy policy, size_t max_rows,
                              size_t max_cost)
 {
-    *f = (struct fake){.now_us = 1000, .pages_free = SIZE_MAX};
-    f->env = (struct env){.now_us = fake_now, .self = f};
+    *f = (struct fake){.now_us = 1000, .pages_free = SIZE_MAX, .act = fake_act};
+    f->env = (struct env){.now_us = fake_now, .random = fake_random, .self = f};
     f->timer = (struct batch_timer){.arm = fake_arm, .self = f};
-    f->compute = (struct batch_compute){.submit = fake_submit, .self = f};
+    f->compute = (struct batch_compute){.begin = fake_begin, .self = f};
     f->agent = (struct batch_agent){.cost = fake_cost,
-                                    .min_grant = fake_min_grant,
+                                    .min_chunk = fake_min_chunk,
                                     .reserve = fake_reserve,
                                     .release = fake_release,
-                                    .batch_act = fake_batch_act,
                                     .stepped = fake_stepped,
                                     .self = f};
     f->config = (struct batcher_config){
@@ -164,10 +170,10 @@ static inline void fake_open(struct fake *f)
 
 static void fake_settled(struct future *future, const struct error *err, void *arg)
 {
-    struct fake_ask *a = arg;
+    struct fake_request *a = arg;
     struct fake *f = a->fake;
 
-    ck_assert_ptr_eq(future, &a->ask.reply);
+    ck_assert_ptr_eq(future, &a->request.reply);
     f->pages_free += a->n_pages;
     a->n_pages = 0;
     a->n_settled++;
@@ -178,36 +184,37 @@ static void fake_settled(struct future *future, const struct error *err, void *a
         a->then(a);
 }
 
-static inline void fake_more(struct ask *ask, void *arg)
+static inline void fake_more(struct batch_request *request, void *arg)
 {
-    (void)ask;
-    ((struct fake_ask *)arg)->n_more++;
+    (void)request;
+    ((struct fake_request *)arg)->n_more++;
 }
 
-static inline void fake_ask_init(struct fake_ask *a, struct fake *f, size_t cost, uint32_t n_steps)
+static inline void fake_request_init(struct fake_request *a, struct fake *f, size_t cost,
+                                     uint32_t n_steps)
 {
-    *a = (struct fake_ask){.fake = f, .cost = cost, .n_steps = n_steps};
-    asker_init(&a->own);
-    a->ask.row = &a->row;
-    a->ask.asker = &a->own;
-    a->ask.more = fake_more;
-    a->ask.more_arg = a;
-    future_init(&a->ask.reply, fake_settled, a);
+    *a = (struct fake_request){.fake = f, .cost = cost, .n_steps = n_steps};
+    flow_init(&a->own);
+    a->request.row = &a->row;
+    a->request.flow = &a->own;
+    a->request.more = fake_more;
+    a->request.more_arg = a;
+    future_init(&a->request.reply, fake_settled, a);
 }
 
-static inline enum status fake_ask(struct fake_ask *a)
+static inline enum status fake_submit(struct fake_request *a)
 {
-    return batcher_ask(a->fake->b, &a->ask, &a->err);
+    return batcher_submit(a->fake->b, &a->request, &a->err);
 }
 
-/* One that must be accepted. */
-static inline void fake_asks(struct fake_ask *a)
+/* Submits; the request must be accepted. */
+static inline void fake_submit_ok(struct fake_request *a)
 {
-    ck_assert_int_eq(fake_ask(a), STATUS_OK);
+    ck_assert_int_eq(fake_submit(a), STATUS_OK);
     ck_assert_uint_eq(a->n_settled, 0);
 }
 
-/* The clock reaches now + after_us; the timer goes off if it is due. */
+/* Advances the clock by after_us; the timer fires if it is due. */
 static inline void fake_wait(struct fake *f, uint64_t after_us)
 {
     f->now_us += after_us;
@@ -226,7 +233,7 @@ static inline void fake_step_done(struct fake *f)
     step->done(step);
 }
 
-/* Lets everything that runs come to its end. */
+/* Runs until nothing runs. */
 static inline void fake_run_out(struct fake *f)
 {
     fake_wait(f, 0);
@@ -251,7 +258,7 @@ static inline void fake_close(struct fake *f)
     ck_assert_uint_eq(f->armed_us, 0);
 }
 
-static inline bool fake_is_in_step(const struct fake *f, const struct fake_ask *a)
+static inline bool fake_is_in_step(const struct fake *f, const struct fake_request *a)
 {
     for (size_t i = 0; i < f->n_rows; i++)
         if (f->rows[i] == a)

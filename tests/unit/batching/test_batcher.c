@@ -2,53 +2,54 @@
 
 #include "tests/unit/batching/fakes.h"
 
-/* An ask is never answered inside batcher_ask: a tick starts the step, its end settles the ask. */
+/* A request is never answered inside batcher_submit: a tick starts the step, its end settles the
+ * request. */
 START_TEST(test_one_ask)
 {
     struct fake f;
-    struct fake_ask a;
+    struct fake_request a;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 5, 1);
-    fake_asks(&a);
+    fake_request_init(&a, &f, 5, 1);
+    fake_submit_ok(&a);
     ck_assert_ptr_null(f.step);
     ck_assert_uint_eq(f.armed_us, 1000);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 1);
-    ck_assert_uint_eq(a.row.grant, 5);
+    ck_assert_uint_eq(a.row.n_scheduled, 5);
     ck_assert_uint_eq(a.n_settled, 0);
     fake_step_done(&f);
     ck_assert_uint_eq(a.n_settled, 1);
     ck_assert_int_eq(a.err.status, STATUS_OK);
     ck_assert_uint_eq(a.n_stepped, 1);
     ck_assert_uint_eq(a.n_more, 0);
-    ck_assert_ptr_null(a.own.front);
+    ck_assert_ptr_null(a.own.head);
     ck_assert_uint_eq(f.armed_us, 0);
     fake_close(&f);
 }
 END_TEST
 
-/* continuous: rows that answer MORE stay, those who come meanwhile join the next step, and each is
- * told once a step. */
+/* continuous: rows that answer MORE stay, requests that arrive meanwhile join the next step, and
+ * each gets more once a step. */
 START_TEST(test_continuous_joins)
 {
     struct fake f;
-    struct fake_ask a, b;
+    struct fake_request a, b;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 5, 3);
-    fake_ask_init(&b, &f, 7, 1);
-    fake_asks(&a);
+    fake_request_init(&a, &f, 5, 3);
+    fake_request_init(&b, &f, 7, 1);
+    fake_submit_ok(&a);
     fake_wait(&f, 0);
-    fake_asks(&b);
-    ck_assert_uint_eq(f.armed_us, 0); /* compute is busy: its end is what counts */
+    fake_submit_ok(&b);
+    ck_assert_uint_eq(f.armed_us, 0); /* compute is busy: the step's end schedules the next */
     fake_step_done(&f);
     ck_assert_uint_eq(f.n_rows, 2);
     ck_assert_ptr_eq(f.rows[0], &a);
-    ck_assert_uint_eq(a.row.grant, 1);
-    ck_assert_uint_eq(b.row.grant, 7);
+    ck_assert_uint_eq(a.row.n_scheduled, 1);
+    ck_assert_uint_eq(b.row.n_scheduled, 7);
     ck_assert_uint_eq(a.n_more, 1);
     fake_step_done(&f);
     ck_assert_uint_eq(b.n_settled, 1);
@@ -56,30 +57,30 @@ START_TEST(test_continuous_joins)
     fake_run_out(&f);
     ck_assert_uint_eq(a.n_settled, 1);
     ck_assert_uint_eq(a.n_more, 2);
-    ck_assert_uint_eq(a.ask.n_steps, 3);
+    ck_assert_uint_eq(a.request.n_steps, 3);
     fake_close(&f);
 }
 END_TEST
 
-static void more_while_running(struct ask *ask, void *arg)
+static void more_while_running(struct batch_request *request, void *arg)
 {
-    struct fake_ask *a = arg;
+    struct fake_request *a = arg;
 
-    ck_assert_ptr_nonnull(a->fake->step); /* compute does not wait for the telling */
-    fake_more(ask, arg);
+    ck_assert_ptr_nonnull(a->fake->step); /* compute does not wait for notifications */
+    fake_more(request, arg);
 }
 
-/* more is called once the next step is on its way. */
+/* more is called once the next step has begun. */
 START_TEST(test_more_overlaps)
 {
     struct fake f;
-    struct fake_ask a;
+    struct fake_request a;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 3);
-    a.ask.more = more_while_running;
-    fake_asks(&a);
+    fake_request_init(&a, &f, 1, 3);
+    a.request.more = more_while_running;
+    fake_submit_ok(&a);
     fake_run_out(&f);
     ck_assert_uint_eq(a.n_more, 2);
     ck_assert_uint_eq(a.n_settled, 1);
@@ -87,52 +88,52 @@ START_TEST(test_more_overlaps)
 }
 END_TEST
 
-/* A long prompt takes what the single tokens leave, and is cut to that; who waits stays so until
- * there is budget. */
+/* A long prompt is chunked to the budget that decode rows leave; other requests wait until there is
+ * budget. */
 START_TEST(test_budget)
 {
     struct fake f;
-    struct fake_ask word, prompt, late;
+    struct fake_request word, prompt, late;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 10);
     fake_open(&f);
-    fake_ask_init(&word, &f, 1, 9);
-    fake_ask_init(&prompt, &f, 25, 1);
-    fake_ask_init(&late, &f, 8, 1);
+    fake_request_init(&word, &f, 1, 9);
+    fake_request_init(&prompt, &f, 25, 1);
+    fake_request_init(&late, &f, 8, 1);
     prompt.least = 2;
-    fake_asks(&word);
-    fake_asks(&prompt);
-    fake_asks(&late);
+    fake_submit_ok(&word);
+    fake_submit_ok(&prompt);
+    fake_submit_ok(&late);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 2);
-    ck_assert_uint_eq(word.row.grant, 1);
-    ck_assert_uint_eq(prompt.row.grant, 9);
+    ck_assert_uint_eq(word.row.n_scheduled, 1);
+    ck_assert_uint_eq(prompt.row.n_scheduled, 9);
     fake_step_done(&f);
-    ck_assert_uint_eq(prompt.row.grant, 9);
+    ck_assert_uint_eq(prompt.row.n_scheduled, 9);
     fake_step_done(&f);
-    ck_assert_uint_eq(f.n_rows, 2); /* 2 are left, 8 do not fit, and cannot be cut */
-    ck_assert_uint_eq(prompt.row.grant, 7);
+    ck_assert_uint_eq(f.n_rows, 2); /* 2 are left, 8 do not fit and cannot be chunked */
+    ck_assert_uint_eq(prompt.row.n_scheduled, 7);
     fake_step_done(&f);
     ck_assert_uint_eq(prompt.n_settled, 1);
     ck_assert(fake_is_in_step(&f, &late));
-    ck_assert_uint_eq(late.row.grant, 8);
+    ck_assert_uint_eq(late.row.n_scheduled, 8);
     fake_run_out(&f);
     fake_close(&f);
 }
 END_TEST
 
-/* Rows that must have more than the budget holds take turns: none of them is left out for long. */
+/* Rows that together need more than the budget take turns: none is left out for long. */
 START_TEST(test_rotation)
 {
     struct fake f;
-    struct fake_ask a[3];
+    struct fake_request a[3];
     unsigned n_in_step[3] = {0};
 
     fake_init(&f, BATCH_CONTINUOUS, 3, 6);
     fake_open(&f);
     for (size_t i = 0; i < 3; i++) {
-        fake_ask_init(&a[i], &f, 2, 1000);
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 2, 1000);
+        fake_submit_ok(&a[i]);
     }
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
@@ -149,32 +150,32 @@ START_TEST(test_rotation)
     for (size_t i = 0; i < 3; i++)
         ck_assert_uint_eq(n_in_step[i], 20);
     for (size_t i = 0; i < 3; i++)
-        batcher_cancel(f.b, &a[i].ask);
+        batcher_cancel(f.b, &a[i].request);
     fake_run_out(&f);
     fake_close(&f);
 }
 END_TEST
 
-/* A row that no step could hold runs in a step of its own. */
+/* A row too large for any step runs in a step of its own. */
 START_TEST(test_too_large_runs_alone)
 {
     struct fake f;
-    struct fake_ask small, large, last;
+    struct fake_request small, large, last;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 10);
     fake_open(&f);
-    fake_ask_init(&small, &f, 3, 1);
-    fake_ask_init(&large, &f, 30, 1);
-    fake_ask_init(&last, &f, 3, 1);
-    fake_asks(&small);
-    fake_asks(&large);
-    fake_asks(&last);
+    fake_request_init(&small, &f, 3, 1);
+    fake_request_init(&large, &f, 30, 1);
+    fake_request_init(&last, &f, 3, 1);
+    fake_submit_ok(&small);
+    fake_submit_ok(&large);
+    fake_submit_ok(&last);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 1);
     ck_assert_ptr_eq(f.rows[0], &small);
     fake_step_done(&f);
     ck_assert_uint_eq(f.n_rows, 1);
-    ck_assert_uint_eq(large.row.grant, 30);
+    ck_assert_uint_eq(large.row.n_scheduled, 30);
     fake_step_done(&f);
     ck_assert_ptr_eq(f.rows[0], &last);
     fake_run_out(&f);
@@ -182,11 +183,11 @@ START_TEST(test_too_large_runs_alone)
 }
 END_TEST
 
-/* Priority goes first, arrival decides among equals, and waiting counts as priority. */
+/* Priority decides first, arrival among equals, and waiting raises priority. */
 START_TEST(test_priority_ages)
 {
     struct fake f;
-    struct fake_ask a[5];
+    struct fake_request a[5];
     static const int priority[] = {0, -1, 5, 0, 1};
     static const uint64_t at_us[] = {0, 0, 100, 150, 250};
     static const size_t order[] = {2, 0, 1, 4, 3};
@@ -196,9 +197,9 @@ START_TEST(test_priority_ages)
     fake_open(&f);
     for (size_t i = 0; i < 5; i++) {
         f.now_us = 1000 + at_us[i];
-        fake_ask_init(&a[i], &f, 1, 1);
-        a[i].ask.priority = priority[i];
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 1, 1);
+        a[i].request.priority = priority[i];
+        fake_submit_ok(&a[i]);
     }
     fake_run_out(&f);
     for (size_t i = 0; i < 5; i++)
@@ -207,19 +208,19 @@ START_TEST(test_priority_ages)
 }
 END_TEST
 
-/* A priority beyond the scale counts as its end. */
+/* A priority out of range is clamped. */
 START_TEST(test_priority_is_clamped)
 {
     struct fake f;
-    struct fake_ask a[3];
+    struct fake_request a[3];
     static const int priority[] = {100, 2000000000, -2000000000};
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     fake_open(&f);
     for (size_t i = 0; i < 3; i++) {
-        fake_ask_init(&a[i], &f, 1, 1);
-        a[i].ask.priority = priority[i];
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 1, 1);
+        a[i].request.priority = priority[i];
+        fake_submit_ok(&a[i]);
     }
     fake_run_out(&f);
     for (size_t i = 0; i < 3; i++)
@@ -228,26 +229,26 @@ START_TEST(test_priority_is_clamped)
 }
 END_TEST
 
-/* Asks of one asker run one after the other, in the order of their arrival, whatever their
- * priorities; another asker's go beside them. */
+/* Requests of one flow run one after the other in the order of arrival, regardless of priority;
+ * another flow's run beside them. */
 START_TEST(test_asker_keeps_order)
 {
     struct fake f;
-    struct fake_ask a[3], other;
+    struct fake_request a[3], other;
     struct batcher_stats stats;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
     for (size_t i = 0; i < 3; i++) {
-        fake_ask_init(&a[i], &f, 1, 2);
-        a[i].ask.asker = &a[0].own;
-        a[i].ask.priority = (int)i;
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 1, 2);
+        a[i].request.flow = &a[0].own;
+        a[i].request.priority = (int)i;
+        fake_submit_ok(&a[i]);
     }
-    fake_ask_init(&other, &f, 1, 1);
-    fake_asks(&other);
+    fake_request_init(&other, &f, 1, 1);
+    fake_submit_ok(&other);
     batcher_stats(f.b, &stats);
-    ck_assert_uint_eq(stats.n_behind, 2);
+    ck_assert_uint_eq(stats.n_flow_queued, 2);
     ck_assert_uint_eq(stats.n_waiting, 2);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 2);
@@ -261,30 +262,30 @@ START_TEST(test_asker_keeps_order)
 }
 END_TEST
 
-/* Cancelled, an ask that waits or is behind another settles with the next tick, one that compute
- * has after its step, and one that was done by then is done. */
+/* A cancelled request that waits or is queued in its flow settles with the next tick, one in a step
+ * after the step; if that step completes it, it is done. */
 START_TEST(test_cancel)
 {
     struct fake f;
-    struct fake_ask runs, ends, waits, behind;
+    struct fake_request runs, ends, waits, behind;
 
     fake_init(&f, BATCH_CONTINUOUS, 2, 0);
     fake_open(&f);
-    fake_ask_init(&runs, &f, 1, 9);
-    fake_ask_init(&ends, &f, 1, 1);
-    fake_ask_init(&waits, &f, 1, 1);
-    fake_ask_init(&behind, &f, 1, 1);
-    behind.ask.asker = &runs.own;
-    fake_asks(&runs);
-    fake_asks(&ends);
+    fake_request_init(&runs, &f, 1, 9);
+    fake_request_init(&ends, &f, 1, 1);
+    fake_request_init(&waits, &f, 1, 1);
+    fake_request_init(&behind, &f, 1, 1);
+    behind.request.flow = &runs.own;
+    fake_submit_ok(&runs);
+    fake_submit_ok(&ends);
     fake_wait(&f, 0);
-    fake_asks(&waits);
-    fake_asks(&behind);
-    batcher_cancel(f.b, &runs.ask);
-    batcher_cancel(f.b, &ends.ask);
-    batcher_cancel(f.b, &waits.ask);
-    batcher_cancel(f.b, &behind.ask);
-    batcher_cancel(f.b, &behind.ask); /* a second wish changes nothing */
+    fake_submit_ok(&waits);
+    fake_submit_ok(&behind);
+    batcher_cancel(f.b, &runs.request);
+    batcher_cancel(f.b, &ends.request);
+    batcher_cancel(f.b, &waits.request);
+    batcher_cancel(f.b, &behind.request);
+    batcher_cancel(f.b, &behind.request); /* a second cancel has no effect */
     ck_assert_uint_eq(f.n_settled, 0);
     ck_assert_uint_eq(f.armed_us, f.now_us);
     fake_wait(&f, 0);
@@ -302,31 +303,31 @@ START_TEST(test_cancel)
 }
 END_TEST
 
-/* A deadline that has passed refuses; one that passes while the ask waits expires it by the timer,
- * also while a step runs; one that passes in a step ends the ask after it. */
+/* A deadline that has passed refuses; one that passes while the request waits expires it by the
+ * timer, also while a step runs; one that passes in a step ends the request after it. */
 START_TEST(test_deadline)
 {
     struct fake f;
-    struct fake_ask past, runs, waits, behind;
+    struct fake_request past, runs, waits, behind;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     fake_open(&f);
-    fake_ask_init(&past, &f, 1, 1);
-    past.ask.deadline_us = f.now_us;
-    ck_assert_int_eq(fake_ask(&past), STATUS_DEADLINE);
+    fake_request_init(&past, &f, 1, 1);
+    past.request.deadline_us = f.now_us;
+    ck_assert_int_eq(fake_submit(&past), STATUS_DEADLINE);
     ck_assert_uint_eq(past.err.retry_after_ms, 0);
-    fake_ask_init(&runs, &f, 1, 9);
-    runs.ask.deadline_us = f.now_us + 30;
-    fake_asks(&runs);
+    fake_request_init(&runs, &f, 1, 9);
+    runs.request.deadline_us = f.now_us + 30;
+    fake_submit_ok(&runs);
     fake_wait(&f, 0);
-    fake_ask_init(&waits, &f, 1, 1);
-    fake_ask_init(&behind, &f, 1, 1);
-    waits.ask.deadline_us = f.now_us + 20;
-    behind.ask.deadline_us = f.now_us + 10;
-    behind.ask.asker = &waits.own;
-    fake_asks(&waits);
+    fake_request_init(&waits, &f, 1, 1);
+    fake_request_init(&behind, &f, 1, 1);
+    waits.request.deadline_us = f.now_us + 20;
+    behind.request.deadline_us = f.now_us + 10;
+    behind.request.flow = &waits.own;
+    fake_submit_ok(&waits);
     ck_assert_uint_eq(f.armed_us, f.now_us + 20);
-    fake_asks(&behind);
+    fake_submit_ok(&behind);
     ck_assert_uint_eq(f.armed_us, f.now_us + 10);
     fake_wait(&f, 9);
     ck_assert_uint_eq(f.n_settled, 0);
@@ -347,39 +348,39 @@ START_TEST(test_deadline)
 }
 END_TEST
 
-/* An ask that is postponed has until then, wherever it is; it has never less time than it had. */
+/* Postponing moves a request's deadline in any state, and never to an earlier time. */
 START_TEST(test_postpone)
 {
     struct fake f;
-    struct fake_ask runs, waits, behind, sooner;
+    struct fake_request runs, waits, behind, sooner;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     fake_open(&f);
-    fake_ask_init(&runs, &f, 1, 2);
-    runs.ask.deadline_us = f.now_us + 10;
-    fake_asks(&runs);
+    fake_request_init(&runs, &f, 1, 2);
+    runs.request.deadline_us = f.now_us + 10;
+    fake_submit_ok(&runs);
     fake_wait(&f, 0);
-    fake_ask_init(&waits, &f, 1, 1);
-    fake_ask_init(&behind, &f, 1, 1);
-    fake_ask_init(&sooner, &f, 1, 1);
-    waits.ask.deadline_us = f.now_us + 10;
-    behind.ask.deadline_us = f.now_us + 10;
-    behind.ask.asker = &waits.own;
-    sooner.ask.deadline_us = f.now_us + 10;
-    fake_asks(&waits);
-    fake_asks(&behind);
-    fake_asks(&sooner);
-    batcher_postpone(f.b, &runs.ask, f.now_us + 20);
-    batcher_postpone(f.b, &waits.ask, f.now_us + 20);
-    batcher_postpone(f.b, &behind.ask, 0);
-    batcher_postpone(f.b, &behind.ask, f.now_us + 5);
-    batcher_postpone(f.b, &sooner.ask, f.now_us + 5);
+    fake_request_init(&waits, &f, 1, 1);
+    fake_request_init(&behind, &f, 1, 1);
+    fake_request_init(&sooner, &f, 1, 1);
+    waits.request.deadline_us = f.now_us + 10;
+    behind.request.deadline_us = f.now_us + 10;
+    behind.request.flow = &waits.own;
+    sooner.request.deadline_us = f.now_us + 10;
+    fake_submit_ok(&waits);
+    fake_submit_ok(&behind);
+    fake_submit_ok(&sooner);
+    batcher_postpone(f.b, &runs.request, f.now_us + 20);
+    batcher_postpone(f.b, &waits.request, f.now_us + 20);
+    batcher_postpone(f.b, &behind.request, 0);
+    batcher_postpone(f.b, &behind.request, f.now_us + 5);
+    batcher_postpone(f.b, &sooner.request, f.now_us + 5);
     fake_wait(&f, 10);
     ck_assert_uint_eq(f.n_settled, 1);
     ck_assert_int_eq(sooner.err.status, STATUS_DEADLINE);
     ck_assert_uint_eq(f.armed_us, f.now_us + 10);
     fake_step_done(&f);
-    ck_assert_uint_eq(runs.n_settled, 0); /* it goes on */
+    ck_assert_uint_eq(runs.n_settled, 0); /* it keeps running */
     fake_wait(&f, 10);
     ck_assert_uint_eq(waits.n_settled, 1);
     ck_assert_int_eq(waits.err.status, STATUS_DEADLINE);
@@ -392,17 +393,17 @@ START_TEST(test_postpone)
 }
 END_TEST
 
-/* Nobody starts at or after its deadline, however late the tick comes. */
+/* No request starts at or after its deadline, however late the tick comes. */
 START_TEST(test_late_tick_starts_nobody)
 {
     struct fake f;
-    struct fake_ask a;
+    struct fake_request a;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 1);
-    a.ask.deadline_us = f.now_us + 10;
-    fake_asks(&a);
+    fake_request_init(&a, &f, 1, 1);
+    a.request.deadline_us = f.now_us + 10;
+    fake_submit_ok(&a);
     fake_wait(&f, 10);
     ck_assert_ptr_null(f.step);
     ck_assert_int_eq(a.err.status, STATUS_DEADLINE);
@@ -414,77 +415,109 @@ END_TEST
 START_TEST(test_queue_is_bounded)
 {
     struct fake f;
-    struct fake_ask a[5], one_more;
+    struct fake_request a[5], one_more;
     struct batcher_stats stats;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     f.config.max_waiting = 4;
     fake_open(&f);
     for (size_t i = 0; i < 5; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_ask_init(&one_more, &f, 1, 1);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_request_init(&one_more, &f, 1, 1);
     for (size_t i = 0; i < 4; i++)
-        fake_asks(&a[i]);
-    ck_assert_int_eq(fake_ask(&one_more), STATUS_EXHAUSTED);
+        fake_submit_ok(&a[i]);
+    ck_assert_int_eq(fake_submit(&one_more), STATUS_EXHAUSTED);
     ck_assert_uint_ge(one_more.err.retry_after_ms, 1);
     fake_wait(&f, 0);
-    f.now_us += 8000; /* one in 8 ms is what it can do */
+    f.now_us += 8000; /* it completes one request in 8 ms */
     fake_step_done(&f);
-    fake_asks(&a[4]);
-    ck_assert_int_eq(fake_ask(&one_more), STATUS_OK);
+    fake_submit_ok(&a[4]);
+    ck_assert_int_eq(fake_submit(&one_more), STATUS_OK);
     fake_run_out(&f);
     batcher_stats(f.b, &stats);
     ck_assert_uint_eq(stats.n_refused, 1);
-    ck_assert_uint_eq(stats.n_asked, 6);
+    ck_assert_uint_eq(stats.n_submitted, 6);
     ck_assert_uint_eq(stats.n_done, 6);
     fake_close(&f);
 }
 END_TEST
 
-/* The hint is the time for a quarter of those who wait, at the rate of those that finished. */
+/* The hint is the time until the waiting requests have begun, at the rate of past requests; with
+ * draws of 0 it is the least, half of that. */
 START_TEST(test_hint_follows_rate)
 {
     struct fake f;
-    struct fake_ask a[10], one_more;
+    struct fake_request a[10], one_more;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     f.config.max_waiting = 8;
     fake_open(&f);
     for (size_t i = 0; i < 10; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_asks(&a[0]);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_submit_ok(&a[0]);
     fake_wait(&f, 0);
     for (size_t i = 1; i < 9; i++)
-        fake_asks(&a[i]);
+        fake_submit_ok(&a[i]);
     f.now_us += 8000;
-    fake_step_done(&f); /* the first is through, the second runs, seven wait */
-    fake_asks(&a[9]);
-    fake_ask_init(&one_more, &f, 1, 1);
-    ck_assert_int_eq(fake_ask(&one_more), STATUS_EXHAUSTED);
-    ck_assert_uint_eq(one_more.err.retry_after_ms, 8 * (8 / 4 + 1));
+    fake_step_done(&f); /* the first is done, the second runs, seven wait */
+    fake_submit_ok(&a[9]);
+    fake_request_init(&one_more, &f, 1, 1);
+    ck_assert_int_eq(fake_submit(&one_more), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(one_more.err.retry_after_ms, (64 + 1) / 2); /* and an eighth of one */
     fake_close(&f);
 }
 END_TEST
 
-/* The queue is bounded in cost too; an ask that would wait alone is let in whatever it costs. */
+/* Rows that run together end together: if four take 100 ms each, eight waiting requests have begun
+ * after 200 ms, even if only the first row has ended. */
+START_TEST(test_hint_counts_rows_together)
+{
+    struct fake f;
+    struct fake_request a[12], one_more, refused;
+
+    fake_init(&f, BATCH_CONTINUOUS, 4, 0);
+    f.config.max_waiting = 8;
+    fake_open(&f);
+    for (size_t i = 0; i < 12; i++)
+        fake_request_init(&a[i], &f, 1, i == 0 ? 1 : 2);
+    for (size_t i = 0; i < 4; i++)
+        fake_submit_ok(&a[i]);
+    fake_wait(&f, 0);
+    for (size_t i = 4; i < 12; i++)
+        fake_submit_ok(&a[i]);
+    fake_request_init(&one_more, &f, 1, 1);
+    ck_assert_int_eq(fake_submit(&one_more), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(one_more.err.retry_after_ms, 50); /* no request has ended: half of 100 */
+    f.now_us += 100 * 1000;
+    fake_step_done(&f); /* the first is done, another runs, seven wait */
+    ck_assert_int_eq(fake_submit(&one_more), STATUS_OK);
+    fake_request_init(&refused, &f, 1, 1);
+    ck_assert_int_eq(fake_submit(&refused), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(refused.err.retry_after_ms, (200 + 12) / 2);
+    fake_run_out(&f);
+    fake_close(&f);
+}
+END_TEST
+
+/* The queue is also bounded in cost; a request that would wait alone is accepted at any cost. */
 START_TEST(test_queue_cost_is_bounded)
 {
     struct fake f;
-    struct fake_ask large, a, b;
+    struct fake_request large, a, b;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     f.config.max_waiting_cost = 10;
     fake_open(&f);
-    fake_ask_init(&large, &f, 50, 1);
-    fake_ask_init(&a, &f, 7, 1);
-    fake_ask_init(&b, &f, 4, 1);
-    fake_asks(&large);
-    ck_assert_int_eq(fake_ask(&a), STATUS_EXHAUSTED);
-    fake_wait(&f, 0); /* large runs, nobody waits */
-    fake_asks(&a);
-    ck_assert_int_eq(fake_ask(&b), STATUS_EXHAUSTED);
+    fake_request_init(&large, &f, 50, 1);
+    fake_request_init(&a, &f, 7, 1);
+    fake_request_init(&b, &f, 4, 1);
+    fake_submit_ok(&large);
+    ck_assert_int_eq(fake_submit(&a), STATUS_EXHAUSTED);
+    fake_wait(&f, 0); /* large runs, no request waits */
+    fake_submit_ok(&a);
+    ck_assert_int_eq(fake_submit(&b), STATUS_EXHAUSTED);
     b.cost = 3;
-    fake_asks(&b);
+    fake_submit_ok(&b);
     fake_run_out(&f);
     ck_assert_uint_eq(f.n_settled, 3);
     fake_close(&f);
@@ -495,17 +528,17 @@ END_TEST
 START_TEST(test_row_fails_alone)
 {
     struct fake f;
-    struct fake_ask a, bad, c;
+    struct fake_request a, bad, c;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 2);
-    fake_ask_init(&bad, &f, 1, 2);
-    fake_ask_init(&c, &f, 1, 1);
+    fake_request_init(&a, &f, 1, 2);
+    fake_request_init(&bad, &f, 1, 2);
+    fake_request_init(&c, &f, 1, 1);
     bad.breaks = true;
-    fake_asks(&a);
-    fake_asks(&bad);
-    fake_asks(&c);
+    fake_submit_ok(&a);
+    fake_submit_ok(&bad);
+    fake_submit_ok(&c);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
     fake_run_out(&f);
@@ -518,25 +551,25 @@ START_TEST(test_row_fails_alone)
 }
 END_TEST
 
-/* Out of pages: the newest running row goes back to the front and starts again when there is room;
- * the others never notice. */
+/* Out of pages: the newest running row is preempted, waits at the front and starts again when there
+ * is room; the others are not affected. */
 START_TEST(test_preemption)
 {
     struct fake f;
-    struct fake_ask a[3], waits;
+    struct fake_request a[3], waits;
     struct batcher_stats stats;
 
     fake_init(&f, BATCH_CONTINUOUS, 3, 0);
     f.pages_free = 8;
     fake_open(&f);
     for (size_t i = 0; i < 3; i++) {
-        fake_ask_init(&a[i], &f, 2, 3);
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 2, 3);
+        fake_submit_ok(&a[i]);
     }
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
-    fake_ask_init(&waits, &f, 1, 1);
-    fake_asks(&waits);
+    fake_request_init(&waits, &f, 1, 1);
+    fake_submit_ok(&waits);
     fake_step_done(&f); /* two pages are left for three rows */
     ck_assert_uint_eq(f.n_rows, 2);
     ck_assert_uint_eq(a[2].n_released, 1);
@@ -546,8 +579,8 @@ START_TEST(test_preemption)
     ck_assert_uint_eq(stats.n_waiting, 2);
     ck_assert_uint_eq(stats.n_running, 2);
     fake_step_done(&f);
-    ck_assert_uint_eq(f.n_rows, 2); /* none left: nobody else begins */
-    fake_step_done(&f);             /* it goes on before the one that has waited all along */
+    ck_assert_uint_eq(f.n_rows, 2); /* no page is left: no other request begins */
+    fake_step_done(&f);             /* it runs before the one that has waited all along */
     ck_assert_uint_eq(f.n_rows, 2);
     ck_assert_ptr_eq(f.rows[0], &a[2]);
     ck_assert_ptr_eq(f.rows[1], &waits);
@@ -555,26 +588,26 @@ START_TEST(test_preemption)
     ck_assert_uint_eq(f.n_settled, 4);
     for (size_t i = 0; i < 3; i++)
         ck_assert_int_eq(a[i].err.status, STATUS_OK);
-    ck_assert_uint_eq(a[2].ask.n_preempted, 1);
+    ck_assert_uint_eq(a[2].request.n_preempted, 1);
     ck_assert_uint_eq(f.pages_free, 8);
     fake_close(&f);
 }
 END_TEST
 
-/* Priority decides who is preempted before arrival does. */
+/* Priority, before arrival, decides which row is preempted. */
 START_TEST(test_preempts_lowest_priority)
 {
     struct fake f;
-    struct fake_ask low, high;
+    struct fake_request low, high;
 
     fake_init(&f, BATCH_CONTINUOUS, 2, 0);
     f.pages_free = 3;
     fake_open(&f);
-    fake_ask_init(&low, &f, 1, 3);
-    fake_ask_init(&high, &f, 1, 3);
-    low.ask.priority = -1;
-    fake_asks(&low);
-    fake_asks(&high);
+    fake_request_init(&low, &f, 1, 3);
+    fake_request_init(&high, &f, 1, 3);
+    low.request.priority = -1;
+    fake_submit_ok(&low);
+    fake_submit_ok(&high);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 2);
     fake_step_done(&f);
@@ -587,22 +620,22 @@ START_TEST(test_preempts_lowest_priority)
 }
 END_TEST
 
-/* A row that is alone and still cannot have what it needs fails, waiting or running; those behind
- * it go on. */
+/* A row that runs alone and still cannot reserve what it needs fails, waiting or running; the
+ * requests behind it run. */
 START_TEST(test_alone_and_exhausted)
 {
     struct fake f;
-    struct fake_ask a, b, c;
+    struct fake_request a, b, c;
 
     fake_init(&f, BATCH_CONTINUOUS, 3, 0);
     f.pages_free = 4;
     fake_open(&f);
-    fake_ask_init(&a, &f, 9, 1);
-    fake_ask_init(&b, &f, 3, 9);
-    fake_ask_init(&c, &f, 4, 1);
-    fake_asks(&a);
-    fake_asks(&b);
-    fake_asks(&c);
+    fake_request_init(&a, &f, 9, 1);
+    fake_request_init(&b, &f, 3, 9);
+    fake_request_init(&c, &f, 4, 1);
+    fake_submit_ok(&a);
+    fake_submit_ok(&b);
+    fake_submit_ok(&c);
     fake_wait(&f, 0);
     ck_assert_int_eq(a.err.status, STATUS_EXHAUSTED);
     ck_assert_uint_eq(a.n_settled, 1);
@@ -617,36 +650,36 @@ START_TEST(test_alone_and_exhausted)
 }
 END_TEST
 
-/* window: few wait for the delay of the oldest, many go at once. */
+/* window: few requests wait for the oldest's delay, many begin at once. */
 START_TEST(test_window)
 {
     struct fake f;
-    struct fake_ask a[4];
+    struct fake_request a[4];
 
     fake_init(&f, BATCH_WINDOW, 3, 0);
     f.config.max_delay_us = 100;
     fake_open(&f);
     for (size_t i = 0; i < 4; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_asks(&a[0]);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_submit_ok(&a[0]);
     fake_wait(&f, 0);
     ck_assert_ptr_null(f.step);
     ck_assert_uint_eq(f.armed_us, 1100);
     fake_wait(&f, 60);
-    fake_asks(&a[1]);
+    fake_submit_ok(&a[1]);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.armed_us, 1100);
     fake_wait(&f, 40);
     ck_assert_uint_eq(f.n_rows, 2);
-    fake_asks(&a[2]); /* its delay runs while compute is busy */
+    fake_submit_ok(&a[2]); /* its delay runs while compute is busy */
     f.now_us += 100;
-    fake_asks(&a[3]);
+    fake_submit_ok(&a[3]);
     fake_step_done(&f);
     ck_assert_ptr_nonnull(f.step);
     ck_assert_uint_eq(f.n_rows, 2);
     fake_run_out(&f);
     for (size_t i = 0; i < 3; i++)
-        fake_ask_init(&a[i], &f, 1, 1), fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 1, 1), fake_submit_ok(&a[i]);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
     fake_run_out(&f);
@@ -654,26 +687,26 @@ START_TEST(test_window)
 }
 END_TEST
 
-/* fixed: the last to arrive releases the batch, which is of exactly max_rows. */
+/* fixed: the last request to arrive starts the batch of exactly max_rows. */
 START_TEST(test_fixed)
 {
     struct fake f;
-    struct fake_ask a[4], second;
+    struct fake_request a[4], second;
 
     fake_init(&f, BATCH_FIXED, 3, 0);
     fake_open(&f);
     for (size_t i = 0; i < 4; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_ask_init(&second, &f, 1, 1);
-    second.ask.asker = &a[0].own;
-    fake_asks(&a[0]);
-    fake_asks(&second); /* of the same asker: does not make the batch any fuller */
-    fake_asks(&a[1]);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_request_init(&second, &f, 1, 1);
+    second.request.flow = &a[0].own;
+    fake_submit_ok(&a[0]);
+    fake_submit_ok(&second); /* of the same flow: does not count for the batch */
+    fake_submit_ok(&a[1]);
     fake_wait(&f, 1000000);
     ck_assert_ptr_null(f.step);
     ck_assert_uint_eq(f.armed_us, 0);
-    fake_asks(&a[2]);
-    fake_asks(&a[3]);
+    fake_submit_ok(&a[2]);
+    fake_submit_ok(&a[3]);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
     fake_step_done(&f);
@@ -684,17 +717,17 @@ START_TEST(test_fixed)
 }
 END_TEST
 
-/* fixed: a group whose cost is above that of a step runs in several, before the next group. */
+/* fixed: a batch that costs more than a step runs in several steps, before the next batch. */
 START_TEST(test_fixed_above_cost)
 {
     struct fake f;
-    struct fake_ask a[4];
+    struct fake_request a[4];
 
     fake_init(&f, BATCH_FIXED, 2, 5);
     fake_open(&f);
     for (size_t i = 0; i < 4; i++) {
-        fake_ask_init(&a[i], &f, 4, 1);
-        fake_asks(&a[i]);
+        fake_request_init(&a[i], &f, 4, 1);
+        fake_submit_ok(&a[i]);
     }
     fake_wait(&f, 0);
     for (size_t i = 0; i < 4; i++) {
@@ -707,20 +740,20 @@ START_TEST(test_fixed_above_cost)
 }
 END_TEST
 
-/* fixed: a group that is not full in time ends as a whole, also while a step runs; one that has its
- * quorum runs with fewer. */
+/* fixed: a batch that is not full in time ends as a whole, even while a step runs; with a quorum it
+ * runs with fewer rows. */
 START_TEST(test_fixed_gives_up)
 {
     struct fake f;
-    struct fake_ask a[5];
+    struct fake_request a[5];
 
     fake_init(&f, BATCH_FIXED, 3, 0);
     f.config.max_delay_us = 100;
     f.config.min_rows = 2;
     fake_open(&f);
     for (size_t i = 0; i < 5; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_asks(&a[0]);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_submit_ok(&a[0]);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.armed_us, 1100);
     fake_wait(&f, 99);
@@ -731,14 +764,14 @@ START_TEST(test_fixed_gives_up)
     ck_assert_str_eq(a[0].err.text, "1 of 3 came within 100 us");
     ck_assert_uint_eq(f.armed_us, 0);
 
-    fake_asks(&a[1]);
+    fake_submit_ok(&a[1]);
     fake_wait(&f, 60);
-    fake_asks(&a[2]);
+    fake_submit_ok(&a[2]);
     fake_wait(&f, 0);
     ck_assert_ptr_null(f.step);
     fake_wait(&f, 40);
     ck_assert_uint_eq(f.n_rows, 2);
-    fake_asks(&a[3]); /* its time runs while compute is busy */
+    fake_submit_ok(&a[3]); /* its delay runs while compute is busy */
     ck_assert_uint_eq(f.armed_us, f.now_us + 100);
     fake_wait(&f, 100);
     ck_assert_int_eq(a[3].err.status, STATUS_ABORTED);
@@ -750,23 +783,23 @@ START_TEST(test_fixed_gives_up)
 }
 END_TEST
 
-/* window: as many as are enough go at once, with those who are there already. */
+/* window: min_rows begin at once, with all that already wait. */
 START_TEST(test_window_enough)
 {
     struct fake f;
-    struct fake_ask a[4];
+    struct fake_request a[4];
 
     fake_init(&f, BATCH_WINDOW, 4, 0);
     f.config.max_delay_us = 100;
     f.config.min_rows = 2;
     fake_open(&f);
     for (size_t i = 0; i < 4; i++)
-        fake_ask_init(&a[i], &f, 1, 1);
-    fake_asks(&a[0]);
+        fake_request_init(&a[i], &f, 1, 1);
+    fake_submit_ok(&a[0]);
     fake_wait(&f, 0);
     ck_assert_ptr_null(f.step);
-    fake_asks(&a[1]);
-    fake_asks(&a[2]);
+    fake_submit_ok(&a[1]);
+    fake_submit_ok(&a[2]);
     fake_wait(&f, 0);
     ck_assert_uint_eq(f.n_rows, 3);
     fake_run_out(&f);
@@ -774,25 +807,25 @@ START_TEST(test_window_enough)
 }
 END_TEST
 
-/* A new policy is in force once the batch of the old one is through; nobody is lost meanwhile. */
+/* A new policy is in force once the old policy's batch has ended; no request is lost. */
 START_TEST(test_configure)
 {
     struct fake f;
-    struct fake_ask a[6];
+    struct fake_request a[6];
     struct error err;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
     for (size_t i = 0; i < 6; i++)
-        fake_ask_init(&a[i], &f, 1, i == 0 ? 2 : 1);
-    fake_asks(&a[0]);
+        fake_request_init(&a[i], &f, 1, i == 0 ? 2 : 1);
+    fake_submit_ok(&a[0]);
     fake_wait(&f, 0);
     f.config.policy = BATCH_FIXED;
     f.config.max_rows = 3;
     ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
     for (size_t i = 1; i < 5; i++)
-        fake_asks(&a[i]);
-    fake_step_done(&f); /* a[0] wants another step, and nobody joins it */
+        fake_submit_ok(&a[i]);
+    fake_step_done(&f); /* a[0] needs another step, and no request joins it */
     ck_assert_uint_eq(f.n_rows, 1);
     ck_assert_ptr_eq(f.rows[0], &a[0]);
     fake_step_done(&f);
@@ -807,7 +840,7 @@ START_TEST(test_configure)
     fake_run_out(&f);
     f.config.policy = BATCH_FIXED; /* while nothing runs: at the next tick */
     ck_assert_int_eq(batcher_configure(f.b, &f.config, &err), STATUS_OK);
-    fake_asks(&a[5]);
+    fake_submit_ok(&a[5]);
     fake_wait(&f, 0);
     ck_assert_ptr_null(f.step);
     f.config.policy = BATCH_CONTINUOUS;
@@ -821,11 +854,11 @@ START_TEST(test_configure)
 }
 END_TEST
 
-/* A policy that can never be met is refused by name, and changes nothing. */
+/* An invalid configuration is refused by name and changes nothing. */
 START_TEST(test_configure_refuses)
 {
     struct fake f;
-    struct fake_ask a;
+    struct fake_request a;
     struct error err;
     static const struct batcher_config bad[] = {
         {.max_rows = 5, .max_waiting = 10},
@@ -841,37 +874,37 @@ START_TEST(test_configure_refuses)
         ck_assert_int_eq(batcher_configure(f.b, &bad[i], &err), STATUS_INVALID);
         ck_assert_str_eq(err.field, fields[i]);
     }
-    fake_ask_init(&a, &f, 1, 1);
-    fake_asks(&a);
+    fake_request_init(&a, &f, 1, 1);
+    fake_submit_ok(&a);
     fake_run_out(&f);
     ck_assert_int_eq(a.err.status, STATUS_OK);
     fake_close(&f);
 }
 END_TEST
 
-/* Closing settles who waits with UNAVAILABLE, refuses who comes, lets the step end, and tells when
- * all is over. */
+/* Closing settles waiting requests with UNAVAILABLE, refuses new ones, lets the step end, and calls
+ * closed. */
 START_TEST(test_close)
 {
     struct fake f;
-    struct fake_ask done, more, waits, behind, late;
+    struct fake_request done, more, waits, behind, late;
 
     fake_init(&f, BATCH_CONTINUOUS, 2, 0);
     fake_open(&f);
-    fake_ask_init(&done, &f, 1, 1);
-    fake_ask_init(&more, &f, 1, 2);
-    fake_ask_init(&waits, &f, 1, 1);
-    fake_ask_init(&behind, &f, 1, 1);
-    fake_ask_init(&late, &f, 1, 1);
-    behind.ask.asker = &more.own;
-    fake_asks(&done);
-    fake_asks(&more);
+    fake_request_init(&done, &f, 1, 1);
+    fake_request_init(&more, &f, 1, 2);
+    fake_request_init(&waits, &f, 1, 1);
+    fake_request_init(&behind, &f, 1, 1);
+    fake_request_init(&late, &f, 1, 1);
+    behind.request.flow = &more.own;
+    fake_submit_ok(&done);
+    fake_submit_ok(&more);
     fake_wait(&f, 0);
-    fake_asks(&waits);
-    fake_asks(&behind);
+    fake_submit_ok(&waits);
+    fake_submit_ok(&behind);
     batcher_close(f.b, fake_closed, &f);
     ck_assert_uint_eq(f.n_settled, 0);
-    ck_assert_int_eq(fake_ask(&late), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(fake_submit(&late), STATUS_UNAVAILABLE);
     fake_wait(&f, 0);
     ck_assert_int_eq(waits.err.status, STATUS_UNAVAILABLE);
     ck_assert_uint_eq(f.n_settled, 1);
@@ -886,28 +919,28 @@ START_TEST(test_close)
 }
 END_TEST
 
-static struct fake_ask *next_of;
+static struct fake_request *next_of;
 
-static void ask_next(struct fake_ask *a)
+static void submit_next(struct fake_request *a)
 {
     (void)a;
-    fake_asks(next_of);
+    fake_submit_ok(next_of);
 }
 
-/* A continuation may ask again: it joins the step that is formed after it. */
+/* A continuation may submit again: it joins the step that is formed after it. */
 START_TEST(test_continuation_asks)
 {
     struct fake f;
-    struct fake_ask a, b;
+    struct fake_request a, b;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 1);
-    fake_ask_init(&b, &f, 1, 1);
-    b.ask.asker = &a.own;
-    a.then = ask_next;
+    fake_request_init(&a, &f, 1, 1);
+    fake_request_init(&b, &f, 1, 1);
+    b.request.flow = &a.own;
+    a.then = submit_next;
     next_of = &b;
-    fake_asks(&a);
+    fake_submit_ok(&a);
     fake_wait(&f, 0);
     fake_step_done(&f);
     ck_assert_uint_eq(a.n_settled, 1);
@@ -919,9 +952,9 @@ START_TEST(test_continuation_asks)
 }
 END_TEST
 
-static void cancel_next(struct fake_ask *a)
+static void cancel_next(struct fake_request *a)
 {
-    batcher_cancel(a->fake->b, &next_of->ask);
+    batcher_cancel(a->fake->b, &next_of->request);
     ck_assert_uint_eq(next_of->n_settled, 0);
 }
 
@@ -929,16 +962,16 @@ static void cancel_next(struct fake_ask *a)
 START_TEST(test_continuation_cancels)
 {
     struct fake f;
-    struct fake_ask a, b;
+    struct fake_request a, b;
 
     fake_init(&f, BATCH_CONTINUOUS, 4, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 1);
-    fake_ask_init(&b, &f, 1, 5);
+    fake_request_init(&a, &f, 1, 1);
+    fake_request_init(&b, &f, 1, 5);
     a.then = cancel_next;
     next_of = &b;
-    fake_asks(&a);
-    fake_asks(&b);
+    fake_submit_ok(&a);
+    fake_submit_ok(&b);
     fake_wait(&f, 0);
     fake_step_done(&f);
     ck_assert_int_eq(b.err.status, STATUS_CANCELLED);
@@ -949,7 +982,7 @@ START_TEST(test_continuation_cancels)
 }
 END_TEST
 
-static void close_all(struct fake_ask *a)
+static void close_all(struct fake_request *a)
 {
     batcher_close(a->fake->b, fake_closed, a->fake);
     ck_assert_uint_eq(a->fake->n_closed, 0);
@@ -959,15 +992,15 @@ static void close_all(struct fake_ask *a)
 START_TEST(test_continuation_closes)
 {
     struct fake f;
-    struct fake_ask a, b;
+    struct fake_request a, b;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 1);
-    fake_ask_init(&b, &f, 1, 1);
+    fake_request_init(&a, &f, 1, 1);
+    fake_request_init(&b, &f, 1, 1);
     a.then = close_all;
-    fake_asks(&a);
-    fake_asks(&b);
+    fake_submit_ok(&a);
+    fake_submit_ok(&b);
     fake_wait(&f, 0);
     fake_step_done(&f);
     ck_assert_int_eq(b.err.status, STATUS_UNAVAILABLE);
@@ -975,10 +1008,10 @@ START_TEST(test_continuation_closes)
 }
 END_TEST
 
-/* An agent that forgets a row's outcome fails that row, with a text. */
-static void forgets(void *self, struct row *const *rows, size_t n)
+/* If an agent does not set a row's outcome, that row fails with a message. */
+static void forgets(struct fake *f, struct row *const *rows, size_t n)
 {
-    (void)self;
+    (void)f;
     (void)rows;
     (void)n;
 }
@@ -986,13 +1019,13 @@ static void forgets(void *self, struct row *const *rows, size_t n)
 START_TEST(test_no_outcome_is_a_failure)
 {
     struct fake f;
-    struct fake_ask a;
+    struct fake_request a;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
-    f.agent.batch_act = forgets;
+    f.act = forgets;
     fake_open(&f);
-    fake_ask_init(&a, &f, 1, 1);
-    fake_asks(&a);
+    fake_request_init(&a, &f, 1, 1);
+    fake_submit_ok(&a);
     fake_run_out(&f);
     ck_assert_int_eq(a.err.status, STATUS_INTERNAL);
     ck_assert_str_ne(a.err.text, "");
@@ -1000,11 +1033,11 @@ START_TEST(test_no_outcome_is_a_failure)
 }
 END_TEST
 
-/* The counters tell how many rows the steps had. */
+/* The histogram counts the rows of steps. */
 START_TEST(test_histogram)
 {
     struct fake f;
-    struct fake_ask a[17];
+    struct fake_request a[17];
     struct batcher_stats stats;
     static const size_t sizes[] = {1, 2, 3, 4, 5, 8, 9, 16, 17};
 
@@ -1012,8 +1045,8 @@ START_TEST(test_histogram)
     fake_open(&f);
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         for (size_t i = 0; i < sizes[s]; i++) {
-            fake_ask_init(&a[i], &f, 2, 1);
-            fake_asks(&a[i]);
+            fake_request_init(&a[i], &f, 2, 1);
+            fake_submit_ok(&a[i]);
         }
         fake_run_out(&f);
     }
@@ -1033,35 +1066,36 @@ START_TEST(test_histogram)
 }
 END_TEST
 
-/* 65,536 asks of all priorities wait, with deadlines that pass in any order: each tick costs what
- * it settles, not what waits (a quadratic one would not end within the test's time). */
+/* 65,536 requests of all priorities wait, with deadlines that pass in any order: a tick's cost
+ * depends on what it settles, not on what waits (a quadratic one would exceed the test's time
+ * limit). */
 START_TEST(test_many_wait)
 {
     enum { N = 1 << 16 };
     struct fake f;
-    struct fake_ask *a = xalloc(N * sizeof *a);
+    struct fake_request *a = xalloc(N * sizeof *a);
     struct batcher_stats stats;
-    struct fake_ask blocker;
+    struct fake_request blocker;
 
     fake_init(&f, BATCH_CONTINUOUS, 1, 0);
     f.config.max_waiting = N;
     fake_open(&f);
-    fake_ask_init(&blocker, &f, 1, 1);
-    fake_asks(&blocker);
+    fake_request_init(&blocker, &f, 1, 1);
+    fake_submit_ok(&blocker);
     fake_wait(&f, 0);
     for (size_t i = 0; i < N; i++) {
-        fake_ask_init(&a[i], &f, 1, 1);
-        a[i].ask.priority = (int)(i * 7919 % 201) - 100;
+        fake_request_init(&a[i], &f, 1, 1);
+        a[i].request.priority = (int)(i * 7919 % 201) - 100;
         if (i % 2 == 0)
-            a[i].ask.deadline_us = f.now_us + 1 + i * 40503 % N;
-        fake_asks(&a[i]);
+            a[i].request.deadline_us = f.now_us + 1 + i * 40503 % N;
+        fake_submit_ok(&a[i]);
     }
     for (size_t i = 0; i <= N; i++)
         fake_wait(&f, 1);
     batcher_stats(f.b, &stats);
     ck_assert_uint_eq(stats.n_expired, N / 2);
     for (size_t i = 1; i < N; i += 4)
-        batcher_cancel(f.b, &a[i].ask);
+        batcher_cancel(f.b, &a[i].request);
     fake_wait(&f, 0);
     fake_run_out(&f);
     batcher_stats(f.b, &stats);
@@ -1074,7 +1108,7 @@ START_TEST(test_many_wait)
 }
 END_TEST
 
-/* What cannot be is refused by name, and nothing is opened. */
+/* An invalid config is refused by name, and nothing is opened. */
 START_TEST(test_config)
 {
     struct fake f;
@@ -1118,9 +1152,9 @@ SUITE_MAIN("batching/batcher", test_one_ask, test_continuous_joins, test_more_ov
            test_rotation, test_too_large_runs_alone, test_priority_ages, test_priority_is_clamped,
            test_asker_keeps_order, test_cancel, test_deadline, test_postpone,
            test_late_tick_starts_nobody, test_queue_is_bounded, test_hint_follows_rate,
-           test_queue_cost_is_bounded, test_row_fails_alone, test_preemption,
-           test_preempts_lowest_priority, test_alone_and_exhausted, test_window, test_fixed,
-           test_fixed_above_cost, test_fixed_gives_up, test_window_enough, test_configure,
-           test_configure_refuses, test_close, test_continuation_asks, test_continuation_cancels,
-           test_continuation_closes, test_no_outcome_is_a_failure, test_histogram, test_many_wait,
-           test_config, test_config_beyond_memory)
+           test_hint_counts_rows_together, test_queue_cost_is_bounded, test_row_fails_alone,
+           test_preemption, test_preempts_lowest_priority, test_alone_and_exhausted, test_window,
+           test_fixed, test_fixed_above_cost, test_fixed_gives_up, test_window_enough,
+           test_configure, test_configure_refuses, test_close, test_continuation_asks,
+           test_continuation_cancels, test_continuation_closes, test_no_outcome_is_a_failure,
+           test_histogram, test_many_wait, test_config, test_config_beyond_memory)

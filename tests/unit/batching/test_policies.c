@@ -13,19 +13,19 @@ static size_t admitted(enum batch_policy which, const struct policy_view *v, uin
     return policy_of(which)->admit(&seen, wake_us);
 }
 
-/* Each policy is found by its number and knows its name. */
+/* Each policy is found by its number and has its name. */
 START_TEST(test_names)
 {
     ck_assert_str_eq(policy_of(BATCH_FIXED)->name, "fixed");
     ck_assert_str_eq(policy_of(BATCH_WINDOW)->name, "window");
     ck_assert_str_eq(policy_of(BATCH_CONTINUOUS)->name, "continuous");
-    ck_assert_str_eq(policy_of(BATCH_GATHER)->name, "gather");
+    ck_assert_str_eq(policy_of(BATCH_ADAPTIVE)->name, "gather");
     ck_assert_str_eq(policy_of(BATCH_BATCHSORT)->name, "batchsort");
     ck_assert_str_eq(policy_of(BATCH_FULL)->name, "full");
 }
 END_TEST
 
-/* fixed: nobody before there are max_rows, then exactly max_rows, and no timer ever. */
+/* fixed: admits none before max_rows wait, then exactly max_rows, and never needs a timer. */
 START_TEST(test_fixed_counts)
 {
     uint64_t wake_us;
@@ -42,13 +42,13 @@ START_TEST(test_fixed_counts)
 }
 END_TEST
 
-/* fixed: after the delay of the oldest as many as the quorum begin, and fewer give up; without a
- * delay neither ever happens. */
+/* fixed: after the oldest's delay a quorum begins and fewer requests end; without a delay neither
+ * happens. */
 START_TEST(test_fixed_in_time)
 {
     struct batcher_config c = {.max_rows = 4, .min_rows = 2, .max_delay_us = 100};
     struct policy_view v = {.config = &c, .now_us = 1099, .oldest_us = 1000, .n_queued = 2};
-    const struct policy *fixed = policy_of(BATCH_FIXED);
+    const struct batch_policy_type *fixed = policy_of(BATCH_FIXED);
     uint64_t wake_us = 0;
 
     ck_assert_uint_eq(fixed->admit(&v, &wake_us), 0);
@@ -66,14 +66,14 @@ START_TEST(test_fixed_in_time)
     v.n_admitted = 0;
     c.max_delay_us = 0;
     ck_assert_uint_eq(fixed->give_up_us(&v), 0);
-    c = (struct batcher_config){.max_rows = 4, .max_delay_us = 100}; /* the quorum is all */
+    c = (struct batcher_config){.max_rows = 4, .max_delay_us = 100}; /* the quorum is max_rows */
     v.n_queued = 3;
     ck_assert_uint_eq(fixed->admit(&v, &wake_us), 0);
     ck_assert_uint_eq(fixed->give_up_us(&v), 1100);
 }
 END_TEST
 
-/* window: min_rows are enough, or as many as there is room for. */
+/* window: min_rows are enough, or as many as have room. */
 START_TEST(test_window_enough)
 {
     struct batcher_config c = {.max_rows = 4, .min_rows = 3, .max_delay_us = 100};
@@ -91,7 +91,7 @@ START_TEST(test_window_enough)
 }
 END_TEST
 
-/* fixed: the next group waits until the last row of this one is through. */
+/* fixed: the next batch waits until the last row of this one has ended. */
 START_TEST(test_fixed_group_by_group)
 {
     uint64_t wake_us;
@@ -103,7 +103,7 @@ START_TEST(test_fixed_group_by_group)
 }
 END_TEST
 
-/* window: a full step goes at once, another waits for the delay of its oldest. */
+/* window: a full step starts at once, another waits for the delay of its oldest request. */
 START_TEST(test_window)
 {
     struct policy_view v = {.now_us = 1050, .oldest_us = 1000, .n_queued = 3};
@@ -126,7 +126,7 @@ START_TEST(test_window)
 }
 END_TEST
 
-/* window: rows that run, and those admitted before, count as places that are taken. */
+/* window: running and admitted rows count as taken places. */
 START_TEST(test_window_with_running)
 {
     struct policy_view v = {
@@ -140,7 +140,7 @@ START_TEST(test_window_with_running)
 }
 END_TEST
 
-/* continuous: whoever waits, as long as there is a place. */
+/* continuous: admits waiting requests as long as there is a place. */
 START_TEST(test_continuous)
 {
     struct policy_view v = {.n_queued = 3, .n_running = 2};

@@ -9,13 +9,13 @@
 #include "client/lib/parley.h"
 #include "parley/v1/act.pb-c.h"
 #include "tests/unit/base/suite.h"
-#include "tests/unit/server/rig.h"
+#include "tests/unit/server/rpc/rig.h"
 
-struct daemon {
+struct server {
     char result[200]; /* of the last episode */
 };
 
-static struct daemon world;
+static struct server world;
 static struct rig rig;
 
 /* Tells back all that it was given. */
@@ -31,13 +31,13 @@ static void answer(Parley__V1__ActStepResponse *out, const Parley__V1__ActStepRe
     out->tag = r->tag;
 }
 
-static void fake_step(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_step(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     const Parley__V1__ActStepRequest *request = (const Parley__V1__ActStepRequest *)m;
     Parley__V1__ActStepResponse response;
     struct error err;
 
-    (void)daemon;
+    (void)server;
     if (strcmp(request->env_id, "bad") == 0) {
         (void)error_field(&err, "env_id", "is bad, in %s", request->model);
         call_finish(call, &err);
@@ -84,13 +84,13 @@ static void gone(struct call *call, void *state, enum status why)
     (void)why;
 }
 
-static void fake_stream(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_stream(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     static const struct call_handler handler = {
-        .room = stream_room, .message = stream_message, .gone = gone};
+        .on_write_ready = stream_room, .message = stream_message, .on_close = gone};
 
     (void)m;
-    call_set_handler(call, &handler, daemon);
+    call_set_handler(call, &handler, server);
     call_read(call);
 }
 
@@ -101,7 +101,7 @@ static void attach_message(struct call *call, void *state, const ProtobufCMessag
     Parley__V1__AttachResponse response = PARLEY__V1__ATTACH_RESPONSE__INIT;
     Parley__V1__AttachAccepted accepted = PARLEY__V1__ATTACH_ACCEPTED__INIT;
     const Parley__V1__EpisodeResult *r;
-    struct daemon *daemon = state;
+    struct server *server = state;
 
     (void)arena;
     if (m == NULL) {
@@ -110,14 +110,14 @@ static void attach_message(struct call *call, void *state, const ProtobufCMessag
         accepted.row = (uint32_t)request->offer->run_id;
         response.what_case = PARLEY__V1__ATTACH_RESPONSE__WHAT_ACCEPTED;
         response.accepted = &accepted;
-        (void)snprintf(daemon->result, sizeof(daemon->result), "%s %s: ", request->offer->env_id,
+        (void)snprintf(server->result, sizeof(server->result), "%s %s: ", request->offer->env_id,
                        request->offer->environment);
         call_write(call, &response.base, true);
     } else {
-        size_t len = strlen(daemon->result);
+        size_t len = strlen(server->result);
 
         r = request->result;
-        (void)snprintf(daemon->result + len, sizeof(daemon->result) - len, "%d %g/%zu %g %s; ",
+        (void)snprintf(server->result + len, sizeof(server->result) - len, "%d %g/%zu %g %s; ",
                        (int)r->episode, r->n_returns > 0 ? (double)r->returns[0] : 0.0,
                        r->n_returns, (double)r->reward,
                        r->error != NULL ? r->error->message : "good");
@@ -129,13 +129,13 @@ static void attach_room(struct call *call, void *state)
 {
     Parley__V1__AttachResponse response = PARLEY__V1__ATTACH_RESPONSE__INIT;
     Parley__V1__RunEpisode run = PARLEY__V1__RUN_EPISODE__INIT;
-    struct daemon *daemon = state;
+    struct server *server = state;
 
-    if (strstr(daemon->result, "asked") != NULL) {
+    if (strstr(server->result, "asked") != NULL) {
         call_read(call);
         return;
     }
-    (void)strncat(daemon->result, "asked ", sizeof(daemon->result) - strlen(daemon->result) - 1);
+    (void)strncat(server->result, "asked ", sizeof(server->result) - strlen(server->result) - 1);
     run.episode = 8;
     run.n_steps = 3;
     run.gamma = 0.5f;
@@ -145,13 +145,13 @@ static void attach_room(struct call *call, void *state)
     call_write(call, &response.base, false);
 }
 
-static void fake_attach(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_attach(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     static const struct call_handler handler = {
-        .room = attach_room, .message = attach_message, .gone = gone};
+        .on_write_ready = attach_room, .message = attach_message, .on_close = gone};
 
     (void)m;
-    call_set_handler(call, &handler, daemon);
+    call_set_handler(call, &handler, server);
     call_read(call);
 }
 
@@ -165,7 +165,9 @@ static void serve(void)
         {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__attach_request__descriptor,
          &parley__v1__attach_response__descriptor, fake_attach},
     };
-    const struct port_config config = {.rpcs = rpcs, .n_rpcs = 3, .daemon = &world};
+    static const struct rpc_table service = {rpcs, 3};
+    static const struct rpc_table *const services[] = {&service};
+    const struct port_config config = {.services = services, .n_services = 1, .server = &world};
 
     rig_start(&rig, &config);
     assert(rig.rc == STATUS_OK);
@@ -366,7 +368,7 @@ static void on_attach_end(void *arg, const struct parley_error *err)
     on_end(&((struct observing *)arg)->heard, err);
 }
 
-/* An observer is told its row, asked for an episode, and sends what came of it. */
+/* An environment worker is given its row, asked for an episode, and sends the result. */
 START_TEST(test_attach)
 {
     static const float returns[] = {3, 2, 1};

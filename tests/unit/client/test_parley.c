@@ -13,32 +13,27 @@
 
 #include "base/alloc.h"
 #include "parley/v1/models.pb-c.h"
-#include "server/health.h"
+#include "server/rpc/health.h"
 #include "tests/unit/base/suite.h"
-#include "tests/unit/server/rig.h"
+#include "tests/unit/server/rpc/rig.h"
 
-struct daemon {
+struct server {
     struct health health;
     uv_sem_t has_begun, is_gone;
 };
 
-static struct daemon world;
+static struct server world;
 static struct rig rig;
 
-struct health *daemon_health(struct daemon *daemon)
-{
-    return &daemon->health;
-}
-
 /* Tells back all that it was given: in the model's name and version. */
-static void fake_open(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_open(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     const Parley__V1__OpenRequest *request = (const Parley__V1__OpenRequest *)m;
     const Parley__V1__Sampling *s = request->sampling;
     Parley__V1__OpenResponse response = PARLEY__V1__OPEN_RESPONSE__INIT;
     char model[128], version[300] = "no sampling";
 
-    (void)daemon;
+    (void)server;
     (void)snprintf(model, sizeof(model), "%s|%s|%d|%d", request->model, request->system,
                    (int)request->ttl_ms, request->limits == NULL ? 0 : request->limits->priority);
     if (s != NULL)
@@ -55,11 +50,11 @@ static void fake_open(struct call *call, const ProtobufCMessage *m, struct daemo
 
 static void fake_gone(struct call *call, void *state, enum status why)
 {
-    struct daemon *daemon = state;
+    struct server *server = state;
 
     (void)call;
     (void)why;
-    uv_sem_post(&daemon->is_gone);
+    uv_sem_post(&server->is_gone);
 }
 
 static void write_accepted(struct call *call, uint32_t turn, uint32_t n_prompt)
@@ -76,7 +71,7 @@ static void write_accepted(struct call *call, uint32_t turn, uint32_t n_prompt)
 }
 
 struct reply {
-    struct daemon *daemon;
+    struct server *server;
     int at;
     char *text;
 };
@@ -85,7 +80,7 @@ static void reply_gone(struct call *call, void *state, enum status why)
 {
     struct reply *r = state;
 
-    fake_gone(call, r->daemon, why);
+    fake_gone(call, r->server, why);
     free(r->text);
     free(r);
 }
@@ -143,10 +138,10 @@ static void reply_room(struct call *call, void *state)
 }
 
 /* Does what the first message asks for: "hang", "refuse", "nonsense", or echo it. */
-static void fake_turn(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_turn(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    static const struct call_handler hang = {.gone = fake_gone};
-    static const struct call_handler tell = {.room = reply_room, .gone = reply_gone};
+    static const struct call_handler hang = {.on_close = fake_gone};
+    static const struct call_handler tell = {.on_write_ready = reply_room, .on_close = reply_gone};
     const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)m;
     const char *text = request->n_messages > 0 ? request->messages[0]->text : "";
     Parley__V1__Message nonsense = PARLEY__V1__MESSAGE__INIT;
@@ -158,60 +153,60 @@ static void fake_turn(struct call *call, const ProtobufCMessage *m, struct daemo
         err.retry_after_ms = 20;
         call_finish(call, &err);
     } else if (strcmp(text, "hang") == 0) {
-        call_set_handler(call, &hang, daemon);
+        call_set_handler(call, &hang, server);
         write_accepted(call, request->turn, 0);
-        call_wake(call);
-        uv_sem_post(&daemon->has_begun);
+        call_notify(call);
+        uv_sem_post(&server->has_begun);
     } else if (strcmp(text, "nonsense") == 0) {
         nonsense.text = (char[]){"\x7f\x7f\x7f"};
         call_finish_with(call, &nonsense.base);
     } else {
         r = xalloc(sizeof(*r));
-        r->daemon = daemon;
+        r->server = server;
         r->text = xstrdup(text);
         call_set_handler(call, &tell, r);
-        call_wake(call);
+        call_notify(call);
     }
 }
 
-static void fake_fork(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_fork(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     Parley__V1__ForkResponse response = PARLEY__V1__FORK_RESPONSE__INIT;
     const Parley__V1__ForkRequest *request = (const Parley__V1__ForkRequest *)m;
     char id[64];
 
-    (void)daemon;
+    (void)server;
     (void)snprintf(id, sizeof(id), "%s-%u", request->conversation, request->at_turn);
     response.conversation = id;
     call_reply(call, &response.base);
 }
 
-static void fake_rewind(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_rewind(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     Parley__V1__RewindResponse response = PARLEY__V1__REWIND_RESPONSE__INIT;
 
-    (void)daemon;
+    (void)server;
     response.turns = ((const Parley__V1__RewindRequest *)m)->to_turn;
     call_reply(call, &response.base);
 }
 
-static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     Parley__V1__CancelResponse response = PARLEY__V1__CANCEL_RESPONSE__INIT;
 
     (void)m;
-    (void)daemon;
+    (void)server;
     response.cancelled = 3;
     call_reply(call, &response.base);
 }
 
-static void fake_close(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_close(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     const Parley__V1__CloseRequest *request = (const Parley__V1__CloseRequest *)m;
     Parley__V1__CloseResponse response = PARLEY__V1__CLOSE_RESPONSE__INIT;
     struct error err;
 
-    (void)daemon;
+    (void)server;
     if (strcmp(request->conversation, "known") == 0) {
         call_reply(call, &response.base);
         return;
@@ -221,17 +216,17 @@ static void fake_close(struct call *call, const ProtobufCMessage *m, struct daem
 }
 
 /* Ends well, without the response that there should be. */
-static void fake_models(struct call *call, const ProtobufCMessage *m, struct daemon *daemon)
+static void fake_models(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     (void)m;
-    (void)daemon;
+    (void)server;
     call_finish(call, NULL);
 }
 
 #define SERVICE "/parley.v1.Conversations/"
 #define TYPES(name) \
     &parley__v1__##name##_request__descriptor, &parley__v1__##name##_response__descriptor
-static struct rpc rpcs[] = {
+static const struct rpc rpcs[] = {
     {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open},
     {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
      &parley__v1__turn_event__descriptor, fake_turn},
@@ -240,16 +235,15 @@ static struct rpc rpcs[] = {
     {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel},
     {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close},
     {"/parley.v1.Models/List", RPC_UNARY, TYPES(models_list), fake_models},
-    {0},
-    {0},
 };
 
 static void serve(const char *address)
 {
+    static const struct rpc_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
+    static const struct rpc_table *const services[] = {&service, &health_rpcs};
     struct port_config config = {
-        .rpcs = rpcs, .n_rpcs = sizeof(rpcs) / sizeof(rpcs[0]), .daemon = &world};
+        .services = services, .n_services = 2, .server = &world, .health = &world.health};
 
-    memcpy(&rpcs[config.n_rpcs - N_HEALTH_RPCS], health_rpcs, sizeof(health_rpcs));
     health_init(&world.health);
     assert(uv_sem_init(&world.has_begun, 0) == 0 && uv_sem_init(&world.is_gone, 0) == 0);
     config.listen = address == NULL ? NULL : &address;
@@ -511,6 +505,54 @@ START_TEST(any_unary)
     ck_assert_str_eq(err.text, "there is no method /no/Such");
     ck_assert_int_eq(parley_unary(channel, "/parley.v1.Models/List", NULL, 0, 0, &data, &len, &err),
                      PARLEY_INTERNAL);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+struct message_count {
+    unsigned n, fails_at; /* fails_at 0: never */
+};
+
+static enum parley_status count_message(void *arg, const void *data, size_t len,
+                                        struct parley_error *err)
+{
+    struct message_count *c = arg;
+
+    ck_assert_ptr_nonnull(data);
+    ck_assert_uint_gt(len, 0);
+    if (++c->n != c->fails_at)
+        return PARLEY_OK;
+    (void)snprintf(err->text, sizeof err->text, "message %u is one too many", c->n);
+    return PARLEY_CANCELLED;
+}
+
+/* Each message comes once; a failure of the callee ends the call with it. */
+START_TEST(any_server_stream)
+{
+    Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
+    struct message_count count = {0}, stops = {.fails_at = 2};
+    struct parley_channel *channel;
+    struct parley_error err;
+    uint8_t bytes[64];
+    size_t len;
+
+    request.conversation = (char[]){"c"};
+    len = protobuf_c_message_pack(&request.base, bytes);
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(
+        parley_server_stream(channel, SERVICE "Turn", bytes, len, count_message, &count, &err),
+        PARLEY_OK);
+    ck_assert_uint_eq(count.n, 4); /* accepted, progress, piece, done */
+    ck_assert_int_eq(
+        parley_server_stream(channel, SERVICE "Turn", bytes, len, count_message, &stops, &err),
+        PARLEY_CANCELLED);
+    ck_assert_uint_eq(stops.n, 2);
+    ck_assert_str_eq(err.text, "message 2 is one too many");
+    ck_assert_int_eq(
+        parley_server_stream(channel, "/no/Such", NULL, 0, count_message, &count, &err),
+        PARLEY_UNIMPLEMENTED);
     parley_channel_close(channel);
     serve_no_more();
 }
@@ -864,6 +906,6 @@ START_TEST(names)
 END_TEST
 
 SUITE_MAIN("client/parley", opens, turns, turns_blocking, refusals, small_requests, any_unary,
-           unary_without_waiting, cancels, deadlines, close_cancels, nobody_listens,
-           server_goes_away, nonsense_from_the_server, waits_for_a_server, threads_share_a_channel,
-           faults, names)
+           any_server_stream, unary_without_waiting, cancels, deadlines, close_cancels,
+           nobody_listens, server_goes_away, nonsense_from_the_server, waits_for_a_server,
+           threads_share_a_channel, faults, names)

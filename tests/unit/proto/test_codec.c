@@ -1,9 +1,11 @@
 #include "proto/codec.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "parley/v1/act.pb-c.h"
 #include "parley/v1/conversations.pb-c.h"
 #include "tests/unit/base/suite.h"
 
@@ -15,7 +17,7 @@ static enum status decode(ProtobufCMessage **out, const void *data, size_t len, 
                           struct error *err)
 {
     arena_init(a, 1 << 16);
-    return codec_decode(out, TURN, data, len, a, err);
+    return codec_decode(out, TURN, data, len, 100, a, err);
 }
 
 static void expect_refused(const char *bytes, size_t len, const char *field)
@@ -154,10 +156,11 @@ START_TEST(limit_holds)
         bytes[i + 1] = 0;
     }
     arena_init(&arena, 4000);
-    ck_assert_int_eq(codec_decode(&m, TURN, bytes, sizeof(bytes), &arena, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(codec_decode(&m, TURN, bytes, sizeof(bytes), 1000, &arena, &err),
+                     STATUS_EXHAUSTED);
     arena_deinit(&arena);
     arena_init(&arena, 1 << 20);
-    ck_assert_int_eq(codec_decode(&m, TURN, bytes, sizeof(bytes), &arena, &err), STATUS_OK);
+    ck_assert_int_eq(codec_decode(&m, TURN, bytes, sizeof(bytes), 1000, &arena, &err), STATUS_OK);
     ck_assert_uint_eq(((turn_request *)m)->n_messages, sizeof(bytes) / 2);
     arena_deinit(&arena);
 }
@@ -177,12 +180,90 @@ START_TEST(faults)
 
         arena_init(&arena, 1 << 16);
         fault_after = n;
-        rc = codec_decode(&m, TURN, bytes, sizeof(bytes) - 1, &arena, &err);
+        rc = codec_decode(&m, TURN, bytes, sizeof(bytes) - 1, 100, &arena, &err);
         fault_after = -1;
         ck_assert(rc == STATUS_OK || rc == STATUS_EXHAUSTED);
         arena_deinit(&arena);
     }
     ck_assert_int_gt(n, 1);
+}
+END_TEST
+
+/* n times what is given. */
+static uint8_t *repeat(const char *part, size_t len, size_t n)
+{
+    uint8_t *bytes = xalloc(n * len);
+
+    for (size_t i = 0; i < n; i++)
+        memcpy(bytes + i * len, part, len);
+    return bytes;
+}
+
+/* A message is decoded with as many fields as it may have. With one more it is refused before any
+ * memory is taken, and nothing behind that field is looked at: here come bytes that are no field.
+ * Fields of messages inside count, and those that the schema does not know. */
+START_TEST(fields_are_bounded)
+{
+    static const struct {
+        const char *part;
+        size_t len, n_fields;
+    } cases[] = {
+        {"\x1a\x00", 2, 1},                                  /* messages: {} */
+        {"\x1a\x06\x0a\x01u\x12\x01t", 8, 3},                /* messages: {role, text} */
+        {"\x2a\x03\x52\x01s", 5, 2},                         /* sampling: {stop} */
+        {"\x2a\x09\x42\x07\x08\x05\x15\0\0\x80\x3f", 11, 4}, /* sampling: {logit_bias: {5: 1}} */
+        {"\xa2\x06\x00", 3, 1},                              /* unknown */
+    };
+    const size_t n = 10000;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t len = n * cases[i].len;
+        uint8_t *bytes = repeat(cases[i].part, cases[i].len, n + 1);
+        ProtobufCMessage *m = NULL;
+        struct arena arena;
+        struct error err = {0};
+
+        arena_init(&arena, SIZE_MAX);
+        ck_assert_int_eq(codec_decode(&m, TURN, bytes, len, n * cases[i].n_fields, &arena, &err),
+                         STATUS_OK);
+        arena_deinit(&arena);
+
+        memset(bytes + len, 0xff, cases[i].len);
+        m = NULL;
+        ck_assert_int_eq(codec_decode(&m, TURN, bytes, len + cases[i].len,
+                                      n * cases[i].n_fields - 1, &arena, &err),
+                         STATUS_INVALID);
+        ck_assert_ptr_null(m);
+        ck_assert_ptr_nonnull(strstr(err.text, "more than"));
+        ck_assert_uint_eq(arena.total_bytes, 0);
+        free(bytes);
+    }
+}
+END_TEST
+
+/* Numbers that are packed are one field, however many they are. */
+START_TEST(packed_numbers_are_one_field)
+{
+    Parley__V1__EpisodeResult episode = PARLEY__V1__EPISODE_RESULT__INIT, *back;
+    size_t n = 100000, len;
+    ProtobufCMessage *m = NULL;
+    struct arena arena;
+    struct error err;
+    uint8_t *bytes;
+
+    episode.n_returns = n;
+    episode.returns = xalloc(n * sizeof(float));
+    len = codec_size(&episode.base);
+    bytes = xalloc(len);
+    (void)codec_encode(&episode.base, bytes);
+    arena_init(&arena, SIZE_MAX);
+    ck_assert_int_eq(codec_decode(&m, episode.base.descriptor, bytes, len, 2, &arena, &err),
+                     STATUS_OK);
+    back = (Parley__V1__EpisodeResult *)m;
+    ck_assert_uint_eq(back->n_returns, n);
+    arena_deinit(&arena);
+    free(episode.returns);
+    free(bytes);
 }
 END_TEST
 
@@ -225,7 +306,7 @@ static enum status decode_nest(size_t depth)
         bytes[2 * i + 1] = (uint8_t)(2 * (depth - 1 - i));
     }
     arena_init(&arena, 1 << 16);
-    rc = codec_decode(&m, &nest_type, bytes, 2 * depth, &arena, &err);
+    rc = codec_decode(&m, &nest_type, bytes, 2 * depth, 100, &arena, &err);
     arena_deinit(&arena);
     return rc;
 }
@@ -239,4 +320,5 @@ START_TEST(depth_is_bounded)
 END_TEST
 
 SUITE_MAIN("proto/codec", round_trip, empty_is_empty, text_is_checked, unknown_fields_pass,
-           damaged_bytes_are_refused, limit_holds, faults, depth_is_bounded)
+           damaged_bytes_are_refused, limit_holds, faults, fields_are_bounded,
+           packed_numbers_are_one_field, depth_is_bounded)

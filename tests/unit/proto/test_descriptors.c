@@ -4,36 +4,44 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "server/services.h"
+#include "server/api/services.h"
 #include "tests/unit/base/suite.h"
+
+static bool is_served(const struct rpc_table *const *services, size_t n, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < services[i]->n; k++) {
+            const char *path = services[i]->rows[k].path + 1;
+
+            if (strncmp(path, name, len) == 0 && path[len] == '/')
+                return true;
+        }
+    }
+    return false;
+}
 
 /* Every method that is served is described, and every service that is described is served. */
 START_TEST(test_served)
 {
     size_t n, n_found = 0;
-    const struct rpc *rpcs = services_rpcs(&n);
+    const struct rpc_table *const *services = services_tables(&n);
 
     for (size_t i = 0; i < n; i++) {
-        char name[160];
-        char *slash;
+        for (size_t k = 0; k < services[i]->n; k++) {
+            char name[160];
+            char *slash;
 
-        ck_assert_uint_lt(strlen(rpcs[i].path), sizeof(name));
-        (void)snprintf(name, sizeof(name), "%s", rpcs[i].path + 1);
-        slash = strchr(name, '/');
-        *slash = '.';
-        ck_assert_msg(descriptor_find_symbol(name) != NULL, "%s", name);
-    }
-    for (size_t i = 0; i < descriptor_n_services; i++) {
-        size_t len = strlen(descriptor_services[i]);
-
-        for (size_t k = 0; k < n; k++) {
-            if (strncmp(rpcs[k].path + 1, descriptor_services[i], len) == 0 &&
-                rpcs[k].path[len + 1] == '/') {
-                n_found++;
-                break;
-            }
+            ck_assert_uint_lt(strlen(services[i]->rows[k].path), sizeof(name));
+            (void)snprintf(name, sizeof(name), "%s", services[i]->rows[k].path + 1);
+            slash = strchr(name, '/');
+            *slash = '.';
+            ck_assert_msg(descriptor_find_symbol(name) != NULL, "%s", name);
         }
     }
+    for (size_t i = 0; i < descriptor_n_services; i++)
+        n_found += is_served(services, n, descriptor_services[i]);
     ck_assert_uint_eq(n_found, descriptor_n_services);
 }
 END_TEST

@@ -2,6 +2,7 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -57,21 +58,21 @@ static size_t n_free(struct agent *a)
 {
     struct kv_usage usage;
 
-    kv_pages_usage(lm_of(a)->pages, &usage);
+    kv_pages_usage(lm_of(a)->cache.pages, &usage);
     return usage.n_free;
 }
 
 /* Three turns in one conversation; ids [3][N]. */
 static void converse(struct agent *a, struct clone *c, size_t max_grant, int32_t ids[3][N])
 {
-    static const char *const said[3] = {"the hello", "hello, what is in the hell", "a the a"};
+    static const char *const generated[3] = {"the hello", "hello, what is in the hell", "a the a"};
     struct sampling s = brief();
 
     for (size_t i = 0; i < 3; i++)
-        ck_assert_uint_eq(drive_turn(a, c, said[i], &s, max_grant, ids[i], N), N);
+        ck_assert_uint_eq(drive_turn(a, c, generated[i], &s, max_grant, ids[i], N), N);
 }
 
-/* A reply does not depend on how the prompt was cut into chunks. */
+/* A reply does not depend on how the prompt was chunked. */
 START_TEST(chunks_do_not_matter)
 {
     static const size_t grants[] = {256, 64, 16, 5, 1};
@@ -90,8 +91,8 @@ START_TEST(chunks_do_not_matter)
 }
 END_TEST
 
-/* Nor on who else is in the batch: sixteen at once answer as each does alone, to the last bit of
- * the log-probabilities. */
+/* A reply does not depend on other rows of the batch: sixteen at once give what each gives alone,
+ * to the last bit of the log-probabilities. */
 START_TEST(company_does_not_matter)
 {
     struct agent *a = open_on("cpu", 512);
@@ -113,7 +114,7 @@ START_TEST(company_does_not_matter)
         ck_assert_int_eq(
             drive_begin(all[i], open_clone(a, i % 3 == 0 ? "be brief" : NULL), texts[i], &s, &err),
             STATUS_OK);
-        if (i % 4 == 3) /* not all begin at once */
+        if (i % 4 == 3) /* not all begin in the same step */
             (void)drive_step(a, all, (size_t)i + 1, 7);
     }
     drive_run(a, all, 16, 9);
@@ -138,7 +139,8 @@ START_TEST(company_does_not_matter)
 }
 END_TEST
 
-/* A fork copies no page; both go on as one conversation would, and the parent is as it was. */
+/* A fork copies no page; both continue as a single conversation would, and the parent is unchanged.
+ */
 START_TEST(fork_shares_all_pages)
 {
     struct agent *a = open_on("ref", 256);
@@ -199,8 +201,8 @@ START_TEST(fork_while_the_parent_speaks)
 }
 END_TEST
 
-/* A rewound conversation says what it would have said without the turns it forgot; so does one that
- * was saved and restored, and one that was reset and told the same again. */
+/* A rewound conversation replies as without the removed turns; so do a saved and restored one, and
+ * one that was reset and given the same turns. */
 START_TEST(rewind_save_restore_reset)
 {
     struct agent *a = open_on("ref", 256);
@@ -224,7 +226,7 @@ START_TEST(rewind_save_restore_reset)
     for (size_t cut = 0; cut < saved.len; cut += 13)
         ck_assert_int_eq(other->agent->type->restore(other, saved.data, cut, &err),
                          STATUS_DATA_LOSS);
-    saved.data[10] ^= 1; /* another model's */
+    saved.data[10] ^= 1; /* as if of another model */
     ck_assert_int_eq(other->agent->type->restore(other, saved.data, saved.len, &err),
                      STATUS_PRECONDITION);
 
@@ -243,7 +245,7 @@ START_TEST(rewind_save_restore_reset)
 }
 END_TEST
 
-/* A turn that is dropped never was. */
+/* A dropped turn leaves the clone unchanged. */
 START_TEST(drop_leaves_the_clone_as_it_was)
 {
     struct agent *a = open_on("ref", 256);
@@ -269,8 +271,8 @@ START_TEST(drop_leaves_the_clone_as_it_was)
 }
 END_TEST
 
-/* When pages run out, the idle conversation that was used longest ago loses its own, and says later
- * what it would have said anyway. */
+/* When pages run out, the least recently used idle conversation loses its pages; its later replies
+ * are the same. */
 START_TEST(eviction_changes_no_reply)
 {
     struct agent *roomy = open_on("ref", 512), *tight = open_on("ref", 40);
@@ -305,9 +307,9 @@ START_TEST(eviction_changes_no_reply)
 }
 END_TEST
 
-/* Conversations that all wait hold no pages against one another: whoever is asked first gets what
- * it needs, those at the end give theirs first, and all say what they would have said anyway. What
- * was taken while a turn waited does not count as cached. */
+/* Waiting conversations do not block each other's pages: the first in the queue gets what it needs,
+ * the last are evicted first, and all replies are the same. Pages lost while a turn waited do not
+ * count as cached. */
 START_TEST(those_who_wait_give_way)
 {
     enum { ROOMY = 512, N_CLONES = 4 };
@@ -330,7 +332,7 @@ START_TEST(those_who_wait_give_way)
             (void)snprintf(text, sizeof text, "%d %0100d hello", i, i);
             ck_assert_uint_eq(drive_turn(a, c[i], text, &s, 256, ids, N), N);
         }
-        n_pages = ROOMY - n_free(a) + 1; /* then none has room for its next turn */
+        n_pages = ROOMY - n_free(a) + 1; /* then no conversation has room for its next turn */
         for (int i = 0; i < N_CLONES; i++)
             ck_assert_int_eq(drive_begin(&d[i], c[i], text, &s, &err), STATUS_OK);
         for (int i = 0; i < N_CLONES; i++) {
@@ -361,7 +363,28 @@ START_TEST(those_who_wait_give_way)
 }
 END_TEST
 
-/* A row that was preempted in the middle of its reply ends it as if nothing had been. */
+/* Too small a --kv-bytes is refused by the flag's name, with the least valid size. */
+START_TEST(too_few_kv_bytes_are_refused)
+{
+    static const char named[] = "--kv-bytes must be at least ";
+    struct agent_config config = drive_config("ref", 2);
+    const char *at;
+    struct agent *a;
+    struct error err;
+
+    config.options.kv_bytes = 1;
+    ck_assert_int_eq(drive_open(&a, &tiny, &config, &err), STATUS_INVALID);
+    at = strstr(err.text, named);
+    ck_assert_msg(at != NULL, "%s", err.text);
+    config.options.kv_bytes = strtoull(at + strlen(named), NULL, 10) - 1;
+    ck_assert_int_eq(drive_open(&a, &tiny, &config, &err), STATUS_INVALID);
+    config.options.kv_bytes++;
+    ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    agent_unref(a);
+}
+END_TEST
+
+/* A row that is preempted in the middle of its reply gives the same reply. */
 START_TEST(preemption_changes_no_reply)
 {
     struct agent *a = open_on("ref", 256);
@@ -389,7 +412,71 @@ START_TEST(preemption_changes_no_reply)
 }
 END_TEST
 
-/* The system prompt is computed by the first clone alone; those that follow begin behind it. */
+static const char passage[] =
+    "the hello in a hell of the hello, and what the hello said to a hello "
+    "in the hell of hello: the a in the hello is a the";
+
+struct heard {
+    uint64_t n_evicted, n_recomputed;
+};
+
+static void hear(void *arg, struct clone *c, enum clone_event what, const char *reason)
+{
+    struct heard *h = arg;
+
+    (void)c;
+    (void)reason;
+    *(what == CLONE_EVICTED ? &h->n_evicted : &h->n_recomputed) += 1;
+}
+
+/* Evictions and recomputations are reported as they are counted, each once: for a preempted row, an
+ * idle clone, and one that loses found pages while it waits. */
+START_TEST(what_is_told_is_counted)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    struct heard heard = {0};
+    struct agent_info info;
+    struct drive d, *only = &d;
+    struct error err;
+    int32_t ids[N];
+
+    a->on_event = hear;
+    a->on_event_arg = &heard;
+    ck_assert_int_eq(drive_begin(&d, c, passage, &s, &err), STATUS_OK);
+    for (int i = 0; i < 4; i++)
+        (void)drive_step(a, &only, 1, 256);
+    a->type->release(a, &d.turn.row);
+    ck_assert_uint_eq(heard.n_evicted, 1);
+    ck_assert_uint_eq(heard.n_recomputed, 0); /* not before its next step */
+    kv_pages_forget(lm_of(a)->cache.pages);
+    drive_run(a, &only, 1, 256);
+    drive_end(&d, true);
+    ck_assert_uint_eq(heard.n_recomputed, 1);
+
+    ck_assert(lm_cache_evict_one(&lm_of(a)->cache));
+    ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_OK); /* finds the cached pages */
+    ck_assert(lm_cache_evict_one(&lm_of(a)->cache));
+    kv_pages_forget(lm_of(a)->cache.pages);
+    ck_assert_uint_eq(heard.n_evicted, 3);
+    drive_run(a, &only, 1, 256);
+    drive_end(&d, true);
+    ck_assert_uint_eq(heard.n_recomputed, 2);
+
+    ck_assert(lm_cache_evict_one(&lm_of(a)->cache));
+    (void)drive_turn(a, c, "the", &s, 256, ids, N); /* all pages are found: nothing is recomputed */
+    ck_assert_uint_eq(heard.n_evicted, 4);
+    ck_assert_uint_eq(heard.n_recomputed, 2);
+    a->type->info(a, &info);
+    ck_assert_uint_eq(info.kv_evictions, heard.n_evicted);
+    ck_assert_uint_eq(info.kv_recomputes, heard.n_recomputed);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
+/* Only the first clone computes the system prompt; later clones start after it. */
 START_TEST(system_prompt_is_computed_once)
 {
     struct agent *a = open_on("ref", 256);
@@ -411,12 +498,8 @@ START_TEST(system_prompt_is_computed_once)
 }
 END_TEST
 
-static const char passage[] =
-    "the hello in a hell of the hello, and what the hello said to a hello "
-    "in the hell of hello: the a in the hello is a the";
-
-/* Whoever computed the beginning of a prompt, who comes after does not: not when that conversation
- * is closed, nor when it was a turn that was dropped; but another tenant's is nobody's. */
+/* A prefix is computed once for all conversations, even if the first one is closed or its turn was
+ * dropped; but tenants do not share prefixes. */
 START_TEST(a_beginning_is_computed_once)
 {
     struct agent *a = open_on("ref", 256);
@@ -459,8 +542,8 @@ START_TEST(a_beginning_is_computed_once)
 }
 END_TEST
 
-/* Neighbours that compute the same beginning at the same time hold it once when they are through,
- * and one that waited finds what they computed. */
+/* Rows that compute the same prefix at the same time share its pages afterwards, and a row that
+ * waited finds them. */
 START_TEST(neighbours_share_what_both_computed)
 {
     struct agent *a = open_on("ref", 256);
@@ -496,7 +579,7 @@ START_TEST(neighbours_share_what_both_computed)
 }
 END_TEST
 
-/* A turn computes its own tokens and no other's. */
+/* A turn computes only its own tokens. */
 START_TEST(a_turn_continues_from_its_pages)
 {
     struct agent *a = open_on("ref", 256);
@@ -510,7 +593,7 @@ START_TEST(a_turn_continues_from_its_pages)
     converse(a, c, 256, ids);
     a->type->clone_info(c, &info);
     ck_assert_int_eq(drive_begin(&d, c, "go on", &s, &err), STATUS_OK);
-    /* the last token of the reply before, and what ends it, have no keys and values yet */
+    /* the previous reply's last token and its end have no keys and values yet */
     ck_assert_uint_ge(d.turn.reply.n_cached + 3, info.n_tokens);
     ck_assert_uint_gt(d.turn.reply.n_prompt, info.n_tokens);
     drive_end(&d, false);
@@ -519,7 +602,7 @@ START_TEST(a_turn_continues_from_its_pages)
 }
 END_TEST
 
-/* Pages that nobody uses give way before an idle conversation loses its own. */
+/* Unused cached pages are evicted before an idle conversation loses its pages. */
 START_TEST(cached_pages_give_way_before_conversations)
 {
     struct agent *a = open_on("ref", 40);
@@ -544,8 +627,8 @@ START_TEST(cached_pages_give_way_before_conversations)
 }
 END_TEST
 
-/* Sixteen go on from one conversation of nearly 1,900 tokens: its pages are there once, and each
- * has those of its own tokens and a copy of the page that was half full. */
+/* Sixteen forks of a conversation of nearly 1,900 tokens: its pages exist once, and each fork has
+ * pages of its own tokens and a copy of the half-full page. */
 START_TEST(sixteen_forks_of_a_long_conversation)
 {
     enum { N_FORKS = 16, N_NEW = 64 };
@@ -567,7 +650,7 @@ START_TEST(sixteen_forks_of_a_long_conversation)
     s.max_tokens = N_NEW;
     for (int i = 0; i < N_FORKS; i++) {
         all[i] = &d[i];
-        s.seed = (uint64_t)i; /* what is said alike would be shared again */
+        s.seed = (uint64_t)i; /* equal replies would share pages again */
         ck_assert_int_eq(clone_fork(&child, c, 1, &err), STATUS_OK);
         ck_assert_int_eq(drive_begin(&d[i], child, "go on", &s, &err), STATUS_OK);
         n_computed += d[i].turn.reply.n_prompt - d[i].turn.reply.n_cached;
@@ -577,7 +660,7 @@ START_TEST(sixteen_forks_of_a_long_conversation)
     drive_run(a, all, N_FORKS, 256);
     for (int i = 0; i < N_FORKS; i++)
         ck_assert_uint_eq(d[i].turn.reply.n_tokens, N_NEW);
-    kv_pages_usage(lm_of(a)->pages, &usage);
+    kv_pages_usage(lm_of(a)->cache.pages, &usage);
     printf(
         "%zu tokens in %zu pages, %d forks with %zu new tokens: %zu pages, %zu tokens of prompts "
         "computed\n",
@@ -595,7 +678,7 @@ START_TEST(sixteen_forks_of_a_long_conversation)
 }
 END_TEST
 
-/* A prompt beyond the context says both sizes, and changes nothing. */
+/* A prompt longer than the context is refused with both sizes and changes nothing. */
 START_TEST(prompt_beyond_the_context)
 {
     static char text[3 * TINY_CONTEXT];
@@ -604,13 +687,14 @@ START_TEST(prompt_beyond_the_context)
     struct clone *c = open_clone(a, NULL);
     struct drive d;
     struct error err;
-    size_t n_said = 0;
+    size_t n_generated = 0;
 
     memset(text, 'x', sizeof text - 1);
     ck_assert_int_eq(drive_begin(&d, c, text, &s, &err), STATUS_RANGE);
     ck_assert_ptr_nonnull(strstr(err.text, "the context holds 2048"));
-    ck_assert_int_eq(sscanf(err.text, "the prompt has %zu tokens", &n_said), 1);
-    ck_assert_uint_gt(n_said, sizeof text - 1); /* a token a byte, and what the template adds */
+    ck_assert_int_eq(sscanf(err.text, "the prompt has %zu tokens", &n_generated), 1);
+    ck_assert_uint_gt(n_generated,
+                      sizeof text - 1); /* one token per byte, and those of the template */
     drive_end(&d, false);
     s.temperature = -1;
     ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_INVALID);
@@ -645,8 +729,9 @@ END_TEST
 
 SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
            fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
-           eviction_changes_no_reply, those_who_wait_give_way, preemption_changes_no_reply,
-           system_prompt_is_computed_once, a_beginning_is_computed_once,
-           neighbours_share_what_both_computed, a_turn_continues_from_its_pages,
-           cached_pages_give_way_before_conversations, sixteen_forks_of_a_long_conversation,
-           prompt_beyond_the_context, full_context_ends_the_reply)
+           eviction_changes_no_reply, those_who_wait_give_way, too_few_kv_bytes_are_refused,
+           preemption_changes_no_reply, what_is_told_is_counted, system_prompt_is_computed_once,
+           a_beginning_is_computed_once, neighbours_share_what_both_computed,
+           a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
+           sixteen_forks_of_a_long_conversation, prompt_beyond_the_context,
+           full_context_ends_the_reply)

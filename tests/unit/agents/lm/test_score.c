@@ -14,8 +14,8 @@ static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7};
         .text = { s, sizeof(s) - 1 } \
     }
 
-static const struct to_score texts[N_TEXTS] = {TEXT("hello, the hell"), TEXT("a"),
-                                               TEXT("the the the"), TEXT("no, in hello world")};
+static const struct scored_continuation texts[N_TEXTS] = {
+    TEXT("hello, the hell"), TEXT("a"), TEXT("the the the"), TEXT("no, in hello world")};
 
 static const struct message asked = {
     .role = ROLE_USER, .text = "what is in the hello?", .len = sizeof "what is in the hello?" - 1};
@@ -107,8 +107,7 @@ static void score(struct scores *out, struct agent *a, const struct observation 
     clone_close(c);
 }
 
-/* The scores do not depend on how the row was cut into steps, nor on how many logits a step gives.
- */
+/* Scores do not depend on how the row is chunked, nor on how many logits a step gives. */
 START_TEST(chunks_do_not_matter)
 {
     static const size_t grants[] = {256, 16, 5, 1}, logits[] = {0, 1, 200};
@@ -130,8 +129,8 @@ START_TEST(chunks_do_not_matter)
 }
 END_TEST
 
-/* Nor on the neighbours, of whom some score and some speak, nor on a step that has fewer logits
- * than all of them together want. */
+/* Scores do not depend on other rows, which score or generate, nor on a step with fewer logits than
+ * all rows need. */
 START_TEST(company_does_not_matter)
 {
     enum { N = 24 };
@@ -171,7 +170,7 @@ START_TEST(company_does_not_matter)
 }
 END_TEST
 
-/* A token's score is the log-probability that the token has when it is said there. */
+/* A token's score is the log-probability that the token has when generated there. */
 START_TEST(a_score_is_what_saying_it_gives)
 {
     static const char *const parts[] = {"he", "a", " the", "b", " the", "hello"};
@@ -182,13 +181,13 @@ START_TEST(a_score_is_what_saying_it_gives)
     struct clone *c = open_clone(a);
     struct drive scored, *only = &scored;
     struct logit_bias bias = {.bias = 1e9f};
-    struct to_score spoken = TEXT(" theb thehello");
+    struct scored_continuation spoken = TEXT(" theb thehello");
     struct error err;
     size_t n_top = 0;
 
     for (size_t i = 0; i < N_PARTS; i++)
         said[i] = (struct message){.text = parts[i], .len = strlen(parts[i])};
-    seen.is_plain = true;
+    seen.is_raw_prompt = true;
     seen.scored = &spoken;
     seen.n_scored = 1;
     ck_assert_msg(begin(&scored, c, &seen, &err) == STATUS_OK, "%s", err.text);
@@ -197,7 +196,8 @@ START_TEST(a_score_is_what_saying_it_gives)
     ck_assert_uint_eq(scored.turn.reply.scores[0].n_tokens, N_PARTS - 2);
     for (size_t i = 2; i < N_PARTS; i++) {
         const struct text_score *s = &scored.turn.reply.scores[0];
-        struct observation one = {.messages = said, .n_messages = i, .turn = 1, .is_plain = true};
+        struct observation one = {
+            .messages = said, .n_messages = i, .turn = 1, .is_raw_prompt = true};
         struct clone *other = open_clone(a);
         struct drive d, *alone = &d;
         struct buf ids;
@@ -228,13 +228,13 @@ START_TEST(a_score_is_what_saying_it_gives)
 }
 END_TEST
 
-/* Ids are scored as they stand, behind a prompt of ids as behind its text. */
+/* Ids are scored unchanged, after a prompt of ids as after its text. */
 START_TEST(ids_are_texts)
 {
     struct agent *a = open_agent("ref", 64, 0);
     struct observation by_text = wanted(&asked, 1), by_ids;
     struct buf prompt, label;
-    struct to_score ids;
+    struct scored_continuation ids;
     struct drive x, y, *both[] = {&x, &y};
     const struct reply *rx = &x.turn.reply, *ry = &y.turn.reply;
     struct error err;
@@ -244,14 +244,14 @@ START_TEST(ids_are_texts)
     ck_assert_int_eq(a->type->tokenize(a, asked.text, asked.len, &prompt, &err), STATUS_OK);
     ck_assert_int_eq(a->type->tokenize(a, texts[0].text.text, texts[0].text.len, &label, &err),
                      STATUS_OK);
-    by_text.is_plain = true;
+    by_text.is_raw_prompt = true;
     by_text.n_scored = 1;
     by_ids = by_text;
     by_ids.n_messages = 0;
-    by_ids.plain_ids = (const int32_t *)(const void *)prompt.data;
-    by_ids.n_plain_ids = prompt.len / sizeof(int32_t);
-    ids = (struct to_score){.ids = (const int32_t *)(const void *)label.data,
-                            .n_ids = label.len / sizeof(int32_t)};
+    by_ids.raw_ids = (const int32_t *)(const void *)prompt.data;
+    by_ids.n_raw_ids = prompt.len / sizeof(int32_t);
+    ids = (struct scored_continuation){.ids = (const int32_t *)(const void *)label.data,
+                                       .n_ids = label.len / sizeof(int32_t)};
     by_ids.scored = &ids;
     ck_assert_int_eq(begin(&x, open_clone(a), &by_text, &err), STATUS_OK);
     ck_assert_msg(begin(&y, open_clone(a), &by_ids, &err) == STATUS_OK, "%s", err.text);
@@ -271,8 +271,7 @@ START_TEST(ids_are_texts)
 }
 END_TEST
 
-/* A reply that follows the scores is the one that comes without them, and the conversation goes on
- * from it. */
+/* A reply after scores is the same as without them, and the conversation continues from it. */
 START_TEST(the_reply_is_as_ever)
 {
     struct agent *a = open_agent("cpu", 64, 0);
@@ -311,7 +310,7 @@ START_TEST(the_reply_is_as_ever)
 }
 END_TEST
 
-/* A row that loses its pages in the middle of a text goes on where it was. */
+/* A row that loses its pages in the middle of a text gives the same scores. */
 START_TEST(preemption_changes_no_score)
 {
     for (int cached = 0; cached < 2; cached++) {
@@ -323,7 +322,7 @@ START_TEST(preemption_changes_no_score)
         struct drive d, *only = &d;
         struct error err;
 
-        config.no_prefix_cache = cached == 0;
+        config.options.no_prefix_cache = cached == 0;
         ck_assert_int_eq(drive_open(&a, &tiny, &config, &err), STATUS_OK);
         score(&want, a, &seen, 256);
         c = open_clone(a);
@@ -340,8 +339,8 @@ START_TEST(preemption_changes_no_score)
 }
 END_TEST
 
-/* A turn that only scores leaves no trace, and a text may follow nothing; texts that cannot be
- * scored are refused and named. */
+/* A turn that only scores does not change the clone, and a text may follow an empty prompt; texts
+ * that cannot be scored are refused by number. */
 START_TEST(what_cannot_be_scored_is_refused)
 {
     static char longest[TINY_CONTEXT * 8];
@@ -349,7 +348,7 @@ START_TEST(what_cannot_be_scored_is_refused)
     struct agent *a = open_agent("ref", 256, 0);
     struct observation seen = wanted(&asked, 1);
     struct clone *c = open_clone(a);
-    struct to_score text = {.text = {"", 0}};
+    struct scored_continuation text = {.text = {"", 0}};
     struct clone_info info;
     struct drive d, *only = &d;
     struct error err;
@@ -379,10 +378,10 @@ START_TEST(what_cannot_be_scored_is_refused)
     drive_end(&d, true);
     a->type->clone_info(c, &info);
     ck_assert_uint_eq(info.n_tokens, 0);
-    seen.is_plain = true;
+    seen.is_raw_prompt = true;
     seen.n_messages = 0;
     ck_assert_int_eq(begin(&d, c, &seen, &err), STATUS_OK);
-    ck_assert_uint_eq(d.turn.reply.n_prompt, 1); /* what opens a text */
+    ck_assert_uint_eq(d.turn.reply.n_prompt, 1); /* only bos */
     drive_run(a, &only, 1, 256);
     ck_assert_uint_eq(d.turn.reply.n_scores, 1);
     drive_end(&d, false);

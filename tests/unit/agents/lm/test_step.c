@@ -15,7 +15,7 @@ static struct agent *open_with(enum speculate speculate, size_t kv_pages, size_t
     struct error err;
 
     config.max_step_rows = max_rows;
-    config.speculate = speculate;
+    config.options.speculate = speculate;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     return a;
 }
@@ -30,8 +30,8 @@ static struct clone *open_clone(struct agent *a)
     return c;
 }
 
-/* The same to the last bit: ids, log-probabilities, text, where each token's text ends, finish, and
- * what the clone has left of it. */
+/* Asserts equality to the last bit: ids, log-probabilities, text, each token's text end, finish,
+ * and the clone's state. */
 static void check_same(const struct drive *x, const struct drive *y)
 {
     const struct reply *a = &x->turn.reply, *b = &y->turn.reply;
@@ -70,8 +70,8 @@ static size_t n_pages(const struct clone *c)
     return info.n_pages;
 }
 
-/* Two turns of a conversation in two agents, one that guesses and one that does not, step by step
- * until both are through. Returns how many steps the guessing saved. */
+/* Runs two turns of a conversation in two agents, with and without draft tokens, step by step.
+ * Returns how many steps draft tokens saved. */
 static size_t compare(struct agent *off, struct agent *on, const struct sampling *s,
                       const char *text, size_t max_grant)
 {
@@ -119,7 +119,7 @@ static struct sampling plain(void)
 
 enum { N_WAYS = 9 };
 
-/* Every part of sampling that looks at more than one token, or ends a reply. */
+/* Each sampling parameter that depends on several tokens, or ends a reply. */
 static struct sampling way(int i)
 {
     static const struct text stops[] = {{"the the", 7}, {"hellhell", 8}, {"he he", 5}};
@@ -140,7 +140,7 @@ static struct sampling way(int i)
         s.repetition_penalty = 1.05f;
         s.frequency_penalty = 0.01f;
         break;
-    case 4: /* ends where the model wants to, not too early */
+    case 4: /* the model ends the reply, after min_tokens */
         s.ignore_eos = false;
         s.min_tokens = 20;
         s.biases = biases;
@@ -175,9 +175,9 @@ static struct sampling way(int i)
     return s;
 }
 
-/* With guesses and without, a reply is the same to the last bit, whatever the sampling; and greedy
+/* With and without draft tokens a reply is the same to the last bit, for all samplings; greedy
  * replies, which repeat themselves, take fewer steps. */
-START_TEST(guesses_change_no_reply)
+START_TEST(draft_tokens_change_no_reply)
 {
     struct agent *off = open_with(SPECULATE_OFF, 256, 64), *on = open_with(SPECULATE_ON, 256, 64);
     size_t n_saved = 0;
@@ -197,8 +197,8 @@ START_TEST(guesses_change_no_reply)
 }
 END_TEST
 
-/* Up to the last place of the context, and with pages for nothing but what a reply itself needs. */
-START_TEST(guesses_where_room_ends)
+/* The same at the end of the context, and with pages only for the reply itself. */
+START_TEST(draft_tokens_where_room_ends)
 {
     static char text[TINY_CONTEXT - 100];
     struct agent *off = open_with(SPECULATE_OFF, TINY_CONTEXT / KV_PAGE_TOKENS, 64);
@@ -238,9 +238,9 @@ static uint64_t standing_still(void *self)
     return 1;
 }
 
-/* Unless they are asked for, none is computed beside a prompt that is read, nor in the step behind:
- * what those who write take is theirs. */
-START_TEST(no_guesses_beside_a_prompt)
+/* Unless SPECULATE_ON, no draft tokens are computed beside a prompt, nor in the step after it, so
+ * that decode times are measured without them. */
+START_TEST(no_draft_tokens_beside_a_prompt)
 {
     static const char text[] = "hello hello hello hello hello hello hello hello hello hello hello";
     const struct env env = {standing_still, env_real.random, NULL};
@@ -277,9 +277,9 @@ START_TEST(no_guesses_beside_a_prompt)
 }
 END_TEST
 
-/* Guesses take what a step has left: rows that fill a step's places leave them only the few that a
- * row alone would have, and each still says what it says alone. */
-START_TEST(guesses_among_many)
+/* Draft tokens take what a step has left: if rows fill a step, only the few of a single row remain,
+ * and each reply is still the same as alone. */
+START_TEST(draft_tokens_among_many)
 {
     enum { N = 20 };
     struct agent *off = open_with(SPECULATE_OFF, 512, N), *on = open_with(SPECULATE_ON, 512, N);
@@ -315,9 +315,9 @@ START_TEST(guesses_among_many)
 }
 END_TEST
 
-/* A turn that guessed and was dropped, preempted, or forked off meanwhile, leaves nothing behind;
- * pages that wrong guesses took come back after the step. */
-START_TEST(guesses_leave_nothing_behind)
+/* A turn with draft tokens that is dropped, preempted or forked leaves nothing behind; pages of
+ * rejected draft tokens are released after the step. */
+START_TEST(draft_tokens_leave_nothing_behind)
 {
     struct agent *a = open_with(SPECULATE_ON, 256, 64), *off = open_with(SPECULATE_OFF, 256, 64);
     struct clone *c = open_clone(a), *twin = open_clone(off), *child;
@@ -335,7 +335,8 @@ START_TEST(guesses_leave_nothing_behind)
         const struct lm_clone *lc = container_of(c, struct lm_clone, base);
 
         (void)drive_step(a, &only, 1, 256);
-        ck_assert_uint_eq(lc->kv.n_pages, (lc->kv.n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+        ck_assert_uint_eq(lc->pages.kv.n_pages,
+                          (lc->pages.kv.n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
         if (i == 3)
             a->type->release(a, &d.turn.row);
     }
@@ -354,5 +355,6 @@ START_TEST(guesses_leave_nothing_behind)
 }
 END_TEST
 
-SUITE_MAIN("step", guesses_change_no_reply, guesses_where_room_ends, guesses_among_many,
-           no_guesses_beside_a_prompt, guesses_leave_nothing_behind)
+SUITE_MAIN("step", draft_tokens_change_no_reply, draft_tokens_where_room_ends,
+           draft_tokens_among_many, no_draft_tokens_beside_a_prompt,
+           draft_tokens_leave_nothing_behind)

@@ -30,7 +30,7 @@ START_TEST(test_reuse)
 }
 END_TEST
 
-/* The budget is for all sets together, and says so with a hint when it is spent. */
+/* The budget is shared by all sets; when it is spent, the error has a retry hint. */
 START_TEST(test_budget)
 {
     struct params_budget budget;
@@ -54,7 +54,7 @@ START_TEST(test_budget)
 }
 END_TEST
 
-/* Without memory nothing is counted. */
+/* If an allocation fails, nothing is counted. */
 START_TEST(test_fault)
 {
     struct params_budget budget;
@@ -74,7 +74,7 @@ START_TEST(test_fault)
 }
 END_TEST
 
-/* A snapshot outlives its set: who still sends it has its numbers. */
+/* A snapshot outlives its set: a download that holds it keeps its numbers. */
 START_TEST(test_snapshot_outlives)
 {
     struct params_budget budget;

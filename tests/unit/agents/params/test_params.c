@@ -96,7 +96,7 @@ static void round_of(struct server *s, struct part *const *parts, size_t n)
     for (size_t i = 0; i < n; i++)
         rows[i] = &parts[i]->turn.base.row;
     agent_batch_adapter(s->agent, &batch);
-    batch.batch_act(batch.self, rows, n);
+    agent_compute(s->agent, rows, n);
     for (size_t i = 0; i < n; i++) {
         batch.stepped(batch.self, rows[i]);
         ck_assert_int_eq(rows[i]->outcome, ROW_DONE);
@@ -113,8 +113,8 @@ static struct params_client *client_open(struct server *s, const char *id)
     return c;
 }
 
-/* SGD with momentum: gradient 1, rate .001, momentum .9 make -.001, -.0029, -.00561, as f32
- * computes them, to the last bit. */
+/* SGD with momentum: gradient 1, rate .001, momentum .9 give -.001, -.0029, -.00561, computed in
+ * f32, to the last bit. */
 START_TEST(test_sgd_vector)
 {
     const struct params_spec spec = {.optim = {.kind = OPTIM_SGD, .momentum = 0.9f},
@@ -178,8 +178,8 @@ START_TEST(test_fan_in)
 }
 END_TEST
 
-/* Numbers whose sum depends on the order: it is that of the clients, whoever came first, and the
- * contributors are named in it. */
+/* Numbers whose sum depends on the order: they are added in the order of clients, not of arrival,
+ * and contributors are listed in that order. */
 START_TEST(test_order)
 {
     static const size_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
@@ -216,7 +216,8 @@ START_TEST(test_order)
 }
 END_TEST
 
-/* A step counts once; too old a gradient, or one of the future, is refused with both versions. */
+/* A step counts once; a gradient that is too old, or newer than the parameters, is refused with
+ * both versions. */
 START_TEST(test_refused)
 {
     const struct params_spec spec = {
@@ -256,8 +257,8 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Whatever memory is missing, a round that fails leaves parameters and optimiser as they were, and
- * the same gradients make the right step when they are tried again. */
+/* If any allocation fails, the round leaves parameters and optimiser unchanged, and the same
+ * gradients give the right step when retried. */
 START_TEST(test_fault)
 {
     const struct params_spec spec = {
@@ -293,7 +294,7 @@ START_TEST(test_fault)
 }
 END_TEST
 
-/* The batcher is asked for whole rounds, or partial ones where they may be. */
+/* The batcher's config asks for whole rounds, or partial ones if allowed. */
 START_TEST(test_batching)
 {
     struct params_spec spec = {

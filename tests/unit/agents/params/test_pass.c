@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "tests/unit/base/suite.h"
 
-/* More than a chunk, no whole number of blocks. */
+/* More than a chunk, not a multiple of a block. */
 enum { N = SNAPSHOT_CHUNK_BYTES / 4 + 5001, N_GRADIENTS = 6 };
 
 struct bench {
@@ -85,7 +85,7 @@ static void check_sums(const struct bench *b)
                                  snapshot_chunk_bytes(b->out, i)));
 }
 
-/* Gradients 0 and 1 + 2 and 3 + 4 + 5 as groups: what is reduced is exact, in its order. */
+/* Gradients 0, 1 + 2 and 3 + 4 + 5 as groups: the reduction is exact, in order. */
 static void check_reduce(bool is_sum)
 {
     const struct optim plain = {.kind = OPTIM_SGD};
@@ -129,7 +129,7 @@ START_TEST(test_mean)
 }
 END_TEST
 
-/* The block of the first gradient may take the result. */
+/* The result may be written to the first gradient's block. */
 START_TEST(test_in_place)
 {
     const struct optim o = {.kind = OPTIM_SGD, .momentum = 0.9f};
@@ -161,7 +161,7 @@ START_TEST(test_in_place)
 }
 END_TEST
 
-/* Three steps of each optimiser follow its formula in double, to what f32 can hold. */
+/* Three steps of each optimiser match its formula in double within f32 precision. */
 static void check_optim(const struct optim *o)
 {
     struct params_group group;
@@ -208,7 +208,7 @@ static void check_optim(const struct optim *o)
             }
             ck_assert_double_eq_tol((double)b.out->values[i], p[i], tolerance);
         }
-        b.out->values = b.values; /* what was made is what the next step begins with */
+        b.out->values = b.values; /* the result is the next step's input */
         b.values = old;
         pass.values = b.values;
     }
@@ -218,7 +218,7 @@ static void check_optim(const struct optim *o)
     {
         float *block = b.out->values;
 
-        /* the two went round: the one of the snapshot's memory goes back there */
+        /* the two blocks were swapped: returns the snapshot's own */
         b.out->values = b.values;
         b.values = block;
     }

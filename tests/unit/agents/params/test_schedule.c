@@ -9,7 +9,7 @@ static void check(const struct schedule *s, uint64_t round, double rate)
     ck_assert_double_eq_tol((double)schedule_rate(s, round), rate, 1e-7 * rate + 1e-12);
 }
 
-/* The same in every round, and to the last bit what was given. */
+/* The given rate in every round, to the last bit. */
 START_TEST(test_constant)
 {
     const struct schedule s = {.rate = 0.001};
@@ -18,7 +18,7 @@ START_TEST(test_constant)
 }
 END_TEST
 
-/* A tenth after every three rounds. */
+/* Multiplied by a tenth after every three rounds. */
 START_TEST(test_step)
 {
     const struct schedule s = {SCHEDULE_STEP, .rate = 0.5, .step_size = 3, .factor = 0.1};
@@ -28,7 +28,7 @@ START_TEST(test_step)
 }
 END_TEST
 
-/* From the rate to the minimum in half a cosine, and the minimum ever after. */
+/* From the rate to the minimum in half a cosine, then the minimum. */
 START_TEST(test_cosine)
 {
     const struct schedule s = {SCHEDULE_COSINE, .rate = 1.0, .total = 8, .minimum = 0.2};
@@ -59,7 +59,7 @@ START_TEST(test_warm_up)
 }
 END_TEST
 
-/* What cannot be is refused, by its name. */
+/* Invalid values are refused by name. */
 START_TEST(test_check)
 {
     static const struct {

@@ -22,7 +22,7 @@ static struct params_spec good(void)
     };
 }
 
-/* What is not said is filled in. */
+/* Defaults are filled in. */
 START_TEST(test_good)
 {
     struct params_spec s = good();
@@ -49,7 +49,7 @@ static void refused(struct params_spec s, const char *field)
     ck_assert_str_eq(err.field, field);
 }
 
-/* What cannot be, and what could never be met, is refused by its name. */
+/* Invalid and unsatisfiable values are refused by name. */
 START_TEST(test_bad)
 {
     struct tensor_view t = two[0];
@@ -107,7 +107,25 @@ START_TEST(test_bad)
 }
 END_TEST
 
-/* Other tensors than the set's are told by their name and both shapes. */
+/* Two tensors of one name, at any places, are refused by that name. */
+START_TEST(test_one_name_twice)
+{
+    struct tensor_view three[3] = {two[0], two[1], two[0]};
+    struct params_spec s = good();
+    struct error err;
+
+    s.tensors = three;
+    s.n_tensors = 3;
+    ck_assert_int_eq(params_spec_check(&s, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "specs");
+    ck_assert_str_eq(err.text, "specs has two tensors 'w'");
+    three[2].name = "w2";
+    ck_assert_int_eq(params_spec_check(&s, &err), STATUS_OK);
+    ck_assert_str_eq(s.tensors[0].name, "w"); /* in the order that was given */
+}
+END_TEST
+
+/* Tensors that differ from the set's are named in the error with both shapes. */
 START_TEST(test_match)
 {
     struct tensor_view t[2] = {two[0], two[1]};
@@ -129,7 +147,7 @@ START_TEST(test_match)
 }
 END_TEST
 
-/* NaN and infinities are found wherever they are, and told by tensor and place. */
+/* NaN and infinities are found at any place, and reported by tensor and index. */
 START_TEST(test_finite)
 {
     const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -157,4 +175,4 @@ START_TEST(test_finite)
 }
 END_TEST
 
-SUITE_MAIN("agents/params/spec", test_good, test_bad, test_match, test_finite)
+SUITE_MAIN("agents/params/spec", test_good, test_bad, test_one_name_twice, test_match, test_finite)

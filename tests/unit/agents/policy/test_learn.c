@@ -1,5 +1,5 @@
-/* Learning: the gradient is that of the loss it reports, rows and clones may be computed together
- * or one by one, and a policy comes to do what it is rewarded for. */
+/* Learning: the gradient matches the reported loss, rows and clones may be computed together or one
+ * by one, and a policy learns what it is rewarded for. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "agents/policy/parts.h"
-#include "base/chance.h"
-#include "compute/ref.h"
+#include "base/counter_rng.h"
+#include "compute/ref/ref.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -29,7 +29,7 @@ static struct policy_spec spec_of_kind(enum policy_kind kind, bool has_value)
                                 .has_value = has_value};
 }
 
-/* An agent, and clones that have recorded n_steps: in one batch a step or each by itself. */
+/* An agent, and clones that have recorded n_steps: in one batch per step, or each alone. */
 struct class
 {
     struct agent *agent;
@@ -46,7 +46,7 @@ static struct policy *policy_in(const struct class *c)
 
 static float some(uint32_t clone, uint32_t step, uint32_t which)
 {
-    return 2.0f * chance_uniform(11, clone, step, which) - 1.0f;
+    return 2.0f * counter_rng_uniform(11, clone, step, which) - 1.0f;
 }
 
 static void one_step(struct class *c, uint32_t first, uint32_t n, uint32_t step)
@@ -85,7 +85,7 @@ static void all_steps(struct class *c, bool is_batched)
         }
 }
 
-/* A class of that agent, which becomes its. Nothing is recorded yet. */
+/* Makes a class of the agent, which the class owns from then on. Nothing is recorded yet. */
 static void gather_class(struct class *c, struct agent *agent, size_t n, size_t n_steps)
 {
     *c = (struct class){.agent = agent, .n = n, .n_steps = n_steps};
@@ -113,7 +113,7 @@ static void open_class_on(struct class *c, struct agent_config *config,
 static void open_class(struct class *c, const struct policy_spec *spec, size_t n, size_t n_steps,
                        bool is_batched, size_t max_rows)
 {
-    struct agent_config config = {.name = "p", .max_step_rows = max_rows, .n_threads = 1};
+    struct agent_config config = {.name = "p", .max_step_rows = max_rows, .options.n_threads = 1};
 
     open_class_on(c, &config, spec, n, n_steps, is_batched);
 }
@@ -127,7 +127,7 @@ static void close_class(struct class *c)
     free(c->returns);
 }
 
-/* The records as they were before learning emptied them. */
+/* Restores the records that learning emptied. */
 static void recall(struct class *c)
 {
     for (size_t i = 0; i < c->n; i++)
@@ -145,7 +145,7 @@ static struct learn_report learn(struct class *c, const struct learn_config *con
     return report;
 }
 
-/* The loss as the policy stands: at this rate nothing moves. */
+/* The current loss, by learning at a rate too small to change parameters. */
 static double loss_now(struct class *c, const struct learn_config *config)
 {
     struct learn_config still = *config;
@@ -160,7 +160,7 @@ static void read_buffer(struct policy *p, const struct buffer *m, float *out, si
     ck_assert_int_eq(p->backend->type->sync(p->backend, &err), STATUS_OK);
 }
 
-/* All gradients one after the other; returns how many, and writes at most max. */
+/* Writes at most max gradients, one after the other; returns how many there are. */
 static size_t gradients(struct policy *p, float *out, size_t max)
 {
     size_t len = 0;
@@ -197,7 +197,7 @@ static float *number_at(struct policy *p, float *values, size_t at, struct param
 
 enum { MAX_PARAMS = 2048 };
 
-/* What config's loss has beyond that of less, if there is one. */
+/* The difference of config's loss and that of less, if less is not NULL. */
 static double loss_beyond(struct class *c, const struct learn_config *config,
                           const struct learn_config *less)
 {
@@ -221,8 +221,8 @@ static size_t gradient_beyond(struct class *c, const struct learn_config *config
     return n;
 }
 
-/* Every parameter, moved a little either way: the loss moves as the gradient says. Little, so that
- * no ReLU comes to its kink. */
+/* Moves every parameter a little either way: the loss changes as the gradient predicts. Little, so
+ * that no ReLU crosses its kink. */
 static void check_gradient(const struct policy_spec *spec, const struct learn_config *config,
                            const struct learn_config *less)
 {
@@ -296,8 +296,8 @@ START_TEST(gradient_of_entropy)
 }
 END_TEST
 
-/* The value's: what one weight of it has beyond another, since the value that weighs the
- * log-probabilities is taken as it is and is the same in both. */
+/* The value's gradient: the difference between two value weights, since the value that is
+ * subtracted from the log-probabilities' weights has no gradient and is the same in both. */
 START_TEST(gradient_of_values)
 {
     const struct policy_spec mlp = spec_of_kind(POLICY_MLP, true);
@@ -311,7 +311,8 @@ START_TEST(gradient_of_values)
 }
 END_TEST
 
-/* Clones that act and learn one by one, rows few at a time: the same actions, the same gradient. */
+/* Clones that act and learn one by one, with few rows at a time, give the same actions and
+ * gradient. */
 static void check_together(enum policy_kind kind)
 {
     static const size_t max_rows[] = {0, 1, 3};
@@ -348,8 +349,8 @@ START_TEST(together_or_apart)
 }
 END_TEST
 
-/* The tutorial's loss weighs every clone's step by all clones' returns: with one clone it is the
- * right one, with more it is not; with returns that are all 1 it is n times as large. */
+/* The tutorial's loss weights every clone's step by the sum of all clones' returns: with one clone
+ * it is correct, with more it is not; if all returns are 1 it is n times as large. */
 START_TEST(the_tutorials_loss)
 {
     const struct policy_spec spec = spec_of_kind(POLICY_MLP, false);
@@ -368,7 +369,7 @@ START_TEST(the_tutorials_loss)
 }
 END_TEST
 
-/* What cannot be learned from is refused, and neither parameters nor records have changed. */
+/* Invalid input to learning is refused, and neither parameters nor records change. */
 START_TEST(refusals_change_nothing)
 {
     const struct policy_spec spec = spec_of_kind(POLICY_MLP, false);
@@ -389,14 +390,14 @@ START_TEST(refusals_change_nothing)
     ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
                      STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "clone 1, step 2"));
-    c.returns[7] = 3e38f; /* its gradient is beyond what there is */
+    c.returns[7] = 3e38f; /* its gradient overflows */
     c.returns[8] = 3e38f;
     config.loss = LEARN_TUTORIAL;
     c.returns[7 + 5] = 3e38f;
     ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &config, &report, &err),
                      STATUS_INTERNAL);
     for (size_t i = 0; i < 3 * 5; i++)
-        c.returns[i] = 1e25f; /* its square is */
+        c.returns[i] = 1e25f; /* its square overflows */
     ck_assert_int_eq(type->learn(c.agent, c.clones, 3, c.returns, 5, &plain, &report, &err),
                      STATUS_INTERNAL);
     ck_assert_ptr_nonnull(strstr(err.text, "beyond f32"));
@@ -420,12 +421,13 @@ START_TEST(refusals_change_nothing)
 }
 END_TEST
 
-/* Versions count, records start afresh, and what is learned is in the file that is saved. */
+/* The version counts up, records are emptied, and the saved file has the learned parameters. */
 START_TEST(what_is_learned_is_saved)
 {
     const struct policy_spec spec = spec_of_kind(POLICY_LSTM, true);
     char path[] = "/tmp/policy-learned-XXXXXX.gguf";
-    struct agent_config config = {.name = "q", .backend = "cpu", .path = path, .env = &env_real};
+    struct agent_config config = {
+        .name = "q", .options.backend = "cpu", .path = path, .env = &env_real};
     struct learn_report report;
     struct clone_info info;
     struct agent *loaded = NULL;
@@ -462,7 +464,7 @@ START_TEST(what_is_learned_is_saved)
 }
 END_TEST
 
-/* A new record of the same steps from the start, and a lesson of it. */
+/* Records the same steps from the start and learns from them. */
 static void study(struct class *c)
 {
     for (size_t i = 0; i < c->n; i++)
@@ -485,14 +487,13 @@ static void check_same_numbers(const struct class *a, const struct class *b)
     ck_assert_mem_eq(numbers[0], numbers[1], 3 * nets[0]->n_numbers * sizeof(float));
 }
 
-/* A policy that was saved learns on, to the last bit, as though it had not been: its file holds
- * Adam's moments and how often it has learned. Saved again before it learns, the file is the same.
- */
+/* A saved policy continues to learn as without saving, to the last bit: its file holds Adam's
+ * moments and the number of steps. Saved again before it learns, the file is the same. */
 static void learn_on(const struct policy_spec *spec)
 {
     char path[] = "/tmp/policy-learned-XXXXXX.gguf", copy[] = "/tmp/policy-copy-XXXXXX.gguf";
     const struct agent_config config = {
-        .name = "q", .backend = "cpu", .path = path, .env = &env_real};
+        .name = "q", .options.backend = "cpu", .path = path, .env = &env_real};
     struct class c, on;
     int fds[] = {mkstemps(path, 5), mkstemps(copy, 5)};
     struct agent *saved = NULL;
@@ -548,7 +549,8 @@ static size_t some_memory(struct backend *b)
     return 1 << 20;
 }
 
-/* Numbers that a lesson of one step copies to the host; *ret_n_numbers the policy's. */
+/* How many numbers a lesson of one step copies to the host; *ret_n_numbers: the policy's
+ * parameters. */
 static size_t copied_by_lesson(const struct backend_type *type, size_t *ret_n_numbers)
 {
     const struct policy_spec spec = spec_of_kind(POLICY_MLP, false);
@@ -565,8 +567,8 @@ static size_t copied_by_lesson(const struct backend_type *type, size_t *ret_n_nu
     return n;
 }
 
-/* A device may fail, so the host copies what it has made of the parameters and of Adam's moments;
- * memory that is the host's own stays where it is. */
+/* A device may fail, so the host copies the new parameters and Adam's moments; in the host's own
+ * memory nothing is copied. */
 START_TEST(only_a_device_is_copied)
 {
     struct backend_type host = ref_backend, device;
@@ -582,11 +584,11 @@ START_TEST(only_a_device_is_copied)
 }
 END_TEST
 
-/* The task: say at the last step whether the first observation was positive; of one step for a
- * policy without memory. Returns the share of right answers over the last rounds. */
+/* The task: tell at the last step whether the first observation was positive; one step for a policy
+ * without memory. Returns the share of right actions over the last rounds. */
 static double practise(const struct policy_spec *spec, uint32_t n_steps, size_t n_rounds)
 {
-    struct agent_config config = {.name = "p", .n_threads = 1};
+    struct agent_config config = {.name = "p", .options.n_threads = 1};
     const struct learn_config learning = {.learning_rate = 0.02f, .normalise = true};
     struct clone *clones[MAX_CLONES];
     size_t n_right = 0, n_last = n_rounds / 5;

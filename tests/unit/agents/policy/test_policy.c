@@ -1,10 +1,10 @@
-/* A policy as its callers see it: what it refuses, that a row is what it is alone, that chance
- * comes from its keys, and what a clone carries from step to step. */
+/* A policy through its interface: what it refuses, that a row's result is the same in any batch,
+ * that draws depend on keys, and what a clone keeps from step to step. */
 #include <math.h>
 #include <string.h>
 
 #include "agents/policy/parts.h"
-#include "base/chance.h"
+#include "base/counter_rng.h"
 #include "tests/support/policy_driver.h"
 #include "tests/unit/base/suite.h"
 
@@ -16,7 +16,7 @@ static float observations[N][N_OBS];
 static void fill_observations(uint64_t seed)
 {
     for (uint32_t i = 0; i < N * N_OBS; i++)
-        observations[i / N_OBS][i % N_OBS] = 2.0f * chance_uniform(seed, 0, i, 9) - 1.0f;
+        observations[i / N_OBS][i % N_OBS] = 2.0f * counter_rng_uniform(seed, 0, i, 9) - 1.0f;
 }
 
 static struct policy_spec small(enum policy_kind kind)
@@ -34,7 +34,8 @@ static struct policy_spec small(enum policy_kind kind)
 
 static struct agent *open_spec(const struct policy_spec *s, const char *backend)
 {
-    struct agent_config config = {.name = "pole", .backend = backend, .n_threads = 2};
+    struct agent_config config = {
+        .name = "pole", .options.backend = backend, .options.n_threads = 2};
     struct agent *a = NULL;
 
     if (policy_drive_open(&a, s, 7, &config, &err) != STATUS_OK)
@@ -83,7 +84,7 @@ static bool same_answer(const struct answer *a, const struct answer *b)
            memcmp(&a->value, &b->value, sizeof a->value) == 0;
 }
 
-/* What it says of itself; a file of this architecture is served by this kind. */
+/* Its info; a file of this architecture is opened by this kind. */
 START_TEST(says_what_it_is)
 {
     struct agent *a = open_kind(POLICY_MLP);
@@ -97,7 +98,7 @@ START_TEST(says_what_it_is)
     ck_assert_str_eq(info.backend, "cpu");
     ck_assert_uint_eq(info.weight_bytes, 898 * sizeof(float)); /* the tutorial's count */
     ck_assert_uint_eq(strlen(info.version), 64);
-    ck_assert_int_eq(batching.policy, BATCH_GATHER);
+    ck_assert_int_eq(batching.policy, BATCH_ADAPTIVE);
     ck_assert_uint_le(sizeof(struct policy_clone), 256);
     agent_unref(a);
 }
@@ -122,8 +123,8 @@ static enum status observe(struct clone *c, const struct tensor_view *t, size_t 
     return rc;
 }
 
-/* An observation of another name, type, shape or that is no number is refused by name, and the
- * shapes are both there. */
+/* An observation of another name, type or shape, or with a NaN, is refused by name, with both
+ * shapes. */
 START_TEST(wrong_observations_are_refused)
 {
     struct agent *a = open_kind(POLICY_MLP);
@@ -163,7 +164,7 @@ START_TEST(wrong_observations_are_refused)
 }
 END_TEST
 
-/* Steps of a batch, in training, against the same steps each alone: the same bits. */
+/* Steps in a batch, in training, have the same bits as each step alone. */
 static void check_alone(struct agent *a)
 {
     struct clone *clones[N], *alone[N];
@@ -213,7 +214,7 @@ START_TEST(rows_are_what_they_are_alone)
 }
 END_TEST
 
-/* Both backends answer with the same bits. */
+/* Both backends give the same bits. */
 START_TEST(backends_agree)
 {
     for (int kind = POLICY_MLP; kind <= POLICY_LSTM; kind++) {
@@ -240,7 +241,7 @@ START_TEST(backends_agree)
 }
 END_TEST
 
-/* Rows that arrive in another order get the actions of their keys. */
+/* Rows in another order of arrival get the actions of their keys. */
 START_TEST(arrival_does_not_matter)
 {
     struct agent *a = open_kind(POLICY_MLP);
@@ -272,7 +273,7 @@ START_TEST(arrival_does_not_matter)
 }
 END_TEST
 
-/* Actions come as often as their probability says; the likeliest always, where one asks for it. */
+/* Actions come as often as their probability says; with temperature 0 always the likeliest. */
 START_TEST(actions_follow_their_chances)
 {
     enum { DRAWS = 4000 };
@@ -291,7 +292,7 @@ START_TEST(actions_follow_their_chances)
 
         drive(&b, &answer);
         p = exp((double)answer.logp);
-        p_one = answer.action == 1 ? p : 1.0 - p; /* without dropout the same every time */
+        p_one = answer.action == 1 ? p : 1.0 - p; /* without dropout the same every step */
         n_ones += answer.action == 1;
     }
     ck_assert_double_eq_tol((double)n_ones / DRAWS, p_one, 4.0 * sqrt(0.25 / DRAWS));
@@ -305,7 +306,7 @@ START_TEST(actions_follow_their_chances)
 }
 END_TEST
 
-/* In training a step's mask changes from step to step; else there is none. */
+/* In training the dropout mask changes from step to step; else there is none. */
 START_TEST(dropout_is_for_training)
 {
     struct agent *a = open_kind(POLICY_MLP);
@@ -332,11 +333,11 @@ START_TEST(dropout_is_for_training)
 }
 END_TEST
 
-/* A dropped step, a rewound one and a restored clone go on as if nothing had been. */
+/* After a drop, a rewind or a restore a clone continues unchanged. */
 static void check_continues(enum policy_kind kind)
 {
     struct agent *a = open_kind(kind);
-    struct clone *clones[3]; /* a clone, its fork, one that is restored */
+    struct clone *clones[3]; /* a clone, its fork, a restored one */
     struct policy_batch b = batch_of(clones, 1);
     struct answer want, got;
     struct buf state;
@@ -381,7 +382,7 @@ START_TEST(a_clone_can_be_taken_up)
 }
 END_TEST
 
-/* What an LSTM answers depends on what came before, but not across episodes. */
+/* An LSTM's reply depends on earlier steps, but not across episodes. */
 START_TEST(episodes_do_not_know_each_other)
 {
     struct agent *a = open_kind(POLICY_LSTM);
@@ -402,7 +403,7 @@ START_TEST(episodes_do_not_know_each_other)
 }
 END_TEST
 
-/* A record has room for so many steps and no more; a rewind takes the last ones off. */
+/* A record holds at most max_steps; a rewind removes the last ones. */
 START_TEST(records_are_bounded)
 {
     struct agent *a = open_kind(POLICY_MLP);

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "worlds/participant.h"
-#include "worlds/teacher.h"
+#include "worlds/participant/participant.h"
+#include "worlds/teachers/teacher.h"
 
 static char rig_folder[] = "/tmp/parley-test-XXXXXX";
 static struct error rig_err;
@@ -79,8 +79,9 @@ static inline void rig_clone_init(struct rig_clone *r, struct teacher *t, uint32
 
     r->c = calloc(1, participant_clone_size(p));
     ck_assert_ptr_nonnull(r->c);
-    ck_assert_int_eq(participant_clone_init(r->c, p, &(struct place){0, thread}, &rig_err),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        participant_clone_init(r->c, p, &(struct participant_slot){0, thread}, &rig_err),
+        STATUS_OK);
     arena_init(&r->arena, SIZE_MAX);
 }
 

@@ -1,7 +1,7 @@
 /* Data files and their index: what is built, and that whatever is not right any more is noticed. */
 #include "tests/unit/base/suite.h"
 #include "tests/unit/worlds/teachers/rig.h"
-#include "worlds/data_file.h"
+#include "worlds/teachers/data_file.h"
 
 static const char source[] = "text:a b\tlabels:1\n"
                              "text:c\tlabels:2\tepisode_done:True\n"

@@ -32,21 +32,21 @@ static double real(const json_t *object, const char *name)
  * from the first turn's begin to the last one's end. */
 START_TEST(turns)
 {
-    const struct session first = {.turn = 1,
-                                  .begun_us = 1000,
-                                  .sent_us = 3000,
-                                  .first_us = 13000,
-                                  .last_us = 43000,
-                                  .prompt_tokens = 20,
-                                  .cached_tokens = 4,
-                                  .completion_tokens = 4};
-    const struct session second = {.turn = 2,
-                                   .begun_us = 50000,
-                                   .sent_us = 50000,
-                                   .first_us = 52000,
-                                   .last_us = 52000,
-                                   .prompt_tokens = 30,
-                                   .completion_tokens = 1};
+    const struct target_session first = {.turn = 1,
+                                         .begun_us = 1000,
+                                         .sent_us = 3000,
+                                         .first_us = 13000,
+                                         .last_us = 43000,
+                                         .prompt_tokens = 20,
+                                         .cached_tokens = 4,
+                                         .completion_tokens = 4};
+    const struct target_session second = {.turn = 2,
+                                          .begun_us = 50000,
+                                          .sent_us = 50000,
+                                          .first_us = 52000,
+                                          .last_us = 52000,
+                                          .prompt_tokens = 30,
+                                          .completion_tokens = 1};
     const struct error why = {.status = STATUS_UNAVAILABLE, .text = "gone"};
     const struct error later = {.status = STATUS_UNKNOWN, .text = "later"};
     json_t *report = json_object();

@@ -1,0 +1,288 @@
+#include "agents/lm/cache/pages.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "compute/numerics/kv_type.h"
+
+static void on_page_evicted(void *arg, int32_t page);
+
+void lm_cache_init(struct lm_cache *cache, lm_cache_event_fn on_event, void *arg)
+{
+    *cache = (struct lm_cache){.on_event = on_event, .on_event_arg = arg};
+    list_init(&cache->clones);
+    list_init(&cache->idle);
+    list_init(&cache->waiting);
+}
+
+enum status lm_cache_open(struct lm_cache *cache, bool has_prefixes, size_t n_host_pages,
+                          const struct env *env, struct error *err)
+{
+    enum status rc = kv_pages_open(&cache->pages, cache->n_pages, err);
+
+    if (rc != STATUS_OK || !has_prefixes)
+        return rc;
+    kv_pages_on_forget(cache->pages, on_page_evicted, cache);
+    if (n_host_pages > 0)
+        rc = kv_host_pages_open(&cache->host_pages, n_host_pages, err);
+    if (rc != STATUS_OK)
+        return rc;
+    return prefix_cache_open(&cache->prefixes, cache->n_pages + n_host_pages, env, err);
+}
+
+void lm_cache_close(struct lm_cache *cache)
+{
+    assert(list_is_empty(&cache->idle) && list_is_empty(&cache->waiting));
+    prefix_cache_close(cache->prefixes);
+    kv_host_pages_close(cache->host_pages);
+    kv_pages_close(cache->pages);
+    free(cache->copies);
+}
+
+void lm_clone_pages_init(struct lm_clone_pages *p, struct lm_cache *cache, uint64_t salt)
+{
+    p->salt = salt;
+    link_init(&p->unused);
+    link_init(&p->link);
+    list_push(&cache->clones, &p->link);
+}
+
+void lm_clone_pages_deinit(struct lm_clone_pages *p, struct lm_cache *cache)
+{
+    lm_clone_pages_busy(p);
+    list_remove(&p->link);
+    kv_seq_free(cache->pages, &p->kv);
+}
+
+void lm_clone_pages_reset(struct lm_clone_pages *p, struct lm_cache *cache)
+{
+    lm_clone_pages_busy(p);
+    kv_seq_free(cache->pages, &p->kv);
+    p->n_evicted = 0;
+}
+
+void lm_clone_pages_cut(struct lm_clone_pages *p, struct lm_cache *cache, uint32_t n_tokens)
+{
+    if (p->kv.n_tokens > n_tokens)
+        kv_seq_cut(cache->pages, &p->kv, n_tokens);
+    if (p->n_evicted > n_tokens)
+        p->n_evicted = n_tokens;
+}
+
+void lm_clone_pages_busy(struct lm_clone_pages *p)
+{
+    if (link_is_on(&p->unused))
+        list_remove(&p->unused);
+}
+
+void lm_clone_pages_idle(struct lm_clone_pages *p, struct lm_cache *cache)
+{
+    lm_clone_pages_busy(p);
+    if (p->kv.n_pages != 0)
+        list_push(&cache->idle, &p->unused);
+}
+
+void lm_clone_pages_wait(struct lm_clone_pages *p, struct lm_cache *cache, bool is_next)
+{
+    lm_clone_pages_busy(p);
+    if (p->kv.n_pages == 0)
+        return;
+    if (is_next)
+        list_push_front(&cache->waiting, &p->unused);
+    else
+        list_push(&cache->waiting, &p->unused);
+}
+
+void lm_cache_evict(struct lm_cache *cache, struct lm_clone_pages *p, const char *reason)
+{
+    lm_clone_pages_busy(p);
+    if (p->n_evicted < p->kv.n_tokens)
+        p->n_evicted = p->kv.n_tokens;
+    kv_seq_free(cache->pages, &p->kv);
+    cache->n_evictions++;
+    cache->on_event(cache->on_event_arg, p, LM_CACHE_EVICTED, reason);
+}
+
+void lm_cache_count_recompute(struct lm_cache *cache, struct lm_clone_pages *p)
+{
+    /* Less than a page does not count: it is never found in the cache, so it is computed in any
+     * case. */
+    if (p->kv.n_tokens + KV_PAGE_TOKENS <= p->n_evicted) {
+        cache->n_recomputes++;
+        cache->on_event(cache->on_event_arg, p, LM_CACHE_RECOMPUTED, "its KV pages were evicted");
+    }
+    p->n_evicted = 0;
+}
+
+bool lm_cache_evict_one(struct lm_cache *cache)
+{
+    struct link *l =
+        list_is_empty(&cache->idle) ? list_last(&cache->waiting) : list_first(&cache->idle);
+
+    if (l == NULL)
+        return false;
+    lm_cache_evict(cache, container_of(l, struct lm_clone_pages, unused), "out of KV pages");
+    return true;
+}
+
+/* *ret_parent: the page before the i-th, -1 for the first. False if it is not published; then the
+ * i-th page cannot be published either. */
+static bool cache_has_parent(const struct lm_cache *cache, const struct lm_clone_pages *p, size_t i,
+                             int32_t *ret_parent)
+{
+    *ret_parent = i == 0 ? -1 : p->kv.pages[i - 1];
+    return i == 0 || prefix_cache_has(cache->prefixes, *ret_parent);
+}
+
+bool lm_cache_grow_copies(struct lm_cache *cache)
+{
+    size_t cap = cache->cap_copies == 0 ? 64 : 2 * cache->cap_copies;
+    struct kv_copy *copies;
+
+    if (cache->n_copies + 2 <= cache->cap_copies)
+        return true;
+    copies = try_realloc(cache->copies, cap, sizeof *copies);
+    if (copies == NULL)
+        return false;
+    cache->copies = copies;
+    cache->cap_copies = cap;
+    return true;
+}
+
+/* The prefix cache numbers host pages from n_pages on. */
+static int32_t cache_entry_of(const struct lm_cache *cache, int32_t host_page)
+{
+    return (int32_t)cache->n_pages + host_page;
+}
+
+/* Offloads the page with the next step, if there are host pages. */
+static void on_page_evicted(void *arg, int32_t page)
+{
+    struct lm_cache *cache = arg;
+    int32_t host_page = -1;
+    bool was_full;
+
+    if (cache->host_pages != NULL && !cache->is_invalidating && lm_cache_grow_copies(cache))
+        host_page = kv_host_pages_take(cache->host_pages, &was_full);
+    if (host_page < 0) {
+        prefix_cache_remove(cache->prefixes, page);
+        return;
+    }
+    if (was_full)
+        prefix_cache_remove(cache->prefixes, cache_entry_of(cache, host_page));
+    prefix_cache_move(cache->prefixes, page, cache_entry_of(cache, host_page));
+    cache->copies[cache->n_copies++] =
+        (struct kv_copy){.from = page, .to = host_page, .way = KV_OFFLOAD};
+    cache->n_offloaded++;
+}
+
+/* Reloads the host page after the clone's full pages. False if no page is free, or without memory.
+ */
+static bool cache_reload(struct lm_cache *cache, struct lm_clone_pages *p, int32_t host_page)
+{
+    struct error ignored;
+    enum status rc;
+    int32_t page;
+
+    kv_host_pages_hold(cache->host_pages,
+                       host_page); /* so that a page evicted here does not take it */
+    do
+        rc = kv_seq_extend(cache->pages, &p->kv, &page, &ignored);
+    while (rc == STATUS_EXHAUSTED && lm_cache_evict_one(cache));
+    if (rc == STATUS_OK && !lm_cache_grow_copies(cache)) {
+        kv_seq_cut(cache->pages, &p->kv, p->kv.n_tokens - KV_PAGE_TOKENS);
+        rc = STATUS_EXHAUSTED;
+    }
+    kv_host_pages_release(cache->host_pages, host_page, rc != STATUS_OK);
+    if (rc != STATUS_OK)
+        return false;
+    prefix_cache_move(cache->prefixes, cache_entry_of(cache, host_page), page);
+    kv_page_cache(cache->pages, page);
+    cache->copies[cache->n_copies++] =
+        (struct kv_copy){.from = host_page, .to = page, .way = KV_RELOAD};
+    cache->n_reloaded++;
+    return true;
+}
+
+/* The clone's page has the host page's contents: moves the prefix cache's entry to the page. */
+static void cache_publish_instead(struct lm_cache *cache, int32_t host_page, int32_t page)
+{
+    kv_host_pages_hold(cache->host_pages, host_page);
+    kv_host_pages_release(cache->host_pages, host_page, false);
+    prefix_cache_move(cache->prefixes, cache_entry_of(cache, host_page), page);
+    kv_page_cache(cache->pages, page);
+}
+
+/* Takes a clone's pages, whose contents are lost. */
+static void clone_pages_invalidate(struct lm_clone_pages *p, struct lm_cache *cache)
+{
+    if (p->kv.n_tokens > 0) {
+        lm_cache_evict(cache, p, "the device failed");
+        return;
+    }
+    kv_seq_free(cache->pages, &p->kv);
+    lm_clone_pages_busy(p);
+}
+
+void lm_cache_invalidate(struct lm_cache *cache)
+{
+    int32_t host_page;
+
+    cache->is_invalidating = true;
+    for (struct link *l = list_first(&cache->clones); l != NULL; l = list_next(&cache->clones, l))
+        clone_pages_invalidate(container_of(l, struct lm_clone_pages, link), cache);
+    kv_pages_forget(cache->pages);
+    while (cache->host_pages != NULL &&
+           (host_page = kv_host_pages_empty_one(cache->host_pages)) >= 0)
+        prefix_cache_remove(cache->prefixes, cache_entry_of(cache, host_page));
+    cache->is_invalidating = false;
+}
+
+void lm_cache_find(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                   size_t n_ids, bool may_reload)
+{
+    struct error ignored;
+    int32_t parent, page;
+    size_t i;
+
+    while (cache->prefixes != NULL) {
+        i = p->kv.n_tokens / KV_PAGE_TOKENS;
+        if ((i + 1) * KV_PAGE_TOKENS >= n_ids || !cache_has_parent(cache, p, i, &parent))
+            return; /* at least one id must be computed, for its logits */
+        page = prefix_cache_find(cache->prefixes, parent, p->salt, ids + i * KV_PAGE_TOKENS);
+        if (page >= (int32_t)cache->n_pages) {
+            if (!may_reload || !cache_reload(cache, p, page - (int32_t)cache->n_pages))
+                return;
+            continue;
+        }
+        if (page < 0 || kv_seq_adopt(cache->pages, &p->kv, page, &ignored) != STATUS_OK)
+            return; /* without memory for the page table the step computes it */
+    }
+}
+
+void lm_cache_publish(struct lm_cache *cache, struct lm_clone_pages *p, const int32_t *ids,
+                      size_t n_before)
+{
+    int32_t parent, page;
+
+    for (size_t i = n_before / KV_PAGE_TOKENS; i < p->kv.n_tokens / KV_PAGE_TOKENS; i++) {
+        const int32_t *page_ids = ids + i * KV_PAGE_TOKENS;
+
+        if (cache->prefixes == NULL || !cache_has_parent(cache, p, i, &parent))
+            return;
+        if (prefix_cache_has(cache->prefixes, p->kv.pages[i]))
+            continue;
+        page = prefix_cache_find(cache->prefixes, parent, p->salt, page_ids);
+        if (page >= (int32_t)cache->n_pages) {
+            cache_publish_instead(cache, page - (int32_t)cache->n_pages, p->kv.pages[i]);
+            continue;
+        }
+        if (page >= 0) { /* another row has published the same page meanwhile */
+            kv_seq_replace(cache->pages, &p->kv, i, page);
+            continue;
+        }
+        prefix_cache_add(cache->prefixes, parent, p->salt, page_ids, p->kv.pages[i]);
+        kv_page_cache(cache->pages, p->kv.pages[i]);
+    }
+}

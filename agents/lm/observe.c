@@ -1,0 +1,276 @@
+/* The start and end of a language model's turn: observe appends the turn's ids to the clone's,
+ * steps (step.c) append the reply's, self_observe makes both part of the conversation. */
+#include <assert.h>
+#include <string.h>
+
+#include "agents/lm/lm.h"
+#include "base/alloc.h"
+
+enum {
+    MAX_REPLY_BYTES = 16 << 20, /* of text: far more than a context can hold */
+};
+
+static struct lm_clone *lm_observe_clone_of(const struct row *row)
+{
+    return container_of((struct clone *)row->clone, struct lm_clone, base);
+}
+
+static struct lm *lm_observe_lm_of(const struct lm_clone *c)
+{
+    return container_of(c->base.agent, struct lm, base);
+}
+
+/* A raw prompt: bos if it is the clone's first text, the messages' text, and the raw ids. */
+static enum status render_plain(const struct lm_clone *c, const struct observation *seen,
+                                struct buf *ids, struct error *err)
+{
+    const struct lm *m = lm_observe_lm_of(c);
+    const int32_t bos = vocab_bos(m->vocab);
+    /* Ids without messages may include bos themselves. */
+    const bool has_begun = seen->n_messages == 0 && seen->n_raw_ids > 0 && seen->raw_ids[0] == bos;
+    bool is_empty = seen->n_raw_ids == 0; /* then bos is the prompt */
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < seen->n_messages; i++)
+        is_empty = is_empty && seen->messages[i].len == 0;
+    if (c->n_ids == 0 && bos >= 0 && !has_begun && (is_empty || vocab_adds_bos(m->vocab)) &&
+        buf_append(ids, (const char *)&bos, sizeof bos) != STATUS_OK)
+        rc = error_no_memory(err, sizeof bos, "a prompt");
+    for (size_t i = 0; rc == STATUS_OK && i < seen->n_messages; i++)
+        rc = vocab_encode(m->vocab, seen->messages[i].text, seen->messages[i].len, ids, err);
+    if (rc == STATUS_OK)
+        rc = lm_append_ids(m, seen->raw_ids, seen->n_raw_ids, ids, err);
+    if (rc == STATUS_OK && ids->len == 0)
+        rc = error_set(err, STATUS_INVALID, "an empty text has no next token");
+    return rc;
+}
+
+/* The turn's prompt: the system prompt if it is the first turn, the messages, and the start of the
+ * reply. A first message that is a system message replaces the model's own system prompt. */
+static enum status lm_observe_render(const struct lm_clone *c, const struct observation *seen,
+                                     struct lm_system **ret_system, struct buf *ids,
+                                     struct error *err)
+{
+    struct lm *m = lm_observe_lm_of(c);
+    const struct message *first = &seen->messages[0];
+    size_t i = 0;
+    enum status rc = STATUS_OK;
+
+    *ret_system = NULL;
+    if (seen->is_raw_prompt)
+        return render_plain(c, seen, ids, err);
+    if (c->n_ids == 0) {
+        if (!c->has_system && first->role == ROLE_SYSTEM) {
+            rc = lm_system_ref(ret_system, &m->systems, first->text, first->len, err);
+            i = 1;
+        } else {
+            *ret_system = c->system;
+            c->system->n_refs++;
+        }
+        if (rc == STATUS_OK &&
+            buf_append(ids, (*ret_system)->ids, (*ret_system)->n_ids * sizeof(int32_t)) != 0)
+            rc = error_no_memory(err, ids->len, "a prompt");
+    }
+    for (; rc == STATUS_OK && i < seen->n_messages; i++)
+        rc = chat_template_message(m->template, &seen->messages[i], ids, NULL, err);
+    if (rc == STATUS_OK)
+        rc = chat_template_reply_start(m->template, ids, NULL, err);
+    return rc;
+}
+
+static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn *turn,
+                             const struct buf *ids, const struct lm_clone *c, struct error *err)
+{
+    const size_t n_new = ids->len / sizeof(int32_t);
+
+    t->n_prompt = t->n_ids = (uint32_t)(c->n_ids + n_new);
+    t->copy.from = -1;
+    return sampler_open(&t->sampler, &turn->seen.sampling, m->vocab, m->kernels, turn->seen.turn,
+                        c->ids, t->n_prompt, turn->arena, err);
+}
+
+/* Adopts published pages of the turn's ids; other clones may have computed them while the row
+ * waited. */
+static void lm_observe_find_pages(struct lm *m, struct agent_turn *turn, bool may_reload)
+{
+    struct lm_clone *c = lm_observe_clone_of(&turn->row);
+    struct reply *r = &turn->reply;
+    const struct lm_turn *t = turn->row.turn;
+    uint32_t n_before = c->pages.kv.n_tokens, n_found;
+
+    lm_cache_find(&m->cache, &c->pages, c->ids, lm_scores_known(t), may_reload);
+    if (n_before < r->n_prefilled)
+        n_before = r->n_prefilled; /* a preempted row finds its own pages again */
+    if (c->pages.kv.n_tokens <= n_before || n_before >= t->n_prompt)
+        return;
+    n_found = (c->pages.kv.n_tokens < t->n_prompt ? c->pages.kv.n_tokens : t->n_prompt) - n_before;
+    m->n_prefix_hits += n_found;
+    r->n_cached += n_found;
+    r->n_prefilled = n_before + n_found;
+}
+
+void lm_turn_resume(struct lm *m, struct agent_turn *turn)
+{
+    struct lm_clone *c = lm_observe_clone_of(&turn->row);
+    struct reply *r = &turn->reply;
+    const struct lm_turn *t = turn->row.turn;
+
+    /* Pages were evicted while the turn waited. Nothing was computed, and prefix hits in these
+     * pages do not count. */
+    if (!t->has_begun && c->pages.kv.n_tokens < r->n_cached) {
+        m->n_prefix_queries += r->n_cached - c->pages.kv.n_tokens;
+        r->n_cached = r->n_prefilled = c->pages.kv.n_tokens;
+    }
+    lm_observe_find_pages(m, turn, true);
+}
+
+enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
+{
+    struct lm_clone *c = container_of(base, struct lm_clone, base);
+    struct lm *m = lm_observe_lm_of(c);
+    struct lm_system *system = NULL;
+    struct lm_turn *t;
+    struct buf ids;
+    struct lm_scoring scoring = {0};
+    size_t n_all, n_longest, n_bytes = 0;
+    enum status rc;
+
+    buf_init(&ids, SIZE_MAX);
+    rc = sampling_check(&turn->seen.sampling, m->n_vocab, err);
+    for (size_t i = 0; i < turn->seen.n_messages; i++)
+        n_bytes += turn->seen.messages[i].len;
+    if (rc == STATUS_OK)
+        rc = prompt_check_size(&m->limits, c->n_ids, n_bytes, err);
+    if (rc == STATUS_OK)
+        rc = lm_observe_render(c, &turn->seen, &system, &ids, err);
+    if (rc != STATUS_OK)
+        goto out;
+    n_all = c->n_ids + ids.len / sizeof(int32_t);
+    if (n_all >= m->limits.context) {
+        rc = error_set(err, STATUS_RANGE,
+                       "the prompt has %zu tokens with all before it, the context holds %zu: "
+                       "rewind, open a new conversation, or say less",
+                       n_all, m->limits.context);
+        goto out;
+    }
+    rc = lm_scores_open(&scoring, m, turn, n_all, &n_longest, err);
+    if (rc == STATUS_OK)
+        rc = lm_clone_grow(c, n_all + n_longest + 1, err);
+    if (rc != STATUS_OK)
+        goto out;
+    memcpy(c->ids + c->n_ids, ids.data, ids.len);
+    t = arena_alloc(turn->arena, 1, sizeof *t);
+    if (t == NULL) {
+        rc = error_no_memory(err, sizeof *t, "a turn");
+        goto out;
+    }
+    rc = open_turn(t, m, turn, &ids, c, err);
+    if (rc != STATUS_OK)
+        goto out;
+    detokenizer_init(&t->detokenizer, m->vocab, &turn->seen.sampling, MAX_REPLY_BYTES);
+    buf_init(&t->piece, MAX_REPLY_BYTES);
+    if (system != NULL) { /* nothing fails from here */
+        struct lm_system *old = c->system;
+
+        c->system = system;
+        system = old;
+    }
+    t->scoring = scoring;
+    lm_scores_begin(c, t);
+    lm_clone_pages_busy(&c->pages);
+    turn->row.clone = base;
+    turn->row.turn = t;
+    turn->reply.n_prompt = t->n_prompt;
+    turn->reply.n_cached = c->pages.kv.n_tokens;
+    turn->reply.n_prefilled = c->pages.kv.n_tokens;
+    turn->reply.finish = FINISH_NONE;
+    m->n_prefix_queries += t->n_prompt - c->pages.kv.n_tokens;
+    lm_observe_find_pages(m, turn, false);
+    lm_clone_pages_wait(&c->pages, &m->cache, false);
+out:
+    lm_system_unref(&m->systems, system);
+    buf_deinit(&ids);
+    return rc;
+}
+
+static void close_turn(struct agent_turn *turn)
+{
+    struct lm_turn *t = turn->row.turn;
+
+    detokenizer_deinit(&t->detokenizer);
+    buf_deinit(&t->piece);
+    turn->row.turn = NULL;
+}
+
+static enum status push_turn_end(struct lm_clone *c, struct error *err)
+{
+    if (c->n_turns == c->cap_turns) {
+        uint32_t cap = c->cap_turns == 0 ? 4 : 2 * c->cap_turns;
+        uint32_t *ends = try_realloc(c->turn_ends, cap, sizeof *ends);
+
+        if (ends == NULL)
+            return error_no_memory(err, cap * sizeof *ends, "a conversation's turns");
+        c->turn_ends = ends;
+        c->cap_turns = cap;
+    }
+    return STATUS_OK;
+}
+
+/* Ends the text of a reply that was cut short with the bytes that the detokenizer holds. */
+static void show_held(struct lm_turn *t, struct reply *r)
+{
+    struct error ignored;
+    enum status rc = detokenizer_end(&t->detokenizer, &r->text, &ignored);
+
+    (void)
+        rc; /* without memory the text lacks these bytes; the conversation continues from the ids */
+    if (r->n_tokens != 0)
+        r->tokens[r->n_tokens - 1].text_end = (uint32_t)r->text.len;
+}
+
+/* The reply becomes part of the conversation, even if it was cut short. The template's end of a
+ * reply follows. */
+void lm_self_observe(struct clone *base, struct agent_turn *turn)
+{
+    struct lm_clone *c = container_of(base, struct lm_clone, base);
+    struct lm *m = lm_observe_lm_of(c);
+    struct lm_turn *t = turn->row.turn;
+    struct error ignored;
+    struct buf ids;
+    size_t n_end;
+
+    if (turn->seen.no_reply) {
+        lm_drop(base, turn);
+        return;
+    }
+    if (turn->reply.finish == FINISH_CANCELLED || turn->reply.finish == FINISH_DEADLINE)
+        show_held(t, &turn->reply);
+    buf_init(&ids, SIZE_MAX);
+    if ((!turn->seen.is_raw_prompt && chat_template_reply_end(m->template, c->ids[t->n_ids - 1],
+                                                              &ids, NULL, &ignored) != STATUS_OK) ||
+        lm_clone_grow(c, t->n_ids + ids.len / sizeof(int32_t), &ignored) != STATUS_OK ||
+        push_turn_end(c, &ignored) != STATUS_OK) {
+        buf_deinit(&ids);
+        lm_drop(base, turn);
+        turn->reply.finish = FINISH_ERROR;
+        return;
+    }
+    n_end = ids.len / sizeof(int32_t);
+    if (n_end != 0)
+        memcpy(c->ids + t->n_ids, ids.data, ids.len);
+    buf_deinit(&ids);
+    c->n_ids = t->n_ids + (uint32_t)n_end;
+    c->turn_ends[c->n_turns++] = c->n_ids;
+    close_turn(turn);
+    lm_clone_pages_idle(&c->pages, &m->cache);
+}
+
+void lm_drop(struct clone *base, struct agent_turn *turn)
+{
+    struct lm_clone *c = container_of(base, struct lm_clone, base);
+    struct lm *m = lm_observe_lm_of(c);
+
+    lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
+    close_turn(turn);
+    lm_clone_pages_idle(&c->pages, &m->cache);
+}

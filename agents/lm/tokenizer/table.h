@@ -1,0 +1,57 @@
+/* The tokens of a vocabulary and the lookup of a token by its bytes: for read.c, which fills them,
+ * and vocab.c, which uses them. No other file includes this. */
+#ifndef AGENTS_LM_TOKENIZER_TABLE_H
+#define AGENTS_LM_TOKENIZER_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/lm/tokenizer/merges.h"
+#include "agents/lm/tokenizer/pretokenizer.h"
+
+/* GGUF's tokenizer.ggml.token_type. */
+enum token_type {
+    TOKEN_NORMAL = 1, /* written in the byte alphabet; other types are plain text */
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER_DEFINED = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
+enum { VOCAB_BYTES = 256 };
+
+struct vocab {
+    size_t n;
+    char *bytes;          /* of all tokens, one after another */
+    uint32_t *starts;     /* [n + 1] into bytes */
+    uint8_t *types;       /* [n] enum token_type */
+    bool *is_stop_token;  /* [n] */
+    int32_t *stop_tokens; /* [n_stop_tokens] */
+    size_t n_stop_tokens;
+    int32_t *defined; /* [n_defined] the user-defined ones, longest first */
+    size_t n_defined;
+    bool begins_defined[VOCAB_BYTES];
+    int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */
+    size_t lookup_mask;
+    int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */
+    struct merges merges;
+    struct pretokenizer *pretokenizer;
+    int32_t bos, eos;
+    bool adds_bos;
+};
+
+/* The bytes of a token; id must be valid. */
+const char *vocab_token_bytes(const struct vocab *v, int32_t id, size_t *ret_len);
+
+/* The lookup's entry of the token of these bytes, or the empty entry for it. */
+int32_t *vocab_slot(const struct vocab *v, const char *bytes, size_t len);
+
+/* The normal token of these bytes, -1 if there is none. */
+int32_t vocab_find(const struct vocab *v, const char *bytes, size_t len);
+
+/* The id of a control token by its exact text, -1 if there is none. */
+int32_t vocab_find_control(const struct vocab *v, const char *text);
+
+#endif

@@ -1,0 +1,48 @@
+/* A vocabulary: byte-level BPE as GGUF files carry it (tokenizer.ggml.model = "gpt2"), pre-split by
+ * the pattern that tokenizer.ggml.pre names: gpt-2, smollm, llama-bpe, qwen2. Immutable once open;
+ * any thread. */
+#ifndef AGENTS_LM_TOKENIZER_VOCAB_H
+#define AGENTS_LM_TOKENIZER_VOCAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "compute/gguf/gguf.h"
+
+struct vocab;
+
+/* Keeps no reference to g. An unknown tokenizer is UNIMPLEMENTED, and the error names it; an
+ * inconsistent vocabulary is DATA_LOSS. */
+enum status vocab_open(struct vocab **out, struct gguf *g, struct error *err) MUST_CHECK;
+void vocab_close(struct vocab *v);
+
+size_t vocab_n_tokens(const struct vocab *v);
+int32_t vocab_bos(const struct vocab *v); /* -1: none */
+int32_t vocab_eos(const struct vocab *v); /* -1: none */
+bool vocab_adds_bos(const struct vocab *v);
+/* True for tokens that end a turn: eos, eot, and the control tokens known to do so
+ * (<|im_end|>, <|eot_id|>, <|endoftext|>, …). */
+bool vocab_is_stop_token(const struct vocab *v, int32_t id);
+/* All of them, in order; valid as long as the vocabulary. */
+const int32_t *vocab_stop_tokens(const struct vocab *v, size_t *ret_n);
+bool vocab_is_control(const struct vocab *v, int32_t id);
+
+/* The id of a control token by its exact text, -1 if there is none. */
+int32_t vocab_control(const struct vocab *v, const char *text);
+
+/* Appends the ids (int32_t) of text to ids. Control tokens in text are plain text; user-defined
+ * tokens of the file are found whole. A byte without a token is left out, as in llama.cpp;
+ * vocab_bytes gives all others back. Time is O(len log len) for any text. Text that is not UTF-8 is
+ * STATUS_INVALID. On failure ids is as before. */
+enum status vocab_encode(const struct vocab *v, const char *text, size_t len, struct buf *ids,
+                         struct error *err) MUST_CHECK;
+
+/* The bytes of a token, not NUL-ended and perhaps part of a character; control tokens have none
+ * unless with_control. Valid as long as the vocabulary. STATUS_INVALID for an id out of range. */
+enum status vocab_bytes(const struct vocab *v, int32_t id, bool with_control,
+                        const char **ret_bytes, size_t *ret_len, struct error *err) MUST_CHECK;
+
+#endif

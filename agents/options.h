@@ -1,0 +1,39 @@
+/* An agent's options: what the operator may choose about its computing and batching. The struct is
+ * passed whole from the command line to the agent. A new option is a member here, a row in the
+ * table of flags, and its use. Zero is the default of all but kv_host_bytes. */
+#ifndef AGENTS_OPTIONS_H
+#define AGENTS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/numerics/kv_type.h"
+
+/* Whether a step computes speculative tokens, for speed alone. */
+enum speculate {
+    SPECULATE_AUTO, /* where they are likely enough to pay */
+    SPECULATE_ON,   /* wherever there is room */
+    SPECULATE_OFF,
+};
+
+/* kv_host_bytes: the size that KV pages would default to on the host; 0 if the device is the host.
+ */
+#define KV_HOST_DEFAULT SIZE_MAX
+
+struct agent_options {
+    const char *backend; /* "cpu", "ref", "cuda" */
+    bool fast_math;      /* as backend_config's; of language models */
+    size_t n_threads;    /* 0: the physical cores */
+    size_t kv_bytes;     /* ceiling of the KV pages; 0: an eighth of the memory, at most 4 GiB */
+    /* Host pages behind a device's memory, for pages that no clone holds. */
+    size_t kv_host_bytes;
+    enum kv_type kv_type;
+    bool no_prefix_cache; /* clones do not find pages that others computed */
+    enum speculate speculate;
+    /* Of its batcher. */
+    size_t max_waiting;  /* requests; 0: the agent's default */
+    uint64_t max_itl_us; /* of a step; 0: the agent's default */
+};
+
+#endif

@@ -1,0 +1,126 @@
+#include "agents/turn.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "agents/agent.h"
+
+static const uint32_t turn_moves[] = {
+    [AGENT_TURN_NEW] = 1u << AGENT_TURN_OBSERVED,
+    [AGENT_TURN_OBSERVED] = 1u << AGENT_TURN_ASKED | 1u << AGENT_TURN_OVER,
+    [AGENT_TURN_ASKED] = 1u << AGENT_TURN_CANCELLED | 1u << AGENT_TURN_ENDED,
+    [AGENT_TURN_CANCELLED] = 1u << AGENT_TURN_ENDED,
+    [AGENT_TURN_ENDED] = 1u << AGENT_TURN_ASKED | 1u << AGENT_TURN_OVER,
+    [AGENT_TURN_OVER] = 0,
+};
+
+static bool turn_may(const struct agent_turn *t, enum agent_turn_state to)
+{
+    return (turn_moves[t->state] & 1u << to) != 0;
+}
+
+static void agents_turn_move(struct agent_turn *t, enum agent_turn_state to)
+{
+    assert(turn_may(t, to));
+    t->state = to;
+}
+
+void agent_turn_init(struct agent_turn *t, struct arena *arena, size_t reply_limit_bytes)
+{
+    memset(t, 0, offsetof(struct agent_turn, batcher)); /* agent_turn_ask sets the rest */
+    t->arena = arena;
+    buf_init(&t->reply.text, reply_limit_bytes);
+}
+
+void agent_turn_deinit(struct agent_turn *t)
+{
+    assert(t->state == AGENT_TURN_NEW || t->state == AGENT_TURN_OVER);
+    buf_deinit(&t->reply.text);
+    t->state = AGENT_TURN_NEW;
+}
+
+enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct error *err)
+{
+    enum status rc;
+
+    assert(turn_may(t, AGENT_TURN_OBSERVED));
+    rc = c->agent->type->observe(c, t, err);
+    if (rc != STATUS_OK)
+        return rc;
+    agents_turn_move(t, AGENT_TURN_OBSERVED);
+    t->clone = c;
+    return STATUS_OK;
+}
+
+static void on_more(struct batch_request *request, void *arg)
+{
+    struct agent_turn *t = arg;
+
+    (void)request;
+    t->terms.more(t);
+}
+
+static void on_settled(struct future *f, const struct error *err, void *arg)
+{
+    struct agent_turn *t = arg;
+
+    (void)f;
+    agents_turn_move(t, AGENT_TURN_ENDED);
+    t->n_steps += t->request.n_steps;
+    if (t->first_step_us == 0)
+        t->first_step_us = t->request.first_step_us;
+    t->terms.ended(t, err);
+}
+
+enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
+                           const struct agent_turn_terms *terms, struct error *err)
+{
+    enum status rc;
+
+    assert(turn_may(t, AGENT_TURN_ASKED));
+    if (t->state == AGENT_TURN_ENDED)
+        t->row.err = (struct error){0};
+    t->batcher = b;
+    t->terms = *terms;
+    t->request = (struct batch_request){
+        .row = &t->row,
+        .flow = &t->clone->flow,
+        .deadline_us = terms->deadline_us,
+        .priority = terms->priority,
+        .more = terms->more != NULL ? on_more : NULL,
+        .more_arg = t,
+    };
+    future_init(&t->request.reply, on_settled, t);
+    rc = batcher_submit(b, &t->request, err);
+    if (rc == STATUS_OK)
+        agents_turn_move(t, AGENT_TURN_ASKED);
+    return rc;
+}
+
+void agent_turn_postpone(struct agent_turn *t, uint64_t deadline_us)
+{
+    assert(agent_turn_is_asked(t));
+    batcher_postpone(t->batcher, &t->request, deadline_us);
+}
+
+void agent_turn_cancel(struct agent_turn *t)
+{
+    assert(agent_turn_is_asked(t));
+    if (t->state == AGENT_TURN_CANCELLED)
+        return;
+    agents_turn_move(t, AGENT_TURN_CANCELLED);
+    batcher_cancel(t->batcher, &t->request);
+}
+
+void agent_turn_keep(struct agent_turn *t)
+{
+    assert(t->state == AGENT_TURN_ENDED);
+    agents_turn_move(t, AGENT_TURN_OVER);
+    t->clone->agent->type->self_observe(t->clone, t);
+}
+
+void agent_turn_drop(struct agent_turn *t)
+{
+    agents_turn_move(t, AGENT_TURN_OVER);
+    t->clone->agent->type->drop(t->clone, t);
+}

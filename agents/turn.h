@@ -1,0 +1,168 @@
+/* A turn of an agent: its observation, its row in the batcher, its reply, and the life cycle of all
+ * turns:
+ *
+ *   agent_turn_observe   the clone takes in the observation
+ *   agent_turn_ask       the batcher runs its steps; ended is called once, later
+ *   agent_turn_cancel    ended comes soon
+ *    in ended, or when agent_turn_ask was refused, exactly one of
+ *     agent_turn_keep    the clone keeps its reply: the turn counts
+ *     agent_turn_drop    the clone is as before the turn
+ *     agent_turn_ask     again, from its present state: the deadline was extended
+ *
+ * The caller decides which, since it may fail to store the turn or its reply. A table asserts the
+ * order. Loop. */
+#ifndef AGENTS_TURN_H
+#define AGENTS_TURN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/message.h"
+#include "agents/tensor.h"
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/status.h"
+#include "batching/batcher.h"
+
+struct clone;
+struct agent_turn;
+
+/* A continuation to score: a text, or its token ids. Ids are scored as they are; a text behind
+ * messages with roles is followed by the end of the turn. */
+struct scored_continuation {
+    struct text text;
+    const int32_t *ids; /* [n_ids] NULL: the text's */
+    size_t n_ids;
+};
+
+/* A turn's input: messages for language models, tensors for policies and parameter servers.
+ * Borrowed until the turn's end: it lies in the turn's arena. */
+struct observation {
+    const struct message *messages; /* [n_messages] */
+    size_t n_messages;
+    const struct tensor_view *tensors; /* [n_tensors] */
+    size_t n_tensors;
+    float reward;  /* of the previous action; policies */
+    bool is_first; /* first step of an episode: a recurrent state is reset */
+    /* The participant's index under lock-step: orders the rows of a batch. A policy draws by
+     * (sampling.seed, row_key, the clone's step), independent of the order of arrival. */
+    uint32_t row_key;
+    struct sampling sampling; /* complete: defaults are filled in */
+    uint32_t turn;            /* 1, 2, … */
+    /* Continuations to score, each as the whole reply, before a reply is generated. Kinds that give
+     * no probabilities leave the reply's scores empty. */
+    const struct scored_continuation *scored; /* [n_scored] none empty */
+    size_t n_scored;
+    bool no_reply; /* only the scores are wanted; such a turn does not change the clone */
+    /* A raw prompt: the messages' text and these token ids behind it, without roles or chat
+     * template. The reply continues it. */
+    bool is_raw_prompt;
+    const int32_t *raw_ids; /* [n_raw_ids] */
+    size_t n_raw_ids;
+};
+
+/* How likely a continuation is as the reply. In the turn's arena. */
+struct text_score {
+    const float *logprobs; /* [n_tokens] natural, each given all tokens before it */
+    uint32_t n_tokens;     /* of the text; where messages have roles also the end of the turn */
+    uint32_t n_top;        /* how many of them no token was likelier than */
+    double logprob;        /* of the text: the sum of logprobs, in order */
+};
+
+/* The result so far. Owned by the loop: what batch_act computes stays in the row's private state
+ * until stepped merges it. */
+struct reply {
+    const struct tensor_view *tensors; /* [n_tensors], in the turn's arena */
+    size_t n_tensors;
+    uint64_t params_version;
+    uint32_t batch_rows;        /* rows of the step that produced the reply */
+    struct buf text;            /* UTF-8; never ends inside a character */
+    struct reply_token *tokens; /* [n_tokens] */
+    size_t n_tokens, cap_tokens;
+    enum finish finish;
+    uint32_t n_prompt, n_cached;     /* tokens of the whole prompt; of those, not computed again */
+    uint32_t n_prefilled;            /* tokens of the prompt in KV pages so far */
+    const struct text_score *scores; /* [n_scores], as many as are complete, in order */
+    size_t n_scores;
+};
+
+enum agent_turn_state {
+    AGENT_TURN_NEW,       /* to be observed */
+    AGENT_TURN_OBSERVED,  /* to be asked, or dropped */
+    AGENT_TURN_ASKED,     /* the batcher has its request */
+    AGENT_TURN_CANCELLED, /* so too, until its step ends */
+    AGENT_TURN_ENDED,     /* to be kept, dropped, or asked again */
+    AGENT_TURN_OVER,      /* kept or dropped; its reply may still be read */
+};
+
+/* err is the request's result and is valid only during the call. The turn may be freed inside, once
+ * it was kept or dropped. */
+typedef void (*agent_turn_ended_fn)(struct agent_turn *t, const struct error *err);
+/* The reply has grown, or more of the prompt was read. */
+typedef void (*agent_turn_more_fn)(struct agent_turn *t);
+
+/* How a turn is submitted. */
+struct agent_turn_terms {
+    uint64_t deadline_us; /* 0: none */
+    int priority;         /* as a request's */
+    agent_turn_ended_fn ended;
+    agent_turn_more_fn more; /* as batch_request.more; may be NULL */
+    void *arg;               /* for callers that do not embed the turn */
+};
+
+/* Embedded in the caller's struct. The agent uses seen, row, reply and arena. */
+struct agent_turn {
+    struct observation seen;
+    struct row row;
+    struct reply reply;
+    struct arena *arena;
+
+    /* turn.c's. */
+    enum agent_turn_state state;
+    struct clone *clone;    /* once observed */
+    uint32_t n_steps;       /* of all its requests that have ended */
+    uint64_t first_step_us; /* of the first request that had a step; 0: none had */
+    /* Once asked. */
+    struct batcher *batcher;
+    struct agent_turn_terms terms;
+    struct batch_request request;
+};
+
+static inline struct agent_turn *agent_turn_of(struct row *row)
+{
+    return container_of(row, struct agent_turn, row);
+}
+
+void agent_turn_init(struct agent_turn *t, struct arena *arena, size_t reply_limit_bytes);
+void agent_turn_deinit(struct agent_turn *t); /* state NEW or OVER; calling it again is fine */
+
+/* Has c observe t->seen. On failure nothing has changed. */
+enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct error *err) MUST_CHECK;
+
+/* On success terms->ended is called once, never inside this call. A refusal changes nothing. */
+enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
+                           const struct agent_turn_terms *terms, struct error *err) MUST_CHECK;
+
+/* The turn was submitted and has not ended. */
+static inline bool agent_turn_is_asked(const struct agent_turn *t)
+{
+    return t->state == AGENT_TURN_ASKED || t->state == AGENT_TURN_CANCELLED;
+}
+
+/* Moves the deadline to deadline_us (0: none) if that is later. The turn must be asked. */
+void agent_turn_postpone(struct agent_turn *t, uint64_t deadline_us);
+/* ended is called with CANCELLED, or with the turn's own result if the running step is its last.
+ * The turn must be asked; calling it again is fine. */
+void agent_turn_cancel(struct agent_turn *t);
+
+/* Observed or ended: the caller must still keep or drop it. */
+static inline bool agent_turn_is_open(const struct agent_turn *t)
+{
+    return t->state == AGENT_TURN_OBSERVED || t->state == AGENT_TURN_ENDED;
+}
+
+void agent_turn_keep(struct agent_turn *t); /* ended */
+void agent_turn_drop(struct agent_turn *t); /* observed, or ended */
+
+#endif

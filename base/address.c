@@ -1,0 +1,46 @@
+#include "base/address.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+const char *address_unix_path(const char *address)
+{
+    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
+enum status address_split(char host[ADDRESS_HOST_MAX + 1], char port[6], const char *address,
+                          struct error *err)
+{
+    const char *colon = strrchr(address, ':');
+    size_t len = colon == NULL ? 0 : (size_t)(colon - address);
+    char *end;
+
+    if (len > 2 && address[0] == '[' && address[len - 1] == ']') {
+        address++;
+        len -= 2;
+    } else if (address[0] == '[' || memchr(address, ':', len) != NULL) {
+        len = 0; /* a bare IPv6 address: the port's colon is ambiguous */
+    }
+    if (len == 0 || len > ADDRESS_HOST_MAX || colon[1] < '0' || colon[1] > '9' ||
+        strlen(colon + 1) > 5 || strtoul(colon + 1, &end, 10) > 65535 || *end != '\0')
+        return error_set(err, STATUS_INVALID, "is no HOST:PORT, [IPV6]:PORT or unix:PATH");
+    memcpy(host, address, len);
+    host[len] = '\0';
+    memcpy(port, colon + 1, strlen(colon + 1) + 1);
+    return STATUS_OK;
+}
+
+enum status address_check(const char *address, struct error *err)
+{
+    const struct sockaddr_un longest = {0};
+    const char *path = address_unix_path(address);
+    char host[ADDRESS_HOST_MAX + 1], port[6];
+
+    if (path == NULL)
+        return address_split(host, port, address, err);
+    if (*path == '\0' || strlen(path) >= sizeof longest.sun_path)
+        return error_set(err, STATUS_INVALID, "a path has 1 to %zu characters",
+                         sizeof longest.sun_path - 1);
+    return STATUS_OK;
+}

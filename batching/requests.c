@@ -1,0 +1,106 @@
+#include "batching/requests.h"
+
+#include <assert.h>
+
+void flow_init(struct flow *f)
+{
+    list_init(&f->queued);
+    f->head = NULL;
+}
+
+void batch_request_wait(struct batcher *b, struct batch_request *request, bool is_preempted)
+{
+    request->state = REQUEST_WAITING;
+    request->cost = b->agent.cost(b->agent.self, request->row);
+    b->waiting_cost += request->cost;
+    deadlines_add(&b->deadlines, request);
+    if (is_preempted)
+        waiting_add_preempted(&b->waiting, request);
+    else
+        waiting_add(&b->waiting, request);
+}
+
+void batch_request_take_out(struct batcher *b, struct batch_request *request)
+{
+    assert(!link_is_on(&request->in_step));
+    assert(request->state >= REQUEST_FLOW_QUEUED && request->state <= REQUEST_RUNNING);
+    switch (request->state) {
+    case REQUEST_FLOW_QUEUED:
+        list_remove(&request->link);
+        b->n_flow_queued--;
+        break;
+    case REQUEST_WAITING:
+        if (request->is_chosen)
+            b->n_admitted--; /* no other request takes its place in the batch */
+        waiting_remove(&b->waiting, request);
+        if (b->n_admitted > b->waiting.n_queued)
+            b->n_admitted = b->waiting.n_queued;
+        break;
+    case REQUEST_RUNNING:
+        list_remove(&request->link);
+        b->n_running--;
+        return;
+    case REQUEST_NEW:
+    case REQUEST_ENDING:
+    case REQUEST_SETTLED:
+        break;
+    }
+    b->waiting_cost -= request->cost;
+    deadlines_remove(&b->deadlines, request);
+}
+
+void batch_request_end(struct batcher *b, struct batch_request *request)
+{
+    if (request->n_steps > 0)
+        retry_learn(&b->retry, request->first_step_us, now_of(b));
+    if (link_is_on(&request->to_notify))
+        list_remove(&request->to_notify);
+    request->state = REQUEST_ENDING;
+    list_push(&b->ending, &request->link);
+    b->n_ending++;
+}
+
+void batch_request_end_closing(struct batcher *b, struct batch_request *request)
+{
+    batch_request_take_out(b, request);
+    (void)error_set(&request->row->err, STATUS_UNAVAILABLE, "the agent is being closed");
+    batch_request_end(b, request);
+}
+
+void batch_request_end_cancelled(struct batcher *b, struct batch_request *request)
+{
+    batch_request_take_out(b, request);
+    (void)error_set(&request->row->err, STATUS_CANCELLED, "cancelled");
+    batch_request_end(b, request);
+}
+
+void batch_request_end_overdue(struct batcher *b, struct batch_request *request)
+{
+    batch_request_take_out(b, request);
+    if (request->n_steps == 0)
+        (void)error_set(&request->row->err, STATUS_DEADLINE, "the deadline passed while it waited");
+    else
+        (void)error_set(&request->row->err, STATUS_DEADLINE, "the deadline passed after %u steps",
+                        request->n_steps);
+    batch_request_end(b, request);
+}
+
+void batch_request_end_missed(struct batcher *b, struct batch_request *request, size_t n)
+{
+    batch_request_take_out(b, request);
+    (void)error_set(&request->row->err, STATUS_ABORTED, "%zu of %zu came within %llu us", n,
+                    b->config.max_rows, (unsigned long long)b->config.max_delay_us);
+    batch_request_end(b, request);
+}
+
+void batch_request_end_row(struct batcher *b, struct batch_request *request)
+{
+    struct row *row = request->row;
+
+    batch_request_take_out(b, request);
+    if (row->outcome == ROW_DONE)
+        row->err = (struct error){0};
+    else if (row->err.status == STATUS_OK)
+        (void)error_set(&row->err, STATUS_INTERNAL, "the agent failed and did not say why");
+    batch_request_end(b, request);
+}

@@ -1,0 +1,154 @@
+#include "batching/step_time.h"
+
+#include <math.h>
+
+/* What a chunk may add to a step, as a share of the decode rows' time: below 1, since estimates
+ * err.
+ */
+static const double stretch = 0.75;
+/* What all chunks may add at least. Where decode rows alone reach the bound, on a slow machine or
+ * with a large model, prompts would else not be read while any reply is generated. */
+static const double least_share = 0.25;
+/* One step in 16 runs without chunks, which costs little; one in 4 while the model has seen a
+ * single such step, which may have been disturbed. */
+static const unsigned max_mixed = 15, max_mixed_unsure = 3;
+/* Chunks fill a step if they take more than this times what its decode rows take. */
+static const double filled = 2;
+/* The weight of a new step in the smoothed chunk times. */
+static const double chunk_weight = 0.25;
+
+static size_t bucket_of(size_t cost)
+{
+    size_t i = 0;
+
+    while (i < STEP_TIME_BUCKETS - 1 && cost > (size_t)1 << i)
+        i++;
+    return i;
+}
+
+/* The bucket of cost, or the nearest one below or above it that has seen a step. */
+static const struct step_time_seen *step_time_nearest(const struct step_time *s, size_t cost)
+{
+    size_t at = bucket_of(cost);
+
+    for (size_t d = 0; d < STEP_TIME_BUCKETS; d++) {
+        if (at >= d && s->n_decode[at - d] > 0)
+            return s->decode[at - d];
+        if (at + d < STEP_TIME_BUCKETS && s->n_decode[at + d] > 0)
+            return s->decode[at + d];
+    }
+    return NULL;
+}
+
+double step_time_chunk_us(const struct step_time *s, size_t cost)
+{
+    return s->chunk_us + (double)cost * s->unit_us;
+}
+
+/* What decode rows of that cost would have taken in a step that was seen. A row more or less adds
+ * or takes about as much as a chunk of that size; a step's fixed share does not shrink with its
+ * rows. */
+static double us_after(const struct step_time *s, const struct step_time_seen *seen, double cost)
+{
+    double us = seen->us + (cost - seen->cost) * s->unit_us;
+    double least = cost < seen->cost ? seen->us * cost / seen->cost : seen->us;
+
+    return us > least ? us : least;
+}
+
+/* What decode rows of that cost take alone. */
+static double decode_us(const struct step_time *s, size_t cost)
+{
+    const struct step_time_seen *seen = step_time_nearest(s, cost);
+    double us = (double)cost * s->unit_us;
+
+    for (size_t i = 0; seen != NULL && i < STEP_TIME_SEEN && seen[i].cost > 0; i++)
+        if (i == 0 || us_after(s, &seen[i], (double)cost) < us)
+            us = us_after(s, &seen[i], (double)cost);
+    return us;
+}
+
+/* Chunks of that cost added us to a step. A disturbed step counts for at most twice the expected
+ * time. */
+static void learn_chunks(struct step_time *s, double cost, double us, bool is_filled)
+{
+    double expected_us = step_time_chunk_us(s, (size_t)cost), off_us;
+
+    if (s->unit_us <= 0) {
+        s->unit_us = us / cost;
+        return;
+    }
+    off_us = chunk_weight * (us < 2 * expected_us ? us - expected_us : expected_us);
+    if (is_filled) { /* in proportion: nearly all the time is per token */
+        s->unit_us *= 1 + off_us / expected_us;
+        s->chunk_us *= 1 + off_us / expected_us;
+        return;
+    }
+    s->chunk_us += off_us;
+    if (s->chunk_us >= 0)
+        return;
+    s->unit_us += s->chunk_us / cost; /* the time per token was too large */
+    s->chunk_us = 0;
+}
+
+void step_time_learn(struct step_time *s, size_t decode_cost, size_t chunk_cost, uint64_t us)
+{
+    const size_t at = bucket_of(decode_cost);
+    double alone_us, added_us;
+    bool is_filled, is_sure = decode_cost == 0 || s->n_decode[at] > 1;
+
+    if (decode_cost > 0 && s->n_until_unchunked > 0)
+        s->n_until_unchunked--;
+    if (chunk_cost == 0) {
+        s->n_mixed = 0;
+        if (decode_cost > 0)
+            s->decode[at][s->n_decode[at]++ % STEP_TIME_SEEN] =
+                (struct step_time_seen){.us = (double)us, .cost = (double)decode_cost};
+        return;
+    }
+    alone_us = decode_cost > 0 ? decode_us(s, decode_cost) : 0;
+    added_us = (double)us - alone_us;
+    is_filled = added_us > filled * alone_us;
+    if (decode_cost > 0)
+        s->n_mixed += is_sure || is_filled ? 1 : max_mixed / max_mixed_unsure;
+    if (added_us < (double)us / 10) { /* decode times may be overestimated; chunks take some time */
+        if (!is_sure)
+            return;
+        added_us = (double)us / 10;
+    }
+    learn_chunks(s, (double)chunk_cost, added_us, is_filled);
+}
+
+bool step_time_is_stale(const struct step_time *s)
+{
+    return s->n_mixed >= max_mixed;
+}
+
+bool step_time_allows_unchunked(struct step_time *s, size_t decode_cost, size_t n_chunked,
+                                size_t cost, uint64_t max_us)
+{
+    const double alone_us = decode_us(s, decode_cost), us = step_time_chunk_us(s, cost);
+
+    if (s->n_until_unchunked > 0 || us <= 0 || alone_us <= 0 || alone_us + us > (double)max_us)
+        return false;
+    s->n_until_unchunked = (unsigned)ceil(us / (stretch * alone_us * (double)n_chunked));
+    return true;
+}
+
+size_t step_time_prefill_budget(const struct step_time *s, size_t decode_cost, size_t n_chunked,
+                                uint64_t max_us)
+{
+    double alone_us, room_us;
+
+    if (decode_cost == 0 || max_us == 0)
+        return SIZE_MAX;
+    if (s->unit_us <= 0)
+        return decode_cost;
+    alone_us = decode_us(s, decode_cost);
+    room_us = stretch * alone_us * (double)n_chunked;
+    if (room_us > (double)max_us - alone_us)
+        room_us = (double)max_us - alone_us;
+    if (room_us < least_share * alone_us)
+        room_us = least_share * alone_us;
+    return room_us > s->chunk_us ? (size_t)((room_us - s->chunk_us) / s->unit_us) : 0;
+}

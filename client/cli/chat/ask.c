@@ -1,0 +1,175 @@
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "client/cli/chat/turn.h"
+#include "client/cli/connection.h"
+#include "client/cli/options/sampling.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
+#include "client/cli/output/out.h"
+
+enum { MAX_TEXT_BYTES = 64 << 20 };
+
+struct ask_verb {
+    struct connection_options connection;
+    struct sampling_options sampling;
+    const char *model, *system;
+    uint32_t n_logprobs;
+    unsigned set;
+};
+
+enum { ASK_LOGPROBS = 1 };
+
+static const struct option_row ask_rows[] = {
+    {"model", "NAME", "which model (the server's default)", OPTION_TEXT,
+     offsetof(struct ask_verb, model), 0},
+    {"system", "TEXT", "the system prompt (the model's own)", OPTION_TEXT,
+     offsetof(struct ask_verb, system), 0},
+    {"logprobs", "N", "1 to 20: with --json, each token's logprob and N likeliest", OPTION_U32,
+     offsetof(struct ask_verb, n_logprobs), ASK_LOGPROBS},
+    {0},
+};
+
+static bool ask_show_event(void *arg, const char *text, size_t len)
+{
+    (void)arg;
+    return out_foreign(text, len) && out_flush();
+}
+
+static json_t *timings_json(const struct cli_turn *x)
+{
+    const struct parley_timings *t = &x->timings;
+    double rate = cli_turn_rate(x);
+    json_t *timings =
+        json_pack("{sI,sI,sI,sI,sI,sf}", "queue_us", (json_int_t)t->queue_us, "prefill_us",
+                  (json_int_t)t->prefill_us, "decode_us", (json_int_t)t->decode_us, "total_us",
+                  (json_int_t)t->total_us, "steps", (json_int_t)t->steps, "ttft_ms",
+                  (double)x->first_us / 1e3);
+
+    (void)json_object_set_new(timings, "tok_s", rate > 0.0 ? json_real(rate) : json_null());
+    return timings;
+}
+
+static json_t *result_json(const struct cli_turn *x, const struct parley_opened *opened)
+{
+    json_t *usage = json_pack("{sI,sI,sI}", "prompt_tokens", (json_int_t)x->usage.prompt_tokens,
+                              "cached_tokens", (json_int_t)x->usage.cached_tokens,
+                              "completion_tokens", (json_int_t)x->usage.completion_tokens);
+    json_t *result = json_pack(
+        "{ss%,sO,ss,so,so,ss,ss}", "reply", x->reply.data == NULL ? "" : x->reply.data,
+        x->reply.len, "token_ids", x->token_ids, "finish_reason", x->finish_reason, "usage", usage,
+        "timings", timings_json(x), "model", opened->model, "version", opened->version);
+
+    if (x->turn->want_logprobs > 0)
+        (void)json_object_set(result, "logprobs", x->logprobs);
+    return result;
+}
+
+static enum exit_code ask_finish(const struct cli_turn *x, const struct ask_verb *a,
+                                 const struct parley_opened *opened)
+{
+    if (!a->connection.is_json && x->n_shown > 0)
+        (void)out_text("\n", 1); /* out_end reports a failure */
+    if (x->err.status != PARLEY_OK && !x->was_stopped)
+        return connection_complain(&x->err);
+    if (!x->is_done) {
+        console_error(x->was_stopped ? "stopped" : "the reply has no end");
+        return EXIT_FAILED;
+    }
+    if (a->connection.is_json)
+        (void)out_json(result_json(x, opened)); /* out_end reports a failure */
+    else if (x->n_shown == 0)
+        (void)out_text("\n", 1);
+    return x->was_stopped ? EXIT_FAILED : EXIT_DONE;
+}
+
+static enum exit_code ask_send(struct parley_channel *channel, struct ask_verb *a, const char *text)
+{
+    const struct parley_open what = {.model = a->model, .system = a->system};
+    const struct parley_message message = {.role = "user", .text = text};
+    struct parley_opened opened;
+    struct parley_error err;
+    struct parley_turn turn = {.conversation = opened.conversation,
+                               .turn = 1,
+                               .messages = &message,
+                               .n_messages = 1,
+                               .sampling = sampling_options_get(&a->sampling),
+                               .want_logprobs = (int)a->n_logprobs};
+    struct cli_turn x = {.channel = channel,
+                         .turn = &turn,
+                         .show = a->connection.is_json ? NULL : ask_show_event,
+                         .keeps_tokens = true};
+    enum exit_code code;
+
+    if (parley_conversation_open(channel, &what, &opened, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    (void)cli_turn_run(&x); /* finish looks at x.err */
+    code = ask_finish(&x, a, &opened);
+    (void)parley_close(channel, opened.conversation,
+                       &err); /* may fail: the conversation then expires when idle */
+    cli_turn_deinit(&x);
+    return code;
+}
+
+/* All of stdin, without its last newline. */
+static bool read_text(struct buf *text)
+{
+    char bytes[16384];
+    size_t n;
+
+    while ((n = fread(bytes, 1, sizeof bytes, stdin)) > 0)
+        if (buf_append(text, bytes, n) != STATUS_OK) {
+            console_error("the text on stdin is longer than 64 MiB");
+            return false;
+        }
+    if (ferror(stdin) != 0) {
+        console_error("cannot read stdin: %s", strerror(errno));
+        return false;
+    }
+    if (text->len > 0 && memchr(text->data, '\0', text->len) != NULL) {
+        console_error("the text on stdin has a NUL byte in it");
+        return false;
+    }
+    if (text->len > 0 && text->data[text->len - 1] == '\n')
+        text->data[--text->len] = '\0';
+    return true;
+}
+
+enum exit_code ask_run(const struct verb *verb, int argc, char **argv)
+{
+    struct ask_verb a = {.connection = connection_defaults()};
+    const struct option_group groups[] = {{ask_rows, &a, &a.set},
+                                          {sampling_rows, &a.sampling, &a.sampling.sampling.set},
+                                          {connection_rows, &a.connection, NULL}};
+    struct parley_channel *channel = NULL;
+    struct buf text;
+    enum exit_code code;
+    int first;
+
+    if (!options_read(verb, groups, 3, argc, argv, 1, 1, &first, &code))
+        return code;
+    if ((a.set & ASK_LOGPROBS) != 0 && (a.n_logprobs < 1 || a.n_logprobs > 20))
+        return options_misuse(verb, "--logprobs is from 1 to 20, not %u", a.n_logprobs);
+    buf_init(&text, MAX_TEXT_BYTES);
+    code = EXIT_FAILED;
+    if (strcmp(argv[first], "-") == 0 && !read_text(&text))
+        goto out;
+    interrupt_catch();
+    channel = connection_open(&a.connection);
+    if (channel == NULL)
+        goto out;
+    code = ask_send(channel, &a,
+                    strcmp(argv[first], "-") != 0 ? argv[first]
+                    : text.data == NULL           ? ""
+                                                  : text.data);
+out:
+    if (channel != NULL)
+        parley_channel_close(channel);
+    buf_deinit(&text);
+    return code;
+}

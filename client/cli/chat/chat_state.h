@@ -1,0 +1,37 @@
+/* The conversation of a chat: begin, leave, resume. */
+#ifndef CLIENT_CLI_CHAT_CHAT_STATE_H
+#define CLIENT_CLI_CHAT_CHAT_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/cli/connection.h"
+#include "client/cli/options/sampling.h"
+#include "client/lib/parley.h"
+
+struct chat {
+    struct connection_options connection;
+    struct sampling_options sampling;
+    const char *wanted_model;        /* NULL: the server's default */
+    const char *wanted_conversation; /* NULL: a new one */
+    const char *first_system;        /* NULL: the model's own */
+    struct parley_channel *channel;
+    char *system;          /* of the next conversations; NULL: the model's own; owned */
+    char conversation[33]; /* "": the next turn opens one */
+    char model[128];
+    uint32_t n_turns; /* complete ones */
+    bool is_mine;     /* opened by this chat: no other client knows its id */
+};
+
+/* Opens a new conversation and leaves the present one. On failure prints an error, returns false
+ * and keeps the present one. */
+bool chat_begin(struct chat *c);
+/* Resumes wanted_conversation; false, with an error printed, on failure. */
+bool chat_resume(struct chat *c);
+/* After a turn whose end is unknown: cancels it, and gets the number of complete turns from the
+ * server. */
+void chat_count_turns(struct chat *c);
+/* Leaves the conversation, and closes it if it cannot be resumed. */
+void chat_leave(struct chat *c);
+
+#endif

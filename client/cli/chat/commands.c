@@ -1,0 +1,218 @@
+#include "client/cli/chat/commands.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/cli/chat/chat_state.h"
+#include "client/cli/chat/transcript.h"
+#include "client/cli/output/console.h"
+
+struct command {
+    const char *name, *args, *help;
+    enum chat_next (*run)(struct chat *c, const char *args);
+    bool takes_lines; /* its argument is a text */
+};
+
+/* Reads an optional number; false, with an error printed, for anything else. */
+static bool command_read_number(uint32_t *out, uint32_t without, const char *text)
+{
+    char *end;
+    unsigned long number;
+
+    *out = without;
+    if (*text == '\0')
+        return true;
+    errno = 0;
+    number = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)*text) || *end != '\0' || errno == ERANGE || number > UINT32_MAX) {
+        console_error("'%s' is no number of turns", text);
+        return false;
+    }
+    *out = (uint32_t)number;
+    return true;
+}
+
+static bool chat_has_conversation(const struct chat *c)
+{
+    if (*c->conversation == '\0')
+        console_error("there is no conversation yet; say something first");
+    return *c->conversation != '\0';
+}
+
+static enum chat_next command_fork(struct chat *c, const char *args)
+{
+    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
+    Parley__V1__ForkResponse *answer;
+    ProtobufCMessage *message;
+    struct parley_error err;
+    uint32_t at_turn;
+
+    if (!chat_has_conversation(c) || !command_read_number(&at_turn, 0, args))
+        return CHAT_GOES_ON;
+    request.conversation = c->conversation;
+    request.at_turn = at_turn;
+    if (connection_call(&message, c->channel, "/parley.v1.Conversations/Fork", &request.base,
+                        &parley__v1__fork_response__descriptor, 0, &err) != PARLEY_OK) {
+        (void)connection_complain(&err);
+        return CHAT_GOES_ON;
+    }
+    answer = (Parley__V1__ForkResponse *)message;
+    console_line("forked after turn %u; this is %s now, and %s stays as it is", answer->turns,
+                 answer->conversation, c->conversation);
+    if (strlen(answer->conversation) < sizeof c->conversation)
+        memcpy(c->conversation, answer->conversation, strlen(answer->conversation) + 1);
+    c->n_turns = answer->turns;
+    c->is_mine = true;
+    protobuf_c_message_free_unpacked(message, NULL);
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_rewind(struct chat *c, const char *args)
+{
+    struct parley_error err;
+    uint32_t n_back, turns;
+
+    if (!chat_has_conversation(c) || !command_read_number(&n_back, 1, args))
+        return CHAT_GOES_ON;
+    if (n_back > c->n_turns) {
+        console_error("there are only %u turns to take back", c->n_turns);
+        return CHAT_GOES_ON;
+    }
+    if (parley_rewind(c->channel, c->conversation, c->n_turns - n_back, &turns, &err) !=
+        PARLEY_OK) {
+        (void)connection_complain(&err);
+        return CHAT_GOES_ON;
+    }
+    c->n_turns = turns;
+    if (turns == 0)
+        console_line("back to the start");
+    else
+        console_line("back to the end of turn %u", turns);
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_save(struct chat *c, const char *args)
+{
+    Parley__V1__Conversation *found;
+    struct parley_error err;
+    struct error why;
+
+    if (!chat_has_conversation(c))
+        return CHAT_GOES_ON;
+    if (*args == '\0') {
+        console_error("/save wants a file's name; one that ends in .jsonl gets JSON lines");
+        return CHAT_GOES_ON;
+    }
+    if (transcript_get(&found, c->channel, c->conversation, true, &err) != PARLEY_OK) {
+        (void)connection_complain(&err);
+        return CHAT_GOES_ON;
+    }
+    if (transcript_save(found, args, &why) == STATUS_OK)
+        console_line("saved %zu turn%s to %s", found->n_transcript,
+                     found->n_transcript == 1 ? "" : "s", args);
+    else
+        console_error("%s", why.text);
+    parley__v1__conversation__free_unpacked(found, NULL);
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_system(struct chat *c, const char *args)
+{
+    char *before = c->system;
+
+    if (*args == '\0') {
+        console_error("/system wants the text of a system prompt");
+        return CHAT_GOES_ON;
+    }
+    c->system = xstrdup(args);
+    if (chat_begin(c)) {
+        free(before);
+        console_line("a new conversation with that system prompt");
+    } else {
+        free(c->system);
+        c->system = before;
+    }
+    return CHAT_GOES_ON;
+}
+
+static enum chat_next command_quit(struct chat *c, const char *args)
+{
+    (void)c;
+    (void)args;
+    return CHAT_QUITS;
+}
+
+static enum chat_next command_help(struct chat *c, const char *args);
+
+static const struct command commands[] = {
+    {"fork", "[TURN]", "go on in a copy of this conversation, as it was after TURN", command_fork,
+     false},
+    {"rewind", "[TURNS]", "take back the last turn, or so many", command_rewind, false},
+    {"save", "FILE", "write what was said to a new file; .jsonl: as JSON lines", command_save,
+     false},
+    {"system", "TEXT", "a new conversation with this system prompt", command_system, true},
+    {"help", "", "this list", command_help, false},
+    {"quit", "", "leave; Ctrl-D does, too", command_quit, false},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static enum chat_next command_help(struct chat *c, const char *args)
+{
+    (void)c;
+    (void)args;
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const struct command *command = &commands[i];
+
+        console_line("/%s %-*s  %s", command->name, (int)(14 - strlen(command->name)),
+                     command->args, command->help);
+    }
+    console_line(
+        "Alt-Enter, or a \\ at the end of a line, begins another line of the same message;");
+    console_line("pasted lines are one message, too.");
+    console_line("Ctrl-C stops a reply; at the prompt it clears the message, twice it leaves.");
+    return CHAT_GOES_ON;
+}
+
+static size_t name_length(const char *text)
+{
+    return strcspn(text, " \t\n");
+}
+
+/* NULL: no command has that name. */
+static const struct command *commands_find(const char *text)
+{
+    size_t len = name_length(text);
+
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strlen(commands[i].name) == len - 1 &&
+            strncmp(commands[i].name, text + 1, len - 1) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+bool chat_is_command(const char *text)
+{
+    const struct command *command;
+
+    if (*text != '/')
+        return false;
+    if (strchr(text, '\n') == NULL)
+        return true;
+    command = commands_find(text);
+    return command != NULL && command->takes_lines;
+}
+
+enum chat_next chat_command(struct chat *c, const char *text)
+{
+    const struct command *command = commands_find(text);
+    const char *args = text + name_length(text);
+
+    if (command != NULL)
+        return command->run(c, args + strspn(args, " \t\n"));
+    console_error("there is no command '%.*s'; /help lists them", (int)name_length(text), text);
+    return CHAT_GOES_ON;
+}

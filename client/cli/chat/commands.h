@@ -1,0 +1,16 @@
+/* The commands of a chat: lines that begin with '/'. */
+#ifndef CLIENT_CLI_CHAT_COMMANDS_H
+#define CLIENT_CLI_CHAT_COMMANDS_H
+
+#include <stdbool.h>
+
+struct chat;
+
+enum chat_next { CHAT_GOES_ON, CHAT_QUITS };
+
+/* Whether text is a command: one line that begins with '/', or several for a command that takes
+ * a text. */
+bool chat_is_command(const char *text);
+enum chat_next chat_command(struct chat *c, const char *text);
+
+#endif

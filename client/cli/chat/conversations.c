@@ -1,0 +1,262 @@
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/chat/transcript.h"
+#include "client/cli/chat/watch.h"
+#include "client/cli/connection.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/message_json.h"
+#include "client/cli/output/out.h"
+#include "client/cli/output/table.h"
+
+struct conversation_list {
+    const struct verb *verb;
+    struct connection_options connection;
+    const char *model;
+    uint32_t limit, at_turn;
+    struct parley_channel *channel;
+};
+
+static const struct option_row conversations_rows[] = {
+    {"limit", "N", "list at most N; 0: all (50)", OPTION_U32,
+     offsetof(struct conversation_list, limit), 0},
+    {"model", "NAME", "list those of one model", OPTION_TEXT,
+     offsetof(struct conversation_list, model), 0},
+    {"at-turn", "N", "fork after turn N (the last one)", OPTION_U32,
+     offsetof(struct conversation_list, at_turn), 0},
+    {0},
+};
+
+/* An action by its name; args are the arguments after the name. */
+struct action {
+    const char *name, *args;
+    int n_min, n_max;
+    enum exit_code (*run)(struct conversation_list *c, int n, char **args);
+};
+
+static void table_add(struct text_table *t, const Parley__V1__Conversation *c)
+{
+    char time[32];
+
+    table_cell(t, "%s", c->conversation);
+    table_cell(t, "%s", c->model);
+    table_cell(t, "%u", c->turns);
+    table_cell(t, "%u", c->context_tokens);
+    table_cell(t, "%s", c->state);
+    table_cell(t, "%s", table_time(time, c->idle_ms));
+    table_cell(t, "%.8s", *c->parent == '\0' ? "-" : c->parent);
+}
+
+/* Adds a page. *ret_n is its length, *ret_total how many there are in all; token is the page's and
+ * becomes the next one's. */
+static enum parley_status list_page(struct conversation_list *c, uint32_t size, char token[256],
+                                    struct text_table *t, uint32_t *ret_n, uint32_t *ret_total,
+                                    struct parley_error *err)
+{
+    Parley__V1__ListRequest request = PARLEY__V1__LIST_REQUEST__INIT;
+    const Parley__V1__ListResponse *page;
+    ProtobufCMessage *answer;
+    enum parley_status rc;
+
+    request.page_size = size;
+    request.page_token = token;
+    request.model = (char *)(c->model == NULL ? "" : c->model);
+    rc = connection_call(&answer, c->channel, "/parley.v1.Conversations/List", &request.base,
+                         &parley__v1__list_response__descriptor, 0, err);
+    if (rc != PARLEY_OK)
+        return rc;
+    page = (const Parley__V1__ListResponse *)answer;
+    for (size_t i = 0; i < page->n_conversations; i++)
+        if (c->connection.is_json)
+            (void)out_json(
+                message_json(&page->conversations[i]->base)); /* out_end reports a failure */
+        else
+            table_add(t, page->conversations[i]);
+    *ret_n = (uint32_t)page->n_conversations;
+    *ret_total = page->total;
+    (void)snprintf(token, 256, "%s", page->next_page_token);
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return PARLEY_OK;
+}
+
+static enum exit_code conversations_list(struct conversation_list *c, int n_args, char **args)
+{
+    static const char *const header[] = {"CONVERSATION", "MODEL", "TURNS",  "TOKENS",
+                                         "STATE",        "IDLE",  "PARENT", ""};
+    enum { PAGE = 500 };
+    struct parley_error err;
+    struct text_table t;
+    char token[256] = "";
+    uint32_t n_listed = 0, n = 0, total = 0;
+    enum parley_status rc;
+
+    (void)n_args;
+    (void)args;
+    table_init(&t, header);
+    do {
+        uint32_t left = c->limit == 0 ? PAGE : c->limit - n_listed;
+
+        rc = list_page(c, left < PAGE ? left : PAGE, token, &t, &n, &total, &err);
+        n_listed += n;
+    } while (rc == PARLEY_OK && *token != '\0' && (c->limit == 0 || n_listed < c->limit));
+    if (rc == PARLEY_OK && !c->connection.is_json) {
+        table_print(&t);
+        if (n_listed < total)
+            console_line("%u of %u; --limit 0 lists all", n_listed, total);
+    }
+    table_deinit(&t);
+    return rc == PARLEY_OK ? EXIT_DONE : connection_complain(&err);
+}
+
+static void print_facts(const Parley__V1__Conversation *c)
+{
+    char idle[32], ttl[32];
+
+    printf("conversation %s\n", c->conversation);
+    printf("  model    %s (%.12s)\n", c->model, c->version);
+    printf("  turns    %u, %s, %u waiting\n", c->turns, c->state, c->queued);
+    printf("  context  %u tokens in %u pages, %u of them shared\n", c->context_tokens, c->kv_pages,
+           c->kv_pages_shared);
+    printf("  idle     %s of %s\n", table_time(idle, c->idle_ms), table_time(ttl, c->ttl_ms));
+    if (*c->parent != '\0')
+        printf("  parent   %s\n", c->parent);
+    printf("\n");
+}
+
+static enum exit_code conversations_show(struct conversation_list *c, int n_args, char **args)
+{
+    Parley__V1__Conversation *found;
+    struct parley_error err;
+
+    (void)n_args;
+    if (transcript_get(&found, c->channel, args[0], true, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    if (c->connection.is_json) {
+        (void)out_json(message_json(&found->base)); /* out_end reports a failure */
+    } else {
+        print_facts(found);
+        (void)transcript_write(found, stdout); /* as for json */
+    }
+    parley__v1__conversation__free_unpacked(found, NULL);
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_fork(struct conversation_list *c, int n_args, char **args)
+{
+    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
+    ProtobufCMessage *answer;
+    struct parley_error err;
+
+    (void)n_args;
+    request.conversation = args[0];
+    request.at_turn = c->at_turn;
+    if (connection_call(&answer, c->channel, "/parley.v1.Conversations/Fork", &request.base,
+                        &parley__v1__fork_response__descriptor, 0, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    if (c->connection.is_json)
+        (void)out_json(message_json(answer)); /* out_end reports a failure */
+    else
+        printf("%s\n", ((const Parley__V1__ForkResponse *)answer)->conversation);
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_close(struct conversation_list *c, int n_args, char **args)
+{
+    struct parley_error err;
+
+    for (int i = 0; i < n_args; i++) {
+        if (parley_close(c->channel, args[i], &err) != PARLEY_OK)
+            return connection_complain(&err);
+        if (c->connection.is_json)
+            (void)out_json(json_pack("{ss}", "closed", args[i])); /* out_end reports a failure */
+    }
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_rewind(struct conversation_list *c, int n_args, char **args)
+{
+    struct parley_error err;
+    uint32_t to_turn, turns;
+    char *end;
+    unsigned long number = strtoul(args[1], &end, 10);
+
+    (void)n_args;
+    if (strspn(args[1], "0123456789") != strlen(args[1]) || *args[1] == '\0' || number > UINT32_MAX)
+        return options_misuse(c->verb, "rewind wants the number of the last turn to keep, not '%s'",
+                              args[1]);
+    to_turn = (uint32_t)number;
+    if (parley_rewind(c->channel, args[0], to_turn, &turns, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    if (c->connection.is_json)
+        (void)out_json(json_pack("{ss,si}", "conversation", args[0], "turns", (int)turns));
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_cancel(struct conversation_list *c, int n_args, char **args)
+{
+    struct parley_error err;
+    uint32_t n_cancelled;
+
+    (void)n_args;
+    if (parley_cancel(c->channel, args[0], &n_cancelled, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    if (c->connection.is_json)
+        (void)out_json(
+            json_pack("{ss,si}", "conversation", args[0], "cancelled", (int)n_cancelled));
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_watch(struct conversation_list *c, int n_args, char **args)
+{
+    struct parley_error err;
+
+    if (watch_run(c->channel, n_args == 0 ? NULL : args[0], c->connection.is_json, &err) !=
+        PARLEY_OK)
+        return connection_complain(&err);
+    return EXIT_DONE;
+}
+
+static const struct action actions[] = {
+    {"list", "", 0, 0, conversations_list},       {"show", "ID", 1, 1, conversations_show},
+    {"fork", "ID", 1, 1, conversations_fork},     {"rewind", "ID TURN", 2, 2, conversations_rewind},
+    {"cancel", "ID", 1, 1, conversations_cancel}, {"close", "ID…", 1, 1000, conversations_close},
+    {"watch", "[ID]", 0, 1, conversations_watch},
+};
+
+static const struct action *find_action(const char *name)
+{
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return &actions[i];
+    return NULL;
+}
+
+enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
+{
+    struct conversation_list c = {.verb = verb, .connection = connection_defaults(), .limit = 50};
+    const struct option_group groups[] = {{conversations_rows, &c, NULL},
+                                          {connection_rows, &c.connection, NULL}};
+    const struct action *action;
+    enum exit_code code;
+    int first, n;
+
+    if (!options_read(verb, groups, 2, argc, argv, 0, argc, &first, &code))
+        return code;
+    action = find_action(first == argc ? "list" : argv[first]);
+    if (action == NULL)
+        return options_misuse(verb, "'%s' is none of %s", argv[first], verb->args);
+    n = first == argc ? 0 : argc - first - 1;
+    if (n < action->n_min || n > action->n_max)
+        return options_misuse(verb, "%s is used as: %s %s", action->name, action->name,
+                              action->args);
+    c.channel = connection_open(&c.connection);
+    if (c.channel == NULL)
+        return EXIT_FAILED;
+    code = action->run(&c, n, argv + first + 1);
+    parley_channel_close(c.channel);
+    return code;
+}

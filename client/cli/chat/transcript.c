@@ -1,0 +1,91 @@
+#include "client/cli/chat/transcript.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "client/cli/connection.h"
+
+enum parley_status transcript_get(Parley__V1__Conversation **out, struct parley_channel *channel,
+                                  const char *conversation, bool with_text,
+                                  struct parley_error *err)
+{
+    Parley__V1__GetRequest request = PARLEY__V1__GET_REQUEST__INIT;
+    ProtobufCMessage *answer;
+    enum parley_status rc;
+
+    request.conversation = (char *)conversation;
+    request.without_transcript = !with_text;
+    rc = connection_call(&answer, channel, "/parley.v1.Conversations/Get", &request.base,
+                         &parley__v1__conversation__descriptor, 0, err);
+    if (rc == PARLEY_OK)
+        *out = (Parley__V1__Conversation *)answer;
+    return rc;
+}
+
+/* One message; false when it could not be written. */
+typedef bool (*write_fn)(FILE *out, uint32_t turn, const char *role, const char *text);
+
+static bool transcript_write_text(FILE *out, uint32_t turn, const char *role, const char *text)
+{
+    (void)turn;
+    return fprintf(out, "%s: %s\n\n", role, text) >= 0;
+}
+
+static bool write_json(FILE *out, uint32_t turn, const char *role, const char *text)
+{
+    json_t *line = json_pack("{si,ss,ss}", "turn", (int)turn, "role", role, "text", text);
+    bool is_good =
+        line != NULL && json_dumpf(line, out, JSON_COMPACT) == 0 && fputc('\n', out) != EOF;
+
+    json_decref(line);
+    return is_good;
+}
+
+static bool transcript_write_all(const Parley__V1__Conversation *c, FILE *out, write_fn write)
+{
+    bool is_good = *c->system == '\0' || write(out, 0, "system", c->system);
+
+    for (size_t i = 0; is_good && i < c->n_transcript; i++) {
+        const Parley__V1__TranscriptTurn *turn = c->transcript[i];
+
+        for (size_t j = 0; is_good && j < turn->n_messages; j++)
+            is_good = write(out, turn->turn, turn->messages[j]->role, turn->messages[j]->text);
+        is_good = is_good && write(out, turn->turn, "assistant", turn->reply);
+    }
+    return is_good;
+}
+
+bool transcript_write(const Parley__V1__Conversation *c, FILE *out)
+{
+    return transcript_write_all(c, out, transcript_write_text);
+}
+
+bool transcript_write_json(const Parley__V1__Conversation *c, FILE *out)
+{
+    return transcript_write_all(c, out, write_json);
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t len = strlen(text), n = strlen(end);
+
+    return len >= n && strcmp(text + len - n, end) == 0;
+}
+
+enum status transcript_save(const Parley__V1__Conversation *c, const char *path, struct error *err)
+{
+    bool is_json = ends_in(path, ".json") || ends_in(path, ".jsonl"), is_good;
+    FILE *out = fopen(path, "wxe");
+
+    if (out == NULL && errno == EEXIST)
+        return error_set(err, STATUS_EXISTS, "%s is there already; nothing was saved", path);
+    if (out == NULL)
+        return error_set(err, STATUS_UNKNOWN, "%s: %s", path, strerror(errno));
+    errno = 0;
+    is_good = is_json ? transcript_write_json(c, out) : transcript_write(c, out);
+    is_good = fclose(out) == 0 && is_good;
+    return is_good ? STATUS_OK
+                   : error_set(err, STATUS_UNKNOWN, "%s: %s", path,
+                               errno == 0 ? "cannot be written" : strerror(errno));
+}

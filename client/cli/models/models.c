@@ -1,0 +1,59 @@
+#include <stdio.h>
+
+#include "client/cli/connection.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/message_json.h"
+#include "client/cli/output/out.h"
+#include "client/cli/output/table.h"
+#include "parley/v1/models.pb-c.h"
+
+static void print_models(const Parley__V1__ModelsListResponse *list)
+{
+    static const char *const header[] = {
+        "NAME", "KIND", "STATE", "BACKEND", "CONTEXT", "WEIGHTS", "VERSION", "CONVERSATIONS", ""};
+    struct text_table t;
+    char bytes[24];
+
+    table_init(&t, header);
+    for (size_t i = 0; i < list->n_models; i++) {
+        const Parley__V1__Model *m = list->models[i];
+
+        table_cell(&t, "%s%s", m->name, m->is_default ? " *" : "");
+        table_cell(&t, "%s%s%s", m->kind, *m->architecture == '\0' ? "" : " ", m->architecture);
+        table_cell(&t, "%s%s%s", m->state, *m->error == '\0' ? "" : ": ", m->error);
+        table_cell(&t, "%s", *m->backend == '\0' ? "-" : m->backend);
+        if (m->context == 0)
+            table_cell(&t, "-");
+        else
+            table_cell(&t, "%u", m->context);
+        table_cell(&t, "%s", m->weight_bytes == 0 ? "-" : table_bytes(bytes, m->weight_bytes));
+        table_cell(&t, "%.12s", m->version);
+        table_cell(&t, "%u", m->conversations);
+    }
+    table_print(&t);
+    table_deinit(&t);
+}
+
+static enum exit_code models(struct parley_channel *channel, bool is_json)
+{
+    Parley__V1__ModelsListRequest request = PARLEY__V1__MODELS_LIST_REQUEST__INIT;
+    const Parley__V1__ModelsListResponse *list;
+    ProtobufCMessage *answer;
+    struct parley_error err;
+
+    if (connection_call(&answer, channel, "/parley.v1.Models/List", &request.base,
+                        &parley__v1__models_list_response__descriptor, 0, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    list = (const Parley__V1__ModelsListResponse *)answer;
+    if (!is_json)
+        print_models(list);
+    for (size_t i = 0; is_json && i < list->n_models; i++)
+        (void)out_json(message_json(&list->models[i]->base)); /* out_end reports a failure */
+    protobuf_c_message_free_unpacked(answer, NULL);
+    return EXIT_DONE;
+}
+
+enum exit_code models_run(const struct verb *verb, int argc, char **argv)
+{
+    return connection_run(verb, argc, argv, models);
+}

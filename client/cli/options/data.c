@@ -1,0 +1,461 @@
+#include "client/cli/options/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli/options/model_file.h"
+#include "client/cli/output/console.h"
+#include "worlds/baselines/dictionary.h"
+#include "worlds/baselines/simple.h"
+#include "worlds/participant/model.h"
+#include "worlds/participant/participant.h"
+
+enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATCH = 1 << 20 };
+
+#define DATA(name, kind, member, value, help)                             \
+    {                                                                     \
+        name, value, help, kind, offsetof(struct data_options, member), 0 \
+    }
+
+const struct option_row data_option_rows[] = {
+    DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
+         "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, or data:FILE once built"),
+    DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
+         "train, valid or test; then :stream, :ordered, :evalmode"),
+    DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations that go side by side (1)"),
+    DATA("dynamic-batching|dynb", OPTION_TEXT, dynamic, "KIND",
+         "batchsort or full: batches of like length out of many conversations"),
+    DATA("numthreads|nt", OPTION_U32, n_threads, "N", "threads, each with its batches (1)"),
+    DATA("truncate|tr", OPTION_I64, truncate, "N", "the most tokens of a text or label"),
+    DATA("text-truncate|ttr", OPTION_I64, text_truncate, "N", "of a text with its history"),
+    DATA("label-truncate|ltr", OPTION_I64, label_truncate, "N", "of a label"),
+    DATA("batch-sort|bsrt", OPTION_BOOL, batch_sort, "BOOL",
+         "each turn by itself, batches of like length (false)"),
+    DATA("squash", OPTION_BOOL, squash, "BOOL",
+         "each turn by itself with what came before (false)"),
+    DATA("batch-sort-cache|bsc", OPTION_TEXT, batch_sort_cache, "KIND",
+         "of a :stream of single turns: pop (lengths by chance) or index (in turn)"),
+    DATA("batch-length-range|blr", OPTION_U32, length_range, "N",
+         "of it: words by which neighbouring lengths may differ (5)"),
+    DATA("include-labels|incl", OPTION_BOOL, include_labels, "BOOL",
+         "labels among what came before (true)"),
+    DATA("context-length|clen", OPTION_I64, context_length, "N",
+         "utterances of what came before, the turn's own among them; -1: all (-1)"),
+    DATA("hide-labels|hlbl", OPTION_BOOL, hide_labels, "BOOL", "from the agent, not the scores"),
+    DATA("multitask-weights|mtw", OPTION_TEXT, weights, "X,X|stochastic",
+         "how often each task is drawn where data are shuffled"),
+    DATA("aggregate-micro|micro", OPTION_BOOL, aggregate_micro, "BOOL",
+         "averages over examples, not over tasks (false)"),
+    DATA("metrics|mcs", OPTION_TEXT, metrics, "NAME[,NAME]",
+         "default, f1, bleu, rouge, distinct, all or none"),
+    DATA("num-examples|ne", OPTION_U64, n_examples, "N", "no more than so many (all)"),
+    DATA("datafile|pytd", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
+    DATA("num-workers|nw", OPTION_U32, n_loaders, "N", "threads that read a :stream ahead (2)"),
+    DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "leave lines out that are wrong, and count them"),
+    DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N", "of a data file (16777216)"),
+    DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
+    DATA("num-ranks", OPTION_U32, n_ranks, "N", "of so many processes (1)"),
+    DATA("seed", OPTION_U64, seed, "N", "of all that is drawn (0)"),
+    {0},
+};
+
+#define AGENT(name, kind, member, value, help)                                   \
+    {                                                                            \
+        name, value, help, kind, offsetof(struct participant_options, member), 0 \
+    }
+
+const struct option_row participant_option_rows[] = {
+    AGENT(
+        "agent|m", OPTION_TEXT, agent, "NAME",
+        "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response or lm"),
+    AGENT("model|mf", OPTION_TEXT, model, "PATH", "a GGUF file for lm, which it implies"),
+    AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE", "of unigram and ir_baseline"),
+    AGENT("fixed-response", OPTION_TEXT, fixed_response, "TEXT", "what fixed_response says"),
+    AGENT("return-one-random-answer", OPTION_BOOL, return_one_random_answer, "BOOL",
+          "of repeat_label: one of several labels (true)"),
+    AGENT("cant-answer-percent", OPTION_FLOAT, cant_answer_percent, "X",
+          "of repeat_label: how often it does not know, 0 to 1 (0)"),
+    AGENT("history-size|histsz", OPTION_I64, history_size, "N",
+          "utterances that are remembered; 0 or -1: all (-1)"),
+    AGENT("use-reply", OPTION_TEXT, use_reply, "WHICH",
+          "what an agent remembers of its own: label, model or none (label)"),
+    AGENT("delimiter", OPTION_TEXT, delimiter, "TEXT", "between utterances (a newline)"),
+    AGENT("split-lines", OPTION_BOOL, split_lines, "BOOL", "each line is an utterance (false)"),
+    AGENT("person-tokens|pt", OPTION_BOOL, person_tokens, "BOOL",
+          "__p1__ and __p2__ before utterances; plain form (false)"),
+    AGENT("history-reversed", OPTION_BOOL, history_reversed, "BOOL",
+          "newest token first; plain form (false)"),
+    AGENT("plain", OPTION_FLAG, is_plain, NULL,
+          "lm: one text that goes on, not a chat by the model's template"),
+    AGENT("skip-generation", OPTION_BOOL, skip_generation, "BOOL",
+          "lm: score labels, write no reply (false)"),
+    AGENT("skip-scoring", OPTION_BOOL, skip_scoring, "BOOL", "lm: no perplexity (false)"),
+    AGENT("max-tokens", OPTION_U32, max_tokens, "N", "lm: of a reply (128)"),
+    AGENT("temperature", OPTION_FLOAT, temperature, "X", "lm: 0 is greedy (0)"),
+    AGENT("system", OPTION_TEXT, system, "TEXT", "lm: the system prompt (the model's own)"),
+    AGENT("backend", OPTION_TEXT, backend, "NAME", "lm: cpu or ref (cpu)"),
+    AGENT("kv", OPTION_TEXT, kv, "TYPE", "lm: how keys and values are kept: f16, q8 or f32 (f16)"),
+    AGENT("kv-mib", OPTION_U32, kv_mib, "N", "lm: memory for them (an eighth of the machine's)"),
+    AGENT("threads", OPTION_U32, compute_threads, "N",
+          "lm: of each model's arithmetic (the cores, shared among --numthreads)"),
+    {0},
+};
+
+void data_options_init(struct data_options *o, const char *datatype)
+{
+    *o = (struct data_options){.datatype = datatype,
+                               .dynamic = "none",
+                               .metrics = "default",
+                               .batch_size = 1,
+                               .n_threads = 1,
+                               .include_labels = true,
+                               .context_length = -1,
+                               .truncate = -1,
+                               .text_truncate = -1,
+                               .label_truncate = -1,
+                               .n_ranks = 1,
+                               .n_loaders = 2,
+                               .length_range = 5,
+                               .batch_sort_cache = "none",
+                               .max_line_bytes = TEACHER_MAX_LINE_BYTES};
+}
+
+void participant_options_init(struct participant_options *o)
+{
+    *o = (struct participant_options){.use_reply = "label",
+                                      .history_size = -1,
+                                      .backend = "cpu",
+                                      .return_one_random_answer = true};
+}
+
+enum status participant_agent_options(struct agent_options *out,
+                                      const struct participant_options *o, struct error *err)
+{
+    *out = (struct agent_options){.backend = o->backend,
+                                  .n_threads = o->compute_threads,
+                                  .kv_bytes = (size_t)o->kv_mib << 20};
+    return o->kv != NULL ? kv_type_of(&out->kv_type, o->kv, err) : STATUS_OK;
+}
+
+/* --- the tasks ------------------------------------------------------------------------------- */
+
+static size_t bound_of(int64_t own, int64_t both)
+{
+    int64_t bound = own >= 0 ? own : both;
+
+    return bound > 0 ? (size_t)bound : 0;
+}
+
+static enum status check_counts(const struct data_options *o, struct error *err)
+{
+    if (o->task == NULL)
+        return error_set(err, STATUS_INVALID, "--task is missing");
+    if (o->batch_size == 0 || o->batch_size > MAX_BATCH)
+        return error_set(err, STATUS_INVALID, "--batchsize is %u, it is from 1 to %d",
+                         o->batch_size, MAX_BATCH);
+    if (o->n_threads == 0 || o->n_threads > MAX_THREADS)
+        return error_set(err, STATUS_INVALID, "--numthreads is %u, it is from 1 to %d",
+                         o->n_threads, MAX_THREADS);
+    if (o->n_ranks == 0 || o->rank >= o->n_ranks)
+        return error_set(err, STATUS_INVALID, "--rank is %u, with --num-ranks %u it is below that",
+                         o->rank, o->n_ranks);
+    return STATUS_OK;
+}
+
+static enum status parse_dynamic(enum dynamic_batching *out, const char *text, struct error *err)
+{
+    static const char *const names[] = {
+        [DYNAMIC_NONE] = "none", [DYNAMIC_BATCHSORT] = "batchsort", [DYNAMIC_FULL] = "full"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (enum dynamic_batching)i;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_INVALID,
+                     "--dynamic-batching is '%.40s', it is batchsort, full or none", text);
+}
+
+static enum status parse_weights(struct world_config *c, const char *text, struct arena *arena,
+                                 struct error *err)
+{
+    double *weights;
+    size_t n = 0;
+
+    if (text == NULL)
+        return STATUS_OK;
+    c->stochastic = strcmp(text, "stochastic") == 0;
+    if (c->stochastic)
+        return STATUS_OK;
+    weights = arena_alloc(arena, MAX_WEIGHTS, sizeof *weights);
+    if (weights == NULL)
+        return error_no_memory(err, MAX_WEIGHTS * sizeof *weights, "weights");
+    for (const char *at = text; n < MAX_WEIGHTS; at++) {
+        char *end;
+
+        weights[n] = strtod(at, &end);
+        if (end == at || (*end != ',' && *end != '\0') || !(weights[n] >= 0))
+            return error_set(err, STATUS_INVALID,
+                             "--multitask-weights is '%.60s', it is 'stochastic' or numbers from 0 "
+                             "on with commas",
+                             text);
+        n++;
+        at = end;
+        if (*at == '\0')
+            break;
+    }
+    c->weights = weights;
+    c->n_weights = n;
+    return STATUS_OK;
+}
+
+static enum status parse_cache(enum length_caching *out, const char *text, struct error *err)
+{
+    static const char *const names[] = {
+        [LENGTH_CACHE_NONE] = "none", [LENGTH_CACHE_POP] = "pop", [LENGTH_CACHE_INDEX] = "index"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], text) == 0) {
+            *out = (enum length_caching)i;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_INVALID, "--batch-sort-cache is '%.40s', it is pop, index or none",
+                     text);
+}
+
+enum status data_teacher_config(struct teacher_config *c, const struct data_options *o,
+                                struct error *err)
+{
+    enum status rc;
+
+    teacher_config_init(c);
+    c->batch_size = o->batch_size;
+    c->n_shards = o->n_threads;
+    c->hide_labels = o->hide_labels;
+    c->skip_bad = o->skip_bad;
+    c->seed = o->seed;
+    c->rank = o->rank;
+    c->n_ranks = o->n_ranks;
+    c->squash = o->squash;
+    c->include_labels = o->include_labels;
+    c->context_length = o->context_length;
+    c->batch_sort = o->batch_sort;
+    c->data_file = o->data_file;
+    c->max_line_bytes = o->max_line_bytes;
+    c->n_loaders = o->n_loaders;
+    c->length_range = o->length_range;
+    rc = parse_cache(&c->length_cache, o->batch_sort_cache, err);
+    if (rc == STATUS_OK)
+        rc = metrics_families(&c->metrics, o->metrics, err);
+    if (rc == STATUS_OK)
+        rc = datatype_parse(&c->datatype, o->datatype, err);
+    return rc;
+}
+
+/* A task's name in a report: its file's name, or the whole task where two files have the same name.
+ */
+static void name_tasks(struct data_world *w, const struct text *tasks)
+{
+    for (size_t i = 0; i < w->n_tasks; i++) {
+        const char *id = teacher_id(teacher_of(w->tasks[i]));
+
+        w->names[i] = (struct text){id, strlen(id)};
+        for (size_t k = 0; k < w->n_tasks; k++)
+            if (k != i && strcmp(id, teacher_id(teacher_of(w->tasks[k]))) == 0)
+                w->names[i] = tasks[i];
+    }
+}
+
+enum status data_tasks_open(struct data_world *w, const struct data_options *o, struct error *err)
+{
+    struct teacher_config config;
+    struct text *tasks;
+    size_t n;
+    enum status rc;
+
+    arena_init(&w->arena, MAX_NAMES_BYTES);
+    if ((rc = check_counts(o, err)) != STATUS_OK ||
+        (rc = data_teacher_config(&config, o, err)) != STATUS_OK ||
+        (rc = parse_dynamic(&w->config.dynamic, o->dynamic, err)) != STATUS_OK ||
+        (rc = parse_weights(&w->config, o->weights, &w->arena, err)) != STATUS_OK ||
+        (rc = tasks_split(&tasks, &n, o->task, &w->arena, err)) != STATUS_OK)
+        return rc;
+    w->tasks = arena_alloc(&w->arena, n, sizeof(struct participant *));
+    w->names = arena_alloc(&w->arena, n, sizeof *w->names);
+    if (w->tasks == NULL || w->names == NULL)
+        return error_no_memory(err, n * sizeof *w->names, "tasks");
+    for (; w->n_tasks < n; w->n_tasks++) {
+        struct teacher *t;
+        const char *task = arena_strndup(&w->arena, tasks[w->n_tasks].text, tasks[w->n_tasks].len);
+
+        if (task == NULL)
+            return error_no_memory(err, tasks[w->n_tasks].len, "tasks");
+        rc = teacher_open(&t, task, &config, err);
+        if (rc != STATUS_OK)
+            return rc;
+        w->tasks[w->n_tasks] = teacher_participant(t);
+    }
+    name_tasks(w, tasks);
+    w->config.tasks = w->tasks;
+    w->config.n_tasks = n;
+    w->config.task_names = w->names;
+    w->config.shuffle = datatype_shuffles(&config.datatype);
+    w->config.aggregate_micro = o->aggregate_micro;
+    w->config.seed = o->seed;
+    w->config.batch_size = o->batch_size;
+    w->config.text_truncate = bound_of(o->text_truncate, o->truncate);
+    w->config.label_truncate = bound_of(o->label_truncate, o->truncate);
+    w->config.n_threads = o->n_threads;
+    w->config.n_examples = o->n_examples;
+    return STATUS_OK;
+}
+
+/* --- the agent ------------------------------------------------------------------------------- */
+
+static enum status configure_listener(struct dialogue_listener_config *c,
+                                      const struct data_options *data,
+                                      const struct participant_options *o, struct error *err)
+{
+    *c = (struct dialogue_listener_config){
+        .history = {.size = o->history_size,
+                    .split_lines = o->split_lines,
+                    .person_tokens = o->person_tokens,
+                    .reversed = o->history_reversed},
+        .text_truncate = bound_of(data->text_truncate, data->truncate),
+        .label_truncate = bound_of(data->label_truncate, data->truncate)};
+    if (o->delimiter != NULL)
+        c->history.delimiter = (struct text){o->delimiter, strlen(o->delimiter)};
+    return use_reply_parse(&c->use_reply, o->use_reply, err);
+}
+
+static enum status open_model(struct participant **out, const struct data_options *data,
+                              const struct participant_options *o, struct arena *arena,
+                              struct error *err)
+{
+    struct model_participant_config c;
+    const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    char *path;
+    enum status rc;
+
+    model_config_init(&c);
+    rc = configure_listener(&c.listener, data, o, err);
+    if (rc == STATUS_OK)
+        rc = participant_agent_options(&c.agent.options, o, err);
+    if (rc != STATUS_OK)
+        return rc;
+    path = model_file_path(o->model);
+    c.agent.path = arena_strndup(arena, path, strlen(path));
+    free(path);
+    if (c.agent.path == NULL)
+        return error_no_memory(err, 1, "a path");
+    c.agent.name = "lm";
+    if (c.agent.options.n_threads == 0 && data->n_threads > 1 && n_cores > 0)
+        c.agent.options.n_threads =
+            (size_t)n_cores > data->n_threads ? (size_t)n_cores / data->n_threads : 1;
+    c.system = o->system;
+    c.is_plain = o->is_plain;
+    c.no_reply = o->skip_generation;
+    c.no_score = o->skip_scoring;
+    c.sampling.temperature = o->temperature;
+    c.sampling.seed = data->seed;
+    if (o->max_tokens != 0)
+        c.sampling.max_tokens = o->max_tokens;
+    return model_open(out, &c, err);
+}
+
+static enum status open_simple(struct data_world *w, const char *name,
+                               const struct data_options *data, const struct participant_options *o,
+                               struct error *err)
+{
+    struct simple_config c;
+
+    simple_config_init(&c);
+    if (simple_needs_dictionary(name)) {
+        if (o->dict_file == NULL)
+            return error_set(err, STATUS_INVALID,
+                             "'%s' needs --dict-file, which 'parley train --task TASK --dict-file "
+                             "FILE' makes",
+                             name);
+        if (dictionary_read(&w->dictionary, o->dict_file, err) != STATUS_OK)
+            return err->status;
+        c.dictionary = w->dictionary;
+    }
+    c.history_size = o->history_size > 0 ? (size_t)o->history_size : 0;
+    c.seed = data->seed;
+    c.return_all = !o->return_one_random_answer;
+    c.cant_answer_percent = (double)o->cant_answer_percent;
+    c.fixed_response = o->fixed_response;
+    return simple_open(&w->agent, name, &c, err);
+}
+
+static void act_one_by_one(struct participant *p, struct participant_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        rows[i].failed = p->type->act(rows[i].clone, rows[i].out, &rows[i].err) != STATUS_OK;
+}
+
+/* An agent that repeats computes nothing, so it may run in length buckets without a batch_act and
+ * without a bound of length. */
+static void let_repeat(struct data_world *w)
+{
+    enum { UNBOUNDED = 1 << 24 };
+
+    if (w->agent->type->batch_act == NULL) {
+        w->repeating = *w->agent->type;
+        w->repeating.batch_act = act_one_by_one;
+        w->agent->type = &w->repeating;
+    }
+    if (w->config.text_truncate == 0)
+        w->config.text_truncate = UNBOUNDED;
+}
+
+enum status data_agent_open(struct data_world *w, const struct data_options *data,
+                            const struct participant_options *o, struct error *err)
+{
+    const char *name = o->agent != NULL ? o->agent : o->model != NULL ? "lm" : "repeat_label";
+    enum status rc;
+
+    if (strcmp(name, "lm") == 0)
+        rc = open_model(&w->agent, data, o, &w->arena, err);
+    else
+        rc = open_simple(w, name, data, o, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (w->config.dynamic != DYNAMIC_NONE && strncmp(name, "repeat_", strlen("repeat_")) == 0)
+        let_repeat(w);
+    w->config.agents = &w->agent;
+    w->config.n_agents = 1;
+    return STATUS_OK;
+}
+
+/* --- the world ------------------------------------------------------------------------------- */
+
+enum status data_world_open(struct data_world *w, struct error *err)
+{
+    return world_open(&w->world, &w->config, err);
+}
+
+void data_world_close(struct data_world *w)
+{
+    world_close(w->world);
+    participant_unref(w->agent);
+    dictionary_close(w->dictionary);
+    for (size_t i = 0; i < w->n_tasks; i++)
+        participant_unref(w->tasks[i]);
+    arena_deinit(&w->arena);
+    *w = (struct data_world){0};
+}
+
+void data_world_warn(const struct data_world *w)
+{
+    for (size_t i = 0; i < w->n_tasks; i++) {
+        struct teacher *t = teacher_of(w->tasks[i]);
+        size_t n_skipped = teacher_n_skipped(t);
+
+        if (teacher_warning(t) != NULL)
+            console_line("%s", teacher_warning(t));
+        if (n_skipped > 0)
+            console_line("%s: %zu bad lines were left out", teacher_id(t), n_skipped);
+    }
+}

@@ -1,0 +1,38 @@
+#include "client/cli/options/sampling.h"
+
+#define AT(member) offsetof(struct sampling_options, sampling.member)
+
+const struct option_row sampling_rows[] = {
+    {"temperature", "T", "0 takes the likeliest token (the model's own)", OPTION_FLOAT,
+     AT(temperature), PARLEY_TEMPERATURE},
+    {"top-p", "P", "of the likeliest tokens that make up P, above 0 and at most 1", OPTION_FLOAT,
+     AT(top_p), PARLEY_TOP_P},
+    {"top-k", "K", "of the K likeliest tokens; 0: of all", OPTION_U32, AT(top_k), PARLEY_TOP_K},
+    {"min-p", "P", "of tokens at least P times as likely as the likeliest", OPTION_FLOAT, AT(min_p),
+     PARLEY_MIN_P},
+    {"repetition-penalty", "X", "above 1 makes what stands in the context less likely",
+     OPTION_FLOAT, AT(repetition_penalty), PARLEY_REPETITION_PENALTY},
+    {"presence-penalty", "X", "-2 to 2: for tokens that the reply has", OPTION_FLOAT,
+     AT(presence_penalty), PARLEY_PRESENCE_PENALTY},
+    {"frequency-penalty", "X", "-2 to 2: for each time that the reply has them", OPTION_FLOAT,
+     AT(frequency_penalty), PARLEY_FREQUENCY_PENALTY},
+    {"seed", "N", "the same seed, the same reply (0)", OPTION_U64, AT(seed), PARLEY_SEED},
+    {"max-tokens", "N", "of a reply; 0: until the context is full", OPTION_U32, AT(max_tokens),
+     PARLEY_MAX_TOKENS},
+    {"min-tokens", "N", "before a reply may end", OPTION_U32, AT(min_tokens), PARLEY_MIN_TOKENS},
+    {"stop", "TEXT", "ends the reply and is not part of it; may be given again", OPTION_TEXTS,
+     offsetof(struct sampling_options, stops), 0},
+    {"ignore-eos", NULL, "goes on where the model would end", OPTION_FLAG, AT(ignore_eos),
+     PARLEY_IGNORE_EOS},
+    {0},
+};
+
+const struct parley_sampling *sampling_options_get(struct sampling_options *o)
+{
+    /* The same command line gives the same reply: the server draws a seed where none is given,
+     * so this sends 0. */
+    o->sampling.set |= PARLEY_SEED;
+    o->sampling.stops = o->stops.texts;
+    o->sampling.n_stops = o->stops.n;
+    return &o->sampling;
+}

@@ -1,0 +1,157 @@
+#include "client/cli/output/message_json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A text from the wire may be invalid UTF-8; JSON must not. */
+static json_t *message_json_text(const char *text)
+{
+    json_t *json = json_string(text == NULL ? "" : text);
+
+    return json == NULL ? json_string("\xef\xbf\xbd") : json;
+}
+
+static json_t *enum_json(const ProtobufCFieldDescriptor *field, int value)
+{
+    const ProtobufCEnumValue *known =
+        protobuf_c_enum_descriptor_get_value(field->descriptor, value);
+
+    return known == NULL ? json_integer(value) : json_string(known->name);
+}
+
+/* NULL for a message that is not set. */
+static json_t *value_json(const ProtobufCFieldDescriptor *field, const void *at)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_INT32:
+    case PROTOBUF_C_TYPE_SINT32:
+    case PROTOBUF_C_TYPE_SFIXED32:
+        return json_integer(*(const int32_t *)at);
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+        return json_integer(*(const int64_t *)at);
+    case PROTOBUF_C_TYPE_UINT32:
+    case PROTOBUF_C_TYPE_FIXED32:
+        return json_integer(*(const uint32_t *)at);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        return json_integer((json_int_t) * (const uint64_t *)at);
+    case PROTOBUF_C_TYPE_FLOAT:
+        return json_real((double)*(const float *)at);
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return json_real(*(const double *)at);
+    case PROTOBUF_C_TYPE_BOOL:
+        return json_boolean(*(const protobuf_c_boolean *)at);
+    case PROTOBUF_C_TYPE_ENUM:
+        return enum_json(field, *(const int *)at);
+    case PROTOBUF_C_TYPE_STRING:
+        return message_json_text(*(const char *const *)at);
+    case PROTOBUF_C_TYPE_BYTES:
+        return json_integer((json_int_t)((const ProtobufCBinaryData *)at)->len);
+    case PROTOBUF_C_TYPE_MESSAGE:
+        break;
+    }
+    return *(const ProtobufCMessage *const *)at == NULL
+               ? NULL
+               : message_json(*(const ProtobufCMessage *const *)at);
+}
+
+static size_t value_size(const ProtobufCFieldDescriptor *field)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_INT64:
+    case PROTOBUF_C_TYPE_SINT64:
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return sizeof(uint64_t);
+    case PROTOBUF_C_TYPE_STRING:
+    case PROTOBUF_C_TYPE_MESSAGE:
+        return sizeof(void *);
+    case PROTOBUF_C_TYPE_BYTES:
+        return sizeof(ProtobufCBinaryData);
+    case PROTOBUF_C_TYPE_BOOL:
+        return sizeof(protobuf_c_boolean);
+    default:
+        return sizeof(uint32_t);
+    }
+}
+
+/* protobuf-c does not mark maps; the entry names that protoc generates identify them. */
+static bool is_map(const ProtobufCFieldDescriptor *field)
+{
+    const ProtobufCMessageDescriptor *entry = field->descriptor;
+    size_t len;
+
+    if (field->type != PROTOBUF_C_TYPE_MESSAGE || entry->n_fields != 2)
+        return false;
+    len = strlen(entry->short_name);
+    return len > 5 && strcmp(entry->short_name + len - 5, "Entry") == 0 &&
+           strcmp(entry->fields[0].name, "key") == 0 &&
+           entry->fields[0].type == PROTOBUF_C_TYPE_STRING;
+}
+
+static json_t *map_json(const ProtobufCMessage *const *entries, size_t n)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < n; i++) {
+        const ProtobufCFieldDescriptor *fields = entries[i]->descriptor->fields;
+        const char *bytes = (const char *)entries[i];
+        const char *key = *(const char *const *)(const void *)(bytes + fields[0].offset);
+
+        (void)json_object_set_new(object, key, value_json(&fields[1], bytes + fields[1].offset));
+    }
+    return object;
+}
+
+static json_t *list_json(const ProtobufCFieldDescriptor *field, const char *values, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        (void)json_array_append_new(list, value_json(field, values + i * value_size(field)));
+    return list;
+}
+
+static bool is_set(const ProtobufCFieldDescriptor *field, const char *bytes)
+{
+    const void *quantifier = bytes + field->quantifier_offset;
+    bool is_pointer =
+        field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_MESSAGE;
+
+    if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0)
+        return *(const uint32_t *)quantifier == field->id;
+    if (field->label == PROTOBUF_C_LABEL_OPTIONAL && !is_pointer)
+        return *(const protobuf_c_boolean *)quantifier != 0;
+    if (field->label == PROTOBUF_C_LABEL_OPTIONAL || field->type == PROTOBUF_C_TYPE_MESSAGE)
+        return *(const void *const *)(const void *)(bytes + field->offset) != NULL;
+    return true;
+}
+
+json_t *message_json(const ProtobufCMessage *message)
+{
+    const char *bytes = (const char *)message;
+    json_t *object = json_object();
+
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        const void *at = bytes + field->offset;
+        json_t *value = NULL;
+
+        if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+            size_t n = *(const size_t *)(const void *)(bytes + field->quantifier_offset);
+
+            value = is_map(field) ? map_json(*(const ProtobufCMessage *const *const *)at, n)
+                                  : list_json(field, *(const char *const *)at, n);
+        } else if (is_set(field, bytes)) {
+            value = value_json(field, at);
+        }
+        if (value != NULL)
+            (void)json_object_set_new(object, field->name, value);
+    }
+    return object;
+}

@@ -1,0 +1,12 @@
+/* Any protobuf message as JSON, by its descriptor: the names are those of the .proto files. */
+#ifndef CLIENT_CLI_OUTPUT_MESSAGE_JSON_H
+#define CLIENT_CLI_OUTPUT_MESSAGE_JSON_H
+
+#include <jansson.h>
+#include <protobuf-c/protobuf-c.h>
+
+/* Numbers, texts and lists are included even when zero or empty; messages, and members of a oneof,
+ * only where they are set; maps are objects. The caller owns the result. */
+json_t *message_json(const ProtobufCMessage *message);
+
+#endif

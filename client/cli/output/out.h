@@ -1,0 +1,25 @@
+/* Results, on stdout. When stdout is closed by its reader or the disk is full, the program ends
+ * with EXIT_FAILED. */
+#ifndef CLIENT_CLI_OUTPUT_OUT_H
+#define CLIENT_CLI_OUTPUT_OUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* Each returns false once a write has failed. */
+bool out_text(const char *text, size_t len);
+bool out_flush(void);
+/* One object a line, compact; takes it. */
+bool out_json(json_t *object);
+/* Text of a peer, for a person: control characters but tab and newline become U+FFFD when stdout is
+ * a terminal, so that a reply cannot steer it. */
+bool out_foreign(const char *text, size_t len);
+
+bool out_is_tty(void);
+/* Reports a failed write; called once, at the end. */
+bool out_end(void);
+
+#endif

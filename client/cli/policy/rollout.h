@@ -1,0 +1,35 @@
+/* A training run with all its processes: a parleyd that serves the policy, and environment workers
+ * that attach to it. */
+#ifndef CLIENT_CLI_POLICY_ROLLOUT_H
+#define CLIENT_CLI_POLICY_ROLLOUT_H
+
+#include "base/status.h"
+#include "client/cli/policy/environment_worker.h"
+#include "client/lib/parley.h"
+
+enum { ROLLOUT_MAX_WORKERS = 256 };
+
+struct rollout_config {
+    const char *policy;      /* a file */
+    const char *environment; /* "cartpole" */
+    struct parley_act_configure mode;
+    struct parley_train train; /* model is filled in */
+    bool is_stream;            /* workers step over a stream */
+    bool has_own_seeds;        /* workers begin in different states; else all in the same */
+};
+
+struct rollout {
+    double wall_s;    /* processes started … processes ended */
+    double rollout_s; /* time in which workers act, summed over episodes */
+    double train_s;   /* learning */
+    struct latency latency;
+    uint64_t n_actions, n_forwards;
+    double agent_cpu_s, workers_cpu_s;
+    double running_reward;
+};
+
+/* trained (may be NULL) is called after each episode, on another thread; false ends the run. */
+enum status rollout_run(struct rollout *out, const struct rollout_config *config,
+                        parley_trained_fn trained, void *arg, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,170 @@
+/* The verb "self-chat": two clones of a model in one conversation. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/options/data.h"
+#include "client/cli/options/model_file.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/out.h"
+#include "client/cli/worlds/world_log.h"
+#include "worlds/participant/model.h"
+#include "worlds/participant/participant.h"
+
+enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000 };
+
+struct self_chat {
+    struct participant_options agent;
+    const char *opening, *topic, *world_logs;
+    uint32_t n_turns, n_conversations;
+    uint64_t seed;
+    bool is_json;
+};
+
+static const struct option_row self_chat_rows[] = {
+    {"opening", "TEXT", "what the first one says first", OPTION_TEXT,
+     offsetof(struct self_chat, opening), 0},
+    {"topic", "TEXT", "what the two are told to talk about", OPTION_TEXT,
+     offsetof(struct self_chat, topic), 0},
+    {"turns", "N", "what each of the two says so often (6)", OPTION_U32,
+     offsetof(struct self_chat, n_turns), 0},
+    {"conversations|bs", "N", "side by side, each with chance of its own (1)", OPTION_U32,
+     offsetof(struct self_chat, n_conversations), 0},
+    {"seed", "N", "of what is drawn (0)", OPTION_U64, offsetof(struct self_chat, seed), 0},
+    {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
+     offsetof(struct self_chat, world_logs), 0},
+    {"json", NULL, "print one JSON object an utterance", OPTION_FLAG,
+     offsetof(struct self_chat, is_json), 0},
+    {0},
+};
+
+static void print_utterance(const struct self_chat *s, size_t conversation, const char *who,
+                            struct text said)
+{
+    if (s->is_json) {
+        (void)out_json(json_pack("{s:I,s:s,s:s%}", "conversation", (json_int_t)conversation, "id",
+                                 who, "text", said.text != NULL ? said.text : "",
+                                 said.len)); /* out_end reports a failure */
+        return;
+    }
+    if (s->n_conversations > 1)
+        printf("%zu ", conversation);
+    printf("%s: ", who);
+    if (said.len > 0)
+        (void)out_foreign(said.text, said.len);
+    printf("\n");
+}
+
+static void print_turn(const struct self_chat *s, const struct world *w)
+{
+    static const char *const who[] = {"A", "B"};
+
+    for (size_t i = 0; i < world_n_rows(w); i++) {
+        struct world_row row;
+
+        world_row(w, i, &row);
+        for (size_t k = 0; k < row.n_acts && k < 2; k++)
+            print_utterance(s, row.slot, who[k], act_text(&row.acts[k]));
+    }
+    (void)out_flush();
+}
+
+static enum status open_two(struct participant **out, const struct self_chat *s, const char *path,
+                            const char *system, struct error *err)
+{
+    struct model_participant_config c;
+    enum status rc;
+
+    model_config_init(&c);
+    rc = participant_agent_options(&c.agent.options, &s->agent, err);
+    if (rc != STATUS_OK)
+        return rc;
+    c.agent.path = path;
+    c.agent.name = "lm";
+    c.listener.use_reply = USE_REPLY_MODEL;
+    c.listener.history.size = s->agent.history_size;
+    c.system = system;
+    c.opening = s->opening;
+    c.no_score = true;
+    c.seed_by_place = true;
+    c.sampling.temperature = s->agent.temperature;
+    c.sampling.seed = s->seed;
+    if (s->agent.max_tokens != 0)
+        c.sampling.max_tokens = s->agent.max_tokens;
+    return model_open(out, &c, err);
+}
+
+static enum status self_chat_dialogue(const struct self_chat *s, struct participant *two,
+                                      struct error *err)
+{
+    struct world_config config = {.tasks = &two,
+                                  .n_tasks = 1,
+                                  .agents = &two,
+                                  .n_agents = 1,
+                                  .batch_size = s->n_conversations,
+                                  .seed = s->seed};
+    struct world_log *log = NULL;
+    struct world *w = NULL;
+    struct error log_err;
+    enum status rc = STATUS_OK;
+
+    if (s->world_logs != NULL)
+        rc = world_log_open(&log, s->world_logs, err);
+    if (log != NULL) {
+        config.watch = world_log_watch;
+        config.watch_arg = log;
+    }
+    if (rc == STATUS_OK)
+        rc = world_open(&w, &config, err);
+    for (uint32_t i = 0; rc == STATUS_OK && i < s->n_turns; i++) {
+        rc = world_parley(w, err);
+        if (rc == STATUS_OK)
+            print_turn(s, w);
+    }
+    world_close(w);
+    if (world_log_close(log, &log_err) != STATUS_OK && rc == STATUS_OK) {
+        *err = log_err;
+        rc = err->status;
+    }
+    return rc;
+}
+
+enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
+{
+    struct self_chat s = {
+        .n_turns = 6, .n_conversations = 1, .opening = "Hello! What would you like to talk about?"};
+    const struct option_group groups[] = {{participant_option_rows, &s.agent, NULL},
+                                          {self_chat_rows, &s, NULL}};
+    struct participant *two = NULL;
+    char *path = NULL, *system = NULL;
+    struct error err;
+    enum exit_code code;
+    enum status rc;
+    int first;
+
+    participant_options_init(&s.agent);
+    s.agent.temperature = 0.7F;
+    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+                      &code))
+        return code;
+    if (s.n_turns == 0 || s.n_turns > MAX_TURNS)
+        return options_misuse(verb, "--turns is %u, it is from 1 to %d", s.n_turns, MAX_TURNS);
+    if (s.n_conversations == 0 || s.n_conversations > MAX_CONVERSATIONS)
+        return options_misuse(verb, "--conversations is %u, it is from 1 to %d", s.n_conversations,
+                              MAX_CONVERSATIONS);
+    if (s.topic != NULL && asprintf(&system, "%s%sThe topic of this conversation is: %s.",
+                                    s.agent.system != NULL ? s.agent.system : "",
+                                    s.agent.system != NULL ? "\n" : "", s.topic) < 0)
+        abort(); /* no memory for a line */
+    path = model_file_path(s.agent.model);
+    rc = open_two(&two, &s, path, system != NULL ? system : s.agent.system, &err);
+    if (rc == STATUS_OK)
+        rc = self_chat_dialogue(&s, two, &err);
+    if (rc != STATUS_OK)
+        console_error("%s", err.text);
+    participant_unref(two);
+    free(path);
+    free(system);
+    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+}

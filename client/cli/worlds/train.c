@@ -1,0 +1,158 @@
+/* parley train ENVIRONMENT: a policy from nothing to a file, by REINFORCE on a parleyd and
+ * environment workers of its own. The setting is a modern one (returns normalised, a discount, no
+ * dropout); that of the tutorial is `parley bench cartpole`. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/policy/policy.h"
+#include "client/cli/options/options.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/out.h"
+#include "client/cli/policy/rollout.h"
+#include "client/cli/worlds/eval_task.h"
+#include "client/cli/worlds/train_task.h"
+#include "worlds/environment/environment.h"
+
+struct train_options {
+    const char *out, *kind;
+    uint32_t n_observers, n_episodes, n_steps, hidden;
+    float gamma, learning_rate;
+    double until;
+    uint64_t seed;
+    bool is_json;
+};
+
+static const struct option_row train_rows[] = {
+    {"out", "FILE", "where the policy goes (ENVIRONMENT.gguf)", OPTION_TEXT,
+     offsetof(struct train_options, out), 0},
+    {"kind", "NAME", "mlp or lstm (mlp)", OPTION_TEXT, offsetof(struct train_options, kind), 0},
+    {"hidden", "N", "units of the hidden layer (128)", OPTION_U32,
+     offsetof(struct train_options, hidden), 0},
+    {"observers", "N", "processes that act at once (8)", OPTION_U32,
+     offsetof(struct train_options, n_observers), 0},
+    {"episodes", "N", "at most (100)", OPTION_U32, offsetof(struct train_options, n_episodes), 0},
+    {"steps", "N", "of an episode of each observer (500)", OPTION_U32,
+     offsetof(struct train_options, n_steps), 0},
+    {"gamma", "X", "what a reward is worth a step later (0.99)", OPTION_FLOAT,
+     offsetof(struct train_options, gamma), 0},
+    {"learning-rate", "X", "of Adam (0.01)", OPTION_FLOAT,
+     offsetof(struct train_options, learning_rate), 0},
+    {"until", "X", "ends once the running reward is that high (what counts as solved)",
+     OPTION_DOUBLE, offsetof(struct train_options, until), 0},
+    {"seed", "N", "of the policy and the environments (543)", OPTION_U64,
+     offsetof(struct train_options, seed), 0},
+    {"json", NULL, "print one JSON object a line", OPTION_FLAG,
+     offsetof(struct train_options, is_json), 0},
+    {0},
+};
+
+/* State of the thread that calls the events. */
+struct progress {
+    const struct train_options *options;
+    uint64_t n_actions;
+    uint32_t n_episodes;
+    double running_reward;
+};
+
+static bool on_episode(void *arg, const struct parley_trained *e)
+{
+    struct progress *p = arg;
+    double seconds = (double)(e->rollout_us + e->train_us) / 1e6;
+    double rate = (double)(e->n_actions - p->n_actions) / ((double)e->rollout_us / 1e6);
+
+    if (p->options->is_json)
+        (void)out_json(json_pack("{s:I,s:f,s:f,s:f,s:f,s:I}", "episode", (json_int_t)e->episode,
+                                 "mean_reward", (double)e->mean_reward, "running_reward",
+                                 (double)e->running_reward, "rollout_s",
+                                 (double)e->rollout_us / 1e6, "train_s", (double)e->train_us / 1e6,
+                                 "actions", (json_int_t)e->n_actions));
+    else
+        printf("episode %3u  reward %5.1f  running %5.1f  %.2f s  %.0f actions/s\n", e->episode,
+               (double)e->mean_reward, (double)e->running_reward, seconds, rate);
+    p->n_actions = e->n_actions;
+    p->n_episodes = e->episode;
+    p->running_reward = (double)e->running_reward;
+    return out_flush();
+}
+
+static enum status train_policy(struct progress *p, const struct environment_type *environment,
+                                const struct train_options *o, const char *path, struct error *err)
+{
+    struct policy_spec spec = {
+        .kind = strcmp(o->kind, "lstm") == 0 ? POLICY_LSTM : POLICY_MLP,
+        .n_observations = environment->n_observation,
+        .n_actions = environment->n_actions,
+        .n_hidden = o->hidden,
+        .n_layers = 1,
+    };
+    const struct rollout_config config = {
+        .policy = path,
+        .environment = environment->name,
+        .mode = {.mode = PARLEY_ACT_AUTO},
+        .train = {.n_observers = o->n_observers,
+                  .n_episodes = o->n_episodes,
+                  .n_steps = o->n_steps,
+                  .gamma = o->gamma,
+                  .learning_rate = o->learning_rate,
+                  .seed = o->seed,
+                  .normalise = true,
+                  .save_path = path,
+                  .until = (float)o->until},
+        .is_stream = true,
+        .has_own_seeds = true,
+    };
+    struct rollout ignored;
+    enum status rc;
+
+    (void)snprintf(spec.environment, sizeof spec.environment, "%s", environment->name);
+    rc = policy_file_create(path, &spec, o->seed, err);
+    if (rc == STATUS_OK)
+        rc = rollout_run(&ignored, &config, on_episode, p, err);
+    return rc;
+}
+
+enum exit_code train_run(const struct verb *verb, int argc, char **argv)
+{
+    struct train_options o = {.kind = "mlp",
+                              .n_observers = 8,
+                              .n_episodes = 100,
+                              .n_steps = 500,
+                              .hidden = 128,
+                              .gamma = 0.99F,
+                              .learning_rate = 0.01F,
+                              .seed = 543};
+    const struct option_group groups[] = {{train_rows, &o, NULL}};
+    struct progress progress = {.options = &o};
+    struct environment *environment;
+    struct error err;
+    char *path = NULL;
+    enum exit_code code;
+    enum status rc;
+    int first;
+
+    if (eval_task_is_wanted(argc, argv))
+        return train_task_run(verb, argc, argv);
+    if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
+        return code;
+    if (strcmp(o.kind, "mlp") != 0 && strcmp(o.kind, "lstm") != 0)
+        return options_misuse(verb, "--kind is '%s', it must be mlp or lstm", o.kind);
+    if (environment_open(&environment, argv[first], &err) != STATUS_OK)
+        return options_misuse(verb, "%s", err.text);
+    if (o.until == 0)
+        o.until = environment->type->solved;
+    if (asprintf(&path, "%s%s", o.out != NULL ? o.out : argv[first], o.out != NULL ? "" : ".gguf") <
+        0)
+        abort(); /* no memory for a path */
+    rc = train_policy(&progress, environment->type, &o, path, &err);
+    if (rc != STATUS_OK)
+        console_error("%s", err.text);
+    else if (!o.is_json)
+        printf("%s after %u episodes, running reward %.1f; 'parleyd --model %s=%s' serves it\n",
+               path, progress.n_episodes, progress.running_reward, "pole", path);
+    environment_close(environment);
+    free(path);
+    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+}

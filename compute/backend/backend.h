@@ -1,0 +1,210 @@
+/* A backend: a const table of operators over opaque buffers. `ref` is plain C and the definition,
+ * `cpu` and `cuda` are checked against it. Only the compute thread calls it, and a step calls its
+ * operators one after the other; they may run later, but in that order.
+ *
+ * Operators return nothing: a device fails long after the call. The first failure since the last
+ * sync sticks: later operators have no defined result, and sync returns it. Callers sync before
+ * they read results. EXHAUSTED: an operator had no memory; nothing else is lost. INTERNAL: the
+ * device has failed, and its memory is lost: the caller closes everything that was opened on it,
+ * which never fails, and then calls backend_restart.
+ *
+ * All activations are f32 [n][width], row-major; n is the number of tokens of the step, each token
+ * a row. Every operator computes a row from that row alone, in an order that does not depend on n:
+ * that is what makes a batched reply equal to an unbatched one, bit for bit. */
+#ifndef COMPUTE_BACKEND_BACKEND_H
+#define COMPUTE_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "compute/gguf/gguf.h"
+#include "compute/numerics/draw.h"
+#include "compute/numerics/kv_type.h"
+
+struct backend;
+struct buffer; /* memory of the device; each backend has its own */
+struct weight; /* a matrix, prepared for matmul and embed */
+struct kv;     /* pages of keys and values for all layers */
+struct net_ops;
+
+struct kv_shape {
+    size_t n_layers, n_kv_heads, head_dim;
+    size_t n_pages;
+    enum kv_type type;
+    size_t n_slots; /* pages of the host's memory that kv_offload writes; 0 where there is none */
+};
+
+struct rope {
+    size_t n_heads, head_dim;
+    float base;         /* 10000, 100000, … */
+    const float *scale; /* [head_dim / 2] divisors of the frequencies, NULL for none; host memory */
+};
+
+/* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
+ * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. Rows whose
+ * tables begin alike share those pages, and a backend may read them once for all. Rows and tables
+ * stay as they are until the next backend_sync. */
+struct attend_row {
+    size_t first; /* row of its first token in the step's activations */
+    size_t n_tokens;
+    size_t pos;
+    const int32_t *pages; /* host memory */
+};
+
+/* What a product reads: rows of x [n][n_cols of the weight], each first divided by its root mean
+ * square where gain is given: x / sqrt(mean(x^2) + eps) * gain. */
+struct input {
+    const struct buffer *x;
+    const struct weight *gain; /* of one row; NULL: x as it is */
+    float eps;
+};
+
+/* A weight that an input is multiplied with, and where the result goes: [n][n_rows of the
+ * weight]. */
+struct product {
+    const struct weight *w;
+    struct buffer *out;
+};
+
+/* A gated feed-forward network. */
+struct ffn {
+    const struct weight *gate, *up; /* [hidden][width] */
+    const struct weight *down;      /* [width][hidden] */
+};
+
+struct backend_config {
+    size_t n_threads; /* 0: the physical cores */
+    /* Many rows may be multiplied in another way than few, if it is faster: a row's bits then
+     * depend on the number of rows. INVALID for types without has_fast_math. */
+    bool fast_math;
+    size_t fast_math_from; /* the least number of rows that are many; 0: the backend's own */
+};
+
+enum { BACKEND_PRODUCTS_MAX = 160 };
+
+/* For logs and metrics. */
+struct backend_statistics {
+    char products[BACKEND_PRODUCTS_MAX]; /* how it multiplies, in words */
+    size_t n_graphs;                     /* command lists that are launched as one */
+    uint64_t n_lists, n_replays;         /* lists that ran; of those, as graphs */
+};
+
+struct backend_type {
+    const char *name;
+    size_t size; /* of the backend's struct, whose first member is struct backend */
+    bool has_fast_math;
+
+    /* Optional: this type has only a name; load finds the whole type in a library, which may be
+     * missing. Any thread. */
+    enum status (*load)(const struct backend_type **out, struct error *err);
+
+    enum status (*open)(struct backend *b, const struct backend_config *config, struct error *err);
+    void (*close)(struct backend *b);
+
+    enum status (*sync)(struct backend *b, struct error *err);
+
+    /* Optional, both or none: the threads that compute, the caller among them. each calls fn(arg,
+     * i) for i = 0 … n - 1 on the free ones, in parallel, and returns when all is done; meanwhile
+     * only the memory of the backend may be used. */
+    size_t (*n_threads)(const struct backend *b);
+    void (*each)(struct backend *b, size_t n, void (*fn)(void *arg, size_t i), void *arg);
+
+    /* Memory. */
+    struct buffer *(*buffer_open)(struct backend *b, size_t size_bytes); /* NULL: none left */
+    void (*buffer_close)(struct backend *b, struct buffer *m);
+    void (*upload)(struct backend *b, struct buffer *to, const void *from, size_t size_bytes);
+    void (*download)(struct backend *b, void *to, const struct buffer *from, size_t size_bytes);
+    /* Optional: a buffer over the caller's memory, for a device that can write there as it does
+     * to its own. Borrows host until buffer_close. NULL: use download. */
+    struct buffer *(*buffer_over)(struct backend *b, void *host, size_t size_bytes);
+
+    /* A weight [n_rows][n_cols]. It copies the tensor and keeps only its name: the file may change
+     * later. Errors are also tensor_read's. */
+    enum status (*weight_open)(struct backend *b, const struct tensor *t, struct weight **out,
+                               struct error *err);
+    void (*weight_close)(struct backend *b, struct weight *w);
+
+    /* Keys and values. kv_copy copies a whole page in all layers. */
+    enum status (*kv_open)(struct backend *b, const struct kv_shape *shape, struct kv **out,
+                           struct error *err);
+    void (*kv_close)(struct backend *b, struct kv *kv);
+    void (*kv_copy)(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
+    /* Optional: prefaults some memory of pages that were never written, beyond the highest one
+     * written, for milliseconds; while steps run (is_busy), only what they need soon. Returns
+     * whether some is left. Called on a thread of its own: the first touch of a page takes longer
+     * than writing it. */
+    bool (*kv_prepare)(struct backend *b, struct kv *kv, bool is_busy);
+    /* Optional, both or none: copy a whole page in all layers to a slot of the host's memory, and
+     * back. */
+    void (*kv_offload)(struct backend *b, struct kv *kv, int32_t page, int32_t slot);
+    void (*kv_reload)(struct backend *b, struct kv *kv, int32_t slot, int32_t page);
+
+    /* out[i] = table row ids[i]; ids is host memory. */
+    void (*embed)(struct backend *b, const struct weight *table, const int32_t *ids, size_t n,
+                  struct buffer *out);
+    /* out[i][r] = sum over c of w[r][c] * in[i][c], for products of one input: a backend may run
+     * them together. */
+    void (*matmul)(struct backend *b, const struct input *in, size_t n,
+                   const struct product *products, size_t n_products);
+    /* The same of one product, added to what out holds. */
+    void (*matmul_add)(struct backend *b, const struct input *in, size_t n,
+                       const struct product *product);
+    /* out += down · (g * sigmoid(g) * u), g and u being the products of gate and up with in. */
+    void (*ffn)(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
+                struct buffer *out);
+    /* Rotates pairs (2j, 2j + 1) of each head by pos / base^(2j / head_dim), in place: the pairing
+     * of the "norm" rope that llama's GGUF files are permuted for. positions is host memory [n]. */
+    void (*rope)(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+                 struct buffer *x);
+    /* Stores k and v [n][n_kv_heads * head_dim] of the step's tokens at their positions. */
+    void (*kv_store)(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
+                     const struct buffer *v, const struct attend_row *rows, size_t n_rows);
+    /* Softmax attention scaled by 1/sqrt(head_dim); q and out, two buffers, are
+     * [n][n_heads * head_dim]. */
+    void (*attend)(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                   const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                   struct buffer *out);
+    /* out[i] = in[rows[i]]; rows is host memory */
+    void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
+                   size_t width, struct buffer *out);
+
+    /* Optional: draws list->n tokens from logits [n][n_vocab], each the one that the host's sampler
+     * would choose. out [list->n] is host memory, written by the next sync. NULL: the host
+     * draws. */
+    void (*sample)(struct backend *b, const struct buffer *logits, size_t n_vocab,
+                   const struct draw_list *list, struct drawn *out);
+
+    /* Optional, of a device with its own memory (backend_is_device): how much of it is free. */
+    size_t (*memory_free)(struct backend *b);
+    /* Optional: the product of f16 matrices [n][n_cols] and [n_rows][n_cols] by the vendor's own
+     * library, on scratch memory: the reference for a measured rate. False: the library is not
+     * there, or does not support the shape. */
+    bool (*vendor_matmul)(struct backend *b, size_t n, size_t n_rows, size_t n_cols);
+    /* Optional, of a device. */
+    void (*statistics)(const struct backend *b, struct backend_statistics *out);
+
+    const struct net_ops *net; /* small networks that learn (compute/backend/net.h); NULL: none */
+};
+
+struct backend {
+    const struct backend_type *type;
+    bool is_down; /* closed by backend_restart, which could not open it again */
+};
+
+/* True for a backend with memory of its own, which is lost when it fails. */
+static inline bool backend_is_device(const struct backend *b)
+{
+    return b->type->memory_free != NULL;
+}
+
+enum status backend_open_type(struct backend **out, const struct backend_type *type,
+                              const struct backend_config *config, struct error *err) MUST_CHECK;
+void backend_close(struct backend *b);
+/* After a sync that returned INTERNAL, with everything closed that was opened on b: closes and
+ * opens the device, in the same place. On failure only this and backend_close may be called. */
+enum status backend_restart(struct backend *b, const struct backend_config *config,
+                            struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,20 @@
+/* The table of a set of kernels. */
+#include "compute/cpu/isa.h"
+
+const struct kernels ISA_NAME(kernels) = {
+    .name = ISA_STRING(ISA),
+    .quantise = ISA_NAME(quantise),
+    .quant_product = ISA_NAME(quant_product),
+    .dense_product = FLOAT_NAME(dense_product),
+    .linear = FLOAT_NAME(linear),
+    .linear_pack = FLOAT_NAME(linear_pack),
+    .linear_to_input = FLOAT_NAME(linear_to_input),
+    .linear_to_weight = FLOAT_NAME(linear_to_weight),
+    .dropout = FLOAT_NAME(dropout),
+    .rms_norm = FLOAT_NAME(rms_norm),
+    .rope = FLOAT_NAME(rope),
+    .swiglu = FLOAT_NAME(swiglu),
+    .kv_store = FLOAT_NAME(kv_store),
+    .attend = ISA_NAME(attend),
+    .attend_merge = ISA_NAME(attend_merge),
+};

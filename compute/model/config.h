@@ -1,0 +1,27 @@
+/* The options that a model is opened with. */
+#ifndef COMPUTE_MODEL_CONFIG_H
+#define COMPUTE_MODEL_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/numerics/kv_type.h"
+
+struct llama;
+
+struct llama_config {
+    size_t max_tokens; /* of one call, all rows together */
+    size_t max_logits; /* rows of logits of one call */
+    size_t n_kv_pages;
+    enum kv_type kv_type;
+    size_t
+        n_kv_host_pages; /* pages of the host's memory beside them; only where llama_can_offload */
+    const int32_t *ends; /* [n_ends] tokens that a draw may ban; borrowed */
+    size_t n_ends;
+    /* The model whose weights are used instead of preparing them again: of the same file, on a
+     * backend of the same type, on any thread. It outlives this one. NULL: none. PRECONDITION where
+     * the path has another file by now. */
+    struct llama *weights_of;
+};
+
+#endif

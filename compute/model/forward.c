@@ -1,0 +1,26 @@
+/* One call of a llama: copies of pages, then the rows, together or in micro-batches. */
+#include "compute/model/micro_batches.h"
+#include "compute/model/model.h"
+#include "compute/model/rows.h"
+#include "compute/model/state.h"
+
+static void run_copy(struct llama *m, const struct kv_copy *c)
+{
+    const struct backend_type *op = m->backend->type;
+
+    if (c->way == KV_OFFLOAD)
+        op->kv_offload(m->backend, m->kv, c->from, c->to);
+    else if (c->way == KV_RELOAD)
+        op->kv_reload(m->backend, m->kv, c->from, c->to);
+    else
+        op->kv_copy(m->backend, m->kv, c->from, c->to);
+}
+
+enum status llama_forward(struct llama *m, const struct llama_row *rows, size_t n_rows,
+                          const struct kv_copy *copies, size_t n_copies, struct error *err)
+{
+    for (size_t i = 0; i < n_copies; i++)
+        run_copy(m, &copies[i]);
+    return micro_batches_partition(m, rows, n_rows) ? micro_batches_run(m, err)
+                                                    : rows_run(m, rows, n_rows, err);
+}

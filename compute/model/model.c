@@ -1,0 +1,109 @@
+#include "compute/model/model.h"
+
+#include <assert.h>
+
+#include "base/alloc.h"
+#include "compute/model/micro_batches.h"
+#include "compute/model/state.h"
+#include "compute/model/tensors.h"
+
+const struct llama_shape *llama_shape(const struct llama *m)
+{
+    return &m->shape;
+}
+
+size_t llama_weight_bytes(const struct llama *m)
+{
+    return m->weight_bytes;
+}
+
+size_t llama_page_bytes(const struct llama *m)
+{
+    return m->shape.n_layers * 2 * KV_PAGE_TOKENS * m->shape.n_kv_heads *
+           kv_head_bytes(m->config.kv_type, m->shape.head_dim);
+}
+
+bool llama_can_draw(const struct llama *m)
+{
+    return m->backend->type->sample != NULL;
+}
+
+bool llama_can_offload(const struct backend *b)
+{
+    return b->type->kv_offload != NULL;
+}
+
+static enum status model_open_device(struct llama *m, struct error *err)
+{
+    enum status rc = state_open_device(m, err);
+
+    if (rc == STATUS_OK)
+        rc = micro_batches_open(m, err);
+    return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
+}
+
+static void model_close_device(struct llama *m)
+{
+    micro_batches_close(m);
+    state_close_device(m);
+}
+
+enum status llama_open(struct llama **out, struct backend *b, const struct gguf *g,
+                       const struct llama_config *config, struct error *err)
+{
+    struct llama_shape shape;
+    struct llama *m = NULL;
+    enum status rc = llama_read_shape(&shape, g, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    assert(config->max_tokens > 0 && config->max_logits > 0 && config->n_kv_pages > 0);
+    m = xalloc(sizeof *m);
+    assert(config->n_kv_host_pages == 0 || llama_can_offload(b));
+    m->backend = b;
+    m->file = g;
+    m->shape = shape;
+    m->config = *config;
+    if ((rc = llama_read_rope_scale(&m->rope_scale, g, &shape, err)) != STATUS_OK ||
+        (rc = state_open_tables(m, err)) != STATUS_OK ||
+        (rc = model_open_device(m, err)) != STATUS_OK)
+        goto out;
+    *out = m;
+    m = NULL; /* the caller's now */
+out:
+    llama_close(m);
+    return rc;
+}
+
+void llama_close(struct llama *m)
+{
+    if (m == NULL)
+        return;
+    micro_batches_close(m);
+    state_close(m);
+}
+
+bool llama_prefault(struct llama *m, bool is_busy)
+{
+    const struct backend_type *type = m->backend->type;
+
+    return type->kv_prepare != NULL && m->kv != NULL &&
+           type->kv_prepare(m->backend, m->kv, is_busy);
+}
+
+enum status llama_restart(struct llama *m, const struct backend_config *config, struct error *err)
+{
+    enum status rc;
+
+    if (m->config.weights_of != NULL || atomic_load(&m->n_sharers) != m->n_micro_batches)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the device has failed, and its weights are shared: start anew");
+    rc = gguf_check_unchanged(m->file, err);
+    if (rc != STATUS_OK)
+        return rc;
+    model_close_device(m);
+    rc = backend_restart(m->backend, config, err);
+    if (rc == STATUS_OK && (rc = model_open_device(m, err)) != STATUS_OK)
+        model_close_device(m);
+    return rc;
+}

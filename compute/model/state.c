@@ -1,0 +1,263 @@
+#include "compute/model/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/gguf/gguf.h"
+
+static enum status state_open_weight(struct llama *m, struct weight **out, const struct tensor *t,
+                                     struct error *err)
+{
+    enum status rc = m->backend->type->weight_open(m->backend, t, out, err);
+
+    if (rc == STATUS_OK)
+        m->weight_bytes += t->size_bytes;
+    return rc;
+}
+
+static void take_weights(struct llama *m, struct llama *from)
+{
+    assert(from->backend->type == m->backend->type);
+    assert(from->shape.n_layers == m->shape.n_layers && from->shape.width == m->shape.width);
+    m->layers = from->layers;
+    m->embed = from->embed;
+    m->norm = from->norm;
+    m->own_head = from->own_head;
+    m->weight_bytes = from->weight_bytes;
+    atomic_fetch_add(&from->n_sharers, 1);
+}
+
+static enum status prepare_weights(struct llama *m, struct error *err)
+{
+    const struct gguf *g = m->file;
+    const struct llama_shape *s = &m->shape;
+    const struct tensor *t, *embed;
+    enum status rc;
+
+    m->layers = try_alloc(s->n_layers, sizeof *m->layers);
+    if (m->layers == NULL)
+        return error_no_memory(err, s->n_layers * sizeof *m->layers, "layers");
+    for (size_t layer = 0; layer < s->n_layers; layer++)
+        for (int part = 0; part < N_PARTS; part++)
+            if ((rc = llama_layer_tensor(&t, g, s, layer, (enum llama_part)part, err)) !=
+                    STATUS_OK ||
+                (rc = state_open_weight(m, &m->layers[layer].parts[part], t, err)) != STATUS_OK)
+                return rc;
+    if ((rc = llama_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
+        (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
+        (rc = llama_norm_tensor(&t, g, s, err)) != STATUS_OK ||
+        (rc = state_open_weight(m, &m->norm, t, err)) != STATUS_OK ||
+        (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK)
+        return rc;
+    return t == embed ? STATUS_OK : state_open_weight(m, &m->own_head, t, err);
+}
+
+/* If the file has changed, that error replaces any other. */
+static enum status open_weights(struct llama *m, struct error *err)
+{
+    struct llama *from = m->config.weights_of;
+    struct error changed;
+    enum status rc;
+
+    if (from != NULL && !gguf_is_same(m->file, from->file))
+        return error_set(err, STATUS_PRECONDITION,
+                         "%s: is not the file any more whose weights are in use; load it again",
+                         gguf_path(m->file));
+    if (from != NULL) {
+        take_weights(m, from);
+        return STATUS_OK;
+    }
+    rc = prepare_weights(m, err);
+    if (gguf_check_unchanged(m->file, &changed) != STATUS_OK) {
+        *err = changed;
+        rc = changed.status;
+    }
+    return rc;
+}
+
+static enum status copy_rope_scale(struct llama *m, const struct llama *of, struct error *err)
+{
+    const size_t n = m->shape.head_dim / 2;
+
+    if (of->rope_scale == NULL)
+        return STATUS_OK;
+    m->rope_scale = try_alloc(n, sizeof *m->rope_scale);
+    if (m->rope_scale == NULL)
+        return error_no_memory(err, n * sizeof *m->rope_scale, "a micro-batch");
+    memcpy(m->rope_scale, of->rope_scale, n * sizeof *m->rope_scale);
+    return STATUS_OK;
+}
+
+static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, size_t width,
+                               struct error *err)
+{
+    size_t size_bytes = n * width * sizeof(float);
+
+    *out = m->backend->type->buffer_open(m->backend, size_bytes);
+    return *out != NULL ? STATUS_OK : error_no_memory(err, size_bytes, "activations");
+}
+
+static enum status open_buffers(struct llama *m, struct error *err)
+{
+    const struct llama_shape *s = &m->shape;
+    size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
+    size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
+    enum status rc;
+
+    if ((rc = open_buffer(m, &m->x, n, s->width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->q, n, q_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->attn_output, n, q_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK)
+        return rc;
+    rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+    if (rc == STATUS_OK && m->backend->type->sample != NULL)
+        rc = open_buffer(m, &m->fetched, n_logits, s->n_vocab, err);
+    return rc;
+}
+
+enum status state_open_tables(struct llama *m, struct error *err)
+{
+    size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
+
+    m->ids = try_alloc(n, sizeof *m->ids);
+    m->positions = try_alloc(n, sizeof *m->positions);
+    m->rows = try_alloc(n, sizeof *m->rows);
+    m->picks = try_alloc(n_logits, sizeof *m->picks);
+    m->pick_positions = try_alloc(n_logits, sizeof *m->pick_positions);
+    m->pick_rows = try_alloc(n_logits, sizeof *m->pick_rows);
+    m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
+    m->draws = try_alloc(n_logits, sizeof *m->draws);
+    m->drawn = try_alloc(n_logits, sizeof *m->drawn);
+    m->wanted = try_alloc(n_logits, sizeof *m->wanted);
+    m->places = try_alloc(n_logits, sizeof *m->places);
+    if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
+        m->pick_positions == NULL || m->pick_rows == NULL || m->staged == NULL ||
+        m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL)
+        return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
+                               "the tables of a step");
+    return STATUS_OK;
+}
+
+static enum status open_kv(struct llama *m, struct error *err)
+{
+    struct kv_shape shape = {
+        .n_layers = m->shape.n_layers,
+        .n_kv_heads = m->shape.n_kv_heads,
+        .head_dim = m->shape.head_dim,
+        .n_pages = m->config.n_kv_pages,
+        .type = m->config.kv_type,
+        .n_slots = m->config.n_kv_host_pages,
+    };
+
+    return m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
+}
+
+enum status state_open_device(struct llama *m, struct error *err)
+{
+    enum status rc;
+
+    m->weight_bytes = 0;
+    if ((rc = open_weights(m, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK)
+        return rc;
+    return open_buffers(m, err);
+}
+
+static enum status open_borrowed_device(struct llama *m, struct llama *of, struct error *err)
+{
+    enum status rc;
+
+    take_weights(m, of);
+    m->kv = of->kv;
+    rc = open_buffers(m, err);
+    return rc == STATUS_OK ? m->backend->type->sync(m->backend, err) : rc;
+}
+
+enum status state_open_borrowing(struct llama **out, struct llama *of, struct backend *b,
+                                 struct error *err)
+{
+    struct llama *m = try_alloc(1, sizeof *m);
+    enum status rc;
+
+    if (m == NULL)
+        return error_no_memory(err, sizeof *m, "a micro-batch");
+    m->backend = b;
+    m->file = of->file;
+    m->shape = of->shape;
+    m->config = of->config;
+    m->config.weights_of = of;
+    m->borrows_kv = true;
+    if ((rc = copy_rope_scale(m, of, err)) != STATUS_OK ||
+        (rc = state_open_tables(m, err)) != STATUS_OK ||
+        (rc = open_borrowed_device(m, of, err)) != STATUS_OK) {
+        state_close(m);
+        return rc;
+    }
+    *out = m;
+    return STATUS_OK;
+}
+
+static void close_weights(struct llama *m)
+{
+    const struct backend_type *op = m->backend->type;
+
+    if (m->config.weights_of != NULL) {
+        if (m->layers != NULL)
+            atomic_fetch_sub(&m->config.weights_of->n_sharers, 1);
+        return;
+    }
+    for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++)
+        for (int part = 0; part < N_PARTS; part++)
+            op->weight_close(m->backend, m->layers[layer].parts[part]);
+    op->weight_close(m->backend, m->embed);
+    op->weight_close(m->backend, m->norm);
+    op->weight_close(m->backend, m->own_head);
+    free(m->layers);
+    m->layers = NULL;
+    m->embed = m->norm = m->own_head = NULL;
+}
+
+static void close_buffers(struct llama *m)
+{
+    struct buffer **buffers[] = {&m->x, &m->q,      &m->attn_output, &m->k,
+                                 &m->v, &m->picked, &m->logits,      &m->fetched};
+
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
+        m->backend->type->buffer_close(m->backend, *buffers[i]);
+        *buffers[i] = NULL;
+    }
+}
+
+void state_close_device(struct llama *m)
+{
+    if (m->backend->is_down)
+        return;
+    close_buffers(m);
+    close_weights(m);
+    if (!m->borrows_kv)
+        m->backend->type->kv_close(m->backend, m->kv);
+    m->kv = NULL;
+}
+
+void state_close(struct llama *m)
+{
+    if (m == NULL)
+        return;
+    state_close_device(m);
+    free(m->rope_scale);
+    free(m->ids);
+    free(m->positions);
+    free(m->rows);
+    free(m->picks);
+    free(m->pick_positions);
+    free(m->pick_rows);
+    free(m->staged);
+    free(m->draws);
+    free(m->drawn);
+    free(m->wanted);
+    free(m->places);
+    free(m);
+}

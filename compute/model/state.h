@@ -1,0 +1,71 @@
+/* What an open llama holds: its weights, its pages, and the memory of one step. Private to
+ * compute/model/. */
+#ifndef COMPUTE_MODEL_STATE_H
+#define COMPUTE_MODEL_STATE_H
+
+#include <stdatomic.h>
+
+#include "compute/backend/backend.h"
+#include "compute/model/config.h"
+#include "compute/model/shape.h"
+#include "compute/model/tensors.h"
+
+struct model_layer {
+    struct weight *parts[N_PARTS];
+};
+
+struct llama {
+    struct backend *backend;
+    const struct gguf *file;
+    struct llama_shape shape;
+    struct llama_config config;
+    size_t weight_bytes;
+    atomic_size_t n_sharers; /* models that use its weights; any thread */
+
+    struct model_layer *layers; /* [n_layers] */
+    struct weight *embed, *norm;
+    struct weight *own_head; /* NULL where the head is embed */
+    float *rope_scale;       /* [head_dim / 2], or NULL */
+    struct kv *kv;
+    bool borrows_kv;                   /* kv is of the model whose micro-batches it runs */
+    struct micro_batch *micro_batches; /* [n_micro_batches] or none */
+    size_t n_micro_batches;
+    size_t n_undivided; /* the number of next steps that are not divided */
+
+    /* One call's activations, on the device. */
+    struct buffer *x;               /* [max_tokens][width], the residual stream */
+    struct buffer *q, *attn_output; /* [max_tokens][n_heads * head_dim] */
+    struct buffer *k, *v;           /* [max_tokens][n_kv_heads * head_dim] */
+    struct buffer *picked;          /* [max_logits][width] of x, in the last layer */
+    struct buffer *logits;          /* [max_logits][n_vocab] */
+    struct buffer *fetched; /* the same, of those that the host wants; only where it draws */
+
+    /* One call's tables, on the host; the backend reads them until it is synced. */
+    int32_t *ids;            /* [max_tokens] */
+    uint32_t *positions;     /* [max_tokens] */
+    struct attend_row *rows; /* [max_tokens] */
+    uint32_t *picks; /* [max_logits] the tokens whose logits are wanted; as a part of all: */
+    uint32_t *pick_positions;     /* [max_logits] */
+    struct attend_row *pick_rows; /* [max_logits] */
+    float *staged;                /* [max_logits][n_vocab]: logits that go to several places */
+    struct draw *draws;           /* [max_logits] */
+    struct drawn *drawn;          /* [max_logits] */
+    uint32_t *wanted;             /* [max_logits] rows of logits that the host wants */
+    float **places;               /* [max_logits] and where they go */
+};
+
+/* Allocates a step's tables on the host. */
+enum status state_open_tables(struct llama *m, struct error *err) MUST_CHECK;
+/* Opens weights, pages and buffers on the device; state_close_device follows in any case. */
+enum status state_open_device(struct llama *m, struct error *err) MUST_CHECK;
+/* Does nothing where the backend is down: its memory is gone. */
+void state_close_device(struct llama *m);
+
+/* Opens a llama on b that borrows the weights and pages of m, which outlives it. */
+enum status state_open_borrowing(struct llama **out, struct llama *m, struct backend *b,
+                                 struct error *err) MUST_CHECK;
+
+/* Closes the device's part and the host's, and frees m. NULL is allowed. */
+void state_close(struct llama *m);
+
+#endif

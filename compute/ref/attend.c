@@ -1,0 +1,113 @@
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/numerics/scalar.h"
+#include "compute/ref/parts.h"
+
+/* The angle is computed in double: at position 100,000 a float's is off by a thousandth. */
+void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
+              struct buffer *x)
+{
+    size_t width = r->n_heads * r->head_dim;
+    float *rows = ref_floats(x, n, width);
+
+    (void)b;
+    for (size_t j = 0; j < r->head_dim / 2; j++) {
+        double frequency = pow((double)r->base, -2.0 * (double)j / (double)r->head_dim);
+
+        if (r->scale != NULL)
+            frequency /= (double)r->scale[j];
+        for (size_t i = 0; i < n; i++) {
+            double angle = positions[i] * frequency;
+            float c = (float)cos(angle), s = (float)sin(angle);
+            float *pair = rows + i * width + 2 * j;
+
+            for (size_t h = 0; h < r->n_heads; h++, pair += r->head_dim) {
+                float even = pair[0], odd = pair[1];
+
+                pair[0] = even * c - odd * s;
+                pair[1] = even * s + odd * c;
+            }
+        }
+    }
+}
+
+/* Scratch for the scores of n positions and, after them, for one key or value. */
+static float *scores_for(struct ref *r, size_t n, size_t head_dim)
+{
+    struct error err;
+    size_t need = n + head_dim;
+
+    if (need > r->n_scores) {
+        float *scores = try_realloc(r->scores, need, sizeof *scores);
+
+        if (scores == NULL) {
+            (void)error_no_memory(&err, need * sizeof *scores, "attention scores");
+            ref_fail(r, &err);
+            return NULL;
+        }
+        r->scores = scores;
+        r->n_scores = need;
+    }
+    return r->scores;
+}
+
+/* x[i] = exp(x[i] - max x); returns their sum, in sixteen lanes. */
+static float exponentials(float *x, size_t n)
+{
+    float max = x[0], lanes[SCALAR_LANES] = {0};
+
+    for (size_t i = 1; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = scalar_exp(x[i] - max);
+        lanes[i % SCALAR_LANES] += x[i];
+    }
+    return scalar_sum_lanes(lanes);
+}
+
+/* One head of one query, over the positions 0 … n - 1: q and out [head_dim]. */
+static void attend_head(const struct kv *kv, size_t layer, const int32_t *pages, size_t head,
+                        size_t n, const float *q, float *scores /* [n + head_dim] */, float *out)
+{
+    size_t head_dim = kv->shape.head_dim;
+    float scale = 1.0f / sqrtf((float)head_dim), *scratch = scores + n, sum;
+
+    for (size_t p = 0; p < n; p++)
+        scores[p] =
+            ref_dot(q, ref_kv_at(kv, layer, KV_KEYS, pages, p, head, scratch), head_dim) * scale;
+    sum = exponentials(scores, n);
+    memset(out, 0, head_dim * sizeof *out);
+    for (size_t p = 0; p < n; p++) {
+        const float *v = ref_kv_at(kv, layer, KV_VALUES, pages, p, head, scratch);
+
+        for (size_t d = 0; d < head_dim; d++)
+            out[d] += scores[p] * v[d];
+    }
+    for (size_t d = 0; d < head_dim; d++)
+        out[d] /= sum;
+}
+
+void ref_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+                const struct buffer *q, const struct attend_row *rows, size_t n_rows,
+                struct buffer *out)
+{
+    size_t head_dim = kv->shape.head_dim, width = n_heads * head_dim;
+    size_t n_sharing = n_heads / kv->shape.n_kv_heads; /* query heads of one key head */
+
+    for (const struct attend_row *row = rows; row < rows + n_rows; row++) {
+        size_t skip = row->first * width;
+        const float *from = ref_const_floats(q, row->first + row->n_tokens, width) + skip;
+        float *to = ref_floats(out, row->first + row->n_tokens, width) + skip;
+        float *scores = scores_for(to_ref(b), row->pos + row->n_tokens, head_dim);
+
+        if (scores == NULL)
+            return;
+        for (size_t t = 0; t < row->n_tokens; t++)
+            for (size_t h = 0; h < n_heads; h++)
+                attend_head(kv, layer, row->pages, h / n_sharing, row->pos + t + 1,
+                            from + t * width + h * head_dim, scores, to + t * width + h * head_dim);
+    }
+}

@@ -1,0 +1,385 @@
+/* Happy path: a conversation for each reply is opened and given its turn. A reader's notification
+ * notifies the exchange, which reads the events when the connection is write-ready, and sends them
+ * as a stream or, at the end, as one body. Then readers and conversations are closed.
+ *
+ * A failure before a stream's first event is a whole answer with its status; a later one is an
+ * event. When a client goes away its readers are closed, and a turn without readers ends within a
+ * step. */
+#include "server/api/generation.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/conversation/conversation.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+/* EVENTS_BYTES: of one write; further events wait for the next. */
+enum { EVENTS_BYTES = 64 << 10, BODY_MAX_BYTES = 64 << 20, FINGERPRINT_CHARS = 12 };
+
+/* --- the end --- */
+
+static void close_choice(struct choice *c, enum status why)
+{
+    struct conversations *all = exchange_server(c->generation->exchange)->conversations;
+    struct conversation *conversation;
+
+    reader_close(&c->reader, why);
+    conversation = c->is_ephemeral ? conversations_get(all, &c->conversation) : NULL;
+    if (conversation != NULL)
+        conversation_close(conversation, WATCH_CLOSED, "its request is answered");
+}
+
+static void on_close(struct exchange *x, void *state)
+{
+    struct generation *g = state;
+
+    (void)x;
+    for (size_t i = 0; i < g->n_choices; i++)
+        close_choice(&g->choices[i], STATUS_CANCELLED);
+    model_release(g->model);
+}
+
+/* --- events --- */
+
+static enum status write_event(struct generation *g, struct choice *c,
+                               const struct turn_event *event)
+{
+    bool is_first = !exchange_is_streaming(g->exchange);
+    struct json_writer w = json_writer_begin(exchange_stream(g->exchange));
+
+    if (is_first && g->renderer->begin != NULL)
+        g->renderer->begin(g, &w);
+    if (event->kind == EVENT_PIECE)
+        g->renderer->piece(g, c, event, &w);
+    if (event->kind == EVENT_DONE)
+        g->renderer->finish(g, c, &w);
+    return json_writer_end(&w);
+}
+
+static void generation_fail(struct generation *g, const struct error *err)
+{
+    struct json_writer w;
+
+    g->is_over = true;
+    if (!exchange_is_streaming(g->exchange)) {
+        exchange_fail(g->exchange, err);
+        return;
+    }
+    w = json_writer_begin(exchange_stream(g->exchange));
+    g->renderer->failed(g, err, &w);
+    (void)!json_writer_end(&w); /* without memory the stream just ends */
+    exchange_end(g->exchange);
+}
+
+static void take_event(struct generation *g, struct choice *c, const struct turn_event *event)
+{
+    struct error err;
+
+    switch (event->kind) {
+    case EVENT_ACCEPTED:
+        c->n_prompt = event->n_prompt;
+        c->n_cached = event->n_cached;
+        return;
+    case EVENT_PROGRESS:
+        return;
+    case EVENT_PIECE:
+        c->n_said += (uint32_t)event->piece.n_tokens;
+        break;
+    case EVENT_DONE:
+        c->is_done = true;
+        c->finish = event->finish;
+        c->n_prompt = event->usage.n_prompt;
+        c->n_cached = event->usage.n_cached;
+        c->n_said = event->usage.n_completion;
+        break;
+    case EVENT_FAILED:
+        generation_fail(g, event->err);
+        return;
+    }
+    if (g->request->stream && write_event(g, c, event) != STATUS_OK) {
+        (void)error_set(&err, STATUS_EXHAUSTED, "out of memory for a piece of the reply");
+        generation_fail(g, &err);
+    }
+}
+
+static void generation_end_stream(struct generation *g)
+{
+    struct json_writer w = json_writer_begin(exchange_stream(g->exchange));
+
+    if (g->renderer->end != NULL)
+        g->renderer->end(g, &w);
+    (void)!json_writer_end(&w); /* without memory the stream just ends */
+    exchange_end(g->exchange);
+}
+
+static void generation_reply(struct generation *g)
+{
+    struct json_writer w;
+    struct error err;
+    struct buf body;
+
+    buf_init(&body, BODY_MAX_BYTES);
+    w = json_writer_begin(&body);
+    g->renderer->whole(g, &w);
+    if (json_writer_end(&w) == STATUS_OK) {
+        exchange_reply(g->exchange, 200, "application/json", body.data, body.len);
+    } else {
+        (void)error_set(&err, STATUS_EXHAUSTED, "the reply is too large");
+        exchange_fail(g->exchange, &err);
+    }
+    buf_deinit(&body);
+}
+
+static void generation_finish(struct generation *g)
+{
+    g->is_over = true;
+    if (g->request->stream)
+        generation_end_stream(g);
+    else
+        generation_reply(g);
+}
+
+/* Reads all of choice c's events, up to the bound of one write. */
+static void read_choice(struct generation *g, struct choice *c)
+{
+    struct turn_event event;
+
+    while (!g->is_over && !c->is_done && reader_next(&c->reader, &event)) {
+        take_event(g, c, &event);
+        if (!g->is_over && g->request->stream && exchange_is_streaming(g->exchange) &&
+            exchange_stream(g->exchange)->len > EVENTS_BYTES)
+            return;
+    }
+}
+
+static void on_write_ready(struct exchange *x, void *state)
+{
+    struct generation *g = state;
+    bool all_done = true, has_more = false;
+
+    if (g->is_over)
+        return;
+    for (size_t i = 0; i < g->n_choices && !g->is_over; i++) {
+        struct choice *c = &g->choices[i];
+
+        read_choice(g, c);
+        all_done = all_done && c->is_done;
+        has_more = has_more || (!c->is_done && reader_has_more(&c->reader));
+    }
+    if (g->is_over)
+        return;
+    if (all_done)
+        generation_finish(g);
+    else if (has_more)
+        exchange_notify(x);
+}
+
+/* --- start --- */
+
+static void generation_notify(void *arg)
+{
+    struct choice *c = arg;
+
+    exchange_notify(c->generation->exchange);
+}
+
+static enum status generation_begin_turn(struct choice *c, const struct prompt *prompt,
+                                         uint32_t nth, struct conversation *conversation,
+                                         struct error *err)
+{
+    const struct request *r = c->generation->request;
+    struct sampling_overrides overrides = r->overrides;
+    struct turn_request turn = {
+        .messages = prompt->messages,
+        .n_messages = prompt->n_messages,
+        .is_plain = prompt->is_plain,
+        .plain_ids = prompt->ids,
+        .n_plain_ids = prompt->n_ids,
+        .overrides = &overrides,
+        .n_logprobs = !r->want_logprobs ? 0
+                      : r->n_top == 0   ? 1
+                                        : r->n_top,
+    };
+
+    overrides.values.seed += nth; /* with the same seed all replies would be the same */
+    c->conversation = conversation->id;
+    reader_init(&c->reader, generation_notify, c);
+    return conversation_turn(conversation, &turn, &c->reader, err);
+}
+
+/* A model without chat and raw prompts takes a raw prompt as a message. */
+static struct prompt generation_fit(const struct prompt *prompt, const struct model *model)
+{
+    struct prompt p = *prompt;
+
+    if (p.is_plain && p.n_ids == 0 && model->agent->type->tokenize == NULL)
+        p.is_plain = false;
+    return p;
+}
+
+static enum status begin_choice(struct generation *g, uint32_t i, struct conversation *given,
+                                bool is_ephemeral, struct error *err)
+{
+    static const struct open_request nothing = {.system = ""};
+    struct conversations *all = exchange_server(g->exchange)->conversations;
+    struct choice *c = &g->choices[i];
+    struct prompt prompt = generation_fit(&g->request->prompts[i / g->request->n], g->model);
+    struct conversation *conversation = given;
+    enum status rc = STATUS_OK;
+
+    *c = (struct choice){.generation = g, .index = i, .is_ephemeral = is_ephemeral};
+    if (given == NULL)
+        rc = conversation_open(&conversation, all, g->model, &nothing, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = generation_begin_turn(c, &prompt, i % g->request->n, conversation, err);
+    if (rc != STATUS_OK && is_ephemeral)
+        conversation_close(conversation, WATCH_CLOSED, "its request was refused");
+    return rc;
+}
+
+static void name_it(struct generation *g)
+{
+    const struct conversations *all = exchange_server(g->exchange)->conversations;
+    const struct env *env = all->config.env;
+    struct conversation_id id = g->choices[0].conversation;
+    char text[CONVERSATION_ID_CHARS];
+
+    if (!g->choices[0].is_ephemeral) /* a kept conversation has several responses */
+        env->random(env->self, &id, sizeof(id));
+    conversation_id_format(&id, text);
+    (void)snprintf(g->id, sizeof(g->id), "%s-%s", g->renderer->object, text);
+    g->created_s = conversations_unix_ms(all) / 1000;
+}
+
+enum status generation_start(struct exchange *x, const struct response_renderer *renderer,
+                             const struct request *r, struct model *model,
+                             struct conversation *conversation, bool is_ephemeral,
+                             void *renderer_state, struct error *err)
+{
+    static const struct exchange_handler handler = {.on_write_ready = on_write_ready,
+                                                    .on_close = on_close};
+    struct arena *arena = exchange_arena(x);
+    size_t n = r->n_prompts * r->n;
+    struct generation *g = arena_alloc(arena, 1, sizeof(*g));
+    struct choice *choices = arena_alloc(arena, n, sizeof(*choices));
+    struct request *request = arena_alloc(arena, 1, sizeof(*request));
+    enum status rc = STATUS_OK;
+
+    assert(conversation == NULL || n == 1);
+    if (g == NULL || choices == NULL || request == NULL) {
+        if (conversation != NULL && is_ephemeral)
+            conversation_close(conversation, WATCH_CLOSED, "its request was refused");
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+    }
+    *request = *r;
+    *g = (struct generation){.exchange = x,
+                             .renderer = renderer,
+                             .request = request,
+                             .model = model,
+                             .choices = choices,
+                             .renderer_state = renderer_state};
+    model_hold(model);
+    for (uint32_t i = 0; i < n && rc == STATUS_OK; i++) {
+        rc = begin_choice(g, i, conversation, is_ephemeral, err);
+        g->n_choices += rc == STATUS_OK;
+    }
+    if (rc != STATUS_OK) {
+        on_close(x, g);
+        return rc;
+    }
+    name_it(g);
+    exchange_set_handler(x, &handler, g);
+    exchange_notify(x);
+    return STATUS_OK;
+}
+
+/* --- shared by several APIs --- */
+
+void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,
+                    size_t *ret_len)
+{
+    const struct completed_turn *r = c->reader.completed;
+
+    *out = (struct turn_event){.kind = EVENT_PIECE};
+    out->piece.text = r->text;
+    out->piece.len = r->len;
+    out->piece.n_tokens = r->n_tokens;
+    out->piece.has_logprobs = r->logprobs != NULL;
+    *ret_text = r->len == 0 ? "" : r->text;
+    *ret_len = r->len;
+}
+
+void generation_write_head(const struct generation *g, const char *object, struct json_writer *w)
+{
+    const char *version = g->model->info.version;
+
+    json_writef(w,
+                "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%llu,\"model\":\"%s\","
+                "\"system_fingerprint\":\"",
+                g->id, object, (unsigned long long)g->created_s, g->model->name);
+    json_write_bytes(w, version, strnlen(version, FINGERPRINT_CHARS));
+    json_write(w, "\"");
+}
+
+void generation_write_usage(const struct generation *g, struct json_writer *w)
+{
+    uint64_t n_prompt = 0, n_cached = 0, n_said = 0;
+
+    for (size_t i = 0; i < g->n_choices; i++) {
+        const struct choice *c = &g->choices[i];
+
+        n_said += c->n_said;
+        if (i % g->request->n != 0)
+            continue; /* count a prompt once */
+        n_prompt += c->n_prompt;
+        n_cached += c->n_cached;
+    }
+    json_writef(w,
+                "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
+                "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
+                (unsigned long long)n_prompt, (unsigned long long)n_said,
+                (unsigned long long)(n_prompt + n_said), (unsigned long long)n_cached);
+}
+
+void generation_write_running_usage(const struct generation *g, struct json_writer *w)
+{
+    if (g->request->continuous_usage) {
+        json_write(w, ",\"usage\":");
+        generation_write_usage(g, w);
+    } else if (g->request->include_usage) {
+        json_write(w, ",\"usage\":null");
+    }
+}
+
+void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w)
+{
+    json_write(w, "data: ");
+    if (w->rc == STATUS_OK)
+        json_writer_fail(w, exchange_append_error(g->exchange, w->out, err));
+    json_write(w, "\n\ndata: [DONE]\n\n");
+}
+
+/* JSON has no infinity: -9999 stands for an impossible token. */
+void generation_write_logprob(struct json_writer *w, float logprob)
+{
+    json_writef(w, "%.6g", isfinite(logprob) ? (double)logprob : -9999.0);
+}
+
+const char *generation_finish_name(const struct choice *c)
+{
+    return finish_name(c->finish);
+}
+
+enum status generation_token(const struct generation *g, int32_t id, struct buf *out)
+{
+    const struct agent *agent = g->model->agent;
+    struct error ignored;
+
+    if (agent->type->detokenize == NULL)
+        return STATUS_OK;
+    return agent->type->detokenize(agent, &id, 1, out, &ignored);
+}

@@ -1,0 +1,84 @@
+/* Sequences: requests that share an id and, with it, the state of one clone. A sequence is a
+ * conversation where the model speaks, and a session where it acts. Its requests run one after the
+ * other in the order of their arrival. One that is idle for too long, counted from its last
+ * completion, is closed; the next request for it fails with that reason. Knows nothing of gRPC.
+ * Loop. */
+#ifndef SERVER_API_KSERVE_SEQUENCES_H
+#define SERVER_API_KSERVE_SEQUENCES_H
+
+#include "agents/turn.h"
+#include "base/hash.h"
+#include "server/act/session.h"
+#include "server/conversation/conversation.h"
+
+struct sequence;
+
+/* Zero takes the default. */
+struct sequences_config {
+    size_t max_sequences; /* 65,536 */
+    size_t max_queued;    /* of a sequence, behind the running one; 64 */
+    uint64_t idle_ms;     /* 60 s */
+    const struct env *env;
+    struct conversations *conversations;
+    struct sessions *sessions;
+    /* Arms the one timer: sequences_tick is to be called at at_us. */
+    void (*arm)(void *self, uint64_t at_us);
+    void *arm_self;
+};
+
+enum { SEQUENCES_REMEMBERED = 8192 };
+
+struct sequences {
+    struct sequences_config config;
+    struct hash by_key;    /* open sequences, by model and key */
+    size_t n;              /* open sequences */
+    uint64_t n_runs;       /* started so far: numbers the sessions */
+    uint64_t n_inferences; /* steps outside sequences: numbers them */
+    struct list idle;      /* the longest idle first */
+    struct list retired;   /* closed to new requests, with requests in flight */
+    uint64_t *reaped;      /* [SEQUENCES_REMEMBERED] a ring of hashes of sequences closed as idle */
+    uint64_t n_reaped;
+    struct model_user user;
+};
+
+/* A request's slot in a sequence: the caller's memory until sequence_leave. */
+struct sequence_slot {
+    struct link link;
+    struct sequence *sequence; /* NULL: in none */
+    /* The request is now the first; not called for one that entered as the first. */
+    void (*begin)(struct sequence_slot *item);
+};
+
+enum status sequences_init(struct sequences *all, const struct sequences_config *config,
+                           struct error *err) MUST_CHECK;
+void sequences_deinit(struct sequences *all); /* no request is left; may be zeroed memory */
+
+/* Appends item to the sequence key of the model. starts: begins a new sequence; an existing one
+ * ends after its queued requests. ends: frees the key, and the sequence ends with its last request.
+ * INVALID for a missing sequence without starts; ABORTED for one that was closed as idle;
+ * EXHAUSTED. */
+enum status sequences_enter(struct sequences *all, struct model *model, const char *key,
+                            bool starts, bool ends, struct sequence_slot *item,
+                            struct error *err) MUST_CHECK;
+bool sequence_slot_is_first(const struct sequence_slot *item);
+/* The item's request is over or was never started; the next item begins, inside. Does nothing for
+ * an item in no sequence. */
+void sequence_leave(struct sequence_slot *item);
+
+/* Runs the first item's request. The first request of a sequence opens its conversation; ABORTED
+ * when that was closed elsewhere since. UNAVAILABLE: the model was unloaded. Other errors as of
+ * conversation_open, conversation_turn and sessions_step. */
+enum status sequence_turn(struct sequence_slot *item, const struct turn_request *r, int priority,
+                          struct turn_reader *reader, struct error *err) MUST_CHECK;
+/* Sets r's model, env_id, run_id and seq; takes the arena as sessions_step does. */
+enum status sequence_step(struct sequence_slot *item, struct step_request *r, struct arena *arena,
+                          struct step_wait *w, struct error *err) MUST_CHECK;
+
+/* Closes the sequences that have been idle for too long. */
+void sequences_tick(struct sequences *all);
+/* Retires all sequences of the model (NULL: of any): no new request finds them, and those without a
+ * request are freed. Queued requests in the others fail with UNAVAILABLE when they become the
+ * first. */
+void sequences_retire(struct sequences *all, const struct model *model);
+
+#endif

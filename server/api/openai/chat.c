@@ -1,0 +1,169 @@
+/* POST /v1/chat/completions. */
+#include <string.h>
+
+#include "server/api/generation.h"
+#include "server/api/openai/error.h"
+#include "server/api/openai/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversation.h"
+#include "server/json/fields.h"
+
+#define DATA "data: "
+
+/* Writes {"token": "…", "logprob": …, "bytes": […], without the closing brace. */
+static void chat_write_token(const struct generation *g, int32_t id, float logprob,
+                             struct json_writer *w)
+{
+    struct buf text;
+
+    buf_init(&text, 4096);
+    json_writer_fail(w, generation_token(g, id, &text));
+    json_write(w, "{\"token\":");
+    json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+    json_write(w, ",\"logprob\":");
+    generation_write_logprob(w, logprob);
+    json_write(w, ",\"bytes\":[");
+    for (size_t i = 0; i < text.len; i++)
+        json_writef(w, i == 0 ? "%u" : ",%u", (unsigned char)text.data[i]);
+    json_write(w, "]");
+    buf_deinit(&text);
+}
+
+static void chat_write_logprobs(const struct generation *g, const struct choice *c,
+                                const struct turn_event *piece, struct json_writer *w)
+{
+    if (!g->request->want_logprobs || !piece->piece.has_logprobs) {
+        json_write(w, ",\"logprobs\":null");
+        return;
+    }
+    json_write(w, ",\"logprobs\":{\"content\":[");
+    for (size_t i = 0; w->rc == STATUS_OK && i < piece->piece.n_tokens; i++) {
+        struct piece_token t;
+
+        reader_token(&c->reader, piece, i, &t);
+        json_write(w, i == 0 ? "" : ",");
+        chat_write_token(g, t.id, t.logprob, w);
+        json_write(w, ",\"top_logprobs\":[");
+        for (size_t k = 0; k < t.n_tops && k < g->request->n_top; k++) {
+            json_write(w, k == 0 ? "" : ",");
+            chat_write_token(g, t.tops[k].id, t.tops[k].logprob, w);
+            json_write(w, "}");
+        }
+        json_write(w, "]}");
+    }
+    json_write(w, "]}");
+}
+
+/* Writes a chunk up to the choice's delta. */
+static void chat_begin_chunk(const struct generation *g, const struct choice *c,
+                             struct json_writer *w)
+{
+    json_write(w, DATA);
+    generation_write_head(g, "chat.completion.chunk", w);
+    json_writef(w, ",\"choices\":[{\"index\":%u,\"delta\":{%s", c->index,
+                c->has_begun ? "" : "\"role\":\"assistant\",");
+}
+
+static void chat_end_chunk(const struct generation *g, struct json_writer *w)
+{
+    json_write(w, "]");
+    generation_write_running_usage(g, w);
+    json_write(w, "}\n\n");
+}
+
+/* The role comes with the first text: a chunk of its own would count as the first token. */
+static void chat_piece(struct generation *g, struct choice *c, const struct turn_event *event,
+                       struct json_writer *w)
+{
+    if (event->piece.len == 0 && !event->piece.has_logprobs)
+        return; /* tokens without text so far */
+    chat_begin_chunk(g, c, w);
+    json_write(w, "\"content\":");
+    json_write_string(w, event->piece.text, event->piece.len);
+    json_write(w, "}");
+    chat_write_logprobs(g, c, event, w);
+    json_write(w, ",\"finish_reason\":null}");
+    c->has_begun = true;
+    chat_end_chunk(g, w);
+}
+
+static void chat_finish(struct generation *g, struct choice *c, struct json_writer *w)
+{
+    chat_begin_chunk(g, c, w);
+    if (!c->has_begun)
+        json_write(w, "\"content\":\"\"");
+    json_writef(w, "},\"logprobs\":null,\"finish_reason\":\"%s\"}", generation_finish_name(c));
+    c->has_begun = true;
+    chat_end_chunk(g, w);
+}
+
+static void chat_end(struct generation *g, struct json_writer *w)
+{
+    if (g->request->include_usage) {
+        json_write(w, DATA);
+        generation_write_head(g, "chat.completion.chunk", w);
+        json_write(w, ",\"choices\":[],\"usage\":");
+        generation_write_usage(g, w);
+        json_write(w, "}\n\n");
+    }
+    json_write(w, DATA "[DONE]\n\n");
+}
+
+static void chat_write_choice(struct generation *g, const struct choice *c, struct json_writer *w)
+{
+    struct turn_event all;
+    const char *text;
+    size_t len;
+
+    generation_all(c, &all, &text, &len);
+    json_writef(w, "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":",
+                c->index == 0 ? "" : ",", c->index);
+    json_write_string(w, text, len);
+    json_write(w, ",\"refusal\":null}");
+    chat_write_logprobs(g, c, &all, w);
+    json_writef(w, ",\"finish_reason\":\"%s\"}", generation_finish_name(c));
+}
+
+static void chat_whole(struct generation *g, struct json_writer *w)
+{
+    generation_write_head(g, "chat.completion", w);
+    json_write(w, ",\"choices\":[");
+    for (size_t i = 0; i < g->n_choices; i++)
+        chat_write_choice(g, &g->choices[i], w);
+    json_write(w, "],\"usage\":");
+    generation_write_usage(g, w);
+    json_write(w, "}");
+}
+
+static enum status chat_begin(struct exchange *x, const json_t *body, struct error *err)
+{
+    static const struct response_renderer renderer = {
+        .object = "chatcmpl",
+        .piece = chat_piece,
+        .finish = chat_finish,
+        .end = chat_end,
+        .failed = generation_write_failure,
+        .whole = chat_whole,
+    };
+    struct conversation *bound = NULL;
+    struct request r;
+    struct model *model;
+
+    if (request_chat(&r, body, exchange_arena(x), err) != STATUS_OK ||
+        resolution_find_model(&model, x, r.model, err) != STATUS_OK)
+        return err->status;
+    if (exchange_conversation(x)[0] != '\0' &&
+        resolution_find_conversation(&bound, x, &r, &model, err) != STATUS_OK)
+        return err->status;
+    return generation_start(x, &renderer, &r, model, bound, bound == NULL, NULL, err);
+}
+
+static void chat_serve(struct exchange *x)
+{
+    resolution_serve(x, chat_begin);
+}
+
+static const struct route rows[] = {
+    {"/v1/chat/completions", .methods = METHOD_POST, .serve = chat_serve, .api = &openai_api},
+};
+const struct route_table chat_routes = {rows, sizeof(rows) / sizeof(rows[0])};

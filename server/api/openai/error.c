@@ -1,0 +1,65 @@
+#include "server/api/openai/error.h"
+
+#include <string.h>
+
+#include "server/json/writer.h"
+
+static const struct kind {
+    int status;
+    const char *type, *code;
+} kinds[] = {
+    {400, "invalid_request_error", "invalid_value"},
+    {401, "authentication_error", "invalid_api_key"},
+    {403, "permission_error", "permission_denied"},
+    {404, "not_found_error", "not_found"},
+    {405, "invalid_request_error", "method_not_allowed"},
+    {408, "invalid_request_error", "timeout"},
+    {409, "conflict_error", "conflict"},
+    {411, "invalid_request_error", "length_required"},
+    {413, "invalid_request_error", "request_too_large"},
+    {422, "invalid_request_error", "conversation_mismatch"},
+    {429, "rate_limit_error", "rate_limit_exceeded"},
+    {499, "server_error", "cancelled"},
+    {500, "server_error", "internal_error"},
+    {503, "server_error", "unavailable"},
+    {504, "server_error", "timeout"},
+};
+
+static const struct kind *error_kind_of(int status)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (kinds[i].status == status)
+            return &kinds[i];
+    }
+    return error_kind_of(500);
+}
+
+/* Codes that programs read. */
+static const char *code_of(int http_status, const struct error *err)
+{
+    if (err->status == STATUS_RANGE)
+        return "context_length_exceeded";
+    if (http_status == 404 && strcmp(err->field, "model") == 0)
+        return "model_not_found";
+    return error_kind_of(http_status)->code;
+}
+
+static enum status append_error(struct buf *out, int http_status, const struct error *err)
+{
+    struct json_writer w = json_writer_begin(out);
+
+    json_write(&w, "{\"error\":{\"message\":");
+    json_write_string(&w, err->text, strlen(err->text));
+    json_writef(&w, ",\"type\":\"%s\",\"param\":", error_kind_of(http_status)->type);
+    if (err->field[0] == '\0')
+        json_write(&w, "null");
+    else
+        json_write_string(&w, err->field, strlen(err->field));
+    json_writef(&w, ",\"code\":\"%s\"}}", code_of(http_status, err));
+    return json_writer_end(&w);
+}
+
+const struct http_api openai_api = {
+    .error_type = "application/json",
+    .append_error = append_error,
+};

@@ -1,0 +1,268 @@
+/* Operations without a conversation: models, health, metrics, tokens. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "server/api/metrics.h"
+#include "server/api/openai/error.h"
+#include "server/api/openai/request.h"
+#include "server/api/openai/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversations.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/json/writer.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/server.h"
+
+enum { LIST_MAX_BYTES = 64 << 10, TOKENS_MAX_BYTES = 64 << 20, MODELS_PATH = sizeof("/v1/models") };
+
+/* Replies with the body that w has written. */
+static void reply_json(struct exchange *x, struct json_writer *w, const struct buf *body)
+{
+    struct error err;
+
+    if (json_writer_end(w) == STATUS_OK) {
+        exchange_reply(x, 200, "application/json", body->data, body->len);
+        return;
+    }
+    (void)error_set(&err, STATUS_EXHAUSTED, "out of memory for the answer");
+    exchange_fail(x, &err);
+}
+
+/* --- models --- */
+
+static void write_model(struct json_writer *w, const struct server *server, const struct model *m)
+{
+    unsigned long long created_s = (conversations_unix_ms(server->conversations) -
+                                    (env_now_us(server->env) - server->start_us) / 1000) /
+                                   1000;
+
+    json_writef(w,
+                "{\"id\":\"%s\",\"object\":\"model\",\"created\":%llu,"
+                "\"owned_by\":\"parley\"",
+                m->name, created_s);
+    if (m->info.context > 0)
+        json_writef(w, ",\"max_model_len\":%zu", m->info.context);
+    json_write(w, "}");
+}
+
+static void models_serve(struct exchange *x)
+{
+    const struct server *server = exchange_server(x);
+    struct json_writer w;
+    struct buf body;
+
+    buf_init(&body, LIST_MAX_BYTES);
+    w = json_writer_begin(&body);
+    json_write(&w, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < server->models->n_loaded; i++) {
+        json_write(&w, i == 0 ? "" : ",");
+        write_model(&w, server, server->models->loaded[i]);
+    }
+    json_write(&w, "]}");
+    reply_json(x, &w, &body);
+    buf_deinit(&body);
+}
+
+static void model_serve(struct exchange *x)
+{
+    struct json_writer w;
+    struct error err;
+    struct model *m;
+    struct buf body;
+
+    if (resolution_find_model(&m, x, exchange_path(x) + MODELS_PATH, &err) != STATUS_OK) {
+        exchange_fail(x, &err);
+        return;
+    }
+    buf_init(&body, LIST_MAX_BYTES);
+    w = json_writer_begin(&body);
+    write_model(&w, exchange_server(x), m);
+    reply_json(x, &w, &body);
+    buf_deinit(&body);
+}
+
+/* --- health and metrics --- */
+
+static void health_serve(struct exchange *x)
+{
+    const struct server *server = exchange_server(x);
+    struct error err;
+
+    if (server->state == SERVER_SERVING) {
+        exchange_reply(x, 200, "application/json", "{\"status\":\"ok\"}", 15);
+        return;
+    }
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is %s", server_state_name(server->state));
+    exchange_fail(x, &err);
+}
+
+static void metrics_serve(struct exchange *x)
+{
+    struct buf body;
+
+    buf_init(&body, METRICS_MAX_BYTES);
+    metrics_render(exchange_server(x), &body);
+    exchange_reply(x, 200, METRICS_CONTENT_TYPE, body.len == 0 ? "" : body.data, body.len);
+    buf_deinit(&body);
+}
+
+/* --- tokens --- */
+
+static enum status speaker(struct model **out, struct exchange *x, const json_t *body,
+                           struct error *err)
+{
+    const char *name = "";
+
+    if (field_text(&name, body, "model", err) != STATUS_OK ||
+        resolution_find_model(out, x, name, err) != STATUS_OK ||
+        model_check_ready(*out, err) != STATUS_OK)
+        return err->status;
+    if ((*out)->agent->type->tokenize == NULL)
+        return error_field(err, "model", "'%s' has no vocabulary", (*out)->name);
+    return STATUS_OK;
+}
+
+static void write_ids(struct json_writer *w, const struct model *m, const struct buf *ids)
+{
+    const int32_t *id = (const int32_t *)(const void *)ids->data;
+    size_t n = ids->len / sizeof(id[0]);
+
+    json_writef(w, "{\"count\":%zu,\"max_model_len\":%zu,\"tokens\":[", n, m->info.context);
+    for (size_t i = 0; i < n; i++)
+        json_writef(w, i == 0 ? "%d" : ",%d", id[i]);
+    json_write(w, "]}");
+}
+
+/* The same ids as of a chat completion's prompt. */
+static enum status messages_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
+                                   const json_t *body, const json_t *messages, struct error *err)
+{
+    bool is_replied = true, goes_on = false;
+    struct prompt p = {0};
+
+    if (field_bool(&is_replied, body, "add_generation_prompt", err) != STATUS_OK ||
+        field_bool(&goes_on, body, "continue_final_message", err) != STATUS_OK)
+        return err->status;
+    if (goes_on)
+        return error_field(err, "continue_final_message", "is not served here");
+    if (m->agent->type->render == NULL)
+        return error_field(err, "messages", "have no form that '%s' reads", m->name);
+    if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK)
+        return err->status;
+    return m->agent->type->render(m->agent, p.messages, p.n_messages, is_replied, ids, err);
+}
+
+static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
+                                 const json_t *body, struct error *err)
+{
+    const json_t *prompt = field(body, "prompt"), *messages = NULL;
+
+    if (field_array(&messages, body, "messages", err) != STATUS_OK)
+        return err->status;
+    if (messages != NULL)
+        return messages_to_ids(ids, x, m, body, messages, err);
+    if (!json_is_string(prompt))
+        return prompt == NULL ? error_field(err, "prompt", "is missing, and so are messages")
+                              : field_wrong(err, "prompt", "a string", prompt);
+    return m->agent->type->tokenize(m->agent, json_string_value(prompt), json_string_length(prompt),
+                                    ids, err);
+}
+
+static enum status tokenize(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct json_writer w;
+    struct model *m;
+    struct buf ids, out;
+    enum status rc;
+
+    if (speaker(&m, x, body, err) != STATUS_OK)
+        return err->status;
+    buf_init(&ids, TOKENS_MAX_BYTES);
+    buf_init(&out, TOKENS_MAX_BYTES);
+    rc = prompt_to_ids(&ids, x, m, body, err);
+    if (rc == STATUS_OK) {
+        w = json_writer_begin(&out);
+        write_ids(&w, m, &ids);
+        reply_json(x, &w, &out);
+    }
+    buf_deinit(&ids);
+    buf_deinit(&out);
+    return rc;
+}
+
+static enum status operations_take_ids(int32_t **out, const json_t *list, struct arena *arena,
+                                       struct error *err)
+{
+    size_t n = json_array_size(list);
+    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
+
+    if (ids == NULL)
+        return error_no_memory(err, n * sizeof(ids[0]), "tokens");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+
+        if (!json_is_integer(id))
+            return field_wrong(err, "tokens", "a list of ids", id);
+        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return error_field(err, "tokens", "has the id %lld", (long long)json_integer_value(id));
+        ids[i] = (int32_t)json_integer_value(id);
+    }
+    *out = ids;
+    return STATUS_OK;
+}
+
+static enum status detokenize(struct exchange *x, const json_t *body, struct error *err)
+{
+    const json_t *list = NULL;
+    struct model *m;
+    struct buf text, out;
+    int32_t *ids = NULL;
+    enum status rc;
+
+    if (speaker(&m, x, body, err) != STATUS_OK ||
+        field_array(&list, body, "tokens", err) != STATUS_OK)
+        return err->status;
+    if (list == NULL)
+        return error_field(err, "tokens", "is missing");
+    if (operations_take_ids(&ids, list, exchange_arena(x), err) != STATUS_OK)
+        return err->status;
+    buf_init(&text, TOKENS_MAX_BYTES);
+    buf_init(&out, TOKENS_MAX_BYTES);
+    rc = m->agent->type->detokenize(m->agent, ids, json_array_size(list), &text, err);
+    if (rc == STATUS_OK) {
+        struct json_writer w = json_writer_begin(&out);
+
+        json_write(&w, "{\"prompt\":");
+        json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
+        json_write(&w, "}");
+        reply_json(x, &w, &out);
+    }
+    buf_deinit(&text);
+    buf_deinit(&out);
+    return rc;
+}
+
+static void tokenize_serve(struct exchange *x)
+{
+    resolution_serve(x, tokenize);
+}
+
+static void detokenize_serve(struct exchange *x)
+{
+    resolution_serve(x, detokenize);
+}
+
+enum { LOOK = METHOD_GET | METHOD_HEAD };
+
+static const struct route rows[] = {
+    {"/v1/models", .methods = LOOK, .serve = models_serve, .api = &openai_api},
+    {"/v1/models/", true, LOOK, .serve = model_serve, .api = &openai_api},
+    {"/tokenize", .methods = METHOD_POST, .serve = tokenize_serve, .api = &openai_api},
+    {"/detokenize", .methods = METHOD_POST, .serve = detokenize_serve, .api = &openai_api},
+    {"/health", .methods = LOOK, .always = true, .serve = health_serve, .api = &openai_api},
+    {"/metrics", .methods = LOOK, .always = true, .serve = metrics_serve, .api = &openai_api},
+};
+const struct route_table operations_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,220 @@
+#include "server/api/openai/request.h"
+
+#include <string.h>
+
+#include "server/json/fields.h"
+
+enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
+
+static enum status openai_request_no_memory(struct error *err)
+{
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+}
+
+/* Lists that are unsupported unless empty. */
+static enum status refuse_lists(const json_t *body, struct error *err)
+{
+    static const char *const names[] = {"tools", "functions"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const json_t *list = NULL;
+
+        if (field_array(&list, body, names[i], err) != STATUS_OK)
+            return err->status;
+        if (list != NULL && json_array_size(list) > 0)
+            return error_field(err, names[i], "cannot be called by the models that are served");
+    }
+    return STATUS_OK;
+}
+
+/* Only {"type": "text"}, or no format, is supported. */
+static enum status refuse_format(const json_t *holder, const char *name, struct error *err)
+{
+    const json_t *format = NULL;
+    const char *type = "text";
+
+    if (field_object(&format, holder, name, err) != STATUS_OK)
+        return err->status;
+    if (format == NULL)
+        return STATUS_OK;
+    if (field_text(&type, format, "type", err) != STATUS_OK)
+        return err->status;
+    if (strcmp(type, "text") != 0)
+        return error_field(err, name,
+                           "of type '%.40s' is not supported: replies are text, ask for JSON in "
+                           "the prompt and check what comes",
+                           type);
+    return STATUS_OK;
+}
+
+static enum status take_stream(struct request *out, const json_t *body, struct error *err)
+{
+    const json_t *options = NULL;
+
+    if (field_bool(&out->stream, body, "stream", err) != STATUS_OK ||
+        field_object(&options, body, "stream_options", err) != STATUS_OK)
+        return err->status;
+    if (options == NULL)
+        return STATUS_OK;
+    if (field_bool(&out->include_usage, options, "include_usage", err) != STATUS_OK ||
+        field_bool(&out->continuous_usage, options, "continuous_usage_stats", err) != STATUS_OK)
+        return err->status;
+    return STATUS_OK;
+}
+
+/* The common fields of chat and completions. */
+static enum status take_common(struct request *out, const json_t *body, const char *max_field,
+                               struct arena *arena, struct error *err)
+{
+    int64_t n = 1;
+
+    *out = (struct request){.model = ""};
+    if (field_text(&out->model, body, "model", err) != STATUS_OK ||
+        field_whole(&n, NULL, body, "n", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK ||
+        take_stream(out, body, err) != STATUS_OK ||
+        refuse_format(body, "response_format", err) != STATUS_OK ||
+        request_sampling(&out->overrides, body, max_field, arena, err) != STATUS_OK)
+        return err->status;
+    out->n = (uint32_t)n;
+    return STATUS_OK;
+}
+
+enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
+                         struct error *err)
+{
+    const json_t *messages = NULL;
+    bool has_top = false;
+    int64_t n_top = 0;
+    struct request r;
+
+    if (take_common(&r, body, "max_completion_tokens", arena, err) != STATUS_OK ||
+        refuse_lists(body, err) != STATUS_OK ||
+        request_refuse_unmet(body, REQUEST_CHAT, err) != STATUS_OK ||
+        field_bool(&r.want_logprobs, body, "logprobs", err) != STATUS_OK ||
+        field_whole(&n_top, &has_top, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
+            STATUS_OK ||
+        field_array(&messages, body, "messages", err) != STATUS_OK)
+        return err->status;
+    if (has_top && n_top > 0 && !r.want_logprobs)
+        return error_field(err, "top_logprobs", "needs logprobs to be true");
+    r.n_top = (uint32_t)n_top;
+    if (messages == NULL)
+        return error_field(err, "messages", "is missing");
+    r.n_prompts = 1;
+    r.prompts = arena_alloc(arena, 1, sizeof(r.prompts[0]));
+    if (r.prompts == NULL)
+        return openai_request_no_memory(err);
+    if (request_messages(r.prompts, messages, "messages", arena, err) != STATUS_OK)
+        return err->status;
+    *out = r;
+    return STATUS_OK;
+}
+
+static enum status refuse_completion(const json_t *body, const struct request *r, struct error *err)
+{
+    const char *suffix = "";
+    bool echo = false, add_special = true;
+    int64_t best_of = r->n;
+
+    if (field_text(&suffix, body, "suffix", err) != STATUS_OK ||
+        field_bool(&echo, body, "echo", err) != STATUS_OK ||
+        field_bool(&add_special, body, "add_special_tokens", err) != STATUS_OK ||
+        field_whole(&best_of, NULL, body, "best_of", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK)
+        return err->status;
+    if (suffix[0] != '\0')
+        return error_field(err, "suffix", "is not supported: a reply has nothing behind it");
+    if (echo)
+        return error_field(err, "echo", "is not supported: put the prompt before the reply");
+    if (!add_special)
+        return error_field(err, "add_special_tokens", "must be true: send token ids to have none");
+    if (best_of != r->n)
+        return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
+    return STATUS_OK;
+}
+
+enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
+                               struct error *err)
+{
+    int64_t n_top = 0;
+    struct request r;
+
+    if (take_common(&r, body, "max_tokens", arena, err) != STATUS_OK ||
+        refuse_completion(body, &r, err) != STATUS_OK ||
+        request_refuse_unmet(body, REQUEST_COMPLETION, err) != STATUS_OK ||
+        field_whole(&n_top, &r.want_logprobs, body, "logprobs", 0, COMPLETION_MAX_TOPS, err) !=
+            STATUS_OK ||
+        request_prompts(&r, field(body, "prompt"), arena, err) != STATUS_OK)
+        return err->status;
+    r.n_top = (uint32_t)n_top;
+    if ((r.overrides.given & SAMPLING_MAX_TOKENS) == 0) {
+        r.overrides.given |= SAMPLING_MAX_TOKENS;
+        r.overrides.values.max_tokens = COMPLETION_DEFAULT_TOKENS;
+    }
+    if (r.n * r.n_prompts > REQUEST_MAX_CHOICES)
+        return error_field(err, "n", "times the prompts is %zu, it may be %d", r.n * r.n_prompts,
+                           REQUEST_MAX_CHOICES);
+    *out = r;
+    return STATUS_OK;
+}
+
+/* Takes a text, or a list of messages. */
+static enum status openai_request_take_input(struct prompt *out, const json_t *body,
+                                             struct arena *arena, struct error *err)
+{
+    const json_t *input = field(body, "input");
+    struct message *message;
+
+    if (input == NULL)
+        return error_field(err, "input", "is missing");
+    if (json_is_array(input)) {
+        for (size_t i = 0; i < json_array_size(input); i++) {
+            const char *type = "message";
+
+            if (!json_is_object(json_array_get(input, i)))
+                return field_wrong(err, "input", "a list of messages", json_array_get(input, i));
+            if (field_text(&type, json_array_get(input, i), "type", err) != STATUS_OK)
+                return err->status;
+            if (strcmp(type, "message") != 0)
+                return error_field(err, "input",
+                                   "has an item of type '%.40s': only messages are "
+                                   "taken",
+                                   type);
+        }
+        return request_messages(out, input, "input", arena, err);
+    }
+    if (!json_is_string(input))
+        return field_wrong(err, "input", "a string or a list of messages", input);
+    message = arena_alloc(arena, 1, sizeof(*message));
+    if (message == NULL)
+        return openai_request_no_memory(err);
+    *message = (struct message){
+        .role = ROLE_USER, .text = json_string_value(input), .len = json_string_length(input)};
+    *out = (struct prompt){.messages = message, .n_messages = 1};
+    return STATUS_OK;
+}
+
+enum status request_responses(struct responses_request *out, const json_t *body,
+                              struct arena *arena, struct error *err)
+{
+    struct responses_request r = {.base = {.model = "", .n = 1, .n_prompts = 1}, .store = true};
+    const json_t *text = NULL;
+
+    r.base.prompts = arena_alloc(arena, 1, sizeof(r.base.prompts[0]));
+    if (r.base.prompts == NULL)
+        return openai_request_no_memory(err);
+    if (field_text(&r.base.model, body, "model", err) != STATUS_OK ||
+        field_text(&r.instructions, body, "instructions", err) != STATUS_OK ||
+        field_text(&r.previous, body, "previous_response_id", err) != STATUS_OK ||
+        field_bool(&r.base.stream, body, "stream", err) != STATUS_OK ||
+        field_bool(&r.store, body, "store", err) != STATUS_OK ||
+        field_object(&text, body, "text", err) != STATUS_OK ||
+        refuse_lists(body, err) != STATUS_OK ||
+        request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
+        request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
+        openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK)
+        return err->status;
+    if (text != NULL && refuse_format(text, "format", err) != STATUS_OK)
+        return err->status;
+    *out = r;
+    return STATUS_OK;
+}

@@ -1,0 +1,43 @@
+/* The common part of OpenAI's requests, read from their JSON. Results borrow the JSON and lie in
+ * the given arena. Unknown fields are ignored; known but unsupported ones are refused. */
+#ifndef SERVER_API_OPENAI_REQUEST_H
+#define SERVER_API_OPENAI_REQUEST_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "server/api/request.h"
+
+enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
+
+enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
+                         struct error *err) MUST_CHECK;
+enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
+                               struct error *err) MUST_CHECK;
+
+struct responses_request {
+    struct request base;                 /* one prompt, without instructions */
+    const char *instructions, *previous; /* NULL: not given */
+    bool store;
+};
+
+enum status request_responses(struct responses_request *out, const json_t *body,
+                              struct arena *arena, struct error *err) MUST_CHECK;
+
+enum request_api { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_RESPONSES = 4 };
+
+/* STATUS_INVALID where body uses a known field in an unsupported way; part of the above. */
+enum status request_refuse_unmet(const json_t *body, enum request_api api,
+                                 struct error *err) MUST_CHECK;
+
+/* max_field: this API's name of the bound on the reply's length. */
+enum status request_sampling(struct sampling_overrides *out, const json_t *body,
+                             const char *max_field, struct arena *arena,
+                             struct error *err) MUST_CHECK;
+enum status request_messages(struct prompt *out, const json_t *list, const char *name,
+                             struct arena *arena, struct error *err) MUST_CHECK;
+/* A string, a list of strings, of ids, or of lists of ids. */
+enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
+                            struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,222 @@
+#include <string.h>
+
+#include "base/buf.h"
+#include "server/api/openai/request.h"
+#include "server/json/fields.h"
+
+static enum status request_prompt_no_memory(struct error *err)
+{
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+}
+
+/* --- messages --- */
+
+/* The path of a part of the i-th message, for errors. */
+struct place {
+    const char *list;
+    size_t i;
+    const char *part;
+};
+
+struct place_name {
+    char text[48];
+};
+
+static struct place_name name_of(const struct place *p)
+{
+    struct place_name name;
+
+    (void)snprintf(name.text, sizeof(name.text), "%s[%zu]%s", p->list, p->i, p->part);
+    return name;
+}
+
+static enum status take_role(enum role *out, const json_t *message, const char *list, size_t i,
+                             struct error *err)
+{
+    const json_t *role = field(message, "role");
+    const struct place at = {list, i, ".role"};
+    const char *name;
+
+    if (role == NULL)
+        return error_field(err, name_of(&at).text, "is missing");
+    if (!json_is_string(role))
+        return field_wrong(err, name_of(&at).text, "a string", role);
+    name = json_string_value(role);
+    if (strcmp(name, "developer") == 0) /* the name in newer models */
+        name = "system";
+    if (role_parse(out, name, err) == STATUS_OK)
+        return STATUS_OK;
+    return error_field(err, name_of(&at).text,
+                       "is '%.40s', it must be system, developer, user or assistant", name);
+}
+
+/* A part is {"type": "text", "text": …}; the Responses API calls the type input_text or
+ * output_text. */
+static enum status request_prompt_take_part(const char **out, size_t *ret_len, const json_t *part,
+                                            const struct place *at, struct error *err)
+{
+    const json_t *type = field(part, "type");
+    const json_t *text = field(part, "text");
+    const char *kind = json_is_string(type) ? json_string_value(type) : "text";
+
+    if (!json_is_object(part))
+        return field_wrong(err, name_of(at).text, "a list of objects", part);
+    if (strcmp(kind, "text") != 0 && strcmp(kind, "input_text") != 0 &&
+        strcmp(kind, "output_text") != 0)
+        return error_field(err, name_of(at).text, "has a part of type '%.40s': only text is taken",
+                           kind);
+    if (!json_is_string(text))
+        return error_field(err, name_of(at).text, "has a part without a text");
+    *out = json_string_value(text);
+    *ret_len = json_string_length(text);
+    return STATUS_OK;
+}
+
+static enum status join_parts(struct message *out, const json_t *parts, const struct place *at,
+                              struct arena *arena, struct error *err)
+{
+    size_t total = 0, n = json_array_size(parts);
+    const char *text;
+    size_t len;
+    char *joined;
+
+    for (size_t i = 0; i < n; i++) {
+        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), at, err) != STATUS_OK)
+            return err->status;
+        total += len;
+    }
+    joined = arena_alloc(arena, total + 1, 1);
+    if (joined == NULL)
+        return request_prompt_no_memory(err);
+    out->text = joined;
+    out->len = total;
+    for (size_t i = 0; i < n; i++) {
+        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), at, err) != STATUS_OK)
+            return err->status;
+        memcpy(joined, text, len);
+        joined += len;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_content(struct message *out, const json_t *message, const char *list,
+                                size_t i, struct arena *arena, struct error *err)
+{
+    const json_t *content = field(message, "content");
+    const struct place at = {list, i, ".content"};
+
+    if (json_is_array(content))
+        return join_parts(out, content, &at, arena, err);
+    if (json_is_string(content)) {
+        out->text = json_string_value(content);
+        out->len = json_string_length(content);
+        return STATUS_OK;
+    }
+    if (content != NULL)
+        return field_wrong(err, name_of(&at).text, "a string or a list of parts", content);
+    if (out->role != ROLE_ASSISTANT)
+        return error_field(err, name_of(&at).text, "is missing");
+    out->text = "";
+    out->len = 0;
+    return STATUS_OK;
+}
+
+enum status request_messages(struct prompt *out, const json_t *list, const char *name,
+                             struct arena *arena, struct error *err)
+{
+    size_t n = json_array_size(list);
+    struct message *messages;
+
+    if (n == 0)
+        return error_field(err, name, "is empty");
+    if (n > REQUEST_MAX_MESSAGES)
+        return error_field(err, name, "has %zu messages, it may have %d", n, REQUEST_MAX_MESSAGES);
+    messages = arena_alloc(arena, n, sizeof(messages[0]));
+    if (messages == NULL)
+        return request_prompt_no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *message = json_array_get(list, i);
+        const struct place at = {name, i, ""};
+
+        if (!json_is_object(message))
+            return field_wrong(err, name_of(&at).text, "an object", message);
+        if (take_role(&messages[i].role, message, name, i, err) != STATUS_OK ||
+            take_content(&messages[i], message, name, i, arena, err) != STATUS_OK)
+            return err->status;
+    }
+    *out = (struct prompt){.messages = messages, .n_messages = n};
+    return STATUS_OK;
+}
+
+/* --- raw prompts --- */
+
+static enum status request_prompt_take_ids(struct prompt *out, const json_t *list,
+                                           struct arena *arena, struct error *err)
+{
+    size_t n = json_array_size(list);
+    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
+
+    if (n == 0)
+        return error_field(err, "prompt", "is empty");
+    if (ids == NULL)
+        return request_prompt_no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+
+        if (!json_is_integer(id))
+            return field_wrong(err, "prompt", "text, or a list of token ids", id);
+        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return error_field(err, "prompt", "has the token %lld",
+                               (long long)json_integer_value(id));
+        ids[i] = (int32_t)json_integer_value(id);
+    }
+    *out = (struct prompt){.ids = ids, .n_ids = n, .is_plain = true};
+    return STATUS_OK;
+}
+
+static enum status take_prompt(struct prompt *out, const json_t *value, struct arena *arena,
+                               struct error *err)
+{
+    struct message *message;
+
+    if (json_is_array(value))
+        return request_prompt_take_ids(out, value, arena, err);
+    if (!json_is_string(value))
+        return field_wrong(err, "prompt", "a string, or a list of token ids", value);
+    if (json_string_length(value) == 0)
+        return error_field(err, "prompt", "is empty");
+    message = arena_alloc(arena, 1, sizeof(*message));
+    if (message == NULL)
+        return request_prompt_no_memory(err);
+    *message = (struct message){
+        .role = ROLE_USER, .text = json_string_value(value), .len = json_string_length(value)};
+    *out = (struct prompt){.messages = message, .n_messages = 1, .is_plain = true};
+    return STATUS_OK;
+}
+
+enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
+                            struct error *err)
+{
+    const json_t *first = json_array_get(value, 0);
+    bool is_one = !json_is_array(value) || json_is_integer(first);
+    size_t n = is_one ? 1 : json_array_size(value);
+
+    if (value == NULL)
+        return error_field(err, "prompt", "is missing");
+    if (n == 0)
+        return error_field(err, "prompt", "is empty");
+    if (n > REQUEST_MAX_PROMPTS)
+        return error_field(err, "prompt", "has %zu entries, it may have %d", n,
+                           REQUEST_MAX_PROMPTS);
+    out->prompts = arena_alloc(arena, n, sizeof(out->prompts[0]));
+    if (out->prompts == NULL)
+        return request_prompt_no_memory(err);
+    out->n_prompts = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = is_one ? value : json_array_get(value, i);
+
+        if (take_prompt(&out->prompts[i], one, arena, err) != STATUS_OK)
+            return err->status;
+    }
+    return STATUS_OK;
+}

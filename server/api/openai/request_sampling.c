@@ -1,0 +1,90 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/openai/request.h"
+#include "server/json/fields.h"
+#include "server/json/sampling.h"
+
+static enum status request_sampling_no_memory(struct error *err)
+{
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+}
+
+static int request_sampling_by_id(const void *a, const void *b)
+{
+    const struct logit_bias *x = a, *y = b;
+
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static enum status take_bias(struct logit_bias *out, const char *key, const json_t *value,
+                             struct error *err)
+{
+    char *end;
+    long id;
+
+    errno = 0;
+    id = strtol(key, &end, 10);
+    if (key[0] < '0' || key[0] > '9' || *end != '\0' || errno != 0 || id > INT32_MAX)
+        return error_field(err, "logit_bias", "has the key '%.40s', which is no token's id", key);
+    if (!json_is_number(value))
+        return error_field(err, "logit_bias", "has for token %ld a value that is no number", id);
+    *out = (struct logit_bias){.id = (int32_t)id, .bias = (float)json_number_value(value)};
+    return STATUS_OK;
+}
+
+/* Sorted by id: equal maps become equal requests. */
+static enum status request_sampling_take_biases(struct sampling_overrides *p, const json_t *body,
+                                                struct arena *arena, struct error *err)
+{
+    const json_t *map = NULL;
+    struct logit_bias *biases;
+    size_t n = 0;
+    void *at;
+
+    if (field_object(&map, body, "logit_bias", err) != STATUS_OK)
+        return err->status;
+    if (map == NULL || json_object_size(map) == 0)
+        return STATUS_OK;
+    if (json_object_size(map) > SAMPLING_MAX_BIASES)
+        return error_field(err, "logit_bias", "has %zu tokens, it may have %d",
+                           json_object_size(map), SAMPLING_MAX_BIASES);
+    biases = arena_alloc(arena, json_object_size(map), sizeof(biases[0]));
+    if (biases == NULL)
+        return request_sampling_no_memory(err);
+    for (at = json_object_iter((json_t *)map); at != NULL;
+         at = json_object_iter_next((json_t *)map, at), n++) {
+        if (take_bias(&biases[n], json_object_iter_key(at), json_object_iter_value(at), err) !=
+            STATUS_OK)
+            return err->status;
+    }
+    qsort(biases, n, sizeof(biases[0]), request_sampling_by_id);
+    for (size_t i = 1; i < n; i++) {
+        if (biases[i].id == biases[i - 1].id)
+            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
+    }
+    p->values.biases = biases;
+    p->values.n_biases = n;
+    p->given |= SAMPLING_BIASES;
+    return STATUS_OK;
+}
+
+enum status request_sampling(struct sampling_overrides *out, const json_t *body,
+                             const char *max_field, struct arena *arena, struct error *err)
+{
+    const json_t *named = field(body, max_field);
+    struct sampling_overrides p = {0};
+    int64_t ignored;
+
+    /* Here 0 would mean no bound, so it is refused. */
+    if (field_whole(&ignored, NULL, body, "max_tokens", 1, UINT32_MAX, err) != STATUS_OK ||
+        field_whole(&ignored, NULL, body, max_field, 1, UINT32_MAX, err) != STATUS_OK ||
+        sampling_json_set_all(&p, body, arena, err) != STATUS_OK ||
+        request_sampling_take_biases(&p, body, arena, err) != STATUS_OK)
+        return err->status;
+    if (named != NULL && sampling_json_set(&p, "max_tokens", named, arena, err) != STATUS_OK)
+        return err->status;
+    *out = p;
+    return STATUS_OK;
+}

@@ -1,0 +1,142 @@
+#include "server/api/openai/resolution.h"
+
+#include <string.h>
+
+#include "server/conversation/conversation.h"
+#include "server/conversation/names.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/server.h"
+
+void resolution_serve(struct exchange *x,
+                      enum status (*begin)(struct exchange *x, const json_t *body,
+                                           struct error *err))
+{
+    struct error err;
+    const char *text;
+    json_t *body;
+    size_t len;
+    enum status rc;
+
+    text = exchange_body(x, &len);
+    rc = fields_parse(&body, text, len, &err);
+    if (rc == STATUS_OK) {
+        rc = begin(x, body, &err);
+        json_decref(body);
+    }
+    if (rc != STATUS_OK)
+        exchange_fail(x, &err);
+}
+
+enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
+                                  struct error *err)
+{
+    enum status rc = models_get(out, exchange_server(x)->models, name, err);
+
+    if (rc != STATUS_OK)
+        memcpy(err->field, "model", sizeof("model"));
+    return rc != STATUS_OK ? rc : model_check_ready(*out, err);
+}
+
+static bool resolution_is_same(const struct message *a, const struct message *b)
+{
+    return a->role == b->role && a->len == b->len &&
+           (a->len == 0 || memcmp(a->text, b->text, a->len) == 0);
+}
+
+/* Whether p begins with the whole conversation up to newest; *ret_n: the number of those
+ * messages. */
+static bool begins_with(const struct prompt *p, const struct completed_turn *newest, size_t *ret_n)
+{
+    const struct completed_turn *r;
+    size_t n = 0;
+
+    for (r = newest; r != NULL; r = r->before)
+        n += r->request->n_messages + 1;
+    if (n > p->n_messages)
+        return false;
+    *ret_n = n;
+    for (r = newest; r != NULL; r = r->before) { /* newest first */
+        const struct message reply = {.role = ROLE_ASSISTANT, .text = r->text, .len = r->len};
+
+        if (!resolution_is_same(&p->messages[--n], &reply))
+            return false;
+        for (size_t i = r->request->n_messages; i-- > 0;) {
+            if (!resolution_is_same(&p->messages[--n], &r->request->messages[i]))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool has_reply(const struct prompt *p)
+{
+    for (size_t i = 0; i < p->n_messages; i++) {
+        if (p->messages[i].role == ROLE_ASSISTANT)
+            return true;
+    }
+    return false;
+}
+
+static enum status keep_new(const struct conversation *c, struct prompt *p, struct error *err)
+{
+    size_t at = 0;
+
+    if (c->host.n_turns == 0 || !has_reply(p))
+        return STATUS_OK;
+    if (c->host.n_live > 0)
+        return error_set(err, STATUS_ABORTED,
+                         "the conversation has a turn in flight, whose reply the messages lack");
+    if (!begins_with(p, c->host.newest, &at) || at == p->n_messages) {
+        (void)error_field(err, "messages",
+                          "do not go on from what was said in the conversation: send only new "
+                          "ones, or all of its own");
+        return err->status = STATUS_PRECONDITION;
+    }
+    p->messages += at;
+    p->n_messages -= at;
+    return STATUS_OK;
+}
+
+enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
+                                         struct request *r, struct model **model, struct error *err)
+{
+    static const struct open_request nothing = {.system = ""};
+    const char *name = exchange_conversation(x);
+    struct server *server = exchange_server(x);
+    struct conversation_names *names = exchange_server(x)->names;
+    struct conversation *c = conversation_names_find(names, name);
+    char *id = arena_alloc(exchange_arena(x), CONVERSATION_ID_CHARS, 1);
+    enum status rc = STATUS_OK;
+
+    if (id == NULL)
+        return error_no_memory(err, CONVERSATION_ID_CHARS, "a request");
+    if (r->n != 1)
+        return error_field(err, "n", "must be 1 in a conversation");
+    if (c != NULL && r->model[0] == '\0')
+        *model = c->host.model;
+    if (c != NULL && c->host.model != *model) {
+        (void)error_field(err, "model", "is another: the conversation is with model '%s'",
+                          c->host.model->name);
+        return err->status = STATUS_PRECONDITION;
+    }
+    if (c == NULL) {
+        rc = conversation_open(&c, server->conversations, *model, &nothing, err);
+        if (rc != STATUS_OK)
+            return rc;
+        rc = conversation_names_bind(names, name, &c->id, err);
+        if (rc != STATUS_OK) {
+            conversation_close(c, WATCH_CLOSED, "its request was refused");
+            return rc;
+        }
+    }
+    rc = keep_new(c, r->prompts, err);
+    if (rc != STATUS_OK)
+        return rc;
+    conversation_id_format(&c->id, id);
+    exchange_set_conversation(x, id);
+    *out = c;
+    return STATUS_OK;
+}

@@ -1,0 +1,32 @@
+/* Resolves a request: parses its JSON, finds its model and the conversation that its header
+ * names. */
+#ifndef SERVER_API_OPENAI_RESOLUTION_H
+#define SERVER_API_OPENAI_RESOLUTION_H
+
+#include <jansson.h>
+
+#include "server/api/openai/request.h"
+
+struct conversation;
+struct exchange;
+struct model;
+
+/* Parses the body and calls begin to answer it; an error of either is the answer. */
+void resolution_serve(struct exchange *x,
+                      enum status (*begin)(struct exchange *x, const json_t *body,
+                                           struct error *err));
+
+/* "" is the default. STATUS_NOT_FOUND names the served models; field "model". The model is
+ * loaded. */
+enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
+                                  struct error *err) MUST_CHECK;
+
+/* The conversation named by X-Conversation-Id, opened if there is none. If r's messages begin with
+ * the whole conversation, only the rest stays in r. Otherwise all of them stay; but if they hold a
+ * reply they have a different history: STATUS_PRECONDITION. *model is the one that r names; where r
+ * names none, it becomes the conversation's. */
+enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
+                                         struct request *r, struct model **model,
+                                         struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,350 @@
+/* POST /v1/responses. A response's id names its conversation and its turn. A request that continues
+ * it runs in a fork of that conversation, so several requests may continue one response, and
+ * nothing is recomputed. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/api/generation.h"
+#include "server/api/openai/error.h"
+#include "server/api/openai/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversation.h"
+#include "server/conversation/names.h"
+#include "server/http/exchange.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
+
+/* A response without its reply. */
+struct response {
+    char id[RESPONSE_ID_CHARS];
+    const char *previous, *instructions; /* NULL: none */
+    uint32_t n_events;                   /* numbers them */
+    bool store;
+};
+
+static void format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id *id, uint32_t turn)
+{
+    char hex[CONVERSATION_ID_CHARS];
+
+    conversation_id_format(id, hex);
+    (void)snprintf(out, RESPONSE_ID_CHARS, "resp_%s%08x", hex, turn);
+}
+
+/* Finds the conversation and the turn that the id names. */
+static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
+                                 struct conversations *all, const char *id, struct error *err)
+{
+    char hex[CONVERSATION_ID_CHARS];
+    struct conversation_id key;
+    struct conversation *c = NULL;
+    unsigned turn = 0;
+
+    if (strlen(id) == RESPONSE_ID_CHARS - 1 && strncmp(id, "resp_", 5) == 0 &&
+        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1) {
+        memcpy(hex, id + 5, CONVERSATION_ID_CHARS - 1);
+        hex[CONVERSATION_ID_CHARS - 1] = '\0';
+        if (conversation_id_parse(&key, hex))
+            c = conversations_get(all, &key);
+    }
+    if (c == NULL || turn == 0 || turn > c->host.n_turns) {
+        (void)error_set(err, STATUS_NOT_FOUND,
+                        "there is no response '%.60s', or it is not kept any more", id);
+        memcpy(err->field, "previous_response_id", sizeof("previous_response_id"));
+        return STATUS_NOT_FOUND;
+    }
+    *out = c;
+    *ret_turn = turn;
+    return STATUS_OK;
+}
+
+/* --- output --- */
+
+static void write_optional(struct json_writer *w, const char *name, const char *text)
+{
+    json_writef(w, ",\"%s\":", name);
+    if (text == NULL)
+        json_write(w, "null");
+    else
+        json_write_string(w, text, strlen(text));
+}
+
+static void write_part(struct json_writer *w, const char *text, size_t len)
+{
+    json_write(w, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":");
+    json_write_string(w, text, len);
+    json_write(w, "}");
+}
+
+/* Writes the one message; text NULL: it has no content yet. */
+static void write_item(const struct response *r, struct json_writer *w, const char *status,
+                       const char *text, size_t len)
+{
+    json_writef(w,
+                "{\"type\":\"message\",\"id\":\"msg_%s\",\"status\":\"%s\","
+                "\"role\":\"assistant\",\"content\":[",
+                r->id + 5, status);
+    if (text != NULL)
+        write_part(w, text, len);
+    json_write(w, "]}");
+}
+
+static bool is_cut_short(const struct choice *c)
+{
+    return c->finish != FINISH_STOP;
+}
+
+static const char *responses_status_of(const struct choice *c)
+{
+    if (!c->is_done)
+        return "in_progress";
+    return is_cut_short(c) ? "incomplete" : "completed";
+}
+
+static void write_outcome(struct json_writer *w, const struct choice *c)
+{
+    if (!c->is_done) {
+        json_write(w, ",\"incomplete_details\":null,\"usage\":null}");
+        return;
+    }
+    if (is_cut_short(c))
+        json_writef(w, ",\"incomplete_details\":{\"reason\":\"%s\"}",
+                    c->finish == FINISH_LENGTH ? "max_output_tokens" : generation_finish_name(c));
+    else
+        json_write(w, ",\"incomplete_details\":null");
+    json_writef(w,
+                ",\"usage\":{\"input_tokens\":%u,\"input_tokens_details\":"
+                "{\"cached_tokens\":%u},\"output_tokens\":%u,\"output_tokens_details\":"
+                "{\"reasoning_tokens\":0},\"total_tokens\":%u}}",
+                c->n_prompt, c->n_cached, c->n_said, c->n_prompt + c->n_said);
+}
+
+static void write_response(struct generation *g, struct json_writer *w)
+{
+    const struct response *r = g->renderer_state;
+    const struct choice *c = &g->choices[0];
+    struct turn_event all;
+    const char *text;
+    size_t len;
+
+    json_writef(w,
+                "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
+                "\"status\":\"%s\",\"model\":\"%s\",\"error\":null,\"metadata\":{},"
+                "\"parallel_tool_calls\":false,\"tool_choice\":\"none\",\"tools\":[],"
+                "\"store\":%s,\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
+                r->id, (unsigned long long)g->created_s, responses_status_of(c), g->model->name,
+                r->store ? "true" : "false");
+    if (c->is_done) {
+        generation_all(c, &all, &text, &len);
+        write_item(r, w, responses_status_of(c), text, len);
+    }
+    json_write(w, "]");
+    write_optional(w, "instructions", r->instructions);
+    write_optional(w, "previous_response_id", r->previous);
+    write_outcome(w, c);
+}
+
+/* --- events --- */
+
+/* Writes an event up to the fields of its type. */
+static void begin_event(struct response *r, const char *type, struct json_writer *w)
+{
+    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", type, type,
+                r->n_events++);
+}
+
+static void end_event(struct json_writer *w)
+{
+    json_write(w, "}\n\n");
+}
+
+static void response_event(struct generation *g, const char *type, struct json_writer *w)
+{
+    begin_event(g->renderer_state, type, w);
+    json_write(w, ",\"response\":");
+    write_response(g, w);
+    end_event(w);
+}
+
+static void item_event(struct response *r, const char *type, const char *status, const char *text,
+                       size_t len, struct json_writer *w)
+{
+    begin_event(r, type, w);
+    json_write(w, ",\"output_index\":0,\"item\":");
+    write_item(r, w, status, text, len);
+    end_event(w);
+}
+
+static void begin_in_part(struct response *r, const char *type, struct json_writer *w)
+{
+    begin_event(r, type, w);
+    json_writef(w, ",\"item_id\":\"msg_%s\",\"output_index\":0,\"content_index\":0", r->id + 5);
+}
+
+static void part_event(struct response *r, const char *type, const char *text, size_t len,
+                       struct json_writer *w)
+{
+    begin_in_part(r, type, w);
+    json_write(w, ",\"part\":");
+    write_part(w, text, len);
+    end_event(w);
+}
+
+static void text_event(struct response *r, const char *type, const char *name, const char *text,
+                       size_t len, struct json_writer *w)
+{
+    begin_in_part(r, type, w);
+    json_writef(w, ",\"logprobs\":[],\"%s\":", name);
+    json_write_string(w, text, len);
+    end_event(w);
+}
+
+static void response_begin(struct generation *g, struct json_writer *w)
+{
+    struct response *r = g->renderer_state;
+    struct choice *c = &g->choices[0];
+    bool is_done = c->is_done;
+
+    c->is_done = false; /* the first event may be the last: not done until it is sent */
+    response_event(g, "response.created", w);
+    response_event(g, "response.in_progress", w);
+    c->is_done = is_done;
+    item_event(r, "response.output_item.added", "in_progress", NULL, 0, w);
+    part_event(r, "response.content_part.added", "", 0, w);
+}
+
+static void response_piece(struct generation *g, struct choice *c, const struct turn_event *event,
+                           struct json_writer *w)
+{
+    (void)c;
+    if (event->piece.len > 0)
+        text_event(g->renderer_state, "response.output_text.delta", "delta", event->piece.text,
+                   event->piece.len, w);
+}
+
+static void response_finish(struct generation *g, struct choice *c, struct json_writer *w)
+{
+    struct response *r = g->renderer_state;
+    struct turn_event all;
+    const char *text;
+    size_t len;
+
+    generation_all(c, &all, &text, &len);
+    text_event(r, "response.output_text.done", "text", text, len, w);
+    part_event(r, "response.content_part.done", text, len, w);
+    item_event(r, "response.output_item.done", responses_status_of(c), text, len, w);
+    response_event(g, is_cut_short(c) ? "response.incomplete" : "response.completed", w);
+}
+
+static void response_failed(struct generation *g, const struct error *err, struct json_writer *w)
+{
+    begin_event(g->renderer_state, "error", w);
+    json_writef(w, ",\"code\":\"%s\",\"param\":null,\"message\":", status_name(err->status));
+    json_write_string(w, err->text, strlen(err->text));
+    end_event(w);
+}
+
+/* --- requests --- */
+
+static const struct response_renderer renderer = {
+    .object = "resp",
+    .begin = response_begin,
+    .piece = response_piece,
+    .finish = response_finish,
+    .failed = response_failed,
+    .whole = write_response,
+};
+
+static enum status fork_previous(struct conversation **out, struct exchange *x,
+                                 struct responses_request *q, struct model **model,
+                                 struct error *err)
+{
+    struct conversation *c;
+    uint32_t turn;
+
+    if (find_previous(&c, &turn, exchange_server(x)->conversations, q->previous, err) != STATUS_OK)
+        return err->status;
+    if (q->base.model[0] == '\0')
+        *model = c->host.model;
+    if (c->host.model != *model)
+        return error_field(err, "previous_response_id", "is a response of model '%s'",
+                           c->host.model->name);
+    if (q->instructions != NULL && strcmp(q->instructions, c->host.options->system) != 0)
+        return error_field(err, "instructions",
+                           "cannot change with previous_response_id: those of its response hold");
+    q->instructions = c->host.options->system_len == 0 ? NULL : c->host.options->system;
+    return conversation_fork(out, c, turn, NULL, 0, err);
+}
+
+static enum status open_first(struct conversation **out, struct exchange *x,
+                              const struct responses_request *q, struct model *model,
+                              struct error *err)
+{
+    const struct open_request open = {
+        .system = q->instructions == NULL ? "" : q->instructions,
+        .system_len = q->instructions == NULL ? 0 : strlen(q->instructions),
+    };
+
+    return conversation_open(out, exchange_server(x)->conversations, model, &open, err);
+}
+
+static enum status keep_text(const char **text, struct arena *arena, struct error *err)
+{
+    if (*text == NULL)
+        return STATUS_OK;
+    *text = arena_strndup(arena, *text, strlen(*text));
+    return *text != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
+}
+
+static enum status responses_begin(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct arena *arena = exchange_arena(x);
+    struct response *r = arena_alloc(arena, 1, sizeof(*r));
+    struct conversation *c = NULL;
+    struct responses_request q;
+    struct conversation_id id;
+    struct model *model;
+    enum status rc;
+
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a response");
+    if (exchange_conversation(x)[0] != '\0')
+        return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
+    if (request_responses(&q, body, arena, err) != STATUS_OK ||
+        resolution_find_model(&model, x, q.base.model, err) != STATUS_OK)
+        return err->status;
+    rc = q.previous != NULL ? fork_previous(&c, x, &q, &model, err)
+                            : open_first(&c, x, &q, model, err);
+    if (rc != STATUS_OK)
+        return rc;
+    id = c->id;
+    format_id(r->id, &id, c->host.n_turns + 1);
+    r->store = q.store;
+    r->previous = q.previous;
+    r->instructions = q.instructions;
+    rc = keep_text(&r->previous, arena, err);
+    if (rc == STATUS_OK)
+        rc = keep_text(&r->instructions, arena, err);
+    if (rc == STATUS_OK)
+        rc = generation_start(x, &renderer, &q.base, model, c, !q.store, r, err);
+    if (rc != STATUS_OK) {
+        c = conversations_get(exchange_server(x)->conversations, &id);
+        if (c != NULL)
+            conversation_close(c, WATCH_CLOSED, "its request was refused");
+        return rc;
+    }
+    if (q.store)
+        conversation_names_keep(exchange_server(x)->names, &id);
+    return STATUS_OK;
+}
+
+static void responses_serve(struct exchange *x)
+{
+    resolution_serve(x, responses_begin);
+}
+
+static const struct route rows[] = {
+    {"/v1/responses", .methods = METHOD_POST, .serve = responses_serve, .api = &openai_api},
+};
+const struct route_table responses_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,266 @@
+/* parley.v1.Act: Configure, Step and Stream. A step's answer is encoded when its batch is back; on
+ * a stream the shared reply waits until the transport is write-ready. A stream is not read while
+ * STREAM_MAX_STEPS of its steps are unanswered. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/list.h"
+#include "parley/v1/act.pb-c.h"
+#include "server/act/mode.h"
+#include "server/act/session.h"
+#include "server/api/parley/wire.h"
+#include "server/api/parley/wire_tensor.h"
+#include "server/api/services.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/rpc/multiplex.h"
+#include "server/server.h"
+
+enum { STREAM_MAX_STEPS = 1024 };
+
+_Static_assert((int)PARLEY__V1__ACT_MODE__LOCKSTEP == (int)ACT_LOCKSTEP, "a cast maps");
+_Static_assert((int)PARLEY__V1__ACT_MODE__DYNAMIC == (int)ACT_DYNAMIC, "a cast maps");
+
+static void configure(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    const Parley__V1__ActConfigureRequest *r = (const Parley__V1__ActConfigureRequest *)message;
+    Parley__V1__ActConfigureResponse response = PARLEY__V1__ACT_CONFIGURE_RESPONSE__INIT;
+    const struct act_config config = {
+        .mode = (enum act_mode)r->mode,
+        .n = r->n,
+        .timeout_ms = r->timeout_ms,
+        .is_partial = r->on_miss == PARLEY__V1__ON_MISS__PARTIAL,
+        .min = r->min,
+        .max = r->max,
+        .delay_us = r->delay_us,
+    };
+    struct model *m;
+    struct error err;
+    enum status rc = models_get(&m, server->models, r->model, &err);
+
+    if (rc == STATUS_OK && (unsigned)r->on_miss > PARLEY__V1__ON_MISS__PARTIAL)
+        rc = error_field(&err, "on_miss", "is %d, which is none that there is", (int)r->on_miss);
+    if (rc == STATUS_OK)
+        rc = act_configure(&server->sessions->modes, m, &config, &err);
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    response.model = m->name;
+    response.mode = r->mode;
+    call_reply(call, &response.base);
+}
+
+/* A step's answer as a message. */
+struct wire_step {
+    Parley__V1__ActStepResponse message;
+    Parley__V1__Tensor tensors[STEP_MAX_TENSORS], *list[STEP_MAX_TENSORS];
+};
+
+static void wire_step(struct wire_step *out, const struct step_reply *reply)
+{
+    assert(reply->n_tensors <= STEP_MAX_TENSORS);
+    parley__v1__act_step_response__init(&out->message);
+    for (size_t i = 0; i < reply->n_tensors; i++) {
+        wire_tensor(&out->tensors[i], &reply->tensors[i]);
+        out->list[i] = &out->tensors[i];
+    }
+    out->message.output = out->list;
+    out->message.n_output = reply->n_tensors;
+    out->message.seq = reply->seq;
+    out->message.params_version = reply->params_version;
+    out->message.batch_size = reply->batch_rows;
+    out->message.queue_us = reply->queue_us;
+}
+
+static enum status act_service_begin_step(struct server *server,
+                                          const Parley__V1__ActStepRequest *from,
+                                          uint64_t deadline_us, struct arena *arena,
+                                          struct step_wait *w, struct step_reply **ret_stored,
+                                          struct error *err)
+{
+    struct step_request r = {
+        .env_id = from->env_id,
+        .run_id = from->run_id,
+        .seq = from->seq,
+        .n_observation = from->n_observation,
+        .reward = from->reward,
+        .done = from->done != 0,
+        .row = from->row,
+        .deadline_us = deadline_us,
+    };
+    enum status rc = models_get(&r.model, server->models, from->model, err);
+
+    if (rc == STATUS_OK)
+        rc = wire_tensors(&r.observation, from->observation, from->n_observation, STEP_MAX_TENSORS,
+                          "observation", arena, err);
+    if (rc == STATUS_OK)
+        rc = sessions_step(server->sessions, &r, arena, w, ret_stored, err);
+    return rc;
+}
+
+/* --- Step --- */
+
+struct step_call {
+    struct step_wait wait;
+    struct call *call;
+};
+
+static void reply_step(struct call *call, const struct step_reply *reply)
+{
+    struct wire_step w;
+
+    wire_step(&w, reply);
+    call_reply(call, &w.message.base);
+}
+
+static void act_service_step_done(struct step_wait *w, struct step_reply *reply,
+                                  const struct error *err)
+{
+    struct step_call *s = container_of(w, struct step_call, wait);
+
+    if (reply != NULL)
+        reply_step(s->call, reply);
+    else
+        call_finish(s->call, err);
+}
+
+static void step_on_close(struct call *call, void *state, enum status why)
+{
+    struct step_call *s = state;
+
+    (void)call;
+    (void)why; /* a step whose deadline passed also leaves its batch by itself */
+    step_wait_leave(&s->wait);
+    free(s);
+}
+
+static void act_service_start_step(struct call *call, const ProtobufCMessage *message,
+                                   struct server *server)
+{
+    static const struct call_handler handler = {.on_close = step_on_close};
+    struct step_call *s = try_alloc(1, sizeof(*s)); /* the session takes the call's arena */
+    struct step_reply *stored;
+    struct error err;
+    enum status rc;
+
+    if (s == NULL) {
+        (void)error_no_memory(&err, sizeof(*s), "a step");
+        call_finish(call, &err);
+        return;
+    }
+    s->call = call;
+    s->wait.done = act_service_step_done;
+    rc = act_service_begin_step(server, (const Parley__V1__ActStepRequest *)message,
+                                call_deadline_us(call), call_arena(call), &s->wait, &stored, &err);
+    if (rc == STATUS_OK && stored == NULL) {
+        call_set_handler(call, &handler, s);
+        return;
+    }
+    free(s);
+    if (rc != STATUS_OK)
+        call_finish(call, &err);
+    else
+        reply_step(call, stored);
+}
+
+/* --- Stream --- */
+
+struct step_item {
+    struct multiplex_item base;
+    struct step_wait wait;
+    uint64_t tag, seq;
+    struct step_reply *reply; /* NULL: it failed, with err */
+    struct error err;
+};
+
+static struct step_item *act_service_stream_item_of(struct multiplex_item *base)
+{
+    return container_of(base, struct step_item, base);
+}
+
+static void stream_done(struct step_wait *w, struct step_reply *reply, const struct error *err)
+{
+    struct step_item *item = container_of(w, struct step_item, wait);
+
+    item->reply = reply == NULL ? NULL : step_reply_ref(reply);
+    item->err = *err;
+    multiplex_notify(&item->base);
+}
+
+static void act_service_stream_begin(struct multiplex_item *base, const ProtobufCMessage *message,
+                                     struct arena *arena)
+{
+    const Parley__V1__ActStepRequest *request = (const Parley__V1__ActStepRequest *)message;
+    struct step_item *item = act_service_stream_item_of(base);
+    struct call *call = multiplex_call(base);
+    struct step_reply *stored;
+    enum status rc;
+
+    item->wait.done = stream_done;
+    item->tag = request->tag;
+    item->seq = request->seq;
+    rc = act_service_begin_step(call_server(call), request, call_deadline_us(call), arena,
+                                &item->wait, &stored, &item->err);
+    if (rc == STATUS_OK && stored == NULL)
+        return;
+    if (rc == STATUS_OK)
+        item->reply = step_reply_ref(stored);
+    multiplex_notify(base);
+}
+
+static enum multiplex_written act_service_stream_write(struct multiplex_item *base)
+{
+    struct step_item *item = act_service_stream_item_of(base);
+    Parley__V1__ErrorDetail detail;
+    struct wire_step w;
+
+    if (item->reply != NULL) {
+        wire_step(&w, item->reply);
+    } else {
+        parley__v1__act_step_response__init(&w.message);
+        w.message.seq = item->seq;
+        wire_error(&detail, &item->err);
+        w.message.error = &detail;
+    }
+    w.message.tag = item->tag;
+    multiplex_write(base, &w.message.base, false);
+    return WROTE_LAST;
+}
+
+static void act_service_stream_end(struct multiplex_item *base, enum status why)
+{
+    struct step_item *item = act_service_stream_item_of(base);
+
+    (void)why;
+    step_wait_leave(&item->wait);
+    step_reply_unref(item->reply);
+}
+
+static void start_stream(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct multiplex_type type = {
+        .item_size = sizeof(struct step_item),
+        .max_items = STREAM_MAX_STEPS,
+        .item_name = "a step",
+        .begin = act_service_stream_begin,
+        .write = act_service_stream_write,
+        .end = act_service_stream_end,
+    };
+
+    (void)message;
+    (void)server;
+    multiplex_start(call, &type);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Act/Configure", RPC_UNARY, &parley__v1__act_configure_request__descriptor,
+     &parley__v1__act_configure_response__descriptor, configure},
+    {"/parley.v1.Act/Step", RPC_UNARY, &parley__v1__act_step_request__descriptor,
+     &parley__v1__act_step_response__descriptor, act_service_start_step},
+    {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
+     &parley__v1__act_step_response__descriptor, start_stream},
+};
+
+const struct rpc_table act_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

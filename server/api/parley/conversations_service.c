@@ -1,0 +1,277 @@
+/* parley.v1.Conversations, the methods that answer at once. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "server/api/parley/wire.h"
+#include "server/api/services.h"
+#include "server/conversation/conversation.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/server.h"
+
+enum { PAGE_DEFAULT = 50, PAGE_MAX = 1000 };
+
+/* Bound of one answer's memory. */
+#define ANSWER_MAX_BYTES ((size_t)256 << 20)
+
+static enum status conversations_service_find(struct conversation **out, struct server *server,
+                                              const char *id, struct error *err)
+{
+    if (id[0] == '\0')
+        return error_field(err, "conversation", "is empty");
+    return conversations_find(out, server->conversations, id, err);
+}
+
+static void open_conversation(struct call *call, const ProtobufCMessage *message,
+                              struct server *server)
+{
+    const Parley__V1__OpenRequest *request = (const Parley__V1__OpenRequest *)message;
+    Parley__V1__OpenResponse response = PARLEY__V1__OPEN_RESPONSE__INIT;
+    char id[CONVERSATION_ID_CHARS];
+    struct open_request r;
+    struct conversation *c;
+    struct model *m;
+    struct error err;
+    enum status rc;
+
+    rc = models_get(&m, server->models, request->model, &err);
+    if (rc == STATUS_OK)
+        rc = wire_open(&r, request, call_arena(call), &err);
+    if (rc == STATUS_OK)
+        rc = conversation_open(&c, server->conversations, m, &r, &err);
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    conversation_id_format(&c->id, id);
+    log_debug("opened", "conversation=%s model=%s", id, m->name);
+    response.conversation = id;
+    response.model = m->name;
+    response.version = m->info.version;
+    call_reply(call, &response.base);
+}
+
+static void fork_conversation(struct call *call, const ProtobufCMessage *message,
+                              struct server *server)
+{
+    const Parley__V1__ForkRequest *request = (const Parley__V1__ForkRequest *)message;
+    Parley__V1__ForkResponse response = PARLEY__V1__FORK_RESPONSE__INIT;
+    char id[CONVERSATION_ID_CHARS];
+    const struct pair *metadata;
+    struct conversation *c, *f;
+    struct error err;
+    enum status rc;
+
+    rc = conversations_service_find(&c, server, request->conversation, &err);
+    if (rc == STATUS_OK)
+        rc = wire_fork_metadata(&metadata, request, call_arena(call), &err);
+    if (rc == STATUS_OK)
+        rc = conversation_fork(&f, c, request->at_turn, metadata, request->n_metadata, &err);
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    conversation_id_format(&f->id, id);
+    log_debug("forked", "conversation=%s parent=%s turns=%u", id, request->conversation,
+              f->host.n_turns);
+    response.conversation = id;
+    response.turns = f->host.n_turns;
+    call_reply(call, &response.base);
+}
+
+static void rewind_conversation(struct call *call, const ProtobufCMessage *message,
+                                struct server *server)
+{
+    const Parley__V1__RewindRequest *request = (const Parley__V1__RewindRequest *)message;
+    Parley__V1__RewindResponse response = PARLEY__V1__REWIND_RESPONSE__INIT;
+    struct conversation *c;
+    struct error err;
+    enum status rc;
+
+    rc = conversations_service_find(&c, server, request->conversation, &err);
+    if (rc == STATUS_OK)
+        rc = conversation_rewind(c, request->to_turn, &err);
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    response.turns = c->host.n_turns;
+    call_reply(call, &response.base);
+}
+
+static void cancel_turns(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    const Parley__V1__CancelRequest *request = (const Parley__V1__CancelRequest *)message;
+    Parley__V1__CancelResponse response = PARLEY__V1__CANCEL_RESPONSE__INIT;
+    struct conversation *c;
+    struct error err;
+
+    if (conversations_service_find(&c, server, request->conversation, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    response.cancelled = (uint32_t)conversation_cancel(c);
+    call_reply(call, &response.base);
+}
+
+static void conversations_service_close_conversation(struct call *call,
+                                                     const ProtobufCMessage *message,
+                                                     struct server *server)
+{
+    const Parley__V1__CloseRequest *request = (const Parley__V1__CloseRequest *)message;
+    Parley__V1__CloseResponse response = PARLEY__V1__CLOSE_RESPONSE__INIT;
+    struct conversation *c;
+    struct error err;
+
+    if (conversations_service_find(&c, server, request->conversation, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    log_debug("closed", "conversation=%s turns=%u", request->conversation, c->host.n_turns);
+    conversation_close(c, WATCH_CLOSED, "asked for");
+    call_reply(call, &response.base);
+}
+
+static void get_conversation(struct call *call, const ProtobufCMessage *message,
+                             struct server *server)
+{
+    const Parley__V1__GetRequest *request = (const Parley__V1__GetRequest *)message;
+    Parley__V1__Conversation *response;
+    struct conversation *c;
+    struct arena arena;
+    struct error err;
+    enum status rc;
+
+    arena_init(&arena, ANSWER_MAX_BYTES);
+    rc = conversations_service_find(&c, server, request->conversation, &err);
+    if (rc == STATUS_OK)
+        rc = wire_conversation(&response, c, !request->without_transcript, &arena, &err);
+    if (rc == STATUS_OK)
+        call_reply(call, &response->base);
+    else
+        call_finish(call, &err);
+    arena_deinit(&arena);
+}
+
+/* --- List --- */
+
+/* A page token names the last conversation of its page by id, for a direct lookup, and by serial,
+ * to find the position after the conversation was closed. */
+enum { TOKEN_CHARS = CONVERSATION_ID_CHARS + 1 + 16 };
+
+static void token_format(char out[TOKEN_CHARS], const struct conversation *c)
+{
+    conversation_id_format(&c->id, out);
+    (void)snprintf(out + CONVERSATION_ID_CHARS - 1, TOKEN_CHARS - CONVERSATION_ID_CHARS + 1,
+                   "-%016llx", (unsigned long long)c->serial);
+}
+
+/* Finds the first conversation of the page. */
+static enum status page_start(const struct conversation **out, const struct conversations *all,
+                              const char *token, struct error *err)
+{
+    char text[CONVERSATION_ID_CHARS];
+    const struct conversation *c;
+    struct conversation_id id;
+    unsigned long long serial;
+    size_t id_len = sizeof(text) - 1;
+
+    if (token[0] == '\0') {
+        *out = conversations_newest(all);
+        return STATUS_OK;
+    }
+    if (strlen(token) != TOKEN_CHARS - 1 || token[id_len] != '-' ||
+        sscanf(token + id_len + 1, "%16llx", &serial) != 1)
+        return error_field(err, "page_token", "is none that was given out");
+    memcpy(text, token, id_len);
+    text[id_len] = '\0';
+    if (!conversation_id_parse(&id, text))
+        return error_field(err, "page_token", "is none that was given out");
+    c = conversations_get(all, &id);
+    if (c != NULL) {
+        *out = conversations_older(all, c);
+        return STATUS_OK;
+    }
+    c = conversations_newest(all);
+    while (c != NULL && c->serial >= serial)
+        c = conversations_older(all, c);
+    *out = c;
+    return STATUS_OK;
+}
+
+static enum status fill_page(Parley__V1__ListResponse *response, struct server *server,
+                             const Parley__V1__ListRequest *request, struct arena *arena,
+                             struct error *err)
+{
+    const struct conversations *all = server->conversations;
+    size_t size = request->page_size == 0 ? PAGE_DEFAULT : request->page_size;
+    const struct conversation *c = NULL, *last = NULL;
+    struct model *model = NULL;
+    char *token;
+    enum status rc = STATUS_OK;
+
+    if (size > PAGE_MAX)
+        return error_field(err, "page_size", "is %zu, it may be at most %d", size, PAGE_MAX);
+    if (request->model[0] != '\0')
+        rc = models_get(&model, server->models, request->model, err);
+    if (rc == STATUS_OK)
+        rc = page_start(&c, all, request->page_token, err);
+    if (rc != STATUS_OK)
+        return rc;
+    response->total = (uint32_t)(model == NULL ? all->n : model->n_conversations);
+    response->conversations = arena_alloc(arena, size, sizeof(response->conversations[0]));
+    token = arena_alloc(arena, TOKEN_CHARS, 1);
+    if (response->conversations == NULL || token == NULL)
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for a page of conversations");
+    for (; c != NULL; c = conversations_older(all, c)) {
+        if (model != NULL && c->host.model != model)
+            continue;
+        if (response->n_conversations == size) {
+            token_format(token, last);
+            response->next_page_token = token;
+            break;
+        }
+        rc = wire_conversation(&response->conversations[response->n_conversations], c, false, arena,
+                               err);
+        if (rc != STATUS_OK)
+            return rc;
+        response->n_conversations++;
+        last = c;
+    }
+    return STATUS_OK;
+}
+
+static void list_conversations(struct call *call, const ProtobufCMessage *message,
+                               struct server *server)
+{
+    const Parley__V1__ListRequest *request = (const Parley__V1__ListRequest *)message;
+    Parley__V1__ListResponse response = PARLEY__V1__LIST_RESPONSE__INIT;
+    struct arena arena;
+    struct error err;
+
+    arena_init(&arena, ANSWER_MAX_BYTES);
+    if (fill_page(&response, server, request, &arena, &err) == STATUS_OK)
+        call_reply(call, &response.base);
+    else
+        call_finish(call, &err);
+    arena_deinit(&arena);
+}
+
+#define UNARY(name, request, response, start)                                              \
+    {                                                                                      \
+        "/parley.v1.Conversations/" name, RPC_UNARY, &parley__v1__##request##__descriptor, \
+            &parley__v1__##response##__descriptor, start                                   \
+    }
+
+static const struct rpc rows[] = {
+    UNARY("Open", open_request, open_response, open_conversation),
+    UNARY("Fork", fork_request, fork_response, fork_conversation),
+    UNARY("Rewind", rewind_request, rewind_response, rewind_conversation),
+    UNARY("Cancel", cancel_request, cancel_response, cancel_turns),
+    UNARY("Close", close_request, close_response, conversations_service_close_conversation),
+    UNARY("Get", get_request, conversation, get_conversation),
+    UNARY("List", list_request, list_response, list_conversations),
+};
+
+const struct rpc_table conversations_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,24 @@
+/* A snapshot that is being sent to a client: a version, chunks shared by all downloads of it, the
+ * hash. */
+#ifndef SERVER_API_PARLEY_PARAMS_DOWNLOAD_H
+#define SERVER_API_PARLEY_PARAMS_DOWNLOAD_H
+
+#include "agents/params/snapshot.h"
+#include "server/rpc/call.h"
+
+struct params_download {
+    struct snapshot *snapshot; /* NULL: no download is under way */
+    size_t at;                 /* 0: the version; 1 … n_chunks; then the hash */
+    bool has_values;
+    uint64_t wait_us, counted_in;
+};
+
+/* Holds s until the last message is written, or download_drop. */
+void download_begin(struct params_download *d, struct snapshot *s, bool has_values,
+                    uint64_t wait_us, uint64_t counted_in);
+/* Writes the next message to the write-ready call. True with the last message; then no download is
+ * under way. */
+bool download_write(struct params_download *d, struct call *call);
+void download_drop(struct params_download *d);
+
+#endif

@@ -1,0 +1,345 @@
+/* parley.v1.Params, all but updates: Create, Pull, Watch, List, Delete. */
+#include <stdlib.h>
+
+#include "base/list.h"
+#include "server/api/parley/params_download.h"
+#include "server/api/parley/params_upload_stream.h"
+#include "server/api/services.h"
+#include "server/model/model.h"
+#include "server/params/params.h"
+#include "server/server.h"
+
+/* --- Create --- */
+
+struct creation {
+    struct upload_stream upload_stream;
+    struct params_set *set; /* NULL before the config, and after the set has closed */
+    struct params_subscriber subscriber;
+    bool is_made;
+};
+
+static void create_closing(struct params_subscriber *subscriber, const struct error *why)
+{
+    struct creation *c = container_of(subscriber, struct creation, subscriber);
+
+    c->set = NULL;
+    upload_stream_fail(&c->upload_stream, why);
+}
+
+static void create_made(void *arg, const struct error *err)
+{
+    Parley__V1__ParamsCreateResponse response = PARLEY__V1__PARAMS_CREATE_RESPONSE__INIT;
+    struct creation *c = arg;
+
+    if (err->status != STATUS_OK) {
+        upload_stream_fail(&c->upload_stream, err);
+        return;
+    }
+    c->is_made = true;
+    c->upload_stream.is_over = true;
+    call_reply(c->upload_stream.call, &response.base);
+}
+
+static void create_config(struct upload_stream *in, const ProtobufCMessage *message)
+{
+    struct creation *c = container_of(in, struct creation, upload_stream);
+    struct server *server = call_server(in->call);
+    struct upload_config config;
+    struct params_spec spec;
+    struct error err;
+    enum status rc;
+
+    rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
+                            call_arena(in->call), &err);
+    if (rc == STATUS_OK)
+        rc = params_make(&c->set, server->params, &spec, &err);
+    if (rc != STATUS_OK) {
+        c->set = NULL;
+        upload_stream_fail(in, &err);
+        return;
+    }
+    params_subscribe(c->set, &c->subscriber);
+    config = (struct upload_config){
+        .spec = &c->set->spec,
+        .memory = c->set->memory,
+        .model = c->set->model,
+        .may_be_non_finite = c->set->spec.allow_non_finite,
+    };
+    upload_stream_begin(in, &config);
+}
+
+static void create_complete(struct upload_stream *in)
+{
+    struct creation *c = container_of(in, struct creation, upload_stream);
+
+    params_fill(c->set, upload_take(in->upload), create_made, c);
+}
+
+/* Without values they are zero: a new block of the set is zeroed. */
+static void create_closed(struct upload_stream *in)
+{
+    struct error err;
+
+    if (in->upload != NULL) {
+        create_complete(in);
+        return;
+    }
+    (void)error_field(&err, "config", "is missing");
+    upload_stream_fail(in, &err);
+}
+
+static void create_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    struct creation *c = state;
+
+    (void)call;
+    upload_stream_bytes(&c->upload_stream, bytes);
+}
+
+static void create_on_close(struct call *call, void *state, enum status why)
+{
+    struct creation *c = state;
+    struct error err;
+
+    (void)call;
+    (void)why;
+    upload_stream_close(&c->upload_stream);
+    params_unsubscribe(&c->subscriber);
+    if (c->set != NULL && !c->is_made) {
+        c->set->made = NULL;
+        (void)error_set(&err, STATUS_CANCELLED, "who creates them has gone away");
+        params_close(c->set, &err);
+    }
+    free(c);
+}
+
+static void start_create(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct call_handler handler = {.bytes = create_bytes, .on_close = create_on_close};
+    static const struct upload_stream_kind kind = {
+        .type = &parley__v1__params_create_request__descriptor,
+        .header = create_config,
+        .complete = create_complete,
+        .closed = create_closed,
+    };
+    struct creation *c = call_state(call, sizeof(*c));
+
+    (void)message;
+    (void)server;
+    if (c == NULL)
+        return;
+    c->subscriber.closing = create_closing;
+    call_set_handler(call, &handler, c);
+    upload_stream_init(&c->upload_stream, call, &kind);
+}
+
+/* --- Pull --- */
+
+static void pull_write_ready(struct call *call, void *state)
+{
+    struct params_download *download = state;
+
+    if (download->snapshot != NULL && download_write(download, call))
+        call_finish(call, NULL);
+}
+
+static void pull_on_close(struct call *call, void *state, enum status why)
+{
+    (void)call;
+    (void)why;
+    download_drop(state);
+}
+
+static void start_pull(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct call_handler handler = {.on_write_ready = pull_write_ready,
+                                                .on_close = pull_on_close};
+    const Parley__V1__ParamsPullRequest *request = (const Parley__V1__ParamsPullRequest *)message;
+    struct params_download *download = arena_alloc(call_arena(call), 1, sizeof(*download));
+    struct params_set *set;
+    struct snapshot *s;
+    struct error err;
+
+    if (download == NULL) {
+        (void)error_no_memory(&err, sizeof(*download), "a stream");
+        call_finish(call, &err);
+        return;
+    }
+    if (params_find(&set, server->params, request->name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    s = params_current(set->model->agent);
+    download_begin(download, s, !request->has_if_newer_than || s->version > request->if_newer_than,
+                   0, 0);
+    call_set_handler(call, &handler, download);
+    call_notify(call);
+}
+
+/* --- Watch --- */
+
+struct params_watch {
+    struct call *call;
+    struct params_set *set; /* NULL after the set has closed */
+    struct params_subscriber subscriber;
+    bool has_told, is_over;
+    uint64_t told_version;
+};
+
+static void watch_published(struct params_subscriber *subscriber)
+{
+    call_notify(container_of(subscriber, struct params_watch, subscriber)->call);
+}
+
+static void watch_end(struct params_watch *w, const struct error *err)
+{
+    if (!w->is_over)
+        call_finish(w->call, err);
+    w->is_over = true;
+}
+
+static void watch_closing(struct params_subscriber *subscriber, const struct error *why)
+{
+    struct params_watch *w = container_of(subscriber, struct params_watch, subscriber);
+
+    w->set = NULL;
+    watch_end(w, why);
+}
+
+static void watch_drain(struct call *call, void *state)
+{
+    struct error err;
+
+    (void)call;
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    watch_end(state, &err);
+}
+
+static void params_service_watch_write_ready(struct call *call, void *state)
+{
+    Parley__V1__ParamsVersion message = PARLEY__V1__PARAMS_VERSION__INIT;
+    struct params_watch *w = state;
+    const struct snapshot *s;
+
+    if (w->is_over)
+        return;
+    s = params_current(w->set->model->agent);
+    if (w->has_told && w->told_version == s->version)
+        return;
+    w->has_told = true;
+    w->told_version = s->version;
+    message.version = s->version;
+    message.contributors = s->contributors;
+    message.n_contributors = s->n_contributors;
+    call_write(call, &message.base, false);
+}
+
+static void params_service_watch_on_close(struct call *call, void *state, enum status why)
+{
+    struct params_watch *w = state;
+
+    (void)call;
+    (void)why;
+    params_unsubscribe(&w->subscriber);
+    free(w);
+}
+
+static void params_service_start_watch(struct call *call, const ProtobufCMessage *message,
+                                       struct server *server)
+{
+    static const struct call_handler handler = {.on_write_ready = params_service_watch_write_ready,
+                                                .drain = watch_drain,
+                                                .on_close = params_service_watch_on_close};
+    struct params_watch *w;
+    struct params_set *set;
+    struct error err;
+
+    if (params_find(&set, server->params, ((const Parley__V1__ParamsWatchRequest *)message)->name,
+                    &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    w = call_state(call, sizeof(*w));
+    if (w == NULL)
+        return;
+    w->call = call;
+    w->set = set;
+    w->subscriber.published = watch_published;
+    w->subscriber.closing = watch_closing;
+    params_subscribe(set, &w->subscriber);
+    call_set_handler(call, &handler, w);
+    call_notify(call);
+}
+
+/* --- List, Delete --- */
+
+static void fill_info(Parley__V1__ParamsInfo *out, const struct params_set *set)
+{
+    const struct snapshot *s = params_current(set->model->agent);
+
+    parley__v1__params_info__init(out);
+    out->name = (char *)(uintptr_t)set->spec.name; /* only read */
+    out->version = s->version;
+    out->size_bytes = s->size_bytes;
+    out->round_size = (uint32_t)set->spec.round_size;
+    out->waiting = (uint32_t)params_n_waiting(set);
+    out->rounds = set->counters.rounds;
+    out->aborted = set->counters.aborted;
+    out->partial = set->counters.partial;
+    out->duplicates = set->counters.duplicates;
+    out->held_bytes = params_held(set);
+    out->depth = (uint32_t)params_depth(set);
+    out->dropped = set->counters.dropped;
+}
+
+static void list_params(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    Parley__V1__ParamsListResponse response = PARLEY__V1__PARAMS_LIST_RESPONSE__INIT;
+    Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
+    const struct list *all = &server->params->all;
+
+    (void)message;
+    for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
+        const struct params_set *set = container_of(l, struct params_set, link);
+        size_t i = response.n_params;
+
+        if (set->state != PARAMS_SERVING)
+            continue;
+        fill_info(&infos[i], set);
+        pointers[i] = &infos[i];
+        response.n_params++;
+    }
+    response.params = pointers;
+    call_reply(call, &response.base);
+}
+
+static void delete_params(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    Parley__V1__ParamsDeleteResponse response = PARLEY__V1__PARAMS_DELETE_RESPONSE__INIT;
+    const char *name = ((const Parley__V1__ParamsDeleteRequest *)message)->name;
+    struct params_set *set;
+    struct error err;
+
+    if (params_find(&set, server->params, name, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    (void)error_set(&err, STATUS_NOT_FOUND, "the parameters '%s' were deleted", name);
+    params_close(set, &err);
+    call_reply(call, &response.base);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Params/Create", RPC_CLIENT_STREAM, &parley__v1__params_create_request__descriptor,
+     &parley__v1__params_create_response__descriptor, start_create},
+    {"/parley.v1.Params/Pull", RPC_SERVER_STREAM, &parley__v1__params_pull_request__descriptor,
+     &parley__v1__params_download__descriptor, start_pull},
+    {"/parley.v1.Params/Watch", RPC_SERVER_STREAM, &parley__v1__params_watch_request__descriptor,
+     &parley__v1__params_version__descriptor, params_service_start_watch},
+    {"/parley.v1.Params/List", RPC_UNARY, &parley__v1__params_list_request__descriptor,
+     &parley__v1__params_list_response__descriptor, list_params},
+    {"/parley.v1.Params/Delete", RPC_UNARY, &parley__v1__params_delete_request__descriptor,
+     &parley__v1__params_delete_response__descriptor, delete_params},
+};
+
+const struct rpc_table params_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

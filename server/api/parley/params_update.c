@@ -1,0 +1,397 @@
+/* parley.v1.Params, UpdateAndFetch and Push. The stages of an update are header, upload, update,
+ * round, download; then the stream's next update may begin. The header's step is looked up twice:
+ * at once, so that a known step needs no memory, and again after the upload, since the set may have
+ * changed. A call that closes leaves its round; a failure ends its own call only. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/list.h"
+#include "server/api/parley/params_download.h"
+#include "server/api/parley/params_upload_stream.h"
+#include "server/api/services.h"
+#include "server/model/model.h"
+#include "server/params/params.h"
+#include "server/server.h"
+
+/* The common part of the two headers. */
+struct header {
+    struct params_set *set;
+    char client[PARAMS_MAX_CLIENT + 1];
+    uint64_t step_id, base_version;
+    Parley__V1__Want want;
+    enum params_step step; /* as of the header's arrival */
+};
+
+static enum status look_up(struct header *h, enum params_step *out, uint64_t *ret_version,
+                           struct error *err)
+{
+    return params_look_up(out, ret_version, h->set, h->client, h->step_id, h->base_version, err);
+}
+
+static enum status read_header(struct header *out, const ProtobufCMessage *message,
+                               struct server *server, struct error *err)
+{
+    const Parley__V1__ParamsUploadHeader *from =
+        ((const Parley__V1__ParamsUpload *)message)->header;
+    size_t len = strlen(from->client_id);
+    const struct tensor_view *tensors;
+    struct arena arena;
+    uint64_t version;
+    enum status rc;
+
+    if (len == 0 || len > PARAMS_MAX_CLIENT)
+        return error_field(err, "client_id", "has %zu bytes, it must have from 1 to %d", len,
+                           PARAMS_MAX_CLIENT);
+    if ((unsigned)from->want > PARLEY__V1__WANT__NOTHING)
+        return error_field(err, "want", "is %d, there is no such wish", (int)from->want);
+    rc = params_find(&out->set, server->params, from->name, err);
+    if (rc != STATUS_OK)
+        return rc;
+    arena_init(&arena, (size_t)64 << 20);
+    if (from->n_specs > 0) {
+        rc = params_wire_tensors(&tensors, from->specs, from->n_specs, &arena, err);
+        if (rc == STATUS_OK)
+            rc = params_spec_match(&out->set->spec, tensors, from->n_specs, err);
+    }
+    arena_deinit(&arena);
+    if (rc != STATUS_OK)
+        return rc;
+    memcpy(out->client, from->client_id, len + 1);
+    out->step_id = from->step_id;
+    out->base_version = from->base_version;
+    out->want = from->want;
+    return look_up(out, &out->step, &version, err);
+}
+
+static void begin_upload(struct upload_stream *in, const struct header *h)
+{
+    const struct upload_config config = {
+        .spec = &h->set->spec,
+        .memory = h->set->memory,
+        .model = h->set->model,
+        .may_be_non_finite = h->set->spec.allow_non_finite,
+        .is_ignored = h->step != PARAMS_STEP_NEW,
+    };
+
+    upload_stream_begin(in, &config);
+}
+
+/* Makes the gradient of the received block, which it takes. */
+static enum status take_gradient(struct params_gradient **out, struct upload_stream *in,
+                                 const struct header *h, struct error *err)
+{
+    float *values;
+    enum status rc;
+
+    if (h->step != PARAMS_STEP_NEW)
+        return error_set(err, STATUS_ABORTED,
+                         "the round of step %llu was given up while it came again",
+                         (unsigned long long)h->step_id);
+    values = upload_take(in->upload);
+    rc = gradient_make(out, h->client, h->step_id, h->base_version, values, err);
+    if (rc != STATUS_OK)
+        params_memory_give(h->set->memory, values);
+    return rc;
+}
+
+/* --- UpdateAndFetch --- */
+
+struct update {
+    struct call *call;
+    struct upload_stream upload_stream;
+    struct header header; /* set: NULL before the first header, and after the set has closed */
+    struct params_subscriber subscriber;
+    struct update_waiter waiter;
+    struct params_download download;
+    bool is_draining;
+};
+
+static void update_reply(struct update *u, uint64_t wait_us, uint64_t counted_in)
+{
+    struct snapshot *s = params_current(u->header.set->model->agent);
+    bool has_values =
+        u->header.want == PARLEY__V1__WANT__FULL ||
+        (u->header.want == PARLEY__V1__WANT__IF_CHANGED && u->header.base_version != s->version);
+
+    download_begin(&u->download, s, has_values, wait_us, counted_in);
+    call_notify(u->call);
+}
+
+static void update_settled(struct update_waiter *w, const struct update_outcome *end)
+{
+    struct update *u = container_of(w, struct update, waiter);
+
+    if (u->upload_stream.is_over)
+        return;
+    if (end->err.status == STATUS_OK)
+        update_reply(u, end->wait_us, end->counted_in);
+    else
+        upload_stream_fail(&u->upload_stream, &end->err);
+}
+
+static void update_closing(struct params_subscriber *subscriber, const struct error *why)
+{
+    struct update *u = container_of(subscriber, struct update, subscriber);
+
+    params_leave(u->header.set, &u->waiter);
+    u->header.set = NULL;
+    upload_stream_fail(&u->upload_stream, why);
+}
+
+static void update_leave(struct update *u)
+{
+    if (u->header.set == NULL)
+        return;
+    params_leave(u->header.set, &u->waiter);
+    params_unsubscribe(&u->subscriber);
+    u->header.set = NULL;
+}
+
+static void fail_stopping(struct upload_stream *in)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    upload_stream_fail(in, &err);
+}
+
+static void update_header(struct upload_stream *in, const ProtobufCMessage *message)
+{
+    struct update *u = container_of(in, struct update, upload_stream);
+    struct error err;
+
+    update_leave(u);
+    if (u->is_draining) {
+        fail_stopping(in);
+        return;
+    }
+    if (read_header(&u->header, message, call_server(u->call), &err) != STATUS_OK) {
+        u->header.set = NULL;
+        upload_stream_fail(in, &err);
+        return;
+    }
+    params_subscribe(u->header.set, &u->subscriber);
+    begin_upload(in, &u->header);
+}
+
+static void update_complete(struct upload_stream *in)
+{
+    struct update *u = container_of(in, struct update, upload_stream);
+    struct params_set *set = u->header.set;
+    struct params_gradient *gradient;
+    enum params_step step;
+    uint64_t version;
+    struct error err;
+    enum status rc = look_up(&u->header, &step, &version, &err);
+
+    if (rc == STATUS_OK && step == PARAMS_STEP_NEW) {
+        rc = take_gradient(&gradient, in, &u->header, &err);
+        if (rc == STATUS_OK)
+            rc = params_submit(set, gradient, &u->waiter, &err);
+    } else if (rc == STATUS_OK) {
+        set->counters.duplicates++;
+        if (step == PARAMS_STEP_JOINS)
+            params_join(set, u->header.client, u->header.step_id, &u->waiter);
+        else
+            update_reply(u, 0, version);
+    }
+    if (rc != STATUS_OK)
+        upload_stream_fail(in, &err);
+}
+
+static void update_closed(struct upload_stream *in)
+{
+    struct error err;
+
+    if (in->upload == NULL) {
+        in->is_over = true;
+        call_finish(in->call, NULL);
+        return;
+    }
+    (void)error_set(&err, STATUS_INVALID, "the stream ended inside an upload");
+    upload_stream_fail(in, &err);
+}
+
+static void update_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    struct update *u = state;
+
+    (void)call;
+    upload_stream_bytes(&u->upload_stream, bytes);
+}
+
+static void update_write_ready(struct call *call, void *state)
+{
+    struct update *u = state;
+
+    if (u->upload_stream.is_over || u->download.snapshot == NULL ||
+        !download_write(&u->download, call))
+        return;
+    if (u->is_draining)
+        fail_stopping(&u->upload_stream);
+    else
+        upload_stream_next(&u->upload_stream);
+}
+
+static void update_on_close(struct call *call, void *state, enum status why)
+{
+    struct update *u = state;
+
+    (void)call;
+    (void)why;
+    upload_stream_close(&u->upload_stream);
+    update_leave(u);
+    download_drop(&u->download);
+    free(u);
+}
+
+/* The current update goes on; no new one begins. */
+static void update_drain(struct call *call, void *state)
+{
+    struct update *u = state;
+
+    (void)call;
+    u->is_draining = true;
+    if (u->upload_stream.upload == NULL && u->download.snapshot == NULL)
+        fail_stopping(&u->upload_stream);
+}
+
+static void start_update(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct call_handler handler = {.on_write_ready = update_write_ready,
+                                                .bytes = update_bytes,
+                                                .drain = update_drain,
+                                                .on_close = update_on_close};
+    static const struct upload_stream_kind kind = {
+        .type = &parley__v1__params_upload__descriptor,
+        .header = update_header,
+        .complete = update_complete,
+        .closed = update_closed,
+    };
+    struct update *u = call_state(call, sizeof(*u));
+
+    (void)message;
+    (void)server;
+    if (u == NULL)
+        return;
+    u->call = call;
+    u->subscriber.closing = update_closing;
+    u->waiter.settled = update_settled;
+    call_set_handler(call, &handler, u);
+    upload_stream_init(&u->upload_stream, call, &kind);
+}
+
+/* --- Push --- */
+
+struct push {
+    struct upload_stream upload_stream;
+    struct header header;
+    struct params_subscriber subscriber;
+};
+
+static void push_closing(struct params_subscriber *subscriber, const struct error *why)
+{
+    struct push *p = container_of(subscriber, struct push, subscriber);
+
+    p->header.set = NULL;
+    upload_stream_fail(&p->upload_stream, why);
+}
+
+static void push_header(struct upload_stream *in, const ProtobufCMessage *message)
+{
+    struct push *p = container_of(in, struct push, upload_stream);
+    struct error err;
+
+    if (read_header(&p->header, message, call_server(in->call), &err) != STATUS_OK) {
+        p->header.set = NULL;
+        upload_stream_fail(in, &err);
+        return;
+    }
+    params_subscribe(p->header.set, &p->subscriber);
+    begin_upload(in, &p->header);
+}
+
+static void push_complete(struct upload_stream *in)
+{
+    struct push *p = container_of(in, struct push, upload_stream);
+    Parley__V1__ParamsPushResponse response = PARLEY__V1__PARAMS_PUSH_RESPONSE__INIT;
+    struct params_set *set = p->header.set;
+    struct params_gradient *gradient;
+    enum params_step step;
+    uint64_t version;
+    struct error err;
+    enum status rc = look_up(&p->header, &step, &version, &err);
+
+    if (rc == STATUS_OK && step == PARAMS_STEP_NEW) {
+        rc = take_gradient(&gradient, in, &p->header, &err);
+        if (rc == STATUS_OK)
+            params_push(set, gradient);
+    } else if (rc == STATUS_OK) {
+        set->counters.duplicates++;
+    }
+    if (rc != STATUS_OK) {
+        upload_stream_fail(in, &err);
+        return;
+    }
+    response.version = params_current(set->model->agent)->version;
+    response.depth = (uint32_t)params_depth(set);
+    response.dropped = set->counters.dropped;
+    in->is_over = true;
+    call_reply(in->call, &response.base);
+}
+
+static void push_closed(struct upload_stream *in)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_INVALID, "the stream ended without a gradient");
+    upload_stream_fail(in, &err);
+}
+
+static void push_bytes(struct call *call, void *state, struct call_bytes *bytes)
+{
+    struct push *p = state;
+
+    (void)call;
+    upload_stream_bytes(&p->upload_stream, bytes);
+}
+
+static void push_on_close(struct call *call, void *state, enum status why)
+{
+    struct push *p = state;
+
+    (void)call;
+    (void)why;
+    upload_stream_close(&p->upload_stream);
+    params_unsubscribe(&p->subscriber);
+    free(p);
+}
+
+static void start_push(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct call_handler handler = {.bytes = push_bytes, .on_close = push_on_close};
+    static const struct upload_stream_kind kind = {
+        .type = &parley__v1__params_upload__descriptor,
+        .header = push_header,
+        .complete = push_complete,
+        .closed = push_closed,
+    };
+    struct push *p = call_state(call, sizeof(*p));
+
+    (void)message;
+    (void)server;
+    if (p == NULL)
+        return;
+    p->subscriber.closing = push_closing;
+    call_set_handler(call, &handler, p);
+    upload_stream_init(&p->upload_stream, call, &kind);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Params/UpdateAndFetch", RPC_BIDI, &parley__v1__params_upload__descriptor,
+     &parley__v1__params_download__descriptor, start_update},
+    {"/parley.v1.Params/Push", RPC_CLIENT_STREAM, &parley__v1__params_upload__descriptor,
+     &parley__v1__params_push_response__descriptor, start_push},
+};
+
+const struct rpc_table params_update_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

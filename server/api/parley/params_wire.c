@@ -1,0 +1,200 @@
+#include "server/api/parley/params_wire.h"
+
+#include <string.h>
+
+#include "proto/codec.h"
+
+/* --- messages --- */
+
+static enum status params_wire_decode(const ProtobufCMessage **out, const struct call_bytes *bytes,
+                                      const ProtobufCMessageDescriptor *type, struct arena *arena,
+                                      struct error *err)
+{
+    ProtobufCMessage *m = NULL;
+    uint8_t *whole;
+    size_t at = 0;
+    enum status rc;
+
+    whole = arena_alloc(arena, bytes->size_bytes + 1, 1);
+    if (whole == NULL)
+        return error_no_memory(err, bytes->size_bytes, "a message");
+    for (size_t i = 0; i < bytes->n_pieces; i++) {
+        memcpy(whole + at, bytes->pieces[i].iov_base, bytes->pieces[i].iov_len);
+        at += bytes->pieces[i].iov_len;
+    }
+    rc = codec_decode(&m, type, whole, at, PARAMS_WIRE_MAX_FIELDS, arena, err);
+    *out = m;
+    return rc;
+}
+
+enum status params_part_read(struct params_part *out, const struct call_bytes *bytes,
+                             const ProtobufCMessageDescriptor *type, struct arena *arena,
+                             struct error *err)
+{
+    const ProtobufCBinaryData *sha = NULL;
+    struct chunk chunk;
+    unsigned which;
+    enum status rc;
+
+    switch (chunk_read(&chunk, bytes->pieces, bytes->n_pieces, bytes->size_bytes)) {
+    case CHUNK_READ:
+        *out = (struct params_part){.kind = PARAMS_PART_CHUNK, .chunk = chunk};
+        return STATUS_OK;
+    case CHUNK_BAD:
+        return error_field(err, "chunk", "is none: it has offset, data and crc32c, each once");
+    case CHUNK_NONE:
+        break;
+    }
+    *out = (struct params_part){.kind = PARAMS_PART_HEADER};
+    rc = params_wire_decode(&out->message, bytes, type, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (type == &parley__v1__params_upload__descriptor) {
+        const Parley__V1__ParamsUpload *m = (const Parley__V1__ParamsUpload *)out->message;
+
+        which = m->what_case;
+        sha = &m->sha256;
+    } else {
+        const Parley__V1__ParamsCreateRequest *m =
+            (const Parley__V1__ParamsCreateRequest *)out->message;
+
+        which = m->what_case;
+        sha = &m->sha256;
+    }
+    if (which == 1)
+        return STATUS_OK;
+    if (which == 2)
+        return error_field(err, "chunk", "stands beside other fields");
+    if (which != 3)
+        return error_set(err, STATUS_INVALID, "a message is empty");
+    if (sha->len != SHA256_BYTES)
+        return error_field(err, "sha256", "has %zu bytes, it must have %d", sha->len, SHA256_BYTES);
+    out->kind = PARAMS_PART_SHA256;
+    out->sha256 = sha->data;
+    return STATUS_OK;
+}
+
+/* --- what is created --- */
+
+enum status params_wire_tensors(const struct tensor_view **out,
+                                Parley__V1__TensorSpec *const *specs, size_t n, struct arena *arena,
+                                struct error *err)
+{
+    struct tensor_view *tensors = arena_alloc(arena, n, sizeof(*tensors));
+
+    if (tensors == NULL)
+        return error_no_memory(err, n * sizeof(*tensors), "the specs of tensors");
+    for (size_t i = 0; i < n; i++) {
+        const Parley__V1__TensorSpec *from = specs[i];
+        struct tensor_view *t = &tensors[i];
+        size_t n_numbers = 1;
+
+        *t = (struct tensor_view){.name = from->name, .n_dims = from->n_shape};
+        if ((unsigned)from->dtype > TENSOR_BOOL)
+            return error_field(err, "dtype", "is %d, there is no such type", (int)from->dtype);
+        t->type = (enum tensor_type)from->dtype;
+        if (from->n_shape > TENSOR_MAX_DIMS)
+            return error_field(err, "specs", "has %zu dimensions for '%.40s', at most %d are read",
+                               from->n_shape, from->name, TENSOR_MAX_DIMS);
+        for (size_t k = 0; k < from->n_shape; k++) {
+            t->dims[k] = from->shape[k];
+            if (from->shape[k] < 0 ||
+                __builtin_mul_overflow(n_numbers, (size_t)from->shape[k], &n_numbers))
+                n_numbers = SIZE_MAX; /* params_spec_check will say so */
+        }
+        if (__builtin_mul_overflow(n_numbers, tensor_type_size(t->type), &t->size_bytes))
+            t->size_bytes = SIZE_MAX;
+    }
+    *out = tensors;
+    return STATUS_OK;
+}
+
+static float or_else(double value, float otherwise)
+{
+    return value == 0.0 ? otherwise : (float)value;
+}
+
+static enum status take_optimiser(struct optim *out, const Parley__V1__OptimiserConfig *from,
+                                  struct error *err)
+{
+    static const enum optim_kind kinds[] = {
+        [PARLEY__V1__OPTIMISER__SGD] = OPTIM_SGD,
+        [PARLEY__V1__OPTIMISER__ADAM] = OPTIM_ADAM,
+        [PARLEY__V1__OPTIMISER__ADAMW] = OPTIM_ADAMW,
+    };
+
+    if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
+        return error_field(err, "optimiser.kind", "is %d, there is no such optimiser",
+                           (int)from->kind);
+    *out = (struct optim){
+        .kind = kinds[from->kind],
+        .momentum = (float)from->momentum,
+        .dampening = (float)from->dampening,
+        .nesterov = from->nesterov,
+        .weight_decay = (float)from->weight_decay,
+        .beta1 = or_else(from->beta1, 0.9f),
+        .beta2 = or_else(from->beta2, 0.999f),
+        .epsilon = or_else(from->epsilon, 1e-8f),
+    };
+    return STATUS_OK;
+}
+
+static enum status take_schedule(struct schedule *out, const Parley__V1__Schedule *from,
+                                 struct error *err)
+{
+    static const enum schedule_kind kinds[] = {
+        [PARLEY__V1__SCHEDULE_KIND__CONSTANT] = SCHEDULE_CONSTANT,
+        [PARLEY__V1__SCHEDULE_KIND__STEP] = SCHEDULE_STEP,
+        [PARLEY__V1__SCHEDULE_KIND__COSINE] = SCHEDULE_COSINE,
+    };
+
+    if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
+        return error_field(err, "schedule.kind", "is %d, there is no such schedule",
+                           (int)from->kind);
+    out->kind = kinds[from->kind];
+    out->warm_up = from->warm_up;
+    out->step_size = from->step_size;
+    out->factor = from->factor;
+    out->total = from->total;
+    out->minimum = from->minimum;
+    return STATUS_OK;
+}
+
+enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
+                               struct arena *arena, struct error *err)
+{
+    enum status rc;
+
+    if (from->optimiser == NULL)
+        return error_field(err, "optimiser", "is missing");
+    if ((unsigned)from->reduce > PARLEY__V1__REDUCE__SUM)
+        return error_field(err, "reduce", "is %d, there is no such way", (int)from->reduce);
+    if (from->quorum != NULL &&
+        (unsigned)from->quorum->on_miss > PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL)
+        return error_field(err, "quorum.on_miss", "is %d, there is no such end of a round",
+                           (int)from->quorum->on_miss);
+    *out = (struct params_spec){
+        .name = from->name,
+        .n_tensors = from->n_specs,
+        .schedule = {.rate = from->optimiser->learning_rate},
+        .is_sum = from->reduce == PARLEY__V1__REDUCE__SUM,
+        .round_size = from->round_size,
+        .dedupe = from->dedupe,
+        .max_staleness = from->max_staleness,
+        .allow_non_finite = from->allow_non_finite,
+        .fan_in = from->fan_in,
+        .max_queue = from->max_queue,
+    };
+    if (from->quorum != NULL)
+        out->quorum = (struct params_quorum){
+            .min = from->quorum->min,
+            .timeout_ms = from->quorum->timeout_ms,
+            .may_be_partial = from->quorum->on_miss == PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL,
+        };
+    rc = take_optimiser(&out->optim, from->optimiser, err);
+    if (rc == STATUS_OK && from->schedule != NULL)
+        rc = take_schedule(&out->schedule, from->schedule, err);
+    if (rc == STATUS_OK)
+        rc = params_wire_tensors(&out->tensors, from->specs, from->n_specs, arena, err);
+    return rc;
+}

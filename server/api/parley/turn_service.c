@@ -1,0 +1,250 @@
+/* parley.v1.Conversations, Turn and Chat. Events are pulled: when the transport is write-ready, the
+ * reader returns the next event; text that has come since the last event is one piece.
+ *
+ * Chat is many turns on one stream. The events of a turn are written until it has no more, so the
+ * events of a conversation come in order. */
+#include "base/list.h"
+#include "server/api/parley/wire.h"
+#include "server/api/services.h"
+#include "server/conversation/conversation.h"
+#include "server/conversation/reader.h"
+#include "server/rpc/multiplex.h"
+#include "server/server.h"
+
+enum { CHAT_MAX_TURNS = 1024 };
+
+/* Bound of one event's memory. */
+#define EVENT_MAX_BYTES ((size_t)8 << 20)
+
+static enum status turn_service_begin_turn(struct server *server,
+                                           const Parley__V1__TurnRequest *request,
+                                           uint64_t deadline_us, struct arena *arena,
+                                           struct turn_reader *reader, struct error *err)
+{
+    struct turn_request r;
+    struct conversation *c;
+    enum status rc;
+
+    if (request->conversation[0] == '\0')
+        return error_field(err, "conversation", "is empty");
+    rc = conversations_find(&c, server->conversations, request->conversation, err);
+    if (rc == STATUS_OK)
+        rc = wire_turn(&r, request, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    r.deadline_us = deadline_us;
+    return conversation_turn(c, &r, reader, err);
+}
+
+/* --- Turn --- */
+
+struct turn_call {
+    struct call *call;
+    struct turn_reader reader;
+};
+
+static void turn_notify(void *arg)
+{
+    struct turn_call *t = arg;
+
+    call_notify(t->call);
+}
+
+static void turn_write_ready(struct call *call, void *state)
+{
+    struct turn_call *t = state;
+    Parley__V1__TurnEvent message = PARLEY__V1__TURN_EVENT__INIT;
+    struct turn_event event;
+    struct wire_event w;
+    struct arena arena;
+    struct error err;
+
+    if (!reader_next(&t->reader, &event))
+        return;
+    arena_init(&arena, EVENT_MAX_BYTES);
+    if (wire_event(&w, &event, &t->reader, &arena, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        goto out;
+    }
+    switch (event.kind) {
+    case EVENT_ACCEPTED:
+        message.event_case = PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED;
+        message.accepted = &w.accepted;
+        break;
+    case EVENT_PROGRESS:
+        message.event_case = PARLEY__V1__TURN_EVENT__EVENT_PROGRESS;
+        message.progress = &w.progress;
+        break;
+    case EVENT_PIECE:
+        message.event_case = PARLEY__V1__TURN_EVENT__EVENT_PIECE;
+        message.piece = &w.piece;
+        break;
+    case EVENT_DONE:
+        message.event_case = PARLEY__V1__TURN_EVENT__EVENT_DONE;
+        message.done = &w.done;
+        call_finish_with(call, &message.base);
+        goto out;
+    case EVENT_FAILED:
+        call_finish(call, event.err);
+        goto out;
+    }
+    call_write(call, &message.base, reader_has_more(&t->reader));
+out:
+    arena_deinit(&arena);
+}
+
+static void turn_on_close(struct call *call, void *state, enum status why)
+{
+    struct turn_call *t = state;
+
+    (void)call;
+    reader_close(&t->reader, why);
+}
+
+static void turn_service_start_turn(struct call *call, const ProtobufCMessage *message,
+                                    struct server *server)
+{
+    static const struct call_handler handler = {.on_write_ready = turn_write_ready,
+                                                .on_close = turn_on_close};
+    struct turn_call *t = arena_alloc(call_arena(call), 1, sizeof(*t));
+    struct error err;
+    enum status rc;
+
+    if (t == NULL) {
+        (void)error_no_memory(&err, sizeof(*t), "a turn");
+        call_finish(call, &err);
+        return;
+    }
+    t->call = call;
+    reader_init(&t->reader, turn_notify, t);
+    rc = turn_service_begin_turn(server, (const Parley__V1__TurnRequest *)message,
+                                 call_deadline_us(call), call_arena(call), &t->reader, &err);
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
+    call_set_handler(call, &handler, t);
+    if (reader_has_more(&t->reader))
+        call_notify(call);
+}
+
+/* --- Chat --- */
+
+struct chat_item {
+    struct multiplex_item base;
+    uint64_t tag;
+    struct turn_reader reader;
+    bool is_refused; /* not begun: err says why, and there is no reader */
+    struct error err;
+};
+
+static struct chat_item *chat_item_of(struct multiplex_item *base)
+{
+    return container_of(base, struct chat_item, base);
+}
+
+static void item_notify(void *arg)
+{
+    struct chat_item *item = arg;
+
+    multiplex_notify(&item->base);
+}
+
+static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufCMessage *message,
+                                    struct arena *arena)
+{
+    const Parley__V1__ChatRequest *request = (const Parley__V1__ChatRequest *)message;
+    struct chat_item *item = chat_item_of(base);
+    struct call *call = multiplex_call(base);
+    enum status rc;
+
+    item->tag = request->tag;
+    reader_init(&item->reader, item_notify, item);
+    if (request->turn == NULL)
+        rc = error_field(&item->err, "turn", "is missing");
+    else
+        rc = turn_service_begin_turn(call_server(call), request->turn, call_deadline_us(call),
+                                     arena, &item->reader, &item->err);
+    item->is_refused = rc != STATUS_OK;
+    if (item->is_refused || reader_has_more(&item->reader))
+        multiplex_notify(base);
+}
+
+static enum multiplex_written chat_write(struct multiplex_item *base)
+{
+    struct chat_item *item = chat_item_of(base);
+    Parley__V1__ChatEvent message = PARLEY__V1__CHAT_EVENT__INIT;
+    Parley__V1__ErrorDetail detail;
+    struct turn_event event = {.kind = EVENT_FAILED, .err = &item->err};
+    bool is_last = false;
+    struct wire_event w;
+    struct arena arena;
+
+    if (!item->is_refused && !reader_next(&item->reader, &event))
+        return WROTE_NOTHING;
+    message.tag = item->tag;
+    arena_init(&arena, EVENT_MAX_BYTES);
+    if (wire_event(&w, &event, &item->reader, &arena, &item->err) != STATUS_OK)
+        event = (struct turn_event){.kind = EVENT_FAILED, .err = &item->err};
+    switch (event.kind) {
+    case EVENT_ACCEPTED:
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ACCEPTED;
+        message.accepted = &w.accepted;
+        break;
+    case EVENT_PROGRESS:
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_PROGRESS;
+        message.progress = &w.progress;
+        break;
+    case EVENT_PIECE:
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_PIECE;
+        message.piece = &w.piece;
+        break;
+    case EVENT_DONE:
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_DONE;
+        message.done = &w.done;
+        is_last = true;
+        break;
+    case EVENT_FAILED:
+        wire_error(&detail, event.err);
+        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ERROR;
+        message.error = &detail;
+        is_last = true;
+        break;
+    }
+    multiplex_write(base, &message.base, !is_last && reader_has_more(&item->reader));
+    arena_deinit(&arena);
+    return is_last ? WROTE_LAST : WROTE_ONE;
+}
+
+static void turn_service_chat_end(struct multiplex_item *base, enum status why)
+{
+    struct chat_item *item = chat_item_of(base);
+
+    if (!item->is_refused)
+        reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);
+}
+
+static void start_chat(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct multiplex_type type = {
+        .item_size = sizeof(struct chat_item),
+        .max_items = CHAT_MAX_TURNS,
+        .item_name = "a turn",
+        .begin = turn_service_begin_chat,
+        .write = chat_write,
+        .end = turn_service_chat_end,
+    };
+
+    (void)message;
+    (void)server;
+    multiplex_start(call, &type);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Conversations/Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
+     &parley__v1__turn_event__descriptor, turn_service_start_turn},
+    {"/parley.v1.Conversations/Chat", RPC_BIDI, &parley__v1__chat_request__descriptor,
+     &parley__v1__chat_event__descriptor, start_chat},
+};
+
+const struct rpc_table turn_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -1,0 +1,545 @@
+#include "server/api/parley/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/rpc/call.h"
+
+/* --- requests --- */
+
+static enum status wire_no_memory(struct error *err)
+{
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+}
+
+static int wire_by_id(const void *a, const void *b)
+{
+    const struct logit_bias *x = a, *y = b;
+
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* A wire map has no order; sorted by id, equal maps become equal requests. */
+static enum status wire_take_biases(struct sampling *out, const Parley__V1__Sampling *from,
+                                    struct arena *arena, struct error *err)
+{
+    struct logit_bias *biases;
+
+    if (from->n_logit_bias > SAMPLING_MAX_BIASES)
+        return error_field(err, "logit_bias", "has %zu tokens, it may have %d", from->n_logit_bias,
+                           SAMPLING_MAX_BIASES);
+    biases = arena_alloc(arena, from->n_logit_bias, sizeof(biases[0]));
+    if (biases == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_logit_bias; i++) {
+        biases[i].id = from->logit_bias[i]->key;
+        biases[i].bias = from->logit_bias[i]->value;
+    }
+    qsort(biases, from->n_logit_bias, sizeof(biases[0]), wire_by_id);
+    for (size_t i = 1; i < from->n_logit_bias; i++) {
+        if (biases[i].id == biases[i - 1].id)
+            return error_field(err, "logit_bias", "names token %d twice", biases[i].id);
+    }
+    out->biases = biases;
+    out->n_biases = from->n_logit_bias;
+    return STATUS_OK;
+}
+
+static enum status wire_take_stops(struct sampling *out, const Parley__V1__Sampling *from,
+                                   struct arena *arena, struct error *err)
+{
+    struct text *stops;
+
+    if (from->n_stop > SAMPLING_MAX_STOPS)
+        return error_field(err, "stop", "has %zu texts, it may have %d", from->n_stop,
+                           SAMPLING_MAX_STOPS);
+    stops = arena_alloc(arena, from->n_stop, sizeof(stops[0]));
+    if (stops == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_stop; i++)
+        stops[i] = (struct text){.text = from->stop[i], .len = strlen(from->stop[i])};
+    out->stops = stops;
+    out->n_stops = from->n_stop;
+    return STATUS_OK;
+}
+
+enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
+                          struct arena *arena, struct error *err)
+{
+    struct sampling_overrides *p;
+    struct sampling *v;
+    enum status rc;
+
+    if (from == NULL) {
+        *out = NULL;
+        return STATUS_OK;
+    }
+    p = arena_alloc(arena, 1, sizeof(*p));
+    if (p == NULL)
+        return wire_no_memory(err);
+    v = &p->values;
+    v->temperature = from->temperature;
+    v->top_k = from->top_k;
+    v->top_p = from->top_p;
+    v->min_p = from->min_p;
+    v->repetition_penalty = from->repetition_penalty;
+    v->presence_penalty = from->presence_penalty;
+    v->frequency_penalty = from->frequency_penalty;
+    v->seed = from->seed;
+    v->max_tokens = from->max_tokens;
+    v->min_tokens = from->min_tokens;
+    v->ignore_eos = from->ignore_eos != 0;
+    p->given = (from->has_temperature ? SAMPLING_TEMPERATURE : 0u) |
+               (from->has_top_k ? SAMPLING_TOP_K : 0u) | (from->has_top_p ? SAMPLING_TOP_P : 0u) |
+               (from->has_min_p ? SAMPLING_MIN_P : 0u) |
+               (from->has_repetition_penalty ? SAMPLING_REPETITION : 0u) |
+               (from->has_presence_penalty ? SAMPLING_PRESENCE : 0u) |
+               (from->has_frequency_penalty ? SAMPLING_FREQUENCY : 0u) |
+               (from->n_logit_bias > 0 ? SAMPLING_BIASES : 0u) |
+               (from->has_seed ? SAMPLING_SEED : 0u) | (from->n_stop > 0 ? SAMPLING_STOPS : 0u) |
+               (from->has_max_tokens ? SAMPLING_MAX_TOKENS : 0u) |
+               (from->has_min_tokens ? SAMPLING_MIN_TOKENS : 0u) |
+               (from->has_ignore_eos ? SAMPLING_IGNORE_EOS : 0u);
+    rc = wire_take_biases(v, from, arena, err);
+    if (rc == STATUS_OK)
+        rc = wire_take_stops(v, from, arena, err);
+    if (rc == STATUS_OK)
+        *out = p;
+    return rc;
+}
+
+static enum status take_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
+                                 struct arena *arena, struct error *err)
+{
+    struct message *messages;
+    size_t n = from->text[0] != '\0' ? 1 : from->n_messages;
+
+    if (from->text[0] != '\0' && from->n_messages > 0)
+        return error_field(err, "text", "cannot stand beside messages");
+    if (n > WIRE_MAX_MESSAGES)
+        return error_set(err, STATUS_EXHAUSTED, "a turn has %zu messages, at most %d are taken", n,
+                         WIRE_MAX_MESSAGES);
+    messages = arena_alloc(arena, n, sizeof(messages[0]));
+    if (messages == NULL)
+        return wire_no_memory(err);
+    if (from->text[0] != '\0')
+        messages[0] =
+            (struct message){.role = ROLE_USER, .text = from->text, .len = strlen(from->text)};
+    for (size_t i = 0; i < from->n_messages; i++) {
+        const Parley__V1__Message *m = from->messages[i];
+        struct error why;
+
+        if (role_parse(&messages[i].role, m->role, &why) != STATUS_OK) {
+            char field[sizeof(err->field)];
+
+            (void)snprintf(field, sizeof(field), "messages[%zu].role", i);
+            return error_field(err, field, "is '%.40s', it must be system, user or assistant",
+                               m->role);
+        }
+        messages[i].text = m->text;
+        messages[i].len = strlen(m->text);
+    }
+    out->messages = messages;
+    out->n_messages = n;
+    return STATUS_OK;
+}
+
+/* A message and a bias have three fields each; the rest are the turn's own. */
+_Static_assert(3 * WIRE_MAX_MESSAGES + 3 * SAMPLING_MAX_BIASES + SAMPLING_MAX_STOPS + 64 <=
+                   CALL_MAX_FIELDS,
+               "a turn may have more fields than are decoded");
+
+enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
+                      struct arena *arena, struct error *err)
+{
+    struct turn_request r = {.number = from->turn, .n_logprobs = from->want_logprobs};
+    enum status rc;
+
+    rc = take_messages(&r, from, arena, err);
+    if (rc == STATUS_OK)
+        rc = wire_sampling(&r.overrides, from->sampling, arena, err);
+    if (rc == STATUS_OK)
+        *out = r;
+    return rc;
+}
+
+enum status wire_open(struct open_request *out, const Parley__V1__OpenRequest *from,
+                      struct arena *arena, struct error *err)
+{
+    struct open_request r = {
+        .system = from->system,
+        .system_len = strlen(from->system),
+        .ttl_ms = from->ttl_ms,
+        .n_metadata = from->n_metadata,
+    };
+    struct pair *pairs;
+    enum status rc;
+
+    if (from->limits != NULL)
+        r.limits = (struct limits){
+            .max_turns = from->limits->max_turns,
+            .max_tokens = from->limits->max_tokens,
+            .priority = from->limits->priority,
+        };
+    pairs = arena_alloc(arena, from->n_metadata, sizeof(pairs[0]));
+    if (pairs == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_metadata; i++)
+        pairs[i] = (struct pair){.key = from->metadata[i]->key, .value = from->metadata[i]->value};
+    r.metadata = pairs;
+    rc = wire_sampling(&r.overrides, from->sampling, arena, err);
+    if (rc == STATUS_OK)
+        *out = r;
+    return rc;
+}
+
+enum status wire_fork_metadata(const struct pair **out, const Parley__V1__ForkRequest *from,
+                               struct arena *arena, struct error *err)
+{
+    struct pair *pairs = arena_alloc(arena, from->n_metadata, sizeof(pairs[0]));
+
+    if (pairs == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_metadata; i++)
+        pairs[i] = (struct pair){.key = from->metadata[i]->key, .value = from->metadata[i]->value};
+    *out = pairs;
+    return STATUS_OK;
+}
+
+/* --- events --- */
+
+/* Makes a NUL-ended string of a message. Copies text if needed; skips NUL bytes, which such a
+ * string cannot hold. */
+static char *wire_text(const char *text, size_t len, struct arena *arena)
+{
+    size_t n = 0;
+    char *copy;
+
+    if (len == 0)
+        return (char *)"";
+    if (memchr(text, '\0', len) == NULL && text[len] == '\0')
+        return (char *)text;
+    copy = arena_alloc(arena, len + 1, 1);
+    if (copy == NULL)
+        return NULL;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] != '\0')
+            copy[n++] = text[i];
+    }
+    return copy;
+}
+
+static enum status fill_logprob(Parley__V1__TokenLogprob **out, const struct piece_token *token,
+                                struct arena *arena)
+{
+    Parley__V1__TokenLogprob *p = arena_alloc(arena, 1, sizeof(*p));
+    Parley__V1__TopLogprob *tops = arena_alloc(arena, token->n_tops, sizeof(tops[0]));
+    Parley__V1__TopLogprob **list = arena_alloc(arena, token->n_tops, sizeof(list[0]));
+
+    if (p == NULL || tops == NULL || list == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__token_logprob__init(p);
+    p->logprob = token->logprob;
+    p->top = list;
+    p->n_top = token->n_tops;
+    for (size_t i = 0; i < token->n_tops; i++) {
+        parley__v1__top_logprob__init(&tops[i]);
+        tops[i].id = token->tops[i].id;
+        tops[i].logprob = token->tops[i].logprob;
+        list[i] = &tops[i];
+    }
+    *out = p;
+    return STATUS_OK;
+}
+
+static enum status fill_piece(Parley__V1__Piece *out, const struct turn_event *event,
+                              const struct turn_reader *reader, struct arena *arena)
+{
+    size_t n = event->piece.n_tokens;
+
+    out->text = wire_text(event->piece.text, event->piece.len, arena);
+    if (out->text == NULL)
+        return STATUS_EXHAUSTED;
+    if (n == 0)
+        return STATUS_OK;
+    out->token_ids = arena_alloc(arena, n, sizeof(out->token_ids[0]));
+    if (out->token_ids == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_token_ids = n;
+    if (event->piece.has_logprobs) {
+        out->logprobs = arena_alloc(arena, n, sizeof(out->logprobs[0]));
+        if (out->logprobs == NULL)
+            return STATUS_EXHAUSTED;
+        out->n_logprobs = n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct piece_token token;
+
+        reader_token(reader, event, i, &token);
+        out->token_ids[i] = token.id;
+        if (event->piece.has_logprobs &&
+            fill_logprob(&out->logprobs[i], &token, arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+    }
+    return STATUS_OK;
+}
+
+static void fill_usage(Parley__V1__Usage *out, const struct usage *usage)
+{
+    parley__v1__usage__init(out);
+    out->prompt_tokens = usage->n_prompt;
+    out->cached_tokens = usage->n_cached;
+    out->completion_tokens = usage->n_completion;
+}
+
+enum status wire_event(struct wire_event *out, const struct turn_event *event,
+                       const struct turn_reader *reader, struct arena *arena, struct error *err)
+{
+    switch (event->kind) {
+    case EVENT_ACCEPTED:
+        parley__v1__accepted__init(&out->accepted);
+        out->accepted.turn = event->number;
+        out->accepted.prompt_tokens = event->n_prompt;
+        out->accepted.cached_tokens = event->n_cached;
+        break;
+    case EVENT_PROGRESS:
+        parley__v1__progress__init(&out->progress);
+        out->progress.done = event->n_done;
+        out->progress.total = event->n_total;
+        break;
+    case EVENT_PIECE:
+        parley__v1__piece__init(&out->piece);
+        if (fill_piece(&out->piece, event, reader, arena) != STATUS_OK)
+            return error_set(err, STATUS_EXHAUSTED, "out of memory for a piece of the reply");
+        break;
+    case EVENT_DONE:
+        parley__v1__done__init(&out->done);
+        fill_usage(&out->usage, &event->usage);
+        parley__v1__timings__init(&out->timings);
+        out->timings.queue_us = event->timings.queue_us;
+        out->timings.prefill_us = event->timings.prefill_us;
+        out->timings.decode_us = event->timings.decode_us;
+        out->timings.total_us = event->timings.total_us;
+        out->timings.steps = event->timings.n_steps;
+        out->done.finish_reason = (char *)finish_name(event->finish);
+        out->done.usage = &out->usage;
+        out->done.timings = &out->timings;
+        out->done.turn = event->number;
+        break;
+    case EVENT_FAILED:
+        break; /* each service reports errors in its own way */
+    }
+    return STATUS_OK;
+}
+
+void wire_error(Parley__V1__ErrorDetail *out, const struct error *err)
+{
+    parley__v1__error_detail__init(out);
+    out->code = (uint32_t)err->status;
+    out->message = (char *)err->text;
+    out->field = (char *)err->field;
+    out->retry_after_ms = err->retry_after_ms;
+}
+
+/* --- conversations --- */
+
+static enum status fill_metadata(Parley__V1__Conversation *out, const struct metadata *m,
+                                 struct arena *arena)
+{
+    Parley__V1__Conversation__MetadataEntry *entries;
+
+    if (m == NULL)
+        return STATUS_OK;
+    entries = arena_alloc(arena, m->n_pairs, sizeof(entries[0]));
+    out->metadata = arena_alloc(arena, m->n_pairs, sizeof(out->metadata[0]));
+    if (entries == NULL || out->metadata == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_metadata = m->n_pairs;
+    for (size_t i = 0; i < m->n_pairs; i++) {
+        parley__v1__conversation__metadata_entry__init(&entries[i]);
+        entries[i].key = (char *)m->pairs[i].key;
+        entries[i].value = (char *)m->pairs[i].value;
+        out->metadata[i] = &entries[i];
+    }
+    return STATUS_OK;
+}
+
+static enum status fill_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
+                             struct arena *arena)
+{
+    size_t n = r->request->n_messages;
+    Parley__V1__TranscriptTurn *t = arena_alloc(arena, 1, sizeof(*t));
+    Parley__V1__Message *messages = arena_alloc(arena, n, sizeof(messages[0]));
+    Parley__V1__Message **list = arena_alloc(arena, n, sizeof(list[0]));
+    Parley__V1__Usage *usage = arena_alloc(arena, 1, sizeof(*usage));
+
+    if (t == NULL || messages == NULL || list == NULL || usage == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__transcript_turn__init(t);
+    for (size_t i = 0; i < n; i++) {
+        parley__v1__message__init(&messages[i]);
+        messages[i].role = (char *)role_name(r->request->messages[i].role);
+        messages[i].text = (char *)r->request->messages[i].text;
+        list[i] = &messages[i];
+    }
+    fill_usage(usage, &r->usage);
+    t->turn = r->number;
+    t->messages = list;
+    t->n_messages = n;
+    t->reply = wire_text(r->text, r->len, arena);
+    t->finish_reason = (char *)finish_name(r->finish);
+    t->usage = usage;
+    *out = t;
+    return t->reply == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+static enum status fill_transcript(Parley__V1__Conversation *out, const struct conversation *c,
+                                   struct arena *arena)
+{
+    const struct completed_turn *r;
+
+    out->transcript = arena_alloc(arena, c->host.n_turns, sizeof(out->transcript[0]));
+    if (out->transcript == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_transcript = c->host.n_turns;
+    for (r = c->host.newest; r != NULL; r = r->before) {
+        if (fill_turn(&out->transcript[r->number - 1], r, arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+    }
+    return STATUS_OK;
+}
+
+enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
+                              bool with_transcript, struct arena *arena, struct error *err)
+{
+    Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
+    char *id = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
+    struct clone_info info = {0};
+
+    if (m == NULL || id == NULL)
+        goto no_memory;
+    c->host.clone->agent->type->clone_info(c->host.clone, &info);
+    parley__v1__conversation__init(m);
+    conversation_id_format(&c->id, id);
+    m->conversation = id;
+    m->model = c->host.model->name;
+    m->version = (char *)c->host.model->info.version;
+    m->system = c->host.options->system;
+    m->turns = c->host.n_turns;
+    m->state = c->host.n_live > 0 ? (char *)"busy" : (char *)"idle";
+    m->queued = c->host.n_live > 0 ? c->host.n_live - 1u : 0;
+    if (c->has_parent) {
+        conversation_id_format(&c->parent, id + CONVERSATION_ID_CHARS);
+        m->parent = id + CONVERSATION_ID_CHARS;
+    }
+    m->context_tokens = (uint32_t)info.n_tokens;
+    m->kv_pages = (uint32_t)info.n_pages;
+    m->kv_pages_shared = (uint32_t)info.n_pages_shared;
+    m->idle_ms = conversation_idle_us(c) / 1000;
+    m->ttl_ms = c->host.options->ttl_ms;
+    m->opened_unix_ms = c->all->config.unix_ms + (c->opened_us - c->all->start_us) / 1000;
+    if (fill_metadata(m, c->metadata, arena) != STATUS_OK)
+        goto no_memory;
+    if (with_transcript && fill_transcript(m, c, arena) != STATUS_OK)
+        goto no_memory;
+    *out = m;
+    return STATUS_OK;
+no_memory:
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a conversation");
+}
+
+/* --- models --- */
+
+static void fill_batching(Parley__V1__Batching *out, const struct model *m,
+                          const struct batcher_stats *s, uint64_t *histogram)
+{
+    static const char *const policies[] = {
+        [BATCH_FIXED] = "fixed",
+        [BATCH_WINDOW] = "window",
+        [BATCH_CONTINUOUS] = "continuous",
+        [BATCH_ADAPTIVE] = "gather",
+    };
+    size_t n_buckets = sizeof(s->rows_histogram) / sizeof(s->rows_histogram[0]);
+
+    parley__v1__batching__init(out);
+    out->policy = (char *)policies[m->batching.policy];
+    out->max_rows = (uint32_t)m->batching.max_rows;
+    out->max_cost = (uint32_t)m->batching.max_cost;
+    out->waiting = (uint32_t)(s->n_waiting + s->n_flow_queued);
+    out->running = (uint32_t)s->n_running;
+    out->steps = s->n_steps;
+    out->rows = s->n_rows;
+    out->cost = s->n_cost;
+    out->max_rows_seen = (uint32_t)s->max_rows_seen;
+    out->last_rows = (uint32_t)s->last_rows;
+    memcpy(histogram, s->rows_histogram, sizeof(s->rows_histogram));
+    out->rows_histogram = histogram;
+    out->n_rows_histogram = n_buckets;
+    out->done = s->n_done;
+    out->failed = s->n_failed;
+    out->cancelled = s->n_cancelled;
+    out->expired = s->n_expired;
+    out->refused = s->n_refused;
+    out->preempted = s->n_preempted;
+}
+
+static void fill_agent(Parley__V1__Model *out, const struct model *m, struct agent_info *info)
+{
+    m->agent->type->info(m->agent, info);
+    out->kind = (char *)m->info.kind;
+    out->version = (char *)m->info.version;
+    out->architecture = (char *)m->info.architecture;
+    out->backend = (char *)m->info.backend;
+    out->context = (uint32_t)info->context;
+    out->vocabulary = (uint32_t)info->n_vocab;
+    out->weight_bytes = info->weight_bytes;
+    out->kv_page_bytes = info->kv_page_bytes;
+    out->kv_pages = (uint32_t)info->kv_pages;
+    out->kv_pages_free = (uint32_t)info->kv_pages_free;
+    out->kv_pages_shared = (uint32_t)info->kv_pages_shared;
+    out->kv_pages_cached = (uint32_t)info->kv_pages_cached;
+    out->kv_copies = info->kv_copies;
+    out->kv_pages_evicted = info->kv_pages_evicted;
+    out->kv_evictions = info->kv_evictions;
+    out->kv_recomputes = info->kv_recomputes;
+    out->drafted_tokens = info->drafted_tokens;
+    out->accepted_tokens = info->accepted_tokens;
+    out->prefix_lookup_tokens = info->prefix_lookup_tokens;
+    out->prefix_hit_tokens = info->prefix_hit_tokens;
+    out->products = info->products;
+    out->device_host_pages = (uint32_t)info->kv_host_pages;
+    out->device_host_pages_used = (uint32_t)info->kv_host_pages_used;
+    out->device_spills = info->kv_offloads;
+    out->device_fills = info->kv_reloads;
+    out->device_losses = info->device_losses;
+    out->device_graphs = (uint32_t)info->device_graphs;
+}
+
+enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
+                       struct arena *arena, struct error *err)
+{
+    struct batcher_stats *stats = arena_alloc(arena, 1, sizeof(*stats));
+    struct agent_info *info = arena_alloc(arena, 1, sizeof(*info));
+    Parley__V1__Batching *batching = arena_alloc(arena, 1, sizeof(*batching));
+    Parley__V1__Model *p = arena_alloc(arena, 1, sizeof(*p));
+    uint64_t *histogram = arena_alloc(arena, 1, sizeof(stats->rows_histogram));
+
+    if (stats == NULL || info == NULL || batching == NULL || p == NULL || histogram == NULL)
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a model");
+    parley__v1__model__init(p);
+    p->name = m->name;
+    p->state = (char *)model_state_name(m->state);
+    p->kind = m->path == NULL ? (char *)"echo" : (char *)"";
+    p->conversations = (uint32_t)m->n_conversations;
+    p->is_default = is_default;
+    if (m->state == MODEL_FAILED)
+        p->error = (char *)m->err.text;
+    if (m->state == MODEL_READY) {
+        fill_agent(p, m, info);
+        batcher_stats(m->batcher, stats);
+        fill_batching(batching, m, stats, histogram);
+        p->batching = batching;
+    }
+    *out = p;
+    return STATUS_OK;
+}

@@ -1,0 +1,57 @@
+/* Converts between wire messages and the domain's types. Decoded values borrow the request and lie
+ * in the given arena; encoded messages borrow the domain's memory until they are written. */
+#ifndef SERVER_API_PARLEY_WIRE_H
+#define SERVER_API_PARLEY_WIRE_H
+
+#include "parley/v1/conversations.pb-c.h"
+#include "parley/v1/error.pb-c.h"
+#include "parley/v1/models.pb-c.h"
+#include "parley/v1/sampling.pb-c.h"
+
+#include "base/arena.h"
+#include "server/conversation/conversation.h"
+#include "server/conversation/reader.h"
+#include "server/model/model.h"
+
+enum { WIRE_MAX_MESSAGES = 4096 };
+
+/* *out is NULL where nothing is given. */
+enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
+                          struct arena *arena, struct error *err) MUST_CHECK;
+
+enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
+                      struct arena *arena, struct error *err) MUST_CHECK;
+
+enum status wire_open(struct open_request *out, const Parley__V1__OpenRequest *from,
+                      struct arena *arena, struct error *err) MUST_CHECK;
+
+enum status wire_fork_metadata(const struct pair **out, const Parley__V1__ForkRequest *from,
+                               struct arena *arena, struct error *err) MUST_CHECK;
+
+/* An event of a turn as a message; event's kind selects the member. */
+struct wire_event {
+    Parley__V1__Accepted accepted;
+    Parley__V1__Progress progress;
+    Parley__V1__Piece piece;
+    Parley__V1__Done done;
+    Parley__V1__Usage usage;
+    Parley__V1__Timings timings;
+};
+
+/* reader produced the event. STATUS_EXHAUSTED without memory. */
+enum status wire_event(struct wire_event *out, const struct turn_event *event,
+                       const struct turn_reader *reader, struct arena *arena,
+                       struct error *err) MUST_CHECK;
+
+/* Points into err. */
+void wire_error(Parley__V1__ErrorDetail *out, const struct error *err);
+
+/* Includes the transcript if requested. */
+enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
+                              bool with_transcript, struct arena *arena,
+                              struct error *err) MUST_CHECK;
+
+enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
+                       struct arena *arena, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,21 @@
+/* Converts between wire tensors and the domain's views without copying: decoded views point into
+ * the message, encoded tensors into the views. */
+#ifndef SERVER_API_PARLEY_WIRE_TENSOR_H
+#define SERVER_API_PARLEY_WIRE_TENSOR_H
+
+#include "parley/v1/tensor.pb-c.h"
+
+#include "agents/tensor.h"
+#include "base/arena.h"
+
+/* Makes [n] views of list in arena. INVALID, with the field "observation[2]" where that is the
+ * list's name: an invalid type or shape, or bytes that do not fit. EXHAUSTED: more than max, or no
+ * memory. */
+enum status wire_tensors(const struct tensor_view **out, Parley__V1__Tensor *const *list, size_t n,
+                         size_t max, const char *list_name, struct arena *arena,
+                         struct error *err) MUST_CHECK;
+
+/* Points into t. */
+void wire_tensor(Parley__V1__Tensor *out, const struct tensor_view *t);
+
+#endif

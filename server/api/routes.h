@@ -1,0 +1,22 @@
+/* Every route that the daemon's HTTP port serves. Each table is defined with its handlers and
+ * listed here. */
+#ifndef SERVER_API_ROUTES_H
+#define SERVER_API_ROUTES_H
+
+#include "server/http/route.h"
+
+/* clang-format off */
+#define ROUTES(TABLE) \
+    TABLE(chat_routes) \
+    TABLE(completions_routes) \
+    TABLE(responses_routes) \
+    TABLE(operations_routes)
+/* clang-format on */
+
+#define ROUTES_DECLARE(table) extern const struct route_table table;
+ROUTES(ROUTES_DECLARE)
+
+/* A request without a route gets OpenAI's error body. Static. */
+extern const struct routes routes_all;
+
+#endif

@@ -1,0 +1,33 @@
+/* Every service that the daemon answers. Each table is defined with its handlers and listed
+ * here. */
+#ifndef SERVER_API_SERVICES_H
+#define SERVER_API_SERVICES_H
+
+#include "server/rpc/call.h"
+
+/* clang-format off */
+#define SERVICES(TABLE) \
+    TABLE(conversations_rpcs) \
+    TABLE(turn_rpcs) \
+    TABLE(watch_rpcs) \
+    TABLE(models_rpcs) \
+    TABLE(admin_rpcs) \
+    TABLE(health_rpcs) \
+    TABLE(act_rpcs) \
+    TABLE(attach_rpcs) \
+    TABLE(train_rpcs) \
+    TABLE(params_rpcs) \
+    TABLE(params_update_rpcs) \
+    TABLE(kserve_rpcs) \
+    TABLE(kserve_infer_rpcs) \
+    TABLE(reflection_rpcs) \
+    TABLE(kserve_repository_rpcs)
+/* clang-format on */
+
+#define SERVICES_DECLARE(table) extern const struct rpc_table table;
+SERVICES(SERVICES_DECLARE)
+
+/* [*ret_n]; static. */
+const struct rpc_table *const *services_tables(size_t *ret_n);
+
+#endif

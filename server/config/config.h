@@ -1,0 +1,63 @@
+/* parleyd's configuration, from its command line and the file that --config names. */
+#ifndef SERVER_CONFIG_CONFIG_H
+#define SERVER_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/options.h"
+#include "base/log.h"
+#include "base/status.h"
+
+enum { CONFIG_MAX_MODELS = 16, CONFIG_MAX_LISTEN = 16, CONFIG_MAX_ORIGINS = 16 };
+
+struct config_file;
+
+struct config_model {
+    char name[64];
+    const char *path; /* in argv or the file; NULL: echo */
+};
+
+struct config {
+    struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
+    size_t n_models;
+    const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
+    const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
+    size_t n_listen;
+    const char *http;   /* in argv or the file; NULL: no HTTP */
+    bool is_http_given; /* else a failure to bind the default address is no error */
+    uint64_t http_timeout_ms;
+    const char *http_origins[CONFIG_MAX_ORIGINS]; /* [n_http_origins], in argv or the file */
+    size_t n_http_origins;
+    struct agent_options options; /* of every model; fast_math only of a backend that has it */
+    size_t max_conversations;     /* 0: the default, as for those that follow */
+    size_t max_sessions;
+    uint64_t session_ttl_ms;
+    size_t params_bytes;
+    size_t max_message_bytes;
+    uint64_t drain_timeout_ms;
+    uint64_t ttl_ms;
+    uint64_t sequence_idle_ms;
+    enum log_level log_level;
+    bool help, version, check;
+    const char *file_path;    /* NULL: no file */
+    struct config_file *file; /* owned: its texts */
+};
+
+/* STATUS_INVALID says what is wrong, and in which flag or key of which file. A flag overrides the
+ * file's key: --model all its models, --listen all its addresses, --http-origin all its origins.
+ * Keeps pointers into argv. */
+enum status config_parse(struct config *out, int argc, char *const *argv,
+                         struct error *err) MUST_CHECK;
+
+/* Copies of the struct are invalid after this. */
+void config_deinit(struct config *c);
+
+/* Checks that the model files exist; the error says how to get one. */
+enum status config_check_files(const struct config *c, struct error *err) MUST_CHECK;
+
+/* What --help prints. */
+extern const char config_usage[];
+
+#endif

@@ -1,0 +1,180 @@
+#include "server/conversation/completed_turn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum status stored_request_open(struct stored_request **out, const struct turn_request *r,
+                                struct error *err)
+{
+    size_t size = sizeof(struct stored_request) + r->n_messages * sizeof(struct message) +
+                  r->n_plain_ids * sizeof(r->plain_ids[0]);
+    int32_t *ids;
+    struct stored_request *b;
+    enum status rc;
+    char *at;
+
+    for (size_t i = 0; i < r->n_messages; i++)
+        size += r->messages[i].len + 1;
+    b = try_alloc(1, size);
+    if (b == NULL)
+        return error_no_memory(err, size, "a turn's messages");
+    rc = sampling_overrides_copy(&b->overrides, r->overrides, err);
+    if (rc != STATUS_OK) {
+        free(b);
+        return rc;
+    }
+    b->n_logprobs = r->n_logprobs;
+    b->n_messages = (uint32_t)r->n_messages;
+    b->size_bytes = size;
+    b->is_plain = r->is_plain;
+    ids = (int32_t *)(b->messages + r->n_messages);
+    b->plain_ids = ids;
+    b->n_plain_ids = r->n_plain_ids;
+    if (r->n_plain_ids > 0)
+        memcpy(ids, r->plain_ids, r->n_plain_ids * sizeof(ids[0]));
+    at = (char *)(ids + r->n_plain_ids);
+    for (size_t i = 0; i < r->n_messages; i++) {
+        const struct message *m = &r->messages[i];
+
+        b->messages[i] = (struct message){.role = m->role, .text = at, .len = m->len};
+        memcpy(at, m->text, m->len);
+        at += m->len + 1;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+void stored_request_close(struct stored_request *b)
+{
+    if (b == NULL)
+        return;
+    free(b->overrides);
+    free(b);
+}
+
+bool stored_request_matches(const struct stored_request *b, const struct turn_request *r)
+{
+    if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs ||
+        b->is_plain != r->is_plain || b->n_plain_ids != r->n_plain_ids)
+        return false;
+    if (b->n_plain_ids > 0 &&
+        memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)
+        return false;
+    for (size_t i = 0; i < r->n_messages; i++) {
+        const struct message *x = &b->messages[i], *y = &r->messages[i];
+
+        if (x->role != y->role || x->len != y->len || memcmp(x->text, y->text, x->len) != 0)
+            return false;
+    }
+    return sampling_overrides_is_equal(b->overrides, r->overrides);
+}
+
+/* Stores the reply's tokens in compact form. */
+static enum status keep_tokens(struct completed_turn *r, const struct reply *reply,
+                               bool with_logprobs, struct error *err)
+{
+    size_t n_tops = 0;
+    size_t at = 0;
+
+    if (reply->n_tokens == 0)
+        return STATUS_OK;
+    r->tokens = try_alloc(reply->n_tokens, sizeof(r->tokens[0]));
+    if (r->tokens == NULL)
+        return error_no_memory(err, reply->n_tokens * sizeof(r->tokens[0]), "a reply's tokens");
+    r->n_tokens = reply->n_tokens;
+    for (size_t i = 0; i < reply->n_tokens; i++) {
+        r->tokens[i].id = reply->tokens[i].id;
+        r->tokens[i].text_end = reply->tokens[i].text_end;
+        n_tops += reply->tokens[i].n_top;
+    }
+    if (!with_logprobs)
+        return STATUS_OK;
+    r->logprobs = try_alloc(reply->n_tokens, sizeof(r->logprobs[0]));
+    r->tops = try_alloc(n_tops + 1, sizeof(r->tops[0]));
+    if (r->logprobs == NULL || r->tops == NULL)
+        return error_no_memory(err, n_tops * sizeof(r->tops[0]), "a reply's log probabilities");
+    for (size_t i = 0; i < reply->n_tokens; i++) {
+        const struct reply_token *t = &reply->tokens[i];
+
+        if (t->n_top > 0)
+            memcpy(r->tops + at, t->top, t->n_top * sizeof(r->tops[0]));
+        at += t->n_top;
+        r->logprobs[i] = (struct said_logprob){.logprob = t->logprob, .tops_end = (uint32_t)at};
+    }
+    return STATUS_OK;
+}
+
+static void free_content(struct completed_turn *r)
+{
+    free(r->text);
+    free(r->tokens);
+    free(r->logprobs);
+    free(r->tops);
+}
+
+enum status completed_turn_open(struct completed_turn **out, struct completed_turn *before,
+                                struct stored_request *request, const struct reply *reply,
+                                struct error *err)
+{
+    struct completed_turn *r = try_alloc(1, sizeof(*r));
+    enum status rc;
+
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a turn's record");
+    rc = keep_tokens(r, reply, request->n_logprobs > 0, err);
+    r->len = reply->text.len;
+    r->text = try_strndup(r->len == 0 ? "" : reply->text.data, r->len);
+    if (rc == STATUS_OK && r->text == NULL)
+        rc = error_no_memory(err, r->len + 1, "a reply");
+    if (rc != STATUS_OK) {
+        free_content(r);
+        free(r);
+        return rc;
+    }
+    r->n_refs = 1;
+    r->before = before;
+    r->number = before == NULL ? 1 : before->number + 1;
+    r->request = request;
+    r->finish = reply->finish;
+    r->usage = (struct usage){
+        .n_prompt = reply->n_prompt,
+        .n_cached = reply->n_cached,
+        .n_completion = (uint32_t)reply->n_tokens,
+    };
+    r->total_bytes = (before == NULL ? 0 : before->total_bytes) + sizeof(*r) + request->size_bytes +
+                     r->len + r->n_tokens * sizeof(r->tokens[0]);
+    *out = r;
+    return STATUS_OK;
+}
+
+struct completed_turn *completed_turn_ref(struct completed_turn *r)
+{
+    assert(r->n_refs > 0);
+    r->n_refs++;
+    return r;
+}
+
+void completed_turn_unref(struct completed_turn *r)
+{
+    /* Not recursive: a chain may be long. */
+    while (r != NULL && --r->n_refs == 0) {
+        struct completed_turn *before = r->before;
+
+        stored_request_close(r->request);
+        free_content(r);
+        free(r);
+        r = before;
+    }
+}
+
+struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number)
+{
+    struct completed_turn *r = newest;
+
+    while (r != NULL && r->number > number)
+        r = r->before;
+    return r != NULL && r->number == number ? r : NULL;
+}

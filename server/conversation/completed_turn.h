@@ -1,0 +1,91 @@
+/* A completed turn: its request and its reply. Completed turns never change; they form a chain from
+ * the newest back, which forks share. */
+#ifndef SERVER_CONVERSATION_COMPLETED_TURN_H
+#define SERVER_CONVERSATION_COMPLETED_TURN_H
+
+#include "agents/agent.h"
+#include "agents/turn.h"
+#include "server/conversation/sampling.h"
+
+/* A copy of a turn's request, in one block with its texts. Two requests with equal copies are the
+ * same request. */
+struct stored_request {
+    struct sampling_overrides *overrides; /* NULL: nothing given */
+    uint32_t n_logprobs;                  /* 0: none requested */
+    bool is_plain;                        /* no chat: as observation's */
+    const int32_t *plain_ids;             /* [n_plain_ids] */
+    size_t n_plain_ids;
+    uint32_t n_messages;
+    size_t size_bytes;         /* of all of it */
+    struct message messages[]; /* [n_messages] */
+};
+
+struct turn_request {
+    uint32_t number;                /* 0: the next */
+    const struct message *messages; /* [n_messages] */
+    size_t n_messages;
+    bool is_plain; /* raw prompt: the texts, or the ids, are continued without a chat template */
+    const int32_t *plain_ids; /* [n_plain_ids]; a raw prompt in place of messages */
+    size_t n_plain_ids;
+    const struct sampling_overrides *overrides; /* may be NULL */
+    uint32_t n_logprobs;
+    uint64_t deadline_us; /* 0: none */
+};
+
+enum status stored_request_open(struct stored_request **out, const struct turn_request *r,
+                                struct error *err) MUST_CHECK;
+void stored_request_close(struct stored_request *b);
+bool stored_request_matches(const struct stored_request *b, const struct turn_request *r);
+
+struct usage {
+    uint32_t n_prompt, n_cached, n_completion; /* tokens */
+};
+
+struct timings {
+    uint64_t queue_us;   /* accepted until the first step */
+    uint64_t prefill_us; /* first step until the first token, or the end where there are none */
+    uint64_t decode_us;  /* first token until the last */
+    uint64_t total_us;
+    uint32_t n_steps;
+};
+
+/* A token of a reply, without its log-probability. */
+struct said_token {
+    int32_t id;
+    uint32_t text_end; /* length of the reply's text including this token's */
+};
+
+struct said_logprob {
+    float logprob;
+    uint32_t tops_end; /* end of its alternatives in tops; they begin at the previous one's end */
+};
+
+struct completed_turn {
+    size_t n_refs;
+    struct completed_turn *before; /* the turn before, shared */
+    uint32_t number;
+    enum finish finish;
+    struct usage usage;
+    struct timings timings;
+    struct stored_request *request;
+    char *text; /* NUL-ended */
+    size_t len;
+    struct said_token *tokens; /* [n_tokens] */
+    size_t n_tokens;
+    struct said_logprob *logprobs; /* [n_tokens], NULL unless requested */
+    struct top_logprob *tops;
+    size_t total_bytes; /* of this turn and all before it */
+};
+
+/* Copies the reply; takes before and request on success only. */
+enum status completed_turn_open(struct completed_turn **out, struct completed_turn *before,
+                                struct stored_request *request, const struct reply *reply,
+                                struct error *err) MUST_CHECK;
+struct completed_turn *completed_turn_ref(struct completed_turn *r);
+/* r may be NULL. */
+void completed_turn_unref(struct completed_turn *r);
+
+/* The turn of this number, NULL if the chain does not reach it. newest may be NULL. */
+struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number);
+
+#endif

@@ -1,0 +1,305 @@
+#include "server/conversation/conversation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/model/model.h"
+
+/* Ten years; a longer time is a mistake. */
+#define TTL_MAX_MS ((uint64_t)10 * 365 * 24 * 60 * 60 * 1000)
+
+/* --- opening --- */
+
+static enum status metadata_open(struct metadata **out, const struct pair *pairs, size_t n,
+                                 struct error *err)
+{
+    struct metadata *m;
+    size_t n_bytes = 0;
+    char *at;
+
+    if (n == 0) {
+        *out = NULL;
+        return STATUS_OK;
+    }
+    if (n > METADATA_MAX_PAIRS)
+        return error_set(err, STATUS_EXHAUSTED, "metadata has %zu entries, at most %d are kept", n,
+                         METADATA_MAX_PAIRS);
+    for (size_t i = 0; i < n; i++)
+        n_bytes += strlen(pairs[i].key) + strlen(pairs[i].value) + 2;
+    if (n_bytes > METADATA_MAX_BYTES)
+        return error_set(err, STATUS_EXHAUSTED, "metadata has %zu bytes, at most %d are kept",
+                         n_bytes, METADATA_MAX_BYTES);
+    m = try_alloc(1, sizeof(*m) + n * sizeof(m->pairs[0]) + n_bytes);
+    if (m == NULL)
+        return error_no_memory(err, n_bytes, "metadata");
+    m->n_pairs = n;
+    at = (char *)(m->pairs + n);
+    for (size_t i = 0; i < n; i++) {
+        size_t key_size = strlen(pairs[i].key) + 1;
+        size_t value_size = strlen(pairs[i].value) + 1;
+
+        m->pairs[i] = (struct pair){.key = at, .value = at + key_size};
+        memcpy(at, pairs[i].key, key_size);
+        memcpy(at + key_size, pairs[i].value, value_size);
+        at += key_size + value_size;
+    }
+    *out = m;
+    return STATUS_OK;
+}
+
+static enum status check_open(const struct model *m, const struct open_request *r,
+                              struct error *err)
+{
+    struct sampling s = m->info.defaults;
+
+    if (r->system_len > SYSTEM_MAX_BYTES)
+        return error_set(err, STATUS_EXHAUSTED,
+                         "the system prompt has %zu bytes, at most %d may be", r->system_len,
+                         SYSTEM_MAX_BYTES);
+    if (r->limits.priority < -100 || r->limits.priority > 100)
+        return error_field(err, "limits.priority", "is %d, it must be from -100 to 100",
+                           r->limits.priority);
+    if (r->ttl_ms > TTL_MAX_MS)
+        return error_field(err, "ttl_ms", "is more than ten years");
+    sampling_overrides_apply(r->overrides, &s);
+    return sampling_check(&s, m->info.n_vocab, err);
+}
+
+/* --- lifetime --- */
+
+static enum status open_clone(struct conversation *c, struct error *err)
+{
+    struct clone_config config = {
+        .system = c->host.options->system_len == 0 ? NULL : c->host.options->system,
+        .system_len = c->host.options->system_len,
+    };
+
+    return clone_open(&c->host.clone, c->host.model->agent, &config, err);
+}
+
+enum status conversation_open(struct conversation **out, struct conversations *all,
+                              struct model *model, const struct open_request *r, struct error *err)
+{
+    struct conversation *c;
+    enum status rc;
+
+    rc = model_check_ready(model, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = check_open(model, r, err);
+    if (rc != STATUS_OK)
+        return rc;
+    c = try_alloc(1, sizeof(*c));
+    if (c == NULL)
+        return error_no_memory(err, sizeof(*c), "a conversation");
+    c->host.model = model;
+    list_init(&c->host.turns);
+    rc =
+        conversation_options_open(&c->host.options, r->system, r->system_len, r->overrides,
+                                  &r->limits, r->ttl_ms == 0 ? all->config.ttl_ms : r->ttl_ms, err);
+    if (rc == STATUS_OK)
+        rc = metadata_open(&c->metadata, r->metadata, r->n_metadata, err);
+    if (rc == STATUS_OK)
+        rc = open_clone(c, err);
+    if (rc == STATUS_OK)
+        rc = conversations_add(all, c, WATCH_OPENED, err);
+    if (rc != STATUS_OK) {
+        conversation_release(c);
+        return rc;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+enum status conversation_fork(struct conversation **out, struct conversation *c, uint32_t at_turn,
+                              const struct pair *metadata, size_t n_metadata, struct error *err)
+{
+    struct conversation *f;
+    enum status rc;
+
+    if (at_turn > c->host.n_turns)
+        return error_set(err, STATUS_RANGE, "at_turn is %u, there are %u complete turns", at_turn,
+                         c->host.n_turns);
+    at_turn = at_turn == 0 ? c->host.n_turns : at_turn;
+    f = try_alloc(1, sizeof(*f));
+    if (f == NULL)
+        return error_no_memory(err, sizeof(*f), "a conversation");
+    f->host.model = c->host.model;
+    f->host.options = conversation_options_ref(c->host.options);
+    f->parent = c->id;
+    f->has_parent = true;
+    f->host.n_turns = at_turn;
+    list_init(&f->host.turns);
+    if (at_turn > 0)
+        f->host.newest = completed_turn_ref(completed_turn_find(c->host.newest, at_turn));
+    rc = metadata_open(&f->metadata, metadata, n_metadata, err);
+    if (rc == STATUS_OK)
+        rc = clone_fork(&f->host.clone, c->host.clone, at_turn, err);
+    if (rc == STATUS_OK)
+        rc = conversations_add(c->all, f, WATCH_FORKED, err);
+    if (rc != STATUS_OK) {
+        conversation_release(f);
+        return rc;
+    }
+    f->host.seed = c->host.seed; /* the same seed: the fork answers as its parent would */
+    *out = f;
+    return STATUS_OK;
+}
+
+enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct error *err)
+{
+    struct completed_turn *newest;
+    enum status rc;
+
+    if (c->host.n_live > 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "a turn is in flight: cancel it, or wait for its end");
+    if (to_turn > c->host.n_turns)
+        return error_set(err, STATUS_RANGE, "to_turn is %u, there are %u complete turns", to_turn,
+                         c->host.n_turns);
+    if (to_turn == c->host.n_turns)
+        return STATUS_OK;
+    rc = c->host.model->agent->type->rewind(c->host.clone, to_turn, err);
+    if (rc != STATUS_OK)
+        return rc;
+    newest = completed_turn_find(c->host.newest, to_turn);
+    if (newest != NULL)
+        (void)completed_turn_ref(newest);
+    completed_turn_unref(c->host.newest);
+    c->host.newest = newest;
+    c->host.n_turns = to_turn;
+    return STATUS_OK;
+}
+
+/* --- turns --- */
+
+static enum status conversation_check_turn(const struct conversation *c,
+                                           const struct turn_request *r, struct error *err)
+{
+    struct sampling s = c->host.model->info.defaults;
+    size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
+
+    if (r->is_plain && c->host.model->agent->type->tokenize == NULL)
+        return error_set(err, STATUS_INVALID, "model '%s' takes messages only, no raw prompt",
+                         c->host.model->name);
+    if (r->n_messages == 0 && n_bytes == 0)
+        return error_field(err, "messages", "is empty: a turn says something");
+    for (size_t i = 0; i < r->n_messages; i++)
+        n_bytes += r->messages[i].len;
+    if (n_bytes == 0)
+        return error_field(err, r->n_messages == 1 ? "messages[0].text" : "messages",
+                           "is empty: a turn says something");
+    if (r->n_logprobs > SAMPLING_MAX_LOGPROBS)
+        return error_field(err, "want_logprobs", "is %u, it may be at most %d", r->n_logprobs,
+                           SAMPLING_MAX_LOGPROBS);
+    sampling_overrides_apply(c->host.options->overrides, &s);
+    sampling_overrides_apply(r->overrides, &s);
+    return sampling_check(&s, c->host.model->info.n_vocab, err);
+}
+
+/* Checks the limits for one more turn after the existing ones. */
+static enum status check_limits(const struct conversation *c, size_t n_bytes, struct error *err)
+{
+    const struct conversations_config *config = &c->all->config;
+    uint32_t max_turns = c->host.options->limits.max_turns;
+    size_t n_turns = (size_t)c->host.n_turns + c->host.n_live;
+    size_t used = c->host.newest == NULL ? 0 : c->host.newest->total_bytes;
+
+    if (c->all->is_draining)
+        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+    if (c->host.n_live > config->max_queued_turns) {
+        (void)error_set(err, STATUS_EXHAUSTED, "%zu turns of this conversation wait already",
+                        config->max_queued_turns);
+        err->retry_after_ms = 100;
+        return STATUS_EXHAUSTED;
+    }
+    if (n_turns >= config->max_turns || (max_turns > 0 && n_turns >= max_turns))
+        return error_set(err, STATUS_EXHAUSTED, "the conversation is limited to %zu turns",
+                         max_turns > 0 && max_turns < config->max_turns ? max_turns
+                                                                        : config->max_turns);
+    if (n_bytes + used > config->max_transcript_bytes)
+        return error_set(err, STATUS_EXHAUSTED,
+                         "the transcript is limited to %zu bytes, %zu are used",
+                         config->max_transcript_bytes, used);
+    return STATUS_OK;
+}
+
+static struct turn *find_live(const struct conversation *c, uint32_t number)
+{
+    struct link *at;
+
+    for (at = list_first(&c->host.turns); at != NULL; at = list_next(&c->host.turns, at)) {
+        struct turn *t = container_of(at, struct turn, link);
+
+        if (t->number == number)
+            return t;
+    }
+    return NULL;
+}
+
+/* A number that is in use: the same request joins its turn, another request is refused. */
+static enum status turn_again(struct conversation *c, const struct turn_request *r,
+                              struct turn_reader *reader, struct error *err)
+{
+    struct completed_turn *completed = NULL;
+    struct turn *live = NULL;
+    const struct stored_request *request;
+
+    if (r->number <= c->host.n_turns) {
+        completed = completed_turn_find(c->host.newest, r->number);
+        request = completed->request;
+    } else {
+        live = find_live(c, r->number);
+        request = live->request;
+    }
+    if (!stored_request_matches(request, r))
+        return error_set(err, STATUS_EXISTS, "turn %u was given before, with another body",
+                         r->number);
+    reader->deadline_us = r->deadline_us;
+    if (live != NULL)
+        turn_attach(live, reader);
+    else
+        turn_attach_completed(completed, reader);
+    return STATUS_OK;
+}
+
+static enum status conversation_take_turn(struct conversation *c, const struct turn_request *r,
+                                          struct turn_reader *reader, struct error *err)
+{
+    uint32_t next = c->host.n_turns + c->host.n_live + 1;
+    size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
+    enum status rc;
+
+    rc = model_check_ready(c->host.model, err); /* the model may be unloading */
+    if (rc == STATUS_OK)
+        rc = conversation_check_turn(c, r, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (r->number > next)
+        return error_set(err, STATUS_PRECONDITION, "turn %u cannot come yet: the next is turn %u",
+                         r->number, next);
+    if (r->number != 0 && r->number < next)
+        return turn_again(c, r, reader, err);
+    for (size_t i = 0; i < r->n_messages; i++)
+        n_bytes += r->messages[i].len;
+    rc = check_limits(c, n_bytes, err);
+    if (rc != STATUS_OK)
+        return rc;
+    return turn_open(&c->host, r, next, reader, err);
+}
+
+enum status conversation_turn(struct conversation *c, const struct turn_request *r,
+                              struct turn_reader *reader, struct error *err)
+{
+    enum status rc = conversation_take_turn(c, r, reader, err);
+
+    if (rc != STATUS_OK)
+        statistics_refuse(&c->host.model->statistics, rc);
+    return rc;
+}
+
+uint64_t conversation_idle_us(const struct conversation *c)
+{
+    return c->host.n_live > 0 ? 0 : env_now_us(c->all->config.env) - c->host.last_done_us;
+}

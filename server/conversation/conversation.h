@@ -1,0 +1,45 @@
+/* The operations on one conversation: open, fork, rewind, turn. Loop. */
+#ifndef SERVER_CONVERSATION_CONVERSATION_H
+#define SERVER_CONVERSATION_CONVERSATION_H
+
+#include "server/conversation/conversations.h"
+
+struct turn_reader;
+
+struct open_request {
+    const char *system;
+    size_t system_len;
+    const struct sampling_overrides *overrides; /* may be NULL */
+    struct limits limits;
+    uint64_t ttl_ms;
+    const struct pair *metadata; /* [n_metadata] */
+    size_t n_metadata;
+};
+
+enum { SYSTEM_MAX_BYTES = 1 << 20, METADATA_MAX_PAIRS = 64, METADATA_MAX_BYTES = 16 << 10 };
+
+/* STATUS_UNAVAILABLE while the model loads or the server drains, EXHAUSTED when there are too many,
+ * INVALID naming the field. */
+enum status conversation_open(struct conversation **out, struct conversations *all,
+                              struct model *model, const struct open_request *r,
+                              struct error *err) MUST_CHECK;
+
+/* Shares the past of c up to at_turn, without copying; 0: all completed turns. */
+enum status conversation_fork(struct conversation **out, struct conversation *c, uint32_t at_turn,
+                              const struct pair *metadata, size_t n_metadata,
+                              struct error *err) MUST_CHECK;
+
+/* Drops the turns after to_turn. STATUS_PRECONDITION while a turn is in flight. */
+enum status conversation_rewind(struct conversation *c, uint32_t to_turn,
+                                struct error *err) MUST_CHECK;
+
+/* Queues a turn, which runs when those before it are done. r is copied. reader, the caller's, reads
+ * the turn from its start until reader_close. A refusal starts nothing: STATUS_EXISTS (the number
+ * was given with another request), PRECONDITION (a gap, naming the number expected), EXHAUSTED
+ * (queue, limits), or the error of the agent or the batcher. */
+enum status conversation_turn(struct conversation *c, const struct turn_request *r,
+                              struct turn_reader *reader, struct error *err) MUST_CHECK;
+
+uint64_t conversation_idle_us(const struct conversation *c); /* 0 while it is busy */
+
+#endif

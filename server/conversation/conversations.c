@@ -1,0 +1,404 @@
+#include "server/conversation/conversations.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/model/model.h"
+
+enum { DRAW_TRIES = 4 };
+enum {
+    TRIM_LEAST = 256, /* number of closed conversations below which trimming is not worth it */
+    TRIM_DELAY_US = 1000 * 1000, /* clients that return at once find the memory still allocated */
+};
+
+static void set_default(size_t *value, size_t otherwise)
+{
+    if (*value == 0)
+        *value = otherwise;
+}
+
+static bool has_model(const struct model_user *u, const struct model *m)
+{
+    (void)u;
+    return m->n_conversations > 0;
+}
+
+static void conversations_close_of_model(struct model_user *u, struct model *m)
+{
+    conversations_close_all(container_of(u, struct conversations, user), m,
+                            "its model was unloaded");
+}
+
+void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < CONVERSATION_ID_BYTES; i++) {
+        out[2 * i] = digits[id->bytes[i] >> 4];
+        out[2 * i + 1] = digits[id->bytes[i] & 15];
+    }
+    out[CONVERSATION_ID_CHARS - 1] = '\0';
+}
+
+/* -1: not a digit. */
+static int conversations_hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return -1;
+}
+
+bool conversation_id_parse(struct conversation_id *out, const char *text)
+{
+    struct conversation_id id;
+
+    if (strnlen(text, CONVERSATION_ID_CHARS) != CONVERSATION_ID_CHARS - 1)
+        return false;
+    for (size_t i = 0; i < CONVERSATION_ID_BYTES; i++) {
+        int high = conversations_hex_value(text[2 * i]);
+        int low = conversations_hex_value(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        id.bytes[i] = (uint8_t)(high << 4 | low);
+    }
+    *out = id;
+    return true;
+}
+
+static uint64_t conversations_hash_of(const struct conversation_id *id)
+{
+    uint64_t hash;
+
+    memcpy(&hash, id->bytes, sizeof(hash));
+    return hash;
+}
+
+struct conversation *conversations_get(const struct conversations *all,
+                                       const struct conversation_id *id)
+{
+    struct hash_node *node = hash_first(&all->by_id, conversations_hash_of(id));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct conversation *c = container_of(node, struct conversation, by_id);
+
+        if (memcmp(&c->id, id, sizeof(*id)) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+enum status conversations_find(struct conversation **out, const struct conversations *all,
+                               const char *text, struct error *err)
+{
+    struct conversation_id id;
+    struct conversation *c = NULL;
+
+    if (conversation_id_parse(&id, text))
+        c = conversations_get(all, &id);
+    if (c == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "there is no conversation '%.64s'", text);
+    *out = c;
+    return STATUS_OK;
+}
+
+/* Arms the timer for the first expiry or the memory trim. */
+static void conversations_arm(struct conversations *all)
+{
+    struct expiry_entry *first = expiry_first(&all->expiry);
+    uint64_t at_us = first == NULL ? 0 : first->at_us;
+
+    if (all->trim_us != 0 && (at_us == 0 || all->trim_us < at_us))
+        at_us = all->trim_us;
+    all->config.arm(all->config.arm_self, at_us);
+}
+
+/* Whether at least half of the peak, and at least TRIM_LEAST, have been closed. */
+static bool has_ebbed(const struct conversations *all)
+{
+    return all->n_peak - all->n >= TRIM_LEAST && all->n <= all->n_peak / 2;
+}
+
+static void conversations_trim(struct conversations *all)
+{
+    all->trim_us = 0;
+    if (!has_ebbed(all))
+        return;
+    hash_shrink(&all->by_id);
+    expiry_shrink(&all->expiry);
+    alloc_trim();
+    all->n_peak = all->n;
+}
+
+static uint64_t due_us(const struct conversation *c, uint64_t now_us)
+{
+    uint64_t from = c->host.n_live > 0 ? now_us : c->host.last_done_us;
+
+    return from + c->host.options->ttl_ms * 1000;
+}
+
+static void announce(const struct conversation *c, enum watch_what what, const char *reason)
+{
+    struct watch_event e = {
+        .id = c->id,
+        .parent = c->parent,
+        .what = what,
+        .reason = reason,
+        .unix_ms = conversations_unix_ms(c->all),
+    };
+
+    watch_ring_put(&c->all->watch, &e);
+}
+
+enum status conversations_add(struct conversations *all, struct conversation *c,
+                              enum watch_what what, struct error *err)
+{
+    struct {
+        struct conversation_id id;
+        uint64_t seed;
+    } drawn;
+    const struct env *env = all->config.env;
+    enum status rc;
+    int i;
+
+    if (all->is_draining)
+        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+    if (all->n >= all->config.max_conversations)
+        return error_set(err, STATUS_EXHAUSTED, "there are %zu conversations already", all->n);
+    for (i = 0; i < DRAW_TRIES; i++) {
+        env->random(env->self, &drawn, sizeof(drawn));
+        if (conversations_get(all, &drawn.id) == NULL)
+            break;
+    }
+    if (i == DRAW_TRIES)
+        return error_set(err, STATUS_INTERNAL, "the source of chance repeats itself");
+    c->all = all;
+    c->host.config = &all->turns;
+    c->id = drawn.id;
+    c->host.seed = drawn.seed;
+    c->opened_us = c->host.last_done_us = env_now_us(env);
+    c->expiry.at_us = due_us(c, c->opened_us);
+    rc = expiry_add(&all->expiry, &c->expiry, err);
+    if (rc != STATUS_OK)
+        return rc;
+    hash_add(&all->by_id, &c->by_id, conversations_hash_of(&c->id));
+    c->serial = all->n_opened++;
+    list_push_front(&all->newest_first, &c->link);
+    all->n++;
+    if (all->n > all->n_peak)
+        all->n_peak = all->n;
+    if (expiry_first(&all->expiry) == &c->expiry)
+        conversations_arm(all);
+    c->host.model->n_conversations++;
+    announce(c, what, "");
+    return STATUS_OK;
+}
+
+static void conversations_remove(struct conversations *all, struct conversation *c)
+{
+    hash_remove(&all->by_id, &c->by_id);
+    list_remove(&c->link);
+    expiry_remove(&all->expiry, &c->expiry);
+    all->n--;
+    if (all->trim_us == 0 && !all->is_draining && has_ebbed(all)) {
+        all->trim_us = env_now_us(all->config.env) + TRIM_DELAY_US;
+        conversations_arm(all);
+    }
+}
+
+void conversation_release(struct conversation *c)
+{
+    clone_close(c->host.clone);
+    conversation_options_unref(c->host.options);
+    free(c->metadata);
+    completed_turn_unref(c->host.newest);
+    free(c);
+}
+
+static void conversation_free(struct conversation *c)
+{
+    struct model *m = c->host.model;
+
+    assert(c->is_closed && c->host.n_live == 0);
+    c->all->n_closing--;
+    conversation_release(c);
+    m->n_conversations--;
+}
+
+size_t conversation_cancel(struct conversation *c)
+{
+    return turn_cancel_all(&c->host);
+}
+
+void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
+{
+    announce(c, what, reason);
+    conversations_remove(c->all, c);
+    c->all->n_closing++;
+    /* Queued turns end inside this call; the one in flight does not, so c is freed later. */
+    (void)conversation_cancel(c);
+    c->is_closed = true;
+    if (c->host.n_live == 0)
+        conversation_free(c);
+}
+
+/* --- events of turns --- */
+
+static void on_turn_began(struct turn_host *host)
+{
+    container_of(host, struct conversation, host)->all->n_live++;
+}
+
+static void on_turn_left(struct turn_host *host, bool is_complete)
+{
+    struct conversations *all = container_of(host, struct conversation, host)->all;
+
+    all->n_turns += is_complete;
+    assert(all->n_live > 0);
+    if (--all->n_live == 0 && all->on_idle != NULL)
+        all->on_idle(all->idle_arg);
+}
+
+static void on_turns_emptied(struct turn_host *host)
+{
+    struct conversation *c = container_of(host, struct conversation, host);
+
+    if (c->is_closed)
+        conversation_free(c);
+}
+
+/* --- all conversations --- */
+
+void conversations_tick(struct conversations *all)
+{
+    uint64_t now_us = env_now_us(all->config.env);
+    struct expiry_entry *first;
+
+    while ((first = expiry_first(&all->expiry)) != NULL && first->at_us <= now_us) {
+        struct conversation *c = container_of(first, struct conversation, expiry);
+        uint64_t due = due_us(c, now_us);
+
+        if (due <= now_us) {
+            conversation_close(c, WATCH_EXPIRED, "idle for too long");
+        } else {
+            /* Turns have postponed the expiry; the entry moves only now. */
+            c->expiry.at_us = due;
+            expiry_moved(&all->expiry, &c->expiry);
+        }
+    }
+    if (all->trim_us != 0 && all->trim_us <= now_us)
+        conversations_trim(all);
+    conversations_arm(all);
+}
+
+void conversations_drain(struct conversations *all)
+{
+    all->is_draining = true;
+}
+
+void conversations_cancel_all(struct conversations *all)
+{
+    struct conversation *c;
+
+    for (c = conversations_newest(all); c != NULL; c = conversations_older(all, c))
+        (void)conversation_cancel(c); /* the number does not matter */
+}
+
+void conversations_close_all(struct conversations *all, const struct model *model,
+                             const char *reason)
+{
+    struct conversation *c, *next;
+
+    for (c = conversations_newest(all); c != NULL; c = next) {
+        next = conversations_older(all, c);
+        if (model == NULL || c->host.model == model)
+            conversation_close(c, WATCH_CLOSED, reason);
+    }
+}
+
+uint64_t conversations_unix_ms(const struct conversations *all)
+{
+    return all->config.unix_ms + (env_now_us(all->config.env) - all->start_us) / 1000;
+}
+
+struct conversation *conversations_newest(const struct conversations *all)
+{
+    struct link *first = list_first(&all->newest_first);
+
+    return first == NULL ? NULL : container_of(first, struct conversation, link);
+}
+
+struct conversation *conversations_older(const struct conversations *all,
+                                         const struct conversation *c)
+{
+    struct link *next = list_next(&all->newest_first, &c->link);
+
+    return next == NULL ? NULL : container_of(next, struct conversation, link);
+}
+
+void conversations_clone_event(struct conversations *all, const struct clone *clone,
+                               enum watch_what what, const char *reason)
+{
+    struct link *at = list_last(&all->newest_first);
+
+    if (list_is_empty(&all->watch.watchers))
+        return;
+    /* From the oldest: pages are evicted from long-idle conversations. */
+    while (at != &all->newest_first.head && at != NULL) {
+        const struct conversation *c = container_of(at, struct conversation, link);
+
+        if (c->host.clone == clone) {
+            watch_ring_put(&all->watch, &(struct watch_event){
+                                            .id = c->id,
+                                            .what = what,
+                                            .reason = reason,
+                                            .unix_ms = conversations_unix_ms(all),
+                                        });
+            return;
+        }
+        at = at->prev;
+    }
+}
+
+void conversations_init(struct conversations *all, const struct conversations_config *config)
+{
+    struct conversations_config *c = &all->config;
+
+    *all = (struct conversations){
+        .config = *config,
+        .start_us = env_now_us(config->env),
+        .user = {.is_busy = has_model, .close = conversations_close_of_model},
+    };
+    set_default(&c->max_conversations, 1000000);
+    set_default(&c->max_queued_turns, 16);
+    set_default(&c->max_turns, 1000000);
+    set_default(&c->max_transcript_bytes, (size_t)64 << 20);
+    set_default(&c->max_reply_bytes, (size_t)4 << 20);
+    set_default(&c->max_arena_bytes, (size_t)64 << 20);
+    if (c->ttl_ms == 0)
+        c->ttl_ms = (uint64_t)24 * 60 * 60 * 1000;
+    all->turns = (struct turn_config){
+        .env = config->env,
+        .max_reply_bytes = c->max_reply_bytes,
+        .max_arena_bytes = c->max_arena_bytes,
+        .began = on_turn_began,
+        .left = on_turn_left,
+        .emptied = on_turns_emptied,
+    };
+    hash_init(&all->by_id, NULL); /* ids are random: any part of one can be its hash */
+    expiry_init(&all->expiry);
+    list_init(&all->newest_first);
+    watch_ring_init(&all->watch);
+}
+
+void conversations_deinit(struct conversations *all)
+{
+    assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
+    watch_ring_deinit(&all->watch);
+    expiry_deinit(&all->expiry);
+    hash_deinit(&all->by_id);
+}

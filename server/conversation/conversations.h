@@ -1,0 +1,133 @@
+/* All conversations of a daemon: found by id, listed newest first, closed after too long an idle
+ * time. Knows nothing of gRPC. Loop. */
+#ifndef SERVER_CONVERSATION_CONVERSATIONS_H
+#define SERVER_CONVERSATION_CONVERSATIONS_H
+
+#include "base/env.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/status.h"
+#include "server/conversation/expiry.h"
+#include "server/conversation/turn.h"
+#include "server/conversation/watch.h"
+#include "server/model/models.h"
+
+struct clone;
+struct model;
+
+struct pair {
+    const char *key, *value;
+};
+
+struct metadata {
+    size_t n_pairs;
+    struct pair pairs[]; /* [n_pairs] and their texts */
+};
+
+/* One clone of an agent, its completed turns, and its queued ones. Turns run one after the other;
+ * at most one is in flight. */
+struct conversation {
+    struct turn_host host; /* what its turns need and change */
+    struct conversation_id id;
+    struct hash_node by_id;
+    struct link link;           /* in newest_first */
+    struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
+    struct conversations *all;
+    struct metadata *metadata; /* NULL: none */
+    uint64_t serial;           /* grows with the order of opening */
+    uint64_t opened_us;
+    struct conversation_id parent;
+    bool has_parent;
+    bool is_closed; /* not found by id any more; freed with its last turn */
+};
+
+/* Zero takes the default. */
+struct conversations_config {
+    size_t max_conversations;    /* 1,000,000 */
+    size_t max_queued_turns;     /* of a conversation, behind the one in flight; 16 */
+    size_t max_turns;            /* of a conversation; 1,000,000 */
+    size_t max_transcript_bytes; /* of a conversation; 64 MiB */
+    size_t max_reply_bytes;      /* 4 MiB */
+    size_t max_arena_bytes;      /* what an agent may take for one turn; 64 MiB */
+    uint64_t ttl_ms;             /* of conversations that set none; a day */
+    uint64_t unix_ms;            /* the wall clock at conversations_init */
+    const struct env *env;
+    /* Arms the one timer: conversations_tick is to be called at at_us. */
+    void (*arm)(void *self, uint64_t at_us);
+    void *arm_self;
+};
+
+struct conversations {
+    struct conversations_config config;
+    struct turn_config turns;
+    struct hash by_id;
+    size_t n;
+    size_t n_peak;    /* the most since memory was last trimmed */
+    uint64_t trim_us; /* when to trim memory; 0: no need */
+    struct list newest_first;
+    struct expiry expiry;
+    struct watch_ring watch;
+    uint64_t start_us;
+    uint64_t n_opened; /* since the start: numbers them */
+    uint64_t n_turns;  /* completed since the start */
+    size_t n_live;     /* turns in flight or queued */
+    size_t n_closing;  /* closed ones whose last turn is still in a step */
+    bool is_draining;
+    void (*on_idle)(void *arg); /* no turn is in flight or queued; may be NULL */
+    void *idle_arg;
+    struct model_user user;
+};
+
+void conversations_init(struct conversations *all, const struct conversations_config *config);
+/* All conversations must be closed; all may be zeroed memory. */
+void conversations_deinit(struct conversations *all);
+
+/* STATUS_NOT_FOUND unless it is the id of an open conversation. */
+enum status conversations_find(struct conversation **out, const struct conversations *all,
+                               const char *id, struct error *err) MUST_CHECK;
+struct conversation *conversations_get(const struct conversations *all,
+                                       const struct conversation_id *id);
+
+/* Closes the expired conversations. A second after most were closed, also returns their memory to
+ * the system. */
+void conversations_tick(struct conversations *all);
+
+/* Every later open or turn fails with STATUS_UNAVAILABLE. */
+void conversations_drain(struct conversations *all);
+/* Cancels every turn; on_idle is called once they have all ended. */
+void conversations_cancel_all(struct conversations *all);
+/* Closes all conversations of a model (NULL: of any). One whose turn is still in a step is freed
+ * when the step is done. reason is static. */
+void conversations_close_all(struct conversations *all, const struct model *model,
+                             const char *reason);
+
+uint64_t conversations_unix_ms(const struct conversations *all);
+
+void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS]);
+/* False if text is not an id: 32 lower-case hex digits. */
+bool conversation_id_parse(struct conversation_id *out, const char *text);
+
+/* Iterates newest first: conversations_newest is the first, conversations_older the one after c;
+ * NULL at the end. */
+struct conversation *conversations_newest(const struct conversations *all);
+struct conversation *conversations_older(const struct conversations *all,
+                                         const struct conversation *c);
+
+/* Notifies watchers of what the agent did to its clone. reason is static. */
+void conversations_clone_event(struct conversations *all, const struct clone *clone,
+                               enum watch_what what, const char *reason);
+
+/* Ends the turn in flight and those behind it as cancelled; returns how many there were. */
+size_t conversation_cancel(struct conversation *c);
+
+/* Cancels its turns and removes it; it is freed when its last turn has ended. reason is static. */
+void conversation_close(struct conversation *c, enum watch_what what, const char *reason);
+
+/* Registers a new conversation of the model and notifies watchers. Draws the id. On success c
+ * belongs to the registry. */
+enum status conversations_add(struct conversations *all, struct conversation *c,
+                              enum watch_what what, struct error *err) MUST_CHECK;
+/* Frees a conversation that was never added. */
+void conversation_release(struct conversation *c);
+
+#endif

@@ -1,0 +1,55 @@
+/* A reader is a cursor over the reply of a turn: over the part so far while the turn runs, over the
+ * completed turn afterwards. Readers are notified when there is more, and pull it when they can
+ * write; nothing is buffered for a reader. Loop. */
+#ifndef SERVER_CONVERSATION_READER_H
+#define SERVER_CONVERSATION_READER_H
+
+#include "agents/agent.h"
+#include "server/conversation/turn.h"
+
+enum event_kind { EVENT_ACCEPTED, EVENT_PROGRESS, EVENT_PIECE, EVENT_DONE, EVENT_FAILED };
+
+/* Bounds of a piece: they bound the size of a message. */
+enum { PIECE_MAX_BYTES = 64 << 10, PIECE_MAX_TOKENS = 4096, PIECE_MAX_TOPS = 16 << 10 };
+
+struct piece_token {
+    int32_t id;
+    float logprob;
+    const struct top_logprob *tops; /* [n_tops] */
+    size_t n_tops;
+};
+
+struct turn_event {
+    enum event_kind kind;
+    uint32_t number;
+    uint32_t n_prompt, n_cached; /* accepted */
+    uint32_t n_done, n_total;    /* progress: tokens of the prompt */
+    struct {
+        const char *text; /* [len]; valid until control returns to the loop */
+        size_t len;
+        size_t first_token, n_tokens; /* reader_token reads each */
+        bool has_logprobs;
+    } piece;
+    enum finish finish;
+    struct usage usage;
+    struct timings timings;
+    const struct error *err; /* failed: the reader's */
+};
+
+/* notify: something new can be read; called inside other calls of the domain, so it only notes the
+ * fact. */
+void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg);
+
+/* False: nothing now; notify will be called. */
+bool reader_next(struct turn_reader *r, struct turn_event *out);
+/* True if reader_next has something. */
+bool reader_has_more(const struct turn_reader *r);
+/* A token of the piece that the last reader_next returned. */
+void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
+                  struct piece_token *out);
+
+/* Stops reading. A running turn without readers ends: as deadline if why is STATUS_DEADLINE, else
+ * as cancelled. */
+void reader_close(struct turn_reader *r, enum status why);
+
+#endif

@@ -1,0 +1,134 @@
+#include "server/conversation/sampling.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum status sampling_overrides_copy(struct sampling_overrides **out,
+                                    const struct sampling_overrides *from, struct error *err)
+{
+    const struct sampling *s;
+    struct sampling_overrides *p;
+    struct text *stops;
+    struct logit_bias *biases;
+    char *at;
+    size_t size;
+
+    if (from == NULL || from->given == 0) {
+        *out = NULL;
+        return STATUS_OK;
+    }
+    s = &from->values;
+    size = sizeof(*p) + s->n_stops * sizeof(*stops) + s->n_biases * sizeof(*biases);
+    for (size_t i = 0; i < s->n_stops; i++)
+        size += s->stops[i].len + 1;
+    p = try_alloc(1, size);
+    if (p == NULL)
+        return error_no_memory(err, size, "sampling parameters");
+    *p = *from;
+    stops = (struct text *)(p + 1);
+    biases = (struct logit_bias *)(stops + s->n_stops);
+    at = (char *)(biases + s->n_biases);
+    for (size_t i = 0; i < s->n_stops; i++) {
+        memcpy(at, s->stops[i].text, s->stops[i].len);
+        stops[i] = (struct text){.text = at, .len = s->stops[i].len};
+        at += s->stops[i].len + 1;
+    }
+    if (s->n_biases > 0)
+        memcpy(biases, s->biases, s->n_biases * sizeof(*biases));
+    p->values.stops = stops;
+    p->values.biases = biases;
+    *out = p;
+    return STATUS_OK;
+}
+
+static bool is_given(const struct sampling_overrides *p, enum sampling_field field)
+{
+    return (p->given & (uint32_t)field) != 0;
+}
+
+static bool stops_are_equal(const struct sampling *a, const struct sampling *b)
+{
+    if (a->n_stops != b->n_stops)
+        return false;
+    for (size_t i = 0; i < a->n_stops; i++) {
+        if (a->stops[i].len != b->stops[i].len ||
+            memcmp(a->stops[i].text, b->stops[i].text, a->stops[i].len) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool biases_are_equal(const struct sampling *a, const struct sampling *b)
+{
+    if (a->n_biases != b->n_biases)
+        return false;
+    for (size_t i = 0; i < a->n_biases; i++) {
+        if (a->biases[i].id != b->biases[i].id || a->biases[i].bias != b->biases[i].bias)
+            return false;
+    }
+    return true;
+}
+
+bool sampling_overrides_is_equal(const struct sampling_overrides *a,
+                                 const struct sampling_overrides *b)
+{
+    uint32_t given = a == NULL ? 0 : a->given;
+    struct sampling x, y;
+
+    if (given != (b == NULL ? 0 : b->given))
+        return false;
+    if (given == 0)
+        return true;
+    /* Applied to the same parameters, equal overrides give equal results. */
+    sampling_init(&x);
+    sampling_init(&y);
+    sampling_overrides_apply(a, &x);
+    sampling_overrides_apply(b, &y);
+    return x.temperature == y.temperature && x.top_k == y.top_k && x.top_p == y.top_p &&
+           x.min_p == y.min_p && x.repetition_penalty == y.repetition_penalty &&
+           x.presence_penalty == y.presence_penalty && x.frequency_penalty == y.frequency_penalty &&
+           x.seed == y.seed && x.max_tokens == y.max_tokens && x.min_tokens == y.min_tokens &&
+           x.ignore_eos == y.ignore_eos && stops_are_equal(&x, &y) && biases_are_equal(&x, &y);
+}
+
+void sampling_overrides_apply(const struct sampling_overrides *overrides, struct sampling *s)
+{
+    const struct sampling *v;
+
+    if (overrides == NULL)
+        return;
+    v = &overrides->values;
+    if (is_given(overrides, SAMPLING_TEMPERATURE))
+        s->temperature = v->temperature;
+    if (is_given(overrides, SAMPLING_TOP_K))
+        s->top_k = v->top_k;
+    if (is_given(overrides, SAMPLING_TOP_P))
+        s->top_p = v->top_p;
+    if (is_given(overrides, SAMPLING_MIN_P))
+        s->min_p = v->min_p;
+    if (is_given(overrides, SAMPLING_REPETITION))
+        s->repetition_penalty = v->repetition_penalty;
+    if (is_given(overrides, SAMPLING_PRESENCE))
+        s->presence_penalty = v->presence_penalty;
+    if (is_given(overrides, SAMPLING_FREQUENCY))
+        s->frequency_penalty = v->frequency_penalty;
+    if (is_given(overrides, SAMPLING_BIASES)) {
+        s->biases = v->biases;
+        s->n_biases = v->n_biases;
+    }
+    if (is_given(overrides, SAMPLING_SEED)) {
+        s->seed = v->seed;
+        s->has_seed = true;
+    }
+    if (is_given(overrides, SAMPLING_STOPS)) {
+        s->stops = v->stops;
+        s->n_stops = v->n_stops;
+    }
+    if (is_given(overrides, SAMPLING_MAX_TOKENS))
+        s->max_tokens = v->max_tokens;
+    if (is_given(overrides, SAMPLING_MIN_TOKENS))
+        s->min_tokens = v->min_tokens;
+    if (is_given(overrides, SAMPLING_IGNORE_EOS))
+        s->ignore_eos = v->ignore_eos;
+}

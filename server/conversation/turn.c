@@ -1,0 +1,482 @@
+/* Happy path: turn_open queues a turn. At the front of the queue the clone observes it and the
+ * batcher gets its request (start). After steps with new output readers are notified (on_more). At
+ * the end (on_ended) the reply becomes a completed turn, the clone self-observes, readers continue
+ * with the completed turn, and the next turn starts.
+ *
+ * Failure: if the agent refuses to observe, the batcher refuses the request, the row fails, or
+ * memory for the completed turn is short, then the clone drops the turn, the conversation is as
+ * before, and readers get the error. A cancel or a deadline before the first step ends the turn in
+ * the same way; later, the reply so far is kept. Turns behind a dropped one are renumbered, and
+ * those whose caller chose the number fail, since it would be wrong. */
+#include "server/conversation/turn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "server/model/model.h"
+
+static const uint32_t turn_moves[] = {
+    [TURN_QUEUED] = 1u << TURN_ASKED | 1u << TURN_ENDED,
+    [TURN_ASKED] = 1u << TURN_ENDING | 1u << TURN_ENDED,
+    [TURN_ENDING] = 1u << TURN_ENDED,
+    [TURN_ENDED] = 0,
+};
+
+static void turn_move(struct turn *t, enum turn_state to)
+{
+    assert((turn_moves[t->state] & 1u << to) != 0);
+    t->state = to;
+}
+
+static uint64_t turn_now_us(const struct turn *t)
+{
+    return env_now_us(t->host->config->env);
+}
+
+/* 0 (none) counts as the latest. */
+static uint64_t latest_deadline_us(const struct turn *t)
+{
+    uint64_t latest = 0;
+    struct link *at;
+
+    for (at = list_first(&t->readers); at != NULL; at = list_next(&t->readers, at)) {
+        const struct turn_reader *r = container_of(at, struct turn_reader, link);
+
+        if (r->deadline_us == 0)
+            return 0;
+        latest = r->deadline_us > latest ? r->deadline_us : latest;
+    }
+    return latest;
+}
+
+static void notify_readers(struct turn *t)
+{
+    struct link *at;
+
+    for (at = list_first(&t->readers); at != NULL; at = list_next(&t->readers, at)) {
+        struct turn_reader *r = container_of(at, struct turn_reader, link);
+
+        r->notify(r->arg);
+    }
+}
+
+static struct statistics *statistics(const struct turn *t)
+{
+    return &t->host->model->statistics;
+}
+
+/* Tokens of one step share the time since the previous token equally. */
+static void time_tokens(struct turn *t)
+{
+    const struct reply *reply = &t->agent.reply;
+    size_t n_new = reply->n_tokens - t->told_tokens;
+    uint64_t now;
+
+    if (n_new == 0 && (t->first_token_us != 0 || reply->text.len == 0))
+        return;
+    now = turn_now_us(t);
+    if (t->first_token_us == 0) {
+        t->first_token_us = now;
+        statistics_first_token(statistics(t), now - t->accepted_us);
+    } else {
+        statistics_tokens(statistics(t), n_new, (now - t->last_token_us) / n_new);
+    }
+    t->last_token_us = now;
+}
+
+/* Makes the reply so far readable. */
+static void turn_tell(struct turn *t)
+{
+    const struct reply *reply = &t->agent.reply;
+
+    time_tokens(t);
+    t->told_len = reply->text.len;
+    t->told_tokens = reply->n_tokens;
+    t->told_prompt = reply->n_prompt;
+    t->told_cached = reply->n_cached;
+    t->told_prefilled = reply->n_prefilled;
+}
+
+static void free_turn(struct turn *t)
+{
+    assert(list_is_empty(&t->readers));
+    agent_turn_deinit(&t->agent);
+    arena_deinit(&t->arena);
+    stored_request_close(t->request);
+    free(t);
+}
+
+/* Readers continue with the completed turn, or have only an error to read. err is their final
+ * status, OK for done. */
+static void release_readers(struct turn *t, struct completed_turn *completed,
+                            const struct error *err)
+{
+    struct link *at;
+
+    while ((at = list_pop(&t->readers)) != NULL) {
+        struct turn_reader *r = container_of(at, struct turn_reader, link);
+
+        r->turn = NULL;
+        r->completed = completed == NULL ? NULL : completed_turn_ref(completed);
+        r->err = *err;
+        r->notify(r->arg);
+    }
+}
+
+static void count_success(const struct turn *t, const struct completed_turn *completed)
+{
+    struct statistics *s = statistics(t);
+    const struct timings *timings = &completed->timings;
+    uint64_t now = turn_now_us(t);
+    const struct request_times times = {
+        .total_us = now - t->accepted_us,
+        .queue_us = timings->queue_us - t->input_us,
+        .input_us = t->input_us,
+        .infer_us = timings->prefill_us + timings->decode_us,
+        .output_us = now - t->accepted_us - timings->total_us,
+    };
+
+    statistics_succeed(s, &times, now);
+    histogram_add(&s->prefill, &histogram_times, timings->prefill_us, 1);
+    histogram_add(&s->decode, &histogram_times, timings->decode_us, 1);
+    s->n_prompt += completed->usage.n_prompt;
+    s->n_cached += completed->usage.n_cached;
+    s->n_said += completed->usage.n_completion;
+}
+
+static void turn_count(const struct turn *t, const struct completed_turn *completed,
+                       const struct error *err)
+{
+    if (completed != NULL && err->status == STATUS_OK && completed->finish != FINISH_CANCELLED)
+        count_success(t, completed);
+    else
+        statistics_fail(statistics(t), err->status == STATUS_OK ? STATUS_CANCELLED : err->status,
+                        turn_now_us(t) - t->accepted_us);
+}
+
+/* Removes the turn from the queue and frees it. */
+static void remove_turn(struct turn *t, struct completed_turn *completed, const struct error *err)
+{
+    struct turn_host *h = t->host;
+
+    turn_move(t, TURN_ENDED);
+    turn_count(t, completed, err);
+    release_readers(t, completed, err);
+    list_remove(&t->link);
+    h->n_live--;
+    h->config->left(h, completed != NULL);
+    free_turn(t);
+}
+
+/* After a drop: the later turns move up. */
+static void renumber(struct turn_host *h)
+{
+    uint32_t next = h->n_turns + 1;
+    struct link *at = list_first(&h->turns);
+
+    while (at != NULL) {
+        struct turn *t = container_of(at, struct turn, link);
+        struct error err;
+
+        at = list_next(&h->turns, at);
+        if (!t->is_numbered)
+            t->number = next;
+        if (t->number == next) {
+            next++;
+            continue;
+        }
+        (void)error_set(&err, STATUS_ABORTED,
+                        "turn %u was not taken because one before it failed; the next is %u",
+                        t->number, next);
+        remove_turn(t, NULL, &err);
+    }
+}
+
+static void on_more(struct agent_turn *agent)
+{
+    struct turn *t = container_of(agent, struct turn, agent);
+
+    turn_tell(t);
+    notify_readers(t);
+}
+
+static void on_ended(struct agent_turn *agent, const struct error *ended);
+
+static enum status turn_ask(struct turn *t, struct error *err)
+{
+    const struct turn_host *h = t->host;
+    const struct agent_turn_terms terms = {
+        .deadline_us = latest_deadline_us(t),
+        .priority = h->options->limits.priority,
+        .ended = on_ended,
+        .more = on_more,
+    };
+
+    return agent_turn_ask(&t->agent, h->model->batcher, &terms, err);
+}
+
+/* Applies the conversation's limit on its context, once the agent has counted the prompt. */
+static enum status bound_tokens(struct turn *t, struct error *err)
+{
+    uint32_t max = t->host->options->limits.max_tokens;
+    struct sampling *s = &t->agent.seen.sampling;
+    uint32_t n_prompt = t->agent.reply.n_prompt;
+
+    if (max == 0)
+        return STATUS_OK;
+    if (n_prompt >= max)
+        return error_set(err, STATUS_RANGE,
+                         "the prompt has %u tokens, the conversation is limited to %u", n_prompt,
+                         max);
+    if (s->max_tokens == 0 || s->max_tokens > max - n_prompt)
+        s->max_tokens = max - n_prompt;
+    return STATUS_OK;
+}
+
+/* Applies the sampling parameters of the model, the conversation and the turn, in this order. */
+static void lay_sampling(const struct turn *t, struct sampling *s)
+{
+    const struct turn_host *h = t->host;
+
+    *s = h->model->info.defaults;
+    s->seed = h->seed;
+    s->has_seed = true;
+    sampling_overrides_apply(h->options->overrides, s);
+    sampling_overrides_apply(t->request->overrides, s);
+    s->want_logprobs = t->request->n_logprobs > 0;
+    s->n_logprobs = t->request->n_logprobs;
+}
+
+/* On failure the clone is unchanged. */
+static enum status turn_start(struct turn *t, struct error *err)
+{
+    struct turn_host *h = t->host;
+    uint64_t begun_us;
+    enum status rc;
+
+    agent_turn_init(&t->agent, &t->arena, h->config->max_reply_bytes);
+    t->agent.seen = (struct observation){
+        .messages = t->request->messages,
+        .n_messages = t->request->n_messages,
+        .is_raw_prompt = t->request->is_plain,
+        .raw_ids = t->request->plain_ids,
+        .n_raw_ids = t->request->n_plain_ids,
+        .turn = t->number,
+    };
+    lay_sampling(t, &t->agent.seen.sampling);
+    begun_us = turn_now_us(t);
+    rc = agent_turn_observe(&t->agent, h->clone, err);
+    if (rc != STATUS_OK)
+        return rc;
+    t->input_us = turn_now_us(t) - begun_us;
+    rc = bound_tokens(t, err);
+    if (rc == STATUS_OK)
+        rc = turn_ask(t, err);
+    if (rc != STATUS_OK) {
+        agent_turn_drop(&t->agent);
+        return rc;
+    }
+    turn_move(t, TURN_ASKED);
+    turn_tell(t);
+    return STATUS_OK;
+}
+
+/* Starts the turn at the front, if it is queued; turns that cannot start fail. */
+static void turn_advance(struct turn_host *h)
+{
+    while (!list_is_empty(&h->turns)) {
+        struct turn *t = container_of(list_first(&h->turns), struct turn, link);
+        struct error err;
+
+        if (t->state != TURN_QUEUED)
+            return;
+        if (turn_start(t, &err) == STATUS_OK) {
+            notify_readers(t);
+            return;
+        }
+        remove_turn(t, NULL, &err);
+        renumber(h);
+    }
+}
+
+/* After a turn has left the queue. */
+static void turn_start_next(struct turn_host *h)
+{
+    turn_advance(h);
+    if (list_is_empty(&h->turns))
+        h->config->emptied(h);
+}
+
+static void take_timings(const struct turn *t, struct timings *out)
+{
+    uint64_t now = turn_now_us(t);
+    uint64_t first_step = t->agent.first_step_us == 0 ? now : t->agent.first_step_us;
+    uint64_t first_token = t->first_token_us == 0 ? now : t->first_token_us;
+
+    *out = (struct timings){
+        .queue_us = first_step - t->accepted_us,
+        .prefill_us = first_token > first_step ? first_token - first_step : 0,
+        .decode_us = now - first_token,
+        .total_us = now - t->accepted_us,
+        .n_steps = t->agent.n_steps,
+    };
+}
+
+/* The clone self-observes, and the turn counts. On failure nothing has changed. */
+static enum status turn_keep(struct turn *t, struct completed_turn **out, struct error *err)
+{
+    struct turn_host *h = t->host;
+    struct completed_turn *completed;
+    enum status rc;
+
+    rc = completed_turn_open(&completed, h->newest, t->request, &t->agent.reply, err);
+    if (rc != STATUS_OK)
+        return rc;
+    t->request = NULL;
+    take_timings(t, &completed->timings);
+    agent_turn_keep(&t->agent);
+    h->newest = completed;
+    h->n_turns++;
+    h->last_done_us = turn_now_us(t);
+    *out = completed;
+    return STATUS_OK;
+}
+
+/* Why a request ended early, as a finish reason; FINISH_NONE if it did not. */
+static enum finish early_finish(const struct turn *t, enum status status)
+{
+    if (status != STATUS_CANCELLED && status != STATUS_DEADLINE && status != STATUS_UNAVAILABLE)
+        return FINISH_NONE;
+    if (t->state == TURN_ENDING)
+        return t->why;
+    return status == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED;
+}
+
+static void on_ended(struct agent_turn *agent, const struct error *ended)
+{
+    struct turn *t = container_of(agent, struct turn, agent);
+    struct turn_host *h = t->host;
+    struct completed_turn *completed = NULL;
+    struct error err = *ended;
+    enum finish early = early_finish(t, ended->status);
+    uint64_t deadline_us;
+
+    turn_tell(t);
+
+    /* A reader with a later deadline came after the request was made: the row continues where it
+     * stopped. */
+    deadline_us = latest_deadline_us(t);
+    if (ended->status == STATUS_DEADLINE && t->state == TURN_ASKED &&
+        (deadline_us == 0 || deadline_us > turn_now_us(t)) && turn_ask(t, &err) == STATUS_OK)
+        return;
+
+    if (early != FINISH_NONE && t->agent.n_steps > 0) {
+        t->agent.reply.finish = early;
+        if (turn_keep(t, &completed, &err) == STATUS_OK && early == FINISH_CANCELLED)
+            err.status = STATUS_OK; /* a cancelled turn counts as done */
+        else if (completed != NULL)
+            (void)error_set(&err, STATUS_DEADLINE, "the deadline passed after %zu tokens",
+                            t->told_tokens);
+    } else if (early != FINISH_NONE && early == FINISH_DEADLINE) {
+        (void)error_set(&err, STATUS_DEADLINE, "the deadline passed before the turn began");
+    } else if (ended->status == STATUS_OK) {
+        (void)turn_keep(t, &completed, &err); /* a failure is in err, which readers get */
+    }
+    if (completed == NULL)
+        agent_turn_drop(&t->agent);
+    remove_turn(t, completed, &err);
+    if (completed == NULL)
+        renumber(h);
+    turn_start_next(h);
+}
+
+enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
+                      struct turn_reader *reader, struct error *err)
+{
+    struct turn *t = try_alloc(1, sizeof(*t));
+    enum status rc;
+
+    if (t == NULL)
+        return error_no_memory(err, sizeof(*t), "a turn");
+    t->host = h;
+    t->number = number;
+    t->is_numbered = r->number != 0;
+    t->accepted_us = turn_now_us(t);
+    list_init(&t->readers);
+    arena_init(&t->arena, h->config->max_arena_bytes);
+    reader->deadline_us = r->deadline_us;
+    rc = stored_request_open(&t->request, r, err);
+    if (rc == STATUS_OK) {
+        turn_attach(t, reader);
+        if (list_is_empty(&h->turns))
+            rc = turn_start(t, err);
+        if (rc != STATUS_OK) {
+            list_remove(&reader->link);
+            reader->turn = NULL;
+        }
+    }
+    if (rc != STATUS_OK) {
+        free_turn(t);
+        return rc;
+    }
+    list_push(&h->turns, &t->link);
+    h->n_live++;
+    statistics_begin(statistics(t));
+    h->config->began(h);
+    return STATUS_OK;
+}
+
+void turn_end(struct turn *t, enum finish why)
+{
+    struct turn_host *h = t->host;
+    struct error err;
+
+    switch (t->state) {
+    case TURN_QUEUED:
+        if (why == FINISH_DEADLINE)
+            (void)error_set(&err, STATUS_DEADLINE, "the deadline passed before the turn began");
+        else
+            (void)error_set(&err, STATUS_CANCELLED, "the turn was cancelled before it began");
+        remove_turn(t, NULL, &err);
+        renumber(h);
+        turn_start_next(h);
+        break;
+    case TURN_ASKED:
+        turn_move(t, TURN_ENDING);
+        t->why = why;
+        agent_turn_cancel(&t->agent);
+        break;
+    case TURN_ENDING:
+        break;
+    case TURN_ENDED:
+        assert(0);
+    }
+}
+
+void turn_attach(struct turn *t, struct turn_reader *r)
+{
+    r->turn = t;
+    list_push(&t->readers, &r->link);
+}
+
+void turn_attach_completed(struct completed_turn *completed, struct turn_reader *r)
+{
+    r->completed = completed_turn_ref(completed);
+}
+
+size_t turn_cancel_all(struct turn_host *h)
+{
+    size_t n = 0;
+
+    /* From the end: then no turn behind a removed one has to move up. */
+    while (!list_is_empty(&h->turns)) {
+        struct turn *t = container_of(list_last(&h->turns), struct turn, link);
+
+        if (t->state == TURN_ENDING)
+            break;
+        n++;
+        turn_end(t, FINISH_CANCELLED);
+    }
+    return n;
+}

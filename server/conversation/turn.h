@@ -1,0 +1,94 @@
+/* A turn in flight, from its acceptance to its end. A completed turn replaces it, and its readers
+ * continue with that. Loop. */
+#ifndef SERVER_CONVERSATION_TURN_H
+#define SERVER_CONVERSATION_TURN_H
+
+#include "agents/turn.h"
+#include "server/conversation/completed_turn.h"
+#include "server/conversation/options.h"
+
+struct model;
+struct turn;
+struct turn_host;
+
+/* What the turns of all conversations have in common. */
+struct turn_config {
+    const struct env *env;
+    size_t max_reply_bytes, max_arena_bytes;
+    void (*began)(struct turn_host *host); /* a turn was accepted */
+    /* A turn has left the queue; is_complete: it is now the host's newest. The host is still
+     * valid. */
+    void (*left)(struct turn_host *host, bool is_complete);
+    /* No turn is left, and nothing touches the host afterwards: it may be freed. */
+    void (*emptied)(struct turn_host *host);
+};
+
+/* The part of a conversation that its turns need and change. */
+struct turn_host {
+    const struct turn_config *config;
+    struct clone *clone;
+    struct model *model;
+    struct conversation_options *options;
+    struct completed_turn *newest; /* last completed turn; NULL: none */
+    struct list turns;             /* the one in flight first */
+    uint64_t seed, last_done_us;
+    uint32_t n_turns; /* completed */
+    uint16_t n_live;  /* length of turns */
+};
+
+/* A reader of a turn, in the caller's memory. After EVENT_DONE or EVENT_FAILED there is no more. */
+struct turn_reader {
+    struct link link;                 /* of the turn's readers */
+    struct turn *turn;                /* while it lives */
+    struct completed_turn *completed; /* once it is complete; a reference */
+    void (*notify)(void *arg);
+    void *arg;
+    uint64_t deadline_us; /* 0: none */
+    size_t text_at, token_at;
+    uint32_t progress_at;
+    bool has_accepted, is_over;
+    struct error err; /* of a turn that failed */
+};
+
+enum turn_state {
+    TURN_QUEUED, /* behind another one */
+    TURN_ASKED,  /* its agent_turn is queued or in a step */
+    TURN_ENDING, /* cancelled; the batcher will settle it */
+    TURN_ENDED,
+};
+
+struct turn {
+    struct link link; /* of the host's turns */
+    struct turn_host *host;
+    enum turn_state state;
+    uint32_t number;
+    bool is_numbered;               /* by the caller */
+    enum finish why;                /* TURN_ENDING: FINISH_CANCELLED or FINISH_DEADLINE */
+    struct stored_request *request; /* owned until the completed turn takes it */
+    struct list readers;
+    uint64_t accepted_us, input_us;         /* input: time to observe */
+    uint64_t first_token_us, last_token_us; /* 0: none yet */
+    /* The readable part of the reply: a running step may be writing beyond it. */
+    size_t told_len, told_tokens;
+    uint32_t told_prompt, told_cached, told_prefilled;
+    struct arena arena;
+    struct agent_turn agent;
+};
+
+/* Appends the turn of r, with this number, to the host's queue, read by reader. The first in the
+ * queue is observed and requested at once. On failure nothing has changed. */
+enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
+                      struct turn_reader *reader, struct error *err) MUST_CHECK;
+
+/* Adds a reader, from the turn's start. */
+void turn_attach(struct turn *t, struct turn_reader *r);
+void turn_attach_completed(struct completed_turn *completed, struct turn_reader *r);
+
+/* Ends the turn. A queued one ends at once, and its readers get CANCELLED or DEADLINE; one that was
+ * requested ends after the running step. Later turns move up. */
+void turn_end(struct turn *t, enum finish why);
+
+/* Ends the turn in flight and those behind it as cancelled; returns how many there were. */
+size_t turn_cancel_all(struct turn_host *h);
+
+#endif

@@ -1,0 +1,24 @@
+/* How the HTTP port is set up. */
+#ifndef SERVER_HTTP_CONFIG_H
+#define SERVER_HTTP_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/env.h"
+#include "server/http/origin.h"
+#include "server/http/route.h"
+
+struct server;
+
+struct http_config {
+    const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks one */
+    size_t max_body_bytes;
+    struct routes routes;
+    uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
+    struct origin_rules origins; /* is_loopback is set from the socket */
+    struct server *server;       /* passed to routes, never dereferenced */
+    const struct env *env;       /* kept */
+};
+
+#endif

@@ -1,0 +1,42 @@
+#include "server/http/route.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_match(const struct route *r, const char *path)
+{
+    size_t len = strlen(r->path);
+
+    return r->is_prefix ? strncmp(path, r->path, len) == 0 && path[len] != '\0'
+                        : strcmp(path, r->path) == 0;
+}
+
+const struct route *route_find(const struct routes *all, const char *path)
+{
+    for (size_t i = 0; i < all->n_tables; i++)
+        for (size_t k = 0; k < all->tables[i]->n; k++)
+            if (is_match(&all->tables[i]->rows[k], path))
+                return &all->tables[i]->rows[k];
+    return NULL;
+}
+
+void route_list(char *out, size_t size, const struct routes *all)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < all->n_tables; i++) {
+        for (size_t k = 0; k < all->tables[i]->n; k++) {
+            const struct route *r = &all->tables[i]->rows[k];
+
+            if (!r->is_prefix && len + strlen(r->path) + sizeof(", ") <= size)
+                len +=
+                    (size_t)snprintf(out + len, size - len, "%s%s", len > 0 ? ", " : "", r->path);
+        }
+    }
+}
+
+const char *route_methods(const struct route *r)
+{
+    return r->methods == METHOD_POST ? "POST" : "GET, HEAD";
+}

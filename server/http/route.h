@@ -1,0 +1,57 @@
+/* Routes: which handler answers a path. An API provides its routes and its error format; http/
+ * knows no API. */
+#ifndef SERVER_HTTP_ROUTE_H
+#define SERVER_HTTP_ROUTE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+
+struct exchange;
+
+/* What all routes of an API share. */
+struct http_api {
+    const char *error_type; /* of an error's body: "application/json" */
+    /* Appends the body, without a line end. */
+    enum status (*append_error)(struct buf *out, int http_status, const struct error *err);
+};
+
+enum method {
+    METHOD_GET = 1,
+    METHOD_POST = 2,
+    METHOD_HEAD = 4,
+    METHOD_OPTIONS = 8,
+    METHOD_OTHER = 16
+};
+
+struct route {
+    const char *path;
+    bool is_prefix;   /* a non-empty argument follows */
+    unsigned methods; /* of enum method */
+    bool always;      /* served also while the daemon loads or drains */
+    void (*serve)(struct exchange *x);
+    const struct http_api *api;
+};
+
+/* Some routes of an API, defined with their handlers. */
+struct route_table {
+    const struct route *rows; /* [n] */
+    size_t n;
+};
+
+/* All that a port serves: the caller's, kept. */
+struct routes {
+    const struct route_table *const *tables; /* [n_tables] */
+    size_t n_tables;
+    const struct http_api *api; /* of requests without a route */
+};
+
+/* NULL: there is none. */
+const struct route *route_find(const struct routes *all, const char *path);
+/* "/a, /b": for the error of an unknown path. Truncated to size. */
+void route_list(char *out, size_t size, const struct routes *all);
+/* "GET, HEAD" */
+const char *route_methods(const struct route *r);
+
+#endif

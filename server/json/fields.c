@@ -1,0 +1,197 @@
+#include "server/json/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* Jansson reports lack of memory as damaged text, and its reader (2.14) does not check whether the
+ * buffer of a long string grew: it would overrun it. So while it reads, a failed allocation is
+ * noted and repeated with xalloc (a little memory is left, or the program ends), and the result is
+ * discarded afterwards. Loop. */
+static bool was_short, is_reading;
+
+enum { FEW_FIELDS = 8 };
+
+static void *fields_take(size_t size_bytes)
+{
+    void *memory = try_realloc(NULL, 1, size_bytes); /* jansson sets all of it */
+
+    if (memory != NULL)
+        return memory;
+    was_short = true;
+    return is_reading ? xalloc(size_bytes) : NULL;
+}
+
+void fields_init(void)
+{
+    json_set_alloc_funcs(fields_take, free);
+}
+
+json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short)
+{
+    json_t *value;
+
+    was_short = false;
+    is_reading = true;
+    value = json_loadb(text, len, 0, why);
+    is_reading = false;
+    *ret_was_short = was_short;
+    if (!was_short)
+        return value;
+    json_decref(value); /* NULL is fine */
+    return NULL;
+}
+
+enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
+{
+    json_error_t why;
+    json_t *value;
+    bool is_short;
+
+    value = fields_load(body, len, &why, &is_short);
+    if (is_short)
+        return error_no_memory(err, len, "a body");
+    if (value == NULL)
+        return error_set(err, STATUS_INVALID, "the body is no JSON: %.120s (line %d, column %d)",
+                         why.text, why.line, why.column);
+    if (!json_is_object(value)) {
+        json_decref(value);
+        return error_set(err, STATUS_INVALID, "the body must be a JSON object");
+    }
+    *out = value;
+    return STATUS_OK;
+}
+
+static const char *fields_kind_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+    case JSON_REAL:
+        return "a number";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        break;
+    }
+    return "null";
+}
+
+enum status field_wrong(struct error *err, const char *name, const char *what, const json_t *value)
+{
+    return error_field(err, name, "must be %s, not %s", what, fields_kind_of(value));
+}
+
+/* In an object of a few fields, comparing their names is faster than hashing the wanted one; and
+ * most wanted names are absent. */
+static const json_t *fields_find(const json_t *object, const char *name)
+{
+    json_t *o = (json_t *)object; /* jansson's iterators change nothing */
+
+    if (json_object_size(o) > FEW_FIELDS)
+        return json_object_get(o, name);
+    for (void *at = json_object_iter(o); at != NULL; at = json_object_iter_next(o, at)) {
+        if (strcmp(json_object_iter_key(at), name) == 0)
+            return json_object_iter_value(at);
+    }
+    return NULL;
+}
+
+const json_t *field(const json_t *object, const char *name)
+{
+    const json_t *value = fields_find(object, name);
+
+    return json_is_null(value) ? NULL : value;
+}
+
+enum status field_text(const char **out, const json_t *object, const char *name, struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_string(value))
+        return field_wrong(err, name, "a string", value);
+    *out = json_string_value(value);
+    return STATUS_OK;
+}
+
+enum status field_bool(bool *out, const json_t *object, const char *name, struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_boolean(value))
+        return field_wrong(err, name, "true or false", value);
+    *out = json_is_true(value);
+    return STATUS_OK;
+}
+
+enum status field_number(float *out, bool *ret_given, const json_t *object, const char *name,
+                         struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_number(value))
+        return field_wrong(err, name, "a number", value);
+    *out = (float)json_number_value(value);
+    if (ret_given != NULL)
+        *ret_given = true;
+    return STATUS_OK;
+}
+
+enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
+                        int64_t min, int64_t max, struct error *err)
+{
+    const json_t *value = field(object, name);
+    json_int_t number;
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_integer(value))
+        return field_wrong(err, name, "a whole number", value);
+    number = json_integer_value(value);
+    if (number < min || number > max)
+        return error_field(err, name, "is %lld, it must be from %lld to %lld", (long long)number,
+                           (long long)min, (long long)max);
+    *out = number;
+    if (ret_given != NULL)
+        *ret_given = true;
+    return STATUS_OK;
+}
+
+enum status field_object(const json_t **out, const json_t *object, const char *name,
+                         struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_object(value))
+        return field_wrong(err, name, "an object", value);
+    *out = value;
+    return STATUS_OK;
+}
+
+enum status field_array(const json_t **out, const json_t *object, const char *name,
+                        struct error *err)
+{
+    const json_t *value = field(object, name);
+
+    if (value == NULL)
+        return STATUS_OK;
+    if (!json_is_array(value))
+        return field_wrong(err, name, "a list", value);
+    *out = value;
+    return STATUS_OK;
+}

@@ -1,0 +1,41 @@
+/* Fields of a JSON object from a peer. An absent or null field leaves *out as it is and is OK; a
+ * wrong type or range is STATUS_INVALID naming the field. */
+#ifndef SERVER_JSON_FIELDS_H
+#define SERVER_JSON_FIELDS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* JSON is allocated with try_alloc from now on. Once, before any JSON is made. Loop. */
+void fields_init(void);
+
+/* As json_loadb; NULL also when memory was short. Loop. */
+json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short);
+
+/* Parses a body, which must be an object; else STATUS_INVALID says where it is not. */
+enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
+
+/* NULL: absent or null. */
+const json_t *field(const json_t *object, const char *name);
+
+enum status field_text(const char **out, const json_t *object, const char *name,
+                       struct error *err) MUST_CHECK;
+enum status field_bool(bool *out, const json_t *object, const char *name,
+                       struct error *err) MUST_CHECK;
+/* *ret_given may be NULL. */
+enum status field_number(float *out, bool *ret_given, const json_t *object, const char *name,
+                         struct error *err) MUST_CHECK;
+enum status field_whole(int64_t *out, bool *ret_given, const json_t *object, const char *name,
+                        int64_t min, int64_t max, struct error *err) MUST_CHECK;
+enum status field_object(const json_t **out, const json_t *object, const char *name,
+                         struct error *err) MUST_CHECK;
+enum status field_array(const json_t **out, const json_t *object, const char *name,
+                        struct error *err) MUST_CHECK;
+
+/* STATUS_INVALID "NAME must be WHAT, not a KIND". */
+enum status field_wrong(struct error *err, const char *name, const char *what, const json_t *value);
+
+#endif

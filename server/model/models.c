@@ -1,0 +1,520 @@
+/* Load: an entry's model is started, and is among the loaded ones from then on; on_loaded makes it
+ * READY, or removes it.
+ *
+ * Unload: the model drains (it takes nothing new), and its users retire. When nothing of it is in
+ * flight, or at the time-out, they close their objects. When no user is busy the model is removed
+ * from the loaded ones and stopped; then its entry is UNLOADED. The last step is not reported as
+ * such, so a timer polls.
+ *
+ * models_stop stops all loaded models; removed ones are stopping already. It also stops a model
+ * whose load failed after models_end. */
+#include "server/model/models.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+enum { LOOK_MS = 10, NAME_MAX_BYTES = 63, RETRY_MS = 100 };
+
+static const uint32_t model_entry_moves[] = {
+    [MODEL_ENTRY_UNLOADED] = 1u << MODEL_ENTRY_LOADING,
+    [MODEL_ENTRY_LOADING] = 1u << MODEL_ENTRY_READY | 1u << MODEL_ENTRY_UNLOADED,
+    [MODEL_ENTRY_READY] = 1u << MODEL_ENTRY_UNLOADING,
+    [MODEL_ENTRY_UNLOADING] = 1u << MODEL_ENTRY_UNLOADED,
+};
+
+static void model_entry_move(struct model_entry *e, enum model_entry_state to)
+{
+    assert((model_entry_moves[e->state] & 1u << to) != 0);
+    e->state = to;
+}
+
+void models_init(struct models *r, const struct models_config *config)
+{
+    *r = (struct models){.config = *config};
+    list_init(&r->entries);
+    list_init(&r->users);
+}
+
+void models_open(struct models *r)
+{
+    (void)uv_timer_init(r->config.loop, &r->timer); /* cannot fail */
+    r->timer.data = r;
+}
+
+void models_close(struct models *r)
+{
+    uv_close((uv_handle_t *)&r->timer, NULL);
+}
+
+void models_add_user(struct models *r, struct model_user *u)
+{
+    list_push(&r->users, &u->link);
+}
+
+static struct model_user *user_of(struct link *l)
+{
+    return l == NULL ? NULL : container_of(l, struct model_user, link);
+}
+
+static struct model_user *first_user(const struct models *r)
+{
+    return user_of(list_first(&r->users));
+}
+
+static struct model_user *next_user(const struct models *r, const struct model_user *u)
+{
+    return user_of(list_next(&r->users, &u->link));
+}
+
+static bool is_busy(const struct models *r, const struct model *m)
+{
+    const struct model_user *u;
+
+    for (u = first_user(r); u != NULL; u = next_user(r, u))
+        if (u->is_busy != NULL && u->is_busy(u, m))
+            return true;
+    return false;
+}
+
+static void model_entry_free(struct models *r, struct model_entry *e)
+{
+    assert(list_is_empty(&e->waits));
+    list_remove(&e->link);
+    r->n_entries--;
+    free(e->name);
+    free(e->path);
+    free(e);
+}
+
+void models_deinit(struct models *r)
+{
+    struct link *l;
+
+    while ((l = list_first(&r->entries)) != NULL)
+        model_entry_free(r, container_of(l, struct model_entry, link));
+}
+
+struct model_entry *models_find(const struct models *r, const char *name)
+{
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+
+        if (strcmp(e->name, name) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+enum status models_get(struct model **out, const struct models *r, const char *name,
+                       struct error *err)
+{
+    char names[160] = "";
+    size_t len = 0;
+
+    if (name[0] == '\0' && r->n_loaded > 0) {
+        *out = r->loaded[0];
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < r->n_loaded; i++) {
+        const char *served = r->loaded[i]->name;
+
+        if (strcmp(served, name) == 0) {
+            *out = r->loaded[i];
+            return STATUS_OK;
+        }
+        if (len + strlen(served) + 3 < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
+                                    served);
+    }
+    if (models_find(r, name) != NULL)
+        return error_set(err, STATUS_UNAVAILABLE, "model '%s' is not loaded; there are: %s", name,
+                         names);
+    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.40s', there are: %s", name,
+                     names);
+}
+
+static struct model_entry *make_known(struct models *r, const char *name, const char *path)
+{
+    struct model_entry *e = xalloc(sizeof(*e));
+
+    e->models = r;
+    e->name = xstrdup(name);
+    e->path = path == NULL ? NULL : xstrdup(path);
+    list_init(&e->waits);
+    list_push(&r->entries, &e->link);
+    r->n_entries++;
+    return e;
+}
+
+/* --- waiters --- */
+
+static void models_tell(struct model_entry *e, const struct error *err)
+{
+    struct list waits;
+    struct link *l;
+
+    list_init(&waits);
+    list_move(&e->waits, &waits);
+    while ((l = list_pop(&waits)) != NULL) {
+        struct models_wait *w = container_of(l, struct models_wait, link);
+
+        w->done(w, err);
+    }
+}
+
+void models_leave(struct models_wait *w)
+{
+    if (link_is_on(&w->link))
+        list_remove(&w->link);
+}
+
+/* --- the folder --- */
+
+/* The length of the name in NAME.gguf, 0 for other files. */
+static size_t name_len(const char *file)
+{
+    size_t len = strlen(file);
+
+    if (len < 6 || strcmp(file + len - 5, ".gguf") != 0 || len - 5 > NAME_MAX_BYTES ||
+        file[0] == '.')
+        return 0;
+    for (size_t i = 0; i < len - 5; i++)
+        if (!isalnum((unsigned char)file[i]) && strchr("._-", file[i]) == NULL)
+            return 0;
+    return len - 5;
+}
+
+static void models_take_file(struct models *r, const char *dir, const char *file)
+{
+    char name[NAME_MAX_BYTES + 1], path[4096];
+    size_t len = name_len(file);
+    struct stat st;
+
+    if (len == 0 || r->n_entries == MODELS_MAX_KNOWN)
+        return;
+    memcpy(name, file, len);
+    name[len] = '\0';
+    if (models_find(r, name) != NULL ||
+        (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) >= sizeof(path) ||
+        stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        return;
+    make_known(r, name, path)->is_from_dir = true;
+}
+
+static void forget_missing(struct models *r)
+{
+    struct link *l, *next;
+    struct stat st;
+
+    for (l = list_first(&r->entries); l != NULL; l = next) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+
+        next = list_next(&r->entries, l);
+        if (e->is_from_dir && e->state == MODEL_ENTRY_UNLOADED && stat(e->path, &st) != 0)
+            model_entry_free(r, e);
+    }
+}
+
+enum status models_scan(struct models *r, struct error *err)
+{
+    const char *path = r->config.model_dir;
+    struct dirent *file;
+    DIR *dir;
+
+    if (path == NULL)
+        return STATUS_OK;
+    dir = opendir(path);
+    if (dir == NULL)
+        return error_set(err, STATUS_UNAVAILABLE, "cannot read the folder %.100s: %s", path,
+                         strerror(errno));
+    forget_missing(r);
+    while ((file = readdir(dir)) != NULL)
+        models_take_file(r, path, file->d_name);
+    (void)closedir(dir); /* only read */
+    return STATUS_OK;
+}
+
+/* --- loading --- */
+
+/* The index among the loaded ones, which have the order of the entries: the first is the
+ * default. */
+static size_t models_place_of(const struct models *r, const struct model_entry *e)
+{
+    size_t at = 0;
+
+    for (struct link *l = list_first(&r->entries); l != &e->link; l = list_next(&r->entries, l)) {
+        const struct model *m = container_of(l, struct model_entry, link)->model;
+
+        for (size_t i = 0; i < r->n_loaded; i++)
+            if (m != NULL && r->loaded[i] == m)
+                at++;
+    }
+    return at;
+}
+
+static void models_take_out(struct models *r, const struct model *m)
+{
+    size_t at = 0;
+
+    while (r->loaded[at] != m)
+        at++;
+    r->n_loaded--;
+    memmove(r->loaded + at, r->loaded + at + 1, (r->n_loaded - at) * sizeof(r->loaded[0]));
+}
+
+static void on_stopped(void *arg)
+{
+    struct model_entry *e = arg;
+    struct models *r = e->models;
+
+    e->model = NULL;
+    model_entry_move(e, MODEL_ENTRY_UNLOADED);
+    log_info("unloaded", "model=%s", e->name);
+    models_tell(e, &e->why);
+    r->n_running--;
+    r->config.on_idle(r->config.arg);
+}
+
+/* Removes a model after a failed load, and notifies the waiters. */
+static void models_drop(struct model_entry *e)
+{
+    e->why = e->model->err;
+    log_warn("load", "model=%s error=\"%s\"", e->name, e->why.text);
+    models_take_out(e->models, e->model);
+    model_stop(e->model, on_stopped, e);
+}
+
+static void on_loaded(struct model *m, void *arg)
+{
+    struct model_entry *e = arg;
+    struct models *r = e->models;
+
+    r->n_loading--;
+    if (m->state == MODEL_READY && !r->has_ended) {
+        model_entry_move(e, MODEL_ENTRY_READY);
+        models_tell(e, &e->why);
+    }
+    r->config.on_change(r->config.arg, m); /* after a failure it may end the daemon */
+    if (m->state == MODEL_FAILED && !r->has_ended)
+        models_drop(e);
+    r->config.on_idle(r->config.arg);
+}
+
+static enum status models_start_entry(struct models *r, struct model_entry *e, struct error *err)
+{
+    struct model_config config = r->config.model;
+    size_t at = models_place_of(r, e);
+
+    if (r->n_loaded == MODELS_MAX_LOADED)
+        return error_set(err, STATUS_EXHAUSTED, "%d models are loaded already", MODELS_MAX_LOADED);
+    config.name = e->name;
+    config.path = e->path;
+    if (model_start(&e->model, r->config.loop, &config, on_loaded, e, err) != STATUS_OK)
+        return err->status;
+    r->n_running++;
+    r->n_loading++;
+    model_entry_move(e, MODEL_ENTRY_LOADING);
+    e->why = (struct error){0};
+    memmove(r->loaded + at + 1, r->loaded + at, (r->n_loaded - at) * sizeof(r->loaded[0]));
+    r->loaded[at] = e->model;
+    r->n_loaded++;
+    r->config.on_change(r->config.arg, e->model);
+    return STATUS_OK;
+}
+
+enum status models_start(struct models *r, const char *name, const char *path, struct error *err)
+{
+    return models_start_entry(r, make_known(r, name, path), err);
+}
+
+static enum status not_known(const struct models *r, const char *name, struct error *err)
+{
+    return error_set(err, STATUS_NOT_FOUND,
+                     r->config.model_dir != NULL
+                         ? "there is no model '%.60s', neither among those the daemon was started "
+                           "with nor in its --model-dir"
+                         : "there is no model '%.60s' among those the daemon was started with, and "
+                           "it has no --model-dir",
+                     name);
+}
+
+enum status models_load(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                        struct error *err)
+{
+    enum status rc = r->config.check_serving(r->config.arg, err);
+    struct model_entry *e;
+
+    *ret_done = false;
+    if (rc == STATUS_OK)
+        rc = models_scan(r, err);
+    if (rc != STATUS_OK)
+        return rc;
+    e = models_find(r, name);
+    if (e == NULL)
+        return not_known(r, name, err);
+    switch (e->state) {
+    case MODEL_ENTRY_READY:
+        *ret_done = true;
+        return STATUS_OK;
+    case MODEL_ENTRY_UNLOADING:
+        (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is being unloaded", name);
+        err->retry_after_ms = RETRY_MS;
+        return err->status;
+    case MODEL_ENTRY_UNLOADED:
+        rc = models_start_entry(r, e, err);
+        break;
+    case MODEL_ENTRY_LOADING:
+        break;
+    }
+    if (rc == STATUS_OK)
+        list_push(&e->waits, &w->link);
+    return rc;
+}
+
+/* --- unloading --- */
+
+static bool model_is_idle(const struct model *m)
+{
+    return m->statistics.n_open == 0;
+}
+
+/* Advances an unload as far as possible. */
+static void models_advance(struct models *r, struct model_entry *e)
+{
+    struct model *m = e->model;
+    struct model_user *u;
+
+    if (!e->is_stopping) {
+        if (!model_is_idle(m) && env_now_us(r->config.env) < e->drain_until_us)
+            return;
+        e->is_stopping = true;
+        for (u = first_user(r); u != NULL; u = next_user(r, u))
+            if (u->close != NULL)
+                u->close(u, m);
+        model_abort(m);
+    }
+    if (!model_is_idle(m) || m->n_holders > 0 || is_busy(r, m))
+        return;
+    models_take_out(r, m);
+    model_stop(m, on_stopped, e);
+}
+
+/* Draining, and still among the loaded ones. */
+static bool is_leaving(const struct model_entry *e)
+{
+    return e->state == MODEL_ENTRY_UNLOADING && e->model->state == MODEL_DRAINING;
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    struct models *r = timer->data;
+    bool is_done = true;
+
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+
+        if (is_leaving(e))
+            models_advance(r, e);
+        if (is_leaving(e))
+            is_done = false;
+    }
+    if (is_done)
+        (void)uv_timer_stop(timer); /* cannot fail */
+}
+
+/* From now on the model takes nothing new. */
+static void begin_unload(struct models *r, struct model_entry *e)
+{
+    struct model_user *u;
+
+    model_entry_move(e, MODEL_ENTRY_UNLOADING);
+    e->is_stopping = false;
+    e->drain_until_us = env_now_us(r->config.env) + r->config.drain_timeout_ms * 1000;
+    model_drain(e->model);
+    r->config.on_change(r->config.arg, e->model);
+    for (u = first_user(r); u != NULL; u = next_user(r, u))
+        if (u->retire != NULL)
+            u->retire(u, e->model);
+    (void)uv_timer_start(&r->timer, on_look, 0, LOOK_MS); /* fails only when closing */
+}
+
+static enum status check_unload(const struct models *r, const struct model *m, struct error *err)
+{
+    const struct model_user *u;
+    enum status rc = STATUS_OK;
+
+    for (u = first_user(r); u != NULL && rc == STATUS_OK; u = next_user(r, u))
+        if (u->refuse_unload != NULL)
+            rc = u->refuse_unload(u, m, err);
+    return rc;
+}
+
+enum status models_unload(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                          struct error *err)
+{
+    struct model_entry *e = models_find(r, name);
+    enum status rc = r->config.check_serving(r->config.arg, err);
+
+    *ret_done = false;
+    if (rc != STATUS_OK)
+        return rc;
+    if (e == NULL)
+        return not_known(r, name, err);
+    switch (e->state) {
+    case MODEL_ENTRY_UNLOADED:
+        *ret_done = true;
+        return STATUS_OK;
+    case MODEL_ENTRY_LOADING:
+        (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is being loaded", name);
+        err->retry_after_ms = RETRY_MS;
+        return err->status;
+    case MODEL_ENTRY_READY:
+        rc = check_unload(r, e->model, err);
+        if (rc != STATUS_OK)
+            return rc;
+        begin_unload(r, e);
+        break;
+    case MODEL_ENTRY_UNLOADING:
+        break;
+    }
+    list_push(&e->waits, &w->link);
+    return STATUS_OK;
+}
+
+void models_end(struct models *r)
+{
+    struct error err;
+
+    r->has_ended = true;
+    (void)uv_timer_stop(&r->timer); /* cannot fail */
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l))
+        models_tell(container_of(l, struct model_entry, link), &err);
+}
+
+/* The entry keeps its state: nothing reads it any more. */
+static void on_ended(void *arg)
+{
+    struct models *r = arg;
+
+    r->n_running--;
+    r->config.on_idle(r->config.arg);
+}
+
+void models_stop(struct models *r)
+{
+    assert(r->has_ended && r->n_loading == 0);
+    for (size_t i = 0; i < r->n_loaded; i++) {
+        assert(!is_busy(r, r->loaded[i]));
+        model_stop(r->loaded[i], on_ended, r);
+    }
+}

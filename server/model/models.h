@@ -1,0 +1,127 @@
+/* The models that the daemon knows: those it was started with, and the files of --model-dir. They
+ * are loaded and unloaded while the daemon serves. Users of models register callbacks for the
+ * unload; this folder does not know them. Loop. */
+#ifndef SERVER_MODEL_MODELS_H
+#define SERVER_MODEL_MODELS_H
+
+#include <uv.h>
+
+#include "base/list.h"
+#include "server/model/model.h"
+
+struct models;
+
+enum { MODELS_MAX_LOADED = 64, MODELS_MAX_KNOWN = 1024 };
+
+enum model_entry_state {
+    MODEL_ENTRY_UNLOADED,
+    MODEL_ENTRY_LOADING,
+    MODEL_ENTRY_READY,
+    MODEL_ENTRY_UNLOADING
+};
+
+/* A known model, loaded or not. */
+struct model_entry {
+    struct link link;
+    struct models *models;
+    char *name, *path; /* path NULL: echo */
+    bool is_from_dir;
+    enum model_entry_state state;
+    struct model *model; /* NULL if MODEL_ENTRY_UNLOADED */
+    bool is_stopping;    /* unloading: its users have closed all uses of it */
+    uint64_t drain_until_us;
+    struct error why;  /* unloaded: the last load's failure; its text is "" for none */
+    struct list waits; /* for the end of the load or unload */
+};
+
+/* A user of models, in its own memory, which outlives the models. Each callback may be NULL. */
+struct model_user {
+    struct link link;
+    /* The user still uses the model, which is stopped only afterwards. */
+    bool (*is_busy)(const struct model_user *u, const struct model *m);
+    /* Why the model may not be unloaded now. */
+    enum status (*refuse_unload)(const struct model_user *u, const struct model *m,
+                                 struct error *err);
+    /* The model is about to be unloaded: nothing new of it is taken; requests in flight go on. */
+    void (*retire)(struct model_user *u, struct model *m);
+    /* Closes the user's objects of the model; none is left once the user is not busy. */
+    void (*close)(struct model_user *u, struct model *m);
+};
+
+struct models_config {
+    uv_loop_t *loop;
+    const struct env *env;
+    const char *model_dir;     /* NULL: there is none */
+    uint64_t drain_timeout_ms; /* of an unload */
+    struct model_config model; /* of each model, without its name and path */
+    /* Whether a load or unload may begin now. */
+    enum status (*check_serving)(void *arg, struct error *err);
+    /* The model loads, is ready, has failed, or drains. */
+    void (*on_change)(void *arg, struct model *m);
+    void (*on_idle)(void *arg); /* a load is over, or a model has stopped */
+    void *arg;
+};
+
+struct models {
+    struct models_config config;
+    struct list entries; /* in order of registration; the first loaded one is the default */
+    size_t n_entries;
+    struct model *loaded[MODELS_MAX_LOADED]; /* [n_loaded] or loading; [0] is the default */
+    size_t n_loaded;
+    size_t n_loading;
+    size_t n_running; /* started and not stopped */
+    struct list users;
+    uv_timer_t timer; /* active while a model unloads */
+    bool has_ended;
+};
+
+/* A wait for a load or an unload: the caller's memory until done, or models_leave. */
+struct models_wait {
+    struct link link;
+    /* Called once, not inside a function of this header except models_end. */
+    void (*done)(struct models_wait *w, const struct error *err);
+};
+
+void models_init(struct models *r, const struct models_config *config);
+/* Every model must be stopped, and the timer closed or never opened. */
+void models_deinit(struct models *r);
+/* Open and close the timer on the loop. */
+void models_open(struct models *r);
+void models_close(struct models *r);
+
+/* Users retire and close in the order in which they were added. */
+void models_add_user(struct models *r, struct model_user *u);
+
+/* Registers a model and starts to load it: for the daemon's start. */
+enum status models_start(struct models *r, const char *name, const char *path,
+                         struct error *err) MUST_CHECK;
+/* Registers the files of --model-dir, and removes those that are missing and not loaded. */
+enum status models_scan(struct models *r, struct error *err) MUST_CHECK;
+
+/* A loaded or loading model by name, "" the default. STATUS_NOT_FOUND names the served ones;
+ * UNAVAILABLE: known, but not loaded. */
+enum status models_get(struct model **out, const struct models *r, const char *name,
+                       struct error *err) MUST_CHECK;
+
+/* NULL: not known. */
+struct model_entry *models_find(const struct models *r, const char *name);
+
+/* w is notified when the model is loaded or has failed; *ret_done: it is loaded already, and w is
+ * not used. NOT_FOUND for an unknown name; UNAVAILABLE while it is unloaded or the daemon stops;
+ * EXHAUSTED. */
+enum status models_load(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                        struct error *err) MUST_CHECK;
+/* The model takes nothing new. Requests in flight go on for at most drain_timeout_ms; then its
+ * conversations are closed, it is stopped, and w is notified. *ret_done as above. Also fails with
+ * its users' refusals. */
+enum status models_unload(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                          struct error *err) MUST_CHECK;
+/* done is not called. Does nothing when w is not waiting. */
+void models_leave(struct models_wait *w);
+
+/* Calls done for every waiter; no load or unload begins afterwards. */
+void models_end(struct models *r);
+/* After models_end, when nothing loads and no user is busy: stops all models; calls on_idle. */
+void models_stop(struct models *r);
+
+#endif

@@ -1,0 +1,40 @@
+/* The sockets of an address. Connections are accepted on the loop, refused while descriptors are
+ * short, and accepted again afterwards. Loop. */
+#ifndef SERVER_NET_LISTENER_H
+#define SERVER_NET_LISTENER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <uv.h>
+
+#include "base/status.h"
+
+struct listener;
+
+struct listener_config {
+    const char *name;    /* "grpc": for the log; kept */
+    const char *address; /* "127.0.0.1:8001", "[::1]:0", "unix:/path" */
+    /* A connection whose descriptor has this number or a higher one is refused. The system assigns
+     * the lowest free number, so all below are in use. */
+    size_t max_descriptors;
+    unsigned user_timeout_ms; /* TCP_USER_TIMEOUT; 0: the system's */
+    /* False: the connection is refused. NULL: max_descriptors alone decides. */
+    bool (*has_room)(void *arg);
+    void (*accepted)(void *arg, int fd); /* takes fd, which does not block */
+    void *arg;
+};
+
+/* Connections come from the loop's next iteration on. A port in use is STATUS_UNAVAILABLE, an
+ * invalid address STATUS_INVALID. A socket file without a listener is replaced. */
+enum status listener_open(struct listener **out, uv_loop_t *loop,
+                          const struct listener_config *config, struct error *err) MUST_CHECK;
+/* Accepts nothing more; frees l in the loop's next iterations. NULL is fine. */
+void listener_close(struct listener *l);
+
+/* With the bound port number. */
+const char *listener_address(const struct listener *l);
+/* The address of its first socket. */
+void listener_sockaddr(const struct listener *l, struct sockaddr_storage *out);
+
+#endif

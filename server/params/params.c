@@ -1,0 +1,295 @@
+/* The life of a set: params_make starts a model, whose thread checks the first values while they
+ * come (upload.c). params_fill has that thread make the first snapshot of them, and then the set
+ * serves. params_close notifies the subscribers, and closes the model, which settles waiting
+ * updates; when its thread is joined nothing uses the set, and it is freed. Snapshots that are
+ * being sent keep their memory until they are sent. A set that closes while it loads is stopped
+ * after the load. */
+#include "server/params/params.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+/* Bound of a set's description. */
+#define SPEC_MAX_BYTES ((size_t)64 << 20)
+
+static const uint32_t params_moves[] = {
+    [PARAMS_LOADING] = 1u << PARAMS_FILLING | 1u << PARAMS_CLOSING,
+    [PARAMS_FILLING] = 1u << PARAMS_SERVING | 1u << PARAMS_CLOSING,
+    [PARAMS_SERVING] = 1u << PARAMS_CLOSING,
+    [PARAMS_CLOSING] = 0,
+};
+
+static void params_move(struct params_set *set, enum params_state to)
+{
+    assert((params_moves[set->state] & 1u << to) != 0);
+    set->state = to;
+    log_debug("params", "name=%s state=%d", set->spec.name, (int)to);
+}
+
+static struct params_set *set_of(struct link *l)
+{
+    return container_of(l, struct params_set, link);
+}
+
+void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *env,
+                      size_t max_bytes)
+{
+    *s = (struct params_sets){.loop = loop, .env = env};
+    list_init(&s->all);
+    params_budget_init(&s->budget, max_bytes);
+}
+
+void params_sets_stop(struct params_sets *s)
+{
+    struct link *l, *next;
+    struct error err;
+
+    s->is_stopping = true;
+    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    for (l = list_first(&s->all); l != NULL; l = next) {
+        next = list_next(&s->all, l);
+        if (set_of(l)->state != PARAMS_CLOSING)
+            params_close(set_of(l), &err);
+    }
+}
+
+static struct params_set *params_by_name(const struct params_sets *s, const char *name)
+{
+    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l))
+        if (set_of(l)->state != PARAMS_CLOSING && strcmp(set_of(l)->spec.name, name) == 0)
+            return set_of(l);
+    return NULL;
+}
+
+static enum status not_found(const struct params_sets *s, const char *name, struct error *err)
+{
+    char names[160] = "";
+    size_t len = 0;
+
+    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
+        const char *served = set_of(l)->spec.name;
+
+        if (set_of(l)->state == PARAMS_SERVING && len + strlen(served) + 3 < sizeof(names))
+            len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len > 0 ? ", " : "",
+                                    served);
+    }
+    if (len == 0)
+        return error_set(err, STATUS_NOT_FOUND, "there are no parameters '%.64s', nor any others",
+                         name);
+    return error_set(err, STATUS_NOT_FOUND, "there are no parameters '%.64s', there are: %s", name,
+                     names);
+}
+
+enum status params_find(struct params_set **out, const struct params_sets *s, const char *name,
+                        struct error *err)
+{
+    struct params_set *set = params_by_name(s, name);
+
+    if (set == NULL)
+        return not_found(s, name, err);
+    if (set->state != PARAMS_SERVING) {
+        (void)error_set(err, STATUS_UNAVAILABLE, "the first values of '%s' are not there yet",
+                        name);
+        err->retry_after_ms = 200;
+        return err->status;
+    }
+    *out = set;
+    return STATUS_OK;
+}
+
+static void set_free(struct params_set *set)
+{
+    assert(list_is_empty(&set->subscribers) && list_is_empty(&set->updates));
+    params_forget(set);
+    if (set->memory != NULL) {
+        params_memory_give(set->memory, set->first);
+        params_memory_close(set->memory);
+    }
+    arena_deinit(&set->arena);
+    free(set);
+}
+
+static void on_model_stopped(void *arg)
+{
+    struct params_set *set = arg;
+    struct params_sets *sets = set->sets;
+
+    list_remove(&set->link);
+    sets->n--;
+    set_free(set);
+    sets->on_idle(sets->idle_arg);
+}
+
+/* --- creation --- */
+
+static void tell_made(struct params_set *set, const struct error *err)
+{
+    void (*made)(void *arg, const struct error *err) = set->made;
+
+    set->made = NULL;
+    if (made != NULL)
+        made(set->made_arg, err);
+}
+
+/* Compute thread. */
+static void run_begin(struct job *job)
+{
+    struct params_set *set = container_of(job, struct params_set, begin);
+
+    if (params_begin(set->model->agent, set->first, &set->begin_err) == STATUS_OK)
+        set->first = NULL; /* the snapshot owns it now */
+}
+
+static void begin_done(struct job *job)
+{
+    struct params_set *set = container_of(job, struct params_set, begin);
+
+    if (set->state == PARAMS_CLOSING)
+        return;
+    if (set->begin_err.status != STATUS_OK) {
+        params_close(set, &set->begin_err);
+        return;
+    }
+    params_publish(set->model->agent);
+    params_move(set, PARAMS_SERVING);
+    tell_made(set, &set->begin_err);
+}
+
+static void maybe_begin(struct params_set *set)
+{
+    if (set->state != PARAMS_FILLING || set->first == NULL)
+        return;
+    set->begin = (struct job){.run = run_begin, .done = begin_done};
+    model_run(set->model, &set->begin);
+}
+
+void params_fill(struct params_set *set, float *values,
+                 void (*made)(void *arg, const struct error *err), void *arg)
+{
+    assert(set->first == NULL && set->made == NULL && set->state <= PARAMS_FILLING);
+    set->first = values;
+    set->made = made;
+    set->made_arg = arg;
+    maybe_begin(set);
+}
+
+static void on_loaded(struct model *m, void *arg)
+{
+    struct params_set *set = arg;
+
+    if (set->state == PARAMS_CLOSING) {
+        model_stop(m, on_model_stopped, set);
+    } else if (m->state == MODEL_FAILED) {
+        params_move(set, PARAMS_FILLING);
+        params_close(set, &m->err);
+    } else {
+        params_move(set, PARAMS_FILLING);
+        maybe_begin(set);
+    }
+}
+
+static enum status params_start(struct params_set *set, const struct params_spec *spec,
+                                struct error *err)
+{
+    struct model_config config = {
+        .type = &params_agent,
+        .spec = &set->open,
+        .options = {.backend = ""},
+        .env = set->sets->env,
+    };
+    enum status rc = params_spec_copy(&set->spec, spec, &set->arena, err);
+
+    if (rc == STATUS_OK) /* later rounds reuse a round's memory */
+        rc = params_memory_open(&set->memory, &set->sets->budget, spec->n, spec->round_size + 1,
+                                err);
+    if (rc != STATUS_OK)
+        return rc;
+    set->open = (struct params_open){&set->spec, set->memory, &set->sets->budget};
+    config.name = set->spec.name;
+    return model_start(&set->model, set->sets->loop, &config, on_loaded, set, err);
+}
+
+enum status params_make(struct params_set **out, struct params_sets *s,
+                        const struct params_spec *spec, struct error *err)
+{
+    struct params_spec checked = *spec;
+    enum status rc = params_spec_check(&checked, err);
+    struct params_set *set;
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (s->is_stopping)
+        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+    if (params_by_name(s, spec->name) != NULL)
+        return error_set(err, STATUS_EXISTS, "there are parameters '%s' already", spec->name);
+    if (s->n == PARAMS_MAX_SETS)
+        return error_set(err, STATUS_EXHAUSTED, "there are %d sets of parameters already",
+                         PARAMS_MAX_SETS);
+    set = try_alloc(1, sizeof(*set));
+    if (set == NULL)
+        return error_no_memory(err, sizeof(*set), "parameters");
+    set->sets = s;
+    arena_init(&set->arena, SPEC_MAX_BYTES);
+    list_init(&set->contributors);
+    list_init(&set->subscribers);
+    list_init(&set->updates);
+    list_init(&set->queue);
+    rc = params_start(set, &checked, err);
+    if (rc != STATUS_OK) {
+        set_free(set);
+        return rc;
+    }
+    list_push(&s->all, &set->link);
+    s->n++;
+    *out = set;
+    return STATUS_OK;
+}
+
+void params_close(struct params_set *set, const struct error *why)
+{
+    struct error err = *why; /* may lie in the set, or in its model */
+    bool is_loading = set->state == PARAMS_LOADING;
+    struct link *l;
+
+    params_move(set, PARAMS_CLOSING);
+    while ((l = list_pop(&set->subscribers)) != NULL) {
+        struct params_subscriber *u = container_of(l, struct params_subscriber, link);
+
+        if (u->closing != NULL)
+            u->closing(u, &err);
+    }
+    tell_made(set, &err);
+    if (!is_loading)
+        model_stop(set->model, on_model_stopped, set);
+}
+
+void params_subscribe(struct params_set *set, struct params_subscriber *subscriber)
+{
+    list_push(&set->subscribers, &subscriber->link);
+}
+
+void params_unsubscribe(struct params_subscriber *subscriber)
+{
+    if (link_is_on(&subscriber->link))
+        list_remove(&subscriber->link);
+}
+
+size_t params_held(const struct params_set *set)
+{
+    return params_memory_held(set->memory) +
+           params_spec_moments(&set->spec) * set->spec.n * sizeof(float);
+}
+
+size_t params_n_waiting(const struct params_set *set)
+{
+    struct batcher_stats stats = {0};
+
+    if (set->model->batcher != NULL)
+        batcher_stats(set->model->batcher, &stats);
+    return stats.n_waiting + stats.n_running + stats.n_flow_queued;
+}

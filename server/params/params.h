@@ -1,0 +1,151 @@
+/* Served parameter sets, each an agent with its own compute thread and batcher, created and deleted
+ * by calls. An update is a row of a round; its waiters are notified when it settles. Loop. */
+#ifndef SERVER_PARAMS_PARAMS_H
+#define SERVER_PARAMS_PARAMS_H
+
+#include <uv.h>
+
+#include "agents/params/params.h"
+#include "base/list.h"
+#include "server/model/model.h"
+
+enum {
+    PARAMS_MAX_SETS = 64,
+    PARAMS_MAX_CONTRIBUTORS = 4096, /* remembered; beyond that, the least recently seen one without
+                                       a waiting update is evicted */
+    PARAMS_MAX_CLIENT = 128,        /* bytes of a client's id */
+};
+
+struct params_sets {
+    uv_loop_t *loop;
+    const struct env *env;
+    struct params_budget budget;
+    struct list all; /* in order of creation; also closing ones */
+    size_t n;
+    bool is_stopping;
+    void (*on_idle)(void *arg); /* a set was freed */
+    void *idle_arg;
+};
+
+enum params_state {
+    PARAMS_LOADING, /* its thread starts */
+    PARAMS_FILLING, /* waits for its first values */
+    PARAMS_SERVING,
+    PARAMS_CLOSING,
+};
+
+struct params_counters {
+    uint64_t rounds, partial, aborted, duplicates, dropped;
+};
+
+struct params_set {
+    struct link link;
+    struct params_sets *sets;
+    enum params_state state;
+    struct arena arena; /* of spec */
+    struct params_spec spec;
+    struct params_open open;
+    struct params_memory *memory;
+    struct model *model;
+    struct list contributors; /* most recently seen first */
+    size_t n_contributors;
+    struct list subscribers;
+    struct list updates; /* unsettled, in order of arrival */
+    struct list queue;   /* pushed gradients outside an update */
+    size_t n_queued;
+    uint64_t told_version; /* the last version that subscribers were notified of */
+    struct params_counters counters;
+    /* During creation. */
+    void (*made)(void *arg, const struct error *err); /* NULL once it was called */
+    void *made_arg;
+    struct job begin;
+    float *first; /* its first values, while begin is under way */
+    struct error begin_err;
+};
+
+/* A call that subscribes to a set. It is notified when a version is published and when the set
+ * closes, which ends the subscription. Either callback may be NULL. */
+struct params_subscriber {
+    struct link link;
+    void (*published)(struct params_subscriber *u);
+    void (*closing)(struct params_subscriber *u, const struct error *why);
+};
+
+/* The outcome of an update. */
+struct update_outcome {
+    struct error err;
+    uint64_t counted_in; /* the version it went into */
+    uint64_t wait_us;
+};
+
+struct update_waiter {
+    struct link link;
+    void (*settled)(struct update_waiter *w, const struct update_outcome *end);
+};
+
+void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *env,
+                      size_t max_bytes);
+/* Closes all sets; on_idle is called for each. No further set can be made. */
+void params_sets_stop(struct params_sets *s);
+
+/* By name. NOT_FOUND names the existing sets; UNAVAILABLE, with a hint, while the set waits for its
+ * first values. */
+enum status params_find(struct params_set **out, const struct params_sets *s, const char *name,
+                        struct error *err) MUST_CHECK;
+
+/* EXISTS for a name in use; INVALID or other errors of spec; EXHAUSTED. The set is FILLING soon;
+ * its first values may be uploaded at once. */
+enum status params_make(struct params_set **out, struct params_sets *s,
+                        const struct params_spec *spec, struct error *err) MUST_CHECK;
+/* Sets the first values, from params_memory_take; the set serves them once made is called with OK.
+ * With a failure the set closes. */
+void params_fill(struct params_set *set, float *values,
+                 void (*made)(void *arg, const struct error *err), void *arg);
+/* Notifies subscribers of why, settles waiting updates, and frees the set later. The name is free
+ * at once. */
+void params_close(struct params_set *set, const struct error *why);
+
+void params_subscribe(struct params_set *set, struct params_subscriber *subscriber);
+void params_unsubscribe(struct params_subscriber *subscriber); /* also after closing */
+
+/* Bytes of memory: blocks, moments. */
+size_t params_held(const struct params_set *set);
+size_t params_n_waiting(const struct params_set *set); /* updates */
+
+/* --- rounds (round.c) --- */
+
+/* The state of a client's step. */
+enum params_step {
+    PARAMS_STEP_NEW,
+    PARAMS_STEP_JOINS,  /* its update is waiting */
+    PARAMS_STEP_STORED, /* counted, and the client's last */
+};
+
+/* EXISTS for a step before the client's last; PRECONDITION for a new step whose base is too old.
+ * With STORED *ret_version is the version that counted it. */
+enum status params_look_up(enum params_step *out, uint64_t *ret_version, struct params_set *set,
+                           const char *client, uint64_t step_id, uint64_t base_version,
+                           struct error *err) MUST_CHECK;
+
+/* A gradient for a round; takes values. EXHAUSTED: values stay the caller's. */
+enum status gradient_make(struct params_gradient **out, const char *client, uint64_t step_id,
+                          uint64_t base_version, float *values, struct error *err) MUST_CHECK;
+
+/* Submits the gradient as an update; takes it in any case. On success w is notified once, not
+ * inside. */
+enum status params_submit(struct params_set *set, struct params_gradient *gradient,
+                          struct update_waiter *w, struct error *err) MUST_CHECK;
+/* Another waiter for a step that JOINS. */
+void params_join(struct params_set *set, const char *client, uint64_t step_id,
+                 struct update_waiter *w);
+/* w stops waiting; an update without waiters leaves its round. */
+void params_leave(struct params_set *set, struct update_waiter *w);
+
+/* Queues a gradient, and drops the oldest when the queue is full. Takes it. */
+void params_push(struct params_set *set, struct params_gradient *gradient);
+size_t params_depth(const struct params_set *set); /* queued gradients */
+
+/* For params.c: frees the queue and the contributors. */
+void params_forget(struct params_set *set);
+
+#endif

@@ -1,0 +1,68 @@
+/* An upload of numbers: chunks are copied from the transport's memory into a block, and checked, on
+ * the compute thread of their set. An upload counts only once it is complete and its hash is right.
+ * Loop. */
+#ifndef SERVER_PARAMS_UPLOAD_H
+#define SERVER_PARAMS_UPLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "agents/params/params.h"
+#include "base/checksum.h"
+#include "proto/chunk.h"
+#include "server/model/model.h"
+
+enum {
+    UPLOAD_MAX_CHUNK_BYTES = 1 << 20,
+    UPLOAD_MAX_JOBS = 4, /* chunks checked at once: copying overlaps with receiving */
+};
+
+/* A chunk in the transport's memory. */
+struct upload_chunk {
+    struct chunk chunk;
+    const struct iovec *pieces;
+    void (*release)(void *arg); /* the pieces, on the loop */
+    void *arg;
+};
+
+struct upload;
+
+struct upload_events {
+    void (*on_ready)(void *arg); /* it was full, and takes one more chunk */
+    /* Once, last: after a bad chunk, or after upload_end. */
+    void (*ended)(void *arg, const struct error *err);
+    void *arg;
+};
+
+struct upload_config {
+    const struct params_spec *spec;
+    struct params_memory *memory;
+    struct model *model;    /* on whose thread */
+    bool may_be_non_finite; /* else INVALID names the tensor */
+    bool is_ignored;        /* a duplicate: its chunks are counted and dropped */
+};
+
+/* STATUS_EXHAUSTED without memory. */
+enum status upload_open(struct upload **out, const struct upload_config *config,
+                        const struct upload_events *events, struct error *err) MUST_CHECK;
+
+/* No event comes afterwards; the received data is freed once no job uses it. NULL is fine. */
+void upload_drop(struct upload *u);
+
+bool upload_is_ready(const struct upload *u);
+/* Takes the chunk, in any case; only while ready. INVALID for a chunk out of order. DATA_LOSS is
+ * reported by ended. */
+enum status upload_add(struct upload *u, const struct upload_chunk *chunk,
+                       struct error *err) MUST_CHECK;
+/* All chunks have come, and this is their hash. INVALID when something is missing. */
+enum status upload_end(struct upload *u, const uint8_t sha256[SHA256_BYTES],
+                       struct error *err) MUST_CHECK;
+
+bool upload_is_empty(const struct upload *u); /* no chunk has come */
+/* Returns the block, [spec->n], after a successful end, or while the upload is empty. The caller
+ * gives it back to memory. */
+float *upload_take(struct upload *u);
+
+#endif

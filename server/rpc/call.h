@@ -1,0 +1,131 @@
+/* One RPC in flight. A call belongs to the loop; gRPC's completion queue threads only hand its
+ * events over. Handlers see decoded requests and answer with messages; they know nothing of
+ * batches, tags and byte buffers. Everything here is for the loop's thread. */
+#ifndef SERVER_RPC_CALL_H
+#define SERVER_RPC_CALL_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+struct call;
+struct health;
+struct server;
+
+enum rpc_kind { RPC_UNARY, RPC_SERVER_STREAM, RPC_CLIENT_STREAM, RPC_BIDI };
+
+/* A received message, not decoded: the pieces in order are its bytes. */
+struct call_bytes {
+    const struct iovec *pieces; /* [n_pieces] */
+    size_t n_pieces, size_bytes;
+};
+
+void call_bytes_free(struct call_bytes *bytes); /* NULL is fine */
+
+/* A part of a message that is sent without a copy: release is called once, on any thread, when gRPC
+ * needs the bytes no longer. Without release they are copied. */
+struct call_piece {
+    const void *data;
+    size_t size_bytes;
+    void (*release)(void *arg);
+    void *arg;
+};
+
+/* The callbacks of a call. All but on_close may be NULL. None is called inside a function of this
+ * header, and none after on_close. */
+struct call_handler {
+    /* The next message can be written: a pulled stream writes one (call_write) or none. Called
+     * again after each call_write, once that is out, and after call_notify. */
+    void (*on_write_ready)(struct call *call, void *state);
+    /* A further message of a client's stream; NULL: the client has half-closed. Not called again
+     * before call_read. The message lives in arena, which is emptied when the handler returns,
+     * unless it takes it: copies the struct and calls arena_init on the original. */
+    void (*message)(struct call *call, void *state, const ProtobufCMessage *message,
+                    struct arena *arena);
+    /* In place of message, for handlers that decode themselves; takes bytes. */
+    void (*bytes)(struct call *call, void *state, struct call_bytes *bytes);
+    /* The server drains: a long-lived call ends as soon as it can. Called at most once; if the
+     * server drains already, as soon as the method's start has returned. */
+    void (*drain)(struct call *call, void *state);
+    /* The call is over, whichever side ended it. Called exactly once for every call whose handler
+     * was set, also for those that call_finish ended; the handler frees state, and the call is
+     * invalid afterwards. why: STATUS_OK when the status is sent, whichever it was; STATUS_DEADLINE
+     * when the deadline passed first; STATUS_CANCELLED when the peer went away or cancelled. */
+    void (*on_close)(struct call *call, void *state, enum status why);
+    bool is_unawaited; /* a draining server does not wait for it: it ends with the port */
+};
+
+/* Of one request: enough for any turn (wire.c), the request with the most fields. Requests that a
+ * handler decodes itself may have more. */
+enum { CALL_MAX_FIELDS = 1 << 14 };
+
+/* One row of the dispatcher. */
+struct rpc {
+    const char *path; /* "/parley.v1.Conversations/Open" */
+    enum rpc_kind kind;
+    const ProtobufCMessageDescriptor *request, *response;
+    /* Starts a call. request is NULL where the client streams; else it lives in call_arena. It
+     * answers now, or sets a handler and answers later. server is the port's, passed through. */
+    void (*start)(struct call *call, const ProtobufCMessage *request, struct server *server);
+};
+
+/* The client sends a stream of messages, the first of which is not there when the call begins. */
+static inline bool rpc_is_client_stream(const struct rpc *rpc)
+{
+    return rpc->kind == RPC_BIDI || rpc->kind == RPC_CLIENT_STREAM;
+}
+
+/* The methods of a service, defined with their handlers. */
+struct rpc_table {
+    const struct rpc *rows; /* [n] */
+    size_t n;
+};
+
+struct arena *call_arena(struct call *call);        /* lives as long as the call */
+uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0: none */
+/* Value of a request header (text, key in lower case), NULL if absent; valid as long as the call.
+ */
+const char *call_header(struct call *call, const char *key);
+struct server *call_server(const struct call *call);
+struct health *call_health(const struct call *call); /* of port_config */
+
+/* Allocates a handler's zeroed state with try_alloc. Without memory it ends the call and returns
+ * NULL. */
+void *call_state(struct call *call, size_t size_bytes) MUST_CHECK;
+void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
+
+/* Ends a call with its one response. */
+void call_reply(struct call *call, const ProtobufCMessage *response);
+
+/* Writes one message of a stream; only when call_is_write_ready. The message is encoded at once.
+ * more: the next message is ready, so the transport may hold this one back until that is written;
+ * the handler must write it, or finish, when on_write_ready is called. The call is often
+ * write-ready again at once. Without more the message is sent at the end of the loop's iteration at
+ * the latest. */
+void call_write(struct call *call, const ProtobufCMessage *message, bool more);
+/* The same for an encoded message, in pieces. */
+void call_write_pieces(struct call *call, const struct call_piece *pieces, size_t n_pieces,
+                       bool more);
+bool call_is_write_ready(const struct call *call);
+/* There is something to write: on_write_ready is called as soon as possible, not inside. */
+void call_notify(struct call *call);
+
+/* Where the client streams: requests the next message. One at a time. */
+void call_read(struct call *call);
+/* The same where the client may wait for the handler's next message: once the client has shown that
+ * it sends nothing before, the read begins behind the next write, or some milliseconds later. */
+void call_read_behind(struct call *call);
+
+/* Ends a call: OK (err NULL or its status is OK), or a failure whose detail goes into the trailer
+ * parley-error-bin (and retry-after-ms). Earlier messages are sent first. Nothing may be written
+ * afterwards. */
+void call_finish(struct call *call, const struct error *err);
+
+/* Ends a stream with its last message and OK together; only when call_is_write_ready. */
+void call_finish_with(struct call *call, const ProtobufCMessage *last);
+
+#endif

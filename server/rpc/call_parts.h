@@ -1,0 +1,37 @@
+/* The port's interface to its calls. */
+#ifndef SERVER_RPC_CALL_PARTS_H
+#define SERVER_RPC_CALL_PARTS_H
+
+#include <grpc/grpc.h>
+
+#include "server/rpc/queue.h"
+
+struct call_bytes;
+struct call_piece;
+
+/* Pre-requested calls of each method: a burst of so many calls costs no extra round trip. gRPC,
+ * built with its assertions as Debian's is, scans all of them in each of its operations; so only
+ * methods whose calls come in bursts have many. */
+enum { CALLS_WAITING_MIN = 2, CALLS_WAITING_MAX = 64 };
+
+/* Requests calls from gRPC, which fills them when peers begin them, until n_wanted are waiting. */
+void call_request_more(struct rpc_queue *q, struct method *method);
+/* An operation is back. */
+void call_op_back(struct rpc_op *op);
+/* From q->ready: writes a held-back message, or calls the handler. */
+void call_attend(struct call *call);
+/* The queue's on_tick: watches the calls and begins the reads that have waited for a whole tick. */
+void call_tick(struct rpc_queue *q);
+/* The server drains. */
+void call_drain(struct call *call);
+/* Cancels from our side: the peer sees UNAVAILABLE. */
+void call_cancel(struct call *call);
+struct call *call_from_live(struct link *link);
+struct call *call_from_ready(struct link *link);
+void call_free_spare(struct link *link);
+
+/* Takes message. NULL without memory: message stays the caller's. */
+struct call_bytes *call_bytes_make(grpc_byte_buffer *message);
+grpc_byte_buffer *call_pieces_join(const struct call_piece *pieces, size_t n_pieces);
+
+#endif

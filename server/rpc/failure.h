@@ -1,0 +1,21 @@
+/* A failed call's end: the status, a sentence, and its detail in the trailers
+ * parley-error-bin and retry-after-ms. */
+#ifndef SERVER_RPC_FAILURE_H
+#define SERVER_RPC_FAILURE_H
+
+#include <grpc/grpc.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct failure {
+    enum status status;
+    grpc_slice text;
+    size_t n_trailers;
+    grpc_metadata trailers[2];
+};
+
+struct failure *failure_make(const struct error *err);
+void failure_free(struct failure *f);
+
+#endif

@@ -1,0 +1,34 @@
+/* grpc.health.v1: whether each service serves. Check answers once, Watch streams the changes. A
+ * service is a name that was passed to health_set; "" is the server as a whole. Loop. */
+#ifndef SERVER_RPC_HEALTH_H
+#define SERVER_RPC_HEALTH_H
+
+#include "base/list.h"
+#include "server/rpc/call.h"
+
+/* The protocol's numbers. */
+enum health_status {
+    HEALTH_UNKNOWN = 0,
+    HEALTH_SERVING = 1,
+    HEALTH_NOT_SERVING = 2,
+    HEALTH_SERVICE_UNKNOWN = 3,
+};
+
+struct health {
+    struct list services;
+    struct list watchers;
+};
+
+void health_init(struct health *h);
+/* Every watching call is closed. */
+void health_deinit(struct health *h);
+
+/* Notifies watchers. service is copied; a new one may have watchers already. */
+void health_set(struct health *h, const char *service, enum health_status status);
+/* Sets every known service. */
+void health_set_all(struct health *h, enum health_status status);
+
+/* The service's methods; their calls find their health by call_health. */
+extern const struct rpc_table health_rpcs;
+
+#endif

@@ -1,0 +1,443 @@
+/* The happy path: port_start binds, registers the methods, requests some calls of each from gRPC,
+ * and starts the pollers, which post every event of the completion queue into the mailbox. The loop
+ * passes the event to its call (call.c). listener.c accepts the connections and gives them to gRPC:
+ * its own listener (1.51) stops for ever, without a message, when accept fails once.
+ * Events that complete inside the loop's own calls into gRPC wait in `back` and `ready` until the
+ * loop is about to poll, so no handler is called from inside a function that it called; if some are
+ * left after an iteration, idle keeps the loop from sleeping.
+ *
+ * Stop: calls are cancelled and the server is shut down. After that, and when every call is back,
+ * the queue is shut down and drained, the pollers post their exit and are joined, the mailbox and
+ * the handles are closed, and the last close frees the port. */
+#include "server/rpc/port.h"
+
+#include <assert.h>
+#include <grpc/grpc.h>
+#include <grpc/grpc_posix.h>
+#include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/mailbox.h"
+#include "proto/locks.h"
+#include "server/net/listener.h"
+#include "server/net/open_files.h"
+#include "server/rpc/call_parts.h"
+
+enum {
+    ROUNDS_MAX = 8, /* of attending, before other work of the loop runs */
+    MESSAGE_MAX_BYTES = 4 << 20,
+    LOOKAHEAD_BYTES = 1 << 20,
+    CALLS_MAX = 1 << 16,
+    KEEPALIVE_MS = 60000, /* detects peers whose host is gone, or that never send */
+    FAREWELL_MS = 1000,
+    ACKNOWLEDGE_MS = 20000, /* gRPC's own limit for the answer to a ping */
+};
+
+struct poller {
+    struct port *port;
+    struct rpc_op exited;
+    uv_thread_t thread;
+    bool is_started;
+};
+
+struct port {
+    struct rpc_queue queue;
+    struct mailbox mailbox;
+    uv_prepare_t prepare;   /* handles events of the loop's own calls */
+    uv_idle_t idle;         /* active while prepare has left events */
+    uv_timer_t farewell;    /* active after the stop */
+    struct method *methods; /* [n_methods] */
+    size_t n_methods;
+    struct poller *pollers; /* [n_pollers] */
+    size_t n_pollers, n_pollers_exited;
+    grpc_server_credentials *insecure;
+    struct listener **listeners; /* [n_listeners] until it stops */
+    size_t n_listeners;
+    struct rpc_op shutdown;
+    unsigned n_handles; /* open handles of the loop */
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+static void port_free(struct port *p)
+{
+    struct link *link;
+
+    while ((link = list_pop(&p->queue.spare)) != NULL)
+        call_free_spare(link);
+    grpc_server_credentials_release(p->insecure);
+    free(p->listeners);
+    free(p->methods);
+    free(p->pollers);
+    free(p);
+    grpc_shutdown_blocking();
+}
+
+static void port_poll_queue(void *arg)
+{
+    struct poller *poller = arg;
+    struct port *p = poller->port;
+    grpc_event event;
+
+    for (;;) {
+        struct rpc_op *op;
+
+        event =
+            grpc_completion_queue_next(p->queue.events, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
+        if (event.type == GRPC_QUEUE_SHUTDOWN)
+            break;
+        op = event.tag;
+        rpc_op_take(op, event.success != 0);
+        mailbox_post(&p->mailbox, &op->link);
+    }
+    mailbox_post(&p->mailbox, &poller->exited.link);
+}
+
+static void handle_closed(struct port *p)
+{
+    void (*stopped)(void *) = p->stopped;
+    void *arg = p->stopped_arg;
+
+    if (--p->n_handles > 0)
+        return;
+    port_free(p);
+    if (stopped != NULL)
+        stopped(arg);
+}
+
+static void on_mailbox_closed(void *arg)
+{
+    handle_closed(arg);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    handle_closed(handle->data);
+}
+
+static void close_listeners(struct port *p)
+{
+    while (p->n_listeners > 0)
+        listener_close(p->listeners[--p->n_listeners]);
+}
+
+static void port_close_handles(struct port *p)
+{
+    mailbox_close(&p->mailbox, on_mailbox_closed);
+    uv_close((uv_handle_t *)&p->prepare, on_handle_closed);
+    uv_close((uv_handle_t *)&p->idle, on_handle_closed);
+    uv_close((uv_handle_t *)&p->queue.tick, on_handle_closed);
+    uv_close((uv_handle_t *)&p->farewell, on_handle_closed);
+}
+
+static void poller_exited(struct port *p)
+{
+    p->n_pollers_exited++;
+    if (p->n_pollers_exited < p->n_pollers)
+        return;
+    for (size_t i = 0; i < p->n_pollers; i++)
+        (void)uv_thread_join(&p->pollers[i].thread); /* the thread has left its loop: no wait */
+    grpc_completion_queue_destroy(p->queue.events);
+    port_close_handles(p);
+}
+
+static void op_back(struct link *link, void *arg)
+{
+    struct rpc_op *op = container_of(link, struct rpc_op, link);
+    struct port *p = arg;
+
+    if (op->call != NULL) {
+        call_op_back(op);
+    } else if (op->kind == OP_SHUTDOWN) {
+        p->queue.is_shut_down = true;
+        rpc_queue_maybe_stopped(&p->queue);
+    } else {
+        poller_exited(p);
+    }
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle; /* only keeps the loop from sleeping */
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct port *p = prepare->data;
+    struct list now;
+    struct link *link;
+    bool is_left = true;
+
+    for (size_t round = 0; round < ROUNDS_MAX && is_left; round++) {
+        list_init(&now);
+        list_move(&p->queue.back, &now);
+        while ((link = list_pop(&now)) != NULL)
+            op_back(link, p);
+        list_move(&p->queue.ready, &now);
+        while ((link = list_pop(&now)) != NULL)
+            call_attend(call_from_ready(link));
+        is_left = !list_is_empty(&p->queue.back) || !list_is_empty(&p->queue.ready);
+    }
+    if (is_left && !uv_is_closing((uv_handle_t *)&p->idle))
+        (void)uv_idle_start(&p->idle, on_idle); /* cannot fail with a callback */
+    else if (!is_left)
+        (void)uv_idle_stop(&p->idle);
+}
+
+/* gRPC's own log serves to debug gRPC; we get failures as statuses. */
+static void on_grpc_log(gpr_log_func_args *args)
+{
+    char text[ERROR_TEXT_MAX];
+
+    log_debug("grpc", "text=%s", log_quote(text, sizeof(text), args->message));
+}
+
+static grpc_server *server_make(size_t max_message_bytes)
+{
+    const int max_bytes = max_message_bytes > INT_MAX ? INT_MAX : (int)max_message_bytes;
+    struct {
+        const char *key;
+        int value;
+    } const ints[] = {
+        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes},
+        {GRPC_ARG_ENABLE_CHANNELZ, 0},
+        {GRPC_ARG_ENABLE_CENSUS, 0},
+        /* Bound of an unread stream's buffer: probing would let it grow to 16 MiB each. */
+        {GRPC_ARG_HTTP2_BDP_PROBE, 0},
+        {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, LOOKAHEAD_BYTES},
+        {GRPC_ARG_KEEPALIVE_TIME_MS, KEEPALIVE_MS},
+        {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ACKNOWLEDGE_MS},
+        {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+        {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10000},
+    };
+    grpc_arg args[sizeof(ints) / sizeof(ints[0])];
+    grpc_channel_args all = {sizeof(args) / sizeof(args[0]), args};
+
+    for (size_t i = 0; i < all.num_args; i++) {
+        args[i].type = GRPC_ARG_INTEGER;
+        args[i].key = (char *)(uintptr_t)ints[i].key; /* gRPC only reads it */
+        args[i].value.integer = ints[i].value;
+    }
+    return grpc_server_create(&all, NULL);
+}
+
+static void register_method(struct port *p, const struct rpc *rpc)
+{
+    struct method *m = &p->methods[p->n_methods++];
+
+    m->rpc = rpc;
+    m->registered = grpc_server_register_method(p->queue.server, rpc->path, NULL,
+                                                rpc_is_client_stream(rpc)
+                                                    ? GRPC_SRM_PAYLOAD_NONE
+                                                    : GRPC_SRM_PAYLOAD_READ_INITIAL_BYTE_BUFFER,
+                                                0);
+    assert(m->registered != NULL); /* NULL for a duplicate path */
+}
+
+static struct port *port_make(const struct port_config *config)
+{
+    struct port *p = xalloc(sizeof(*p));
+    size_t n_methods = 1; /* one for unknown methods */
+
+    rpc_queue_init(&p->queue, call_tick);
+    p->queue.carried = config->server;
+    p->queue.health = config->health;
+    p->queue.env = config->env;
+    p->queue.max_message_bytes =
+        config->max_message_bytes == 0 ? MESSAGE_MAX_BYTES : config->max_message_bytes;
+    p->queue.max_calls = config->max_calls == 0 ? CALLS_MAX : config->max_calls;
+    p->shutdown.kind = OP_SHUTDOWN;
+    p->listeners = xalloc(config->n_listen * sizeof(*p->listeners));
+    for (size_t i = 0; i < config->n_services; i++)
+        n_methods += config->services[i]->n;
+    p->methods = xalloc(n_methods * sizeof(*p->methods));
+    p->n_pollers = config->n_threads == 0 ? 1 : config->n_threads;
+    p->pollers = xalloc(p->n_pollers * sizeof(*p->pollers));
+    (void)locks_unchecked(); /* on failure calls cost more */
+    grpc_init();
+    gpr_set_log_function(on_grpc_log);
+    p->queue.events = grpc_completion_queue_create_for_next(NULL);
+    p->queue.server = server_make(p->queue.max_message_bytes);
+    p->insecure = grpc_insecure_server_credentials_create();
+    grpc_server_register_completion_queue(p->queue.server, p->queue.events, NULL);
+    for (size_t i = 0; i < config->n_services; i++)
+        for (size_t k = 0; k < config->services[i]->n; k++)
+            register_method(p, &config->services[i]->rows[k]);
+    p->n_methods++; /* without rpc */
+    return p;
+}
+
+/* For a server that was never started, and whose queue has no poller. */
+static void server_unmake(struct port *p)
+{
+    const gpr_timespec never = gpr_inf_future(GPR_CLOCK_REALTIME);
+
+    grpc_server_shutdown_and_notify(p->queue.server, p->queue.events, NULL);
+    (void)grpc_completion_queue_next(p->queue.events, never, NULL); /* the only event */
+    grpc_server_destroy(p->queue.server);
+    grpc_completion_queue_shutdown(p->queue.events);
+    while (grpc_completion_queue_next(p->queue.events, never, NULL).type != GRPC_QUEUE_SHUTDOWN)
+        continue;
+    grpc_completion_queue_destroy(p->queue.events);
+}
+
+static void port_open_handles(struct port *p, uv_loop_t *loop)
+{
+    (void)uv_prepare_init(loop, &p->prepare); /* none can fail */
+    (void)uv_idle_init(loop, &p->idle);
+    rpc_queue_open_tick(&p->queue, loop);
+    (void)uv_timer_init(loop, &p->farewell);
+    p->prepare.data = p->idle.data = p->queue.tick.data = p->farewell.data = p;
+    (void)uv_prepare_start(&p->prepare, on_prepare);
+    p->n_handles = 5; /* with the mailbox */
+}
+
+/* Fewer threads than wanted are enough. None is a failure; gRPC is then not shut down: its shutdown
+ * (1.51) also waits for own threads that could not be started. */
+static enum status start_pollers(struct port *p, struct error *err)
+{
+    size_t n_wanted = p->n_pollers;
+    int rc = 0;
+
+    for (p->n_pollers = 0; p->n_pollers < n_wanted; p->n_pollers++) {
+        struct poller *poller = &p->pollers[p->n_pollers];
+
+        poller->port = p;
+        poller->exited.kind = OP_THREAD_EXITED;
+        rc = uv_thread_create(&poller->thread, port_poll_queue, poller);
+        if (rc != 0)
+            break;
+    }
+    if (p->n_pollers == 0)
+        return error_set(err, STATUS_EXHAUSTED, "cannot start a thread: %s", uv_strerror(rc));
+    return STATUS_OK;
+}
+
+static void on_accepted(void *arg, int fd)
+{
+    struct port *p = arg;
+
+    grpc_server_add_channel_from_fd(p->queue.server, fd, p->insecure);
+}
+
+static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct port_config *config,
+                                  struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < config->n_listen && rc == STATUS_OK; i++) {
+        const struct listener_config listen = {.name = "grpc",
+                                               .address = config->listen[i],
+                                               .max_descriptors = open_files_for_grpc(),
+                                               .user_timeout_ms = ACKNOWLEDGE_MS,
+                                               .accepted = on_accepted,
+                                               .arg = p};
+
+        rc = listener_open(&p->listeners[i], loop, &listen, err);
+        p->n_listeners += rc == STATUS_OK;
+    }
+    return rc;
+}
+
+enum status port_start(struct port **out, uv_loop_t *loop, const struct port_config *config,
+                       struct error *err)
+{
+    struct port *p = port_make(config);
+    enum status rc = open_listeners(p, loop, config, err);
+
+    if (rc == STATUS_OK)
+        rc = mailbox_open(&p->mailbox, loop, op_back, p, err);
+    if (rc != STATUS_OK) {
+        close_listeners(p);
+        server_unmake(p);
+        port_free(p);
+        return rc;
+    }
+    port_open_handles(p, loop);
+    rc = start_pollers(p, err);
+    if (rc != STATUS_OK) {
+        close_listeners(p);
+        grpc_init();           /* keeps port_free from shutting gRPC down */
+        port_close_handles(p); /* frees p in the loop's next iterations */
+        return rc;
+    }
+    grpc_server_start(p->queue.server);
+    for (size_t i = 0; i < p->n_methods; i++) {
+        p->methods[i].n_wanted = CALLS_WAITING_MIN;
+        call_request_more(&p->queue, &p->methods[i]);
+    }
+    *out = p;
+    return STATUS_OK;
+}
+
+const char *port_address(const struct port *p, size_t i)
+{
+    assert(i < p->n_listeners);
+    return listener_address(p->listeners[i]);
+}
+
+void port_stats(const struct port *p, struct port_stats *out)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    *out = (struct port_stats){p->queue.n_live, p->queue.n_started, p->queue.n_failed};
+}
+
+void port_drain(struct port *p)
+{
+    struct link *link, *next;
+
+    ASSERT_OWNER(&p->queue.owner);
+    p->queue.is_draining = true;
+    for (link = list_first(&p->queue.live); link != NULL; link = next) {
+        next = list_next(&p->queue.live, link);
+        call_drain(call_from_live(link));
+    }
+}
+
+size_t port_n_awaited(const struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    return p->queue.n_live - p->queue.n_unawaited;
+}
+
+void port_refuse(struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    p->queue.is_refusing = true;
+}
+
+void port_cancel_all(struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    for (struct link *link = list_first(&p->queue.live); link != NULL;
+         link = list_next(&p->queue.live, link))
+        call_cancel(call_from_live(link));
+}
+
+/* gRPC waits 20 s for peers that do not answer its GOAWAY. */
+static void on_farewell_over(uv_timer_t *farewell)
+{
+    struct port *p = farewell->data;
+
+    if (p->queue.server != NULL)
+        grpc_server_cancel_all_calls(p->queue.server); /* closes all connections */
+}
+
+void port_stop(struct port *p, void (*stopped)(void *arg), void *arg)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    assert(!p->queue.is_stopping);
+    p->queue.is_refusing = p->queue.is_stopping = true;
+    p->stopped = stopped;
+    p->stopped_arg = arg;
+    close_listeners(p);
+    port_cancel_all(p);
+    (void)uv_timer_start(&p->farewell, on_farewell_over, FAREWELL_MS, 0); /* only when closing */
+    rpc_op_give(&p->shutdown);
+    grpc_server_shutdown_and_notify(p->queue.server, p->queue.events, &p->shutdown);
+}

@@ -1,0 +1,53 @@
+/* The gRPC port: a server of gRPC core, its completion queue and the threads that poll it. */
+#ifndef SERVER_RPC_PORT_H
+#define SERVER_RPC_PORT_H
+
+#include <uv.h>
+
+#include "base/env.h"
+#include "base/status.h"
+#include "server/rpc/call.h"
+
+struct port;
+
+struct port_config {
+    const char *const *listen; /* [n_listen] "127.0.0.1:8001", "[::1]:0", "unix:/path" */
+    size_t n_listen;
+    size_t n_threads;         /* that poll; 0: 1 */
+    size_t max_message_bytes; /* of a request; 0: 4 MiB */
+    size_t max_calls;         /* in flight; one more is RESOURCE_EXHAUSTED; 0: 65,536 */
+    const struct rpc_table *const *services; /* [n_services] the dispatcher; their rows are kept */
+    size_t n_services;
+    struct server *server; /* passed to handlers, never dereferenced */
+    struct health *health; /* for calls that use it */
+    const struct env *env; /* kept */
+};
+
+struct port_stats {
+    size_t n_calls;     /* since the start, including refused ones */
+    uint64_t n_started; /* since the start, the refused ones too */
+    uint64_t n_failed;  /* of those, ended with an error or left by their peer */
+};
+
+/* Binds and serves, on loop and its thread. A port in use is STATUS_UNAVAILABLE naming the address;
+ * an invalid address is STATUS_INVALID. A socket file without a listener is replaced. */
+enum status port_start(struct port **out, uv_loop_t *loop, const struct port_config *config,
+                       struct error *err) MUST_CHECK;
+
+/* The bound address of listen[i], with its real port number. */
+const char *port_address(const struct port *p, size_t i);
+void port_stats(const struct port *p, struct port_stats *out);
+
+/* Tells long-lived calls to drain, those in flight and those that begin from now on. */
+void port_drain(struct port *p);
+/* Calls in flight that a drain waits for. */
+size_t port_n_awaited(const struct port *p);
+/* New calls are refused with UNAVAILABLE; calls in flight go on. */
+void port_refuse(struct port *p);
+/* Cancels the calls in flight; their handlers' on_close comes later. */
+void port_cancel_all(struct port *p);
+/* Cancels what is in flight, shuts the server and its queue down, joins the threads, frees p, then
+ * calls stopped, on the loop and never inside. */
+void port_stop(struct port *p, void (*stopped)(void *arg), void *arg);
+
+#endif

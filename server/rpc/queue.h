@@ -1,0 +1,100 @@
+/* The completion queue of a port and the state that the port and its calls share: the operations
+ * given to gRPC, and the lists of calls. Lies below both. Loop. */
+#ifndef SERVER_RPC_QUEUE_H
+#define SERVER_RPC_QUEUE_H
+
+#include <assert.h>
+#include <grpc/grpc.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <uv.h>
+
+#include "base/env.h"
+#include "base/list.h"
+#include "base/owner_thread.h"
+
+struct call;
+struct health;
+struct rpc;
+struct server;
+
+/* Minimum age of a call before its peer's disconnect is watched; the maximum is twice that. */
+enum { UNWATCHED_MS = 5 };
+
+/* A call's operations, each at most once in flight; the last two are the port's own. */
+enum op_kind { OP_REQUEST, OP_READ, OP_WRITE, OP_CLOSE, N_CALL_OPS, OP_SHUTDOWN, OP_THREAD_EXITED };
+
+/* The tag of a completion queue event. The queue's thread sets ok and posts it. */
+struct rpc_op {
+    struct link link;
+    struct call *call; /* NULL for the port's own */
+    enum op_kind kind;
+    bool ok;
+    /* Given to gRPC and not returned yet. Atomic because ThreadSanitizer cannot see gRPC's own
+     * ordering: rpc_op_give releases what rpc_op_take acquires. */
+    atomic_bool is_out;
+};
+
+static inline void rpc_op_give(struct rpc_op *op)
+{
+    assert(!atomic_load_explicit(&op->is_out, memory_order_relaxed));
+    atomic_store_explicit(&op->is_out, true, memory_order_release);
+}
+
+static inline void rpc_op_take(struct rpc_op *op, bool ok)
+{
+    assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
+    atomic_store_explicit(&op->is_out, false, memory_order_relaxed);
+    op->ok = ok;
+}
+
+/* A row of the dispatcher as gRPC core knows it; the last one, without rpc, takes calls to unknown
+ * methods. */
+struct method {
+    const struct rpc *rpc;
+    void *registered;
+    size_t n_waiting, n_wanted; /* calls requested from gRPC; n_wanted doubles once all were used */
+};
+
+struct rpc_queue {
+    struct owner_thread owner;
+    grpc_server *server; /* NULL once it is destroyed */
+    grpc_completion_queue *events;
+    uv_timer_t tick; /* runs while calls are unwatched, or reads are delayed */
+    void (*on_tick)(struct rpc_queue *q);
+    struct server *carried; /* passed to handlers */
+    struct health *health;
+    const struct env *env;
+    size_t max_message_bytes, max_calls;
+    struct list live;          /* calls in flight */
+    struct list spare;         /* calls for reuse, at most MAX_SPARE */
+    struct list back;          /* ops that came back on the loop's own thread */
+    struct list ready;         /* calls for call_attend */
+    struct list unwatched;     /* calls begun since the last tick */
+    struct list unwatched_old; /* calls begun in the tick before */
+    struct list delayed;       /* calls whose read waits for a write, since the last tick */
+    struct list delayed_old;   /* the same of the tick before */
+    size_t n_live, n_spare;
+    size_t n_unawaited; /* of the live ones */
+    size_t n_requested; /* calls requested from gRPC */
+    uint64_t n_started, n_failed;
+    bool is_draining, is_refusing, is_stopping, is_shut_down;
+};
+
+/* The lists are empty, all else is zero. on_tick is called every UNWATCHED_MS while the timer runs.
+ */
+void rpc_queue_init(struct rpc_queue *q, void (*on_tick)(struct rpc_queue *q));
+void rpc_queue_open_tick(struct rpc_queue *q, uv_loop_t *loop); /* closed by its owner */
+
+/* Links a call into a list that the tick handles. */
+void rpc_queue_await_tick(struct rpc_queue *q, struct list *list, struct link *link);
+
+/* A pair around each call into gRPC core: one event that completes inside is returned instead of
+ * going to the queue's thread. */
+void rpc_queue_cache_open(struct rpc_queue *q);
+struct rpc_op *rpc_queue_cache_close(struct rpc_queue *q); /* taken; NULL: none */
+
+/* Once the server is shut down and no call is left, destroys it and shuts the queue down. */
+void rpc_queue_maybe_stopped(struct rpc_queue *q);
+
+#endif

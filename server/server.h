@@ -1,0 +1,51 @@
+/* The part of the daemon that handlers use: its registries, and whether it serves. The transports
+ * carry a pointer to it and never dereference it. Loop. */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include <stdint.h>
+
+struct conversations;
+struct env;
+struct conversation_names;
+struct models;
+struct params_sets;
+struct port;
+struct sequences;
+struct sessions;
+struct trainers;
+
+enum server_state {
+    SERVER_LOADING, /* the port is open, models load */
+    SERVER_SERVING,
+    SERVER_DRAINING, /* no new turns; those in flight go on */
+    SERVER_ENDING,   /* turns are cancelled; the rest is stopped in order */
+    SERVER_STOPPED,
+};
+
+struct server {
+    enum server_state state;
+    const struct env *env;
+    uint64_t start_us;
+    struct models *models;
+    struct conversations *conversations;
+    struct conversation_names *names; /* conversations by the names of HTTP clients */
+    struct sessions *sessions;
+    struct sequences *sequences;
+    struct trainers *trainers;
+    struct params_sets *params;
+    const struct port *port; /* for its statistics; NULL: none */
+};
+
+/* "loading", "serving", "draining". */
+static inline const char *server_state_name(enum server_state s)
+{
+    static const char *const names[] = {
+        [SERVER_LOADING] = "loading", [SERVER_SERVING] = "serving", [SERVER_DRAINING] = "draining",
+        [SERVER_ENDING] = "ending",   [SERVER_STOPPED] = "stopped",
+    };
+
+    return names[s];
+}
+
+#endif

@@ -1,0 +1,310 @@
+#include "server/api/openai/request.h"
+
+#include "server/api/openai/error.h"
+#include "server/http/status.h"
+#include "server/json/fields.h"
+#include "tests/fault/sweep.h"
+#include "tests/unit/base/suite.h"
+#include <check.h>
+#include <string.h>
+
+enum { ARENA_BYTES = 1 << 20 };
+
+enum api { CHAT, COMPLETION, RESPONSES };
+
+/* A request parsed from a text; valid until drop. */
+struct read {
+    struct arena arena;
+    json_t *body;
+    struct request r;
+    struct responses_request responses;
+    struct error err;
+};
+
+static enum status take(struct read *x, enum api api, const char *text)
+{
+    *x = (struct read){0};
+    arena_init(&x->arena, ARENA_BYTES);
+    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
+        return x->err.status;
+    if (api == CHAT)
+        return request_chat(&x->r, x->body, &x->arena, &x->err);
+    if (api == COMPLETION)
+        return request_completion(&x->r, x->body, &x->arena, &x->err);
+    if (request_responses(&x->responses, x->body, &x->arena, &x->err) != STATUS_OK)
+        return x->err.status;
+    x->r = x->responses.base;
+    return STATUS_OK;
+}
+
+static void drop(struct read *x)
+{
+    json_decref(x->body);
+    arena_deinit(&x->arena);
+}
+
+static const char whole_chat[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"developer\",\"content\":\"be brief\"},"
+    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+    "\"text\":\"b\"}],\"name\":\"x\"},{\"role\":\"assistant\",\"content\":null}],"
+    "\"max_completion_tokens\":5,\"temperature\":0.5,\"top_k\":-1,\"seed\":7,\"n\":2,"
+    "\"stop\":[\"x\",\"yz\"],\"logit_bias\":{\"9\":1.5,\"3\":-100},\"stream\":true,"
+    "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},"
+    "\"logprobs\":true,\"top_logprobs\":4,\"ignore_eos\":true,\"min_tokens\":2,"
+    "\"response_format\":{\"type\":\"text\"},\"tools\":[],\"user\":null,\"whatever\":[1,{}]}";
+
+/* All supported fields of a chat are read; unknown ones are ignored. */
+START_TEST(test_chat)
+{
+    struct read x;
+
+    ck_assert_int_eq(take(&x, CHAT, whole_chat), STATUS_OK);
+    ck_assert_str_eq(x.r.model, "m");
+    ck_assert_uint_eq(x.r.n_prompts, 1);
+    ck_assert_uint_eq(x.r.prompts[0].n_messages, 3);
+    ck_assert_int_eq(x.r.prompts[0].messages[0].role, ROLE_SYSTEM);
+    ck_assert_str_eq(x.r.prompts[0].messages[1].text, "ab");
+    ck_assert_uint_eq(x.r.prompts[0].messages[2].len, 0);
+    ck_assert_uint_eq(x.r.n, 2);
+    ck_assert(x.r.stream && x.r.include_usage && x.r.continuous_usage && x.r.want_logprobs);
+    ck_assert_uint_eq(x.r.n_top, 4);
+    ck_assert_uint_eq(x.r.overrides.values.max_tokens, 5);
+    ck_assert_uint_eq(x.r.overrides.values.top_k, 0);
+    ck_assert_uint_eq(x.r.overrides.values.seed, 7);
+    ck_assert_uint_eq(x.r.overrides.values.n_stops, 2);
+    ck_assert_str_eq(x.r.overrides.values.stops[1].text, "yz");
+    ck_assert_uint_eq(x.r.overrides.values.n_biases, 2);
+    ck_assert_int_eq(x.r.overrides.values.biases[0].id, 3);
+    ck_assert_uint_eq(x.r.overrides.given &
+                          (SAMPLING_IGNORE_EOS | SAMPLING_MIN_TOKENS | SAMPLING_TOP_P),
+                      SAMPLING_IGNORE_EOS | SAMPLING_MIN_TOKENS);
+    drop(&x);
+}
+END_TEST
+
+/* A prompt is a text, ids, or a list of either. */
+START_TEST(test_prompts)
+{
+    struct read x;
+
+    ck_assert_int_eq(take(&x, COMPLETION, "{\"prompt\":\"once\",\"logprobs\":null}"), STATUS_OK);
+    ck_assert(x.r.prompts[0].is_plain && !x.r.want_logprobs);
+    ck_assert_str_eq(x.r.prompts[0].messages[0].text, "once");
+    ck_assert_uint_eq(x.r.overrides.values.max_tokens, 16);
+    drop(&x);
+    ck_assert_int_eq(take(&x, COMPLETION, "{\"prompt\":[5,6,7],\"logprobs\":0}"), STATUS_OK);
+    ck_assert_uint_eq(x.r.n_prompts, 1);
+    ck_assert_uint_eq(x.r.prompts[0].n_ids, 3);
+    ck_assert_int_eq(x.r.prompts[0].ids[2], 7);
+    ck_assert(x.r.want_logprobs);
+    drop(&x);
+    ck_assert_int_eq(take(&x, COMPLETION, "{\"prompt\":[\"a\",[1,2],\"b\"],\"n\":3}"), STATUS_OK);
+    ck_assert_uint_eq(x.r.n_prompts, 3);
+    ck_assert_uint_eq(x.r.prompts[1].n_ids, 2);
+    ck_assert_uint_eq(x.r.n, 3);
+    drop(&x);
+}
+END_TEST
+
+START_TEST(test_responses)
+{
+    struct read x;
+
+    ck_assert_int_eq(take(&x, RESPONSES,
+                          "{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_text\","
+                          "\"text\":\"hi\"}]},{\"type\":\"message\",\"role\":\"assistant\","
+                          "\"content\":[{\"type\":\"output_text\",\"text\":\"ho\"}]}],"
+                          "\"instructions\":\"be\",\"previous_response_id\":\"resp_1\","
+                          "\"max_output_tokens\":9,\"store\":false,"
+                          "\"text\":{\"format\":{\"type\":\"text\"}}}"),
+                     STATUS_OK);
+    ck_assert_str_eq(x.r.prompts[0].messages[1].text, "ho");
+    ck_assert_str_eq(x.responses.instructions, "be");
+    ck_assert_str_eq(x.responses.previous, "resp_1");
+    ck_assert(!x.responses.store);
+    ck_assert_uint_eq(x.r.overrides.values.max_tokens, 9);
+    drop(&x);
+}
+END_TEST
+
+#define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
+
+static const struct wrong {
+    enum api api;
+    const char *text, *field, *says;
+} wrongs[] = {
+    {CHAT, "", "", "the body is no JSON"},
+    {CHAT, "[]", "", "must be a JSON object"},
+    {CHAT, "{\"a\":\"\\u0000\"}", "", "the body is no JSON"},
+    {CHAT, "{}", "messages", "is missing"},
+    {CHAT, "{\"messages\":[]}", "messages", "is empty"},
+    {CHAT, "{\"messages\":{}}", "messages", "must be a list, not an object"},
+    {CHAT, "{\"messages\":[3]}", "messages[0]", "must be an object, not a number"},
+    {CHAT, "{\"messages\":[{\"content\":\"x\"}]}", "messages[0].role", "is missing"},
+    {CHAT, "{\"messages\":[{\"role\":\"user\"}]}", "messages[0].content", "is missing"},
+    {CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[1]}]}", "messages[0].content",
+     "a list of objects"},
+    {CHAT, "{" USER ",\"model\":1}", "model", "must be a string, not a number"},
+    {CHAT, "{" USER ",\"n\":1.5}", "n", "must be a whole number"},
+    {CHAT, "{" USER ",\"n\":129}", "n", "from 1 to 128"},
+    {CHAT, "{" USER ",\"max_tokens\":-1}", "max_tokens", "from 1"},
+    {CHAT, "{" USER ",\"max_completion_tokens\":\"5\"}", "max_completion_tokens", "whole number"},
+    {CHAT, "{" USER ",\"stream_options\":[]}", "stream_options", "must be an object"},
+    {CHAT, "{" USER ",\"logit_bias\":{\"-1\":0}}", "logit_bias", "no token's id"},
+    {CHAT, "{" USER ",\"logit_bias\":{\"1\":0,\"01\":0}}", "logit_bias", "token 1 twice"},
+    {CHAT, "{" USER ",\"tools\":[{}]}", "tools", "cannot be called"},
+    {CHAT, "{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format",
+     "is not supported"},
+    {COMPLETION, "{}", "prompt", "is missing"},
+    {COMPLETION, "{\"prompt\":[]}", "prompt", "is empty"},
+    {COMPLETION, "{\"prompt\":[[]]}", "prompt", "is empty"},
+    {COMPLETION, "{\"prompt\":[1,\"a\"]}", "prompt", "list of token ids"},
+    {COMPLETION, "{\"prompt\":[-1]}", "prompt", "has the token -1"},
+    {COMPLETION, "{\"prompt\":\"a\",\"best_of\":3}", "best_of", "as large as n"},
+    {COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":100}", "n", "times the prompts is 200"},
+    {RESPONSES, "{}", "input", "is missing"},
+    {RESPONSES, "{\"input\":[{\"type\":\"function_call\"}]}", "input", "only messages"},
+    {RESPONSES, "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "format",
+     "is not supported"},
+};
+
+/* An error names the field and has OpenAI's format. */
+START_TEST(test_wrong)
+{
+    const struct wrong *w = &wrongs[_i];
+    struct buf body;
+    struct read x;
+
+    ck_assert_int_eq(take(&x, w->api, w->text), STATUS_INVALID);
+    ck_assert_str_eq(x.err.field, w->field);
+    ck_assert_msg(strstr(x.err.text, w->says) != NULL, "'%s' does not say '%s'", x.err.text,
+                  w->says);
+    buf_init(&body, 4096);
+    ck_assert_int_eq(openai_api.append_error(&body, http_status_of(x.err.status), &x.err),
+                     STATUS_OK);
+    ck_assert(strstr(body.data, "\"type\":\"invalid_request_error\"") != NULL);
+    buf_deinit(&body);
+    drop(&x);
+}
+END_TEST
+
+/* Unsupported fields that would change the reply: values for on, and off. */
+static const struct unmet {
+    enum api api;
+    const char *field, *on, *off[3];
+} unmet[] = {
+    {CHAT, "add_generation_prompt", "false", {"true"}},
+    {CHAT, "add_special_tokens", "true", {"false"}},
+    {COMPLETION, "add_special_tokens", "false", {"true"}},
+    {CHAT, "allowed_token_ids", "[1]", {"[]"}},
+    {CHAT, "audio", "{\"voice\":\"x\"}", {"null"}},
+    {RESPONSES, "background", "true", {"false"}},
+    {CHAT, "bad_words", "[\"x\"]", {"[]"}},
+    {CHAT, "chat_template", "\"x\"", {"\"\""}},
+    {CHAT, "continue_final_message", "true", {"false"}},
+    {RESPONSES, "conversation", "\"conv_1\"", {"null"}},
+    {RESPONSES, "conversation", "{\"id\":\"conv_1\"}", {"null"}},
+    {CHAT, "documents", "[{\"text\":\"x\"}]", {"[]"}},
+    {CHAT, "echo", "true", {"false"}},
+    {CHAT, "function_call", "{\"name\":\"f\"}", {"\"none\"", "\"auto\""}},
+    {CHAT, "grammar", "\"root ::= x\"", {"\"\""}},
+    {CHAT, "guided_choice", "[\"a\"]", {"[]"}},
+    {COMPLETION, "guided_grammar", "\"x\"", {"\"\""}},
+    {CHAT, "guided_json", "{}", {"false"}},
+    {COMPLETION, "guided_regex", "\"x\"", {"null"}},
+    {RESPONSES,
+     "include",
+     "[\"message.output_text.logprobs\"]",
+     {"[]", "[\"reasoning.encrypted_content\"]"}},
+    {CHAT, "include_stop_str_in_output", "true", {"false"}},
+    {CHAT, "json_schema", "{}", {"null"}},
+    {CHAT, "logits_processors", "[\"x\"]", {"[]"}},
+    {COMPLETION, "mirostat", "2", {"0"}},
+    {CHAT, "modalities", "[\"text\",\"audio\"]", {"[\"text\"]", "[]"}},
+    {CHAT, "n_predict", "5", {"-1"}},
+    {CHAT, "n_probs", "5", {"0"}},
+    {RESPONSES, "prompt", "{\"id\":\"x\"}", {"null"}},
+    {COMPLETION, "prompt_embeds", "\"x\"", {"null"}},
+    {CHAT, "prompt_logprobs", "0", {"false"}},
+    {COMPLETION, "prompt_logprobs", "3", {"null"}},
+    {CHAT, "return_token_ids", "true", {"false"}},
+    {CHAT, "return_tokens_as_token_ids", "true", {"false"}},
+    {CHAT, "skip_special_tokens", "false", {"true"}},
+    {CHAT, "stop_token_ids", "[2]", {"[]"}},
+    {CHAT, "structured_outputs", "{\"regex\":\"x\"}", {"{}"}},
+    {CHAT, "tool_choice", "\"required\"", {"\"none\"", "\"auto\""}},
+    {RESPONSES, "tool_choice", "{\"type\":\"function\",\"name\":\"f\"}", {"\"auto\""}},
+    {RESPONSES, "top_logprobs", "2", {"0"}},
+    {COMPLETION, "truncate_prompt_tokens", "-1", {"null"}},
+    {RESPONSES, "truncation", "\"auto\"", {"\"disabled\""}},
+    {CHAT, "use_beam_search", "true", {"false"}},
+    {CHAT, "web_search_options", "{}", {"null"}},
+};
+
+static enum status take_with(struct read *x, enum api api, const char *field, const char *value)
+{
+    static const char *const rests[] = {
+        [CHAT] = USER, [COMPLETION] = "\"prompt\":\"a\"", [RESPONSES] = "\"input\":\"a\""};
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "{%s,\"%s\":%s}", rests[api], field, value);
+    return take(x, api, text);
+}
+
+/* A known but unsupported field is refused by name, never ignored; null and values that mean "off"
+ * are accepted. */
+START_TEST(test_unmet)
+{
+    const struct unmet *u = &unmet[_i];
+    struct read x;
+
+    ck_assert_int_eq(take_with(&x, u->api, u->field, u->on), STATUS_INVALID);
+    ck_assert_str_eq(x.err.field, u->field);
+    drop(&x);
+    ck_assert_int_eq(take_with(&x, u->api, u->field, "null"), STATUS_OK);
+    drop(&x);
+    for (size_t i = 0; i < 3 && u->off[i] != NULL; i++) {
+        ck_assert_msg(take_with(&x, u->api, u->field, u->off[i]) == STATUS_OK, "%s: %s", u->off[i],
+                      x.err.text);
+        drop(&x);
+    }
+}
+END_TEST
+
+static enum status read_once(void *arg)
+{
+    struct read x;
+    enum status rc = take(&x, CHAT, arg);
+
+    drop(&x);
+    return rc;
+}
+
+/* Any allocation may fail. */
+START_TEST(test_no_memory)
+{
+    fields_init();
+    ck_assert_int_gt(sweep(read_once, (void *)whole_chat), 20);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("server/http/request");
+    TCase *t = tcase_create("all");
+    SRunner *runner;
+    int n_failed;
+
+    tcase_add_test(t, test_chat);
+    tcase_add_test(t, test_prompts);
+    tcase_add_test(t, test_responses);
+    tcase_add_loop_test(t, test_wrong, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
+    tcase_add_loop_test(t, test_unmet, 0, (int)(sizeof(unmet) / sizeof(unmet[0])));
+    tcase_add_test(t, test_no_memory);
+    suite_add_tcase(s, t);
+    runner = srunner_create(s);
+    srunner_run_all(runner, CK_NORMAL);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,430 @@
+#include "server/config/config.h"
+
+#include "tests/unit/base/suite.h"
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_ARGS = 50 };
+
+/* Splits line at spaces; the words live until the next call. */
+static enum status parse(struct config *c, const char *line, struct error *err)
+{
+    static char text[512];
+    char *argv[MAX_ARGS] = {(char *)"parleyd"};
+    char *rest;
+    int argc = 1;
+
+    ck_assert_uint_lt(strlen(line), sizeof(text));
+    memcpy(text, line, strlen(line) + 1);
+    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        ck_assert_int_lt(argc, MAX_ARGS);
+        argv[argc++] = word;
+    }
+    return config_parse(c, argc, argv, err);
+}
+
+/* The same, with "@" for a file that holds yaml; the words live until the next call. */
+static enum status parse_with(struct config *c, const char *line, const char *yaml,
+                              struct error *err)
+{
+    char path[] = "/tmp/parley-test-config-XXXXXX";
+    char text[512];
+    const char *at = strchr(line, '@');
+    int fd = mkstemp(path);
+    enum status rc;
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    ck_assert_int_eq(close(fd), 0);
+    (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - line), line, path, at + 1);
+    rc = parse(c, text, err);
+    ck_assert_int_eq(unlink(path), 0);
+    /* The error begins with the file's name. */
+    if (rc != STATUS_OK)
+        ck_assert_msg(strncmp(err->text, path, strlen(path)) == 0, "%s", err->text);
+    return rc;
+}
+
+/* Without flags the defaults hold. */
+START_TEST(test_defaults)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse(&c, "", &err), STATUS_OK);
+    ck_assert_uint_eq(c.n_listen, 1);
+    ck_assert_str_eq(c.listen[0], "127.0.0.1:8001");
+    ck_assert_uint_eq(c.n_models, 0);
+    ck_assert_uint_eq(c.drain_timeout_ms, 30000);
+    ck_assert_int_eq(c.log_level, LOG_INFO);
+    ck_assert(!c.check && !c.help && !c.version);
+}
+END_TEST
+
+/* Each flag, with its value as the next argument or after an equals sign; sizes and times with
+ * units. */
+START_TEST(test_flags)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(
+        parse(&c,
+              "--model a=/x/a.gguf --model=b.2=b.gguf --listen 127.0.0.1:0 --listen=unix:/tmp/s "
+              "--backend ref --threads 3 --kv-bytes 2G --kv-host-bytes 3G --kv q8 --prefix-cache "
+              "off --max-itl-ms 50 "
+              "--max-conversations 10 --max-queue=20 --speculate=off "
+              "--max-message-bytes 64K --ttl 90m --max-sessions 30 "
+              "--http-origin * --http-origin=https://a.example "
+              "--session-ttl 2s --params-bytes 3M --drain-timeout 500ms --log-level warn --check",
+              &err),
+        STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 2);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "/x/a.gguf");
+    ck_assert_str_eq(c.models[1].name, "b.2");
+    ck_assert_str_eq(c.models[1].path, "b.gguf");
+    ck_assert_uint_eq(c.n_listen, 2);
+    ck_assert_str_eq(c.listen[1], "unix:/tmp/s");
+    ck_assert_uint_eq(c.n_http_origins, 2);
+    ck_assert_str_eq(c.http_origins[1], "https://a.example");
+    ck_assert_str_eq(c.options.backend, "ref");
+    ck_assert_uint_eq(c.options.n_threads, 3);
+    ck_assert_uint_eq(c.options.kv_bytes, (size_t)2 << 30);
+    ck_assert_uint_eq(c.options.kv_host_bytes, (size_t)3 << 30);
+    ck_assert_int_eq(c.options.kv_type, KV_Q8);
+    ck_assert(c.options.no_prefix_cache);
+    ck_assert_int_eq(c.options.speculate, SPECULATE_OFF);
+    ck_assert_uint_eq(c.options.max_itl_us, 50000);
+    ck_assert_uint_eq(c.max_conversations, 10);
+    ck_assert_uint_eq(c.options.max_waiting, 20);
+    ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
+    ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    ck_assert_uint_eq(c.max_sessions, 30);
+    ck_assert_uint_eq(c.session_ttl_ms, 2000);
+    ck_assert_uint_eq(c.params_bytes, 3 << 20);
+    ck_assert_uint_eq(c.drain_timeout_ms, 500);
+    ck_assert_int_eq(c.log_level, LOG_WARN);
+    ck_assert(c.check);
+    ck_assert_int_eq(parse(&c, "--drain-timeout 0 --version", &err), STATUS_OK);
+    ck_assert_uint_eq(c.drain_timeout_ms, 0);
+    ck_assert(c.version);
+    ck_assert_int_eq(parse(&c, "-h", &err), STATUS_OK);
+    ck_assert(c.help);
+}
+END_TEST
+
+/* Every wrong use is refused with an error that names it. */
+static const struct {
+    const char *line, *says;
+} wrong[] = {
+    {"--nope", "--nope"},
+    {"model", "model"},
+    {"--modelx a=a.gguf", "--modelx"},
+    {"--check=1", "--check=1"},
+    {"--fast-math", "--fast-math: changes nothing on backend cpu"},
+    {"--backend ref --fast-math", "--fast-math: changes nothing on backend ref"},
+    {"--backend cuda --fast-math=on", "--fast-math=on"},
+    {"--listen", "--listen needs a value"},
+    {"--model a", "NAME=PATH"},
+    {"--model =a.gguf", "NAME=PATH"},
+    {"--model a=", "NAME=PATH"},
+    {"--model a/b=a.gguf", "a/b"},
+    {"--model echo=a.gguf", "echo"},
+    {"--model a=a.gguf --model a=b.gguf", "given twice"},
+    {"--model a=a.bin", "a.bin"},
+    {"--backend abacus", "abacus"},
+    {"--threads 0", "--threads"},
+    {"--threads -1", "--threads"},
+    {"--threads 1e3", "unit"},
+    {"--threads 99999999", "too much"},
+    {"--kv-bytes 99999999999999999999", "--kv-bytes"},
+    {"--kv-bytes 18446744073709551615G", "too much"},
+    {"--ttl 3d", "unit"},
+    {"--sequence-idle 0s", "above 0"},
+    {"--model-dir=", "empty"},
+    {"--log-level loud", "--log-level: "},
+    {"--http-origin a.example", "--http-origin: 'a.example' is no origin"},
+    {"--listen nowhere", "--listen: nowhere: "},
+    {"--config", "--config needs a value"},
+    {"--config /dev/null --config=/dev/null", "--config: is given twice"},
+    {"--config /nowhere/parleyd.yaml", "/nowhere/parleyd.yaml: cannot be read: No such file"},
+    {"--config /", "/: libyaml: input error"},
+};
+
+START_TEST(test_wrong_use)
+{
+    struct config c;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        ck_assert_int_eq(parse(&c, wrong[i].line, &err), STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, wrong[i].says) != NULL, "'%s' said: %s", wrong[i].line,
+                      err.text);
+    }
+}
+END_TEST
+
+/* Fast math needs a backend that has it. */
+START_TEST(test_fast_math)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse(&c, "--backend cuda", &err), STATUS_OK);
+    ck_assert(!c.options.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse(&c, "--fast-math --backend cuda", &err), STATUS_OK);
+    ck_assert(c.options.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_with(&c, "--config @", "backend: cuda\nfast_math: on\n", &err),
+                     STATUS_OK);
+    ck_assert(c.options.fast_math);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_with(&c, "--config @", "fast_math: on\n", &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "fast_math: changes nothing on backend cpu"));
+    ck_assert_int_eq(
+        parse_with(&c, "--config @ --backend ref", "backend: cuda\nfast_math: on\n", &err),
+        STATUS_INVALID);
+    ck_assert_int_eq(parse_with(&c, "--config @", "fast_math: maybe\n", &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "on or off"));
+}
+END_TEST
+
+static const char all_keys[] = "# all that there is\n"
+                               "models:\n"
+                               "  - name: a\n"
+                               "    path: /x/a.gguf\n"
+                               "  - {name: b.2, path: b=c.gguf}\n"
+                               "listen: ['127.0.0.1:0', 'unix:/tmp/s']\n"
+                               "http_origin: ['null', 'https://a.example']\n"
+                               "backend: ref\n"
+                               "fast_math: off\n"
+                               "threads: 3\n"
+                               "kv_bytes: 2G\n"
+                               "kv_host_bytes: off\n"
+                               "kv: q8\n"
+                               "prefix_cache: off\n"
+                               "speculate: off\n"
+                               "max_itl_ms: 50\n"
+                               "max_conversations: 10\n"
+                               "max_queue: \"20\"\n"
+                               "max_message_bytes: 64K\n"
+                               "ttl: 90m\n"
+                               "model_dir: /x\n"
+                               "sequence_idle: 3s\n"
+                               "max_sessions: 30\n"
+                               "session_ttl: 2s\n"
+                               "params_bytes: 3M\n"
+                               "drain_timeout: 500ms\n"
+                               "log_level: warn\n";
+
+/* A file has the same settings as the flags, with the same values. */
+START_TEST(test_file)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_msg(parse_with(&c, "--check --config @", all_keys, &err) == STATUS_OK, "%s",
+                  err.text);
+    ck_assert_uint_eq(c.n_models, 2);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "/x/a.gguf");
+    ck_assert_str_eq(c.models[1].name, "b.2");
+    ck_assert_str_eq(c.models[1].path, "b=c.gguf");
+    ck_assert_uint_eq(c.n_listen, 2);
+    ck_assert_str_eq(c.listen[0], "127.0.0.1:0");
+    ck_assert_str_eq(c.listen[1], "unix:/tmp/s");
+    ck_assert_uint_eq(c.n_http_origins, 2);
+    ck_assert_str_eq(c.http_origins[0], "null");
+    ck_assert_str_eq(c.options.backend, "ref");
+    ck_assert_uint_eq(c.options.n_threads, 3);
+    ck_assert_uint_eq(c.options.kv_host_bytes, 0);
+    ck_assert_uint_eq(c.options.kv_bytes, (size_t)2 << 30);
+    ck_assert_int_eq(c.options.kv_type, KV_Q8);
+    ck_assert(c.options.no_prefix_cache);
+    ck_assert_int_eq(c.options.speculate, SPECULATE_OFF);
+    ck_assert_uint_eq(c.options.max_itl_us, 50000);
+    ck_assert_uint_eq(c.max_conversations, 10);
+    ck_assert_uint_eq(c.options.max_waiting, 20);
+    ck_assert_uint_eq(c.max_message_bytes, 64 << 10);
+    ck_assert_str_eq(c.model_dir, "/x");
+    ck_assert_uint_eq(c.sequence_idle_ms, 3000);
+    ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    ck_assert_uint_eq(c.max_sessions, 30);
+    ck_assert_uint_eq(c.session_ttl_ms, 2000);
+    ck_assert_uint_eq(c.params_bytes, 3 << 20);
+    ck_assert_uint_eq(c.drain_timeout_ms, 500);
+    ck_assert_int_eq(c.log_level, LOG_WARN);
+    ck_assert(c.check);
+    config_deinit(&c);
+}
+END_TEST
+
+/* An empty file, or an empty list, leaves the defaults. */
+START_TEST(test_empty_file)
+{
+    static const char *const texts[] = {"", "# nothing\n", "{}\n", "models: []\nlisten: []\n"};
+    struct config c;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        ck_assert_int_eq(parse_with(&c, "--config=@", texts[i], &err), STATUS_OK);
+        ck_assert_uint_eq(c.n_models, 0);
+        ck_assert_uint_eq(c.n_listen, 1);
+        ck_assert_str_eq(c.listen[0], "127.0.0.1:8001");
+        ck_assert_uint_eq(c.drain_timeout_ms, 30000);
+        config_deinit(&c);
+    }
+}
+END_TEST
+
+/* A flag overrides the file, on whichever side of --config it stands. A list is replaced as a
+ * whole, and may repeat the file's names; all else stays as in the file. */
+START_TEST(test_flags_override)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_msg(parse_with(&c,
+                             "--model a=z.gguf --kv-bytes 1M --prefix-cache on --speculate on "
+                             "--config @ --listen [::1]:7 "
+                             "--backend cpu --log-level error",
+                             all_keys, &err) == STATUS_OK,
+                  "%s", err.text);
+    ck_assert_uint_eq(c.n_models, 1);
+    ck_assert_str_eq(c.models[0].name, "a");
+    ck_assert_str_eq(c.models[0].path, "z.gguf");
+    ck_assert_uint_eq(c.n_listen, 1);
+    ck_assert_str_eq(c.listen[0], "[::1]:7");
+    ck_assert_str_eq(c.options.backend, "cpu");
+    ck_assert_uint_eq(c.options.kv_bytes, 1 << 20);
+    ck_assert(!c.options.no_prefix_cache);
+    ck_assert_int_eq(c.options.speculate, SPECULATE_ON);
+    ck_assert_int_eq(c.log_level, LOG_ERROR);
+    ck_assert_uint_eq(c.options.n_threads, 3);
+    ck_assert_uint_eq(c.ttl_ms, 90 * 60 * 1000);
+    config_deinit(&c);
+    /* One list alone. */
+    ck_assert_int_eq(parse_with(&c, "--config @ --model c=c.gguf --model d=d.gguf", all_keys, &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 2);
+    ck_assert_str_eq(c.models[0].name, "c");
+    ck_assert_uint_eq(c.n_listen, 2);
+    config_deinit(&c);
+}
+END_TEST
+
+/* An error in a file is one line that names the key, or the place. */
+static const struct {
+    const char *yaml, *says;
+} wrong_files[] = {
+    {"kv-bytes: 1G\n", ": unexpected key: kv-bytes, in mapping (line: 1, "},
+    {"threads: 2\nNope: 1\n", ": unexpected key: Nope"},
+    {"models:\n  - {name: a, path: a.gguf, size: 1}\n", "key: size, in mapping (line: 2, "},
+    {"models:\n  - name: a\n", "mapping field: path"},
+    {"models: a=a.gguf\n", "in mapping field 'models'"},
+    {"models:\n  - a=a.gguf\n", "in sequence entry '1' (line: 2, "},
+    {"listen: 127.0.0.1:1\n", "in mapping field 'listen'"},
+    {"backend: [cpu]\n", "in mapping field 'backend'"},
+    {"ttl: 1s\nttl: 2s\n", "already seen: ttl"},
+    {"just words\n", ": expecting MAPPING"},
+    {"- threads\n", ": expecting MAPPING"},
+    {"listen: [&a '127.0.0.1:1', *a]\n", ": YAML alias unsupported"},
+    {"threads: 1\n---\nthreads: 2\n", "documents after first"},
+    {"threads: : 1\n", ": libyaml: mapping values"},
+    {"\tthreads: 1\n", ": libyaml: "},
+    {"listen: ['127.0.0.1:1'\n", ": libyaml: "},
+    {"ttl: \xff\n", ": libyaml: "},
+    {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is no name"},
+    {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is no name"},
+    {"models: [{name: '', path: a.gguf}]\n", ": models: a name has"},
+    {"models: [{name: a, path: ''}]\n", ": models: '' is no .gguf"},
+    {"models: [{name: a, path: a.gguf}, {name: a, path: b.gguf}]\n",
+     ": models: 'a' is given twice"},
+    {"listen: [nowhere]\n", ": listen: nowhere: "},
+    {"http_origin: [nowhere]\n", ": http_origin: 'nowhere' is no origin"},
+    {"backend: abacus\n", ": backend: there is no 'abacus'"},
+    {"backend:\n", ": backend: there is no ''"},
+    {"threads: 0\n", ": threads: must be above 0"},
+    {"kv_bytes: 2T\n", ": kv_bytes: '2T' has no unit"},
+    {"kv: f8\n", ": kv: takes f16, q8 or f32, not 'f8'"},
+    {"prefix_cache: maybe\n", ": prefix_cache: takes on or off, not 'maybe'"},
+    {"speculate: maybe\n", ": speculate: takes on, off or auto, not 'maybe'"},
+    {"max_itl_ms: 0\n", ": max_itl_ms: must be above 0"},
+    {"max_conversations: many\n", ": max_conversations: 'many' is no number"},
+    {"max_queue: 99999999999\n", ": max_queue: '99999999999' is too much"},
+    {"max_message_bytes: 2G\n", ": max_message_bytes: "},
+    {"ttl: 3d\n", ": ttl: '3d'"},
+    {"drain_timeout: -1\n", ": drain_timeout: "},
+    {"log_level: loud\n", ": log_level: "},
+};
+
+START_TEST(test_wrong_files)
+{
+    struct config c;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(wrong_files) / sizeof(wrong_files[0]); i++) {
+        ck_assert_int_eq(parse_with(&c, "--config @", wrong_files[i].yaml, &err), STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, wrong_files[i].says) != NULL, "'%s' said: %s",
+                      wrong_files[i].yaml, err.text);
+        ck_assert_ptr_null(strchr(err.text, '\n'));
+    }
+}
+END_TEST
+
+/* A wrong flag is refused with a good file, too; a file with too many entries is refused. */
+START_TEST(test_bounds_with_file)
+{
+    char yaml[2048] = "listen: [";
+    size_t len = strlen(yaml);
+    struct config c;
+    struct error err;
+
+    for (int i = 0; i <= CONFIG_MAX_LISTEN; i++)
+        len += (size_t)snprintf(yaml + len, sizeof(yaml) - len, "'127.0.0.1:%d', ", i);
+    (void)snprintf(yaml + len, sizeof(yaml) - len, "]\n");
+    ck_assert_int_eq(parse_with(&c, "--config @", yaml, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, ": listen: at most 16"));
+    ck_assert_int_eq(parse(&c, "--config /dev/null --threads 0", &err), STATUS_INVALID);
+    ck_assert_str_eq(err.text, "--threads: must be above 0");
+}
+END_TEST
+
+/* The error of a missing model file says how to get it. */
+START_TEST(test_missing_file)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse(&c, "--model tiny=/nowhere/tiny.gguf", &err), STATUS_OK);
+    ck_assert_int_eq(config_check_files(&c, &err), STATUS_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(err.text, "./run model"));
+    ck_assert_ptr_nonnull(strstr(err.text, "--model tiny="));
+    ck_assert_int_eq(parse(&c, "", &err), STATUS_OK);
+    ck_assert_int_eq(config_check_files(&c, &err), STATUS_OK);
+}
+END_TEST
+
+/* --help names every flag. */
+START_TEST(test_usage)
+{
+    static const char *const names[] = {
+        "--model",       "--listen",    "--backend",           "--threads", "--kv-bytes",
+        "--max-queue",   "--log-level", "--max-conversations", "--ttl",     "--max-message-bytes",
+        "--check",       "--version",   "--drain-timeout",     "--help",    "--config",
+        "--http-origin",
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        ck_assert_ptr_nonnull(strstr(config_usage, names[i]));
+}
+END_TEST
+
+SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_fast_math, test_file,
+           test_empty_file, test_flags_override, test_wrong_files, test_bounds_with_file,
+           test_missing_file, test_usage)

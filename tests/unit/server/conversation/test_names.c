@@ -1,0 +1,77 @@
+#include "server/conversation/names.h"
+
+#include <check.h>
+#include <stdio.h>
+
+#include "tests/support/fake_server.h"
+#include "tests/unit/base/suite.h"
+
+static struct fake_server s;
+static struct conversation_names m;
+
+static void open_all(void)
+{
+    fake_server_open(&s, "fake", 0, NULL);
+    conversation_names_init(&m, &s.all, &s.env);
+}
+
+static void close_all(void)
+{
+    conversation_names_deinit(&m);
+    fake_server_close(&s);
+}
+
+static void bind_name(const char *name, const struct conversation *c)
+{
+    struct error err;
+
+    ck_assert_int_eq(conversation_names_bind(&m, name, &c->id, &err), STATUS_OK);
+}
+
+/* A name means its last bound conversation, until that is closed; an id is a name, too. */
+START_TEST(binds)
+{
+    char id[CONVERSATION_ID_CHARS];
+    struct conversation *one, *two;
+
+    open_all();
+    one = fake_conversation(&s);
+    two = fake_conversation(&s);
+    ck_assert_ptr_null(conversation_names_find(&m, "tour"));
+    bind_name("tour", one);
+    bind_name("other", two);
+    ck_assert_ptr_eq(conversation_names_find(&m, "tour"), one);
+    ck_assert_ptr_eq(conversation_names_find(&m, "other"), two);
+    bind_name("tour", two);
+    ck_assert_ptr_eq(conversation_names_find(&m, "tour"), two);
+    conversation_id_format(&one->id, id);
+    ck_assert_ptr_eq(conversation_names_find(&m, id), one);
+    conversation_close(two, WATCH_CLOSED, "the test wants it");
+    ck_assert_ptr_null(conversation_names_find(&m, "tour"));
+    close_all();
+}
+END_TEST
+
+/* With too many names, the least recently used one is evicted. */
+START_TEST(forgets_the_oldest)
+{
+    struct conversation *c;
+    char name[16];
+
+    open_all();
+    c = fake_conversation(&s);
+    for (int i = 0; i < CONVERSATION_NAMES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "n%d", i);
+        bind_name(name, c);
+    }
+    ck_assert_ptr_eq(conversation_names_find(&m, "n0"), c); /* used now */
+    bind_name("one more", c);
+    ck_assert_ptr_eq(conversation_names_find(&m, "n0"), c);
+    ck_assert_ptr_null(conversation_names_find(&m, "n1"));
+    ck_assert_ptr_eq(conversation_names_find(&m, "n2"), c);
+    ck_assert_ptr_eq(conversation_names_find(&m, "one more"), c);
+    close_all();
+}
+END_TEST
+
+SUITE_MAIN("server/names", binds, forgets_the_oldest)

@@ -1,0 +1,254 @@
+#include "server/http/exchange.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/http/front.h"
+#include "server/http/socket.h"
+#include "tests/unit/base/suite.h"
+
+static struct http_front f;
+
+struct lws {
+    struct connection *connection;
+    char said[4096];
+    size_t n_said;
+    bool is_closed;
+};
+
+/* --- a socket that takes all bytes --- */
+
+bool socket_write(struct lws *to, char *data, size_t len)
+{
+    ck_assert_uint_lt(len, sizeof(to->said) - to->n_said);
+    memcpy(to->said + to->n_said, data, len);
+    to->n_said += len;
+    return true;
+}
+
+bool socket_is_choked(const struct lws *to)
+{
+    (void)to;
+    return false;
+}
+
+void socket_shut(struct lws *to)
+{
+    (void)to;
+}
+
+void socket_close(struct lws *to)
+{
+    to->is_closed = true;
+    connection_close(to->connection);
+}
+
+void socket_pause(struct lws *to, bool on)
+{
+    (void)to;
+    (void)on;
+}
+
+/* --- two APIs: one formats its errors as words, the other as numbers --- */
+
+static enum status append_words(struct buf *out, int http_status, const struct error *err)
+{
+    return buf_printf(out, "words %d: %s", http_status, err->text);
+}
+
+static enum status append_number(struct buf *out, int http_status, const struct error *err)
+{
+    (void)err;
+    return buf_printf(out, "number %d", http_status);
+}
+
+static const struct http_api words = {"text/words", append_words};
+static const struct http_api numbers = {"text/numbers", append_number};
+
+static void serve_failure(struct exchange *x)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_EXISTS, "it is there");
+    exchange_fail(x, &err);
+}
+
+/* A long-lived stream. */
+static void linger_write_ready(struct exchange *x, void *state)
+{
+    (void)state;
+    if (!exchange_is_streaming(x))
+        (void)!buf_append_text(exchange_stream(x), "data: on\n\n");
+}
+
+static void linger_drain(struct exchange *x, void *state)
+{
+    (void)state;
+    (void)!buf_append_text(exchange_stream(x), "data: drained\n\n");
+    exchange_end(x);
+    exchange_notify(x);
+}
+
+static unsigned n_gone;
+
+static void linger_on_close(struct exchange *x, void *state)
+{
+    (void)x;
+    (void)state;
+    n_gone++;
+}
+
+static void serve_lingering(struct exchange *x)
+{
+    static const struct exchange_handler handler = {
+        .on_write_ready = linger_write_ready, .drain = linger_drain, .on_close = linger_on_close};
+
+    exchange_set_handler(x, &handler, NULL);
+    exchange_notify(x);
+}
+
+static void serve_held(struct exchange *x)
+{
+    static const struct exchange_handler handler = {.on_write_ready = linger_write_ready,
+                                                    .on_close = linger_on_close};
+
+    exchange_set_handler(x, &handler, NULL);
+    exchange_notify(x);
+}
+
+static const struct route word_routes[] = {
+    {"/words", .methods = METHOD_GET, .serve = serve_failure, .api = &words},
+    {"/linger", .methods = METHOD_GET, .serve = serve_lingering, .api = &words},
+    {"/held", .methods = METHOD_GET, .serve = serve_held, .api = &words},
+};
+static const struct route number_routes[] = {
+    {"/number/", true, METHOD_GET, .serve = serve_failure, .api = &numbers},
+    {"/always", .methods = METHOD_GET, .always = true, .serve = serve_lingering, .api = &numbers},
+};
+static const struct route_table word_table = {word_routes, 3}, number_table = {number_routes, 2};
+static const struct route_table *const tables[] = {&word_table, &number_table};
+
+/* --- a client --- */
+
+static void awake(struct http_front *front)
+{
+    (void)front; /* it is served after every step anyway */
+}
+
+static void serve_all(void)
+{
+    while (!list_is_empty(&f.notified))
+        front_serve(&f);
+}
+
+static void open_front(bool is_serving)
+{
+    const struct http_config config = {
+        .routes = {.tables = tables, .n_tables = 2, .api = &words},
+        .max_body_bytes = 4096,
+        .timeout_ms = 1000,
+        .env = &env_real,
+    };
+
+    n_gone = 0;
+    front_init(&f, &config, awake);
+    f.is_serving = is_serving;
+}
+
+static void close_front(void)
+{
+    ck_assert_uint_eq(f.n_answering, 0);
+    ck_assert(list_is_empty(&f.connections));
+    front_deinit(&f);
+}
+
+static void get(struct lws *s, const char *path)
+{
+    char line[200];
+    int len = snprintf(line, sizeof(line), "GET %s HTTP/1.1\r\n\r\n", path);
+
+    *s = (struct lws){0};
+    s->connection = connection_open(&f, s);
+    ck_assert_ptr_nonnull(s->connection);
+    connection_read(s->connection, line, (size_t)len);
+    serve_all();
+    s->said[s->n_said] = '\0';
+}
+
+static void hang_up(struct lws *s)
+{
+    if (!s->is_closed)
+        connection_close(s->connection);
+    serve_all();
+}
+
+static void expect(const char *path, const char *status, const char *type, const char *body)
+{
+    static struct lws s;
+
+    get(&s, path);
+    ck_assert_msg(strncmp(s.said, "HTTP/1.1 ", 9) == 0 && strncmp(s.said + 9, status, 3) == 0, "%s",
+                  s.said);
+    ck_assert_msg(strstr(s.said, type) != NULL && strstr(s.said, body) != NULL, "%s", s.said);
+    hang_up(&s);
+}
+
+/* An error has the format of the route's API; without a route, of the port's own API. */
+START_TEST(errors_are_the_apis)
+{
+    open_front(true);
+    expect("/words", "422", "Content-Type: text/words\r\n", "words 422: it is there");
+    expect("/number/7", "422", "Content-Type: text/numbers\r\n", "number 422");
+    expect("/number/", "404", "Content-Type: text/words\r\n",
+           "there is no '/number/', there are: /words, /linger, /held, /always");
+    close_front();
+}
+END_TEST
+
+/* Before http_serve only the routes with always set are served. */
+START_TEST(before_it_serves)
+{
+    static struct lws s;
+
+    open_front(false);
+    expect("/words", "503", "text/words", "words 503: the server is loading");
+    expect("/number/7", "503", "text/numbers", "number 503");
+    get(&s, "/always");
+    ck_assert_ptr_nonnull(strstr(s.said, "HTTP/1.1 200"));
+    hang_up(&s);
+    close_front();
+}
+END_TEST
+
+/* A drain ends long-lived answers, also later ones; others go on. */
+START_TEST(drains)
+{
+    static struct lws lingers, held, late;
+
+    open_front(true);
+    get(&lingers, "/linger");
+    get(&held, "/held");
+    ck_assert_ptr_nonnull(strstr(lingers.said, "data: on"));
+    ck_assert_uint_eq(f.n_answering, 2);
+    front_drain(&f);
+    serve_all();
+    lingers.said[lingers.n_said] = '\0';
+    ck_assert_ptr_nonnull(strstr(lingers.said, "data: drained\n\n\r\n0\r\n\r\n"));
+    ck_assert_uint_eq(n_gone, 1);
+    ck_assert_uint_eq(f.n_answering, 1);
+    expect("/words", "503", "text/words", "the server is draining");
+    get(&late, "/always");
+    ck_assert_ptr_nonnull(strstr(late.said, "data: drained"));
+    ck_assert_uint_eq(n_gone, 2);
+    ck_assert_uint_eq(f.n_answering, 1);
+    hang_up(&held);
+    ck_assert_uint_eq(n_gone, 3);
+    hang_up(&lingers);
+    hang_up(&late);
+    close_front();
+}
+END_TEST
+
+SUITE_MAIN("server/http/exchange", errors_are_the_apis, before_it_serves, drains)

@@ -1,0 +1,61 @@
+/* What the simple agents share: their original, their clone, and how they reply. For this folder
+ * only. */
+#ifndef WORLDS_BASELINES_REPLY_H
+#define WORLDS_BASELINES_REPLY_H
+
+#include "base/list.h"
+#include "worlds/baselines/config.h"
+#include "worlds/message/act.h"
+#include "worlds/participant/participant.h"
+
+struct simple {
+    struct participant base;
+    struct simple_config config; /* its texts are copies */
+    char *cant_answer_message, *fixed_response;
+    void *prepared; /* the kind's own */
+    void (*free_prepared)(void *prepared);
+};
+
+struct simple_clone {
+    struct participant_clone base;
+    const struct act *heard; /* NULL: nothing yet */
+    struct participant_slot place;
+    uint32_t n_drawn;
+    void *context; /* the kind's own */
+};
+
+/* A kind of simple agent: prepares its original, then answers observations. */
+struct simple_type {
+    struct participant_type base;
+    bool needs_dictionary;
+    enum status (*prepare)(struct simple *s, struct error *err); /* NULL: nothing to do */
+};
+
+extern const struct simple_type unigram_agent, ir_baseline_agent;
+
+static inline const struct simple *simple_of(const struct participant_clone *c)
+{
+    return container_of(c->original, const struct simple, base);
+}
+static inline struct simple_clone *simple_clone_of(struct participant_clone *c)
+{
+    return container_of(c, struct simple_clone, base);
+}
+
+/* Uniform in [0, 1). */
+double simple_draw(struct simple_clone *c);
+
+/* close, clone_init, observe and reset of every kind. */
+void simple_close(struct participant *p);
+enum status simple_clone_init(struct participant_clone *c, const struct participant_slot *place,
+                              struct error *err);
+enum status simple_observe(struct participant_clone *c, const struct act *act,
+                           const struct act **ret_observation, struct error *err);
+void simple_reset(struct participant_clone *c);
+
+/* {id}, with room for three more fields. */
+enum status reply_start(struct act *out, const char *id, struct error *err);
+/* {id, text}; text is borrowed. */
+enum status reply_say(struct act *out, const char *id, struct text text, struct error *err);
+
+#endif
