@@ -38,7 +38,7 @@ static const ProtobufCMessage *make_step(const struct parley_step *step, struct 
 
         parley__v1__tensor__init(&tensors[i]);
         tensors[i].name = act_text_of(from->name);
-        tensors[i].dtype = (Parley__V1__DType)from->dtype;
+        tensors[i].dtype = (Parley__V1__DType)((int)from->dtype + 1);
         tensors[i].shape = borrowed(from->shape);
         tensors[i].n_shape = from->n_dims;
         tensors[i].data.data = borrowed(from->data);
@@ -78,8 +78,9 @@ static enum status take_action(struct parley_action *out, const Parley__V1__ActS
     for (size_t i = 0; i < from->n_output; i++) {
         const Parley__V1__Tensor *t = from->output[i];
 
-        tensors[i] = (struct parley_tensor){
-            t->name, (enum parley_dtype)t->dtype, t->shape, t->n_shape, t->data.data, t->data.len};
+        tensors[i] = (struct parley_tensor){t->name,      (enum parley_dtype)((int)t->dtype - 1),
+                                            t->shape,     t->n_shape,
+                                            t->data.data, t->data.len};
     }
     *out = (struct parley_action){
         from->seq, tensors, from->n_output, from->params_version, from->batch_size, from->queue_us};
@@ -288,18 +289,18 @@ static enum status on_order(struct parley_call *call, const void *data, size_t l
                             struct error *err)
 {
     const struct parley_attach_events *e = &((struct attach_call *)call)->events;
-    const Parley__V1__AttachResponse *response;
+    const Parley__V1__ActAttachResponse *response;
     ProtobufCMessage *m = NULL;
     struct arena arena;
     enum status rc;
 
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = act_decode(&m, &parley__v1__attach_response__descriptor, data, len, &arena, err);
-    response = (const Parley__V1__AttachResponse *)m;
+    rc = act_decode(&m, &parley__v1__act_attach_response__descriptor, data, len, &arena, err);
+    response = (const Parley__V1__ActAttachResponse *)m;
     if (rc == STATUS_OK && e->accepted != NULL &&
-        response->what_case == PARLEY__V1__ATTACH_RESPONSE__WHAT_ACCEPTED)
+        response->what_case == PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_ACCEPTED)
         e->accepted(e->arg, response->accepted->row);
-    if (rc == STATUS_OK && response->what_case == PARLEY__V1__ATTACH_RESPONSE__WHAT_RUN) {
+    if (rc == STATUS_OK && response->what_case == PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_RUN) {
         const struct parley_run_episode run = {response->run->episode, response->run->n_steps,
                                                response->run->gamma, response->run->seed};
 
@@ -322,8 +323,8 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
 {
     static const struct call_kind kind = {true, on_order, on_attach_end};
     const struct call_start how = {.method = "/parley.v1.Act/Attach", .is_bidi = true};
-    Parley__V1__AttachRequest request = PARLEY__V1__ATTACH_REQUEST__INIT;
-    Parley__V1__AttachOffer first = PARLEY__V1__ATTACH_OFFER__INIT;
+    Parley__V1__ActAttachRequest request = PARLEY__V1__ACT_ATTACH_REQUEST__INIT;
+    Parley__V1__ActOffer first = PARLEY__V1__ACT_OFFER__INIT;
     struct parley_call *call = parley_call_make(sizeof(struct attach_call), &kind);
 
     assert(events->run != NULL && events->end != NULL);
@@ -333,7 +334,7 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
     first.env_id = act_text_of(offer->env_id);
     first.run_id = offer->run_id;
     first.environment = act_text_of(offer->environment);
-    request.what_case = PARLEY__V1__ATTACH_REQUEST__WHAT_OFFER;
+    request.what_case = PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_OFFER;
     request.offer = &first;
     ((struct attach_call *)call)->events = *events;
     parley_call_start(channel, call, &how);
@@ -344,8 +345,8 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
 
 bool parley_attach_send(struct parley_call *attached, const struct parley_episode_result *result)
 {
-    Parley__V1__AttachRequest request = PARLEY__V1__ATTACH_REQUEST__INIT;
-    Parley__V1__EpisodeResult what = PARLEY__V1__EPISODE_RESULT__INIT;
+    Parley__V1__ActAttachRequest request = PARLEY__V1__ACT_ATTACH_REQUEST__INIT;
+    Parley__V1__ActEpisodeResult what = PARLEY__V1__ACT_EPISODE_RESULT__INIT;
     Parley__V1__ErrorDetail error = PARLEY__V1__ERROR_DETAIL__INIT;
 
     what.episode = result->episode;
@@ -359,7 +360,7 @@ bool parley_attach_send(struct parley_call *attached, const struct parley_episod
         error.retry_after_ms = result->error->retry_after_ms;
         what.error = &error;
     }
-    request.what_case = PARLEY__V1__ATTACH_REQUEST__WHAT_RESULT;
+    request.what_case = PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_RESULT;
     request.result = &what;
     return parley_call_send(attached, &request.base);
 }

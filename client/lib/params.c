@@ -83,7 +83,7 @@ static char *params_text_of(const char *text)
 }
 
 static bool send_gradient(struct transfer *t, const struct parley_gradient *g,
-                          Parley__V1__Want want)
+                          Parley__V1__ParamsWant want)
 {
     Parley__V1__ParamsUploadHeader header = PARLEY__V1__PARAMS_UPLOAD_HEADER__INIT;
     Parley__V1__ParamsUpload message = PARLEY__V1__PARAMS_UPLOAD__INIT;
@@ -292,7 +292,8 @@ enum parley_status parley_update_and_fetch(struct parley_trainer *trainer,
                                            void *arg, struct parley_error *err)
 {
     struct transfer *t = &trainer->transfer;
-    Parley__V1__Want want = values == NULL ? PARLEY__V1__WANT__NOTHING : PARLEY__V1__WANT__FULL;
+    Parley__V1__ParamsWant want = values == NULL ? PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING
+                                                 : PARLEY__V1__PARAMS_WANT__PARAMS_WANT_FULL;
 
     t->progress = progress;
     t->arg = arg;
@@ -326,7 +327,7 @@ enum parley_status parley_params_push(struct parley_channel *channel,
     if (!transfer_open(&t, channel, "/parley.v1.Params/Push"))
         return failed(&t, err);
     arena_init(&arena, DECODED_MAX_BYTES);
-    rc = send_gradient(&t, gradient, PARLEY__V1__WANT__NOTHING)
+    rc = send_gradient(&t, gradient, PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING)
              ? transfer_finish(&t, &parley__v1__params_push_response__descriptor, &arena, &m, err)
              : failed(&t, err);
     if (rc == PARLEY_OK) {
@@ -365,10 +366,10 @@ enum parley_status parley_params_pull(struct parley_channel *channel, const char
 
 /* --- Create --- */
 
-static void fill_optimiser(Parley__V1__OptimiserConfig *out, const struct parley_params_config *c)
+static void fill_optimiser(Parley__V1__ParamsOptimiser *out, const struct parley_params_config *c)
 {
-    parley__v1__optimiser_config__init(out);
-    out->kind = (Parley__V1__Optimiser)c->optimiser;
+    parley__v1__params_optimiser__init(out);
+    out->kind = (Parley__V1__ParamsOptimiserKind)((int)c->optimiser + 1);
     out->learning_rate = c->learning_rate;
     out->momentum = c->momentum;
     out->dampening = c->dampening;
@@ -379,10 +380,10 @@ static void fill_optimiser(Parley__V1__OptimiserConfig *out, const struct parley
     out->epsilon = c->epsilon;
 }
 
-static void fill_schedule(Parley__V1__Schedule *out, const struct parley_params_config *c)
+static void fill_schedule(Parley__V1__ParamsSchedule *out, const struct parley_params_config *c)
 {
-    parley__v1__schedule__init(out);
-    out->kind = (Parley__V1__ScheduleKind)c->schedule;
+    parley__v1__params_schedule__init(out);
+    out->kind = (Parley__V1__ParamsScheduleKind)((int)c->schedule + 1);
     out->warm_up = c->warm_up;
     out->step_size = c->step_size;
     out->factor = c->factor;
@@ -395,9 +396,9 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
 {
     Parley__V1__ParamsCreateRequest message = PARLEY__V1__PARAMS_CREATE_REQUEST__INIT;
     Parley__V1__ParamsConfig config = PARLEY__V1__PARAMS_CONFIG__INIT;
-    Parley__V1__Schedule schedule;
-    Parley__V1__OptimiserConfig optimiser;
-    Parley__V1__Quorum quorum = PARLEY__V1__QUORUM__INIT;
+    Parley__V1__ParamsSchedule schedule;
+    Parley__V1__ParamsOptimiser optimiser;
+    Parley__V1__ParamsQuorum quorum = PARLEY__V1__PARAMS_QUORUM__INIT;
     Parley__V1__TensorSpec *specs = arena_alloc(arena, c->n_specs, sizeof(*specs)), **pointers;
 
     pointers = arena_alloc(arena, c->n_specs, sizeof(Parley__V1__TensorSpec *));
@@ -408,6 +409,7 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
     for (size_t i = 0; i < c->n_specs; i++) {
         parley__v1__tensor_spec__init(&specs[i]);
         specs[i].name = params_text_of(c->specs[i].name);
+        specs[i].dtype = PARLEY__V1__DTYPE__DTYPE_F32;
         specs[i].shape = (int64_t *)(uintptr_t)c->specs[i].shape; /* only read */
         specs[i].n_shape = c->specs[i].n_dims;
         pointers[i] = &specs[i];
@@ -416,13 +418,14 @@ static bool send_config(struct transfer *t, const struct parley_params_config *c
     fill_schedule(&schedule, c);
     quorum.min = c->quorum_min;
     quorum.timeout_ms = c->quorum_timeout_ms;
-    quorum.on_miss = c->may_be_partial ? PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL
-                                       : PARLEY__V1__QUORUM_MISS__QUORUM_ABORT;
+    quorum.on_miss = c->may_be_partial ? PARLEY__V1__PARAMS_ON_MISS__PARAMS_ON_MISS_APPLY_PARTIAL
+                                       : PARLEY__V1__PARAMS_ON_MISS__PARAMS_ON_MISS_ABORT;
     config.name = params_text_of(c->name);
     config.specs = pointers;
     config.n_specs = c->n_specs;
     config.optimiser = &optimiser;
-    config.reduce = c->is_sum ? PARLEY__V1__REDUCE__SUM : PARLEY__V1__REDUCE__MEAN;
+    config.reduce = c->is_sum ? PARLEY__V1__PARAMS_REDUCE__PARAMS_REDUCE_SUM
+                              : PARLEY__V1__PARAMS_REDUCE__PARAMS_REDUCE_MEAN;
     config.round_size = c->round_size;
     config.dedupe = c->dedupe;
     config.quorum = &quorum;

@@ -168,6 +168,8 @@ void parley_call_unref(struct parley_call *call);
 enum parley_status parley_turn(struct parley_channel *channel, const struct parley_turn *turn,
                                const struct parley_turn_events *events, struct parley_error *err);
 
+/* at_turn: how many turns the fork keeps; 0 is the beginning. */
+#define PARLEY_ALL_TURNS UINT32_MAX
 enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,
                                uint32_t at_turn, char out[33], struct parley_error *err);
 enum parley_status parley_rewind(struct parley_channel *channel, const char *conversation,

@@ -181,10 +181,10 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
                                             const struct parley_open *what,
                                             struct parley_opened *out, struct parley_error *ret_err)
 {
-    Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
+    Parley__V1__ConversationsOpenRequest request = PARLEY__V1__CONVERSATIONS_OPEN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
-    Parley__V1__Limits limits = PARLEY__V1__LIMITS__INIT;
-    const Parley__V1__OpenResponse *response;
+    Parley__V1__ConversationLimits limits = PARLEY__V1__CONVERSATION_LIMITS__INIT;
+    const Parley__V1__ConversationsOpenResponse *response;
     struct error err = {0};
     struct arena arena;
     struct decoded d;
@@ -204,10 +204,10 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
         request.sampling = &sampling;
     }
     rc = request_ask(channel, "/parley.v1.Conversations/Open", &request.base,
-                     &parley__v1__open_response__descriptor, &d, ret_err);
+                     &parley__v1__conversations_open_response__descriptor, &d, ret_err);
     arena_deinit(&arena);
     if (rc == PARLEY_OK) {
-        response = (const Parley__V1__OpenResponse *)d.message;
+        response = (const Parley__V1__ConversationsOpenResponse *)d.message;
         request_copy(out->conversation, sizeof(out->conversation), response->conversation);
         request_copy(out->model, sizeof(out->model), response->model);
         request_copy(out->version, sizeof(out->version), response->version);
@@ -219,16 +219,20 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
 enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,
                                uint32_t at_turn, char out[33], struct parley_error *err)
 {
-    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
+    Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
     struct decoded d;
     enum parley_status rc;
 
     request.conversation = request_text_of(conversation);
-    request.at_turn = at_turn;
+    if (at_turn != PARLEY_ALL_TURNS) {
+        request.at_case = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN;
+        request.at_turn = at_turn;
+    }
     rc = request_ask(channel, "/parley.v1.Conversations/Fork", &request.base,
-                     &parley__v1__fork_response__descriptor, &d, err);
+                     &parley__v1__conversations_fork_response__descriptor, &d, err);
     if (rc == PARLEY_OK)
-        request_copy(out, 33, ((const Parley__V1__ForkResponse *)d.message)->conversation);
+        request_copy(out, 33,
+                     ((const Parley__V1__ConversationsForkResponse *)d.message)->conversation);
     arena_deinit(&d.arena);
     return rc;
 }
@@ -236,16 +240,17 @@ enum parley_status parley_fork(struct parley_channel *channel, const char *conve
 enum parley_status parley_rewind(struct parley_channel *channel, const char *conversation,
                                  uint32_t to_turn, uint32_t *ret_turns, struct parley_error *err)
 {
-    Parley__V1__RewindRequest request = PARLEY__V1__REWIND_REQUEST__INIT;
+    Parley__V1__ConversationsRewindRequest request = PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__INIT;
     struct decoded d;
     enum parley_status rc;
 
     request.conversation = request_text_of(conversation);
+    request.to_case = PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN;
     request.to_turn = to_turn;
     rc = request_ask(channel, "/parley.v1.Conversations/Rewind", &request.base,
-                     &parley__v1__rewind_response__descriptor, &d, err);
+                     &parley__v1__conversations_rewind_response__descriptor, &d, err);
     if (rc == PARLEY_OK && ret_turns != NULL)
-        *ret_turns = ((const Parley__V1__RewindResponse *)d.message)->turns;
+        *ret_turns = ((const Parley__V1__ConversationsRewindResponse *)d.message)->turns;
     arena_deinit(&d.arena);
     return rc;
 }
@@ -253,15 +258,15 @@ enum parley_status parley_rewind(struct parley_channel *channel, const char *con
 enum parley_status parley_cancel(struct parley_channel *channel, const char *conversation,
                                  uint32_t *ret_cancelled, struct parley_error *err)
 {
-    Parley__V1__CancelRequest request = PARLEY__V1__CANCEL_REQUEST__INIT;
+    Parley__V1__ConversationsCancelRequest request = PARLEY__V1__CONVERSATIONS_CANCEL_REQUEST__INIT;
     struct decoded d;
     enum parley_status rc;
 
     request.conversation = request_text_of(conversation);
     rc = request_ask(channel, "/parley.v1.Conversations/Cancel", &request.base,
-                     &parley__v1__cancel_response__descriptor, &d, err);
+                     &parley__v1__conversations_cancel_response__descriptor, &d, err);
     if (rc == PARLEY_OK && ret_cancelled != NULL)
-        *ret_cancelled = ((const Parley__V1__CancelResponse *)d.message)->cancelled;
+        *ret_cancelled = ((const Parley__V1__ConversationsCancelResponse *)d.message)->cancelled;
     arena_deinit(&d.arena);
     return rc;
 }
@@ -269,13 +274,13 @@ enum parley_status parley_cancel(struct parley_channel *channel, const char *con
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
                                 struct parley_error *err)
 {
-    Parley__V1__CloseRequest request = PARLEY__V1__CLOSE_REQUEST__INIT;
+    Parley__V1__ConversationsCloseRequest request = PARLEY__V1__CONVERSATIONS_CLOSE_REQUEST__INIT;
     struct decoded d;
     enum parley_status rc;
 
     request.conversation = request_text_of(conversation);
     rc = request_ask(channel, "/parley.v1.Conversations/Close", &request.base,
-                     &parley__v1__close_response__descriptor, &d, err);
+                     &parley__v1__conversations_close_response__descriptor, &d, err);
     arena_deinit(&d.arena);
     return rc;
 }

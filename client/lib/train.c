@@ -21,10 +21,11 @@ enum parley_status parley_act_configure(struct parley_channel *channel,
                                      .request = &request.base};
 
     request.model = (char *)(how->model == NULL ? "" : how->model);
-    request.mode = (Parley__V1__ActMode)how->mode;
+    request.mode = (Parley__V1__ActMode)((int)how->mode + 1);
     request.n = how->n;
     request.timeout_ms = how->timeout_ms;
-    request.on_miss = how->is_partial ? PARLEY__V1__ON_MISS__PARTIAL : PARLEY__V1__ON_MISS__ABORT;
+    request.on_miss = how->is_partial ? PARLEY__V1__ACT_ON_MISS__ACT_ON_MISS_PARTIAL
+                                      : PARLEY__V1__ACT_ON_MISS__ACT_ON_MISS_ABORT;
     request.min = how->min;
     request.max = how->max;
     request.delay_us = how->delay_us;
@@ -39,7 +40,7 @@ struct train_call {
 static enum status on_event(void *arg, const void *data, size_t len, struct error *err)
 {
     const struct train_call *t = arg;
-    Parley__V1__TrainEvent *from = parley__v1__train_event__unpack(NULL, len, data);
+    Parley__V1__ActTrainEvent *from = parley__v1__act_train_event__unpack(NULL, len, data);
     struct parley_trained event;
 
     if (from == NULL)
@@ -55,7 +56,7 @@ static enum status on_event(void *arg, const void *data, size_t len, struct erro
         .n_observers = from->observers,
         .params_version = from->params_version,
     };
-    parley__v1__train_event__free_unpacked(from, NULL);
+    parley__v1__act_train_event__free_unpacked(from, NULL);
     if (!t->trained(t->arg, &event))
         return error_set(err, STATUS_CANCELLED, "the training was ended");
     return STATUS_OK;
@@ -64,7 +65,7 @@ static enum status on_event(void *arg, const void *data, size_t len, struct erro
 enum parley_status parley_train(struct parley_channel *channel, const struct parley_train *what,
                                 parley_trained_fn trained, void *arg, struct parley_error *err)
 {
-    Parley__V1__TrainRequest request = PARLEY__V1__TRAIN_REQUEST__INIT;
+    Parley__V1__ActTrainRequest request = PARLEY__V1__ACT_TRAIN_REQUEST__INIT;
     const struct call_start how = {.method = "/parley.v1.Act/Train", .request = &request.base};
     struct train_call t = {trained, arg};
 
@@ -75,7 +76,8 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
     request.gamma = what->gamma;
     request.seed = what->seed;
     request.learning_rate = what->learning_rate;
-    request.loss = what->is_tutorial_loss ? PARLEY__V1__LOSS__TUTORIAL : PARLEY__V1__LOSS__FIXED;
+    request.loss = what->is_tutorial_loss ? PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL
+                                          : PARLEY__V1__ACT_LOSS__ACT_LOSS_FIXED;
     request.normalise = what->normalise;
     request.save_path = (char *)(what->save_path == NULL ? "" : what->save_path);
     request.timeout_ms = what->timeout_ms;

@@ -6,14 +6,16 @@
 #include "base/alloc.h"
 #include "client/lib/parts.h"
 #include "proto/codec.h"
+#include "proto/words.h"
 
 struct client_turn_call {
     struct parley_call base;
     struct parley_turn_events events;
 };
 
-static enum status tell_piece(const struct parley_turn_events *e, const Parley__V1__Piece *piece,
-                              struct arena *arena, struct error *err)
+static enum status tell_piece(const struct parley_turn_events *e,
+                              const Parley__V1__TurnPiece *piece, struct arena *arena,
+                              struct error *err)
 {
     struct parley_token *tokens = arena_alloc(arena, piece->n_token_ids, sizeof(*tokens));
 
@@ -38,9 +40,14 @@ static enum status tell_piece(const struct parley_turn_events *e, const Parley__
     return STATUS_OK;
 }
 
-static void tell_done(const struct parley_turn_events *e, const Parley__V1__Done *from)
+static void tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDone *from)
 {
-    struct parley_done done = {.turn = from->turn, .finish_reason = from->finish_reason};
+    char reason[WORD_CHARS];
+    struct parley_done done = {
+        .turn = from->turn,
+        .finish_reason =
+            enum_word(reason, &parley__v1__finish_reason__descriptor, (int)from->finish_reason),
+    };
 
     if (from->usage != NULL)
         done.usage = (struct parley_usage){from->usage->prompt_tokens, from->usage->cached_tokens,

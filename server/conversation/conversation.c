@@ -121,7 +121,6 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     if (at_turn > c->host.n_turns)
         return error_set(err, STATUS_RANGE, "at_turn is %u, there are %u complete turns", at_turn,
                          c->host.n_turns);
-    at_turn = at_turn == 0 ? c->host.n_turns : at_turn;
     f = try_alloc(1, sizeof(*f));
     if (f == NULL)
         return error_no_memory(err, sizeof(*f), "a conversation");

@@ -24,7 +24,7 @@ enum status conversation_open(struct conversation **out, struct conversations *a
                               struct model *model, const struct open_request *r,
                               struct error *err) MUST_CHECK;
 
-/* Shares the past of c up to at_turn, without copying; 0: all completed turns. */
+/* Shares the past of c up to at_turn, without copying; 0: only its beginning. */
 enum status conversation_fork(struct conversation **out, struct conversation *c, uint32_t at_turn,
                               const struct pair *metadata, size_t n_metadata,
                               struct error *err) MUST_CHECK;

@@ -6,16 +6,6 @@
 
 #include "base/alloc.h"
 
-const char *watch_what_name(enum watch_what what)
-{
-    static const char *const names[] = {
-        [WATCH_OPENED] = "opened",         [WATCH_FORKED] = "forked",   [WATCH_EVICTED] = "evicted",
-        [WATCH_RECOMPUTED] = "recomputed", [WATCH_EXPIRED] = "expired", [WATCH_CLOSED] = "closed",
-    };
-
-    return names[what];
-}
-
 void watch_ring_init(struct watch_ring *ring)
 {
     *ring = (struct watch_ring){0};

@@ -24,9 +24,6 @@ enum watch_what {
     WATCH_CLOSED,
 };
 
-/* "opened", "forked", "evicted", "recomputed", "expired", "closed". */
-const char *watch_what_name(enum watch_what what);
-
 struct watch_event {
     struct conversation_id id;
     struct conversation_id parent; /* of WATCH_FORKED */

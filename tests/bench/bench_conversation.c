@@ -33,7 +33,7 @@ static double fork_us(struct conversation *c)
     double start = now_us();
 
     for (size_t i = 0; i < N_FORKS; i++) {
-        if (conversation_fork(&f, c, 0, NULL, 0, &err) != STATUS_OK)
+        if (conversation_fork(&f, c, c->host.n_turns, NULL, 0, &err) != STATUS_OK)
             return -1;
         conversation_close(f, WATCH_CLOSED, "");
     }

@@ -274,13 +274,13 @@ static void unary_end(struct unary *u)
 
 static void open_conversations(const char *address, size_t n, char (*out)[33])
 {
-    Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
+    Parley__V1__ConversationsOpenRequest request = PARLEY__V1__CONVERSATIONS_OPEN_REQUEST__INIT;
     struct client c;
 
     request.model = (char[]){"echo"};
     client_open(&c, address, "/parley.v1.Conversations/Open", 1);
     for (size_t i = 0; i < n; i++) {
-        Parley__V1__OpenResponse *response;
+        Parley__V1__ConversationsOpenResponse *response;
         grpc_slice all;
         struct unary u;
 
@@ -288,11 +288,11 @@ static void open_conversations(const char *address, size_t n, char (*out)[33])
         CHECK(next_event(c.queue).success);
         CHECK(u.response != NULL);
         all = read_all(u.response);
-        response = parley__v1__open_response__unpack(NULL, GRPC_SLICE_LENGTH(all),
-                                                     GRPC_SLICE_START_PTR(all));
+        response = parley__v1__conversations_open_response__unpack(NULL, GRPC_SLICE_LENGTH(all),
+                                                                   GRPC_SLICE_START_PTR(all));
         CHECK(response != NULL && strlen(response->conversation) == 32);
         memcpy(out[i], response->conversation, 33);
-        parley__v1__open_response__free_unpacked(response, NULL);
+        parley__v1__conversations_open_response__free_unpacked(response, NULL);
         grpc_slice_unref(all);
         unary_end(&u);
     }

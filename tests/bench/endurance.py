@@ -50,7 +50,7 @@ def watch(load, daemon, client, end):
             pass
         seconds = time.monotonic() - start
         rss = rss_bytes(daemon.process.pid)
-        status = client.admin.Status(admin.StatusRequest())
+        status = client.admin.Status(admin.AdminStatusRequest())
         model = client.models.Get(models.ModelsGetRequest(name="model"))
         batching = model.batching
         if seconds >= end / 5 and model.kv_evictions + batching.preempted > 0:
@@ -83,7 +83,7 @@ def main():
             load.kill()
         figures = json.loads(load.stdout.read() or "{}")
         model = client.models.Get(models.ModelsGetRequest(name="model"))
-        left = client.admin.Status(admin.StatusRequest()).conversations
+        left = client.admin.Status(admin.AdminStatusRequest()).conversations
     growth = max(samples) / samples[0] if samples else None
     holds = {
         "no turn failed": figures.get("failed") == 0 and figures.get("completed", 0) > 0,

@@ -42,7 +42,7 @@ async def turn(stub, conversation, i, o, obeys):
 async def crowd(address, o, obeys):
     async with grpc.aio.insecure_channel(address) as channel:
         stub = conversations_pb2_grpc.ConversationsStub(channel)
-        opened = [(await stub.Open(conversations.OpenRequest(model="model"))).conversation for _ in range(o.clients)]
+        opened = [(await stub.Open(conversations.ConversationsOpenRequest(model="model"))).conversation for _ in range(o.clients)]
         start = time.monotonic()
         ended = await asyncio.gather(*(turn(stub, c, i, o, obeys) for i, c in enumerate(opened)))
         seconds = time.monotonic() - start

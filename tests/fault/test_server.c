@@ -48,7 +48,7 @@ static struct conversation *fork_one(struct conversation *c)
     struct conversation *f = NULL;
     struct error err;
 
-    while (!worked(conversation_fork(&f, c, 0, &pair, 1, &err)))
+    while (!worked(conversation_fork(&f, c, c->host.n_turns, &pair, 1, &err)))
         ck_assert_uint_eq(c->all->n, 1);
     return f;
 }

@@ -176,10 +176,11 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
 
         if (chat->turn != NULL)
             rc = wire_turn(&turn, chat->turn, arena, &err);
-    } else if (m->descriptor == &parley__v1__open_request__descriptor) {
-        rc = wire_open(&open, (const Parley__V1__OpenRequest *)m, arena, &err);
-    } else if (m->descriptor == &parley__v1__fork_request__descriptor) {
-        rc = wire_fork_metadata(&pairs, (const Parley__V1__ForkRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__conversations_open_request__descriptor) {
+        rc = wire_open(&open, (const Parley__V1__ConversationsOpenRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__conversations_fork_request__descriptor) {
+        rc = wire_fork_metadata(&pairs, (const Parley__V1__ConversationsForkRequest *)m, arena,
+                                &err);
     } else if (m->descriptor == &parley__v1__act_step_request__descriptor) {
         const Parley__V1__ActStepRequest *step = (const Parley__V1__ActStepRequest *)m;
 

@@ -9,9 +9,17 @@ import children
 sys.path.insert(0, os.environ["PARLEY_STUBS"])  # made by venv.sh
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from parley.v1 import admin_pb2 as admin, admin_pb2_grpc  # noqa: E402,F401
+from parley.v1 import content_pb2 as content  # noqa: E402,F401
 from parley.v1 import conversations_pb2 as conversations, conversations_pb2_grpc  # noqa: E402
+from parley.v1 import tensor_pb2  # noqa: E402,F401
 from parley.v1 import params_pb2 as params, params_pb2_grpc  # noqa: E402,F401
 from parley.v1 import error_pb2, models_pb2 as models, models_pb2_grpc  # noqa: E402,F401
+
+
+def word(message, field):
+    """The value of an enum as people write it: FINISH_REASON_STOP is "stop"."""
+    values = message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number
+    return values[getattr(message, field)].name.removeprefix(values[0].name.removesuffix("UNSPECIFIED")).lower()
 
 
 class Client:
@@ -25,16 +33,16 @@ class Client:
         self.health = health_pb2_grpc.HealthStub(self.channel)
 
     def open(self, model="", **more):
-        return self.conversations.Open(conversations.OpenRequest(model=model, **more)).conversation
+        return self.conversations.Open(conversations.ConversationsOpenRequest(model=model, **more)).conversation
 
     def fork(self, conversation, **more):
-        return self.conversations.Fork(conversations.ForkRequest(conversation=conversation, **more)).conversation
+        return self.conversations.Fork(conversations.ConversationsForkRequest(conversation=conversation, **more)).conversation
 
     def get(self, conversation):
-        return self.conversations.Get(conversations.GetRequest(conversation=conversation))
+        return self.conversations.Get(conversations.ConversationsGetRequest(conversation=conversation))
 
     def close(self, conversation):
-        self.conversations.Close(conversations.CloseRequest(conversation=conversation))
+        self.conversations.Close(conversations.ConversationsCloseRequest(conversation=conversation))
 
 
 class Parleyd(children.Daemon):

@@ -21,10 +21,10 @@ import harness
 from children import PATIENCE, until
 from parley.v1 import act_pb2 as act, act_pb2_grpc, tensor_pb2  # harness knows where they are
 
-NONE, AUTO, LOCKSTEP, DYNAMIC = act.NONE, act.AUTO, act.LOCKSTEP, act.DYNAMIC
+NONE, AUTO, LOCKSTEP, DYNAMIC = act.ACT_MODE_NONE, act.ACT_MODE_AUTO, act.ACT_MODE_LOCKSTEP, act.ACT_MODE_DYNAMIC
 
 
-def tensor(*numbers, shape=None, dtype=tensor_pb2.F32, name="observation"):
+def tensor(*numbers, shape=None, dtype=tensor_pb2.DTYPE_F32, name="observation"):
     return tensor_pb2.Tensor(name=name, dtype=dtype, shape=shape or [len(numbers)], data=struct.pack(f"<{len(numbers)}f", *numbers))
 
 
@@ -97,11 +97,11 @@ def what_is_refused(a):
     refused(lambda: a.step("bad", model="nobody"), grpc.StatusCode.NOT_FOUND, "nobody", "policy")
     refused(lambda: a.step("bad", model="echo"), grpc.StatusCode.FAILED_PRECONDITION, "echo", "does not act")
     refused(lambda: a.step("bad", observation=tensor(1, 2, 3)), bad, "f32[3]", "f32[4]")
-    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=tensor_pb2.I32)), bad, "i32[4]")
+    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=tensor_pb2.DTYPE_I32)), bad, "i32[4]")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[5])), bad, "observation[0]", "16 bytes", "needs 20")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[-4])), bad, "f32[-4]", "cannot be")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[1] * 9)), bad, "9 dimensions")
-    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=77)), bad, "type 77")
+    refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=77)), bad, "dtype is 77")
     many = act.ActStepRequest(env_id="bad", run_id=1, seq=1, observation=[good] * 65)
     refused(lambda: a.stub.Step(many), grpc.StatusCode.RESOURCE_EXHAUSTED, "65 tensors")
     none = act.ActStepRequest(env_id="bad", run_id=1, seq=1)
@@ -117,19 +117,19 @@ def what_is_refused(a):
     refused(lambda: a.configure(LOCKSTEP, n=1, timeout_ms=86400001), bad, "timeout_ms is 86400001")
     refused(lambda: a.configure(NONE, model="echo"), grpc.StatusCode.FAILED_PRECONDITION, "echo", "does not act")
     refused(lambda: a.configure(NONE, model="nobody"), grpc.StatusCode.NOT_FOUND, "nobody")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=0, episodes=1))), bad, "observers is 0")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=1, episodes=0))), bad, "episodes is 0")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=1, episodes=1, gamma=2))), bad, "gamma is 2")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=1, episodes=1, learning_rate=-1))), bad, "learning_rate is -1")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=1, episodes=1, model="echo"))),
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=0, episodes=1))), bad, "observers is 0")
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=0))), bad, "episodes is 0")
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, gamma=2))), bad, "gamma is 2")
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, learning_rate=-1))), bad, "learning_rate is -1")
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=1, episodes=1, model="echo"))),
             grpc.StatusCode.FAILED_PRECONDITION, "does not learn")
-    refused(lambda: next(a.stub.Train(act.TrainRequest(observers=3, episodes=1, timeout_ms=20))),
+    refused(lambda: next(a.stub.Train(act.ActTrainRequest(observers=3, episodes=1, timeout_ms=20))),
             grpc.StatusCode.DEADLINE_EXCEEDED, "0 of 3 observers")
     print("refusals: each with its status and what to do about it")
 
 
 def waiting(parley):
-    return next(m for m in parley.admin.Status(harness.admin.StatusRequest()).models if m.name == "policy").batching.waiting
+    return next(m for m in parley.admin.Status(harness.admin.AdminStatusRequest()).models if m.name == "policy").batching.waiting
 
 
 def until_they_wait(parley, *calls):
@@ -174,7 +174,7 @@ def modes(a, parley):
     a.configure(LOCKSTEP, n=3)
     two = [a.begin("lock0", seq=3, row=0), a.begin("lock1", seq=3, row=1)]
     until_they_wait(parley, *two)
-    a.configure(LOCKSTEP, n=3, timeout_ms=60, on_miss=act.PARTIAL)
+    a.configure(LOCKSTEP, n=3, timeout_ms=60, on_miss=act.ACT_ON_MISS_PARTIAL)
     some = outcomes(two)
     assert [r.batch_size for r in some] == [2, 2], some
 
@@ -273,14 +273,14 @@ def observe(address, env, run, dies_at=0, row=None):
     """An observer of an environment without physics: rewards are 1. Ends with its stream."""
     a = Act(address)
     outgoing = queue.Queue()
-    outgoing.put(act.AttachRequest(offer=act.AttachOffer(env_id=env, run_id=run, environment="none")))
+    outgoing.put(act.ActAttachRequest(offer=act.ActOffer(env_id=env, run_id=run, environment="none")))
     seq, episodes = 0, 0
     try:
         for order in a.stub.Attach(iter(outgoing.get, None)):
             if order.WhichOneof("what") == "accepted":
                 row = order.accepted.row
                 continue
-            result = act.EpisodeResult(episode=order.run.episode, reward=order.run.n_steps, returns=[float(order.run.n_steps - i) for i in range(order.run.n_steps)])
+            result = act.ActEpisodeResult(episode=order.run.episode, reward=order.run.n_steps, returns=[float(order.run.n_steps - i) for i in range(order.run.n_steps)])
             for i in range(order.run.n_steps):
                 if dies_at and i == dies_at:
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -288,10 +288,10 @@ def observe(address, env, run, dies_at=0, row=None):
                     a.step(env, run, seq + 1, row=row)
                     seq += 1
                 except grpc.RpcError as e:
-                    result = act.EpisodeResult(episode=order.run.episode, error=harness.error_pb2.ErrorDetail(code=e.code().value[0], message=e.details()))
+                    result = act.ActEpisodeResult(episode=order.run.episode, error=harness.error_pb2.ErrorDetail(code=e.code().value[0], message=e.details()))
                     break
             episodes += 1
-            outgoing.put(act.AttachRequest(result=result))
+            outgoing.put(act.ActAttachRequest(result=result))
     except grpc.RpcError as e:
         return episodes, e
     finally:
@@ -337,7 +337,7 @@ def a_training(a, address, folder):
 
 def train_request(**more):
     """Observers have all the time they need to attach."""
-    return act.TrainRequest(timeout_ms=int(PATIENCE * 1000), **more)
+    return act.ActTrainRequest(timeout_ms=int(PATIENCE * 1000), **more)
 
 
 def is_trained(a, n):
@@ -380,7 +380,7 @@ def step_and_die(address, env):
 def a_killed_observer_and_a_timeout(a, parley):
     """Nobody waits much longer than the time-out for one who is dead, however it went."""
     timeout_ms = 500
-    for on_miss, env in ((act.ABORT, "abort"), (act.PARTIAL, "partial")):
+    for on_miss, env in ((act.ACT_ON_MISS_ABORT, "abort"), (act.ACT_ON_MISS_PARTIAL, "partial")):
         a.configure(LOCKSTEP, n=3)
         others = [f"{env}{i}" for i in range(2)]
         dies = children.start([sys.executable, __file__, "--step-and-die", parley.address, env], stdout=subprocess.PIPE, text=True)
@@ -396,13 +396,13 @@ def a_killed_observer_and_a_timeout(a, parley):
         a.configure(LOCKSTEP, n=3, timeout_ms=timeout_ms, on_miss=on_miss)
         some = outcomes(calls)
         took_ms = (time.monotonic() - begun) * 1000
-        if on_miss == act.PARTIAL:
+        if on_miss == act.ACT_ON_MISS_PARTIAL:
             assert [r.batch_size for r in some] == [2, 2], some
         else:
             assert [e.code() for e in some] == [grpc.StatusCode.ABORTED] * 2, some
         a.configure(LOCKSTEP, n=3)
         fresh = a.begin(env, run=2, seq=1, row=1)
-        left = a.together(*(request(e, seq=3 if on_miss == act.PARTIAL else 2, row=2 * i) for i, e in enumerate(others)))
+        left = a.together(*(request(e, seq=3 if on_miss == act.ACT_ON_MISS_PARTIAL else 2, row=2 * i) for i, e in enumerate(others)))
         assert fresh.result().seq == 1 and [r.batch_size for r in left] == [3, 3], "the restarted one begins afresh"
     a.configure(AUTO)
     print(f"killed: with a time-out of {timeout_ms} ms the others knew after {took_ms:.0f} ms")
@@ -431,7 +431,7 @@ def main():
             a = Act(parley.address)
             stays, restarted = an_observer_is_killed(a, parley.address)
             waits = a.stub.Train(train_request(observers=9, episodes=1))
-            until("the training", lambda: parley.admin.Status(harness.admin.StatusRequest()).calls == 4)
+            until("the training", lambda: parley.admin.Status(harness.admin.AdminStatusRequest()).calls == 4)
         refused(lambda: list(waits), grpc.StatusCode.UNAVAILABLE, "the server is stopping")
         assert stays.result(timeout=PATIENCE)[0] == 2 and restarted.result(timeout=PATIENCE)[0] == 1
 

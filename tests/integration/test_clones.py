@@ -59,7 +59,7 @@ def independent_clones(parley, n=64):
 
 
 def model_status(parley):
-    status = parley.admin.Status(admin.StatusRequest())
+    status = parley.admin.Status(admin.AdminStatusRequest())
     return next(m for m in status.models if m.name == "smollm2")
 
 

@@ -18,7 +18,7 @@ import grpc
 import children
 import harness
 from children import PATIENCE, until
-from harness import admin, conversations, error_pb2, health_pb2, models, params
+from harness import admin, content, conversations, error_pb2, health_pb2, models, params, word
 from trainer import create
 
 ENDLESS = 60000  # tokens: of model long, more than is said while a test looks elsewhere
@@ -86,7 +86,7 @@ def fails(code, call, field=None, says=""):
 
 
 def idle(parley, c):
-    until("the end of the turn", lambda: parley.get(c).state == "idle")
+    until("the end of the turn", lambda: word(parley.get(c), "state") == "idle")
     return parley.get(c)
 
 
@@ -103,12 +103,12 @@ def health_and_models(parley):
         assert check(health_pb2.HealthCheckRequest(service=name)).status == SERVING, name
     fails(grpc.StatusCode.NOT_FOUND, lambda: check(health_pb2.HealthCheckRequest(service="nobody")))
     listed = parley.models.List(models.ModelsListRequest()).models
-    assert [(m.name, m.kind, m.state) for m in listed] == [("tiny", "lm", "ready"), ("long", "lm", "ready"), ("echo", "echo", "ready")], listed
+    assert [(m.name, word(m, "kind"), word(m, "state")) for m in listed] == [("tiny", "lm", "ready"), ("long", "lm", "ready"), ("echo", "echo", "ready")], listed
     assert parley.models.Get(models.ModelsGetRequest()).name == "tiny", "the first one given is the default"
     assert len(parley.models.Get(models.ModelsGetRequest(name="tiny")).version) == 64
     fails(grpc.StatusCode.NOT_FOUND, lambda: parley.models.Get(models.ModelsGetRequest(name="nobody")), says="tiny, long, echo")
-    status = parley.admin.Status(admin.StatusRequest())
-    assert status.state == "serving" and status.pid > 0 and status.rss_bytes > 0
+    status = parley.admin.Status(admin.AdminStatusRequest())
+    assert word(status, "state") == "serving" and status.pid > 0 and status.rss_bytes > 0
 
 
 def three_turns(parley):
@@ -117,9 +117,9 @@ def three_turns(parley):
         said = turn(parley, request(c, n, text))
         assert said.kinds == ["accepted", "piece", "done"], said.kinds
         assert said.text == text and said.accepted.turn == n and said.done.turn == n
-        assert said.done.finish_reason == "stop" and said.done.timings.steps == 1
+        assert word(said.done, "finish_reason") == "stop" and said.done.timings.steps == 1
     kept = parley.get(c)
-    assert kept.turns == 3 and kept.state == "idle" and kept.model == "echo"
+    assert kept.turns == 3 and word(kept, "state") == "idle" and kept.model == "echo"
     assert [t.reply for t in kept.transcript] == ["one", "two words", "drei Wörter — 🌳"]
     assert [t.messages[0].role for t in kept.transcript] == ["user"] * 3
     parley.close(c)
@@ -131,7 +131,7 @@ def tokens_stream(parley):
     r = long_request(c, 1, tokens=40)
     r.want_logprobs = 3
     said = turn(parley, r)
-    assert len(said.ids) == 40 and said.done.finish_reason == "length" and said.kinds.count("piece") > 1
+    assert len(said.ids) == 40 and word(said.done, "finish_reason") == "length" and said.kinds.count("piece") > 1
     assert len(said.logprobs) == 40 and all(len(p.top) == 3 for p in said.logprobs)
     assert all(a.logprob >= b.logprob for p in said.logprobs for a, b in zip(p.top, p.top[1:]))
     assert said.accepted.prompt_tokens == said.done.usage.prompt_tokens > 0
@@ -182,13 +182,13 @@ def fork_and_rewind(parley):
     next(busy)
     assert parley.get(parley.fork(c)).turns == 4, "a fork has what is complete"
     fails(grpc.StatusCode.FAILED_PRECONDITION,
-          lambda: parley.conversations.Rewind(conversations.RewindRequest(conversation=c, to_turn=1)))
+          lambda: parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=1)))
     busy.cancel()
     idle(parley, c)
-    assert parley.conversations.Rewind(conversations.RewindRequest(conversation=c, to_turn=2)).turns == 2
+    assert parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=2)).turns == 2
     assert [t.turn for t in parley.get(c).transcript] == [1, 2]
     assert turn(parley, long_request(c, 3, "number 3", 8)).done.turn == 3
-    fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.conversations.Fork(conversations.ForkRequest(conversation=c, at_turn=9)))
+    fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.conversations.Fork(conversations.ConversationsForkRequest(conversation=c, at_turn=9)))
 
 
 def client_cancels(parley):
@@ -202,10 +202,10 @@ def client_cancels(parley):
     call.cancel()
     kept = idle(parley, c)
     last = kept.transcript[-1]
-    assert kept.turns == 1 and last.finish_reason == "cancelled" and last.reply.startswith(seen.text)
+    assert kept.turns == 1 and word(last, "finish_reason") == "cancelled" and last.reply.startswith(seen.text)
     assert last.usage.completion_tokens < ENDLESS
     steps = parley.models.Get(models.ModelsGetRequest(name="long")).batching.steps
-    assert turn(parley, long_request(c, 2, tokens=3)).done.finish_reason == "length", "the next number is good"
+    assert word(turn(parley, long_request(c, 2, tokens=3)).done, "finish_reason") == "length", "the next number is good"
     assert parley.models.Get(models.ModelsGetRequest(name="long")).batching.steps - steps <= 4, "nothing else computes any more"
     parley.close(c)
 
@@ -228,14 +228,14 @@ def cancel_call(parley):
     threads[1].start()
     threads[2].start()
     until("the second turn in the queue", lambda: parley.get(c).queued == 1)
-    assert parley.conversations.Cancel(conversations.CancelRequest(conversation=c)).cancelled == 2
+    assert parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c)).cancelled == 2
     for thread in threads:
         thread.join(PATIENCE)
-    assert said[0].done.finish_reason == "cancelled"
+    assert word(said[0].done, "finish_reason") == "cancelled"
     assert said[2].code == grpc.StatusCode.CANCELLED and said[2].kinds == [], "a queued turn never was"
     assert said[1].done is None or said[1].done == said[0].done
     assert idle(parley, c).turns == 1
-    assert parley.conversations.Cancel(conversations.CancelRequest(conversation=c)).cancelled == 0
+    assert parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c)).cancelled == 0
     parley.close(c)
 
 
@@ -256,22 +256,22 @@ def deadlines(parley):
         seconds *= 2
     kept = idle(parley, c)
     if kept.turns > 0:  # else it passed before the first step: as if it never was
-        assert kept.transcript[0].finish_reason in ("deadline", "cancelled"), kept  # whoever's clock is first
+        assert word(kept.transcript[0], "finish_reason") in ("deadline", "cancelled"), kept  # whoever's clock is first
     n = kept.turns + 1
-    assert turn(parley, long_request(c, n, tokens=5), timeout=PATIENCE).done.finish_reason == "length"
+    assert word(turn(parley, long_request(c, n, tokens=5), timeout=PATIENCE).done, "finish_reason") == "length"
     parley.close(c)
 
 
 def bad_input(parley):
     c = parley.open("echo")
     call, code = parley.conversations.Turn, grpc.StatusCode
-    user, odd = conversations.Message(role="user", text="a"), conversations.Message(role="bystander", text="b")
+    user, odd = content.Message(role="user", text="a"), content.Message(role="bystander", text="b")
     fails(code.NOT_FOUND, lambda: call(request("0" * 32, 1, "a")))
     fails(code.NOT_FOUND, lambda: call(request("nobody", 1, "a")))
     fails(code.INVALID_ARGUMENT, lambda: call(request("", 1, "a")), "conversation")
-    fails(code.NOT_FOUND, lambda: parley.conversations.Open(conversations.OpenRequest(model="nobody")), says="tiny, long, echo")
+    fails(code.NOT_FOUND, lambda: parley.conversations.Open(conversations.ConversationsOpenRequest(model="nobody")), says="tiny, long, echo")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1)), "messages")
-    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[conversations.Message(role="user")])), "messages[0].text")
+    fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[content.Message(role="user")])), "messages[0].text")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, messages=[user, odd])), "messages[1].role")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", messages=[user])), "text")
     fails(code.INVALID_ARGUMENT, lambda: call(request(c, 1, "a", want_logprobs=21)), "want_logprobs")
@@ -282,10 +282,10 @@ def bad_input(parley):
     r = request(parley.open("tiny"), 1, "a")
     r.sampling.logit_bias[100000] = 1
     fails(code.INVALID_ARGUMENT, lambda: call(r), "logit_bias")
-    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ListRequest(page_size=1001)), "page_size")
-    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ListRequest(page_token="x")), "page_token")
+    assert parley.conversations.List(conversations.ConversationsListRequest(page_size=1001)).total >= 1, "a page that is too large is the largest"
+    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ConversationsListRequest(page_token="x")), "page_token")
     fails(code.OUT_OF_RANGE, lambda: call(request(parley.open("tiny"), 1, "word " * 3000)), says="2048")
-    fails(code.RESOURCE_EXHAUSTED, lambda: parley.conversations.Open(conversations.OpenRequest(metadata={str(i): "" for i in range(65)})))
+    fails(code.RESOURCE_EXHAUSTED, lambda: parley.conversations.Open(conversations.ConversationsOpenRequest(metadata={str(i): "" for i in range(65)})))
     for method, kind, message in (("Turn", "unary_stream", b"\x0a\x20" + c.encode() + b"\x22\x02\xff\xfe"), ("Open", "unary_unary", b"\x0a\x02\xc3\x28")):
         raw = getattr(parley.channel, kind)(f"/parley.v1.Conversations/{method}", request_serializer=bytes, response_deserializer=bytes)
         try:
@@ -348,18 +348,18 @@ def chat_left(parley):
             break
     call.cancel()
     more.set()
-    assert idle(parley, c).transcript[0].finish_reason == "cancelled"
+    assert word(idle(parley, c).transcript[0], "finish_reason") == "cancelled"
     parley.close(c)
 
 
 def watching(parley):
-    events = parley.conversations.Watch(conversations.WatchRequest())
+    events = parley.conversations.Watch(conversations.ConversationsWatchRequest())
     seen = []
 
     def watch():
         try:
             for event in events:
-                seen.append((event.what, event.conversation, event.parent))
+                seen.append((word(event, "kind"), event.conversation, event.parent))
         except grpc.RpcError as error:
             assert error.code() == grpc.StatusCode.CANCELLED, error
 
@@ -381,7 +381,7 @@ def listing(parley):
     mine = [parley.open("echo") for _ in range(7)]
     pages, token = [], ""
     while True:
-        page = parley.conversations.List(conversations.ListRequest(page_size=3, page_token=token, model="echo"))
+        page = parley.conversations.List(conversations.ConversationsListRequest(page_size=3, page_token=token, model="echo"))
         pages.append([c.conversation for c in page.conversations])
         token = page.next_page_token
         if not token:
@@ -410,7 +410,7 @@ def garbage(parley):
         raise AssertionError("bytes that are no message were taken")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
-    assert parley.models.Get(models.ModelsGetRequest(name="echo")).state == "ready"
+    assert word(parley.models.Get(models.ModelsGetRequest(name="echo")), "state") == "ready"
 
 
 def killed_client(parley):
@@ -427,7 +427,7 @@ def killed_client(parley):
     client.wait()
     client.stdout.close()
     kept = idle(parley, c)
-    assert kept.turns == 1 and kept.transcript[0].finish_reason == "cancelled"
+    assert kept.turns == 1 and word(kept.transcript[0], "finish_reason") == "cancelled"
     assert turn(parley, long_request(c, 2, tokens=3)).done.turn == 2
     parley.close(c)
 
@@ -473,7 +473,7 @@ def expiry(parleyd):
     with harness.Parleyd(parleyd, "--ttl", "300ms") as parley:
         parley.open("echo")
         longer = parley.open("echo", ttl_ms=3600000)
-        until("the end of what is idle", lambda: parley.admin.Status(admin.StatusRequest()).conversations == 1)
+        until("the end of what is idle", lambda: parley.admin.Status(admin.AdminStatusRequest()).conversations == 1)
         assert parley.get(longer).ttl_ms == 3600000
 
 
@@ -482,7 +482,7 @@ def unix_socket(parleyd):
         with harness.Parleyd(parleyd, "--listen", f"unix:{folder}/socket") as parley:
             local = harness.Client(f"unix:{folder}/socket")
             assert turn(local, request(local.open("echo"), 1, "hello")).text == "hello"
-            assert parley.admin.Status(admin.StatusRequest()).conversations == 1
+            assert parley.admin.Status(admin.AdminStatusRequest()).conversations == 1
             local.channel.close()
 
 
@@ -506,12 +506,12 @@ def drain(parleyd, tiny):
         assert next(chat).WhichOneof("event") == "accepted"
         daemon.process.send_signal(signal.SIGTERM)
         assert next(watch).status == NOT_SERVING
-        fails(grpc.StatusCode.UNAVAILABLE, lambda: parley.conversations.Open(conversations.OpenRequest()))
+        fails(grpc.StatusCode.UNAVAILABLE, lambda: parley.conversations.Open(conversations.ConversationsOpenRequest()))
         fails(grpc.StatusCode.UNAVAILABLE, lambda: parley.conversations.Turn(request(idle_one, 1, "new")))
-        assert parley.admin.Status(admin.StatusRequest()).state == "draining"
+        assert word(parley.admin.Status(admin.AdminStatusRequest()), "state") == "draining"
         assert Said(chat).code == grpc.StatusCode.UNAVAILABLE, "a stream that would go on for ever ends"
         said = Said(call)
-        assert said.done and said.done.finish_reason == "length" and len(said.ids) == 600, "the turn in flight is finished"
+        assert said.done and word(said.done, "finish_reason") == "length" and len(said.ids) == 600, "the turn in flight is finished"
         end_chat.set()
         slow.channel.close()
         assert daemon.process.wait(PATIENCE) == 0
@@ -522,7 +522,7 @@ def lingering(parley):
     attach = parley.channel.stream_stream("/parley.v1.Act/Attach")  # with no offer: nobody needs to learn
     nothing = threading.Event()
     calls = [
-        parley.conversations.Watch(conversations.WatchRequest()),
+        parley.conversations.Watch(conversations.ConversationsWatchRequest()),
         parley.params.Watch(params.ParamsWatchRequest(name="numbers")),
         parley.params.UpdateAndFetch(wait_for(nothing)),
         parley.conversations.Chat(wait_for(nothing)),
@@ -555,7 +555,7 @@ def drain_ends_what_lingers(parleyd):
         end_update = threading.Event()
         update = parley.params.UpdateAndFetch(half_an_update(end_update))
         before, end_before = lingering(parley)
-        until("the calls", lambda: parley.admin.Status(admin.StatusRequest()).calls == len(before) + 3)
+        until("the calls", lambda: parley.admin.Status(admin.AdminStatusRequest()).calls == len(before) + 3)
         daemon.process.send_signal(signal.SIGTERM)
         assert all(said_stopping(call) for call in before)
         assert next(watch).status == NOT_SERVING

@@ -98,7 +98,7 @@ class Stream:
 
 
 def n_conversations(client):
-    return len(client.parley.conversations.List(harness.conversations.ListRequest()).conversations)
+    return len(client.parley.conversations.List(harness.conversations.ConversationsListRequest()).conversations)
 
 
 def statistics_of(client, name):
@@ -380,7 +380,7 @@ def repository(client, folder):
     # An unload lets the turn in flight finish, refuses new ones, and closes what was said to it.
     client.infer("more", [text("x")], sequence_id=1, sequence_start=True, parameters={"max_tokens": 1})
     came, watched = queue.Queue(), queue.Queue()
-    watch = client.parley.conversations.Watch(harness.conversations.WatchRequest())
+    watch = client.parley.conversations.Watch(harness.conversations.ConversationsWatchRequest())
 
     def look():
         try:
@@ -396,7 +396,7 @@ def repository(client, folder):
     opened = []
     while conversation not in opened[:-1]:  # what was asked for last has begun
         event = watched.get(timeout=PATIENCE)
-        opened += [event.conversation] if event.what == "opened" else []
+        opened += [event.conversation] if harness.word(event, "kind") == "opened" else []
     client.unload_model("more")
     result, error = came.get(timeout=PATIENCE)
     assert error is None and parameter(result, "completion_tokens") == 150
@@ -408,7 +408,7 @@ def repository(client, folder):
         raise AssertionError("its conversation is still there")
     except grpc.RpcError as e:
         assert e.code() == grpc.StatusCode.NOT_FOUND
-    until("the end of its conversation", lambda: (event := watched.get(timeout=PATIENCE)).conversation == conversation and event.what == "closed"
+    until("the end of its conversation", lambda: (event := watched.get(timeout=PATIENCE)).conversation == conversation and harness.word(event, "kind") == "closed"
           and "unloaded" in event.reason)
     watch.cancel()
     while watched.get(timeout=PATIENCE) is not None:
@@ -416,7 +416,7 @@ def repository(client, folder):
 
     # Through parley.v1 too; a file that is none is not loaded, and one that came later is found.
     models = harness.models
-    assert client.parley.models.Load(models.ModelsLoadRequest(name="more")).state == "ready"
+    assert harness.word(client.parley.models.Load(models.ModelsLoadRequest(name="more")), "state") == "ready"
     client.parley.models.Unload(models.ModelsUnloadRequest(name="more"))
     with open(os.path.join(folder, "broken.gguf"), "wb") as f:
         f.write(b"this is no model")

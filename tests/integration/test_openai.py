@@ -289,7 +289,7 @@ def bound(parley):
     three = create(messages=all_said, extra_headers={"X-Conversation-Id": id}, **asked).parse().usage
     assert one.parse().id != two.parse().id
     assert three.prompt_tokens_details.cached_tokens >= b.total_tokens - 1 and three.prompt_tokens < b.total_tokens + 40
-    said = parley.conversations.Get(harness.conversations.GetRequest(conversation=id)).transcript
+    said = parley.conversations.Get(harness.conversations.ConversationsGetRequest(conversation=id)).transcript
     assert [t.messages[0].text for t in said] == [STORY[0]["content"], "Go on.", "And then?"]
     # No retry cures these, so their status is one that the client does not try again.
     for param, says, wrong in [("messages", "do not go on", {"messages": all_said[:2] + STORY}), ("model", "with model 'tiny'", {"messages": STORY, "model": "echo"})]:
@@ -302,7 +302,7 @@ def bound(parley):
 
 
 def running(parley):
-    return sum(m.batching.running + m.batching.waiting for m in parley.admin.Status(harness.admin.StatusRequest()).models)
+    return sum(m.batching.running + m.batching.waiting for m in parley.admin.Status(harness.admin.AdminStatusRequest()).models)
 
 
 def cancelled(parley):

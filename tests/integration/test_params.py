@@ -15,7 +15,7 @@ import harness
 import numpy as np
 import trainer
 from children import PATIENCE, until
-from harness import error_pb2, params
+from harness import error_pb2, params, tensor_pb2
 from trainer import Updates, create, parts, upload
 
 
@@ -78,7 +78,7 @@ def simulate(rounds, rate, momentum):
 def three_trainers(parley):
     rounds, rate, momentum = 60, 0.1, 0.5
     create(parley.params, "linear", {"w": [trainer.N_FEATURES], "b": [1]}, round_size=3,
-           optimiser=params.OptimiserConfig(learning_rate=rate, momentum=momentum))
+           optimiser=params.ParamsOptimiser(learning_rate=rate, momentum=momentum))
     watched = parley.params.Watch(params.ParamsWatchRequest(name="linear"))
     assert next(watched).version == 0, "the version there is comes first"
     script = os.path.join(os.path.dirname(__file__), "trainer.py")
@@ -106,7 +106,7 @@ def three_trainers(parley):
 
 
 def sgd_vector(parley):
-    create(parley.params, "vector", {"p": [1]}, optimiser=params.OptimiserConfig(learning_rate=0.001, momentum=0.9))
+    create(parley.params, "vector", {"p": [1]}, optimiser=params.ParamsOptimiser(learning_rate=0.001, momentum=0.9))
     updates = Updates(parley.params)
     for step, want in enumerate((-0.001, -0.0029, -0.00561), 1):
         answer = updates.update("vector", "a", step, [1.0], base=step - 1)
@@ -116,7 +116,7 @@ def sgd_vector(parley):
 
 
 def fan_in(parley):
-    for reduce, want in ((params.MEAN, (-5, -1, 1)), (params.SUM, (-23, -10, -5))):
+    for reduce, want in ((params.PARAMS_REDUCE_MEAN, (-5, -1, 1)), (params.PARAMS_REDUCE_SUM, (-23, -10, -5))):
         name = f"fan-in-{reduce}"
         create(parley.params, name, {"w": [3]}, values=[1, 2, 3], reduce=reduce, round_size=2, fan_in=2)
         for step in range(1, 5):
@@ -167,7 +167,7 @@ def in_time(holds):
 
 def goes_on_without(parley, timeout_ms):
     name = f"partial-{timeout_ms}"
-    quorum = params.Quorum(min=2, timeout_ms=timeout_ms, on_miss=params.APPLY_PARTIAL)
+    quorum = params.ParamsQuorum(min=2, timeout_ms=timeout_ms, on_miss=params.PARAMS_ON_MISS_APPLY_PARTIAL)
     create(parley.params, name, {"w": [2]}, round_size=3, quorum=quorum)
     doomed = Updates(parley.params)
     doomed.send(*upload(name, "doomed", 1, [9, 9]))
@@ -187,7 +187,7 @@ def goes_on_without(parley, timeout_ms):
 
 def may_come_again(parley, timeout_ms):
     name = f"abort-{timeout_ms}"
-    create(parley.params, name, {"w": [2]}, round_size=3, quorum=params.Quorum(timeout_ms=timeout_ms))
+    create(parley.params, name, {"w": [2]}, round_size=3, quorum=params.ParamsQuorum(timeout_ms=timeout_ms))
     assert together(parley, name, 1, (1, 2)) is None
     have = info(parley, name)
     assert (have.version, have.rounds, have.aborted, have.waiting) == (0, 0, 2, 0), have
@@ -272,10 +272,12 @@ def bad_uploads(parley):
         wrong = good.astype(np.float32)
         wrong[7] = value
         refused(invalid, list(upload("bad", "a", 1, wrong)), field="b", says=" at 1,")
-    spec = params.TensorSpec
-    shapes = [spec(name="w", shape=[3, 2]), spec(name="b", shape=[3])]
+    spec = tensor_pb2.TensorSpec
+    f32 = tensor_pb2.DTYPE_F32
+    refused(invalid, list(upload("bad", "a", 1, good, specs=[spec(name="w", shape=[2, 3])])), field="dtype", says="missing")
+    shapes = [spec(name="w", dtype=f32, shape=[3, 2]), spec(name="b", dtype=f32, shape=[3])]
     refused(invalid, list(upload("bad", "a", 1, good, specs=shapes)), field="w", says="f32[3,2], it must be f32[2,3]")
-    shapes = [spec(name="w", shape=[2, 3], dtype="F64"), spec(name="b", shape=[3])]
+    shapes = [spec(name="w", shape=[2, 3], dtype="DTYPE_F64"), spec(name="b", dtype=f32, shape=[3])]
     refused(invalid, list(upload("bad", "a", 1, good, specs=shapes)), field="w", says="f64")
     refused(invalid, list(upload("bad", "", 1, good)), field="client_id")
     refused(invalid, list(upload("bad", "a", 1, good, base=3)), field="base_version")
@@ -305,8 +307,8 @@ def bad_uploads(parley):
 def wants(parley):
     create(parley.params, "wants", {"w": [1]}, values=[4])
     updates = Updates(parley.params)
-    assert updates.update("wants", "a", 1, [1], want=params.NOTHING).version.size_bytes == 0
-    assert updates.update("wants", "a", 2, [1], base=1, want=params.IF_CHANGED).values[0] == 2
+    assert updates.update("wants", "a", 1, [1], want=params.PARAMS_WANT_NOTHING).version.size_bytes == 0
+    assert updates.update("wants", "a", 2, [1], base=1, want=params.PARAMS_WANT_IF_CHANGED).values[0] == 2
     updates.close()
     assert pull(parley, "wants", has_if_newer_than=True, if_newer_than=2).version.size_bytes == 0
     assert pull(parley, "wants", has_if_newer_than=True, if_newer_than=1).values[0] == 2
@@ -321,14 +323,14 @@ def creation(parley):
     fails(invalid, lambda: create(parley.params, "", {"w": [1]}), field="name")
     fails(invalid, lambda: create(parley.params, "x", {}), field="specs")
     fails(invalid, lambda: create(parley.params, "x", {"w": [2**40, 2**40]}), field="w")
-    twice = params.ParamsConfig(name="x", specs=[params.TensorSpec(name="w", shape=[1])] * 2, round_size=1,
-                                optimiser=params.OptimiserConfig(learning_rate=1))
+    twice = params.ParamsConfig(name="x", specs=[tensor_pb2.TensorSpec(name="w", dtype=tensor_pb2.DTYPE_F32, shape=[1])] * 2, round_size=1,
+                                optimiser=params.ParamsOptimiser(learning_rate=1))
     fails(invalid, lambda: parley.params.Create(iter([params.ParamsCreateRequest(config=twice)])), field="specs", says="'w'")
     fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: create(parley.params, "x", {"w": [2**40]}))
-    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(min=4)), field="quorum.min")
-    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.Quorum(on_miss=7)), field="quorum.on_miss")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.ParamsQuorum(min=4)), field="quorum.min")
+    fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.ParamsQuorum(on_miss=7)), field="quorum.on_miss")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, reduce=7), field="reduce")
-    partial = params.Quorum(min=1, on_miss=params.APPLY_PARTIAL)
+    partial = params.ParamsQuorum(min=1, on_miss=params.PARAMS_ON_MISS_APPLY_PARTIAL)
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=partial), field="quorum.timeout_ms")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, fan_in=65), field="max_queue")
     fails(invalid, lambda: create(parley.params, "x", {"w": [2]}, values=[1]), field="sha256")

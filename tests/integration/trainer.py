@@ -9,7 +9,7 @@ import sys
 
 import harness
 import numpy as np
-from harness import params, params_pb2_grpc
+from harness import params, params_pb2_grpc, tensor_pb2
 
 CHUNK = 1 << 20
 
@@ -84,8 +84,8 @@ class Updates:
 
 def create(stub, name, shapes, values=None, **config):
     def messages():
-        specs = [params.TensorSpec(name=key, shape=shape) for key, shape in shapes.items()]
-        config.setdefault("optimiser", params.OptimiserConfig(learning_rate=1))
+        specs = [tensor_pb2.TensorSpec(name=key, dtype=tensor_pb2.DTYPE_F32, shape=shape) for key, shape in shapes.items()]
+        config.setdefault("optimiser", params.ParamsOptimiser(learning_rate=1))
         config.setdefault("round_size", 1)
         yield params.ParamsCreateRequest(config=params.ParamsConfig(name=name, specs=specs, **config))
         if values is not None:

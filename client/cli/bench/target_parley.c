@@ -120,7 +120,7 @@ static void on_closed(void *arg, void *data, size_t len, const struct parley_err
 
 static void parley_target_close_conversation(struct parley_target *t, char *conversation)
 {
-    Parley__V1__CloseRequest request = PARLEY__V1__CLOSE_REQUEST__INIT;
+    Parley__V1__ConversationsCloseRequest request = PARLEY__V1__CONVERSATIONS_CLOSE_REQUEST__INIT;
     struct error ignored; /* as above */
 
     request.conversation = conversation;
@@ -218,7 +218,7 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
 static void on_opened(void *arg, void *data, size_t len, const struct parley_error *how)
 {
     struct parley_session *p = arg;
-    Parley__V1__OpenResponse *response = NULL;
+    Parley__V1__ConversationsOpenResponse *response = NULL;
     char conversation[sizeof p->conversation] = "";
     struct error err = {0};
     bool is_left;
@@ -226,7 +226,7 @@ static void on_opened(void *arg, void *data, size_t len, const struct parley_err
     if (how->status != PARLEY_OK) {
         (void)error_set(&err, (enum status)how->status, "%s", how->text);
     } else {
-        response = parley__v1__open_response__unpack(NULL, len, data);
+        response = parley__v1__conversations_open_response__unpack(NULL, len, data);
         if (response == NULL || strlen(response->conversation) >= sizeof conversation)
             (void)error_set(&err, STATUS_INTERNAL, "the server opened what is no conversation");
         else
@@ -244,7 +244,7 @@ static void on_opened(void *arg, void *data, size_t len, const struct parley_err
     if (err.status == STATUS_OK)
         (void)parley_session_start_turn(p, conversation, &err); /* err says whether it failed */
     if (response != NULL)
-        parley__v1__open_response__free_unpacked(response, NULL);
+        parley__v1__conversations_open_response__free_unpacked(response, NULL);
     free(data);
     if (err.status != STATUS_OK)
         p->base.events->end(&p->base, &err);
@@ -252,7 +252,7 @@ static void on_opened(void *arg, void *data, size_t len, const struct parley_err
 
 static enum status parley_send(struct target *base, struct target_session *s, struct error *err)
 {
-    Parley__V1__OpenRequest request = PARLEY__V1__OPEN_REQUEST__INIT;
+    Parley__V1__ConversationsOpenRequest request = PARLEY__V1__CONVERSATIONS_OPEN_REQUEST__INIT;
     struct parley_session *p = parley_session_of(s);
 
     session_begin(s);

@@ -44,22 +44,26 @@ static bool chat_has_conversation(const struct chat *c)
 
 static enum chat_next command_fork(struct chat *c, const char *args)
 {
-    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
-    Parley__V1__ForkResponse *answer;
+    Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
+    Parley__V1__ConversationsForkResponse *answer;
     ProtobufCMessage *message;
     struct parley_error err;
     uint32_t at_turn;
 
-    if (!chat_has_conversation(c) || !command_read_number(&at_turn, 0, args))
+    if (!chat_has_conversation(c) || !command_read_number(&at_turn, PARLEY_ALL_TURNS, args))
         return CHAT_GOES_ON;
     request.conversation = c->conversation;
-    request.at_turn = at_turn;
+    if (at_turn != PARLEY_ALL_TURNS) {
+        request.at_case = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN;
+        request.at_turn = at_turn;
+    }
     if (connection_call(&message, c->channel, "/parley.v1.Conversations/Fork", &request.base,
-                        &parley__v1__fork_response__descriptor, 0, &err) != PARLEY_OK) {
+                        &parley__v1__conversations_fork_response__descriptor, 0,
+                        &err) != PARLEY_OK) {
         (void)connection_complain(&err);
         return CHAT_GOES_ON;
     }
-    answer = (Parley__V1__ForkResponse *)message;
+    answer = (Parley__V1__ConversationsForkResponse *)message;
     console_line("forked after turn %u; this is %s now, and %s stays as it is", answer->turns,
                  answer->conversation, c->conversation);
     if (strlen(answer->conversation) < sizeof c->conversation)

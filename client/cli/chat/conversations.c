@@ -11,6 +11,7 @@
 #include "client/cli/output/message_json.h"
 #include "client/cli/output/out.h"
 #include "client/cli/output/table.h"
+#include "proto/words.h"
 
 struct conversation_list {
     const struct verb *verb;
@@ -25,7 +26,7 @@ static const struct option_row conversations_rows[] = {
      offsetof(struct conversation_list, limit), 0},
     {"model", "NAME", "list those of one model", OPTION_TEXT,
      offsetof(struct conversation_list, model), 0},
-    {"at-turn", "N", "fork after turn N (the last one)", OPTION_U32,
+    {"at-turn", "N", "fork after turn N; 0: at the beginning (the last one)", OPTION_U32,
      offsetof(struct conversation_list, at_turn), 0},
     {0},
 };
@@ -39,13 +40,14 @@ struct action {
 
 static void table_add(struct text_table *t, const Parley__V1__Conversation *c)
 {
-    char time[32];
+    char time[32], state[WORD_CHARS];
 
     table_cell(t, "%s", c->conversation);
     table_cell(t, "%s", c->model);
     table_cell(t, "%u", c->turns);
     table_cell(t, "%u", c->context_tokens);
-    table_cell(t, "%s", c->state);
+    table_cell(t, "%s",
+               enum_word(state, &parley__v1__conversation_state__descriptor, (int)c->state));
     table_cell(t, "%s", table_time(time, c->idle_ms));
     table_cell(t, "%.8s", *c->parent == '\0' ? "-" : c->parent);
 }
@@ -56,8 +58,8 @@ static enum parley_status list_page(struct conversation_list *c, uint32_t size, 
                                     struct text_table *t, uint32_t *ret_n, uint32_t *ret_total,
                                     struct parley_error *err)
 {
-    Parley__V1__ListRequest request = PARLEY__V1__LIST_REQUEST__INIT;
-    const Parley__V1__ListResponse *page;
+    Parley__V1__ConversationsListRequest request = PARLEY__V1__CONVERSATIONS_LIST_REQUEST__INIT;
+    const Parley__V1__ConversationsListResponse *page;
     ProtobufCMessage *answer;
     enum parley_status rc;
 
@@ -65,10 +67,10 @@ static enum parley_status list_page(struct conversation_list *c, uint32_t size, 
     request.page_token = token;
     request.model = (char *)(c->model == NULL ? "" : c->model);
     rc = connection_call(&answer, c->channel, "/parley.v1.Conversations/List", &request.base,
-                         &parley__v1__list_response__descriptor, 0, err);
+                         &parley__v1__conversations_list_response__descriptor, 0, err);
     if (rc != PARLEY_OK)
         return rc;
-    page = (const Parley__V1__ListResponse *)answer;
+    page = (const Parley__V1__ConversationsListResponse *)answer;
     for (size_t i = 0; i < page->n_conversations; i++)
         if (c->connection.is_json)
             (void)out_json(
@@ -113,11 +115,12 @@ static enum exit_code conversations_list(struct conversation_list *c, int n_args
 
 static void print_facts(const Parley__V1__Conversation *c)
 {
-    char idle[32], ttl[32];
+    char idle[32], ttl[32], state[WORD_CHARS];
 
     printf("conversation %s\n", c->conversation);
     printf("  model    %s (%.12s)\n", c->model, c->version);
-    printf("  turns    %u, %s, %u waiting\n", c->turns, c->state, c->queued);
+    printf("  turns    %u, %s, %u waiting\n", c->turns,
+           enum_word(state, &parley__v1__conversation_state__descriptor, (int)c->state), c->queued);
     printf("  context  %u tokens in %u pages, %u of them shared\n", c->context_tokens, c->kv_pages,
            c->kv_pages_shared);
     printf("  idle     %s of %s\n", table_time(idle, c->idle_ms), table_time(ttl, c->ttl_ms));
@@ -146,20 +149,23 @@ static enum exit_code conversations_show(struct conversation_list *c, int n_args
 
 static enum exit_code conversations_fork(struct conversation_list *c, int n_args, char **args)
 {
-    Parley__V1__ForkRequest request = PARLEY__V1__FORK_REQUEST__INIT;
+    Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
     ProtobufCMessage *answer;
     struct parley_error err;
 
     (void)n_args;
     request.conversation = args[0];
-    request.at_turn = c->at_turn;
+    if (c->at_turn != PARLEY_ALL_TURNS) {
+        request.at_case = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN;
+        request.at_turn = c->at_turn;
+    }
     if (connection_call(&answer, c->channel, "/parley.v1.Conversations/Fork", &request.base,
-                        &parley__v1__fork_response__descriptor, 0, &err) != PARLEY_OK)
+                        &parley__v1__conversations_fork_response__descriptor, 0, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(message_json(answer)); /* out_end reports a failure */
     else
-        printf("%s\n", ((const Parley__V1__ForkResponse *)answer)->conversation);
+        printf("%s\n", ((const Parley__V1__ConversationsForkResponse *)answer)->conversation);
     protobuf_c_message_free_unpacked(answer, NULL);
     return EXIT_DONE;
 }
@@ -237,7 +243,10 @@ static const struct action *find_action(const char *name)
 
 enum exit_code conversations_run(const struct verb *verb, int argc, char **argv)
 {
-    struct conversation_list c = {.verb = verb, .connection = connection_defaults(), .limit = 50};
+    struct conversation_list c = {.verb = verb,
+                                  .connection = connection_defaults(),
+                                  .limit = 50,
+                                  .at_turn = PARLEY_ALL_TURNS};
     const struct option_group groups[] = {{conversations_rows, &c, NULL},
                                           {connection_rows, &c.connection, NULL}};
     const struct action *action;

@@ -10,7 +10,7 @@ enum parley_status transcript_get(Parley__V1__Conversation **out, struct parley_
                                   const char *conversation, bool with_text,
                                   struct parley_error *err)
 {
-    Parley__V1__GetRequest request = PARLEY__V1__GET_REQUEST__INIT;
+    Parley__V1__ConversationsGetRequest request = PARLEY__V1__CONVERSATIONS_GET_REQUEST__INIT;
     ProtobufCMessage *answer;
     enum parley_status rc;
 

@@ -139,16 +139,17 @@ static bool has_ended(struct cli_turn *x)
 
 static bool ask_to_cancel(struct cli_turn *x)
 {
-    Parley__V1__CancelRequest request = PARLEY__V1__CANCEL_REQUEST__INIT;
+    Parley__V1__ConversationsCancelRequest request = PARLEY__V1__CONVERSATIONS_CANCEL_REQUEST__INIT;
     struct parley_error err;
     ProtobufCMessage *answer;
     bool has_cancelled;
 
     request.conversation = (char *)x->turn->conversation;
     if (connection_call(&answer, x->channel, "/parley.v1.Conversations/Cancel", &request.base,
-                        &parley__v1__cancel_response__descriptor, CANCEL_MS, &err) != PARLEY_OK)
+                        &parley__v1__conversations_cancel_response__descriptor, CANCEL_MS,
+                        &err) != PARLEY_OK)
         return false;
-    has_cancelled = ((Parley__V1__CancelResponse *)answer)->cancelled > 0;
+    has_cancelled = ((Parley__V1__ConversationsCancelResponse *)answer)->cancelled > 0;
     protobuf_c_message_free_unpacked(answer, NULL);
     return has_cancelled;
 }

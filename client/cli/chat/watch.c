@@ -9,19 +9,21 @@
 #include "client/cli/output/message_json.h"
 #include "client/cli/output/out.h"
 #include "parley/v1/conversations.pb-c.h"
+#include "proto/words.h"
 
-static void print_event(const Parley__V1__WatchEvent *event)
+static void print_event(const Parley__V1__ConversationEvent *event)
 {
     time_t seconds = (time_t)(event->unix_ms / 1000);
     struct tm local;
-    char when[32] = "";
+    char when[32] = "", kind[WORD_CHARS];
 
     if (localtime_r(&seconds, &local) != NULL)
         (void)strftime(when, sizeof when, "%H:%M:%S ", &local); /* 0: when stays empty */
+    (void)enum_word(kind, &parley__v1__conversation_event_kind__descriptor, (int)event->kind);
     if (event->lost > 0)
-        printf("%s%s %" PRIu32 " events\n", when, event->what, event->lost);
+        printf("%s%s %" PRIu32 " events\n", when, kind, event->lost);
     else
-        printf("%s%s %s%s%s%s%s\n", when, event->what, event->conversation,
+        printf("%s%s %s%s%s%s%s\n", when, kind, event->conversation,
                *event->parent == '\0' ? "" : " of ", event->parent,
                *event->reason == '\0' ? "" : ": ", event->reason);
 }
@@ -39,7 +41,7 @@ static enum parley_status on_event(void *arg, const void *data, size_t len,
                                    struct parley_error *err)
 {
     const bool *is_json = arg;
-    Parley__V1__WatchEvent *event = parley__v1__watch_event__unpack(NULL, len, data);
+    Parley__V1__ConversationEvent *event = parley__v1__conversation_event__unpack(NULL, len, data);
 
     if (event == NULL)
         return watch_fail(err, PARLEY_INTERNAL, "the server sent what is no event");
@@ -47,14 +49,14 @@ static enum parley_status on_event(void *arg, const void *data, size_t len,
         (void)out_json(message_json(&event->base)); /* the flush reports a failure */
     else
         print_event(event);
-    parley__v1__watch_event__free_unpacked(event, NULL);
+    parley__v1__conversation_event__free_unpacked(event, NULL);
     return out_flush() ? PARLEY_OK : watch_fail(err, PARLEY_CANCELLED, "nobody reads any more");
 }
 
 enum parley_status watch_run(struct parley_channel *channel, const char *conversation, bool is_json,
                              struct parley_error *err)
 {
-    Parley__V1__WatchRequest request = PARLEY__V1__WATCH_REQUEST__INIT;
+    Parley__V1__ConversationsWatchRequest request = PARLEY__V1__CONVERSATIONS_WATCH_REQUEST__INIT;
     enum parley_status rc;
     uint8_t *bytes;
     size_t len;

@@ -6,6 +6,7 @@
 #include "client/cli/output/out.h"
 #include "client/cli/output/table.h"
 #include "parley/v1/models.pb-c.h"
+#include "proto/words.h"
 
 static void print_models(const Parley__V1__ModelsListResponse *list)
 {
@@ -17,10 +18,13 @@ static void print_models(const Parley__V1__ModelsListResponse *list)
     table_init(&t, header);
     for (size_t i = 0; i < list->n_models; i++) {
         const Parley__V1__Model *m = list->models[i];
+        char kind[WORD_CHARS], state[WORD_CHARS];
 
         table_cell(&t, "%s%s", m->name, m->is_default ? " *" : "");
-        table_cell(&t, "%s%s%s", m->kind, *m->architecture == '\0' ? "" : " ", m->architecture);
-        table_cell(&t, "%s%s%s", m->state, *m->error == '\0' ? "" : ": ", m->error);
+        (void)enum_word(kind, &parley__v1__model_kind__descriptor, (int)m->kind);
+        (void)enum_word(state, &parley__v1__model_state__descriptor, (int)m->state);
+        table_cell(&t, "%s%s%s", kind, *m->architecture == '\0' ? "" : " ", m->architecture);
+        table_cell(&t, "%s%s%s", state, *m->error == '\0' ? "" : ": ", m->error);
         table_cell(&t, "%s", *m->backend == '\0' ? "-" : m->backend);
         if (m->context == 0)
             table_cell(&t, "-");

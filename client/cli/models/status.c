@@ -7,8 +7,9 @@
 #include "client/cli/output/out.h"
 #include "client/cli/output/table.h"
 #include "parley/v1/admin.pb-c.h"
+#include "proto/words.h"
 
-static void print_batching(const Parley__V1__Batching *b)
+static void print_batching(const Parley__V1__ModelBatching *b)
 {
     printf("  batches      %s: %u rows run, %u wait; %" PRIu64 " steps", b->policy, b->running,
            b->waiting, b->steps);
@@ -25,11 +26,13 @@ static void print_batching(const Parley__V1__Batching *b)
 
 static void print_model(const Parley__V1__Model *m)
 {
-    char bytes[24];
+    char bytes[24], kind[WORD_CHARS], state[WORD_CHARS];
 
-    printf("\nmodel %s%s: %s%s%s\n", m->name, m->is_default ? " (the default)" : "", m->state,
+    (void)enum_word(kind, &parley__v1__model_kind__descriptor, (int)m->kind);
+    (void)enum_word(state, &parley__v1__model_state__descriptor, (int)m->state);
+    printf("\nmodel %s%s: %s%s%s\n", m->name, m->is_default ? " (the default)" : "", state,
            *m->error == '\0' ? "" : ", ", m->error);
-    printf("  agent        %s%s%s%s%s\n", m->kind, *m->architecture == '\0' ? "" : ", ",
+    printf("  agent        %s%s%s%s%s\n", kind, *m->architecture == '\0' ? "" : ", ",
            m->architecture, *m->backend == '\0' ? "" : ", backend ", m->backend);
     printf("  clones       %u\n", m->conversations);
     if (m->weight_bytes > 0)
@@ -57,11 +60,12 @@ static void print_model(const Parley__V1__Model *m)
         print_batching(m->batching);
 }
 
-static void print_status(const Parley__V1__StatusResponse *s)
+static void print_status(const Parley__V1__AdminStatusResponse *s)
 {
-    char time[32], bytes[24];
+    char time[32], bytes[24], state[WORD_CHARS];
 
-    printf("parleyd %s, process %u: %s for %s\n", s->version, s->pid, s->state,
+    (void)enum_word(state, &parley__v1__server_state__descriptor, (int)s->state);
+    printf("parleyd %s, process %u: %s for %s\n", s->version, s->pid, state,
            table_time(time, s->uptime_ms));
     printf("  conversations  %u\n", s->conversations);
     printf("  calls          %u in flight\n", s->calls);
@@ -73,17 +77,17 @@ static void print_status(const Parley__V1__StatusResponse *s)
 
 static enum exit_code status_show(struct parley_channel *channel, bool is_json)
 {
-    Parley__V1__StatusRequest request = PARLEY__V1__STATUS_REQUEST__INIT;
+    Parley__V1__AdminStatusRequest request = PARLEY__V1__ADMIN_STATUS_REQUEST__INIT;
     ProtobufCMessage *answer;
     struct parley_error err;
 
     if (connection_call(&answer, channel, "/parley.v1.Admin/Status", &request.base,
-                        &parley__v1__status_response__descriptor, 0, &err) != PARLEY_OK)
+                        &parley__v1__admin_status_response__descriptor, 0, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (is_json)
         (void)out_json(message_json(answer)); /* out_end reports a failure */
     else
-        print_status((const Parley__V1__StatusResponse *)answer);
+        print_status((const Parley__V1__AdminStatusResponse *)answer);
     protobuf_c_message_free_unpacked(answer, NULL);
     return EXIT_DONE;
 }

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "proto/words.h"
+
 /* A text from the wire may be invalid UTF-8; JSON must not. */
 static json_t *message_json_text(const char *text)
 {
@@ -14,10 +16,9 @@ static json_t *message_json_text(const char *text)
 
 static json_t *enum_json(const ProtobufCFieldDescriptor *field, int value)
 {
-    const ProtobufCEnumValue *known =
-        protobuf_c_enum_descriptor_get_value(field->descriptor, value);
+    char word[WORD_CHARS];
 
-    return known == NULL ? json_integer(value) : json_string(known->name);
+    return json_string(enum_word(word, field->descriptor, value));
 }
 
 /* NULL for a message that is not set. */

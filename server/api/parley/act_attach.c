@@ -43,14 +43,14 @@ static void act_attach_notify(struct env_worker *o)
         call_notify(a->call);
 }
 
-static enum status take_offer(struct attach *a, const Parley__V1__AttachRequest *request,
+static enum status take_offer(struct attach *a, const Parley__V1__ActAttachRequest *request,
                               struct error *err)
 {
-    const Parley__V1__AttachOffer *offer = request->offer;
+    const Parley__V1__ActOffer *offer = request->offer;
     char quoted[ENVIRONMENT_MAX_BYTES];
     enum status rc;
 
-    if (request->what_case != PARLEY__V1__ATTACH_REQUEST__WHAT_OFFER)
+    if (request->what_case != PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_OFFER)
         return error_field(err, "offer", "is missing, it comes first");
     if (strlen(offer->env_id) > ENV_ID_MAX_BYTES)
         return error_field(err, "offer.env_id", "is longer than %d bytes", ENV_ID_MAX_BYTES);
@@ -72,13 +72,13 @@ static enum status take_offer(struct attach *a, const Parley__V1__AttachRequest 
     return STATUS_OK;
 }
 
-static enum status take_result(struct attach *a, const Parley__V1__AttachRequest *request,
+static enum status take_result(struct attach *a, const Parley__V1__ActAttachRequest *request,
                                struct error *err)
 {
-    const Parley__V1__EpisodeResult *from = request->result;
+    const Parley__V1__ActEpisodeResult *from = request->result;
     struct episode_result result;
 
-    if (request->what_case != PARLEY__V1__ATTACH_REQUEST__WHAT_RESULT)
+    if (request->what_case != PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_RESULT)
         return error_field(err, "result", "is missing, an offer comes once");
     result = (struct episode_result){
         .episode = from->episode,
@@ -96,7 +96,7 @@ static enum status take_result(struct attach *a, const Parley__V1__AttachRequest
 static void message(struct call *call, void *state, const ProtobufCMessage *message,
                     struct arena *arena)
 {
-    const Parley__V1__AttachRequest *request = (const Parley__V1__AttachRequest *)message;
+    const Parley__V1__ActAttachRequest *request = (const Parley__V1__ActAttachRequest *)message;
     struct attach *a = state;
     struct error err;
     enum status rc;
@@ -115,9 +115,9 @@ static void message(struct call *call, void *state, const ProtobufCMessage *mess
 
 static void act_attach_write_ready(struct call *call, void *state)
 {
-    Parley__V1__AttachResponse response = PARLEY__V1__ATTACH_RESPONSE__INIT;
-    Parley__V1__AttachAccepted accepted = PARLEY__V1__ATTACH_ACCEPTED__INIT;
-    Parley__V1__RunEpisode run = PARLEY__V1__RUN_EPISODE__INIT;
+    Parley__V1__ActAttachResponse response = PARLEY__V1__ACT_ATTACH_RESPONSE__INIT;
+    Parley__V1__ActAccepted accepted = PARLEY__V1__ACT_ACCEPTED__INIT;
+    Parley__V1__ActEpisode run = PARLEY__V1__ACT_EPISODE__INIT;
     struct attach *a = state;
     struct env_worker *o = &a->worker;
 
@@ -126,7 +126,7 @@ static void act_attach_write_ready(struct call *call, void *state)
     if (a->is_accepted_due) {
         a->is_accepted_due = false;
         accepted.row = o->row;
-        response.what_case = PARLEY__V1__ATTACH_RESPONSE__WHAT_ACCEPTED;
+        response.what_case = PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_ACCEPTED;
         response.accepted = &accepted;
         call_write(call, &response.base, o->has_order);
     } else if (o->has_order) {
@@ -135,7 +135,7 @@ static void act_attach_write_ready(struct call *call, void *state)
         run.n_steps = o->order.n_steps;
         run.gamma = o->order.gamma;
         run.seed = o->order.seed;
-        response.what_case = PARLEY__V1__ATTACH_RESPONSE__WHAT_RUN;
+        response.what_case = PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_RUN;
         response.run = &run;
         call_write(call, &response.base, false);
     }
@@ -185,8 +185,8 @@ static void start_attach(struct call *call, const ProtobufCMessage *request, str
 }
 
 static const struct rpc rows[] = {
-    {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__attach_request__descriptor,
-     &parley__v1__attach_response__descriptor, start_attach},
+    {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
+     &parley__v1__act_attach_response__descriptor, start_attach},
 };
 
 const struct rpc_table attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

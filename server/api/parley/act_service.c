@@ -19,18 +19,31 @@
 
 enum { STREAM_MAX_STEPS = 1024 };
 
-_Static_assert((int)PARLEY__V1__ACT_MODE__LOCKSTEP == (int)ACT_LOCKSTEP, "a cast maps");
-_Static_assert((int)PARLEY__V1__ACT_MODE__DYNAMIC == (int)ACT_DYNAMIC, "a cast maps");
+static const enum act_mode act_modes[] = {
+    [PARLEY__V1__ACT_MODE__ACT_MODE_UNSPECIFIED] = ACT_AUTO,
+    [PARLEY__V1__ACT_MODE__ACT_MODE_AUTO] = ACT_AUTO,
+    [PARLEY__V1__ACT_MODE__ACT_MODE_NONE] = ACT_NONE,
+    [PARLEY__V1__ACT_MODE__ACT_MODE_LOCKSTEP] = ACT_LOCKSTEP,
+    [PARLEY__V1__ACT_MODE__ACT_MODE_DYNAMIC] = ACT_DYNAMIC,
+};
+
+static enum status act_check_enums(const Parley__V1__ActConfigureRequest *r, struct error *err)
+{
+    if ((unsigned)r->mode >= sizeof(act_modes) / sizeof(act_modes[0]))
+        return error_field(err, "mode", "is %d, there is no such mode", (int)r->mode);
+    if ((unsigned)r->on_miss > PARLEY__V1__ACT_ON_MISS__ACT_ON_MISS_PARTIAL)
+        return error_field(err, "on_miss", "is %d, there is no such value", (int)r->on_miss);
+    return STATUS_OK;
+}
 
 static void configure(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ActConfigureRequest *r = (const Parley__V1__ActConfigureRequest *)message;
     Parley__V1__ActConfigureResponse response = PARLEY__V1__ACT_CONFIGURE_RESPONSE__INIT;
-    const struct act_config config = {
-        .mode = (enum act_mode)r->mode,
+    struct act_config config = {
         .n = r->n,
         .timeout_ms = r->timeout_ms,
-        .is_partial = r->on_miss == PARLEY__V1__ON_MISS__PARTIAL,
+        .is_partial = r->on_miss == PARLEY__V1__ACT_ON_MISS__ACT_ON_MISS_PARTIAL,
         .min = r->min,
         .max = r->max,
         .delay_us = r->delay_us,
@@ -39,16 +52,20 @@ static void configure(struct call *call, const ProtobufCMessage *message, struct
     struct error err;
     enum status rc = models_get(&m, server->models, r->model, &err);
 
-    if (rc == STATUS_OK && (unsigned)r->on_miss > PARLEY__V1__ON_MISS__PARTIAL)
-        rc = error_field(&err, "on_miss", "is %d, which is none that there is", (int)r->on_miss);
     if (rc == STATUS_OK)
+        rc = act_check_enums(r, &err);
+    if (rc == STATUS_OK) {
+        config.mode = act_modes[r->mode];
         rc = act_configure(&server->sessions->modes, m, &config, &err);
+    }
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
     response.model = m->name;
-    response.mode = r->mode;
+    response.mode = r->mode == PARLEY__V1__ACT_MODE__ACT_MODE_UNSPECIFIED
+                        ? PARLEY__V1__ACT_MODE__ACT_MODE_AUTO
+                        : r->mode;
     call_reply(call, &response.base);
 }
 

@@ -15,8 +15,6 @@ enum { STEPS_DEFAULT = 500, TIMEOUT_DEFAULT_MS = 60000 };
 
 static const float learning_rate_default = 0.01f;
 
-_Static_assert((int)PARLEY__V1__LOSS__TUTORIAL == (int)LEARN_TUTORIAL, "a cast maps");
-
 struct train {
     struct call *call; /* NULL: closed */
     struct act_training_run run;
@@ -74,7 +72,7 @@ static void ended(struct act_training_run *run, const struct error *err)
 
 static void act_train_write_ready(struct call *call, void *state)
 {
-    Parley__V1__TrainEvent message = PARLEY__V1__TRAIN_EVENT__INIT;
+    Parley__V1__ActTrainEvent message = PARLEY__V1__ACT_TRAIN_EVENT__INIT;
     struct train *t = state;
     struct train_event *event;
     struct link *l = list_pop(&t->events);
@@ -121,7 +119,7 @@ static void act_train_drain(struct call *call, void *state)
     training_run_cancel(&t->run);
 }
 
-static void take_request(struct training_config *out, const Parley__V1__TrainRequest *r)
+static void take_request(struct training_config *out, const Parley__V1__ActTrainRequest *r)
 {
     *out = (struct training_config){
         .n_workers = r->observers,
@@ -129,7 +127,8 @@ static void take_request(struct training_config *out, const Parley__V1__TrainReq
         .n_steps = r->n_steps != 0 ? r->n_steps : STEPS_DEFAULT,
         .gamma = r->gamma != 0 ? r->gamma : 1,
         .seed = r->seed,
-        .learn = {.loss = (enum learn_loss)r->loss,
+        .learn = {.loss = r->loss == PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL ? LEARN_TUTORIAL
+                                                                             : LEARN_FIXED,
                   .learning_rate = r->learning_rate != 0 ? r->learning_rate : learning_rate_default,
                   .normalise = r->normalise != 0},
         .until = r->until,
@@ -142,7 +141,7 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
     static const struct call_handler handler = {.on_write_ready = act_train_write_ready,
                                                 .drain = act_train_drain,
                                                 .on_close = act_train_on_close};
-    const Parley__V1__TrainRequest *r = (const Parley__V1__TrainRequest *)message;
+    const Parley__V1__ActTrainRequest *r = (const Parley__V1__ActTrainRequest *)message;
     size_t path_size = strlen(r->save_path) + 1;
     struct train *t = try_alloc(1, sizeof(*t) + path_size);
     struct error err;
@@ -160,9 +159,9 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
     t->run.config.save_path = t->save_path;
     t->run.tell = act_train_tell;
     t->run.ended = ended;
-    rc = r->loss == PARLEY__V1__LOSS__FIXED || r->loss == PARLEY__V1__LOSS__TUTORIAL
+    rc = (unsigned)r->loss <= PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL
              ? models_get(&t->run.model, server->models, r->model, &err)
-             : error_field(&err, "loss", "is %d, which is none that there is", (int)r->loss);
+             : error_field(&err, "loss", "is %d, there is no such loss", (int)r->loss);
     if (rc == STATUS_OK)
         rc = training_run_start(&t->run, server->trainers, &err);
     if (rc != STATUS_OK) {
@@ -174,8 +173,8 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
 }
 
 static const struct rpc rows[] = {
-    {"/parley.v1.Act/Train", RPC_SERVER_STREAM, &parley__v1__train_request__descriptor,
-     &parley__v1__train_event__descriptor, start_train},
+    {"/parley.v1.Act/Train", RPC_SERVER_STREAM, &parley__v1__act_train_request__descriptor,
+     &parley__v1__act_train_event__descriptor, start_train},
 };
 
 const struct rpc_table train_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -11,10 +11,18 @@
 #include "server/rpc/port.h"
 #include "server/server.h"
 
+static Parley__V1__ServerState admin_state(enum server_state state)
+{
+    if (state == SERVER_LOADING)
+        return PARLEY__V1__SERVER_STATE__SERVER_STATE_LOADING;
+    return state == SERVER_SERVING ? PARLEY__V1__SERVER_STATE__SERVER_STATE_SERVING
+                                   : PARLEY__V1__SERVER_STATE__SERVER_STATE_DRAINING;
+}
+
 static void admin_service_status(struct call *call, const ProtobufCMessage *message,
                                  struct server *server)
 {
-    Parley__V1__StatusResponse response = PARLEY__V1__STATUS_RESPONSE__INIT;
+    Parley__V1__AdminStatusResponse response = PARLEY__V1__ADMIN_STATUS_RESPONSE__INIT;
     Parley__V1__Model *models[MODELS_MAX_LOADED];
     struct port_stats stats;
     struct error err;
@@ -33,7 +41,7 @@ static void admin_service_status(struct call *call, const ProtobufCMessage *mess
         response.rss_bytes = rss_bytes;
     response.version = (char *)PARLEY_VERSION;
     response.uptime_ms = (env_now_us(server->env) - server->start_us) / 1000;
-    response.state = (char *)server_state_name(server->state);
+    response.state = admin_state(server->state);
     response.conversations = (uint32_t)server->conversations->n;
     response.calls = (uint32_t)stats.n_calls;
     response.turns = server->conversations->n_turns;
@@ -44,8 +52,8 @@ static void admin_service_status(struct call *call, const ProtobufCMessage *mess
 }
 
 static const struct rpc rows[] = {
-    {"/parley.v1.Admin/Status", RPC_UNARY, &parley__v1__status_request__descriptor,
-     &parley__v1__status_response__descriptor, admin_service_status},
+    {"/parley.v1.Admin/Status", RPC_UNARY, &parley__v1__admin_status_request__descriptor,
+     &parley__v1__admin_status_response__descriptor, admin_service_status},
 };
 
 const struct rpc_table admin_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -26,8 +26,9 @@ static enum status conversations_service_find(struct conversation **out, struct 
 static void open_conversation(struct call *call, const ProtobufCMessage *message,
                               struct server *server)
 {
-    const Parley__V1__OpenRequest *request = (const Parley__V1__OpenRequest *)message;
-    Parley__V1__OpenResponse response = PARLEY__V1__OPEN_RESPONSE__INIT;
+    const Parley__V1__ConversationsOpenRequest *request =
+        (const Parley__V1__ConversationsOpenRequest *)message;
+    Parley__V1__ConversationsOpenResponse response = PARLEY__V1__CONVERSATIONS_OPEN_RESPONSE__INIT;
     char id[CONVERSATION_ID_CHARS];
     struct open_request r;
     struct conversation *c;
@@ -55,8 +56,9 @@ static void open_conversation(struct call *call, const ProtobufCMessage *message
 static void fork_conversation(struct call *call, const ProtobufCMessage *message,
                               struct server *server)
 {
-    const Parley__V1__ForkRequest *request = (const Parley__V1__ForkRequest *)message;
-    Parley__V1__ForkResponse response = PARLEY__V1__FORK_RESPONSE__INIT;
+    const Parley__V1__ConversationsForkRequest *request =
+        (const Parley__V1__ConversationsForkRequest *)message;
+    Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
     char id[CONVERSATION_ID_CHARS];
     const struct pair *metadata;
     struct conversation *c, *f;
@@ -67,7 +69,12 @@ static void fork_conversation(struct call *call, const ProtobufCMessage *message
     if (rc == STATUS_OK)
         rc = wire_fork_metadata(&metadata, request, call_arena(call), &err);
     if (rc == STATUS_OK)
-        rc = conversation_fork(&f, c, request->at_turn, metadata, request->n_metadata, &err);
+        rc =
+            conversation_fork(&f, c,
+                              request->at_case == PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN
+                                  ? request->at_turn
+                                  : c->host.n_turns,
+                              metadata, request->n_metadata, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -83,15 +90,19 @@ static void fork_conversation(struct call *call, const ProtobufCMessage *message
 static void rewind_conversation(struct call *call, const ProtobufCMessage *message,
                                 struct server *server)
 {
-    const Parley__V1__RewindRequest *request = (const Parley__V1__RewindRequest *)message;
-    Parley__V1__RewindResponse response = PARLEY__V1__REWIND_RESPONSE__INIT;
+    const Parley__V1__ConversationsRewindRequest *request =
+        (const Parley__V1__ConversationsRewindRequest *)message;
+    Parley__V1__ConversationsRewindResponse response =
+        PARLEY__V1__CONVERSATIONS_REWIND_RESPONSE__INIT;
     struct conversation *c;
     struct error err;
     enum status rc;
 
     rc = conversations_service_find(&c, server, request->conversation, &err);
     if (rc == STATUS_OK)
-        rc = conversation_rewind(c, request->to_turn, &err);
+        rc = request->to_case == PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN
+                 ? conversation_rewind(c, request->to_turn, &err)
+                 : error_field(&err, "to_turn", "is missing");
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -102,8 +113,10 @@ static void rewind_conversation(struct call *call, const ProtobufCMessage *messa
 
 static void cancel_turns(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
-    const Parley__V1__CancelRequest *request = (const Parley__V1__CancelRequest *)message;
-    Parley__V1__CancelResponse response = PARLEY__V1__CANCEL_RESPONSE__INIT;
+    const Parley__V1__ConversationsCancelRequest *request =
+        (const Parley__V1__ConversationsCancelRequest *)message;
+    Parley__V1__ConversationsCancelResponse response =
+        PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
     struct conversation *c;
     struct error err;
 
@@ -119,8 +132,10 @@ static void conversations_service_close_conversation(struct call *call,
                                                      const ProtobufCMessage *message,
                                                      struct server *server)
 {
-    const Parley__V1__CloseRequest *request = (const Parley__V1__CloseRequest *)message;
-    Parley__V1__CloseResponse response = PARLEY__V1__CLOSE_RESPONSE__INIT;
+    const Parley__V1__ConversationsCloseRequest *request =
+        (const Parley__V1__ConversationsCloseRequest *)message;
+    Parley__V1__ConversationsCloseResponse response =
+        PARLEY__V1__CONVERSATIONS_CLOSE_RESPONSE__INIT;
     struct conversation *c;
     struct error err;
 
@@ -136,7 +151,8 @@ static void conversations_service_close_conversation(struct call *call,
 static void get_conversation(struct call *call, const ProtobufCMessage *message,
                              struct server *server)
 {
-    const Parley__V1__GetRequest *request = (const Parley__V1__GetRequest *)message;
+    const Parley__V1__ConversationsGetRequest *request =
+        (const Parley__V1__ConversationsGetRequest *)message;
     Parley__V1__Conversation *response;
     struct conversation *c;
     struct arena arena;
@@ -200,9 +216,9 @@ static enum status page_start(const struct conversation **out, const struct conv
     return STATUS_OK;
 }
 
-static enum status fill_page(Parley__V1__ListResponse *response, struct server *server,
-                             const Parley__V1__ListRequest *request, struct arena *arena,
-                             struct error *err)
+static enum status fill_page(Parley__V1__ConversationsListResponse *response, struct server *server,
+                             const Parley__V1__ConversationsListRequest *request,
+                             struct arena *arena, struct error *err)
 {
     const struct conversations *all = server->conversations;
     size_t size = request->page_size == 0 ? PAGE_DEFAULT : request->page_size;
@@ -211,8 +227,7 @@ static enum status fill_page(Parley__V1__ListResponse *response, struct server *
     char *token;
     enum status rc = STATUS_OK;
 
-    if (size > PAGE_MAX)
-        return error_field(err, "page_size", "is %zu, it may be at most %d", size, PAGE_MAX);
+    size = size > PAGE_MAX ? PAGE_MAX : size;
     if (request->model[0] != '\0')
         rc = models_get(&model, server->models, request->model, err);
     if (rc == STATUS_OK)
@@ -245,8 +260,9 @@ static enum status fill_page(Parley__V1__ListResponse *response, struct server *
 static void list_conversations(struct call *call, const ProtobufCMessage *message,
                                struct server *server)
 {
-    const Parley__V1__ListRequest *request = (const Parley__V1__ListRequest *)message;
-    Parley__V1__ListResponse response = PARLEY__V1__LIST_RESPONSE__INIT;
+    const Parley__V1__ConversationsListRequest *request =
+        (const Parley__V1__ConversationsListRequest *)message;
+    Parley__V1__ConversationsListResponse response = PARLEY__V1__CONVERSATIONS_LIST_RESPONSE__INIT;
     struct arena arena;
     struct error err;
 
@@ -265,13 +281,15 @@ static void list_conversations(struct call *call, const ProtobufCMessage *messag
     }
 
 static const struct rpc rows[] = {
-    UNARY("Open", open_request, open_response, open_conversation),
-    UNARY("Fork", fork_request, fork_response, fork_conversation),
-    UNARY("Rewind", rewind_request, rewind_response, rewind_conversation),
-    UNARY("Cancel", cancel_request, cancel_response, cancel_turns),
-    UNARY("Close", close_request, close_response, conversations_service_close_conversation),
-    UNARY("Get", get_request, conversation, get_conversation),
-    UNARY("List", list_request, list_response, list_conversations),
+    UNARY("Open", conversations_open_request, conversations_open_response, open_conversation),
+    UNARY("Fork", conversations_fork_request, conversations_fork_response, fork_conversation),
+    UNARY("Rewind", conversations_rewind_request, conversations_rewind_response,
+          rewind_conversation),
+    UNARY("Cancel", conversations_cancel_request, conversations_cancel_response, cancel_turns),
+    UNARY("Close", conversations_close_request, conversations_close_response,
+          conversations_service_close_conversation),
+    UNARY("Get", conversations_get_request, conversation, get_conversation),
+    UNARY("List", conversations_list_request, conversations_list_response, list_conversations),
 };
 
 const struct rpc_table conversations_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

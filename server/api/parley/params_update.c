@@ -18,7 +18,7 @@ struct header {
     struct params_set *set;
     char client[PARAMS_MAX_CLIENT + 1];
     uint64_t step_id, base_version;
-    Parley__V1__Want want;
+    Parley__V1__ParamsWant want;
     enum params_step step; /* as of the header's arrival */
 };
 
@@ -42,7 +42,7 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
     if (len == 0 || len > PARAMS_MAX_CLIENT)
         return error_field(err, "client_id", "has %zu bytes, it must have from 1 to %d", len,
                            PARAMS_MAX_CLIENT);
-    if ((unsigned)from->want > PARLEY__V1__WANT__NOTHING)
+    if ((unsigned)from->want > PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING)
         return error_field(err, "want", "is %d, there is no such wish", (int)from->want);
     rc = params_find(&out->set, server->params, from->name, err);
     if (rc != STATUS_OK)
@@ -109,9 +109,10 @@ struct update {
 static void update_reply(struct update *u, uint64_t wait_us, uint64_t counted_in)
 {
     struct snapshot *s = params_current(u->header.set->model->agent);
-    bool has_values =
-        u->header.want == PARLEY__V1__WANT__FULL ||
-        (u->header.want == PARLEY__V1__WANT__IF_CHANGED && u->header.base_version != s->version);
+    bool has_values = u->header.want == PARLEY__V1__PARAMS_WANT__PARAMS_WANT_UNSPECIFIED ||
+                      u->header.want == PARLEY__V1__PARAMS_WANT__PARAMS_WANT_FULL ||
+                      (u->header.want == PARLEY__V1__PARAMS_WANT__PARAMS_WANT_IF_CHANGED &&
+                       u->header.base_version != s->version);
 
     download_begin(&u->download, s, has_values, wait_us, counted_in);
     call_notify(u->call);

@@ -1,4 +1,5 @@
 #include "server/api/parley/params_wire.h"
+#include "server/api/parley/wire_tensor.h"
 
 #include <string.h>
 
@@ -90,9 +91,8 @@ enum status params_wire_tensors(const struct tensor_view **out,
         size_t n_numbers = 1;
 
         *t = (struct tensor_view){.name = from->name, .n_dims = from->n_shape};
-        if ((unsigned)from->dtype > TENSOR_BOOL)
-            return error_field(err, "dtype", "is %d, there is no such type", (int)from->dtype);
-        t->type = (enum tensor_type)from->dtype;
+        if (wire_tensor_type(&t->type, from->dtype, err) != STATUS_OK)
+            return err->status;
         if (from->n_shape > TENSOR_MAX_DIMS)
             return error_field(err, "specs", "has %zu dimensions for '%.40s', at most %d are read",
                                from->n_shape, from->name, TENSOR_MAX_DIMS);
@@ -114,13 +114,14 @@ static float or_else(double value, float otherwise)
     return value == 0.0 ? otherwise : (float)value;
 }
 
-static enum status take_optimiser(struct optim *out, const Parley__V1__OptimiserConfig *from,
+static enum status take_optimiser(struct optim *out, const Parley__V1__ParamsOptimiser *from,
                                   struct error *err)
 {
     static const enum optim_kind kinds[] = {
-        [PARLEY__V1__OPTIMISER__SGD] = OPTIM_SGD,
-        [PARLEY__V1__OPTIMISER__ADAM] = OPTIM_ADAM,
-        [PARLEY__V1__OPTIMISER__ADAMW] = OPTIM_ADAMW,
+        [PARLEY__V1__PARAMS_OPTIMISER_KIND__PARAMS_OPTIMISER_KIND_UNSPECIFIED] = OPTIM_SGD,
+        [PARLEY__V1__PARAMS_OPTIMISER_KIND__PARAMS_OPTIMISER_KIND_SGD] = OPTIM_SGD,
+        [PARLEY__V1__PARAMS_OPTIMISER_KIND__PARAMS_OPTIMISER_KIND_ADAM] = OPTIM_ADAM,
+        [PARLEY__V1__PARAMS_OPTIMISER_KIND__PARAMS_OPTIMISER_KIND_ADAMW] = OPTIM_ADAMW,
     };
 
     if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
@@ -139,13 +140,14 @@ static enum status take_optimiser(struct optim *out, const Parley__V1__Optimiser
     return STATUS_OK;
 }
 
-static enum status take_schedule(struct schedule *out, const Parley__V1__Schedule *from,
+static enum status take_schedule(struct schedule *out, const Parley__V1__ParamsSchedule *from,
                                  struct error *err)
 {
     static const enum schedule_kind kinds[] = {
-        [PARLEY__V1__SCHEDULE_KIND__CONSTANT] = SCHEDULE_CONSTANT,
-        [PARLEY__V1__SCHEDULE_KIND__STEP] = SCHEDULE_STEP,
-        [PARLEY__V1__SCHEDULE_KIND__COSINE] = SCHEDULE_COSINE,
+        [PARLEY__V1__PARAMS_SCHEDULE_KIND__PARAMS_SCHEDULE_KIND_UNSPECIFIED] = SCHEDULE_CONSTANT,
+        [PARLEY__V1__PARAMS_SCHEDULE_KIND__PARAMS_SCHEDULE_KIND_CONSTANT] = SCHEDULE_CONSTANT,
+        [PARLEY__V1__PARAMS_SCHEDULE_KIND__PARAMS_SCHEDULE_KIND_STEP] = SCHEDULE_STEP,
+        [PARLEY__V1__PARAMS_SCHEDULE_KIND__PARAMS_SCHEDULE_KIND_COSINE] = SCHEDULE_COSINE,
     };
 
     if ((unsigned)from->kind >= sizeof(kinds) / sizeof(kinds[0]))
@@ -167,17 +169,17 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
 
     if (from->optimiser == NULL)
         return error_field(err, "optimiser", "is missing");
-    if ((unsigned)from->reduce > PARLEY__V1__REDUCE__SUM)
+    if ((unsigned)from->reduce > PARLEY__V1__PARAMS_REDUCE__PARAMS_REDUCE_SUM)
         return error_field(err, "reduce", "is %d, there is no such way", (int)from->reduce);
     if (from->quorum != NULL &&
-        (unsigned)from->quorum->on_miss > PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL)
+        (unsigned)from->quorum->on_miss > PARLEY__V1__PARAMS_ON_MISS__PARAMS_ON_MISS_APPLY_PARTIAL)
         return error_field(err, "quorum.on_miss", "is %d, there is no such end of a round",
                            (int)from->quorum->on_miss);
     *out = (struct params_spec){
         .name = from->name,
         .n_tensors = from->n_specs,
         .schedule = {.rate = from->optimiser->learning_rate},
-        .is_sum = from->reduce == PARLEY__V1__REDUCE__SUM,
+        .is_sum = from->reduce == PARLEY__V1__PARAMS_REDUCE__PARAMS_REDUCE_SUM,
         .round_size = from->round_size,
         .dedupe = from->dedupe,
         .max_staleness = from->max_staleness,
@@ -189,7 +191,8 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
         out->quorum = (struct params_quorum){
             .min = from->quorum->min,
             .timeout_ms = from->quorum->timeout_ms,
-            .may_be_partial = from->quorum->on_miss == PARLEY__V1__QUORUM_MISS__APPLY_PARTIAL,
+            .may_be_partial =
+                from->quorum->on_miss == PARLEY__V1__PARAMS_ON_MISS__PARAMS_ON_MISS_APPLY_PARTIAL,
         };
     rc = take_optimiser(&out->optim, from->optimiser, err);
     if (rc == STATUS_OK && from->schedule != NULL)

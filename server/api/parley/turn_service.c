@@ -160,7 +160,7 @@ static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufC
 
     item->tag = request->tag;
     reader_init(&item->reader, item_notify, item);
-    if (request->turn == NULL)
+    if (request->request_case != PARLEY__V1__CHAT_REQUEST__REQUEST_TURN)
         rc = error_field(&item->err, "turn", "is missing");
     else
         rc = turn_service_begin_turn(call_server(call), request->turn, call_deadline_us(call),

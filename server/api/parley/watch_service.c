@@ -13,6 +13,15 @@ struct watch_call {
     struct watcher watcher;
 };
 
+static const Parley__V1__ConversationEventKind event_kinds[] = {
+    [WATCH_OPENED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_OPENED,
+    [WATCH_FORKED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_FORKED,
+    [WATCH_EVICTED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_EVICTED,
+    [WATCH_RECOMPUTED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_RECOMPUTED,
+    [WATCH_EXPIRED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_EXPIRED,
+    [WATCH_CLOSED] = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_CLOSED,
+};
+
 static void watch_service_notify(void *arg)
 {
     struct watch_call *w = arg;
@@ -23,7 +32,7 @@ static void watch_service_notify(void *arg)
 static void watch_service_write_ready(struct call *call, void *state)
 {
     struct watch_call *w = state;
-    Parley__V1__WatchEvent message = PARLEY__V1__WATCH_EVENT__INIT;
+    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
     char id[CONVERSATION_ID_CHARS], parent[CONVERSATION_ID_CHARS];
     struct watch_event event;
     uint64_t lost;
@@ -31,12 +40,12 @@ static void watch_service_write_ready(struct call *call, void *state)
     if (!watcher_next(&w->watcher, &event, &lost))
         return;
     if (lost > 0) {
-        message.what = (char *)"lost";
+        message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_LOST;
         message.lost = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
     } else {
         conversation_id_format(&event.id, id);
         message.conversation = id;
-        message.what = (char *)watch_what_name(event.what);
+        message.kind = event_kinds[event.what];
         message.reason = (char *)event.reason;
         message.unix_ms = event.unix_ms;
         if (event.what == WATCH_FORKED) {
@@ -72,7 +81,8 @@ static void watch_service_start_watch(struct call *call, const ProtobufCMessage 
     static const struct call_handler handler = {.on_write_ready = watch_service_write_ready,
                                                 .drain = watch_service_drain,
                                                 .on_close = watch_service_on_close};
-    const Parley__V1__WatchRequest *request = (const Parley__V1__WatchRequest *)message;
+    const Parley__V1__ConversationsWatchRequest *request =
+        (const Parley__V1__ConversationsWatchRequest *)message;
     struct conversation *c = NULL;
     struct watch_call *w;
     struct error err;
@@ -95,8 +105,9 @@ static void watch_service_start_watch(struct call *call, const ProtobufCMessage 
 }
 
 static const struct rpc rows[] = {
-    {"/parley.v1.Conversations/Watch", RPC_SERVER_STREAM, &parley__v1__watch_request__descriptor,
-     &parley__v1__watch_event__descriptor, watch_service_start_watch},
+    {"/parley.v1.Conversations/Watch", RPC_SERVER_STREAM,
+     &parley__v1__conversations_watch_request__descriptor,
+     &parley__v1__conversation_event__descriptor, watch_service_start_watch},
 };
 
 const struct rpc_table watch_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -74,6 +74,10 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
         *out = NULL;
         return STATUS_OK;
     }
+    if (from->clear_stop && from->n_stop > 0)
+        return error_field(err, "sampling.clear_stop", "cannot stand beside stop");
+    if (from->clear_logit_bias && from->n_logit_bias > 0)
+        return error_field(err, "sampling.clear_logit_bias", "cannot stand beside logit_bias");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
         return wire_no_memory(err);
@@ -95,8 +99,9 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
                (from->has_repetition_penalty ? SAMPLING_REPETITION : 0u) |
                (from->has_presence_penalty ? SAMPLING_PRESENCE : 0u) |
                (from->has_frequency_penalty ? SAMPLING_FREQUENCY : 0u) |
-               (from->n_logit_bias > 0 ? SAMPLING_BIASES : 0u) |
-               (from->has_seed ? SAMPLING_SEED : 0u) | (from->n_stop > 0 ? SAMPLING_STOPS : 0u) |
+               (from->n_logit_bias > 0 || from->clear_logit_bias ? SAMPLING_BIASES : 0u) |
+               (from->has_seed ? SAMPLING_SEED : 0u) |
+               (from->n_stop > 0 || from->clear_stop ? SAMPLING_STOPS : 0u) |
                (from->has_max_tokens ? SAMPLING_MAX_TOKENS : 0u) |
                (from->has_min_tokens ? SAMPLING_MIN_TOKENS : 0u) |
                (from->has_ignore_eos ? SAMPLING_IGNORE_EOS : 0u);
@@ -106,6 +111,37 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
     if (rc == STATUS_OK)
         *out = p;
     return rc;
+}
+
+/* Fields that are agreed on and not served yet. */
+static enum status check_message(const Parley__V1__Message *m, size_t i, struct error *err)
+{
+    const char *name = m->name[0] != '\0'           ? "name"
+                       : m->n_tool_calls > 0        ? "tool_calls"
+                       : m->tool_call_id[0] != '\0' ? "tool_call_id"
+                       : m->reasoning[0] != '\0'    ? "reasoning"
+                                                    : NULL;
+    char field[sizeof(err->field)];
+
+    if (name == NULL)
+        return STATUS_OK;
+    (void)snprintf(field, sizeof(field), "messages[%zu].%s", i, name);
+    (void)error_field(err, field, "is not served yet");
+    return err->status = STATUS_UNIMPLEMENTED;
+}
+
+static enum status wire_check_served(const Parley__V1__TurnRequest *from, struct error *err)
+{
+    const char *field = from->n_tools > 0           ? "tools"
+                        : from->tool_choice != NULL ? "tool_choice"
+                        : from->constraint != NULL  ? "constraint"
+                        : from->reasoning != NULL   ? "reasoning"
+                                                    : NULL;
+
+    if (field == NULL)
+        return STATUS_OK;
+    (void)error_field(err, field, "is not served yet");
+    return err->status = STATUS_UNIMPLEMENTED;
 }
 
 static enum status take_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
@@ -129,6 +165,8 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
         const Parley__V1__Message *m = from->messages[i];
         struct error why;
 
+        if (check_message(m, i, err) != STATUS_OK)
+            return err->status;
         if (role_parse(&messages[i].role, m->role, &why) != STATUS_OK) {
             char field[sizeof(err->field)];
 
@@ -155,7 +193,9 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
     struct turn_request r = {.number = from->turn, .n_logprobs = from->want_logprobs};
     enum status rc;
 
-    rc = take_messages(&r, from, arena, err);
+    rc = wire_check_served(from, err);
+    if (rc == STATUS_OK)
+        rc = take_messages(&r, from, arena, err);
     if (rc == STATUS_OK)
         rc = wire_sampling(&r.overrides, from->sampling, arena, err);
     if (rc == STATUS_OK)
@@ -163,7 +203,7 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
     return rc;
 }
 
-enum status wire_open(struct open_request *out, const Parley__V1__OpenRequest *from,
+enum status wire_open(struct open_request *out, const Parley__V1__ConversationsOpenRequest *from,
                       struct arena *arena, struct error *err)
 {
     struct open_request r = {
@@ -193,7 +233,8 @@ enum status wire_open(struct open_request *out, const Parley__V1__OpenRequest *f
     return rc;
 }
 
-enum status wire_fork_metadata(const struct pair **out, const Parley__V1__ForkRequest *from,
+enum status wire_fork_metadata(const struct pair **out,
+                               const Parley__V1__ConversationsForkRequest *from,
                                struct arena *arena, struct error *err)
 {
     struct pair *pairs = arena_alloc(arena, from->n_metadata, sizeof(pairs[0]));
@@ -252,7 +293,7 @@ static enum status fill_logprob(Parley__V1__TokenLogprob **out, const struct pie
     return STATUS_OK;
 }
 
-static enum status fill_piece(Parley__V1__Piece *out, const struct turn_event *event,
+static enum status fill_piece(Parley__V1__TurnPiece *out, const struct turn_event *event,
                               const struct turn_reader *reader, struct arena *arena)
 {
     size_t n = event->piece.n_tokens;
@@ -284,6 +325,20 @@ static enum status fill_piece(Parley__V1__Piece *out, const struct turn_event *e
     return STATUS_OK;
 }
 
+static Parley__V1__FinishReason wire_finish(enum finish finish)
+{
+    static const Parley__V1__FinishReason reasons[] = {
+        [FINISH_NONE] = PARLEY__V1__FINISH_REASON__FINISH_REASON_UNSPECIFIED,
+        [FINISH_STOP] = PARLEY__V1__FINISH_REASON__FINISH_REASON_STOP,
+        [FINISH_LENGTH] = PARLEY__V1__FINISH_REASON__FINISH_REASON_LENGTH,
+        [FINISH_CANCELLED] = PARLEY__V1__FINISH_REASON__FINISH_REASON_CANCELLED,
+        [FINISH_DEADLINE] = PARLEY__V1__FINISH_REASON__FINISH_REASON_DEADLINE,
+        [FINISH_ERROR] = PARLEY__V1__FINISH_REASON__FINISH_REASON_ERROR,
+    };
+
+    return reasons[finish];
+}
+
 static void fill_usage(Parley__V1__Usage *out, const struct usage *usage)
 {
     parley__v1__usage__init(out);
@@ -297,31 +352,31 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
 {
     switch (event->kind) {
     case EVENT_ACCEPTED:
-        parley__v1__accepted__init(&out->accepted);
+        parley__v1__turn_accepted__init(&out->accepted);
         out->accepted.turn = event->number;
         out->accepted.prompt_tokens = event->n_prompt;
         out->accepted.cached_tokens = event->n_cached;
         break;
     case EVENT_PROGRESS:
-        parley__v1__progress__init(&out->progress);
+        parley__v1__turn_progress__init(&out->progress);
         out->progress.done = event->n_done;
         out->progress.total = event->n_total;
         break;
     case EVENT_PIECE:
-        parley__v1__piece__init(&out->piece);
+        parley__v1__turn_piece__init(&out->piece);
         if (fill_piece(&out->piece, event, reader, arena) != STATUS_OK)
             return error_set(err, STATUS_EXHAUSTED, "out of memory for a piece of the reply");
         break;
     case EVENT_DONE:
-        parley__v1__done__init(&out->done);
+        parley__v1__turn_done__init(&out->done);
         fill_usage(&out->usage, &event->usage);
-        parley__v1__timings__init(&out->timings);
+        parley__v1__turn_timings__init(&out->timings);
         out->timings.queue_us = event->timings.queue_us;
         out->timings.prefill_us = event->timings.prefill_us;
         out->timings.decode_us = event->timings.decode_us;
         out->timings.total_us = event->timings.total_us;
         out->timings.steps = event->timings.n_steps;
-        out->done.finish_reason = (char *)finish_name(event->finish);
+        out->done.finish_reason = wire_finish(event->finish);
         out->done.usage = &out->usage;
         out->done.timings = &out->timings;
         out->done.turn = event->number;
@@ -387,7 +442,7 @@ static enum status fill_turn(Parley__V1__TranscriptTurn **out, const struct comp
     t->messages = list;
     t->n_messages = n;
     t->reply = wire_text(r->text, r->len, arena);
-    t->finish_reason = (char *)finish_name(r->finish);
+    t->finish_reason = wire_finish(r->finish);
     t->usage = usage;
     *out = t;
     return t->reply == NULL ? STATUS_EXHAUSTED : STATUS_OK;
@@ -426,7 +481,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->version = (char *)c->host.model->info.version;
     m->system = c->host.options->system;
     m->turns = c->host.n_turns;
-    m->state = c->host.n_live > 0 ? (char *)"busy" : (char *)"idle";
+    m->state = c->host.n_live > 0 ? PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_BUSY
+                                  : PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
     m->queued = c->host.n_live > 0 ? c->host.n_live - 1u : 0;
     if (c->has_parent) {
         conversation_id_format(&c->parent, id + CONVERSATION_ID_CHARS);
@@ -450,7 +506,7 @@ no_memory:
 
 /* --- models --- */
 
-static void fill_batching(Parley__V1__Batching *out, const struct model *m,
+static void fill_batching(Parley__V1__ModelBatching *out, const struct model *m,
                           const struct batcher_stats *s, uint64_t *histogram)
 {
     static const char *const policies[] = {
@@ -461,7 +517,7 @@ static void fill_batching(Parley__V1__Batching *out, const struct model *m,
     };
     size_t n_buckets = sizeof(s->rows_histogram) / sizeof(s->rows_histogram[0]);
 
-    parley__v1__batching__init(out);
+    parley__v1__model_batching__init(out);
     out->policy = (char *)policies[m->batching.policy];
     out->max_rows = (uint32_t)m->batching.max_rows;
     out->max_cost = (uint32_t)m->batching.max_cost;
@@ -483,10 +539,37 @@ static void fill_batching(Parley__V1__Batching *out, const struct model *m,
     out->preempted = s->n_preempted;
 }
 
+static const Parley__V1__ModelState model_states[] = {
+    [MODEL_LOADING] = PARLEY__V1__MODEL_STATE__MODEL_STATE_LOADING,
+    [MODEL_READY] = PARLEY__V1__MODEL_STATE__MODEL_STATE_READY,
+    [MODEL_DRAINING] = PARLEY__V1__MODEL_STATE__MODEL_STATE_UNLOADING,
+    [MODEL_FAILED] = PARLEY__V1__MODEL_STATE__MODEL_STATE_FAILED,
+    [MODEL_STOPPING] = PARLEY__V1__MODEL_STATE__MODEL_STATE_UNLOADING,
+};
+
+static Parley__V1__ModelKind wire_model_kind(const char *kind)
+{
+    static const struct {
+        const char *name;
+        Parley__V1__ModelKind kind;
+    } kinds[] = {
+        {"lm", PARLEY__V1__MODEL_KIND__MODEL_KIND_LM},
+        {"policy", PARLEY__V1__MODEL_KIND__MODEL_KIND_POLICY},
+        {"echo", PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO},
+        {"params", PARLEY__V1__MODEL_KIND__MODEL_KIND_PARAMS},
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(kinds[i].name, kind) == 0)
+            return kinds[i].kind;
+    }
+    return PARLEY__V1__MODEL_KIND__MODEL_KIND_UNSPECIFIED;
+}
+
 static void fill_agent(Parley__V1__Model *out, const struct model *m, struct agent_info *info)
 {
     m->agent->type->info(m->agent, info);
-    out->kind = (char *)m->info.kind;
+    out->kind = wire_model_kind(m->info.kind);
     out->version = (char *)m->info.version;
     out->architecture = (char *)m->info.architecture;
     out->backend = (char *)m->info.backend;
@@ -520,7 +603,7 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
 {
     struct batcher_stats *stats = arena_alloc(arena, 1, sizeof(*stats));
     struct agent_info *info = arena_alloc(arena, 1, sizeof(*info));
-    Parley__V1__Batching *batching = arena_alloc(arena, 1, sizeof(*batching));
+    Parley__V1__ModelBatching *batching = arena_alloc(arena, 1, sizeof(*batching));
     Parley__V1__Model *p = arena_alloc(arena, 1, sizeof(*p));
     uint64_t *histogram = arena_alloc(arena, 1, sizeof(stats->rows_histogram));
 
@@ -528,8 +611,9 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
         return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a model");
     parley__v1__model__init(p);
     p->name = m->name;
-    p->state = (char *)model_state_name(m->state);
-    p->kind = m->path == NULL ? (char *)"echo" : (char *)"";
+    p->state = model_states[m->state];
+    p->kind = m->path == NULL ? PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO
+                              : PARLEY__V1__MODEL_KIND__MODEL_KIND_UNSPECIFIED;
     p->conversations = (uint32_t)m->n_conversations;
     p->is_default = is_default;
     if (m->state == MODEL_FAILED)

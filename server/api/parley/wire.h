@@ -22,20 +22,21 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;
 
-enum status wire_open(struct open_request *out, const Parley__V1__OpenRequest *from,
+enum status wire_open(struct open_request *out, const Parley__V1__ConversationsOpenRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;
 
-enum status wire_fork_metadata(const struct pair **out, const Parley__V1__ForkRequest *from,
+enum status wire_fork_metadata(const struct pair **out,
+                               const Parley__V1__ConversationsForkRequest *from,
                                struct arena *arena, struct error *err) MUST_CHECK;
 
 /* An event of a turn as a message; event's kind selects the member. */
 struct wire_event {
-    Parley__V1__Accepted accepted;
-    Parley__V1__Progress progress;
-    Parley__V1__Piece piece;
-    Parley__V1__Done done;
+    Parley__V1__TurnAccepted accepted;
+    Parley__V1__TurnProgress progress;
+    Parley__V1__TurnPiece piece;
+    Parley__V1__TurnDone done;
     Parley__V1__Usage usage;
-    Parley__V1__Timings timings;
+    Parley__V1__TurnTimings timings;
 };
 
 /* reader produced the event. STATUS_EXHAUSTED without memory. */

@@ -3,21 +3,30 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert((int)PARLEY__V1__DTYPE__BOOL == (int)TENSOR_BOOL, "a cast maps");
-_Static_assert((int)PARLEY__V1__DTYPE__I32 == (int)TENSOR_I32, "a cast maps");
+_Static_assert((int)PARLEY__V1__DTYPE__DTYPE_BOOL == (int)TENSOR_BOOL + 1, "an offset maps");
+_Static_assert((int)PARLEY__V1__DTYPE__DTYPE_I32 == (int)TENSOR_I32 + 1, "an offset maps");
+
+enum status wire_tensor_type(enum tensor_type *out, Parley__V1__DType from, struct error *err)
+{
+    if (from == PARLEY__V1__DTYPE__DTYPE_UNSPECIFIED)
+        return error_field(err, "dtype", "is missing");
+    if ((int)from < 0 || (int)from > (int)TENSOR_BOOL + 1)
+        return error_field(err, "dtype", "is %d, there is no such type", (int)from);
+    *out = (enum tensor_type)((int)from - 1);
+    return STATUS_OK;
+}
 
 static enum status wire_tensor_take(struct tensor_view *out, const Parley__V1__Tensor *from,
                                     struct error *err)
 {
     size_t ignored;
 
-    if ((int)from->dtype < 0 || (int)from->dtype > (int)TENSOR_BOOL)
-        return error_set(err, STATUS_INVALID, "has the type %d, which is none", (int)from->dtype);
+    if (wire_tensor_type(&out->type, from->dtype, err) != STATUS_OK)
+        return err->status;
     if (from->n_shape > TENSOR_MAX_DIMS)
         return error_set(err, STATUS_INVALID, "has %zu dimensions, at most %d are read",
                          from->n_shape, TENSOR_MAX_DIMS);
     out->name = from->name;
-    out->type = (enum tensor_type)from->dtype;
     out->n_dims = from->n_shape;
     for (size_t i = 0; i < from->n_shape; i++)
         out->dims[i] = from->shape[i];
@@ -52,7 +61,7 @@ void wire_tensor(Parley__V1__Tensor *out, const struct tensor_view *t)
 {
     parley__v1__tensor__init(out);
     out->name = (char *)t->name;
-    out->dtype = (Parley__V1__DType)t->type;
+    out->dtype = (Parley__V1__DType)((int)t->type + 1);
     out->shape = (int64_t *)t->dims;
     out->n_shape = t->n_dims;
     out->data.data = (uint8_t *)t->data;

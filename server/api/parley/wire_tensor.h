@@ -8,6 +8,10 @@
 #include "agents/tensor.h"
 #include "base/arena.h"
 
+/* INVALID, with the field "dtype", for a type that is missing or unknown. */
+enum status wire_tensor_type(enum tensor_type *out, Parley__V1__DType from,
+                             struct error *err) MUST_CHECK;
+
 /* Makes [n] views of list in arena. INVALID, with the field "observation[2]" where that is the
  * list's name: an invalid type or shape, or bytes that do not fit. EXHAUSTED: more than max, or no
  * memory. */

@@ -97,18 +97,18 @@ static void fake_stream(struct call *call, const ProtobufCMessage *m, struct ser
 static void attach_message(struct call *call, void *state, const ProtobufCMessage *m,
                            struct arena *arena)
 {
-    const Parley__V1__AttachRequest *request = (const Parley__V1__AttachRequest *)m;
-    Parley__V1__AttachResponse response = PARLEY__V1__ATTACH_RESPONSE__INIT;
-    Parley__V1__AttachAccepted accepted = PARLEY__V1__ATTACH_ACCEPTED__INIT;
-    const Parley__V1__EpisodeResult *r;
+    const Parley__V1__ActAttachRequest *request = (const Parley__V1__ActAttachRequest *)m;
+    Parley__V1__ActAttachResponse response = PARLEY__V1__ACT_ATTACH_RESPONSE__INIT;
+    Parley__V1__ActAccepted accepted = PARLEY__V1__ACT_ACCEPTED__INIT;
+    const Parley__V1__ActEpisodeResult *r;
     struct server *server = state;
 
     (void)arena;
     if (m == NULL) {
         call_finish(call, NULL);
-    } else if (request->what_case == PARLEY__V1__ATTACH_REQUEST__WHAT_OFFER) {
+    } else if (request->what_case == PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_OFFER) {
         accepted.row = (uint32_t)request->offer->run_id;
-        response.what_case = PARLEY__V1__ATTACH_RESPONSE__WHAT_ACCEPTED;
+        response.what_case = PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_ACCEPTED;
         response.accepted = &accepted;
         (void)snprintf(server->result, sizeof(server->result), "%s %s: ", request->offer->env_id,
                        request->offer->environment);
@@ -127,8 +127,8 @@ static void attach_message(struct call *call, void *state, const ProtobufCMessag
 
 static void attach_room(struct call *call, void *state)
 {
-    Parley__V1__AttachResponse response = PARLEY__V1__ATTACH_RESPONSE__INIT;
-    Parley__V1__RunEpisode run = PARLEY__V1__RUN_EPISODE__INIT;
+    Parley__V1__ActAttachResponse response = PARLEY__V1__ACT_ATTACH_RESPONSE__INIT;
+    Parley__V1__ActEpisode run = PARLEY__V1__ACT_EPISODE__INIT;
     struct server *server = state;
 
     if (strstr(server->result, "asked") != NULL) {
@@ -140,7 +140,7 @@ static void attach_room(struct call *call, void *state)
     run.n_steps = 3;
     run.gamma = 0.5f;
     run.seed = 543;
-    response.what_case = PARLEY__V1__ATTACH_RESPONSE__WHAT_RUN;
+    response.what_case = PARLEY__V1__ACT_ATTACH_RESPONSE__WHAT_RUN;
     response.run = &run;
     call_write(call, &response.base, false);
 }
@@ -162,8 +162,8 @@ static void serve(void)
          &parley__v1__act_step_response__descriptor, fake_step},
         {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
          &parley__v1__act_step_response__descriptor, fake_stream},
-        {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__attach_request__descriptor,
-         &parley__v1__attach_response__descriptor, fake_attach},
+        {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
+         &parley__v1__act_attach_response__descriptor, fake_attach},
     };
     static const struct rpc_table service = {rpcs, 3};
     static const struct rpc_table *const services[] = {&service};

@@ -28,9 +28,10 @@ static struct rig rig;
 /* Tells back all that it was given: in the model's name and version. */
 static void fake_open(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    const Parley__V1__OpenRequest *request = (const Parley__V1__OpenRequest *)m;
+    const Parley__V1__ConversationsOpenRequest *request =
+        (const Parley__V1__ConversationsOpenRequest *)m;
     const Parley__V1__Sampling *s = request->sampling;
-    Parley__V1__OpenResponse response = PARLEY__V1__OPEN_RESPONSE__INIT;
+    Parley__V1__ConversationsOpenResponse response = PARLEY__V1__CONVERSATIONS_OPEN_RESPONSE__INIT;
     char model[128], version[300] = "no sampling";
 
     (void)server;
@@ -60,7 +61,7 @@ static void fake_gone(struct call *call, void *state, enum status why)
 static void write_accepted(struct call *call, uint32_t turn, uint32_t n_prompt)
 {
     Parley__V1__TurnEvent event = PARLEY__V1__TURN_EVENT__INIT;
-    Parley__V1__Accepted accepted = PARLEY__V1__ACCEPTED__INIT;
+    Parley__V1__TurnAccepted accepted = PARLEY__V1__TURN_ACCEPTED__INIT;
 
     accepted.turn = turn;
     accepted.prompt_tokens = n_prompt;
@@ -89,13 +90,13 @@ static void reply_room(struct call *call, void *state)
 {
     struct reply *r = state;
     Parley__V1__TurnEvent event = PARLEY__V1__TURN_EVENT__INIT;
-    Parley__V1__Progress progress = PARLEY__V1__PROGRESS__INIT;
+    Parley__V1__TurnProgress progress = PARLEY__V1__TURN_PROGRESS__INIT;
     Parley__V1__TopLogprob top = PARLEY__V1__TOP_LOGPROB__INIT;
     Parley__V1__TokenLogprob logprob = PARLEY__V1__TOKEN_LOGPROB__INIT;
-    Parley__V1__Piece piece = PARLEY__V1__PIECE__INIT;
+    Parley__V1__TurnPiece piece = PARLEY__V1__TURN_PIECE__INIT;
     Parley__V1__Usage usage = PARLEY__V1__USAGE__INIT;
-    Parley__V1__Timings timings = PARLEY__V1__TIMINGS__INIT;
-    Parley__V1__Done done = PARLEY__V1__DONE__INIT;
+    Parley__V1__TurnTimings timings = PARLEY__V1__TURN_TIMINGS__INIT;
+    Parley__V1__TurnDone done = PARLEY__V1__TURN_DONE__INIT;
 
     switch (r->at++) {
     case 0:
@@ -128,7 +129,7 @@ static void reply_room(struct call *call, void *state)
         timings.total_us = 123;
         timings.steps = 3;
         done.turn = 7;
-        done.finish_reason = (char[]){"stop"};
+        done.finish_reason = PARLEY__V1__FINISH_REASON__FINISH_REASON_STOP;
         done.usage = &usage;
         done.timings = &timings;
         event.event_case = PARLEY__V1__TURN_EVENT__EVENT_DONE;
@@ -171,8 +172,9 @@ static void fake_turn(struct call *call, const ProtobufCMessage *m, struct serve
 
 static void fake_fork(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    Parley__V1__ForkResponse response = PARLEY__V1__FORK_RESPONSE__INIT;
-    const Parley__V1__ForkRequest *request = (const Parley__V1__ForkRequest *)m;
+    Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
+    const Parley__V1__ConversationsForkRequest *request =
+        (const Parley__V1__ConversationsForkRequest *)m;
     char id[64];
 
     (void)server;
@@ -183,16 +185,18 @@ static void fake_fork(struct call *call, const ProtobufCMessage *m, struct serve
 
 static void fake_rewind(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    Parley__V1__RewindResponse response = PARLEY__V1__REWIND_RESPONSE__INIT;
+    Parley__V1__ConversationsRewindResponse response =
+        PARLEY__V1__CONVERSATIONS_REWIND_RESPONSE__INIT;
 
     (void)server;
-    response.turns = ((const Parley__V1__RewindRequest *)m)->to_turn;
+    response.turns = ((const Parley__V1__ConversationsRewindRequest *)m)->to_turn;
     call_reply(call, &response.base);
 }
 
 static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    Parley__V1__CancelResponse response = PARLEY__V1__CANCEL_RESPONSE__INIT;
+    Parley__V1__ConversationsCancelResponse response =
+        PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
 
     (void)m;
     (void)server;
@@ -202,8 +206,10 @@ static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct ser
 
 static void fake_close(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
-    const Parley__V1__CloseRequest *request = (const Parley__V1__CloseRequest *)m;
-    Parley__V1__CloseResponse response = PARLEY__V1__CLOSE_RESPONSE__INIT;
+    const Parley__V1__ConversationsCloseRequest *request =
+        (const Parley__V1__ConversationsCloseRequest *)m;
+    Parley__V1__ConversationsCloseResponse response =
+        PARLEY__V1__CONVERSATIONS_CLOSE_RESPONSE__INIT;
     struct error err;
 
     (void)server;
@@ -224,8 +230,9 @@ static void fake_models(struct call *call, const ProtobufCMessage *m, struct ser
 }
 
 #define SERVICE "/parley.v1.Conversations/"
-#define TYPES(name) \
-    &parley__v1__##name##_request__descriptor, &parley__v1__##name##_response__descriptor
+#define TYPES(name)                                          \
+    &parley__v1__conversations_##name##_request__descriptor, \
+        &parley__v1__conversations_##name##_response__descriptor
 static const struct rpc rpcs[] = {
     {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open},
     {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
@@ -234,7 +241,8 @@ static const struct rpc rpcs[] = {
     {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind},
     {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel},
     {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close},
-    {"/parley.v1.Models/List", RPC_UNARY, TYPES(models_list), fake_models},
+    {"/parley.v1.Models/List", RPC_UNARY, &parley__v1__models_list_request__descriptor,
+     &parley__v1__models_list_response__descriptor, fake_models},
 };
 
 static void serve(const char *address)

@@ -244,7 +244,7 @@ END_TEST
 /* Numbers that are packed are one field, however many they are. */
 START_TEST(packed_numbers_are_one_field)
 {
-    Parley__V1__EpisodeResult episode = PARLEY__V1__EPISODE_RESULT__INIT, *back;
+    Parley__V1__ActEpisodeResult episode = PARLEY__V1__ACT_EPISODE_RESULT__INIT, *back;
     size_t n = 100000, len;
     ProtobufCMessage *m = NULL;
     struct arena arena;
@@ -259,7 +259,7 @@ START_TEST(packed_numbers_are_one_field)
     arena_init(&arena, SIZE_MAX);
     ck_assert_int_eq(codec_decode(&m, episode.base.descriptor, bytes, len, 2, &arena, &err),
                      STATUS_OK);
-    back = (Parley__V1__EpisodeResult *)m;
+    back = (Parley__V1__ActEpisodeResult *)m;
     ck_assert_uint_eq(back->n_returns, n);
     arena_deinit(&arena);
     free(episode.returns);

@@ -303,7 +303,7 @@ START_TEST(test_fork)
 
     fake_turn_whole(&s, c, 1, "say 1", FINISH_STOP, "<0>");
     fake_turn_whole(&s, c, 2, "say 2", FINISH_STOP, "<0><1>");
-    ck_assert_int_eq(conversation_fork(&f, c, 0, &pair, 1, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_fork(&f, c, 2, &pair, 1, &err), STATUS_OK);
     ck_assert_uint_eq(f->host.n_turns, 2);
     ck_assert_ptr_eq(f->host.newest, c->host.newest);
     ck_assert_ptr_eq(f->host.options, c->host.options);
@@ -335,7 +335,7 @@ START_TEST(test_fork_while_busy)
     fake_reader_init(&r);
     ck_assert_int_eq(fake_turn(c, 2, "say 5", &r, &err), STATUS_OK);
     ck_assert(fake_server_step(&s));
-    ck_assert_int_eq(conversation_fork(&f, c, 0, NULL, 0, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_fork(&f, c, c->host.n_turns, NULL, 0, &err), STATUS_OK);
     ck_assert_uint_eq(f->host.n_turns, 1);
     fake_turn_whole(&s, f, 2, "say 2", FINISH_STOP, "<0><1>");
     fake_reader_read(&r);
@@ -498,7 +498,7 @@ START_TEST(test_watched)
     watcher_open(&w, &s.all.watch, NULL, on_watch, &n_notified);
     s.now_us += 2000;
     ck_assert_int_eq(open_with(&c, &request, &err), STATUS_OK);
-    ck_assert_int_eq(conversation_fork(&f, c, 0, NULL, 0, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_fork(&f, c, c->host.n_turns, NULL, 0, &err), STATUS_OK);
     c_id = c->id;
     f_id = f->id;
     conversations_clone_event(&s.all, f->host.clone, WATCH_EVICTED, "for others");

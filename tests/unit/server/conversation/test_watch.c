@@ -80,16 +80,4 @@ START_TEST(test_lost)
 }
 END_TEST
 
-/* Each kind has its name on the wire. */
-START_TEST(test_names)
-{
-    ck_assert_str_eq(watch_what_name(WATCH_OPENED), "opened");
-    ck_assert_str_eq(watch_what_name(WATCH_FORKED), "forked");
-    ck_assert_str_eq(watch_what_name(WATCH_EVICTED), "evicted");
-    ck_assert_str_eq(watch_what_name(WATCH_RECOMPUTED), "recomputed");
-    ck_assert_str_eq(watch_what_name(WATCH_EXPIRED), "expired");
-    ck_assert_str_eq(watch_what_name(WATCH_CLOSED), "closed");
-}
-END_TEST
-
-SUITE_MAIN("server/watch", test_events, test_lost, test_names)
+SUITE_MAIN("server/watch", test_events, test_lost)

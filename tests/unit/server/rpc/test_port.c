@@ -706,7 +706,7 @@ START_TEST(too_many_fields)
     struct dial d;
 
     for (size_t i = 0; i < len; i++)
-        bytes[i] = i % 2 == 0 ? 0x18 : 1; /* an unknown field 3 */
+        bytes[i] = i % 2 == 0 ? 0x78 : 1; /* an unknown field 15 */
     open_all(&d);
     dial_start(&d, &c, "/test.Port/Echo", NULL, 0);
     dial_send(&d, &c, bytes, len - 2);

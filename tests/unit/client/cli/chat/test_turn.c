@@ -118,7 +118,8 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
                                 const void *request, size_t request_len, uint32_t deadline_ms,
                                 void **ret_data, size_t *ret_len, struct parley_error *err)
 {
-    Parley__V1__CancelResponse answer = PARLEY__V1__CANCEL_RESPONSE__INIT;
+    Parley__V1__ConversationsCancelResponse answer =
+        PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
 
     (void)channel;
     (void)request;
@@ -132,7 +133,7 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
     }
     answer.cancelled = 1;
     *ret_data = malloc(16);
-    *ret_len = parley__v1__cancel_response__pack(&answer, *ret_data);
+    *ret_len = parley__v1__conversations_cancel_response__pack(&answer, *ret_data);
     fake_set(&fake.is_cancelled);
     return PARLEY_OK;
 }

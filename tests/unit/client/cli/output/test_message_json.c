@@ -19,10 +19,11 @@ static void check_json(const ProtobufCMessage *message, const char *wanted)
 /* Zeros, empty texts and empty lists are there; messages that are not set are not. */
 START_TEST(what_is_empty_is_there)
 {
-    Parley__V1__Piece piece = PARLEY__V1__PIECE__INIT;
-    Parley__V1__Done done = PARLEY__V1__DONE__INIT;
+    Parley__V1__TurnPiece piece = PARLEY__V1__TURN_PIECE__INIT;
+    Parley__V1__TurnDone done = PARLEY__V1__TURN_DONE__INIT;
 
-    check_json(&piece.base, "{\"text\":\"\",\"token_ids\":[],\"logprobs\":[]}");
+    check_json(&piece.base, "{\"text\":\"\",\"token_ids\":[],\"logprobs\":[],\"next_index\":0,"
+                            "\"tool_calls\":[],\"reasoning\":\"\"}");
     check_json(&done.base, "{\"finish_reason\":\"\",\"turn\":0}");
 }
 END_TEST
@@ -35,7 +36,7 @@ START_TEST(what_is_nested_is_written)
     Parley__V1__TopLogprob *tops[] = {&top};
     Parley__V1__TokenLogprob logprob = PARLEY__V1__TOKEN_LOGPROB__INIT;
     Parley__V1__TokenLogprob *logprobs[] = {&logprob};
-    Parley__V1__Piece piece = PARLEY__V1__PIECE__INIT;
+    Parley__V1__TurnPiece piece = PARLEY__V1__TURN_PIECE__INIT;
 
     top.id = 7;
     top.logprob = -0.5f;
@@ -49,30 +50,33 @@ START_TEST(what_is_nested_is_written)
     piece.n_logprobs = 1;
     check_json(&piece.base,
                "{\"text\":\"a\\\"b\\n\",\"token_ids\":[7,-1],"
-               "\"logprobs\":[{\"logprob\":-0.25,\"top\":[{\"id\":7,\"logprob\":-0.5}]}]}");
+               "\"logprobs\":[{\"logprob\":-0.25,\"top\":[{\"id\":7,\"logprob\":-0.5}]}],"
+               "\"next_index\":0,\"tool_calls\":[],\"reasoning\":\"\"}");
 }
 END_TEST
 
 /* A map of texts is an object. */
 START_TEST(a_map_is_an_object)
 {
-    Parley__V1__ForkRequest__MetadataEntry one = PARLEY__V1__FORK_REQUEST__METADATA_ENTRY__INIT;
-    Parley__V1__ForkRequest__MetadataEntry *entries[] = {&one};
-    Parley__V1__ForkRequest fork = PARLEY__V1__FORK_REQUEST__INIT;
+    Parley__V1__ConversationsForkRequest__MetadataEntry one =
+        PARLEY__V1__CONVERSATIONS_FORK_REQUEST__METADATA_ENTRY__INIT;
+    Parley__V1__ConversationsForkRequest__MetadataEntry *entries[] = {&one};
+    Parley__V1__ConversationsForkRequest fork = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
 
     one.key = (char *)"who";
     one.value = (char *)"ada";
     fork.conversation = (char *)"c";
     fork.metadata = entries;
     fork.n_metadata = 1;
-    check_json(&fork.base, "{\"conversation\":\"c\",\"at_turn\":0,\"metadata\":{\"who\":\"ada\"}}");
+    check_json(&fork.base,
+               "{\"conversation\":\"c\",\"metadata\":{\"who\":\"ada\"},\"request_id\":\"\"}");
 }
 END_TEST
 
 /* Of a oneof, only the member that is set is there; it may be a zero of its type. */
 START_TEST(a_oneof_shows_its_member)
 {
-    Parley__V1__Progress progress = PARLEY__V1__PROGRESS__INIT;
+    Parley__V1__TurnProgress progress = PARLEY__V1__TURN_PROGRESS__INIT;
     Parley__V1__ChatEvent event = PARLEY__V1__CHAT_EVENT__INIT;
 
     event.tag = 1;
@@ -101,7 +105,9 @@ START_TEST(what_json_cannot_say_is_left)
 
     message.role = (char *)"user";
     message.text = (char *)"\xff";
-    check_json(&message.base, "{\"role\":\"user\",\"text\":\"\xef\xbf\xbd\"}");
+    check_json(&message.base,
+               "{\"role\":\"user\",\"text\":\"\xef\xbf\xbd\",\"name\":\"\",\"tool_calls\":[],"
+               "\"tool_call_id\":\"\",\"reasoning\":\"\"}");
     top.id = 1;
     top.logprob = __builtin_nanf("");
     check_json(&top.base, "{\"id\":1}");
