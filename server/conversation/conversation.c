@@ -94,6 +94,7 @@ enum status conversation_open(struct conversation **out, struct conversations *a
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a conversation");
     c->host.model = model;
+    c->host.generation = 1;
     list_init(&c->host.turns);
     rc =
         conversation_options_open(&c->host.options, r->system, r->system_len, r->overrides,
@@ -129,6 +130,7 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     f->parent = c->id;
     f->has_parent = true;
     f->host.n_turns = at_turn;
+    f->host.generation = 1;
     list_init(&f->host.turns);
     if (at_turn > 0)
         f->host.newest = completed_turn_ref(completed_turn_find(c->host.newest, at_turn));
@@ -168,6 +170,7 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct
     completed_turn_unref(c->host.newest);
     c->host.newest = newest;
     c->host.n_turns = to_turn;
+    c->host.generation++;
     return STATUS_OK;
 }
 

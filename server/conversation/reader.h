@@ -22,12 +22,14 @@ struct piece_token {
 struct turn_event {
     enum event_kind kind;
     uint32_t number;
+    uint32_t generation;         /* accepted: of the conversation */
     uint32_t n_prompt, n_cached; /* accepted */
     uint32_t n_done, n_total;    /* progress: tokens of the prompt */
     struct {
         const char *text; /* [len]; valid until control returns to the loop */
         size_t len;
         size_t first_token, n_tokens; /* reader_token reads each */
+        uint64_t next_index; /* of the cursor behind the piece */
         bool has_logprobs;
     } piece;
     enum finish finish;
@@ -35,6 +37,12 @@ struct turn_event {
     struct timings timings;
     const struct error *err; /* failed: the reader's */
 };
+
+/* Moves a reader that was just attached, so that it reads on behind this index (decided by the
+ * turn's tokens alone: one per token, and one more for text that is released at the end, which is
+ * also the only index of a reply without tokens). STATUS_RANGE if the reply has no such place yet.
+ */
+enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err) MUST_CHECK;
 
 /* notify: something new can be read; called inside other calls of the domain, so it only notes the
  * fact. */

@@ -33,6 +33,8 @@ struct turn_host {
     struct list turns;             /* the one in flight first */
     uint64_t seed, last_done_us;
     uint32_t n_turns; /* completed */
+    /* From 1, raised by a rewind, after which turn numbers recur: part of a cursor. */
+    uint32_t generation;
     uint16_t n_live;  /* length of turns */
 };
 
