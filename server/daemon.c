@@ -427,6 +427,7 @@ static void start_conversations(struct daemon *d)
     struct conversations_config config = {
         .max_conversations = d->config.max_conversations,
         .ttl_ms = d->config.ttl_ms,
+        .linger_us = d->config.linger_ms * 1000,
         .env = &d->env,
         .arm = alarm_arm,
         .arm_self = &d->conversations_alarm,

@@ -56,6 +56,7 @@ const char config_usage[] =
     "  --session-ttl TIME        a run that asked for nothing for so long ends (10m)\n"
     "  --params-bytes SIZE       ceiling of all sets of parameters together (half of the memory)\n"
     "  --drain-timeout TIME      for turns in flight when asked to stop (30s)\n"
+    "  --linger TIME             how long a numbered turn goes on without its client (10s)\n"
     "  --log-level LEVEL         debug, info, warn or error (info)\n"
     "  --check                   only check the command line and the model files\n"
     "  --version, --help\n"
@@ -280,6 +281,11 @@ static enum status set_drain_timeout(struct config *c, const char *value, struct
     return config_parse_number(&c->drain_timeout_ms, value, times, (uint64_t)24 * 3600 * 1000, err);
 }
 
+static enum status set_linger(struct config *c, const char *value, struct error *err)
+{
+    return config_parse_number(&c->linger_ms, value, times, (uint64_t)3600 * 1000, err);
+}
+
 static enum status set_log_level(struct config *c, const char *value, struct error *err)
 {
     return log_level_parse(&c->log_level, value, err);
@@ -368,6 +374,7 @@ static const struct setting {
     NUMBER("--session-ttl", "session_ttl", session_ttl_ms, times, TEN_YEARS_MS),
     NUMBER("--params-bytes", "params_bytes", params_bytes, sizes, (size_t)1 << 46),
     OWN("--drain-timeout", "drain_timeout", true, set_drain_timeout),
+    OWN("--linger", "linger", true, set_linger),
     OWN("--log-level", "log_level", true, set_log_level),
     OWN("--check", NULL, false, set_check),
     OWN("--version", NULL, false, set_version),
@@ -556,6 +563,7 @@ static enum status check_together(const struct config *c, struct error *err)
 enum status config_parse(struct config *out, int argc, char *const *argv, struct error *err)
 {
     struct config c = {.drain_timeout_ms = 30000,
+                       .linger_ms = 10000,
                        .http_timeout_ms = 20000,
                        .log_level = LOG_INFO,
                        .options = {.kv_host_bytes = KV_HOST_DEFAULT}};

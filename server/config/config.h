@@ -36,7 +36,7 @@ struct config {
     uint64_t session_ttl_ms;
     size_t params_bytes;
     size_t max_message_bytes;
-    uint64_t drain_timeout_ms;
+    uint64_t drain_timeout_ms, linger_ms;
     uint64_t ttl_ms;
     uint64_t sequence_idle_ms;
     enum log_level log_level;

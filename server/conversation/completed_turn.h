@@ -29,7 +29,15 @@ struct turn_request {
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
     uint32_t n_logprobs;
-    uint64_t deadline_us; /* 0: none */
+    uint64_t deadline_us;   /* 0: none */
+    bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */
+    bool is_kept_running;   /* without a number too it lingers when its last reader goes */
+    /* Reads an existing turn, from behind this place on; messages may be missing. */
+    struct turn_resume {
+        bool is_wanted;
+        uint32_t generation;
+        uint64_t index;
+    } resume;
 };
 
 enum status stored_request_open(struct stored_request **out, const struct turn_request *r,

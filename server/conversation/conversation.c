@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/conversation/reader.h"
 #include "server/model/model.h"
 
 /* Ten years; a longer time is a mistake. */
@@ -255,15 +256,42 @@ static enum status turn_again(struct conversation *c, const struct turn_request 
         live = find_live(c, r->number);
         request = live->request;
     }
-    if (!stored_request_matches(request, r))
+    if (!(r->resume.is_wanted && r->n_messages == 0) && !stored_request_matches(request, r))
         return error_set(err, STATUS_EXISTS, "turn %u was given before, with another body",
                          r->number);
     reader->deadline_us = r->deadline_us;
+    reader->is_reply_deadline = r->is_reply_deadline;
     if (live != NULL)
         turn_attach(live, reader);
     else
-        turn_attach_completed(completed, reader);
+        turn_attach_completed(completed, c->host.generation, reader);
     return STATUS_OK;
+}
+
+/* Reads a turn that there is, from the place that the cursor names. */
+static enum status turn_resume(struct conversation *c, const struct turn_request *r,
+                               struct turn_reader *reader, struct error *err)
+{
+    enum status rc;
+
+    if (r->resume.generation != c->host.generation) {
+        (void)error_field(err, "resume_from.generation",
+                          "is %u, the conversation's is %u: it was rewound", r->resume.generation,
+                          c->host.generation);
+        return err->status = STATUS_RANGE;
+    }
+    if (r->number == 0 || r->number > c->host.n_turns + c->host.n_live) {
+        (void)error_field(err, "resume_from.turn", "is %u, there is no such turn", r->number);
+        return err->status = STATUS_RANGE;
+    }
+    rc = turn_again(c, r, reader, err);
+    if (rc == STATUS_OK)
+        rc = reader_seek(reader, r->resume.index, err);
+    if (rc == STATUS_RANGE) {
+        memcpy(err->field, "resume_from.index", sizeof("resume_from.index"));
+        reader_close(reader, STATUS_CANCELLED);
+    }
+    return rc;
 }
 
 static enum status conversation_take_turn(struct conversation *c, const struct turn_request *r,
@@ -273,6 +301,8 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
     size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
     enum status rc;
 
+    if (r->resume.is_wanted)
+        return turn_resume(c, r, reader, err);
     rc = model_check_ready(c->host.model, err); /* the model may be unloading */
     if (rc == STATUS_OK)
         rc = conversation_check_turn(c, r, err);

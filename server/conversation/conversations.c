@@ -106,7 +106,12 @@ enum status conversations_find(struct conversation **out, const struct conversat
     return STATUS_OK;
 }
 
-/* Arms the timer for the first expiry or the memory trim. */
+static struct turn *first_lingering(const struct conversations *all)
+{
+    return container_of(list_first(&all->lingering), struct turn, lingering);
+}
+
+/* Arms the timer for the first expiry, the memory trim or the end of a turn that lingers. */
 static void conversations_arm(struct conversations *all)
 {
     struct expiry_entry *first = expiry_first(&all->expiry);
@@ -114,6 +119,11 @@ static void conversations_arm(struct conversations *all)
 
     if (all->trim_us != 0 && (at_us == 0 || all->trim_us < at_us))
         at_us = all->trim_us;
+    if (!list_is_empty(&all->lingering)) {
+        uint64_t end_us = first_lingering(all)->linger_until_us;
+
+        at_us = at_us == 0 || end_us < at_us ? end_us : at_us;
+    }
     all->config.arm(all->config.arm_self, at_us);
 }
 
@@ -263,6 +273,33 @@ static void on_turn_left(struct turn_host *host, bool is_complete)
         all->on_idle(all->idle_arg);
 }
 
+static bool on_turn_linger(struct turn_host *host, struct turn *t)
+{
+    struct conversation *c = container_of(host, struct conversation, host);
+    struct conversations *all = c->all;
+
+    if (all->is_draining || c->is_closed || all->config.linger_us == 0)
+        return false;
+    t->linger_until_us = env_now_us(all->config.env) + all->config.linger_us;
+    list_push(&all->lingering, &t->lingering);
+    if (first_lingering(all) == t)
+        conversations_arm(all);
+    return true;
+}
+
+/* Ends the turns that have lingered until then. */
+static void end_lingering(struct conversations *all, uint64_t until_us)
+{
+    while (!list_is_empty(&all->lingering)) {
+        struct turn *t = first_lingering(all);
+
+        if (t->linger_until_us > until_us)
+            return;
+        list_remove(&t->lingering);
+        turn_end(t, FINISH_CANCELLED);
+    }
+}
+
 static void on_turns_emptied(struct turn_host *host)
 {
     struct conversation *c = container_of(host, struct conversation, host);
@@ -290,6 +327,7 @@ void conversations_tick(struct conversations *all)
             expiry_moved(&all->expiry, &c->expiry);
         }
     }
+    end_lingering(all, now_us);
     if (all->trim_us != 0 && all->trim_us <= now_us)
         conversations_trim(all);
     conversations_arm(all);
@@ -298,6 +336,7 @@ void conversations_tick(struct conversations *all)
 void conversations_drain(struct conversations *all)
 {
     all->is_draining = true;
+    end_lingering(all, UINT64_MAX);
 }
 
 void conversations_cancel_all(struct conversations *all)
@@ -387,11 +426,13 @@ void conversations_init(struct conversations *all, const struct conversations_co
         .max_arena_bytes = c->max_arena_bytes,
         .began = on_turn_began,
         .left = on_turn_left,
+        .linger = on_turn_linger,
         .emptied = on_turns_emptied,
     };
     hash_init(&all->by_id, NULL); /* ids are random: any part of one can be its hash */
     expiry_init(&all->expiry);
     list_init(&all->newest_first);
+    list_init(&all->lingering);
     watch_ring_init(&all->watch);
 }
 

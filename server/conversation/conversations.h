@@ -50,7 +50,9 @@ struct conversations_config {
     size_t max_reply_bytes;      /* 4 MiB */
     size_t max_arena_bytes;      /* what an agent may take for one turn; 64 MiB */
     uint64_t ttl_ms;             /* of conversations that set none; a day */
-    uint64_t unix_ms;            /* the wall clock at conversations_init */
+    /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
+    uint64_t linger_us;
+    uint64_t unix_ms; /* the wall clock at conversations_init */
     const struct env *env;
     /* Arms the one timer: conversations_tick is to be called at at_us. */
     void (*arm)(void *self, uint64_t at_us);
@@ -68,10 +70,11 @@ struct conversations {
     struct expiry expiry;
     struct watch_ring watch;
     uint64_t start_us;
-    uint64_t n_opened; /* since the start: numbers them */
-    uint64_t n_turns;  /* completed since the start */
-    size_t n_live;     /* turns in flight or queued */
-    size_t n_closing;  /* closed ones whose last turn is still in a step */
+    uint64_t n_opened;     /* since the start: numbers them */
+    uint64_t n_turns;      /* completed since the start */
+    size_t n_live;         /* turns in flight or queued */
+    size_t n_closing;      /* closed ones whose last turn is still in a step */
+    struct list lingering; /* turns, the one that ends first at the front */
     bool is_draining;
     void (*on_idle)(void *arg); /* no turn is in flight or queued; may be NULL */
     void *idle_arg;
@@ -88,11 +91,11 @@ enum status conversations_find(struct conversation **out, const struct conversat
 struct conversation *conversations_get(const struct conversations *all,
                                        const struct conversation_id *id);
 
-/* Closes the expired conversations. A second after most were closed, also returns their memory to
- * the system. */
+/* Closes the expired conversations, and ends the turns that have lingered long enough. A second
+ * after most were closed, also returns their memory to the system. */
 void conversations_tick(struct conversations *all);
 
-/* Every later open or turn fails with STATUS_UNAVAILABLE. */
+/* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end. */
 void conversations_drain(struct conversations *all);
 /* Cancels every turn; on_idle is called once they have all ended. */
 void conversations_cancel_all(struct conversations *all);

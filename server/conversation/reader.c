@@ -1,5 +1,7 @@
 #include "server/conversation/reader.h"
 
+#include <assert.h>
+
 #include "base/utf8.h"
 
 void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg)
@@ -11,7 +13,7 @@ void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg)
 struct reader_view {
     const char *text;
     size_t len, n_tokens;
-    uint32_t number, n_prompt, n_cached, n_prefilled;
+    uint32_t number, generation, n_prompt, n_cached, n_prefilled;
     bool has_logprobs;
 };
 
@@ -27,6 +29,7 @@ static struct reader_view reader_view_of(const struct turn_reader *r)
             .len = t->told_len,
             .n_tokens = t->told_tokens,
             .number = t->number,
+            .generation = t->host->generation,
             .n_prompt = t->told_prompt,
             .n_cached = t->told_cached,
             .n_prefilled = t->told_prefilled,
@@ -37,11 +40,18 @@ static struct reader_view reader_view_of(const struct turn_reader *r)
         .len = d->len,
         .n_tokens = d->n_tokens,
         .number = d->number,
+        .generation = r->generation,
         .n_prompt = d->usage.n_prompt,
         .n_cached = d->usage.n_cached,
         .n_prefilled = d->usage.n_prompt,
         .has_logprobs = d->logprobs != NULL,
     };
+}
+
+/* The deadline was the reply's own: its end is no failure. */
+static bool is_done_at_deadline(const struct turn_reader *r)
+{
+    return r->is_reply_deadline && r->err.status == STATUS_DEADLINE;
 }
 
 /* Finds the kind of the next event; false: none now. */
@@ -56,7 +66,7 @@ static bool next_kind(const struct turn_reader *r, const struct reader_view *v,
              v->n_prefilled < v->n_prompt)
         *out = EVENT_PROGRESS;
     else if (r->completed != NULL)
-        *out = r->err.status == STATUS_OK ? EVENT_DONE : EVENT_FAILED;
+        *out = r->err.status == STATUS_OK || is_done_at_deadline(r) ? EVENT_DONE : EVENT_FAILED;
     else
         return false;
     return true;
@@ -107,28 +117,70 @@ static size_t token_text_end(const struct turn_reader *r, size_t i)
                            : r->completed->tokens[i].text_end;
 }
 
-/* Takes all that is readable, within the bounds of a message. */
-static void cut_piece(struct turn_reader *r, const struct reader_view *v, struct turn_event *out)
+/* Where the text of the first n tokens ends. */
+static size_t reader_text_end(const struct turn_reader *r, const struct reader_view *v, size_t n)
+{
+    size_t end = n == 0 ? 0 : token_text_end(r, n - 1);
+
+    return end > v->len ? v->len : end;
+}
+
+/* Takes tokens and exactly their text. */
+static void cut_tokens(struct turn_reader *r, const struct reader_view *v, struct turn_event *out)
 {
     size_t most = v->has_logprobs ? PIECE_MAX_TOPS / (SAMPLING_MAX_LOGPROBS + 1) : PIECE_MAX_TOKENS;
     size_t n = v->n_tokens - r->token_at;
-    size_t end = v->len;
 
-    if (n > most) {
-        n = most;
-        end = token_text_end(r, r->token_at + n - 1);
-        end = end > v->len ? v->len : end;
-        end = end < r->text_at ? r->text_at : end;
-    }
-    if (end - r->text_at > PIECE_MAX_BYTES)
-        end = r->text_at + utf8_complete_len(v->text + r->text_at, PIECE_MAX_BYTES);
-    out->piece.text = end > r->text_at ? v->text + r->text_at : "";
-    out->piece.len = end - r->text_at;
-    out->piece.first_token = r->token_at;
+    n = n > most ? most : n;
+    while (n > 1 && reader_text_end(r, v, r->token_at + n) - r->text_at > PIECE_MAX_BYTES)
+        n /= 2;
     out->piece.n_tokens = n;
+    out->piece.len = reader_text_end(r, v, r->token_at + n) - r->text_at;
+}
+
+/* Takes text behind the tokens: all of it, in pieces from its beginning. */
+static void cut_tail(struct turn_reader *r, const struct reader_view *v, struct turn_event *out)
+{
+    size_t len = v->len - r->text_at;
+
+    if (len > PIECE_MAX_BYTES)
+        len = utf8_complete_len(v->text + r->text_at, PIECE_MAX_BYTES);
+    out->piece.len = len;
+    r->n_tail++;
+}
+
+/* Takes what is readable, within the bounds of a message. */
+static void cut_piece(struct turn_reader *r, const struct reader_view *v, struct turn_event *out)
+{
+    out->piece.first_token = r->token_at;
+    if (r->token_at < v->n_tokens)
+        cut_tokens(r, v, out);
+    else
+        cut_tail(r, v, out);
+    out->piece.text = out->piece.len > 0 ? v->text + r->text_at : "";
     out->piece.has_logprobs = v->has_logprobs;
-    r->text_at = end;
-    r->token_at += n;
+    r->text_at += out->piece.len;
+    r->token_at += out->piece.n_tokens;
+    out->piece.next_index = r->token_at + r->n_tail;
+}
+
+enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err)
+{
+    struct reader_view v = {0};
+    struct turn_event ignored = {0};
+
+    assert(!r->has_accepted && r->text_at == 0 && r->token_at == 0);
+    if (r->turn == NULL || r->turn->state != TURN_QUEUED)
+        v = reader_view_of(r);
+    r->token_at = index < v.n_tokens ? (size_t)index : v.n_tokens;
+    r->text_at = reader_text_end(r, &v, r->token_at);
+    while (r->token_at + r->n_tail < index && r->text_at < v.len)
+        cut_piece(r, &v, &ignored);
+    if (r->token_at + r->n_tail == index)
+        return STATUS_OK;
+    (void)error_set(err, STATUS_RANGE, "the reply has %zu places so far, there is no place %llu",
+                    r->token_at + r->n_tail, (unsigned long long)index);
+    return STATUS_RANGE;
 }
 
 bool reader_next(struct turn_reader *r, struct turn_event *out)
@@ -151,6 +203,7 @@ bool reader_next(struct turn_reader *r, struct turn_event *out)
     switch (out->kind) {
     case EVENT_ACCEPTED:
         r->has_accepted = true;
+        out->generation = v.generation;
         out->n_prompt = v.n_prompt;
         out->n_cached = v.n_cached;
         break;
@@ -188,5 +241,5 @@ void reader_close(struct turn_reader *r, enum status why)
         return;
     list_remove(&r->link);
     if (list_is_empty(&t->readers))
-        turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
+        turn_left(t, r->deadline_us, why);
 }

@@ -29,7 +29,7 @@ struct turn_event {
         const char *text; /* [len]; valid until control returns to the loop */
         size_t len;
         size_t first_token, n_tokens; /* reader_token reads each */
-        uint64_t next_index; /* of the cursor behind the piece */
+        uint64_t next_index;          /* of the cursor behind the piece */
         bool has_logprobs;
     } piece;
     enum finish finish;
@@ -56,8 +56,8 @@ bool reader_has_more(const struct turn_reader *r);
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
                   struct piece_token *out);
 
-/* Stops reading. A running turn without readers ends: as deadline if why is STATUS_DEADLINE, else
- * as cancelled. */
+/* Stops reading. A running turn without readers ends, as deadline if why is STATUS_DEADLINE, else
+ * as cancelled; one that can be asked for again lingers first, see turn_config. */
 void reader_close(struct turn_reader *r, enum status why);
 
 #endif

@@ -40,6 +40,8 @@ static uint64_t latest_deadline_us(const struct turn *t)
     uint64_t latest = 0;
     struct link *at;
 
+    if (list_is_empty(&t->readers))
+        return t->left_deadline_us;
     for (at = list_first(&t->readers); at != NULL; at = list_next(&t->readers, at)) {
         const struct turn_reader *r = container_of(at, struct turn_reader, link);
 
@@ -101,6 +103,8 @@ static void turn_tell(struct turn *t)
 static void free_turn(struct turn *t)
 {
     assert(list_is_empty(&t->readers));
+    if (link_is_on(&t->lingering))
+        list_remove(&t->lingering);
     agent_turn_deinit(&t->agent);
     arena_deinit(&t->arena);
     stored_request_close(t->request);
@@ -402,10 +406,12 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     t->host = h;
     t->number = number;
     t->is_numbered = r->number != 0;
+    t->may_linger = r->number != 0 || r->is_kept_running;
     t->accepted_us = turn_now_us(t);
     list_init(&t->readers);
     arena_init(&t->arena, h->config->max_arena_bytes);
     reader->deadline_us = r->deadline_us;
+    reader->is_reply_deadline = r->is_reply_deadline;
     rc = stored_request_open(&t->request, r, err);
     if (rc == STATUS_OK) {
         turn_attach(t, reader);
@@ -454,14 +460,29 @@ void turn_end(struct turn *t, enum finish why)
     }
 }
 
+void turn_left(struct turn *t, uint64_t deadline_us, enum status why)
+{
+    struct turn_host *h = t->host;
+
+    t->left_deadline_us = deadline_us;
+    if (t->state == TURN_ENDING || (t->may_linger && h->config->linger(h, t)))
+        return;
+    turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
+}
+
 void turn_attach(struct turn *t, struct turn_reader *r)
 {
     r->turn = t;
+    r->generation = t->host->generation;
     list_push(&t->readers, &r->link);
+    if (link_is_on(&t->lingering))
+        list_remove(&t->lingering);
 }
 
-void turn_attach_completed(struct completed_turn *completed, struct turn_reader *r)
+void turn_attach_completed(struct completed_turn *completed, uint32_t generation,
+                           struct turn_reader *r)
 {
+    r->generation = generation;
     r->completed = completed_turn_ref(completed);
 }
 

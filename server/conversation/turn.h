@@ -19,6 +19,9 @@ struct turn_config {
     /* A turn has left the queue; is_complete: it is now the host's newest. The host is still
      * valid. */
     void (*left)(struct turn_host *host, bool is_complete);
+    /* The last reader of a turn that can be asked for again has gone: true if turn_end will be
+     * called later unless a reader comes. It may put t->lingering into a list of its own. */
+    bool (*linger)(struct turn_host *host, struct turn *t);
     /* No turn is left, and nothing touches the host afterwards: it may be freed. */
     void (*emptied)(struct turn_host *host);
 };
@@ -35,7 +38,7 @@ struct turn_host {
     uint32_t n_turns; /* completed */
     /* From 1, raised by a rewind, after which turn numbers recur: part of a cursor. */
     uint32_t generation;
-    uint16_t n_live;  /* length of turns */
+    uint16_t n_live; /* length of turns */
 };
 
 /* A reader of a turn, in the caller's memory. After EVENT_DONE or EVENT_FAILED there is no more. */
@@ -47,9 +50,12 @@ struct turn_reader {
     void *arg;
     uint64_t deadline_us; /* 0: none */
     size_t text_at, token_at;
+    size_t n_tail;       /* pieces read of text that belongs to no token */
+    uint32_t generation; /* of the conversation when it was attached */
     uint32_t progress_at;
     bool has_accepted, is_over;
-    struct error err; /* of a turn that failed */
+    bool is_reply_deadline; /* the deadline ends the reply, as done, and not the reader */
+    struct error err;       /* of a turn that failed */
 };
 
 enum turn_state {
@@ -65,6 +71,10 @@ struct turn {
     enum turn_state state;
     uint32_t number;
     bool is_numbered;               /* by the caller */
+    bool may_linger;                /* it can be asked for again, so its readers may come back */
+    struct link lingering;          /* the owner's list of turns without readers */
+    uint64_t linger_until_us;       /* while it is in that list */
+    uint64_t left_deadline_us;      /* of the last reader, which has gone */
     enum finish why;                /* TURN_ENDING: FINISH_CANCELLED or FINISH_DEADLINE */
     struct stored_request *request; /* owned until the completed turn takes it */
     struct list readers;
@@ -84,7 +94,11 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
 
 /* Adds a reader, from the turn's start. */
 void turn_attach(struct turn *t, struct turn_reader *r);
-void turn_attach_completed(struct completed_turn *completed, struct turn_reader *r);
+void turn_attach_completed(struct completed_turn *completed, uint32_t generation,
+                           struct turn_reader *r);
+
+/* The last reader has gone: the turn ends, or lingers. */
+void turn_left(struct turn *t, uint64_t deadline_us, enum status why);
 
 /* Ends the turn. A queued one ends at once, and its readers get CANCELLED or DEADLINE; one that was
  * requested ends after the running step. Later turns move up. */

@@ -636,7 +636,7 @@ def main():
                 test(*args)
                 print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
 
-        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}") as parley:
+        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}", "--linger", "0") as parley:
             for test in shared:
                 run(test, parley)
         run(full_queue, parleyd, long)

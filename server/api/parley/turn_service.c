@@ -3,6 +3,7 @@
  *
  * Chat is many turns on one stream. The events of a turn are written until it has no more, so the
  * events of a conversation come in order. */
+#include "base/env.h"
 #include "base/list.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
@@ -15,6 +16,22 @@ enum { CHAT_MAX_TURNS = 1024 };
 
 /* Bound of one event's memory. */
 #define EVENT_MAX_BYTES ((size_t)8 << 20)
+
+/* Of an unnumbered turn the call's deadline is the turn's too: nobody can ask for it again. */
+static void turn_service_deadline(struct turn_request *r, uint64_t deadline_ms, uint64_t now_us,
+                                  uint64_t call_deadline_us)
+{
+    uint64_t own_us = deadline_ms > (UINT64_MAX - now_us) / 1000 ? 0 : now_us + deadline_ms * 1000;
+
+    if (deadline_ms == 0)
+        own_us = 0;
+    r->is_reply_deadline = own_us != 0;
+    r->deadline_us = own_us;
+    if (r->number == 0 && call_deadline_us != 0 && (own_us == 0 || call_deadline_us < own_us)) {
+        r->deadline_us = call_deadline_us;
+        r->is_reply_deadline = false;
+    }
+}
 
 static enum status turn_service_begin_turn(struct server *server,
                                            const Parley__V1__TurnRequest *request,
@@ -32,7 +49,7 @@ static enum status turn_service_begin_turn(struct server *server,
         rc = wire_turn(&r, request, arena, err);
     if (rc != STATUS_OK)
         return rc;
-    r.deadline_us = deadline_us;
+    turn_service_deadline(&r, request->deadline_ms, env_now_us(server->env), deadline_us);
     return conversation_turn(c, &r, reader, err);
 }
 

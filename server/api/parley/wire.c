@@ -187,6 +187,20 @@ _Static_assert(3 * WIRE_MAX_MESSAGES + 3 * SAMPLING_MAX_BIASES + SAMPLING_MAX_ST
                    CALL_MAX_FIELDS,
                "a turn may have more fields than are decoded");
 
+static enum status wire_resume(struct turn_request *out, const Parley__V1__Cursor *from,
+                               struct error *err)
+{
+    if (from == NULL)
+        return STATUS_OK;
+    if (out->number != 0 && out->number != from->turn)
+        return error_field(err, "resume_from.turn", "is %u, turn is %u", from->turn, out->number);
+    if (from->choice != 0)
+        return error_field(err, "resume_from.choice", "is %u, a turn has one reply", from->choice);
+    out->number = from->turn;
+    out->resume = (struct turn_resume){true, from->generation, from->index};
+    return STATUS_OK;
+}
+
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
                       struct arena *arena, struct error *err)
 {
@@ -194,6 +208,8 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
     enum status rc;
 
     rc = wire_check_served(from, err);
+    if (rc == STATUS_OK)
+        rc = wire_resume(&r, from->resume_from, err);
     if (rc == STATUS_OK)
         rc = take_messages(&r, from, arena, err);
     if (rc == STATUS_OK)
@@ -298,6 +314,7 @@ static enum status fill_piece(Parley__V1__TurnPiece *out, const struct turn_even
 {
     size_t n = event->piece.n_tokens;
 
+    out->next_index = event->piece.next_index;
     out->text = wire_text(event->piece.text, event->piece.len, arena);
     if (out->text == NULL)
         return STATUS_EXHAUSTED;
@@ -354,6 +371,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_ACCEPTED:
         parley__v1__turn_accepted__init(&out->accepted);
         out->accepted.turn = event->number;
+        out->accepted.generation = event->generation;
         out->accepted.prompt_tokens = event->n_prompt;
         out->accepted.cached_tokens = event->n_cached;
         break;

@@ -417,7 +417,7 @@ START_TEST(test_usage)
         "--model",       "--listen",    "--backend",           "--threads", "--kv-bytes",
         "--max-queue",   "--log-level", "--max-conversations", "--ttl",     "--max-message-bytes",
         "--check",       "--version",   "--drain-timeout",     "--help",    "--config",
-        "--http-origin",
+        "--http-origin", "--linger",
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -57,6 +57,114 @@ START_TEST(test_events_in_order)
 }
 END_TEST
 
+/* A reader that is moved to a place reads what comes behind it; there is no place beyond the end.
+ */
+START_TEST(test_seek)
+{
+    struct conversation *c = fake_conversation(&s);
+    const struct message say = {.role = ROLE_USER, .text = "say 3", .len = 5};
+    struct turn_request r = {.number = 1, .messages = &say, .n_messages = 1};
+    struct fake_reader from;
+    struct error err;
+
+    fake_turn_whole(&s, c, 1, "say 3", FINISH_STOP, "<0><1><2>");
+    r.resume = (struct turn_resume){.is_wanted = true, .generation = 1};
+    for (r.resume.index = 0; r.resume.index <= 3; r.resume.index++) {
+        fake_reader_init(&from);
+        ck_assert_int_eq(conversation_turn(c, &r, &from.reader, &err), STATUS_OK);
+        fake_reader_read(&from);
+        ck_assert_uint_eq(from.n_ids, 3 - r.resume.index);
+        ck_assert_str_eq(from.text.len == 0 ? "" : from.text.data,
+                         &"<0><1><2>"[3 * r.resume.index]);
+        ck_assert(from.is_done);
+        fake_reader_deinit(&from);
+    }
+    fake_reader_init(&from);
+    ck_assert_int_eq(conversation_turn(c, &r, &from.reader, &err), STATUS_RANGE);
+    ck_assert_str_eq(err.field, "resume_from.index");
+    r.resume = (struct turn_resume){.is_wanted = true, .generation = 2};
+    ck_assert_int_eq(conversation_turn(c, &r, &from.reader, &err), STATUS_RANGE);
+    ck_assert_str_eq(err.field, "resume_from.generation");
+    fake_reader_deinit(&from);
+}
+END_TEST
+
+/* A numbered turn goes on without readers for the linger time; one that comes back finds it, one
+ * that does not finds it cancelled; a drain ends it. */
+START_TEST(test_linger)
+{
+    const struct conversations_config config = {.linger_us = 10000};
+    struct conversation *c;
+    struct fake_reader r, again;
+    struct error err;
+
+    fake_server_close(&s);
+    fake_server_open(&s, "fake", 0, &config);
+    c = fake_conversation(&s);
+    for (int round = 0; round < 3; round++) {
+        fake_reader_init(&r);
+        ck_assert_int_eq(fake_turn(c, (uint32_t)round + 1, "say 9", &r, &err), STATUS_OK);
+        ck_assert(fake_server_step(&s));
+        reader_close(&r.reader, STATUS_CANCELLED);
+        fake_reader_deinit(&r);
+        ck_assert(fake_server_step(&s));
+        fake_reader_init(&again);
+        switch (round) {
+        case 0:
+            ck_assert_uint_le(s.expiry_at_us, s.now_us + config.linger_us);
+            ck_assert_int_eq(fake_turn(c, 1, "say 9", &again, &err), STATUS_OK);
+            s.now_us += config.linger_us;
+            conversations_tick(&s.all);
+            break;
+        case 1:
+            s.now_us += config.linger_us;
+            conversations_tick(&s.all);
+            break;
+        default:
+            conversations_drain(&s.all);
+        }
+        fake_server_run(&s);
+        ck_assert_uint_eq(c->host.n_turns, (uint32_t)round + 1);
+        ck_assert_int_eq(c->host.newest->finish, round == 0 ? FINISH_STOP : FINISH_CANCELLED);
+        fake_reader_deinit(&again);
+    }
+}
+END_TEST
+
+/* The deadline of a request ends its reply as done, also when its reader has gone meanwhile. */
+START_TEST(test_reply_deadline)
+{
+    const struct conversations_config config = {.linger_us = UINT64_C(1) << 40};
+    const struct message say = {.role = ROLE_USER, .text = "say 9", .len = 5};
+    struct turn_request request = {
+        .number = 1, .messages = &say, .n_messages = 1, .is_reply_deadline = true};
+    struct conversation *c;
+    struct fake_reader r;
+    struct error err;
+
+    fake_server_close(&s);
+    fake_server_open(&s, "fake", 0, &config);
+    c = fake_conversation(&s);
+    for (uint32_t n = 1; n <= 2; n++) {
+        request.number = n;
+        request.deadline_us = s.now_us + 3000;
+        fake_reader_init(&r);
+        ck_assert_int_eq(conversation_turn(c, &request, &r.reader, &err), STATUS_OK);
+        ck_assert(fake_server_step(&s));
+        if (n == 2)
+            reader_close(&r.reader, STATUS_CANCELLED);
+        fake_server_run(&s);
+        if (n == 1) {
+            fake_reader_read(&r);
+            ck_assert(r.is_done && r.done.finish == FINISH_DEADLINE);
+        }
+        ck_assert_uint_eq(c->host.n_turns, n);
+        ck_assert_int_eq(c->host.newest->finish, FINISH_DEADLINE);
+        fake_reader_deinit(&r);
+    }
+}
+END_TEST
+
 /* Tokens that come while a reader does not read are one piece. */
 START_TEST(test_pieces_are_merged)
 {
@@ -641,6 +749,9 @@ int main(void)
     tcase_set_timeout(tc, 30);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_events_in_order);
+    tcase_add_test(tc, test_seek);
+    tcase_add_test(tc, test_linger);
+    tcase_add_test(tc, test_reply_deadline);
     tcase_add_test(tc, test_pieces_are_merged);
     tcase_add_test(tc, test_progress);
     tcase_add_test(tc, test_join_while_it_runs);
