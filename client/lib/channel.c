@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static void channel_free(struct parley_channel *channel)
     free(channel);
 }
 
-struct parley_channel *parley_channel_open(const char *address)
+static struct parley_channel *channel_make(const char *address)
 {
     struct parley_channel *channel = try_alloc(1, sizeof(*channel));
 
@@ -97,6 +98,23 @@ struct parley_channel *parley_channel_open(const char *address)
         channel_free(channel);
         return NULL;
     }
+    return channel;
+}
+
+/* Threads inherit the mask of signals: gRPC's and the channel's take none, so that the caller's
+ * handlers run on the caller's threads. A fault or a profiler's tick concerns the thread itself. */
+struct parley_channel *parley_channel_open(const char *address)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
+    struct parley_channel *channel;
+    sigset_t blocked, before;
+
+    (void)sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        (void)sigdelset(&blocked, own[i]);
+    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* cannot fail */
+    channel = channel_make(address);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return channel;
 }
 

@@ -49,7 +49,8 @@ struct parley_error {
 struct parley_channel;
 struct parley_call; /* in flight */
 
-/* address: "HOST:PORT" or "unix:/path". Connects lazily. NULL only without memory. */
+/* address: "HOST:PORT" or "unix:/path". Connects lazily. The threads that it starts block signals.
+ * NULL only without memory. */
 struct parley_channel *parley_channel_open(const char *address);
 /* Cancels the calls in flight, waits for their callbacks, frees. Not from a callback. */
 void parley_channel_close(struct parley_channel *channel);

@@ -553,6 +553,24 @@ def a_stop_gives_the_terminal_to_the_shell(cli):
     cli.out("conversations", "close", name)
 
 
+def only_the_main_thread_takes_signals(cli):
+    """It owns the terminal: what a handler does there, no thread of gRPC's may do at the same time."""
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type("hello\r")
+    shown.expect(r"s to the first token(.|\n)*> ")
+    wanted = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH))
+    pid = shown.process.pid
+    blocked = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/status") as status:
+            fields = dict(line.rstrip("\n").split(":\t", 1) for line in status)
+        blocked[int(thread)] = fields["Name"], int(fields["SigBlk"], 16) & wanted
+    assert blocked.pop(pid)[1] == 0 and len(blocked) > 1 and all(mask == wanted for _, mask in blocked.values()), blocked
+    shown.type("/quit\r")
+    shown.end()
+
+
 def a_long_prompt_shows_progress(cli):
     shown = Terminal(cli, "--model", "tiny", "--max-tokens", "2", "--ignore-eos")
     shown.expect(r"> ")
@@ -651,6 +669,7 @@ def main():
             a_paste_during_a_reply(cli)
             the_terminal_is_left_as_it_was(cli)
             a_stop_gives_the_terminal_to_the_shell(cli)
+            only_the_main_thread_takes_signals(cli)
             a_long_prompt_shows_progress(cli)
         a_server_that_goes_away(path, parleyd, folder)
         if model is None:
