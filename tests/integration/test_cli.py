@@ -553,6 +553,24 @@ def a_stop_gives_the_terminal_to_the_shell(cli):
     cli.out("conversations", "close", name)
 
 
+def a_stop_during_a_reply(cli):
+    """The shell has the terminal as it was; then the reply goes on, and Ctrl-C ends it."""
+    shell = Cli("bash", cli.environment["PARLEY_SERVER"])
+    chat = '"$0" --model long --ignore-eos --max-tokens 60000 --seed 1 --temperature 1'
+    shown = Terminal(shell, "-mc", chat + """; case $(stty -a) in *-icanon*) ;; *) echo 'lines again' ;; esac; read -r && fg""", cli.path)
+    shown.expect(r"> ")
+    shown.type("hello\r")
+    shown.expect(r"hello\n+(.|\n)")
+    shown.type("\x1a")
+    shown.expect(r"lines again\n")
+    shown.type("\n")
+    shown.expect(r"--temperature 1\n")
+    shown.type("\x03")
+    shown.expect(r"stopped\n> ")
+    shown.type("/quit\r")
+    shown.end()
+
+
 def only_the_main_thread_takes_signals(cli):
     """It owns the terminal: what a handler does there, no thread of gRPC's may do at the same time."""
     shown = Terminal(cli, "--model", "echo")
@@ -669,6 +687,7 @@ def main():
             a_paste_during_a_reply(cli)
             the_terminal_is_left_as_it_was(cli)
             a_stop_gives_the_terminal_to_the_shell(cli)
+            a_stop_during_a_reply(cli)
             only_the_main_thread_takes_signals(cli)
             a_long_prompt_shows_progress(cli)
         a_server_that_goes_away(path, parleyd, folder)

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,12 +47,14 @@ struct line_prompt {
     bool was_interrupted, was_empty, is_too_long;
 };
 
-static int wake_fd = -1; /* an eventfd, for signals to wake the poll; it stays open */
-static volatile sig_atomic_t was_resized, was_continued;
+/* Handlers may run on any thread, and these are what they share: a volatile sig_atomic_t is good
+ * only for a handler on the thread that reads it. */
+static atomic_int wake_fd = -1; /* an eventfd, for signals to wake the poll; it stays open */
+static atomic_bool was_resized, was_continued;
 static int paste_fd = -1;             /* the terminal; -1: it does not mark pastes */
 static struct termios handler_before; /* a copy of before, for signals */
 
-/* A signal may come to any thread, and just before the poll: the descriptor remembers it. */
+/* A signal may come just before the poll: the descriptor remembers it. */
 static void prompt_wake(void)
 {
     int saved = errno;
@@ -64,14 +67,14 @@ static void prompt_wake(void)
 static void on_resize(int number)
 {
     (void)number;
-    was_resized = 1;
+    was_resized = true;
     prompt_wake();
 }
 
 static void on_continue(int number)
 {
     (void)number;
-    was_continued = 1;
+    was_continued = true;
     prompt_wake();
 }
 
@@ -83,10 +86,9 @@ static void mark_pastes(bool is_wanted)
         (void)!write(paste_fd, sequence, sizeof paste_on - 1);
 }
 
-/* The program stops or ends: restores the terminal for the shell. */
-static void on_leave(int number)
+/* Restores the terminal for the shell, then stops or ends the program. */
+static void prompt_leave(int number)
 {
-    int saved = errno;
     struct sigaction action = {.sa_handler = SIG_DFL}, ours;
     sigset_t set;
 
@@ -99,6 +101,18 @@ static void on_leave(int number)
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     (void)sigaction(number, &ours, NULL); /* the program was stopped and now continues */
     on_continue(SIGCONT);
+}
+
+/* The main thread sets the terminal, so it must also be the one to restore it: elsewhere it could
+ * change the terminal again before the program stops. */
+static void on_leave(int number)
+{
+    int saved = errno;
+
+    if (gettid() == getpid())
+        prompt_leave(number);
+    else
+        (void)tgkill(getpid(), getpid(), number); /* the main thread is there until the end */
     errno = saved;
 }
 
@@ -119,12 +133,9 @@ static const char *prompt_text(EditLine *editor)
  * the shell used the terminal. */
 static void redraw(EditLine *editor)
 {
-    if (was_resized != 0) {
-        was_resized = 0;
+    if (atomic_exchange(&was_resized, false))
         el_resize(editor);
-    }
-    if (was_continued != 0) {
-        was_continued = 0;
+    if (atomic_exchange(&was_continued, false)) {
         (void)el_set(editor, EL_PREP_TERM, 0);
         (void)el_set(editor, EL_PREP_TERM, 1);
         mark_pastes(true);

@@ -19,8 +19,8 @@ enum prompt_end {
     PROMPT_QUIT,     /* Ctrl-D, or the terminal was closed */
 };
 
-/* Stdin is a terminal; interrupts are caught. One at a time. A signal that ends or stops the
- * program leaves the terminal as it was found. */
+/* On the main thread; one at a time. Stdin is a terminal; interrupts are caught. A signal that ends
+ * or stops the program leaves the terminal as it was found, whichever thread it comes to. */
 enum status prompt_open(struct line_prompt **out, struct error *err) MUST_CHECK;
 void prompt_close(struct line_prompt *p);
 
