@@ -46,6 +46,27 @@ static void status_put_text(struct error *err, char text[ERROR_TEXT_MAX])
     memcpy(err->text, text, ERROR_TEXT_MAX);
 }
 
+/* All but the text. */
+static enum status status_begin(struct error *err, enum status status, enum reason reason)
+{
+    err->status = status;
+    err->reason = reason;
+    err->retry_after_ms = 0;
+    err->have_version = err->want_version = 0;
+    err->field[0] = '\0';
+    return status;
+}
+
+/* Fields are named by foreign bytes, too. */
+static void status_put_field(struct error *err, const char *field)
+{
+    char name[sizeof(err->field)];
+
+    (void)status_append(name, sizeof(name), 0, field);
+    tidy(name);
+    memcpy(err->field, name, sizeof(name));
+}
+
 enum status error_set(struct error *err, enum status status, const char *fmt, ...)
 {
     char text[ERROR_TEXT_MAX];
@@ -55,10 +76,22 @@ enum status error_set(struct error *err, enum status status, const char *fmt, ..
     (void)vsnprintf(text, sizeof(text), fmt, args); /* a longer text is cut */
     va_end(args);
     status_put_text(err, text);
-    err->status = status;
-    err->retry_after_ms = 0;
-    err->have_version = err->want_version = 0;
-    err->field[0] = '\0';
+    return status_begin(err, status, REASON_NONE);
+}
+
+enum status error_because(struct error *err, enum status status, enum reason reason,
+                          const char *field, const char *fmt, ...)
+{
+    char text[ERROR_TEXT_MAX], name[sizeof(err->field)];
+    va_list args;
+
+    (void)status_append(name, sizeof(name), 0, field == NULL ? "" : field);
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    status_put_text(err, text);
+    (void)status_begin(err, status, reason);
+    status_put_field(err, name);
     return status;
 }
 
@@ -76,11 +109,15 @@ enum status error_field(struct error *err, const char *field, const char *fmt, .
     (void)vsnprintf(text + len, sizeof(text) - len, fmt, args);
     va_end(args);
     status_put_text(err, text);
-    memcpy(err->field, name, sizeof(name));
-    err->status = STATUS_INVALID;
-    err->retry_after_ms = 0;
-    err->have_version = err->want_version = 0;
+    (void)status_begin(err, STATUS_INVALID, REASON_INVALID_FIELD);
+    status_put_field(err, name);
     return STATUS_INVALID;
+}
+
+enum status error_name_field(struct error *err, const char *field)
+{
+    status_put_field(err, field);
+    return err->status;
 }
 
 enum status error_prefix(struct error *err, const char *fmt, ...)
@@ -100,8 +137,25 @@ enum status error_prefix(struct error *err, const char *fmt, ...)
 
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what)
 {
-    return error_set(err, STATUS_EXHAUSTED, "out of memory (%" PRIu64 " bytes for %s)", size_bytes,
-                     what);
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory (%" PRIu64 " bytes for %s)", size_bytes, what);
+}
+
+const char *error_reason(const struct error *err)
+{
+    if (err->reason != REASON_NONE)
+        return reason_name(err->reason);
+    if (err->status == STATUS_INVALID && err->field[0] != '\0')
+        return reason_name(REASON_INVALID_FIELD);
+    return status_name(err->status);
+}
+
+uint32_t error_retry_ms(const struct error *err)
+{
+    enum { UNKNOWN_MS = 1000 };
+
+    return err->status == STATUS_EXHAUSTED && err->retry_after_ms == 0 ? UNKNOWN_MS
+                                                                       : err->retry_after_ms;
 }
 
 const char *status_name(enum status status)

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <stdint.h>
 
+#include "base/reason.h"
+
 #define MUST_CHECK __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, args) __attribute__((format(printf, fmt, args)))
 
@@ -18,7 +20,7 @@ enum status {
     STATUS_NOT_FOUND = 5,
     STATUS_EXISTS = 6,
     STATUS_DENIED = 7,
-    STATUS_EXHAUSTED = 8, /* RESOURCE_EXHAUSTED: one of our limits is reached */
+    STATUS_EXHAUSTED = 8, /* RESOURCE_EXHAUSTED: on the wire only where a retry may succeed */
     STATUS_PRECONDITION = 9,
     STATUS_ABORTED = 10,
     STATUS_RANGE = 11, /* OUT_OF_RANGE */
@@ -33,6 +35,7 @@ enum { ERROR_TEXT_MAX = 240 };
 
 struct error {
     enum status status;
+    enum reason reason;
     uint32_t retry_after_ms;             /* 0: no hint */
     uint64_t have_version, want_version; /* of parameters that are too old; else both 0 */
     char field[48];                      /* the request field at fault, "" when none is */
@@ -50,12 +53,26 @@ enum status error_set(struct error *err, enum status status, const char *fmt, ..
 enum status error_field(struct error *err, const char *field, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
+/* error_set with all that a program reads: a reason, and the request's field that is at fault (NULL
+ * for none). The text is fmt alone. */
+enum status error_because(struct error *err, enum status status, enum reason reason,
+                          const char *field, const char *fmt, ...) PRINTF_LIKE(5, 6);
+
+/* Names the field, for the layer that knows the request; the text stays. Returns err->status. */
+enum status error_name_field(struct error *err, const char *field);
+
 /* Puts "prefix: " before the text, for the layer that knows the thing's name. Returns err->status.
  */
 enum status error_prefix(struct error *err, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
-/* STATUS_EXHAUSTED "out of memory (size_bytes for what)". */
+/* STATUS_EXHAUSTED "out of memory (size_bytes for what)", REASON_OUT_OF_MEMORY. */
 enum status error_no_memory(struct error *err, uint64_t size_bytes, const char *what);
+
+/* The reason in one word, "QUEUE_FULL": see base/reason.h. Never "". */
+const char *error_reason(const struct error *err);
+
+/* The hint when to come back, 0 for none: RESOURCE_EXHAUSTED always has one. */
+uint32_t error_retry_ms(const struct error *err);
 
 /* gRPC's name of a status: "OK", "CANCELLED", "INVALID_ARGUMENT", … */
 const char *status_name(enum status status);

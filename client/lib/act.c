@@ -212,6 +212,7 @@ static void error_of_detail(struct parley_error *out, const Parley__V1__ErrorDet
                                  .retry_after_ms = detail->retry_after_ms};
     (void)snprintf(out->field, sizeof(out->field), "%s", detail->field);
     (void)snprintf(out->text, sizeof(out->text), "%s", detail->message);
+    (void)snprintf(out->reason, sizeof(out->reason), "%s", detail->reason);
 }
 
 static enum status on_answer(struct parley_call *call, const void *data, size_t len,
@@ -358,6 +359,7 @@ bool parley_attach_send(struct parley_call *attached, const struct parley_episod
         error.message = act_text_of(result->error->text);
         error.field = act_text_of(result->error->field);
         error.retry_after_ms = result->error->retry_after_ms;
+        error.reason = act_text_of(result->error->reason);
         what.error = &error;
     }
     request.what_case = PARLEY__V1__ACT_ATTACH_REQUEST__WHAT_RESULT;

@@ -33,6 +33,7 @@ static bool read_detail(struct parley_error *out, const grpc_slice *value)
         out->retry_after_ms = detail->retry_after_ms;
         outcome_copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
         outcome_copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
+        outcome_copy(out->reason, sizeof(out->reason), detail->reason, strlen(detail->reason));
     }
     arena_deinit(&arena);
     return is_there;
@@ -92,6 +93,7 @@ void outcome_of_failure(struct parley_error *out, const struct error *err)
                                  .retry_after_ms = err->retry_after_ms};
     outcome_copy(out->field, sizeof(out->field), err->field, strlen(err->field));
     outcome_copy(out->text, sizeof(out->text), err->text, strlen(err->text));
+    outcome_copy(out->reason, sizeof(out->reason), error_reason(err), strlen(error_reason(err)));
 }
 
 const char *parley_status_name(enum parley_status status)

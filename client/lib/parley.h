@@ -44,6 +44,7 @@ struct parley_error {
     uint32_t retry_after_ms; /* 0: no hint */
     char field[48];          /* the request's field that is wrong; "" for none */
     char text[400];
+    char reason[48]; /* why, in a stable word, "QUEUE_FULL"; "" when parleyd sent none */
 };
 
 struct parley_channel;

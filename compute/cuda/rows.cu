@@ -1,8 +1,8 @@
 /* The operators on rows of activations between products. */
-#include "compute/numerics/activation_scale.h"
 #include "compute/cuda/kernels.h"
 #include "compute/cuda/launch.h"
 #include "compute/cuda/weights.h"
+#include "compute/numerics/activation_scale.h"
 
 static constexpr unsigned THREADS = 128;
 static constexpr unsigned TILE = 4096;    /* numbers of a row that a block holds at once */

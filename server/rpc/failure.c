@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "parley/v1/error.pb-c.h"
 #include "proto/codec.h"
+#include "server/rpc/error_details.h"
 
 _Static_assert((int)STATUS_CANCELLED == (int)GRPC_STATUS_CANCELLED, "a cast maps");
 _Static_assert((int)STATUS_INVALID == (int)GRPC_STATUS_INVALID_ARGUMENT, "a cast maps");
@@ -34,30 +34,47 @@ void failure_free(struct failure *f)
     free(f);
 }
 
+/* Takes the value. */
+static void failure_add(struct failure *f, const char *name, grpc_slice value)
+{
+    f->trailers[f->n_trailers].key = grpc_slice_from_static_string(name);
+    f->trailers[f->n_trailers++].value = value;
+}
+
+static void add_our_detail(struct failure *f, const struct error *err)
+{
+    Parley__V1__ErrorDetail detail;
+    grpc_slice bytes;
+
+    error_details_fill(&detail, err);
+    bytes = grpc_slice_malloc(codec_size(&detail.base));
+    (void)codec_encode(&detail.base, GRPC_SLICE_START_PTR(bytes));
+    failure_add(f, "parley-error-bin", bytes);
+}
+
+static void add_status_details(struct failure *f, const struct error *err)
+{
+    uint8_t bytes[ERROR_DETAILS_MAX_BYTES];
+    size_t size = error_details_encode(bytes, err);
+
+    if (size > 0)
+        failure_add(f, "grpc-status-details-bin",
+                    grpc_slice_from_copied_buffer((const char *)bytes, size));
+}
+
 struct failure *failure_make(const struct error *err)
 {
     struct failure *f = xalloc(sizeof(*f));
-    Parley__V1__ErrorDetail detail = PARLEY__V1__ERROR_DETAIL__INIT;
-    struct error copy = *err;
     char text[16];
 
     f->status = err->status;
     f->text = grpc_slice_from_copied_string(err->text);
-    detail.code = (uint32_t)err->status;
-    detail.message = copy.text;
-    detail.field = copy.field;
-    detail.retry_after_ms = err->retry_after_ms;
-    detail.have_version = err->have_version;
-    detail.want_version = err->want_version;
-    f->trailers[0].key = grpc_slice_from_static_string("parley-error-bin");
-    f->trailers[0].value = grpc_slice_malloc(codec_size(&detail.base));
-    (void)codec_encode(&detail.base, GRPC_SLICE_START_PTR(f->trailers[0].value));
-    f->n_trailers = 1;
-    if (err->retry_after_ms > 0) {
-        (void)snprintf(text, sizeof(text), "%u", err->retry_after_ms);
-        f->trailers[1].key = grpc_slice_from_static_string("retry-after-ms");
-        f->trailers[1].value = grpc_slice_from_copied_string(text);
-        f->n_trailers = 2;
+    f->n_trailers = 0;
+    add_our_detail(f, err);
+    add_status_details(f, err);
+    if (error_retry_ms(err) > 0) {
+        (void)snprintf(text, sizeof(text), "%u", error_retry_ms(err));
+        failure_add(f, "retry-after-ms", grpc_slice_from_copied_string(text));
     }
     return f;
 }

@@ -1,5 +1,5 @@
-/* A failed call's end: the status, a sentence, and its detail in the trailers
- * parley-error-bin and retry-after-ms. */
+/* A failed call's end: the status, a sentence, and its detail in the trailers parley-error-bin,
+ * grpc-status-details-bin and, with a hint when to come back, retry-after-ms. */
 #ifndef SERVER_RPC_FAILURE_H
 #define SERVER_RPC_FAILURE_H
 
@@ -12,7 +12,7 @@ struct failure {
     enum status status;
     grpc_slice text;
     size_t n_trailers;
-    grpc_metadata trailers[2];
+    grpc_metadata trailers[3];
 };
 
 struct failure *failure_make(const struct error *err);

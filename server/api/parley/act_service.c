@@ -14,6 +14,7 @@
 #include "server/api/services.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
+#include "server/rpc/error_details.h"
 #include "server/rpc/multiplex.h"
 #include "server/server.h"
 
@@ -238,7 +239,7 @@ static enum multiplex_written act_service_stream_write(struct multiplex_item *ba
     } else {
         parley__v1__act_step_response__init(&w.message);
         w.message.seq = item->seq;
-        wire_error(&detail, &item->err);
+        error_details_fill(&detail, &item->err);
         w.message.error = &detail;
     }
     w.message.tag = item->tag;

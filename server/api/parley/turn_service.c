@@ -9,6 +9,7 @@
 #include "server/api/services.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
+#include "server/rpc/error_details.h"
 #include "server/rpc/multiplex.h"
 #include "server/server.h"
 
@@ -222,7 +223,7 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
         is_last = true;
         break;
     case EVENT_FAILED:
-        wire_error(&detail, event.err);
+        error_details_fill(&detail, event.err);
         message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ERROR;
         message.error = &detail;
         is_last = true;

@@ -405,15 +405,6 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     return STATUS_OK;
 }
 
-void wire_error(Parley__V1__ErrorDetail *out, const struct error *err)
-{
-    parley__v1__error_detail__init(out);
-    out->code = (uint32_t)err->status;
-    out->message = (char *)err->text;
-    out->field = (char *)err->field;
-    out->retry_after_ms = err->retry_after_ms;
-}
-
 /* --- conversations --- */
 
 static enum status fill_metadata(Parley__V1__Conversation *out, const struct metadata *m,

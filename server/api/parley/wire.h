@@ -44,9 +44,6 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
                        const struct turn_reader *reader, struct arena *arena,
                        struct error *err) MUST_CHECK;
 
-/* Points into err. */
-void wire_error(Parley__V1__ErrorDetail *out, const struct error *err);
-
 /* Includes the transcript if requested. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
                               bool with_transcript, struct arena *arena,

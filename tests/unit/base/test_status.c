@@ -41,6 +41,101 @@ START_TEST(field_is_named)
 }
 END_TEST
 
+/* error_because fills all that a program reads, and takes no field for "". */
+START_TEST(because_fills)
+{
+    struct error err;
+
+    memset(&err, 'x', sizeof(err));
+    ck_assert_int_eq(error_because(&err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "turn",
+                                   "turn %d is not so", 3),
+                     STATUS_EXISTS);
+    ck_assert_int_eq(err.status, STATUS_EXISTS);
+    ck_assert_str_eq(error_reason(&err), "TURN_BODY_DIFFERS");
+    ck_assert_str_eq(err.field, "turn");
+    ck_assert_str_eq(err.text, "turn 3 is not so");
+    ck_assert_uint_eq(err.retry_after_ms, 0);
+    ck_assert_uint_eq(err.have_version + err.want_version, 0);
+    (void)error_because(&err, STATUS_ABORTED, REASON_TURN_GAP, err.field, "%s again", err.text);
+    ck_assert_str_eq(err.field, "turn");
+    ck_assert_str_eq(err.text, "turn 3 is not so again");
+    (void)error_because(&err, STATUS_ABORTED, REASON_TURN_GAP, NULL, "no field");
+    ck_assert_str_eq(err.field, "");
+}
+END_TEST
+
+/* An error gets its field from a layer that knows it, its text stays; foreign bytes become one line
+ * of UTF-8. */
+START_TEST(field_comes_later)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_NOT_FOUND, "there is no model 'x'");
+    ck_assert_int_eq(error_name_field(&err, "model"), STATUS_NOT_FOUND);
+    ck_assert_str_eq(err.field, "model");
+    ck_assert_str_eq(err.text, "there is no model 'x'");
+    (void)error_name_field(&err, "name");
+    ck_assert_str_eq(err.field, "name");
+    (void)error_field(&err, "a\n\xff", "is foreign");
+    ck_assert_str_eq(err.field, "a??");
+    (void)error_set(&err, STATUS_INVALID, "cut");
+    (void)error_name_field(&err, "€€€€€€€€€€€€€€€€€€€€");
+    ck_assert_uint_eq(strlen(err.field), 45);
+    ck_assert(utf8_is_valid(err.field, 45));
+}
+END_TEST
+
+/* Each reason is a word of its own, as google.rpc.ErrorInfo wants it: [A-Z][A-Z0-9_]+, at most 63.
+ */
+START_TEST(reasons_are_words)
+{
+    for (int i = 1; i < N_REASONS; i++) {
+        const char *name = reason_name((enum reason)i);
+
+        ck_assert_ptr_nonnull(name);
+        ck_assert_uint_ge(strlen(name), 3);
+        ck_assert_uint_le(strlen(name), 47);
+        ck_assert_uint_eq(strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"), strlen(name));
+        for (int j = 0; j < i; j++)
+            ck_assert_str_ne(name, reason_name((enum reason)j));
+    }
+}
+END_TEST
+
+/* Without a reason of its own an error has the status's name, or says that a field is wrong. */
+START_TEST(reason_by_default)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNAVAILABLE, "away");
+    ck_assert_str_eq(error_reason(&err), "UNAVAILABLE");
+    (void)error_set(&err, STATUS_INVALID, "wrong");
+    ck_assert_str_eq(error_reason(&err), "INVALID_ARGUMENT");
+    (void)error_name_field(&err, "n");
+    ck_assert_str_eq(error_reason(&err), "INVALID_FIELD");
+    (void)error_field(&err, "n", "is wrong");
+    ck_assert_str_eq(error_reason(&err), "INVALID_FIELD");
+    (void)error_no_memory(&err, 1, "it");
+    ck_assert_str_eq(error_reason(&err), "OUT_OF_MEMORY");
+    (void)error_set(&err, STATUS_NOT_FOUND, "none");
+    ck_assert_str_eq(error_reason(&err), "NOT_FOUND");
+}
+END_TEST
+
+/* What a retry can cure says when, even where nobody knows better. */
+START_TEST(exhausted_has_a_hint)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_EXHAUSTED, "full");
+    ck_assert_uint_eq(error_retry_ms(&err), 1000);
+    err.retry_after_ms = 7;
+    ck_assert_uint_eq(error_retry_ms(&err), 7);
+    (void)error_set(&err, STATUS_UNAVAILABLE, "away");
+    ck_assert_uint_eq(error_retry_ms(&err), 0);
+}
+END_TEST
+
 /* error_prefix names the thing and keeps all else. */
 START_TEST(prefix_keeps_the_rest)
 {
@@ -154,5 +249,6 @@ START_TEST(names_are_grpcs)
 }
 END_TEST
 
-SUITE_MAIN("status", set_fills, field_is_named, prefix_keeps_the_rest, arguments_may_alias,
+SUITE_MAIN("status", set_fills, field_is_named, because_fills, field_comes_later, reasons_are_words,
+           reason_by_default, exhausted_has_a_hint, prefix_keeps_the_rest, arguments_may_alias,
            long_text_is_cut, text_is_one_clean_line, no_memory_names_the_need, names_are_grpcs)

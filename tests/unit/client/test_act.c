@@ -53,7 +53,7 @@ static void stream_message(struct call *call, void *state, const ProtobufCMessag
     const Parley__V1__ActStepRequest *request = (const Parley__V1__ActStepRequest *)m;
     Parley__V1__ErrorDetail detail = PARLEY__V1__ERROR_DETAIL__INIT;
     Parley__V1__ActStepResponse response;
-    char text[] = "seq is wrong", field[] = "seq";
+    char text[] = "seq is wrong", field[] = "seq", reason[] = "SEQ_GAP";
 
     (void)state;
     (void)arena;
@@ -66,6 +66,7 @@ static void stream_message(struct call *call, void *state, const ProtobufCMessag
         detail.code = STATUS_RANGE;
         detail.message = text;
         detail.field = field;
+        detail.reason = reason;
         response.error = &detail;
     }
     call_write(call, &response.base, false);
@@ -258,7 +259,7 @@ static void on_answer(void *arg, uint64_t tag, const struct parley_action *actio
     h->n_answers++;
     if (action == NULL) {
         assert(err->status == PARLEY_OUT_OF_RANGE && strcmp(err->field, "seq") == 0);
-        assert(strcmp(err->text, "seq is wrong") == 0);
+        assert(strcmp(err->text, "seq is wrong") == 0 && strcmp(err->reason, "SEQ_GAP") == 0);
     } else {
         assert(tag == 10 * action->seq);
     }

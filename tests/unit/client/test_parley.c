@@ -436,7 +436,7 @@ START_TEST(turns_blocking)
 }
 END_TEST
 
-/* A refusal arrives whole: status, sentence, field, hint. */
+/* A refusal arrives whole: status, sentence, field, hint, reason. */
 START_TEST(refusals)
 {
     struct parley_channel *channel;
@@ -452,6 +452,7 @@ START_TEST(refusals)
     ck_assert_str_eq(h.err.text, "messages[0].text is refused, says 'c'");
     ck_assert_str_eq(h.err.field, "messages[0].text");
     ck_assert_uint_eq(h.err.retry_after_ms, 20);
+    ck_assert_str_eq(h.err.reason, "INVALID_FIELD");
     hear_no_more(&h);
     ck_assert_int_eq(parley_close(channel, "unknown", &err), PARLEY_NOT_FOUND);
     ck_assert_str_eq(err.text, "there is no conversation 'unknown'");

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "google/rpc/status.pb-c.h"
 
 struct job {
     struct link link;
@@ -227,6 +228,17 @@ bool dial_read(struct dial *d, struct dialled *c)
     return true;
 }
 
+static void read_status_details(struct dialled *c, const grpc_slice *v)
+{
+    Google__Rpc__Status *status =
+        google__rpc__status__unpack(NULL, GRPC_SLICE_LENGTH(*v), GRPC_SLICE_START_PTR(*v));
+
+    assert(status != NULL && status->code == (int)c->status);
+    assert(strcmp(status->message, c->words) == 0);
+    c->n_details = status->n_details;
+    google__rpc__status__free_unpacked(status, NULL);
+}
+
 static void read_trailer(struct dialled *c, const grpc_metadata *md)
 {
     const grpc_slice *v = &md->value;
@@ -235,6 +247,8 @@ static void read_trailer(struct dialled *c, const grpc_metadata *md)
     if (grpc_slice_str_cmp(md->key, "retry-after-ms") == 0)
         (void)snprintf(c->retry_header, sizeof(c->retry_header), "%.*s", (int)GRPC_SLICE_LENGTH(*v),
                        (const char *)GRPC_SLICE_START_PTR(*v));
+    if (grpc_slice_str_cmp(md->key, "grpc-status-details-bin") == 0)
+        read_status_details(c, v);
     if (grpc_slice_str_cmp(md->key, "parley-error-bin") != 0)
         return;
     detail =
@@ -244,6 +258,7 @@ static void read_trailer(struct dialled *c, const grpc_metadata *md)
     c->code = detail->code;
     c->retry_ms = detail->retry_after_ms;
     (void)snprintf(c->field, sizeof(c->field), "%s", detail->field);
+    (void)snprintf(c->reason, sizeof(c->reason), "%s", detail->reason);
     parley__v1__error_detail__free_unpacked(detail, NULL);
 }
 

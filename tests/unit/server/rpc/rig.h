@@ -48,6 +48,8 @@ struct dialled {
     uint32_t code;         /* of parley-error-bin; 0 without it */
     uint32_t retry_ms;     /* of parley-error-bin */
     char retry_header[16]; /* retry-after-ms, "" without it */
+    size_t n_details;      /* of grpc-status-details-bin, whose code and text are the status's */
+    char reason[64];       /* of parley-error-bin */
     char last[100000];     /* [last_len] the last message's bytes, truncated to the array */
     size_t last_len;
     char reply[100000]; /* its text, if it is a Message */

@@ -61,11 +61,12 @@ static void echo(struct call *call, const ProtobufCMessage *request, struct serv
 /* A unary method that fails in each way. */
 static void refuse(struct call *call, const ProtobufCMessage *request, struct server *server)
 {
+    const char *text = ((const Parley__V1__Message *)request)->text;
     struct error err;
 
-    (void)request;
     (void)server;
-    (void)error_field(&err, "top_p", "is 7, it must be above 0 and at most 1");
+    (void)error_field(&err, text[0] != '\0' ? text : "top_p",
+                      "is 7, it must be above 0 and at most 1%s", text);
     err.retry_after_ms = 250;
     call_finish(call, &err);
 }
@@ -479,7 +480,28 @@ START_TEST(failure_has_its_detail)
     ck_assert_str_eq(c.field, "top_p");
     ck_assert_uint_eq(c.retry_ms, 250);
     ck_assert_str_eq(c.retry_header, "250");
+    ck_assert_str_eq(c.reason, "INVALID_FIELD");
+    ck_assert_uint_eq(c.n_details, 3);
     ck_assert_uint_eq(rig_stats(&rig).n_failed, 1);
+    close_all(&d);
+}
+END_TEST
+
+/* The longest text, in characters that a header takes thrice as long, arrives with all details:
+ * a client that takes 8 KiB of metadata accepts it. */
+START_TEST(longest_failure_arrives)
+{
+    char text[3 * 200 + 1] = "";
+    struct dial d;
+
+    for (size_t i = 0; i + 3 < sizeof(text); i += 3)
+        memcpy(text + i, "€", 4);
+    open_all(&d);
+    dial_unary(&d, &c, "/test.Port/Fail", text, 0);
+    ck_assert_int_eq(c.status, GRPC_STATUS_INVALID_ARGUMENT);
+    ck_assert_uint_ge(strlen(c.words), ERROR_TEXT_MAX - 3);
+    ck_assert_uint_ge(strlen(c.field), 45);
+    ck_assert_uint_eq(c.n_details, 3);
     close_all(&d);
 }
 END_TEST
@@ -1193,6 +1215,7 @@ int main(int argc, char **argv)
     const TTest *const tests[] = {
         unary,
         failure_has_its_detail,
+        longest_failure_arrives,
         streams,
         slow_reader_stops_the_source,
         bidi,
