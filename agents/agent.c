@@ -93,8 +93,8 @@ enum status clone_fork(struct clone **out, const struct clone *parent, uint32_t 
     enum status rc;
 
     if (a->type->fork == NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED, "an agent of kind '%s' cannot be forked",
-                         a->type->name);
+        return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, NULL,
+                             "an agent of kind '%s' cannot be forked", a->type->name);
     c = make_clone(a, err);
     if (c == NULL)
         return err->status;

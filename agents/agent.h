@@ -166,12 +166,12 @@ struct agent_type {
     /* Learning, for kinds that support it; all NULL otherwise. train: whether turns observed from
      * now on run in training mode (dropout); off at first. Loop.
      * record: starts an empty record, in which the clone keeps what learning needs of each
-     * completed turn, at most max_steps: one more is EXHAUSTED at observe. 0: drops the record and
-     * keeps none. EXHAUSTED without memory or above 2^20. Loop, while no turn of c is under way.
-     * learn: one step of the optimiser from the records of n clones, which are then emptied.
-     * returns [n][n_steps], in the order of clones. PRECONDITION if a record has not n_steps,
-     * INVALID if a number is not finite; on these and without memory nothing has changed. Compute
-     * thread, so that no step runs; the clones must not be used until it returns.
+     * completed turn, at most max_steps: one more is PRECONDITION at observe. 0: drops the record
+     * and keeps none. INVALID above 2^20, EXHAUSTED without memory. Loop, while no turn of c is
+     * under way. learn: one step of the optimiser from the records of n clones, which are then
+     * emptied. returns [n][n_steps], in the order of clones. PRECONDITION if a record has not
+     * n_steps, INVALID if a number is not finite; on these and without memory nothing has changed.
+     * Compute thread, so that no step runs; the clones must not be used until it returns.
      * save_original: writes the parameters to a file that open reads, by rename. Compute thread. */
     void (*train)(struct agent *a, bool on);
     enum status (*record)(struct clone *c, size_t max_steps, struct error *err);

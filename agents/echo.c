@@ -88,8 +88,8 @@ static enum status echo_clone_check_turn(const struct echo_clone *e, uint32_t at
                                          struct error *err)
 {
     if (at_turn > e->n_turns)
-        return error_set(err, STATUS_RANGE, "turn %u is not there, the conversation has %u",
-                         at_turn, e->n_turns);
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
+                             "turn %u is not there, the conversation has %u", at_turn, e->n_turns);
     return STATUS_OK;
 }
 
@@ -229,8 +229,12 @@ static void echo_act(struct agent *a, struct row *row)
         }
     }
     if (buf_append(&turn->reply.text, said->text, len) != STATUS_OK) {
-        (void)error_set(&row->err, STATUS_EXHAUSTED, "the reply would be longer than %zu bytes",
-                        turn->reply.text.limit_bytes);
+        if (turn->reply.text.is_full)
+            (void)error_because(&row->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                                "the reply would be longer than %zu bytes",
+                                turn->reply.text.limit_bytes);
+        else
+            (void)error_no_memory(&row->err, len, "a reply");
         row->outcome = ROW_FAILED;
         return;
     }

@@ -32,7 +32,8 @@ static enum status buf_reserve(struct buf *b, size_t len)
     size_t need, cap;
     char *data;
 
-    if (len > b->limit_bytes - b->len || len >= SIZE_MAX - b->len)
+    b->is_full = len > b->limit_bytes - b->len || len >= SIZE_MAX - b->len;
+    if (b->is_full)
         return STATUS_EXHAUSTED;
     need = b->len + len + 1;
     if (need <= b->cap)

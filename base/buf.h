@@ -3,6 +3,7 @@
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -10,6 +11,7 @@
 struct buf {
     char *data; /* NULL while empty */
     size_t len, cap, limit_bytes;
+    bool is_full; /* the last append that failed was past the limit; else it had no memory */
 };
 
 void buf_init(struct buf *b, size_t limit_bytes);

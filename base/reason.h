@@ -4,8 +4,8 @@
 #define BASE_REASON_H
 
 enum reason {
-    REASON_NONE,          /* none of these: the word is INVALID_FIELD, or the status's name */
-    REASON_INVALID_FIELD, /* a field of the request is wrong whatever the server's state */
+    REASON_NONE,              /* none of these: the word is INVALID_FIELD, or the status's name */
+    REASON_INVALID_FIELD,     /* a field of the request is wrong whatever the server's state */
     REASON_REQUEST_TOO_LARGE, /* the request takes more memory than one may */
 
     REASON_QUEUE_FULL,    /* as many requests wait as may: come back after the delay */

@@ -173,17 +173,19 @@ static enum status batcher_check_request(const struct batcher *b,
     enum status rc;
 
     if (b->is_closing)
-        return error_set(err, STATUS_UNAVAILABLE, "the agent is being closed");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL,
+                             "the agent is being closed");
     if (request->deadline_us != 0 && request->deadline_us <= now_us)
         return error_set(err, STATUS_DEADLINE, "the deadline has passed already");
     if (n >= b->config.max_waiting)
-        rc = error_set(err, STATUS_EXHAUSTED, "%zu requests wait already", n);
+        rc = error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                           "%zu requests wait already", n);
     else if (b->config.max_waiting_cost != 0 && b->waiting_cost != 0 &&
              (b->waiting_cost >= b->config.max_waiting_cost ||
               request->cost > b->config.max_waiting_cost - b->waiting_cost))
-        rc = error_set(err, STATUS_EXHAUSTED,
-                       "what waits already costs %zu of at most %zu, this would add %zu",
-                       b->waiting_cost, b->config.max_waiting_cost, request->cost);
+        rc = error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                           "what waits already costs %zu of at most %zu, this would add %zu",
+                           b->waiting_cost, b->config.max_waiting_cost, request->cost);
     else
         return STATUS_OK;
     err->retry_after_ms = batcher_hint_ms(b, now_us);

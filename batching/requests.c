@@ -63,7 +63,8 @@ void batch_request_end(struct batcher *b, struct batch_request *request)
 void batch_request_end_closing(struct batcher *b, struct batch_request *request)
 {
     batch_request_take_out(b, request);
-    (void)error_set(&request->row->err, STATUS_UNAVAILABLE, "the agent is being closed");
+    (void)error_because(&request->row->err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL,
+                        "the agent is being closed");
     batch_request_end(b, request);
 }
 
@@ -88,8 +89,9 @@ void batch_request_end_overdue(struct batcher *b, struct batch_request *request)
 void batch_request_end_missed(struct batcher *b, struct batch_request *request, size_t n)
 {
     batch_request_take_out(b, request);
-    (void)error_set(&request->row->err, STATUS_ABORTED, "%zu of %zu came within %llu us", n,
-                    b->config.max_rows, (unsigned long long)b->config.max_delay_us);
+    (void)error_because(&request->row->err, STATUS_ABORTED, REASON_BATCH_INCOMPLETE, NULL,
+                        "%zu of %zu came within %llu us", n, b->config.max_rows,
+                        (unsigned long long)b->config.max_delay_us);
     batch_request_end(b, request);
 }
 

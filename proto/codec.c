@@ -7,7 +7,9 @@
 #include "proto/codec.h"
 
 #include <assert.h>
+#include <stdalign.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,7 +36,7 @@ struct tally {
 struct taker {
     ProtobufCAllocator allocator;
     struct arena *arena;
-    bool is_exhausted;
+    bool is_exhausted, is_past_limit;
 };
 
 static bool codec_reader_read_varint(struct codec_reader *r, size_t max_bytes, uint64_t *ret)
@@ -177,8 +179,11 @@ static void *codec_take(void *self, size_t size_bytes)
     struct taker *t = self;
     void *piece = arena_alloc(t->arena, 1, size_bytes);
 
-    if (piece == NULL)
+    if (piece == NULL) {
         t->is_exhausted = true;
+        t->is_past_limit =
+            size_bytes + alignof(max_align_t) > t->arena->limit_bytes - t->arena->total_bytes;
+    }
     return piece;
 }
 
@@ -208,10 +213,12 @@ enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescripto
         return rc;
     taker.allocator = (ProtobufCAllocator){codec_take, codec_keep, &taker};
     m = protobuf_c_message_unpack(type, &taker.allocator, (size_t)(bytes.end - bytes.at), bytes.at);
+    if (m == NULL && taker.is_past_limit)
+        return error_because(err, STATUS_INVALID, REASON_REQUEST_TOO_LARGE, NULL,
+                             "message takes more than %zu bytes once decoded", arena->limit_bytes);
     if (m == NULL && taker.is_exhausted)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "message takes more than %zu bytes once decoded, or memory is short",
-                         arena->limit_bytes);
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for a message");
     if (m == NULL)
         return fail_bytes(err, type);
     *out = m;

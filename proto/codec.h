@@ -21,7 +21,7 @@ enum { CODEC_DEPTH_MAX = 32 };
  * max_fields fields: those of the messages inside and unknown ones count, each value of a repeated
  * field is one, and packed numbers are one together. A field of two bytes on the wire takes a
  * hundred decoded, and as much time as one of any size; so fields are counted before memory is
- * allocated. STATUS_EXHAUSTED past the arena's limit. */
+ * allocated. STATUS_INVALID past the arena's limit, STATUS_EXHAUSTED without memory. */
 enum status codec_decode(ProtobufCMessage **out, const ProtobufCMessageDescriptor *type,
                          const void *data, size_t size_bytes, size_t max_fields,
                          struct arena *arena, struct error *err) MUST_CHECK;

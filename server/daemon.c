@@ -323,8 +323,10 @@ static enum status check_serving(void *arg, struct error *err)
 
     if (d->server.state == SERVER_SERVING)
         return STATUS_OK;
-    (void)error_set(err, STATUS_UNAVAILABLE, "the server is %s",
-                    server_state_name(d->server.state));
+    (void)error_because(err, STATUS_UNAVAILABLE,
+                        d->server.state == SERVER_LOADING ? REASON_SERVER_LOADING
+                                                          : REASON_SERVER_DRAINING,
+                        NULL, "the server is %s", server_state_name(d->server.state));
     err->retry_after_ms = d->server.state == SERVER_LOADING ? RETRY_MS : 0;
     return err->status;
 }

@@ -132,7 +132,8 @@ enum status lm_clone_rewind(struct clone *base, uint32_t at_turn, struct error *
     struct lm *m = lm_clone_lm_of(c);
 
     if (at_turn > c->n_turns)
-        return error_set(err, STATUS_RANGE, "the conversation has %u turns", c->n_turns);
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
+                             "the conversation has %u turns", c->n_turns);
     c->n_ids = ids_at(c, at_turn);
     c->n_turns = at_turn;
     lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);

@@ -41,7 +41,8 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
     if (rc == STATUS_OK)
         rc = lm_append_ids(m, seen->raw_ids, seen->n_raw_ids, ids, err);
     if (rc == STATUS_OK && ids->len == 0)
-        rc = error_set(err, STATUS_INVALID, "an empty text has no next token");
+        rc = error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "prompt",
+                           "an empty text has no next token");
     return rc;
 }
 
@@ -147,10 +148,10 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         goto out;
     n_all = c->n_ids + ids.len / sizeof(int32_t);
     if (n_all >= m->limits.context) {
-        rc = error_set(err, STATUS_RANGE,
-                       "the prompt has %zu tokens with all before it, the context holds %zu: "
-                       "rewind, open a new conversation, or say less",
-                       n_all, m->limits.context);
+        rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                           "the prompt has %zu tokens with all before it, the context holds %zu: "
+                           "rewind, open a new conversation, or say less",
+                           n_all, m->limits.context);
         goto out;
     }
     rc = lm_scores_open(&scoring, m, turn, n_all, &n_longest, err);

@@ -32,11 +32,15 @@ enum status params_budget_take(struct params_budget *b, size_t size_bytes, struc
 {
     size_t held = atomic_load_explicit(&b->held_bytes, memory_order_relaxed);
 
+    if (size_bytes > b->max_bytes) /* no wait helps */
+        return error_set(err, STATUS_PRECONDITION,
+                         "this takes %zu bytes, all parameters may hold %zu together", size_bytes,
+                         b->max_bytes);
     do {
-        if (size_bytes > b->max_bytes || held > b->max_bytes - size_bytes) {
-            (void)error_set(err, STATUS_EXHAUSTED,
-                            "parameters hold %zu of at most %zu bytes, this would add %zu", held,
-                            b->max_bytes, size_bytes);
+        if (held > b->max_bytes - size_bytes) {
+            (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                                "parameters hold %zu of at most %zu bytes, this would add %zu",
+                                held, b->max_bytes, size_bytes);
             err->retry_after_ms = 1000;
             return err->status;
         }

@@ -15,7 +15,8 @@ struct params_budget {
 };
 
 void params_budget_init(struct params_budget *b, size_t max_bytes);
-/* STATUS_EXHAUSTED with a retry hint if the budget would be exceeded. */
+/* STATUS_EXHAUSTED with a retry hint if the budget would be exceeded, STATUS_PRECONDITION if it is
+ * too small for this alone. */
 enum status params_budget_take(struct params_budget *b, size_t size_bytes,
                                struct error *err) MUST_CHECK;
 void params_budget_give(struct params_budget *b, size_t size_bytes);

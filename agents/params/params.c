@@ -52,6 +52,8 @@ static enum status params_take_moments(struct params *p, struct error *err)
     size_t size_bytes = n_moments * p->spec->n * sizeof(float);
     enum status rc = params_budget_take(p->budget, size_bytes, err);
 
+    if (rc == STATUS_PRECONDITION) /* too large for any memory */
+        return error_name_field(err, "specs");
     if (rc != STATUS_OK)
         return rc;
     p->moments_bytes = size_bytes;
@@ -175,12 +177,12 @@ enum status params_check_fresh(const struct agent *a, uint64_t base_version, str
                            (unsigned long long)have);
     if (most == 0 || have - base_version <= most)
         return STATUS_OK;
-    (void)error_set(err, STATUS_PRECONDITION,
-                    "the gradient is of version %llu, '%s' is at %llu and takes none older than "
-                    "%llu versions",
-                    (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
-                    (unsigned long long)most);
-    (void)snprintf(err->field, sizeof(err->field), "base_version");
+    (void)error_because(
+        err, STATUS_PRECONDITION, REASON_GRADIENT_TOO_OLD, "base_version",
+        "the gradient is of version %llu, '%s' is at %llu and takes none older than "
+        "%llu versions",
+        (unsigned long long)base_version, p->spec->name, (unsigned long long)have,
+        (unsigned long long)most);
     err->have_version = base_version;
     err->want_version = have;
     return err->status;
@@ -190,10 +192,10 @@ enum status params_check_step(const struct params_client *c, uint64_t step_id, s
 {
     if (!c->has_step || step_id > c->last_step)
         return STATUS_OK;
-    return error_set(err, STATUS_EXISTS,
-                     "step %llu of '%.40s' is not new: %llu went into version %llu",
-                     (unsigned long long)step_id, c->id, (unsigned long long)c->last_step,
-                     (unsigned long long)c->last_version);
+    return error_because(err, STATUS_EXISTS, REASON_GRADIENT_NOT_NEW, "step_id",
+                         "step %llu of '%.40s' is not new: %llu went into version %llu",
+                         (unsigned long long)step_id, c->id, (unsigned long long)c->last_step,
+                         (unsigned long long)c->last_version);
 }
 
 static enum status check_gradient(const struct params *p, const struct params_client *c,

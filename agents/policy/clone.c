@@ -70,8 +70,8 @@ static enum status policy_clone_check_turn(const struct policy_clone *c, uint32_
                                            struct error *err)
 {
     if (at_turn > c->n_steps)
-        return error_set(err, STATUS_RANGE, "step %u is not there, the clone has done %u", at_turn,
-                         c->n_steps);
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
+                             "step %u is not there, the clone has done %u", at_turn, c->n_steps);
     if (c->state != NULL && at_turn != 0 && at_turn != c->n_steps)
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "the recurrent state of step %u is gone: 0 and %u are there", at_turn,
@@ -193,8 +193,8 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
     if (max_steps == 0)
         return STATUS_OK;
     if (max_steps > RECORD_MAX_STEPS)
-        return error_set(err, STATUS_EXHAUSTED, "a record of %zu steps: it can have %d", max_steps,
-                         RECORD_MAX_STEPS);
+        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "n_steps",
+                             "a record of %zu steps: it can have %d", max_steps, RECORD_MAX_STEPS);
     r = c->record = try_alloc(1, sizeof *r);
     if (r != NULL) {
         r->cap = max_steps;
@@ -208,7 +208,8 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
             return STATUS_OK;
     }
     free_record(c);
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for a record of %zu steps", max_steps);
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for a record of %zu steps", max_steps);
 }
 
 void policy_clone_note(struct policy_clone *c, const struct policy_turn *t)

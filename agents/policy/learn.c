@@ -63,9 +63,9 @@ static enum status learn_check_config(const struct policy *p, const struct learn
             return error_field(err, numbers[i].name, "is %g, it must be 0 or above",
                                (double)numbers[i].value);
     if (c->value_weight > 0.0f && !p->net.spec.has_value)
-        return error_set(err, STATUS_PRECONDITION,
-                         "value_weight is %g, but the policy has no value head",
-                         (double)c->value_weight);
+        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "value_weight",
+                             "value_weight is %g, but the policy has no value head",
+                             (double)c->value_weight);
     return STATUS_OK;
 }
 

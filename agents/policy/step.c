@@ -46,7 +46,8 @@ static enum status policy_step_check_turn(const struct policy_clone *c,
                            "is %g, a policy draws (1) or takes the likeliest action (0)",
                            (double)temperature);
     if (c->record != NULL && c->record->n == c->record->cap)
-        return error_set(err, STATUS_EXHAUSTED, "the record of %zu steps is full", c->record->cap);
+        return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, NULL,
+                             "the record of %zu steps is full", c->record->cap);
     return STATUS_OK;
 }
 

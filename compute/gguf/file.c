@@ -108,7 +108,7 @@ enum status gguf_read_on(struct gguf *g, size_t n, struct error *err)
     if (n <= g->n_read)
         return STATUS_OK;
     if (n > METADATA_MAX_BYTES)
-        return error_set(err, STATUS_EXHAUSTED, "metadata of more than %d bytes",
+        return error_set(err, STATUS_UNIMPLEMENTED, "metadata of more than %d bytes",
                          METADATA_MAX_BYTES);
     n = n - g->n_read < READ_BYTES ? READ_BYTES : n - g->n_read;
     if (n > left)

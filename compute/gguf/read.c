@@ -194,7 +194,7 @@ static enum status gguf_read_keys(struct gguf *g, struct gguf_reader *r, uint64_
     enum status rc;
 
     if (n > KEYS_MAX)
-        return error_set(err, STATUS_EXHAUSTED, "%" PRIu64 " keys, more than the %d we read", n,
+        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " keys, more than the %d we read", n,
                          KEYS_MAX);
     if (n * KEY_BYTES_MIN > r->g->size_bytes - r->pos) {
         (void)truncated(err, n * KEY_BYTES_MIN, r->g->size_bytes - r->pos);
@@ -308,8 +308,8 @@ static enum status read_tensors(struct gguf *g, struct gguf_reader *r, uint64_t 
     enum status rc;
 
     if (n > TENSORS_MAX)
-        return error_set(err, STATUS_EXHAUSTED, "%" PRIu64 " tensors, more than the %d we read", n,
-                         TENSORS_MAX);
+        return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " tensors, more than the %d we read",
+                         n, TENSORS_MAX);
     if (n * TENSOR_BYTES_MIN > r->g->size_bytes - r->pos) {
         (void)truncated(err, n * TENSOR_BYTES_MIN, r->g->size_bytes - r->pos);
         return error_prefix(err, "its list of %" PRIu64 " tensors", n);

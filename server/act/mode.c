@@ -63,9 +63,9 @@ enum status act_check(const struct model *m, struct error *err)
     enum status rc = model_check_ready(m, err);
 
     if (rc == STATUS_OK && m->agent->type->record == NULL)
-        rc = error_set(err, STATUS_PRECONDITION,
-                       "model '%s' is of kind '%s', which does not act on observations", m->name,
-                       m->agent->type->name);
+        rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
+                           "model '%s' is of kind '%s', which does not act on observations",
+                           m->name, m->agent->type->name);
     return rc;
 }
 
@@ -203,9 +203,9 @@ enum status act_row_take(struct act_modes *all, const struct model *m, uint32_t 
     if (rows == NULL)
         return STATUS_OK;
     if (rows->at_row[row] != NULL && rows->at_row[row] != s)
-        return error_set(err, STATUS_PRECONDITION,
-                         "row %u has another's observation already, env_id '%.64s' cannot have it",
-                         row, env_id);
+        return error_because(
+            err, STATUS_PRECONDITION, REASON_ROW_TAKEN, "row",
+            "row %u has another's observation already, env_id '%.64s' cannot have it", row, env_id);
     rows->at_row[row] = s;
     return STATUS_OK;
 }

@@ -254,8 +254,11 @@ static void on_ended(struct agent_turn *turn, const struct error *ended)
     else
         reply = step_reply_ref(s->reply);
     if (s->has_ended && err.status == STATUS_CANCELLED)
-        (void)error_set(&err, STATUS_ABORTED, "the session has ended: %s",
-                        all->is_draining ? "the server is stopping" : "another run took its place");
+        (void)error_because(&err, STATUS_ABORTED,
+                            all->is_draining ? REASON_SERVER_DRAINING : REASON_SESSION_REPLACED,
+                            NULL, "the session has ended: %s",
+                            all->is_draining ? "the server is stopping"
+                                             : "another run took its place");
     end_turn(s);
     list_init(&waits);
     list_move(&s->waits, &waits);
@@ -331,7 +334,8 @@ static enum status check_place(const struct sessions *all, const struct model *m
     if (rc != STATUS_OK)
         return rc;
     if (all->is_draining)
-        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
     if (len == 0)
         return error_field(err, "env_id", "is empty");
     if (len > ENV_ID_MAX_BYTES)
@@ -353,10 +357,10 @@ static enum status check_step(const struct sessions *all, const struct step_requ
 
 static enum status out_of_range(uint64_t seq, uint64_t have, struct error *err)
 {
-    (void)error_field(err, "seq", "is %llu, the session has %llu: the next is %llu",
-                      (unsigned long long)seq, (unsigned long long)have,
-                      (unsigned long long)have + 1);
-    return err->status = STATUS_RANGE;
+    return error_because(err, STATUS_RANGE, REASON_SEQ_GAP, "seq",
+                         "seq is %llu, the session has %llu: the next is %llu",
+                         (unsigned long long)seq, (unsigned long long)have,
+                         (unsigned long long)have + 1);
 }
 
 /* Makes a session that is not in the table yet. */
@@ -365,7 +369,8 @@ static enum status open_session(struct session **out, struct sessions *all, stru
                                 uint64_t run_id, struct error *err)
 {
     if (before == NULL && all->n >= all->config.max_sessions)
-        return error_set(err, STATUS_EXHAUSTED, "there are %zu sessions already", all->n);
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "there are %zu sessions already", all->n);
     return make_session(out, all, model, env_id, hash, run_id, err);
 }
 
@@ -388,7 +393,8 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
     enum status rc;
 
     if (r->is_next)
-        return error_set(err, STATUS_ABORTED, "the session of env_id '%.64s' is gone", r->env_id);
+        return error_because(err, STATUS_ABORTED, REASON_SESSION_NOT_FOUND, "env_id",
+                             "the session of env_id '%.64s' is gone", r->env_id);
     if (r->seq != 1)
         return out_of_range(r->seq, 0, err);
     rc = open_session(&s, all, before, r->model, r->env_id, hash, r->run_id, err);
@@ -441,8 +447,8 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
         return STATUS_OK;
     }
     if (s->lease != NULL && s->lease->is_frozen)
-        return error_set(err, STATUS_PRECONDITION, "the episode of env_id '%.64s' is over",
-                         s->env_id);
+        return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, "env_id",
+                             "the episode of env_id '%.64s' is over", s->env_id);
     rc = session_observe(s, r, arena, err);
     return rc == STATUS_OK ? session_begin_step(s, r, w, err) : rc;
 }
@@ -492,9 +498,10 @@ enum status sessions_lease(struct sessions *all, struct model *model, const char
         session_take_place(s, before);
     }
     if (agent_turn_is_asked(&s->turn) || s->lease != NULL)
-        return error_set(err, STATUS_PRECONDITION, "the session of env_id '%.64s' is %s", env_id,
-                         agent_turn_is_asked(&s->turn) ? "in the middle of a step"
-                                                       : "held already");
+        return error_because(err, STATUS_PRECONDITION, REASON_SESSION_BUSY, "env_id",
+                             "the session of env_id '%.64s' is %s", env_id,
+                             agent_turn_is_asked(&s->turn) ? "in the middle of a step"
+                                                           : "held already");
     end_idle(s);
     s->seed = seed;
     s->lease = h;

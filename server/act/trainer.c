@@ -50,11 +50,12 @@ static enum status refuse_unload(const struct model_user *u, const struct model 
     const struct trainers *all = container_of(u, const struct trainers, user);
 
     if (training_run_of(all, m) != NULL)
-        return error_set(err, STATUS_PRECONDITION, "model '%s' is being trained", m->name);
+        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_IN_TRAINING, NULL,
+                             "model '%s' is being trained", m->name);
     for (struct link *l = list_first(&all->workers); l != NULL; l = list_next(&all->workers, l))
         if (container_of(l, struct env_worker, link)->model == m)
-            return error_set(err, STATUS_PRECONDITION, "observers are attached to model '%s'",
-                             m->name);
+            return error_because(err, STATUS_PRECONDITION, REASON_MODEL_IN_TRAINING, NULL,
+                                 "observers are attached to model '%s'", m->name);
     return STATUS_OK;
 }
 
@@ -96,8 +97,9 @@ static enum status check_learns(const struct model *m, struct error *err)
     enum status rc = model_check_ready(m, err);
 
     if (rc == STATUS_OK && m->agent->type->learn == NULL)
-        rc = error_set(err, STATUS_PRECONDITION, "model '%s' is of kind '%s', which does not learn",
-                       m->name, m->agent->type->name);
+        rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
+                           "model '%s' is of kind '%s', which does not learn", m->name,
+                           m->agent->type->name);
     return rc;
 }
 
@@ -486,8 +488,8 @@ enum status training_run_start(struct act_training_run *t, struct trainers *all,
     if (rc != STATUS_OK)
         return rc;
     if (training_run_of(all, t->model) != NULL)
-        return error_set(err, STATUS_PRECONDITION, "model '%s' is being trained already",
-                         t->model->name);
+        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_IN_TRAINING, "model",
+                             "model '%s' is being trained already", t->model->name);
     t->participants = try_alloc(n, sizeof(t->participants[0]));
     t->clones = try_alloc(n, sizeof(t->clones[0]));
     t->returns = try_alloc(n * t->config.n_steps, sizeof(t->returns[0]));
@@ -544,7 +546,8 @@ enum status env_worker_open(struct env_worker *o, struct trainers *all, struct e
 
         if (before->model != o->model || before->must_go || strcmp(before->env_id, o->env_id) != 0)
             continue;
-        (void)error_set(&taken, STATUS_ABORTED, "env_id '%.64s' has attached again", o->env_id);
+        (void)error_because(&taken, STATUS_ABORTED, REASON_SESSION_REPLACED, "env_id",
+                            "env_id '%.64s' has attached again", o->env_id);
         send_away(before, &taken);
     }
     o->all = all;

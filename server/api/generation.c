@@ -100,7 +100,8 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         return;
     }
     if (g->request->stream && write_event(g, c, event) != STATUS_OK) {
-        (void)error_set(&err, STATUS_EXHAUSTED, "out of memory for a piece of the reply");
+        (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                            "out of memory for a piece of the reply");
         generation_fail(g, &err);
     }
 }
@@ -127,7 +128,11 @@ static void generation_reply(struct generation *g)
     if (json_writer_end(&w) == STATUS_OK) {
         exchange_reply(g->exchange, 200, "application/json", body.data, body.len);
     } else {
-        (void)error_set(&err, STATUS_EXHAUSTED, "the reply is too large");
+        if (body.is_full)
+            (void)error_set(&err, STATUS_RANGE, "the reply is longer than %d bytes: ask for less",
+                            BODY_MAX_BYTES);
+        else
+            (void)error_no_memory(&err, body.len, "a reply");
         exchange_fail(g->exchange, &err);
     }
     buf_deinit(&body);
@@ -273,7 +278,8 @@ enum status generation_start(struct exchange *x, const struct response_renderer 
     if (g == NULL || choices == NULL || request == NULL) {
         if (conversation != NULL && is_ephemeral)
             conversation_close(conversation, WATCH_CLOSED, "its request was refused");
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for the request");
     }
     *request = *r;
     *g = (struct generation){.exchange = x,

@@ -24,13 +24,15 @@ static enum status metadata_open(struct metadata **out, const struct pair *pairs
         return STATUS_OK;
     }
     if (n > METADATA_MAX_PAIRS)
-        return error_set(err, STATUS_EXHAUSTED, "metadata has %zu entries, at most %d are kept", n,
-                         METADATA_MAX_PAIRS);
+        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "metadata",
+                             "metadata has %zu entries, at most %d are kept", n,
+                             METADATA_MAX_PAIRS);
     for (size_t i = 0; i < n; i++)
         n_bytes += strlen(pairs[i].key) + strlen(pairs[i].value) + 2;
     if (n_bytes > METADATA_MAX_BYTES)
-        return error_set(err, STATUS_EXHAUSTED, "metadata has %zu bytes, at most %d are kept",
-                         n_bytes, METADATA_MAX_BYTES);
+        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "metadata",
+                             "metadata has %zu bytes, at most %d are kept", n_bytes,
+                             METADATA_MAX_BYTES);
     m = try_alloc(1, sizeof(*m) + n * sizeof(m->pairs[0]) + n_bytes);
     if (m == NULL)
         return error_no_memory(err, n_bytes, "metadata");
@@ -55,9 +57,9 @@ static enum status check_open(const struct model *m, const struct open_request *
     struct sampling s = m->info.defaults;
 
     if (r->system_len > SYSTEM_MAX_BYTES)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "the system prompt has %zu bytes, at most %d may be", r->system_len,
-                         SYSTEM_MAX_BYTES);
+        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "system",
+                             "the system prompt has %zu bytes, at most %d may be", r->system_len,
+                             SYSTEM_MAX_BYTES);
     if (r->limits.priority < -100 || r->limits.priority > 100)
         return error_field(err, "limits.priority", "is %d, it must be from -100 to 100",
                            r->limits.priority);
@@ -121,8 +123,9 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     enum status rc;
 
     if (at_turn > c->host.n_turns)
-        return error_set(err, STATUS_RANGE, "at_turn is %u, there are %u complete turns", at_turn,
-                         c->host.n_turns);
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, "at_turn",
+                             "at_turn is %u, there are %u complete turns", at_turn,
+                             c->host.n_turns);
     f = try_alloc(1, sizeof(*f));
     if (f == NULL)
         return error_no_memory(err, sizeof(*f), "a conversation");
@@ -155,11 +158,12 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct
     enum status rc;
 
     if (c->host.n_live > 0)
-        return error_set(err, STATUS_PRECONDITION,
-                         "a turn is in flight: cancel it, or wait for its end");
+        return error_because(err, STATUS_PRECONDITION, REASON_CONVERSATION_BUSY, NULL,
+                             "a turn is in flight: cancel it, or wait for its end");
     if (to_turn > c->host.n_turns)
-        return error_set(err, STATUS_RANGE, "to_turn is %u, there are %u complete turns", to_turn,
-                         c->host.n_turns);
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, "to_turn",
+                             "to_turn is %u, there are %u complete turns", to_turn,
+                             c->host.n_turns);
     if (to_turn == c->host.n_turns)
         return STATUS_OK;
     rc = c->host.model->agent->type->rewind(c->host.clone, to_turn, err);
@@ -184,8 +188,8 @@ static enum status conversation_check_turn(const struct conversation *c,
     size_t n_bytes = r->n_plain_ids * sizeof(r->plain_ids[0]);
 
     if (r->is_plain && c->host.model->agent->type->tokenize == NULL)
-        return error_set(err, STATUS_INVALID, "model '%s' takes messages only, no raw prompt",
-                         c->host.model->name);
+        return error_because(err, STATUS_INVALID, REASON_MODEL_UNSUITABLE, "prompt",
+                             "model '%s' takes messages only, no raw prompt", c->host.model->name);
     if (r->n_messages == 0 && n_bytes == 0)
         return error_field(err, "messages", "is empty: a turn says something");
     for (size_t i = 0; i < r->n_messages; i++)
@@ -210,21 +214,24 @@ static enum status check_limits(const struct conversation *c, size_t n_bytes, st
     size_t used = c->host.newest == NULL ? 0 : c->host.newest->total_bytes;
 
     if (c->all->is_draining)
-        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
     if (c->host.n_live > config->max_queued_turns) {
-        (void)error_set(err, STATUS_EXHAUSTED, "%zu turns of this conversation wait already",
-                        config->max_queued_turns);
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                            "%zu turns of this conversation wait already",
+                            config->max_queued_turns);
         err->retry_after_ms = 100;
         return STATUS_EXHAUSTED;
     }
     if (n_turns >= config->max_turns || (max_turns > 0 && n_turns >= max_turns))
-        return error_set(err, STATUS_EXHAUSTED, "the conversation is limited to %zu turns",
-                         max_turns > 0 && max_turns < config->max_turns ? max_turns
-                                                                        : config->max_turns);
+        return error_because(err, STATUS_PRECONDITION, REASON_CONVERSATION_FULL, NULL,
+                             "the conversation is limited to %zu turns",
+                             max_turns > 0 && max_turns < config->max_turns ? max_turns
+                                                                            : config->max_turns);
     if (n_bytes + used > config->max_transcript_bytes)
-        return error_set(err, STATUS_EXHAUSTED,
-                         "the transcript is limited to %zu bytes, %zu are used",
-                         config->max_transcript_bytes, used);
+        return error_because(err, STATUS_RANGE, REASON_CONVERSATION_FULL, "messages",
+                             "the transcript is limited to %zu bytes, %zu are used",
+                             config->max_transcript_bytes, used);
     return STATUS_OK;
 }
 
@@ -257,8 +264,8 @@ static enum status turn_again(struct conversation *c, const struct turn_request 
         request = live->request;
     }
     if (!(r->resume.is_wanted && r->n_messages == 0) && !stored_request_matches(request, r))
-        return error_set(err, STATUS_EXISTS, "turn %u was given before, with another body",
-                         r->number);
+        return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "turn",
+                             "turn %u was given before, with another body", r->number);
     reader->deadline_us = r->deadline_us;
     reader->is_reply_deadline = r->is_reply_deadline;
     if (live != NULL)
@@ -309,8 +316,8 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
     if (rc != STATUS_OK)
         return rc;
     if (r->number > next)
-        return error_set(err, STATUS_PRECONDITION, "turn %u cannot come yet: the next is turn %u",
-                         r->number, next);
+        return error_because(err, STATUS_PRECONDITION, REASON_TURN_GAP, "turn",
+                             "turn %u cannot come yet: the next is turn %u", r->number, next);
     if (r->number != 0 && r->number < next)
         return turn_again(c, r, reader, err);
     for (size_t i = 0; i < r->n_messages; i++)

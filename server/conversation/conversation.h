@@ -36,7 +36,8 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn,
 /* Queues a turn, which runs when those before it are done. r is copied. reader, the caller's, reads
  * the turn from its start until reader_close. A refusal starts nothing: STATUS_EXISTS (the number
  * was given with another request), PRECONDITION (a gap, naming the number expected), EXHAUSTED
- * (queue, limits), or the error of the agent or the batcher. */
+ * (queue), PRECONDITION or RANGE (limits of the conversation), or the error of the agent or the
+ * batcher. */
 enum status conversation_turn(struct conversation *c, const struct turn_request *r,
                               struct turn_reader *reader, struct error *err) MUST_CHECK;
 

@@ -101,7 +101,8 @@ enum status conversations_find(struct conversation **out, const struct conversat
     if (conversation_id_parse(&id, text))
         c = conversations_get(all, &id);
     if (c == NULL)
-        return error_set(err, STATUS_NOT_FOUND, "there is no conversation '%.64s'", text);
+        return error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND, "conversation",
+                             "there is no conversation '%.64s'", text);
     *out = c;
     return STATUS_OK;
 }
@@ -176,9 +177,11 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
     int i;
 
     if (all->is_draining)
-        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
     if (all->n >= all->config.max_conversations)
-        return error_set(err, STATUS_EXHAUSTED, "there are %zu conversations already", all->n);
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "there are %zu conversations already", all->n);
     for (i = 0; i < DRAW_TRIES; i++) {
         env->random(env->self, &drawn, sizeof(drawn));
         if (conversations_get(all, &drawn.id) == NULL)

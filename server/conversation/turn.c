@@ -190,9 +190,9 @@ static void renumber(struct turn_host *h)
             next++;
             continue;
         }
-        (void)error_set(&err, STATUS_ABORTED,
-                        "turn %u was not taken because one before it failed; the next is %u",
-                        t->number, next);
+        (void)error_because(&err, STATUS_ABORTED, REASON_TURN_BEFORE_FAILED, "turn",
+                            "turn %u was not taken because one before it failed; the next is %u",
+                            t->number, next);
         remove_turn(t, NULL, &err);
     }
 }
@@ -230,9 +230,9 @@ static enum status bound_tokens(struct turn *t, struct error *err)
     if (max == 0)
         return STATUS_OK;
     if (n_prompt >= max)
-        return error_set(err, STATUS_RANGE,
-                         "the prompt has %u tokens, the conversation is limited to %u", n_prompt,
-                         max);
+        return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                             "the prompt has %u tokens, the conversation is limited to %u",
+                             n_prompt, max);
     if (s->max_tokens == 0 || s->max_tokens > max - n_prompt)
         s->max_tokens = max - n_prompt;
     return STATUS_OK;
@@ -250,6 +250,14 @@ static void lay_sampling(const struct turn *t, struct sampling *s)
     sampling_overrides_apply(t->request->overrides, s);
     s->want_logprobs = t->request->n_logprobs > 0;
     s->n_logprobs = t->request->n_logprobs;
+}
+
+/* Agents do not know what the request calls its prompt. */
+static enum status name_prompt(const struct turn *t, struct error *err)
+{
+    if (err->reason == REASON_CONTEXT_EXCEEDED && err->field[0] == '\0')
+        (void)error_name_field(err, t->request->is_plain ? "prompt" : "messages");
+    return err->status;
 }
 
 /* On failure the clone is unchanged. */
@@ -272,14 +280,14 @@ static enum status turn_start(struct turn *t, struct error *err)
     begun_us = turn_now_us(t);
     rc = agent_turn_observe(&t->agent, h->clone, err);
     if (rc != STATUS_OK)
-        return rc;
+        return name_prompt(t, err);
     t->input_us = turn_now_us(t) - begun_us;
     rc = bound_tokens(t, err);
     if (rc == STATUS_OK)
         rc = turn_ask(t, err);
     if (rc != STATUS_OK) {
         agent_turn_drop(&t->agent);
-        return rc;
+        return name_prompt(t, err);
     }
     turn_move(t, TURN_ASKED);
     turn_tell(t);

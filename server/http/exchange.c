@@ -181,8 +181,9 @@ static void exchange_check_length(struct exchange *x, const http_parser *p)
         x->must_close = true; /* the next bytes may be a body */
         exchange_refuse(x, 411);
     } else if (!is_chunked && has_length && p->content_length > limit) {
-        (void)error_set(&x->err, STATUS_EXHAUSTED, "the body has %llu bytes, at most %zu are taken",
-                        (unsigned long long)p->content_length, limit);
+        (void)error_because(&x->err, STATUS_INVALID, REASON_REQUEST_TOO_LARGE, NULL,
+                            "the body has %llu bytes, at most %zu are taken",
+                            (unsigned long long)p->content_length, limit);
         exchange_refuse(x, 413);
     }
 }
@@ -272,8 +273,9 @@ static bool stop_reading(struct exchange *x, int http_status)
 
 static bool is_too_large(struct exchange *x)
 {
-    (void)error_set(&x->err, STATUS_EXHAUSTED, "the body is too large: at most %zu bytes are taken",
-                    x->front->config.max_body_bytes);
+    (void)error_because(&x->err, STATUS_INVALID, REASON_REQUEST_TOO_LARGE, NULL,
+                        "the body is too large: at most %zu bytes are taken",
+                        x->front->config.max_body_bytes);
     return stop_reading(x, 413);
 }
 

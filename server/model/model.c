@@ -42,8 +42,8 @@ enum status model_check_ready(const struct model *m, struct error *err)
 {
     if (m->state == MODEL_READY)
         return STATUS_OK;
-    (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is %s", m->name,
-                    model_state_name(m->state));
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL, "model '%s' is %s",
+                        m->name, model_state_name(m->state));
     err->retry_after_ms = m->state == MODEL_LOADING ? 200 : 0;
     return STATUS_UNAVAILABLE;
 }

@@ -136,10 +136,10 @@ enum status models_get(struct model **out, const struct models *r, const char *n
                                     served);
     }
     if (models_find(r, name) != NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "model '%s' is not loaded; there are: %s", name,
-                         names);
-    return error_set(err, STATUS_NOT_FOUND, "there is no model '%.40s', there are: %s", name,
-                     names);
+        return error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "model",
+                             "model '%s' is not loaded; there are: %s", name, names);
+    return error_because(err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "model",
+                         "there is no model '%.40s', there are: %s", name, names);
 }
 
 static struct model_entry *make_known(struct models *r, const char *name, const char *path)
@@ -315,7 +315,8 @@ static enum status models_start_entry(struct models *r, struct model_entry *e, s
     size_t at = models_place_of(r, e);
 
     if (r->n_loaded == MODELS_MAX_LOADED)
-        return error_set(err, STATUS_EXHAUSTED, "%d models are loaded already", MODELS_MAX_LOADED);
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d models are loaded already", MODELS_MAX_LOADED);
     config.name = e->name;
     config.path = e->path;
     if (model_start(&e->model, r->config.loop, &config, on_loaded, e, err) != STATUS_OK)
@@ -338,13 +339,14 @@ enum status models_start(struct models *r, const char *name, const char *path, s
 
 static enum status not_known(const struct models *r, const char *name, struct error *err)
 {
-    return error_set(err, STATUS_NOT_FOUND,
-                     r->config.model_dir != NULL
-                         ? "there is no model '%.60s', neither among those the daemon was started "
-                           "with nor in its --model-dir"
-                         : "there is no model '%.60s' among those the daemon was started with, and "
-                           "it has no --model-dir",
-                     name);
+    return error_because(
+        err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "name",
+        r->config.model_dir != NULL
+            ? "there is no model '%.60s', neither among those the daemon was started "
+              "with nor in its --model-dir"
+            : "there is no model '%.60s' among those the daemon was started with, and "
+              "it has no --model-dir",
+        name);
 }
 
 enum status models_load(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
@@ -366,7 +368,8 @@ enum status models_load(struct models *r, const char *name, struct models_wait *
         *ret_done = true;
         return STATUS_OK;
     case MODEL_ENTRY_UNLOADING:
-        (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is being unloaded", name);
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "name",
+                            "model '%s' is being unloaded", name);
         err->retry_after_ms = RETRY_MS;
         return err->status;
     case MODEL_ENTRY_UNLOADED:
@@ -474,7 +477,8 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
         *ret_done = true;
         return STATUS_OK;
     case MODEL_ENTRY_LOADING:
-        (void)error_set(err, STATUS_UNAVAILABLE, "model '%s' is being loaded", name);
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "name",
+                            "model '%s' is being loaded", name);
         err->retry_after_ms = RETRY_MS;
         return err->status;
     case MODEL_ENTRY_READY:
@@ -496,7 +500,8 @@ void models_end(struct models *r)
 
     r->has_ended = true;
     (void)uv_timer_stop(&r->timer); /* cannot fail */
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l))
         models_tell(container_of(l, struct model_entry, link), &err);
 }

@@ -50,7 +50,8 @@ void params_sets_stop(struct params_sets *s)
     struct error err;
 
     s->is_stopping = true;
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     for (l = list_first(&s->all); l != NULL; l = next) {
         next = list_next(&s->all, l);
         if (set_of(l)->state != PARAMS_CLOSING)
@@ -79,10 +80,10 @@ static enum status not_found(const struct params_sets *s, const char *name, stru
                                     served);
     }
     if (len == 0)
-        return error_set(err, STATUS_NOT_FOUND, "there are no parameters '%.64s', nor any others",
-                         name);
-    return error_set(err, STATUS_NOT_FOUND, "there are no parameters '%.64s', there are: %s", name,
-                     names);
+        return error_because(err, STATUS_NOT_FOUND, REASON_PARAMS_NOT_FOUND, "name",
+                             "there are no parameters '%.64s', nor any others", name);
+    return error_because(err, STATUS_NOT_FOUND, REASON_PARAMS_NOT_FOUND, "name",
+                         "there are no parameters '%.64s', there are: %s", name, names);
 }
 
 enum status params_find(struct params_set **out, const struct params_sets *s, const char *name,
@@ -93,8 +94,8 @@ enum status params_find(struct params_set **out, const struct params_sets *s, co
     if (set == NULL)
         return not_found(s, name, err);
     if (set->state != PARAMS_SERVING) {
-        (void)error_set(err, STATUS_UNAVAILABLE, "the first values of '%s' are not there yet",
-                        name);
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_PARAMS_NOT_READY, NULL,
+                            "the first values of '%s' are not there yet", name);
         err->retry_after_ms = 200;
         return err->status;
     }
@@ -224,12 +225,14 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (rc != STATUS_OK)
         return rc;
     if (s->is_stopping)
-        return error_set(err, STATUS_UNAVAILABLE, "the server is stopping");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
     if (params_by_name(s, spec->name) != NULL)
-        return error_set(err, STATUS_EXISTS, "there are parameters '%s' already", spec->name);
+        return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
+                             "there are parameters '%s' already", spec->name);
     if (s->n == PARAMS_MAX_SETS)
-        return error_set(err, STATUS_EXHAUSTED, "there are %d sets of parameters already",
-                         PARAMS_MAX_SETS);
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "there are %d sets of parameters already", PARAMS_MAX_SETS);
     set = try_alloc(1, sizeof(*set));
     if (set == NULL)
         return error_no_memory(err, sizeof(*set), "parameters");

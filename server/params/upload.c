@@ -56,6 +56,8 @@ enum status upload_open(struct upload **out, const struct upload_config *config,
         u->jobs[i].upload = u;
     if (!config->is_ignored)
         rc = params_memory_take(&u->block, config->memory, err);
+    if (rc == STATUS_PRECONDITION) /* too large for any memory */
+        (void)error_name_field(err, "specs");
     if (rc == STATUS_OK)
         rc = sha256_open(&u->sha, err);
     if (rc == STATUS_OK)
@@ -156,9 +158,9 @@ static void run_chunk(struct job *job)
         chunk_copy((char *)u->block + c->offset, c, j->chunk.pieces, params_upload_hash, u->sha);
 
     if (crc != c->crc)
-        (void)error_set(&j->err, STATUS_DATA_LOSS,
-                        "the chunk at %llu has the crc32c %08x, not %08x as was said",
-                        (unsigned long long)c->offset, crc, c->crc);
+        (void)error_because(&j->err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, "crc32c",
+                            "the chunk at %llu has the crc32c %08x, not %08x as was said",
+                            (unsigned long long)c->offset, crc, c->crc);
     else if (!u->config.may_be_non_finite)
         /* the failure is in j->err */
         (void)!params_spec_check_finite(u->config.spec, u->block, c->offset / sizeof(float),
@@ -204,7 +206,8 @@ static void run_end(struct job *job)
 
     sha256_take(u->sha, sha);
     if (u->block != NULL && memcmp(sha, u->sha_due, sizeof(sha)) != 0)
-        (void)error_set(&j->err, STATUS_DATA_LOSS, "the sha256 of what came is not the one sent");
+        (void)error_because(&j->err, STATUS_DATA_LOSS, REASON_CHECKSUM_DIFFERS, "sha256",
+                            "the sha256 of what came is not the one sent");
 }
 
 enum status upload_end(struct upload *u, const uint8_t sha256[SHA256_BYTES], struct error *err)

@@ -389,9 +389,11 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
     struct rpc_queue *q = call->queue;
 
     if (q->is_refusing)
-        return error_set(err, STATUS_UNAVAILABLE, "the server is shutting down");
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is shutting down");
     if (q->n_live > q->max_calls) {
-        (void)error_set(err, STATUS_EXHAUSTED, "%zu calls are in flight already", q->max_calls);
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                            "%zu calls are in flight already", q->max_calls);
         err->retry_after_ms = 100;
         return err->status;
     }
@@ -400,7 +402,8 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
 
         (void)snprintf(path, sizeof(path), "%.*s", (int)GRPC_SLICE_LENGTH(call->details.method),
                        (const char *)GRPC_SLICE_START_PTR(call->details.method));
-        return error_set(err, STATUS_UNIMPLEMENTED, "there is no method %s", path);
+        return error_because(err, STATUS_UNIMPLEMENTED, REASON_METHOD_NOT_FOUND, NULL,
+                             "there is no method %s", path);
     }
     if (rpc_is_client_stream(rpc))
         return STATUS_OK;

@@ -89,7 +89,8 @@ static void health_check(struct call *call, const ProtobufCMessage *request, str
 
     (void)server;
     if (s == NULL) {
-        (void)error_set(&err, STATUS_NOT_FOUND, "there is no service '%s'", name);
+        (void)error_because(&err, STATUS_NOT_FOUND, REASON_SERVICE_NOT_FOUND, "service",
+                            "there is no service '%s'", name);
         call_finish(call, &err);
         return;
     }

@@ -103,7 +103,7 @@ def what_is_refused(a):
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, shape=[1] * 9)), bad, "9 dimensions")
     refused(lambda: a.step("bad", observation=tensor(0, 0, 0, 0, dtype=77)), bad, "dtype is 77")
     many = act.ActStepRequest(env_id="bad", run_id=1, seq=1, observation=[good] * 65)
-    refused(lambda: a.stub.Step(many), grpc.StatusCode.RESOURCE_EXHAUSTED, "65 tensors")
+    refused(lambda: a.stub.Step(many), grpc.StatusCode.INVALID_ARGUMENT, "observation", "65 tensors")
     none = act.ActStepRequest(env_id="bad", run_id=1, seq=1)
     refused(lambda: a.stub.Step(none), bad, "observation")
     assert a.step("bad").seq == 1, "what was refused left no trace"

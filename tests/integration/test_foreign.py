@@ -285,7 +285,7 @@ def bad_input(parley):
     assert parley.conversations.List(conversations.ConversationsListRequest(page_size=1001)).total >= 1, "a page that is too large is the largest"
     fails(code.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ConversationsListRequest(page_token="x")), "page_token")
     fails(code.OUT_OF_RANGE, lambda: call(request(parley.open("tiny"), 1, "word " * 3000)), says="2048")
-    fails(code.RESOURCE_EXHAUSTED, lambda: parley.conversations.Open(conversations.ConversationsOpenRequest(metadata={str(i): "" for i in range(65)})))
+    fails(code.INVALID_ARGUMENT, lambda: parley.conversations.Open(conversations.ConversationsOpenRequest(metadata={str(i): "" for i in range(65)})), "metadata")
     for method, kind, message in (("Turn", "unary_stream", b"\x0a\x20" + c.encode() + b"\x22\x02\xff\xfe"), ("Open", "unary_unary", b"\x0a\x02\xc3\x28")):
         raw = getattr(parley.channel, kind)(f"/parley.v1.Conversations/{method}", request_serializer=bytes, response_deserializer=bytes)
         try:

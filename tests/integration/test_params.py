@@ -326,7 +326,7 @@ def creation(parley):
     twice = params.ParamsConfig(name="x", specs=[tensor_pb2.TensorSpec(name="w", dtype=tensor_pb2.DTYPE_F32, shape=[1])] * 2, round_size=1,
                                 optimiser=params.ParamsOptimiser(learning_rate=1))
     fails(invalid, lambda: parley.params.Create(iter([params.ParamsCreateRequest(config=twice)])), field="specs", says="'w'")
-    fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: create(parley.params, "x", {"w": [2**40]}))
+    fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: create(parley.params, "x", {"w": [2**40]}), field="specs")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.ParamsQuorum(min=4)), field="quorum.min")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, quorum=params.ParamsQuorum(on_miss=7)), field="quorum.on_miss")
     fails(invalid, lambda: create(parley.params, "x", {"w": [1]}, round_size=3, reduce=7), field="reduce")

@@ -42,6 +42,8 @@ def by_grpcio(client):
     assert step.input_type.fields_by_name["observation"].message_type.full_name == "parley.v1.Tensor"
     for name in SERVICES:
         assert pool.FindServiceByName(name).methods
+    details = pool.FindMessageTypeByName("google.rpc.BadRequest").fields_by_name["field_violations"].message_type
+    assert details.fields_by_name["description"].number == 2 and pool.FindMessageTypeByName("google.rpc.Status").fields_by_name["details"].number == 3
     print("grpcio's client, by v1alpha")
 
 

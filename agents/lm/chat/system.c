@@ -15,8 +15,8 @@ enum status prompt_check_size(const struct prompt_limits *limits, size_t n_ids, 
 
     if (least < limits->context)
         return STATUS_OK;
-    return error_set(
-        err, STATUS_RANGE,
+    return error_because(
+        err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
         "the prompt has at least %zu tokens with all before it, the context holds %zu: "
         "rewind, open a new conversation, or say less",
         least, limits->context);
@@ -62,8 +62,9 @@ static enum status system_make(struct lm_system **out, struct lm_systems *system
     if (rc == STATUS_OK)
         rc = chat_template_begin(systems->template, text, len, &ids, NULL, err);
     if (rc == STATUS_OK && ids.len / sizeof(int32_t) > systems->limits->context)
-        rc = error_set(err, STATUS_RANGE, "the system prompt has %zu tokens, the context holds %zu",
-                       ids.len / sizeof(int32_t), systems->limits->context);
+        rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                           "the system prompt has %zu tokens, the context holds %zu",
+                           ids.len / sizeof(int32_t), systems->limits->context);
     if (rc != STATUS_OK)
         goto out;
     s = try_alloc(1, sizeof *s);

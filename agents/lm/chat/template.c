@@ -316,10 +316,12 @@ static enum status template_prompt_finish(const struct template_prompt *p, enum 
 
 static enum status put_shown(const struct template_prompt *p, const char *text, size_t len)
 {
-    if (p->text != NULL && buf_append(p->text, text, len) != STATUS_OK)
-        return error_set(p->err, STATUS_EXHAUSTED, "the prompt is longer than %zu bytes",
-                         p->text->limit_bytes);
-    return STATUS_OK;
+    if (p->text == NULL || buf_append(p->text, text, len) == STATUS_OK)
+        return STATUS_OK;
+    if (!p->text->is_full)
+        return error_no_memory(p->err, len, "a prompt");
+    return error_because(p->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                         "the prompt is longer than %zu bytes", p->text->limit_bytes);
 }
 
 static enum status put_control(const struct template_prompt *p, int32_t id)
@@ -329,10 +331,12 @@ static enum status put_control(const struct template_prompt *p, int32_t id)
 
     if (vocab_bytes(p->t->vocab, id, true, &bytes, &len, p->err) != STATUS_OK)
         return p->err->status;
-    if (buf_append(p->ids, &id, sizeof id) != STATUS_OK)
-        return error_set(p->err, STATUS_EXHAUSTED, "the prompt has more than %zu tokens",
-                         p->ids->limit_bytes / sizeof id);
-    return put_shown(p, bytes, len);
+    if (buf_append(p->ids, &id, sizeof id) == STATUS_OK)
+        return put_shown(p, bytes, len);
+    if (!p->ids->is_full)
+        return error_no_memory(p->err, sizeof id, "a prompt");
+    return error_because(p->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                         "the prompt has more than %zu tokens", p->ids->limit_bytes / sizeof id);
 }
 
 /* Text between two control tokens is encoded as one: a word may begin in one part of it and end in

@@ -103,7 +103,7 @@ static enum status size_tokens(struct vocab *v, struct gguf *g, bool *ret_has_ty
         if (gguf_array_text(g, tokens_key, i, &text, &len, err) != STATUS_OK)
             return err->status;
         if (len > UINT32_MAX - total)
-            return error_set(err, STATUS_EXHAUSTED, "%s: %s is larger than 4 GiB", gguf_path(g),
+            return error_set(err, STATUS_UNIMPLEMENTED, "%s: %s is larger than 4 GiB", gguf_path(g),
                              tokens_key);
         total += len;
     }

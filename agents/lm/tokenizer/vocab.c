@@ -110,10 +110,12 @@ struct encoding {
 
 static enum status encoding_put(struct encoding *e, const int32_t *ids, size_t n)
 {
-    if (buf_append(e->out, ids, n * sizeof *ids) != STATUS_OK)
-        return error_set(e->err, STATUS_EXHAUSTED, "the text has more than %zu tokens",
-                         e->out->limit_bytes / sizeof *ids);
-    return STATUS_OK;
+    if (buf_append(e->out, ids, n * sizeof *ids) == STATUS_OK)
+        return STATUS_OK;
+    if (!e->out->is_full)
+        return error_no_memory(e->err, n * sizeof *ids, "tokens");
+    return error_because(e->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                         "the text has more than %zu tokens", e->out->limit_bytes / sizeof *ids);
 }
 
 static enum status encoding_make_room(struct encoding *e, size_t n)
@@ -207,8 +209,8 @@ enum status vocab_encode(const struct vocab *v, const char *text, size_t len, st
     enum status rc;
 
     if (len > INT32_MAX)
-        return error_set(err, STATUS_EXHAUSTED, "text of %zu bytes is more than can be encoded",
-                         len);
+        return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                             "text of %zu bytes is more than can be encoded", len);
     if (!utf8_is_valid(text, len))
         return error_set(err, STATUS_INVALID, "the text is not UTF-8");
     rc = encoding_encode(&e, text, len);

@@ -134,13 +134,14 @@ static enum status inference_find_model(struct inference *in,
 {
     enum status rc = models_get(&in->model, in->server->models, message->model_name, err);
 
-    if (rc == STATUS_OK)
-        rc = model_check_ready(in->model, err);
+    if (rc != STATUS_OK)
+        return error_name_field(err, "model_name");
+    rc = model_check_ready(in->model, err);
     if (rc == STATUS_OK && message->model_version[0] != '\0' &&
         strcmp(message->model_version, KSERVE_VERSION) != 0)
-        rc = error_set(err, STATUS_NOT_FOUND,
-                       "model '%.40s' has no version '%.20s', there is: " KSERVE_VERSION,
-                       in->model->name, message->model_version);
+        rc = error_because(err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "model_version",
+                           "model '%.40s' has no version '%.20s', there is: " KSERVE_VERSION,
+                           in->model->name, message->model_version);
     return rc;
 }
 

@@ -81,9 +81,9 @@ static void repository_service_load(struct call *call, const ProtobufCMessage *m
     struct error err;
 
     if (r->n_parameters > 0) {
-        (void)error_set(&err, STATUS_UNIMPLEMENTED,
-                        "models are loaded as their files are: '%.60s' is not taken",
-                        r->parameters[0]->key);
+        (void)error_because(&err, STATUS_UNIMPLEMENTED, REASON_NONE, "parameters",
+                            "models are loaded as their files are: '%.60s' is not taken",
+                            r->parameters[0]->key);
         call_finish(call, &err);
         return;
     }

@@ -41,8 +41,7 @@ static enum status kserve_request_wrong(struct error *err, const char *name, con
 {
     (void)error_set(err, STATUS_INVALID, "input '%.40s' has %s %s, the model takes %s", name, what,
                     is, should);
-    (void)snprintf(err->field, sizeof(err->field), "%s", name);
-    return STATUS_INVALID;
+    return error_name_field(err, name);
 }
 
 /* --- tensors --- */
@@ -73,8 +72,7 @@ static enum status wrong_size(struct error *err, const char *name, size_t n_byte
 {
     (void)error_set(err, STATUS_INVALID, "input '%.40s': %zu bytes of data do not fit its shape",
                     name, n_bytes);
-    (void)snprintf(err->field, sizeof(err->field), "%s", name);
-    return STATUS_INVALID;
+    return error_name_field(err, name);
 }
 
 /* The raw data of an input; NULL: it is typed. */
@@ -157,9 +155,9 @@ static enum status check_contents(const request *r, struct error *err)
 
         for (size_t k = 0; k < in->n_parameters; k++)
             if (strncmp(in->parameters[k]->key, "shared_memory_", 14) == 0)
-                return error_set(err, STATUS_UNIMPLEMENTED,
-                                 "input '%.40s' lies in shared memory, which is not served",
-                                 in->name);
+                return error_because(err, STATUS_UNIMPLEMENTED, REASON_NONE, "inputs",
+                                     "input '%.40s' lies in shared memory, which is not served",
+                                     in->name);
         if (is_raw && in->contents != NULL && n_typed(in->contents) > 0)
             return error_field(err, "raw_input_contents",
                                "cannot stand beside contents, which input '%.40s' has", in->name);
@@ -281,9 +279,9 @@ static enum status take_outputs(struct kserve_request *out, const request *r,
             const char *key = asked->parameters[k]->key;
 
             if (strncmp(key, "shared_memory_", 14) == 0 || strcmp(key, "classification") == 0)
-                return error_set(err, STATUS_UNIMPLEMENTED,
-                                 "output '%.40s' is wanted with %.40s, which is not served",
-                                 asked->name, key);
+                return error_because(err, STATUS_UNIMPLEMENTED, REASON_NONE, "outputs",
+                                     "output '%.40s' is wanted with %.40s, which is not served",
+                                     asked->name, key);
         }
     }
     return STATUS_OK;

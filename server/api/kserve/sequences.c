@@ -101,7 +101,8 @@ static enum status sequence_make(struct sequence **out, struct sequences *all,
     struct sequence *s;
 
     if (before == NULL && all->n >= all->config.max_sequences)
-        return error_set(err, STATUS_EXHAUSTED, "there are %zu sequences already", all->n);
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "there are %zu sequences already", all->n);
     s = try_alloc(1, sizeof(*s) + key_size);
     if (s == NULL)
         return error_no_memory(err, sizeof(*s) + key_size, "a sequence");
@@ -192,12 +193,15 @@ static enum status not_there(const struct sequences *all, const struct model *mo
                           "%.40s of model '%.40s' was closed after %llu ms without a request: its "
                           "state is gone, start it again",
                           key, model->name, (unsigned long long)all->config.idle_ms);
+        err->reason = REASON_SEQUENCE_NOT_FOUND;
         return err->status = STATUS_ABORTED;
     }
-    return error_field(err, "sequence_id",
-                       "%.40s of model '%.40s' is not there: the first request of a sequence must "
-                       "specify the START flag (sequence_start)",
-                       key, model->name);
+    (void)error_field(err, "sequence_id",
+                      "%.40s of model '%.40s' is not there: the first request of a sequence must "
+                      "specify the START flag (sequence_start)",
+                      key, model->name);
+    err->reason = REASON_SEQUENCE_NOT_FOUND;
+    return err->status;
 }
 
 /* --- requests --- */
@@ -220,8 +224,9 @@ enum status sequences_enter(struct sequences *all, struct model *model, const ch
             retire(before);
     }
     if (s->n_items > all->config.max_queued) {
-        (void)error_set(err, STATUS_EXHAUSTED, "%zu requests of sequence %.40s wait already",
-                        all->config.max_queued, key);
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_QUEUE_FULL, NULL,
+                            "%zu requests of sequence %.40s wait already", all->config.max_queued,
+                            key);
         err->retry_after_ms = RETRY_MS;
         return STATUS_EXHAUSTED;
     }
@@ -278,8 +283,8 @@ void sequence_leave(struct sequence_slot *item)
 static enum status check_model(const struct sequence *s, struct error *err)
 {
     if (s->model == NULL)
-        return error_set(err, STATUS_UNAVAILABLE, "the model of sequence %.40s was unloaded",
-                         s->key);
+        return error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL,
+                             "the model of sequence %.40s was unloaded", s->key);
     return STATUS_OK;
 }
 
@@ -292,9 +297,9 @@ static enum status conversation_of(struct conversation **out, struct sequence *s
     if (s->has_conversation) {
         *out = conversations_get(s->all->config.conversations, &s->conversation);
         if (*out == NULL)
-            return error_set(err, STATUS_ABORTED,
-                             "the conversation of sequence %.40s was closed: start it again",
-                             s->key);
+            return error_because(err, STATUS_ABORTED, REASON_SEQUENCE_NOT_FOUND, "sequence_id",
+                                 "the conversation of sequence %.40s was closed: start it again",
+                                 s->key);
         return STATUS_OK;
     }
     rc = conversation_open(out, s->all->config.conversations, s->model, &r, err);

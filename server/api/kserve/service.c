@@ -19,10 +19,12 @@ static enum status kserve_service_find_model(struct model **out, struct server *
 {
     enum status rc = models_get(out, server->models, name, err);
 
-    if (rc == STATUS_OK && version[0] != '\0' && strcmp(version, KSERVE_VERSION) != 0)
-        rc = error_set(err, STATUS_NOT_FOUND,
-                       "model '%.40s' has no version '%.20s', there is: " KSERVE_VERSION,
-                       (*out)->name, version);
+    if (rc != STATUS_OK)
+        return error_name_field(err, "name");
+    if (version[0] != '\0' && strcmp(version, KSERVE_VERSION) != 0)
+        rc = error_because(err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "version",
+                           "model '%.40s' has no version '%.20s', there is: " KSERVE_VERSION,
+                           (*out)->name, version);
     return rc;
 }
 

@@ -39,6 +39,8 @@ static const char *code_of(int http_status, const struct error *err)
 {
     if (err->status == STATUS_RANGE)
         return "context_length_exceeded";
+    if (err->reason == REASON_CONVERSATION_FULL)
+        return "conversation_full";
     if (http_status == 404 && strcmp(err->field, "model") == 0)
         return "model_not_found";
     return error_kind_of(http_status)->code;

@@ -27,7 +27,8 @@ static void reply_json(struct exchange *x, struct json_writer *w, const struct b
         exchange_reply(x, 200, "application/json", body->data, body->len);
         return;
     }
-    (void)error_set(&err, STATUS_EXHAUSTED, "out of memory for the answer");
+    (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                        "out of memory for the answer");
     exchange_fail(x, &err);
 }
 

@@ -8,7 +8,8 @@ enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
 
 static enum status openai_request_no_memory(struct error *err)
 {
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
 }
 
 /* Lists that are unsupported unless empty. */

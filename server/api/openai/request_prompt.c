@@ -6,7 +6,8 @@
 
 static enum status request_prompt_no_memory(struct error *err)
 {
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
 }
 
 /* --- messages --- */

@@ -8,7 +8,8 @@
 
 static enum status request_sampling_no_memory(struct error *err)
 {
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
 }
 
 static int request_sampling_by_id(const void *a, const void *b)

@@ -35,8 +35,6 @@ enum status resolution_find_model(struct model **out, struct exchange *x, const 
 {
     enum status rc = models_get(out, exchange_server(x)->models, name, err);
 
-    if (rc != STATUS_OK)
-        memcpy(err->field, "model", sizeof("model"));
     return rc != STATUS_OK ? rc : model_check_ready(*out, err);
 }
 
@@ -87,8 +85,9 @@ static enum status keep_new(const struct conversation *c, struct prompt *p, stru
     if (c->host.n_turns == 0 || !has_reply(p))
         return STATUS_OK;
     if (c->host.n_live > 0)
-        return error_set(err, STATUS_ABORTED,
-                         "the conversation has a turn in flight, whose reply the messages lack");
+        return error_because(
+            err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, NULL,
+            "the conversation has a turn in flight, whose reply the messages lack");
     if (!begins_with(p, c->host.newest, &at) || at == p->n_messages) {
         (void)error_field(err, "messages",
                           "do not go on from what was said in the conversation: send only new "

@@ -49,9 +49,9 @@ static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
             c = conversations_get(all, &key);
     }
     if (c == NULL || turn == 0 || turn > c->host.n_turns) {
-        (void)error_set(err, STATUS_NOT_FOUND,
-                        "there is no response '%.60s', or it is not kept any more", id);
-        memcpy(err->field, "previous_response_id", sizeof("previous_response_id"));
+        (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND,
+                            "previous_response_id",
+                            "there is no response '%.60s', or it is not kept any more", id);
         return STATUS_NOT_FOUND;
     }
     *out = c;

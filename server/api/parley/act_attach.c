@@ -159,7 +159,8 @@ static void act_attach_drain(struct call *call, void *state)
     struct error err;
 
     (void)call;
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     attach_finish(a, &err);
 }
 

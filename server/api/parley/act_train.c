@@ -115,7 +115,8 @@ static void act_train_drain(struct call *call, void *state)
 
     (void)call;
     if (t->err.status == STATUS_OK)
-        (void)error_set(&t->err, STATUS_UNAVAILABLE, "the server is stopping");
+        (void)error_because(&t->err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                            "the server is stopping");
     training_run_cancel(&t->run);
 }
 

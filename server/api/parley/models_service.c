@@ -33,7 +33,9 @@ static void get_model(struct call *call, const ProtobufCMessage *message, struct
     enum status rc;
 
     rc = models_get(&m, server->models, request->name, &err);
-    if (rc == STATUS_OK)
+    if (rc != STATUS_OK)
+        rc = error_name_field(&err, "name");
+    else
         rc = wire_model(&response, m, m == server->models->loaded[0], call_arena(call), &err);
     if (rc == STATUS_OK)
         call_reply(call, &response->base);

@@ -211,7 +211,8 @@ static void watch_drain(struct call *call, void *state)
     struct error err;
 
     (void)call;
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     watch_end(state, &err);
 }
 
@@ -324,7 +325,8 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
         call_finish(call, &err);
         return;
     }
-    (void)error_set(&err, STATUS_NOT_FOUND, "the parameters '%s' were deleted", name);
+    (void)error_because(&err, STATUS_NOT_FOUND, REASON_PARAMS_DELETED, "name",
+                        "the parameters '%s' were deleted", name);
     params_close(set, &err);
     call_reply(call, &response.base);
 }

@@ -84,9 +84,9 @@ static enum status take_gradient(struct params_gradient **out, struct upload_str
     enum status rc;
 
     if (h->step != PARAMS_STEP_NEW)
-        return error_set(err, STATUS_ABORTED,
-                         "the round of step %llu was given up while it came again",
-                         (unsigned long long)h->step_id);
+        return error_because(err, STATUS_ABORTED, REASON_ROUND_GIVEN_UP, "step_id",
+                             "the round of step %llu was given up while it came again",
+                             (unsigned long long)h->step_id);
     values = upload_take(in->upload);
     rc = gradient_make(out, h->client, h->step_id, h->base_version, values, err);
     if (rc != STATUS_OK)
@@ -152,7 +152,8 @@ static void fail_stopping(struct upload_stream *in)
 {
     struct error err;
 
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     upload_stream_fail(in, &err);
 }
 
@@ -209,7 +210,8 @@ static void update_closed(struct upload_stream *in)
         call_finish(in->call, NULL);
         return;
     }
-    (void)error_set(&err, STATUS_INVALID, "the stream ended inside an upload");
+    (void)error_because(&err, STATUS_INVALID, REASON_INVALID_FIELD, "sha256",
+                        "the stream ended inside an upload");
     upload_stream_fail(in, &err);
 }
 
@@ -345,7 +347,8 @@ static void push_closed(struct upload_stream *in)
 {
     struct error err;
 
-    (void)error_set(&err, STATUS_INVALID, "the stream ended without a gradient");
+    (void)error_because(&err, STATUS_INVALID, REASON_INVALID_FIELD, "header",
+                        "the stream ended without a gradient");
     upload_stream_fail(in, &err);
 }
 

@@ -71,7 +71,8 @@ static void watch_service_drain(struct call *call, void *state)
     struct error err;
 
     (void)state;
-    (void)error_set(&err, STATUS_UNAVAILABLE, "the server is stopping");
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
     call_finish(call, &err);
 }
 

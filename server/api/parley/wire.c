@@ -9,7 +9,8 @@
 
 static enum status wire_no_memory(struct error *err)
 {
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for the request");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
 }
 
 static int wire_by_id(const void *a, const void *b)
@@ -153,8 +154,8 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
     if (from->text[0] != '\0' && from->n_messages > 0)
         return error_field(err, "text", "cannot stand beside messages");
     if (n > WIRE_MAX_MESSAGES)
-        return error_set(err, STATUS_EXHAUSTED, "a turn has %zu messages, at most %d are taken", n,
-                         WIRE_MAX_MESSAGES);
+        return error_field(err, "messages", "has %zu entries, at most %d are taken", n,
+                           WIRE_MAX_MESSAGES);
     messages = arena_alloc(arena, n, sizeof(messages[0]));
     if (messages == NULL)
         return wire_no_memory(err);
@@ -383,7 +384,8 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_PIECE:
         parley__v1__turn_piece__init(&out->piece);
         if (fill_piece(&out->piece, event, reader, arena) != STATUS_OK)
-            return error_set(err, STATUS_EXHAUSTED, "out of memory for a piece of the reply");
+            return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                                 "out of memory for a piece of the reply");
         break;
     case EVENT_DONE:
         parley__v1__turn_done__init(&out->done);
@@ -510,7 +512,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     *out = m;
     return STATUS_OK;
 no_memory:
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a conversation");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for what is known of a conversation");
 }
 
 /* --- models --- */
@@ -617,7 +620,8 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     uint64_t *histogram = arena_alloc(arena, 1, sizeof(stats->rows_histogram));
 
     if (stats == NULL || info == NULL || batching == NULL || p == NULL || histogram == NULL)
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a model");
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for what is known of a model");
     parley__v1__model__init(p);
     p->name = m->name;
     p->state = model_states[m->state];

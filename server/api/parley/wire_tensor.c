@@ -41,16 +41,17 @@ enum status wire_tensors(const struct tensor_view **out, Parley__V1__Tensor *con
     struct tensor_view *views;
 
     if (n > max)
-        return error_set(err, STATUS_EXHAUSTED, "%s has %zu tensors, at most %zu are taken",
-                         list_name, n, max);
+        return error_field(err, list_name, "has %zu tensors, at most %zu are taken", n, max);
     views = arena_alloc(arena, n, sizeof(views[0]));
     if (views == NULL)
         return error_no_memory(err, n * sizeof(views[0]), "tensors");
     for (size_t i = 0; i < n; i++) {
         if (wire_tensor_take(&views[i], list[i], err) != STATUS_OK) {
-            (void)error_prefix(err, "%s[%zu]", list_name, i);
-            (void)snprintf(err->field, sizeof(err->field), "%s[%zu]", list_name, i);
-            return err->status;
+            char field[sizeof(err->field)];
+
+            (void)snprintf(field, sizeof(field), "%s[%zu]", list_name, i);
+            (void)error_prefix(err, "%s", field);
+            return error_name_field(err, field);
         }
     }
     *out = views;

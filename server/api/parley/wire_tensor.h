@@ -13,7 +13,7 @@ enum status wire_tensor_type(enum tensor_type *out, Parley__V1__DType from,
                              struct error *err) MUST_CHECK;
 
 /* Makes [n] views of list in arena. INVALID, with the field "observation[2]" where that is the
- * list's name: an invalid type or shape, or bytes that do not fit. EXHAUSTED: more than max, or no
+ * list's name: an invalid type or shape, or bytes that do not fit; more than max. EXHAUSTED without
  * memory. */
 enum status wire_tensors(const struct tensor_view **out, Parley__V1__Tensor *const *list, size_t n,
                          size_t max, const char *list_name, struct arena *arena,

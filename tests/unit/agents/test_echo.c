@@ -192,7 +192,7 @@ START_TEST(test_reply_is_bounded)
     ck_assert_int_eq(a->type->observe(c, &turn, &err), STATUS_OK);
     act(c, &turn);
     ck_assert_int_eq(turn.row.outcome, ROW_FAILED);
-    ck_assert_int_eq(turn.row.err.status, STATUS_EXHAUSTED);
+    ck_assert_int_eq(turn.row.err.status, STATUS_RANGE);
     a->type->drop(c, &turn);
     agent_turn_deinit(&turn);
     clone_close(c);

@@ -64,6 +64,7 @@ START_TEST(limit_holds)
         ck_assert_int_eq(buf_append(&b, bytes, SIZE_MAX), STATUS_EXHAUSTED);
         ck_assert_int_eq(buf_printf(&b, "%d", 1), STATUS_EXHAUSTED);
         ck_assert_int_eq(buf_append_json(&b, "", 0), STATUS_EXHAUSTED);
+        ck_assert(b.is_full);
         ck_assert_uint_eq(b.len, limit);
         ck_assert_uint_le(b.cap, limit + 1);
         if (limit > 0) {

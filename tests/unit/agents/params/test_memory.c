@@ -51,6 +51,11 @@ START_TEST(test_budget)
     params_memory_give(other, b);
     params_memory_unref(other);
     ck_assert_uint_eq(budget.held_bytes, 0);
+    params_budget_init(&budget, 399); /* too small for one: a retry cures nothing */
+    ck_assert_int_eq(params_memory_open(&m, &budget, 100, 2, &err), STATUS_OK);
+    ck_assert_int_eq(params_memory_take(&a, m, &err), STATUS_PRECONDITION);
+    ck_assert_uint_eq(err.retry_after_ms, 0);
+    params_memory_unref(m);
 }
 END_TEST
 

@@ -414,11 +414,11 @@ START_TEST(records_are_bounded)
 
     open_clones(a, &c, 1);
     fill_observations(5);
-    ck_assert_int_eq(a->type->record(c, (1 << 20) + 1, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(a->type->record(c, (1 << 20) + 1, &err), STATUS_INVALID);
     ck_assert_int_eq(a->type->record(c, 2, &err), STATUS_OK);
     drive(&b, &answer);
     drive(&b, &answer);
-    ck_assert_int_eq(policy_drive(&b, &answer, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(policy_drive(&b, &answer, &err), STATUS_PRECONDITION);
     a->type->clone_info(c, &info);
     ck_assert_uint_eq(info.n_recorded, 2);
     ck_assert_int_eq(a->type->rewind(c, 1, &err), STATUS_OK);

@@ -110,12 +110,15 @@ START_TEST(test_bad_opens)
     ck_assert_int_eq(open_with(&c, &r, &err), STATUS_INVALID);
     ck_assert_str_eq(err.field, "ttl_ms");
     r = (struct open_request){.metadata = pairs, .n_metadata = METADATA_MAX_PAIRS + 1};
-    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "metadata");
     pairs[0].value = big;
     r.n_metadata = 1;
-    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "metadata");
     r = (struct open_request){.system = big, .system_len = SYSTEM_MAX_BYTES + 1};
-    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "system");
     ck_assert_uint_eq(s.all.n, 0);
     ck_assert_uint_eq(s.model.agent->n_clones, 0);
     s.model.state = MODEL_LOADING;
@@ -156,6 +159,7 @@ START_TEST(test_max_conversations)
     c = fake_conversation(&small);
     (void)fake_conversation(&small);
     ck_assert_int_eq(conversation_open(&c, &small.all, &small.model, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_str_eq(error_reason(&err), "LIMIT_REACHED");
     ck_assert_int_eq(conversation_fork(&c, conversations_newest(&small.all), 0, NULL, 0, &err),
                      STATUS_EXHAUSTED);
     ck_assert_uint_eq(small.model.agent->n_clones, 2);
@@ -258,9 +262,12 @@ START_TEST(test_limits)
     fake_turn_whole(&s, c, 1, "say 9", FINISH_LENGTH, "<0><1>");
     fake_reader_init(&reader);
     ck_assert_int_eq(fake_turn(c, 2, "long 5", &reader, &err), STATUS_RANGE);
+    ck_assert_str_eq(error_reason(&err), "CONTEXT_EXCEEDED");
+    ck_assert_str_eq(err.field, "messages");
     ck_assert_uint_eq(fake_clone_n_dropped(c), 1);
     fake_turn_whole(&s, c, 2, "say 1", FINISH_STOP, "<0>");
-    ck_assert_int_eq(fake_turn(c, 3, "say 1", &reader, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(fake_turn(c, 3, "say 1", &reader, &err), STATUS_PRECONDITION);
+    ck_assert_str_eq(error_reason(&err), "CONVERSATION_FULL");
     fake_reader_deinit(&reader);
 }
 END_TEST
@@ -284,12 +291,14 @@ START_TEST(test_transcript_limit)
         rc = fake_turn(c, 0, "say 9", &r, &err);
         fake_server_run(&small);
         fake_reader_deinit(&r);
-        if (rc == STATUS_EXHAUSTED)
+        if (rc == STATUS_RANGE)
             break;
         ck_assert_int_eq(rc, STATUS_OK);
         ck_assert_uint_lt(++n, 10);
     }
     ck_assert_uint_gt(n, 0);
+    ck_assert_str_eq(error_reason(&err), "CONVERSATION_FULL");
+    ck_assert_str_eq(err.field, "messages");
     fake_server_close(&small);
 }
 END_TEST

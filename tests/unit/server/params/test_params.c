@@ -112,8 +112,8 @@ START_TEST(test_ceiling)
     rig_close(&r);
     rig_open(&r, 3);
     ck_assert_ptr_null(rig_make(&r, plain));
-    ck_assert_int_eq(r.err.status, STATUS_EXHAUSTED);
-    ck_assert_uint_gt(r.err.retry_after_ms, 0);
+    ck_assert_int_eq(r.err.status, STATUS_PRECONDITION);
+    ck_assert_uint_eq(r.err.retry_after_ms, 0);
     rig_close(&r);
 }
 END_TEST

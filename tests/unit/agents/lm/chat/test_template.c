@@ -434,11 +434,11 @@ START_TEST(failures_leave_the_prompt)
     ck_assert_int_eq(chat_template_message(o.t, &wrong, &o.ids, &o.text, &err), STATUS_INVALID);
     check_prompt(&o, "<|im_start|>system\nx<|im_end|>\n");
     o.ids.limit_bytes = o.ids.len + 4 * sizeof(int32_t);
-    ck_assert_int_eq(chat_template_message(o.t, &good, &o.ids, &o.text, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(chat_template_message(o.t, &good, &o.ids, &o.text, &err), STATUS_RANGE);
     check_prompt(&o, "<|im_start|>system\nx<|im_end|>\n");
     o.ids.limit_bytes = SIZE_MAX;
     o.text.limit_bytes = o.text.len + 20;
-    ck_assert_int_eq(chat_template_message(o.t, &good, &o.ids, &o.text, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(chat_template_message(o.t, &good, &o.ids, &o.text, &err), STATUS_RANGE);
     check_prompt(&o, "<|im_start|>system\nx<|im_end|>\n");
     close_good(&o);
 }
