@@ -230,7 +230,7 @@ static void echo_act(struct agent *a, struct row *row)
     }
     if (buf_append(&turn->reply.text, said->text, len) != STATUS_OK) {
         if (turn->reply.text.is_full)
-            (void)error_because(&row->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+            (void)error_because(&row->err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
                                 "the reply would be longer than %zu bytes",
                                 turn->reply.text.limit_bytes);
         else

@@ -26,6 +26,7 @@ enum reason {
     REASON_CONVERSATION_BUSY,      /* a turn is in flight */
     REASON_CONVERSATION_FULL,      /* its turns or its transcript are at their limit */
     REASON_CONTEXT_EXCEEDED,       /* more tokens than the context or the conversation holds */
+    REASON_REPLY_TOO_LONG,         /* its bytes pass their bound: ask for fewer tokens */
     REASON_TURN_BODY_DIFFERS,      /* the turn was given before, with another body */
     REASON_TURN_GAP,               /* a turn before it is missing */
     REASON_TURN_NOT_FOUND,         /* the conversation has fewer turns */

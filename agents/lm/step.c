@@ -425,7 +425,10 @@ static void turn_keep_generated(struct agent_turn *turn)
     uint32_t text_start = (uint32_t)r->text.len;
 
     if (buf_append(&r->text, t->piece.data, t->piece.len) != STATUS_OK && t->piece.len != 0) {
-        if (turn->row.outcome != ROW_FAILED)
+        if (turn->row.outcome != ROW_FAILED && r->text.is_full)
+            (void)error_because(&turn->row.err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
+                                "the reply's text is longer than %zu bytes", r->text.limit_bytes);
+        else if (turn->row.outcome != ROW_FAILED)
             (void)error_no_memory(&turn->row.err, t->piece.len, "a reply's text");
         turn->row.outcome = ROW_FAILED;
         t->n_generated = 0; /* the turn is dropped */

@@ -129,8 +129,8 @@ static void generation_reply(struct generation *g)
         exchange_reply(g->exchange, 200, "application/json", body.data, body.len);
     } else {
         if (body.is_full)
-            (void)error_set(&err, STATUS_RANGE, "the reply is longer than %d bytes: ask for less",
-                            BODY_MAX_BYTES);
+            (void)error_because(&err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
+                                "the reply is longer than %d bytes: ask for less", BODY_MAX_BYTES);
         else
             (void)error_no_memory(&err, body.len, "a reply");
         exchange_fail(g->exchange, &err);

@@ -80,7 +80,10 @@ static enum status detokenizer_show(struct detokenizer *w, size_t len, struct bu
         text->len = before;
         text->data[before] = '\0';
     }
-    return error_set(err, rc, "the reply's text is longer than %zu bytes", text->limit_bytes);
+    if (!text->is_full)
+        return error_no_memory(err, len, "a reply's text");
+    return error_because(err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
+                         "the reply's text is longer than %zu bytes", text->limit_bytes);
 }
 
 enum status detokenizer_add(struct detokenizer *w, int32_t id, struct buf *text, bool *ret_stopped,

@@ -193,6 +193,7 @@ START_TEST(test_reply_is_bounded)
     act(c, &turn);
     ck_assert_int_eq(turn.row.outcome, ROW_FAILED);
     ck_assert_int_eq(turn.row.err.status, STATUS_RANGE);
+    ck_assert_str_eq(error_reason(&turn.row.err), "REPLY_TOO_LONG");
     a->type->drop(c, &turn);
     agent_turn_deinit(&turn);
     clone_close(c);

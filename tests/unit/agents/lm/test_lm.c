@@ -727,6 +727,27 @@ START_TEST(full_context_ends_the_reply)
 }
 END_TEST
 
+/* A reply whose text passes its bound fails for good: no memory would help. */
+START_TEST(reply_beyond_its_bound)
+{
+    struct agent *a = open_on("ref", 256);
+    struct sampling s = brief();
+    struct clone *c = open_clone(a, NULL);
+    struct drive d, *only = &d;
+    struct error err;
+
+    ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_OK);
+    d.turn.reply.text.limit_bytes = 1;
+    drive_run(a, &only, 1, 256);
+    ck_assert_int_eq(d.turn.row.outcome, ROW_FAILED);
+    ck_assert_int_eq(d.turn.row.err.status, STATUS_RANGE);
+    ck_assert_str_eq(error_reason(&d.turn.row.err), "REPLY_TOO_LONG");
+    drive_end(&d, false);
+    clone_close(c);
+    agent_unref(a);
+}
+END_TEST
+
 SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_pages,
            fork_while_the_parent_speaks, rewind_save_restore_reset, drop_leaves_the_clone_as_it_was,
            eviction_changes_no_reply, those_who_wait_give_way, too_few_kv_bytes_are_refused,
@@ -734,4 +755,4 @@ SUITE_MAIN("lm", chunks_do_not_matter, company_does_not_matter, fork_shares_all_
            a_beginning_is_computed_once, neighbours_share_what_both_computed,
            a_turn_continues_from_its_pages, cached_pages_give_way_before_conversations,
            sixteen_forks_of_a_long_conversation, prompt_beyond_the_context,
-           full_context_ends_the_reply)
+           full_context_ends_the_reply, reply_beyond_its_bound)
