@@ -30,7 +30,8 @@ enum reason {
     REASON_TURN_BODY_DIFFERS,      /* the turn was given before, with another body */
     REASON_TURN_GAP,               /* a turn before it is missing */
     REASON_TURN_NOT_FOUND,         /* the conversation has fewer turns */
-    REASON_TURN_BEFORE_FAILED,     /* it was not taken because one before it failed */
+    REASON_CURSOR_NOT_FOUND,   /* the reply has no such place, or belongs to another generation */
+    REASON_TURN_BEFORE_FAILED, /* it was not taken because one before it failed */
 
     REASON_SESSION_NOT_FOUND, /* of Act: it ended or expired */
     REASON_SESSION_REPLACED,  /* another run of the env_id, or another stream, took its place */

@@ -281,23 +281,18 @@ static enum status turn_resume(struct conversation *c, const struct turn_request
 {
     enum status rc;
 
-    if (r->resume.generation != c->host.generation) {
-        (void)error_field(err, "resume_from.generation",
-                          "is %u, the conversation's is %u: it was rewound", r->resume.generation,
-                          c->host.generation);
-        return err->status = STATUS_RANGE;
-    }
-    if (r->number == 0 || r->number > c->host.n_turns + c->host.n_live) {
-        (void)error_field(err, "resume_from.turn", "is %u, there is no such turn", r->number);
-        return err->status = STATUS_RANGE;
-    }
+    if (r->resume.generation != c->host.generation)
+        return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.generation",
+                             "generation is %u, the conversation's is %u: it was rewound",
+                             r->resume.generation, c->host.generation);
+    if (r->number == 0 || r->number > c->host.n_turns + c->host.n_live)
+        return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.turn",
+                             "there is no turn %u", r->number);
     rc = turn_again(c, r, reader, err);
     if (rc == STATUS_OK)
         rc = reader_seek(reader, r->resume.index, err);
-    if (rc == STATUS_RANGE) {
-        memcpy(err->field, "resume_from.index", sizeof("resume_from.index"));
+    if (rc == STATUS_RANGE)
         reader_close(reader, STATUS_CANCELLED);
-    }
     return rc;
 }
 

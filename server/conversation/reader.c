@@ -178,9 +178,9 @@ enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err
         cut_piece(r, &v, &ignored);
     if (r->token_at + r->n_tail == index)
         return STATUS_OK;
-    (void)error_set(err, STATUS_RANGE, "the reply has %zu places so far, there is no place %llu",
-                    r->token_at + r->n_tail, (unsigned long long)index);
-    return STATUS_RANGE;
+    return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.index",
+                         "the reply has %zu places so far, there is no place %llu",
+                         r->token_at + r->n_tail, (unsigned long long)index);
 }
 
 bool reader_next(struct turn_reader *r, struct turn_event *out)

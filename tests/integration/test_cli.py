@@ -186,7 +186,7 @@ def selftest(cli, tiny):
     rows = cli.lines("selftest", "--model", tiny, "--context", "20", "--seconds", "0.001", "--json")
     verdicts = [row for row in rows if row["part"] == "invariance" and row["of"] == "model"]
     assert len(verdicts) == 5 and all(row["holds"] for row in verdicts), verdicts
-    figures = {(row["kind"], row["batch"]): row for row in rows if row["part"] == "figures"}
+    figures = {(row["what"], row["batch"]): row for row in rows if row["part"] == "figures"}
     assert set(figures) == {("copy", 0), ("reply", 1), ("reply", 8), ("reply", 64), ("reply", 256), ("prompt", 0)}
     assert all(row["value"] > 0 for row in figures.values()) and figures["reply", 1]["of_the_roof"] > 0
     assert "frob" in cli.complaint("selftest", "--backend", "frob", code=1)

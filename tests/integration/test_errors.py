@@ -17,7 +17,7 @@ import children
 import harness
 import trainer
 from children import PATIENCE
-from harness import conversations, error_pb2, models, params
+from harness import content, conversations, error_pb2, models, params
 
 code = grpc.StatusCode
 seen = set()
@@ -75,11 +75,11 @@ def fields(parley):
     many = {str(i): "x" for i in range(1000)}
     expect(lambda: parley.open("echo", metadata=many), code.INVALID_ARGUMENT, "INVALID_FIELD", "metadata")
     expect(lambda: parley.open("echo", system="x" * ((1 << 20) + 1)), code.INVALID_ARGUMENT, "INVALID_FIELD", "system")
-    messages = [conversations.Message(role="user", text="x")] * 5000
+    messages = [content.Message(role="user", text="x")] * 5000
     expect(lambda: parley.conversations.Turn(request(c, text="", messages=messages)), code.INVALID_ARGUMENT, "INVALID_FIELD", "messages")
     expect(lambda: parley.conversations.Turn(request(c, text="x" * 60, messages=messages[:1])), code.INVALID_ARGUMENT, "INVALID_FIELD", "text")
     expect(lambda: parley.fork(c, at_turn=9), code.OUT_OF_RANGE, "TURN_NOT_FOUND", "at_turn")
-    rewind = conversations.RewindRequest(conversation=c, to_turn=9)
+    rewind = conversations.ConversationsRewindRequest(conversation=c, to_turn=9)
     expect(lambda: parley.conversations.Rewind(rewind), code.OUT_OF_RANGE, "TURN_NOT_FOUND", "to_turn")
 
 
@@ -97,12 +97,12 @@ def names(parley):
 
 
 def turns(parley):
-    c = parley.open("echo", limits=conversations.Limits(max_turns=1))
+    c = parley.open("echo", limits=conversations.ConversationLimits(max_turns=1))
     list(parley.conversations.Turn(request(c, 1)))
     expect(lambda: parley.conversations.Turn(request(c, 1, "another")), code.ALREADY_EXISTS, "TURN_BODY_DIFFERS", "turn")
     expect(lambda: parley.conversations.Turn(request(c, 3)), code.FAILED_PRECONDITION, "TURN_GAP", "turn")
     expect(lambda: parley.conversations.Turn(request(c, 2)), code.FAILED_PRECONDITION, "CONVERSATION_FULL")
-    short = parley.open("long", limits=conversations.Limits(max_tokens=2))
+    short = parley.open("long", limits=conversations.ConversationLimits(max_tokens=2))
     expect(lambda: parley.conversations.Turn(request(short)), code.OUT_OF_RANGE, "CONTEXT_EXCEEDED", "messages")
 
 
@@ -117,8 +117,8 @@ def queues(parley):
     assert refused.code == code.RESOURCE_EXHAUSTED.value[0] and refused.reason == "QUEUE_FULL" and refused.retry_after_ms > 0, refused
     d = expect(lambda: parley.conversations.Turn(request(c)), code.RESOURCE_EXHAUSTED, "QUEUE_FULL", retries=True)
     assert d.retry_ms == refused.retry_after_ms == 100, d
-    expect(lambda: parley.conversations.Rewind(conversations.RewindRequest(conversation=c)), code.FAILED_PRECONDITION, "CONVERSATION_BUSY")
-    parley.conversations.Cancel(conversations.CancelRequest(conversation=c))
+    expect(lambda: parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=0)), code.FAILED_PRECONDITION, "CONVERSATION_BUSY")
+    parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c))
     chat.cancel()
     parley.close(c)
 
