@@ -9,6 +9,7 @@
 #define SERVICES(TABLE) \
     TABLE(conversations_rpcs) \
     TABLE(turn_rpcs) \
+    TABLE(ask_rpcs) \
     TABLE(watch_rpcs) \
     TABLE(models_rpcs) \
     TABLE(admin_rpcs) \

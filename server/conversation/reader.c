@@ -48,10 +48,13 @@ static struct reader_view reader_view_of(const struct turn_reader *r)
     };
 }
 
-/* The deadline was the reply's own: its end is no failure. */
-static bool is_done_at_deadline(const struct turn_reader *r)
+const struct error *reader_failure(const struct turn_reader *r)
 {
-    return r->is_reply_deadline && r->err.status == STATUS_DEADLINE;
+    /* The reply's own deadline is an end of it, no failure. */
+    if (r->err.status == STATUS_OK || (r->is_reply_deadline && r->completed != NULL &&
+                                       r->err.status == STATUS_DEADLINE))
+        return NULL;
+    return &r->err;
 }
 
 /* Finds the kind of the next event; false: none now. */
@@ -66,7 +69,7 @@ static bool next_kind(const struct turn_reader *r, const struct reader_view *v,
              v->n_prefilled < v->n_prompt)
         *out = EVENT_PROGRESS;
     else if (r->completed != NULL)
-        *out = r->err.status == STATUS_OK || is_done_at_deadline(r) ? EVENT_DONE : EVENT_FAILED;
+        *out = reader_failure(r) == NULL ? EVENT_DONE : EVENT_FAILED;
     else
         return false;
     return true;

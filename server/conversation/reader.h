@@ -56,6 +56,9 @@ bool reader_has_more(const struct turn_reader *r);
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
                   struct piece_token *out);
 
+/* Why the turn failed, once it has ended; NULL if it is done. */
+const struct error *reader_failure(const struct turn_reader *r);
+
 /* Stops reading. A running turn without readers ends, as deadline if why is STATUS_DEADLINE, else
  * as cancelled; one that can be asked for again lingers first, see turn_config. */
 void reader_close(struct turn_reader *r, enum status why);

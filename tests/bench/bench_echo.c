@@ -3,10 +3,11 @@
  * with one completion queue in each case, and the rounds are interleaved, so that other load on the
  * machine affects all alike.
  *
- *     echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] [--only bare|turn|chat]
+ *     echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] [--only bare|ask|turn|chat]
  *
- * bare: a unary call that returns its request. turn: Conversations.Turn, one request, the events
- * accepted, piece, done. chat: the same turns, all on one stream of Conversations.Chat. */
+ * bare: a unary call that returns its request. ask: Conversations.Ask, one request, one reply.
+ * turn: Conversations.Turn, the same request, the events accepted, piece, done. chat: the same
+ * turns, all on one stream of Conversations.Chat. */
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -310,16 +311,18 @@ static grpc_byte_buffer *turn_request(char *conversation)
 
 /* Rates: each returns what was completed in a second. */
 
-static double rate_bare(const char *address, size_t in_flight, double seconds)
+/* conversations: one for each call in flight. */
+static double rate_unary(const char *address, const char *method, char (*conversations)[33],
+                         size_t in_flight, double seconds)
 {
     static struct unary all[IN_FLIGHT_MAX];
     struct client c;
     double start_s;
 
-    client_open(&c, address, "/bench.Bare/Echo", in_flight);
+    client_open(&c, address, method, in_flight);
     start_s = now_s();
     for (size_t i = 0; i < in_flight; i++)
-        unary_begin(&c, &all[i], turn_request((char[]){"0123456789abcdef0123456789abcdef"}));
+        unary_begin(&c, &all[i], turn_request(conversations[i]));
     for (size_t n_out = in_flight; n_out > 0;) {
         grpc_event event = next_event(c.queue);
         struct unary *u = event.tag;
@@ -332,11 +335,28 @@ static double rate_bare(const char *address, size_t in_flight, double seconds)
         if (c.is_over)
             n_out--;
         else
-            unary_begin(&c, u, turn_request((char[]){"0123456789abcdef0123456789abcdef"}));
+            unary_begin(&c, u, turn_request(conversations[u - all]));
     }
     seconds = now_s() - start_s;
     client_close(&c);
     return (double)c.n_done / seconds;
+}
+
+static double rate_bare(const char *address, size_t in_flight, double seconds)
+{
+    static char conversations[IN_FLIGHT_MAX][33];
+
+    for (size_t i = 0; i < in_flight; i++)
+        memcpy(conversations[i], "0123456789abcdef0123456789abcdef", 33);
+    return rate_unary(address, "/bench.Bare/Echo", conversations, in_flight, seconds);
+}
+
+static double rate_ask(const char *address, size_t in_flight, double seconds)
+{
+    static char conversations[IN_FLIGHT_MAX][33];
+
+    open_conversations(address, in_flight, conversations);
+    return rate_unary(address, "/parley.v1.Conversations/Ask", conversations, in_flight, seconds);
 }
 
 /* A server stream: the first batch brings the first message, one more each other; the status last.
@@ -464,6 +484,7 @@ static void chat_send(struct chat *chat)
     turn.conversation = chat->conversations[tag];
     turn.text = (char[]){"hello"};
     request.tag = tag;
+    request.request_case = PARLEY__V1__CHAT_REQUEST__REQUEST_TURN;
     request.turn = &turn;
     op.flags = chat->n_waiting > 0 ? GRPC_WRITE_BUFFER_HINT : 0;
     op.data.send_message.send_message = encode(&request.base);
@@ -581,11 +602,11 @@ static double cpu_s(pid_t pid)
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-enum { BARE, TURN, CHAT, N_MODES };
+enum { BARE, ASK, TURN, CHAT, N_MODES };
 
-static const char *const names[N_MODES] = {"bare", "turn", "chat"};
-static double (*const rates[N_MODES])(const char *, size_t, double) = {rate_bare, rate_turn,
-                                                                       rate_chat};
+static const char *const names[N_MODES] = {"bare", "ask", "turn", "chat"};
+static double (*const rates[N_MODES])(const char *, size_t, double) = {rate_bare, rate_ask,
+                                                                       rate_turn, rate_chat};
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -606,7 +627,7 @@ static double median(const double *values, size_t n)
 static int use(void)
 {
     (void)fprintf(stderr, "use: echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] "
-                          "[--only bare|turn|chat]\n");
+                          "[--only bare|ask|turn|chat]\n");
     return 2;
 }
 

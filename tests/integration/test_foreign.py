@@ -262,6 +262,61 @@ def deadlines(parley):
     parley.close(c)
 
 
+def ask(parley, r, **more):
+    return parley.conversations.Ask(r, **more)
+
+
+def same(reply, said):
+    """Ask's reply is what Turn's pieces are together."""
+    assert (reply.message.role, reply.message.text) == ("assistant", said.text), (reply, said.text)
+    assert (list(reply.token_ids), list(reply.logprobs)) == (said.ids, said.logprobs)
+    assert (reply.turn, reply.finish_reason, reply.usage, reply.timings) == (said.done.turn, said.done.finish_reason, said.done.usage, said.done.timings)
+
+
+def asked_whole(parley):
+    """Ask is Turn in one response, stored as Turn's."""
+    for model, n in (("echo", 0), ("tiny", 3)):
+        c = parley.open(model)
+        r = long_request(c, 1, tokens=40)
+        r.want_logprobs = n
+        reply = ask(parley, r)
+        assert reply.turn == 1 and reply.generation == 1 and reply.message.text
+        assert model == "echo" or (len(reply.token_ids) == len(reply.logprobs) == 40 and all(len(p.top) == n for p in reply.logprobs))
+        assert ask(parley, r) == reply, "a retry is answered with the stored reply"
+        same(reply, turn(parley, r))
+        second = turn(parley, request(c, 2, "and then?"))
+        same(ask(parley, request(c, 2, "and then?")), second)
+        call, code = parley.conversations.Ask, grpc.StatusCode
+        fails(code.ALREADY_EXISTS, lambda: call(request(c, 1, "another")))
+        fails(code.FAILED_PRECONDITION, lambda: call(request(c, 9, "too soon")), says="next is turn 3")
+        fails(code.NOT_FOUND, lambda: call(request("0" * 32, 1, "nobody")))
+        fails(code.INVALID_ARGUMENT, lambda: call(request(c, 3, "on", resume_from={})), field="resume_from")
+        fails(code.INVALID_ARGUMENT, lambda: call(request(c, 3)), field="messages")
+        assert parley.get(c).turns == 2
+        parley.close(c)
+
+
+def asked_along(parley):
+    """Ask joins a turn that Turn began, and cancelled with it the reply so far is its reply. A caller of Ask that goes away alone ends its turn."""
+    c = parley.open("long")
+    begun = threading.Event()
+    said = []
+    thread = threading.Thread(target=lambda: said.append(Said(told(parley.conversations.Turn(long_request(c, 1)), begun))))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    reply = parley.conversations.Ask.future(long_request(c, 1))
+    until("the second call", lambda: parley.admin.Status(admin.AdminStatusRequest()).calls >= 3)
+    parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c))
+    thread.join(PATIENCE)
+    assert word(said[0].done, "finish_reason") == "cancelled"
+    same(reply.result(PATIENCE), said[0])
+    alone = parley.conversations.Ask.future(long_request(c, 2))
+    until("the turn", lambda: word(parley.get(c), "state") == "busy" and parley.get(c).kv_pages > 0)
+    alone.cancel()
+    idle(parley, c)
+    parley.close(c)
+
+
 def bad_input(parley):
     c = parley.open("echo")
     call, code = parley.conversations.Turn, grpc.StatusCode
@@ -623,7 +678,7 @@ def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
-              bad_input, chat_stream, chat_left, watching, listing, garbage, killed_client]
+              asked_whole, asked_along, bad_input, chat_stream, chat_left, watching, listing, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         long = os.path.join(folder, "long.gguf")

@@ -3,56 +3,18 @@
  *
  * Chat is many turns on one stream. The events of a turn are written until it has no more, so the
  * events of a conversation come in order. */
-#include "base/env.h"
 #include "base/list.h"
+#include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
-#include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 #include "server/rpc/error_details.h"
 #include "server/rpc/multiplex.h"
-#include "server/server.h"
 
 enum { CHAT_MAX_TURNS = 1024 };
 
 /* Bound of one event's memory. */
 #define EVENT_MAX_BYTES ((size_t)8 << 20)
-
-/* Of an unnumbered turn the call's deadline is the turn's too: nobody can ask for it again. */
-static void turn_service_deadline(struct turn_request *r, uint64_t deadline_ms, uint64_t now_us,
-                                  uint64_t call_deadline_us)
-{
-    uint64_t own_us = deadline_ms > (UINT64_MAX - now_us) / 1000 ? 0 : now_us + deadline_ms * 1000;
-
-    if (deadline_ms == 0)
-        own_us = 0;
-    r->is_reply_deadline = own_us != 0;
-    r->deadline_us = own_us;
-    if (r->number == 0 && call_deadline_us != 0 && (own_us == 0 || call_deadline_us < own_us)) {
-        r->deadline_us = call_deadline_us;
-        r->is_reply_deadline = false;
-    }
-}
-
-static enum status turn_service_begin_turn(struct server *server,
-                                           const Parley__V1__TurnRequest *request,
-                                           uint64_t deadline_us, struct arena *arena,
-                                           struct turn_reader *reader, struct error *err)
-{
-    struct turn_request r;
-    struct conversation *c;
-    enum status rc;
-
-    if (request->conversation[0] == '\0')
-        return error_field(err, "conversation", "is empty");
-    rc = conversations_find(&c, server->conversations, request->conversation, err);
-    if (rc == STATUS_OK)
-        rc = wire_turn(&r, request, arena, err);
-    if (rc != STATUS_OK)
-        return rc;
-    turn_service_deadline(&r, request->deadline_ms, env_now_us(server->env), deadline_us);
-    return conversation_turn(c, &r, reader, err);
-}
 
 /* --- Turn --- */
 
@@ -125,9 +87,11 @@ static void turn_service_start_turn(struct call *call, const ProtobufCMessage *m
     static const struct call_handler handler = {.on_write_ready = turn_write_ready,
                                                 .on_close = turn_on_close};
     struct turn_call *t = arena_alloc(call_arena(call), 1, sizeof(*t));
+    struct conversation *c;
     struct error err;
     enum status rc;
 
+    (void)server;
     if (t == NULL) {
         (void)error_no_memory(&err, sizeof(*t), "a turn");
         call_finish(call, &err);
@@ -135,8 +99,8 @@ static void turn_service_start_turn(struct call *call, const ProtobufCMessage *m
     }
     t->call = call;
     reader_init(&t->reader, turn_notify, t);
-    rc = turn_service_begin_turn(server, (const Parley__V1__TurnRequest *)message,
-                                 call_deadline_us(call), call_arena(call), &t->reader, &err);
+    rc = turn_begin(&c, call, (const Parley__V1__TurnRequest *)message, call_arena(call),
+                    &t->reader, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -173,7 +137,7 @@ static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufC
 {
     const Parley__V1__ChatRequest *request = (const Parley__V1__ChatRequest *)message;
     struct chat_item *item = chat_item_of(base);
-    struct call *call = multiplex_call(base);
+    struct conversation *c;
     enum status rc;
 
     item->tag = request->tag;
@@ -181,8 +145,7 @@ static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufC
     if (request->request_case != PARLEY__V1__CHAT_REQUEST__REQUEST_TURN)
         rc = error_field(&item->err, "turn", "is missing");
     else
-        rc = turn_service_begin_turn(call_server(call), request->turn, call_deadline_us(call),
-                                     arena, &item->reader, &item->err);
+        rc = turn_begin(&c, multiplex_call(base), request->turn, arena, &item->reader, &item->err);
     item->is_refused = rc != STATUS_OK;
     if (item->is_refused || reader_has_more(&item->reader))
         multiplex_notify(base);

@@ -365,6 +365,16 @@ static void fill_usage(Parley__V1__Usage *out, const struct usage *usage)
     out->completion_tokens = usage->n_completion;
 }
 
+static void fill_timings(Parley__V1__TurnTimings *out, const struct timings *timings)
+{
+    parley__v1__turn_timings__init(out);
+    out->queue_us = timings->queue_us;
+    out->prefill_us = timings->prefill_us;
+    out->decode_us = timings->decode_us;
+    out->total_us = timings->total_us;
+    out->steps = timings->n_steps;
+}
+
 enum status wire_event(struct wire_event *out, const struct turn_event *event,
                        const struct turn_reader *reader, struct arena *arena, struct error *err)
 {
@@ -390,12 +400,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_DONE:
         parley__v1__turn_done__init(&out->done);
         fill_usage(&out->usage, &event->usage);
-        parley__v1__turn_timings__init(&out->timings);
-        out->timings.queue_us = event->timings.queue_us;
-        out->timings.prefill_us = event->timings.prefill_us;
-        out->timings.decode_us = event->timings.decode_us;
-        out->timings.total_us = event->timings.total_us;
-        out->timings.steps = event->timings.n_steps;
+        fill_timings(&out->timings, &event->timings);
         out->done.finish_reason = wire_finish(event->finish);
         out->done.usage = &out->usage;
         out->done.timings = &out->timings;
@@ -404,6 +409,53 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_FAILED:
         break; /* each service reports errors in its own way */
     }
+    return STATUS_OK;
+}
+
+/* The whole reply as one piece. */
+static struct turn_event whole_piece(const struct completed_turn *r)
+{
+    return (struct turn_event){
+        .kind = EVENT_PIECE,
+        .piece = {.text = r->text,
+                  .len = r->len,
+                  .n_tokens = r->n_tokens,
+                  .has_logprobs = r->logprobs != NULL},
+    };
+}
+
+enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
+                       uint32_t generation, struct arena *arena, struct error *err)
+{
+    const struct completed_turn *r = reader->completed;
+    const struct turn_event event = whole_piece(r);
+    Parley__V1__TurnPiece piece = PARLEY__V1__TURN_PIECE__INIT;
+    struct {
+        Parley__V1__TurnReply reply;
+        Parley__V1__Message message;
+        Parley__V1__Usage usage;
+        Parley__V1__TurnTimings timings;
+    } *w = arena_alloc(arena, 1, sizeof(*w));
+
+    if (w == NULL || fill_piece(&piece, &event, reader, arena) != STATUS_OK)
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for the reply");
+    parley__v1__turn_reply__init(&w->reply);
+    parley__v1__message__init(&w->message);
+    fill_usage(&w->usage, &r->usage);
+    fill_timings(&w->timings, &r->timings);
+    w->message.role = (char *)role_name(ROLE_ASSISTANT);
+    w->message.text = piece.text;
+    w->reply.turn = r->number;
+    w->reply.generation = generation;
+    w->reply.message = &w->message;
+    w->reply.n_token_ids = piece.n_token_ids;
+    w->reply.token_ids = piece.token_ids;
+    w->reply.n_logprobs = piece.n_logprobs;
+    w->reply.logprobs = piece.logprobs;
+    w->reply.finish_reason = wire_finish(r->finish);
+    w->reply.usage = &w->usage;
+    w->reply.timings = &w->timings;
+    *out = &w->reply;
     return STATUS_OK;
 }
 

@@ -44,6 +44,11 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
                        const struct turn_reader *reader, struct arena *arena,
                        struct error *err) MUST_CHECK;
 
+/* The whole reply of the turn that reader has seen complete: its completed is set. generation: of
+ * the conversation. STATUS_EXHAUSTED without memory. */
+enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
+                       uint32_t generation, struct arena *arena, struct error *err) MUST_CHECK;
+
 /* Includes the transcript if requested. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
                               bool with_transcript, struct arena *arena,

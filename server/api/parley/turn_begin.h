@@ -1,0 +1,19 @@
+/* How Turn, Ask and Chat begin a turn. */
+#ifndef SERVER_API_PARLEY_TURN_BEGIN_H
+#define SERVER_API_PARLEY_TURN_BEGIN_H
+
+#include "parley/v1/conversations.pb-c.h"
+
+#include "base/arena.h"
+#include "server/conversation/conversations.h"
+
+struct call;
+struct turn_reader;
+
+/* Queues the request's turn in its conversation, as conversation_turn. call is the one that the
+ * request came on; arena is for the decoded request. *out is the conversation. */
+enum status turn_begin(struct conversation **out, struct call *call,
+                       const Parley__V1__TurnRequest *request, struct arena *arena,
+                       struct turn_reader *reader, struct error *err) MUST_CHECK;
+
+#endif
