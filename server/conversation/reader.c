@@ -232,6 +232,12 @@ bool reader_next(struct turn_reader *r, struct turn_event *out)
     return true;
 }
 
+void reader_cancel(struct turn_reader *r)
+{
+    if (r->turn != NULL)
+        turn_end(r->turn, FINISH_CANCELLED);
+}
+
 void reader_close(struct turn_reader *r, enum status why)
 {
     struct turn *t = r->turn;

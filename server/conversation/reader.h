@@ -59,6 +59,9 @@ void reader_token(const struct turn_reader *r, const struct turn_event *piece, s
 /* Why the turn failed, once it has ended; NULL if it is done. */
 const struct error *reader_failure(const struct turn_reader *r);
 
+/* Ends the turn as cancelled, for all its readers, who get its end. Nothing where it has ended. */
+void reader_cancel(struct turn_reader *r);
+
 /* Stops reading. A running turn without readers ends, as deadline if why is STATUS_DEADLINE, else
  * as cancelled; one that can be asked for again lingers first, see turn_config. */
 void reader_close(struct turn_reader *r, enum status why);

@@ -1,5 +1,6 @@
 #include "server/rpc/multiplex.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -7,8 +8,9 @@
 struct multiplex {
     struct call *call;
     const struct multiplex_type *type;
-    struct list items; /* in order of arrival */
-    struct list ready; /* the notified ones */
+    struct list items;  /* in order of arrival */
+    struct list ready;  /* the notified ones */
+    struct hash by_tag; /* those with a tag */
     size_t n_items;
     bool has_read;       /* a read is in flight */
     bool is_half_closed; /* by the client */
@@ -60,6 +62,8 @@ static void end_item(struct multiplex_item *item, enum status why)
     m->type->end(item, why);
     if (link_is_on(&item->in_ready))
         list_remove(&item->in_ready);
+    if (item->is_tagged)
+        hash_remove(&m->by_tag, &item->by_tag);
     list_remove(&item->link);
     m->n_items--;
     free(item);
@@ -89,6 +93,8 @@ static void on_message(struct call *call, void *state, const ProtobufCMessage *m
     list_push(&m->items, &item->link);
     m->n_items++;
     m->type->begin(item, message, arena);
+    if (item->has_left)
+        end_item(item, STATUS_OK);
     multiplex_advance(m);
 }
 
@@ -121,6 +127,7 @@ static void on_close(struct call *call, void *state, enum status why)
     m->is_finished = true;
     while ((first = list_first(&m->items)) != NULL)
         end_item(container_of(first, struct multiplex_item, link), why);
+    hash_deinit(&m->by_tag);
     free(m);
 }
 
@@ -144,6 +151,7 @@ void multiplex_start(struct call *call, const struct multiplex_type *type)
     m->type = type;
     list_init(&m->items);
     list_init(&m->ready);
+    hash_init(&m->by_tag, NULL); /* no random key: a chain has max_items at most */
     call_set_handler(call, &handler, m);
     multiplex_advance(m);
 }
@@ -168,4 +176,33 @@ void multiplex_write(struct multiplex_item *item, const ProtobufCMessage *messag
 struct call *multiplex_call(const struct multiplex_item *item)
 {
     return item->stream->call;
+}
+
+void multiplex_leave(struct multiplex_item *item)
+{
+    item->has_left = true;
+}
+
+struct multiplex_item *multiplex_find(const struct multiplex_item *item, uint64_t tag)
+{
+    const struct hash *h = &item->stream->by_tag;
+    struct hash_node *node = hash_first(h, hash_bytes(h, 0, &tag, sizeof(tag)));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct multiplex_item *other = container_of(node, struct multiplex_item, by_tag);
+
+        if (other->tag == tag)
+            return other;
+    }
+    return NULL;
+}
+
+void multiplex_tag(struct multiplex_item *item, uint64_t tag)
+{
+    struct hash *h = &item->stream->by_tag;
+
+    assert(!item->is_tagged && multiplex_find(item, tag) == NULL);
+    item->is_tagged = true;
+    item->tag = tag;
+    hash_add(h, &item->by_tag, hash_bytes(h, 0, &tag, sizeof(tag)));
 }

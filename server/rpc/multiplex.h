@@ -5,6 +5,7 @@
 #ifndef SERVER_RPC_MULTIPLEX_H
 #define SERVER_RPC_MULTIPLEX_H
 
+#include "base/hash.h"
 #include "base/list.h"
 #include "server/rpc/call.h"
 
@@ -13,7 +14,10 @@ struct multiplex;
 /* The first member of every kind of item. */
 struct multiplex_item {
     struct link link, in_ready;
+    struct hash_node by_tag;
+    uint64_t tag;
     struct multiplex *stream;
+    bool is_tagged, has_left;
 };
 
 enum multiplex_written {
@@ -43,5 +47,13 @@ void multiplex_notify(struct multiplex_item *item);
 /* has_more: the item itself has another message ready. */
 void multiplex_write(struct multiplex_item *item, const ProtobufCMessage *message, bool has_more);
 struct call *multiplex_call(const struct multiplex_item *item);
+
+/* Only in begin: the message was no item's beginning, and the item ends when begin returns, by end,
+ * without a message. */
+void multiplex_leave(struct multiplex_item *item);
+/* The stream's item that has the tag, NULL if there is none. item is any item of the stream. */
+struct multiplex_item *multiplex_find(const struct multiplex_item *item, uint64_t tag);
+/* Gives the item a tag that no item of the stream has, until it ends. */
+void multiplex_tag(struct multiplex_item *item, uint64_t tag);
 
 #endif

@@ -5,6 +5,7 @@ a retry safe, forks, cancels, deadlines, errors and their trailers, back-pressur
 usage: test_foreign.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -388,6 +389,94 @@ def chat_stream(parley):
         parley.close(c)
 
 
+class Spoken:
+    """A Chat whose messages are sent one by one; its events by tag."""
+
+    def __init__(self, parley):
+        self.messages = queue.Queue()
+        self.call = parley.conversations.Chat(iter(self.messages.get, None))
+        self.got = {}
+
+    def send(self, tag, **what):
+        self.messages.put(conversations.ChatRequest(tag=tag, **what))
+
+    def cancel(self, tag):
+        self.send(tag, cancel=conversations.ChatCancel())
+
+    def until(self, tag, *kinds):
+        """Reads to this tag's next event of these kinds."""
+        for event in self.call:
+            self.got.setdefault(event.tag, []).append(event)
+            if event.tag == tag and event.WhichOneof("event") in kinds:
+                return event
+        raise AssertionError(f"the stream ended without {kinds} of {tag}: {self.got}")
+
+    def kinds(self, tag):
+        return [event.WhichOneof("event") for event in self.got.get(tag, [])]
+
+    def end(self):
+        self.messages.put(None)
+        for event in self.call:
+            self.got.setdefault(event.tag, []).append(event)
+
+
+def chat_cancels(parley):
+    """A cancel ends the turn of its tag and no other: what was said stays, one that waits never was."""
+    c, other = parley.open("long"), parley.open("long")
+    chat = Spoken(parley)
+    far = 1 << 40  # tags that are far from each other
+    chat.send(far, turn=long_request(c, 1))
+    chat.until(far, "piece")
+    chat.send(2 * far, turn=long_request(c, 2))
+    chat.send(3 * far, turn=long_request(other, 1))
+    chat.until(3 * far, "piece")
+    chat.cancel(17)  # nobody's
+    chat.cancel(2 * far)
+    error = chat.until(2 * far, "error").error
+    assert error.code == grpc.StatusCode.CANCELLED.value[0], error
+    assert parley.get(c).queued == 0 and word(parley.get(c), "state") == "busy", "the first goes on"
+    chat.cancel(far)
+    done = chat.until(far, "done").done
+    text = "".join(e.piece.text for e in chat.got[far] if e.WhichOneof("event") == "piece")
+    assert word(done, "finish_reason") == "cancelled" and 0 < done.usage.completion_tokens < ENDLESS
+    assert idle(parley, c).transcript[0].reply == text, "what was said stays said"
+    assert word(parley.get(other), "state") == "busy"
+    chat.cancel(far)  # has ended: ignored
+    chat.cancel(3 * far)
+    assert word(chat.until(3 * far, "done").done, "finish_reason") == "cancelled"
+    chat.send(far, turn=long_request(c, 2, tokens=3))
+    assert word(chat.until(far, "done").done, "finish_reason") == "length", "a tag whose turn has ended is free"
+    chat.end()
+    assert 17 not in chat.got
+    parley.close(c)
+    parley.close(other)
+
+
+def chat_tag_in_use(parley):
+    """A message whose tag is in use is refused by itself; the turn that has the tag goes on."""
+    c, other = parley.open("long"), parley.open("echo")
+    chat = Spoken(parley)
+    chat.send(7, turn=long_request(c, 1))
+    chat.until(7, "piece")
+    chat.send(7, turn=request(other, 1, "me too"))
+    refused = chat.until(7, "refused").refused
+    assert (refused.code, refused.field) == (grpc.StatusCode.ALREADY_EXISTS.value[0], "tag"), refused
+    assert parley.get(other).turns == 0
+    chat.send(7)
+    assert chat.until(7, "refused").refused.field == "tag"
+    chat.send(8)
+    error = chat.until(8, "error").error
+    assert (error.code, error.field) == (grpc.StatusCode.INVALID_ARGUMENT.value[0], "request"), error
+    chat.send(8, turn=request(other, 1, "now I"))
+    assert chat.until(8, "piece").piece.text == "now I", "the tag of a message that failed is free"
+    chat.until(7, "piece")
+    chat.cancel(7)
+    assert word(chat.until(7, "done").done, "finish_reason") == "cancelled"
+    chat.end()
+    parley.close(c)
+    parley.close(other)
+
+
 def chat_left(parley):
     """A stream that goes away ends its turns."""
     c = parley.open("long")
@@ -678,7 +767,7 @@ def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
-              asked_whole, asked_along, bad_input, chat_stream, chat_left, watching, listing, garbage, killed_client]
+              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         long = os.path.join(folder, "long.gguf")

@@ -2,7 +2,8 @@
  * reader returns the next event; text that has come since the last event is one piece.
  *
  * Chat is many turns on one stream. The events of a turn are written until it has no more, so the
- * events of a conversation come in order. */
+ * events of a conversation come in order. A message that is no turn's beginning is answered by one
+ * event or, as a cancel, by none. While CHAT_MAX_TURNS run nothing is read, cancels neither. */
 #include "base/list.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
@@ -116,7 +117,8 @@ struct chat_item {
     struct multiplex_item base;
     uint64_t tag;
     struct turn_reader reader;
-    bool is_refused; /* not begun: err says why, and there is no reader */
+    bool has_begun;    /* else err is its one event, and there is no reader */
+    bool is_tag_taken; /* err refuses the message: another item has the tag */
     struct error err;
 };
 
@@ -132,23 +134,52 @@ static void item_notify(void *arg)
     multiplex_notify(&item->base);
 }
 
+static void chat_cancel(struct multiplex_item *of_tag)
+{
+    struct chat_item *item;
+
+    if (of_tag == NULL)
+        return; /* the turn may just have ended */
+    item = chat_item_of(of_tag);
+    if (item->has_begun)
+        reader_cancel(&item->reader);
+}
+
+static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__ChatRequest *request,
+                                   struct arena *arena)
+{
+    struct conversation *c;
+    enum status rc;
+
+    if (multiplex_find(&item->base, item->tag) != NULL) {
+        item->is_tag_taken = true;
+        (void)error_field(&item->err, "tag", "is in use by a turn that has not ended");
+        return item->err.status = STATUS_EXISTS;
+    }
+    multiplex_tag(&item->base, item->tag);
+    if (request->request_case != PARLEY__V1__CHAT_REQUEST__REQUEST_TURN)
+        return error_field(&item->err, "request", "is missing: a turn, or a cancel");
+    reader_init(&item->reader, item_notify, item);
+    rc = turn_begin(&c, multiplex_call(&item->base), request->turn, arena, &item->reader,
+                    &item->err);
+    item->has_begun = rc == STATUS_OK;
+    return rc;
+}
+
 static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufCMessage *message,
                                     struct arena *arena)
 {
     const Parley__V1__ChatRequest *request = (const Parley__V1__ChatRequest *)message;
     struct chat_item *item = chat_item_of(base);
-    struct conversation *c;
-    enum status rc;
 
     item->tag = request->tag;
-    reader_init(&item->reader, item_notify, item);
-    if (request->request_case != PARLEY__V1__CHAT_REQUEST__REQUEST_TURN)
-        rc = error_field(&item->err, "turn", "is missing");
-    else
-        rc = turn_begin(&c, multiplex_call(base), request->turn, arena, &item->reader, &item->err);
-    item->is_refused = rc != STATUS_OK;
-    if (item->is_refused || reader_has_more(&item->reader))
+    if (request->request_case == PARLEY__V1__CHAT_REQUEST__REQUEST_CANCEL) {
+        chat_cancel(multiplex_find(base, request->tag));
+        multiplex_leave(base);
+    } else if (chat_begin_turn(item, request, arena) != STATUS_OK ||
+               reader_has_more(&item->reader)) {
         multiplex_notify(base);
+    }
 }
 
 static enum multiplex_written chat_write(struct multiplex_item *base)
@@ -161,7 +192,7 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
     struct wire_event w;
     struct arena arena;
 
-    if (!item->is_refused && !reader_next(&item->reader, &event))
+    if (item->has_begun && !reader_next(&item->reader, &event))
         return WROTE_NOTHING;
     message.tag = item->tag;
     arena_init(&arena, EVENT_MAX_BYTES);
@@ -187,8 +218,13 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
         break;
     case EVENT_FAILED:
         error_details_fill(&detail, event.err);
-        message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ERROR;
-        message.error = &detail;
+        if (item->is_tag_taken) {
+            message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_REFUSED;
+            message.refused = &detail;
+        } else {
+            message.event_case = PARLEY__V1__CHAT_EVENT__EVENT_ERROR;
+            message.error = &detail;
+        }
         is_last = true;
         break;
     }
@@ -201,7 +237,7 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
 {
     struct chat_item *item = chat_item_of(base);
 
-    if (!item->is_refused)
+    if (item->has_begun)
         reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);
 }
 
