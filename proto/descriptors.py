@@ -116,4 +116,5 @@ def main():
         f.write("\n".join(out))
 
 
-main()
+if __name__ == "__main__":
+    main()
