@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
+#include "base/siphash.h"
 
 void hash_init(struct hash *h, const struct env *env)
 {
@@ -21,49 +22,11 @@ void hash_deinit(struct hash *h)
     h->heads = NULL;
 }
 
-/* --- SipHash-2-4 --- */
-
-struct sip {
-    uint64_t v0, v1, v2, v3;
-};
-
-static uint64_t rotate(uint64_t x, int bits)
-{
-    return x << bits | x >> (64 - bits);
-}
-
-static void sip_round(struct sip *s)
-{
-    s->v0 += s->v1;
-    s->v2 += s->v3;
-    s->v1 = rotate(s->v1, 13) ^ s->v0;
-    s->v3 = rotate(s->v3, 16) ^ s->v2;
-    s->v0 = rotate(s->v0, 32) + s->v3;
-    s->v2 += s->v1;
-    s->v3 = rotate(s->v3, 21) ^ s->v0;
-    s->v1 = rotate(s->v1, 17) ^ s->v2;
-    s->v2 = rotate(s->v2, 32);
-}
-
-static void sip_word(struct sip *s, uint64_t word)
-{
-    s->v3 ^= word;
-    sip_round(s);
-    sip_round(s);
-    s->v0 ^= word;
-}
-
 uint64_t hash_bytes(const struct hash *h, uint64_t before, const void *bytes, size_t len)
 {
-    const uint64_t k0 = h->key[0] ^ before, k1 = h->key[1];
     const unsigned char *at = bytes;
     uint64_t word, last = (uint64_t)len << 56;
-    struct sip s = {
-        k0 ^ UINT64_C(0x736f6d6570736575),
-        k1 ^ UINT64_C(0x646f72616e646f6d),
-        k0 ^ UINT64_C(0x6c7967656e657261),
-        k1 ^ UINT64_C(0x7465646279746573),
-    };
+    struct sip s = sip_start(h->key[0] ^ before, h->key[1]);
 
     for (size_t left = len / sizeof(word); left > 0; left--, at += sizeof(word)) {
         memcpy(&word, at, sizeof(word)); /* little-endian, as all supported machines are */
@@ -73,9 +36,7 @@ uint64_t hash_bytes(const struct hash *h, uint64_t before, const void *bytes, si
         last |= (uint64_t)at[i] << 8 * i;
     sip_word(&s, last);
     s.v2 ^= 0xff;
-    for (int i = 0; i < 4; i++)
-        sip_round(&s);
-    return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+    return sip_finish(&s);
 }
 
 uint64_t hash_text(const struct hash *h, uint64_t before, const char *text)
