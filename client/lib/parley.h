@@ -98,6 +98,9 @@ struct parley_open {
     const struct parley_sampling *sampling; /* NULL: the model's */
     uint64_t ttl_ms;                        /* 0: the server's */
     int priority;
+    /* 1 to 128 bytes: sent again with the same request, it returns the conversation that it opened.
+     * NULL: none. */
+    const char *request_id;
 };
 
 struct parley_opened {

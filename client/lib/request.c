@@ -194,6 +194,7 @@ enum parley_status parley_conversation_open(struct parley_channel *channel,
     request.model = request_text_of(what->model);
     request.system = request_text_of(what->system);
     request.ttl_ms = what->ttl_ms;
+    request.request_id = request_text_of(what->request_id);
     limits.priority = what->priority;
     request.limits = what->priority != 0 ? &limits : NULL;
     if (what->sampling != NULL) {

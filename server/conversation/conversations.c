@@ -140,6 +140,7 @@ static void conversations_trim(struct conversations *all)
     if (!has_ebbed(all))
         return;
     hash_shrink(&all->by_id);
+    hash_shrink(&all->opened.by_id);
     expiry_shrink(&all->expiry);
     alloc_trim();
     all->n_peak = all->n;
@@ -214,6 +215,8 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
 static void conversations_remove(struct conversations *all, struct conversation *c)
 {
     hash_remove(&all->by_id, &c->by_id);
+    opened_requests_forget(&all->opened, c->opened);
+    c->opened = NULL;
     list_remove(&c->link);
     expiry_remove(&all->expiry, &c->expiry);
     all->n--;
@@ -433,6 +436,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
         .emptied = on_turns_emptied,
     };
     hash_init(&all->by_id, NULL); /* ids are random: any part of one can be its hash */
+    opened_requests_init(&all->opened, config->env);
     expiry_init(&all->expiry);
     list_init(&all->newest_first);
     list_init(&all->lingering);
@@ -444,5 +448,6 @@ void conversations_deinit(struct conversations *all)
     assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
     watch_ring_deinit(&all->watch);
     expiry_deinit(&all->expiry);
+    opened_requests_deinit(&all->opened);
     hash_deinit(&all->by_id);
 }

@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/status.h"
 #include "server/conversation/expiry.h"
+#include "server/conversation/opened_requests.h"
 #include "server/conversation/turn.h"
 #include "server/conversation/watch.h"
 #include "server/model/models.h"
@@ -33,8 +34,9 @@ struct conversation {
     struct link link;           /* in newest_first */
     struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
     struct conversations *all;
-    struct metadata *metadata; /* NULL: none */
-    uint64_t serial;           /* grows with the order of opening */
+    struct metadata *metadata;     /* NULL: none */
+    struct opened_request *opened; /* that opened it; NULL: one without an id */
+    uint64_t serial;               /* grows with the order of opening */
     uint64_t opened_us;
     struct conversation_id parent;
     bool has_parent;
@@ -63,6 +65,7 @@ struct conversations {
     struct conversations_config config;
     struct turn_config turns;
     struct hash by_id;
+    struct opened_requests opened;
     size_t n;
     size_t n_peak;    /* the most since memory was last trimmed */
     uint64_t trim_us; /* when to trim memory; 0: no need */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/conversation/opening.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_server.h"
 #include "tests/unit/base/suite.h"
@@ -37,19 +38,23 @@ static struct conversation *open_one(struct fake_server *s)
     struct conversation *c = NULL;
     struct error err;
 
-    while (!worked(conversation_open(&c, &s->all, &s->model, &r, &err)))
-        ck_assert_uint_eq(s->all.n, 0);
+    while (!worked(opening_open(&c, &s->all, &s->model, "one", &r, &err)))
+        ck_assert_uint_eq(s->all.n + s->all.opened.by_id.n, 0);
     return c;
 }
 
 static struct conversation *fork_one(struct conversation *c)
 {
     struct pair pair = {"key", "value"};
+    char parent[CONVERSATION_ID_CHARS];
+    struct fork_request r = {.parent = parent, .metadata = &pair, .n_metadata = 1};
     struct conversation *f = NULL;
     struct error err;
+    uint32_t n;
 
-    while (!worked(conversation_fork(&f, c, c->host.n_turns, &pair, 1, &err)))
-        ck_assert_uint_eq(c->all->n, 1);
+    conversation_id_format(&c->id, parent);
+    while (!worked(opening_fork(&f, &n, c->all, "two", &r, &err)))
+        ck_assert_uint_eq(c->all->n + c->all->opened.by_id.n, 2);
     return f;
 }
 

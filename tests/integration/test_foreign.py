@@ -192,6 +192,41 @@ def fork_and_rewind(parley):
     fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.conversations.Fork(conversations.ConversationsForkRequest(conversation=c, at_turn=9)))
 
 
+def opened_once(parley):
+    """The same request under one id opens one conversation, also from many clients at once."""
+    biases = [(i, i / 8) for i in range(1, 9)]
+
+    def open_request(order=1, **more):
+        r = conversations.ConversationsOpenRequest(model="tiny", request_id="one", **more)
+        for key, value in biases[::order]:
+            r.sampling.logit_bias[key] = value
+            r.metadata[f"key {key}"] = str(value)
+        return r
+
+    before = parley.conversations.List(conversations.ConversationsListRequest()).total
+    answers = [call.result() for call in [parley.conversations.Open.future(open_request()) for _ in range(20)]]
+    assert all(answer == answers[0] for answer in answers)
+    c = answers[0].conversation
+    assert parley.conversations.List(conversations.ConversationsListRequest()).total == before + 1
+    assert parley.conversations.Open(open_request(order=-1)).conversation == c, "entries of maps have no order"
+    error = fails(grpc.StatusCode.ALREADY_EXISTS, lambda: parley.conversations.Open(open_request(ttl_ms=60000)))
+    assert error.field == "request_id"
+    error = fails(grpc.StatusCode.INVALID_ARGUMENT,
+                  lambda: parley.conversations.Open(conversations.ConversationsOpenRequest(request_id="x" * 129)))
+    assert error.field == "request_id"
+    fork = conversations.ConversationsForkRequest(conversation=c, request_id="two")
+    forks = [call.result() for call in [parley.conversations.Fork.future(fork) for _ in range(20)]]
+    assert all(answer == forks[0] for answer in forks) and forks[0].conversation != c
+    assert parley.conversations.List(conversations.ConversationsListRequest()).total == before + 2
+    fork.at_turn = 0
+    assert fails(grpc.StatusCode.ALREADY_EXISTS, lambda: parley.conversations.Fork(fork)).field == "request_id"
+    parley.close(c)
+    again = parley.conversations.Open(open_request(ttl_ms=60000)).conversation
+    assert again != c, "the id is free"
+    parley.close(again)
+    parley.close(forks[0].conversation)
+
+
 def client_cancels(parley):
     c = parley.open("long")
     call = parley.conversations.Turn(long_request(c, 1))
@@ -766,7 +801,7 @@ def wrong_starts(parleyd, tiny):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [health_and_models, three_turns, tokens_stream, exactly_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
+    shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
               asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
-#include "server/conversation/conversation.h"
+#include "server/conversation/opening.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/server.h"
@@ -15,12 +15,17 @@ enum { PAGE_DEFAULT = 50, PAGE_MAX = 1000 };
 /* Bound of one answer's memory. */
 #define ANSWER_MAX_BYTES ((size_t)256 << 20)
 
+static enum status conversations_service_check(const char *id, struct error *err)
+{
+    return id[0] == '\0' ? error_field(err, "conversation", "is empty") : STATUS_OK;
+}
+
 static enum status conversations_service_find(struct conversation **out, struct server *server,
                                               const char *id, struct error *err)
 {
-    if (id[0] == '\0')
-        return error_field(err, "conversation", "is empty");
-    return conversations_find(out, server->conversations, id, err);
+    enum status rc = conversations_service_check(id, err);
+
+    return rc == STATUS_OK ? conversations_find(out, server->conversations, id, err) : rc;
 }
 
 static void open_conversation(struct call *call, const ProtobufCMessage *message,
@@ -40,7 +45,7 @@ static void open_conversation(struct call *call, const ProtobufCMessage *message
     if (rc == STATUS_OK)
         rc = wire_open(&r, request, call_arena(call), &err);
     if (rc == STATUS_OK)
-        rc = conversation_open(&c, server->conversations, m, &r, &err);
+        rc = opening_open(&c, server->conversations, m, request->request_id, &r, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -60,30 +65,30 @@ static void fork_conversation(struct call *call, const ProtobufCMessage *message
         (const Parley__V1__ConversationsForkRequest *)message;
     Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
     char id[CONVERSATION_ID_CHARS];
-    const struct pair *metadata;
-    struct conversation *c, *f;
+    struct fork_request r = {
+        .parent = request->conversation,
+        .has_at_turn = request->at_case == PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN,
+        .at_turn = request->at_turn,
+        .n_metadata = request->n_metadata,
+    };
+    struct conversation *f;
     struct error err;
     enum status rc;
 
-    rc = conversations_service_find(&c, server, request->conversation, &err);
+    rc = conversations_service_check(request->conversation, &err);
     if (rc == STATUS_OK)
-        rc = wire_fork_metadata(&metadata, request, call_arena(call), &err);
+        rc = wire_fork_metadata(&r.metadata, request, call_arena(call), &err);
     if (rc == STATUS_OK)
         rc =
-            conversation_fork(&f, c,
-                              request->at_case == PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN
-                                  ? request->at_turn
-                                  : c->host.n_turns,
-                              metadata, request->n_metadata, &err);
+            opening_fork(&f, &response.turns, server->conversations, request->request_id, &r, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
     conversation_id_format(&f->id, id);
     log_debug("forked", "conversation=%s parent=%s turns=%u", id, request->conversation,
-              f->host.n_turns);
+              response.turns);
     response.conversation = id;
-    response.turns = f->host.n_turns;
     call_reply(call, &response.base);
 }
 

@@ -35,8 +35,9 @@ static void fake_open(struct call *call, const ProtobufCMessage *m, struct serve
     char model[128], version[300] = "no sampling";
 
     (void)server;
-    (void)snprintf(model, sizeof(model), "%s|%s|%d|%d", request->model, request->system,
-                   (int)request->ttl_ms, request->limits == NULL ? 0 : request->limits->priority);
+    (void)snprintf(model, sizeof(model), "%s|%s|%d|%d|%s", request->model, request->system,
+                   (int)request->ttl_ms, request->limits == NULL ? 0 : request->limits->priority,
+                   request->request_id);
     if (s != NULL)
         (void)snprintf(version, sizeof(version), "%d%g %d%u %d%g %zu%s %zu:%d=%g %d",
                        s->has_temperature, s->temperature, s->has_top_k, s->top_k,
@@ -370,8 +371,12 @@ START_TEST(opens)
         .n_biases = 1,
     };
     const struct parley_open plain = {0};
-    const struct parley_open rich = {
-        .model = "m", .system = "be brief", .sampling = &sampling, .ttl_ms = 9, .priority = -3};
+    const struct parley_open rich = {.model = "m",
+                                     .system = "be brief",
+                                     .sampling = &sampling,
+                                     .ttl_ms = 9,
+                                     .priority = -3,
+                                     .request_id = "one"};
     struct parley_channel *channel;
     struct parley_opened opened;
     struct parley_error err;
@@ -380,10 +385,10 @@ START_TEST(opens)
     channel = parley_channel_open(rig.address);
     ck_assert_int_eq(parley_conversation_open(channel, &plain, &opened, &err), PARLEY_OK);
     ck_assert_str_eq(opened.conversation, "0123456789abcdef0123456789abcdef");
-    ck_assert_str_eq(opened.model, "||0|0");
+    ck_assert_str_eq(opened.model, "||0|0|");
     ck_assert_str_eq(opened.version, "no sampling");
     ck_assert_int_eq(parley_conversation_open(channel, &rich, &opened, NULL), PARLEY_OK);
-    ck_assert_str_eq(opened.model, "m|be brief|9|-3");
+    ck_assert_str_eq(opened.model, "m|be brief|9|-3|one");
     ck_assert_str_eq(opened.version, "10.25 00 1-1 2STOP 1:-5=1.5 1");
     parley_channel_close(channel);
     serve_no_more();
