@@ -14,7 +14,8 @@ static const struct verb verbs[] = {
     {"ask", "TEXT [OPTION]…", "One question, one reply; TEXT - is read from stdin.", ask_run},
     {"models", "[OPTION]…", "What the server serves.", models_run},
     {"conversations",
-     "[list | show ID | fork ID | rewind ID TURN | cancel ID | close ID… | watch [ID]] [OPTION]…",
+     "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID]] "
+     "[OPTION]…",
      "The server's conversations.", conversations_run},
     {"status", "[OPTION]…", "How the server does.", status_run},
     {"bench", "parley://HOST:PORT|http://HOST:PORT [OPTION]…",

@@ -181,6 +181,10 @@ enum parley_status parley_rewind(struct parley_channel *channel, const char *con
                                  uint32_t to_turn, uint32_t *ret_turns, struct parley_error *err);
 enum parley_status parley_cancel(struct parley_channel *channel, const char *conversation,
                                  uint32_t *ret_cancelled, struct parley_error *err);
+/* This turn and those behind it; 0: all. */
+enum parley_status parley_cancel_turn(struct parley_channel *channel, const char *conversation,
+                                      uint32_t turn, uint32_t *ret_cancelled,
+                                      struct parley_error *err);
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
                                 struct parley_error *err);
 

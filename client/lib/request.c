@@ -259,11 +259,19 @@ enum parley_status parley_rewind(struct parley_channel *channel, const char *con
 enum parley_status parley_cancel(struct parley_channel *channel, const char *conversation,
                                  uint32_t *ret_cancelled, struct parley_error *err)
 {
+    return parley_cancel_turn(channel, conversation, 0, ret_cancelled, err);
+}
+
+enum parley_status parley_cancel_turn(struct parley_channel *channel, const char *conversation,
+                                      uint32_t turn, uint32_t *ret_cancelled,
+                                      struct parley_error *err)
+{
     Parley__V1__ConversationsCancelRequest request = PARLEY__V1__CONVERSATIONS_CANCEL_REQUEST__INIT;
     struct decoded d;
     enum parley_status rc;
 
     request.conversation = request_text_of(conversation);
+    request.turn = turn;
     rc = request_ask(channel, "/parley.v1.Conversations/Cancel", &request.base,
                      &parley__v1__conversations_cancel_response__descriptor, &d, err);
     if (rc == PARLEY_OK && ret_cancelled != NULL)

@@ -176,7 +176,37 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct
     c->host.newest = newest;
     c->host.n_turns = to_turn;
     c->host.generation++;
+    c->rewound_to = to_turn;
     return STATUS_OK;
+}
+
+static bool conversation_is_rewound(const struct conversation *c, uint32_t generation,
+                                    uint32_t to_turn)
+{
+    return generation + 1 == c->host.generation && c->rewound_to == to_turn &&
+           c->host.n_turns == to_turn && c->host.n_live == 0;
+}
+
+enum status conversation_rewind_from(struct conversation *c, uint32_t generation, uint32_t to_turn,
+                                     struct error *err)
+{
+    enum status rc;
+
+    if (generation != 0 && conversation_is_rewound(c, generation, to_turn))
+        return STATUS_OK;
+    if (generation != 0 && generation != c->host.generation) {
+        (void)error_field(err, "generation", "is %u, the conversation's is %u", generation,
+                          c->host.generation);
+        return err->status = STATUS_PRECONDITION;
+    }
+    rc = conversation_rewind(c, to_turn, err);
+    if (rc == STATUS_OK && generation == c->host.generation) {
+        /* No turn was dropped; a repeated request that comes after further turns must not drop
+         * them. */
+        c->host.generation++;
+        c->rewound_to = to_turn;
+    }
+    return rc;
 }
 
 /* --- turns --- */
@@ -246,6 +276,22 @@ static struct turn *find_live(const struct conversation *c, uint32_t number)
             return t;
     }
     return NULL;
+}
+
+enum status conversation_cancel_from(struct conversation *c, uint32_t number, size_t *ret_n,
+                                     struct error *err)
+{
+    uint32_t last = c->host.n_turns + c->host.n_live;
+
+    if (number > last) {
+        (void)error_field(err, "turn", "is %u, there are %u turns", number, last);
+        return err->status = STATUS_RANGE;
+    }
+    if (number != 0 && number <= c->host.n_turns)
+        *ret_n = 0;
+    else
+        *ret_n = turn_cancel_from(&c->host, number);
+    return STATUS_OK;
 }
 
 /* A number that is in use: the same request joins its turn, another request is refused. */

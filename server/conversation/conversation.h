@@ -33,6 +33,17 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
 enum status conversation_rewind(struct conversation *c, uint32_t to_turn,
                                 struct error *err) MUST_CHECK;
 
+/* The same for a client that may repeat it: if the conversation's generation is this one; then it
+ * rises even where no turn is dropped. PRECONDITION naming the field otherwise, unless this was the
+ * last rewind and no turn came after it: then it is done. 0: any. */
+enum status conversation_rewind_from(struct conversation *c, uint32_t generation, uint32_t to_turn,
+                                     struct error *err) MUST_CHECK;
+
+/* Ends the turn of this number and those behind it as cancelled; one that is complete is left.
+ * *ret_n: how many ended. STATUS_RANGE naming the field where there is no such turn yet. 0: all. */
+enum status conversation_cancel_from(struct conversation *c, uint32_t number, size_t *ret_n,
+                                     struct error *err) MUST_CHECK;
+
 /* Queues a turn, which runs when those before it are done. r is copied. reader, the caller's, reads
  * the turn from its start until reader_close. A refusal starts nothing: STATUS_EXISTS (the number
  * was given with another request), PRECONDITION (a gap, naming the number expected), EXHAUSTED

@@ -38,6 +38,7 @@ struct conversation {
     struct opened_request *opened; /* that opened it; NULL: one without an id */
     uint64_t serial;               /* grows with the order of opening */
     uint64_t opened_us;
+    uint32_t rewound_to; /* the last rewind's turn */
     struct conversation_id parent;
     bool has_parent;
     bool is_closed; /* not found by id any more; freed with its last turn */

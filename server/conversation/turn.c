@@ -494,7 +494,7 @@ void turn_attach_completed(struct completed_turn *completed, uint32_t generation
     r->completed = completed_turn_ref(completed);
 }
 
-size_t turn_cancel_all(struct turn_host *h)
+size_t turn_cancel_from(struct turn_host *h, uint32_t number)
 {
     size_t n = 0;
 
@@ -502,10 +502,15 @@ size_t turn_cancel_all(struct turn_host *h)
     while (!list_is_empty(&h->turns)) {
         struct turn *t = container_of(list_last(&h->turns), struct turn, link);
 
-        if (t->state == TURN_ENDING)
+        if (t->state == TURN_ENDING || t->number < number)
             break;
         n++;
         turn_end(t, FINISH_CANCELLED);
     }
     return n;
+}
+
+size_t turn_cancel_all(struct turn_host *h)
+{
+    return turn_cancel_from(h, 0);
 }

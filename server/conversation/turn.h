@@ -104,7 +104,9 @@ void turn_left(struct turn *t, uint64_t deadline_us, enum status why);
  * requested ends after the running step. Later turns move up. */
 void turn_end(struct turn *t, enum finish why);
 
-/* Ends the turn in flight and those behind it as cancelled; returns how many there were. */
+/* Ends the turn of this number and those behind it as cancelled; returns how many there were. 0:
+ * also the one in flight. */
+size_t turn_cancel_from(struct turn_host *h, uint32_t number);
 size_t turn_cancel_all(struct turn_host *h);
 
 #endif

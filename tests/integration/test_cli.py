@@ -276,6 +276,9 @@ def conversations(cli):
     [whole] = cli.lines("conversations", "show", child, "--json")
     assert [turn["reply"] for turn in whole["transcript"]] == ["one"]
     assert cli.lines("conversations", "cancel", name, "--json") == [{"conversation": name, "cancelled": 0}]
+    cli.out("conversations", "cancel", name, "4")  # it is complete
+    assert "OUT_OF_RANGE" in cli.complaint("conversations", "cancel", name, "5", code=1)
+    assert "not 'x'" in cli.complaint("conversations", "cancel", name, "x", code=2)
     assert [c["conversation"] for c in cli.lines("conversations", "--limit", "1", "--json")] == [child], "newest first"
     assert len(cli.lines("conversations", "--limit", "0", "--json")) == 2
     assert cli.lines("conversations", "--model", "tiny", "--json") == []

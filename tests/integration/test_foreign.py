@@ -227,6 +227,52 @@ def opened_once(parley):
     parley.close(forks[0].conversation)
 
 
+def rewind_again(parley):
+    """A rewind that comes late drops no turn that came after."""
+    c = parley.open("long")
+
+    def rewind(generation, to_turn):
+        return parley.conversations.Rewind(
+            conversations.ConversationsRewindRequest(conversation=c, to_turn=to_turn, generation=generation))
+
+    for n in (1, 2, 3):
+        turn(parley, long_request(c, n, tokens=2))
+    generation = rewind(0, 3).generation  # drops nothing
+    done = rewind(generation, 1)
+    assert done.turns == 1 and done.generation == generation + 1 and rewind(generation, 1) == done
+    turn(parley, long_request(c, 2, tokens=2))
+    assert fails(grpc.StatusCode.FAILED_PRECONDITION, lambda: rewind(generation, 1)).field == "generation"
+    assert parley.get(c).turns == 2
+    assert rewind(0, 0).generation == generation + 2
+    parley.close(c)
+
+
+def cancel_one(parley):
+    """A cancel of one turn leaves those before it; of one that is complete, all."""
+    c = parley.open("long")
+
+    def cancel(number):
+        return parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=c, turn=number)).cancelled
+
+    turn(parley, long_request(c, 1, tokens=2))
+    calls = [parley.conversations.Turn(long_request(c, 2))]
+    next(calls[0])
+    for n in (3, 4):
+        calls.append(parley.conversations.Turn(long_request(c, n)))
+        until("the turn in the queue", lambda: parley.get(c).queued == len(calls) - 1)
+    assert cancel(1) == 0 and parley.get(c).queued == 2
+    assert fails(grpc.StatusCode.OUT_OF_RANGE, lambda: cancel(5)).field == "turn"
+    assert cancel(3) == 2 and word(parley.get(c), "state") == "busy"
+    assert [Said(call).code for call in calls[1:]] == [grpc.StatusCode.CANCELLED] * 2
+    assert cancel(2) == 1 and word(Said(calls[0]).done, "finish_reason") == "cancelled"
+    late = parley.conversations.Turn(long_request(c, 3))
+    next(late)
+    assert cancel(2) == 0 and word(parley.get(c), "state") == "busy", "a late cancel ends no later turn"
+    assert cancel(0) == 1
+    idle(parley, c)
+    parley.close(c)
+
+
 def client_cancels(parley):
     c = parley.open("long")
     call = parley.conversations.Turn(long_request(c, 1))
@@ -801,7 +847,8 @@ def wrong_starts(parleyd, tiny):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, client_cancels, cancel_call, deadlines,
+    shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, rewind_again,
+              client_cancels, cancel_call, cancel_one, deadlines,
               asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")

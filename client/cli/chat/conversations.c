@@ -183,18 +183,25 @@ static enum exit_code conversations_close(struct conversation_list *c, int n_arg
     return EXIT_DONE;
 }
 
+static bool conversations_turn_of(uint32_t *out, const char *text)
+{
+    unsigned long number = strtoul(text, NULL, 10);
+
+    if (strspn(text, "0123456789") != strlen(text) || *text == '\0' || number > UINT32_MAX)
+        return false;
+    *out = (uint32_t)number;
+    return true;
+}
+
 static enum exit_code conversations_rewind(struct conversation_list *c, int n_args, char **args)
 {
     struct parley_error err;
     uint32_t to_turn, turns;
-    char *end;
-    unsigned long number = strtoul(args[1], &end, 10);
 
     (void)n_args;
-    if (strspn(args[1], "0123456789") != strlen(args[1]) || *args[1] == '\0' || number > UINT32_MAX)
+    if (!conversations_turn_of(&to_turn, args[1]))
         return options_misuse(c->verb, "rewind wants the number of the last turn to keep, not '%s'",
                               args[1]);
-    to_turn = (uint32_t)number;
     if (parley_rewind(c->channel, args[0], to_turn, &turns, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
@@ -205,10 +212,11 @@ static enum exit_code conversations_rewind(struct conversation_list *c, int n_ar
 static enum exit_code conversations_cancel(struct conversation_list *c, int n_args, char **args)
 {
     struct parley_error err;
-    uint32_t n_cancelled;
+    uint32_t turn = 0, n_cancelled;
 
-    (void)n_args;
-    if (parley_cancel(c->channel, args[0], &n_cancelled, &err) != PARLEY_OK)
+    if (n_args > 1 && (!conversations_turn_of(&turn, args[1]) || turn == 0))
+        return options_misuse(c->verb, "cancel wants the number of a turn, not '%s'", args[1]);
+    if (parley_cancel_turn(c->channel, args[0], turn, &n_cancelled, &err) != PARLEY_OK)
         return connection_complain(&err);
     if (c->connection.is_json)
         (void)out_json(
@@ -227,9 +235,12 @@ static enum exit_code conversations_watch(struct conversation_list *c, int n_arg
 }
 
 static const struct action actions[] = {
-    {"list", "", 0, 0, conversations_list},       {"show", "ID", 1, 1, conversations_show},
-    {"fork", "ID", 1, 1, conversations_fork},     {"rewind", "ID TURN", 2, 2, conversations_rewind},
-    {"cancel", "ID", 1, 1, conversations_cancel}, {"close", "ID…", 1, 1000, conversations_close},
+    {"list", "", 0, 0, conversations_list},
+    {"show", "ID", 1, 1, conversations_show},
+    {"fork", "ID", 1, 1, conversations_fork},
+    {"rewind", "ID TURN", 2, 2, conversations_rewind},
+    {"cancel", "ID [TURN]", 1, 2, conversations_cancel},
+    {"close", "ID…", 1, 1000, conversations_close},
     {"watch", "[ID]", 0, 1, conversations_watch},
 };
 

@@ -106,13 +106,14 @@ static void rewind_conversation(struct call *call, const ProtobufCMessage *messa
     rc = conversations_service_find(&c, server, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = request->to_case == PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN
-                 ? conversation_rewind(c, request->to_turn, &err)
+                 ? conversation_rewind_from(c, request->generation, request->to_turn, &err)
                  : error_field(&err, "to_turn", "is missing");
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
     response.turns = c->host.n_turns;
+    response.generation = c->host.generation;
     call_reply(call, &response.base);
 }
 
@@ -123,13 +124,18 @@ static void cancel_turns(struct call *call, const ProtobufCMessage *message, str
     Parley__V1__ConversationsCancelResponse response =
         PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
     struct conversation *c;
+    size_t n_cancelled = 0;
     struct error err;
+    enum status rc;
 
-    if (conversations_service_find(&c, server, request->conversation, &err) != STATUS_OK) {
+    rc = conversations_service_find(&c, server, request->conversation, &err);
+    if (rc == STATUS_OK)
+        rc = conversation_cancel_from(c, request->turn, &n_cancelled, &err);
+    if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
-    response.cancelled = (uint32_t)conversation_cancel(c);
+    response.cancelled = (uint32_t)n_cancelled;
     call_reply(call, &response.base);
 }
 

@@ -199,9 +199,8 @@ static void fake_cancel(struct call *call, const ProtobufCMessage *m, struct ser
     Parley__V1__ConversationsCancelResponse response =
         PARLEY__V1__CONVERSATIONS_CANCEL_RESPONSE__INIT;
 
-    (void)m;
     (void)server;
-    response.cancelled = 3;
+    response.cancelled = 3 + ((const Parley__V1__ConversationsCancelRequest *)m)->turn;
     call_reply(call, &response.base);
 }
 
@@ -483,6 +482,8 @@ START_TEST(small_requests)
     ck_assert_int_eq(parley_rewind(channel, "c", 5, NULL, NULL), PARLEY_OK);
     ck_assert_int_eq(parley_cancel(channel, "c", &n, &err), PARLEY_OK);
     ck_assert_uint_eq(n, 3);
+    ck_assert_int_eq(parley_cancel_turn(channel, "c", 4, &n, &err), PARLEY_OK);
+    ck_assert_uint_eq(n, 7);
     ck_assert_int_eq(parley_close(channel, "known", &err), PARLEY_OK);
     parley_channel_close(channel);
     serve_no_more();

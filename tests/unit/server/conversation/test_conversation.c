@@ -377,6 +377,61 @@ START_TEST(test_rewind)
 }
 END_TEST
 
+/* A rewind from a generation that is not the conversation's is refused. */
+START_TEST(test_rewind_generation)
+{
+    struct conversation *c = fake_conversation(&s);
+    struct error err;
+
+    for (uint32_t i = 1; i <= 3; i++)
+        fake_turn_whole(&s, c, i, "say 1", FINISH_STOP, "<0>");
+    ck_assert_int_eq(conversation_rewind_from(c, 2, 1, &err), STATUS_PRECONDITION);
+    ck_assert_str_eq(err.field, "generation");
+    ck_assert_uint_eq(c->host.n_turns, 3);
+    ck_assert_int_eq(conversation_rewind_from(c, 1, 4, &err), STATUS_RANGE);
+    ck_assert_int_eq(conversation_rewind_from(c, 1, 2, &err), STATUS_OK);
+    ck_assert_uint_eq(c->host.n_turns, 2);
+    ck_assert_uint_eq(c->host.generation, 2);
+    ck_assert_int_eq(conversation_rewind_from(c, 0, 1, &err), STATUS_OK);
+    ck_assert_uint_eq(c->host.generation, 3);
+    ck_assert_int_eq(conversation_rewind_from(c, 1, 1, &err), STATUS_PRECONDITION);
+}
+END_TEST
+
+/* The last rewind, repeated, is done; once another turn has come it drops none. That holds for one
+ * that dropped nothing, too. */
+START_TEST(test_rewind_again)
+{
+    struct conversation *c = fake_conversation(&s);
+    struct fake_reader r;
+    struct error err;
+
+    for (uint32_t to_turn = 1; to_turn <= 2; to_turn++) {
+        uint32_t generation = c->host.generation;
+
+        while (c->host.n_turns < 2)
+            fake_turn_whole(&s, c, c->host.n_turns + 1, "say 1", FINISH_STOP, "<0>");
+        for (int i = 0; i < 2; i++) {
+            ck_assert_int_eq(conversation_rewind_from(c, generation, to_turn, &err), STATUS_OK);
+            ck_assert_uint_eq(c->host.n_turns, to_turn);
+            ck_assert_uint_eq(c->host.generation, generation + 1);
+        }
+        ck_assert_int_eq(conversation_rewind_from(c, generation, 0, &err), STATUS_PRECONDITION);
+        fake_reader_init(&r);
+        ck_assert_int_eq(fake_turn(c, to_turn + 1, "say 1", &r, &err), STATUS_OK);
+        ck_assert_int_eq(conversation_rewind_from(c, generation, to_turn, &err),
+                         STATUS_PRECONDITION);
+        ck_assert_str_eq(err.field, "generation");
+        fake_server_run(&s);
+        fake_reader_deinit(&r);
+        for (uint32_t to = 0; to <= to_turn + 1; to++)
+            ck_assert_int_eq(conversation_rewind_from(c, generation, to, &err),
+                             STATUS_PRECONDITION);
+        ck_assert_uint_eq(c->host.n_turns, to_turn + 1);
+    }
+}
+END_TEST
+
 /* Closing ends the turn in flight as cancelled; the conversation is freed when the step is back. */
 START_TEST(test_close_while_busy)
 {
@@ -621,6 +676,8 @@ int main(void)
     tcase_add_test(tc, test_fork);
     tcase_add_test(tc, test_fork_while_busy);
     tcase_add_test(tc, test_rewind);
+    tcase_add_test(tc, test_rewind_generation);
+    tcase_add_test(tc, test_rewind_again);
     tcase_add_test(tc, test_close_while_busy);
     tcase_add_test(tc, test_expiry);
     tcase_add_test(tc, test_drain);

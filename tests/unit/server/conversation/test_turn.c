@@ -510,6 +510,77 @@ START_TEST(test_cancel)
 }
 END_TEST
 
+/* A cancel of one turn ends it and those behind it, and leaves those before it; a complete one is
+ * left; one that is to come is refused. */
+START_TEST(test_cancel_from)
+{
+    struct conversation *c = fake_conversation(&s);
+    struct fake_reader r[4];
+    struct error err;
+    size_t n = 9;
+
+    ck_assert_int_eq(conversation_cancel_from(c, 0, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 0);
+    fake_turn_whole(&s, c, 1, "say 1", FINISH_STOP, "<0>");
+    for (uint32_t i = 0; i < 4; i++) {
+        fake_reader_init(&r[i]);
+        ck_assert_int_eq(fake_turn(c, i + 2, "say 2", &r[i], &err), STATUS_OK);
+    }
+    ck_assert(fake_server_step(&s));
+    ck_assert_int_eq(conversation_cancel_from(c, 6, &n, &err), STATUS_RANGE);
+    ck_assert_str_eq(err.field, "turn");
+    ck_assert_int_eq(conversation_cancel_from(c, 1, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 0);
+    ck_assert_uint_eq(c->host.n_live, 4);
+    ck_assert_int_eq(conversation_cancel_from(c, 4, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(c->host.n_live, 2);
+    fake_server_run(&s);
+    for (size_t i = 0; i < 4; i++) {
+        fake_reader_read(&r[i]);
+        ck_assert_int_eq(r[i].is_done, i < 2);
+        ck_assert_int_eq(r[i].has_failed, i >= 2);
+        fake_reader_deinit(&r[i]);
+    }
+    ck_assert_uint_eq(c->host.n_turns, 3);
+    ck_assert_int_eq(c->host.newest->finish, FINISH_STOP);
+    ck_assert_int_eq(conversation_cancel_from(c, 3, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 0);
+    ck_assert_int_eq(conversation_cancel_from(c, 4, &n, &err), STATUS_RANGE);
+}
+END_TEST
+
+/* A cancel of the turn in flight that comes when it is over does not end the next one. */
+START_TEST(test_cancel_late)
+{
+    struct conversation *c = fake_conversation(&s);
+    struct fake_reader r[2];
+    struct error err;
+    size_t n;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_reader_init(&r[i]);
+        ck_assert_int_eq(fake_turn(c, i + 1, "say 3", &r[i], &err), STATUS_OK);
+    }
+    ck_assert(fake_server_step(&s));
+    ck_assert_int_eq(conversation_cancel_from(c, 1, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 2);
+    fake_server_run(&s);
+    ck_assert_uint_eq(c->host.n_turns, 1);
+    fake_reader_deinit(&r[1]);
+    fake_reader_init(&r[1]);
+    ck_assert_int_eq(fake_turn(c, 2, "say 3", &r[1], &err), STATUS_OK);
+    ck_assert_int_eq(conversation_cancel_from(c, 1, &n, &err), STATUS_OK);
+    ck_assert_uint_eq(n, 0);
+    fake_server_run(&s);
+    fake_reader_read(&r[1]);
+    ck_assert(r[1].is_done);
+    ck_assert_int_eq(r[1].done.finish, FINISH_STOP);
+    fake_reader_deinit(&r[0]);
+    fake_reader_deinit(&r[1]);
+}
+END_TEST
+
 /* Failures leave the conversation unchanged, with the number free for another attempt. */
 START_TEST(test_failures_leave_no_trace)
 {
@@ -765,6 +836,8 @@ int main(void)
     tcase_add_test(tc, test_latest_deadline);
     tcase_add_test(tc, test_closed_by_deadline);
     tcase_add_test(tc, test_cancel);
+    tcase_add_test(tc, test_cancel_from);
+    tcase_add_test(tc, test_cancel_late);
     tcase_add_test(tc, test_failures_leave_no_trace);
     tcase_add_test(tc, test_turns_behind_one_that_fails);
     tcase_add_test(tc, test_refused_in_the_queue);
