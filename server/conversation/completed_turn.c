@@ -115,6 +115,18 @@ static void free_content(struct completed_turn *r)
     free(r->tops);
 }
 
+/* Skips grow as in Myers' random-access stack: two of one length become one of twice the length and
+ * one turn, so any turn is O(log n) steps away. */
+static struct completed_turn *skip_from(struct completed_turn *before)
+{
+    const struct completed_turn *near = before == NULL ? NULL : before->skip;
+    const struct completed_turn *far = near == NULL ? NULL : near->skip;
+
+    if (far != NULL && before->number - near->number == near->number - far->number)
+        return near->skip;
+    return before;
+}
+
 enum status completed_turn_open(struct completed_turn **out, struct completed_turn *before,
                                 struct stored_request *request, const struct reply *reply,
                                 struct error *err)
@@ -136,6 +148,7 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
     }
     r->n_refs = 1;
     r->before = before;
+    r->skip = skip_from(before);
     r->number = before == NULL ? 1 : before->number + 1;
     r->request = request;
     r->finish = reply->finish;
@@ -175,6 +188,6 @@ struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32
     struct completed_turn *r = newest;
 
     while (r != NULL && r->number > number)
-        r = r->before;
+        r = r->skip != NULL && r->skip->number >= number ? r->skip : r->before;
     return r != NULL && r->number == number ? r : NULL;
 }

@@ -71,6 +71,7 @@ struct said_logprob {
 struct completed_turn {
     size_t n_refs;
     struct completed_turn *before; /* the turn before, shared */
+    struct completed_turn *skip;   /* one further back, see completed_turn_find; borrowed */
     uint32_t number;
     enum finish finish;
     struct usage usage;
@@ -93,7 +94,7 @@ struct completed_turn *completed_turn_ref(struct completed_turn *r);
 /* r may be NULL. */
 void completed_turn_unref(struct completed_turn *r);
 
-/* The turn of this number, NULL if the chain does not reach it. newest may be NULL. */
+/* The turn of this number, NULL if the chain does not reach it, in O(log n). newest may be NULL. */
 struct completed_turn *completed_turn_find(struct completed_turn *newest, uint32_t number);
 
 #endif

@@ -106,4 +106,40 @@ START_TEST(test_branches)
 }
 END_TEST
 
-SUITE_MAIN("server/record", test_body, test_chain, test_branches)
+/* Steps from newest to the turn of this number, as completed_turn_find takes them. */
+static size_t steps_to(const struct completed_turn *newest, uint32_t number)
+{
+    const struct completed_turn *r = newest;
+    size_t n = 0;
+
+    for (; r->number > number; n++)
+        r = r->skip != NULL && r->skip->number >= number ? r->skip : r->before;
+    ck_assert_uint_eq(r->number, number);
+    return n;
+}
+
+/* Each turn of a long chain, and of a branch of it, is found, in few steps. */
+START_TEST(test_find_in_long_chain)
+{
+    enum { N = 3000, STEPS_MAX = 40 };
+    static struct completed_turn *all[N + 1];
+    struct completed_turn *branch;
+
+    for (uint32_t i = 1; i <= N; i++)
+        all[i] = make_completed(all[i - 1], "x");
+    branch = completed_turn_ref(all[N / 2]);
+    for (uint32_t i = 0; i < N / 4; i++)
+        branch = make_completed(branch, "y");
+    for (uint32_t i = 1; i <= N; i++) {
+        ck_assert_ptr_eq(completed_turn_find(all[N], i), all[i]);
+        ck_assert_uint_le(steps_to(all[N], i), STEPS_MAX);
+    }
+    for (uint32_t i = 1; i <= N / 2; i++)
+        ck_assert_ptr_eq(completed_turn_find(branch, i), all[i]);
+    ck_assert_str_eq(completed_turn_find(branch, N / 2 + 1)->text, "y");
+    completed_turn_unref(branch);
+    completed_turn_unref(all[N]);
+}
+END_TEST
+
+SUITE_MAIN("server/record", test_body, test_chain, test_branches, test_find_in_long_chain)
