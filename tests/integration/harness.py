@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # noqa: E402
 from parley.v1 import admin_pb2 as admin, admin_pb2_grpc  # noqa: E402,F401
 from parley.v1 import content_pb2 as content  # noqa: E402,F401
 from parley.v1 import conversations_pb2 as conversations, conversations_pb2_grpc  # noqa: E402
-from parley.v1 import tensor_pb2  # noqa: E402,F401
+from parley.v1 import sampling_pb2 as sampling, tensor_pb2  # noqa: E402,F401
 from parley.v1 import params_pb2 as params, params_pb2_grpc  # noqa: E402,F401
 from parley.v1 import error_pb2, models_pb2 as models, models_pb2_grpc  # noqa: E402,F401
 
@@ -38,8 +38,8 @@ class Client:
     def fork(self, conversation, **more):
         return self.conversations.Fork(conversations.ConversationsForkRequest(conversation=conversation, **more)).conversation
 
-    def get(self, conversation):
-        return self.conversations.Get(conversations.ConversationsGetRequest(conversation=conversation))
+    def get(self, conversation, **more):
+        return self.conversations.Get(conversations.ConversationsGetRequest(conversation=conversation, **more))
 
     def close(self, conversation):
         self.conversations.Close(conversations.ConversationsCloseRequest(conversation=conversation))

@@ -282,6 +282,10 @@ def conversations(cli):
     assert [c["conversation"] for c in cli.lines("conversations", "--limit", "1", "--json")] == [child], "newest first"
     assert len(cli.lines("conversations", "--limit", "0", "--json")) == 2
     assert cli.lines("conversations", "--model", "tiny", "--json") == []
+    many = "".join(f"line {n}\n" for n in range(1, 1203))  # more than a page
+    cli.out("--conversation", child, stdin=many)
+    [whole] = cli.lines("conversations", "show", child, "--json")
+    assert [turn["reply"] for turn in whole["transcript"]] == ["one"] + many.splitlines() and not whole.get("next_page_token"), whole.get("next_page_token")
     cli.out("conversations", "close", name, child)
     line = cli.complaint("conversations", "show", name, code=1)
     assert "NOT_FOUND" in line, line

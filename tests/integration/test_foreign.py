@@ -19,7 +19,7 @@ import grpc
 import children
 import harness
 from children import PATIENCE, until
-from harness import admin, content, conversations, error_pb2, health_pb2, models, params, word
+from harness import admin, content, conversations, error_pb2, health_pb2, models, params, sampling, word
 from trainer import create
 
 ENDLESS = 60000  # tokens: of model long, more than is said while a test looks elsewhere
@@ -618,6 +618,71 @@ def listing(parley):
             parley.close(c)
 
 
+def pages_of(parley, c, **more):
+    pages, token = [], ""
+    while True:
+        pages.append(parley.get(c, page_token=token, **more))
+        token = pages[-1].next_page_token
+        if not token:
+            return pages
+
+
+def transcript_pages(parley):
+    """The pages of a transcript are the whole, in order, bounded by turns and by bytes; one from before a rewind is refused."""
+    c = parley.open("echo")
+    texts = [f"turn {n}" for n in range(1, 251)]
+    for n, text in enumerate(texts, 1):
+        turn(parley, request(c, n, text))
+    for size, due in ((0, [100, 100, 50]), (70, [70, 70, 70, 40]), (250, [250]), (5000, [250])):
+        pages = pages_of(parley, c, page_size=size)
+        assert [len(page.transcript) for page in pages] == due, (size, [len(page.transcript) for page in pages])
+        whole = [t for page in pages for t in page.transcript]
+        assert [(t.turn, t.reply, t.messages[0].text) for t in whole] == [(n, text, text) for n, text in enumerate(texts, 1)]
+    assert not parley.get(c, without_transcript=True).next_page_token
+    stale = parley.get(c).next_page_token
+    assert parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=50)).turns == 50
+    fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.get(c, page_token=stale), field="page_token")
+    for n in range(51, 251):
+        turn(parley, request(c, n, "another"))
+    fails(grpc.StatusCode.OUT_OF_RANGE, lambda: parley.get(c, page_token=stale), field="page_token")
+    for nonsense in ("x", "1-", "1-2 ", "-1-2", "1-99999999999", "é"):
+        fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: parley.get(c, page_token=nonsense), field="page_token")
+    parley.close(c)
+
+    big = parley.open("echo", system="s" * (1 << 19))
+    texts = [chr(ord("a") + n) * (300 << 10) for n in range(8)] + ["z" * (3 << 19)]
+    for n, text in enumerate(texts, 1):
+        turn(parley, request(big, n, text))
+    pages = pages_of(parley, big)
+    assert [t.reply for page in pages for t in page.transcript] == texts
+    assert all(page.ByteSize() < 2 << 20 for page in pages[:-1]) and len(pages) > 4, [page.ByteSize() for page in pages]
+    assert len(pages[-1].transcript) == 1, "one turn is always there"
+    parley.close(big)
+
+
+def reads_back(parley):
+    """A conversation says what it was opened with: all that was given and nothing else."""
+    given = sampling.Sampling(temperature=0, top_k=5, top_p=0.5, min_p=0.25, repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=-0.5,
+                              logit_bias={3: 1.5, 7: -2}, seed=9, stop=["END", "."], max_tokens=0, min_tokens=2, ignore_eos=False)
+    c = parley.open("tiny", sampling=given, limits=conversations.ConversationLimits(max_turns=3, max_tokens=40, priority=-5))
+    kept = parley.get(c)
+    assert kept.sampling == given and kept.generation == 1, kept
+    assert (kept.limits.max_turns, kept.limits.max_tokens, kept.limits.priority) == (3, 40, -5)
+    child = parley.get(parley.fork(c))
+    assert child.sampling == given and child.limits == kept.limits
+    some = sampling.Sampling(top_k=0, clear_stop=True)
+    other = parley.open("tiny", sampling=some)
+    assert parley.get(other).sampling == some
+    plain = parley.open("tiny")
+    assert not parley.get(plain).HasField("sampling")
+    assert [m.sampling for m in parley.conversations.List(conversations.ConversationsListRequest(page_size=2)).conversations] == [sampling.Sampling(), some]
+    turn(parley, request(plain, 1, "x"))
+    parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=plain, to_turn=0))
+    assert parley.get(plain).generation == 2
+    for each in (c, child.conversation, other, plain):
+        parley.close(each)
+
+
 def garbage(parley):
     host, port = parley.address.rsplit(":", 1)
     for nonsense in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 900):
@@ -849,7 +914,8 @@ def main():
     only = sys.argv[3:]
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, rewind_again,
               client_cancels, cancel_call, cancel_one, deadlines,
-              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing, garbage, killed_client]
+              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing,
+              transcript_pages, reads_back, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         long = os.path.join(folder, "long.gguf")

@@ -4,22 +4,84 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "client/cli/connection.h"
+
+static enum parley_status get_page(Parley__V1__Conversation **out, struct parley_channel *channel,
+                                   const Parley__V1__ConversationsGetRequest *request,
+                                   struct parley_error *err)
+{
+    ProtobufCMessage *answer;
+    enum parley_status rc;
+
+    rc = connection_call(&answer, channel, "/parley.v1.Conversations/Get", &request->base,
+                         &parley__v1__conversation__descriptor, 0, err);
+    if (rc == PARLEY_OK)
+        *out = (Parley__V1__Conversation *)answer;
+    return rc;
+}
+
+/* Moves the turns of a later page behind those of c. */
+static void append_page(Parley__V1__Conversation *c, Parley__V1__Conversation *page)
+{
+    size_t n = c->n_transcript + page->n_transcript;
+
+    c->transcript = xrealloc(c->transcript, (n + 1) * sizeof(c->transcript[0]));
+    for (size_t i = 0; i < page->n_transcript; i++)
+        c->transcript[c->n_transcript++] = page->transcript[i];
+    page->n_transcript = 0;
+}
+
+/* Adds the pages after the first; c has no next_page_token then. */
+static enum parley_status get_other_pages(Parley__V1__Conversation *c,
+                                          struct parley_channel *channel,
+                                          Parley__V1__ConversationsGetRequest *request,
+                                          struct parley_error *err)
+{
+    while (*c->next_page_token != '\0') {
+        Parley__V1__Conversation *page;
+        enum parley_status rc;
+        char *token;
+
+        request->page_token = c->next_page_token;
+        rc = get_page(&page, channel, request, err);
+        if (rc != PARLEY_OK)
+            return rc;
+        append_page(c, page);
+        token = c->next_page_token;
+        c->next_page_token = page->next_page_token;
+        page->next_page_token = token;
+        parley__v1__conversation__free_unpacked(page, NULL);
+    }
+    return PARLEY_OK;
+}
 
 enum parley_status transcript_get(Parley__V1__Conversation **out, struct parley_channel *channel,
                                   const char *conversation, bool with_text,
                                   struct parley_error *err)
 {
-    Parley__V1__ConversationsGetRequest request = PARLEY__V1__CONVERSATIONS_GET_REQUEST__INIT;
-    ProtobufCMessage *answer;
-    enum parley_status rc;
+    enum { TRIES = 5, PAGE = 1000 };
+    enum parley_status rc = PARLEY_OK;
 
-    request.conversation = (char *)conversation;
-    request.without_transcript = !with_text;
-    rc = connection_call(&answer, channel, "/parley.v1.Conversations/Get", &request.base,
-                         &parley__v1__conversation__descriptor, 0, err);
-    if (rc == PARLEY_OK)
-        *out = (Parley__V1__Conversation *)answer;
+    for (int i = 0; i < TRIES; i++) {
+        Parley__V1__ConversationsGetRequest request = PARLEY__V1__CONVERSATIONS_GET_REQUEST__INIT;
+        Parley__V1__Conversation *c;
+
+        request.conversation = (char *)conversation;
+        request.without_transcript = !with_text;
+        request.page_size = PAGE;
+        rc = get_page(&c, channel, &request, err);
+        if (rc != PARLEY_OK)
+            return rc;
+        rc = get_other_pages(c, channel, &request, err);
+        if (rc == PARLEY_OK) {
+            *out = c;
+            return rc;
+        }
+        parley__v1__conversation__free_unpacked(c, NULL);
+        if (rc != PARLEY_OUT_OF_RANGE) /* else turns were taken back between two pages */
+            return rc;
+    }
     return rc;
 }
 

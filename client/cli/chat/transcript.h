@@ -10,7 +10,8 @@
 #include "client/lib/parley.h"
 #include "parley/v1/conversations.pb-c.h"
 
-/* The caller frees *out by parley__v1__conversation__free_unpacked(*out, NULL). */
+/* Fetches all pages of the transcript. The caller frees *out by
+ * parley__v1__conversation__free_unpacked(*out, NULL). */
 enum parley_status transcript_get(Parley__V1__Conversation **out, struct parley_channel *channel,
                                   const char *conversation, bool with_text,
                                   struct parley_error *err);

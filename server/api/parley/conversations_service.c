@@ -173,7 +173,9 @@ static void get_conversation(struct call *call, const ProtobufCMessage *message,
     arena_init(&arena, ANSWER_MAX_BYTES);
     rc = conversations_service_find(&c, server, request->conversation, &err);
     if (rc == STATUS_OK)
-        rc = wire_conversation(&response, c, !request->without_transcript, &arena, &err);
+        rc = wire_conversation(&response, c, &arena, &err);
+    if (rc == STATUS_OK && !request->without_transcript)
+        rc = wire_transcript(response, c, request->page_size, request->page_token, &arena, &err);
     if (rc == STATUS_OK)
         call_reply(call, &response->base);
     else
@@ -259,8 +261,7 @@ static enum status fill_page(Parley__V1__ConversationsListResponse *response, st
             response->next_page_token = token;
             break;
         }
-        rc = wire_conversation(&response->conversations[response->n_conversations], c, false, arena,
-                               err);
+        rc = wire_conversation(&response->conversations[response->n_conversations], c, arena, err);
         if (rc != STATUS_OK)
             return rc;
         response->n_conversations++;

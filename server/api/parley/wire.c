@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/parley/wire_parts.h"
 #include "server/rpc/call.h"
 
 /* --- requests --- */
@@ -459,31 +460,8 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     return STATUS_OK;
 }
 
-/* --- conversations --- */
-
-static enum status fill_metadata(Parley__V1__Conversation *out, const struct metadata *m,
+enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
                                  struct arena *arena)
-{
-    Parley__V1__Conversation__MetadataEntry *entries;
-
-    if (m == NULL)
-        return STATUS_OK;
-    entries = arena_alloc(arena, m->n_pairs, sizeof(entries[0]));
-    out->metadata = arena_alloc(arena, m->n_pairs, sizeof(out->metadata[0]));
-    if (entries == NULL || out->metadata == NULL)
-        return STATUS_EXHAUSTED;
-    out->n_metadata = m->n_pairs;
-    for (size_t i = 0; i < m->n_pairs; i++) {
-        parley__v1__conversation__metadata_entry__init(&entries[i]);
-        entries[i].key = (char *)m->pairs[i].key;
-        entries[i].value = (char *)m->pairs[i].value;
-        out->metadata[i] = &entries[i];
-    }
-    return STATUS_OK;
-}
-
-static enum status fill_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
-                             struct arena *arena)
 {
     size_t n = r->request->n_messages;
     Parley__V1__TranscriptTurn *t = arena_alloc(arena, 1, sizeof(*t));
@@ -509,63 +487,6 @@ static enum status fill_turn(Parley__V1__TranscriptTurn **out, const struct comp
     t->usage = usage;
     *out = t;
     return t->reply == NULL ? STATUS_EXHAUSTED : STATUS_OK;
-}
-
-static enum status fill_transcript(Parley__V1__Conversation *out, const struct conversation *c,
-                                   struct arena *arena)
-{
-    const struct completed_turn *r;
-
-    out->transcript = arena_alloc(arena, c->host.n_turns, sizeof(out->transcript[0]));
-    if (out->transcript == NULL)
-        return STATUS_EXHAUSTED;
-    out->n_transcript = c->host.n_turns;
-    for (r = c->host.newest; r != NULL; r = r->before) {
-        if (fill_turn(&out->transcript[r->number - 1], r, arena) != STATUS_OK)
-            return STATUS_EXHAUSTED;
-    }
-    return STATUS_OK;
-}
-
-enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
-                              bool with_transcript, struct arena *arena, struct error *err)
-{
-    Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
-    char *id = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
-    struct clone_info info = {0};
-
-    if (m == NULL || id == NULL)
-        goto no_memory;
-    c->host.clone->agent->type->clone_info(c->host.clone, &info);
-    parley__v1__conversation__init(m);
-    conversation_id_format(&c->id, id);
-    m->conversation = id;
-    m->model = c->host.model->name;
-    m->version = (char *)c->host.model->info.version;
-    m->system = c->host.options->system;
-    m->turns = c->host.n_turns;
-    m->state = c->host.n_live > 0 ? PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_BUSY
-                                  : PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
-    m->queued = c->host.n_live > 0 ? c->host.n_live - 1u : 0;
-    if (c->has_parent) {
-        conversation_id_format(&c->parent, id + CONVERSATION_ID_CHARS);
-        m->parent = id + CONVERSATION_ID_CHARS;
-    }
-    m->context_tokens = (uint32_t)info.n_tokens;
-    m->kv_pages = (uint32_t)info.n_pages;
-    m->kv_pages_shared = (uint32_t)info.n_pages_shared;
-    m->idle_ms = conversation_idle_us(c) / 1000;
-    m->ttl_ms = c->host.options->ttl_ms;
-    m->opened_unix_ms = c->all->config.unix_ms + (c->opened_us - c->all->start_us) / 1000;
-    if (fill_metadata(m, c->metadata, arena) != STATUS_OK)
-        goto no_memory;
-    if (with_transcript && fill_transcript(m, c, arena) != STATUS_OK)
-        goto no_memory;
-    *out = m;
-    return STATUS_OK;
-no_memory:
-    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                         "out of memory for what is known of a conversation");
 }
 
 /* --- models --- */

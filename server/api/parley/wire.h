@@ -49,10 +49,20 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
 enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
                        uint32_t generation, struct arena *arena, struct error *err) MUST_CHECK;
 
-/* Includes the transcript if requested. */
+/* Without its transcript. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
-                              bool with_transcript, struct arena *arena,
-                              struct error *err) MUST_CHECK;
+                              struct arena *arena, struct error *err) MUST_CHECK;
+
+/* Of a page of a transcript; bytes are those of the whole message. A page has at least one turn,
+ * however many bytes that has. */
+enum { WIRE_PAGE_TURNS = 100, WIRE_PAGE_TURNS_MAX = 1000, WIRE_PAGE_BYTES = 2 << 20 };
+
+/* Adds a page of the transcript to m, wire_conversation's, which has none; oldest turns first.
+ * page_size 0: WIRE_PAGE_TURNS. page_token "": the first page. STATUS_INVALID for a token that
+ * never was, STATUS_RANGE for one from before a rewind; both name the field. */
+enum status wire_transcript(Parley__V1__Conversation *m, const struct conversation *c,
+                            uint32_t page_size, const char *page_token, struct arena *arena,
+                            struct error *err) MUST_CHECK;
 
 enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_default,
                        struct arena *arena, struct error *err) MUST_CHECK;

@@ -1,0 +1,256 @@
+/* A conversation as a message: what is known of it, and its transcript by pages. */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/codec.h"
+#include "server/api/parley/wire.h"
+#include "server/api/parley/wire_parts.h"
+
+static enum status fill_metadata(Parley__V1__Conversation *out, const struct metadata *m,
+                                 struct arena *arena)
+{
+    Parley__V1__Conversation__MetadataEntry *entries;
+
+    if (m == NULL)
+        return STATUS_OK;
+    entries = arena_alloc(arena, m->n_pairs, sizeof(entries[0]));
+    out->metadata = arena_alloc(arena, m->n_pairs, sizeof(out->metadata[0]));
+    if (entries == NULL || out->metadata == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_metadata = m->n_pairs;
+    for (size_t i = 0; i < m->n_pairs; i++) {
+        parley__v1__conversation__metadata_entry__init(&entries[i]);
+        entries[i].key = (char *)m->pairs[i].key;
+        entries[i].value = (char *)m->pairs[i].value;
+        out->metadata[i] = &entries[i];
+    }
+    return STATUS_OK;
+}
+
+static bool was_given(const struct sampling_overrides *p, enum sampling_field field)
+{
+    return (p->given & (uint32_t)field) != 0;
+}
+
+static enum status fill_biases(Parley__V1__Sampling *out, const struct sampling *s,
+                               struct arena *arena)
+{
+    Parley__V1__Sampling__LogitBiasEntry *entries =
+        arena_alloc(arena, s->n_biases, sizeof(entries[0]));
+
+    out->logit_bias = arena_alloc(arena, s->n_biases, sizeof(out->logit_bias[0]));
+    if (entries == NULL || out->logit_bias == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_logit_bias = s->n_biases;
+    out->has_clear_logit_bias = out->clear_logit_bias = s->n_biases == 0;
+    for (size_t i = 0; i < s->n_biases; i++) {
+        parley__v1__sampling__logit_bias_entry__init(&entries[i]);
+        entries[i].has_key = entries[i].has_value = true;
+        entries[i].key = s->biases[i].id;
+        entries[i].value = s->biases[i].bias;
+        out->logit_bias[i] = &entries[i];
+    }
+    return STATUS_OK;
+}
+
+static enum status fill_stops(Parley__V1__Sampling *out, const struct sampling *s,
+                              struct arena *arena)
+{
+    out->stop = arena_alloc(arena, s->n_stops, sizeof(out->stop[0]));
+    if (out->stop == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_stop = s->n_stops;
+    out->has_clear_stop = out->clear_stop = s->n_stops == 0;
+    for (size_t i = 0; i < s->n_stops; i++)
+        out->stop[i] = (char *)s->stops[i].text; /* a copy of the options', which ends in NUL */
+    return STATUS_OK;
+}
+
+/* What was given and no other field. p may be NULL. */
+static enum status fill_sampling(Parley__V1__Sampling **out, const struct sampling_overrides *p,
+                                 struct arena *arena)
+{
+    Parley__V1__Sampling *m;
+    const struct sampling *v;
+
+    if (p == NULL)
+        return STATUS_OK;
+    m = arena_alloc(arena, 1, sizeof(*m));
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__sampling__init(m);
+    v = &p->values;
+    m->has_temperature = was_given(p, SAMPLING_TEMPERATURE);
+    m->temperature = v->temperature;
+    m->has_top_k = was_given(p, SAMPLING_TOP_K);
+    m->top_k = v->top_k;
+    m->has_top_p = was_given(p, SAMPLING_TOP_P);
+    m->top_p = v->top_p;
+    m->has_min_p = was_given(p, SAMPLING_MIN_P);
+    m->min_p = v->min_p;
+    m->has_repetition_penalty = was_given(p, SAMPLING_REPETITION);
+    m->repetition_penalty = v->repetition_penalty;
+    m->has_presence_penalty = was_given(p, SAMPLING_PRESENCE);
+    m->presence_penalty = v->presence_penalty;
+    m->has_frequency_penalty = was_given(p, SAMPLING_FREQUENCY);
+    m->frequency_penalty = v->frequency_penalty;
+    m->has_seed = was_given(p, SAMPLING_SEED);
+    m->seed = v->seed;
+    m->has_max_tokens = was_given(p, SAMPLING_MAX_TOKENS);
+    m->max_tokens = v->max_tokens;
+    m->has_min_tokens = was_given(p, SAMPLING_MIN_TOKENS);
+    m->min_tokens = v->min_tokens;
+    m->has_ignore_eos = was_given(p, SAMPLING_IGNORE_EOS);
+    m->ignore_eos = v->ignore_eos;
+    if (was_given(p, SAMPLING_BIASES) && fill_biases(m, v, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (was_given(p, SAMPLING_STOPS) && fill_stops(m, v, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    *out = m;
+    return STATUS_OK;
+}
+
+static void fill_limits(Parley__V1__ConversationLimits *out, const struct limits *limits)
+{
+    parley__v1__conversation_limits__init(out);
+    out->max_turns = limits->max_turns;
+    out->max_tokens = limits->max_tokens;
+    out->priority = limits->priority;
+}
+
+enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
+                              struct arena *arena, struct error *err)
+{
+    Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
+    char *id = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
+    Parley__V1__ConversationLimits *limits = arena_alloc(arena, 1, sizeof(*limits));
+    struct clone_info info = {0};
+
+    if (m == NULL || id == NULL || limits == NULL)
+        goto no_memory;
+    c->host.clone->agent->type->clone_info(c->host.clone, &info);
+    parley__v1__conversation__init(m);
+    conversation_id_format(&c->id, id);
+    m->conversation = id;
+    m->model = c->host.model->name;
+    m->version = (char *)c->host.model->info.version;
+    m->system = c->host.options->system;
+    m->turns = c->host.n_turns;
+    m->state = c->host.n_live > 0 ? PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_BUSY
+                                  : PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
+    m->queued = c->host.n_live > 0 ? c->host.n_live - 1u : 0;
+    if (c->has_parent) {
+        conversation_id_format(&c->parent, id + CONVERSATION_ID_CHARS);
+        m->parent = id + CONVERSATION_ID_CHARS;
+    }
+    m->context_tokens = (uint32_t)info.n_tokens;
+    m->kv_pages = (uint32_t)info.n_pages;
+    m->kv_pages_shared = (uint32_t)info.n_pages_shared;
+    m->idle_ms = conversation_idle_us(c) / 1000;
+    m->ttl_ms = c->host.options->ttl_ms;
+    m->opened_unix_ms = c->all->config.unix_ms + (c->opened_us - c->all->start_us) / 1000;
+    m->generation = c->host.generation;
+    fill_limits(limits, &c->host.options->limits);
+    m->limits = limits;
+    if (fill_metadata(m, c->metadata, arena) != STATUS_OK ||
+        fill_sampling(&m->sampling, c->host.options->overrides, arena) != STATUS_OK)
+        goto no_memory;
+    *out = m;
+    return STATUS_OK;
+no_memory:
+    return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a conversation");
+}
+
+/* --- the transcript --- */
+
+/* A page's token is the generation and the last turn of the page before: "2-100". */
+enum { PAGE_TOKEN_CHARS = 2 * 10 + 2 };
+
+/* *out is the number of the page's first turn. */
+static enum status transcript_start(uint32_t *out, const struct conversation *c, const char *token,
+                                    struct error *err)
+{
+    char again[PAGE_TOKEN_CHARS];
+    unsigned generation, turn;
+
+    if (token[0] == '\0') {
+        *out = 1;
+        return STATUS_OK;
+    }
+    if (sscanf(token, "%10u-%10u", &generation, &turn) != 2)
+        return error_field(err, "page_token", "is none that was given out");
+    (void)snprintf(again, sizeof(again), "%u-%u", generation, turn);
+    if (strcmp(again, token) != 0)
+        return error_field(err, "page_token", "is none that was given out");
+    if (generation != c->host.generation || turn >= c->host.n_turns) {
+        (void)error_field(err, "page_token",
+                          "is of turns that were taken back: begin with the first page");
+        return err->status = STATUS_RANGE;
+    }
+    *out = turn + 1;
+    return STATUS_OK;
+}
+
+/* Turns first to first + n - 1, oldest first. */
+static void collect_turns(const struct completed_turn **out, const struct conversation *c,
+                          uint32_t first, size_t n)
+{
+    const struct completed_turn *r =
+        completed_turn_find(c->host.newest, first + (uint32_t)n - 1);
+
+    for (; n > 0; r = r->before)
+        out[--n] = r;
+}
+
+/* Appends turns until the message would have more than WIRE_PAGE_BYTES. */
+static enum status append_turns(Parley__V1__Conversation *m,
+                                const struct completed_turn *const *turns, size_t n,
+                                struct arena *arena)
+{
+    enum { HEAD_BYTES = 8 }; /* a turn's tag and length, at most */
+    size_t n_bytes = codec_size(&m->base);
+
+    for (size_t i = 0; i < n; i++) {
+        Parley__V1__TranscriptTurn *turn;
+
+        if (wire_transcript_turn(&turn, turns[i], arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+        n_bytes += codec_size(&turn->base) + HEAD_BYTES;
+        if (i > 0 && n_bytes > WIRE_PAGE_BYTES)
+            break;
+        m->transcript[m->n_transcript++] = turn;
+    }
+    return STATUS_OK;
+}
+
+enum status wire_transcript(Parley__V1__Conversation *m, const struct conversation *c,
+                            uint32_t page_size, const char *page_token, struct arena *arena,
+                            struct error *err)
+{
+    size_t n = page_size == 0 ? WIRE_PAGE_TURNS : page_size;
+    const struct completed_turn **turns;
+    uint32_t first = 1, last;
+    enum status rc;
+    char *token;
+
+    rc = transcript_start(&first, c, page_token, err);
+    if (rc != STATUS_OK)
+        return rc;
+    n = n > WIRE_PAGE_TURNS_MAX ? WIRE_PAGE_TURNS_MAX : n;
+    if (n > c->host.n_turns - first + 1)
+        n = c->host.n_turns - first + 1;
+    turns = arena_alloc(arena, n, sizeof(turns[0]));
+    m->transcript = arena_alloc(arena, n, sizeof(m->transcript[0]));
+    token = arena_alloc(arena, PAGE_TOKEN_CHARS, 1);
+    if (turns == NULL || m->transcript == NULL || token == NULL)
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for a transcript");
+    collect_turns(turns, c, first, n);
+    if (append_turns(m, turns, n, arena) != STATUS_OK)
+        return error_set(err, STATUS_EXHAUSTED, "out of memory for a transcript");
+    last = first + (uint32_t)m->n_transcript - 1;
+    if (last < c->host.n_turns) {
+        (void)snprintf(token, PAGE_TOKEN_CHARS, "%u-%u", c->host.generation, last);
+        m->next_page_token = token;
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,14 @@
+/* What the files that convert share. */
+#ifndef SERVER_API_PARLEY_WIRE_PARTS_H
+#define SERVER_API_PARLEY_WIRE_PARTS_H
+
+#include "parley/v1/conversations.pb-c.h"
+
+#include "base/arena.h"
+#include "server/conversation/completed_turn.h"
+
+/* STATUS_EXHAUSTED without memory; fills no error. */
+enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
+                                 struct arena *arena) MUST_CHECK;
+
+#endif
