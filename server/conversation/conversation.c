@@ -51,11 +51,20 @@ static enum status metadata_open(struct metadata **out, const struct pair *pairs
     return STATUS_OK;
 }
 
-static enum status check_open(const struct model *m, const struct open_request *r,
-                              struct error *err)
+static enum status check_defaults(const struct model *m, const struct sampling_overrides *overrides,
+                                  uint64_t ttl_ms, struct error *err)
 {
     struct sampling s = m->info.defaults;
 
+    if (ttl_ms > TTL_MAX_MS)
+        return error_field(err, "ttl_ms", "is more than ten years");
+    sampling_overrides_apply(overrides, &s);
+    return sampling_check(&s, m->info.n_vocab, err);
+}
+
+static enum status check_open(const struct model *m, const struct open_request *r,
+                              struct error *err)
+{
     if (r->system_len > SYSTEM_MAX_BYTES)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "system",
                              "the system prompt has %zu bytes, at most %d may be", r->system_len,
@@ -63,10 +72,7 @@ static enum status check_open(const struct model *m, const struct open_request *
     if (r->limits.priority < -100 || r->limits.priority > 100)
         return error_field(err, "limits.priority", "is %d, it must be from -100 to 100",
                            r->limits.priority);
-    if (r->ttl_ms > TTL_MAX_MS)
-        return error_field(err, "ttl_ms", "is more than ten years");
-    sampling_overrides_apply(r->overrides, &s);
-    return sampling_check(&s, m->info.n_vocab, err);
+    return check_defaults(m, r->overrides, r->ttl_ms, err);
 }
 
 /* --- lifetime --- */
@@ -149,6 +155,50 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     }
     f->host.seed = c->host.seed; /* the same seed: the fork answers as its parent would */
     *out = f;
+    return STATUS_OK;
+}
+
+/* *out is a reference. */
+static enum status change_options(struct conversation_options **out, struct conversation *c,
+                                  const struct update_request *r, struct error *err)
+{
+    struct conversation_options *o = c->host.options;
+    const struct sampling_overrides *overrides = r->has_overrides ? r->overrides : o->overrides;
+    uint64_t ttl_ms = r->has_ttl ? r->ttl_ms : o->ttl_ms;
+    enum status rc = check_defaults(c->host.model, overrides, ttl_ms, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (!r->has_overrides && !r->has_ttl) {
+        *out = conversation_options_ref(o);
+        return STATUS_OK;
+    }
+    return conversation_options_change(out, o, overrides,
+                                       ttl_ms == 0 ? c->all->config.ttl_ms : ttl_ms, err);
+}
+
+enum status conversation_update(struct conversation *c, const struct update_request *r,
+                                struct error *err)
+{
+    struct conversation_options *options;
+    struct metadata *metadata;
+    enum status rc;
+
+    rc = change_options(&options, c, r, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (r->has_metadata) {
+        rc = metadata_open(&metadata, r->metadata, r->n_metadata, err);
+        if (rc != STATUS_OK) {
+            conversation_options_unref(options);
+            return rc;
+        }
+        free(c->metadata);
+        c->metadata = metadata;
+    }
+    conversation_options_unref(c->host.options);
+    c->host.options = options;
+    conversations_expiry_changed(c);
     return STATUS_OK;
 }
 

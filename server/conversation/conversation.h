@@ -29,6 +29,20 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
                               const struct pair *metadata, size_t n_metadata,
                               struct error *err) MUST_CHECK;
 
+/* What changes; the rest stays. */
+struct update_request {
+    bool has_overrides, has_ttl, has_metadata;
+    const struct sampling_overrides *overrides; /* in place of all; NULL: none */
+    uint64_t ttl_ms;                            /* 0: the server's */
+    const struct pair *metadata;                /* [n_metadata]; in place of all */
+    size_t n_metadata;
+};
+
+/* For turns that are accepted from now on; forks keep what they have. Refused as by
+ * conversation_open, and then nothing has changed. */
+enum status conversation_update(struct conversation *c, const struct update_request *r,
+                                struct error *err) MUST_CHECK;
+
 /* Drops the turns after to_turn. STATUS_PRECONDITION while a turn is in flight. */
 enum status conversation_rewind(struct conversation *c, uint32_t to_turn,
                                 struct error *err) MUST_CHECK;

@@ -339,6 +339,13 @@ void conversations_tick(struct conversations *all)
     conversations_arm(all);
 }
 
+void conversations_expiry_changed(struct conversation *c)
+{
+    c->expiry.at_us = due_us(c, env_now_us(c->all->config.env));
+    expiry_moved(&c->all->expiry, &c->expiry);
+    conversations_arm(c->all);
+}
+
 void conversations_drain(struct conversations *all)
 {
     all->is_draining = true;

@@ -108,6 +108,9 @@ void conversations_cancel_all(struct conversations *all);
 void conversations_close_all(struct conversations *all, const struct model *model,
                              const char *reason);
 
+/* The idle time after which c expires is another one. */
+void conversations_expiry_changed(struct conversation *c);
+
 uint64_t conversations_unix_ms(const struct conversations *all);
 
 void conversation_id_format(const struct conversation_id *id, char out[CONVERSATION_ID_CHARS]);

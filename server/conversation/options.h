@@ -1,4 +1,5 @@
-/* The options that a conversation is opened with; its forks share them. */
+/* The options of a conversation. Its forks share them, and turns in flight hold those that they
+ * were accepted with: options never change, an update makes new ones. */
 #ifndef SERVER_CONVERSATION_OPTIONS_H
 #define SERVER_CONVERSATION_OPTIONS_H
 
@@ -20,8 +21,11 @@ struct conversation_options {
     struct limits limits;
     uint64_t ttl_ms;
     struct sampling_overrides *overrides; /* NULL: nothing given */
+    const char *system;                   /* NUL-ended; "": the model's own */
     size_t system_len;
-    char system[]; /* NUL-ended; "": the model's own */
+    struct conversation_options
+        *origin; /* whose own text system is, a reference; NULL: it is ours */
+    char own[];
 };
 
 /* Copies system and overrides, which may be NULL. */
@@ -29,6 +33,12 @@ enum status conversation_options_open(struct conversation_options **out, const c
                                       size_t system_len, const struct sampling_overrides *overrides,
                                       const struct limits *limits, uint64_t ttl_ms,
                                       struct error *err) MUST_CHECK;
+/* The same options but for overrides, copied, which may be NULL, and ttl_ms. Shares the system
+ * prompt. */
+enum status conversation_options_change(struct conversation_options **out,
+                                        struct conversation_options *from,
+                                        const struct sampling_overrides *overrides, uint64_t ttl_ms,
+                                        struct error *err) MUST_CHECK;
 struct conversation_options *conversation_options_ref(struct conversation_options *o);
 void conversation_options_unref(struct conversation_options *o); /* NULL is fine */
 

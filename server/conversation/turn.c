@@ -108,6 +108,7 @@ static void free_turn(struct turn *t)
     agent_turn_deinit(&t->agent);
     arena_deinit(&t->arena);
     stored_request_close(t->request);
+    conversation_options_unref(t->options);
     free(t);
 }
 
@@ -212,7 +213,7 @@ static enum status turn_ask(struct turn *t, struct error *err)
     const struct turn_host *h = t->host;
     const struct agent_turn_terms terms = {
         .deadline_us = latest_deadline_us(t),
-        .priority = h->options->limits.priority,
+        .priority = t->options->limits.priority,
         .ended = on_ended,
         .more = on_more,
     };
@@ -223,7 +224,7 @@ static enum status turn_ask(struct turn *t, struct error *err)
 /* Applies the conversation's limit on its context, once the agent has counted the prompt. */
 static enum status bound_tokens(struct turn *t, struct error *err)
 {
-    uint32_t max = t->host->options->limits.max_tokens;
+    uint32_t max = t->options->limits.max_tokens;
     struct sampling *s = &t->agent.seen.sampling;
     uint32_t n_prompt = t->agent.reply.n_prompt;
 
@@ -246,7 +247,7 @@ static void lay_sampling(const struct turn *t, struct sampling *s)
     *s = h->model->info.defaults;
     s->seed = h->seed;
     s->has_seed = true;
-    sampling_overrides_apply(h->options->overrides, s);
+    sampling_overrides_apply(t->options->overrides, s);
     sampling_overrides_apply(t->request->overrides, s);
     s->want_logprobs = t->request->n_logprobs > 0;
     s->n_logprobs = t->request->n_logprobs;
@@ -412,6 +413,7 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     if (t == NULL)
         return error_no_memory(err, sizeof(*t), "a turn");
     t->host = h;
+    t->options = conversation_options_ref(h->options);
     t->number = number;
     t->is_numbered = r->number != 0;
     t->may_linger = r->number != 0 || r->is_kept_running;

@@ -68,6 +68,7 @@ enum turn_state {
 struct turn {
     struct link link; /* of the host's turns */
     struct turn_host *host;
+    struct conversation_options *options; /* the host's when it was accepted, a reference */
     enum turn_state state;
     uint32_t number;
     bool is_numbered;               /* by the caller */

@@ -58,6 +58,30 @@ static struct conversation *fork_one(struct conversation *c)
     return f;
 }
 
+static void update_one(struct conversation *c, struct conversation *f)
+{
+    struct sampling_overrides overrides = {.given = SAMPLING_TOP_K, .values = {.top_k = 2}};
+    struct pair pair = {"other", "value"};
+    const struct update_request r = {.has_overrides = true,
+                                     .overrides = &overrides,
+                                     .has_ttl = true,
+                                     .ttl_ms = 60000,
+                                     .has_metadata = true,
+                                     .metadata = &pair,
+                                     .n_metadata = 1};
+    const struct conversation_options *options = f->host.options;
+    struct error err;
+
+    while (!worked(conversation_update(c, &r, &err))) {
+        ck_assert_ptr_eq(c->host.options, options);
+        ck_assert_str_eq(c->metadata->pairs[0].key, "key");
+    }
+    ck_assert_uint_eq(c->host.options->overrides->given, SAMPLING_TOP_K);
+    ck_assert_uint_eq(c->host.options->ttl_ms, 60000);
+    ck_assert_str_eq(c->metadata->pairs[0].key, "other");
+    ck_assert_ptr_eq(f->host.options, options);
+}
+
 /* Runs a turn with a second reader, until both have the whole reply. */
 static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
 {
@@ -110,6 +134,7 @@ static enum status converse(void *arg)
     c = open_one(&s);
     talk(&s, c, 1);
     f = fork_one(c);
+    update_one(c, f);
     talk(&s, f, 2);
     talk(&s, c, 2);
     armed = fault_after;
@@ -119,7 +144,7 @@ static enum status converse(void *arg)
     return has_failed ? STATUS_EXHAUSTED : STATUS_OK;
 }
 
-/* Opening, turns, forks. */
+/* Opening, turns, forks, updates. */
 START_TEST(test_conversation)
 {
     ck_assert_int_gt(sweep(converse, NULL), 30);

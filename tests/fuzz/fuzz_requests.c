@@ -165,6 +165,7 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
     struct error err = {0};
     struct turn_request turn;
     struct open_request open;
+    struct update_request update;
     const struct tensor_view *tensors;
     const struct pair *pairs;
     enum status rc = STATUS_OK;
@@ -178,6 +179,8 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
             rc = wire_turn(&turn, chat->turn, arena, &err);
     } else if (m->descriptor == &parley__v1__conversations_open_request__descriptor) {
         rc = wire_open(&open, (const Parley__V1__ConversationsOpenRequest *)m, arena, &err);
+    } else if (m->descriptor == &parley__v1__conversations_update_request__descriptor) {
+        rc = wire_update(&update, (const Parley__V1__ConversationsUpdateRequest *)m, arena, &err);
     } else if (m->descriptor == &parley__v1__conversations_fork_request__descriptor) {
         rc = wire_fork_metadata(&pairs, (const Parley__V1__ConversationsForkRequest *)m, arena,
                                 &err);

@@ -683,6 +683,47 @@ def reads_back(parley):
         parley.close(each)
 
 
+def updating(parley):
+    """Update changes what later turns take as their defaults, says what it made of it, and touches no fork; what it refuses changes nothing."""
+    def update(c, **more):
+        return parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=c, **more))
+
+    first = sampling.Sampling(max_tokens=3, ignore_eos=True, stop=["nothing says this"])
+    c = parley.open("long", sampling=first, metadata={"user": "ada"}, ttl_ms=600000)
+    child = parley.fork(c)
+    assert len(turn(parley, request(c, 1, "hello")).ids) == 3
+    second = sampling.Sampling(max_tokens=5, ignore_eos=True)
+    said = update(c, sampling=second)
+    assert said.sampling == second and said.metadata == {"user": "ada"} and said.ttl_ms == 600000 and said.turns == 1 and not said.transcript
+    assert parley.get(c, without_transcript=True).sampling == second
+    assert len(turn(parley, request(c, 2, "hello")).ids) == 5, "the next turn has it"
+    assert parley.get(child).sampling == first and len(turn(parley, request(child, 1, "hello")).ids) == 3, "a fork keeps what it had"
+    grandchild = parley.fork(c)
+    assert parley.get(grandchild).sampling == second
+    said = update(c, ttl_ms=0)
+    assert said.ttl_ms == 24 * 60 * 60 * 1000 and said.sampling == second
+    said = update(c, ttl_ms=5000000, metadata=conversations.ConversationMetadata(entries={"room": "7"}))
+    assert said.ttl_ms == 5000000 and said.metadata == {"room": "7"} and said.sampling == second
+    for field, more in (("temperature", {"sampling": sampling.Sampling(temperature=-1)}),
+                        ("sampling.clear_stop", {"sampling": sampling.Sampling(stop=["x"], clear_stop=True)}), ("ttl_ms", {"ttl_ms": 1 << 60})):
+        more["metadata"] = conversations.ConversationMetadata(entries={"no": "no"})
+        fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: update(c, **more), field=field)
+    crowd = conversations.ConversationMetadata(entries={str(n): "" for n in range(65)})
+    fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: update(c, ttl_ms=1, metadata=crowd))
+    kept = parley.get(c, without_transcript=True)
+    assert (kept.ttl_ms, kept.metadata, kept.sampling) == (5000000, {"room": "7"}, second), kept
+    said = update(c, sampling=sampling.Sampling(), metadata=conversations.ConversationMetadata())
+    assert not said.HasField("sampling") and not said.metadata
+    fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: update(""), field="conversation")
+    fails(grpc.StatusCode.NOT_FOUND, lambda: update("0" * 32))
+    for each in (child, grandchild, c):
+        parley.close(each)
+    short = parley.open("echo")
+    assert update(short, ttl_ms=50).ttl_ms == 50
+    until("the new time to live to pass", lambda: short not in [m.conversation for m in
+          parley.conversations.List(conversations.ConversationsListRequest(model="echo")).conversations])
+
+
 def garbage(parley):
     host, port = parley.address.rsplit(":", 1)
     for nonsense in (b"\x00" * 4096, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 900):
@@ -915,7 +956,7 @@ def main():
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, rewind_again,
               client_cancels, cancel_call, cancel_one, deadlines,
               asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing,
-              transcript_pages, reads_back, garbage, killed_client]
+              transcript_pages, reads_back, updating, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         long = os.path.join(folder, "long.gguf")

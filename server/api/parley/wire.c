@@ -251,6 +251,42 @@ enum status wire_open(struct open_request *out, const Parley__V1__ConversationsO
     return rc;
 }
 
+static enum status take_entries(struct update_request *out,
+                                const Parley__V1__ConversationMetadata *from, struct arena *arena,
+                                struct error *err)
+{
+    struct pair *pairs = arena_alloc(arena, from->n_entries, sizeof(pairs[0]));
+
+    if (pairs == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_entries; i++)
+        pairs[i] = (struct pair){.key = from->entries[i]->key, .value = from->entries[i]->value};
+    out->has_metadata = true;
+    out->metadata = pairs;
+    out->n_metadata = from->n_entries;
+    return STATUS_OK;
+}
+
+enum status wire_update(struct update_request *out,
+                        const Parley__V1__ConversationsUpdateRequest *from, struct arena *arena,
+                        struct error *err)
+{
+    struct update_request r = {
+        .has_overrides = from->sampling != NULL,
+        .has_ttl = from->ttl_case == PARLEY__V1__CONVERSATIONS_UPDATE_REQUEST__TTL_TTL_MS,
+    };
+    enum status rc;
+
+    if (r.has_ttl)
+        r.ttl_ms = from->ttl_ms;
+    rc = wire_sampling(&r.overrides, from->sampling, arena, err);
+    if (rc == STATUS_OK && from->metadata != NULL)
+        rc = take_entries(&r, from->metadata, arena, err);
+    if (rc == STATUS_OK)
+        *out = r;
+    return rc;
+}
+
 enum status wire_fork_metadata(const struct pair **out,
                                const Parley__V1__ConversationsForkRequest *from,
                                struct arena *arena, struct error *err)

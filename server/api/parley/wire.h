@@ -25,6 +25,10 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
 enum status wire_open(struct open_request *out, const Parley__V1__ConversationsOpenRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;
 
+enum status wire_update(struct update_request *out,
+                        const Parley__V1__ConversationsUpdateRequest *from, struct arena *arena,
+                        struct error *err) MUST_CHECK;
+
 enum status wire_fork_metadata(const struct pair **out,
                                const Parley__V1__ConversationsForkRequest *from,
                                struct arena *arena, struct error *err) MUST_CHECK;

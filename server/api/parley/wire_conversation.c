@@ -32,8 +32,8 @@ static bool was_given(const struct sampling_overrides *p, enum sampling_field fi
     return (p->given & (uint32_t)field) != 0;
 }
 
-static enum status fill_biases(Parley__V1__Sampling *out, const struct sampling *s,
-                               struct arena *arena)
+static enum status fill_bias_entries(Parley__V1__Sampling *out, const struct sampling *s,
+                                     struct arena *arena)
 {
     Parley__V1__Sampling__LogitBiasEntry *entries =
         arena_alloc(arena, s->n_biases, sizeof(entries[0]));
@@ -102,7 +102,7 @@ static enum status fill_sampling(Parley__V1__Sampling **out, const struct sampli
     m->min_tokens = v->min_tokens;
     m->has_ignore_eos = was_given(p, SAMPLING_IGNORE_EOS);
     m->ignore_eos = v->ignore_eos;
-    if (was_given(p, SAMPLING_BIASES) && fill_biases(m, v, arena) != STATUS_OK)
+    if (was_given(p, SAMPLING_BIASES) && fill_bias_entries(m, v, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (was_given(p, SAMPLING_STOPS) && fill_stops(m, v, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
@@ -134,7 +134,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->conversation = id;
     m->model = c->host.model->name;
     m->version = (char *)c->host.model->info.version;
-    m->system = c->host.options->system;
+    m->system = (char *)c->host.options->system;
     m->turns = c->host.n_turns;
     m->state = c->host.n_live > 0 ? PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_BUSY
                                   : PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
@@ -195,8 +195,7 @@ static enum status transcript_start(uint32_t *out, const struct conversation *c,
 static void collect_turns(const struct completed_turn **out, const struct conversation *c,
                           uint32_t first, size_t n)
 {
-    const struct completed_turn *r =
-        completed_turn_find(c->host.newest, first + (uint32_t)n - 1);
+    const struct completed_turn *r = completed_turn_find(c->host.newest, first + (uint32_t)n - 1);
 
     for (; n > 0; r = r->before)
         out[--n] = r;

@@ -546,6 +546,118 @@ static void next_is(struct watcher *w, enum watch_what what, const struct conver
     ck_assert_uint_eq(e.unix_ms, unix_ms);
 }
 
+static enum status update(struct conversation *c, const struct update_request *r)
+{
+    struct error err;
+
+    return conversation_update(c, r, &err);
+}
+
+/* An update replaces what it gives and leaves the rest; turns that are accepted later have it,
+ * those before and a fork have what was. */
+START_TEST(test_update)
+{
+    struct text stop = {"END", 3};
+    struct sampling_overrides first = {.given = SAMPLING_TOP_K | SAMPLING_STOPS,
+                                       .values = {.top_k = 3, .stops = &stop, .n_stops = 1}};
+    struct sampling_overrides second = {.given = SAMPLING_MAX_TOKENS, .values = {.max_tokens = 2}};
+    struct pair old = {"user", "ada"}, new = {"room", "7"};
+    struct open_request r = {.overrides = &first, .metadata = &old, .n_metadata = 1};
+    struct conversation *c, *f;
+    struct fake_reader one, two;
+    struct error err;
+
+    ck_assert_int_eq(open_with(&c, &r, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_fork(&f, c, 0, NULL, 0, &err), STATUS_OK);
+    fake_reader_init(&one);
+    fake_reader_init(&two);
+    ck_assert_int_eq(fake_turn(c, 1, "say 5", &one, &err), STATUS_OK);
+    ck_assert(fake_server_step(&s)); /* it runs with the stop texts of its options */
+    ck_assert_int_eq(fake_turn(c, 2, "say 5", &two, &err), STATUS_OK); /* waits with them */
+    ck_assert_int_eq(
+        update(c, &(struct update_request){.has_overrides = true, .overrides = &second}),
+        STATUS_OK);
+    ck_assert_str_eq(c->metadata->pairs[0].key, "user");
+    fake_server_run(&s);
+    fake_reader_read(&one);
+    fake_reader_read(&two);
+    ck_assert_uint_eq(one.n_ids, 5);
+    ck_assert_uint_eq(two.n_ids, 5);
+    ck_assert_uint_eq(fake_last_sampling()->top_k, 3);
+    fake_reader_deinit(&one);
+    fake_reader_deinit(&two);
+    fake_turn_whole(&s, c, 3, "say 5", FINISH_LENGTH, "<0><1>");
+    ck_assert_uint_eq(fake_last_sampling()->top_k, 7);
+    ck_assert_uint_eq(fake_last_sampling()->n_stops, 0);
+    fake_turn_whole(&s, f, 1, "say 5", FINISH_STOP, "<0><1><2><3><4>");
+    ck_assert_uint_eq(fake_last_sampling()->top_k, 3);
+    ck_assert_int_eq(
+        update(c,
+               &(struct update_request){.has_metadata = true, .metadata = &new, .n_metadata = 1}),
+        STATUS_OK);
+    ck_assert_str_eq(c->metadata->pairs[0].key, "room");
+    ck_assert_uint_eq(c->host.options->overrides->given, SAMPLING_MAX_TOKENS);
+    ck_assert_int_eq(
+        update(c, &(struct update_request){.has_overrides = true, .has_metadata = true}),
+        STATUS_OK);
+    ck_assert_ptr_null(c->metadata);
+    ck_assert_ptr_null(c->host.options->overrides);
+}
+END_TEST
+
+/* An update is checked as an opening is, and one that is refused changes nothing. */
+START_TEST(test_bad_updates)
+{
+    struct sampling_overrides cold = {.given = SAMPLING_TEMPERATURE, .values = {.temperature = -1}};
+    struct pair pairs[METADATA_MAX_PAIRS + 1];
+    struct update_request r = {.has_overrides = true, .overrides = &cold};
+    struct conversation *c = fake_conversation(&s);
+    struct conversation_options *options = c->host.options;
+    struct error err;
+
+    for (size_t i = 0; i < METADATA_MAX_PAIRS + 1; i++)
+        pairs[i] = (struct pair){.key = "k", .value = "v"};
+    ck_assert_int_eq(conversation_update(c, &r, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "temperature");
+    r = (struct update_request){.has_ttl = true, .ttl_ms = UINT64_MAX};
+    ck_assert_int_eq(conversation_update(c, &r, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "ttl_ms");
+    r = (struct update_request){.has_ttl = true,
+                                .ttl_ms = 5,
+                                .has_metadata = true,
+                                .metadata = pairs,
+                                .n_metadata = METADATA_MAX_PAIRS + 1};
+    ck_assert_int_eq(conversation_update(c, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_ptr_eq(c->host.options, options);
+    ck_assert_ptr_null(c->metadata);
+    ck_assert_uint_eq(options->n_refs, 1);
+}
+END_TEST
+
+/* A conversation expires by its new time, whether that is sooner or later; 0 is the server's. */
+START_TEST(test_update_of_ttl)
+{
+    struct conversation *c = fake_conversation(&s), *other = fake_conversation(&s);
+    uint64_t day_ms = (uint64_t)24 * 60 * 60 * 1000;
+    uint64_t opened_us = s.now_us;
+
+    ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true, .ttl_ms = 5000}),
+                     STATUS_OK);
+    ck_assert_uint_eq(s.expiry_at_us, opened_us + 5000 * 1000);
+    ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true}), STATUS_OK);
+    ck_assert_uint_eq(c->host.options->ttl_ms, day_ms);
+    ck_assert_uint_eq(other->host.options->ttl_ms, day_ms);
+    s.now_us += 6000 * 1000;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 2);
+    ck_assert_int_eq(update(c, &(struct update_request){.has_ttl = true, .ttl_ms = 5000}),
+                     STATUS_OK);
+    conversations_tick(&s.all); /* it has been idle for longer than that */
+    ck_assert_uint_eq(s.all.n, 1);
+    ck_assert_ptr_eq(conversations_newest(&s.all), other);
+}
+END_TEST
+
 /* Watchers see conversations open and close, and what the agent does to their clones. */
 START_TEST(test_watched)
 {
@@ -681,6 +793,9 @@ int main(void)
     tcase_add_test(tc, test_close_while_busy);
     tcase_add_test(tc, test_expiry);
     tcase_add_test(tc, test_drain);
+    tcase_add_test(tc, test_update);
+    tcase_add_test(tc, test_bad_updates);
+    tcase_add_test(tc, test_update_of_ttl);
     tcase_add_test(tc, test_watched);
     tcase_add_test(tc, test_idle_size);
     tcase_add_test(tc, test_memory_is_given_back);
