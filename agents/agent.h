@@ -212,6 +212,7 @@ struct agent {
 struct clone {
     struct agent *agent;
     struct flow flow;
+    void *owner; /* set by its owner, for on_event; may be NULL */
 };
 
 /* Opens the kind named by type ("echo", "lm"; NULL: the one that serves config->path). An unknown

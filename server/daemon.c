@@ -257,10 +257,8 @@ static void expire_sequences(void *all)
 
 static void on_clone_event(void *arg, struct clone *c, enum clone_event what, const char *reason)
 {
-    struct daemon *d = arg;
-
-    conversations_clone_event(&d->conversations, c,
-                              what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
+    (void)arg;
+    conversations_clone_event(c, what == CLONE_EVICTED ? WATCH_EVICTED : WATCH_RECOMPUTED, reason);
 }
 
 /* Writes the one line that tells other programs that the daemon serves, and its first address. */
@@ -288,7 +286,6 @@ static void note_ready(struct daemon *d, struct model *m)
     char text[2 * BACKEND_PRODUCTS_MAX];
 
     m->agent->on_event = on_clone_event;
-    m->agent->on_event_arg = d;
     log_info("loaded", "model=%s kind=%s backend=%s version=%.12s context=%zu%s%s", m->name,
              m->info.kind, m->info.backend[0] == '\0' ? "none" : m->info.backend, m->info.version,
              m->info.context, m->info.products[0] == '\0' ? "" : " products=",

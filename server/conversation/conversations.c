@@ -199,6 +199,7 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
     rc = expiry_add(&all->expiry, &c->expiry, err);
     if (rc != STATUS_OK)
         return rc;
+    c->host.clone->owner = c;
     hash_add(&all->by_id, &c->by_id, conversations_hash_of(&c->id));
     c->serial = all->n_opened++;
     list_push_front(&all->newest_first, &c->link);
@@ -392,28 +393,12 @@ struct conversation *conversations_older(const struct conversations *all,
     return next == NULL ? NULL : container_of(next, struct conversation, link);
 }
 
-void conversations_clone_event(struct conversations *all, const struct clone *clone,
-                               enum watch_what what, const char *reason)
+void conversations_clone_event(const struct clone *clone, enum watch_what what, const char *reason)
 {
-    struct link *at = list_last(&all->newest_first);
+    const struct conversation *c = clone->owner;
 
-    if (list_is_empty(&all->watch.watchers))
-        return;
-    /* From the oldest: pages are evicted from long-idle conversations. */
-    while (at != &all->newest_first.head && at != NULL) {
-        const struct conversation *c = container_of(at, struct conversation, link);
-
-        if (c->host.clone == clone) {
-            watch_ring_put(&all->watch, &(struct watch_event){
-                                            .id = c->id,
-                                            .what = what,
-                                            .reason = reason,
-                                            .unix_ms = conversations_unix_ms(all),
-                                        });
-            return;
-        }
-        at = at->prev;
-    }
+    if (c != NULL && !c->is_closed)
+        announce(c, what, reason);
 }
 
 void conversations_init(struct conversations *all, const struct conversations_config *config)

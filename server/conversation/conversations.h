@@ -123,9 +123,8 @@ struct conversation *conversations_newest(const struct conversations *all);
 struct conversation *conversations_older(const struct conversations *all,
                                          const struct conversation *c);
 
-/* Notifies watchers of what the agent did to its clone. reason is static. */
-void conversations_clone_event(struct conversations *all, const struct clone *clone,
-                               enum watch_what what, const char *reason);
+/* Notifies watchers of what the agent did to a clone. reason is static. */
+void conversations_clone_event(const struct clone *clone, enum watch_what what, const char *reason);
 
 /* Ends the turn in flight and those behind it as cancelled; returns how many there were. */
 size_t conversation_cancel(struct conversation *c);

@@ -677,7 +677,7 @@ START_TEST(test_watched)
     ck_assert_int_eq(conversation_fork(&f, c, c->host.n_turns, NULL, 0, &err), STATUS_OK);
     c_id = c->id;
     f_id = f->id;
-    conversations_clone_event(&s.all, f->host.clone, WATCH_EVICTED, "for others");
+    conversations_clone_event(f->host.clone, WATCH_EVICTED, "for others");
     conversation_close(c, WATCH_CLOSED, "asked for");
     s.now_us += 60000000;
     conversations_tick(&s.all);
