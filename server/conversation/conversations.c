@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/conversation/snapshot.h"
 #include "server/model/model.h"
 
 enum { DRAW_TRIES = 4 };
@@ -215,6 +216,7 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
 
 static void conversations_remove(struct conversations *all, struct conversation *c)
 {
+    snapshot_skip(all, c);
     hash_remove(&all->by_id, &c->by_id);
     opened_requests_forget(&all->opened, c->opened);
     c->opened = NULL;
@@ -404,6 +406,7 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
 void conversations_init(struct conversations *all, const struct conversations_config *config)
 {
     struct conversations_config *c = &all->config;
+    uint64_t life;
 
     *all = (struct conversations){
         .config = *config,
@@ -432,7 +435,8 @@ void conversations_init(struct conversations *all, const struct conversations_co
     expiry_init(&all->expiry);
     list_init(&all->newest_first);
     list_init(&all->lingering);
-    watch_ring_init(&all->watch);
+    config->env->random(config->env->self, &life, sizeof(life));
+    watch_ring_init(&all->watch, life);
 }
 
 void conversations_deinit(struct conversations *all)

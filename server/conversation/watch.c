@@ -1,14 +1,16 @@
 #include "server/conversation/watch.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-void watch_ring_init(struct watch_ring *ring)
+void watch_ring_init(struct watch_ring *ring, uint64_t life)
 {
-    *ring = (struct watch_ring){0};
+    *ring = (struct watch_ring){.life = life};
     list_init(&ring->watchers);
 }
 
@@ -23,7 +25,7 @@ void watch_ring_put(struct watch_ring *ring, const struct watch_event *event)
 {
     struct link *at;
 
-    if (list_is_empty(&ring->watchers))
+    if (ring->events == NULL)
         return;
     ring->events[ring->n_events++ % WATCH_RING_EVENTS] = *event;
     for (at = list_first(&ring->watchers); at != NULL; at = list_next(&ring->watchers, at)) {
@@ -33,12 +35,55 @@ void watch_ring_put(struct watch_ring *ring, const struct watch_event *event)
     }
 }
 
+/* --- resume tokens --- */
+
+void watch_token_format(char out[WATCH_TOKEN_CHARS], const struct watch_ring *ring,
+                        const struct watch_place *place)
+{
+    int n = snprintf(out, WATCH_TOKEN_CHARS, "%016" PRIx64 "-%016" PRIx64, ring->life, place->next);
+
+    if (!place->is_synced)
+        (void)snprintf(out + n, WATCH_TOKEN_CHARS - (size_t)n, "-%016" PRIx64, place->below);
+}
+
+static bool token_read(uint64_t *life, struct watch_place *place, const char *token)
+{
+    struct watch_ring ring;
+    char again[WATCH_TOKEN_CHARS];
+    int n =
+        sscanf(token, "%16" SCNx64 "-%16" SCNx64 "-%16" SCNx64, life, &place->next, &place->below);
+
+    if (n < 2)
+        return false;
+    place->is_synced = n == 2;
+    ring.life = *life;
+    watch_token_format(again, &ring, place);
+    return strcmp(again, token) == 0;
+}
+
+enum status watch_token_parse(struct watch_place *out, const struct watch_ring *ring,
+                              const char *token, struct error *err)
+{
+    struct watch_place place = {0};
+    uint64_t life = 0;
+
+    if (token[0] != '\0' &&
+        (!token_read(&life, &place, token) || (life == ring->life && place.next > ring->n_events)))
+        return error_field(err, "resume_token", "is none that was given out");
+    if (token[0] == '\0' || life != ring->life || ring->n_events - place.next > WATCH_RING_EVENTS)
+        place = (struct watch_place){.next = ring->n_events, .below = UINT64_MAX};
+    *out = place;
+    return STATUS_OK;
+}
+
+/* --- watchers --- */
+
 void watcher_open(struct watcher *w, struct watch_ring *ring, const struct conversation_id *id,
-                  void (*notify)(void *arg), void *arg)
+                  const struct watch_place *place, void (*notify)(void *arg), void *arg)
 {
     if (ring->events == NULL)
         ring->events = xalloc(WATCH_RING_EVENTS * sizeof(ring->events[0]));
-    *w = (struct watcher){.ring = ring, .next = ring->n_events, .notify = notify, .arg = arg};
+    *w = (struct watcher){.ring = ring, .place = *place, .notify = notify, .arg = arg};
     if (id != NULL) {
         w->is_one = true;
         w->id = *id;
@@ -55,14 +100,14 @@ bool watcher_next(struct watcher *w, struct watch_event *out, uint64_t *ret_lost
 {
     const struct watch_ring *ring = w->ring;
 
-    if (ring->n_events - w->next > WATCH_RING_EVENTS) {
-        *ret_lost = ring->n_events - w->next - WATCH_RING_EVENTS;
-        w->next += *ret_lost;
+    if (ring->n_events - w->place.next > WATCH_RING_EVENTS) {
+        *ret_lost = ring->n_events - w->place.next - WATCH_RING_EVENTS;
+        w->place.next += *ret_lost;
         return true;
     }
     *ret_lost = 0;
-    while (w->next < ring->n_events) {
-        const struct watch_event *e = &ring->events[w->next++ % WATCH_RING_EVENTS];
+    while (w->place.next < ring->n_events) {
+        const struct watch_event *e = &ring->events[w->place.next++ % WATCH_RING_EVENTS];
 
         if (w->is_one && memcmp(&e->id, &w->id, sizeof(w->id)) != 0)
             continue;
@@ -70,4 +115,9 @@ bool watcher_next(struct watcher *w, struct watch_event *out, uint64_t *ret_lost
         return true;
     }
     return false;
+}
+
+bool watcher_is_pressed(const struct watcher *w)
+{
+    return w->ring->n_events - w->place.next > WATCH_RING_EVENTS / 2;
 }

@@ -294,19 +294,38 @@ def conversations(cli):
 
 
 def watch(cli):
-    watcher = children.start([cli.path, "conversations", "watch", "--json"], stdout=subprocess.PIPE, text=True, env=cli.environment)
-    seen = []
-    while not seen:  # a conversation that closed before the watch began is not seen
-        assert watcher.poll() is None, "the watch has ended"
-        cli.out("ask", "hello", "--model", "echo")
-        while select.select([watcher.stdout], [], [], 0)[0]:
+    def start(*args):
+        return children.start([cli.path, "conversations", "watch", *args], stdout=subprocess.PIPE, text=True, env=cli.environment)
+
+    def until_synced(watcher):
+        seen = []
+        while not seen or seen[-1]["kind"] != "synced":
             seen.append(json.loads(watcher.stdout.readline()))
-    first = seen[0]["conversation"]
-    while [event["kind"] for event in seen if event["conversation"] == first] not in (["opened", "closed"], ["closed"]):
-        seen.append(json.loads(watcher.stdout.readline()))
-    watcher.send_signal(signal.SIGINT)
-    assert watcher.wait(timeout=PATIENCE) == -signal.SIGINT
-    watcher.stdout.close()
+        return seen
+
+    shown = Terminal(cli, "--model", "echo")
+    shown.expect(r"> ")
+    shown.type("one\r")
+    shown.expect(r"one\n+one\n")
+    shown.expect(r"> ")
+    shown.type("/quit\r")
+    name = re.search(r"--conversation ([0-9a-f]{32})", shown.end()).group(1)
+    both, one, text = start("--json"), start(name, "--json"), start()
+    assert [(e["kind"], e["state"]["conversation"]) for e in until_synced(both)[:-1]] == [("snapshot", name)]
+    assert len(until_synced(one)) == 2
+    while not select.select([text.stdout], [], [], 0)[0]:  # what came before the watch began is not seen
+        assert text.poll() is None, "the watch has ended"
+        cli.out("ask", "hello", "--model", "echo")
+    assert re.match(r"\d\d:\d\d:\d\d (opened|closed) [0-9a-f]{32}", text.stdout.readline()), "events alone, for a person"
+    first, last = (json.loads(both.stdout.readline()) for _ in range(2))
+    assert (first["kind"], last["kind"]) == ("opened", "closed") and first["conversation"] == last["conversation"] != name
+    cli.out("conversations", "close", name)
+    assert json.loads(one.stdout.readline())["kind"] == "closed" and one.stdout.readline() == "" and one.wait(timeout=PATIENCE) == 0
+    one.stdout.close()
+    for watcher in both, text:
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(timeout=PATIENCE) == -signal.SIGINT
+        watcher.stdout.close()
 
 
 def commands_of_the_chat(cli, folder):

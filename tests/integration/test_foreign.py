@@ -577,29 +577,186 @@ def chat_left(parley):
     parley.close(c)
 
 
-def watching(parley):
-    events = parley.conversations.Watch(conversations.ConversationsWatchRequest())
+def watch(parley, conversation="", token=""):
+    return parley.conversations.Watch(conversations.ConversationsWatchRequest(conversation=conversation, resume_token=token))
+
+
+def facts(event):
+    return word(event, "kind"), event.conversation
+
+
+def read_until(events, last):
+    """The events up to this one."""
     seen = []
+    for event in events:
+        seen.append(event)
+        if facts(event) == last:
+            return seen
+    raise AssertionError(f"the stream ended without {last}: {seen}")
 
-    def watch():
-        try:
-            for event in events:
-                seen.append((word(event, "kind"), event.conversation, event.parent))
-        except grpc.RpcError as error:
-            assert error.code() == grpc.StatusCode.CANCELLED, error
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    until("the first event", lambda: parley.close(parley.open("echo")) or seen)
+def close_all(parley):
+    """What earlier tests have left open."""
+    for c in parley.conversations.List(conversations.ConversationsListRequest(page_size=1000)).conversations:
+        parley.close(c.conversation)
+
+
+def watching(parley):
+    """First the conversations that are open, newest first, with their state; then all that happens, in order."""
+    close_all(parley)
+    before = [parley.open("echo", metadata={"n": str(n)}) for n in range(3)]
+    turn(parley, request(before[0], 1, "hello"))
+    events = watch(parley)
+    seen = read_until(events, ("synced", ""))
+    assert [facts(e) for e in seen] == [("snapshot", c) for c in before[::-1]] + [("synced", "")], seen
+    assert [(e.state.conversation, e.state.metadata["n"], e.state.turns, len(e.state.transcript)) for e in seen[:-1]] == [
+        (before[2], "2", 0, 0), (before[1], "1", 0, 0), (before[0], "0", 1, 0)], seen
     c = parley.open("echo")
     child = parley.fork(c)
     parley.close(c)
     parley.close(child)
-    due = [("opened", c, ""), ("forked", child, c), ("closed", c, ""), ("closed", child, "")]
-    until("the last event", lambda: due[-1] in seen)
+    seen += read_until(events, ("closed", child))
+    assert [facts(e) for e in seen[4:]] == [("opened", c), ("forked", child), ("closed", c), ("closed", child)], seen
+    assert seen[5].parent == c and not seen[5].HasField("state")
+    assert len({e.resume_token for e in seen}) == len(seen) and all(e.resume_token and e.unix_ms for e in seen)
     events.cancel()
-    thread.join(PATIENCE)
-    assert [e for e in seen if e[1] in (c, child)] == due, seen
+    for n, event in enumerate(seen):  # behind any event the rest comes, once
+        again = watch(parley, token=event.resume_token)
+        if event is not seen[-1]:
+            rest = [e for e in seen[n + 1:]]
+            got = read_until(again, ("closed", child))
+            assert [(facts(e), e.resume_token) for e in got] == [(facts(e), e.resume_token) for e in rest], (n, got)
+        else:
+            late = parley.open("echo")
+            assert facts(next(again)) == ("opened", late)
+            parley.close(late)
+        again.cancel()
+    life = seen[0].resume_token
+    other = ("0" if life[0] != "0" else "1") + life[1:]
+    again = watch(parley, token=other)
+    assert [facts(e) for e in read_until(again, ("synced", ""))] == [("snapshot", c) for c in before[::-1]] + [("synced", "")], "another life's"
+    again.cancel()
+    for nonsense in ("x", life + "0", life[:-1], life.replace("-", "+")):
+        fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: watch(parley, token=nonsense), field="resume_token")
+    for each in before:
+        parley.close(each)
+    first = parley.open("echo")
+    for _ in range(512):  # more than is kept
+        parley.close(parley.open("echo"))
+    again = watch(parley, token=seen[-1].resume_token)
+    assert facts(next(again)) == ("snapshot", first), "the snapshot comes again"
+    again.cancel()
+    parley.close(first)
+
+
+def watching_one(parley):
+    """One conversation's events alone; the stream ends when it is closed, and nothing is missed that came while nobody watched."""
+    c, other = parley.open("echo"), parley.open("echo")
+    events = watch(parley, c)
+    seen = read_until(events, ("synced", ""))
+    assert [facts(e) for e in seen] == [("snapshot", c), ("synced", "")]
+    parley.close(other)
+    child = parley.fork(c)
+    parley.close(c)
+    assert [facts(e) for e in events] == [("closed", c)] and events.code() == grpc.StatusCode.OK
+    for event in seen:
+        late = watch(parley, c, event.resume_token)
+        due = [("synced", "")] if word(event, "kind") == "snapshot" else []
+        assert [facts(e) for e in late] == due + [("closed", c)] and late.code() == grpc.StatusCode.OK
+    last = list(watch(parley, c, seen[1].resume_token))[-1]
+    fails(grpc.StatusCode.NOT_FOUND, lambda: watch(parley, c, last.resume_token))
+    fails(grpc.StatusCode.NOT_FOUND, lambda: watch(parley, c))
+    fails(grpc.StatusCode.NOT_FOUND, lambda: watch(parley, "nobody", last.resume_token))
+    parley.close(child)
+    short = parley.open("echo", ttl_ms=100)
+    events = watch(parley, short)
+    assert [facts(e) for e in events][-1] == ("expired", short) and events.code() == grpc.StatusCode.OK
+
+
+def watching_a_crowd(parley):
+    """Whoever follows knows what is open, though conversations open and close while the snapshot is sent, and the link breaks often."""
+    close_all(parley)
+    crowd = [parley.open("echo") for _ in range(2000)]
+    stop = threading.Event()
+    is_open = set(crowd)
+
+    def churn():
+        n = 0
+        while not stop.is_set():
+            n += 1
+            if n % 2:
+                c = parley.open("echo")
+                is_open.add(c)
+            else:
+                c = sorted(is_open)[n * 7919 % len(is_open)]
+                is_open.remove(c)
+                parley.close(c)
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    known, synced, token, breaks, n_seen, snapshots = set(), 0, "", 0, 0, 0
+    try:
+        while breaks < 30 or not synced:
+            events = watch(parley, token=token)
+            for n, event in enumerate(events, 1):
+                kind, c = facts(event)
+                n_seen += 1
+                token = event.resume_token
+                assert kind != "lost", "the ring was enough"
+                if kind == "snapshot":
+                    assert c not in known and not synced, "each once"
+                    snapshots += 1
+                if kind in ("snapshot", "opened"):
+                    known.add(c)
+                elif kind == "closed":
+                    known.discard(c)
+                synced += kind == "synced"
+                if n >= 100 and breaks < 30:
+                    break
+                if breaks >= 30 and synced:
+                    break
+            events.cancel()
+            breaks += 1
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+    mark = parley.open("echo")
+    is_open.add(mark)
+    events = watch(parley, token=token)
+    for event in events:
+        kind, c = facts(event)
+        if kind == "opened":
+            known.add(c)
+        elif kind == "closed":
+            known.discard(c)
+        if (kind, c) == ("opened", mark):
+            break
+    events.cancel()
+    assert synced == 1 and known == is_open, (synced, len(known), len(is_open), len(known ^ is_open))
+    assert snapshots > 1000
+    for c in is_open:
+        parley.close(c)
+
+
+def watching_slowly(parley):
+    """Nothing is lost though more happens while a snapshot is sent than is kept, as long as the watcher keeps up with it."""
+    close_all(parley)
+    crowd = [parley.open("echo", metadata={"long": "x" * 14000}) for _ in range(1600)]  # more bytes than are sent ahead
+    events = watch(parley)
+    seen, due = [], []
+    while ("synced", "") not in seen[-3:]:
+        seen += [facts(next(events)) for _ in range(3)]
+        c = parley.open("echo")
+        parley.close(c)
+        due += [("opened", c), ("closed", c)]
+    seen += [facts(e) for e in read_until(events, due[-1])] if due[-1] not in seen else []
+    events.cancel()
+    assert len(due) > 1200, "more than is kept"
+    assert "lost" not in [kind for kind, _ in seen]
+    assert [e for e in seen if e[0] == "snapshot"] == [("snapshot", c) for c in crowd[::-1]]
+    assert [e for e in seen if e[0] in ("opened", "closed")] == due
+    for c in crowd:
+        parley.close(c)
 
 
 def listing(parley):
@@ -955,7 +1112,7 @@ def main():
     only = sys.argv[3:]
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, rewind_again,
               client_cancels, cancel_call, cancel_one, deadlines,
-              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, listing,
+              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, watching_one, watching_a_crowd, watching_slowly, listing,
               transcript_pages, reads_back, updating, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")

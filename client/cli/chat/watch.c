@@ -13,10 +13,15 @@
 
 static void print_event(const Parley__V1__ConversationEvent *event)
 {
+    const bool is_snapshot =
+        event->kind == PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SNAPSHOT ||
+        event->kind == PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SYNCED;
     time_t seconds = (time_t)(event->unix_ms / 1000);
     struct tm local;
     char when[32] = "", kind[WORD_CHARS];
 
+    if (is_snapshot) /* a person asks what happens; what there is, `list` shows */
+        return;
     if (localtime_r(&seconds, &local) != NULL)
         (void)strftime(when, sizeof when, "%H:%M:%S ", &local); /* 0: when stays empty */
     (void)enum_word(kind, &parley__v1__conversation_event_kind__descriptor, (int)event->kind);

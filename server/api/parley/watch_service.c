@@ -1,15 +1,21 @@
-/* parley.v1.Conversations, Watch. */
+/* parley.v1.Conversations, Watch. Each message is pulled when the one before is out: first the
+ * conversations there are (snapshot.h), then SYNCED, then events. Events that come meanwhile wait
+ * in the ring for SYNCED; where they fill half of it they go between, so that none is lost. */
 #include <stdlib.h>
 
-#include "base/alloc.h"
+#include "base/arena.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/snapshot.h"
 #include "server/conversation/watch.h"
 #include "server/server.h"
 
+enum { STATE_MAX_BYTES = 4 << 20 };
+
 struct watch_call {
     struct call *call;
+    struct conversations *all;
     struct watcher watcher;
 };
 
@@ -29,31 +35,99 @@ static void watch_service_notify(void *arg)
     call_notify(w->call);
 }
 
+/* more: another message follows in any case. */
+static void watch_service_write(struct watch_call *w, Parley__V1__ConversationEvent *message,
+                                bool more)
+{
+    char token[WATCH_TOKEN_CHARS];
+
+    watch_token_format(token, w->watcher.ring, &w->watcher.place);
+    message->resume_token = token;
+    call_write(w->call, &message->base, more);
+}
+
+static void write_happened(struct watch_call *w, const struct watch_event *event)
+{
+    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
+    char id[CONVERSATION_ID_CHARS], parent[CONVERSATION_ID_CHARS];
+
+    conversation_id_format(&event->id, id);
+    message.conversation = id;
+    message.kind = event_kinds[event->what];
+    message.reason = (char *)event->reason;
+    message.unix_ms = event->unix_ms;
+    if (event->what == WATCH_FORKED) {
+        conversation_id_format(&event->parent, parent);
+        message.parent = parent;
+    }
+    watch_service_write(w, &message, !w->watcher.place.is_synced);
+}
+
+static void write_lost(struct watch_call *w, uint64_t lost)
+{
+    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
+
+    message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_LOST;
+    message.lost = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
+    message.unix_ms = conversations_unix_ms(w->all);
+    watch_service_write(w, &message, !w->watcher.place.is_synced);
+}
+
+static void write_state(struct watch_call *w, const struct conversation *c)
+{
+    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
+    struct arena arena;
+    struct error err;
+
+    arena_init(&arena, STATE_MAX_BYTES);
+    if (wire_conversation(&message.state, c, &arena, &err) == STATUS_OK) {
+        message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SNAPSHOT;
+        message.conversation = message.state->conversation;
+        message.unix_ms = conversations_unix_ms(w->all);
+        watch_service_write(w, &message, true);
+    } else {
+        call_finish(w->call, &err);
+    }
+    arena_deinit(&arena);
+}
+
+static void write_synced(struct watch_call *w)
+{
+    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
+
+    message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_SYNCED;
+    message.unix_ms = conversations_unix_ms(w->all);
+    watch_service_write(w, &message, false);
+}
+
+static void write_snapshot(struct watch_call *w)
+{
+    const struct conversation *c = snapshot_next(w->all, &w->watcher);
+
+    if (c != NULL)
+        write_state(w, c);
+    else
+        write_synced(w);
+}
+
 static void watch_service_write_ready(struct call *call, void *state)
 {
     struct watch_call *w = state;
-    Parley__V1__ConversationEvent message = PARLEY__V1__CONVERSATION_EVENT__INIT;
-    char id[CONVERSATION_ID_CHARS], parent[CONVERSATION_ID_CHARS];
+    struct watcher *watcher = &w->watcher;
     struct watch_event event;
     uint64_t lost;
 
-    if (!watcher_next(&w->watcher, &event, &lost))
-        return;
-    if (lost > 0) {
-        message.kind = PARLEY__V1__CONVERSATION_EVENT_KIND__CONVERSATION_EVENT_KIND_LOST;
-        message.lost = lost > UINT32_MAX ? UINT32_MAX : (uint32_t)lost;
-    } else {
-        conversation_id_format(&event.id, id);
-        message.conversation = id;
-        message.kind = event_kinds[event.what];
-        message.reason = (char *)event.reason;
-        message.unix_ms = event.unix_ms;
-        if (event.what == WATCH_FORKED) {
-            conversation_id_format(&event.parent, parent);
-            message.parent = parent;
-        }
+    if ((watcher->place.is_synced || watcher_is_pressed(watcher)) &&
+        watcher_next(watcher, &event, &lost)) {
+        if (lost > 0)
+            write_lost(w, lost);
+        else
+            write_happened(w, &event);
+    } else if (!watcher->place.is_synced) {
+        write_snapshot(w);
+    } else if (watcher->is_one && conversations_get(w->all, &watcher->id) == NULL) {
+        call_finish(call, NULL); /* it is closed, and the watcher knows */
     }
-    call_write(call, &message.base, false);
 }
 
 static void watch_service_on_close(struct call *call, void *state, enum status why)
@@ -76,33 +150,64 @@ static void watch_service_drain(struct call *call, void *state)
     call_finish(call, &err);
 }
 
+/* One conversation must be open, unless there are events of it to come: it was closed behind the
+ * resume token. */
+static enum status check_one(const struct watch_call *w, const char *id, struct error *err)
+{
+    struct watcher ahead = w->watcher;
+    struct watch_event event;
+    struct conversation *c;
+    uint64_t lost;
+
+    if (!w->watcher.is_one || watcher_next(&ahead, &event, &lost))
+        return STATUS_OK;
+    return conversations_find(&c, w->all, id, err);
+}
+
+static enum status open_watch(struct watch_call *w,
+                              const Parley__V1__ConversationsWatchRequest *request,
+                              struct error *err)
+{
+    const bool is_one = request->conversation[0] != '\0';
+    struct conversation_id id;
+    struct conversation *c;
+    struct watch_place place;
+    enum status rc;
+
+    rc = watch_token_parse(&place, &w->all->watch, request->resume_token, err);
+    if (rc == STATUS_OK && is_one && !conversation_id_parse(&id, request->conversation))
+        rc = conversations_find(&c, w->all, request->conversation, err); /* for its words */
+    if (rc != STATUS_OK)
+        return rc;
+    watcher_open(&w->watcher, &w->all->watch, is_one ? &id : NULL, &place, watch_service_notify, w);
+    rc = check_one(w, request->conversation, err);
+    if (rc != STATUS_OK)
+        watcher_close(&w->watcher);
+    else
+        snapshot_begin(w->all, &w->watcher);
+    return rc;
+}
+
 static void watch_service_start_watch(struct call *call, const ProtobufCMessage *message,
                                       struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = watch_service_write_ready,
                                                 .drain = watch_service_drain,
                                                 .on_close = watch_service_on_close};
-    const Parley__V1__ConversationsWatchRequest *request =
-        (const Parley__V1__ConversationsWatchRequest *)message;
-    struct conversation *c = NULL;
-    struct watch_call *w;
+    struct watch_call *w = call_state(call, sizeof(*w));
     struct error err;
 
-    if (request->conversation[0] != '\0' &&
-        conversations_find(&c, server->conversations, request->conversation, &err) != STATUS_OK) {
-        call_finish(call, &err);
+    if (w == NULL)
         return;
-    }
-    w = try_alloc(1, sizeof(*w));
-    if (w == NULL) {
-        (void)error_no_memory(&err, sizeof(*w), "a watcher");
-        call_finish(call, &err);
-        return;
-    }
     w->call = call;
-    watcher_open(&w->watcher, &server->conversations->watch, c == NULL ? NULL : &c->id,
-                 watch_service_notify, w);
+    w->all = server->conversations;
+    if (open_watch(w, (const Parley__V1__ConversationsWatchRequest *)message, &err) != STATUS_OK) {
+        free(w);
+        call_finish(call, &err);
+        return;
+    }
     call_set_handler(call, &handler, w);
+    call_notify(call);
 }
 
 static const struct rpc rows[] = {

@@ -671,7 +671,8 @@ START_TEST(test_watched)
     size_t n_notified = 0;
 
     (void)fake_conversation(&s);
-    watcher_open(&w, &s.all.watch, NULL, on_watch, &n_notified);
+    watcher_open(&w, &s.all.watch, NULL, &(struct watch_place){.is_synced = true}, on_watch,
+                 &n_notified);
     s.now_us += 2000;
     ck_assert_int_eq(open_with(&c, &request, &err), STATUS_OK);
     ck_assert_int_eq(conversation_fork(&f, c, c->host.n_turns, NULL, 0, &err), STATUS_OK);

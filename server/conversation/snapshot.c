@@ -1,0 +1,48 @@
+#include "server/conversation/snapshot.h"
+
+static struct link *snapshot_first(const struct conversations *all, const struct watcher *w)
+{
+    struct conversation *c = w->is_one ? conversations_get(all, &w->id) : conversations_newest(all);
+
+    while (c != NULL && c->serial >= w->place.below)
+        c = w->is_one ? NULL : conversations_older(all, c);
+    return c == NULL ? NULL : &c->link;
+}
+
+static struct link *link_behind(const struct conversations *all, const struct watcher *w,
+                                const struct link *at)
+{
+    return w->is_one ? NULL : list_next(&all->newest_first, at);
+}
+
+void snapshot_begin(const struct conversations *all, struct watcher *w)
+{
+    w->at = w->place.is_synced ? NULL : snapshot_first(all, w);
+}
+
+const struct conversation *snapshot_next(const struct conversations *all, struct watcher *w)
+{
+    const struct conversation *c;
+
+    if (w->at == NULL) {
+        w->place.is_synced = true;
+        return NULL;
+    }
+    c = container_of(w->at, const struct conversation, link);
+    w->place.below = c->serial;
+    w->at = link_behind(all, w, w->at);
+    return c;
+}
+
+void snapshot_skip(const struct conversations *all, const struct conversation *c)
+{
+    struct link *at;
+
+    for (at = list_first(&all->watch.watchers); at != NULL;
+         at = list_next(&all->watch.watchers, at)) {
+        struct watcher *w = container_of(at, struct watcher, link);
+
+        if (w->at == &c->link)
+            w->at = link_behind(all, w, w->at);
+    }
+}

@@ -1,0 +1,20 @@
+/* What a watcher is told first: the conversations that are open, newest first, one at a time and
+ * never all in memory. Those that close before their turn are left out; those that open meanwhile
+ * are not in it, but in the events that follow. Loop. */
+#ifndef SERVER_CONVERSATION_SNAPSHOT_H
+#define SERVER_CONVERSATION_SNAPSHOT_H
+
+#include "server/conversation/conversations.h"
+
+/* Finds where the snapshot of a watcher goes on, by its place; once, after watcher_open. A place
+ * inside a snapshot is looked for among the newer conversations. */
+void snapshot_begin(const struct conversations *all, struct watcher *w);
+
+/* The next conversation; NULL when the snapshot is complete, and then the watcher is synced. Moves
+ * the watcher's place. */
+const struct conversation *snapshot_next(const struct conversations *all, struct watcher *w);
+
+/* c is about to be removed: no snapshot goes on with it. */
+void snapshot_skip(const struct conversations *all, const struct conversation *c);
+
+#endif
