@@ -67,9 +67,10 @@ enum finish {
     FINISH_CANCELLED, /* by the caller, or the caller disconnected */
     FINISH_DEADLINE,
     FINISH_ERROR,
+    FINISH_OBSERVED, /* the turn asked for no reply */
 };
 
-/* "stop", "length", "cancelled", "deadline", "error". */
+/* "stop", "length", "cancelled", "deadline", "error", "observed". */
 const char *finish_name(enum finish f);
 
 struct top_logprob {

@@ -30,6 +30,7 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
     b->n_messages = (uint32_t)r->n_messages;
     b->size_bytes = size;
     b->is_plain = r->is_plain;
+    b->is_observed = r->is_observed;
     ids = (int32_t *)(b->messages + r->n_messages);
     b->plain_ids = ids;
     b->n_plain_ids = r->n_plain_ids;
@@ -58,7 +59,8 @@ void stored_request_close(struct stored_request *b)
 bool stored_request_matches(const struct stored_request *b, const struct turn_request *r)
 {
     if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs ||
-        b->is_plain != r->is_plain || b->n_plain_ids != r->n_plain_ids)
+        b->is_plain != r->is_plain || b->is_observed != r->is_observed ||
+        b->n_plain_ids != r->n_plain_ids)
         return false;
     if (b->n_plain_ids > 0 &&
         memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)
@@ -152,6 +154,9 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
     r->number = before == NULL ? 1 : before->number + 1;
     r->request = request;
     r->finish = reply->finish;
+    r->n_acted = (before == NULL ? 0 : before->n_acted) + !request->is_observed;
+    if (request->is_observed)
+        r->n_waiting = (before == NULL ? 0 : before->n_waiting) + request->n_messages;
     r->usage = (struct usage){
         .n_prompt = reply->n_prompt,
         .n_cached = reply->n_cached,

@@ -13,6 +13,7 @@ struct stored_request {
     struct sampling_overrides *overrides; /* NULL: nothing given */
     uint32_t n_logprobs;                  /* 0: none requested */
     bool is_plain;                        /* no chat: as observation's */
+    bool is_observed;                     /* no reply is asked for */
     const int32_t *plain_ids;             /* [n_plain_ids] */
     size_t n_plain_ids;
     uint32_t n_messages;
@@ -29,6 +30,7 @@ struct turn_request {
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
     uint32_t n_logprobs;
+    bool is_observed; /* no reply: the messages wait for the next turn that acts */
     uint64_t deadline_us;   /* 0: none */
     bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */
     bool is_kept_running;   /* without a number too it lingers when its last reader goes */
@@ -84,6 +86,8 @@ struct completed_turn {
     struct said_logprob *logprobs; /* [n_tokens], NULL unless requested */
     struct top_logprob *tops;
     size_t total_bytes; /* of this turn and all before it */
+    uint32_t n_acted;   /* of this turn and all before it, those with a reply */
+    uint32_t n_waiting; /* messages of the turns without one behind the last of those */
 };
 
 /* Copies the reply; takes before and request on success only. */

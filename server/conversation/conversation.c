@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/conversation/observed.h"
 #include "server/conversation/reader.h"
 #include "server/model/model.h"
 
@@ -146,7 +147,7 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
         f->host.newest = completed_turn_ref(completed_turn_find(c->host.newest, at_turn));
     rc = metadata_open(&f->metadata, metadata, n_metadata, err);
     if (rc == STATUS_OK)
-        rc = clone_fork(&f->host.clone, c->host.clone, at_turn, err);
+        rc = clone_fork(&f->host.clone, c->host.clone, observed_n_acted(f->host.newest), err);
     if (rc == STATUS_OK)
         rc = conversations_add(c->all, f, WATCH_FORKED, err);
     if (rc != STATUS_OK) {
@@ -216,10 +217,10 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct
                              c->host.n_turns);
     if (to_turn == c->host.n_turns)
         return STATUS_OK;
-    rc = c->host.model->agent->type->rewind(c->host.clone, to_turn, err);
+    newest = completed_turn_find(c->host.newest, to_turn);
+    rc = c->host.model->agent->type->rewind(c->host.clone, observed_n_acted(newest), err);
     if (rc != STATUS_OK)
         return rc;
-    newest = completed_turn_find(c->host.newest, to_turn);
     if (newest != NULL)
         (void)completed_turn_ref(newest);
     completed_turn_unref(c->host.newest);

@@ -7,13 +7,17 @@
  * memory for the completed turn is short, then the clone drops the turn, the conversation is as
  * before, and readers get the error. A cancel or a deadline before the first step ends the turn in
  * the same way; later, the reply so far is kept. Turns behind a dropped one are renumbered, and
- * those whose caller chose the number fail, since it would be wrong. */
+ * those whose caller chose the number fail, since it would be wrong.
+ *
+ * A turn that asks for no reply is complete once it is at the front (turn_take); the agent is not
+ * asked. */
 #include "server/conversation/turn.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "server/conversation/observed.h"
 #include "server/model/model.h"
 
 static const uint32_t turn_moves[] = {
@@ -166,7 +170,8 @@ static void remove_turn(struct turn *t, struct completed_turn *completed, const 
     struct turn_host *h = t->host;
 
     turn_move(t, TURN_ENDED);
-    turn_count(t, completed, err);
+    if (!t->is_observed)
+        turn_count(t, completed, err);
     release_readers(t, completed, err);
     list_remove(&t->link);
     h->n_live--;
@@ -270,16 +275,16 @@ static enum status turn_start(struct turn *t, struct error *err)
 
     agent_turn_init(&t->agent, &t->arena, h->config->max_reply_bytes);
     t->agent.seen = (struct observation){
-        .messages = t->request->messages,
-        .n_messages = t->request->n_messages,
         .is_raw_prompt = t->request->is_plain,
         .raw_ids = t->request->plain_ids,
         .n_raw_ids = t->request->n_plain_ids,
-        .turn = t->number,
+        .turn = observed_n_acted(h->newest) + 1,
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);
-    rc = agent_turn_observe(&t->agent, h->clone, err);
+    rc = observed_gather(&t->agent.seen, h->newest, t->request, &t->arena, err);
+    if (rc == STATUS_OK)
+        rc = agent_turn_observe(&t->agent, h->clone, err);
     if (rc != STATUS_OK)
         return name_prompt(t, err);
     t->input_us = turn_now_us(t) - begun_us;
@@ -295,21 +300,47 @@ static enum status turn_start(struct turn *t, struct error *err)
     return STATUS_OK;
 }
 
-/* Starts the turn at the front, if it is queued; turns that cannot start fail. */
+/* The turn is the host's newest. */
+static void turn_count_complete(struct turn *t, struct completed_turn *completed)
+{
+    struct turn_host *h = t->host;
+
+    h->newest = completed;
+    h->n_turns++;
+    h->last_done_us = turn_now_us(t);
+}
+
+/* Completes a turn that asks for no reply. On failure nothing has changed. */
+static enum status turn_take(struct turn *t, struct completed_turn **out, struct error *err)
+{
+    enum status rc = observed_keep(out, t->host->newest, t->request, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    t->request = NULL;
+    turn_count_complete(t, *out);
+    return STATUS_OK;
+}
+
+/* Starts or takes the turn at the front, if it is queued; turns that cannot start fail. */
 static void turn_advance(struct turn_host *h)
 {
     while (!list_is_empty(&h->turns)) {
         struct turn *t = container_of(list_first(&h->turns), struct turn, link);
-        struct error err;
+        struct completed_turn *completed = NULL;
+        struct error err = {0};
+        enum status rc;
 
         if (t->state != TURN_QUEUED)
             return;
-        if (turn_start(t, &err) == STATUS_OK) {
+        rc = t->is_observed ? turn_take(t, &completed, &err) : turn_start(t, &err);
+        if (rc == STATUS_OK && completed == NULL) {
             notify_readers(t);
             return;
         }
-        remove_turn(t, NULL, &err);
-        renumber(h);
+        remove_turn(t, completed, &err);
+        if (completed == NULL)
+            renumber(h);
     }
 }
 
@@ -349,9 +380,7 @@ static enum status turn_keep(struct turn *t, struct completed_turn **out, struct
     t->request = NULL;
     take_timings(t, &completed->timings);
     agent_turn_keep(&t->agent);
-    h->newest = completed;
-    h->n_turns++;
-    h->last_done_us = turn_now_us(t);
+    turn_count_complete(t, completed);
     *out = completed;
     return STATUS_OK;
 }
@@ -407,7 +436,9 @@ static void on_ended(struct agent_turn *agent, const struct error *ended)
 enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
                       struct turn_reader *reader, struct error *err)
 {
+    static const struct error ok = {0};
     struct turn *t = try_alloc(1, sizeof(*t));
+    struct completed_turn *completed = NULL;
     enum status rc;
 
     if (t == NULL)
@@ -417,6 +448,7 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     t->number = number;
     t->is_numbered = r->number != 0;
     t->may_linger = r->number != 0 || r->is_kept_running;
+    t->is_observed = r->is_observed;
     t->accepted_us = turn_now_us(t);
     list_init(&t->readers);
     arena_init(&t->arena, h->config->max_arena_bytes);
@@ -426,7 +458,7 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     if (rc == STATUS_OK) {
         turn_attach(t, reader);
         if (list_is_empty(&h->turns))
-            rc = turn_start(t, err);
+            rc = t->is_observed ? turn_take(t, &completed, err) : turn_start(t, err);
         if (rc != STATUS_OK) {
             list_remove(&reader->link);
             reader->turn = NULL;
@@ -438,8 +470,11 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     }
     list_push(&h->turns, &t->link);
     h->n_live++;
-    statistics_begin(statistics(t));
+    if (!t->is_observed)
+        statistics_begin(statistics(t));
     h->config->began(h);
+    if (completed != NULL)
+        remove_turn(t, completed, &ok);
     return STATUS_OK;
 }
 

@@ -76,6 +76,7 @@ struct turn {
     struct link lingering;          /* the owner's list of turns without readers */
     uint64_t linger_until_us;       /* while it is in that list */
     uint64_t left_deadline_us;      /* of the last reader, which has gone */
+    bool is_observed;               /* asks for no reply */
     enum finish why;                /* TURN_ENDING: FINISH_CANCELLED or FINISH_DEADLINE */
     struct stored_request *request; /* owned until the completed turn takes it */
     struct list readers;
@@ -89,7 +90,8 @@ struct turn {
 };
 
 /* Appends the turn of r, with this number, to the host's queue, read by reader. The first in the
- * queue is observed and requested at once. On failure nothing has changed. */
+ * queue is observed and requested at once, or, if it asks for no reply, complete at once. On
+ * failure nothing has changed. */
 enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
                       struct turn_reader *reader, struct error *err) MUST_CHECK;
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/conversation/observed.h"
 #include "server/conversation/opening.h"
 #include "tests/fault/sweep.h"
 #include "tests/support/fake_server.h"
@@ -114,10 +115,28 @@ static void talk(struct fake_server *s, struct conversation *c, uint32_t number)
             fake_reader_deinit(&readers[i]);
         }
         ck_assert_uint_eq(c->host.n_turns, is_done ? number : number - 1);
-        ck_assert_uint_eq(fake_clone_n_turns(c), c->host.n_turns);
+        ck_assert_uint_eq(fake_clone_n_turns(c), observed_n_acted(c->host.newest));
         ck_assert_uint_eq(c->host.n_live, 0);
     }
     ck_assert_str_eq(c->host.newest->text, "<0><1><2>");
+}
+
+/* A turn without a reply, complete at once. */
+static void tell(struct conversation *c, uint32_t number)
+{
+    struct message m = {.role = ROLE_USER, .text = "say 3", .len = 5};
+    struct turn_request r = {
+        .number = number, .messages = &m, .n_messages = 1, .is_observed = true};
+    struct fake_reader reader;
+    struct error err;
+
+    fake_reader_init(&reader);
+    while (!worked(conversation_turn(c, &r, &reader.reader, &err))) {
+        ck_assert_uint_eq(c->host.n_turns, number - 1);
+        ck_assert_uint_eq(c->host.n_live, 0);
+    }
+    ck_assert_uint_eq(c->host.n_turns, number);
+    fake_reader_deinit(&reader);
 }
 
 static enum status converse(void *arg)
@@ -137,6 +156,8 @@ static enum status converse(void *arg)
     update_one(c, f);
     talk(&s, f, 2);
     talk(&s, c, 2);
+    tell(c, 3);
+    talk(&s, c, 4);
     armed = fault_after;
     fault_after = -1;
     fake_server_close(&s);

@@ -399,6 +399,59 @@ def asked_along(parley):
     parley.close(c)
 
 
+def told_only(parley):
+    """Turns that ask for no reply: the next one sees their messages with its own, as one turn with all of them would."""
+    for model in ("tiny", "echo"):
+        whole, parts = parley.open(model, sampling={"seed": 5}), parley.open(model, sampling={"seed": 5})
+        texts = ("one two", "three", "and now?")
+        for c, turns in ((whole, [texts]), (parts, [texts[:1], texts[1:2], texts[2:]])):
+            for n, said in enumerate(turns, 1):
+                r = request(c, n, messages=[content.Message(role="user", text=t) for t in said], observe_only=n < len(turns))
+                if not r.observe_only:
+                    r.sampling.max_tokens = 30
+                    r.sampling.temperature = 1
+                    r.want_logprobs = 2
+                    reply = turn(parley, r)
+                    same(ask(parley, r), reply)
+                    continue
+                told = turn(parley, r)
+                assert told.kinds == ["accepted", "done"] and word(told.done, "finish_reason") == "observed", told.kinds
+                assert told.done.usage == content.Usage() and told.done.turn == n
+                assert turn(parley, r).done == told.done and ask(parley, r).message.text == "", "it is stored as it is"
+                fails(grpc.StatusCode.ALREADY_EXISTS, lambda: parley.conversations.Ask(request(c, n, "another", observe_only=True)))
+                fails(grpc.StatusCode.ALREADY_EXISTS, lambda: parley.conversations.Ask(request(c, n, messages=r.messages)))
+            if c == whole:
+                expected = reply
+        assert (reply.text, reply.ids, reply.logprobs) == (expected.text, expected.ids, expected.logprobs)
+        assert reply.done.usage.prompt_tokens == expected.done.usage.prompt_tokens
+        kept = parley.get(parts)
+        assert kept.turns == 3 and kept.context_tokens == parley.get(whole).context_tokens
+        assert [(len(t.messages), t.reply, word(t, "finish_reason")) for t in kept.transcript[:2]] == [(1, "", "observed")] * 2
+        went_on = request(parts, 4, "go on")
+        after = request(whole, 2, "go on")
+        assert turn(parley, went_on).ids == turn(parley, after).ids, "they are observed once"
+
+        early = parley.fork(parts, at_turn=1)  # among those that wait
+        r = request(early, 2, messages=[content.Message(role="user", text=t) for t in texts[1:]])
+        r.sampling.max_tokens = 30
+        r.sampling.temperature = 1
+        assert turn(parley, r).ids == expected.ids
+        for to_turn in (3, 2, 1):
+            parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=parts, to_turn=to_turn))
+        again = request(parts, 2, messages=[content.Message(role="user", text=t) for t in texts[1:]])
+        again.sampling.max_tokens = 30
+        again.sampling.temperature = 1
+        same_again = turn(parley, again)
+        assert (same_again.text, same_again.ids) == (expected.text, expected.ids)
+        code = grpc.StatusCode.INVALID_ARGUMENT
+        for field in ("want_logprobs", "sampling"):
+            r = request(parts, 3, "x", observe_only=True, **{field: {"top_k": 1} if field == "sampling" else 3})
+            fails(code, lambda: parley.conversations.Ask(r), field=field)
+        fails(code, lambda: parley.conversations.Ask(request(parts, 3, observe_only=True)), field="messages")
+        for c in (whole, parts, early):
+            parley.close(c)
+
+
 def bad_input(parley):
     c = parley.open("echo")
     call, code = parley.conversations.Turn, grpc.StatusCode
@@ -1112,7 +1165,7 @@ def main():
     only = sys.argv[3:]
     shared = [health_and_models, three_turns, tokens_stream, exactly_once, opened_once, fork_and_rewind, rewind_again,
               client_cancels, cancel_call, cancel_one, deadlines,
-              asked_whole, asked_along, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, watching_one, watching_a_crowd, watching_slowly, listing,
+              asked_whole, asked_along, told_only, bad_input, chat_stream, chat_cancels, chat_tag_in_use, chat_left, watching, watching_one, watching_a_crowd, watching_slowly, listing,
               transcript_pages, reads_back, updating, garbage, killed_client]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")

@@ -301,6 +301,28 @@ def bound(parley):
     assert again.headers["X-Conversation-Id"] != id
 
 
+def bound_and_told(parley):
+    """A turn that asked for no reply, over gRPC, has none in the history, and no response's id."""
+    client = client_of(parley)
+    create = client.chat.completions.with_raw_response.create
+    asked = dict(model="tiny", max_tokens=8, extra_headers={"X-Conversation-Id": "river-43"})
+    one = create(messages=STORY, **asked)
+    id = one.headers["X-Conversation-Id"]
+    wire = harness.conversations
+    list(parley.conversations.Turn(wire.TurnRequest(conversation=id, turn=2, text="It rains.", observe_only=True)))
+    all_said = STORY + [{"role": "assistant", "content": one.parse().choices[0].message.content}] + \
+        [{"role": "user", "content": text} for text in ("It rains.", "Go on.")]
+    two = create(messages=all_said, **asked)
+    said = parley.conversations.Get(wire.ConversationsGetRequest(conversation=id)).transcript
+    assert [[m.text for m in t.messages] for t in said] == [[STORY[0]["content"]], ["It rains."], ["Go on."]], said
+    twin = wire.TurnRequest(conversation=parley.fork(id, at_turn=1), turn=2,
+                            messages=[harness.content.Message(role="user", text=text) for text in ("It rains.", "Go on.")])
+    assert parley.conversations.Ask(twin).usage.prompt_tokens == two.parse().usage.prompt_tokens, "the agent has seen both"
+    expect(openai.NotFoundError, "not kept", client.responses.create, model="tiny", input="x", previous_response_id=f"resp_{id}{2:08x}")
+    assert client.responses.create(model="tiny", input="x", previous_response_id=f"resp_{id}{3:08x}", max_output_tokens=4).usage.input_tokens > 0
+    parley.close(id)
+
+
 def running(parley):
     return sum(m.batching.running + m.batching.waiting for m in parley.admin.Status(harness.admin.AdminStatusRequest()).models)
 
@@ -645,7 +667,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, errors, history, bound, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")

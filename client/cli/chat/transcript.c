@@ -113,7 +113,8 @@ static bool transcript_write_all(const Parley__V1__Conversation *c, FILE *out, w
 
         for (size_t j = 0; is_good && j < turn->n_messages; j++)
             is_good = write(out, turn->turn, turn->messages[j]->role, turn->messages[j]->text);
-        is_good = is_good && write(out, turn->turn, "assistant", turn->reply);
+        if (turn->finish_reason != PARLEY__V1__FINISH_REASON__FINISH_REASON_OBSERVED)
+            is_good = is_good && write(out, turn->turn, "assistant", turn->reply);
     }
     return is_good;
 }

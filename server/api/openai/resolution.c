@@ -44,6 +44,12 @@ static bool resolution_is_same(const struct message *a, const struct message *b)
            (a->len == 0 || memcmp(a->text, b->text, a->len) == 0);
 }
 
+/* A turn that asked for no reply has none in the history. */
+static bool has_said(const struct completed_turn *r)
+{
+    return !r->request->is_observed;
+}
+
 /* Whether p begins with the whole conversation up to newest; *ret_n: the number of those
  * messages. */
 static bool begins_with(const struct prompt *p, const struct completed_turn *newest, size_t *ret_n)
@@ -52,14 +58,14 @@ static bool begins_with(const struct prompt *p, const struct completed_turn *new
     size_t n = 0;
 
     for (r = newest; r != NULL; r = r->before)
-        n += r->request->n_messages + 1;
+        n += r->request->n_messages + has_said(r);
     if (n > p->n_messages)
         return false;
     *ret_n = n;
     for (r = newest; r != NULL; r = r->before) { /* newest first */
         const struct message reply = {.role = ROLE_ASSISTANT, .text = r->text, .len = r->len};
 
-        if (!resolution_is_same(&p->messages[--n], &reply))
+        if (has_said(r) && !resolution_is_same(&p->messages[--n], &reply))
             return false;
         for (size_t i = r->request->n_messages; i-- > 0;) {
             if (!resolution_is_same(&p->messages[--n], &r->request->messages[i]))

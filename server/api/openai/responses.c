@@ -48,7 +48,8 @@ static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
         if (conversation_id_parse(&key, hex))
             c = conversations_get(all, &key);
     }
-    if (c == NULL || turn == 0 || turn > c->host.n_turns) {
+    if (c == NULL || turn == 0 || turn > c->host.n_turns ||
+        completed_turn_find(c->host.newest, turn)->request->is_observed) {
         (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND,
                             "previous_response_id",
                             "there is no response '%.60s', or it is not kept any more", id);

@@ -146,6 +146,18 @@ static enum status wire_check_served(const Parley__V1__TurnRequest *from, struct
     return err->status = STATUS_UNIMPLEMENTED;
 }
 
+/* A turn without a reply says nothing of how to reply. */
+static enum status check_observed(const Parley__V1__TurnRequest *from, struct error *err)
+{
+    const char *field = from->sampling != NULL    ? "sampling"
+                        : from->want_logprobs > 0 ? "want_logprobs"
+                                                  : NULL;
+
+    if (!from->observe_only || field == NULL)
+        return STATUS_OK;
+    return error_field(err, field, "cannot stand beside observe_only: there is no reply");
+}
+
 static enum status take_messages(struct turn_request *out, const Parley__V1__TurnRequest *from,
                                  struct arena *arena, struct error *err)
 {
@@ -206,10 +218,16 @@ static enum status wire_resume(struct turn_request *out, const Parley__V1__Curso
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
                       struct arena *arena, struct error *err)
 {
-    struct turn_request r = {.number = from->turn, .n_logprobs = from->want_logprobs};
+    struct turn_request r = {
+        .number = from->turn,
+        .n_logprobs = from->want_logprobs,
+        .is_observed = from->observe_only != 0,
+    };
     enum status rc;
 
     rc = wire_check_served(from, err);
+    if (rc == STATUS_OK)
+        rc = check_observed(from, err);
     if (rc == STATUS_OK)
         rc = wire_resume(&r, from->resume_from, err);
     if (rc == STATUS_OK)
@@ -389,6 +407,7 @@ static Parley__V1__FinishReason wire_finish(enum finish finish)
         [FINISH_CANCELLED] = PARLEY__V1__FINISH_REASON__FINISH_REASON_CANCELLED,
         [FINISH_DEADLINE] = PARLEY__V1__FINISH_REASON__FINISH_REASON_DEADLINE,
         [FINISH_ERROR] = PARLEY__V1__FINISH_REASON__FINISH_REASON_ERROR,
+        [FINISH_OBSERVED] = PARLEY__V1__FINISH_REASON__FINISH_REASON_OBSERVED,
     };
 
     return reasons[finish];
