@@ -10,7 +10,7 @@
 enum { OBSERVED_MAX_MESSAGES = 4096 };
 
 /* Completes a turn without a reply, the one after newest (NULL: none). As completed_turn_open.
- * STATUS_EXHAUSTED also if too many messages wait. */
+ * STATUS_PRECONDITION if too many messages wait. */
 enum status observed_keep(struct completed_turn **out, struct completed_turn *newest,
                           struct stored_request *request, struct error *err) MUST_CHECK;
 

@@ -919,7 +919,7 @@ def updating(parley):
         more["metadata"] = conversations.ConversationMetadata(entries={"no": "no"})
         fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: update(c, **more), field=field)
     crowd = conversations.ConversationMetadata(entries={str(n): "" for n in range(65)})
-    fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: update(c, ttl_ms=1, metadata=crowd))
+    fails(grpc.StatusCode.INVALID_ARGUMENT, lambda: update(c, ttl_ms=1, metadata=crowd), field="metadata")
     kept = parley.get(c, without_transcript=True)
     assert (kept.ttl_ms, kept.metadata, kept.sampling) == (5000000, {"room": "7"}, second), kept
     said = update(c, sampling=sampling.Sampling(), metadata=conversations.ConversationMetadata())

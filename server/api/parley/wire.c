@@ -494,7 +494,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     } *w = arena_alloc(arena, 1, sizeof(*w));
 
     if (w == NULL || fill_piece(&piece, &event, reader, arena) != STATUS_OK)
-        return error_set(err, STATUS_EXHAUSTED, "out of memory for the reply");
+        return wire_no_memory(err);
     parley__v1__turn_reply__init(&w->reply);
     parley__v1__message__init(&w->message);
     fill_usage(&w->usage, &r->usage);

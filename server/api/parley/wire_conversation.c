@@ -158,7 +158,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     *out = m;
     return STATUS_OK;
 no_memory:
-    return error_set(err, STATUS_EXHAUSTED, "out of memory for what is known of a conversation");
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for what is known of a conversation");
 }
 
 /* --- the transcript --- */

@@ -627,7 +627,7 @@ START_TEST(test_bad_updates)
                                 .has_metadata = true,
                                 .metadata = pairs,
                                 .n_metadata = METADATA_MAX_PAIRS + 1};
-    ck_assert_int_eq(conversation_update(c, &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(conversation_update(c, &r, &err), STATUS_INVALID);
     ck_assert_ptr_eq(c->host.options, options);
     ck_assert_ptr_null(c->metadata);
     ck_assert_uint_eq(options->n_refs, 1);

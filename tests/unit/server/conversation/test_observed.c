@@ -175,14 +175,14 @@ START_TEST(is_limited)
     fake_server_open(&s, "echo", 0, NULL);
     ck_assert_int_eq(conversation_open(&c, &s.all, &s.model, &few, &err), STATUS_OK);
     observe_whole(c, 1, "one");
-    ck_assert_int_eq(observe_one(c, 2, "two", &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(observe_one(c, 2, "two", &r, &err), STATUS_PRECONDITION);
     c = fake_conversation(&s);
     for (size_t i = 0; i < OBSERVED_MAX_MESSAGES; i++)
         m[i] = (struct message){.role = ROLE_USER, .text = "x", .len = 1};
     fake_reader_init(&r);
     ck_assert_int_eq(conversation_turn(c, &all, &r.reader, &err), STATUS_OK);
     fake_reader_deinit(&r);
-    ck_assert_int_eq(observe_one(c, 2, "one more", &r, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(observe_one(c, 2, "one more", &r, &err), STATUS_PRECONDITION);
     ck_assert_uint_eq(c->host.n_turns, 1);
     ck_assert_uint_eq(c->host.n_live, 0);
     fake_turn_whole(&s, c, 2, "now", FINISH_STOP, "now");
