@@ -78,6 +78,9 @@ static enum status check_stops(const struct sampling *s, struct error *err)
     for (size_t i = 0; i < s->n_stops; i++) {
         if (s->stops[i].len == 0)
             return error_field(err, "stop", "has an empty text (number %zu)", i + 1);
+        if (s->stops[i].len > SAMPLING_MAX_STOP_BYTES)
+            return error_field(err, "stop", "has a text of %zu bytes (number %zu), it may have %d",
+                               s->stops[i].len, i + 1, SAMPLING_MAX_STOP_BYTES);
         if (!utf8_is_valid(s->stops[i].text, s->stops[i].len))
             return error_field(err, "stop", "has a text that is not UTF-8 (number %zu)", i + 1);
     }

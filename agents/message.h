@@ -31,6 +31,7 @@ struct text {
 };
 
 enum { SAMPLING_MAX_STOPS = 16, SAMPLING_MAX_BIASES = 1024, SAMPLING_MAX_LOGPROBS = 20 };
+enum { SAMPLING_MAX_STOP_BYTES = 4096 }; /* of one stop text */
 
 /* How to choose tokens. sampling_init fills the neutral values. An agent fills its model's
  * defaults; the conversation's and then the turn's values override them. */

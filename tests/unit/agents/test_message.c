@@ -1,6 +1,7 @@
 #include "agents/message.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tests/unit/base/suite.h"
 
@@ -116,9 +117,10 @@ START_TEST(test_counts)
 }
 END_TEST
 
-/* Stop texts: not too many, none empty, all UTF-8. */
+/* Stop texts: not too many, none empty or too long, all UTF-8. */
 START_TEST(test_stops)
 {
+    static char text[SAMPLING_MAX_STOP_BYTES + 1];
     struct text stops[SAMPLING_MAX_STOPS + 1];
     struct sampling s;
     struct error err;
@@ -134,6 +136,12 @@ START_TEST(test_stops)
     ck_assert_str_eq(err.field, "stop");
     s.n_stops = 2;
     stops[1].len = 0;
+    ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.field, "stop");
+    memset(text, 'x', sizeof(text));
+    stops[1] = (struct text){.text = text, .len = SAMPLING_MAX_STOP_BYTES};
+    ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_OK);
+    stops[1].len++;
     ck_assert_int_eq(sampling_check(&s, 10, &err), STATUS_INVALID);
     ck_assert_str_eq(err.field, "stop");
     stops[1] = (struct text){.text = "\xff", .len = 1};
