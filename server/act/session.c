@@ -28,6 +28,8 @@ struct session {
     uint64_t accepted_us;     /* the step in flight */
     uint64_t deadline_us;     /* the latest of its waiters; 0: none */
     struct step_reply *reply; /* to seq; NULL for 0 */
+    struct digest answered;   /* what reply is to */
+    struct digest asked;      /* the step in flight */
     bool has_ended;           /* removed from the table */
     struct list waits;
     struct agent_turn turn; /* asked: the step after seq is in flight */
@@ -53,6 +55,7 @@ void sessions_init(struct sessions *all, const struct sessions_config *config)
     if (all->config.ttl_ms == 0)
         all->config.ttl_ms = (uint64_t)10 * 60 * 1000;
     hash_init(&all->by_env, config->env);
+    digest_key_init(&all->key, config->env);
     list_init(&all->idle);
     act_modes_init(&all->modes);
 }
@@ -166,6 +169,44 @@ static void end_session(struct session *s)
         maybe_free(s);
 }
 
+/* --- what a step says --- */
+
+static void digest_tensor(struct digest_writer *w, const struct tensor_view *t)
+{
+    digest_text(w, t->name);
+    digest_number(w, (uint64_t)t->type << 32 | t->n_dims);
+    for (size_t i = 0; i < t->n_dims; i++)
+        digest_number(w, (uint64_t)t->dims[i]);
+    digest_bytes(w, t->data, t->size_bytes);
+}
+
+static struct digest step_digest(const struct sessions *all, const struct step_request *r)
+{
+    struct digest_writer w;
+    uint32_t reward;
+
+    memcpy(&reward, &r->reward, sizeof(reward));
+    digest_start(&w, &all->key);
+    digest_number(&w, (uint64_t)r->done << 32 | reward);
+    digest_number(&w, r->n_observation);
+    for (size_t i = 0; i < r->n_observation; i++)
+        digest_tensor(&w, &r->observation[i]);
+    return digest_end(&w);
+}
+
+/* Whether a number that is in use came with the request that had it. */
+static enum status check_again(const struct sessions *all, const struct step_request *r,
+                               const struct digest *before, struct error *err)
+{
+    struct digest again = step_digest(all, r);
+
+    if (digest_is_equal(&again, before))
+        return STATUS_OK;
+    (void)error_field(err, "seq", "%llu was given before, with another observation",
+                      (unsigned long long)r->seq);
+    return err->status = STATUS_EXISTS;
+}
+
 /* --- a step --- */
 
 /* The turn has ended, with success or not. */
@@ -187,6 +228,7 @@ static void session_keep(struct session *s, struct error *err)
     agent_turn_keep(&s->turn);
     step_reply_unref(s->reply);
     s->reply = reply;
+    s->answered = s->asked;
     s->seq++;
 }
 
@@ -284,6 +326,7 @@ static enum status session_observe(struct session *s, const struct step_request 
     enum status rc;
 
     s->accepted_us = env_now_us(s->all->config.env);
+    s->asked = step_digest(s->all, r);
     s->arena = *arena;
     agent_turn_init(&s->turn, &s->arena, 0);
     *seen = (struct observation){
@@ -437,14 +480,18 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
     if (s == NULL || s->run_id != r->run_id)
         return step_afresh(all, s, hash, r, arena, w, err);
     if (!r->is_next && r->seq == s->seq) {
-        *ret_stored = s->reply;
-        return STATUS_OK;
+        rc = check_again(all, r, &s->answered, err);
+        if (rc == STATUS_OK)
+            *ret_stored = s->reply;
+        return rc;
     }
     if (!r->is_next && r->seq != s->seq + 1)
         return out_of_range(r->seq, s->seq, err);
     if (agent_turn_is_asked(&s->turn)) {
-        session_join(s, r, w);
-        return STATUS_OK;
+        rc = r->is_next ? STATUS_OK : check_again(all, r, &s->asked, err);
+        if (rc == STATUS_OK)
+            session_join(s, r, w);
+        return rc;
     }
     if (s->lease != NULL && s->lease->is_frozen)
         return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, "env_id",

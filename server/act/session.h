@@ -1,13 +1,15 @@
 /* A session is one run of one environment, (model, env_id, run_id): a clone of the model's agent,
  * and its steps by number. The number makes a retry safe: repeating the last one joins the running
- * step or returns the stored reply, and never acts twice. One step of a session is in flight at a
- * time. A step that fails does not count; its number may be used again. Another run_id for an
- * env_id ends the run before and starts a new one. Knows nothing of gRPC. Loop. */
+ * step or returns the stored reply, and never acts twice; with another observation, reward or end
+ * of the episode it is refused. One step of a session is in flight at a time. A step that fails
+ * does not count; its number may be used again. Another run_id for an env_id ends the run before
+ * and starts a new one. Knows nothing of gRPC. Loop. */
 #ifndef SERVER_ACT_SESSION_H
 #define SERVER_ACT_SESSION_H
 
 #include "agents/agent.h"
 #include "agents/turn.h"
+#include "base/digest.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
@@ -66,7 +68,8 @@ struct sessions_config {
 
 struct sessions {
     struct sessions_config config;
-    struct hash by_env; /* by model and env_id */
+    struct hash by_env;    /* by model and env_id */
+    struct digest_key key; /* of the steps' digests */
     size_t n;
     size_t n_asking;  /* steps in flight, also of runs that have ended */
     struct list idle; /* the longest idle first */
@@ -81,9 +84,10 @@ void sessions_deinit(struct sessions *all);
 
 /* Takes the step, and *arena with what the request points to; w is notified. If *ret_stored is set,
  * the step was done before: it is the reply, borrowed, nothing is taken and w is not used. A
- * refusal takes nothing: INVALID naming the field, RANGE (a number that is not the next), EXHAUSTED
- * (sessions, the queue), PRECONDITION (a model that does not act; lock-step: another session's
- * observation has the row), UNAVAILABLE, or the agent's error. */
+ * refusal takes nothing: INVALID naming the field, RANGE (a number that is not the next), EXISTS
+ * (one that was given with another observation), EXHAUSTED (sessions, the queue), PRECONDITION (a
+ * model that does not act; lock-step: another session's observation has the row), UNAVAILABLE, or
+ * the agent's error. */
 enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,
                           struct step_wait *w, struct step_reply **ret_stored,
                           struct error *err) MUST_CHECK;

@@ -76,8 +76,10 @@ def sessions_and_numbers(a):
     first = a.step("numbers", 7, 1)
     assert first.seq == 1 and first.batch_size == 1 and set(numbers(first)) >= {"action", "logp"}, first
     second = a.step("numbers", 7, 2)
-    again = a.step("numbers", 7, 2, tensor(9, 9, 9, 9))
+    again = a.step("numbers", 7, 2)
     assert numbers(again) == numbers(second) and again.seq == 2, "the last number again has the stored answer"
+    for more in ({"observation": tensor(9, 9, 9, 9)}, {"reward": 1}, {"done": True}):
+        refused(lambda more=more: a.step("numbers", 7, 2, **more), grpc.StatusCode.ALREADY_EXISTS, "seq 2 was given before")
     refused(lambda: a.step("numbers", 7, 1), grpc.StatusCode.OUT_OF_RANGE, "seq is 1", "has 2", "next is 3")
     refused(lambda: a.step("numbers", 7, 4), grpc.StatusCode.OUT_OF_RANGE, "seq is 4", "has 2", "next is 3")
     refused(lambda: a.step("numbers", 8, 3), grpc.StatusCode.OUT_OF_RANGE, "seq is 3", "next is 1")

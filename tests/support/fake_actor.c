@@ -320,6 +320,8 @@ enum status fake_step(struct fake_actor *f, struct fake_step *s, const struct fa
         .run_id = r->run_id,
         .seq = r->seq,
         .n_observation = 1,
+        .reward = r->reward,
+        .done = r->done,
         .row = r->row,
         .deadline_us = r->deadline_us,
     };

@@ -43,6 +43,8 @@ struct fake_request {
     const char *env_id;
     uint64_t run_id, seq;
     float a, b;
+    float reward;
+    bool done;
     uint32_t row;
     uint64_t deadline_us;
 };

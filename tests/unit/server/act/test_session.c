@@ -62,7 +62,7 @@ START_TEST(test_numbers)
     open_actor(&f, NULL);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 10}, 10);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 10}, 11);
-    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 99}, 11);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 2, .a = 10}, 11);
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 10}, STATUS_RANGE,
             "seq is 1, the session has 2: the next is 3");
     refused(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 4, .a = 10}, STATUS_RANGE,
@@ -75,6 +75,50 @@ START_TEST(test_numbers)
             STATUS_INVALID, "seq is 0, steps count from 1");
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 10}, 12);
     ck_assert_uint_eq(f.all.n, 1);
+    fake_actor_close(&f);
+}
+END_TEST
+
+/* The number of a step that is done, or in flight, is refused with another observation, reward or
+ * end of the episode; the step goes on. One that failed has no observation any more. */
+START_TEST(test_another_observation)
+{
+    const struct fake_request r = {.env_id = "a", .run_id = 1, .seq = 2, .a = 5, .b = 1};
+    struct fake_request others[] = {r, r, r, r};
+    struct fake_actor f;
+    struct fake_step s, again;
+    struct error err;
+
+    others[0].a = 6;
+    others[1].b = 2;
+    others[2].reward = 1;
+    others[3].done = true;
+    open_actor(&f, NULL);
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 5, .b = 1}, 6);
+    for (int is_done = 0; is_done < 2; is_done++) {
+        if (is_done == 0)
+            ck_assert_int_eq(fake_step(&f, &s, &r, &err), STATUS_OK);
+        for (size_t i = 0; i < 4; i++) {
+            ck_assert_int_eq(fake_step(&f, &again, &others[i], &err), STATUS_EXISTS);
+            ck_assert_str_eq(err.field, "seq");
+            ck_assert_str_eq(err.text, "seq 2 was given before, with another observation");
+        }
+        fake_actor_run(&f);
+        ck_assert_uint_eq(s.n_done, 1);
+        ck_assert_float_eq(s.action, 7);
+        ck_assert_uint_eq(again.n_done, 0);
+        acts(&f, &r, 7);
+    }
+    ck_assert_int_eq(
+        fake_step(&f, &s,
+                  &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = INFINITY},
+                  &err),
+        STATUS_OK);
+    fake_actor_run(&f);
+    ck_assert_int_eq(s.err.status, STATUS_INVALID);
+    acts(&f, &r, 7);
+    refused(&f, &others[0], STATUS_EXISTS, "seq 2 was given before, with another observation");
+    acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 3, .a = 5}, 7);
     fake_actor_close(&f);
 }
 END_TEST
@@ -473,6 +517,7 @@ START_TEST(test_drain)
 }
 END_TEST
 
-SUITE_MAIN("server/session", test_steps, test_numbers, test_join, test_cancelled_and_sent_again,
-           test_sent_again_too_late, test_joined_deadlines, test_failure, test_another_run,
-           test_bound_and_expiry, test_hold, test_rows, test_modes, test_drain)
+SUITE_MAIN("server/session", test_steps, test_numbers, test_another_observation, test_join,
+           test_cancelled_and_sent_again, test_sent_again_too_late, test_joined_deadlines,
+           test_failure, test_another_run, test_bound_and_expiry, test_hold, test_rows, test_modes,
+           test_drain)
