@@ -51,8 +51,8 @@ static struct reader_view reader_view_of(const struct turn_reader *r)
 const struct error *reader_failure(const struct turn_reader *r)
 {
     /* The reply's own deadline is an end of it, no failure. */
-    if (r->err.status == STATUS_OK || (r->is_reply_deadline && r->completed != NULL &&
-                                       r->err.status == STATUS_DEADLINE))
+    if (r->err.status == STATUS_OK ||
+        (r->is_reply_deadline && r->completed != NULL && r->err.status == STATUS_DEADLINE))
         return NULL;
     return &r->err;
 }
@@ -134,6 +134,8 @@ static void cut_tokens(struct turn_reader *r, const struct reader_view *v, struc
     size_t most = v->has_logprobs ? PIECE_MAX_TOPS / (SAMPLING_MAX_LOGPROBS + 1) : PIECE_MAX_TOKENS;
     size_t n = v->n_tokens - r->token_at;
 
+    if (r->max_piece_tokens > 0)
+        most = r->max_piece_tokens;
     n = n > most ? most : n;
     while (n > 1 && reader_text_end(r, v, r->token_at + n) - r->text_at > PIECE_MAX_BYTES)
         n /= 2;
@@ -165,6 +167,11 @@ static void cut_piece(struct turn_reader *r, const struct reader_view *v, struct
     r->text_at += out->piece.len;
     r->token_at += out->piece.n_tokens;
     out->piece.next_index = r->token_at + r->n_tail;
+}
+
+uint64_t reader_index(const struct turn_reader *r)
+{
+    return r->token_at + r->n_tail;
 }
 
 enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err)

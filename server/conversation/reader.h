@@ -44,6 +44,9 @@ struct turn_event {
  */
 enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err) MUST_CHECK;
 
+/* The index of the cursor behind what was read; after a failed reader_seek, of the end so far. */
+uint64_t reader_index(const struct turn_reader *r);
+
 /* notify: something new can be read; called inside other calls of the domain, so it only notes the
  * fact. */
 void reader_init(struct turn_reader *r, void (*notify)(void *arg), void *arg);

@@ -50,8 +50,9 @@ struct turn_reader {
     void *arg;
     uint64_t deadline_us; /* 0: none */
     size_t text_at, token_at;
-    size_t n_tail;       /* pieces read of text that belongs to no token */
-    uint32_t generation; /* of the conversation when it was attached */
+    size_t max_piece_tokens; /* 0: as the message allows */
+    size_t n_tail;           /* pieces read of text that belongs to no token */
+    uint32_t generation;     /* of the conversation when it was attached */
     uint32_t progress_at;
     bool has_accepted, is_over;
     bool is_reply_deadline; /* the deadline ends the reply, as done, and not the reader */

@@ -1,0 +1,403 @@
+/* Happy path: a request with a new key opens a reply and adds its turns. A reader of the reply's
+ * own keeps each turn running. When all turns are completed the reply is complete, and kept with
+ * them until it is the oldest of too many, or too old.
+ *
+ * Failures: a turn that fails makes the whole reply forgotten, so that a retry generates again. If
+ * all who read it leave before the end, it runs on for the linger time and is then cancelled; what
+ * was said is the reply, which is kept. A turn's end is noted inside calls of the turn, and handled
+ * by the next tick, or find, outside of them. */
+#include "server/conversation/keyed_replies.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/env.h"
+#include "server/model/model.h"
+
+#define KEYED_MAX_BYTES ((size_t)1 << 30)
+#define KEYED_TTL_US ((uint64_t)24 * 60 * 60 * 1000 * 1000)
+
+enum { KEYED_MAX_REPLIES = 100000, KEYED_RETRY_MS = 1000 };
+enum { CANCEL_AGAIN_US = 1000 * 1000 }; /* a turn that others read may be left alone later */
+
+static const uint32_t keyed_moves[] = {
+    [KEYED_RUNNING] = 1u << KEYED_COMPLETE | 1u << KEYED_FORGOTTEN,
+    [KEYED_COMPLETE] = 1u << KEYED_FORGOTTEN,
+    [KEYED_FORGOTTEN] = 0,
+};
+
+static void keyed_reply_move(struct keyed_reply *r, enum keyed_state to)
+{
+    assert((keyed_moves[r->state] & 1u << to) != 0);
+    r->state = to;
+}
+
+static uint64_t keyed_now_us(const struct keyed_replies *k)
+{
+    return env_now_us(k->config.env);
+}
+
+static struct keyed_reply *first_reply(const struct list *list)
+{
+    struct link *first = list_first(list);
+
+    return first == NULL ? NULL : container_of(first, struct keyed_reply, link);
+}
+
+/* Arms the timer for what is due first. */
+static void keyed_replies_arm(struct keyed_replies *k)
+{
+    const struct list *lists[] = {&k->lingering, &k->complete};
+    uint64_t at_us = list_is_empty(&k->ended) ? 0 : keyed_now_us(k);
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        const struct keyed_reply *first = first_reply(lists[i]);
+
+        if (first != NULL && (at_us == 0 || first->due_us < at_us))
+            at_us = first->due_us;
+    }
+    k->config.arm(k->config.arm_self, at_us);
+}
+
+/* --- the end of a reply --- */
+
+static void keyed_reply_free(struct keyed_reply *r)
+{
+    free(r->turns);
+    free(r->instructions);
+    free(r->model);
+    free(r->version);
+    free(r);
+}
+
+static void close_conversation(struct keyed_turn *t)
+{
+    struct conversation *c =
+        t->is_ephemeral ? conversations_get(t->reply->all->config.conversations, &t->conversation)
+                        : NULL;
+
+    t->is_ephemeral = false;
+    if (c != NULL)
+        conversation_close(c, WATCH_CLOSED, "its request is answered");
+}
+
+/* Removes it from the table; r is freed if nobody reads it. */
+static void keyed_reply_drop(struct keyed_reply *r)
+{
+    struct keyed_replies *k = r->all;
+
+    if (r->state == KEYED_COMPLETE)
+        k->n_bytes -= r->size_bytes;
+    keyed_reply_move(r, KEYED_FORGOTTEN);
+    hash_remove(&k->by_key, &r->by_key);
+    list_remove(&r->link);
+    for (size_t i = 0; i < r->n_turns; i++) {
+        reader_close(&r->turns[i].reader, STATUS_CANCELLED);
+        close_conversation(&r->turns[i]);
+    }
+    if (link_is_on(&r->ended)) /* by the readers, too */
+        list_remove(&r->ended);
+    if (r->n_joined == 0)
+        keyed_reply_free(r);
+}
+
+static size_t turn_bytes(const struct completed_turn *t)
+{
+    size_t n_tops = t->logprobs == NULL ? 0 : t->logprobs[t->n_tokens - 1].tops_end;
+
+    return t->total_bytes + n_tops * sizeof(t->tops[0]) +
+           (t->logprobs == NULL ? 0 : t->n_tokens * sizeof(t->logprobs[0]));
+}
+
+static void keyed_reply_complete(struct keyed_reply *r)
+{
+    struct keyed_replies *k = r->all;
+
+    keyed_reply_move(r, KEYED_COMPLETE);
+    r->size_bytes = sizeof(*r) + strlen(r->key) + r->n_turns * sizeof(r->turns[0]);
+    for (size_t i = 0; i < r->n_turns; i++)
+        r->size_bytes += turn_bytes(r->turns[i].reader.completed);
+    r->due_us = keyed_now_us(k) + k->config.ttl_us;
+    list_remove(&r->link);
+    list_push(&k->complete, &r->link);
+    k->n_bytes += r->size_bytes;
+    while (k->n_bytes > k->config.max_bytes)
+        keyed_reply_drop(first_reply(&k->complete));
+}
+
+/* Handles the end of turns. r may be freed. */
+static void keyed_reply_settle(struct keyed_reply *r)
+{
+    bool has_failed = false;
+    size_t n_running = 0;
+
+    if (link_is_on(&r->ended))
+        list_remove(&r->ended);
+    for (size_t i = 0; i < r->n_turns; i++) {
+        struct keyed_turn *t = &r->turns[i];
+
+        n_running += t->reader.turn != NULL;
+        if (t->reader.turn != NULL)
+            continue;
+        has_failed = has_failed || t->reader.completed == NULL || t->reader.err.status != STATUS_OK;
+        close_conversation(t);
+    }
+    if (has_failed)
+        keyed_reply_drop(r);
+    else if (n_running == 0)
+        keyed_reply_complete(r);
+}
+
+/* A turn has something new, of which only its end matters. */
+static void on_keyed_turn(void *arg)
+{
+    struct keyed_turn *t = arg;
+    struct keyed_reply *r = t->reply;
+
+    if (t->reader.turn != NULL || link_is_on(&r->ended))
+        return;
+    list_push(&r->all->ended, &r->ended);
+    keyed_replies_arm(r->all);
+}
+
+/* --- lingering --- */
+
+static bool is_only_reader(const struct turn_reader *r)
+{
+    return list_first(&r->turn->readers) == &r->link && list_last(&r->turn->readers) == &r->link;
+}
+
+/* The turns end with what they have said, but for those that others read on. */
+static void keyed_reply_cancel(struct keyed_reply *r)
+{
+    for (size_t i = 0; i < r->n_turns; i++) {
+        struct turn_reader *reader = &r->turns[i].reader;
+
+        if (reader->turn != NULL && is_only_reader(reader))
+            turn_end(reader->turn, FINISH_CANCELLED);
+    }
+}
+
+static void keyed_reply_linger(struct keyed_reply *r, uint64_t for_us)
+{
+    struct keyed_replies *k = r->all;
+
+    r->due_us = keyed_now_us(k) + for_us;
+    list_remove(&r->link);
+    list_push(&k->lingering, &r->link);
+}
+
+/* --- joining --- */
+
+void keyed_reply_join(struct keyed_reply *r)
+{
+    r->n_joined++;
+    if (r->state != KEYED_RUNNING)
+        return;
+    list_remove(&r->link);
+    list_push(&r->all->attended, &r->link);
+}
+
+void keyed_reply_attach(const struct keyed_reply *r, size_t i, struct turn_reader *reader)
+{
+    const struct turn_reader *own = &r->turns[i].reader;
+
+    if (own->turn != NULL) {
+        turn_attach(own->turn, reader);
+    } else {
+        turn_attach_completed(own->completed, r->turns[i].generation, reader);
+        reader->err = own->err;
+    }
+}
+
+static void leave_running(struct keyed_reply *r)
+{
+    keyed_reply_linger(r, r->all->config.linger_us);
+    if (r->all->is_draining)
+        keyed_reply_cancel(r);
+    keyed_replies_arm(r->all);
+}
+
+void keyed_reply_leave(struct keyed_reply *r)
+{
+    assert(r->n_joined > 0);
+    if (--r->n_joined > 0)
+        return;
+    if (r->state == KEYED_FORGOTTEN)
+        keyed_reply_free(r);
+    else if (r->state == KEYED_RUNNING)
+        leave_running(r);
+}
+
+void keyed_reply_forget(struct keyed_reply *r)
+{
+    if (r->state != KEYED_FORGOTTEN)
+        keyed_reply_drop(r);
+}
+
+void keyed_reply_name(struct keyed_reply *r, const char *id, uint64_t created_s)
+{
+    assert(strlen(id) < sizeof(r->id));
+    memcpy(r->id, id, strlen(id) + 1);
+    r->created_s = created_s;
+}
+
+void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation *c,
+                     bool is_ephemeral, const struct turn_reader *reader)
+{
+    struct keyed_turn *t = &r->turns[i];
+
+    t->conversation = c->id;
+    t->number = reader->turn->number;
+    t->generation = c->host.generation;
+    t->is_ephemeral = is_ephemeral;
+    turn_attach(reader->turn, &t->reader);
+}
+
+/* --- the table --- */
+
+static enum status check_reply_key(const char *key, struct error *err)
+{
+    size_t len = strnlen(key, KEYED_KEY_MAX + 1), n_good = 0;
+
+    while (n_good < len && key[n_good] >= ' ' && key[n_good] <= '~')
+        n_good++;
+    if (len > 0 && len <= KEYED_KEY_MAX && n_good == len)
+        return STATUS_OK;
+    return error_field(err, "Idempotency-Key", "has 1 to %d printable ASCII characters",
+                       KEYED_KEY_MAX);
+}
+
+enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k, const char *key,
+                               const uint8_t digest[SHA256_BYTES], struct error *err)
+{
+    struct hash_node *node;
+
+    if (check_reply_key(key, err) != STATUS_OK)
+        return err->status;
+    keyed_replies_tick(k); /* what has failed or is too old is not found */
+    node = hash_first(&k->by_key, hash_text(&k->by_key, 0, key));
+    while (node != NULL && strcmp(container_of(node, struct keyed_reply, by_key)->key, key) != 0)
+        node = hash_next(node);
+    *out = node == NULL ? NULL : container_of(node, struct keyed_reply, by_key);
+    if (*out == NULL || memcmp((*out)->digest, digest, SHA256_BYTES) == 0)
+        return STATUS_OK;
+    return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "Idempotency-Key",
+                         "Idempotency-Key was given before, with another request");
+}
+
+static enum status make_room(struct keyed_replies *k, struct error *err)
+{
+    if (k->by_key.n < k->config.max_replies)
+        return STATUS_OK;
+    if (!list_is_empty(&k->complete)) {
+        keyed_reply_drop(first_reply(&k->complete));
+        return STATUS_OK;
+    }
+    (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "Idempotency-Key",
+                        "%zu requests with keys are running already", k->by_key.n);
+    err->retry_after_ms = KEYED_RETRY_MS;
+    return STATUS_EXHAUSTED;
+}
+
+static enum status keyed_reply_copy(struct keyed_reply *r, const struct model *model,
+                                    const char *instructions, struct error *err)
+{
+    const char *version = model->info.version;
+
+    r->turns = try_alloc(r->n_turns, sizeof(r->turns[0]));
+    r->model = try_strndup(model->name, strlen(model->name));
+    r->version = try_strndup(version, strlen(version));
+    if (instructions != NULL)
+        r->instructions = try_strndup(instructions, strlen(instructions));
+    if (r->turns == NULL || r->model == NULL || r->version == NULL ||
+        (instructions != NULL && r->instructions == NULL))
+        return error_no_memory(err, r->n_turns * sizeof(r->turns[0]), "a request with a key");
+    return STATUS_OK;
+}
+
+enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, const char *key,
+                             const uint8_t digest[SHA256_BYTES], const struct model *model,
+                             const char *instructions, size_t n_turns, struct error *err)
+{
+    struct keyed_reply *r;
+
+    if (make_room(k, err) != STATUS_OK)
+        return err->status;
+    r = try_alloc(1, sizeof(*r) + strlen(key) + 1);
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a request with a key");
+    r->all = k;
+    r->n_joined = 1;
+    r->n_turns = n_turns;
+    memcpy(r->digest, digest, SHA256_BYTES);
+    memcpy(r->key, key, strlen(key) + 1);
+    if (keyed_reply_copy(r, model, instructions, err) != STATUS_OK) {
+        keyed_reply_free(r);
+        return err->status;
+    }
+    for (size_t i = 0; i < n_turns; i++) {
+        r->turns[i].reply = r;
+        reader_init(&r->turns[i].reader, on_keyed_turn, &r->turns[i]);
+    }
+    hash_add(&k->by_key, &r->by_key, hash_text(&k->by_key, 0, key));
+    list_push(&k->attended, &r->link);
+    *out = r;
+    return STATUS_OK;
+}
+
+void keyed_replies_tick(struct keyed_replies *k)
+{
+    uint64_t now_us = keyed_now_us(k);
+    struct keyed_reply *r;
+
+    while (!list_is_empty(&k->ended))
+        keyed_reply_settle(container_of(list_first(&k->ended), struct keyed_reply, ended));
+    while ((r = first_reply(&k->lingering)) != NULL && r->due_us <= now_us) {
+        keyed_reply_linger(r, k->config.linger_us + CANCEL_AGAIN_US);
+        keyed_reply_cancel(r);
+    }
+    while ((r = first_reply(&k->complete)) != NULL && r->due_us <= now_us)
+        keyed_reply_drop(r);
+    keyed_replies_arm(k);
+}
+
+void keyed_replies_drain(struct keyed_replies *k)
+{
+    struct link *at;
+
+    k->is_draining = true;
+    for (at = list_first(&k->lingering); at != NULL; at = list_next(&k->lingering, at))
+        keyed_reply_cancel(container_of(at, struct keyed_reply, link));
+}
+
+static size_t or_default(size_t value, size_t otherwise)
+{
+    return value == 0 ? otherwise : value;
+}
+
+void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_config *config)
+{
+    *k = (struct keyed_replies){.config = *config};
+    k->config.max_replies = or_default(config->max_replies, KEYED_MAX_REPLIES);
+    k->config.max_bytes = or_default(config->max_bytes, KEYED_MAX_BYTES);
+    k->config.ttl_us = config->ttl_us == 0 ? KEYED_TTL_US : config->ttl_us;
+    hash_init(&k->by_key, config->env);
+    list_init(&k->attended);
+    list_init(&k->lingering);
+    list_init(&k->complete);
+    list_init(&k->ended);
+}
+
+void keyed_replies_deinit(struct keyed_replies *k)
+{
+    const struct list *lists[] = {&k->attended, &k->lingering, &k->complete};
+    struct keyed_reply *r;
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+        while ((r = first_reply(lists[i])) != NULL)
+            keyed_reply_drop(r);
+    hash_deinit(&k->by_key);
+}
