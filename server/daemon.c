@@ -31,6 +31,7 @@
 #include "server/api/services.h"
 #include "server/config/config.h"
 #include "server/conversation/conversations.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/http.h"
 #include "server/model/model.h"
@@ -58,12 +59,13 @@ struct daemon {
     struct params_sets params;
     struct sessions sessions;
     struct conversation_names names;
+    struct keyed_replies keyed;
     struct sequences sequences;
     struct trainers trainers;
     struct health health;
     struct port *port;
     struct http *http; /* NULL: none */
-    struct alarm conversations_alarm, sessions_alarm, sequences_alarm;
+    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -113,6 +115,7 @@ static void daemon_end(struct daemon *d)
     models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
+    keyed_replies_drain(&d->keyed);
     conversations_cancel_all(&d->conversations);
     sequences_retire(&d->sequences, NULL);
     sessions_drain(&d->sessions);
@@ -152,6 +155,7 @@ static void on_port_stopped(void *arg)
 static void daemon_close_handles(struct daemon *d)
 {
     alarm_close(&d->conversations_alarm);
+    alarm_close(&d->keyed_alarm);
     alarm_close(&d->sessions_alarm);
     alarm_close(&d->sequences_alarm);
     models_close(&d->models);
@@ -213,6 +217,7 @@ static void daemon_drain(struct daemon *d)
     log_info("draining", "turns=%zu", d->conversations.n_live);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
+    keyed_replies_drain(&d->keyed);
     sessions_drain(&d->sessions);
     if (d->http != NULL)
         http_drain(d->http);
@@ -243,6 +248,11 @@ static void on_signal(uv_signal_t *handle, int number)
 static void expire_conversations(void *all)
 {
     conversations_tick(all);
+}
+
+static void expire_keyed(void *keyed)
+{
+    keyed_replies_tick(keyed);
 }
 
 static void expire_sessions(void *all)
@@ -431,6 +441,13 @@ static void start_conversations(struct daemon *d)
         .arm = alarm_arm,
         .arm_self = &d->conversations_alarm,
     };
+    const struct keyed_replies_config keyed = {
+        .linger_us = d->config.linger_ms * 1000,
+        .conversations = &d->conversations,
+        .env = &d->env,
+        .arm = alarm_arm,
+        .arm_self = &d->keyed_alarm,
+    };
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
@@ -439,6 +456,7 @@ static void start_conversations(struct daemon *d)
     d->conversations.on_idle = go_on_later;
     d->conversations.idle_arg = d;
     conversation_names_init(&d->names, &d->conversations, &d->env);
+    keyed_replies_init(&d->keyed, &keyed);
 }
 
 static void start_sessions(struct daemon *d)
@@ -487,6 +505,7 @@ static void daemon_open_handles(struct daemon *d)
 
     /* None of these allocates. */
     alarm_open(&d->conversations_alarm, &d->loop, &d->env, expire_conversations, &d->conversations);
+    alarm_open(&d->keyed_alarm, &d->loop, &d->env, expire_keyed, &d->keyed);
     alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
     alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
     models_open(&d->models);
@@ -512,6 +531,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .models = &d.models,
         .conversations = &d.conversations,
         .names = &d.names,
+        .keyed = &d.keyed,
         .sessions = &d.sessions,
         .sequences = &d.sequences,
         .trainers = &d.trainers,
@@ -542,6 +562,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
+    keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
     conversations_deinit(&d.conversations);
     models_deinit(&d.models);

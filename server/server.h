@@ -8,6 +8,7 @@
 struct conversations;
 struct env;
 struct conversation_names;
+struct keyed_replies;
 struct models;
 struct params_sets;
 struct port;
@@ -30,6 +31,7 @@ struct server {
     struct models *models;
     struct conversations *conversations;
     struct conversation_names *names; /* conversations by the names of HTTP clients */
+    struct keyed_replies *keyed;      /* replies to HTTP requests with keys */
     struct sessions *sessions;
     struct sequences *sequences;
     struct trainers *trainers;

@@ -2,6 +2,9 @@
  * notifies the exchange, which reads the events when the connection is write-ready, and sends them
  * as a stream or, at the end, as one body. Then readers and conversations are closed.
  *
+ * A request with a key gives its turns and conversations to a keyed reply, which ends them. The
+ * same request sent again joins that reply (generation_rejoin), from the start or from a place.
+ *
  * A failure before a stream's first event is a whole answer with its status; a later one is an
  * event. When a client goes away its readers are closed, and a turn without readers ends within a
  * step. */
@@ -12,8 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/api/request_key.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/model/model.h"
+#include "server/model/models.h"
 #include "server/server.h"
 
 /* EVENTS_BYTES: of one write; further events wait for the next. */
@@ -39,6 +45,8 @@ static void on_close(struct exchange *x, void *state)
     (void)x;
     for (size_t i = 0; i < g->n_choices; i++)
         close_choice(&g->choices[i], STATUS_CANCELLED);
+    if (g->reply != NULL)
+        keyed_reply_leave(g->reply);
     model_release(g->model);
 }
 
@@ -47,14 +55,14 @@ static void on_close(struct exchange *x, void *state)
 static enum status write_event(struct generation *g, struct choice *c,
                                const struct turn_event *event)
 {
-    bool is_first = !exchange_is_streaming(g->exchange);
     struct json_writer w = json_writer_begin(exchange_stream(g->exchange));
 
-    if (is_first && g->renderer->begin != NULL)
+    if (!g->has_begun && g->renderer->begin != NULL)
         g->renderer->begin(g, &w);
+    g->has_begun = true;
     if (event->kind == EVENT_PIECE)
         g->renderer->piece(g, c, event, &w);
-    if (event->kind == EVENT_DONE)
+    if (event->kind == EVENT_DONE && !c->was_finished)
         g->renderer->finish(g, c, &w);
     return json_writer_end(&w);
 }
@@ -87,9 +95,11 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         return;
     case EVENT_PIECE:
         c->n_said += (uint32_t)event->piece.n_tokens;
+        c->place = event->piece.next_index;
         break;
     case EVENT_DONE:
         c->is_done = true;
+        c->place += !c->was_finished;
         c->finish = event->finish;
         c->n_prompt = event->usage.n_prompt;
         c->n_cached = event->usage.n_cached;
@@ -211,7 +221,6 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
 
     overrides.values.seed += nth; /* with the same seed all replies would be the same */
     c->conversation = conversation->id;
-    reader_init(&c->reader, generation_notify, c);
     return conversation_turn(conversation, &turn, &c->reader, err);
 }
 
@@ -225,80 +234,217 @@ static struct prompt generation_fit(const struct prompt *prompt, const struct mo
     return p;
 }
 
+/* From now on the reply of the key, if there is one, ends the turn and its conversation. */
+static void choice_begun(struct choice *c, const struct conversation *conversation,
+                         bool is_ephemeral)
+{
+    struct keyed_reply *reply = c->generation->reply;
+
+    c->is_ephemeral = is_ephemeral && reply == NULL;
+    if (reply != NULL)
+        keyed_reply_add(reply, c->index, conversation, is_ephemeral, &c->reader);
+}
+
 static enum status begin_choice(struct generation *g, uint32_t i, struct conversation *given,
                                 bool is_ephemeral, struct error *err)
 {
     static const struct open_request nothing = {.system = ""};
     struct conversations *all = exchange_server(g->exchange)->conversations;
-    struct choice *c = &g->choices[i];
     struct prompt prompt = generation_fit(&g->request->prompts[i / g->request->n], g->model);
     struct conversation *conversation = given;
     enum status rc = STATUS_OK;
 
-    *c = (struct choice){.generation = g, .index = i, .is_ephemeral = is_ephemeral};
     if (given == NULL)
         rc = conversation_open(&conversation, all, g->model, &nothing, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = generation_begin_turn(c, &prompt, i % g->request->n, conversation, err);
-    if (rc != STATUS_OK && is_ephemeral)
+    rc = generation_begin_turn(&g->choices[i], &prompt, i % g->request->n, conversation, err);
+    if (rc == STATUS_OK)
+        choice_begun(&g->choices[i], conversation, is_ephemeral);
+    else if (is_ephemeral)
         conversation_close(conversation, WATCH_CLOSED, "its request was refused");
     return rc;
 }
 
-static void name_it(struct generation *g)
+static enum status generation_begin(struct generation *g, const struct generation_plan *plan,
+                                    struct error *err)
+{
+    bool is_ephemeral = plan->conversation == NULL || plan->is_ephemeral;
+    size_t n = g->request->n_prompts * g->request->n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (begin_choice(g, i, plan->conversation, is_ephemeral, err) != STATUS_OK)
+            return err->status;
+        g->n_choices++;
+    }
+    return STATUS_OK;
+}
+
+static void name_it(struct generation *g, const struct generation_plan *plan)
 {
     const struct conversations *all = exchange_server(g->exchange)->conversations;
     const struct env *env = all->config.env;
     struct conversation_id id = g->choices[0].conversation;
     char text[CONVERSATION_ID_CHARS];
 
-    if (!g->choices[0].is_ephemeral) /* a kept conversation has several responses */
+    if (plan->conversation != NULL && !plan->is_ephemeral) /* it has several responses */
         env->random(env->self, &id, sizeof(id));
     conversation_id_format(&id, text);
     (void)snprintf(g->id, sizeof(g->id), "%s-%s", g->renderer->object, text);
     g->created_s = conversations_unix_ms(all) / 1000;
 }
 
-enum status generation_start(struct exchange *x, const struct response_renderer *renderer,
-                             const struct request *r, struct model *model,
-                             struct conversation *conversation, bool is_ephemeral,
-                             void *renderer_state, struct error *err)
+/* Without its choices. */
+static enum status generation_make(struct generation **out, struct exchange *x,
+                                   const struct generation_plan *plan, struct model *model,
+                                   struct error *err)
 {
-    static const struct exchange_handler handler = {.on_write_ready = on_write_ready,
-                                                    .on_close = on_close};
     struct arena *arena = exchange_arena(x);
-    size_t n = r->n_prompts * r->n;
+    size_t n = plan->request->n_prompts * plan->request->n;
     struct generation *g = arena_alloc(arena, 1, sizeof(*g));
     struct choice *choices = arena_alloc(arena, n, sizeof(*choices));
     struct request *request = arena_alloc(arena, 1, sizeof(*request));
-    enum status rc = STATUS_OK;
 
-    assert(conversation == NULL || n == 1);
-    if (g == NULL || choices == NULL || request == NULL) {
-        if (conversation != NULL && is_ephemeral)
-            conversation_close(conversation, WATCH_CLOSED, "its request was refused");
+    if (g == NULL || choices == NULL || request == NULL)
         return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                              "out of memory for the request");
-    }
-    *request = *r;
+    *request = *plan->request;
     *g = (struct generation){.exchange = x,
-                             .renderer = renderer,
+                             .renderer = plan->renderer,
                              .request = request,
                              .model = model,
                              .choices = choices,
-                             .renderer_state = renderer_state};
-    model_hold(model);
-    for (uint32_t i = 0; i < n && rc == STATUS_OK; i++) {
-        rc = begin_choice(g, i, conversation, is_ephemeral, err);
-        g->n_choices += rc == STATUS_OK;
+                             .renderer_state = plan->renderer_state};
+    for (uint32_t i = 0; i < n; i++) {
+        struct choice *c = &choices[i];
+
+        *c = (struct choice){.generation = g, .index = i};
+        reader_init(&c->reader, generation_notify, c);
+        c->reader.max_piece_tokens = plan->renderer->is_by_token;
     }
+    *out = g;
+    return STATUS_OK;
+}
+
+static const struct exchange_handler generation_handler = {.on_write_ready = on_write_ready,
+                                                           .on_close = on_close};
+
+static enum status generation_open_reply(struct generation *g, const struct generation_plan *plan,
+                                         struct error *err)
+{
+    struct keyed_replies *all = exchange_server(g->exchange)->keyed;
+    size_t n = g->request->n_prompts * g->request->n;
+
+    if (plan->key->text == NULL)
+        return STATUS_OK;
+    return keyed_reply_open(&g->reply, all, plan->key->text, plan->key->digest, g->model,
+                            plan->instructions, n, err);
+}
+
+enum status generation_start(struct exchange *x, const struct generation_plan *plan,
+                             struct error *err)
+{
+    struct generation *g = NULL;
+    enum status rc;
+
+    rc = generation_make(&g, x, plan, plan->model, err);
+    if (rc == STATUS_OK)
+        rc = generation_open_reply(g, plan, err);
     if (rc != STATUS_OK) {
+        if (plan->conversation != NULL && plan->is_ephemeral)
+            conversation_close(plan->conversation, WATCH_CLOSED, "its request was refused");
+        return rc;
+    }
+    model_hold(g->model);
+    rc = generation_begin(g, plan, err);
+    if (rc != STATUS_OK) {
+        if (g->reply != NULL)
+            keyed_reply_forget(g->reply);
         on_close(x, g);
         return rc;
     }
-    name_it(g);
-    exchange_set_handler(x, &handler, g);
+    name_it(g, plan);
+    if (g->reply != NULL)
+        keyed_reply_name(g->reply, g->id, g->created_s);
+    exchange_set_handler(x, &generation_handler, g);
+    exchange_notify(x);
+    return STATUS_OK;
+}
+
+/* --- joining a reply --- */
+
+static enum status find_reply_model(struct model **out, struct exchange *x,
+                                    const struct keyed_reply *reply, struct error *err)
+{
+    enum status rc = models_get(out, exchange_server(x)->models, reply->model, err);
+
+    if (rc == STATUS_OK && strcmp((*out)->info.version, reply->version) != 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "model '%s' was replaced since this request was answered", reply->model);
+    return rc;
+}
+
+/* Moves c behind this index, with all that the renderer knows there. */
+static enum status choice_seek(struct choice *c, uint64_t index, struct error *err)
+{
+    struct generation *g = c->generation;
+    struct turn_event passed = {.kind = EVENT_PIECE};
+    const struct completed_turn *completed = c->reader.completed;
+    enum status rc = reader_seek(&c->reader, index, err);
+
+    if (rc != STATUS_OK && completed != NULL && reader_index(&c->reader) + 1 == index) {
+        c->was_finished = true;
+        rc = STATUS_OK;
+    }
+    if (rc != STATUS_OK)
+        return error_name_field(err, "Last-Event-ID");
+    c->place = index;
+    c->n_said = (uint32_t)c->reader.token_at;
+    passed.piece.len = c->reader.text_at;
+    passed.piece.n_tokens = c->reader.token_at;
+    passed.piece.has_logprobs =
+        c->reader.turn != NULL || (completed != NULL && completed->logprobs != NULL);
+    return g->renderer->passed == NULL ? STATUS_OK : g->renderer->passed(g, c, &passed, err);
+}
+
+static enum status rejoin_choices(struct generation *g, const struct event_id *from,
+                                  struct error *err)
+{
+    for (size_t i = 0; i < g->reply->n_turns; i++) {
+        struct choice *c = &g->choices[i];
+
+        c->conversation = g->reply->turns[i].conversation;
+        keyed_reply_attach(g->reply, i, &c->reader);
+        g->n_choices++;
+        if (from != NULL && choice_seek(c, from->indexes[i], err) != STATUS_OK)
+            return err->status;
+    }
+    g->has_begun = from != NULL;
+    return STATUS_OK;
+}
+
+enum status generation_rejoin(struct exchange *x, const struct generation_plan *plan,
+                              struct error *err)
+{
+    struct keyed_reply *reply = plan->key->reply;
+    struct generation *g;
+    struct model *model;
+
+    if (plan->key->from != NULL && !plan->request->stream)
+        return error_field(err, "Last-Event-ID", "is for streams: stream must be true");
+    if (find_reply_model(&model, x, reply, err) != STATUS_OK ||
+        generation_make(&g, x, plan, model, err) != STATUS_OK)
+        return err->status;
+    model_hold(model);
+    keyed_reply_join(reply);
+    g->reply = reply;
+    memcpy(g->id, reply->id, sizeof(g->id));
+    g->created_s = reply->created_s;
+    if (rejoin_choices(g, plan->key->from, err) != STATUS_OK) {
+        on_close(x, g);
+        return err->status;
+    }
+    exchange_set_handler(x, &generation_handler, g);
     exchange_notify(x);
     return STATUS_OK;
 }
@@ -359,6 +505,16 @@ void generation_write_running_usage(const struct generation *g, struct json_writ
     } else if (g->request->include_usage) {
         json_write(w, ",\"usage\":null");
     }
+}
+
+void generation_write_id(const struct generation *g, struct json_writer *w)
+{
+    if (g->reply == NULL)
+        return;
+    json_writef(w, "id: %u.%u", g->reply->turns[0].generation, g->reply->turns[0].number);
+    for (size_t i = 0; i < g->n_choices; i++)
+        json_writef(w, i == 0 ? ".%llu" : ",%llu", (unsigned long long)g->choices[i].place);
+    json_write(w, "\n");
 }
 
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w)

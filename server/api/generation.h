@@ -10,6 +10,8 @@
 #include "server/json/writer.h"
 
 struct generation;
+struct keyed_reply;
+struct request_key;
 
 struct choice {
     struct generation *generation;
@@ -18,6 +20,8 @@ struct choice {
     bool is_ephemeral; /* the conversation is closed with the reply */
     bool has_begun;    /* the stream of it has begun */
     bool is_done;
+    bool was_finished; /* the client has its finish, from an earlier stream */
+    uint64_t place;    /* index of the cursor behind what was written; the finish is one more */
     struct turn_reader reader;
     uint32_t n_prompt, n_cached, n_said; /* tokens so far */
     size_t n_chars;                      /* of the text so far, counted over its tokens */
@@ -28,8 +32,13 @@ struct choice {
  * failures. */
 struct response_renderer {
     const char *object; /* of ids: "chatcmpl" */
+    bool is_by_token;   /* a piece has one token */
     /* The stream begins; may be NULL. */
     void (*begin)(struct generation *g, struct json_writer *w);
+    /* The stream goes on behind this part of c's reply: its tokens from the first on, the length of
+     * its text. May be NULL. */
+    enum status (*passed)(struct generation *g, struct choice *c, const struct turn_event *part,
+                          struct error *err);
     void (*piece)(struct generation *g, struct choice *c, const struct turn_event *event,
                   struct json_writer *w);
     void (*finish)(struct generation *g, struct choice *c, struct json_writer *w);
@@ -47,19 +56,34 @@ struct generation {
     struct model *model;           /* held */
     struct choice *choices;        /* [n_choices] */
     size_t n_choices;
+    struct keyed_reply *reply; /* joined; NULL: the request has no key */
     char id[48];
     uint64_t created_s;
+    bool has_begun; /* the stream has begun, perhaps in an earlier request */
     bool is_over;
     void *renderer_state; /* further state of the renderer */
 };
 
-/* Opens the conversations and begins the turns. conversation, if not NULL, says the one reply;
- * is_ephemeral: it is closed afterwards, on failure too. On failure nothing has begun. r and the
- * texts of its JSON are needed only inside. */
-enum status generation_start(struct exchange *x, const struct response_renderer *renderer,
-                             const struct request *r, struct model *model,
-                             struct conversation *conversation, bool is_ephemeral,
-                             void *renderer_state, struct error *err) MUST_CHECK;
+/* What is to be generated. All of it but the renderer and its state is needed only inside the calls
+ * below. */
+struct generation_plan {
+    const struct response_renderer *renderer;
+    void *renderer_state;
+    const struct request *request;
+    const struct request_key *key;
+    struct model *model;
+    struct conversation *conversation; /* of the one reply; NULL: each reply has its own */
+    bool is_ephemeral;                 /* conversation is closed afterwards, on failure too */
+    const char *instructions;          /* of a response: kept with the key; NULL: none */
+};
+
+/* Opens the conversations and begins the turns. On failure nothing has begun. */
+enum status generation_start(struct exchange *x, const struct generation_plan *plan,
+                             struct error *err) MUST_CHECK;
+/* Joins the reply of the plan's key, from the place that the key names. model and conversation are
+ * the reply's. */
+enum status generation_rejoin(struct exchange *x, const struct generation_plan *plan,
+                              struct error *err) MUST_CHECK;
 
 /* A choice's whole reply, as one event, once it is done. */
 void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,
@@ -70,6 +94,8 @@ void generation_write_head(const struct generation *g, const char *object, struc
 void generation_write_usage(const struct generation *g, struct json_writer *w);
 /* Writes ,"usage":… if the request wants it with each event. */
 void generation_write_running_usage(const struct generation *g, struct json_writer *w);
+/* Writes the line of an event's id, if the request has a key. */
+void generation_write_id(const struct generation *g, struct json_writer *w);
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w);
 void generation_write_logprob(struct json_writer *w, float logprob);
 /* "stop", "length", … */

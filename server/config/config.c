@@ -56,7 +56,7 @@ const char config_usage[] =
     "  --session-ttl TIME        a run that asked for nothing for so long ends (10m)\n"
     "  --params-bytes SIZE       ceiling of all sets of parameters together (half of the memory)\n"
     "  --drain-timeout TIME      for turns in flight when asked to stop (30s)\n"
-    "  --linger TIME             how long a numbered turn goes on without its client (10s)\n"
+    "  --linger TIME             a turn with a number or a key goes on without its client (10s)\n"
     "  --log-level LEVEL         debug, info, warn or error (info)\n"
     "  --check                   only check the command line and the model files\n"
     "  --version, --help\n"

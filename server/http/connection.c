@@ -100,6 +100,8 @@ static enum header header_of(const struct exchange *x)
         {NAMED("host"), HEADER_HOST},
         {NAMED("origin"), HEADER_ORIGIN},
         {NAMED("access-control-request-headers"), HEADER_ASKED},
+        {NAMED("idempotency-key"), HEADER_KEY},
+        {NAMED("last-event-id"), HEADER_LAST_EVENT},
     };
 #undef NAMED
 
@@ -133,6 +135,13 @@ static int on_value(http_parser *p, const char *at, size_t len)
     case HEADER_ASKED:
         (void)!buf_append(&x->asked, at, len); /* too long: the page sees fewer allowed headers */
         break;
+    case HEADER_KEY:
+        x->has_key = true;
+        connection_append(x->key, sizeof(x->key), &x->key_len, at, len);
+        break;
+    case HEADER_LAST_EVENT:
+        x->has_last_event = true;
+        return buf_append(&x->last_event, at, len) != STATUS_OK; /* half of a place is another */
     case HEADER_OTHER:
         break;
     }

@@ -90,6 +90,7 @@ struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink)
     buf_init(&x->events, OUT_MAX_BYTES);
     buf_init(&x->out, OUT_MAX_BYTES);
     buf_init(&x->asked, ASKED_MAX_BYTES);
+    buf_init(&x->last_event, LAST_EVENT_MAX_BYTES);
     list_push(&f->exchanges, &x->link);
     wait_for_more(x);
     return x;
@@ -505,6 +506,7 @@ static void exchange_release(struct exchange *x)
     buf_deinit(&x->events);
     buf_deinit(&x->out);
     buf_deinit(&x->asked);
+    buf_deinit(&x->last_event);
 }
 
 void exchange_close(struct exchange *x)
@@ -663,6 +665,19 @@ const char *exchange_path(const struct exchange *x)
 const char *exchange_conversation(const struct exchange *x)
 {
     return x->conversation;
+}
+
+const char *exchange_key(const struct exchange *x)
+{
+    return x->has_key ? x->key : NULL;
+}
+
+const char *exchange_last_event(const struct exchange *x, size_t *ret_len)
+{
+    *ret_len = x->last_event.len;
+    if (!x->has_last_event)
+        return NULL;
+    return x->last_event.len == 0 ? "" : x->last_event.data;
 }
 
 void exchange_set_conversation(struct exchange *x, const char *id)

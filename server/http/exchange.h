@@ -52,6 +52,10 @@ const char *exchange_path(const struct exchange *x);
 const char *exchange_conversation(const struct exchange *x);
 /* Sent as X-Conversation-Id with the answer; id lives as long as the exchange. */
 void exchange_set_conversation(struct exchange *x, const char *id);
+/* Value of Idempotency-Key, at most 256 bytes of it; NULL where there is none. */
+const char *exchange_key(const struct exchange *x);
+/* Value of Last-Event-ID, [*ret_len]; NULL where there is none. */
+const char *exchange_last_event(const struct exchange *x, size_t *ret_len);
 const char *exchange_body(const struct exchange *x, size_t *ret_len);
 
 #endif

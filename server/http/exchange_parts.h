@@ -15,6 +15,7 @@ struct exchange_handler;
 
 enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
+enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
 
 /* Where an exchange's answer goes: the part of its connection that it needs. */
 struct exchange_sink {
@@ -45,6 +46,8 @@ enum header {
     HEADER_HOST,
     HEADER_ORIGIN,
     HEADER_ASKED, /* Access-Control-Request-Headers */
+    HEADER_KEY,   /* Idempotency-Key */
+    HEADER_LAST_EVENT,
 };
 
 struct exchange {
@@ -72,6 +75,10 @@ struct exchange {
     char host[ORIGIN_MAX_BYTES + 2], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
     size_t host_len, origin_len;
     struct buf asked; /* headers that a page wants to send */
+    bool has_key, has_last_event;
+    char key[KEY_MAX_BYTES + 2]; /* Idempotency-Key; one that is too long is cut a byte later */
+    size_t key_len;
+    struct buf last_event; /* Last-Event-ID */
     /* While the head is read. */
     enum header header;
     char name[32];

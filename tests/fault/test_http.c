@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/api/routes.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/front.h"
 #include "server/http/socket.h"
@@ -21,12 +22,14 @@ static struct {
     struct models models;
     struct conversations conversations;
     struct conversation_names names;
+    struct keyed_replies keyed;
 } d;
 static struct server server = {
     .state = SERVER_SERVING,
     .models = &d.models,
     .conversations = &d.conversations,
     .names = &d.names,
+    .keyed = &d.keyed,
 };
 static struct http_front f;
 static long write_fails_after = -1; /* as fault_after, of the socket's writes */
@@ -87,6 +90,14 @@ static void awake(struct http_front *front)
     (void)front; /* it is served after every step anyway */
 }
 
+static void init_keyed(void)
+{
+    const struct keyed_replies_config config = {
+        .conversations = &d.conversations, .env = &s.env, .arm = arm};
+
+    keyed_replies_init(&d.keyed, &config);
+}
+
 static void setup(void)
 {
     const struct conversations_config conversations = {.env = &s.env, .arm = arm};
@@ -104,6 +115,7 @@ static void setup(void)
     conversations_init(&d.conversations, &conversations);
     fields_init();
     conversation_names_init(&d.names, &d.conversations, &s.env);
+    init_keyed();
     front_init(&f, &http, awake);
     f.is_serving = true;
 }
@@ -111,6 +123,7 @@ static void setup(void)
 static void teardown(void)
 {
     front_deinit(&f);
+    keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
     conversations_close_all(&d.conversations, NULL, "the test is over");
     conversations_deinit(&d.conversations);
@@ -155,6 +168,32 @@ static const struct asked requests[] = {
 
 enum { N_REQUESTS = sizeof(requests) / sizeof(requests[0]) };
 
+#define CHAT "POST /v1/chat/completions HTTP/1.1\r\n"
+#define COMPLETIONS "POST /v1/completions HTTP/1.1\r\n"
+#define RESPONSES "POST /v1/responses HTTP/1.1\r\n"
+#define KEY "Idempotency-Key: a\r\n"
+#define STREAM_END "data: [DONE]\n\n\r\n0\r\n\r\n"
+#define TWO "{" SAY_3 ",\"n\":2,\"logprobs\":true}"
+#define STREAMED "{" SAY_3 ",\"stream\":true}"
+#define PROMPT "{\"prompt\":\"say 3\",\"logprobs\":1,\"stream\":true}"
+#define INPUT "{\"input\":\"say 3\",\"instructions\":\"be brief\",\"stream\":true}"
+
+/* Requests with a key, and again, perhaps from a place on. */
+static const struct asked pairs[][2] = {
+    {{CHAT KEY, TWO, "200", "}"}, {CHAT KEY, TWO, "200", "}"}},
+    {{CHAT KEY, STREAMED, "200", STREAM_END},
+     {CHAT KEY "Last-Event-ID: 1.1.2\r\n", STREAMED, "200", STREAM_END}},
+    {{CHAT KEY "X-Conversation-Id: tour\r\n", "{" SAY_3 "}", "200", "}"},
+     {CHAT KEY "X-Conversation-Id: tour\r\n", "{" SAY_3 "}", "200", "}"}},
+    {{COMPLETIONS KEY, PROMPT, "200", STREAM_END},
+     {COMPLETIONS KEY "Last-Event-ID: 1.1.2\r\n", PROMPT, "200", STREAM_END}},
+    {{RESPONSES KEY, INPUT, "200", "\r\n0\r\n\r\n"},
+     {RESPONSES KEY "Last-Event-ID: 1.1.1\r\n", INPUT, "200", "\r\n0\r\n\r\n"}},
+    {{CHAT KEY, STREAMED, "200", STREAM_END}, {CHAT KEY, TWO, "422", "}}"}},
+};
+
+enum { N_PAIRS = sizeof(pairs) / sizeof(pairs[0]) };
+
 static void serve(void)
 {
     bool is_more;
@@ -173,9 +212,9 @@ static bool ends_with(const struct lws *of, const char *end)
     return of->n_said >= len && memcmp(of->said + of->n_said - len, end, len) == 0;
 }
 
-static enum status ask(void *arg)
+/* Whether the answer is whole. */
+static bool ask_once(const struct asked *a)
 {
-    const struct asked *a = arg;
     struct lws *socket = calloc(1, sizeof(*socket));
     char request[1024];
     size_t len = (size_t)snprintf(request, sizeof(request), "%sContent-Length: %zu\r\n\r\n%s",
@@ -203,9 +242,39 @@ static enum status ask(void *arg)
     free(socket);
     ck_assert(list_is_empty(&f.connections) && list_is_empty(&f.exchanges));
     ck_assert_uint_eq(f.n_answering, 0);
+    return is_whole;
+}
+
+static void forget_all(void)
+{
     conversations_close_all(&d.conversations, NULL, "the request is over");
     serve();
     ck_assert_uint_eq(d.conversations.n, 0);
+    keyed_replies_deinit(&d.keyed);
+    init_keyed();
+}
+
+static enum status ask(void *arg)
+{
+    bool is_whole = ask_once(arg);
+
+    forget_all();
+    return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
+}
+
+/* If the first has its whole reply (a stream may also end with an error) the second generates
+ * nothing. */
+static enum status ask_twice(void *arg)
+{
+    const struct asked *pair = arg;
+    uint64_t n_before = d.conversations.n_turns, n_turns;
+    bool is_whole = ask_once(&pair[0]), is_kept;
+
+    n_turns = d.conversations.n_turns;
+    is_kept = is_whole && n_turns > n_before;
+    is_whole = ask_once(&pair[1]) && is_whole;
+    ck_assert(!is_kept || n_turns == d.conversations.n_turns);
+    forget_all();
     return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
 }
 
@@ -217,6 +286,11 @@ START_TEST(memory_fails)
         struct asked a = requests[i];
 
         ck_assert_int_gt(sweep(ask, &a), 2);
+    }
+    for (size_t i = 0; i < N_PAIRS; i++) {
+        struct asked pair[2] = {pairs[i][0], pairs[i][1]};
+
+        ck_assert_int_gt(sweep(ask_twice, pair), 20);
     }
     teardown();
 }

@@ -4,8 +4,9 @@
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/resolution.h"
+#include "server/api/request_key.h"
 #include "server/api/routes.h"
-#include "server/conversation/conversation.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/json/fields.h"
 
 #define DATA "data: "
@@ -58,6 +59,7 @@ static void chat_write_logprobs(const struct generation *g, const struct choice 
 static void chat_begin_chunk(const struct generation *g, const struct choice *c,
                              struct json_writer *w)
 {
+    generation_write_id(g, w);
     json_write(w, DATA);
     generation_write_head(g, "chat.completion.chunk", w);
     json_writef(w, ",\"choices\":[{\"index\":%u,\"delta\":{%s", c->index,
@@ -69,6 +71,16 @@ static void chat_end_chunk(const struct generation *g, struct json_writer *w)
     json_write(w, "]");
     generation_write_running_usage(g, w);
     json_write(w, "}\n\n");
+}
+
+static enum status chat_passed(struct generation *g, struct choice *c,
+                               const struct turn_event *part, struct error *err)
+{
+    (void)g;
+    (void)err;
+    c->has_begun = part->piece.len > 0 || c->was_finished ||
+                   (part->piece.has_logprobs && part->piece.n_tokens > 0);
+    return STATUS_OK;
 }
 
 /* The role comes with the first text: a chunk of its own would count as the first token. */
@@ -135,27 +147,41 @@ static void chat_whole(struct generation *g, struct json_writer *w)
     json_write(w, "}");
 }
 
+static enum status chat_rejoin(struct exchange *x, const struct generation_plan *plan,
+                               struct error *err)
+{
+    if (exchange_conversation(x)[0] != '\0' &&
+        resolution_answer_with(x, &plan->key->reply->turns[0].conversation, err) != STATUS_OK)
+        return err->status;
+    return generation_rejoin(x, plan, err);
+}
+
 static enum status chat_begin(struct exchange *x, const json_t *body, struct error *err)
 {
     static const struct response_renderer renderer = {
         .object = "chatcmpl",
+        .passed = chat_passed,
         .piece = chat_piece,
         .finish = chat_finish,
         .end = chat_end,
         .failed = generation_write_failure,
         .whole = chat_whole,
     };
-    struct conversation *bound = NULL;
+    struct request_key key;
     struct request r;
-    struct model *model;
+    struct generation_plan plan = {.renderer = &renderer, .request = &r, .key = &key};
 
     if (request_chat(&r, body, exchange_arena(x), err) != STATUS_OK ||
-        resolution_find_model(&model, x, r.model, err) != STATUS_OK)
+        request_key_read(&key, x, err) != STATUS_OK)
+        return err->status;
+    if (key.reply != NULL)
+        return chat_rejoin(x, &plan, err);
+    if (resolution_find_model(&plan.model, x, r.model, err) != STATUS_OK)
         return err->status;
     if (exchange_conversation(x)[0] != '\0' &&
-        resolution_find_conversation(&bound, x, &r, &model, err) != STATUS_OK)
+        resolution_find_conversation(&plan.conversation, x, &r, &plan.model, err) != STATUS_OK)
         return err->status;
-    return generation_start(x, &renderer, &r, model, bound, bound == NULL, NULL, err);
+    return generation_start(x, &plan, err);
 }
 
 static void chat_serve(struct exchange *x)

@@ -5,6 +5,7 @@
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/resolution.h"
+#include "server/api/request_key.h"
 #include "server/api/routes.h"
 #include "server/http/exchange.h"
 
@@ -152,6 +153,7 @@ static void completions_write_choice(const struct generation *g, struct choice *
 
 static void completions_begin_chunk(const struct generation *g, struct json_writer *w)
 {
+    generation_write_id(g, w);
     json_write(w, DATA);
     generation_write_head(g, "text_completion", w);
     json_write(w, ",\"choices\":[");
@@ -162,6 +164,27 @@ static void completions_end_chunk(const struct generation *g, struct json_writer
     json_write(w, "]");
     generation_write_running_usage(g, w);
     json_write(w, "}\n\n");
+}
+
+/* Counts the characters of the tokens, where text_offset goes on. */
+static enum status completion_passed(struct generation *g, struct choice *c,
+                                     const struct turn_event *part, struct error *err)
+{
+    size_t n = g->request->want_logprobs ? part->piece.n_tokens : 0;
+    enum status rc = STATUS_OK;
+    struct buf text;
+
+    buf_init(&text, TOKEN_MAX_BYTES);
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        struct piece_token t;
+
+        reader_token(&c->reader, part, i, &t);
+        buf_clear(&text);
+        rc = generation_token(g, t.id, &text);
+        c->n_chars += count_chars(&text);
+    }
+    buf_deinit(&text);
+    return rc == STATUS_OK ? rc : error_no_memory(err, TOKEN_MAX_BYTES, "a token's text");
 }
 
 static void completion_piece(struct generation *g, struct choice *c, const struct turn_event *event,
@@ -216,21 +239,27 @@ static enum status completions_begin(struct exchange *x, const json_t *body, str
 {
     static const struct response_renderer renderer = {
         .object = "cmpl",
+        .passed = completion_passed,
         .piece = completion_piece,
         .finish = completion_finish,
         .end = completion_end,
         .failed = generation_write_failure,
         .whole = completion_whole,
     };
+    struct request_key key;
     struct request r;
-    struct model *model;
+    struct generation_plan plan = {.renderer = &renderer, .request = &r, .key = &key};
 
     if (exchange_conversation(x)[0] != '\0')
         return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
     if (request_completion(&r, body, exchange_arena(x), err) != STATUS_OK ||
-        resolution_find_model(&model, x, r.model, err) != STATUS_OK)
+        request_key_read(&key, x, err) != STATUS_OK)
         return err->status;
-    return generation_start(x, &renderer, &r, model, NULL, true, NULL, err);
+    if (key.reply != NULL)
+        return generation_rejoin(x, &plan, err);
+    if (resolution_find_model(&plan.model, x, r.model, err) != STATUS_OK)
+        return err->status;
+    return generation_start(x, &plan, err);
 }
 
 static void completions_serve(struct exchange *x)

@@ -37,7 +37,9 @@ static const struct kind *error_kind_of(int status)
 /* Codes that programs read. */
 static const char *code_of(int http_status, const struct error *err)
 {
-    if (err->status == STATUS_RANGE)
+    if (err->status == STATUS_EXISTS)
+        return "idempotency_key_reused";
+    if (err->status == STATUS_RANGE && err->reason != REASON_CURSOR_NOT_FOUND)
         return "context_length_exceeded";
     if (err->reason == REASON_CONVERSATION_FULL)
         return "conversation_full";

@@ -105,6 +105,18 @@ static enum status keep_new(const struct conversation *c, struct prompt *p, stru
     return STATUS_OK;
 }
 
+enum status resolution_answer_with(struct exchange *x, const struct conversation_id *id,
+                                   struct error *err)
+{
+    char *text = arena_alloc(exchange_arena(x), CONVERSATION_ID_CHARS, 1);
+
+    if (text == NULL)
+        return error_no_memory(err, CONVERSATION_ID_CHARS, "a request");
+    conversation_id_format(id, text);
+    exchange_set_conversation(x, text);
+    return STATUS_OK;
+}
+
 enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
                                          struct request *r, struct model **model, struct error *err)
 {
@@ -113,11 +125,8 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
     struct server *server = exchange_server(x);
     struct conversation_names *names = exchange_server(x)->names;
     struct conversation *c = conversation_names_find(names, name);
-    char *id = arena_alloc(exchange_arena(x), CONVERSATION_ID_CHARS, 1);
     enum status rc = STATUS_OK;
 
-    if (id == NULL)
-        return error_no_memory(err, CONVERSATION_ID_CHARS, "a request");
     if (r->n != 1)
         return error_field(err, "n", "must be 1 in a conversation");
     if (c != NULL && r->model[0] == '\0')
@@ -140,8 +149,9 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
     rc = keep_new(c, r->prompts, err);
     if (rc != STATUS_OK)
         return rc;
-    conversation_id_format(&c->id, id);
-    exchange_set_conversation(x, id);
+    rc = resolution_answer_with(x, &c->id, err);
+    if (rc != STATUS_OK)
+        return rc;
     *out = c;
     return STATUS_OK;
 }

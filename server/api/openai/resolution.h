@@ -8,6 +8,7 @@
 #include "server/api/openai/request.h"
 
 struct conversation;
+struct conversation_id;
 struct exchange;
 struct model;
 
@@ -28,5 +29,9 @@ enum status resolution_find_model(struct model **out, struct exchange *x, const 
 enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
                                          struct request *r, struct model **model,
                                          struct error *err) MUST_CHECK;
+
+/* The answer bears this conversation's id. */
+enum status resolution_answer_with(struct exchange *x, const struct conversation_id *id,
+                                   struct error *err) MUST_CHECK;
 
 #endif

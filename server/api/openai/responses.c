@@ -7,8 +7,10 @@
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/resolution.h"
+#include "server/api/request_key.h"
 #include "server/api/routes.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
 #include "server/model/model.h"
@@ -20,9 +22,12 @@ enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
 struct response {
     char id[RESPONSE_ID_CHARS];
     const char *previous, *instructions; /* NULL: none */
-    uint32_t n_events;                   /* numbers them */
     bool store;
 };
+
+/* Sequence numbers of the events before the text. A delta's follows from its place, whoever reads
+ * it and in however many streams. */
+enum { SEQUENCE_CREATED, SEQUENCE_IN_PROGRESS, SEQUENCE_ITEM, SEQUENCE_PART };
 
 static void format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id *id, uint32_t turn)
 {
@@ -148,11 +153,18 @@ static void write_response(struct generation *g, struct json_writer *w)
 
 /* --- events --- */
 
-/* Writes an event up to the fields of its type. */
-static void begin_event(struct response *r, const char *type, struct json_writer *w)
+/* The number of the last event at the choice's place: of a delta, or of the first one behind the
+ * text. */
+static uint64_t response_sequence(const struct choice *c)
 {
-    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%u", type, type,
-                r->n_events++);
+    return SEQUENCE_PART + c->place;
+}
+
+/* Writes an event up to the fields of its type. */
+static void begin_event(const char *type, uint64_t sequence, struct json_writer *w)
+{
+    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
+                (unsigned long long)sequence);
 }
 
 static void end_event(struct json_writer *w)
@@ -160,42 +172,44 @@ static void end_event(struct json_writer *w)
     json_write(w, "}\n\n");
 }
 
-static void response_event(struct generation *g, const char *type, struct json_writer *w)
+static void response_event(struct generation *g, const char *type, uint64_t sequence,
+                           struct json_writer *w)
 {
-    begin_event(g->renderer_state, type, w);
+    begin_event(type, sequence, w);
     json_write(w, ",\"response\":");
     write_response(g, w);
     end_event(w);
 }
 
-static void item_event(struct response *r, const char *type, const char *status, const char *text,
-                       size_t len, struct json_writer *w)
+static void item_event(const struct response *r, const char *type, uint64_t sequence,
+                       const char *status, const char *text, size_t len, struct json_writer *w)
 {
-    begin_event(r, type, w);
+    begin_event(type, sequence, w);
     json_write(w, ",\"output_index\":0,\"item\":");
     write_item(r, w, status, text, len);
     end_event(w);
 }
 
-static void begin_in_part(struct response *r, const char *type, struct json_writer *w)
+static void begin_in_part(const struct response *r, const char *type, uint64_t sequence,
+                          struct json_writer *w)
 {
-    begin_event(r, type, w);
+    begin_event(type, sequence, w);
     json_writef(w, ",\"item_id\":\"msg_%s\",\"output_index\":0,\"content_index\":0", r->id + 5);
 }
 
-static void part_event(struct response *r, const char *type, const char *text, size_t len,
-                       struct json_writer *w)
+static void part_event(const struct response *r, const char *type, uint64_t sequence,
+                       const char *text, size_t len, struct json_writer *w)
 {
-    begin_in_part(r, type, w);
+    begin_in_part(r, type, sequence, w);
     json_write(w, ",\"part\":");
     write_part(w, text, len);
     end_event(w);
 }
 
-static void text_event(struct response *r, const char *type, const char *name, const char *text,
-                       size_t len, struct json_writer *w)
+static void text_event(const struct response *r, const char *type, uint64_t sequence,
+                       const char *name, const char *text, size_t len, struct json_writer *w)
 {
-    begin_in_part(r, type, w);
+    begin_in_part(r, type, sequence, w);
     json_writef(w, ",\"logprobs\":[],\"%s\":", name);
     json_write_string(w, text, len);
     end_event(w);
@@ -208,39 +222,42 @@ static void response_begin(struct generation *g, struct json_writer *w)
     bool is_done = c->is_done;
 
     c->is_done = false; /* the first event may be the last: not done until it is sent */
-    response_event(g, "response.created", w);
-    response_event(g, "response.in_progress", w);
+    response_event(g, "response.created", SEQUENCE_CREATED, w);
+    response_event(g, "response.in_progress", SEQUENCE_IN_PROGRESS, w);
     c->is_done = is_done;
-    item_event(r, "response.output_item.added", "in_progress", NULL, 0, w);
-    part_event(r, "response.content_part.added", "", 0, w);
+    item_event(r, "response.output_item.added", SEQUENCE_ITEM, "in_progress", NULL, 0, w);
+    part_event(r, "response.content_part.added", SEQUENCE_PART, "", 0, w);
 }
 
 static void response_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                            struct json_writer *w)
 {
-    (void)c;
-    if (event->piece.len > 0)
-        text_event(g->renderer_state, "response.output_text.delta", "delta", event->piece.text,
-                   event->piece.len, w);
+    generation_write_id(g, w);
+    /* A token without text, too: numbers have no gaps. */
+    text_event(g->renderer_state, "response.output_text.delta", response_sequence(c), "delta",
+               event->piece.text, event->piece.len, w);
 }
 
 static void response_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
-    struct response *r = g->renderer_state;
+    const struct response *r = g->renderer_state;
+    uint64_t sequence = response_sequence(c);
     struct turn_event all;
     const char *text;
     size_t len;
 
     generation_all(c, &all, &text, &len);
-    text_event(r, "response.output_text.done", "text", text, len, w);
-    part_event(r, "response.content_part.done", text, len, w);
-    item_event(r, "response.output_item.done", responses_status_of(c), text, len, w);
-    response_event(g, is_cut_short(c) ? "response.incomplete" : "response.completed", w);
+    text_event(r, "response.output_text.done", sequence, "text", text, len, w);
+    part_event(r, "response.content_part.done", sequence + 1, text, len, w);
+    item_event(r, "response.output_item.done", sequence + 2, responses_status_of(c), text, len, w);
+    generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
+    response_event(g, is_cut_short(c) ? "response.incomplete" : "response.completed", sequence + 3,
+                   w);
 }
 
 static void response_failed(struct generation *g, const struct error *err, struct json_writer *w)
 {
-    begin_event(g->renderer_state, "error", w);
+    begin_event("error", response_sequence(&g->choices[0]) + 1, w);
     json_writef(w, ",\"code\":\"%s\",\"param\":null,\"message\":", status_name(err->status));
     json_write_string(w, err->text, strlen(err->text));
     end_event(w);
@@ -250,6 +267,7 @@ static void response_failed(struct generation *g, const struct error *err, struc
 
 static const struct response_renderer renderer = {
     .object = "resp",
+    .is_by_token = true,
     .begin = response_begin,
     .piece = response_piece,
     .finish = response_finish,
@@ -298,46 +316,83 @@ static enum status keep_text(const char **text, struct arena *arena, struct erro
     return *text != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
-static enum status responses_begin(struct exchange *x, const json_t *body, struct error *err)
+/* Copies what the response says of its request. */
+static enum status response_open(void **out, const struct responses_request *q,
+                                 const struct conversation_id *id, uint32_t turn,
+                                 const char *instructions, struct arena *arena, struct error *err)
 {
-    struct arena *arena = exchange_arena(x);
     struct response *r = arena_alloc(arena, 1, sizeof(*r));
+
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a response");
+    format_id(r->id, id, turn);
+    r->store = q->store;
+    r->previous = q->previous;
+    r->instructions = instructions;
+    *out = r;
+    if (keep_text(&r->previous, arena, err) != STATUS_OK)
+        return err->status;
+    return keep_text(&r->instructions, arena, err);
+}
+
+static enum status responses_first(struct exchange *x, struct responses_request *q,
+                                   const struct request_key *key, struct error *err)
+{
+    struct generation_plan plan = {
+        .renderer = &renderer, .request = &q->base, .key = key, .is_ephemeral = !q->store};
     struct conversation *c = NULL;
-    struct responses_request q;
     struct conversation_id id;
     struct model *model;
     enum status rc;
 
-    if (r == NULL)
-        return error_no_memory(err, sizeof(*r), "a response");
-    if (exchange_conversation(x)[0] != '\0')
-        return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
-    if (request_responses(&q, body, arena, err) != STATUS_OK ||
-        resolution_find_model(&model, x, q.base.model, err) != STATUS_OK)
+    if (resolution_find_model(&model, x, q->base.model, err) != STATUS_OK)
         return err->status;
-    rc = q.previous != NULL ? fork_previous(&c, x, &q, &model, err)
-                            : open_first(&c, x, &q, model, err);
+    rc = q->previous != NULL ? fork_previous(&c, x, q, &model, err)
+                             : open_first(&c, x, q, model, err);
     if (rc != STATUS_OK)
         return rc;
     id = c->id;
-    format_id(r->id, &id, c->host.n_turns + 1);
-    r->store = q.store;
-    r->previous = q.previous;
-    r->instructions = q.instructions;
-    rc = keep_text(&r->previous, arena, err);
+    rc = response_open(&plan.renderer_state, q, &id, c->host.n_turns + 1, q->instructions,
+                       exchange_arena(x), err);
+    plan.model = model;
+    plan.conversation = c;
+    plan.instructions = q->instructions;
     if (rc == STATUS_OK)
-        rc = keep_text(&r->instructions, arena, err);
-    if (rc == STATUS_OK)
-        rc = generation_start(x, &renderer, &q.base, model, c, !q.store, r, err);
+        rc = generation_start(x, &plan, err);
     if (rc != STATUS_OK) {
         c = conversations_get(exchange_server(x)->conversations, &id);
         if (c != NULL)
             conversation_close(c, WATCH_CLOSED, "its request was refused");
         return rc;
     }
-    if (q.store)
+    if (q->store)
         conversation_names_keep(exchange_server(x)->names, &id);
     return STATUS_OK;
+}
+
+static enum status responses_rejoin(struct exchange *x, const struct responses_request *q,
+                                    const struct request_key *key, struct error *err)
+{
+    const struct keyed_turn *turn = &key->reply->turns[0];
+    struct generation_plan plan = {.renderer = &renderer, .request = &q->base, .key = key};
+    enum status rc = response_open(&plan.renderer_state, q, &turn->conversation, turn->number,
+                                   key->reply->instructions, exchange_arena(x), err);
+
+    return rc != STATUS_OK ? rc : generation_rejoin(x, &plan, err);
+}
+
+static enum status responses_begin(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct responses_request q;
+    struct request_key key;
+
+    if (exchange_conversation(x)[0] != '\0')
+        return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
+    if (request_responses(&q, body, exchange_arena(x), err) != STATUS_OK ||
+        request_key_read(&key, x, err) != STATUS_OK)
+        return err->status;
+    return key.reply != NULL ? responses_rejoin(x, &q, &key, err)
+                             : responses_first(x, &q, &key, err);
 }
 
 static void responses_serve(struct exchange *x)

@@ -1,0 +1,23 @@
+/* The id of an event of a stream: the place behind it, from which a later request may go on, as
+ * text GENERATION.TURN.INDEX[,INDEX…] with one index for each choice. */
+#ifndef SERVER_API_EVENT_ID_H
+#define SERVER_API_EVENT_ID_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { EVENT_ID_MAX_INDEXES = 128, EVENT_ID_MAX_BYTES = 4096 };
+
+struct event_id {
+    uint32_t generation, turn;
+    uint64_t indexes[EVENT_ID_MAX_INDEXES]; /* [n_indexes] */
+    size_t n_indexes;
+};
+
+/* STATUS_INVALID, of field Last-Event-ID, unless the text is such an id. */
+enum status event_id_parse(struct event_id *out, const char *text, size_t len,
+                           struct error *err) MUST_CHECK;
+
+#endif
