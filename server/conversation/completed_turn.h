@@ -30,7 +30,7 @@ struct turn_request {
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
     uint32_t n_logprobs;
-    bool is_observed; /* no reply: the messages wait for the next turn that acts */
+    bool is_observed;       /* no reply: the messages wait for the next turn that acts */
     uint64_t deadline_us;   /* 0: none */
     bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */
     bool is_kept_running;   /* without a number too it lingers when its last reader goes */

@@ -19,9 +19,10 @@ enum status observed_keep(struct completed_turn **out, struct completed_turn *ne
     size_t n = n_waiting(newest) + request->n_messages;
 
     if (n > OBSERVED_MAX_MESSAGES)
-        return error_because(err, STATUS_PRECONDITION, REASON_CONVERSATION_FULL, "messages",
-                         "%zu messages would wait for a turn that asks for a reply, at most %d may",
-                         n, OBSERVED_MAX_MESSAGES);
+        return error_because(
+            err, STATUS_PRECONDITION, REASON_CONVERSATION_FULL, "messages",
+            "%zu messages would wait for a turn that asks for a reply, at most %d may", n,
+            OBSERVED_MAX_MESSAGES);
     return completed_turn_open(out, newest, request, &nothing, err);
 }
 
