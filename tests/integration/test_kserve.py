@@ -290,6 +290,41 @@ def sequences(client):
     print("sequences")
 
 
+def resumed_streams(client):
+    """A turn of a sequence that has a number: its stream is cut at each response, and goes on from there by its cursor."""
+    settings = {"max_tokens": 24, "seed": 5, "temperature": 1.0, "ignore_eos": True}
+    stream = Stream(client)
+    stream.ask("tiny", [text("hi"), streamed()], request_id="whole", sequence_id="whole", sequence_start=True, parameters={"turn": 1, **settings})
+    whole = stream.answer("whole")
+    cursors = [parameter(p, "cursor") for p in whole]
+    assert cursors[-1] == "1.1.24" and all(c.startswith("1.1.") for c in cursors) and len(set(cursors[:-1])) > 2, cursors
+    for i, cursor in enumerate(cursors):
+        stream.ask("tiny", [text(""), streamed()], request_id=str(i), sequence_id="whole", parameters={"resume_from": cursor})
+        rest = stream.answer(str(i))
+        assert "".join(said(p) for p in whole[:i + 1] + rest) == "".join(said(p) for p in whole), cursor
+        assert parameter(rest[-1], "completion_tokens") == 24 and parameter(rest[-1], "finish_reason") == "length"
+    stream.stop()
+
+    for cut in range(1, 6):
+        stream = Stream(client)
+        stream.ask("tiny", [text("hi"), streamed()], request_id="cut", sequence_id=cut, sequence_start=True, parameters={"turn": 1, **settings})
+        first = [stream.next()[0] for _ in range(cut)]
+        client.stop_stream(cancel_requests=True)
+        stream = Stream(client)
+        stream.ask("tiny", [text(""), streamed()], request_id="rest", sequence_id=cut, parameters={"resume_from": parameter(first[-1], "cursor")})
+        rest = stream.answer("rest")
+        assert "".join(said(p) for p in first + rest) == "".join(said(p) for p in whole), cut
+        stream.stop()
+        again = client.infer("tiny", [text("hi")], sequence_id=cut, sequence_end=True, parameters={"turn": 1, **settings})
+        assert said(again) == "".join(said(p) for p in whole), "the number makes a retry safe"
+    refused(lambda: client.infer("tiny", [text("")], sequence_id="whole", parameters={"resume_from": "1.1.99"}), "OUT_OF_RANGE")
+    refused(lambda: client.infer("tiny", [text("")], sequence_id="whole", parameters={"resume_from": "nowhere"}), "INVALID_ARGUMENT", "resume_from")
+    refused(lambda: client.infer("tiny", [text("x")], parameters={"turn": 1}), "INVALID_ARGUMENT", "sequence_id")
+    client.infer("tiny", [text("bye")], sequence_id="whole", sequence_end=True, parameters={"max_tokens": 1})
+    assert n_conversations(client) == 0, "each has ended"
+    print("resumed streams")
+
+
 def idle_sequences(client):
     """Closed when nothing came for as long as the daemon was told."""
     client.infer("memory", [observation(1, 1, 1, 1)], sequence_id="idle", sequence_start=True)  # idle before the next one is
@@ -508,6 +543,7 @@ def main():
             bad_input(client)
             streams(client)
             sequences(client)
+            resumed_streams(client)
             deadlines(client)
             statistics(client)
             large(client)

@@ -42,10 +42,12 @@ static enum status inference_begin_turn(struct inference *in, struct error *err)
     const struct message said = {
         .role = ROLE_USER, .text = in->request.text.text, .len = in->request.text.len};
     const struct turn_request r = {
+        .number = in->request.turn,
         .messages = &said,
-        .n_messages = 1,
+        .n_messages = said.len > 0,
         .overrides = in->request.overrides,
         .deadline_us = in->deadline_us,
+        .resume = in->request.resume,
     };
     const struct open_request open = {.limits.priority = in->request.priority};
     struct conversation *c;
@@ -187,6 +189,8 @@ enum status inference_begin(struct inference *in, struct server *server,
         return rc;
     }
     due_us = in->request.timeout_us == 0 ? 0 : env_now_us(server->env) + in->request.timeout_us;
+    if (in->request.turn != 0)
+        deadline_us = 0; /* the call's: its turn can be asked for again */
     in->deadline_us =
         deadline_us == 0 || (due_us != 0 && due_us < deadline_us) ? due_us : deadline_us;
     rc = inference_take_slot(in, err);
@@ -323,6 +327,14 @@ static void add_ending(struct inference_response *out, const struct completed_tu
     add_number(out, "completion_tokens", r->usage.n_completion);
 }
 
+/* The place behind this response, from which a broken stream goes on. */
+static void add_cursor(struct inference *in, struct inference_response *out)
+{
+    (void)snprintf(in->cursor, sizeof(in->cursor), "%u.%u.%llu", in->generation, in->request.turn,
+                   (unsigned long long)in->next_index);
+    add_text(out, "cursor", in->cursor);
+}
+
 /* Reads the next event: a text to send, or the end. */
 static enum inference_said next_text(struct inference *in, struct text *out)
 {
@@ -332,9 +344,13 @@ static enum inference_said next_text(struct inference *in, struct text *out)
     while (reader_next(&in->reader, &event)) {
         switch (event.kind) {
         case EVENT_ACCEPTED:
+            in->generation = event.generation;
+            in->request.turn = in->request.turn == 0 ? 0 : event.number;
+            break;
         case EVENT_PROGRESS:
             break;
         case EVENT_PIECE:
+            in->next_index = event.piece.next_index;
             if (event.piece.len == 0)
                 break; /* an incomplete character */
             *out = (struct text){.text = event.piece.text, .len = event.piece.len};
@@ -367,6 +383,8 @@ static enum inference_said say_part(struct inference *in, struct inference_respo
         add_text_output(in, out, text.text, text.len, arena) != STATUS_OK)
         return inference_fail(in, out);
     add_final(out, is_last);
+    if (in->request.turn != 0)
+        add_cursor(in, out);
     if (!is_last)
         return said;
     in->is_over = true;

@@ -22,6 +22,9 @@ struct inference {
     bool has_begun, is_over; /* the turn or step */
     struct sequence_slot slot;
     struct turn_reader reader;
+    uint32_t generation;        /* of the turn, once it is accepted */
+    uint64_t next_index;        /* of the cursor behind what was sent */
+    char cursor[48];            /* in the response that is being written */
     struct conversation_id own; /* valid if has_own: a conversation for this request alone */
     bool has_own;
     struct step_wait step;

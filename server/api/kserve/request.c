@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "server/api/event_id.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
@@ -394,6 +395,35 @@ static enum status take_setting(struct sampling_overrides *overrides, const char
     return rc;
 }
 
+static enum status take_turn(uint32_t *out, const char *key, const parameter *p, struct error *err)
+{
+    uint64_t number = 0;
+
+    if (take_count(&number, key, p, err) != STATUS_OK)
+        return err->status;
+    if (number == 0 || number > UINT32_MAX)
+        return error_field(err, key, "is %llu, turns are numbered from 1",
+                           (unsigned long long)number);
+    *out = (uint32_t)number;
+    return STATUS_OK;
+}
+
+/* A response's cursor: GENERATION.TURN.INDEX. */
+static enum status take_cursor(struct kserve_request *out, const char *key, const parameter *p,
+                               struct error *err)
+{
+    const char *text = p->string_param;
+    struct event_id id;
+
+    if (p->parameter_choice_case != INFERENCE__INFER_PARAMETER__PARAMETER_CHOICE_STRING_PARAM)
+        return error_field(err, key, "must be a string_param");
+    if (event_id_parse(&id, text, strlen(text), err) != STATUS_OK || id.n_indexes != 1)
+        return error_field(err, key, "'%.60s' is no cursor of a response", text);
+    out->turn = id.turn;
+    out->resume = (struct turn_resume){true, id.generation, id.indexes[0]};
+    return STATUS_OK;
+}
+
 /* Unknown names are ignored. */
 static enum status take_parameter(struct kserve_request *out, struct sampling_overrides *overrides,
                                   const char *key, const parameter *p, struct arena *arena,
@@ -413,6 +443,10 @@ static enum status take_parameter(struct kserve_request *out, struct sampling_ov
         return take_priority(&out->priority, p, err);
     if (strcmp(key, "timeout") == 0)
         return take_count(&out->timeout_us, key, p, err);
+    if (strcmp(key, "turn") == 0)
+        return take_turn(&out->turn, key, p, err);
+    if (strcmp(key, "resume_from") == 0)
+        return take_cursor(out, key, p, err);
     if (sampling_json_knows(key))
         return take_setting(overrides, key, p, arena, err);
     return STATUS_OK;
@@ -436,10 +470,12 @@ enum status kserve_request_read(struct kserve_request *out, const request *r,
     for (size_t i = 0; i < r->n_parameters && rc == STATUS_OK; i++)
         rc = take_parameter(out, overrides, r->parameters[i]->key, r->parameters[i]->value, arena,
                             err);
-    if (rc == STATUS_OK && !sig->is_policy && out->text.len == 0)
+    if (rc == STATUS_OK && !sig->is_policy && out->text.len == 0 && !out->resume.is_wanted)
         rc = error_field(err, "text_input", "is empty: a turn says something");
     if (rc == STATUS_OK && out->sequence == NULL && (out->starts || out->ends))
         rc = error_field(err, "sequence_id", "is missing beside sequence_start or sequence_end");
+    if (rc == STATUS_OK && out->sequence == NULL && out->turn != 0)
+        rc = error_field(err, "sequence_id", "is missing beside turn or resume_from");
     if (overrides->given != 0)
         out->overrides = overrides;
     return rc;

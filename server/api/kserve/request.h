@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "inference/grpc_service.pb-c.h"
 #include "server/api/kserve/signature.h"
-#include "server/conversation/sampling.h"
+#include "server/conversation/completed_turn.h"
 
 enum { SEQUENCE_ID_MAX_BYTES = 256 };
 
@@ -21,6 +21,8 @@ struct kserve_request {
     const char
         *sequence;     /* NULL: in no sequence. "7" or "\"seven\"": a number differs from a text */
     bool starts, ends; /* the sequence */
+    uint32_t turn;     /* of the sequence's conversation: makes a retry safe; 0: the next */
+    struct turn_resume resume; /* from the place after which a broken stream goes on */
     bool wants_empty_final;
     int priority; /* as a batch_request's: 100 for level 1, the highest; 0 where none is given */
     uint64_t timeout_us; /* 0: none */
