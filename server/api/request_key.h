@@ -4,7 +4,7 @@
 #define SERVER_API_REQUEST_KEY_H
 
 #include "base/checksum.h"
-#include "server/api/event_id.h"
+#include "server/conversation/event_id.h"
 
 struct exchange;
 struct keyed_reply;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "server/api/event_id.h"
+#include "server/conversation/event_id.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 

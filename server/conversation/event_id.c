@@ -1,4 +1,4 @@
-#include "server/api/event_id.h"
+#include "server/conversation/event_id.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* The id of an event of a stream: the place behind it, from which a later request may go on, as
  * text GENERATION.TURN.INDEX[,INDEX…] with one index for each choice. */
-#ifndef SERVER_API_EVENT_ID_H
-#define SERVER_API_EVENT_ID_H
+#ifndef SERVER_CONVERSATION_EVENT_ID_H
+#define SERVER_CONVERSATION_EVENT_ID_H
 
 #include <stddef.h>
 #include <stdint.h>
