@@ -355,8 +355,9 @@ def main():
         with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--speculate", "off") as daemon:
             for test in (outlives_its_client, once, refused, conversations, cut_everywhere, every_index, cut_while_it_runs, pages):
                 run(test, daemon)
-        with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--speculate", "on", "--linger", "300ms") as daemon:
+        with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--linger", "300ms") as daemon:
             run(lingers, daemon)
+        with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--speculate", "on") as daemon:
             run(cut_everywhere, daemon)
             run(cut_while_it_runs, daemon, neighbours=64)
         run(drained, parleyd, models)
