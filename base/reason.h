@@ -22,7 +22,7 @@ enum reason {
     REASON_MODEL_IN_TRAINING, /* somebody trains it, or is attached to it for training */
     REASON_MODEL_UNSUITABLE,  /* its kind does not do what is asked */
 
-    REASON_CONVERSATION_NOT_FOUND, /* it never was, was closed, or expired */
+    REASON_CONVERSATION_NOT_FOUND, /* no open one has this id: closed, expired or unknown */
     REASON_CONVERSATION_BUSY,      /* a turn is in flight */
     REASON_CONVERSATION_FULL,      /* its turns or its transcript are at their limit */
     REASON_CONTEXT_EXCEEDED,       /* more tokens than the context or the conversation holds */

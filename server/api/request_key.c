@@ -55,9 +55,9 @@ static enum status find_place(struct request_key *out, struct exchange *x, const
     if (out->reply != NULL && is_of_reply(id, out->reply))
         return STATUS_OK;
     return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "Last-Event-ID",
-                         out->reply == NULL
-                             ? "Last-Event-ID is of a reply that is not kept, or never was one"
-                             : "Last-Event-ID was not given out with this reply");
+                         out->reply == NULL ? "no reply is stored under this Idempotency-Key: send "
+                                              "the request without Last-Event-ID"
+                                            : "Last-Event-ID was not given out with this reply");
 }
 
 enum status request_key_read(struct request_key *out, struct exchange *x, struct error *err)

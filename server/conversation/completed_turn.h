@@ -33,7 +33,6 @@ struct turn_request {
     bool is_observed;       /* no reply: the messages wait for the next turn that acts */
     uint64_t deadline_us;   /* 0: none */
     bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */
-    bool is_kept_running;   /* without a number too it lingers when its last reader goes */
     /* Reads an existing turn, from behind this place on; messages may be missing. */
     struct turn_resume {
         bool is_wanted;

@@ -46,7 +46,7 @@ static struct keyed_reply *first_reply(const struct list *list)
     return first == NULL ? NULL : container_of(first, struct keyed_reply, link);
 }
 
-/* Arms the timer for what is due first. */
+/* Arms the timer for the earliest end of a linger time, or the earliest expiry. */
 static void keyed_replies_arm(struct keyed_replies *k)
 {
     const struct list *lists[] = {&k->lingering, &k->complete};

@@ -80,7 +80,8 @@ void keyed_replies_deinit(struct keyed_replies *k);
  * forgotten. */
 enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k, const char *key,
                                const uint8_t digest[SHA256_BYTES], struct error *err) MUST_CHECK;
-/* Handles what ended and what is due. */
+/* Stores the replies whose turns have ended, ends those that lingered long enough, and drops the
+ * expired ones. */
 void keyed_replies_tick(struct keyed_replies *k);
 /* Cancels what nobody reads, now and later. */
 void keyed_replies_drain(struct keyed_replies *k);

@@ -447,7 +447,6 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     t->options = conversation_options_ref(h->options);
     t->number = number;
     t->is_numbered = r->number != 0;
-    t->may_linger = r->number != 0 || r->is_kept_running;
     t->is_observed = r->is_observed;
     t->accepted_us = turn_now_us(t);
     list_init(&t->readers);
@@ -510,7 +509,7 @@ void turn_left(struct turn *t, uint64_t deadline_us, enum status why)
     struct turn_host *h = t->host;
 
     t->left_deadline_us = deadline_us;
-    if (t->state == TURN_ENDING || (t->may_linger && h->config->linger(h, t)))
+    if (t->state == TURN_ENDING || (t->is_numbered && h->config->linger(h, t)))
         return;
     turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
 }

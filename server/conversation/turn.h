@@ -72,8 +72,7 @@ struct turn {
     struct conversation_options *options; /* the host's when it was accepted, a reference */
     enum turn_state state;
     uint32_t number;
-    bool is_numbered;               /* by the caller */
-    bool may_linger;                /* it can be asked for again, so its readers may come back */
+    bool is_numbered;               /* by the caller, who may ask for it again */
     struct link lingering;          /* the owner's list of turns without readers */
     uint64_t linger_until_us;       /* while it is in that list */
     uint64_t left_deadline_us;      /* of the last reader, which has gone */

@@ -62,8 +62,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
 enum { WIRE_PAGE_TURNS = 100, WIRE_PAGE_TURNS_MAX = 1000, WIRE_PAGE_BYTES = 2 << 20 };
 
 /* Adds a page of the transcript to m, wire_conversation's, which has none; oldest turns first.
- * page_size 0: WIRE_PAGE_TURNS. page_token "": the first page. STATUS_INVALID for a token that
- * never was, STATUS_RANGE for one from before a rewind; both name the field. */
+ * page_size 0: WIRE_PAGE_TURNS. page_token "": the first page. STATUS_INVALID for a malformed
+ * token, STATUS_RANGE for one from before a rewind; both name the field. */
 enum status wire_transcript(Parley__V1__Conversation *m, const struct conversation *c,
                             uint32_t page_size, const char *page_token, struct arena *arena,
                             struct error *err) MUST_CHECK;

@@ -122,7 +122,7 @@ START_TEST(reason_by_default)
 }
 END_TEST
 
-/* What a retry can cure says when, even where nobody knows better. */
+/* Every RESOURCE_EXHAUSTED has a retry delay; the default is one second. */
 START_TEST(exhausted_has_a_hint)
 {
     struct error err;
