@@ -7,6 +7,7 @@
 
 #include "base/denormals.h"
 #include "server/config/config.h"
+#include "server/config/documents.h"
 #include "server/daemon.h"
 
 enum { EXIT_STOPPED = 0, EXIT_FAILED = 1, EXIT_WRONG_USE = 2 };
@@ -59,12 +60,14 @@ int main(int argc, char **argv)
     int code = EXIT_STOPPED;
 
     denormals_are_zero();
-    if (config_parse(&config, argc, argv, &err) != STATUS_OK) {
+    if (config_parse(&config, argc, argv, environ, &err) != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", err.text);
         return EXIT_WRONG_USE;
     }
     if (config.help)
-        (void)fputs(config_usage, stdout);
+        document_help(stdout);
+    else if (config.print_config)
+        document_example(stdout);
     else if (config.version)
         (void)puts("parleyd " PARLEY_VERSION);
     else

@@ -1,4 +1,5 @@
-/* parleyd's configuration, from its command line and the file that --config names. */
+/* parleyd's configuration, from its command line, its environment and the file that --config
+ * names. */
 #ifndef SERVER_CONFIG_CONFIG_H
 #define SERVER_CONFIG_CONFIG_H
 
@@ -9,6 +10,7 @@
 #include "agents/options.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "server/config/options.h"
 
 enum { CONFIG_MAX_MODELS = 16, CONFIG_MAX_LISTEN = 16, CONFIG_MAX_ORIGINS = 16 };
 
@@ -40,15 +42,23 @@ struct config {
     uint64_t ttl_ms;
     uint64_t sequence_idle_ms;
     enum log_level log_level;
-    bool help, version, check;
-    const char *file_path;    /* NULL: no file */
-    struct config_file *file; /* owned: its texts */
+    bool help, version, check, print_config;
+    const char *file_path;           /* NULL: no file */
+    struct config_file *file;        /* owned: its texts */
+    char *lists[CONFIG_MAX_OPTIONS]; /* owned: the entries of lists in the environment */
+    /* By the option's index: a hash of its texts, and the last source that set it. */
+    uint64_t digests[CONFIG_MAX_OPTIONS];
+    struct config_source {
+        enum config_level { CONFIG_DEFAULT, CONFIG_FILE, CONFIG_ENVIRONMENT, CONFIG_FLAG } level;
+        unsigned line; /* of the file */
+    } sources[CONFIG_MAX_OPTIONS];
 };
 
-/* STATUS_INVALID says what is wrong, and in which flag or key of which file. A flag overrides the
- * file's key: --model all its models, --listen all its addresses, --http-origin all its origins.
- * Keeps pointers into argv. */
-enum status config_parse(struct config *out, int argc, char *const *argv,
+/* A flag goes before the environment's variable, that before the file's key, and that before the
+ * default; of lists the whole list. STATUS_INVALID names the flag, the variable, or the file, its
+ * line and key, of any source: also of one that a stronger one replaces.
+ * environment: ended by NULL; may be NULL. Keeps pointers into argv and environment. */
+enum status config_parse(struct config *out, int argc, char *const *argv, char *const *environment,
                          struct error *err) MUST_CHECK;
 
 /* Copies of the struct are invalid after this. */
@@ -56,8 +66,5 @@ void config_deinit(struct config *c);
 
 /* Checks that the model files exist; the error says how to get one. */
 enum status config_check_files(const struct config *c, struct error *err) MUST_CHECK;
-
-/* What --help prints. */
-extern const char config_usage[];
 
 #endif

@@ -1,158 +1,244 @@
 #include "server/config/file.h"
 
-#include <assert.h>
-#include <ctype.h>
-#include <cyaml/cyaml.h>
 #include <errno.h>
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
 
-/* --- the schema --- */
+#include "base/alloc.h"
 
-enum { MAX_TEXT = 4096, MAX_ENTRIES = 64 };
+enum { FILE_MAX_BYTES = 1 << 20, LIST_MAX = 1024 };
 
-#define OPTIONAL_LIST(member, entry)                                              \
-    CYAML_FIELD_SEQUENCE_COUNT(#member, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, \
-                               struct config_file, member, n_##member, entry, 0, MAX_ENTRIES)
-#define MODEL_TEXT(member)                                                                   \
-    CYAML_FIELD_STRING_PTR(#member, CYAML_FLAG_POINTER, struct config_file_model, member, 0, \
-                           MAX_TEXT)
-
-static const cyaml_schema_field_t model_fields[] = {
-    MODEL_TEXT(name),
-    MODEL_TEXT(path),
-    CYAML_FIELD_END,
-};
-static const cyaml_schema_value_t model_entry = {
-    CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct config_file_model, model_fields),
-};
-static const cyaml_schema_value_t text_entry = {
-    CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char *, 0, MAX_TEXT),
-};
-static const cyaml_schema_field_t lists[] = {
-    OPTIONAL_LIST(models, &model_entry),
-    OPTIONAL_LIST(listen, &text_entry),
-    OPTIONAL_LIST(http_origin, &text_entry),
+struct config_file {
+    char *path;
+    yaml_document_t document;
+    bool is_loaded; /* else document holds nothing */
 };
 
-enum { N_LISTS = sizeof(lists) / sizeof(lists[0]) };
+/* --- reading --- */
 
-struct schema {
-    cyaml_schema_field_t fields[N_LISTS + CONFIG_FILE_MAX_KEYS + 1];
-    cyaml_schema_value_t file;
-};
-
-static void schema_make(struct schema *s, const char *const *keys, size_t n_keys)
+static enum status config_file_fault(const char *path, const yaml_parser_t *parser,
+                                     struct error *err)
 {
-    const cyaml_schema_field_t text = CYAML_FIELD_STRING_PTR(
-        NULL, CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct config_file, texts[0], 0, MAX_TEXT);
-    const cyaml_schema_field_t end = CYAML_FIELD_END;
-    const cyaml_schema_value_t file = {
-        CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER_NULL, struct config_file, s->fields)};
-    cyaml_schema_field_t *field = s->fields + N_LISTS;
-
-    assert(n_keys <= CONFIG_FILE_MAX_KEYS);
-    memcpy(s->fields, lists, sizeof(lists));
-    for (size_t i = 0; i < n_keys; i++) {
-        if (keys[i] == NULL)
-            continue;
-        *field = text;
-        field->key = keys[i];
-        field->data_offset = (uint32_t)(offsetof(struct config_file, texts) + i * sizeof(char *));
-        field++;
-    }
-    *field = end;
-    s->file = file;
+    return error_set(err, STATUS_INVALID, "%.100s:%zu: no YAML: %s", path,
+                     parser->problem_mark.line + 1,
+                     parser->problem != NULL ? parser->problem : "it cannot be read");
 }
 
-/* --- libcyaml's errors --- */
-
-/* libcyaml explains a failure in its log only: a line with the reason, then lines with the
- * location, innermost first. The first line of each is enough for a user. */
-struct complaint {
-    char what[160], where[80]; /* "": not logged */
-};
-
-static void config_file_keep(char *out, size_t size, const char *line)
+/* A second document would be ignored: it is an error. */
+static enum status config_file_ends(struct config_file *f, yaml_parser_t *parser, struct error *err)
 {
-    size_t len = strnlen(line, size - 1); /* truncated */
+    yaml_document_t more;
+    enum status rc = STATUS_OK;
 
-    memcpy(out, line, len);
-    out[len] = '\0';
+    if (yaml_parser_load(parser, &more) == 0)
+        return config_file_fault(f->path, parser, err);
+    if (yaml_document_get_root_node(&more) != NULL)
+        rc =
+            error_set(err, STATUS_INVALID, "%.100s:%zu: a second document begins here, one is read",
+                      f->path, more.start_mark.line + 1);
+    yaml_document_delete(&more);
+    return rc;
 }
 
-static void PRINTF_LIKE(3, 0) note(cyaml_log_t level, void *arg, const char *fmt, va_list args)
+static enum status config_file_parse(struct config_file *f, const char *text, size_t len,
+                                     struct error *err)
 {
-    static const char before[] = "Load: ";
-    struct complaint *complaint = arg;
-    char text[256];
-    char *line = text;
-    size_t len;
+    yaml_parser_t parser;
+    enum status rc = STATUS_OK;
 
-    (void)level;
-    (void)vsnprintf(text, sizeof(text), fmt, args); /* likewise */
-    if (strncmp(line, before, sizeof(before) - 1) == 0)
-        line += sizeof(before) - 1;
-    len = strcspn(line, "\n");
-    if (len > 0 && line[len - 1] == '.')
-        len--;
-    line[len] = '\0';
-    if (strncmp(line, "  in ", 5) == 0) {
-        if (complaint->where[0] == '\0')
-            config_file_keep(complaint->where, sizeof(complaint->where), line + 2);
-    } else if (complaint->what[0] == '\0' && strcmp(line, "Backtrace:") != 0) {
-        config_file_keep(complaint->what, sizeof(complaint->what), line);
-    }
+    if (yaml_parser_initialize(&parser) == 0)
+        return error_no_memory(err, sizeof(parser), "the configuration file");
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    f->is_loaded = yaml_parser_load(&parser, &f->document) != 0;
+    if (!f->is_loaded)
+        rc = config_file_fault(f->path, &parser, err);
+    else if (yaml_document_get_root_node(&f->document) != NULL)
+        rc = config_file_ends(f, &parser, err);
+    yaml_parser_delete(&parser);
+    return rc;
 }
 
-/* Lowers a sentence's first letter, but not an acronym's. */
-static void lower_first(char *text)
+/* text: [FILE_MAX_BYTES + 1] */
+static enum status read_whole_file(char *text, size_t *ret_len, const char *path, struct error *err)
 {
-    if (text[0] != '\0' && !isupper((unsigned char)text[1]))
-        text[0] = (char)tolower((unsigned char)text[0]);
-}
+    FILE *in = fopen(path, "re");
+    int failed;
 
-/* --- */
-
-enum status config_file_open(struct config_file **out, const char *path, const char *const *keys,
-                             size_t n_keys, struct error *err)
-{
-    struct complaint complaint = {0};
-    const cyaml_config_t how = {
-        .log_fn = note,
-        .log_ctx = &complaint,
-        .log_level = CYAML_LOG_WARNING,
-        .mem_fn = cyaml_mem,
-        .flags = CYAML_CFG_NO_ALIAS,
-    };
-    cyaml_data_t *data = NULL;
-    struct schema schema;
-    cyaml_err_t code;
-
-    schema_make(&schema, keys, n_keys);
-    errno = 0;
-    code = cyaml_load_file(path, &how, &schema.file, &data, NULL);
-    if (code == CYAML_ERR_FILE_OPEN)
+    if (in == NULL)
         return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(errno));
-    /* A warning means that something in the file is ignored: that is an error, too. */
-    if (code == CYAML_OK && complaint.what[0] == '\0') {
-        *out = data;
-        return STATUS_OK;
-    }
-    config_file_close(data, keys, n_keys);
-    if (complaint.what[0] == '\0')
-        config_file_keep(complaint.what, sizeof(complaint.what), cyaml_strerror(code));
-    lower_first(complaint.what);
-    return error_set(err, STATUS_INVALID, "%.100s: %s%s%s", path, complaint.what,
-                     complaint.where[0] != '\0' ? ", " : "", complaint.where);
+    errno = 0;
+    *ret_len = fread(text, 1, FILE_MAX_BYTES + 1, in);
+    failed = ferror(in) != 0 ? errno : 0;
+    (void)fclose(in); /* it was only read */
+    if (failed != 0)
+        return error_set(err, STATUS_INVALID, "%.100s: cannot be read: %s", path, strerror(failed));
+    if (*ret_len > FILE_MAX_BYTES)
+        return error_set(err, STATUS_INVALID, "%.100s: has more than %d bytes", path,
+                         FILE_MAX_BYTES);
+    return STATUS_OK;
 }
 
-void config_file_close(struct config_file *f, const char *const *keys, size_t n_keys)
+enum status config_file_open(struct config_file **out, const char *path, struct error *err)
 {
-    const cyaml_config_t how = {.mem_fn = cyaml_mem};
-    struct schema schema;
+    struct config_file *f = xalloc(sizeof(*f));
+    char *text = xalloc(FILE_MAX_BYTES + 1);
+    size_t len = 0;
+    enum status rc;
 
-    schema_make(&schema, keys, n_keys);
-    (void)cyaml_free(&how, &schema.file, f, 0); /* fails only for a wrong schema */
+    *f = (struct config_file){.path = xstrdup(path)};
+    rc = read_whole_file(text, &len, path, err);
+    if (rc == STATUS_OK)
+        rc = config_file_parse(f, text, len, err);
+    if (rc == STATUS_OK) {
+        *out = f;
+        f = NULL; /* given away */
+    }
+    free(text);
+    config_file_close(f);
+    return rc;
+}
+
+void config_file_close(struct config_file *f)
+{
+    if (f == NULL)
+        return;
+    if (f->is_loaded)
+        yaml_document_delete(&f->document);
+    free(f->path);
+    free(f);
+}
+
+/* --- its values --- */
+
+/* A walk over the file's keys. */
+struct config_walk {
+    struct config_file *file;
+    config_file_fn on_value;
+    void *arg;
+    const char *key;
+    bool is_in_list;
+    struct error *err;
+};
+
+static yaml_node_t *node_at(struct config_walk *w, int index)
+{
+    return yaml_document_get_node(&w->file->document, index);
+}
+
+static unsigned line_of(const yaml_node_t *node)
+{
+    return (unsigned)node->start_mark.line + 1;
+}
+
+static enum status config_walk_wrong(struct config_walk *w, const yaml_node_t *node,
+                                     const char *wants)
+{
+    return error_set(w->err, STATUS_INVALID, "%.100s:%u: %s%stakes %s", w->file->path,
+                     line_of(node), w->key != NULL ? w->key : "the file",
+                     w->key != NULL ? ": " : " ", wants);
+}
+
+/* The text of a scalar; NULL for other nodes, and for text with a NUL inside. */
+static const char *text_of(const yaml_node_t *node)
+{
+    const char *text;
+
+    if (node->type != YAML_SCALAR_NODE)
+        return NULL;
+    text = (const char *)node->data.scalar.value;
+    return strlen(text) == node->data.scalar.length ? text : NULL;
+}
+
+static enum status config_walk_value(struct config_walk *w, const yaml_node_t *node,
+                                     const char *name, const char *text)
+{
+    const struct config_file_value value = {.key = w->key,
+                                            .name = name,
+                                            .text = text,
+                                            .line = line_of(node),
+                                            .is_entry = w->is_in_list};
+
+    if (w->on_value(w->arg, &value, w->err) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(w->err, "%.100s:%u: %s", w->file->path, value.line, w->key);
+}
+
+/* {name: …, path: …} */
+static enum status config_walk_pair(struct config_walk *w, const yaml_node_t *node)
+{
+    const char *name = NULL, *path = NULL;
+
+    for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top;
+         p++) {
+        const char *key = text_of(node_at(w, p->key)), *text = text_of(node_at(w, p->value));
+        const char **part = key == NULL                ? NULL
+                            : strcmp(key, "name") == 0 ? &name
+                            : strcmp(key, "path") == 0 ? &path
+                                                       : NULL;
+
+        if (part == NULL || text == NULL || *part != NULL)
+            return config_walk_wrong(w, node_at(w, p->key), "a text, or name and path once each");
+        *part = text;
+    }
+    if (name == NULL || path == NULL)
+        return config_walk_wrong(w, node, "a text, or both name and path");
+    return config_walk_value(w, node, name, path);
+}
+
+static enum status config_walk_entry(struct config_walk *w, const yaml_node_t *node)
+{
+    const char *text = text_of(node);
+
+    if (node->type == YAML_MAPPING_NODE)
+        return config_walk_pair(w, node);
+    if (text == NULL)
+        return config_walk_wrong(w, node, "a text");
+    return config_walk_value(w, node, NULL, text);
+}
+
+static enum status config_walk_list(struct config_walk *w, const yaml_node_t *node)
+{
+    yaml_node_item_t *item = node->data.sequence.items.start;
+    enum status rc = STATUS_OK;
+
+    if (node->data.sequence.items.top - item > LIST_MAX)
+        return config_walk_wrong(w, node, "a shorter list");
+    for (; item < node->data.sequence.items.top && rc == STATUS_OK; item++)
+        rc = config_walk_entry(w, node_at(w, *item));
+    return rc;
+}
+
+static enum status config_walk_key(struct config_walk *w, const yaml_node_pair_t *pair,
+                                   config_file_key_fn on_key)
+{
+    const yaml_node_t *key = node_at(w, pair->key), *value = node_at(w, pair->value);
+
+    w->key = NULL;
+    w->is_in_list = value->type == YAML_SEQUENCE_NODE;
+    if (text_of(key) == NULL)
+        return config_walk_wrong(w, key, "keys that are texts");
+    if (on_key(w->arg, text_of(key), w->err) != STATUS_OK)
+        return error_prefix(w->err, "%.100s:%u", w->file->path, line_of(key));
+    w->key = text_of(key);
+    return w->is_in_list ? config_walk_list(w, value) : config_walk_entry(w, value);
+}
+
+enum status config_file_each(struct config_file *f, config_file_key_fn on_key,
+                             config_file_fn on_value, void *arg, struct error *err)
+{
+    struct config_walk w = {.file = f, .on_value = on_value, .arg = arg, .err = err};
+    const yaml_node_t *root = yaml_document_get_root_node(&f->document);
+    enum status rc = STATUS_OK;
+
+    if (root == NULL)
+        return STATUS_OK;
+    if (root->type != YAML_MAPPING_NODE)
+        return config_walk_wrong(&w, root, "KEY: VALUE on each line");
+    for (yaml_node_pair_t *p = root->data.mapping.pairs.start;
+         p < root->data.mapping.pairs.top && rc == STATUS_OK; p++)
+        rc = config_walk_key(&w, p, on_key);
+    return rc;
 }

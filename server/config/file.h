@@ -3,34 +3,34 @@
 #ifndef SERVER_CONFIG_FILE_H
 #define SERVER_CONFIG_FILE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stdbool.h>
 
 #include "base/status.h"
 
-struct config_file_model {
-    char *name, *path;
+struct config_file;
+
+/* One text of the file. name is NULL but for an entry {name: …, path: …} of a list. */
+struct config_file_value {
+    const char *key, *name, *text; /* as long as the file is open */
+    unsigned line;                 /* from 1 */
+    bool is_entry;                 /* of a list */
 };
 
-enum { CONFIG_FILE_MAX_KEYS = 64 };
+/* Called for each text in the file's order. Several with one key are the entries of its list. A
+ * value that is no list comes as is. The first failure ends the reading, and is the result. */
+typedef enum status (*config_file_fn)(void *arg, const struct config_file_value *value,
+                                      struct error *err);
+/* Called for each key before its values. */
+typedef enum status (*config_file_key_fn)(void *arg, const char *key, struct error *err);
 
-/* Absent keys are NULL or empty. */
-struct config_file {
-    struct config_file_model *models; /* [n_models] */
-    uint32_t n_models;
-    char **listen; /* [n_listen] */
-    uint32_t n_listen;
-    char **http_origin; /* [n_http_origin] */
-    uint32_t n_http_origin;
-    char *texts[CONFIG_FILE_MAX_KEYS]; /* by the index of their key */
-};
+/* STATUS_INVALID names the file and the line: unreadable, no YAML, or not of this shape. An empty
+ * file has no values. */
+enum status config_file_open(struct config_file **out, const char *path,
+                             struct error *err) MUST_CHECK;
+void config_file_close(struct config_file *f); /* f may be NULL */
 
-/* keys: [n_keys] the known keys beside the lists; NULL entries are skipped.
- * STATUS_INVALID names the file and the fault: unreadable, no YAML, an unknown key, or a value of
- * the wrong shape. *out is NULL for an empty file. */
-enum status config_file_open(struct config_file **out, const char *path, const char *const *keys,
-                             size_t n_keys, struct error *err) MUST_CHECK;
-/* keys: as passed to config_file_open. f may be NULL. */
-void config_file_close(struct config_file *f, const char *const *keys, size_t n_keys);
+/* on_key's and on_value's errors get "FILE:LINE: KEY: " before them. */
+enum status config_file_each(struct config_file *f, config_file_key_fn on_key,
+                             config_file_fn on_value, void *arg, struct error *err) MUST_CHECK;
 
 #endif

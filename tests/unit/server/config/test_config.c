@@ -1,4 +1,5 @@
 #include "server/config/config.h"
+#include "server/config/documents.h"
 
 #include "tests/unit/base/suite.h"
 #include <check.h>
@@ -10,7 +11,8 @@
 enum { MAX_ARGS = 50 };
 
 /* Splits line at spaces; the words live until the next call. */
-static enum status parse(struct config *c, const char *line, struct error *err)
+static enum status parse_in(struct config *c, const char *line, char *const *environment,
+                            struct error *err)
 {
     static char text[512];
     char *argv[MAX_ARGS] = {(char *)"parleyd"};
@@ -23,12 +25,17 @@ static enum status parse(struct config *c, const char *line, struct error *err)
         ck_assert_int_lt(argc, MAX_ARGS);
         argv[argc++] = word;
     }
-    return config_parse(c, argc, argv, err);
+    return config_parse(c, argc, argv, environment, err);
 }
 
-/* The same, with "@" for a file that holds yaml; the words live until the next call. */
-static enum status parse_with(struct config *c, const char *line, const char *yaml,
-                              struct error *err)
+static enum status parse(struct config *c, const char *line, struct error *err)
+{
+    return parse_in(c, line, NULL, err);
+}
+
+/* Parses line with "@" for a file that holds yaml; the words live until the next call. */
+static enum status parse_all(struct config *c, const char *line, const char *yaml,
+                             char *const *environment, struct error *err)
 {
     char path[] = "/tmp/parley-test-config-XXXXXX";
     char text[512];
@@ -40,12 +47,18 @@ static enum status parse_with(struct config *c, const char *line, const char *ya
     ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
     ck_assert_int_eq(close(fd), 0);
     (void)snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - line), line, path, at + 1);
-    rc = parse(c, text, err);
+    rc = parse_in(c, text, environment, err);
     ck_assert_int_eq(unlink(path), 0);
     /* The error begins with the file's name. */
-    if (rc != STATUS_OK)
+    if (rc != STATUS_OK && environment == NULL)
         ck_assert_msg(strncmp(err->text, path, strlen(path)) == 0, "%s", err->text);
     return rc;
+}
+
+static enum status parse_with(struct config *c, const char *line, const char *yaml,
+                              struct error *err)
+{
+    return parse_all(c, line, yaml, NULL, err);
 }
 
 /* Without flags the defaults hold. */
@@ -127,7 +140,9 @@ static const struct {
     {"--check=1", "--check=1"},
     {"--fast-math", "--fast-math: changes nothing on backend cpu"},
     {"--backend ref --fast-math", "--fast-math: changes nothing on backend ref"},
-    {"--backend cuda --fast-math=on", "--fast-math=on"},
+    {"--backend cuda --fast-math=maybe", "--fast-math: takes on or off"},
+    {"--kv-byte 1G", "there is no option '--kv-byte', did you mean '--kv-bytes'?"},
+    {"--kv_bytes=1G", "did you mean '--kv-bytes'?"},
     {"--listen", "--listen needs a value"},
     {"--model a", "NAME=PATH"},
     {"--model =a.gguf", "NAME=PATH"},
@@ -152,7 +167,7 @@ static const struct {
     {"--config", "--config needs a value"},
     {"--config /dev/null --config=/dev/null", "--config: is given twice"},
     {"--config /nowhere/parleyd.yaml", "/nowhere/parleyd.yaml: cannot be read: No such file"},
-    {"--config /", "/: libyaml: input error"},
+    {"--config /", "/: cannot be read: Is a directory"},
 };
 
 START_TEST(test_wrong_use)
@@ -322,23 +337,29 @@ END_TEST
 static const struct {
     const char *yaml, *says;
 } wrong_files[] = {
-    {"kv-bytes: 1G\n", ": unexpected key: kv-bytes, in mapping (line: 1, "},
-    {"threads: 2\nNope: 1\n", ": unexpected key: Nope"},
-    {"models:\n  - {name: a, path: a.gguf, size: 1}\n", "key: size, in mapping (line: 2, "},
-    {"models:\n  - name: a\n", "mapping field: path"},
-    {"models: a=a.gguf\n", "in mapping field 'models'"},
-    {"models:\n  - a=a.gguf\n", "in sequence entry '1' (line: 2, "},
-    {"listen: 127.0.0.1:1\n", "in mapping field 'listen'"},
-    {"backend: [cpu]\n", "in mapping field 'backend'"},
-    {"ttl: 1s\nttl: 2s\n", "already seen: ttl"},
-    {"just words\n", ": expecting MAPPING"},
-    {"- threads\n", ": expecting MAPPING"},
-    {"listen: [&a '127.0.0.1:1', *a]\n", ": YAML alias unsupported"},
-    {"threads: 1\n---\nthreads: 2\n", "documents after first"},
-    {"threads: : 1\n", ": libyaml: mapping values"},
-    {"\tthreads: 1\n", ": libyaml: "},
-    {"listen: ['127.0.0.1:1'\n", ": libyaml: "},
-    {"ttl: \xff\n", ": libyaml: "},
+    {"kv-bytes: 1G\n", ":1: there is no key 'kv-bytes', did you mean 'kv_bytes'?"},
+    {"threads: 2\nNope: 1\n", ":2: there is no key 'Nope', see parleyd --print-config"},
+    {"config: x.yaml\n", ":1: there is no key 'config'"},
+    {"models:\n  - {name: a, path: a.gguf, size: 1}\n", ":2: models: takes a text, or name and"},
+    {"models:\n  - name: a\n", ":2: models: takes a text, or both name and path"},
+    {"models:\n  - {name: a, name: b, path: a.gguf}\n", ":2: models: takes"},
+    {"models:\n  - a\n", ":2: models: takes NAME=PATH"},
+    {"models: [[a]]\n", ":1: models: takes a text"},
+    {"listen: {name: a, path: b}\n", ":1: listen: takes a text, not name and path"},
+    {"backend: [cpu]\n", ":1: backend: takes one value, not a list"},
+    {"backend: {a: b}\n", ":1: backend: takes a text"},
+    {"[a]: b\n", ":1: the file takes keys that are texts"},
+    {"threads: \"1\\0\"\n", ":1: threads: takes a text"},
+    {"ttl: 1s\nttl: 2s\n", ":2: ttl is given twice"},
+    {"just words\n", ":1: the file takes KEY: VALUE"},
+    {"- threads\n", ":1: the file takes KEY: VALUE"},
+    {"threads: 1\n---\nthreads: 2\n", ":2: a second document"},
+    {"threads: : 1\n", ":1: no YAML: mapping values"},
+    {"\tthreads: 1\n", ":1: no YAML: "},
+    {"listen: ['127.0.0.1:1'\n", ":2: no YAML: "},
+    {"ttl: \xff\n", ": no YAML: "},
+    {"ttl: *a\n", ": no YAML: "},
+    {"# a comment\n\nlisten:\n  - nowhere\n", ":4: listen: nowhere: "},
     {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is no name"},
     {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is no name"},
     {"models: [{name: '', path: a.gguf}]\n", ": models: a name has"},
@@ -410,21 +431,195 @@ START_TEST(test_missing_file)
 }
 END_TEST
 
-/* --help names every flag. */
-START_TEST(test_usage)
+/* Of three sources the flag is first, then the environment, then the file; each alone does. */
+START_TEST(test_precedence)
 {
-    static const char *const names[] = {
-        "--model",       "--listen",    "--backend",           "--threads", "--kv-bytes",
-        "--max-queue",   "--log-level", "--max-conversations", "--ttl",     "--max-message-bytes",
-        "--check",       "--version",   "--drain-timeout",     "--help",    "--config",
-        "--http-origin", "--linger",
-    };
+    char ttl[] = "PARLEY_TTL=2s", kv[] = "PARLEY_KV_BYTES=2M",
+         none[] = "PARLEY_THREADS=", fast[] = "PARLEY_PREFIX_CACHE=false";
+    char *const environment[] = {ttl, kv, none, fast, NULL};
+    struct config c;
+    struct error err;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        ck_assert_ptr_nonnull(strstr(config_usage, names[i]));
+    ck_assert_msg(parse_all(&c, "--config @ --ttl 1s",
+                            "ttl: 3s\nkv_bytes: 3M\nthreads: 3\nmax_queue: 3\n", environment,
+                            &err) == STATUS_OK,
+                  "%s", err.text);
+    ck_assert_uint_eq(c.ttl_ms, 1000);
+    ck_assert_uint_eq(c.options.kv_bytes, 2 << 20);
+    ck_assert_uint_eq(c.options.n_threads, 3);
+    ck_assert_uint_eq(c.options.max_waiting, 3);
+    ck_assert(c.options.no_prefix_cache);
+    config_deinit(&c);
+}
+END_TEST
+
+/* A list of the environment has commas; it replaces the file's, and the flags' replaces it. */
+START_TEST(test_lists_by_precedence)
+{
+    char listen[] = "PARLEY_LISTEN=127.0.0.1:2,unix:/tmp/two", models[] = "PARLEY_MODELS=b=b.gguf",
+         origin[] = "PARLEY_HTTP_ORIGIN=https://b.example";
+    char *const environment[] = {listen, models, origin, NULL};
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse_all(&c, "--config @ --http-origin null", all_keys, environment, &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(c.n_listen, 2);
+    ck_assert_str_eq(c.listen[1], "unix:/tmp/two");
+    ck_assert_uint_eq(c.n_models, 1);
+    ck_assert_str_eq(c.models[0].name, "b");
+    ck_assert_uint_eq(c.n_http_origins, 1);
+    ck_assert_str_eq(c.http_origins[0], "null");
+    config_deinit(&c);
+}
+END_TEST
+
+/* The variable of --config names the file, where no flag does; an error names the variable. */
+START_TEST(test_environment)
+{
+    char file[] = "PARLEY_CONFIG=/nowhere/a.yaml", ttl[] = "PARLEY_TTL=soon",
+         math[] = "PARLEY_FAST_MATH=yes", listen[] = "PARLEY_LISTEN=nowhere";
+    char *const files[] = {file, NULL}, *const wrong_one[] = {ttl, NULL},
+                *const together[] = {math, NULL}, *const entries[] = {listen, NULL};
+    struct config c;
+    struct error err;
+
+    ck_assert_int_eq(parse_in(&c, "", files, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "/nowhere/a.yaml: cannot be read"));
+    ck_assert_int_eq(parse_in(&c, "--config /dev/null", files, &err), STATUS_OK);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_in(&c, "--ttl 1s", wrong_one, &err), STATUS_INVALID);
+    ck_assert_str_eq(err.text, "PARLEY_TTL: 'soon' is no number");
+    ck_assert_int_eq(parse_in(&c, "", together, &err), STATUS_INVALID);
+    ck_assert_ptr_eq(strstr(err.text, "PARLEY_FAST_MATH: changes nothing"), err.text);
+    ck_assert_int_eq(parse_in(&c, "", entries, &err), STATUS_INVALID);
+    ck_assert_ptr_eq(strstr(err.text, "PARLEY_LISTEN: nowhere: "), err.text);
+}
+END_TEST
+
+/* A scalar is a list of one; true and false, yes and no are on and off. */
+START_TEST(test_forgiving)
+{
+    struct config c;
+    struct error err;
+
+    ck_assert_msg(parse_with(&c, "--config @",
+                             "listen: 127.0.0.1:9\nmodels: a=a.gguf\nhttp_origin: '*'\n"
+                             "prefix_cache: false\nspeculate: true\nfast_math: no\nhttp: false\n",
+                             &err) == STATUS_OK,
+                  "%s", err.text);
+    ck_assert_uint_eq(c.n_listen, 1);
+    ck_assert_str_eq(c.listen[0], "127.0.0.1:9");
+    ck_assert_str_eq(c.models[0].path, "a.gguf");
+    ck_assert_uint_eq(c.n_http_origins, 1);
+    ck_assert(c.options.no_prefix_cache);
+    ck_assert_int_eq(c.options.speculate, SPECULATE_ON);
+    ck_assert(!c.options.fast_math);
+    ck_assert_ptr_null(c.http);
+    ck_assert(c.is_http_given);
+    config_deinit(&c);
+    ck_assert_int_eq(parse_with(&c, "--config @", "models: {name: a, path: a.gguf}\n", &err),
+                     STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 1);
+    config_deinit(&c);
+}
+END_TEST
+
+static char *written(void (*write)(FILE *out))
+{
+    char *text;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+
+    write(out);
+    ck_assert_int_eq(fclose(out), 0);
+    return text;
+}
+
+/* --help and the manual name every flag, with its default; the example every key. */
+START_TEST(test_documents)
+{
+    char *help = written(document_help), *manual = written(document_manual),
+         *example = written(document_example);
+
+    for (size_t i = 0; i < config_n_options; i++) {
+        const struct config_option *o = &config_options[i];
+        char text[160];
+
+        (void)snprintf(text, sizeof(text), "\n  %s", o->flag);
+        ck_assert_msg(strstr(help, text) != NULL, "%s", text);
+        (void)snprintf(text, sizeof(text), "\n#%s:", o->key);
+        if (o->key != NULL && !o->is_not_in_file)
+            ck_assert_msg(strstr(example, text) != NULL, "%s", text);
+        ck_assert_int_eq(o->help[strlen(o->help) - 1] == '.', 0);
+    }
+    ck_assert_ptr_nonnull(strstr(help, "(20s)"));
+    ck_assert_ptr_nonnull(strstr(manual, "\\fB\\-\\-http\\-timeout\\fR \\fITIME\\fR"));
+    ck_assert_ptr_nonnull(strstr(manual, "Default: 20s."));
+    for (const char *line = help; *line != '\0'; line += strcspn(line, "\n") + 1)
+        ck_assert_uint_le(strcspn(line, "\n"), 100);
+    free(help);
+    free(manual);
+    free(example);
+}
+END_TEST
+
+/* The example changes nothing as it stands, and is accepted when each key is set. */
+START_TEST(test_example)
+{
+    char *example = written(document_example), yaml[8192];
+    struct config c;
+    struct error err;
+    size_t len = 0;
+
+    ck_assert_int_eq(parse_with(&c, "--config @", example, &err), STATUS_OK);
+    ck_assert_uint_eq(c.n_models, 0);
+    ck_assert_uint_eq(c.digests[0], 0);
+    config_deinit(&c);
+    for (const char *at = example; *at != '\0'; at++) {
+        if (*at == '#' && at[1] != '#' && at[-1] == '\n')
+            continue;
+        ck_assert_uint_lt(len, sizeof(yaml) - 1);
+        yaml[len++] = *at;
+    }
+    yaml[len] = '\0';
+    ck_assert_msg(parse_with(&c, "--config @", yaml, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_uint_eq(c.n_models, 1);
+    ck_assert_uint_eq(c.n_listen, 2);
+    config_deinit(&c);
+    free(example);
+}
+END_TEST
+
+/* A default that is told is the one that is set. */
+START_TEST(test_initial_values)
+{
+    struct config c, again;
+    struct error err;
+
+    ck_assert_int_eq(parse(&c, "", &err), STATUS_OK);
+    for (size_t i = 0; i < config_n_options; i++) {
+        const struct config_option *o = &config_options[i];
+        char line[160];
+
+        if (o->initial == NULL)
+            continue;
+        (void)snprintf(line, sizeof(line), "%s %s", o->flag, o->initial);
+        ck_assert_int_eq(parse(&again, line, &err), STATUS_OK);
+        ck_assert_uint_eq(again.digests[i], c.digests[i]);
+        ck_assert_int_eq(again.sources[i].level, CONFIG_FLAG);
+        again.digests[i] = c.digests[i];
+        again.sources[i] = c.sources[i];
+        ck_assert_uint_eq(again.http_timeout_ms, c.http_timeout_ms);
+        ck_assert_uint_eq(again.linger_ms, c.linger_ms);
+        ck_assert_uint_eq(again.drain_timeout_ms, c.drain_timeout_ms);
+        config_deinit(&again);
+    }
+    config_deinit(&c);
 }
 END_TEST
 
 SUITE_MAIN("server/config", test_defaults, test_flags, test_wrong_use, test_fast_math, test_file,
            test_empty_file, test_flags_override, test_wrong_files, test_bounds_with_file,
-           test_missing_file, test_usage)
+           test_missing_file, test_precedence, test_lists_by_precedence, test_environment,
+           test_forgiving, test_documents, test_example, test_initial_values)

@@ -1,0 +1,173 @@
+#include "server/config/options.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/config/config.h"
+#include "server/config/setters.h"
+
+enum { DAY_MS = 24 * 3600 * 1000 };
+#define TEN_YEARS_MS ((uint64_t)3650 * DAY_MS)
+
+#define NUMBER(member, its_units, its_max) \
+    .offset = offsetof(struct config, member), .units = its_units, .max = its_max
+#define LIST_OF(member) .count_offset = offsetof(struct config, member)
+
+_Static_assert(sizeof(uint64_t) == sizeof(size_t), "numbers are read as size_t");
+
+/* clang-format off */
+const struct config_option config_options[] = {
+    {.flag = "--model", .value = "NAME=PATH", .key = "models", .set = set_model, LIST_OF(n_models),
+     .group = "Models",
+     .example = "\n  - name: smollm2\n    path: /var/lib/parley/SmolLM2-135M-Instruct.Q4_1.gguf",
+     .help = "a language model or a policy, .gguf; the first is the default; may be given several times",
+     .more = "The file may be replaced, changed or removed while it is served, and is read again only when the model is loaded again, or when a device has failed: it must be as it was then."},
+    {.flag = "--model-dir", .value = "DIR", .key = "model_dir", .set = set_model_dir,
+     .example = "/var/lib/parley",
+     .help = "models in DIR/NAME.gguf may be loaded while it serves",
+     .more = "They are loaded by parley.v1.Models.Load or KServe's RepositoryModelLoad, and unloaded again, as those of --model may. An unload lets what is in flight finish, at most for --drain-timeout, then closes the model's conversations."},
+    {.flag = "--listen", .value = "ADDRESS", .key = "listen", .set = set_listen, LIST_OF(n_listen),
+     .group = "Addresses",
+     .usual = "127.0.0.1:8001", .example = "['127.0.0.1:8001', 'unix:/run/parley.sock']",
+     .help = "gRPC: HOST:PORT, [IPV6]:PORT or unix:PATH; port 0 picks one; may be given several times",
+     .more = "Of the open files that the hard limit (\"ulimit -H -n\") allows, connections to these addresses use at most three quarters, those to --http half; what comes beyond that is closed, and logged."},
+    {.flag = "--http", .value = "ADDRESS|off", .key = "http", .set = set_http,
+     .usual = "127.0.0.1:8000, where it can be had, unless --listen is given: then off",
+     .example = "127.0.0.1:8000",
+     .help = "HOST:PORT for OpenAI's API; port 0 picks one",
+     .more = "It answers /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, /detokenize, /health and /metrics. A request with an Idempotency-Key is answered once: sent again within 24 hours it joins its reply, or gets the stored one (of the newest 100,000 keys and 1 GiB), a stream behind its Last-Event-ID."},
+    {.flag = "--http-timeout", .value = "TIME", .key = "http_timeout",
+     NUMBER(http_timeout_ms, config_times, DAY_MS), .initial = "20s",
+     .help = "for an HTTP request to come, and its answer to be taken"},
+    {.flag = "--http-origin", .value = "ORIGIN", .key = "http_origin", .set = set_http_origin,
+     LIST_OF(n_http_origins),
+     .usual = "those of this machine alone", .example = "['https://app.example']",
+     .help = "pages of it may use HTTP, as https://example.org; * for any; may be given several times",
+     .more = "An ORIGIN is as a browser says it (https://app.example, or null); its pages are answered with CORS's headers. Without it pages of loopback origins may where --http is a loopback address, whose requests must then have a loopback Host (localhost, 127.0.0.0/8, [::1]) or that of an ORIGIN; elsewhere pages of the same origin. Others have 403. Programs that are no browsers send no Origin and are not concerned."},
+    {.flag = "--backend", .value = "cpu|cuda|ref", .key = "backend", .set = set_backend,
+     .group = "What computes",
+     .usual = "cpu", .example = "cpu",
+     .help = "what computes",
+     .more = "cpu is fast; cuda is an NVIDIA GPU, of compute capability 7.5 or more with a driver of version 580 or later, by the module libparley-cuda.so in ../lib beside the program (a tarball made by './run dist --cuda-arch N' has it), or where PARLEY_CUDA_MODULE says; ref is the plain definition that the others are checked against."},
+    {.flag = "--fast-math", .value = "on|off", .key = "fast_math", .is_switch = true,
+     .set = set_fast_math, .usual = "off", .example = "off",
+     .help = "on a GPU, multiply many rows by cuBLAS where it is faster: a reply may then depend on what else is computed beside it",
+     .more = "Of --backend cuda alone, and refused elsewhere, where it would change nothing: products of a language model with many rows (prompts, large batches) go by NVIDIA's cuBLAS, where the table of row counts says that this is faster; the weight is made f16 for it on the way. A row's bits then depend on how many rows there are: a reply, also with a seed, may be another beside other conversations, in other chunks, or when a part of its prompt is found in the cache. Without cuBLAS (libcublasLt.so.13 or .12, found beside the module, where the loader looks or in /usr/local/cuda, or the file that PARLEY_CUBLAS names) all products are Parley's own, as without the option. The log's line of a model that was loaded says which (products=), and so does 'parley status'. After a device has failed and was opened again the model goes on without cuBLAS."},
+    {.flag = "--threads", .value = "N", .key = "threads",
+     NUMBER(options.n_threads, config_counts, 1024),
+     .usual = "the physical cores", .example = "8",
+     .help = "of the CPU backend",
+     .more = "By default no more than the quota of the process's control group, or of one above it, amounts to (a container's, or systemd's CPUQuota=)."},
+    {.flag = "--kv-bytes", .value = "SIZE", .key = "kv_bytes",
+     NUMBER(options.kv_bytes, config_sizes, SIZE_MAX / 2),
+     .usual = "an eighth of the memory, at most 4G", .example = "2G",
+     .help = "ceiling of a model's keys and values, as 512M or 2G; half of it is taken ahead of need",
+     .more = "Idle conversations lose theirs when it is reached, and compute them again. The memory is that of the control group where it has a limit; of a GPU's memory it is half of what the weights leave. On the CPU half of it is taken from the system by a thread of its own: steps need not wait for memory then."},
+    {.flag = "--kv-host-bytes", .value = "SIZE|off", .key = "kv_host_bytes",
+     .set = set_kv_host_bytes,
+     .usual = "as many, and off where the host computes", .example = "4G",
+     .help = "of the host's memory behind a device's, for those of idle conversations"},
+    {.flag = "--kv", .value = "f16|q8|f32", .key = "kv", .set = set_kv,
+     .usual = "f16", .example = "f16",
+     .help = "how they are kept: q8 takes 0.52 of f16's memory",
+     .more = "q8 is int8 with one scale for each head and position, so longer contexts and more conversations in the same --kv-bytes, for a small loss of quality; f32 is for comparisons; attention rounds what it reads of any of them to 16 bits."},
+    {.flag = "--prefix-cache", .value = "on|off", .key = "prefix_cache", .set = set_prefix_cache,
+     .usual = "on", .example = "on",
+     .help = "conversations that begin alike share what one computed",
+     .more = "Keys and values that one conversation computed serve others that begin with the same tokens, also after it was closed. Replies are the same either way."},
+    {.flag = "--speculate", .value = "on|off|auto", .key = "speculate", .set = set_speculate,
+     .usual = "auto", .example = "auto",
+     .help = "compute guesses at a reply's next tokens beside the one that is due; auto: where they pay. Replies are the same",
+     .more = "Guesses come from what the conversation said before: where they are right, several tokens come at once. auto guesses where the conversation's own guesses have been right often enough to be worth their time on this machine, beside so many other conversations, and not while anybody's prompt is read; on wherever there is room."},
+    {.flag = "--max-itl-ms", .value = "N", .key = "max_itl_ms",
+     NUMBER(options.max_itl_us, config_ms_in_us, (size_t)3600000 * 1000),
+     .usual = "200", .example = "200",
+     .help = "milliseconds of a step while replies are being written: prompts that arrive are read in smaller parts",
+     .more = "A prompt that arrives alone stretches a step by no more than the replies' own time; where those alone take as long as the bound, a quarter is added. Only one that is read to its end within the bound is read in one step, once in 32."},
+    {.flag = "--max-conversations", .value = "N", .key = "max_conversations",
+     NUMBER(max_conversations, config_counts, 1000000000),
+     .group = "Limits",
+     .usual = "1000000", .example = "1000000",
+     .help = "that live at once"},
+    {.flag = "--max-queue", .value = "N", .key = "max_queue",
+     NUMBER(options.max_waiting, config_counts, 10000000),
+     .example = "256",
+     .help = "asks of a model that may wait; one more is refused"},
+    {.flag = "--max-message-bytes", .value = "SIZE", .key = "max_message_bytes",
+     NUMBER(max_message_bytes, config_sizes, (size_t)1 << 30),
+     .usual = "4M", .example = "4M",
+     .help = "of a request"},
+    {.flag = "--ttl", .value = "TIME", .key = "ttl", NUMBER(ttl_ms, config_times, TEN_YEARS_MS),
+     .usual = "24h", .example = "24h",
+     .help = "a conversation is closed after so much idle time, unless it was opened with its own"},
+    {.flag = "--sequence-idle", .value = "TIME", .key = "sequence_idle",
+     NUMBER(sequence_idle_ms, config_times, TEN_YEARS_MS),
+     .usual = "60s", .example = "60s",
+     .help = "a sequence of KServe's clients is closed after so long without a request",
+     .more = "A sequence is requests with one sequence_id. The time counts from its last answer; the next request of that id is told so."},
+    {.flag = "--max-sessions", .value = "N", .key = "max_sessions",
+     NUMBER(max_sessions, config_counts, 1000000000),
+     .usual = "65536", .example = "65536",
+     .help = "runs of environments that live at once"},
+    {.flag = "--session-ttl", .value = "TIME", .key = "session_ttl",
+     NUMBER(session_ttl_ms, config_times, TEN_YEARS_MS),
+     .usual = "10m", .example = "10m",
+     .help = "a run that asked for nothing for so long ends"},
+    {.flag = "--params-bytes", .value = "SIZE", .key = "params_bytes",
+     NUMBER(params_bytes, config_sizes, (size_t)1 << 46),
+     .usual = "half of the memory", .example = "8G",
+     .help = "ceiling of all sets of parameters together",
+     .more = "Uploads under way are included."},
+    {.flag = "--drain-timeout", .value = "TIME", .key = "drain_timeout", .set = set_drain_timeout,
+     .group = "Operation",
+     .initial = "30s",
+     .help = "for turns in flight when asked to stop"},
+    {.flag = "--linger", .value = "TIME", .key = "linger", .set = set_linger, .initial = "10s",
+     .help = "a turn with a number or a key goes on without its client",
+     .more = "A turn that can be asked for again (one with a number, or with an Idempotency-Key) goes on for so long when its client's connection is lost, its call is cancelled or its call's deadline passes, so that a retry finds the whole reply. It ends at once by parley.v1.Conversations.Cancel, by the deadline field of its request, and by a drain. 0: at once always."},
+    {.flag = "--log-level", .value = "debug|info|warn|error", .key = "log_level",
+     .set = set_log_level, .initial = "info",
+     .help = "the least important lines that are logged"},
+    {.flag = "--config", .value = "FILE", .key = "config", .is_not_in_file = true,
+     .set = set_file_path,
+     .help = "YAML that sets these options",
+     .more = "See FILES. An option overrides the variable of the same name, and that the file; of --model, --listen and --http-origin the whole list."},
+    {.flag = "--print-config", .set = set_print_config,
+     .help = "print an example of such a file, with all options"},
+    {.flag = "--check", .set = set_check,
+     .help = "only check the options and the model files",
+     .more = "Each model is opened as at a start. Exit status 0: all is well."},
+    {.flag = "--version", .set = set_version, .help = "print the version"},
+    {.flag = "--help", .set = set_help, .help = "print this"},
+};
+/* clang-format on */
+
+const size_t config_n_options = sizeof(config_options) / sizeof(config_options[0]);
+_Static_assert(sizeof(config_options) / sizeof(config_options[0]) <= CONFIG_MAX_OPTIONS,
+               "struct config has room for each option");
+
+enum status config_option_set(const struct config_option *o, struct config *c, const char *value,
+                              struct error *err)
+{
+    if (o->set != NULL)
+        return o->set(c, value, err);
+    return config_size((size_t *)((char *)c + o->offset), value, o->units, o->max, err);
+}
+
+void config_option_clear_list(const struct config_option *o, struct config *c)
+{
+    if (o->count_offset != 0)
+        *(size_t *)((char *)c + o->count_offset) = 0;
+}
+
+void config_option_variable(char out[CONFIG_VARIABLE_MAX], const struct config_option *o)
+{
+    int len = snprintf(out, CONFIG_VARIABLE_MAX, "PARLEY_%s", o->key);
+
+    assert(len < CONFIG_VARIABLE_MAX);
+    for (char *at = out; *at != '\0'; at++)
+        *at = (char)toupper((unsigned char)*at);
+}

@@ -1,0 +1,294 @@
+#include "server/config/setters.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "compute/backends.h"
+#include "server/config/config.h"
+#include "server/http/origin.h"
+
+enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
+                          uint64_t max, struct error *err)
+{
+    unsigned long long n;
+    char *end;
+
+    errno = 0;
+    n = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || errno != 0)
+        return error_set(err, STATUS_INVALID, "'%.60s' is no number", text);
+    for (; units->name != NULL; units++) {
+        uint64_t value;
+
+        if (strcmp(end, units->name) != 0)
+            continue;
+        if (__builtin_mul_overflow((uint64_t)n, units->factor, &value) || value > max)
+            return error_set(err, STATUS_INVALID, "'%.60s' is too much", text);
+        *out = value;
+        return STATUS_OK;
+    }
+    return error_set(err, STATUS_INVALID, "'%.60s' has no unit that is known", text);
+}
+
+const struct config_unit config_counts[] = {{"", 1}, {NULL, 0}};
+const struct config_unit config_sizes[] = {
+    {"", 1}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {NULL, 0},
+};
+const struct config_unit config_times[] = {
+    {"s", 1000}, {"", 1000}, {"ms", 1}, {"m", 60000}, {"h", 3600000}, {NULL, 0},
+};
+const struct config_unit config_ms_in_us[] = {{"", 1000}, {NULL, 0}};
+
+enum status config_size(size_t *out, const char *text, const struct config_unit *units, size_t max,
+                        struct error *err)
+{
+    uint64_t value = 0;
+    enum status rc = config_number(&value, text, units, max, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (value == 0)
+        return error_set(err, STATUS_INVALID, "must be above 0");
+    *out = (size_t)value;
+    return STATUS_OK;
+}
+
+static bool is_word(const char *text, const char *const words[3])
+{
+    return strcmp(text, words[0]) == 0 || strcmp(text, words[1]) == 0 ||
+           strcmp(text, words[2]) == 0;
+}
+
+static bool is_off(const char *text)
+{
+    static const char *const words[] = {"off", "false", "no"};
+
+    return is_word(text, words);
+}
+
+static bool is_on(const char *text)
+{
+    static const char *const words[] = {"on", "true", "yes"};
+
+    return is_word(text, words);
+}
+
+enum status config_switch(bool *out, const char *text, struct error *err)
+{
+    if (!is_on(text) && !is_off(text))
+        return error_set(err, STATUS_INVALID, "takes on or off, not '%.40s'", text);
+    *out = is_on(text);
+    return STATUS_OK;
+}
+
+/* --- setters --- */
+
+enum status config_add_model(struct config *c, const char *name, size_t len, const char *path,
+                             struct error *err)
+{
+    struct config_model *m;
+    size_t path_len = strlen(path);
+
+    if (c->n_models == CONFIG_MAX_MODELS)
+        return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
+    m = &c->models[c->n_models];
+    if (len == 0 || len >= sizeof(m->name))
+        return error_set(err, STATUS_INVALID, "a name has 1 to %zu characters",
+                         sizeof(m->name) - 1);
+    for (size_t i = 0; i < len; i++) {
+        if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
+            return error_set(err, STATUS_INVALID,
+                             "'%.*s' is no name: letters, digits, '.', '_' and '-' are", (int)len,
+                             name);
+    }
+    memcpy(m->name, name, len);
+    m->name[len] = '\0';
+    if (strcmp(m->name, "echo") == 0)
+        return error_set(err, STATUS_INVALID,
+                         "'echo' is the name of what is always served, choose another");
+    for (size_t i = 0; i < c->n_models; i++) {
+        if (strcmp(c->models[i].name, m->name) == 0)
+            return error_set(err, STATUS_INVALID, "'%s' is given twice", m->name);
+    }
+    if (path_len < 5 || strcmp(path + path_len - 5, ".gguf") != 0)
+        return error_set(err, STATUS_INVALID, "'%.100s' is no .gguf file", path);
+    m->path = path;
+    c->n_models++;
+    return STATUS_OK;
+}
+
+enum status set_model(struct config *c, const char *value, struct error *err)
+{
+    const char *equals = strchr(value, '=');
+
+    if (equals == NULL || equals == value || equals[1] == '\0')
+        return error_set(err, STATUS_INVALID, "takes NAME=PATH, not '%.100s'", value);
+    return config_add_model(c, value, (size_t)(equals - value), equals + 1, err);
+}
+
+enum status set_listen(struct config *c, const char *value, struct error *err)
+{
+    if (c->n_listen == CONFIG_MAX_LISTEN)
+        return error_set(err, STATUS_INVALID, "at most %d addresses", CONFIG_MAX_LISTEN);
+    if (address_check(value, err) != STATUS_OK)
+        return error_prefix(err, "%.80s", value);
+    c->listen[c->n_listen++] = value;
+    return STATUS_OK;
+}
+
+enum status set_http(struct config *c, const char *value, struct error *err)
+{
+    char host[ADDRESS_HOST_MAX + 1], port[6];
+
+    c->http = NULL;
+    c->is_http_given = true;
+    if (is_off(value))
+        return STATUS_OK;
+    if (address_split(host, port, value, err) != STATUS_OK)
+        return error_set(err, STATUS_INVALID, "'%.80s' is no HOST:PORT or [IPV6]:PORT", value);
+    c->http = value;
+    return STATUS_OK;
+}
+
+enum status set_http_origin(struct config *c, const char *value, struct error *err)
+{
+    if (c->n_http_origins == CONFIG_MAX_ORIGINS)
+        return error_set(err, STATUS_INVALID, "at most %d origins", CONFIG_MAX_ORIGINS);
+    if (origin_parse(value, err) != STATUS_OK)
+        return err->status;
+    c->http_origins[c->n_http_origins++] = value;
+    return STATUS_OK;
+}
+
+enum status set_backend(struct config *c, const char *value, struct error *err)
+{
+    const struct backend_type *type;
+    char names[80] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; (type = backend_type_at(i)) != NULL; i++) {
+        if (strcmp(type->name, value) == 0) {
+            c->options.backend = value;
+            return STATUS_OK;
+        }
+        if (len + strlen(type->name) + 2 < sizeof(names)) {
+            names[len] = ' ';
+            memcpy(names + len + 1, type->name, strlen(type->name) + 1);
+            len += strlen(type->name) + 1;
+        }
+    }
+    return error_set(err, STATUS_INVALID, "there is no '%.40s', there are:%s", value, names);
+}
+
+enum status set_fast_math(struct config *c, const char *value, struct error *err)
+{
+    return config_switch(&c->options.fast_math, value, err);
+}
+
+enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err)
+{
+    if (!is_off(value))
+        return config_size(&c->options.kv_host_bytes, value, config_sizes, SIZE_MAX / 2, err);
+    c->options.kv_host_bytes = 0;
+    return STATUS_OK;
+}
+
+enum status set_kv(struct config *c, const char *value, struct error *err)
+{
+    return kv_type_of(&c->options.kv_type, value, err);
+}
+
+enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
+{
+    bool is_wanted;
+    enum status rc = config_switch(&is_wanted, value, err);
+
+    if (rc == STATUS_OK)
+        c->options.no_prefix_cache = !is_wanted;
+    return rc;
+}
+
+enum status set_speculate(struct config *c, const char *value, struct error *err)
+{
+    static const char *const names[] = {
+        [SPECULATE_AUTO] = "auto", [SPECULATE_ON] = "on", [SPECULATE_OFF] = "off"};
+
+    if (is_on(value))
+        value = "on";
+    else if (is_off(value))
+        value = "off";
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            c->options.speculate = (enum speculate)i;
+            return STATUS_OK;
+        }
+    }
+    return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
+}
+
+enum status set_model_dir(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->model_dir = value;
+    return STATUS_OK;
+}
+
+enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
+{
+    return config_number(&c->drain_timeout_ms, value, config_times, (uint64_t)24 * 3600 * 1000,
+                         err);
+}
+
+enum status set_linger(struct config *c, const char *value, struct error *err)
+{
+    return config_number(&c->linger_ms, value, config_times, (uint64_t)3600 * 1000, err);
+}
+
+enum status set_log_level(struct config *c, const char *value, struct error *err)
+{
+    return log_level_parse(&c->log_level, value, err);
+}
+
+enum status set_file_path(struct config *c, const char *value, struct error *err)
+{
+    if (c->file_path != NULL)
+        return error_set(err, STATUS_INVALID, "is given twice");
+    c->file_path = value;
+    return STATUS_OK;
+}
+
+enum status set_check(struct config *c, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    c->check = true;
+    return STATUS_OK;
+}
+
+enum status set_version(struct config *c, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    c->version = true;
+    return STATUS_OK;
+}
+
+enum status set_help(struct config *c, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    c->help = true;
+    return STATUS_OK;
+}
+
+enum status set_print_config(struct config *c, const char *value, struct error *err)
+{
+    (void)value;
+    (void)err;
+    c->print_config = true;
+    return STATUS_OK;
+}

@@ -1,0 +1,43 @@
+/* What the values of parleyd's options mean. A setter checks a text and puts it into the
+ * configuration; the text is kept. */
+#ifndef SERVER_CONFIG_SETTERS_H
+#define SERVER_CONFIG_SETTERS_H
+
+#include "server/config/options.h"
+
+extern const struct config_unit config_counts[], config_sizes[], config_times[], config_ms_in_us[];
+
+/* The whole text must be a number with one of the units; STATUS_INVALID above max. */
+enum status config_number(uint64_t *out, const char *text, const struct config_unit *units,
+                          uint64_t max, struct error *err) MUST_CHECK;
+/* Likewise, and not 0. */
+enum status config_size(size_t *out, const char *text, const struct config_unit *units, size_t max,
+                        struct error *err) MUST_CHECK;
+/* on, true, yes; off, false, no. */
+enum status config_switch(bool *out, const char *text, struct error *err) MUST_CHECK;
+
+/* An entry of the file: {name: NAME, path: PATH}. */
+enum status config_add_model(struct config *c, const char *name, size_t name_len, const char *path,
+                             struct error *err) MUST_CHECK;
+
+enum status set_model(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_model_dir(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_listen(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_http(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_http_origin(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_backend(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_fast_math(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_kv_host_bytes(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_kv(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_prefix_cache(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_speculate(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_drain_timeout(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_linger(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_log_level(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_file_path(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_check(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_print_config(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_version(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_help(struct config *c, const char *value, struct error *err) MUST_CHECK;
+
+#endif
