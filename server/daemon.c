@@ -575,19 +575,3 @@ enum status daemon_run(const struct config *config, struct error *err)
     (void)left;
     return err->status;
 }
-
-enum status daemon_check(const struct config *config, struct error *err)
-{
-    for (size_t i = 0; i < config->n_models; i++) {
-        const struct agent_config open = {.name = config->models[i].name,
-                                          .path = config->models[i].path,
-                                          .options = config->options,
-                                          .env = &env_real};
-        struct agent *a;
-
-        if (agent_open(&a, NULL, &open, err) != STATUS_OK)
-            return error_prefix(err, "model '%s'", config->models[i].name);
-        agent_unref(a);
-    }
-    return STATUS_OK;
-}

@@ -10,7 +10,4 @@ struct config;
  * on return. If a library prevents the return, SIGALRM is raised, with the error in *err. */
 enum status daemon_run(const struct config *config, struct error *err) MUST_CHECK;
 
-/* Implements --check: opens every model and closes it again. */
-enum status daemon_check(const struct config *config, struct error *err) MUST_CHECK;
-
 #endif

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/denormals.h"
+#include "server/check.h"
 #include "server/config/config.h"
 #include "server/config/documents.h"
 #include "server/daemon.h"
@@ -40,13 +41,16 @@ static void on_alarm(int number)
 
 static int server_main_serve(const struct config *config)
 {
+    enum status rc;
+
     log_set_level(config->log_level);
     server_main_wake_in_batches();
     (void)signal(SIGPIPE, SIG_IGN); /* a closed peer is an error of its write */
     (void)signal(SIGALRM, on_alarm);
-    if (config_check_files(config, &failure) != STATUS_OK ||
-        (config->check ? daemon_check(config, &failure) : daemon_run(config, &failure)) !=
-            STATUS_OK) {
+    rc = config->check ? check_config(config, &failure) : config_check_files(config, &failure);
+    if (rc == STATUS_OK && !config->check)
+        rc = daemon_run(config, &failure);
+    if (rc != STATUS_OK) {
         (void)fprintf(stderr, "parleyd: %s\n", failure.text);
         return EXIT_FAILED;
     }

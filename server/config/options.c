@@ -138,8 +138,8 @@ const struct config_option config_options[] = {
     {.flag = "--print-config", .set = set_print_config,
      .help = "print an example of such a file, with all options"},
     {.flag = "--check", .set = set_check,
-     .help = "only check the options and the model files",
-     .more = "Each model is opened as at a start. Exit status 0: all is well."},
+     .help = "only check the options, the model files and the addresses",
+     .more = "Each model is opened and each address bound, as at a start, and given back; one that a running parleyd has is in use, and said to be. Exit status: 0 all is well, 1 a model or an address cannot be had, 2 an option is wrong."},
     {.flag = "--version", .set = set_version, .help = "print the version"},
     {.flag = "--help", .set = set_help, .help = "print this"},
 };

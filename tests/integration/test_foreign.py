@@ -1153,7 +1153,7 @@ def wrong_starts(parleyd, tiny):
         with open(tiny, "rb") as whole, open(cut, "wb") as part:
             part.write(whole.read(100000))
         ends([parleyd, "--listen", "127.0.0.1:0", "--model", f"cut={cut}"], 1, "cut.gguf")
-    assert children.run([parleyd, "--check", "--model", f"tiny={tiny}"], timeout=PATIENCE).returncode == 0
+    assert children.run([parleyd, "--check", "--listen", "127.0.0.1:0", "--model", f"tiny={tiny}"], timeout=PATIENCE).returncode == 0
     said = children.run([parleyd, "--version"], capture_output=True, text=True, timeout=PATIENCE)
     assert said.returncode == 0 and said.stdout.startswith("parleyd ")
     said = children.run([parleyd, "--help"], capture_output=True, text=True, timeout=PATIENCE)

@@ -1,0 +1,77 @@
+#include "server/check.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "agents/agent.h"
+#include "base/env.h"
+#include "server/config/config.h"
+#include "server/net/listener.h"
+
+static enum status check_models(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->n_models; i++) {
+        const struct agent_config open = {.name = config->models[i].name,
+                                          .path = config->models[i].path,
+                                          .options = config->options,
+                                          .env = &env_real};
+        struct agent *a;
+
+        if (agent_open(&a, NULL, &open, err) != STATUS_OK)
+            return error_prefix(err, "model '%s'", config->models[i].name);
+        agent_unref(a);
+    }
+    return STATUS_OK;
+}
+
+/* The loop never runs while the socket listens. */
+static void accept_none(void *arg, int fd)
+{
+    (void)arg;
+    (void)close(fd);
+}
+
+static enum status check_address(const char *address, struct error *err)
+{
+    const struct listener_config config = {
+        .name = "check", .address = address, .max_descriptors = 1, .accepted = accept_none};
+    struct listener *l;
+    enum status rc;
+    uv_loop_t loop;
+
+    if (uv_loop_init(&loop) != 0)
+        return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
+    rc = listener_open(&l, &loop, &config, err);
+    if (rc == STATUS_OK)
+        listener_close(l);
+    (void)uv_run(&loop, UV_RUN_DEFAULT); /* frees l */
+    (void)uv_loop_close(&loop);          /* it is empty */
+    return rc;
+}
+
+static enum status check_addresses(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < config->n_listen; i++)
+        if (check_address(config->listen[i], err) != STATUS_OK)
+            return error_prefix(err, "--listen");
+    /* A start does without the default address where it cannot be had. */
+    if (config->http != NULL && config->is_http_given &&
+        check_address(config->http, err) != STATUS_OK)
+        return error_prefix(err, "--http");
+    return STATUS_OK;
+}
+
+static enum status (*const checks[])(const struct config *config, struct error *err) = {
+    config_check_files,
+    check_addresses, /* before the models: it is quick */
+    check_models,
+};
+
+enum status check_config(const struct config *config, struct error *err)
+{
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++)
+        if (checks[i](config, err) != STATUS_OK)
+            return err->status;
+    return STATUS_OK;
+}
