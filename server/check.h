@@ -1,4 +1,5 @@
-/* --check: tries what a start would need, without serving. A row of check.c's table adds a trial. */
+/* --check: tries what a start would need, without serving. A row of check.c's table adds a trial.
+ */
 #ifndef SERVER_CHECK_H
 #define SERVER_CHECK_H
 

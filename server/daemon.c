@@ -38,12 +38,13 @@
 #include "server/model/models.h"
 #include "server/net/open_files.h"
 #include "server/params/params.h"
+#include "server/reload.h"
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
 
 enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
-enum { SESSION_TTL_MS = 10 * 60 * 1000 };
+enum { SESSION_TTL_MS = 10 * 60 * 1000, MAX_SESSIONS = 65536 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
 enum { N_SIGNALS = 3 };
@@ -70,6 +71,8 @@ struct daemon {
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
     uint64_t drain_until_us;
+    struct reload reload;
+    bool is_reload_due; /* SIGHUP came while models loaded */
     bool is_stopping_models, is_stopping_port;
 };
 
@@ -228,16 +231,98 @@ static void daemon_drain(struct daemon *d)
     go_on_later(d);
 }
 
+/* --- SIGHUP --- */
+
+static size_t daemon_wanted_models(const struct config *to, struct models_wanted *out)
+{
+    for (size_t i = 0; i < to->n_models; i++)
+        out[i] = (struct models_wanted){to->models[i].name, to->models[i].path};
+    return to->n_models;
+}
+
+static enum status check_new_models(void *self, const struct config *to, struct error *err)
+{
+    const struct daemon *d = self;
+    struct models_wanted wanted[CONFIG_MAX_MODELS];
+    size_t n = daemon_wanted_models(to, wanted);
+
+    if (config_check_files(to, err) != STATUS_OK ||
+        models_check(&d->models, wanted, n, err) != STATUS_OK)
+        return config_blame(to, "models", err);
+    return STATUS_OK;
+}
+
+static void apply_models(void *self, const struct config *to)
+{
+    struct daemon *d = self;
+    struct models_wanted wanted[CONFIG_MAX_MODELS];
+
+    d->models.config.drain_timeout_ms = d->config.drain_timeout_ms = to->drain_timeout_ms;
+    models_configure(&d->models, wanted, daemon_wanted_models(to, wanted));
+}
+
+/* Those that live and turns that run keep what they began with. */
+static void apply_limits(void *self, const struct config *to)
+{
+    struct daemon *d = self;
+
+    conversations_configure(&d->conversations, to->max_conversations, to->ttl_ms,
+                            to->linger_ms * 1000);
+    d->keyed.config.linger_us = to->linger_ms * 1000;
+    d->sessions.config.max_sessions = to->max_sessions != 0 ? to->max_sessions : MAX_SESSIONS;
+}
+
+static void apply_http(void *self, const struct config *to)
+{
+    struct daemon *d = self;
+
+    if (d->http != NULL)
+        http_configure(d->http, to->http_timeout_ms, to->http_origins, to->n_http_origins);
+}
+
+static void apply_log(void *self, const struct config *to)
+{
+    (void)self;
+    log_set_level(to->log_level);
+}
+
+static const struct reload_part daemon_parts[] = {
+    {.name = "log", .apply = apply_log},
+    {.name = "limits", .apply = apply_limits},
+    {.name = "http", .apply = apply_http},
+    {.name = "models", .check = check_new_models, .apply = apply_models},
+};
+
+static void daemon_reload(struct daemon *d)
+{
+    char text[2 * ERROR_TEXT_MAX];
+    struct error err;
+
+    if (d->server.state == SERVER_LOADING) {
+        d->is_reload_due = true;
+        return;
+    }
+    d->is_reload_due = false;
+    if (d->server.state != SERVER_SERVING)
+        return;
+    if (reload_run(&d->reload, &err) == STATUS_OK) {
+        d->server.n_reloads_done++;
+        return;
+    }
+    d->server.n_reloads_failed++;
+    log_error("reload", "kept=all error=%s", log_quote(text, sizeof(text), err.text));
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     static const char *const names[] = {
         [SIGTERM] = "SIGTERM", [SIGINT] = "SIGINT", [SIGHUP] = "SIGHUP"};
     struct daemon *d = handle->data;
 
-    log_info("signal", "name=%s%s", names[number], number == SIGHUP ? " ignored=yes" : "");
-    if (number == SIGHUP) /* sent when a terminal closes; nothing is reloaded */
-        return;
-    if (d->server.state == SERVER_SERVING)
+    log_info("signal", "name=%s", names[number]);
+    if (number == SIGHUP)
+        daemon_reload(d);
+    else if (d->server.state == SERVER_SERVING)
         daemon_drain(d);
     else if (d->server.state < SERVER_ENDING)
         daemon_end(d);
@@ -309,6 +394,8 @@ static void note_ready(struct daemon *d, struct model *m)
             http_serve(d->http);
         health_set_all(&d->health, HEALTH_SERVING);
         say_ready(d);
+        if (d->is_reload_due)
+            daemon_reload(d);
     }
 }
 
@@ -538,6 +625,8 @@ enum status daemon_run(const struct config *config, struct error *err)
         .params = &d.params,
     };
     init_models(&d);
+    reload_init(&d.reload, config, daemon_parts, sizeof(daemon_parts) / sizeof(daemon_parts[0]),
+                &d);
     trainers_init(&d.trainers, &d.sessions, &d.loop);
     d.trainers.on_idle = go_on_later;
     d.trainers.idle_arg = &d;
@@ -569,6 +658,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     health_deinit(&d.health);
+    reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);
     daemon_watch(false);
     assert(left == 0);

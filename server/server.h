@@ -36,7 +36,8 @@ struct server {
     struct sequences *sequences;
     struct trainers *trainers;
     struct params_sets *params;
-    const struct port *port; /* for its statistics; NULL: none */
+    uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
+    const struct port *port;                   /* for its statistics; NULL: none */
 };
 
 /* "loading", "serving", "draining". */

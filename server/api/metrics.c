@@ -463,6 +463,11 @@ static void say_daemon(const struct metrics_page *p)
             (double)server->sequences->n);
     say_one(p, "parley_live_turns", "gauge", "Turns in flight or queued.",
             (double)server->conversations->n_live);
+    head(p, "parley_reloads_total", "counter", "Times that SIGHUP had the configuration read.");
+    SAY(p, "parley_reloads_total{result=\"done\"} %llu\n",
+        (unsigned long long)server->n_reloads_done);
+    SAY(p, "parley_reloads_total{result=\"failed\"} %llu\n",
+        (unsigned long long)server->n_reloads_failed);
 }
 
 /* A label's value, escaped as the format wants it. */

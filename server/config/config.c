@@ -308,14 +308,11 @@ static enum status config_set_from_flags(struct config *c, int argc, char *const
 
 /* --- all together --- */
 
-/* Names the flag, the variable or the file's line that set an option, before the error. */
-static enum status config_blame(const struct config *c, config_set_fn set, struct error *err)
+enum status config_blame(const struct config *c, const char *key, struct error *err)
 {
-    const struct config_option *o = config_options;
+    const struct config_option *o = config_find_key(key);
     char name[CONFIG_VARIABLE_MAX];
 
-    while (o->set != set)
-        o++;
     switch (c->sources[option_index(o)].level) {
     case CONFIG_FILE:
         return error_prefix(err, "%.100s:%u: %s", c->file_path, c->sources[option_index(o)].line,
@@ -342,7 +339,7 @@ static enum status check_together(const struct config *c, struct error *err)
             "changes nothing on backend %s, which multiplies in one way alone: leave it "
             "out, or take backend cuda",
             type->name);
-        return config_blame(c, set_fast_math, err);
+        return config_blame(c, "fast_math", err);
     }
     return STATUS_OK;
 }
@@ -361,12 +358,25 @@ enum status config_parse(struct config *out, int argc, char *const *argv, char *
         config_deinit(&c);
         return err->status;
     }
+    c.argc = argc;
+    c.argv = argv;
+    c.environment = environment;
     if (c.n_listen == 0 && !c.is_http_given)
         c.http = "127.0.0.1:8000";
     if (c.n_listen == 0)
         c.listen[c.n_listen++] = "127.0.0.1:8001";
     *out = c;
     return STATUS_OK;
+}
+
+enum status config_parse_again(struct config *out, const struct config *old, struct error *err)
+{
+    return config_parse(out, old->argc, old->argv, old->environment, err);
+}
+
+bool config_differs(const struct config *a, const struct config *b, const struct config_option *o)
+{
+    return a->digests[option_index(o)] != b->digests[option_index(o)];
 }
 
 void config_deinit(struct config *c)

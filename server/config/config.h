@@ -46,6 +46,8 @@ struct config {
     const char *file_path;           /* NULL: no file */
     struct config_file *file;        /* owned: its texts */
     char *lists[CONFIG_MAX_OPTIONS]; /* owned: the entries of lists in the environment */
+    int argc;                        /* what it was parsed from */
+    char *const *argv, *const *environment;
     /* By the option's index: a hash of its texts, and the last source that set it. */
     uint64_t digests[CONFIG_MAX_OPTIONS];
     struct config_source {
@@ -60,6 +62,17 @@ struct config {
  * environment: ended by NULL; may be NULL. Keeps pointers into argv and environment. */
 enum status config_parse(struct config *out, int argc, char *const *argv, char *const *environment,
                          struct error *err) MUST_CHECK;
+
+/* Puts what set the option of this key before the error: its flag, variable, or file and line.
+ * Returns err->status. */
+enum status config_blame(const struct config *c, const char *key, struct error *err);
+
+/* Parses again what *old was parsed from: argv, environment, and the file as it is now. */
+enum status config_parse_again(struct config *out, const struct config *old,
+                               struct error *err) MUST_CHECK;
+
+/* Whether the option has other texts in b. */
+bool config_differs(const struct config *a, const struct config *b, const struct config_option *o);
 
 /* Copies of the struct are invalid after this. */
 void config_deinit(struct config *c);

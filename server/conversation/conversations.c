@@ -403,6 +403,15 @@ void conversations_clone_event(const struct clone *clone, enum watch_what what, 
         announce(c, what, reason);
 }
 
+void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
+                             uint64_t linger_us)
+{
+    all->config.max_conversations = max_conversations;
+    set_default(&all->config.max_conversations, 1000000);
+    all->config.ttl_ms = ttl_ms != 0 ? ttl_ms : (uint64_t)24 * 60 * 60 * 1000;
+    all->config.linger_us = linger_us;
+}
+
 void conversations_init(struct conversations *all, const struct conversations_config *config)
 {
     struct conversations_config *c = &all->config;
@@ -413,14 +422,12 @@ void conversations_init(struct conversations *all, const struct conversations_co
         .start_us = env_now_us(config->env),
         .user = {.is_busy = has_model, .close = conversations_close_of_model},
     };
-    set_default(&c->max_conversations, 1000000);
+    conversations_configure(all, c->max_conversations, c->ttl_ms, c->linger_us);
     set_default(&c->max_queued_turns, 16);
     set_default(&c->max_turns, 1000000);
     set_default(&c->max_transcript_bytes, (size_t)64 << 20);
     set_default(&c->max_reply_bytes, (size_t)4 << 20);
     set_default(&c->max_arena_bytes, (size_t)64 << 20);
-    if (c->ttl_ms == 0)
-        c->ttl_ms = (uint64_t)24 * 60 * 60 * 1000;
     all->turns = (struct turn_config){
         .env = config->env,
         .max_reply_bytes = c->max_reply_bytes,

@@ -86,6 +86,10 @@ struct conversations {
 };
 
 void conversations_init(struct conversations *all, const struct conversations_config *config);
+/* For conversations opened and turns left from now on. Zero takes the default, but for linger_us.
+ */
+void conversations_configure(struct conversations *all, size_t max_conversations, uint64_t ttl_ms,
+                             uint64_t linger_us);
 /* All conversations must be closed; all may be zeroed memory. */
 void conversations_deinit(struct conversations *all);
 

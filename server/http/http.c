@@ -252,6 +252,14 @@ const char *http_address(const struct http *h)
     return listener_address(h->listener);
 }
 
+void http_configure(struct http *h, uint64_t timeout_ms, const char *const *origins,
+                    size_t n_origins)
+{
+    h->front.config.timeout_ms = timeout_ms;
+    h->front.config.origins.allowed = origins;
+    h->front.config.origins.n_allowed = n_origins;
+}
+
 size_t http_n_answering(const struct http *h)
 {
     return h->front.n_answering;

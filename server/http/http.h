@@ -3,6 +3,7 @@
 #define SERVER_HTTP_HTTP_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "base/status.h"
@@ -15,6 +16,10 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
                        struct error *err) MUST_CHECK;
 
 const char *http_address(const struct http *h);
+
+/* For requests from now on. The origins are kept until the next call; is_loopback stays. */
+void http_configure(struct http *h, uint64_t timeout_ms, const char *const *origins,
+                    size_t n_origins);
 
 /* Requests that are being answered. */
 size_t http_n_answering(const struct http *h);

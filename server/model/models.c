@@ -92,6 +92,7 @@ static void model_entry_free(struct models *r, struct model_entry *e)
     r->n_entries--;
     free(e->name);
     free(e->path);
+    free(e->next_path);
     free(e);
 }
 
@@ -271,6 +272,8 @@ static void models_take_out(struct models *r, const struct model *m)
     memmove(r->loaded + at, r->loaded + at + 1, (r->n_loaded - at) * sizeof(r->loaded[0]));
 }
 
+static void model_entry_settle(struct model_entry *e);
+
 static void on_stopped(void *arg)
 {
     struct model_entry *e = arg;
@@ -281,6 +284,7 @@ static void on_stopped(void *arg)
     log_info("unloaded", "model=%s", e->name);
     models_tell(e, &e->why);
     r->n_running--;
+    model_entry_settle(e);
     r->config.on_idle(r->config.arg);
 }
 
@@ -492,6 +496,109 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
     }
     list_push(&e->waits, &w->link);
     return STATUS_OK;
+}
+
+/* --- another configuration --- */
+
+/* An unloaded entry that the configuration has changed goes, or is loaded from its new path. */
+static void model_entry_settle(struct model_entry *e)
+{
+    struct error err;
+
+    if (e->models->has_ended)
+        return;
+    if (e->is_forgotten) {
+        model_entry_free(e->models, e);
+        return;
+    }
+    if (e->next_path == NULL)
+        return;
+    free(e->path);
+    e->path = e->next_path;
+    e->next_path = NULL;
+    if (models_start_entry(e->models, e, &err) != STATUS_OK)
+        log_warn("load", "model=%s error=\"%s\"", e->name, err.text);
+}
+
+static const struct models_wanted *find_wanted(const struct model_entry *e,
+                                               const struct models_wanted *wanted, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(wanted[i].name, e->name) == 0)
+            return &wanted[i];
+    return NULL;
+}
+
+/* The model that is loaded now, or will be, is to be another. */
+static bool model_entry_must_go(const struct model_entry *e, const struct models_wanted *to)
+{
+    const char *path = e->next_path != NULL ? e->next_path : e->path;
+
+    if (e->path == NULL || (to == NULL && (e->is_from_dir || e->is_forgotten)))
+        return false;
+    return to == NULL || strcmp(path, to->path) != 0;
+}
+
+enum status models_check(const struct models *r, const struct models_wanted *wanted, size_t n,
+                         struct error *err)
+{
+    size_t n_new = 0;
+
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
+        const struct model_entry *e = container_of(l, struct model_entry, link);
+
+        if (!model_entry_must_go(e, find_wanted(e, wanted, n)))
+            continue;
+        if (e->state == MODEL_ENTRY_LOADING)
+            return error_set(err, STATUS_UNAVAILABLE, "model '%s' is being loaded", e->name);
+        if (e->state == MODEL_ENTRY_READY && check_unload(r, e->model, err) != STATUS_OK)
+            return err->status;
+    }
+    for (size_t i = 0; i < n; i++)
+        n_new += models_find(r, wanted[i].name) == NULL;
+    if (n_new > MODELS_MAX_LOADED - r->n_loaded)
+        return error_set(err, STATUS_EXHAUSTED, "at most %d models are loaded", MODELS_MAX_LOADED);
+    return STATUS_OK;
+}
+
+static void model_entry_change(struct model_entry *e, const struct models_wanted *to)
+{
+    free(e->next_path);
+    e->next_path = to != NULL ? xstrdup(to->path) : NULL;
+    e->is_forgotten = to == NULL;
+    if (e->state == MODEL_ENTRY_READY)
+        begin_unload(e->models, e);
+    else if (e->state == MODEL_ENTRY_UNLOADED)
+        model_entry_settle(e);
+}
+
+static void models_add(struct models *r, const struct models_wanted *one)
+{
+    struct error err;
+
+    if (models_start(r, one->name, one->path, &err) != STATUS_OK)
+        log_warn("load", "model=%s error=\"%s\"", one->name, err.text);
+}
+
+void models_configure(struct models *r, const struct models_wanted *wanted, size_t n)
+{
+    struct link *l, *next;
+
+    for (l = list_first(&r->entries); l != NULL; l = next) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+        const struct models_wanted *to = find_wanted(e, wanted, n);
+
+        next = list_next(&r->entries, l);
+        if (to != NULL && e->is_forgotten) /* it still unloads: load it afterwards */
+            e->next_path = xstrdup("");
+        if (to != NULL)
+            e->is_from_dir = e->is_forgotten = false;
+        if (model_entry_must_go(e, to))
+            model_entry_change(e, to);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (models_find(r, wanted[i].name) == NULL)
+            models_add(r, &wanted[i]);
 }
 
 void models_end(struct models *r)

@@ -26,6 +26,8 @@ struct model_entry {
     struct models *models;
     char *name, *path; /* path NULL: echo */
     bool is_from_dir;
+    bool is_forgotten; /* removed once it is unloaded */
+    char *next_path;   /* loaded once it is unloaded; NULL: none */
     enum model_entry_state state;
     struct model *model; /* NULL if MODEL_ENTRY_UNLOADED */
     bool is_stopping;    /* unloading: its users have closed all uses of it */
@@ -95,6 +97,21 @@ void models_add_user(struct models *r, struct model_user *u);
 /* Registers a model and starts to load it: for the daemon's start. */
 enum status models_start(struct models *r, const char *name, const char *path,
                          struct error *err) MUST_CHECK;
+/* A model of the configuration. */
+struct models_wanted {
+    const char *name, *path; /* copied */
+};
+
+/* Whether models_configure can do it: a model that would go is neither loading nor refused by a
+ * user, and there is room for the new ones. */
+enum status models_check(const struct models *r, const struct models_wanted *wanted, size_t n,
+                         struct error *err) MUST_CHECK;
+/* After models_check, without a return to the loop. New models are loaded; those that were started
+ * and are not wanted are unloaded and forgotten, as by models_unload; one with another path is
+ * unloaded, then loaded from it. Those of --model-dir and echo stay. The order, and with it the
+ * default, stays: new ones come last. */
+void models_configure(struct models *r, const struct models_wanted *wanted, size_t n);
+
 /* Registers the files of --model-dir, and removes those that are missing and not loaded. */
 enum status models_scan(struct models *r, struct error *err) MUST_CHECK;
 

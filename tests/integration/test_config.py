@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""The daemon's options in a real process: from the environment, tried by --check.
+"""The daemon's options in a real process: from the environment, tried by --check, and read again on SIGHUP.
 
 usage: test_config.py PARLEY PARLEYD WRITE_TINY_MODEL [ONLY…]      (any python3; no packages)
 """
+import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 import children
 from children import PATIENCE
@@ -54,13 +59,109 @@ def from_environment(parley, parleyd, tiny, folder):
         del os.environ["PARLEY_MODELS"]
 
 
+def write(path, text):
+    """As an editor does: at once."""
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.rename(path + ".new", path)
+
+
+class Reloading(children.Daemon):
+    """A daemon by a file that the test rewrites."""
+
+    def __init__(self, parleyd, path, text, *flags):
+        write(path, text)
+        super().__init__(parleyd, "--config", path, "--http", "127.0.0.1:0", *flags)
+        self.command.remove("--log-level")
+        self.command.remove("warn")  # the file's is what holds
+        self.path = path
+
+    def says(self, *words, after=0):
+        """Waits for a line of the log with all the words behind the first `after` lines."""
+        children.until(f"a line with {words}", lambda: any(all(word in line for word in words) for line in self.said[after:]), self.process)
+
+    def reload(self, text, *words):
+        write(self.path, text)
+        after = len(self.said)
+        self.process.send_signal(signal.SIGHUP)
+        self.says(*words, after=after)
+
+    def metric(self, name):
+        return float(next(line for line in self.get("/metrics").splitlines() if line.startswith(name + " ")).split()[1])
+
+    def get(self, path, **headers):
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(f"http://{self.http}{path}", headers=headers), timeout=PATIENCE) as answer:
+            return answer.read().decode()
+
+    def models(self):
+        return [model["id"] for model in json.loads(self.get("/v1/models"))["data"]]
+
+
+def reloaded(parley, parleyd, tiny, folder):
+    """SIGHUP changes what can change while it serves, and says what waits for a start."""
+    path = os.path.join(folder, "reload.yaml")
+    with Reloading(parleyd, path, "http_origin: https://a.example\nlog_level: info\n") as daemon:
+        assert daemon.get("/v1/models", Origin="https://a.example")
+        daemon.reload("max_conversations: 1\nhttp_origin: https://b.example\nthreads: 1\nlog_level: info\n",
+                      "warn reloaded", "changed=http_origin,max_conversations", "wait_for_a_start=threads")
+        assert daemon.get("/v1/models", Origin="https://b.example")
+        try:
+            daemon.get("/v1/models", Origin="https://a.example")
+            raise AssertionError("the origin that was taken away is served")
+        except urllib.error.HTTPError as refused:
+            assert refused.code == 403, refused
+        assert daemon.metric('parley_reloads_total{result="done"}') == 1
+        daemon.reload("log_level: info\n", "info reloaded", "changed=http_origin,max_conversations")
+        daemon.reload("log_level: info\n", "info reloaded", "changed=none")
+
+
+def reloads_models(parley, parleyd, tiny, folder):
+    """Models that are new are loaded, those that are gone are unloaded; echo and the others go on."""
+    path, other = os.path.join(folder, "models.yaml"), os.path.join(folder, "other.gguf")
+    shutil.copy(tiny, other)
+    one, two = f"  - tiny={tiny}\n", f"  - other={other}\n"
+    with Reloading(parleyd, path, f"log_level: info\nmodels:\n{one}") as daemon:
+        assert sorted(daemon.models()) == ["echo", "tiny"]
+        daemon.reload(f"log_level: info\nmodels:\n{one}{two}", "info reloaded", "changed=models")
+        daemon.says("loaded", "model=other")
+        assert sorted(daemon.models()) == ["echo", "other", "tiny"]
+        daemon.reload(f"log_level: info\nmodels:\n{two}", "info reloaded", "changed=models")
+        daemon.says("unloaded", "model=tiny")
+        assert sorted(daemon.models()) == ["echo", "other"]
+        before = len(daemon.said)
+        daemon.reload(f"log_level: info\nmodels:\n  - other={tiny}\n", "info reloaded", "changed=models")
+        daemon.says("unloaded", "model=other", after=before)
+        daemon.says(" loaded ", "model=other", after=before)
+        assert sorted(daemon.models()) == ["echo", "other"]
+
+
+def keeps_the_old(parley, parleyd, tiny, folder):
+    """A mistake anywhere keeps everything, and is told with file, line and key."""
+    path = os.path.join(folder, "wrong.yaml")
+    good = f"log_level: info\nmodels: tiny={tiny}\nhttp_origin: https://a.example\n"
+    with Reloading(parleyd, path, good) as daemon:
+        for text, line, why in [("http_origin: '*'\nttl: soon\n", 2, "ttl: 'soon' is no number"),
+                                ("http_origin: '*'\nttll: 1s\n", 2, "did you mean 'ttl'"),
+                                ("http_origin: '*'\nmodels:\n  - tiny=/nowhere/tiny.gguf\n", 3, "models: model 'tiny': there is no file"),
+                                ("http_origin: [\n", 2, "no YAML")]:
+            daemon.reload(text, "error reload kept=all", f"{path}:{line}: ", why)
+            assert daemon.models() == ["tiny", "echo"]
+            try:
+                daemon.get("/v1/models", Origin="https://b.example")
+                raise AssertionError(f"the origin of a wrong file is served: {text}")
+            except urllib.error.HTTPError as refused:
+                assert refused.code == 403, refused
+        assert daemon.metric('parley_reloads_total{result="failed"}') == 4
+        daemon.reload(good, "info reloaded", "changed=none")
+
+
 def main():
     parley, parleyd, write_tiny_model = sys.argv[1:4]
     only = sys.argv[4:]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, from_environment:
+        for test in tried, from_environment, reloaded, reloads_models, keeps_the_old:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)

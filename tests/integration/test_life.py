@@ -98,7 +98,7 @@ def more_descriptors(parleyd):
 def a_terminal_that_closes(parley, parleyd):
     with Daemon(parleyd, "--http", "127.0.0.1:0", "--log-level", "info") as daemon:
         daemon.process.send_signal(signal.SIGHUP)
-        daemon.says("signal", "SIGHUP", "ignored")
+        daemon.says("reloaded", "changed=none")
         daemon.answers(parley)
 
 

@@ -1,0 +1,99 @@
+#include "server/reload.h"
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "server/config/options.h"
+
+enum { CHANGES_MAX_BYTES = 2048 };
+
+void reload_init(struct reload *r, const struct config *start, const struct reload_part *parts,
+                 size_t n_parts, void *self)
+{
+    *r = (struct reload){.parts = parts, .n_parts = n_parts, .self = self, .start = start, .current = *start};
+}
+
+void reload_deinit(struct reload *r)
+{
+    if (r->is_owned)
+        config_deinit(&r->current);
+    r->is_owned = false;
+}
+
+static void reload_drop(struct reload *r, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (r->parts[i].drop != NULL)
+            r->parts[i].drop(r->self);
+}
+
+static enum status reload_check(struct reload *r, const struct config *to, struct error *err)
+{
+    for (size_t i = 0; i < r->n_parts; i++) {
+        if (r->parts[i].check == NULL || r->parts[i].check(r->self, to, err) == STATUS_OK)
+            continue;
+        reload_drop(r, i + 1);
+        return err->status;
+    }
+    return STATUS_OK;
+}
+
+/* Lists the options that differ, those that were applied or those that wait. */
+static void list_changes(struct buf *out, const struct config *from, const struct config *to,
+                         bool is_applied)
+{
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; i < config_n_options && rc == STATUS_OK; i++) {
+        const struct config_option *o = &config_options[i];
+
+        if (o->key != NULL && o->is_reloadable == is_applied && config_differs(from, to, o))
+            rc = buf_printf(out, "%s%s", out->len > 0 ? "," : "", o->key);
+    }
+}
+
+/* What needs a start is compared with the start's. */
+static void reload_log(const struct config *start, const struct config *from,
+                       const struct config *to)
+{
+    struct buf applied, waiting;
+
+    buf_init(&applied, CHANGES_MAX_BYTES);
+    buf_init(&waiting, CHANGES_MAX_BYTES);
+    list_changes(&applied, from, to, true);
+    list_changes(&waiting, start, to, false);
+    if (waiting.len > 0)
+        log_warn("reloaded", "changed=%s wait_for_a_start=%s",
+                 applied.len > 0 ? applied.data : "none", waiting.data);
+    else
+        log_info("reloaded", "changed=%s", applied.len > 0 ? applied.data : "none");
+    buf_deinit(&applied);
+    buf_deinit(&waiting);
+}
+
+static void reload_apply(struct reload *r, const struct config *to)
+{
+    struct config old = r->current;
+    bool was_owned = r->is_owned;
+
+    r->current = *to;
+    r->is_owned = true;
+    for (size_t i = 0; i < r->n_parts; i++)
+        r->parts[i].apply(r->self, &r->current);
+    reload_log(r->start, &old, &r->current);
+    if (was_owned)
+        config_deinit(&old);
+}
+
+enum status reload_run(struct reload *r, struct error *err)
+{
+    struct config to;
+
+    if (config_parse_again(&to, &r->current, err) != STATUS_OK)
+        return err->status;
+    if (reload_check(r, &to, err) == STATUS_OK) {
+        reload_apply(r, &to);
+        return STATUS_OK;
+    }
+    config_deinit(&to);
+    return err->status;
+}

@@ -1,0 +1,40 @@
+/* SIGHUP: the configuration is read again, and what can change without a start changes. All parts
+ * check it before any is changed, so that a mistake leaves everything as it was. Loop. */
+#ifndef SERVER_RELOAD_H
+#define SERVER_RELOAD_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+#include "server/config/config.h"
+
+/* A part of the daemon that a reload changes: a row of a const table. */
+struct reload_part {
+    const char *name;
+    /* Whether to can be applied; may keep in self what it read for it. NULL: always. */
+    enum status (*check)(void *self, const struct config *to, struct error *err);
+    /* Cannot fail; follows check at once. to stays until the next apply. */
+    void (*apply)(void *self, const struct config *to);
+    /* Instead of apply, after its own check or none: frees what check kept. NULL: nothing. */
+    void (*drop)(void *self);
+};
+
+struct reload {
+    const struct reload_part *parts; /* [n_parts] */
+    size_t n_parts;
+    void *self;            /* of the parts */
+    const struct config *start;
+    struct config current; /* owned */
+    bool is_owned;         /* else current is a copy of the start's */
+};
+
+/* start is borrowed until reload_deinit. */
+void reload_init(struct reload *r, const struct config *start, const struct reload_part *parts,
+                 size_t n_parts, void *self);
+void reload_deinit(struct reload *r);
+
+/* Reads again, and applies. Logs what changed, and what waits for the next start. The error names
+ * the file, the line and the key; everything is then as before. */
+enum status reload_run(struct reload *r, struct error *err) MUST_CHECK;
+
+#endif
