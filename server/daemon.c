@@ -14,6 +14,7 @@
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,6 +38,7 @@
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
+#include "server/notify.h"
 #include "server/params/params.h"
 #include "server/reload.h"
 #include "server/rpc/health.h"
@@ -72,6 +74,7 @@ struct daemon {
     uv_signal_t signals[N_SIGNALS];
     uint64_t drain_until_us;
     struct reload reload;
+    struct notifier notifier;
     bool is_reload_due; /* SIGHUP came while models loaded */
     bool is_stopping_models, is_stopping_port;
 };
@@ -115,6 +118,7 @@ static void go_on_later(void *arg)
 static void daemon_end(struct daemon *d)
 {
     daemon_move(d, SERVER_ENDING);
+    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=stops");
     models_end(&d->models);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
@@ -162,6 +166,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->sessions_alarm);
     alarm_close(&d->sequences_alarm);
     models_close(&d->models);
+    notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
     uv_close((uv_handle_t *)&d->later, NULL);
     for (size_t i = 0; i < N_SIGNALS; i++)
@@ -218,6 +223,7 @@ static void daemon_drain(struct daemon *d)
 {
     daemon_move(d, SERVER_DRAINING);
     log_info("draining", "turns=%zu", d->conversations.n_live);
+    notifier_send(&d->notifier, "STOPPING=1\nSTATUS=drains %zu turns", d->conversations.n_live);
     health_set_all(&d->health, HEALTH_NOT_SERVING);
     conversations_drain(&d->conversations);
     keyed_replies_drain(&d->keyed);
@@ -305,10 +311,14 @@ static void daemon_reload(struct daemon *d)
     d->is_reload_due = false;
     if (d->server.state != SERVER_SERVING)
         return;
+    notifier_send(&d->notifier, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                  (unsigned long long)env_now_us(&d->env));
     if (reload_run(&d->reload, &err) == STATUS_OK) {
+        notifier_send(&d->notifier, "READY=1\nSTATUS=serves the configuration as read again");
         d->server.n_reloads_done++;
         return;
     }
+    notifier_send(&d->notifier, "READY=1\nSTATUS=keeps the old configuration: %s", err.text);
     d->server.n_reloads_failed++;
     log_error("reload", "kept=all error=%s", log_quote(text, sizeof(text), err.text));
 }
@@ -394,6 +404,8 @@ static void note_ready(struct daemon *d, struct model *m)
             http_serve(d->http);
         health_set_all(&d->health, HEALTH_SERVING);
         say_ready(d);
+        notifier_send(&d->notifier, "READY=1\nSTATUS=serves %zu models on %s", d->models.n_loaded,
+                      port_address(d->port, 0));
         if (d->is_reload_due)
             daemon_reload(d);
     }
@@ -596,6 +608,8 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
     alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
     models_open(&d->models);
+    notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
+                  getenv("WATCHDOG_PID"));
     (void)uv_timer_init(&d->loop, &d->drain_timer);
     (void)uv_idle_init(&d->loop, &d->later);
     d->drain_timer.data = d->later.data = d;

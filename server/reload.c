@@ -9,7 +9,8 @@ enum { CHANGES_MAX_BYTES = 2048 };
 void reload_init(struct reload *r, const struct config *start, const struct reload_part *parts,
                  size_t n_parts, void *self)
 {
-    *r = (struct reload){.parts = parts, .n_parts = n_parts, .self = self, .start = start, .current = *start};
+    *r = (struct reload){
+        .parts = parts, .n_parts = n_parts, .self = self, .start = start, .current = *start};
 }
 
 void reload_deinit(struct reload *r)

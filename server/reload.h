@@ -22,7 +22,7 @@ struct reload_part {
 struct reload {
     const struct reload_part *parts; /* [n_parts] */
     size_t n_parts;
-    void *self;            /* of the parts */
+    void *self; /* of the parts */
     const struct config *start;
     struct config current; /* owned */
     bool is_owned;         /* else current is a copy of the start's */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The daemon's options in a real process: from the environment, tried by --check, and read again on SIGHUP.
+"""The daemon's options in a real process: from the environment, tried by --check, read again on SIGHUP; and what the service manager hears.
 
 usage: test_config.py PARLEY PARLEYD WRITE_TINY_MODEL [ONLY…]      (any python3; no packages)
 """
@@ -155,13 +155,52 @@ def keeps_the_old(parley, parleyd, tiny, folder):
         daemon.reload(good, "info reloaded", "changed=none")
 
 
+class Manager:
+    """A service manager's socket, and what is said to it."""
+
+    def __init__(self, address):
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(address)
+        self.socket.settimeout(PATIENCE)
+
+    def hears(self, *lines):
+        """Waits for a message with lines that begin so; other messages are dropped."""
+        while True:
+            said = self.socket.recv(4096).decode().split("\n")
+            if all(any(line.startswith(wanted) for line in said) for wanted in lines):
+                return said
+
+
+def notifies(parley, parleyd, tiny, folder):
+    """The manager hears of the start, of reloads, of signs of life and of the stop; by path and by abstract name."""
+    path = os.path.join(folder, "notify.yaml")
+    for address, variable in (os.path.join(folder, "notify"), None), ("\0parley-%d" % os.getpid(), "@parley-%d" % os.getpid()):
+        manager = Manager(address)
+        os.environ["NOTIFY_SOCKET"] = variable or address
+        os.environ["WATCHDOG_USEC"] = "200000"
+        try:
+            with Reloading(parleyd, path, "log_level: info\n") as daemon:
+                manager.hears("READY=1", f"STATUS=serves 1 models on {daemon.address}")
+                manager.hears("WATCHDOG=1")
+                manager.hears("WATCHDOG=1")
+                daemon.reload("ttl: 1h\nlog_level: info\n", "reloaded")
+                manager.hears("RELOADING=1", "MONOTONIC_USEC=")
+                manager.hears("READY=1", "STATUS=serves")
+                daemon.reload("ttl: soon\n", "kept=all")
+                manager.hears("RELOADING=1", "MONOTONIC_USEC=")
+                manager.hears("READY=1", f"STATUS=keeps the old configuration: {path}:1: ttl: ")
+            manager.hears("STOPPING=1")
+        finally:
+            del os.environ["NOTIFY_SOCKET"], os.environ["WATCHDOG_USEC"]
+
+
 def main():
     parley, parleyd, write_tiny_model = sys.argv[1:4]
     only = sys.argv[4:]
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, from_environment, reloaded, reloads_models, keeps_the_old:
+        for test in tried, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)
