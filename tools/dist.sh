@@ -35,7 +35,10 @@ root=$work/$name
 mkdir -p "$root"/{bin,lib,share/man/man1,share/man/man7,share/man/man8,share/golden,include,proto}
 
 DESTDIR=$work/install meson install -C "$build" --no-rebuild --quiet --skip-subprojects
-find "$work/install" \( -name parleyd -o -name parley \) -exec cp {} "$root/bin/" \;
+find "$work/install" -path '*/bin/parley*' -type f -exec cp {} "$root/bin/" \;
+for folder in bash-completion fish zsh doc; do
+    find "$work/install" -path "*/share/$folder" -exec cp -r {} "$root/share/" \;
+done
 [ -z "$module" ] || cp "$module" "$root/lib/libparley-cuda.so"
 # The C library (Debian's libc6) is the machine's own; all else travels.
 for file in "$root"/bin/* ${module:+"$root/lib/libparley-cuda.so"}; do ldd "$file"; done |
