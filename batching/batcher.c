@@ -18,6 +18,7 @@
 #include "batching/requests.h"
 #include "batching/state.h"
 #include "batching/step.h"
+#include "batching/yield.h"
 
 /* Delays and ageing are at most a day, so that sums of times cannot wrap. */
 static const uint64_t longest_us = UINT64_C(86400) * 1000 * 1000;
@@ -109,7 +110,7 @@ enum status batcher_open(struct batcher **out, const struct batcher_config *conf
         goto out;
     }
     /* max_waiting does not count preempted requests that wait. */
-    if (__builtin_add_overflow(config->max_waiting, config->max_rows, &max_requests))
+    if (__builtin_add_overflow(config->max_waiting, yield_max_running(config), &max_requests))
         max_requests = SIZE_MAX;
     rc = deadlines_open(&b->deadlines, max_requests, err);
     if (rc != STATUS_OK)
@@ -204,6 +205,7 @@ static void batch_request_become_head(struct batcher *b, struct batch_request *r
 {
     request->since_us = now_us;
     request->number = ++b->n_numbered;
+    waiting_enter(&b->waiting, waiting_tenant(&b->waiting, request));
     adaptive_submitted(&b->adaptive, now_us);
     batch_request_wait(b, request, false);
 }

@@ -75,7 +75,7 @@ static size_t length_buckets_place_of(const struct length_buckets *by,
 static size_t length_buckets_start(const struct length_buckets *by, const struct waiting *w,
                                    const struct policy_view *v)
 {
-    const struct batch_request *first = waiting_first(w);
+    const struct batch_request *first = waiting_first_by_age(w);
     uint64_t waited_us = v->now_us - waiting_aged_priority_us(w, first);
     size_t at = by->n - 1;
 

@@ -97,8 +97,8 @@ const struct batch_policy_type policy_hold = {.name = "hold", .admit = hold_admi
 static const struct batch_policy_type policies[] = {
     [BATCH_FIXED] = {.name = "fixed", .admit = fixed_admit, .give_up_us = fixed_give_up_us},
     [BATCH_WINDOW] = {.name = "window", .admit = window_admit},
-    [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit},
-    [BATCH_ADAPTIVE] = {.name = "gather", .admit = adaptive_admit},
+    [BATCH_CONTINUOUS] = {.name = "continuous", .admit = continuous_admit, .yields = true},
+    [BATCH_ADAPTIVE] = {.name = "gather", .admit = adaptive_admit, .yields = true},
     [BATCH_BATCHSORT] = {.name = "batchsort", .choose = length_buckets_choose},
     [BATCH_FULL] = {.name = "full", .choose = length_buckets_choose},
 };

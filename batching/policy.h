@@ -4,6 +4,7 @@
 #ifndef BATCHING_POLICY_H
 #define BATCHING_POLICY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +21,7 @@ struct policy_view {
     uint64_t oldest_us; /* since when the oldest of the n_queued requests waits */
     size_t n_queued;    /* requests that wait and are not admitted yet */
     size_t n_admitted;  /* requests admitted earlier that no step had room for yet */
-    size_t n_running;
+    size_t n_running;   /* without the paused ones */
     struct adaptive *adaptive;
 };
 
@@ -29,6 +30,8 @@ struct batch_policy_type {
     /* Returns how many requests may begin, at most n_queued. *ret_wake_us (0 before the call): when
      * to call again if nothing else happens first. */
     size_t (*admit)(const struct policy_view *v, uint64_t *ret_wake_us);
+    /* Running rows of one tenant may yield to waiting requests of another: see yield.h. */
+    bool yields;
     /* Instead of admit: moves the requests that may begin to the front, in their order, and returns
      * how many. Called only with n_queued above 0. */
     size_t (*choose)(struct waiting *w, struct length_buckets *by, const struct policy_view *v);

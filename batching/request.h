@@ -11,14 +11,17 @@
 #include "base/status.h"
 
 struct batch_request;
+struct tenant;
 
 /* The requests of one clone to one batcher. They run one after the other, in the order of arrival.
- * A member of the clone, which must not move; 24 bytes. */
+ * A member of the clone, which must not move; 32 bytes. */
 struct flow {
     struct list queued;         /* requests behind the head */
     struct batch_request *head; /* waiting, running or ending; NULL when there is none */
+    struct tenant *tenant;      /* who pays; may change while the flow has no request */
 };
 
+/* Of the batcher's own tenant (NULL), until the caller sets another. */
 void flow_init(struct flow *f);
 
 enum row_outcome {
@@ -68,6 +71,7 @@ struct batch_request {
     enum request_state state;
     bool is_cancelled;
     bool is_preempted; /* waits after it was preempted */
+    bool is_paused;    /* runs, but yields its row to other tenants in the next step */
     bool is_chosen;    /* waits and belongs to the next batch (length bucketing) */
     bool is_short; /* when it began, its whole cost could have run in one step within max_itl_us */
     size_t cost;   /* tokens that its next step could compute */

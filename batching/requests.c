@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "batching/yield.h"
+
 void flow_init(struct flow *f)
 {
     list_init(&f->queued);
@@ -39,6 +41,7 @@ void batch_request_take_out(struct batcher *b, struct batch_request *request)
     case REQUEST_RUNNING:
         list_remove(&request->link);
         b->n_running--;
+        yield_forget(b, request);
         return;
     case REQUEST_NEW:
     case REQUEST_ENDING:
@@ -55,6 +58,8 @@ void batch_request_end(struct batcher *b, struct batch_request *request)
         retry_learn(&b->retry, request->first_step_us, now_of(b));
     if (link_is_on(&request->to_notify))
         list_remove(&request->to_notify);
+    if (request->state != REQUEST_FLOW_QUEUED)
+        waiting_leave(&b->waiting, waiting_tenant(&b->waiting, request));
     request->state = REQUEST_ENDING;
     list_push(&b->ending, &request->link);
     b->n_ending++;

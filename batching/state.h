@@ -36,6 +36,7 @@ struct batcher {
     struct list in_step; /* in the order of rows */
     struct list to_notify;
     size_t n_flow_queued, n_running, n_ending;
+    size_t n_paused;     /* of the running requests, those that yield their rows */
     size_t n_admitted;   /* how many of the queued requests the policy has admitted */
     uint64_t n_numbered; /* requests that became the head of their flow */
     size_t waiting_cost; /* sum over requests that wait or are queued in their flow */

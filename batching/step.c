@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "batching/requests.h"
+#include "batching/yield.h"
 
 static struct batch_request *batch_request_of_step(struct link *l)
 {
@@ -83,14 +84,19 @@ static uint64_t finish_us(const struct batcher *b, const struct batch_request *r
 static bool finishes_before(const struct batcher *b, const struct batch_request *x,
                             const struct batch_request *y)
 {
+    const struct tenant *x_tenant = waiting_tenant(&b->waiting, x),
+                        *y_tenant = waiting_tenant(&b->waiting, y);
     uint64_t x_us = finish_us(b, x), y_us = finish_us(b, y);
 
+    if (x_tenant != y_tenant && x_tenant->served != y_tenant->served)
+        return tenant_is_before(x_tenant, y_tenant);
     if (x_us != y_us)
         return (int64_t)(x_us - y_us) < 0;
     return x->number < y->number;
 }
 
-/* Lists running rows that can be chunked, the first to finish first. Returns how many. */
+/* Lists running rows that can be chunked and are not paused, the first to finish first. Returns how
+ * many. */
 static size_t sort_chunked(struct batcher *b, struct list *chunked)
 {
     size_t n = 0;
@@ -99,6 +105,8 @@ static size_t sort_chunked(struct batcher *b, struct list *chunked)
         struct batch_request *request = container_of(l, struct batch_request, link);
         struct link *at = list_first(chunked);
 
+        if (request->is_paused)
+            continue;
         batch_request_update_cost(b, request);
         if (!is_chunked(request))
             continue;
@@ -135,7 +143,7 @@ static size_t plan_decode(struct batcher *b, const struct link *first_chunk, str
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
         struct batch_request *request = container_of(l, struct batch_request, link);
 
-        if (is_chunked(request) && &request->chunked != first_chunk)
+        if (request->is_paused || (is_chunked(request) && &request->chunked != first_chunk))
             continue;
         if (!fits(b, request->least, budget->left)) {
             *ret_all = false;
@@ -205,7 +213,7 @@ static bool step_plan_running(struct batcher *b, struct list *planned, struct to
     list_init(&chunked);
     n_chunked = sort_chunked(b, &chunked);
     budget->prefill = SIZE_MAX;
-    if (b->config.max_itl_us != 0 && n_chunked < b->n_running &&
+    if (b->config.max_itl_us != 0 && n_chunked < b->n_running - b->n_paused &&
         step_time_is_stale(&b->step_time)) {
         while (list_pop(&chunked) != NULL)
             continue;
@@ -223,6 +231,23 @@ static bool step_plan_running(struct batcher *b, struct list *planned, struct to
     return all_decode;
 }
 
+/* Which running request is preempted before another: a paused one, then one of the tenant that has
+ * the most rows, then the one of the lower aged priority. */
+static bool is_preempted_before(const struct batcher *b, const struct batch_request *x,
+                                const struct batch_request *y)
+{
+    const struct tenant *x_tenant = waiting_tenant(&b->waiting, x),
+                        *y_tenant = waiting_tenant(&b->waiting, y);
+    uint64_t x_rows = tenant_rows(x_tenant, x_tenant->n_rows),
+             y_rows = tenant_rows(y_tenant, y_tenant->n_rows);
+
+    if (x->is_paused != y->is_paused)
+        return x->is_paused;
+    if (x_rows != y_rows)
+        return x_rows > y_rows;
+    return batch_request_is_before(&b->waiting, y, x);
+}
+
 static struct batch_request *lowest_running(const struct batcher *b)
 {
     struct batch_request *worst = NULL;
@@ -230,7 +255,7 @@ static struct batch_request *lowest_running(const struct batcher *b)
     for (struct link *l = list_first(&b->running); l != NULL; l = list_next(&b->running, l)) {
         struct batch_request *request = container_of(l, struct batch_request, link);
 
-        if (worst == NULL || batch_request_is_before(&b->waiting, worst, request))
+        if (worst == NULL || is_preempted_before(b, request, worst))
             worst = request;
     }
     return worst;
@@ -298,13 +323,13 @@ struct policy_view step_view(struct batcher *b, uint64_t now_us)
         .oldest_us = b->waiting.n_queued > 0 ? waiting_oldest_us(&b->waiting) : now_us,
         .n_queued = b->waiting.n_queued - b->n_admitted,
         .n_admitted = b->n_admitted + b->waiting.n_preempted,
-        .n_running = b->n_running,
+        .n_running = b->n_running - b->n_paused,
         .adaptive = &b->adaptive,
     };
 }
 
-/* How many requests may begin: those that the policy admits, and preempted ones. */
-static size_t step_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
+/* Lets the policy admit requests; preempted ones need no leave. */
+static void step_admit_by_policy(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
     struct policy_view v = step_view(b, now_us);
 
@@ -314,7 +339,6 @@ static size_t step_admissible(struct batcher *b, uint64_t now_us, uint64_t *ret_
                              : b->policy->admit(&v, ret_wake_us);
         assert(b->n_admitted <= b->waiting.n_queued);
     }
-    return b->n_admitted + b->waiting.n_preempted;
 }
 
 /* Returns false if the request, and those behind it, must go on waiting. */
@@ -350,6 +374,7 @@ static bool batch_request_admit(struct batcher *b, struct batch_request *request
     request->state = REQUEST_RUNNING;
     list_push(&b->running, &request->link);
     b->n_running++;
+    waiting_tenant(&b->waiting, request)->n_rows++;
     list_push(&b->in_step, &request->in_step);
     b->n_rows++;
     token_budget_take(budget, request, request->row->n_scheduled);
@@ -370,12 +395,27 @@ static void step_close(struct batcher *b, uint64_t now_us)
         if (request->n_steps++ == 0)
             request->first_step_us = now_us;
         b->stats.n_cost += request->row->n_scheduled;
+        tenant_charge(waiting_tenant(&b->waiting, request), request->row->n_scheduled);
         *(is_chunked(request) ? &b->chunk_cost : &b->decode_cost) += request->row->n_scheduled;
         request->row->extra = 0;
         request->row->outcome = ROW_FAILED; /* until compute sets it */
         b->rows[i++] = request->row;
     }
     assert(i == b->n_rows && i <= b->config.max_rows);
+    waiting_advance(&b->waiting);
+}
+
+/* Lets the first waiting request begin. False: it must wait, or none may begin. Rows that were
+ * paused may have taken the place of admitted requests. */
+static bool step_admit_first(struct batcher *b, struct token_budget *budget)
+{
+    struct batch_request *first = waiting_first(&b->waiting);
+
+    if (b->n_rows == b->config.max_rows)
+        return false;
+    if (!first->is_preempted && waiting_tenant(&b->waiting, first)->n_paused > 0)
+        return false;
+    return batch_request_admit(b, first, budget);
 }
 
 void step_learn(struct batcher *b, uint64_t now_us)
@@ -404,20 +444,31 @@ static bool step_form_running(struct batcher *b, struct token_budget *budget)
         all_decode = step_plan_running(b, &planned, budget);
         if (!reserve_planned(b, &planned))
             is_undisturbed = false;
-    } while (b->n_rows == 0 && b->n_running > 0 && list_is_empty(&b->ending));
+    } while (b->n_rows == 0 && b->n_running > b->n_paused && list_is_empty(&b->ending));
     return all_decode && is_undisturbed;
+}
+
+static void step_form_rows(struct batcher *b)
+{
+    struct token_budget budget = {.left = b->config.max_cost,
+                                  .n_new = b->n_admitted + b->waiting.n_preempted};
+
+    if (step_form_running(b, &budget))
+        while (budget.n_new-- > 0 && step_admit_first(b, &budget))
+            continue;
 }
 
 void step_form(struct batcher *b, uint64_t now_us, uint64_t *ret_wake_us)
 {
-    struct token_budget budget = {.left = b->config.max_cost};
-
     assert(!b->is_stepping && list_is_empty(&b->in_step));
     *ret_wake_us = 0;
     b->n_rows = 0;
-    budget.n_new = step_admissible(b, now_us, ret_wake_us);
-    if (step_form_running(b, &budget))
-        while (budget.n_new-- > 0 && batch_request_admit(b, waiting_first(&b->waiting), &budget))
-            continue;
+    yield_rows(b, true);
+    step_admit_by_policy(b, now_us, ret_wake_us);
+    step_form_rows(b);
+    if (b->n_rows == 0 && b->n_paused > 0) {
+        yield_rows(b, false); /* what they yielded to cannot begin beside what they hold */
+        step_form_rows(b);
+    }
     step_close(b, now_us);
 }

@@ -16,8 +16,16 @@
 
 #include "base/alloc.h"
 #include "batching/batcher.h"
+#include "batching/tenant.h"
 
-enum { MAX_ASKERS = 12, MAX_ASKS = 400, MAX_ROWS = 8, MAX_ROUNDS = 40 };
+enum {
+    MAX_ASKERS = 12,
+    MAX_TENANTS = 4,
+    MAX_ASKS = 400,
+    MAX_ROWS = 8,
+    MAX_ROUNDS = 40,
+    MAX_TENANT_ROUNDS = 1000
+};
 
 static const uint64_t never = UINT64_MAX;
 
@@ -58,6 +66,8 @@ struct world {
         n_missing; /* n_missing: requests of a given-up batch that have yet to end */
     struct env env;
     struct flow flows[MAX_ASKERS];
+    struct tenant tenants[MAX_TENANTS];
+    size_t n_tenants; /* 0: the flows name none */
     size_t n_flows, n_to_submit;
     uint64_t mean_gap_us, mean_step_us, jitter_us;
     size_t pool, n_held;
@@ -233,8 +243,8 @@ static void release(void *self, struct row *row)
         if (other->place != RUNNING || is_over(w, other))
             continue;
         n_running++;
-        MUST(w, other == a || goes_before(w, other, a), "%zu is preempted before %zu", a->id,
-             other->id);
+        MUST(w, other == a || w->n_tenants > 0 || goes_before(w, other, a),
+             "%zu is preempted before %zu", a->id, other->id);
     }
     MUST(w, n_running > 1, "%zu is preempted and is alone", a->id);
     MUST(w, w->is_short, "%zu is preempted for nothing", a->id);
@@ -285,7 +295,13 @@ static void check_row(struct world *w, struct sim_request *a, size_t n)
              "%zu gets a step before %zu of the same flow has settled", a->id, w->live[i]->id);
 }
 
-/* A request that begins must be the first of the waiting ones. */
+static bool is_of_other_tenant(const struct world *w, const struct sim_request *a,
+                               const struct sim_request *b)
+{
+    return w->flows[a->flow].tenant != w->flows[b->flow].tenant;
+}
+
+/* A request that begins must be the first of its tenant's waiting ones. */
 static void check_beginning(struct world *w, const struct sim_request *a)
 {
     MUST(w, !w->has_preempted, "%zu begins in a step that preempted another", a->id);
@@ -299,8 +315,8 @@ static void check_beginning(struct world *w, const struct sim_request *a)
         if (other->is_alone)
             continue; /* the pool is too small for it: it fails once its neighbours have ended */
         MUST(w, !other->is_preempted, "%zu begins before %zu goes on", a->id, other->id);
-        MUST(w, picks(w) || goes_before(w, a, other), "%zu begins, %zu is passed over", a->id,
-             other->id);
+        MUST(w, picks(w) || is_of_other_tenant(w, a, other) || goes_before(w, a, other),
+             "%zu begins, %zu is passed over", a->id, other->id);
     }
 }
 
@@ -374,12 +390,13 @@ static void check_policy(struct world *w, size_t n_begun, size_t n_held_back, ui
              w->now_us - oldest_us, n_held_back);
 }
 
-/* A row that cannot be chunked is never skipped for longer than a round of the others; a row that
- * can be is only skipped for rows that would finish before it. */
+/* A row that cannot be chunked is never skipped for longer than a round of the others, unless it
+ * yields to other tenants; a row that can be is only skipped for rows that would finish before it.
+ */
 static void check_skipped(struct world *w, struct sim_request *a)
 {
     size_t wants = cost(w, &a->row), least = min_chunk(w, &a->row);
-    size_t n_rounds = least < wants ? MAX_ROUNDS : 1;
+    size_t n_rounds = w->n_tenants > 0 ? MAX_TENANT_ROUNDS : least < wants ? MAX_ROUNDS : 1;
 
     MUST(w, ++a->n_skipped < n_rounds * w->cap_rows, "%zu runs and is passed over %zu times", a->id,
          a->n_skipped);
@@ -862,6 +879,7 @@ static void draw_world(struct world *w)
     w->change_at = draw_percent(w, 50) ? w->now_us + draw_within(w, 0, 50 * w->mean_gap_us) : never;
     w->close_at = draw_percent(w, 35) ? draw_within(w, 0, 100 * w->mean_gap_us) : never;
     w->tick_at = w->step_at = never;
+    w->n_tenants = draw_percent(w, 40) ? draw_within(w, 1, MAX_TENANTS) : 0;
 }
 
 static void open_batcher(struct world *w)
@@ -881,8 +899,13 @@ static void open_batcher(struct world *w)
     w->env = (struct env){.now_us = now_us, .random = random_bytes, .self = w};
     if (batcher_open(&w->batcher, &w->config, &agent, &compute, &timer, &w->env, &err) != STATUS_OK)
         broken(w, "%s", err.text);
-    for (size_t i = 0; i < w->n_flows; i++)
+    for (size_t i = 0; i < w->n_tenants; i++)
+        tenant_init(&w->tenants[i], (unsigned)draw_within(w, 1, 5));
+    for (size_t i = 0; i < w->n_flows; i++) {
         flow_init(&w->flows[i]);
+        if (w->n_tenants > 0 && !draw_percent(w, 20))
+            w->flows[i].tenant = &w->tenants[draw(w) % w->n_tenants];
+    }
 }
 
 static void check_stats(struct world *w)
