@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "compute/backend/rope.h"
 #include "compute/gguf/gguf.h"
 #include "compute/numerics/draw.h"
 #include "compute/numerics/kv_type.h"
@@ -36,12 +37,6 @@ struct kv_shape {
     size_t n_slots; /* pages of the host's memory that kv_offload writes; 0 where there is none */
 };
 
-struct rope {
-    size_t n_heads, head_dim;
-    float base;         /* 10000, 100000, … */
-    const float *scale; /* [head_dim / 2] divisors of the frequencies, NULL for none; host memory */
-};
-
 /* One sequence's part in a step: n_tokens queries at positions pos … pos + n_tokens - 1, that see
  * every position up to their own. Position p lives in page pages[p / KV_PAGE_TOKENS]. Rows whose
  * tables begin alike share those pages, and a backend may read them once for all. Rows and tables
@@ -51,6 +46,15 @@ struct attend_row {
     size_t n_tokens;
     size_t pos;
     const int32_t *pages; /* host memory */
+};
+
+/* How queries attend to keys. Scores are the products of a query and the keys, times scale, then
+ * capped: cap * tanh(score / cap). */
+struct attention {
+    size_t n_heads;
+    float scale;   /* 0: 1/sqrt(head_dim) */
+    float cap;     /* 0: none */
+    size_t window; /* positions that a token sees, its own included; 0: all up to its own */
 };
 
 /* What a product reads: rows of x [n][n_cols of the weight], each first divided by its root mean
@@ -68,10 +72,15 @@ struct product {
     struct buffer *out;
 };
 
+/* Of a gated network; GELU in its approximation by tanh. */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU };
+
 /* A gated feed-forward network. */
 struct ffn {
     const struct weight *gate, *up; /* [hidden][width] */
     const struct weight *down;      /* [width][hidden] */
+    enum activation activation;
+    bool stores; /* writes its output to out, else adds it */
 };
 
 struct backend_config {
@@ -151,21 +160,38 @@ struct backend_type {
     /* The same of one product, added to what out holds. */
     void (*matmul_add)(struct backend *b, const struct input *in, size_t n,
                        const struct product *product);
-    /* out += down · (g * sigmoid(g) * u), g and u being the products of gate and up with in. */
+    /* out += down · (activation(g) * u), g and u being the products of gate and up with in. */
     void (*ffn)(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
                 struct buffer *out);
-    /* Rotates pairs (2j, 2j + 1) of each head by pos / base^(2j / head_dim), in place: the pairing
-     * of the "norm" rope that llama's GGUF files are permuted for. positions is host memory [n]. */
+    /* Rotates pairs of each head, in place: (a, b) becomes (a cos - b sin, a sin + b cos) at the
+     * angle that r has for the pair and the row's position. positions is host memory [n]. */
     void (*rope)(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
                  struct buffer *x);
     /* Stores k and v [n][n_kv_heads * head_dim] of the step's tokens at their positions. */
     void (*kv_store)(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                      const struct buffer *v, const struct attend_row *rows, size_t n_rows);
-    /* Softmax attention scaled by 1/sqrt(head_dim); q and out, two buffers, are
-     * [n][n_heads * head_dim]. */
-    void (*attend)(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
-                   const struct buffer *q, const struct attend_row *rows, size_t n_rows,
-                   struct buffer *out);
+    /* Softmax attention; q and out, two buffers, are [n][n_heads * head_dim]. */
+    void (*attend)(struct backend *b, const struct kv *kv, size_t layer,
+                   const struct attention *how, const struct buffer *q,
+                   const struct attend_row *rows, size_t n_rows, struct buffer *out);
+
+    /* Operators on rows [n][width] that only some architectures need. */
+
+    /* out = the rows of in as a product reads them; out may be in's x. A row may be a head. */
+    void (*norm)(struct backend *b, const struct input *in, size_t n, size_t width,
+                 struct buffer *out);
+    /* out += factor * in, two buffers */
+    void (*add)(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,
+                struct buffer *out);
+    /* x[i] += the weight's row 0, in place */
+    void (*add_bias)(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
+    /* x *= factor, then x = cap * tanh(x / cap) where cap is not 0; in place */
+    void (*scale)(struct backend *b, float factor, float cap, size_t n, size_t width,
+                  struct buffer *x);
+    /* x[i] *= factors[i], in place; factors is host memory [n] */
+    void (*scale_rows)(struct backend *b, const float *factors, size_t n, size_t width,
+                       struct buffer *x);
+
     /* out[i] = in[rows[i]]; rows is host memory */
     void (*gather)(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                    size_t width, struct buffer *out);

@@ -37,12 +37,15 @@ _Static_assert(ATTEND_WEIGHT_MOST << ATTEND_VALUE_BITS <= INT32_MAX / CHUNK,
 struct query {
     const struct attend_token *token;
     const int16_t *q;   /* [padded_dim] */
-    float unit;         /* of q, times log2 e / sqrt(head_dim) */
+    float unit;         /* of q, times the block's factor */
+    float cap;          /* the block's */
+    size_t first;       /* position of the first span that it sees */
     float *p;           /* while it is in a tile: [SPAN] scores, then z, */
     int16_t *weights;   /* [SPAN] those, */
     float *y;           /* [padded_dim] and this span's outputs */
     float *out;         /* [head_dim] of the spans before */
-    size_t n_here;      /* positions of this span that it sees */
+    size_t n_here;      /* positions of this span up to its own, */
+    size_t skip;        /* of which it does not see the first ones */
     float max_here;     /* z of them */
     float sum_here;     /* of their weights */
     float max, sum;     /* of the spans before; sum is 0 before the first */
@@ -318,6 +321,20 @@ static size_t seen(const struct attend_token *t, size_t span)
     return left < SPAN ? left : SPAN;
 }
 
+/* The first position that a token sees. */
+static size_t first_seen(const struct attend_token *t, size_t window)
+{
+    return window > 0 && t->n > window ? t->n - window : 0;
+}
+
+/* Positions of the span that lie before those. */
+static size_t unseen(const struct attend_token *t, size_t window, size_t span)
+{
+    size_t first = first_seen(t, window);
+
+    return first > span ? (first - span < SPAN ? first - span : SPAN) : 0;
+}
+
 static size_t attend_pages_for(size_t n)
 {
     return (n + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
@@ -483,11 +500,62 @@ static void gather_tile(const struct attend_block *b, const struct span *s,
 
 /* Softmax. */
 
+enum { ALL = ABREAST * LANES };
+_Static_assert((int)SPAN % ALL == 0, "vectors abreast stay within a span");
+
+/* Turns scores into capped z, from vector `first` on. Not inlined: most models have no cap. */
+static __attribute__((noinline)) void level_capped(const struct span *s, struct query *u,
+                                                   size_t first)
+{
+    const struct v16 unit = v16_all(u->unit), cap = v16_all(u->cap);
+
+    for (size_t at = first; at < u->n_here; at += ALL) {
+        struct v16 x[ABREAST];
+
+        EACH_ABREAST(i)
+        x[i] = v16_mul(
+            v16_mul(v16_load(u->p + at + i * LANES), v16_load(s->key_units + at + i * LANES)),
+            unit);
+        v16_cap_tanh(x);
+        EACH_ABREAST(i)
+        v16_store(u->p + at + i * LANES,
+                  v16_fma(x[i], cap, v16_load(s->value_exponents + at + i * LANES)));
+    }
+}
+
+/* The same and the greatest, where scores are capped or the first positions are not seen. */
+static __attribute__((noinline)) float level_some(const struct span *s, struct query *u)
+{
+    const struct v16 none = v16_all(-INFINITY), unit = v16_all(u->unit);
+    size_t first = u->skip / ALL * ALL;
+    struct v16 greatest = none;
+
+    if (u->cap > 0.0f)
+        level_capped(s, u, first);
+    for (size_t i = first; i < u->n_here; i += LANES) {
+        struct v16 z = v16_load(u->p + i);
+
+        if (!(u->cap > 0.0f))
+            z = v16_fma(v16_mul(z, v16_load(s->key_units + i)), unit,
+                        v16_load(s->value_exponents + i));
+        if (u->skip > i)
+            z = v16_head(none, u->skip - i, z);
+        v16_store(u->p + i, z);
+        if (u->n_here - i < LANES)
+            z = v16_head(z, u->n_here - i, none);
+        greatest = v16_max(z, greatest);
+    }
+    return v16_greatest(greatest);
+}
+
 /* Turns scores into z; returns the greatest. */
 static float level(const struct span *s, struct query *u)
 {
     const struct v16 none = v16_all(-INFINITY), unit = v16_all(u->unit);
     struct v16 greatest = none;
+
+    if (u->skip > 0 || u->cap > 0.0f)
+        return level_some(s, u);
 
     for (size_t i = 0; i < u->n_here; i += LANES) {
         struct v16 x = v16_mul(v16_load(u->p + i), v16_load(s->key_units + i));
@@ -517,9 +585,10 @@ static void merge_greatest(struct query *u)
 }
 
 /* Weights 2^(z - max) of n positions from `at` on, at most ABREAST vectors of them; sums += the
- * weights over the values' powers of 2. n is ABREAST vectors where it is a constant. */
+ * weights over the values' powers of 2. n is ABREAST vectors where it is a constant. The first
+ * `skip` of them weigh nothing. */
 static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, size_t at, size_t n,
-                                  struct v16 *sums)
+                                  size_t skip, struct v16 *sums)
 {
     const struct v16 none = v16_all(0.0f), max = v16_all(u->max_here);
     struct v16 x[ABREAST];
@@ -537,6 +606,11 @@ static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, s
             inverse = v16_head(inverse, n - i * LANES, none);
             most = v16_head(most, n - i * LANES, none);
         }
+        if (skip > i * LANES) {
+            x[i] = v16_head(none, skip - i * LANES, x[i]);
+            inverse = v16_head(none, skip - i * LANES, inverse);
+            most = v16_head(none, skip - i * LANES, most);
+        }
         v16_store_i16(u->weights + at + i * LANES, v16_round(x[i], most));
         *sums = v16_fma(x[i], inverse, *sums);
     }
@@ -545,15 +619,19 @@ static FIXED_SIZE void weigh_some(const struct span *s, const struct query *u, s
 /* Computes weights of the positions that u sees, then zeros up to n_all; returns their sum. */
 static float span_weigh(const struct span *s, const struct query *u, size_t n_all)
 {
-    enum { ALL = ABREAST * LANES };
     struct v16 sums = v16_all(0.0f);
-    size_t i, n = u->n_here, end = (n + LANES - 1) / LANES * LANES;
+    size_t i = 0, n = u->n_here, end = (n + LANES - 1) / LANES * LANES;
 
-    _Static_assert((int)SPAN % ALL == 0, "vectors abreast stay within a span");
-    for (i = 0; i + ALL <= n; i += ALL)
-        weigh_some(s, u, i, ALL, &sums);
+    if (u->skip > 0) {
+        i = u->skip / ALL * ALL;
+        memset(u->weights, 0, i * sizeof *u->weights);
+        weigh_some(s, u, i, n - i < ALL ? n - i : ALL, u->skip - i, &sums);
+        i += ALL;
+    }
+    for (; i + ALL <= n; i += ALL)
+        weigh_some(s, u, i, ALL, 0, &sums);
     if (i < n)
-        weigh_some(s, u, i, n - i, &sums);
+        weigh_some(s, u, i, n - i, 0, &sums);
     if (end < n_all)
         memset(u->weights + end, 0, (n_all - end) * sizeof *u->weights);
     return v16_sum(sums);
@@ -572,7 +650,7 @@ static void weigh_tile(const struct span *s, struct query *const *tile, size_t n
 /* out = y * here + out * before; after the last span that the query sees, divided by the sum. */
 static void merge_outputs(const struct query *u, size_t head_dim, size_t span)
 {
-    bool is_first = span == 0, is_last = u->token->n <= span + SPAN;
+    bool is_first = span == u->first, is_last = u->token->n <= span + SPAN;
     struct v16 here = v16_all(u->here), before = v16_all(u->before), none = v16_all(0.0f);
     struct v16 share = v16_all(is_last ? 1.0f / (u->sum * ATTEND_WEIGHT_MOST) : 1.0f);
     size_t whole = head_dim / LANES * LANES, left = head_dim - whole;
@@ -687,7 +765,8 @@ static void attend_run(const struct attend_block *b, struct attend_scratch *s, s
     for (struct query *u = s->queries + begin * b->n_sharing; u < s->queries + end * b->n_sharing;
          u++) {
         u->n_here = seen(u->token, s->span.first);
-        if (u->n_here > 0)
+        u->skip = unseen(u->token, b->window, s->span.first);
+        if (u->n_here > u->skip)
             tile[n++] = u;
         if (n == TILE) {
             attend_tile(b, s, tile, n);
@@ -720,7 +799,7 @@ static void attend_span(const struct attend_block *b, struct attend_scratch *s)
 static float round_query(const struct attend_block *b, const float *q, int16_t *to)
 {
     size_t n = b->kv.head_dim;
-    struct attend_query_unit u = attend_unit_of_query(greatest_magnitude(q, n), n);
+    struct attend_query_unit u = attend_unit_of_query(greatest_magnitude(q, n), n, b->factor);
 
     for (size_t d = 0; d < b->kv.padded_dim; d += LANES)
         v16_store_i16(to + d,
@@ -737,7 +816,7 @@ static size_t query_at(const struct attend_block *b, size_t i)
 
 void ISA_NAME(attend)(const struct attend_block *b)
 {
-    size_t n = b->n_tokens * b->n_sharing, end = 0;
+    size_t n = b->n_tokens * b->n_sharing, begin = SIZE_MAX, end = 0;
     struct attend_scratch s;
 
     assert(n <= ATTEND_QUERIES && b->kv.padded_dim <= MAX_HEAD_DIM && b->begin % SPAN == 0);
@@ -746,12 +825,15 @@ void ISA_NAME(attend)(const struct attend_block *b)
         size_t at = query_at(b, i);
         int16_t *q = s.q + i * b->kv.padded_dim;
 
-        s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at};
+        s.queries[i] = (struct query){.token = t, .q = q, .out = b->out + at, .cap = b->cap};
         s.queries[i].unit = round_query(b, b->q + at, q);
+        s.queries[i].first = first_seen(t, b->window) / SPAN * SPAN;
+        begin = s.queries[i].first < begin ? s.queries[i].first : begin;
         end = t->n > end ? t->n : end;
     }
+    begin = b->begin > begin ? b->begin : begin;
     end = b->end < end ? b->end : end;
-    for (s.span.first = b->begin; s.span.first < end; s.span.first += SPAN)
+    for (s.span.first = begin; s.span.first < end; s.span.first += SPAN)
         attend_span(b, &s);
 }
 
@@ -761,7 +843,8 @@ void ISA_NAME(attend_merge)(const struct attend_block *b)
         struct query u = {.token = &b->tokens[i / b->n_sharing], .out = b->out + query_at(b, i)};
         struct query *tile = &u;
 
-        for (size_t span = 0; span < u.token->n; span += SPAN) {
+        u.first = first_seen(u.token, b->window) / SPAN * SPAN;
+        for (size_t span = u.first; span < u.token->n; span += SPAN) {
             u.y = span_of(b, i, span);
             u.max_here = u.y[b->kv.padded_dim];
             u.sum_here = u.y[b->kv.padded_dim + 1];

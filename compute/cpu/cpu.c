@@ -214,7 +214,7 @@ static void cpu_close(struct backend *b)
     struct cpu *c = to_cpu(b);
 
     thread_pool_close(c->pool);
-    cpu_rope_free(&c->rope);
+    cpu_ropes_free(c);
     cpu_rows_free(&c->inputs);
     cpu_rows_free(&c->up_inputs);
     cpu_rows_free(&c->hidden);
@@ -261,6 +261,11 @@ const struct backend_type cpu_backend = {
     .rope = cpu_rope,
     .kv_store = cpu_kv_store,
     .attend = cpu_attend,
+    .norm = cpu_norm,
+    .add = cpu_add,
+    .add_bias = cpu_add_bias,
+    .scale = cpu_scale,
+    .scale_rows = cpu_scale_rows,
     .gather = cpu_gather,
     .net = &cpu_net_ops,
 };

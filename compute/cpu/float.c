@@ -29,12 +29,12 @@ void FLOAT_NAME(rms_norm)(const float *in, const float *gain, float eps, size_t 
             rest);
 }
 
-/* cosines [head_dim]: each twice, for its pair; sines the same, the first of a pair negated. So
+/* cosines [n_rotated]: each twice, for its pair; sines the same, the first of a pair negated. So
  * both lanes of a pair are x * cosine + other * sine. */
-void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
-                      const float *sines)
+void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                      const float *cosines, const float *sines)
 {
-    size_t whole = head_dim / LANES * LANES, rest = head_dim % LANES;
+    size_t whole = n_rotated / LANES * LANES, rest = n_rotated % LANES;
 
     for (size_t h = 0; h < n_heads; h++, row += head_dim) {
         struct v16 x;
@@ -54,8 +54,38 @@ void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, const float *
     }
 }
 
-/* At most ABREAST vectors. */
-static FIXED_SIZE void gated(float *gate, const float *up, size_t n)
+static inline struct v16 float_load(const float *from, size_t n)
+{
+    return n < LANES ? v16_load_some(from, n) : v16_load(from);
+}
+
+static inline void float_store(float *to, struct v16 x, size_t n)
+{
+    if (n < LANES)
+        v16_store_some(to, x, n);
+    else
+        v16_store(to, x);
+}
+
+void FLOAT_NAME(rope_halves)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                             const float *cosines, const float *sines)
+{
+    size_t half = n_rotated / 2;
+
+    for (size_t h = 0; h < n_heads; h++, row += head_dim)
+        for (size_t i = 0; i < half; i += LANES) {
+            size_t n = half - i;
+            struct v16 a = float_load(row + i, n), b = float_load(row + half + i, n);
+            struct v16 c = float_load(cosines + i, n), s = float_load(sines + i, n);
+
+            float_store(row + i, v16_sub(v16_mul(a, c), v16_mul(b, s)), n);
+            float_store(row + half + i, v16_add(v16_mul(a, s), v16_mul(b, c)), n);
+        }
+}
+
+/* At most ABREAST vectors. `activate` is a constant where this is called. */
+static FIXED_SIZE void gated(float *gate, const float *up, size_t n,
+                             void (*activate)(struct v16 x[ABREAST]))
 {
     struct v16 x[ABREAST];
 
@@ -63,27 +93,74 @@ static FIXED_SIZE void gated(float *gate, const float *up, size_t n)
     {
         size_t at = i * LANES, left = n > at ? n - at : 0;
 
-        x[i] = left < LANES ? v16_load_some(gate + at, left) : v16_load(gate + at);
+        x[i] = float_load(gate + at, left);
     }
-    v16_silu(x);
+    activate(x);
     EACH_ABREAST(i)
     {
         size_t at = i * LANES, left = n > at ? n - at : 0;
 
-        if (left < LANES)
-            v16_store_some(gate + at, v16_mul(x[i], v16_load_some(up + at, left)), left);
-        else
-            v16_store(gate + at, v16_mul(x[i], v16_load(up + at)));
+        float_store(gate + at, v16_mul(x[i], float_load(up + at, left)), left);
     }
 }
 
+enum { ALL = ABREAST * LANES };
+
 void FLOAT_NAME(swiglu)(float *gate, const float *up, size_t n)
 {
-    enum { ALL = ABREAST * LANES };
     size_t i;
 
     for (i = 0; i + ALL <= n; i += ALL)
-        gated(gate + i, up + i, ALL);
+        gated(gate + i, up + i, ALL, v16_silu);
     if (i < n)
-        gated(gate + i, up + i, n - i);
+        gated(gate + i, up + i, n - i, v16_silu);
+}
+
+void FLOAT_NAME(geglu)(float *gate, const float *up, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i + ALL <= n; i += ALL)
+        gated(gate + i, up + i, ALL, v16_gelu);
+    if (i < n)
+        gated(gate + i, up + i, n - i, v16_gelu);
+}
+
+/* At most ABREAST vectors. */
+static FIXED_SIZE void cap_some(float *to, float factor, float cap, size_t n)
+{
+    struct v16 x[ABREAST], inverse = v16_all(1.0f / cap);
+
+    EACH_ABREAST(i)
+    {
+        size_t at = i * LANES, left = n > at ? n - at : 0;
+
+        x[i] = v16_mul(v16_mul(float_load(to + at, left), v16_all(factor)), inverse);
+    }
+    v16_cap_tanh(x);
+    EACH_ABREAST(i)
+    {
+        size_t at = i * LANES, left = n > at ? n - at : 0;
+
+        float_store(to + at, v16_mul(v16_all(cap), x[i]), left);
+    }
+}
+
+void FLOAT_NAME(scale)(float *x, float factor, float cap, size_t n)
+{
+    if (cap > 0.0f)
+        for (size_t i = 0; i < n; i += ALL)
+            cap_some(x + i, factor, cap, n - i);
+    else
+        for (size_t i = 0; i < n; i += LANES)
+            float_store(x + i, v16_mul(float_load(x + i, n - i), v16_all(factor)), n - i);
+}
+
+void FLOAT_NAME(add)(float *to, const float *from, float factor, size_t n)
+{
+    for (size_t i = 0; i < n; i += LANES)
+        float_store(to + i,
+                    v16_add(float_load(to + i, n - i),
+                            v16_mul(v16_all(factor), float_load(from + i, n - i))),
+                    n - i);
 }

@@ -37,8 +37,13 @@ void FLOAT_NAME(kv_store)(const struct kv_view *kv, int32_t page, size_t slot, s
                           const float *k, const float *v);
 /* float.c */
 void FLOAT_NAME(rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out);
-void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
-                      const float *sines);
+void FLOAT_NAME(rope)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                      const float *cosines, const float *sines);
+void FLOAT_NAME(rope_halves)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                             const float *cosines, const float *sines);
 void FLOAT_NAME(swiglu)(float *gate, const float *up, size_t n);
+void FLOAT_NAME(geglu)(float *gate, const float *up, size_t n);
+void FLOAT_NAME(scale)(float *x, float factor, float cap, size_t n);
+void FLOAT_NAME(add)(float *to, const float *from, float factor, size_t n);
 
 #endif

@@ -135,7 +135,10 @@ struct attend_block {
     size_t head; /* of keys and values */
     size_t n_sharing, n_tokens;
     const struct attend_token *tokens;
-    size_t begin, end; /* positions, in whole spans; those after a token's own are ignored */
+    size_t begin, end; /* positions, in whole spans; those that a token does not see are ignored */
+    size_t window;     /* positions that a token sees; 0: all up to its own */
+    float factor;      /* attend_factor */
+    float cap;         /* of scores, times log2 e; 0: none */
     const float *q;    /* row 0 */
     float *out;
     size_t stride; /* of a row */
@@ -181,10 +184,16 @@ struct kernels {
     /* One row, of a draw that drops. */
     void (*dropout)(const struct net_draw *d, uint32_t layer, float rate, size_t width, float *x);
     void (*rms_norm)(const float *in, const float *gain, float eps, size_t width, float *out);
-    /* turn [head_dim]: cos, -sin, cos, … as rope in float.c says */
-    void (*rope)(float *row, size_t n_heads, size_t head_dim, const float *cosines,
-                 const float *sines);
+    /* cosines and sines [n_rotated], as rope in float.c says */
+    void (*rope)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                 const float *cosines, const float *sines);
+    /* pairs (j, j + n_rotated / 2); cosines and sines [n_rotated / 2] */
+    void (*rope_halves)(float *row, size_t n_heads, size_t head_dim, size_t n_rotated,
+                        const float *cosines, const float *sines);
     void (*swiglu)(float *gate, const float *up, size_t n);
+    void (*geglu)(float *gate, const float *up, size_t n);
+    void (*scale)(float *x, float factor, float cap, size_t n);        /* scalar_scaled */
+    void (*add)(float *to, const float *from, float factor, size_t n); /* to += factor * from */
     /* k and v: one token's head [head_dim], to its place in page; */
     void (*kv_store)(const struct kv_view *kv, int32_t page, size_t slot, size_t head,
                      const float *k, const float *v);

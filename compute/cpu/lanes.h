@@ -576,4 +576,39 @@ static FIXED_SIZE void v16_silu(struct v16 x[ABREAST])
     x[i] = v16_mul(x[i], e[i]);
 }
 
+/* x = scalar_gelu(x), with the remark of v16_silu. */
+static FIXED_SIZE void v16_gelu(struct v16 x[ABREAST])
+{
+    struct v16 e[ABREAST];
+
+    EACH_ABREAST(i)
+    {
+        e[i] = v16_fma(v16_mul(x[i], x[i]), v16_all(-0.0713548162726f), v16_all(-1.59576912161f));
+        e[i] = v16_mul(x[i], e[i]);
+        e[i] = v16_min(v16_all(86.0f), v16_max(v16_all(-86.0f), e[i]));
+    }
+    v16_exp2(e, SCALAR_LOG2_E);
+    EACH_ABREAST(i)
+    e[i] = v16_add(v16_all(1.0f), e[i]);
+    v16_reciprocal(e);
+    EACH_ABREAST(i)
+    x[i] = v16_mul(x[i], e[i]);
+}
+
+/* x = scalar_cap_tanh(x) */
+static FIXED_SIZE void v16_cap_tanh(struct v16 x[ABREAST])
+{
+    EACH_ABREAST(i)
+    {
+        x[i] = v16_mul(x[i], v16_all(2.0f));
+        x[i] = v16_min(v16_all(86.0f), v16_max(v16_all(-86.0f), x[i]));
+    }
+    v16_exp2(x, SCALAR_LOG2_E);
+    EACH_ABREAST(i)
+    x[i] = v16_add(v16_all(1.0f), x[i]);
+    v16_reciprocal(x);
+    EACH_ABREAST(i)
+    x[i] = v16_fma(v16_all(-2.0f), x[i], v16_all(1.0f));
+}
+
 #endif

@@ -22,12 +22,14 @@ struct activation_rows {
 
 /* Cosines and sines of one kind of rope, for positions 0 … n_positions - 1. */
 struct rope_table {
-    float base;
-    size_t head_dim;
-    float *scale; /* [head_dim / 2] or NULL */
+    struct rope rope; /* of any number of heads; head_dim 0: no table */
+    double *scale;    /* the rope's */
     size_t n_positions;
-    float *cosines, *sines; /* [n_positions][head_dim], as kernels.rope takes them */
+    float *cosines, *sines; /* [n_positions][stride], as the rope's kernel takes them */
+    size_t stride;
 };
+
+enum { ROPE_TABLES = 2 }; /* a model has one for its windowed layers */
 
 /* A part of a step's plan of attention (sequence.c): made for the first layer, kept for the
  * others. */
@@ -79,7 +81,7 @@ struct cpu {
     void *packed; /* inputs of a layer (kernels.h) */
     size_t packed_cap;
 
-    struct rope_table rope;
+    struct rope_table ropes[ROPE_TABLES]; /* the one used last is the first */
     struct plan plan;
 };
 
@@ -156,14 +158,25 @@ bool cpu_kv_prepare(struct backend *b, struct kv *kv, bool is_busy);
 void cpu_kv_copy(struct backend *b, struct kv *kv, int32_t from_page, int32_t to_page);
 void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                   const struct buffer *v, const struct attend_row *rows, size_t n_rows);
-void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out);
 void cpu_plan_free(struct plan *p);
 
+/* rows.c */
+void cpu_norm(struct backend *b, const struct input *in, size_t n, size_t width,
+              struct buffer *out);
+void cpu_add(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,
+             struct buffer *out);
+void cpu_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
+void cpu_scale(struct backend *b, float factor, float cap, size_t n, size_t width,
+               struct buffer *x);
+void cpu_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
+                    struct buffer *x);
+
 /* rope.c */
 void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
               struct buffer *x);
-void cpu_rope_free(struct rope_table *t);
+void cpu_ropes_free(struct cpu *c);
 
 #endif

@@ -291,6 +291,8 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
 {
     _Alignas(LINE_BYTES) float gate[ACT_ROWS][GATED_COLUMNS], up[ACT_ROWS][GATED_COLUMNS];
     const struct cpu *c = g->cpu;
+    void (*activate)(float *, const float *, size_t) =
+        g->ffn->activation == ACTIVATION_GELU ? c->kernels->geglu : c->kernels->swiglu;
     size_t left = g->hidden.n - row, n_rows = left < ACT_ROWS ? left : ACT_ROWS;
     size_t column = first * PANEL_COLUMNS, n = g->hidden.width - column;
 
@@ -300,7 +302,7 @@ static void gate_block(const struct gating *g, size_t row, size_t first, size_t 
     products_multiply(c, &g->up_in, g->ffn->up, row, n_rows, first, n_panels, up[0], GATED_COLUMNS,
                       false);
     for (size_t i = 0; i < n_rows; i++)
-        c->kernels->swiglu(gate[i], up[i], n);
+        activate(gate[i], up[i], n);
     put_rows(c, &g->hidden, &g->cpu->hidden, row, n_rows, column, n, gate[0], GATED_COLUMNS);
 }
 
@@ -353,5 +355,5 @@ void cpu_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     else
         thread_pool_for(c->pool, (f->gate->n_panels + PAIR - 1) / PAIR, grain, gated_pairs_piece,
                         &g);
-    (void)run_alike(c, &g.hidden, &down, 1, true);
+    (void)run_alike(c, &g.hidden, &down, 1, !f->stores);
 }

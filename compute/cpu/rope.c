@@ -11,7 +11,7 @@ enum {
     MIN_POSITIONS = 256, /* of a table */
 };
 
-void cpu_rope_free(struct rope_table *t)
+static void cpu_rope_free(struct rope_table *t)
 {
     free(t->scale);
     free(t->cosines);
@@ -19,71 +19,106 @@ void cpu_rope_free(struct rope_table *t)
     *t = (struct rope_table){0};
 }
 
-static bool cpu_rope_is_table_of(const struct rope_table *t, const struct rope *r)
+void cpu_ropes_free(struct cpu *c)
 {
-    if (t->head_dim != r->head_dim || t->base != r->base ||
-        (t->scale == NULL) != (r->scale == NULL))
-        return false;
-    return r->scale == NULL || memcmp(t->scale, r->scale, r->head_dim / 2 * sizeof *r->scale) == 0;
+    for (size_t i = 0; i < ROPE_TABLES; i++)
+        cpu_rope_free(&c->ropes[i]);
 }
 
-/* The angles of ref_rope, in double for the same reason. */
+/* Pair j at a position: of neighbours each twice, the first sine negated. */
+static void put_turn(struct rope_table *t, size_t pos, size_t j, float c, float s)
+{
+    float *cosine = t->cosines + pos * t->stride, *sine = t->sines + pos * t->stride;
+
+    if (t->rope.halves) {
+        cosine[j] = c;
+        sine[j] = s;
+        return;
+    }
+    cosine[2 * j] = cosine[2 * j + 1] = c;
+    sine[2 * j] = -s;
+    sine[2 * j + 1] = s;
+}
+
 static void fill_table(struct rope_table *t, size_t first)
 {
-    for (size_t j = 0; j < t->head_dim / 2; j++) {
-        double frequency = pow((double)t->base, -2.0 * (double)j / (double)t->head_dim);
+    double amplitude = rope_amplitude(&t->rope);
 
-        if (t->scale != NULL)
-            frequency /= (double)t->scale[j];
+    for (size_t j = 0; j < rope_width(&t->rope) / 2; j++) {
+        double frequency = rope_frequency(&t->rope, j);
+
         for (size_t pos = first; pos < t->n_positions; pos++) {
             double angle = (double)pos * frequency;
-            float *cosine = t->cosines + pos * t->head_dim + 2 * j;
-            float *sine = t->sines + pos * t->head_dim + 2 * j;
 
-            cosine[0] = cosine[1] = (float)cos(angle);
-            sine[1] = (float)sin(angle);
-            sine[0] = -sine[1];
+            put_turn(t, pos, j, (float)(amplitude * cos(angle)), (float)(amplitude * sin(angle)));
         }
     }
 }
 
-/* Makes the table of rope r hold positions below n. */
-static bool table_for(struct cpu *c, const struct rope *r, size_t n)
+/* Makes t, which is empty, the table of r, without positions. False: no memory. */
+static bool begin_table(struct rope_table *t, const struct rope *r)
 {
-    struct rope_table *t = &c->rope;
-    size_t first, size_bytes = r->head_dim / 2 * sizeof *r->scale;
-    struct error err;
+    size_t n = rope_width(r) / 2;
+
+    if (r->scale != NULL) {
+        t->scale = try_alloc(n, sizeof *t->scale);
+        if (t->scale == NULL)
+            return false;
+        memcpy(t->scale, r->scale, n * sizeof *t->scale);
+    }
+    t->rope = *r;
+    t->rope.scale = t->scale;
+    t->stride = r->halves ? n : 2 * n;
+    return true;
+}
+
+/* Makes the table hold positions below n. False: no memory. */
+static bool extend_table(struct rope_table *t, size_t n)
+{
+    size_t first = t->n_positions, size_bytes = t->stride * sizeof *t->cosines;
     float *more;
 
-    if (!cpu_rope_is_table_of(t, r)) {
-        cpu_rope_free(t);
-        if (r->scale != NULL) {
-            t->scale = try_alloc(1, size_bytes);
-            if (t->scale == NULL)
-                goto failed;
-            memcpy(t->scale, r->scale, size_bytes);
-        }
-        t->base = r->base;
-        t->head_dim = r->head_dim;
-    }
-    if (n <= t->n_positions)
-        return true;
-    first = t->n_positions;
     n = n < 2 * first ? 2 * first : n < MIN_POSITIONS ? MIN_POSITIONS : n;
-    size_bytes = r->head_dim * sizeof *more;
     more = try_realloc(t->cosines, n, size_bytes);
     if (more == NULL)
-        goto failed;
+        return false;
     t->cosines = more;
     more = try_realloc(t->sines, n, size_bytes);
     if (more == NULL)
-        goto failed;
+        return false;
     t->sines = more;
     t->n_positions = n;
     fill_table(t, first);
     return true;
-failed:
-    (void)error_no_memory(&err, (uint64_t)n * size_bytes, "rope");
+}
+
+/* Brings the table of r to the front; where there is none, an empty one instead of the oldest. */
+static struct rope_table *find_table(struct cpu *c, const struct rope *r)
+{
+    struct rope_table found;
+    size_t i = 0;
+
+    while (i < ROPE_TABLES - 1 && !rope_turns_alike(&c->ropes[i].rope, r))
+        i++;
+    found = c->ropes[i];
+    if (i > 0) {
+        memmove(c->ropes + 1, c->ropes, i * sizeof found);
+        c->ropes[0] = found;
+    }
+    if (!rope_turns_alike(&found.rope, r))
+        cpu_rope_free(&c->ropes[0]);
+    return &c->ropes[0];
+}
+
+/* Makes the table of rope r hold positions below n, as the first one. */
+static bool table_for(struct cpu *c, const struct rope *r, size_t n)
+{
+    struct rope_table *t = find_table(c, r);
+    struct error err;
+
+    if ((t->rope.head_dim > 0 || begin_table(t, r)) && (n <= t->n_positions || extend_table(t, n)))
+        return true;
+    (void)error_no_memory(&err, (uint64_t)n * rope_width(r) * sizeof(float), "rope");
     cpu_fail(c, &err);
     return false;
 }
@@ -98,12 +133,14 @@ struct rotation {
 static void rope_piece(void *arg, size_t begin, size_t end)
 {
     const struct rotation *r = arg;
-    const struct rope_table *t = &r->cpu->rope;
+    const struct rope_table *t = &r->cpu->ropes[0];
+    const struct kernels *k = r->cpu->kernels;
+    size_t head_dim = t->rope.head_dim, n_rotated = rope_width(&t->rope);
 
     for (size_t i = begin; i < end; i++)
-        r->cpu->kernels->rope(r->x + i * r->n_heads * t->head_dim, r->n_heads, t->head_dim,
-                              t->cosines + r->positions[i] * t->head_dim,
-                              t->sines + r->positions[i] * t->head_dim);
+        (t->rope.halves ? k->rope_halves : k->rope)(
+            r->x + i * r->n_heads * head_dim, r->n_heads, head_dim, n_rotated,
+            t->cosines + r->positions[i] * t->stride, t->sines + r->positions[i] * t->stride);
 }
 
 void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,

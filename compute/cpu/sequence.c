@@ -424,9 +424,11 @@ void cpu_kv_store(struct backend *b, struct kv *kv, size_t layer, const struct b
     thread_pool_for(c->pool, c->plan.n_tokens, 1 + PIECE_VALUES / (1 + width), store_piece, &s);
 }
 
-struct attention {
+struct attending {
     const struct cpu *cpu;
+    const struct attention *how;
     struct kv_view kv;
+    float factor;
     size_t stride;
     const float *q;
     float *out;
@@ -451,7 +453,7 @@ static const struct attend_item *item_from(const struct plan *p, size_t begin)
 /* Runs the items that begin at costs begin … end - 1. */
 static void attend_piece(void *arg, size_t begin, size_t end)
 {
-    const struct attention *a = arg;
+    const struct attending *a = arg;
     const struct plan *p = &a->cpu->plan;
     const struct attend_item *last = &p->items[p->n_items - 1];
 
@@ -468,6 +470,9 @@ static void attend_piece(void *arg, size_t begin, size_t end)
             .tokens = p->tokens + i->first,
             .begin = i->begin,
             .end = i->end,
+            .window = a->how->window,
+            .factor = a->factor,
+            .cap = a->how->cap * SCALAR_LOG2_E,
             .q = a->q + skip,
             .out = a->out + skip,
             .stride = a->stride,
@@ -487,13 +492,17 @@ static void attend_piece(void *arg, size_t begin, size_t end)
     }
 }
 
-void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+void cpu_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out)
 {
     struct cpu *c = to_cpu(b);
-    size_t width = n_heads * kv->shape.head_dim;
-    struct attention a = {.cpu = c, .kv = kv_view_of(kv, layer), .stride = width};
+    size_t n_heads = how->n_heads, head_dim = kv->shape.head_dim, width = n_heads * head_dim;
+    struct attending a = {.cpu = c,
+                          .how = how,
+                          .kv = kv_view_of(kv, layer),
+                          .factor = attend_factor(head_dim, how->scale, how->cap),
+                          .stride = width};
 
     assert(n_heads % kv->shape.n_kv_heads == 0);
     if (!cpu_sequence_plan_tokens(c, kv, rows, n_rows) || !plan_items(c, n_heads))

@@ -23,6 +23,7 @@ struct work {
     unsigned kv_head, n_sharing;
     unsigned first_head, n_heads; /* of the queries of a token */
     unsigned n_queries;
+    unsigned window;
 };
 
 /* A query's state, in shared memory. */
@@ -43,6 +44,23 @@ struct scales {
 static __device__ __forceinline__ unsigned seen(const struct work *w, unsigned query, unsigned span)
 {
     unsigned n = w->item.pos + query / w->n_heads + 1, first = span * CUDA_SPAN;
+
+    return n > first ? min(n - first, (unsigned)CUDA_SPAN) : 0;
+}
+
+/* The first position that a query sees. */
+static __device__ __forceinline__ unsigned first_seen(const struct work *w, unsigned query)
+{
+    unsigned n = w->item.pos + query / w->n_heads + 1;
+
+    return w->window > 0 && n > w->window ? n - w->window : 0;
+}
+
+/* Positions of the span that lie before it. */
+static __device__ __forceinline__ unsigned unseen(const struct work *w, unsigned query,
+                                                  unsigned span)
+{
+    unsigned n = first_seen(w, query), first = span * CUDA_SPAN;
 
     return n > first ? min(n - first, (unsigned)CUDA_SPAN) : 0;
 }
@@ -114,7 +132,7 @@ template <kv_type T>
 static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, const struct work *w,
                                                   unsigned span, unsigned n, unsigned first,
                                                   const int *q, const struct softmax *state,
-                                                  const struct scales *s, float *p)
+                                                  const struct scales *s, float cap, float *p)
 {
     constexpr unsigned size = PIECE_BYTES / value_bytes<T>();
 
@@ -144,20 +162,27 @@ static __device__ __forceinline__ void score_quad(const struct cuda_kv *kv, cons
                     }
             }
 #pragma unroll
-            for (unsigned j = 0; j < QUAD; j++)
-                p[(first + j) * CUDA_SPAN + i] = fmaf((float)(int32_t)y[j] * s->key_units[i],
-                                                      state[first + j].unit, s->value_exponents[i]);
+            for (unsigned j = 0; j < QUAD; j++) {
+                float x = (float)(int32_t)y[j] * s->key_units[i], unit = state[first + j].unit;
+                float e = s->value_exponents[i];
+
+                p[(first + j) * CUDA_SPAN + i] =
+                    cap > 0.0f ? fmaf(scalar_cap_tanh(x * unit), cap, e) : fmaf(x, unit, e);
+            }
         }
     }
 }
 
-/* Turns p [n], logarithms of weights, into the weights, integers; by the warp. */
-static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct scales *scales,
-                                             struct softmax *s)
+/* Turns p [n], logarithms of weights, into the weights, integers, the first `skip` into 0; by the
+ * warp. */
+static __device__ __forceinline__ void weigh(float *p, unsigned skip, unsigned n,
+                                             const struct scales *scales, struct softmax *s)
 {
     unsigned lane = threadIdx.x % WARP_LANES;
     float greatest = -INFINITY, sum = 0.0f;
 
+    for (unsigned i = lane; i < skip; i += WARP_LANES)
+        p[i] = -INFINITY;
     for (unsigned i = lane; i < n; i += WARP_LANES)
         greatest = p[i] > greatest ? p[i] : greatest;
 #pragma unroll
@@ -171,7 +196,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct 
     __syncwarp();
     if (lane < SCALAR_LANES)
         for (unsigned i = lane; i < n; i += SCALAR_LANES)
-            sum = fmaf(p[i], scales->value_inverses[i], sum);
+            sum = i < skip ? sum : fmaf(p[i], scales->value_inverses[i], sum);
 #pragma unroll
     for (unsigned half = SCALAR_LANES / 2; half > 0; half /= 2)
         sum = sum + __shfl_down_sync(WARP_ALL, sum, half);
@@ -181,7 +206,7 @@ static __device__ __forceinline__ void weigh(float *p, unsigned n, const struct 
     }
     __syncwarp();
     for (unsigned i = lane; i < n; i += WARP_LANES)
-        p[i] = __int_as_float(attend_round(p[i], scales->weight_most[i]));
+        p[i] = __int_as_float(i < skip ? 0 : attend_round(p[i], scales->weight_most[i]));
     __syncwarp();
 }
 
@@ -274,12 +299,13 @@ attend_query(const struct cuda_kv *kv, const struct cuda_attention *a, const str
              struct softmax *s, float *sums, bool whole)
 {
     unsigned lane = threadIdx.x % WARP_LANES, n = seen(w, query, span);
+    unsigned skip = unseen(w, query, span);
     float2 y[MAX_PAIRS];
     float *part = whole ? NULL : part_at(kv, a, w, query, span);
 
-    if (n == 0)
+    if (n <= skip)
         return;
-    weigh(p, n, scales, s);
+    weigh(p, skip, n, scales, s);
     if (lane == 0 && whole)
         merge(s);
     __syncwarp();
@@ -316,7 +342,8 @@ static __device__ __forceinline__ void merge_parts(const struct cuda_kv *kv,
         struct softmax s = {};
         float sum = 0.0f;
 
-        for (unsigned span = 0; span < w->item.n_spans && seen(w, query, span) > 0; span++) {
+        for (unsigned span = first_seen(w, query) / CUDA_SPAN;
+             span < w->item.n_spans && seen(w, query, span) > 0; span++) {
             const volatile float *part = part_at(kv, a, w, query, span);
 
             s.max_here = part[kv->head_dim];
@@ -350,7 +377,7 @@ static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
 #pragma unroll
         for (unsigned by = WARP_LANES / 2; by > 0; by /= 2)
             greatest = max(greatest, __shfl_xor_sync(WARP_ALL, greatest, by));
-        unit = attend_unit_of_query(__uint_as_float(greatest), kv->head_dim);
+        unit = attend_unit_of_query(__uint_as_float(greatest), kv->head_dim, a->factor);
         for (unsigned d = lane; d < kv->padded_dim; d += WARP_LANES)
             to[query * kv->padded_dim + d] = d < n ? attend_round(from[d], unit.by) : 0;
         if (lane == 0) {
@@ -396,6 +423,7 @@ static __device__ __forceinline__ struct work work_of(const struct cuda_kv *kv, 
     w.first_head = w.kv_head * n_sharing + skip;
     w.n_heads = min(n_sharing - skip, (unsigned)CUDA_TILE_QUERIES);
     w.n_queries = w.item.n_tokens * w.n_heads;
+    w.window = a->window;
     return w;
 }
 
@@ -423,10 +451,12 @@ static __global__ void __launch_bounds__(THREADS, 1)
     for (unsigned span = w.item.first_span; span < w.item.end_span; span++) {
         unsigned most = seen(&w, w.n_queries - 1, span);
 
+        if (unseen(&w, 0, span) == CUDA_SPAN)
+            continue; /* nor does any later query see the span */
         __syncthreads();
         take_scales<T>(&kv, &w, span, most, scales);
         for (unsigned first = 0; first < w.n_queries; first += QUAD)
-            score_quad<T>(&kv, &w, span, most, first, queries, state, scales, p);
+            score_quad<T>(&kv, &w, span, most, first, queries, state, scales, a.cap, p);
         __syncthreads();
         for (unsigned query = warp; query < w.n_queries; query += WARPS)
             attend_query<T>(&kv, &a, &w, query, span, scales, p + query * CUDA_SPAN, &state[query],

@@ -93,13 +93,25 @@ void cuda_norm(const float *x, const float *gain, float eps, struct cuda_count n
 void cuda_norm_f16(const float *x, const float *gain, float eps, struct cuda_count n,
                    uint32_t width, uint16_t *out, struct CUstream_st *stream);
 
-/* gate * sigmoid(gate) * up, in int8 or as floats; out may be gate. */
-void cuda_gate_quantise(const float *gate, const float *up, struct cuda_count n, uint32_t width,
-                        const struct cuda_acts *out, struct CUstream_st *stream);
-void cuda_gate(const float *gate, const float *up, struct cuda_count n, uint32_t width, float *out,
-               struct CUstream_st *stream);
-void cuda_gate_f16(const float *gate, const float *up, struct cuda_count n, uint32_t width,
-                   uint16_t *out, struct CUstream_st *stream);
+/* silu(gate) * up, or gelu(gate) * up, in int8 or as floats; out may be gate. */
+struct cuda_gate_rows {
+    const float *gate, *up; /* [n][width] */
+    struct cuda_count n;
+    uint32_t width;
+    bool gelu;
+};
+
+void cuda_gate_quantise(const struct cuda_gate_rows *rows, const struct cuda_acts *out,
+                        struct CUstream_st *stream);
+void cuda_gate(const struct cuda_gate_rows *rows, float *out, struct CUstream_st *stream);
+void cuda_gate_f16(const struct cuda_gate_rows *rows, uint16_t *out, struct CUstream_st *stream);
+
+/* x[i] += factor * from[i]; with is_row, from is one row [width]. */
+void cuda_add(float *x, const float *from, float factor, bool is_row, struct cuda_count n,
+              uint32_t width, struct CUstream_st *stream);
+/* Each number as scalar_scaled; factors [n], aligned to 4, stand for factor, or NULL. */
+void cuda_scale(float *x, const float *factors, float factor, float cap, struct cuda_count n,
+                uint32_t width, struct CUstream_st *stream);
 
 /* out[i][r] (+)= the weight's row r · in's row i, out [n][n_rows of the weight]. */
 struct cuda_product {
@@ -158,8 +170,10 @@ struct cuda_tokens {
 
 /* Cosine and sine of the angle of each pair of a head at each position; 0: no rope. */
 struct cuda_turns {
-    const float *turns; /* [positions][head_dim / 2][2] */
+    const float *turns; /* [positions][n_rotated / 2][2] */
     uint32_t head_dim;
+    uint32_t n_rotated; /* the first numbers of a head */
+    bool halves;        /* pairs are (j, j + n_rotated / 2), else (2j, 2j + 1) */
 };
 
 /* Rotates x [n][n_heads * head_dim] in place. */
@@ -168,7 +182,7 @@ void cuda_rope(const struct cuda_turns *r, const struct cuda_tokens *tokens, uin
 /* Stores k and v [n][n_kv_heads * head_dim] in their pages. */
 void cuda_kv_store(const struct cuda_kv *kv, uint32_t layer, const struct cuda_tokens *tokens,
                    const float *k, const float *v, struct CUstream_st *stream);
-/* cuda_rope of q and of k, then cuda_kv_store, in one launch. */
+/* cuda_rope of q and of k, then cuda_kv_store, in one launch; not of halves. */
 void cuda_rope_kv_store(const struct cuda_turns *r, const struct cuda_kv *kv, uint32_t layer,
                         const struct cuda_tokens *tokens, uint32_t n_heads, float *q, float *k,
                         const float *v, struct CUstream_st *stream);
@@ -195,9 +209,12 @@ struct cuda_attention {
     float *partials;                      /* [plan's n_partials][n_heads][head_dim + 2] */
     uint32_t *counters; /* [plan's n_counters][n_heads], zeros, and zeroed again by the run */
     uint32_t n_heads;   /* a multiple of the keys' */
+    uint32_t window;    /* positions that a token sees; 0: all up to its own */
+    float factor;       /* attend_factor */
+    float cap;          /* of scores, times log2 e; 0: none */
 };
 
-/* Softmax attention scaled by 1/sqrt(head_dim); q and out [n][n_heads * head_dim]. */
+/* Softmax attention; q and out [n][n_heads * head_dim]. */
 void cuda_attend(const struct cuda_kv *kv, uint32_t layer, const struct cuda_attention *a,
                  const float *q, float *out, struct CUstream_st *stream);
 

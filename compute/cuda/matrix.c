@@ -390,9 +390,8 @@ void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
 /* The gated network. */
 
 struct gate_args {
-    float *gate, *up;
-    struct cuda_count n;
-    uint32_t width;
+    struct cuda_gate_rows rows;
+    float *floats;
     struct cuda_acts acts;
     uint16_t *halves;
 };
@@ -401,21 +400,21 @@ static void launch_gate_quantise(const void *args, cudaStream_t stream)
 {
     const struct gate_args *a = args;
 
-    cuda_gate_quantise(a->gate, a->up, a->n, a->width, &a->acts, stream);
+    cuda_gate_quantise(&a->rows, &a->acts, stream);
 }
 
 static void launch_gate(const void *args, cudaStream_t stream)
 {
     const struct gate_args *a = args;
 
-    cuda_gate(a->gate, a->up, a->n, a->width, a->gate, stream);
+    cuda_gate(&a->rows, a->floats, stream);
 }
 
 static void launch_gate_f16(const void *args, cudaStream_t stream)
 {
     const struct gate_args *a = args;
 
-    cuda_gate_f16(a->gate, a->up, a->n, a->width, a->halves, stream);
+    cuda_gate_f16(&a->rows, a->halves, stream);
 }
 
 /* Makes room for the input of down. */
@@ -450,10 +449,11 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
     prepared.form = form_of(c, f->down, n);
     if (!room_for_gated(c, &prepared, n, hidden) || !cuda_begin(c, 0))
         return;
-    prepared.n = a.n = cuda_count_of(c, n);
-    prepared.floats = a.gate = gate.at;
-    a.up = up.at;
-    a.width = (uint32_t)hidden;
+    prepared.n = a.rows.n = cuda_count_of(c, n);
+    prepared.floats = a.rows.gate = a.floats = gate.at;
+    a.rows.up = up.at;
+    a.rows.width = (uint32_t)hidden;
+    a.rows.gelu = f->activation == ACTIVATION_GELU;
     a.acts = prepared.acts;
     a.halves = prepared.halves;
     list_add(&c->list,
@@ -461,5 +461,5 @@ void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct 
              : prepared.form == HALVES  ? launch_gate_f16
                                         : launch_gate,
              &a, sizeof a);
-    run_products(c, &prepared, &down, 1, n, true);
+    run_products(c, &prepared, &down, 1, n, !f->stores);
 }

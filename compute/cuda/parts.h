@@ -39,18 +39,21 @@ struct cuda_scratch {
     size_t cap_bytes;
 };
 
-/* Rope's cosines and sines for positions 0 … n_positions - 1. */
+/* A rope's cosines and sines for positions 0 … n_positions - 1. */
 struct turns {
-    float base;
-    size_t head_dim, n_positions;
-    float *host_scale; /* [head_dim / 2] or NULL */
-    float *at;         /* [n_positions][head_dim / 2][2]; NULL: no table */
+    struct rope rope; /* of any number of heads */
+    size_t n_positions;
+    double *host_scale; /* the rope's */
+    float *at;          /* [n_positions][pairs][2]; NULL: no table */
 };
+
+enum { CUDA_TURNS = 2 }; /* a model has one for its windowed layers */
 
 /* A rope that was called, and is not recorded yet. */
 struct held_rope {
     const uint32_t *host_positions; /* [n] */
     size_t n, n_heads;
+    const struct turns *turns;
     float *x;
 };
 
@@ -106,7 +109,8 @@ struct cuda {
     struct held_rope held[2];
     size_t n_held;
     struct step_plan plan;
-    struct turns turns;
+    struct turns turns[CUDA_TURNS];
+    size_t n_made; /* tables of turns, so far */
 
     struct cuda_scratch inputs, normed; /* the inputs of products, in int8 and as floats */
     struct cuda_scratch hidden, gated;  /* of the gated network: gate and up; what down reads */
@@ -183,6 +187,17 @@ void cuda_matmul_add(struct backend *b, const struct input *in, size_t n,
 void cuda_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
               struct buffer *out);
 
+/* rows.c */
+void cuda_norm_rows(struct backend *b, const struct input *in, size_t n, size_t width,
+                    struct buffer *out);
+void cuda_add_rows(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,
+                   struct buffer *out);
+void cuda_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
+void cuda_scale_all(struct backend *b, float factor, float cap, size_t n, size_t width,
+                    struct buffer *x);
+void cuda_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
+                     struct buffer *x);
+
 /* The number of rows from which on cuBLAS is faster. */
 size_t cuda_cublas_from(enum dtype type);
 
@@ -213,14 +228,14 @@ void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *pos
 /* Records the ropes that were held back. */
 void cuda_settle(struct cuda *c);
 void rope_close(struct cuda *c);
-struct cuda_turns rope_turns(const struct cuda *c);
+struct cuda_turns rope_turns(const struct turns *t);
 
 /* sequence.c */
 void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
                         const struct buffer *v, const struct attend_row *rows, size_t n_rows);
-void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
-                      const struct buffer *q, const struct attend_row *rows, size_t n_rows,
-                      struct buffer *out);
+void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer,
+                      const struct attention *how, const struct buffer *q,
+                      const struct attend_row *rows, size_t n_rows, struct buffer *out);
 
 /* net.c */
 extern const struct net_ops cuda_net_ops;

@@ -9,38 +9,35 @@
 
 enum { MIN_POSITIONS = 4096 /* of a table */ };
 
-static bool cuda_rope_is_table_of(const struct turns *t, const struct rope *r)
-{
-    if (t->at == NULL || t->head_dim != r->head_dim || t->base != r->base ||
-        (t->host_scale == NULL) != (r->scale == NULL))
-        return false;
-    return r->scale == NULL ||
-           memcmp(t->host_scale, r->scale, r->head_dim / 2 * sizeof *r->scale) == 0;
-}
-
-/* The angles of ref, in double for the same reason. */
 static void cuda_rope_fill(float *out, const struct rope *r, size_t n)
 {
-    for (size_t j = 0; j < r->head_dim / 2; j++) {
-        double frequency = pow((double)r->base, -2.0 * (double)j / (double)r->head_dim);
+    size_t n_pairs = rope_width(r) / 2;
+    double amplitude = rope_amplitude(r);
 
-        if (r->scale != NULL)
-            frequency /= (double)r->scale[j];
+    for (size_t j = 0; j < n_pairs; j++) {
+        double frequency = rope_frequency(r, j);
+
         for (size_t pos = 0; pos < n; pos++) {
             double angle = (double)pos * frequency;
-            float *turn = out + (pos * (r->head_dim / 2) + j) * 2;
+            float *turn = out + (pos * n_pairs + j) * 2;
 
-            turn[0] = (float)cos(angle);
-            turn[1] = (float)sin(angle);
+            turn[0] = (float)(amplitude * cos(angle));
+            turn[1] = (float)(amplitude * sin(angle));
         }
     }
 }
 
+static void turns_close(struct cuda *c, struct turns *t)
+{
+    free(t->host_scale);
+    cuda_give_back(c, t->at);
+    *t = (struct turns){0};
+}
+
 void rope_close(struct cuda *c)
 {
-    free(c->turns.host_scale);
-    cuda_give_back(c, c->turns.at);
-    c->turns = (struct turns){0};
+    for (size_t i = 0; i < CUDA_TURNS; i++)
+        turns_close(c, &c->turns[i]);
 }
 
 static bool copy_table(struct cuda *c, struct turns *t, const float *host, size_t size_bytes)
@@ -58,17 +55,16 @@ static bool copy_table(struct cuda *c, struct turns *t, const float *host, size_
     return well;
 }
 
-/* Makes the table of rope r hold positions below n. */
-static bool make_table(struct cuda *c, const struct rope *r, size_t n)
+/* Makes t the table of rope r, of positions below n. */
+static bool make_table(struct cuda *c, struct turns *t, const struct rope *r, size_t n)
 {
-    struct turns *t = &c->turns;
-    size_t size_bytes, scale_bytes = r->head_dim / 2 * sizeof *r->scale;
+    size_t size_bytes, scale_bytes = rope_width(r) / 2 * sizeof *r->scale;
     struct error err;
     float *host;
 
     n = n < MIN_POSITIONS ? MIN_POSITIONS : list_bucket(n);
-    size_bytes = n * r->head_dim * sizeof *host;
-    rope_close(c);
+    size_bytes = n * rope_width(r) * sizeof *host;
+    turns_close(c, t);
     host = try_alloc(1, size_bytes);
     t->host_scale = r->scale != NULL ? try_alloc(1, scale_bytes) : NULL;
     if (host == NULL || (r->scale != NULL && t->host_scale == NULL))
@@ -79,25 +75,44 @@ static bool make_table(struct cuda *c, const struct rope *r, size_t n)
     if (!copy_table(c, t, host, size_bytes))
         goto failed;
     free(host);
-    t->base = r->base;
-    t->head_dim = r->head_dim;
+    t->rope = *r;
+    t->rope.scale = t->host_scale;
     t->n_positions = n;
     return true;
 failed:
     free(host);
-    rope_close(c);
+    turns_close(c, t);
     (void)error_no_memory(&err, size_bytes, "rope");
     device_fail(&c->device, &err); /* kept, unless the device failed before */
     return false;
 }
 
-struct cuda_turns rope_turns(const struct cuda *c)
+/* The table of rope r for positions below n; where it must be made, what was held back is recorded
+ * first. NULL: failed, which is kept. */
+static const struct turns *turns_for(struct cuda *c, const struct rope *r, size_t n)
+{
+    struct turns *t = NULL;
+
+    for (size_t i = 0; i < CUDA_TURNS; i++)
+        if (c->turns[i].at != NULL && rope_turns_alike(&c->turns[i].rope, r))
+            t = &c->turns[i];
+    if (t != NULL && n <= t->n_positions)
+        return t;
+    cuda_settle(c);
+    if (t == NULL)
+        t = &c->turns[c->n_made++ % CUDA_TURNS];
+    return make_table(c, t, r, n) ? t : NULL;
+}
+
+struct cuda_turns rope_turns(const struct turns *t)
 {
     struct cuda_turns r;
 
     memset(&r, 0, sizeof r);
-    r.turns = c->turns.at;
-    r.head_dim = (uint32_t)c->turns.head_dim;
+    r.turns = t->at;
+    r.head_dim = (uint32_t)t->rope.head_dim;
+    r.n_rotated = (uint32_t)rope_width(&t->rope);
+    r.halves = t->rope.halves;
     return r;
 }
 
@@ -123,7 +138,7 @@ static void record(struct cuda *c, const struct held_rope *h)
     if (!list_reserve(&c->list, cap_bytes + 2 * CUDA_COUNT_BYTES))
         return;
     memset(&a, 0, sizeof a);
-    a.rope = rope_turns(c);
+    a.rope = rope_turns(h->turns);
     a.tokens.positions =
         list_stage_kept(&c->list, h->host_positions, h->n * sizeof *h->host_positions, cap_bytes);
     a.tokens.n = cuda_count_of(c, h->n);
@@ -146,19 +161,18 @@ void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *pos
 {
     enum { MOST_HELD = sizeof((struct cuda *)0)->held / sizeof(struct held_rope) };
     struct cuda *c = to_cuda(b);
+    const struct turns *turns;
     size_t end = 0;
-    bool fits;
 
     if (n == 0 || c->device.failed.status != STATUS_OK)
         return;
     cuda_run_copies(c);
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;
-    fits = cuda_rope_is_table_of(&c->turns, r) && end <= c->turns.n_positions;
-    if (c->n_held == MOST_HELD || !fits)
+    if (c->n_held == MOST_HELD)
         cuda_settle(c);
-    if (!fits && !make_table(c, r, end))
-        return;
-    c->held[c->n_held++] =
-        (struct held_rope){positions, n, r->n_heads, cuda_written(x, n, r->n_heads * r->head_dim)};
+    turns = turns_for(c, r, end);
+    if (turns != NULL)
+        c->held[c->n_held++] = (struct held_rope){positions, n, r->n_heads, turns,
+                                                  cuda_written(x, n, r->n_heads * r->head_dim)};
 }

@@ -75,10 +75,17 @@ struct normed_row {
 
 struct gated_row {
     const float *gate, *up;
+    bool gelu;
 
-    static __device__ __forceinline__ float gated(float g, float u)
+    __device__ __forceinline__ gated_row(const struct cuda_gate_rows &rows, unsigned index)
+        : gate(rows.gate + (size_t)index * rows.width), up(rows.up + (size_t)index * rows.width),
+          gelu(rows.gelu)
     {
-        return scalar_silu(g) * u;
+    }
+
+    __device__ __forceinline__ float gated(float g, float u) const
+    {
+        return (gelu ? scalar_gelu(g) : scalar_silu(g)) * u;
     }
 
     __device__ __forceinline__ float4 at(unsigned i) const
@@ -211,54 +218,89 @@ void cuda_norm_f16(const float *x, const float *gain, float eps, struct cuda_cou
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    gate_quantise(const float *gate, const float *up, struct cuda_count n, unsigned width,
-                  struct cuda_acts out)
+    gate_quantise(struct cuda_gate_rows rows, struct cuda_acts out)
 {
-    size_t skip = (size_t)blockIdx.x * width;
-    struct gated_row row = {gate + skip, up + skip};
+    struct gated_row row(rows, blockIdx.x);
 
-    if (blockIdx.x < count_of(n))
-        quantise_row(&row, blockIdx.x, width, &out);
+    if (blockIdx.x < count_of(rows.n))
+        quantise_row(&row, blockIdx.x, rows.width, &out);
 }
 
-void cuda_gate_quantise(const float *gate, const float *up, struct cuda_count n, uint32_t width,
-                        const struct cuda_acts *out, struct CUstream_st *stream)
+void cuda_gate_quantise(const struct cuda_gate_rows *rows, const struct cuda_acts *out,
+                        struct CUstream_st *stream)
 {
-    LAUNCH(gate_quantise, n.most, THREADS, 0, stream, gate, up, n, width, *out);
+    LAUNCH(gate_quantise, rows->n.most, THREADS, 0, stream, *rows, *out);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    gate_floats(const float *gate, const float *up, struct cuda_count n, unsigned width, float *out)
+    gate_floats(struct cuda_gate_rows rows, float *out)
+{
+    struct gated_row row(rows, blockIdx.x);
+
+    if (blockIdx.x >= count_of(rows.n))
+        return;
+    for (unsigned i = threadIdx.x; i < rows.width; i += THREADS)
+        out[(size_t)blockIdx.x * rows.width + i] = row.gated(row.gate[i], row.up[i]);
+}
+
+void cuda_gate(const struct cuda_gate_rows *rows, float *out, struct CUstream_st *stream)
+{
+    LAUNCH(gate_floats, rows->n.most, THREADS, 0, stream, *rows, out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    gate_f16(struct cuda_gate_rows rows, uint16_t *out)
+{
+    struct gated_row row(rows, blockIdx.x);
+
+    if (blockIdx.x >= count_of(rows.n))
+        return;
+    for (unsigned i = threadIdx.x; i < rows.width; i += THREADS)
+        out[(size_t)blockIdx.x * rows.width + i] = f16_held(row.gated(row.gate[i], row.up[i]));
+}
+
+void cuda_gate_f16(const struct cuda_gate_rows *rows, uint16_t *out, struct CUstream_st *stream)
+{
+    LAUNCH(gate_f16, rows->n.most, THREADS, 0, stream, *rows, out);
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    add_rows(float *x, const float *from, float factor, bool is_row, struct cuda_count n,
+             unsigned width)
 {
     size_t skip = (size_t)blockIdx.x * width;
 
     if (blockIdx.x >= count_of(n))
         return;
+    from += is_row ? 0 : skip;
     for (unsigned i = threadIdx.x; i < width; i += THREADS)
-        out[skip + i] = gated_row::gated(gate[skip + i], up[skip + i]);
+        x[skip + i] = x[skip + i] + factor * from[i];
 }
 
-void cuda_gate(const float *gate, const float *up, struct cuda_count n, uint32_t width, float *out,
-               struct CUstream_st *stream)
+void cuda_add(float *x, const float *from, float factor, bool is_row, struct cuda_count n,
+              uint32_t width, struct CUstream_st *stream)
 {
-    LAUNCH(gate_floats, n.most, THREADS, 0, stream, gate, up, n, width, out);
+    LAUNCH(add_rows, n.most, THREADS, 0, stream, x, from, factor, is_row, n, width);
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    gate_f16(const float *gate, const float *up, struct cuda_count n, unsigned width, uint16_t *out)
+    scale_rows(float *x, const float *factors, float factor, float cap, struct cuda_count n,
+               unsigned width)
 {
-    size_t skip = (size_t)blockIdx.x * width;
+    float inverse = cap > 0.0f ? 1.0f / cap : 0.0f;
 
     if (blockIdx.x >= count_of(n))
         return;
+    factor = factors != NULL ? factors[blockIdx.x] : factor;
+    x += (size_t)blockIdx.x * width;
     for (unsigned i = threadIdx.x; i < width; i += THREADS)
-        out[skip + i] = f16_held(gated_row::gated(gate[skip + i], up[skip + i]));
+        x[i] = scalar_scaled(x[i], factor, cap, inverse);
 }
 
-void cuda_gate_f16(const float *gate, const float *up, struct cuda_count n, uint32_t width,
-                   uint16_t *out, struct CUstream_st *stream)
+void cuda_scale(float *x, const float *factors, float factor, float cap, struct cuda_count n,
+                uint32_t width, struct CUstream_st *stream)
 {
-    LAUNCH(gate_f16, n.most, THREADS, 0, stream, gate, up, n, width, out);
+    LAUNCH(scale_rows, n.most, THREADS, 0, stream, x, factors, factor, cap, n, width);
 }
 
 static __global__ void __launch_bounds__(THREADS)

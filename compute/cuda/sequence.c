@@ -116,8 +116,9 @@ static bool is_of_tokens(const struct held_rope *h, const struct step_plan *p)
 static bool is_fusible(const struct cuda *c, const struct kv *kv, const struct buffer *k)
 {
     return c->n_held == 2 && c->held[1].x == k->at && c->held[1].n_heads == kv->shape.n_kv_heads &&
-           c->turns.head_dim == kv->shape.head_dim && is_of_tokens(&c->held[0], &c->plan) &&
-           is_of_tokens(&c->held[1], &c->plan);
+           c->held[0].turns == c->held[1].turns && !c->held[0].turns->rope.halves &&
+           c->held[0].turns->rope.head_dim == kv->shape.head_dim &&
+           is_of_tokens(&c->held[0], &c->plan) && is_of_tokens(&c->held[1], &c->plan);
 }
 
 void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const struct buffer *k,
@@ -145,7 +146,7 @@ void cuda_kv_store_rows(struct backend *b, struct kv *kv, size_t layer, const st
     a.k = cuda_written((struct buffer *)k, c->plan.end, width);
     a.v = cuda_read(v, c->plan.end, width);
     if (fused) {
-        a.rope = rope_turns(c);
+        a.rope = rope_turns(c->held[0].turns);
         a.n_heads = (uint32_t)c->held[0].n_heads;
         a.q = c->held[0].x;
         c->n_held = 0;
@@ -221,11 +222,11 @@ static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
     return true;
 }
 
-void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
-                      const struct buffer *q, const struct attend_row *rows, size_t n_rows,
-                      struct buffer *out)
+void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer,
+                      const struct attention *how, const struct buffer *q,
+                      const struct attend_row *rows, size_t n_rows, struct buffer *out)
 {
-    size_t width = n_heads * kv->shape.head_dim;
+    size_t n_heads = how->n_heads, width = n_heads * kv->shape.head_dim;
     struct cuda *c = to_cuda(b);
     struct attend_args a;
 
@@ -236,6 +237,9 @@ void cuda_attend_rows(struct backend *b, const struct kv *kv, size_t layer, size
     a.kv = kv->view;
     a.layer = (uint32_t)layer;
     a.attention = c->plan.attention;
+    a.attention.window = (uint32_t)how->window;
+    a.attention.factor = attend_factor(kv->shape.head_dim, how->scale, how->cap);
+    a.attention.cap = how->cap * SCALAR_LOG2_E;
     a.q = cuda_read(q, c->plan.end, width);
     a.out = cuda_written(out, c->plan.end, width);
     list_add(&c->list, launch_attend, &a, sizeof a);

@@ -25,7 +25,8 @@ static __device__ __forceinline__ struct head_pairs load_head(const float *from,
     return h;
 }
 
-/* turns: of the position. The order of products and sums is ref_rope's. */
+/* turns [n_pairs]: of the position. The order of products and sums is ref_rope's; pairs beyond are
+ * not rotated. */
 static __device__ __forceinline__ void turn_head(struct head_pairs *h, const float2 *turns,
                                                  unsigned n_pairs, float *to)
 {
@@ -150,7 +151,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     unsigned token = blockIdx.x, n_q = heads.q != NULL ? heads.n_heads : 0;
     unsigned n_k = heads.k != NULL ? kv.n_kv_heads : 0, n_v = heads.v != NULL ? kv.n_kv_heads : 0;
-    unsigned n_pairs = kv.head_dim / 2, position;
+    unsigned n_pairs = kv.head_dim / 2, n_turned = rope.n_rotated / 2, position;
     const float2 *turns;
     int32_t page;
 
@@ -158,7 +159,7 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     position = tokens.positions[token];
     page = heads.stores ? tokens.pages[token] : -1;
-    turns = (const float2 *)rope.turns + (size_t)position * n_pairs;
+    turns = (const float2 *)rope.turns + (size_t)position * n_turned;
     for (unsigned i = threadIdx.x / WARP_LANES; i < n_q + n_k + n_v; i += WARPS) {
         bool is_v = i >= n_q + n_k;
         unsigned head = i < n_q ? i : is_v ? i - n_q - n_k : i - n_q;
@@ -167,11 +168,33 @@ static __global__ void __launch_bounds__(THREADS)
         struct head_pairs h = load_head(from, n_pairs);
 
         if (heads.turns && !is_v)
-            turn_head(&h, turns, n_pairs, (i < n_q ? heads.q : heads.k) + skip);
+            turn_head(&h, turns, n_turned, (i < n_q ? heads.q : heads.k) + skip);
         if (i >= n_q && page >= 0) {
             struct head_place p = place_in(&kv, layer, page, head, position % KV_PAGE_TOKENS, is_v);
 
             store_head(&kv, &p, &h, n_pairs);
+        }
+    }
+}
+
+/* A warp has a head, a lane every 32nd pair. */
+static __global__ void __launch_bounds__(THREADS)
+    rope_halves(struct cuda_turns rope, struct cuda_tokens tokens, unsigned n_heads, float *x)
+{
+    unsigned token = blockIdx.x, n_pairs = rope.n_rotated / 2, lane = threadIdx.x % WARP_LANES;
+    const float2 *turns;
+
+    if (token >= count_of(tokens.n))
+        return;
+    turns = (const float2 *)rope.turns + (size_t)tokens.positions[token] * n_pairs;
+    for (unsigned i = threadIdx.x / WARP_LANES; i < n_heads; i += WARPS) {
+        float *head = x + ((size_t)token * n_heads + i) * rope.head_dim;
+
+        for (unsigned j = lane; j < n_pairs; j += WARP_LANES) {
+            float a = head[j], b = head[j + n_pairs];
+
+            head[j] = a * turns[j].x - b * turns[j].y;
+            head[j + n_pairs] = a * turns[j].y + b * turns[j].x;
         }
     }
 }
@@ -182,6 +205,10 @@ void cuda_rope(const struct cuda_turns *r, const struct cuda_tokens *tokens, uin
     struct cuda_kv none = {};
     struct heads heads = {x, NULL, NULL, n_heads, true, false};
 
+    if (r->halves) {
+        LAUNCH(rope_halves, tokens->n.most, THREADS, 0, stream, *r, *tokens, n_heads, x);
+        return;
+    }
     none.head_dim = r->head_dim;
     LAUNCH(rope_and_store, tokens->n.most, THREADS, 0, stream, *r, none, 0u, *tokens, heads);
 }
@@ -189,7 +216,7 @@ void cuda_rope(const struct cuda_turns *r, const struct cuda_tokens *tokens, uin
 void cuda_kv_store(const struct cuda_kv *kv, uint32_t layer, const struct cuda_tokens *tokens,
                    const float *k, const float *v, struct CUstream_st *stream)
 {
-    struct cuda_turns none = {NULL, kv->head_dim};
+    struct cuda_turns none = {};
     struct heads heads = {NULL, (float *)k, v, 0, false, true}; /* k is only read, not rotated */
 
     LAUNCH(rope_and_store, tokens->n.most, THREADS, 0, stream, none, *kv, layer, *tokens, heads);

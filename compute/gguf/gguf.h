@@ -53,6 +53,8 @@ enum status gguf_array_text(struct gguf *g, const char *key, size_t i, const cha
                             size_t *ret_len, struct error *err);
 enum status gguf_array_i64(const struct gguf *g, const char *key, size_t i, int64_t *out,
                            struct error *err);
+enum status gguf_array_bool(const struct gguf *g, const char *key, size_t i, bool *out,
+                            struct error *err);
 
 /* The key numbered i < gguf_n_keys, as the file has it: not NUL-ended. */
 size_t gguf_n_keys(const struct gguf *g);

@@ -224,6 +224,19 @@ enum status gguf_array_i64(const struct gguf *g, const char *key, size_t i, int6
     return STATUS_OK;
 }
 
+enum status gguf_array_bool(const struct gguf *g, const char *key, size_t i, bool *out,
+                            struct error *err)
+{
+    const struct gguf_key *k = find_entry(g, key, i, err);
+
+    if (k == NULL)
+        return err->status;
+    if (k->item_type != VALUE_BOOL)
+        return wrong_type(g, key, k->item_type, "an array of bools", err);
+    *out = k->value[i] != 0;
+    return STATUS_OK;
+}
+
 size_t gguf_n_keys(const struct gguf *g)
 {
     return g->n_keys;

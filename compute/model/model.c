@@ -64,7 +64,7 @@ enum status llama_open(struct llama **out, struct backend *b, const struct gguf 
     m->file = g;
     m->shape = shape;
     m->config = *config;
-    if ((rc = llama_read_rope_scale(&m->rope_scale, g, &shape, err)) != STATUS_OK ||
+    if ((rc = model_ropes_init(&m->ropes, g, &shape, err)) != STATUS_OK ||
         (rc = state_open_tables(m, err)) != STATUS_OK ||
         (rc = model_open_device(m, err)) != STATUS_OK)
         goto out;

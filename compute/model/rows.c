@@ -1,8 +1,10 @@
 #include "compute/model/rows.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
+#include "compute/model/arch/arch.h"
 #include "compute/model/row.h"
 #include "compute/model/state.h"
 
@@ -11,16 +13,27 @@ struct tokens {
     struct buffer *x; /* [n][width], the residual stream */
     size_t n;
     const uint32_t *positions;     /* [n] */
+    const float *query_factors;    /* [n], or NULL */
     const struct attend_row *rows; /* [n_rows] */
     size_t n_rows;
 };
+
+/* What the query at a position is multiplied by. */
+static float query_factor(const struct llama_shape *s, size_t pos)
+{
+    return 1.0f + s->query_rise * logf(1.0f + (float)(pos / s->query_every));
+}
 
 /* Lays out the rows one after the other: all tokens, and those whose logits are wanted. */
 static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
                          struct tokens *all, struct tokens *wanted)
 {
-    *all = (struct tokens){.x = m->x, .positions = m->positions, .rows = m->rows};
-    *wanted = (struct tokens){.x = m->picked, .positions = m->pick_positions, .rows = m->pick_rows};
+    *all = (struct tokens){
+        .x = m->x, .positions = m->positions, .query_factors = m->query_factors, .rows = m->rows};
+    *wanted = (struct tokens){.x = m->picked,
+                              .positions = m->pick_positions,
+                              .query_factors = m->pick_query_factors,
+                              .rows = m->pick_rows};
     for (size_t i = 0; i < n_rows; i++) {
         const struct llama_row *row = &rows[i];
         size_t n_before = row->n_tokens - row->n_logits; /* the wanted ones */
@@ -39,100 +52,196 @@ static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n
             assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
             m->ids[all->n] = row->ids[t];
             m->positions[all->n] = (uint32_t)(row->pos + t);
+            if (m->query_factors != NULL)
+                m->query_factors[all->n] = query_factor(&m->shape, row->pos + t);
             if (t < n_before)
                 continue;
+            if (m->query_factors != NULL)
+                m->pick_query_factors[wanted->n] = m->query_factors[all->n];
             m->picks[wanted->n] = (uint32_t)all->n;
             m->pick_positions[wanted->n++] = (uint32_t)(row->pos + t);
         }
     }
-    if (wanted->n == all->n)
-        *wanted = *all;
 }
 
-static struct rope rope_of(const struct llama *m, size_t n_heads)
+static struct input normed_input(const struct llama *m, const struct buffer *x,
+                                 const struct weight *gain)
 {
-    return (struct rope){.n_heads = n_heads,
-                         .head_dim = m->shape.head_dim,
-                         .base = m->shape.rope_base,
-                         .scale = m->rope_scale};
+    return (struct input){x, gain, m->shape.norm_eps};
 }
 
-/* The part of a layer from the queries on. */
+/* x [n][width] += the part's row, where the layer has it. */
+static void add_bias(struct llama *m, size_t layer, enum llama_part part, size_t n,
+                     struct buffer *x)
+{
+    const struct weight *bias = m->layers[layer].parts[part];
+
+    if (bias != NULL)
+        m->backend->type->add_bias(m->backend, bias, n, x);
+}
+
+/* Norms queries or keys x [n][n_heads * head_dim], where the layer does. */
+static void norm_heads(struct llama *m, size_t layer, enum llama_part part, size_t n,
+                       size_t n_heads, struct buffer *x)
+{
+    const struct weight *gain = m->layers[layer].parts[part];
+    const struct input in = normed_input(m, x, gain);
+    size_t n_rows = m->shape.arch->head_norms == HEAD_NORMS_ALL ? 1 : n_heads; /* of a token */
+
+    if (gain != NULL)
+        m->backend->type->norm(m->backend, &in, n * n_rows, m->shape.head_dim * n_heads / n_rows,
+                               x);
+}
+
+/* Rotates queries or keys x, where the layer does. */
+static void rotate_heads(struct llama *m, size_t layer, const struct tokens *t, size_t n_heads,
+                         struct buffer *x)
+{
+    struct rope rope = llama_window(&m->shape, layer) > 0 ? m->ropes.windowed : m->ropes.all;
+
+    rope.n_heads = n_heads;
+    if (llama_rotates(&m->shape, layer))
+        m->backend->type->rope(m->backend, &rope, t->positions, t->n, x);
+}
+
+/* From the products on to what attention takes, in two steps: the ropes of queries and keys come
+ * one after the other, because a device may then run them with what follows. */
+static void finish_queries(struct llama *m, size_t layer, const struct tokens *t)
+{
+    add_bias(m, layer, PART_Q_BIAS, t->n, m->q);
+    norm_heads(m, layer, PART_Q_NORM, t->n, m->shape.n_heads, m->q);
+}
+
+static void finish_keys(struct llama *m, size_t layer, const struct tokens *t)
+{
+    add_bias(m, layer, PART_K_BIAS, t->n, m->k);
+    add_bias(m, layer, PART_V_BIAS, t->n, m->v);
+    norm_heads(m, layer, PART_K_NORM, t->n, m->shape.n_kv_heads, m->k);
+}
+
+static void rotate_queries(struct llama *m, size_t layer, const struct tokens *t)
+{
+    rotate_heads(m, layer, t, m->shape.n_heads, m->q);
+    if (t->query_factors != NULL)
+        m->backend->type->scale_rows(m->backend, t->query_factors, t->n,
+                                     m->shape.n_heads * m->shape.head_dim, m->q);
+}
+
+/* Stores the keys and values of all tokens. Computes the queries of t: of all, or of those whose
+ * logits are wanted. */
+static void run_projections(struct llama *m, size_t layer, const struct tokens *all,
+                            const struct tokens *t)
+{
+    struct backend *b = m->backend;
+    const struct backend_type *op = b->type;
+    struct weight *const *parts = m->layers[layer].parts;
+    const struct input normed = normed_input(m, all->x, parts[PART_ATTN_NORM]);
+    const struct input picked = normed_input(m, t->x, parts[PART_ATTN_NORM]);
+    const struct product qkv[] = {
+        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
+    const bool is_all = t == all;
+
+    op->matmul(b, &normed, all->n, is_all ? qkv : qkv + 1, is_all ? 3 : 2);
+    if (is_all)
+        finish_queries(m, layer, t);
+    finish_keys(m, layer, all);
+    if (is_all)
+        rotate_queries(m, layer, t);
+    rotate_heads(m, layer, all, m->shape.n_kv_heads, m->k);
+    op->kv_store(b, m->kv, layer, m->k, m->v, all->rows, all->n_rows);
+    if (is_all || t->n == 0)
+        return;
+    op->gather(b, all->x, m->picks, t->n, m->shape.width, t->x);
+    op->matmul(b, &picked, t->n, qkv, 1);
+    finish_queries(m, layer, t);
+    rotate_queries(m, layer, t);
+}
+
+/* x += residual scale * norm(branch); branch has a half of the layer. */
+static void add_branch(struct llama *m, size_t layer, enum llama_part post_norm,
+                       const struct tokens *t)
+{
+    struct backend *b = m->backend;
+    const struct weight *gain = m->layers[layer].parts[post_norm];
+    const struct input in = normed_input(m, m->branch, gain);
+
+    if (m->branch == NULL)
+        return;
+    if (gain != NULL)
+        b->type->norm(b, &in, t->n, m->shape.width, m->branch);
+    b->type->add(b, m->branch, m->shape.residual_scale, t->n, m->shape.width, t->x);
+}
+
+/* From the queries to x. */
 static void run_attention(struct llama *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
+    const struct attention how = {.n_heads = m->shape.n_heads,
+                                  .scale = m->shape.attention_scale,
+                                  .cap = m->shape.attention_cap,
+                                  .window = llama_window(&m->shape, layer)};
     const struct input attn_output = {.x = m->attn_output};
-    const struct product out = {m->layers[layer].parts[PART_ATTN_OUT], t->x};
+    const struct product out = {m->layers[layer].parts[PART_ATTN_OUT],
+                                m->branch != NULL ? m->branch : t->x};
 
-    b->type->attend(b, m->kv, layer, m->shape.n_heads, m->q, t->rows, t->n_rows, m->attn_output);
-    b->type->matmul_add(b, &attn_output, t->n, &out);
+    b->type->attend(b, m->kv, layer, &how, m->q, t->rows, t->n_rows, m->attn_output);
+    if (m->branch != NULL)
+        b->type->matmul(b, &attn_output, t->n, &out, 1);
+    else
+        b->type->matmul_add(b, &attn_output, t->n, &out);
+    add_bias(m, layer, PART_ATTN_OUT_BIAS, t->n, out.out);
+    add_branch(m, layer, PART_ATTN_POST_NORM, t);
 }
 
-/* x += down(silu(gate(norm(x))) * up(norm(x))) */
 static void rows_run_ffn(struct llama *m, size_t layer, const struct tokens *t)
 {
     struct backend *b = m->backend;
     struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {t->x, parts[PART_FFN_NORM], m->shape.norm_eps};
-    const struct ffn ffn = {parts[PART_GATE], parts[PART_UP], parts[PART_DOWN]};
+    const struct input normed = normed_input(m, t->x, parts[PART_FFN_NORM]);
+    const struct ffn ffn = {.gate = parts[PART_GATE],
+                            .up = parts[PART_UP],
+                            .down = parts[PART_DOWN],
+                            .activation = m->shape.arch->activation,
+                            .stores = m->branch != NULL};
 
-    b->type->ffn(b, &normed, t->n, &ffn, t->x);
+    b->type->ffn(b, &normed, t->n, &ffn, m->branch != NULL ? m->branch : t->x);
+    add_branch(m, layer, PART_FFN_POST_NORM, t);
 }
 
-/* x += attention(norm(x)), then the feed-forward network. */
-static void run_layer(struct llama *m, size_t layer, const struct tokens *t)
+/* t is all, or in the last layer the wanted tokens: of the others only keys and values are
+ * computed there. */
+static void run_layer(struct llama *m, size_t layer, const struct tokens *all,
+                      const struct tokens *t)
 {
-    struct backend *b = m->backend;
-    const struct backend_type *op = b->type;
-    struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {t->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
-    const struct product qkv[] = {
-        {parts[PART_Q], m->q}, {parts[PART_K], m->k}, {parts[PART_V], m->v}};
-    const struct rope q_rope = rope_of(m, m->shape.n_heads),
-                      k_rope = rope_of(m, m->shape.n_kv_heads);
-
-    op->matmul(b, &normed, t->n, qkv, sizeof qkv / sizeof qkv[0]);
-    op->rope(b, &q_rope, t->positions, t->n, m->q);
-    op->rope(b, &k_rope, t->positions, t->n, m->k);
-    op->kv_store(b, m->kv, layer, m->k, m->v, t->rows, t->n_rows);
+    run_projections(m, layer, all, t);
+    if (t->n == 0)
+        return;
     run_attention(m, layer, t);
     rows_run_ffn(m, layer, t);
 }
 
-/* The last layer: of a token whose logits are not wanted, only the keys and values are computed. */
-static void run_last_layer(struct llama *m, size_t layer, const struct tokens *all,
-                           const struct tokens *wanted)
+static void run_embedding(struct llama *m, const struct tokens *all)
 {
     struct backend *b = m->backend;
-    const struct backend_type *op = b->type;
-    struct weight *const *parts = m->layers[layer].parts;
-    const struct input normed = {all->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
-    const struct input picked = {wanted->x, parts[PART_ATTN_NORM], m->shape.norm_eps};
-    const struct product kv[] = {{parts[PART_K], m->k}, {parts[PART_V], m->v}};
-    const struct product q = {parts[PART_Q], m->q};
-    const struct rope q_rope = rope_of(m, m->shape.n_heads),
-                      k_rope = rope_of(m, m->shape.n_kv_heads);
 
-    op->matmul(b, &normed, all->n, kv, sizeof kv / sizeof kv[0]);
-    op->rope(b, &k_rope, all->positions, all->n, m->k);
-    op->kv_store(b, m->kv, layer, m->k, m->v, all->rows, all->n_rows);
-    if (wanted->n == 0)
-        return;
-    op->gather(b, all->x, m->picks, wanted->n, m->shape.width, wanted->x);
-    op->matmul(b, &picked, wanted->n, &q, 1);
-    op->rope(b, &q_rope, wanted->positions, wanted->n, m->q);
-    run_attention(m, layer, wanted);
-    rows_run_ffn(m, layer, wanted);
+    b->type->embed(b, m->embed, m->ids, all->n, m->x);
+    if (m->shape.embedding_scale != 1.0f)
+        b->type->scale(b, m->shape.embedding_scale, 0.0f, all->n, m->shape.width, m->x);
 }
 
 /* The logits of the wanted tokens. */
 static void run_head(struct llama *m, const struct tokens *wanted, struct buffer *out)
 {
     struct backend *b = m->backend;
-    const struct input normed = {wanted->x, m->norm, m->shape.norm_eps};
+    const struct llama_shape *s = &m->shape;
+    const struct input normed = normed_input(m, wanted->x, m->norm);
     const struct product head = {m->own_head != NULL ? m->own_head : m->embed, out};
 
     b->type->matmul(b, &normed, wanted->n, &head, 1);
+    if (m->head_bias != NULL)
+        b->type->add_bias(b, m->head_bias, wanted->n, out);
+    if (s->logit_factor != 1.0f || s->logit_cap > 0.0f)
+        b->type->scale(b, s->logit_factor, s->logit_cap, wanted->n, s->n_vocab, out);
 }
 
 /* The address of all rows' logits, if they are contiguous in the caller's memory; else NULL. */
@@ -273,24 +382,23 @@ enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_row
 {
     struct backend *b = m->backend;
     size_t last = m->shape.n_layers - 1;
-    struct tokens all, wanted;
+    struct tokens all, picked;
+    const struct tokens *wanted;
     struct outcome o = {0};
     enum status rc;
 
-    rows_lay_out(m, rows, n_rows, &all, &wanted);
+    rows_lay_out(m, rows, n_rows, &all, &picked);
+    wanted = picked.n == all.n ? &all : &picked;
     o.place = one_place(m, rows, n_rows);
     lay_out_draws(m, rows, n_rows, &o);
-    b->type->embed(b, m->embed, m->ids, all.n, m->x);
+    run_embedding(m, &all);
     for (size_t layer = 0; layer < last; layer++)
-        run_layer(m, layer, &all);
-    if (wanted.n == all.n)
-        run_layer(m, last, &all);
-    else
-        run_last_layer(m, last, &all, &wanted);
+        run_layer(m, layer, &all, &all);
+    run_layer(m, last, &all, wanted);
     if (o.n_draws > 0)
-        rows_run_draws(m, &wanted, &o);
-    else if (wanted.n > 0)
-        run_logits(m, &wanted, &o);
+        rows_run_draws(m, wanted, &o);
+    else if (wanted->n > 0)
+        run_logits(m, wanted, &o);
     rc = b->type->sync(b, err);
     if (rc != STATUS_OK)
         return rc;

@@ -2,20 +2,41 @@
 #ifndef COMPUTE_MODEL_SHAPE_H
 #define COMPUTE_MODEL_SHAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
+struct arch;
 struct gguf;
 
+enum { SHAPE_MAX_LAYERS = 1024 };
+
 struct llama_shape {
+    const struct arch *arch;
     size_t n_layers, width, n_heads, n_kv_heads, head_dim, ffn_width, n_vocab, context;
     float norm_eps, rope_base;
+
+    size_t n_rotated; /* numbers of a head; 0: queries and keys are not rotated */
+    float attention_scale, attention_cap;       /* as struct attention */
+    size_t window;                              /* of the layers that have one; 0: none has */
+    uint64_t has_window[SHAPE_MAX_LAYERS / 64]; /* a bit a layer */
+    float embedding_scale, residual_scale;      /* factors; 1: none */
+    float logit_factor, logit_cap;              /* cap 0: none */
+    /* Queries are multiplied by 1 + rise * ln(1 + position / every); rise 0: they are not. */
+    float query_rise;
+    size_t query_every;
 };
 
 /* The shape that a file's metadata states, checked against the tensors. An architecture we do not
  * run is UNIMPLEMENTED and names it. Any thread. */
 enum status llama_read_shape(struct llama_shape *out, const struct gguf *g,
                              struct error *err) MUST_CHECK;
+
+/* Positions that a layer's tokens see; 0: all up to their own. */
+size_t llama_window(const struct llama_shape *s, size_t layer);
+/* Whether a layer's queries and keys are rotated. */
+bool llama_rotates(const struct llama_shape *s, size_t layer);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "compute/gguf/gguf.h"
+#include "compute/model/arch/arch.h"
 
 static enum status state_open_weight(struct llama *m, struct weight **out, const struct tensor *t,
                                      struct error *err)
@@ -25,8 +26,23 @@ static void take_weights(struct llama *m, struct llama *from)
     m->embed = from->embed;
     m->norm = from->norm;
     m->own_head = from->own_head;
+    m->head_bias = from->head_bias;
     m->weight_bytes = from->weight_bytes;
     atomic_fetch_add(&from->n_sharers, 1);
+}
+
+static enum status state_open_layer(struct llama *m, size_t layer, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (int part = 0; part < N_PARTS && rc == STATUS_OK; part++) {
+        struct tensor t;
+
+        rc = llama_layer_tensor(&t, m->file, &m->shape, layer, (enum llama_part)part, err);
+        if (rc == STATUS_OK && t.name != NULL)
+            rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
+    }
+    return rc;
 }
 
 static enum status prepare_weights(struct llama *m, struct error *err)
@@ -40,15 +56,14 @@ static enum status prepare_weights(struct llama *m, struct error *err)
     if (m->layers == NULL)
         return error_no_memory(err, s->n_layers * sizeof *m->layers, "layers");
     for (size_t layer = 0; layer < s->n_layers; layer++)
-        for (int part = 0; part < N_PARTS; part++)
-            if ((rc = llama_layer_tensor(&t, g, s, layer, (enum llama_part)part, err)) !=
-                    STATUS_OK ||
-                (rc = state_open_weight(m, &m->layers[layer].parts[part], t, err)) != STATUS_OK)
-                return rc;
+        if ((rc = state_open_layer(m, layer, err)) != STATUS_OK)
+            return rc;
     if ((rc = llama_embed_tensor(&embed, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->embed, embed, err)) != STATUS_OK ||
         (rc = llama_norm_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = state_open_weight(m, &m->norm, t, err)) != STATUS_OK ||
+        (rc = llama_head_bias_tensor(&t, g, s, err)) != STATUS_OK ||
+        (t != NULL && (rc = state_open_weight(m, &m->head_bias, t, err)) != STATUS_OK) ||
         (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;
     return t == embed ? STATUS_OK : state_open_weight(m, &m->own_head, t, err);
@@ -77,19 +92,6 @@ static enum status open_weights(struct llama *m, struct error *err)
     return rc;
 }
 
-static enum status copy_rope_scale(struct llama *m, const struct llama *of, struct error *err)
-{
-    const size_t n = m->shape.head_dim / 2;
-
-    if (of->rope_scale == NULL)
-        return STATUS_OK;
-    m->rope_scale = try_alloc(n, sizeof *m->rope_scale);
-    if (m->rope_scale == NULL)
-        return error_no_memory(err, n * sizeof *m->rope_scale, "a micro-batch");
-    memcpy(m->rope_scale, of->rope_scale, n * sizeof *m->rope_scale);
-    return STATUS_OK;
-}
-
 static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, size_t width,
                                struct error *err)
 {
@@ -97,6 +99,12 @@ static enum status open_buffer(struct llama *m, struct buffer **out, size_t n, s
 
     *out = m->backend->type->buffer_open(m->backend, size_bytes);
     return *out != NULL ? STATUS_OK : error_no_memory(err, size_bytes, "activations");
+}
+
+/* Whether the halves of a layer are normed or scaled before they are added to x. */
+static bool has_branch(const struct llama_shape *s)
+{
+    return s->arch->norms != NORMS_BEFORE || s->residual_scale != 1.0f;
 }
 
 static enum status open_buffers(struct llama *m, struct error *err)
@@ -111,7 +119,8 @@ static enum status open_buffers(struct llama *m, struct error *err)
         (rc = open_buffer(m, &m->attn_output, n, q_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK)
+        (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK ||
+        (has_branch(s) && (rc = open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
         return rc;
     rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
     if (rc == STATUS_OK && m->backend->type->sample != NULL)
@@ -134,6 +143,12 @@ enum status state_open_tables(struct llama *m, struct error *err)
     m->drawn = try_alloc(n_logits, sizeof *m->drawn);
     m->wanted = try_alloc(n_logits, sizeof *m->wanted);
     m->places = try_alloc(n_logits, sizeof *m->places);
+    if (m->shape.query_rise > 0.0f) {
+        m->query_factors = try_alloc(n, sizeof *m->query_factors);
+        m->pick_query_factors = try_alloc(n_logits, sizeof *m->pick_query_factors);
+        if (m->query_factors == NULL || m->pick_query_factors == NULL)
+            return error_no_memory(err, n * sizeof *m->query_factors, "the tables of a step");
+    }
     if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
         m->pick_positions == NULL || m->pick_rows == NULL || m->staged == NULL ||
         m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL)
@@ -190,8 +205,9 @@ enum status state_open_borrowing(struct llama **out, struct llama *of, struct ba
     m->config = of->config;
     m->config.weights_of = of;
     m->borrows_kv = true;
-    if ((rc = copy_rope_scale(m, of, err)) != STATUS_OK ||
-        (rc = state_open_tables(m, err)) != STATUS_OK ||
+    m->ropes = of->ropes; /* whose scale of lives longer */
+    m->ropes.scale = NULL;
+    if ((rc = state_open_tables(m, err)) != STATUS_OK ||
         (rc = open_borrowed_device(m, of, err)) != STATUS_OK) {
         state_close(m);
         return rc;
@@ -215,15 +231,16 @@ static void close_weights(struct llama *m)
     op->weight_close(m->backend, m->embed);
     op->weight_close(m->backend, m->norm);
     op->weight_close(m->backend, m->own_head);
+    op->weight_close(m->backend, m->head_bias);
     free(m->layers);
     m->layers = NULL;
-    m->embed = m->norm = m->own_head = NULL;
+    m->embed = m->norm = m->own_head = m->head_bias = NULL;
 }
 
 static void close_buffers(struct llama *m)
 {
-    struct buffer **buffers[] = {&m->x, &m->q,      &m->attn_output, &m->k,
-                                 &m->v, &m->picked, &m->logits,      &m->fetched};
+    struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,      &m->v,
+                                 &m->picked, &m->branch, &m->logits,      &m->fetched};
 
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
@@ -247,9 +264,11 @@ void state_close(struct llama *m)
     if (m == NULL)
         return;
     state_close_device(m);
-    free(m->rope_scale);
+    model_ropes_deinit(&m->ropes);
     free(m->ids);
     free(m->positions);
+    free(m->query_factors);
+    free(m->pick_query_factors);
     free(m->rows);
     free(m->picks);
     free(m->pick_positions);

@@ -7,11 +7,12 @@
 
 #include "compute/backend/backend.h"
 #include "compute/model/config.h"
+#include "compute/model/ropes.h"
 #include "compute/model/shape.h"
 #include "compute/model/tensors.h"
 
 struct model_layer {
-    struct weight *parts[N_PARTS];
+    struct weight *parts[N_PARTS]; /* NULL: the model has none */
 };
 
 struct llama {
@@ -24,8 +25,9 @@ struct llama {
 
     struct model_layer *layers; /* [n_layers] */
     struct weight *embed, *norm;
-    struct weight *own_head; /* NULL where the head is embed */
-    float *rope_scale;       /* [head_dim / 2], or NULL */
+    struct weight *own_head;  /* NULL where the head is embed */
+    struct weight *head_bias; /* or NULL */
+    struct model_ropes ropes;
     struct kv *kv;
     bool borrows_kv;                   /* kv is of the model whose micro-batches it runs */
     struct micro_batch *micro_batches; /* [n_micro_batches] or none */
@@ -37,15 +39,19 @@ struct llama {
     struct buffer *q, *attn_output; /* [max_tokens][n_heads * head_dim] */
     struct buffer *k, *v;           /* [max_tokens][n_kv_heads * head_dim] */
     struct buffer *picked;          /* [max_logits][width] of x, in the last layer */
-    struct buffer *logits;          /* [max_logits][n_vocab] */
+    struct buffer *branch;  /* [max_tokens][width], a half of a layer before it is added to x; NULL
+                               where it is added at once */
+    struct buffer *logits;  /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */
 
     /* One call's tables, on the host; the backend reads them until it is synced. */
     int32_t *ids;            /* [max_tokens] */
     uint32_t *positions;     /* [max_tokens] */
+    float *query_factors;    /* [max_tokens]; NULL: none */
     struct attend_row *rows; /* [max_tokens] */
     uint32_t *picks; /* [max_logits] the tokens whose logits are wanted; as a part of all: */
     uint32_t *pick_positions;     /* [max_logits] */
+    float *pick_query_factors;    /* [max_logits] */
     struct attend_row *pick_rows; /* [max_logits] */
     float *staged;                /* [max_logits][n_vocab]: logits that go to several places */
     struct draw *draws;           /* [max_logits] */

@@ -1,4 +1,4 @@
-/* The weights of a llama file: their names and shapes. */
+/* The weights of a model's file: their names and shapes. */
 #ifndef COMPUTE_MODEL_TENSORS_H
 #define COMPUTE_MODEL_TENSORS_H
 
@@ -8,39 +8,55 @@
 #include "base/status.h"
 #include "compute/gguf/tensor.h"
 
+struct gguf;
 struct llama_shape;
 
-/* Of one layer. */
+/* Of one layer. An architecture has some of them, and a file leaves out some that are optional. */
 enum llama_part {
     PART_ATTN_NORM,
     PART_Q,
     PART_K,
     PART_V,
+    PART_Q_BIAS,
+    PART_K_BIAS,
+    PART_V_BIAS,
+    PART_Q_NORM,
+    PART_K_NORM,
     PART_ATTN_OUT,
+    PART_ATTN_OUT_BIAS,
+    PART_ATTN_POST_NORM,
     PART_FFN_NORM,
     PART_GATE,
     PART_UP,
     PART_DOWN,
+    PART_FFN_POST_NORM,
     N_PARTS,
 };
 
-/* The tensor of a part, which has the shape that s says: DATA_LOSS with both shapes if not. */
-enum status llama_layer_tensor(const struct tensor **out, const struct gguf *g,
+/* The tensor of a part, or the rows of a fused tensor, of the shape that s says: DATA_LOSS with
+ * both shapes if not. Its name is NULL where the model has no such part. */
+enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
                                const struct llama_shape *s, size_t layer, enum llama_part part,
                                struct error *err) MUST_CHECK;
 
-/* Of the whole model. The head is token_embd.weight again where the file has no output.weight. */
+/* Of the whole model. The head is token_embd.weight again where the file has no output.weight; its
+ * bias is NULL where there is none. */
 enum status llama_embed_tensor(const struct tensor **out, const struct gguf *g,
                                const struct llama_shape *s, struct error *err) MUST_CHECK;
 enum status llama_norm_tensor(const struct tensor **out, const struct gguf *g,
                               const struct llama_shape *s, struct error *err) MUST_CHECK;
 enum status llama_head_tensor(const struct tensor **out, const struct gguf *g,
                               const struct llama_shape *s, struct error *err) MUST_CHECK;
+enum status llama_head_bias_tensor(const struct tensor **out, const struct gguf *g,
+                                   const struct llama_shape *s, struct error *err) MUST_CHECK;
 
-/* rope_freqs.weight, divisors of rope's frequencies [head_dim / 2], which the caller frees; NULL
- * where the file has none. */
-enum status llama_read_rope_scale(float **out, const struct gguf *g, const struct llama_shape *s,
-                                  struct error *err) MUST_CHECK;
+/* UNIMPLEMENTED for a tensor that would silently be left out of a sum. */
+enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const struct gguf *g,
+                                         struct error *err) MUST_CHECK;
+
+/* A tensor of that shape: NOT_FOUND where there is none. */
+enum status llama_tensor_of_shape(const struct tensor **out, const struct gguf *g, const char *name,
+                                  size_t n_rows, size_t n_cols, struct error *err) MUST_CHECK;
 
 /* UNIMPLEMENTED for a key under the architecture's name that requires what we do not compute. */
 enum status llama_check_keys(const struct llama_shape *s, const struct gguf *g,

@@ -7,14 +7,16 @@
  * Products of int16 are exact, so they have the same bits in any order, and processors that
  * multiply pairs of them do so at twice the rate of floats.
  *
- * With x the integer product of a query and a key, z = x * (key's unit) * (query's unit * log2 e /
- * sqrt(head_dim)) + e is the logarithm (base 2) of the weight of the value's integers, where 2^e is
+ * With x the integer product of a query and a key, z = x * (key's unit) * (query's unit * log2 e *
+ * scale) + e is the logarithm (base 2) of the weight of the value's integers, where 2^e is
  * the value's unit (for q8 the power of 2 above it; the weight is then multiplied by their ratio).
  * In a span of ATTEND_SPAN positions, counted from 0, weights 2^(z - greatest z) are rounded to
  * multiples of 1 / ATTEND_WEIGHT_MOST; outputs are summed over ATTEND_CHUNK positions in int32, and
  * these sums in f32. The divisor of softmax is summed from weights that are not rounded, times
- * 2^-e, in sixteen lanes by position, by fma. Spans are then merged in order. So the bits of an
- * output depend on its position alone, and not on how queries are grouped or a prompt is cut. */
+ * 2^-e, in sixteen lanes by position, by fma. Spans are then merged in order. Where scores are
+ * capped, z = (cap * log2 e) * tanh(x * (key's unit) * (query's unit * scale / cap)) + e. With a
+ * window, positions before it count for nothing, and spans before it are left out. So the bits of
+ * an output depend on its position alone, and not on how queries are grouped or a prompt is cut. */
 #ifndef COMPUTE_NUMERICS_ATTEND_UNITS_H
 #define COMPUTE_NUMERICS_ATTEND_UNITS_H
 
@@ -58,12 +60,21 @@ SCALAR_FN float attend_power(float e)
 
 struct attend_query_unit {
     float by;   /* what numbers are multiplied by to become integers */
-    float unit; /* times log2 e / sqrt(head_dim); NaN where a number is not finite */
+    float unit; /* times the factor; NaN where a number is not finite */
 };
 
+/* What a score's unit is multiplied by; scale 0 is 1/sqrt(head_dim), cap 0 is none. */
+SCALAR_FN float attend_factor(size_t head_dim, float scale, float cap)
+{
+    if (cap > 0.0f)
+        return (scale > 0.0f ? scale : 1.0f / sqrtf((float)head_dim)) / cap;
+    return scale > 0.0f ? SCALAR_LOG2_E * scale : SCALAR_LOG2_E / sqrtf((float)head_dim);
+}
+
 /* Of a query of this greatest magnitude, where NaN is above all. Its product with a key stays
- * within int32. */
-SCALAR_FN struct attend_query_unit attend_unit_of_query(float greatest, size_t head_dim)
+ * within int32. factor: attend_factor */
+SCALAR_FN struct attend_query_unit attend_unit_of_query(float greatest, size_t head_dim,
+                                                        float factor)
 {
     size_t padded = (head_dim + SCALAR_LANES - 1) / SCALAR_LANES * SCALAR_LANES;
     size_t held = (size_t)INT32_MAX / padded >> ATTEND_KEY_BITS;
@@ -72,7 +83,7 @@ SCALAR_FN struct attend_query_unit attend_unit_of_query(float greatest, size_t h
 
     if (greatest >= 0x1p-100f && greatest < 0x1p100f) {
         u.by = most / greatest;
-        u.unit = greatest / most * (SCALAR_LOG2_E / sqrtf((float)head_dim));
+        u.unit = greatest / most * factor;
     } else if (!(greatest < 0x1p-100f)) {
         u.unit = scalar_from_bits(0x7fc00000);
     }

@@ -110,6 +110,33 @@ SCALAR_FN float scalar_silu(float x)
     return x * (1.0f / (1.0f + scalar_exp2(held, SCALAR_LOG2_E)));
 }
 
+/* x * sigmoid(2 y), y = sqrt(2 / pi) * (x + 0.044715 x^3): GELU in its approximation by tanh. The
+ * exponent is clamped as silu's. */
+SCALAR_FN float scalar_gelu(float x)
+{
+    float held = x * fmaf(x * x, -0.0713548162726f, -1.59576912161f); /* -2 y */
+
+    held = scalar_choose(held < -86.0f, -86.0f, held);
+    held = scalar_choose(held > 86.0f, 86.0f, held);
+    return x * (1.0f / (1.0f + scalar_exp2(held, SCALAR_LOG2_E)));
+}
+
+/* tanh(x) within 1e-7, for caps: 1 - 2 / (1 + e^2x). The exponent is clamped to [-86, 86]. */
+SCALAR_FN float scalar_cap_tanh(float x)
+{
+    float held = x * 2.0f;
+
+    held = scalar_choose(held < -86.0f, -86.0f, held);
+    held = scalar_choose(held > 86.0f, 86.0f, held);
+    return fmaf(-2.0f, 1.0f / (1.0f + scalar_exp2(held, SCALAR_LOG2_E)), 1.0f);
+}
+
+/* x * factor, softly capped: inverse is 1 / cap; cap 0: not capped. */
+SCALAR_FN float scalar_scaled(float x, float factor, float cap, float inverse)
+{
+    return cap > 0.0f ? cap * scalar_cap_tanh(x * factor * inverse) : x * factor;
+}
+
 SCALAR_FN float scalar_sigmoid(float x)
 {
     return 1.0f / (1.0f + scalar_exp(-x));

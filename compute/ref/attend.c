@@ -6,7 +6,17 @@
 #include "compute/numerics/scalar.h"
 #include "compute/ref/parts.h"
 
-/* The angle is computed in double: at position 100,000 a float's is off by a thousandth. */
+/* Pair j of one head. */
+static void turn_pair(const struct rope *r, size_t j, float c, float s, float *head)
+{
+    float *first = head + (r->halves ? j : 2 * j);
+    float *second = r->halves ? first + rope_width(r) / 2 : first + 1;
+    float a = *first, b = *second;
+
+    *first = a * c - b * s;
+    *second = a * s + b * c;
+}
+
 void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
               struct buffer *x)
 {
@@ -14,22 +24,15 @@ void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions
     float *rows = ref_floats(x, n, width);
 
     (void)b;
-    for (size_t j = 0; j < r->head_dim / 2; j++) {
-        double frequency = pow((double)r->base, -2.0 * (double)j / (double)r->head_dim);
+    for (size_t j = 0; j < rope_width(r) / 2; j++) {
+        double frequency = rope_frequency(r, j), amplitude = rope_amplitude(r);
 
-        if (r->scale != NULL)
-            frequency /= (double)r->scale[j];
         for (size_t i = 0; i < n; i++) {
             double angle = positions[i] * frequency;
-            float c = (float)cos(angle), s = (float)sin(angle);
-            float *pair = rows + i * width + 2 * j;
+            float c = (float)(amplitude * cos(angle)), s = (float)(amplitude * sin(angle));
 
-            for (size_t h = 0; h < r->n_heads; h++, pair += r->head_dim) {
-                float even = pair[0], odd = pair[1];
-
-                pair[0] = even * c - odd * s;
-                pair[1] = even * s + odd * c;
-            }
+            for (size_t h = 0; h < r->n_heads; h++)
+                turn_pair(r, j, c, s, rows + i * width + h * r->head_dim);
         }
     }
 }
@@ -68,19 +71,28 @@ static float exponentials(float *x, size_t n)
     return scalar_sum_lanes(lanes);
 }
 
-/* One head of one query, over the positions 0 … n - 1: q and out [head_dim]. */
-static void attend_head(const struct kv *kv, size_t layer, const int32_t *pages, size_t head,
-                        size_t n, const float *q, float *scores /* [n + head_dim] */, float *out)
+static float cap_score(float score, float cap)
+{
+    return cap > 0.0f ? cap * tanhf(score / cap) : score;
+}
+
+/* One head of one query at position n - 1: q and out [head_dim]. */
+static void attend_head(const struct kv *kv, size_t layer, const struct attention *how,
+                        const int32_t *pages, size_t head, size_t n, const float *q,
+                        float *scores /* [n + head_dim] */, float *out)
 {
     size_t head_dim = kv->shape.head_dim;
-    float scale = 1.0f / sqrtf((float)head_dim), *scratch = scores + n, sum;
+    size_t first = how->window > 0 && n > how->window ? n - how->window : 0;
+    float scale = how->scale > 0.0f ? how->scale : 1.0f / sqrtf((float)head_dim);
+    float *scratch = scores + n, sum;
 
-    for (size_t p = 0; p < n; p++)
-        scores[p] =
-            ref_dot(q, ref_kv_at(kv, layer, KV_KEYS, pages, p, head, scratch), head_dim) * scale;
-    sum = exponentials(scores, n);
+    for (size_t p = first; p < n; p++)
+        scores[p] = cap_score(
+            ref_dot(q, ref_kv_at(kv, layer, KV_KEYS, pages, p, head, scratch), head_dim) * scale,
+            how->cap);
+    sum = exponentials(scores + first, n - first);
     memset(out, 0, head_dim * sizeof *out);
-    for (size_t p = 0; p < n; p++) {
+    for (size_t p = first; p < n; p++) {
         const float *v = ref_kv_at(kv, layer, KV_VALUES, pages, p, head, scratch);
 
         for (size_t d = 0; d < head_dim; d++)
@@ -90,10 +102,11 @@ static void attend_head(const struct kv *kv, size_t layer, const int32_t *pages,
         out[d] /= sum;
 }
 
-void ref_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out)
 {
+    size_t n_heads = how->n_heads;
     size_t head_dim = kv->shape.head_dim, width = n_heads * head_dim;
     size_t n_sharing = n_heads / kv->shape.n_kv_heads; /* query heads of one key head */
 
@@ -107,7 +120,7 @@ void ref_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_h
             return;
         for (size_t t = 0; t < row->n_tokens; t++)
             for (size_t h = 0; h < n_heads; h++)
-                attend_head(kv, layer, row->pages, h / n_sharing, row->pos + t + 1,
+                attend_head(kv, layer, how, row->pages, h / n_sharing, row->pos + t + 1,
                             from + t * width + h * head_dim, scores, to + t * width + h * head_dim);
     }
 }

@@ -38,7 +38,7 @@ void ref_weight_close(struct backend *b, struct weight *w)
     free(w);
 }
 
-static void decode_row(const struct weight *w, size_t row, float *out /* [n_cols] */)
+void ref_decode_row(const struct weight *w, size_t row, float *out /* [n_cols] */)
 {
     const struct tensor *t = &w->tensor;
     const unsigned char *rows = t->data;
@@ -69,7 +69,7 @@ void ref_embed(struct backend *b, const struct weight *table, const int32_t *ids
     (void)b;
     for (size_t i = 0; i < n; i++) {
         assert(ids[i] >= 0);
-        decode_row(table, (size_t)ids[i], to + i * width);
+        ref_decode_row(table, (size_t)ids[i], to + i * width);
     }
 }
 
@@ -99,9 +99,7 @@ static void rms_norm(const float *x, const float *gain, float eps, size_t width,
         y[c] = x[c] * scale * gain[c];
 }
 
-/* The rows that products read [n][width]. */
-static const float *ref_matrix_rows_of(struct ref *r, const struct input *in, size_t n,
-                                       size_t width)
+const float *ref_input_rows(struct ref *r, const struct input *in, size_t n, size_t width)
 {
     const float *x = ref_const_floats(in->x, n, width);
     float *normed, *gain;
@@ -113,7 +111,7 @@ static const float *ref_matrix_rows_of(struct ref *r, const struct input *in, si
     gain = ref_scratch_of(r, &r->decoded, width);
     if (normed == NULL || gain == NULL)
         return NULL;
-    decode_row(in->gain, 0, gain);
+    ref_decode_row(in->gain, 0, gain);
     for (size_t i = 0; i < n; i++)
         rms_norm(x + i * width, gain, in->eps, width, normed + i * width);
     return normed;
@@ -130,7 +128,7 @@ static void ref_matrix_multiply(struct ref *r, const struct weight *w, const flo
         size_t n_block = n_rows - first < REF_WEIGHT_ROWS ? n_rows - first : REF_WEIGHT_ROWS;
 
         for (size_t j = 0; j < n_block; j++)
-            decode_row(w, first + j, decoded + j * n_cols);
+            ref_decode_row(w, first + j, decoded + j * n_cols);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < n_block; j++)
                 to[i * n_rows + first + j] = ref_dot(decoded + j * n_cols, in + i * n_cols, n_cols);
@@ -141,7 +139,7 @@ void ref_matmul(struct backend *b, const struct input *in, size_t n, const struc
                 size_t n_products)
 {
     for (const struct product *p = products; p < products + n_products; p++) {
-        const float *rows = ref_matrix_rows_of(to_ref(b), in, n, p->w->tensor.n_cols);
+        const float *rows = ref_input_rows(to_ref(b), in, n, p->w->tensor.n_cols);
 
         if (rows != NULL)
             ref_matrix_multiply(to_ref(b), p->w, rows, n,
@@ -154,7 +152,7 @@ void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
 {
     struct ref *r = to_ref(b);
     size_t n_rows = product->w->tensor.n_rows;
-    const float *rows = ref_matrix_rows_of(r, in, n, product->w->tensor.n_cols);
+    const float *rows = ref_input_rows(r, in, n, product->w->tensor.n_cols);
     float *to = ref_floats(product->out, n, n_rows);
     float *y = ref_scratch_of(r, &r->product, n * n_rows);
 
@@ -170,7 +168,7 @@ void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct f
 {
     struct ref *r = to_ref(b);
     size_t hidden = f->gate->tensor.n_rows, width = f->down->tensor.n_rows;
-    const float *rows = ref_matrix_rows_of(r, in, n, f->gate->tensor.n_cols);
+    const float *rows = ref_input_rows(r, in, n, f->gate->tensor.n_cols);
     float *g = ref_scratch_of(r, &r->gated, n * hidden), *to = ref_floats(out, n, width);
     float *u = ref_scratch_of(r, &r->product, n * (hidden > width ? hidden : width));
 
@@ -180,8 +178,8 @@ void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct f
     ref_matrix_multiply(r, f->gate, rows, n, g);
     ref_matrix_multiply(r, f->up, rows, n, u);
     for (size_t i = 0; i < n * hidden; i++)
-        g[i] = scalar_silu(g[i]) * u[i];
+        g[i] = (f->activation == ACTIVATION_GELU ? scalar_gelu(g[i]) : scalar_silu(g[i])) * u[i];
     ref_matrix_multiply(r, f->down, g, n, u);
     for (size_t i = 0; i < n * width; i++)
-        to[i] += u[i];
+        to[i] = f->stores ? u[i] : to[i] + u[i];
 }

@@ -77,9 +77,20 @@ const float *ref_kv_at(const struct kv *kv, size_t layer, enum kv_part part, con
 /* attend.c */
 void ref_rope(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
               struct buffer *x);
-void ref_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
+void ref_attend(struct backend *b, const struct kv *kv, size_t layer, const struct attention *how,
                 const struct buffer *q, const struct attend_row *rows, size_t n_rows,
                 struct buffer *out);
+
+/* rows.c */
+void ref_norm(struct backend *b, const struct input *in, size_t n, size_t width,
+              struct buffer *out);
+void ref_add(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,
+             struct buffer *out);
+void ref_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
+void ref_scale(struct backend *b, float factor, float cap, size_t n, size_t width,
+               struct buffer *x);
+void ref_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
+                    struct buffer *x);
 
 /* sample.c */
 void ref_sample(struct backend *b, const struct buffer *logits, size_t n_vocab,
@@ -97,6 +108,11 @@ void ref_matmul_add(struct backend *b, const struct input *in, size_t n,
                     const struct product *product);
 void ref_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
              struct buffer *out);
+
+/* The rows that products read [n][width]; NULL: there was no memory, and ref_fail was called. */
+const float *ref_input_rows(struct ref *r, const struct input *in, size_t n, size_t width);
+/* out [n_cols] */
+void ref_decode_row(const struct weight *w, size_t row, float *out);
 
 /* [n] · [n], in sixteen lanes (scalar.h) */
 float ref_dot(const float *a, const float *b, size_t n);

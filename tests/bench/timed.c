@@ -147,9 +147,12 @@ static void timed_matmul_add(struct backend *b, const struct input *in, size_t n
 static void timed_ffn(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
                       struct buffer *out)
 {
-    struct ffn real = {f->gate->real, f->up->real, f->down->real};
+    struct ffn real = *f;
     struct input input = real_input(in);
 
+    real.gate = f->gate->real;
+    real.up = f->up->real;
+    real.down = f->down->real;
     TIMED(b, FFN, r->type->ffn(r, &input, n, &real, out));
 }
 
@@ -165,11 +168,11 @@ static void timed_kv_store(struct backend *b, struct kv *kv, size_t layer, const
     TIMED(b, KV_STORE, r->type->kv_store(r, kv, layer, k, v, rows, n_rows));
 }
 
-static void timed_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
-                         const struct buffer *q, const struct attend_row *rows, size_t n_rows,
-                         struct buffer *out)
+static void timed_attend(struct backend *b, const struct kv *kv, size_t layer,
+                         const struct attention *how, const struct buffer *q,
+                         const struct attend_row *rows, size_t n_rows, struct buffer *out)
 {
-    TIMED(b, ATTEND, r->type->attend(r, kv, layer, n_heads, q, rows, n_rows, out));
+    TIMED(b, ATTEND, r->type->attend(r, kv, layer, how, q, rows, n_rows, out));
 }
 
 static void timed_gather(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,

@@ -264,6 +264,7 @@ START_TEST(gates_have_the_bits_of_the_host)
     struct buffer *from, *to;
     struct cuda_count n = {NULL, N};
     struct cuda_product products[3];
+    struct cuda_gate_rows gated = {.n = n, .width = HIDDEN, .gelu = _i % 2 != 0};
     struct device_acts acts;
     void *rooms[3];
 
@@ -271,7 +272,12 @@ START_TEST(gates_have_the_bits_of_the_host)
     fill(x, N * WIDTH, 6);
     from = host_buffer(b, in, N * WIDTH);
     to = host_buffer(b, x, N * WIDTH);
-    b->type->ffn(b, &(struct input){.x = from}, N, &(struct ffn){w[0], w[1], w[2]}, to);
+    b->type->ffn(b, &(struct input){.x = from}, N,
+                 &(struct ffn){.gate = w[0],
+                               .up = w[1],
+                               .down = w[2],
+                               .activation = gated.gelu ? ACTIVATION_GELU : ACTIVATION_SILU},
+                 to);
     host_read(b, to, want, N * WIDTH);
     b->type->buffer_close(b, from);
 
@@ -289,8 +295,10 @@ START_TEST(gates_have_the_bits_of_the_host)
                                 .acts = {device_room(N * HIDDEN),
                                          device_room(N * HIDDEN / 32 * sizeof(struct cuda_group))}};
     fibres_set_orders(RIG_ORDERS, 3);
-    cuda_gate_quantise(products[0].out, products[1].out, n, HIDDEN, &acts.acts, NULL);
-    cuda_gate(products[0].out, products[1].out, n, HIDDEN, products[0].out, NULL);
+    gated.gate = products[0].out;
+    gated.up = products[1].out;
+    cuda_gate_quantise(&gated, &acts.acts, NULL);
+    cuda_gate(&gated, products[0].out, NULL);
     launch_products(how, &products[2], 1, &acts, n, true);
     assert_same_bits(products[2].out, want, N * WIDTH);
     let_go(&acts);

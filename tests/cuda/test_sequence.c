@@ -17,6 +17,9 @@ enum { N_KV_TYPES = 3 };
 struct step {
     size_t n_heads, n_kv_heads, head_dim, n_sequences;
     size_t before[MAX_SEQUENCES], n_tokens[MAX_SEQUENCES];
+    size_t window, n_rotated; /* 0: none; all */
+    float cap;
+    bool halves;
 };
 
 /* A step's tensors on the host, a row for each of its tokens. */
@@ -91,7 +94,11 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
                                    .head_dim = s->head_dim,
                                    .n_pages = now->n_pages,
                                    .type = type};
-    struct rope rope = {.n_heads = s->n_heads, .head_dim = s->head_dim, .base = 10000.0f};
+    struct rope rope = {.n_heads = s->n_heads,
+                        .head_dim = s->head_dim,
+                        .base = 10000.0f,
+                        .n_rotated = s->n_rotated,
+                        .halves = s->halves};
     const struct tensors *both[] = {past, now};
     size_t q_width = s->n_heads * s->head_dim, kv_width = s->n_kv_heads * s->head_dim;
     struct buffer *of_q = NULL, *of_out = host_buffer(b, NULL, now->n * q_width);
@@ -114,7 +121,10 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
             of_q = host_buffer(b, now->q, now->n * q_width);
             rope.n_heads = s->n_heads;
             b->type->rope(b, &rope, now->positions, now->n, of_q);
-            b->type->attend(b, kv, LAYER, s->n_heads, of_q, rows, n_rows, of_out);
+            b->type->attend(
+                b, kv, LAYER,
+                &(struct attention){.n_heads = s->n_heads, .cap = s->cap, .window = s->window},
+                of_q, rows, n_rows, of_out);
         }
         ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
         b->type->buffer_close(b, k);
@@ -125,17 +135,17 @@ static void host_step(struct backend *b, const struct step *s, enum kv_type type
     b->type->kv_close(b, kv);
 }
 
-/* [MAX_POSITIONS][head_dim / 2][2], with ref_rope's angles. */
-static float *device_turns(size_t head_dim)
+/* [MAX_POSITIONS][n_rotated / 2][2], with ref_rope's angles. */
+static float *device_turns(size_t n_rotated)
 {
-    float *turns = device_room(MAX_POSITIONS * head_dim * sizeof *turns);
+    float *turns = device_room(MAX_POSITIONS * n_rotated * sizeof *turns);
 
-    for (size_t j = 0; j < head_dim / 2; j++) {
-        double frequency = pow((double)10000.0f, -2.0 * (double)j / (double)head_dim);
+    for (size_t j = 0; j < n_rotated / 2; j++) {
+        double frequency = pow((double)10000.0f, -2.0 * (double)j / (double)n_rotated);
 
         for (size_t p = 0; p < MAX_POSITIONS; p++) {
-            turns[p * head_dim + 2 * j] = (float)cos((double)p * frequency);
-            turns[p * head_dim + 2 * j + 1] = (float)sin((double)p * frequency);
+            turns[p * n_rotated + 2 * j] = (float)cos((double)p * frequency);
+            turns[p * n_rotated + 2 * j + 1] = (float)sin((double)p * frequency);
         }
     }
     return turns;
@@ -148,9 +158,11 @@ struct device {
 
 static void device_open(struct device *d, const struct step *s, enum kv_type type, size_t n_pages)
 {
+    const size_t n = s->n_rotated > 0 ? s->n_rotated : s->head_dim;
+
     cuda_kv_lay_out(&d->kv, type, N_LAYERS, s->n_kv_heads, s->head_dim);
     d->kv.pages = device_room(n_pages * d->kv.page_bytes);
-    d->rope = (struct cuda_turns){device_turns(s->head_dim), (uint32_t)s->head_dim};
+    d->rope = (struct cuda_turns){device_turns(n), (uint32_t)s->head_dim, (uint32_t)n, s->halves};
 }
 
 static void device_close(struct device *d)
@@ -190,7 +202,10 @@ static void device_store(struct device *d, const struct step *s, const struct te
 static void device_attend(struct device *d, const struct step *s, const struct tensors *t,
                           size_t enough, const float *q, float *out)
 {
-    struct cuda_attention a = {.n_heads = (uint32_t)s->n_heads};
+    struct cuda_attention a = {.n_heads = (uint32_t)s->n_heads,
+                               .window = (uint32_t)s->window,
+                               .factor = attend_factor(s->head_dim, 0.0f, s->cap),
+                               .cap = s->cap * SCALAR_LOG2_E};
     struct cuda_attend_sizes sizes, again;
     struct cuda_attend_item *items;
     struct attend_row rows[MAX_SEQUENCES];
@@ -250,9 +265,9 @@ static void check_step(const struct step *s, enum kv_type type, unsigned n_order
     out = device_room(n_q * sizeof *out);
     fibres_set_orders(1, 0);
     if (past.n > 0)
-        device_store(&d, s, &past, NULL, true);
+        device_store(&d, s, &past, NULL, !s->halves);
     fibres_set_orders(n_orders, 8);
-    device_store(&d, s, &now, q, now.n % 2 == 0);
+    device_store(&d, s, &now, q, !s->halves && now.n % 2 == 0);
     assert_same_bits(q, want_q, n_q);
     for (size_t enough = 0; enough < 2; enough++) {
         memset(out, 0x55, n_q * sizeof *out);
@@ -276,19 +291,68 @@ START_TEST(attention_has_the_bits_of_the_host)
 {
     static const struct step steps[] = {
         /* one token after 0, 14, 15, 16 and 999 others */
-        {9, 3, 64, 5, {0, 14, 15, 16, 999}, {1, 1, 1, 1, 1}},
+        {.n_heads = 9,
+         .n_kv_heads = 3,
+         .head_dim = 64,
+         .n_sequences = 5,
+         .before = {0, 14, 15, 16, 999},
+         .n_tokens = {1, 1, 1, 1, 1}},
         /* chunks, with a token here and there; one from a span into the next */
-        {9, 3, 64, 5, {0, 250, 7, 511, 30}, {17, 12, 1, 3, 1}},
+        {.n_heads = 9,
+         .n_kv_heads = 3,
+         .head_dim = 64,
+         .n_sequences = 5,
+         .before = {0, 250, 7, 511, 30},
+         .n_tokens = {17, 12, 1, 3, 1}},
         /* heads of their own, of odd sizes */
-        {4, 4, 80, 3, {0, 100, 255}, {3, 2, 2}},
+        {.n_heads = 4,
+         .n_kv_heads = 4,
+         .head_dim = 80,
+         .n_sequences = 3,
+         .before = {0, 100, 255},
+         .n_tokens = {3, 2, 2}},
         /* more heads to a key than a block takes */
-        {20, 1, 32, 2, {3, 300}, {2, 1}},
-        {2, 1, 256, 2, {257, 0}, {5, 1}},
-        {2, 2, 6, 2, {20, 0}, {9, 4}},
+        {.n_heads = 20,
+         .n_kv_heads = 1,
+         .head_dim = 32,
+         .n_sequences = 2,
+         .before = {3, 300},
+         .n_tokens = {2, 1}},
+        {.n_heads = 2,
+         .n_kv_heads = 1,
+         .head_dim = 256,
+         .n_sequences = 2,
+         .before = {257, 0},
+         .n_tokens = {5, 1}},
+        {.n_heads = 2,
+         .n_kv_heads = 2,
+         .head_dim = 6,
+         .n_sequences = 2,
+         .before = {20, 0},
+         .n_tokens = {9, 4}},
+        /* windows that begin within a page, at its edge and in the span before; a part rotated */
+        {.n_heads = 6,
+         .n_kv_heads = 2,
+         .head_dim = 40,
+         .n_sequences = 5,
+         .before = {0, 30, 255, 520, 999},
+         .n_tokens = {20, 3, 2, 1, 1},
+         .window = 16,
+         .n_rotated = 24,
+         .halves = true},
+        {.n_heads = 4,
+         .n_kv_heads = 2,
+         .head_dim = 64,
+         .n_sequences = 4,
+         .before = {0, 300, 530, 1000},
+         .n_tokens = {9, 5, 1, 2},
+         .window = 270,
+         .n_rotated = 48,
+         .cap = 2.0f},
     };
     const size_t n_steps = sizeof steps / sizeof steps[0];
 
-    ck_assert_uint_eq(n_steps, 6);
+    ck_assert_uint_eq(n_steps, 8);
     check_step(&steps[_i / N_KV_TYPES], kv_types[_i % N_KV_TYPES],
                _i / N_KV_TYPES == 0 ? 2 : RIG_ORDERS);
 }
@@ -297,7 +361,12 @@ END_TEST
 /* A token without a page is not stored, and others are. */
 START_TEST(what_has_no_page_is_left)
 {
-    static const struct step s = {2, 1, 32, 1, {0}, {3}};
+    static const struct step s = {.n_heads = 2,
+                                  .n_kv_heads = 1,
+                                  .head_dim = 32,
+                                  .n_sequences = 1,
+                                  .before = {0},
+                                  .n_tokens = {3}};
     struct tensors t;
     struct device d;
     const uint32_t *stored;
@@ -353,7 +422,7 @@ int main(void)
 
     denormals_are_zero();
     tcase_set_timeout(all, 600);
-    tcase_add_loop_test(all, attention_has_the_bits_of_the_host, 0, 6 * N_KV_TYPES);
+    tcase_add_loop_test(all, attention_has_the_bits_of_the_host, 0, 8 * N_KV_TYPES);
     tcase_add_test(all, what_has_no_page_is_left);
     tcase_add_loop_test(all, pages_are_copied, 0, N_KV_TYPES);
     suite_add_tcase(suite, all);

@@ -162,7 +162,8 @@ static void run_ffn(struct backend *b, struct tensor t[3], const float *in, size
     struct buffer *from = host_buffer(b, in, n * t[0].n_cols);
     struct buffer *to = host_buffer(b, to_add, n * t[2].n_rows);
 
-    b->type->ffn(b, &(struct input){.x = from}, n, &(struct ffn){w[0], w[1], w[2]}, to);
+    b->type->ffn(b, &(struct input){.x = from}, n,
+                 &(struct ffn){.gate = w[0], .up = w[1], .down = w[2]}, to);
     host_read(b, to, out, n * t[2].n_rows);
     b->type->buffer_close(b, from);
     for (size_t i = 0; i < 3; i++)

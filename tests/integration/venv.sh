@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 venv=build/venv
-packages="grpcio==1.81.1 grpcio-reflection==1.81.1 grpcio-status==1.81.1 tritonclient[grpc]==2.73.0 grpcio-tools==1.81.1 grpcio-health-checking==1.81.1 numpy==2.3.5 gymnasium==1.2.2 openai==3.54.0"
+packages="grpcio==1.81.1 grpcio-reflection==1.81.1 grpcio-status==1.81.1 tritonclient[grpc]==2.73.0 grpcio-tools==1.81.1 grpcio-health-checking==1.81.1 numpy==2.3.5 gymnasium==1.2.2 openai==3.54.0 gguf==0.19.0"
 if [ "$(cat "$venv/packages" 2>/dev/null)" != "$packages" ]; then
     printf 'making build/venv: %s\n' "$packages" >&2
     rm -rf "$venv"

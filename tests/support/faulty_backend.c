@@ -191,12 +191,47 @@ static void faulty_kv_store(struct backend *b, struct kv *kv, size_t layer, cons
         real_of(b)->type->kv_store(real_of(b), kv, layer, k, v, rows, n_rows);
 }
 
-static void faulty_attend(struct backend *b, const struct kv *kv, size_t layer, size_t n_heads,
-                          const struct buffer *q, const struct attend_row *rows, size_t n_rows,
-                          struct buffer *out)
+static void faulty_attend(struct backend *b, const struct kv *kv, size_t layer,
+                          const struct attention *how, const struct buffer *q,
+                          const struct attend_row *rows, size_t n_rows, struct buffer *out)
 {
     if (works(b))
-        real_of(b)->type->attend(real_of(b), kv, layer, n_heads, q, rows, n_rows, out);
+        real_of(b)->type->attend(real_of(b), kv, layer, how, q, rows, n_rows, out);
+}
+
+static void faulty_norm(struct backend *b, const struct input *in, size_t n, size_t width,
+                        struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->norm(real_of(b), in, n, width, out);
+}
+
+static void faulty_add_rows(struct backend *b, const struct buffer *in, float factor, size_t n,
+                            size_t width, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->add(real_of(b), in, factor, n, width, out);
+}
+
+static void faulty_add_bias(struct backend *b, const struct weight *bias, size_t n,
+                            struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->add_bias(real_of(b), bias, n, x);
+}
+
+static void faulty_scale(struct backend *b, float factor, float cap, size_t n, size_t width,
+                         struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->scale(real_of(b), factor, cap, n, width, x);
+}
+
+static void faulty_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
+                              struct buffer *x)
+{
+    if (works(b))
+        real_of(b)->type->scale_rows(real_of(b), factors, n, width, x);
 }
 
 static void faulty_gather(struct backend *b, const struct buffer *in, const uint32_t *rows,
@@ -326,6 +361,11 @@ const struct backend_type faulty_backend = {
     .rope = faulty_rope,
     .kv_store = faulty_kv_store,
     .attend = faulty_attend,
+    .norm = faulty_norm,
+    .add = faulty_add_rows,
+    .add_bias = faulty_add_bias,
+    .scale = faulty_scale,
+    .scale_rows = faulty_scale_rows,
     .gather = faulty_gather,
     .sample = faulty_sample,
     .memory_free = faulty_memory_free,

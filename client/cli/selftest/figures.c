@@ -176,11 +176,11 @@ static enum status time_vendor(struct race *r, const struct gguf *model, double 
     while (rc == STATUS_OK && (n_rounds < 1 + LEAST_ROUNDS || spent < r->test->seconds)) {
         for (size_t layer = 0; layer < shape->n_layers; layer++)
             for (int part = 0; part < N_PARTS && rc == STATUS_OK; part++) {
-                const struct tensor *t;
+                struct tensor t;
 
                 rc = llama_layer_tensor(&t, model, shape, layer, (enum llama_part)part, err);
-                if (rc == STATUS_OK && t->n_rows > 1 &&
-                    !op->vendor_matmul(r->b, PROMPT, t->n_rows, t->n_cols))
+                if (rc == STATUS_OK && t.n_rows > 1 &&
+                    !op->vendor_matmul(r->b, PROMPT, t.n_rows, t.n_cols))
                     return op->sync(r->b, err);
             }
         if (rc == STATUS_OK)

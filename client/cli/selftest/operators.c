@@ -263,7 +263,8 @@ static enum status run_attend(const struct operators *s, const struct trial *t, 
         (rc = add_buffer(&m, s, 1, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, -1, err)) == STATUS_OK) {
         b->type->kv_store(b, m.kv, 0, m.buffers[0], m.buffers[1], rows, 2);
-        b->type->attend(b, m.kv, 0, N_HEADS, m.buffers[1], rows, 2, m.buffers[2]);
+        b->type->attend(b, m.kv, 0, &(struct attention){.n_heads = N_HEADS}, m.buffers[1], rows, 2,
+                        m.buffers[2]);
         rc = test_memory_fetch(&m, t, m.buffers[2], result, err);
     }
     memory_deinit(&m);
@@ -281,7 +282,7 @@ static enum status operators_run_ffn(const struct operators *s, const struct tri
         (rc = add_buffer(&m, s, 0, err)) == STATUS_OK &&
         (rc = add_buffer(&m, s, 1, err)) == STATUS_OK) {
         const struct input in = {.x = m.buffers[0]};
-        const struct ffn ffn = {m.weight, m.weight, m.weight};
+        const struct ffn ffn = {.gate = m.weight, .up = m.weight, .down = m.weight};
 
         b->type->ffn(b, &in, N_TOKENS, &ffn, m.buffers[1]);
         rc = test_memory_fetch(&m, t, m.buffers[1], result, err);

@@ -308,7 +308,7 @@ static void run_rows(struct backend *b, size_t n, size_t width, const struct rop
     b->type->matmul_add(b, &plain, n, &to_x);
     b->type->gather(b, x, rows, n, width, y);
     b->type->download(b, out + 2 * n * width, y, size_bytes);
-    b->type->ffn(b, &plain, n, &(struct ffn){same, same, same}, x);
+    b->type->ffn(b, &plain, n, &(struct ffn){.gate = same, .up = same, .down = same}, x);
     b->type->download(b, out + 3 * n * width, x, size_bytes);
     must_sync(b);
     b->type->buffer_close(b, x);
@@ -325,9 +325,10 @@ static void run_rows(struct backend *b, size_t n, size_t width, const struct rop
  * heads of 24 is no multiple of sixteen lanes per head. */
 START_TEST(row_operators_have_the_bits_of_ref)
 {
-    static const float scale[12] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
+    static const double scale[12] = {1, 1, 1, 2, 2, 2, 4, 4, 4, 8, 8, 8};
     static float want[4 * MAX_ROWS * 96], got[4 * MAX_ROWS * 96];
-    struct rope rope = {4, 24, 10000.0f, _i == 0 ? NULL : scale};
+    struct rope rope = {
+        .n_heads = 4, .head_dim = 24, .base = 10000.0f, .scale = _i == 0 ? NULL : scale};
     struct backend *b = open_ref();
 
     run_rows(b, MAX_ROWS, 96, &rope, want);
@@ -400,8 +401,8 @@ START_TEST(a_gated_network_is_its_parts)
             struct buffer *x = buffer_of(b, in, row_counts[j] * N_COLS);
             struct buffer *y = buffer_of(b, in, row_counts[j] * N_COLS);
 
-            b->type->ffn(b, &(struct input){.x = x}, row_counts[j], &(struct ffn){w[0], w[1], w[2]},
-                         y);
+            b->type->ffn(b, &(struct input){.x = x}, row_counts[j],
+                         &(struct ffn){.gate = w[0], .up = w[1], .down = w[2]}, y);
             read_buffer(b, y, got, row_counts[j] * N_COLS);
             assert_same_bits(got, want, row_counts[j] * N_COLS);
             b->type->buffer_close(b, x);
@@ -534,7 +535,8 @@ static void run_attention(struct backend *b, const struct shape *shape, size_t c
         b->type->upload(b, ks, some[1], n * kv_width * sizeof(float));
         b->type->upload(b, vs, some[2], n * kv_width * sizeof(float));
         b->type->kv_store(b, kv, 1, ks, vs, rows, n_rows);
-        b->type->attend(b, kv, 1, shape->n_heads, qs, rows, n_rows, outs);
+        b->type->attend(b, kv, 1, &(struct attention){.n_heads = shape->n_heads}, qs, rows, n_rows,
+                        outs);
         b->type->download(b, some[3], outs, n * width * sizeof(float));
         must_sync(b);
         for (size_t i = 0; i < n_rows; i++)
@@ -663,8 +665,10 @@ static void run_sharers(struct backend *b, const struct shape *shape, bool toget
     for (size_t i = 0; i < (together ? 1 : N_CONTEXTS); i++) { /* twice, as by two layers */
         size_t n_rows = together ? N_CONTEXTS : 1;
 
-        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, n_rows, before);
-        b->type->attend(b, kv, 0, shape->n_heads, q, rows + i, n_rows, outs);
+        b->type->attend(b, kv, 0, &(struct attention){.n_heads = shape->n_heads}, q, rows + i,
+                        n_rows, before);
+        b->type->attend(b, kv, 0, &(struct attention){.n_heads = shape->n_heads}, q, rows + i,
+                        n_rows, outs);
     }
     read_buffer(b, outs, out, N_CONTEXTS * 3 * width);
     b->type->kv_close(b, kv);
@@ -733,7 +737,7 @@ static void attend_end(size_t n_threads, size_t n, float *out /* [n][MAX_WIDTH] 
     q = buffer_of(b, x, n * 9 * 64);
     outs = buffer_of(b, NULL, n * 9 * 64);
     b->type->kv_store(b, kv, 0, k, k, &all, 1);
-    b->type->attend(b, kv, 0, 9, q, &last, 1, outs);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = 9}, q, &last, 1, outs);
     read_buffer(b, outs, out, n * 9 * 64);
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, k);
@@ -786,7 +790,7 @@ static void attend_unlike(size_t n_threads, float *out /* [N_LONG + 1][9 * 64] *
     fill(x, (N_LONG + 1) * 9 * 64, 94);
     q = buffer_of(b, x, (N_LONG + 1) * 9 * 64);
     outs = buffer_of(b, NULL, (N_LONG + 1) * 9 * 64);
-    b->type->attend(b, kv, 0, 9, q, rows, N_LONG + 1, outs);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = 9}, q, rows, N_LONG + 1, outs);
     read_buffer(b, outs, out, (N_LONG + 1) * 9 * 64);
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, k);
@@ -839,11 +843,11 @@ START_TEST(attention_forgets_who_stood_between)
     fill(x, ALL * WIDTH, 104);
     q = buffer_of(b, x, ALL * WIDTH);
     out = buffer_of(b, NULL, ALL * WIDTH);
-    b->type->attend(b, kv, 0, HEADS, q, rows, 3, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, q, rows, 3, out);
     b->type->download(b, together, out, sizeof together);
     must_sync(b);
     for (size_t i = 0; i < 3; i++)
-        b->type->attend(b, kv, 0, HEADS, q, &rows[i], 1, out);
+        b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, q, &rows[i], 1, out);
     b->type->download(b, alone, out, sizeof alone);
     must_sync(b);
     assert_same_bits(together, alone, ALL * WIDTH);
@@ -874,7 +878,7 @@ static void attend_last(struct backend *b, enum kv_type type, size_t n, const fl
         table[i] = (int32_t)i;
     ck_assert_int_eq(b->type->kv_open(b, &pages, &kv, &err), STATUS_OK);
     b->type->kv_store(b, kv, 0, ks, vs, &all, 1);
-    b->type->attend(b, kv, 0, ODD_HEADS, qs, &last, 1, outs);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = ODD_HEADS}, qs, &last, 1, outs);
     read_buffer(b, outs, out, ODD_HEADS * ODD_DIM);
     b->type->kv_close(b, kv);
     b->type->buffer_close(b, qs);
@@ -977,11 +981,11 @@ START_TEST(attention_forgets_what_a_page_held)
         out = buffer_of(b, NULL, 3 * ODD_DIM);
         ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
         b->type->kv_store(b, kv, 0, m, m, &few, 1);
-        b->type->attend(b, kv, 0, 1, m, &few, 1, out);
+        b->type->attend(b, kv, 0, &(struct attention){.n_heads = 1}, m, &few, 1, out);
         b->type->download(b, clean, out, sizeof clean);
         b->type->kv_store(b, kv, 0, broken, broken, &full, 1);
         b->type->kv_store(b, kv, 0, m, m, &few, 1);
-        b->type->attend(b, kv, 0, 1, m, &few, 1, out);
+        b->type->attend(b, kv, 0, &(struct attention){.n_heads = 1}, m, &few, 1, out);
         b->type->download(b, got, out, sizeof got);
         must_sync(b);
         assert_same_bits(got, clean, 3 * ODD_DIM);
@@ -1020,7 +1024,7 @@ START_TEST(a_page_is_copied_in_all_layers)
     for (size_t layer = 0; layer < 3; layer++)
         for (size_t i = 0; i < 2; i++) {
             row.pages = &pages[i];
-            b->type->attend(b, kv, layer, 2, m, &row, 1, out);
+            b->type->attend(b, kv, layer, &(struct attention){.n_heads = 2}, m, &row, 1, out);
             b->type->download(b, got[layer][i], out, sizeof got[0][0]);
         }
     for (size_t layer = 0; layer < 3; layer++) {
@@ -1064,12 +1068,12 @@ START_TEST(memory_of_pages_is_taken_ahead)
     ck_assert_uint_eq(n_prepared(b, kv, false), 5);
     ck_assert(!b->type->kv_prepare(b, kv, false));
     b->type->kv_store(b, kv, 0, m, m, &row, 1);
-    b->type->attend(b, kv, 0, 4, m, &row, 1, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = 4}, m, &row, 1, out);
     b->type->download(b, before, out, sizeof before);
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_OK);
     ck_assert_uint_eq(n_prepared(b, kv, true),
                       3); /* 12 MiB and more are below the highest written page */
-    b->type->attend(b, kv, 0, 4, m, &row, 1, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = 4}, m, &row, 1, out);
     b->type->download(b, after, out, sizeof after);
     assert_same_bits(after, before, 256);
     b->type->kv_close(b, kv);
@@ -1169,7 +1173,7 @@ START_TEST(a_failure_sticks_until_sync)
     struct tensor t = random_tensor(DTYPE_Q4_1, N_OUT, N_COLS, 3);
     struct backend *b = open_set("generic", 1);
     struct weight *w = open_weight(b, &t);
-    struct rope rope = {1, N_OUT, 10000.0f, NULL};
+    struct rope rope = {.n_heads = 1, .head_dim = N_OUT, .base = 10000.0f};
     uint32_t position = 5;
     float in[N_COLS], got[N_OUT];
     struct buffer *from, *to = buffer_of(b, NULL, N_OUT);

@@ -237,7 +237,7 @@ START_TEST(ffn_gates)
     struct weight *wd = weight_of(b, down, DTYPE_F32, 2, 3);
     struct buffer *x = buffer_of(b, in, 2), *y = buffer_of(b, before, 2);
     const struct input input = {.x = x};
-    const struct ffn ffn = {wg, wu, wd};
+    const struct ffn ffn = {.gate = wg, .up = wu, .down = wd};
     float is[2];
 
     b->type->ffn(b, &input, 1, &ffn, y);
@@ -258,7 +258,7 @@ START_TEST(rope_turns_neighbours)
 {
     static const float in[] = {1, 0, 1, 0, 0, 1, 0, 1, 5, 6, 7, 8, 9, 10, 11, 12};
     static const uint32_t positions[] = {3, 0};
-    static const float divisors[] = {1, 2};
+    static const double divisors[] = {1, 2};
     struct rope rope = {.n_heads = 2, .head_dim = 4, .base = 100};
     struct backend *b = open_ref();
     struct buffer *x = buffer_of(b, in, 16);
@@ -328,7 +328,7 @@ START_TEST(attend_is_causal_softmax)
     }
     ck_assert_int_eq(b->type->kv_open(b, &shape, &kv, &err), STATUS_OK);
     b->type->kv_store(b, kv, 0, bk, bv, &row, 1);
-    b->type->attend(b, kv, 0, 2, bq, &row, 1, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = 2}, bq, &row, 1, out);
     read_back(b, out, is, 16);
     assert_near(is, known, 16, 1e-6);
     b->type->kv_close(b, kv);
@@ -365,7 +365,7 @@ static void attend_in_chunks(struct backend *b, struct kv *kv, const int32_t *pa
         b->type->upload(b, bk, k + pos * KV_WIDTH, n * KV_WIDTH * sizeof *k);
         b->type->upload(b, bv, v + pos * KV_WIDTH, n * KV_WIDTH * sizeof *v);
         b->type->kv_store(b, kv, 1, bk, bv, &row, 1);
-        b->type->attend(b, kv, 1, HEADS, bq, &row, 1, bo);
+        b->type->attend(b, kv, 1, &(struct attention){.n_heads = HEADS}, bq, &row, 1, bo);
         read_back(b, bo, out + pos * Q_WIDTH, n * Q_WIDTH);
     }
     b->type->buffer_close(b, bq);
@@ -476,11 +476,11 @@ START_TEST(attend_keeps_rows_apart)
     bq = buffer_of(b, q, N_OF(q));
     bk = buffer_of(b, k, N_OF(k));
     b->type->kv_store(b, kv, 2, bk, bk, rows, 2);
-    b->type->attend(b, kv, 2, HEADS, bq, rows, 2, out);
+    b->type->attend(b, kv, 2, &(struct attention){.n_heads = HEADS}, bq, rows, 2, out);
     read_back(b, out, together, N_OF(together));
     rows[1].first = 0;
     b->type->upload(b, bq, q + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof *q);
-    b->type->attend(b, kv, 2, HEADS, bq, rows + 1, 1, out);
+    b->type->attend(b, kv, 2, &(struct attention){.n_heads = HEADS}, bq, rows + 1, 1, out);
     read_back(b, out, alone, (TOKENS - FIRST) * Q_WIDTH);
     ck_assert_mem_eq(alone, together + FIRST * Q_WIDTH, (TOKENS - FIRST) * Q_WIDTH * sizeof *q);
     b->type->kv_close(b, kv);
@@ -517,7 +517,7 @@ START_TEST(kv_copy_copies_all_layers)
         memcpy(known + h * HEAD_DIM, k + h / 2 * HEAD_DIM, HEAD_DIM * sizeof *k);
     row.pages = copied;
     for (size_t layer = 0; layer < LAYERS; layer++) {
-        b->type->attend(b, kv, layer, HEADS, bq, &row, 1, out);
+        b->type->attend(b, kv, layer, &(struct attention){.n_heads = HEADS}, bq, &row, 1, out);
         read_back(b, out, is, Q_WIDTH);
         assert_near(is, known, Q_WIDTH, 1e-6);
     }
@@ -541,8 +541,8 @@ START_TEST(failure_sticks_until_sync)
     struct error err;
 
     fault_after = 0; /* the scores' memory, which the first attend takes */
-    b->type->attend(b, kv, 0, HEADS, x, &row, 1, out);
-    b->type->attend(b, kv, 0, HEADS, x, &row, 1, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, x, &row, 1, out);
+    b->type->attend(b, kv, 0, &(struct attention){.n_heads = HEADS}, x, &row, 1, out);
     ck_assert_int_eq(b->type->sync(b, &err), STATUS_EXHAUSTED);
     ck_assert_int_eq(err.status, STATUS_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(err.text, "attention scores"));

@@ -1,0 +1,80 @@
+/* Architectures as data. A descriptor says what the layers of an architecture compute; one forward
+ * pass (compute/model/rows.c) reads it. An architecture that needs no new operator is a descriptor
+ * in table.c and nothing else.
+ *
+ *     x = embedding * its scale
+ *     each layer:  x += residual scale * after(attention(before(x)))
+ *                  x += residual scale * after(network(before(x)))
+ *     logits = cap(head(norm(x)) * factor)
+ *
+ * before and after are root-mean-square norms, or nothing. */
+#ifndef COMPUTE_MODEL_ARCH_ARCH_H
+#define COMPUTE_MODEL_ARCH_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "compute/backend/backend.h"
+
+struct gguf;
+
+/* Where the two halves of a layer are normed. */
+enum arch_norms { NORMS_BEFORE, NORMS_AFTER, NORMS_AROUND };
+
+/* What queries and keys are normed by before they are rotated: each head alone, or all heads of a
+ * token as one row. */
+enum arch_head_norms { HEAD_NORMS_NONE, HEAD_NORMS_EACH, HEAD_NORMS_ALL };
+
+/* The rope of layers with a window. */
+enum arch_window_rope {
+    WINDOW_ROPE_SAME,     /* that of the others; their base may differ */
+    WINDOW_ROPE_LOCAL,    /* base 10000 unless the file says otherwise, never scaled */
+    WINDOW_ROPE_UNSCALED, /* the same base, never scaled */
+};
+
+/* Keys beside those that all architectures have. */
+enum arch_keys {
+    KEYS_ATTENTION_SCALE = 1 << 0,   /* attention.scale instead of 1/sqrt(head_dim) */
+    KEYS_SCALES = 1 << 1,            /* embedding_scale, residual_scale, logit_scale */
+    KEYS_WINDOW = 1 << 2,            /* attention.sliding_window and its pattern */
+    KEYS_ATTENTION_CAP = 1 << 3,     /* attn_logit_softcapping */
+    KEYS_LOGIT_CAP = 1 << 4,         /* final_logit_softcapping */
+    KEYS_QUERY_TEMPERATURE = 1 << 5, /* attention.temperature_scale: queries grow with positions */
+    KEYS_YARN_BETAS = 1 << 6,        /* rope.scaling.yarn_beta_fast, …_slow */
+    KEYS_WINDOW_IGNORED = 1 << 7,    /* the file has a window that nobody runs it with */
+};
+
+struct arch {
+    const char *name; /* general.architecture; keys begin with it and a dot */
+    enum arch_norms norms;
+    enum arch_head_norms head_norms;
+    enum activation activation;
+    unsigned keys; /* of enum arch_keys */
+
+    bool rope_halves;          /* see struct rope */
+    bool rotates_whole_heads;  /* rope.dimension_count is a head's width */
+    bool has_length_factors;   /* rope_factors_long and …_short hold whatever the type of scaling */
+    bool may_be_unrotated;     /* not rotated at all where rope.scaling.finetuned is false */
+    size_t unrotated_every;    /* every so many layers, the last one is not rotated; 0: none */
+    enum arch_window_rope window_rope;
+    size_t window;         /* where the file names none; 0: none */
+    size_t window_pattern; /* of so many layers all but the last have the window */
+
+    bool gate_is_in_up;      /* ffn_up's rows are the gate's, then those of up */
+    bool embeds_by_width;    /* embeddings are multiplied by the root of the width */
+    float attention_cap, logit_cap; /* where the file has none */
+    /* A model of so many layers scales its scores by 1/sqrt(width / heads); 0: none. */
+    size_t layers_scaled_by_width;
+};
+
+enum { ARCH_KEY_MAX = 96 };
+
+/* The architecture of a file. UNIMPLEMENTED names one that is not run here, and why. */
+enum status arch_of_file(const struct arch **out, const struct gguf *g,
+                         struct error *err) MUST_CHECK;
+
+/* Writes the architecture's key of that name, NUL-ended; returns it. */
+const char *arch_key(char key[ARCH_KEY_MAX], const struct arch *a, const char *name);
+
+#endif

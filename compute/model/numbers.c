@@ -1,0 +1,57 @@
+#include "compute/model/numbers.h"
+
+#include "compute/gguf/gguf.h"
+#include "compute/model/arch/arch.h"
+
+enum status numbers_read_size(size_t *out, const struct gguf *g, const struct arch *a,
+                              const char *name, uint64_t max, struct error *err)
+{
+    char key[ARCH_KEY_MAX];
+    uint64_t value;
+    enum status rc = gguf_get_u64(g, arch_key(key, a, name), &value, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (value < 1 || value > max)
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %llu, not within 1 and %llu",
+                         gguf_path(g), key, (unsigned long long)value, (unsigned long long)max);
+    *out = (size_t)value;
+    return STATUS_OK;
+}
+
+enum status numbers_read_optional_size(size_t *out, const struct gguf *g, const struct arch *a,
+                                       const char *name, uint64_t max, struct error *err)
+{
+    enum status rc = numbers_read_size(out, g, a, name, max, err);
+
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+}
+
+enum status numbers_read(double *out, const struct gguf *g, const char *key, struct error *err)
+{
+    uint64_t integer;
+    enum status rc = gguf_get_f64(g, key, out, err);
+
+    if (rc != STATUS_DATA_LOSS)
+        return rc;
+    rc = gguf_get_u64(g, key, &integer, err);
+    if (rc == STATUS_OK)
+        *out = (double)integer;
+    return rc;
+}
+
+enum status numbers_read_optional(double *out, const struct gguf *g, const struct arch *a,
+                                  const char *name, double min, double max, struct error *err)
+{
+    char key[ARCH_KEY_MAX];
+    double value;
+    enum status rc = numbers_read(&value, g, arch_key(key, a, name), err);
+
+    if (rc != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    if (!(value >= min && value <= max))
+        return error_set(err, STATUS_DATA_LOSS, "%s: key '%s' is %.17g, not within %.9g and %.9g",
+                         gguf_path(g), key, value, min, max);
+    *out = value;
+    return STATUS_OK;
+}

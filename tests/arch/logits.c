@@ -1,0 +1,177 @@
+/* Computes the logits of a prompt, and checks that they do not depend on how it is run.
+ * usage: logits MODEL BACKEND KV_TYPE IDS OUT: IDS is a file of int32, OUT gets [n][n_vocab] f32. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/denormals.h"
+#include "compute/backends.h"
+#include "compute/model/model.h"
+
+enum { MAX_TOKENS = 512, PAGES = 128, LONE_PAGE = 64 };
+
+static struct error err;
+
+static void must(enum status rc)
+{
+    if (rc == STATUS_OK)
+        return;
+    (void)fprintf(stderr, "%s\n", err.text);
+    exit(EXIT_FAILURE);
+}
+
+struct run {
+    struct backend *backend;
+    struct llama *model;
+    size_t n, n_vocab; /* tokens */
+    const int32_t *ids;
+    int32_t pages[2][MAX_TOKENS / KV_PAGE_TOKENS];
+};
+
+static void run_open(struct run *r, const struct gguf *g, const char *backend, enum kv_type type,
+                     size_t n_threads)
+{
+    const struct backend_config config = {.n_threads = n_threads};
+    const struct llama_config llama = {
+        .max_tokens = MAX_TOKENS, .max_logits = MAX_TOKENS, .n_kv_pages = PAGES, .kv_type = type};
+
+    must(backend_open(&r->backend, backend, &config, &err));
+    must(llama_open(&r->model, r->backend, g, &llama, &err));
+    r->n_vocab = llama_shape(r->model)->n_vocab;
+    for (int32_t i = 0; i < MAX_TOKENS / KV_PAGE_TOKENS; i++) {
+        r->pages[0][i] = i * 7 % LONE_PAGE;
+        r->pages[1][i] = LONE_PAGE + i;
+    }
+}
+
+static void run_close(struct run *r)
+{
+    llama_close(r->model);
+    backend_close(r->backend);
+}
+
+/* Tokens pos … pos + n - 1, and beside them a row of another sequence, of some tokens. */
+static void run_part(struct run *r, size_t pos, size_t n, size_t n_beside, float *out)
+{
+    struct llama_row rows[2] = {{.ids = r->ids, .n_tokens = n_beside, .pages = r->pages[1]},
+                                {.ids = r->ids + pos,
+                                 .n_tokens = n,
+                                 .pos = pos,
+                                 .pages = r->pages[0],
+                                 .n_logits = n,
+                                 .logits = out + pos * r->n_vocab}};
+    size_t skip = n_beside == 0;
+
+    must(llama_forward(r->model, rows + skip, 2 - skip, NULL, 0, &err));
+}
+
+static void run_chunks(struct run *r, size_t chunk, size_t n_beside, float *out)
+{
+    for (size_t pos = 0; pos < r->n; pos += chunk)
+        run_part(r, pos, r->n - pos < chunk ? r->n - pos : chunk, n_beside, out);
+}
+
+static void check_same(const struct run *r, const float *want, const float *got, const char *what)
+{
+    if (memcmp(want, got, r->n * r->n_vocab * sizeof *got) == 0)
+        return;
+    (void)fprintf(stderr, "other bits: %s\n", what);
+    exit(EXIT_FAILURE);
+}
+
+/* A copy of the last page, then the last token again after it: a fork. */
+static void check_fork(struct run *r, const float *want, float *got)
+{
+    size_t last = (r->n - 1) / KV_PAGE_TOKENS, skip = (r->n - 1) * r->n_vocab;
+    const struct kv_copy copy = {.from = r->pages[0][last], .to = PAGES - 1};
+    int32_t pages[MAX_TOKENS / KV_PAGE_TOKENS];
+    struct llama_row row = {.ids = r->ids + r->n - 1,
+                            .n_tokens = 1,
+                            .pos = r->n - 1,
+                            .pages = pages,
+                            .n_logits = 1,
+                            .logits = got + skip};
+
+    memcpy(pages, r->pages[0], sizeof pages);
+    pages[last] = PAGES - 1;
+    must(llama_forward(r->model, &row, 1, &copy, 1, &err));
+    check_same(r, want, got, "a fork");
+}
+
+/* A draft that is rejected: other tokens are run, and then overwritten. */
+static void check_speculation(struct run *r, const float *want, float *got)
+{
+    size_t half = r->n / 2, n_draft = r->n - half < 5 ? r->n - half : 5;
+    int32_t draft[5] = {1, 2, 3, 4, 5};
+    struct llama_row row = {
+        .ids = draft, .n_tokens = n_draft, .pos = half, .pages = r->pages[0], .logits = got};
+
+    run_part(r, 0, half, 0, got);
+    row.n_logits = 0;
+    must(llama_forward(r->model, &row, 1, NULL, 0, &err));
+    run_part(r, half, r->n - half, 0, got);
+    check_same(r, want, got, "a rejected draft");
+}
+
+static void check_ways(const struct gguf *g, const char *backend, enum kv_type type, struct run *r,
+                       const float *want, float *got)
+{
+    struct run other = *r;
+
+    run_chunks(r, 7, 0, got);
+    check_same(r, want, got, "chunks of 7");
+    run_chunks(r, 1, 0, got);
+    check_same(r, want, got, "token by token");
+    run_chunks(r, 50, 33, got);
+    check_same(r, want, got, "beside another sequence");
+    check_fork(r, want, got);
+    check_speculation(r, want, got);
+    run_open(&other, g, backend, type, 2);
+    run_chunks(&other, 64, 20, got);
+    check_same(r, want, got, "two threads");
+    run_close(&other);
+}
+
+static size_t read_ids(const char *path, int32_t ids[MAX_TOKENS])
+{
+    FILE *in = fopen(path, "re");
+    size_t n = in != NULL ? fread(ids, sizeof *ids, MAX_TOKENS, in) : 0;
+
+    if (n == 0)
+        must(error_set(&err, STATUS_NOT_FOUND, "%s: no token ids", path));
+    (void)fclose(in); /* only read from */
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    static int32_t ids[MAX_TOKENS];
+    struct run r = {.ids = ids};
+    struct gguf *g;
+    enum kv_type type;
+    float *want, *got;
+    FILE *out;
+
+    if (argc != 6)
+        return EXIT_FAILURE;
+    denormals_are_zero();
+    type = strcmp(argv[3], "f32") == 0 ? KV_F32 : strcmp(argv[3], "f16") == 0 ? KV_F16 : KV_Q8;
+    r.n = read_ids(argv[4], ids);
+    must(gguf_open(&g, argv[1], &err));
+    run_open(&r, g, argv[2], type, 1);
+    want = xalloc(r.n * r.n_vocab * sizeof *want);
+    got = xalloc(r.n * r.n_vocab * sizeof *got);
+    run_part(&r, 0, r.n, 0, want);
+    if (strcmp(argv[2], "cuda") != 0) /* minutes on a stand-in of the device */
+        check_ways(g, argv[2], type, &r, want, got);
+    out = fopen(argv[5], "we");
+    if (out == NULL || fwrite(want, sizeof *want, r.n * r.n_vocab, out) != r.n * r.n_vocab ||
+        fclose(out) != 0)
+        must(error_set(&err, STATUS_UNKNOWN, "%s: cannot be written", argv[5]));
+    run_close(&r);
+    gguf_close(g);
+    free(want);
+    free(got);
+    return EXIT_SUCCESS;
+}

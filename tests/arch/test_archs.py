@@ -1,0 +1,95 @@
+"""Every architecture against its definition in float64 (models.py), on each backend, and the bits of the same prompt
+run in other ways (logits.c).
+
+usage: test_archs.py LOGITS [--cuda MODULE] [NAME…]
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import models
+
+N_TOKENS = 120  # longer than the windows and original contexts of the models
+N_CUDA = 40  # fibres are slow
+REF_MOST = 1e-4
+CPU_MEAN = 0.02
+TOP1 = {"cpu": 0.98, "cuda": 0.95}  # of 40, one may differ
+
+
+def log_softmax(x):
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+class Checks:
+    def __init__(self, logits, folder, cuda):
+        self.logits, self.folder, self.cuda = logits, pathlib.Path(folder), cuda
+        self.failures = []
+
+    def run(self, path, backend, ids, n_vocab):
+        """The log-probabilities of an engine, or None where it failed."""
+        given, got = self.folder / "ids", self.folder / "logits"
+        ids.astype(np.int32).tofile(given)
+        env = dict(os.environ)
+        if backend == "cuda":
+            env["PARLEY_CUDA_MODULE"] = self.cuda
+        done = subprocess.run([self.logits, path, backend, "f32", given, got], env=env, capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            self.fail(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
+            return None
+        return log_softmax(np.fromfile(got, np.float32).astype(np.float64).reshape(len(ids), n_vocab))
+
+    def fail(self, text):
+        self.failures.append(text)
+        print("FAILED", text)
+
+    def check(self, name, model):
+        path = self.folder / (name + ".gguf")
+        model.write(path)
+        ids = np.random.default_rng(99).integers(0, model.n["vocab"], N_TOKENS)
+        want = log_softmax(models.Forward(model).logits(ids))
+        ref, cpu = (self.run(path, b, ids, model.n["vocab"]) for b in ("ref", "cpu"))
+        cuda = self.run(path, "cuda", ids[:N_CUDA], model.n["vocab"]) if self.cuda else None
+        if ref is not None:
+            most = np.abs(ref - want).max()
+            print(f"{name:20} ref: at most {most:.1e}", end=" ")
+            if not most <= REF_MOST:
+                self.fail(f"{name}: ref differs by {most:.2e}")
+        if cpu is not None:
+            self.check_near(name, "cpu", cpu, want)
+        if cuda is not None:
+            self.check_near(name, "cuda", cuda, want[:N_CUDA])
+        path.unlink()
+        print(flush=True)
+
+    def check_near(self, name, backend, got, want):
+        mean = np.abs(got - want).mean()
+        top1 = (got.argmax(axis=1) == want.argmax(axis=1)).mean()
+        print(f"{backend}: mean {mean:.1e}, top-1 {top1:.3f}", end=" ")
+        if not (mean <= CPU_MEAN and top1 >= TOP1[backend]):
+            self.fail(f"{name}: {backend} differs by {mean:.2e} in the mean, top-1 {top1:.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("logits")
+    parser.add_argument("--cuda")
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        checks = Checks(given.logits, folder, given.cuda)
+        for name, model in models.all_models().items():
+            if not given.names or name in given.names:
+                checks.check(name, model)
+    sys.exit(1 if checks.failures else 0)
+
+
+if __name__ == "__main__":
+    main()
