@@ -188,6 +188,10 @@ struct backend_type {
     /* x *= factor, then x = cap * tanh(x / cap) where cap is not 0; in place */
     void (*scale)(struct backend *b, float factor, float cap, size_t n, size_t width,
                   struct buffer *x);
+    /* out[rows[i]] += factors[i] * in[i], two buffers; rows, all different, and factors are host
+     * memory [n] */
+    void (*scatter_add)(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                        const float *factors, size_t n, size_t width, struct buffer *out);
     /* x[i] *= factors[i], in place; factors is host memory [n] */
     void (*scale_rows)(struct backend *b, const float *factors, size_t n, size_t width,
                        struct buffer *x);

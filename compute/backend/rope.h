@@ -12,8 +12,8 @@ struct rope {
     float base;          /* 10000, 100000, … */
     const double *scale; /* [pairs] divisors of the frequencies, NULL for none; host memory */
     size_t n_rotated;    /* the first numbers of a head, an even number; 0: all of them */
-    bool halves; /* pairs are (j, j + n_rotated / 2), as in GPT-NeoX; else (2j, 2j + 1) */
-    float amplitude; /* of cosines and sines; 0: 1 */
+    bool halves;         /* pairs are (j, j + n_rotated / 2), as in GPT-NeoX; else (2j, 2j + 1) */
+    float amplitude;     /* of cosines and sines; 0: 1 */
 };
 
 static inline size_t rope_width(const struct rope *r)

@@ -265,6 +265,7 @@ const struct backend_type cpu_backend = {
     .add = cpu_add,
     .add_bias = cpu_add_bias,
     .scale = cpu_scale,
+    .scatter_add = cpu_scatter_add,
     .scale_rows = cpu_scale_rows,
     .gather = cpu_gather,
     .net = &cpu_net_ops,

@@ -171,6 +171,8 @@ void cpu_add(struct backend *b, const struct buffer *in, float factor, size_t n,
 void cpu_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
 void cpu_scale(struct backend *b, float factor, float cap, size_t n, size_t width,
                struct buffer *x);
+void cpu_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                     const float *factors, size_t n, size_t width, struct buffer *out);
 void cpu_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                     struct buffer *x);
 

@@ -10,6 +10,7 @@ struct row_work {
     const struct cpu *cpu;
     size_t width;
     const float *from, *gain, *factors;
+    const uint32_t *rows;
     float eps, factor, cap;
     float *to;
 };
@@ -99,6 +100,29 @@ void cpu_scale(struct backend *b, float factor, float cap, size_t n, size_t widt
                          .to = cpu_written(x, n, width)};
 
     run_pieces(to_cpu(b), n, scale_piece, &w);
+}
+
+static void scatter_piece(void *arg, size_t begin, size_t end)
+{
+    const struct row_work *w = arg;
+
+    for (size_t i = begin; i < end; i++)
+        w->cpu->kernels->add(w->to + w->rows[i] * w->width, w->from + i * w->width, w->factors[i],
+                             w->width);
+}
+
+void cpu_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                     const float *factors, size_t n, size_t width, struct buffer *out)
+{
+    struct row_work w = {.cpu = to_cpu(b),
+                         .width = width,
+                         .from = cpu_read(in, n, width),
+                         .factors = factors,
+                         .rows = rows};
+
+    for (size_t i = 0; i < n; i++)
+        w.to = cpu_written(out, rows[i] + (size_t)1, width);
+    run_pieces(to_cpu(b), n, scatter_piece, &w);
 }
 
 static void scale_rows_piece(void *arg, size_t begin, size_t end)

@@ -284,6 +284,7 @@ static const struct backend_type cuda_type = {
     .add = cuda_add_rows,
     .add_bias = cuda_add_bias,
     .scale = cuda_scale_all,
+    .scatter_add = cuda_scatter_add,
     .scale_rows = cuda_scale_rows,
     .gather = cuda_gather_rows,
     .sample = cuda_sample,

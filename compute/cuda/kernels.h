@@ -109,6 +109,9 @@ void cuda_gate_f16(const struct cuda_gate_rows *rows, uint16_t *out, struct CUst
 /* x[i] += factor * from[i]; with is_row, from is one row [width]. */
 void cuda_add(float *x, const float *from, float factor, bool is_row, struct cuda_count n,
               uint32_t width, struct CUstream_st *stream);
+/* x[rows[i]] += factors[i] * from[i]; rows, all different, and factors aligned to 4. */
+void cuda_scatter(float *x, const float *from, const uint32_t *rows, const float *factors,
+                  struct cuda_count n, uint32_t width, struct CUstream_st *stream);
 /* Each number as scalar_scaled; factors [n], aligned to 4, stand for factor, or NULL. */
 void cuda_scale(float *x, const float *factors, float factor, float cap, struct cuda_count n,
                 uint32_t width, struct CUstream_st *stream);

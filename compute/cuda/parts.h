@@ -195,6 +195,8 @@ void cuda_add_rows(struct backend *b, const struct buffer *in, float factor, siz
 void cuda_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x);
 void cuda_scale_all(struct backend *b, float factor, float cap, size_t n, size_t width,
                     struct buffer *x);
+void cuda_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                      const float *factors, size_t n, size_t width, struct buffer *out);
 void cuda_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                      struct buffer *x);
 

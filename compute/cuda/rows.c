@@ -87,6 +87,41 @@ void cuda_add_bias(struct backend *b, const struct weight *bias, size_t n, struc
         record_add(c, bias->gain, true, 1.0f, n, bias->matrix.n_cols, x);
 }
 
+struct scatter_args {
+    float *x;
+    const float *from, *factors;
+    const uint32_t *rows;
+    struct cuda_count n;
+    uint32_t width;
+};
+
+static void launch_scatter(const void *args, cudaStream_t stream)
+{
+    const struct scatter_args *a = args;
+
+    cuda_scatter(a->x, a->from, a->rows, a->factors, a->n, a->width, stream);
+}
+
+void cuda_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                      const float *factors, size_t n, size_t width, struct buffer *out)
+{
+    struct cuda *c = to_cuda(b);
+    size_t cap_bytes = list_bucket(n) * sizeof *rows;
+    struct scatter_args a;
+
+    if (n == 0 || !cuda_begin(c, 2 * cap_bytes))
+        return;
+    memset(&a, 0, sizeof a);
+    for (size_t i = 0; i < n; i++)
+        a.x = cuda_written(out, rows[i] + (size_t)1, width);
+    a.from = cuda_read(in, n, width);
+    a.rows = list_stage(&c->list, rows, n * sizeof *rows, cap_bytes, NULL);
+    a.factors = list_stage(&c->list, factors, n * sizeof *factors, cap_bytes, NULL);
+    a.n = cuda_count_of(c, n);
+    a.width = (uint32_t)width;
+    list_add(&c->list, launch_scatter, &a, sizeof a);
+}
+
 struct scale_args {
     float *x;
     const float *factors;

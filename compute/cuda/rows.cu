@@ -284,6 +284,27 @@ void cuda_add(float *x, const float *from, float factor, bool is_row, struct cud
 }
 
 static __global__ void __launch_bounds__(THREADS)
+    scatter_rows(float *x, const float *from, const uint32_t *rows, const float *factors,
+                 struct cuda_count n, unsigned width)
+{
+    float factor;
+
+    if (blockIdx.x >= count_of(n))
+        return;
+    factor = factors[blockIdx.x];
+    x += (size_t)rows[blockIdx.x] * width;
+    from += (size_t)blockIdx.x * width;
+    for (unsigned i = threadIdx.x; i < width; i += THREADS)
+        x[i] = x[i] + factor * from[i];
+}
+
+void cuda_scatter(float *x, const float *from, const uint32_t *rows, const float *factors,
+                  struct cuda_count n, uint32_t width, struct CUstream_st *stream)
+{
+    LAUNCH(scatter_rows, n.most, THREADS, 0, stream, x, from, rows, factors, n, width);
+}
+
+static __global__ void __launch_bounds__(THREADS)
     scale_rows(float *x, const float *factors, float factor, float cap, struct cuda_count n,
                unsigned width)
 {

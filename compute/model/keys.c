@@ -17,6 +17,7 @@ enum rule {
     RULE_ZERO,     /* accepted as 0 */
     RULE_SCALE,    /* accepted as 0, or as attention's own scale */
     RULE_WINDOW,   /* accepted as 0, or no shorter than the context */
+    RULE_SOFTMAX,  /* accepted as 0, not stated, or as 1 */
     RULE_TRUE,
     RULE_LAYOUT, /* the text of the layout that llama's files have */
 };
@@ -49,7 +50,11 @@ static const struct {
     {"rope.scaling.yarn_log_multiplier", RULE_READ, 0},
     {"rope.scaling.yarn_beta_fast", RULE_HARMLESS, KEYS_YARN_BETAS},
     {"rope.scaling.yarn_beta_slow", RULE_HARMLESS, KEYS_YARN_BETAS},
-    {"expert_count", RULE_ZERO, 0},
+    {"expert_count", RULE_ZERO, KEYS_EXPERTS},
+    {"expert_feed_forward_length", RULE_UNKNOWN, KEYS_EXPERTS},
+    {"expert_gating_func", RULE_SOFTMAX, 0},
+    {"expert_weights_norm", RULE_TRUE, 0},
+    {"expert_weights_scale", RULE_UNKNOWN, KEYS_EXPERTS},
     {"expert_used_count", RULE_HARMLESS, 0},            /* without experts */
     {"attention.layer_norm_epsilon", RULE_HARMLESS, 0}, /* of another kind of norm */
     {"attention.causal", RULE_TRUE, 0},
@@ -116,6 +121,10 @@ static enum status check_number(const struct llama_shape *s, const struct gguf *
     case RULE_WINDOW:
         only = "the whole context";
         is_good = is == 0.0 || is >= (double)s->context;
+        break;
+    case RULE_SOFTMAX:
+        only = "1, softmax,";
+        is_good = is == 0.0 || is == 1.0;
         break;
     default:
         is_good = is == 0.0;

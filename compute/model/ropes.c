@@ -52,8 +52,7 @@ static enum status read_factor(struct rope_keys *k, const struct gguf *g, const 
     enum status rc;
 
     k->factor = 0.0;
-    if ((rc = numbers_read_optional(&old, g, a, "rope.scale_linear", 0.0, 1e6, err)) !=
-            STATUS_OK ||
+    if ((rc = numbers_read_optional(&old, g, a, "rope.scale_linear", 0.0, 1e6, err)) != STATUS_OK ||
         (rc = numbers_read_optional(&k->factor, g, a, "rope.scaling.factor", 0.0, 1e6, err)) !=
             STATUS_OK)
         return rc;

@@ -193,7 +193,8 @@ static void run_attention(struct llama *m, size_t layer, const struct tokens *t)
     add_branch(m, layer, PART_ATTN_POST_NORM, t);
 }
 
-static void rows_run_ffn(struct llama *m, size_t layer, const struct tokens *t)
+static enum status rows_run_ffn(struct llama *m, size_t layer, const struct tokens *t,
+                                struct error *err)
 {
     struct backend *b = m->backend;
     struct weight *const *parts = m->layers[layer].parts;
@@ -204,20 +205,34 @@ static void rows_run_ffn(struct llama *m, size_t layer, const struct tokens *t)
                             .activation = m->shape.arch->activation,
                             .stores = m->branch != NULL};
 
+    if (m->shape.n_experts > 0)
+        return experts_run(m, layer, &normed, t->n, t->x, err);
     b->type->ffn(b, &normed, t->n, &ffn, m->branch != NULL ? m->branch : t->x);
     add_branch(m, layer, PART_FFN_POST_NORM, t);
+    return STATUS_OK;
 }
 
 /* t is all, or in the last layer the wanted tokens: of the others only keys and values are
  * computed there. */
-static void run_layer(struct llama *m, size_t layer, const struct tokens *all,
-                      const struct tokens *t)
+static enum status run_layer(struct llama *m, size_t layer, const struct tokens *all,
+                             const struct tokens *t, struct error *err)
 {
     run_projections(m, layer, all, t);
     if (t->n == 0)
-        return;
+        return STATUS_OK;
     run_attention(m, layer, t);
-    rows_run_ffn(m, layer, t);
+    return rows_run_ffn(m, layer, t, err);
+}
+
+static enum status run_layers(struct llama *m, const struct tokens *all,
+                              const struct tokens *wanted, struct error *err)
+{
+    size_t last = m->shape.n_layers - 1;
+    enum status rc = STATUS_OK;
+
+    for (size_t layer = 0; layer <= last && rc == STATUS_OK; layer++)
+        rc = run_layer(m, layer, all, layer == last ? wanted : all, err);
+    return rc;
 }
 
 static void run_embedding(struct llama *m, const struct tokens *all)
@@ -381,7 +396,6 @@ enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_row
                      struct error *err)
 {
     struct backend *b = m->backend;
-    size_t last = m->shape.n_layers - 1;
     struct tokens all, picked;
     const struct tokens *wanted;
     struct outcome o = {0};
@@ -392,9 +406,8 @@ enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_row
     o.place = one_place(m, rows, n_rows);
     lay_out_draws(m, rows, n_rows, &o);
     run_embedding(m, &all);
-    for (size_t layer = 0; layer < last; layer++)
-        run_layer(m, layer, &all, &all);
-    run_layer(m, last, &all, wanted);
+    if ((rc = run_layers(m, &all, wanted, err)) != STATUS_OK)
+        return rc;
     if (o.n_draws > 0)
         rows_run_draws(m, wanted, &o);
     else if (wanted->n > 0)

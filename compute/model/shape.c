@@ -17,6 +17,7 @@ enum {
     MAX_HEADS = 1024,
     MAX_WIDTH = 1 << 17,
     MAX_FFN_WIDTH = 1 << 20,
+    MAX_EXPERTS = 4096,
     MAX_VOCAB = 1 << 24,
     MAX_CONTEXT = 1 << 24,
 };
@@ -215,6 +216,32 @@ static enum status read_window(struct llama_shape *s, const struct gguf *g, stru
     return STATUS_OK;
 }
 
+/* Of a model with experts, ffn_width is that of one. */
+static enum status read_experts(struct llama_shape *s, const struct gguf *g, struct error *err)
+{
+    const struct arch *a = s->arch;
+    char key[ARCH_KEY_MAX];
+    uint64_t n = 0;
+    enum status rc;
+
+    s->expert_scale = 1.0f;
+    if ((a->keys & KEYS_EXPERTS) == 0)
+        return STATUS_OK;
+    rc = gguf_get_u64(g, arch_key(key, a, "expert_count"), &n, err);
+    if (n == 0 || rc != STATUS_OK)
+        return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+    if ((rc = numbers_read_size(&s->n_experts, g, a, "expert_count", MAX_EXPERTS, err)) !=
+            STATUS_OK ||
+        (rc = numbers_read_size(&s->n_experts_used, g, a, "expert_used_count", s->n_experts,
+                                err)) != STATUS_OK ||
+        (rc = numbers_read_optional_size(&s->ffn_width, g, a, "expert_feed_forward_length",
+                                         MAX_FFN_WIDTH, err)) != STATUS_OK)
+        return rc;
+    rc = read_factor_if(&s->expert_scale, KEYS_EXPERTS, g, a, "expert_weights_scale", err);
+    s->expert_scale = s->expert_scale > 0.0f ? s->expert_scale : 1.0f;
+    return rc;
+}
+
 static enum status read_vocab_size(struct llama_shape *s, const struct gguf *g, struct error *err)
 {
     const struct tensor *embed;
@@ -248,7 +275,7 @@ static enum status read_numbers(struct llama_shape *s, const struct gguf *g, str
         (rc = read_constants(s, g, err)) != STATUS_OK ||
         (rc = read_factors(s, g, err)) != STATUS_OK ||
         (rc = read_query_rise(s, g, err)) != STATUS_OK ||
-        (rc = read_window(s, g, err)) != STATUS_OK)
+        (rc = read_window(s, g, err)) != STATUS_OK || (rc = read_experts(s, g, err)) != STATUS_OK)
         return rc;
     return read_vocab_size(s, g, err);
 }

@@ -26,6 +26,8 @@ struct llama_shape {
     float logit_factor, logit_cap;              /* cap 0: none */
     /* Queries are multiplied by 1 + rise * ln(1 + position / every); rise 0: they are not. */
     float query_rise;
+    size_t n_experts, n_experts_used; /* of a layer, and of a token in it; 0: none */
+    float expert_scale;               /* of their sum */
     size_t query_every;
 };
 

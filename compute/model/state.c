@@ -31,6 +31,12 @@ static void take_weights(struct llama *m, struct llama *from)
     atomic_fetch_add(&from->n_sharers, 1);
 }
 
+/* Whether a part is opened expert by expert. */
+static bool is_of_experts(enum llama_part part)
+{
+    return part == PART_GATE_EXPERTS || part == PART_UP_EXPERTS || part == PART_DOWN_EXPERTS;
+}
+
 static enum status state_open_layer(struct llama *m, size_t layer, struct error *err)
 {
     enum status rc = STATUS_OK;
@@ -39,9 +45,11 @@ static enum status state_open_layer(struct llama *m, size_t layer, struct error 
         struct tensor t;
 
         rc = llama_layer_tensor(&t, m->file, &m->shape, layer, (enum llama_part)part, err);
-        if (rc == STATUS_OK && t.name != NULL)
+        if (rc == STATUS_OK && t.name != NULL && !is_of_experts((enum llama_part)part))
             rc = state_open_weight(m, &m->layers[layer].parts[part], &t, err);
     }
+    if (rc == STATUS_OK && m->shape.n_experts > 0)
+        rc = experts_open_weights(m, &m->layers[layer].experts, layer, err);
     return rc;
 }
 
@@ -122,7 +130,9 @@ static enum status open_buffers(struct llama *m, struct error *err)
         (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK ||
         (has_branch(s) && (rc = open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
         return rc;
-    rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
+    rc = experts_open_tables(m, err);
+    if (rc == STATUS_OK)
+        rc = open_buffer(m, &m->logits, n_logits, s->n_vocab, err);
     if (rc == STATUS_OK && m->backend->type->sample != NULL)
         rc = open_buffer(m, &m->fetched, n_logits, s->n_vocab, err);
     return rc;
@@ -225,9 +235,11 @@ static void close_weights(struct llama *m)
             atomic_fetch_sub(&m->config.weights_of->n_sharers, 1);
         return;
     }
-    for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++)
+    for (size_t layer = 0; m->layers != NULL && layer < m->shape.n_layers; layer++) {
+        experts_close_weights(m, &m->layers[layer].experts);
         for (int part = 0; part < N_PARTS; part++)
             op->weight_close(m->backend, m->layers[layer].parts[part]);
+    }
     op->weight_close(m->backend, m->embed);
     op->weight_close(m->backend, m->norm);
     op->weight_close(m->backend, m->own_head);
@@ -242,6 +254,7 @@ static void close_buffers(struct llama *m)
     struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,      &m->v,
                                  &m->picked, &m->branch, &m->logits,      &m->fetched};
 
+    experts_close_tables(m);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
         m->backend->type->buffer_close(m->backend, *buffers[i]);
         *buffers[i] = NULL;

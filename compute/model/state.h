@@ -7,12 +7,14 @@
 
 #include "compute/backend/backend.h"
 #include "compute/model/config.h"
+#include "compute/model/experts.h"
 #include "compute/model/ropes.h"
 #include "compute/model/shape.h"
 #include "compute/model/tensors.h"
 
 struct model_layer {
     struct weight *parts[N_PARTS]; /* NULL: the model has none */
+    struct model_experts experts;  /* ffns NULL: none */
 };
 
 struct llama {
@@ -39,8 +41,9 @@ struct llama {
     struct buffer *q, *attn_output; /* [max_tokens][n_heads * head_dim] */
     struct buffer *k, *v;           /* [max_tokens][n_kv_heads * head_dim] */
     struct buffer *picked;          /* [max_logits][width] of x, in the last layer */
-    struct buffer *branch;  /* [max_tokens][width], a half of a layer before it is added to x; NULL
-                               where it is added at once */
+    struct buffer *branch; /* [max_tokens][width], a half of a layer before it is added to x; NULL
+                              where it is added at once */
+    struct expert_tables experts;
     struct buffer *logits;  /* [max_logits][n_vocab] */
     struct buffer *fetched; /* the same, of those that the host wants; only where it draws */
 

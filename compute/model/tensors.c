@@ -10,8 +10,19 @@
 
 enum { TENSOR_NAME_MAX = 64 };
 
-enum extent { ONE, WIDTH, QUERIES, KEYS, HIDDEN, QUERY_NORM, KEY_NORM };
-enum presence { ALWAYS, OPTIONAL, BEFORE, AFTER, HEAD_NORMED };
+enum extent {
+    ONE,
+    WIDTH,
+    QUERIES,
+    KEYS,
+    HIDDEN,
+    QUERY_NORM,
+    KEY_NORM,
+    EXPERTS,
+    EXPERTS_WIDTH,
+    EXPERTS_HIDDEN
+};
+enum presence { ALWAYS, OPTIONAL, BEFORE, AFTER, HEAD_NORMED, DENSE, SPARSE };
 
 static const struct part_rule {
     const char *name;
@@ -31,10 +42,14 @@ static const struct part_rule {
     [PART_ATTN_OUT_BIAS] = {"attn_output.bias", ONE, WIDTH, OPTIONAL},
     [PART_ATTN_POST_NORM] = {"post_attention_norm.weight", ONE, WIDTH, AFTER},
     [PART_FFN_NORM] = {"ffn_norm.weight", ONE, WIDTH, BEFORE},
-    [PART_GATE] = {"ffn_gate.weight", HIDDEN, WIDTH, ALWAYS},
-    [PART_UP] = {"ffn_up.weight", HIDDEN, WIDTH, ALWAYS},
-    [PART_DOWN] = {"ffn_down.weight", WIDTH, HIDDEN, ALWAYS},
+    [PART_GATE] = {"ffn_gate.weight", HIDDEN, WIDTH, DENSE},
+    [PART_UP] = {"ffn_up.weight", HIDDEN, WIDTH, DENSE},
+    [PART_DOWN] = {"ffn_down.weight", WIDTH, HIDDEN, DENSE},
     [PART_FFN_POST_NORM] = {"post_ffw_norm.weight", ONE, WIDTH, AFTER},
+    [PART_ROUTER] = {"ffn_gate_inp.weight", EXPERTS, WIDTH, SPARSE},
+    [PART_GATE_EXPERTS] = {"ffn_gate_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
+    [PART_UP_EXPERTS] = {"ffn_up_exps.weight", EXPERTS_HIDDEN, WIDTH, SPARSE},
+    [PART_DOWN_EXPERTS] = {"ffn_down_exps.weight", EXPERTS_WIDTH, HIDDEN, SPARSE},
 };
 
 static size_t extent_of(const struct llama_shape *s, enum extent e)
@@ -54,14 +69,22 @@ static size_t extent_of(const struct llama_shape *s, enum extent e)
         return whole ? s->n_heads * s->head_dim : s->head_dim;
     case KEY_NORM:
         return whole ? s->n_kv_heads * s->head_dim : s->head_dim;
+    case EXPERTS:
+        return s->n_experts;
+    case EXPERTS_WIDTH:
+        return s->n_experts * s->width;
+    case EXPERTS_HIDDEN:
+        return s->n_experts * s->ffn_width;
     case HIDDEN:
         break;
     }
     return s->ffn_width;
 }
 
-static bool arch_has(const struct arch *a, enum llama_part part)
+static bool shape_has(const struct llama_shape *s, enum llama_part part)
 {
+    const struct arch *a = s->arch;
+
     switch (rules[part].presence) {
     case BEFORE:
         return a->norms != NORMS_AFTER;
@@ -69,6 +92,10 @@ static bool arch_has(const struct arch *a, enum llama_part part)
         return a->norms != NORMS_BEFORE;
     case HEAD_NORMED:
         return a->head_norms != HEAD_NORMS_NONE;
+    case DENSE:
+        return s->n_experts == 0;
+    case SPARSE:
+        return s->n_experts > 0;
     default:
         return true;
     }
@@ -82,8 +109,8 @@ static enum status wrong_shape(const struct gguf *g, const struct tensor *t, siz
                      gguf_path(g), t->name, t->n_rows, t->n_cols, n_rows, n_cols);
 }
 
-enum status llama_tensor_of_shape(const struct tensor **out, const struct gguf *g,
-                                  const char *name, size_t n_rows, size_t n_cols, struct error *err)
+enum status llama_tensor_of_shape(const struct tensor **out, const struct gguf *g, const char *name,
+                                  size_t n_rows, size_t n_cols, struct error *err)
 {
     const struct tensor *t;
     enum status rc = gguf_tensor(g, name, &t, err);
@@ -105,8 +132,7 @@ static void tensor_cut(struct tensor *t, size_t at_bytes, size_t size_bytes)
     t->size_bytes = size_bytes;
 }
 
-/* Rows first … first + n - 1. */
-static struct tensor rows_of(const struct tensor *t, size_t first, size_t n)
+struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n)
 {
     size_t row_bytes = dtype_row_bytes(t->type, t->n_cols);
     struct tensor part = *t;
@@ -144,7 +170,7 @@ static enum status qkv_rows(struct tensor *out, const struct gguf *g, const stru
                                            q + 2 * k, s->width, err);
 
     if (rc == STATUS_OK)
-        *out = rows_of(all, first, part == PART_Q ? q : k);
+        *out = tensor_rows(all, first, part == PART_Q ? q : k);
     return rc;
 }
 
@@ -155,8 +181,8 @@ static enum status qkv_bias(struct tensor *out, const struct gguf *g, const stru
     size_t first = part == PART_Q_BIAS ? 0 : part == PART_K_BIAS ? q : q + k;
     const struct tensor *all = NULL;
     char name[TENSOR_NAME_MAX];
-    enum status rc = llama_tensor_of_shape(&all, g, layer_name(name, layer, "attn_qkv.bias"), 1,
-                                           q + 2 * k, err);
+    enum status rc =
+        llama_tensor_of_shape(&all, g, layer_name(name, layer, "attn_qkv.bias"), 1, q + 2 * k, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -177,7 +203,7 @@ static enum status gate_or_up(struct tensor *out, const struct gguf *g, const st
                                            2 * s->ffn_width, s->width, err);
 
     if (rc == STATUS_OK)
-        *out = rows_of(both, part == PART_UP ? s->ffn_width : 0, s->ffn_width);
+        *out = tensor_rows(both, part == PART_UP ? s->ffn_width : 0, s->ffn_width);
     return rc;
 }
 
@@ -216,7 +242,7 @@ enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
     enum status rc;
 
     *out = (struct tensor){0};
-    if (!arch_has(s->arch, part))
+    if (!shape_has(s, part))
         return STATUS_OK;
     if (s->arch->gate_is_in_up && (part == PART_GATE || part == PART_UP))
         return gate_or_up(out, g, s, layer, part, err);
@@ -261,21 +287,25 @@ enum status llama_head_bias_tensor(const struct tensor **out, const struct gguf 
 }
 
 /* Whether the model has a use for a layer's tensor of that name, which stands after "blk.N.". */
-static bool is_part(const struct arch *a, const char *name)
+static bool is_part(const struct llama_shape *s, const char *name)
 {
     if (strcmp(name, "attn_qkv.weight") == 0 || strcmp(name, "attn_qkv.bias") == 0)
         return true;
     for (int part = 0; part < N_PARTS; part++)
         if (strcmp(name, rules[part].name) == 0)
-            return arch_has(a, (enum llama_part)part) && !(a->gate_is_in_up && part == PART_GATE);
+            return shape_has(s, (enum llama_part)part) &&
+                   !(s->arch->gate_is_in_up && part == PART_GATE);
     return false;
 }
 
 static bool is_known(const struct llama_shape *s, const char *name)
 {
-    static const char *const of_model[] = {"token_embd.weight", "output_norm.weight",
-                                           "output.weight",     "output.bias",
-                                           "rope_freqs.weight", "rope_factors_long.weight",
+    static const char *const of_model[] = {"token_embd.weight",
+                                           "output_norm.weight",
+                                           "output.weight",
+                                           "output.bias",
+                                           "rope_freqs.weight",
+                                           "rope_factors_long.weight",
                                            "rope_factors_short.weight"};
     char *end;
     unsigned long layer;
@@ -287,7 +317,7 @@ static bool is_known(const struct llama_shape *s, const char *name)
         return false;
     layer = strtoul(name + 4, &end, 10);
     return layer < s->n_layers && *end == '.' && !(name[4] == '0' && end != name + 5) &&
-           is_part(s->arch, end + 1);
+           is_part(s, end + 1);
 }
 
 enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const struct gguf *g,

@@ -30,6 +30,10 @@ enum llama_part {
     PART_UP,
     PART_DOWN,
     PART_FFN_POST_NORM,
+    PART_ROUTER,
+    PART_GATE_EXPERTS, /* the experts one after the other */
+    PART_UP_EXPERTS,
+    PART_DOWN_EXPERTS,
     N_PARTS,
 };
 
@@ -38,6 +42,9 @@ enum llama_part {
 enum status llama_layer_tensor(struct tensor *out, const struct gguf *g,
                                const struct llama_shape *s, size_t layer, enum llama_part part,
                                struct error *err) MUST_CHECK;
+
+/* Rows first … first + n - 1. */
+struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n);
 
 /* Of the whole model. The head is token_embd.weight again where the file has no output.weight; its
  * bias is NULL where there is none. */

@@ -126,6 +126,7 @@ const struct backend_type ref_backend = {
     .add = ref_add,
     .add_bias = ref_add_bias,
     .scale = ref_scale,
+    .scatter_add = ref_scatter_add,
     .scale_rows = ref_scale_rows,
     .gather = ref_gather,
     .sample = ref_sample,

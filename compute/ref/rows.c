@@ -46,6 +46,20 @@ void ref_scale(struct backend *b, float factor, float cap, size_t n, size_t widt
         to[i] = scalar_scaled(to[i], factor, cap, inverse);
 }
 
+void ref_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                     const float *factors, size_t n, size_t width, struct buffer *out)
+{
+    const float *from = ref_const_floats(in, n, width);
+
+    (void)b;
+    for (size_t i = 0; i < n; i++) {
+        float *to = ref_floats(out, rows[i] + (size_t)1, width) + rows[i] * width;
+
+        for (size_t c = 0; c < width; c++)
+            to[c] += factors[i] * from[i * width + c];
+    }
+}
+
 void ref_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                     struct buffer *x)
 {

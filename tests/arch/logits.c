@@ -1,5 +1,6 @@
 /* Computes the logits of a prompt, and checks that they do not depend on how it is run.
- * usage: logits MODEL BACKEND KV_TYPE IDS OUT: IDS is a file of int32, OUT gets [n][n_vocab] f32. */
+ * usage: logits MODEL BACKEND KV_TYPE IDS OUT: IDS is a file of int32, OUT gets [n][n_vocab] f32.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,8 @@ class Model:
     def __init__(self, arch, seed, **numbers):
         self.arch = arch
         self.rng = np.random.default_rng(seed)
-        self.n = dict(layers=4, d=80, heads=4, kv=2, hd=24, ff=112, vocab=160, ctx=256, eps=1e-5, base=10000.0)
+        self.n = dict(layers=4, d=80, heads=4, kv=2, hd=24, ff=112, vocab=160, ctx=256, eps=1e-5, base=10000.0,
+                      peak=2.0)
         self.n.update(numbers)
         self.n.setdefault("rot", self.n["hd"])
         self.keys = {}  # beyond the numbers: name -> value
@@ -78,8 +79,8 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
         if norms != "before":
             m.vector(b + "post_attention_norm.weight", d)
             m.vector(b + "post_ffw_norm.weight", d)
-        m.matrix(b + "attn_q.weight", q, d, 2.0)
-        m.matrix(b + "attn_k.weight", k, d, 2.0)
+        m.matrix(b + "attn_q.weight", q, d, n["peak"])
+        m.matrix(b + "attn_k.weight", k, d, n["peak"])
         m.matrix(b + "attn_v.weight", k, d)
         m.matrix(b + "attn_output.weight", d, q)
         for name, width in (("attn_q", q), ("attn_k", k), ("attn_v", k), ("attn_output", d)):
@@ -88,6 +89,9 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
         if head_norms is not None:
             m.vector(b + "attn_q_norm.weight", n["hd"] if head_norms == "each" else q, 1.4)
             m.vector(b + "attn_k_norm.weight", n["hd"] if head_norms == "each" else k, 1.4)
+        if "experts" in n:
+            add_experts(m, b, n["experts"], n.get("expert_ff", ff))
+            continue
         m.matrix(b + "ffn_gate.weight", ff, d, 2.0)
         m.matrix(b + "ffn_up.weight", ff, d)
         m.matrix(b + "ffn_down.weight", d, ff)
@@ -102,7 +106,15 @@ def build(arch, seed, keys=None, norms="before", head_norms=None, bias=(), tied=
     return m
 
 
-HALVES = {"qwen2", "qwen3", "gemma2", "gemma3", "phi3", "olmo2"}
+def add_experts(m, b, n, ff):
+    d = m.n["d"]
+    m.matrix(b + "ffn_gate_inp.weight", n, d, 2.0)
+    for name, rows, cols, scale in (("gate", ff, d, 2.0), ("up", ff, d, 1.0), ("down", d, ff, 1.0)):
+        m.tensors[b + f"ffn_{name}_exps.weight"] = \
+            (m.rng.standard_normal((n, rows, cols)) * scale / math.sqrt(cols)).astype(np.float32)
+
+
+HALVES = {"qwen2", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3", "olmo2"}
 WINDOW_PATTERN = {"gemma2": 2, "gemma3": 6, "olmo2": 4}
 
 
@@ -238,7 +250,25 @@ class Forward:
         y = np.einsum("hij,jhd->ihd", p, v).reshape(len(h), -1)
         return self.linear(b + "attn_output", y)
 
+    def experts(self, b, h):
+        """Softmax, the best few, renormed: the same as softmax over those."""
+        n, used = self.m.n["experts"], self.key("expert_used_count", 0)
+        scores = h @ self.t[b + "ffn_gate_inp.weight"].T
+        gate, up, down = (self.t[b + f"ffn_{x}_exps.weight"] for x in ("gate", "up", "down"))
+        out = np.zeros_like(h)
+        for i, row in enumerate(h):
+            chosen = np.argsort(-scores[i], kind="stable")[:used]
+            p = np.exp(scores[i] - scores[i].max())
+            p /= p.sum()
+            for e in chosen:
+                g = gate[e] @ row
+                out[i] += p[e] / p[chosen].sum() * (down[e] @ (g / (1 + np.exp(-g)) * (up[e] @ row)))
+        assert n == len(gate)
+        return out * (self.key("expert_weights_scale", 0.0) or 1.0)
+
     def network(self, b, h):
+        if "experts" in self.m.n:
+            return self.experts(b, h)
         up = h @ self.t[b + "ffn_up.weight"].T
         if b + "ffn_gate.weight" in self.t:
             gate = h @ self.t[b + "ffn_gate.weight"].T
@@ -302,6 +332,11 @@ def all_models():
         "qwen2": build("qwen2", 8, bias=QKV, out_bias=True, tied=False, hd=20),
         "qwen2_fused": build("qwen2", 9, bias=QKV, fused_qkv=True, heads=6, kv=3, hd=14, rot=14),
         "qwen3": build("qwen3", 10, head_norms="each", hd=40, eps=1e-6),
+        "mixtral": build("llama", 24, {"expert_count": 5, "expert_used_count": 2}, experts=5, tied=False, layers=2,
+                         peak=1.0),
+        "qwen3moe": build("qwen3moe", 25, {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 48,
+                                           "expert_weights_scale": 1.5},
+                          head_norms="each", experts=8, expert_ff=48, kv=1),
         "gemma2": build("gemma2", 11, {"attention.sliding_window": 16, "attn_logit_softcapping": 2.0,
                                        "final_logit_softcapping": 3.0}, norms="around"),
         "gemma2_defaults": build("gemma2", 12, norms="around", heads=3, kv=1, hd=48),

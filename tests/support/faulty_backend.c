@@ -227,6 +227,13 @@ static void faulty_scale(struct backend *b, float factor, float cap, size_t n, s
         real_of(b)->type->scale(real_of(b), factor, cap, n, width, x);
 }
 
+static void faulty_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                               const float *factors, size_t n, size_t width, struct buffer *out)
+{
+    if (works(b))
+        real_of(b)->type->scatter_add(real_of(b), in, rows, factors, n, width, out);
+}
+
 static void faulty_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
                               struct buffer *x)
 {
@@ -365,6 +372,7 @@ const struct backend_type faulty_backend = {
     .add = faulty_add_rows,
     .add_bias = faulty_add_bias,
     .scale = faulty_scale,
+    .scatter_add = faulty_scatter_add,
     .scale_rows = faulty_scale_rows,
     .gather = faulty_gather,
     .sample = faulty_sample,

@@ -42,6 +42,7 @@ enum arch_keys {
     KEYS_LOGIT_CAP = 1 << 4,         /* final_logit_softcapping */
     KEYS_QUERY_TEMPERATURE = 1 << 5, /* attention.temperature_scale: queries grow with positions */
     KEYS_YARN_BETAS = 1 << 6,        /* rope.scaling.yarn_beta_fast, …_slow */
+    KEYS_EXPERTS = 1 << 8,           /* expert_count; without experts the layers are dense */
     KEYS_WINDOW_IGNORED = 1 << 7,    /* the file has a window that nobody runs it with */
 };
 
@@ -52,17 +53,17 @@ struct arch {
     enum activation activation;
     unsigned keys; /* of enum arch_keys */
 
-    bool rope_halves;          /* see struct rope */
-    bool rotates_whole_heads;  /* rope.dimension_count is a head's width */
-    bool has_length_factors;   /* rope_factors_long and …_short hold whatever the type of scaling */
-    bool may_be_unrotated;     /* not rotated at all where rope.scaling.finetuned is false */
-    size_t unrotated_every;    /* every so many layers, the last one is not rotated; 0: none */
+    bool rope_halves;         /* see struct rope */
+    bool rotates_whole_heads; /* rope.dimension_count is a head's width */
+    bool has_length_factors; /* rope_factors_long and …_short hold whatever the type of scaling */
+    bool may_be_unrotated;   /* not rotated at all where rope.scaling.finetuned is false */
+    size_t unrotated_every;  /* every so many layers, the last one is not rotated; 0: none */
     enum arch_window_rope window_rope;
     size_t window;         /* where the file names none; 0: none */
     size_t window_pattern; /* of so many layers all but the last have the window */
 
-    bool gate_is_in_up;      /* ffn_up's rows are the gate's, then those of up */
-    bool embeds_by_width;    /* embeddings are multiplied by the root of the width */
+    bool gate_is_in_up;             /* ffn_up's rows are the gate's, then those of up */
+    bool embeds_by_width;           /* embeddings are multiplied by the root of the width */
     float attention_cap, logit_cap; /* where the file has none */
     /* A model of so many layers scales its scores by 1/sqrt(width / heads); 0: none. */
     size_t layers_scaled_by_width;

@@ -6,14 +6,13 @@
 #include "compute/model/arch/arch.h"
 
 static const struct arch archs[] = {
-    {.name = "llama", .keys = KEYS_ATTENTION_SCALE, .rotates_whole_heads = true},
+    {.name = "llama", .keys = KEYS_ATTENTION_SCALE | KEYS_EXPERTS, .rotates_whole_heads = true},
     {.name = "mistral3",
      .keys = KEYS_QUERY_TEMPERATURE | KEYS_YARN_BETAS,
      .rotates_whole_heads = true},
     {.name = "qwen2", .rope_halves = true},
-    {.name = "qwen3",
-     .head_norms = HEAD_NORMS_EACH,
-     .rope_halves = true},
+    {.name = "qwen3", .head_norms = HEAD_NORMS_EACH, .rope_halves = true},
+    {.name = "qwen3moe", .head_norms = HEAD_NORMS_EACH, .keys = KEYS_EXPERTS, .rope_halves = true},
     {.name = "gemma2",
      .norms = NORMS_AROUND,
      .activation = ACTIVATION_GELU,
@@ -38,7 +37,7 @@ static const struct arch archs[] = {
     {.name = "phi3",
      .keys = KEYS_WINDOW_IGNORED,
      .rope_halves = true,
-    
+
      .has_length_factors = true,
      .gate_is_in_up = true},
     {.name = "smollm3", .unrotated_every = 4},
@@ -47,12 +46,12 @@ static const struct arch archs[] = {
      .head_norms = HEAD_NORMS_ALL,
      .keys = KEYS_WINDOW,
      .rope_halves = true,
-    
+
      .window_rope = WINDOW_ROPE_UNSCALED,
      .window_pattern = 4},
     {.name = "granite",
      .keys = KEYS_ATTENTION_SCALE | KEYS_SCALES,
-    
+
      .may_be_unrotated = true},
 };
 
@@ -103,8 +102,8 @@ static enum status arch_refuse(const struct gguf *g, const char *text, size_t le
                              "%s: the architecture '%.*s' is not run here: %s", gguf_path(g), shown,
                              text, refused[i].why);
     for (size_t i = 0; i < N_ARCHS && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i > 0 ? ", " : "",
-                               archs[i].name);
+        at +=
+            (size_t)snprintf(list + at, sizeof list - at, "%s%s", i > 0 ? ", " : "", archs[i].name);
     return error_set(err, STATUS_UNIMPLEMENTED,
                      "%s: the architecture is '%.*s'; those run here are %s", gguf_path(g), shown,
                      text, list);

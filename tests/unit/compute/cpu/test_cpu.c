@@ -344,6 +344,79 @@ START_TEST(row_operators_have_the_bits_of_ref)
 }
 END_TEST
 
+/* Runs the operators on rows that only some architectures need, one after the other, on n rows of
+ * heads of 24. */
+static void run_more_rows(struct backend *b, size_t n, float *out /* [8][n][96] */)
+{
+    enum { WIDTH = 96, HEAD = 24 };
+    static const uint32_t places[] = {2, 0, 1};
+    const double divisors[5] = {1, 1.5, 2, 4, 8};
+    const struct rope rope = {.n_heads = 4,
+                              .head_dim = HEAD,
+                              .base = 500.0f,
+                              .scale = divisors,
+                              .n_rotated = 10,
+                              .halves = true,
+                              .amplitude = 1.25f};
+    struct tensor row = random_tensor(DTYPE_F32, 1, WIDTH, 41);
+    struct tensor head = random_tensor(DTYPE_F32, 1, HEAD, 42);
+    struct weight *bias = open_weight(b, &row), *gain = open_weight(b, &head);
+    float in[MAX_ROWS * WIDTH], factors[MAX_ROWS];
+    uint32_t positions[MAX_ROWS];
+    struct buffer *x, *y;
+    size_t size_bytes = n * WIDTH * sizeof *out, step = n * WIDTH;
+
+    fill(in, step, 43);
+    for (size_t i = 0; i < n; i++) {
+        factors[i] = 0.5f + (float)i;
+        positions[i] = (uint32_t)(i * 97);
+    }
+    x = buffer_of(b, in, step);
+    y = buffer_of(b, in, step);
+    b->type->norm(b, &(struct input){x, gain, 1e-5f}, n * 4, HEAD, x);
+    b->type->download(b, out, x, size_bytes);
+    b->type->rope(b, &rope, positions, n, x);
+    b->type->download(b, out + step, x, size_bytes);
+    b->type->add(b, x, 0.3f, n, WIDTH, y);
+    b->type->download(b, out + 2 * step, y, size_bytes);
+    b->type->add_bias(b, bias, n, y);
+    b->type->download(b, out + 3 * step, y, size_bytes);
+    b->type->scale(b, 1.7f, 0.0f, n, WIDTH, y);
+    b->type->download(b, out + 4 * step, y, size_bytes);
+    b->type->scale(b, 1.7f, 2.0f, n, WIDTH, y);
+    b->type->download(b, out + 5 * step, y, size_bytes);
+    b->type->scale_rows(b, factors, n, WIDTH, y);
+    b->type->download(b, out + 6 * step, y, size_bytes);
+    b->type->scatter_add(b, x, places, factors, sizeof places / sizeof places[0], WIDTH, y);
+    b->type->download(b, out + 7 * step, y, size_bytes);
+    must_sync(b);
+    b->type->buffer_close(b, x);
+    b->type->buffer_close(b, y);
+    b->type->weight_close(b, bias);
+    b->type->weight_close(b, gain);
+    free((void *)row.data);
+    free((void *)head.data);
+}
+
+/* They have ref's bits in all sets. */
+START_TEST(operators_of_some_architectures_have_the_bits_of_ref)
+{
+    static float want[8 * MAX_ROWS * 96], got[8 * MAX_ROWS * 96];
+    struct backend *b = open_ref();
+
+    run_more_rows(b, MAX_ROWS, want);
+    backend_close(b);
+    for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
+        b = open_set(sets[i / 2], i % 2 + 1);
+        if (b == NULL)
+            continue;
+        run_more_rows(b, MAX_ROWS, got);
+        assert_same_bits(got, want, 8 * MAX_ROWS * 96);
+        backend_close(b);
+    }
+}
+END_TEST
+
 enum { HIDDEN = 256 };
 
 /* The types of a gated network's weights; some read their input in different forms. */
@@ -355,8 +428,8 @@ static const enum dtype ffn_types[][3] = {
 
 /* x += a gated network of x, by the products, gates and sums that define it: one at a time, through
  * memory. */
-static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n, const float *in,
-                         float *out)
+static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n, bool gelu,
+                         const float *in, float *out)
 {
     static float gate[MAX_ROWS * HIDDEN], up[MAX_ROWS * HIDDEN], down[MAX_ROWS * N_COLS];
     struct buffer *x = buffer_of(b, in, n * N_COLS), *y = buffer_of(b, NULL, n * HIDDEN), *z;
@@ -366,7 +439,7 @@ static void ffn_by_parts(struct backend *b, struct weight *const w[3], size_t n,
     product_of(b, w[1], x, n, y);
     read_buffer(b, y, up, n * HIDDEN);
     for (size_t i = 0; i < n * HIDDEN; i++)
-        gate[i] = scalar_silu(gate[i]) * up[i];
+        gate[i] = (gelu ? scalar_gelu(gate[i]) : scalar_silu(gate[i])) * up[i];
     y = buffer_of(b, gate, n * HIDDEN);
     z = buffer_of(b, NULL, n * N_COLS);
     product_of(b, w[2], y, n, z);
@@ -390,19 +463,21 @@ START_TEST(a_gated_network_is_its_parts)
     for (size_t i = 0; i < (size_t)N_SETS * 2; i++) {
         struct backend *b = open_set(sets[i / 2], i % 2 + 1);
         struct weight *w[3];
+        struct ffn ffn;
 
         if (b == NULL)
             continue;
         for (size_t j = 0; j < 3; j++)
             w[j] = open_weight(b, &t[j]);
+        ffn = (struct ffn){.gate = w[0], .up = w[1], .down = w[2]};
+        ffn.activation = _i % 2 == 0 ? ACTIVATION_SILU : ACTIVATION_GELU;
         if (i == 0)
-            ffn_by_parts(b, w, MAX_ROWS, in, want);
+            ffn_by_parts(b, w, MAX_ROWS, ffn.activation == ACTIVATION_GELU, in, want);
         for (size_t j = 0; j < N_COUNTS; j++) {
             struct buffer *x = buffer_of(b, in, row_counts[j] * N_COLS);
             struct buffer *y = buffer_of(b, in, row_counts[j] * N_COLS);
 
-            b->type->ffn(b, &(struct input){.x = x}, row_counts[j],
-                         &(struct ffn){.gate = w[0], .up = w[1], .down = w[2]}, y);
+            b->type->ffn(b, &(struct input){.x = x}, row_counts[j], &ffn, y);
             read_buffer(b, y, got, row_counts[j] * N_COLS);
             assert_same_bits(got, want, row_counts[j] * N_COLS);
             b->type->buffer_close(b, x);
@@ -1217,6 +1292,7 @@ int main(void)
     tcase_add_test(tests, a_changed_input_is_read_again);
     tcase_add_loop_test(tests, a_broken_row_breaks_alone, 0, N_BLOCK_TYPES);
     tcase_add_loop_test(tests, row_operators_have_the_bits_of_ref, 0, 2);
+    tcase_add_test(tests, operators_of_some_architectures_have_the_bits_of_ref);
     tcase_add_loop_test(tests, a_gated_network_is_its_parts, 0,
                         sizeof ffn_types / sizeof ffn_types[0]);
     tcase_add_test(tests, products_together_are_products_alone);

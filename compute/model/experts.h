@@ -1,0 +1,50 @@
+/* The feed-forward network of a layer with experts: a router chooses a few for each token. */
+#ifndef COMPUTE_MODEL_EXPERTS_H
+#define COMPUTE_MODEL_EXPERTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct buffer;
+struct ffn;
+struct input;
+struct llama;
+struct weight;
+
+/* Of a layer. */
+struct model_experts {
+    struct ffn *ffns; /* [n_experts] */
+};
+
+/* One call's memory. Tokens are listed by the experts that they use: those of expert e are
+ * rows[first[e]] … rows[first[e + 1] - 1]. */
+struct expert_tables {
+    struct buffer *normed, *gathered, *output; /* [max_tokens][width] */
+    struct buffer *scores;                     /* [max_tokens][n_experts] */
+    float *host_scores;                        /* the same */
+    uint32_t *chosen;                          /* [max_tokens][n_used] */
+    float *shares;                             /* [max_tokens][n_used] of those */
+    size_t *first;                             /* [n_experts + 1] */
+    uint32_t *rows;                            /* [max_tokens * n_used] */
+    float *factors;                            /* [max_tokens * n_used] of those */
+};
+
+/* Opens the weights of a layer's experts; those opened before a failure are closed by the other. */
+enum status experts_open_weights(struct llama *m, struct model_experts *e, size_t layer,
+                                 struct error *err) MUST_CHECK;
+void experts_close_weights(struct llama *m, struct model_experts *e);
+
+/* Opens the memory, with room for the model's max_tokens; experts_close_tables follows in any
+ * case. */
+enum status experts_open_tables(struct llama *m, struct error *err) MUST_CHECK;
+void experts_close_tables(struct llama *m);
+
+/* x [n][width] += for each row the outputs of its experts, by their shares. Each row's are added in
+ * the order of the experts, so its bits do not depend on other rows. It waits for the device, since
+ * the host chooses; fails as sync does. */
+enum status experts_run(struct llama *m, size_t layer, const struct input *in, size_t n,
+                        struct buffer *x, struct error *err) MUST_CHECK;
+
+#endif
