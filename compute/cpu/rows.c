@@ -46,7 +46,7 @@ void cpu_norm(struct backend *b, const struct input *in, size_t n, size_t width,
     run_pieces(to_cpu(b), n, norm_piece, &w);
 }
 
-static void add_piece(void *arg, size_t begin, size_t end)
+static void add_rows_piece(void *arg, size_t begin, size_t end)
 {
     const struct row_work *w = arg;
 
@@ -63,7 +63,7 @@ void cpu_add(struct backend *b, const struct buffer *in, float factor, size_t n,
                          .factor = factor,
                          .to = cpu_written(out, n, width)};
 
-    run_pieces(to_cpu(b), n, add_piece, &w);
+    run_pieces(to_cpu(b), n, add_rows_piece, &w);
 }
 
 static void bias_piece(void *arg, size_t begin, size_t end)

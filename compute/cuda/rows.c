@@ -47,7 +47,7 @@ struct add_args {
     bool is_row;
 };
 
-static void launch_add(const void *args, cudaStream_t stream)
+static void launch_add_rows(const void *args, cudaStream_t stream)
 {
     const struct add_args *a = args;
 
@@ -66,7 +66,7 @@ static void record_add(struct cuda *c, const float *from, bool is_row, float fac
     a.n = cuda_count_of(c, n);
     a.width = (uint32_t)width;
     a.is_row = is_row;
-    list_add(&c->list, launch_add, &a, sizeof a);
+    list_add(&c->list, launch_add_rows, &a, sizeof a);
 }
 
 void cuda_add_rows(struct backend *b, const struct buffer *in, float factor, size_t n, size_t width,

@@ -22,8 +22,8 @@ struct rope_keys {
     double factor, attn_factor, log_multiplier, beta_fast, beta_slow, original, window_base;
 };
 
-static enum status read_type(struct rope_keys *k, const struct gguf *g, const struct arch *a,
-                             struct error *err)
+static enum status read_scaling_type(struct rope_keys *k, const struct gguf *g,
+                                     const struct arch *a, struct error *err)
 {
     static const char *const names[] = {"none", "linear", "yarn", "longrope"};
     char key[ARCH_KEY_MAX];
@@ -74,7 +74,7 @@ static enum status read_keys(struct rope_keys *k, const struct gguf *g, const st
         .attn_factor = 1.0,
         .original = (double)s->context,
         .window_base = a->window_rope == WINDOW_ROPE_LOCAL ? 10000.0 : (double)s->rope_base};
-    if ((rc = read_type(k, g, a, err)) != STATUS_OK ||
+    if ((rc = read_scaling_type(k, g, a, err)) != STATUS_OK ||
         (rc = read_factor(k, g, a, err)) != STATUS_OK ||
         (rc = numbers_read_optional(&k->attn_factor, g, a, "rope.scaling.attn_factor", 1e-6, 1e6,
                                     err)) != STATUS_OK ||

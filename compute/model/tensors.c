@@ -298,7 +298,7 @@ static bool is_part(const struct llama_shape *s, const char *name)
     return false;
 }
 
-static bool is_known(const struct llama_shape *s, const char *name)
+static bool is_known_tensor(const struct llama_shape *s, const char *name)
 {
     static const char *const of_model[] = {"token_embd.weight",
                                            "output_norm.weight",
@@ -326,7 +326,7 @@ enum status llama_refuse_unknown_tensors(const struct llama_shape *s, const stru
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const char *name = gguf_tensor_at(g, i)->name;
 
-        if (!is_known(s, name))
+        if (!is_known_tensor(s, name))
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "%s: tensor '%.60s' is none that the %s architecture is run with here",
                              gguf_path(g), name, s->arch->name);

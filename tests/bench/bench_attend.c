@@ -86,7 +86,8 @@ static void time_attend(struct bench *t, struct kv *kv, size_t layer, const stru
 {
     double start = now_us();
 
-    t->b->type->attend(t->b, kv, layer, HEADS, t->q, rows, n_rows, t->out);
+    t->b->type->attend(t->b, kv, layer, &(struct attention){.n_heads = HEADS}, t->q, rows, n_rows,
+                       t->out);
     start = now_us() - start;
     *best = *best == 0.0 || start < *best ? start : *best;
 }

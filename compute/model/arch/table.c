@@ -84,7 +84,7 @@ enum {
     LIST_MAX = 256,
 };
 
-static bool is_name(const char *name, const char *text, size_t len)
+static bool arch_is_named(const char *name, const char *text, size_t len)
 {
     return strlen(name) == len && memcmp(name, text, len) == 0;
 }
@@ -97,7 +97,7 @@ static enum status arch_refuse(const struct gguf *g, const char *text, size_t le
     size_t at = 0;
 
     for (size_t i = 0; i < N_REFUSED; i++)
-        if (is_name(refused[i].name, text, len))
+        if (arch_is_named(refused[i].name, text, len))
             return error_set(err, STATUS_UNIMPLEMENTED,
                              "%s: the architecture '%.*s' is not run here: %s", gguf_path(g), shown,
                              text, refused[i].why);
@@ -118,7 +118,7 @@ enum status arch_of_file(const struct arch **out, const struct gguf *g, struct e
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < N_ARCHS; i++)
-        if (is_name(archs[i].name, text, len)) {
+        if (arch_is_named(archs[i].name, text, len)) {
             *out = &archs[i];
             return STATUS_OK;
         }
