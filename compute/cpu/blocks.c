@@ -4,14 +4,14 @@
 #include <string.h>
 
 static const struct block_form forms[] = {
-    [DTYPE_Q4_0] = {.bias = 8, .nibbles = true},
-    [DTYPE_Q4_1] = {.nibbles = true, .has_min = true},
-    [DTYPE_Q5_0] = {.bias = 16},
-    [DTYPE_Q5_1] = {.has_min = true},
-    [DTYPE_Q8_0] = {.bias = 128},
-    [DTYPE_Q4_K] = {.nibbles = true, .wide = true, .has_min = true},
-    [DTYPE_Q5_K] = {.wide = true, .has_min = true},
-    [DTYPE_Q6_K] = {.bias = 32, .halves = true, .wide = true},
+    [DTYPE_Q4_0] = {.bias = 8, .bits = 4},
+    [DTYPE_Q4_1] = {.bits = 4, .has_min = true},
+    [DTYPE_Q5_0] = {.bias = 16, .bits = 5},
+    [DTYPE_Q5_1] = {.bits = 5, .has_min = true},
+    [DTYPE_Q8_0] = {.bias = 128, .bits = 8},
+    [DTYPE_Q4_K] = {.bits = 4, .has_min = true, .scale = SCALE_STEPS},
+    [DTYPE_Q5_K] = {.bits = 5, .has_min = true, .scale = SCALE_STEPS},
+    [DTYPE_Q6_K] = {.bias = 32, .bits = 6, .halves = true, .scale = SCALE_STEPS},
 };
 
 bool block_form_of(struct block_form *out, enum dtype t)
@@ -23,21 +23,11 @@ bool block_form_of(struct block_form *out, enum dtype t)
     return true;
 }
 
+enum { F16_SIGN = 0x8000 };
+
 static uint16_t read_u16(const uint8_t *in)
 {
     return (uint16_t)(in[0] | in[1] << 8);
-}
-
-static void set_scale(struct block_group *g, uint16_t scale)
-{
-    g->scale_f16 = scale;
-    g->scale[0] = g->scale[1] = f16_to_f32(scale);
-}
-
-static void set_min(struct block_group *g, uint16_t min)
-{
-    g->min_f16 = min;
-    g->min = f16_to_f32(min);
 }
 
 static void read_nibbles(uint8_t code[GROUP_VALUES], const uint8_t *in)
@@ -55,8 +45,8 @@ static void add_fifth(uint8_t code[GROUP_VALUES], const uint8_t *in)
         code[i] |= (uint8_t)((in[i / 8] >> i % 8 & 1) << 4);
 }
 
-/* The scale and min, six bits each, of group g in the twelve bytes of a K block; a product of an
- * f16 and six bits is exact in f32. */
+/* The scale and min, six bits each, of group g in the twelve bytes of a K block. The file subtracts
+ * its min. */
 static void set_k_scales(struct block_group *out, const uint8_t *block, size_t g)
 {
     const uint8_t *packed = block + 4;
@@ -69,8 +59,10 @@ static void set_k_scales(struct block_group *out, const uint8_t *block, size_t g
         scale = (packed[g + 4] & 15) | (packed[g - 4] >> 6) << 4;
         min = packed[g + 4] >> 4 | (packed[g] >> 6) << 4;
     }
-    out->scale[0] = out->scale[1] = f16_to_f32(read_u16(block)) * (float)scale;
-    out->min = -(f16_to_f32(read_u16(block + 2)) * (float)min);
+    out->scale = read_u16(block);
+    out->min = read_u16(block + 2) ^ F16_SIGN;
+    out->steps[0] = out->steps[1] = (int8_t)scale;
+    out->min_steps[0] = out->min_steps[1] = (int8_t)min;
 }
 
 static void read_q4_k(struct block_group *out, const uint8_t *block, size_t g)
@@ -95,13 +87,13 @@ static void read_q6_k(struct block_group *out, const uint8_t *block, size_t g)
 {
     const uint8_t *nibbles = block + g / 4 * 64 + g % 2 * 32, *top = block + 128 + g / 4 * 32;
     const uint8_t *scales = block + 192;
-    float scale = f16_to_f32(read_u16(block + 208));
 
+    out->scale = read_u16(block + 208);
     for (int i = 0; i < GROUP_VALUES; i++)
         out->code[i] =
             (uint8_t)((nibbles[i] >> g % 4 / 2 * 4 & 15) | (top[i] >> g % 4 * 2 & 3) << 4);
     for (int h = 0; h < 2; h++)
-        out->scale[h] = scale * (float)(int8_t)scales[g * 2 + h];
+        out->steps[h] = (int8_t)scales[g * 2 + h];
 }
 
 void block_group_read(struct block_group *out, enum dtype t, const void *row, size_t g)
@@ -112,27 +104,27 @@ void block_group_read(struct block_group *out, enum dtype t, const void *row, si
     memset(out, 0, sizeof *out);
     switch (t) {
     case DTYPE_Q4_0:
-        set_scale(out, read_u16(block));
+        out->scale = read_u16(block);
         read_nibbles(out->code, block + 2);
         return;
     case DTYPE_Q4_1:
-        set_scale(out, read_u16(block));
-        set_min(out, read_u16(block + 2));
+        out->scale = read_u16(block);
+        out->min = read_u16(block + 2);
         read_nibbles(out->code, block + 4);
         return;
     case DTYPE_Q5_0:
-        set_scale(out, read_u16(block));
+        out->scale = read_u16(block);
         read_nibbles(out->code, block + 6);
         add_fifth(out->code, block + 2);
         return;
     case DTYPE_Q5_1:
-        set_scale(out, read_u16(block));
-        set_min(out, read_u16(block + 2));
+        out->scale = read_u16(block);
+        out->min = read_u16(block + 2);
         read_nibbles(out->code, block + 8);
         add_fifth(out->code, block + 4);
         return;
     case DTYPE_Q8_0:
-        set_scale(out, read_u16(block));
+        out->scale = read_u16(block);
         for (int i = 0; i < GROUP_VALUES; i++)
             out->code[i] = block[2 + i] ^ 0x80;
         return;

@@ -11,22 +11,32 @@
 
 enum { GROUP_VALUES = 32, HALF_VALUES = 16 };
 
-/* Value i is scale[i / 16] * (code[i] - the format's bias) + min; the two scales are the same but
- * in formats with scales for 16. The scales of a format with f16 scales are given as such too. */
+/* What a group's scale, and its min, are in a panel. */
+enum scale_kind {
+    SCALE_F16,   /* an f16 */
+    SCALE_STEPS, /* i8, to be multiplied with the f16 of 256 values; the product is exact in f32 */
+};
+
+/* Value i is scale * (code[i] - the format's bias) + min. In formats with scales for 16 values, the
+ * second scale and min are those of values 16 … 31; else both are the same. */
 struct block_group {
     uint8_t code[GROUP_VALUES];
-    float scale[2], min;
-    uint16_t scale_f16, min_f16;
+    uint16_t scale, min; /* f16: of the group or, with steps, of 256 values */
+    int8_t steps[2], min_steps[2];
 };
 
 /* The layout of a format's panels (panels.h), which selects its kernels; constants of a format. */
 struct block_form {
     int bias;
-    bool nibbles; /* codes below 16, kept two to a byte */
-    bool halves;  /* scales for 16 values, else for 32 */
-    bool wide;    /* f32 scales, else f16 */
+    unsigned bits; /* of a code: 4, 5, 6 or 8 */
+    bool halves;   /* scales for 16 values, else for 32 */
     bool has_min;
+    enum scale_kind scale;
 };
+
+enum {
+    SUPER_GROUPS = DTYPE_BLOCK_VALUES_MAX / GROUP_VALUES
+}; /* that share the f16 of their steps */
 
 /* False for float formats. */
 bool block_form_of(struct block_form *out, enum dtype t);

@@ -1,6 +1,6 @@
-/* Shared by the vector files of quantised products: the choice of the kernel by form, which calls
- * `product`, defined by the including file, with the form's constants; and the scalar part of a
- * record. */
+/* Shared by the vector files of quantised products: the choice of the kernel by type, which calls
+ * `product`, defined by the including file, with the constants of the type's form; and the scalar
+ * part of a record. */
 #ifndef COMPUTE_CPU_FORMS_H
 #define COMPUTE_CPU_FORMS_H
 
@@ -14,35 +14,24 @@
         product(s, (struct block_form){__VA_ARGS__}, first, last);                        \
     }
 
-PRODUCT(product_q6_k, .bias = 32, .halves = true, .wide = true)
-PRODUCT(product_q4_k, .nibbles = true, .wide = true, .has_min = true)
-PRODUCT(product_q4_1, .nibbles = true, .has_min = true)
-PRODUCT(product_q4_0, .bias = 8, .nibbles = true)
-PRODUCT(product_q5_k, .wide = true, .has_min = true)
-PRODUCT(product_q5_1, .has_min = true)
-PRODUCT(product_q5_0, .bias = 16)
-PRODUCT(product_q8_0, .bias = 128)
+PRODUCT(product_q4_0, .bias = 8, .bits = 4)
+PRODUCT(product_q4_1, .bits = 4, .has_min = true)
+PRODUCT(product_q5_0, .bias = 16, .bits = 5)
+PRODUCT(product_q5_1, .bits = 5, .has_min = true)
+PRODUCT(product_q8_0, .bias = 128, .bits = 8)
+PRODUCT(product_q4_k, .bits = 4, .has_min = true, .scale = SCALE_STEPS)
+PRODUCT(product_q5_k, .bits = 5, .has_min = true, .scale = SCALE_STEPS)
+PRODUCT(product_q6_k, .bias = 32, .bits = 6, .halves = true, .scale = SCALE_STEPS)
 
 void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last)
 {
-    const struct block_form f = s->form;
+    static void (*const products[])(const struct quant_slice *s, size_t first, size_t last) = {
+        [DTYPE_Q4_0] = product_q4_0, [DTYPE_Q4_1] = product_q4_1, [DTYPE_Q5_0] = product_q5_0,
+        [DTYPE_Q5_1] = product_q5_1, [DTYPE_Q8_0] = product_q8_0, [DTYPE_Q4_K] = product_q4_k,
+        [DTYPE_Q5_K] = product_q5_k, [DTYPE_Q6_K] = product_q6_k,
+    };
 
-    if (f.halves)
-        product_q6_k(s, first, last);
-    else if (f.nibbles && f.wide)
-        product_q4_k(s, first, last);
-    else if (f.nibbles && f.has_min)
-        product_q4_1(s, first, last);
-    else if (f.nibbles)
-        product_q4_0(s, first, last);
-    else if (f.wide)
-        product_q5_k(s, first, last);
-    else if (f.has_min)
-        product_q5_1(s, first, last);
-    else if (f.bias == 16)
-        product_q5_0(s, first, last);
-    else
-        product_q8_0(s, first, last);
+    products[s->type](s, first, last);
 }
 
 #endif

@@ -51,6 +51,7 @@ struct act_form {
 
 /* A slice of a product: panels first … last - 1 against a block of rows. */
 struct quant_slice {
+    enum dtype type; /* a block type */
     struct block_form form;
     const uint8_t *panels; /* panel 0 */
     size_t n_groups;

@@ -151,8 +151,9 @@ static void products_multiply(const struct cpu *c, const struct operand *o, cons
     struct dense_slice dense = {
         w->tensor.type, panels, o->width, o->floats + row * o->width, n_rows, out,
         n_columns,      stride, adds};
-    struct quant_slice quant = {w->form,   panels, n_groups, o->acts + row * n_groups, n_rows, out,
-                                n_columns, stride, adds};
+    struct quant_slice quant = {
+        w->tensor.type, w->form, panels,    n_groups, o->acts + row * n_groups,
+        n_rows,         out,     n_columns, stride,   adds};
 
     if (w->is_quantised)
         c->kernels->quant_product(&quant, 0, n_panels);

@@ -15,16 +15,35 @@ enum {
     AHEAD = 2048, /* bytes of codes that are prefetched */
 };
 
-/* The codes of quad i, 4 inputs for each of 8 columns. */
-static inline __m256i load_codes(const uint8_t *codes, bool nibbles, size_t i)
+static inline __m256i load_half_line(const uint8_t *from)
 {
-    const __m256i low = _mm256_set1_epi8(15);
-    size_t line = nibbles ? i % (QUADS / 2) : i;
-    __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)(codes + line * LINE_BYTES));
+    return _mm256_loadu_si256((const __m256i *)(const void *)from);
+}
 
-    if (!nibbles)
-        return w;
-    return _mm256_and_si256(i < QUADS / 2 ? w : _mm256_srli_epi16(w, 4), low);
+/* v | byte & mask << shift, by bytes */
+static inline __m256i or_bits(__m256i v, __m256i byte, int shift, int mask)
+{
+    __m256i moved = shift < 0 ? _mm256_srli_epi16(byte, -shift) : _mm256_slli_epi16(byte, shift);
+
+    return _mm256_or_si256(v, _mm256_and_si256(moved, _mm256_set1_epi8((char)mask)));
+}
+
+/* The codes of quad i, 4 inputs for each of 8 columns; see panels.h. */
+static inline __attribute__((always_inline)) __m256i load_codes(const uint8_t *codes,
+                                                                struct block_form form, size_t i)
+{
+    const uint8_t *planes = codes + QUADS / 2 * LINE_BYTES;
+    __m256i w;
+
+    if (form.bits == 8)
+        return load_half_line(codes + i * LINE_BYTES);
+    w = load_half_line(codes + i % (QUADS / 2) * LINE_BYTES);
+    w = _mm256_and_si256(i < QUADS / 2 ? w : _mm256_srli_epi16(w, 4), _mm256_set1_epi8(15));
+    if (form.bits == 5)
+        w = or_bits(w, load_half_line(planes), 4 - (int)i, 0x10);
+    if (form.bits == 6)
+        w = or_bits(w, load_half_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4), 0x30);
+    return w;
 }
 
 static inline __m256i broadcast(const int8_t *four)
@@ -35,11 +54,20 @@ static inline __m256i broadcast(const int8_t *four)
     return _mm256_set1_epi32(quad);
 }
 
-static inline __m256 quant_256_load_scales(const uint8_t *from, bool wide)
+static inline __m256 quant_256_load_f16(const uint8_t *from)
 {
-    if (wide)
-        return _mm256_loadu_ps((const float *)(const void *)from);
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
+}
+
+/* Scales, or mins: f16, or steps that the f16 of the super block multiply. */
+static inline __m256 quant_256_load_scales(const uint8_t *from, struct block_form form,
+                                           const uint8_t *supers)
+{
+    if (form.scale == SCALE_F16)
+        return quant_256_load_f16(from);
+    return _mm256_mul_ps(quant_256_load_f16(supers),
+                         _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
+                             _mm_loadl_epi64((const __m128i *)(const void *)from))));
 }
 
 static inline __m256i start_of(struct block_form form, const struct act_record *act, bool upper)
@@ -59,7 +87,7 @@ quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_
     for (size_t r = 0; r < n; r++)
         dot[r] = start_of(form, &act[r], first > 0);
     for (size_t i = first; i < last; i++) {
-        __m256i w = load_codes(codes, form.nibbles, i);
+        __m256i w = load_codes(codes, form, i);
 
         for (size_t r = 0; r < n; r++)
             dot[r] = _mm256_dpbusd_avx_epi32(dot[r], w, broadcast(act[r].value + 4 * i));
@@ -70,15 +98,17 @@ quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_
 
 /* Codes of all eight bits: pairs of products of u8 and s8 could overflow 16 bits; those of |code|
  * and the activation with the code's sign cannot. */
-static inline __attribute__((always_inline)) void
-dots_signed(__m256i *dot, const uint8_t *codes, const struct act_record *act, size_t n)
+static inline __attribute__((always_inline)) void dots_signed(__m256i *dot, struct block_form form,
+                                                              const uint8_t *codes,
+                                                              const struct act_record *act,
+                                                              size_t n)
 {
     const __m256i ones = _mm256_set1_epi16(1), sign = _mm256_set1_epi8((char)-128);
 
     for (size_t r = 0; r < n; r++)
         dot[r] = _mm256_set1_epi32(ACT_START);
     for (size_t i = 0; i < QUADS; i++) {
-        __m256i w = _mm256_xor_si256(load_codes(codes, false, i), sign);
+        __m256i w = _mm256_xor_si256(load_codes(codes, form, i), sign);
         __m256i magnitude = _mm256_abs_epi8(w);
 
         for (size_t r = 0; r < n; r++) {
@@ -97,21 +127,21 @@ quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_
                size_t last, const struct act_record *act, size_t n)
 {
     const __m256i ones = _mm256_set1_epi16(1);
-    size_t run = form.nibbles ? 8 : form.halves ? 2 : 4;
+    size_t run = form.bits == 4 ? 8 : form.bits == 5 ? 4 : 2;
 
     if (form.bias == 128) {
-        dots_signed(dot, codes, act, n);
+        dots_signed(dot, form, codes, act, n);
         return;
     }
     for (size_t r = 0; r < n; r++)
         dot[r] = start_of(form, &act[r], first > 0);
     for (size_t i = first; i < last; i += run) {
-        __m256i pairs[TILE_ROWS], w = load_codes(codes, form.nibbles, i);
+        __m256i pairs[TILE_ROWS], w = load_codes(codes, form, i);
 
         for (size_t r = 0; r < n; r++)
             pairs[r] = _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * i));
         for (size_t j = i + 1; j < i + run; j++) {
-            w = load_codes(codes, form.nibbles, j);
+            w = load_codes(codes, form, j);
             for (size_t r = 0; r < n; r++)
                 pairs[r] = _mm256_add_epi16(
                     pairs[r], _mm256_maddubs_epi16(w, broadcast(act[r].value + 4 * j)));
@@ -143,37 +173,37 @@ quant_256_tile(const struct quant_slice *s, struct block_form form, size_t panel
                size_t row, size_t n, float out[TILE_ROWS][HALF_COLUMNS])
 {
     struct panel_layout l = panel_layout(form, s->n_groups);
-    const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes + half * HALF_LINE;
-    size_t scale_bytes = form.wide ? sizeof(float) : sizeof(uint16_t);
-    const uint8_t *scales =
-        s->panels + panel * l.size_bytes + l.scales + half * HALF_COLUMNS * scale_bytes;
+    size_t scale_bytes = form.scale == SCALE_F16 ? sizeof(uint16_t) : sizeof(int8_t);
+    size_t scale_at = half * HALF_COLUMNS * scale_bytes;
+    size_t super_at = half * HALF_COLUMNS * sizeof(uint16_t);
     const struct act_record *act = s->acts + row;
     __m256 y[TILE_ROWS];
 
     for (size_t r = 0; r < n; r++)
         y[r] = _mm256_setzero_ps();
     for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
+        struct panel_group at = panel_group_at(s->panels + panel * l.size_bytes, &l, g);
+        const uint8_t *codes = at.codes + half * HALF_LINE, *scales = at.scales + scale_at;
+        const uint8_t *supers = at.supers + super_at;
         __m256i dot[TILE_ROWS];
 
         if (half == 0)
-            for (size_t i = 0; i < l.code_step; i += LINE_BYTES)
+            for (size_t i = 0; i < l.chunk_bytes / l.chunk_groups; i += LINE_BYTES)
                 _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
         quant_256_dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
-        quant_256_add_dots(y, dot, quant_256_load_scales(scales, form.wide), act, n);
+        quant_256_add_dots(y, dot, quant_256_load_scales(scales, form, supers), act, n);
         if (form.halves) {
             quant_256_dots(dot, form, codes, QUADS / 2, QUADS, act, n);
             quant_256_add_dots(
-                y, dot, quant_256_load_scales(scales + PANEL_COLUMNS * scale_bytes, form.wide), act,
-                n);
+                y, dot, quant_256_load_scales(scales + PANEL_COLUMNS * scale_bytes, form, supers),
+                act, n);
         }
         if (form.has_min) {
-            __m256 min = quant_256_load_scales(scales + l.mins, form.wide);
+            __m256 min = quant_256_load_scales(scales + l.mins, form, supers + SUPER_BYTES);
 
             for (size_t r = 0; r < n; r++)
                 y[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(act[r].sum), y[r]);
         }
-        codes += l.code_step;
-        scales += l.scale_step;
     }
     for (size_t r = 0; r < n; r++)
         _mm256_storeu_ps(out[r], y[r]);

@@ -41,11 +41,69 @@ static inline __m512i load_line(const uint8_t *from)
     return _mm512_loadu_si512(from);
 }
 
-static inline __m512 quant_512_load_scales(const uint8_t *from, bool wide)
+static inline __m512 quant_512_load_f16(const uint8_t *from)
 {
-    if (wide)
-        return _mm512_loadu_ps(from);
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
+}
+
+static inline __m512 quant_512_load_steps(const uint8_t *from)
+{
+    return _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from)));
+}
+
+/* The scales and mins of a panel's group, and what those of the groups of a super block have in
+ * common. */
+struct group_scales {
+    __m512 super, super_min, scale, upper, min;
+};
+
+TILE_PART void quant_512_load_supers(struct group_scales *s, struct block_form form,
+                                     const uint8_t *supers)
+{
+    if (form.scale == SCALE_F16)
+        return;
+    s->super = quant_512_load_f16(supers);
+    if (form.has_min)
+        s->super_min = quant_512_load_f16(supers + SUPER_BYTES);
+}
+
+TILE_PART void quant_512_load_scales(struct group_scales *s, struct block_form form,
+                                     const uint8_t *scales, size_t mins)
+{
+    if (form.scale == SCALE_F16) {
+        s->scale = quant_512_load_f16(scales);
+        if (form.has_min)
+            s->min = quant_512_load_f16(scales + mins);
+        return;
+    }
+    s->scale = _mm512_mul_ps(s->super, quant_512_load_steps(scales));
+    if (form.halves)
+        s->upper = _mm512_mul_ps(s->super, quant_512_load_steps(scales + PANEL_COLUMNS));
+    if (form.has_min)
+        s->min = _mm512_mul_ps(s->super_min, quant_512_load_steps(scales + mins));
+}
+
+/* v | byte & mask << shift, by bytes */
+TILE_PART __m512i or_bits(__m512i v, __m512i byte, int shift, int mask)
+{
+    __m512i moved = shift < 0 ? _mm512_srli_epi16(byte, (unsigned)-shift)
+                              : _mm512_slli_epi16(byte, (unsigned)shift);
+
+    /* 0xf8: a | b & c */
+    return _mm512_ternarylogic_epi32(v, moved, _mm512_set1_epi8((char)mask), 0xf8);
+}
+
+/* Adds to v, the lower four bits of quad i, those of the planes behind; see panels.h */
+TILE_PART __m512i add_upper_bits(__m512i v, struct block_form form, const uint8_t *codes, size_t i)
+{
+    const uint8_t *planes = codes + QUADS / 2 * LINE_BYTES;
+
+    if (form.bits == 5)
+        return or_bits(v, load_line(planes), 4 - (int)i, 0x10);
+    if (form.bits == 6)
+        return or_bits(v, load_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4), 0x30);
+    return v;
 }
 
 /* dot[r] += codes of quad i · the inputs of row r */
@@ -57,29 +115,43 @@ TILE_PART void add_quad(__m512i dot[ACT_ROWS], __m512i codes, const struct act_r
         dot[r] = dot4(dot[r], codes, act[r].value + 4 * i);
 }
 
-/* dot[r] of quads first … last - 1 (all of them, for nibbles) with row r, from its start */
-TILE_PART void quant_512_dots(__m512i dot[ACT_ROWS], struct block_form form, const uint8_t *codes,
-                              size_t first, size_t last, const struct act_record *act, size_t n)
+/* dot[r] from its start: row r's, of the upper half if so */
+TILE_PART void start_dots(__m512i dot[ACT_ROWS], struct block_form form,
+                          const struct act_record *act, size_t n, bool upper)
 {
-    const __m512i low = _mm512_set1_epi8(15);
-
     UNROLL
     for (size_t r = 0; r < n; r++)
         dot[r] = _mm512_set1_epi32(form.bias == 0 ? ACT_START
-                                   : first > 0    ? act[r].start_upper
+                                   : upper        ? act[r].start_upper
                                                   : act[r].start);
-    if (!form.nibbles) {
+}
+
+/* dot[r] of a group with row r, from its start; with halves, dot[n + r] is that of its upper
+ * half. */
+TILE_PART void quant_512_dots(__m512i dot[ACT_ROWS], struct block_form form, const uint8_t *codes,
+                              const struct act_record *act, size_t n)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i *upper = form.halves ? dot + n : dot; /* quads 4 … 7 */
+
+    start_dots(dot, form, act, n, false);
+    if (form.halves)
+        start_dots(upper, form, act, n, true);
+    if (form.bits == 8) {
         UNROLL
-        for (size_t i = first; i < last; i++)
+        for (size_t i = 0; i < QUADS; i++)
             add_quad(dot, load_line(codes + i * LINE_BYTES), act, i, n);
         return;
     }
     UNROLL
     for (size_t i = 0; i < QUADS / 2; i++) {
         __m512i both = load_line(codes + i * LINE_BYTES);
+        __m512i lower_codes = _mm512_and_si512(both, low);
+        __m512i upper_codes = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
 
-        add_quad(dot, _mm512_and_si512(both, low), act, i, n);
-        add_quad(dot, _mm512_and_si512(_mm512_srli_epi16(both, 4), low), act, QUADS / 2 + i, n);
+        add_quad(dot, add_upper_bits(lower_codes, form, codes, i), act, i, n);
+        add_quad(upper, add_upper_bits(upper_codes, form, codes, QUADS / 2 + i), act, QUADS / 2 + i,
+                 n);
     }
 }
 
@@ -92,23 +164,17 @@ TILE_PART __m512 scaled(__m512i dot, const struct act_record *act)
 
 /* Adds group g, whose scales are given, to y; with halves, dot[n + r] is row r's upper half. */
 TILE_PART void quant_512_add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512i dot[ACT_ROWS],
-                                  struct block_form form, const uint8_t *scales, size_t mins,
+                                  struct block_form form, const struct group_scales *s,
                                   const struct act_record *act, size_t n)
 {
-    __m512 scale = quant_512_load_scales(scales, form.wide), upper = scale, min = scale;
-
-    if (form.halves)
-        upper = quant_512_load_scales(scales + PANEL_COLUMNS * sizeof(float), form.wide);
-    if (form.has_min)
-        min = quant_512_load_scales(scales + mins, form.wide);
     UNROLL
     for (size_t r = 0; r < n; r++) {
-        __m512 sum = _mm512_fmadd_ps(scaled(dot[r], &act[r]), scale, _mm512_load_ps(y[r]));
+        __m512 sum = _mm512_fmadd_ps(scaled(dot[r], &act[r]), s->scale, _mm512_load_ps(y[r]));
 
         if (form.halves)
-            sum = _mm512_fmadd_ps(scaled(dot[n + r], &act[r]), upper, sum);
+            sum = _mm512_fmadd_ps(scaled(dot[n + r], &act[r]), s->upper, sum);
         if (form.has_min)
-            sum = _mm512_fmadd_ps(min, _mm512_set1_ps(act[r].sum), sum);
+            sum = _mm512_fmadd_ps(s->min, _mm512_set1_ps(act[r].sum), sum);
         _mm512_store_ps(y[r], sum);
     }
 }
@@ -125,14 +191,40 @@ TILE_PART void fetch_ahead(const uint8_t *codes, size_t size_bytes, bool through
             _mm_prefetch((const char *)codes + AHEAD + i, _MM_HINT_T0);
 }
 
-/* n rows (a constant where this is called, as is form) of the slice from row on, one panel. */
+/* A tile: n rows (a constant where functions are called, as is form) of the slice from row on, one
+ * panel. */
+struct tile_512 {
+    const struct quant_slice *s;
+    struct panel_layout layout;
+    const struct act_record *act; /* of the next group */
+    size_t n;
+};
+
+/* y += n_groups groups of a chunk */
+TILE_PART void quant_512_chunk(float y[ACT_ROWS][PANEL_COLUMNS], struct tile_512 *t,
+                               struct block_form form, const uint8_t *chunk, size_t n_groups)
+{
+    const struct panel_layout l = t->layout;
+    struct group_scales group;
+
+    quant_512_load_supers(&group, form, chunk);
+    fetch_ahead(chunk, l.codes, form.bits == 8 && t->n < MANY_ROWS);
+    for (size_t g = 0; g < n_groups; g++, t->act += t->s->n_rows) {
+        const uint8_t *codes = chunk + l.codes + g * l.code_step;
+        __m512i dot[ACT_ROWS];
+
+        fetch_ahead(codes, l.code_step, form.bits == 8 && t->n < MANY_ROWS);
+        quant_512_dots(dot, form, codes, t->act, t->n);
+        quant_512_load_scales(&group, form, chunk + l.scales + g * l.scale_step, l.mins);
+        quant_512_add_dots(y, dot, form, &group, t->act, t->n);
+    }
+}
+
 TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form form, size_t panel,
                               size_t row, size_t n)
 {
-    struct panel_layout l = panel_layout(form, s->n_groups);
-    const uint8_t *codes = s->panels + panel * l.size_bytes + l.codes;
-    const uint8_t *scales = s->panels + panel * l.size_bytes + l.scales;
-    const struct act_record *act = s->acts + row;
+    struct tile_512 t = {s, panel_layout(form, s->n_groups), s->acts + row, n};
+    const uint8_t *chunk = s->panels + panel * t.layout.size_bytes;
     size_t column = panel * PANEL_COLUMNS, n_columns = s->n_columns - column;
     __mmask16 mask = n_columns < PANEL_COLUMNS ? (__mmask16)((1u << n_columns) - 1) : 0xffff;
     _Alignas(64) float y[ACT_ROWS][PANEL_COLUMNS];
@@ -143,16 +235,11 @@ TILE_PART void quant_512_tile(const struct quant_slice *s, struct block_form for
         /* rows of a large output are in no cache: prefetch them now */
         _mm_prefetch((const char *)(s->out + (row + r) * s->stride + column), _MM_HINT_T0);
     }
-    for (size_t g = 0; g < s->n_groups; g++, act += s->n_rows) {
-        __m512i dot[ACT_ROWS];
+    for (size_t left = s->n_groups; left > 0; chunk += t.layout.chunk_bytes) {
+        size_t n_groups = left < t.layout.chunk_groups ? left : t.layout.chunk_groups;
 
-        fetch_ahead(codes, l.code_step, !form.nibbles && n < MANY_ROWS);
-        quant_512_dots(dot, form, codes, 0, form.halves ? QUADS / 2 : QUADS, act, n);
-        if (form.halves)
-            quant_512_dots(dot + n, form, codes, QUADS / 2, QUADS, act, n);
-        quant_512_add_dots(y, dot, form, scales, l.mins, act, n);
-        codes += l.code_step;
-        scales += l.scale_step;
+        quant_512_chunk(y, &t, form, chunk, n_groups);
+        left -= n_groups;
     }
     UNROLL
     for (size_t r = 0; r < n; r++) {

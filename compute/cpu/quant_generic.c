@@ -35,44 +35,55 @@ void ISA_NAME(quantise)(const struct act_slice *s)
                                          s->out + g * s->step + r);
 }
 
-static int code_at(const uint8_t *codes, bool nibbles, size_t column, size_t i)
-{
-    if (!nibbles)
-        return codes[i / 4 * LINE_BYTES + column * 4 + i % 4];
-    codes += i % HALF_VALUES / 4 * LINE_BYTES + column * 4 + i % 4;
-    return *codes >> (i < HALF_VALUES ? 0 : 4) & 15;
-}
+/* A group of a column, decoded. */
+struct column_group {
+    int code[GROUP_VALUES]; /* less the bias */
+    struct panel_scales scales;
+};
 
-static float scale_at(const uint8_t *scales, bool wide, size_t column)
+static void column_group_read(struct column_group *out, const struct panel_group *group,
+                              const struct block_form *form, size_t column)
 {
-    uint16_t narrow;
-    float f;
-
-    if (wide) {
-        memcpy(&f, scales + column * sizeof f, sizeof f);
-        return f;
-    }
-    memcpy(&narrow, scales + column * sizeof narrow, sizeof narrow);
-    return f16_to_f32(narrow);
+    out->scales = panel_scales_of(group, form, column);
+    for (size_t i = 0; i < GROUP_VALUES; i++)
+        out->code[i] = panel_code(group->codes, form, column, i) - form->bias;
 }
 
 /* y plus one group's part in one output */
-static float add_group(float y, const struct block_form *form, const uint8_t *scales,
-                       const uint8_t *mins, const uint8_t *codes, size_t column,
+static float add_group(float y, const struct block_form *form, const struct column_group *w,
                        const struct act_record *act)
 {
+    const struct panel_scales *s = &w->scales;
     int32_t dots[2] = {0};
 
     for (size_t i = 0; i < GROUP_VALUES; i++)
-        dots[i / HALF_VALUES] +=
-            (code_at(codes, form->nibbles, column, i) - form->bias) * act->value[i];
+        dots[i / HALF_VALUES] += w->code[i] * act->value[i];
     if (form->halves) {
-        y = fmaf((float)dots[0] * act->scale, scale_at(scales, true, column), y);
-        scales += PANEL_COLUMNS * sizeof(float);
-        return fmaf((float)dots[1] * act->scale, scale_at(scales, true, column), y);
+        y = fmaf((float)dots[0] * act->scale, s->scale[0], y);
+        return fmaf((float)dots[1] * act->scale, s->scale[1], y);
     }
-    y = fmaf((float)(dots[0] + dots[1]) * act->scale, scale_at(scales, form->wide, column), y);
-    return form->has_min ? fmaf(scale_at(mins, form->wide, column), act->sum, y) : y;
+    y = fmaf((float)(dots[0] + dots[1]) * act->scale, s->scale[0], y);
+    return form->has_min ? fmaf(s->min[0], act->sum, y) : y;
+}
+
+static void generic_column(const struct quant_slice *s, const uint8_t *panel, size_t column)
+{
+    struct panel_layout l = panel_layout(s->form, s->n_groups);
+    float y[ACT_ROWS] = {0};
+
+    for (size_t g = 0; g < s->n_groups; g++) {
+        struct panel_group group = panel_group_at(panel, &l, g);
+        struct column_group w;
+
+        column_group_read(&w, &group, &s->form, column % PANEL_COLUMNS);
+        for (size_t row = 0; row < s->n_rows; row++)
+            y[row] = add_group(y[row], &s->form, &w, &s->acts[g * s->n_rows + row]);
+    }
+    for (size_t row = 0; row < s->n_rows; row++) {
+        float *to = s->out + row * s->stride + column;
+
+        *to = s->adds ? *to + y[row] : y[row];
+    }
 }
 
 void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t last)
@@ -80,20 +91,6 @@ void ISA_NAME(quant_product)(const struct quant_slice *s, size_t first, size_t l
     struct panel_layout l = panel_layout(s->form, s->n_groups);
     size_t end = last * PANEL_COLUMNS < s->n_columns ? last * PANEL_COLUMNS : s->n_columns;
 
-    for (size_t column = first * PANEL_COLUMNS; column < end; column++) {
-        const uint8_t *panel = s->panels + column / PANEL_COLUMNS * l.size_bytes;
-
-        for (size_t row = 0; row < s->n_rows; row++) {
-            float *to = s->out + row * s->stride + column, y = 0.0f;
-
-            for (size_t g = 0; g < s->n_groups; g++) {
-                const uint8_t *scales = panel + l.scales + g * l.scale_step;
-
-                y = add_group(y, &s->form, scales, scales + l.mins,
-                              panel + l.codes + g * l.code_step, column % PANEL_COLUMNS,
-                              &s->acts[g * s->n_rows + row]);
-            }
-            *to = s->adds ? *to + y : y;
-        }
-    }
+    for (size_t column = first * PANEL_COLUMNS; column < end; column++)
+        generic_column(s, s->panels + column / PANEL_COLUMNS * l.size_bytes, column);
 }

@@ -35,6 +35,7 @@ for what; do
     teacher) "$build/tests/bench/bench_teacher" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;
     products) "$build/tests/bench/bench_products" "$model" "$("$here/onednn.sh")" ;;
+    types) "$build/tests/bench/bench_types" cpu 1 ;;
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;

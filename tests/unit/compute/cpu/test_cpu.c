@@ -11,6 +11,7 @@
 #include "compute/backend/backend.h"
 #include "compute/backends.h"
 #include "compute/cpu/blocks.h"
+#include "compute/cpu/panels.h"
 #include "compute/numerics/scalar.h"
 #include "tests/support/numbers.h"
 
@@ -112,6 +113,18 @@ static void multiply(struct backend *b, const struct tensor *t, const float *in,
     b->type->weight_close(b, w);
 }
 
+/* The scales and mins of a group by halves, as numbers. */
+static void scales_of(const struct block_form *form, const struct block_group *w, float scale[2],
+                      float min[2])
+{
+    bool steps = form->scale == SCALE_STEPS;
+
+    for (size_t h = 0; h < 2; h++) {
+        scale[h] = f16_to_f32(w->scale) * (steps ? (float)w->steps[h] : 1.0f);
+        min[h] = f16_to_f32(w->min) * (steps ? (float)w->min_steps[h] : 1.0f);
+    }
+}
+
 /* The integer form, implemented again in the simplest way. */
 static float exact_output(const struct tensor *t, size_t output, const float *in)
 {
@@ -122,11 +135,12 @@ static float exact_output(const struct tensor *t, size_t output, const float *in
     ck_assert(block_form_of(&form, t->type));
     for (size_t g = 0; g < t->n_cols / 32; g++, in += 32) {
         struct block_group w;
-        float amax = 0.0f, scale;
+        float amax = 0.0f, scale, scales[2], mins[2];
         uint32_t bits;
         int a[32], dots[2] = {0}, sum = 0;
 
         block_group_read(&w, t->type, row, g);
+        scales_of(&form, &w, scales, mins);
         for (size_t i = 0; i < 32; i++)
             amax = fmaxf(amax, fabsf(in[i]));
         scale = amax / 127.0f;
@@ -139,13 +153,13 @@ static float exact_output(const struct tensor *t, size_t output, const float *in
             dots[i / 16] += a[i] * (w.code[i] - form.bias);
         }
         if (form.halves) {
-            y = fmaf((float)dots[0] * scale, w.scale[0], y);
-            y = fmaf((float)dots[1] * scale, w.scale[1], y);
+            y = fmaf((float)dots[0] * scale, scales[0], y);
+            y = fmaf((float)dots[1] * scale, scales[1], y);
         } else {
-            y = fmaf((float)(dots[0] + dots[1]) * scale, w.scale[0], y);
+            y = fmaf((float)(dots[0] + dots[1]) * scale, scales[0], y);
         }
         if (form.has_min)
-            y = fmaf(w.min, scale * (float)sum, y);
+            y = fmaf(mins[0], scale * (float)sum, y);
     }
     return y;
 }
@@ -180,6 +194,18 @@ START_TEST(quantised_products_are_exact)
     }
     backend_close(ref);
     free((void *)t.data);
+}
+END_TEST
+
+/* Packed, a weight takes at most 4 % more memory than in its file: what fills up a super block's
+ * lines. */
+START_TEST(packed_weights_are_no_larger_than_files)
+{
+    const struct tensor t = {.type = block_types[_i], .n_rows = PANEL_COLUMNS, .n_cols = N_COLS};
+    size_t file_bytes = PANEL_COLUMNS * dtype_row_bytes(t.type, t.n_cols);
+
+    ck_assert_uint_ge(panel_bytes(&t), file_bytes);
+    ck_assert_uint_le(panel_bytes(&t), file_bytes + file_bytes / 25);
 }
 END_TEST
 
@@ -1288,6 +1314,7 @@ int main(void)
 
     tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, quantised_products_are_exact, 0, N_BLOCK_TYPES);
+    tcase_add_loop_test(tests, packed_weights_are_no_larger_than_files, 0, N_BLOCK_TYPES);
     tcase_add_loop_test(tests, float_products_agree, 0, N_FLOAT_TYPES);
     tcase_add_test(tests, a_changed_input_is_read_again);
     tcase_add_loop_test(tests, a_broken_row_breaks_alone, 0, N_BLOCK_TYPES);
