@@ -311,7 +311,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)
-        rc = model_hash_file(m->version, gguf_fd(m->gguf), err);
+        rc = model_hash_gguf(m->version, m->gguf, err);
     if (rc == STATUS_OK)
         rc = gguf_check_unchanged(m->gguf, err);
     if (rc == STATUS_OK && m->default_system->n_ids > m->limits.context)

@@ -96,7 +96,7 @@ static enum status policy_open(struct agent *a, const struct agent_config *confi
     if (rc == STATUS_OK)
         rc = policy_file_read(g, &p->net, err);
     if (rc == STATUS_OK)
-        rc = model_hash(p->version, gguf_fd(g), err);
+        rc = model_hash(p->version, gguf_fd(g, 0), err);
     if (rc == STATUS_OK)
         rc = gguf_check_unchanged(g, err);
     gguf_close(g);

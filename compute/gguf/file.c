@@ -131,20 +131,33 @@ static bool has_state(const struct stat *st, const struct stat *other)
 enum status gguf_check_unchanged(const struct gguf *g, struct error *err)
 {
     struct stat now;
+    enum status rc = STATUS_OK;
 
-    if (g->fd < 0 || (fstat(g->fd, &now) == 0 && has_state(&now, &g->stat)))
-        return STATUS_OK;
-    return error_set(err, STATUS_UNAVAILABLE,
-                     "%s: the file has changed since it was opened; load the model again",
-                     gguf_shown_path(g->path));
+    if (g->fd >= 0 && (fstat(g->fd, &now) != 0 || !has_state(&now, &g->stat)))
+        return error_set(err, STATUS_UNAVAILABLE,
+                         "%s: the file has changed since it was opened; load the model again",
+                         gguf_shown_path(g->path));
+    for (size_t i = 0; i < g->n_others && rc == STATUS_OK; i++)
+        rc = gguf_check_unchanged(g->others[i], err);
+    return rc;
 }
 
-bool gguf_is_same(const struct gguf *a, const struct gguf *b)
+static bool is_same_file(const struct gguf *a, const struct gguf *b)
 {
     if (a->fd < 0 || b->fd < 0)
         return a->data == b->data && a->size_bytes == b->size_bytes;
     return a->stat.st_dev == b->stat.st_dev && a->stat.st_ino == b->stat.st_ino &&
            has_state(&a->stat, &b->stat);
+}
+
+bool gguf_is_same(const struct gguf *a, const struct gguf *b)
+{
+    if (!is_same_file(a, b) || a->n_others != b->n_others)
+        return false;
+    for (size_t i = 0; i < a->n_others; i++)
+        if (!is_same_file(a->others[i], b->others[i]))
+            return false;
+    return true;
 }
 
 void gguf_file_close(struct gguf *g)

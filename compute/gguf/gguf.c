@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "compute/gguf/parts.h"
 
-enum status gguf_open(struct gguf **out, const char *path, struct error *err)
+enum status gguf_file_read(struct gguf **out, const char *path, struct error *err)
 {
     struct gguf *g = xalloc(sizeof *g);
     enum status rc;
@@ -19,9 +19,24 @@ enum status gguf_open(struct gguf **out, const char *path, struct error *err)
         rc = gguf_read(g, err);
     if (rc != STATUS_OK) {
         gguf_close(g);
-        return error_prefix(err, "%s", gguf_shown_path(path));
+        return rc;
     }
     gguf_file_trim(g);
+    *out = g;
+    return STATUS_OK;
+}
+
+enum status gguf_open(struct gguf **out, const char *path, struct error *err)
+{
+    struct gguf *g = NULL;
+    enum status rc = gguf_file_read(&g, path, err);
+
+    if (rc == STATUS_OK)
+        rc = gguf_split_open(g, err);
+    if (rc != STATUS_OK) {
+        gguf_close(g);
+        return error_prefix(err, "%s", gguf_shown_path(path));
+    }
     *out = g;
     return STATUS_OK;
 }
@@ -36,7 +51,7 @@ enum status gguf_open_bytes(struct gguf **out, const void *data, size_t size_byt
     g->fd = -1;
     g->data = data;
     g->n_read = g->size_bytes = size_bytes;
-    if (gguf_read(g, err) != STATUS_OK) {
+    if (gguf_read(g, err) != STATUS_OK || gguf_split_refuse(g, err) != STATUS_OK) {
         gguf_close(g);
         return error_prefix(err, "%s", gguf_shown_path(name));
     }
@@ -54,6 +69,9 @@ void gguf_close(struct gguf *g)
     free(g->key_table.slots);
     free(g->tensors);
     free(g->tensor_table.slots);
+    for (size_t i = 0; i < g->n_others; i++)
+        gguf_close(g->others[i]);
+    free(g->others);
     gguf_file_close(g);
     free(g->path);
     free(g);
@@ -66,12 +84,22 @@ const char *gguf_path(const struct gguf *g)
 
 size_t gguf_size_bytes(const struct gguf *g)
 {
-    return g->size_bytes;
+    size_t n = g->size_bytes;
+
+    for (size_t i = 0; i < g->n_others; i++)
+        n += g->others[i]->size_bytes;
+    return n;
 }
 
-int gguf_fd(const struct gguf *g)
+size_t gguf_n_files(const struct gguf *g)
 {
-    return g->fd;
+    return g->n_others + 1;
+}
+
+int gguf_fd(const struct gguf *g, size_t i)
+{
+    assert(i < gguf_n_files(g));
+    return i == 0 ? g->fd : g->others[i - 1]->fd;
 }
 
 enum status gguf_tensor(const struct gguf *g, const char *name, const struct tensor **out,

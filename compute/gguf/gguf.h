@@ -17,7 +17,8 @@ struct gguf;
 /* Errors name the file, the key or tensor, and what is wrong with it. A missing file is NOT_FOUND,
  * a file that breaks the format DATA_LOSS, a version or type we do not read UNIMPLEMENTED. The file
  * stays open until gguf_close, so it is read to its end even if it is removed or another is renamed
- * over it. */
+ * over it. A model that is split into NAME-00001-of-0000N.gguf and so on is opened by its first
+ * file, and reads as though it were one; another file of it is INVALID. */
 enum status gguf_open(struct gguf **out, const char *path, struct error *err) MUST_CHECK;
 
 /* The same over bytes in memory, aligned to 8, which the caller keeps until gguf_close; name is
@@ -27,14 +28,15 @@ enum status gguf_open_bytes(struct gguf **out, const void *data, size_t size_byt
 void gguf_close(struct gguf *g);
 
 const char *gguf_path(const struct gguf *g);
-size_t gguf_size_bytes(const struct gguf *g);
-int gguf_fd(const struct gguf *g); /* -1: bytes in memory */
+size_t gguf_size_bytes(const struct gguf *g); /* of all its files */
+size_t gguf_n_files(const struct gguf *g);
+int gguf_fd(const struct gguf *g, size_t i); /* of file i < gguf_n_files; -1: bytes in memory */
 
-/* UNAVAILABLE when the file has been written to since gguf_open, by its size and time of change:
+/* UNAVAILABLE when a file has been written to since gguf_open, by its size and time of change:
  * what was read may then be of two states. */
 enum status gguf_check_unchanged(const struct gguf *g, struct error *err) MUST_CHECK;
 
-/* Whether both are of the same file in the same state. */
+/* Whether both are of the same files in the same state. */
 bool gguf_is_same(const struct gguf *a, const struct gguf *b);
 
 /* STATUS_NOT_FOUND when the key is absent, STATUS_DATA_LOSS when it has another type. Any integer

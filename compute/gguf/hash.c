@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "compute/gguf/gguf.h"
 
 /* A file that has just changed may change again with the same times. */
 enum {
@@ -24,6 +25,11 @@ enum {
     READ_BYTES = 1 << 20,
 };
 
+static enum status no_hash(struct error *err)
+{
+    return error_set(err, STATUS_INTERNAL, "libcrypto cannot compute a sha256");
+}
+
 static enum status update(EVP_MD_CTX *hash, int fd, uint8_t *room, struct error *err)
 {
     ssize_t n;
@@ -32,32 +38,32 @@ static enum status update(EVP_MD_CTX *hash, int fd, uint8_t *room, struct error 
         if (n > 0 && EVP_DigestUpdate(hash, room, (size_t)n) == 1)
             at += n;
         else if (n > 0)
-            return error_set(err, STATUS_INTERNAL, "libcrypto cannot compute a sha256");
+            return no_hash(err);
         else if (errno != EINTR)
             return error_set(err, STATUS_UNAVAILABLE, "the model's file cannot be read: %s",
                              strerror(errno));
     return STATUS_OK;
 }
 
-enum status model_hash(char out[MODEL_HASH_SIZE], int fd, struct error *err)
+/* Takes what is hashed: a file's bytes, or texts. */
+typedef enum status (*hash_feed_fn)(EVP_MD_CTX *hash, const void *arg, struct error *err);
+
+static enum status hash_all(char out[MODEL_HASH_SIZE], hash_feed_fn feed, const void *arg,
+                            struct error *err)
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char hash[EVP_MAX_MD_SIZE];
     unsigned len = 0;
     EVP_MD_CTX *context = EVP_MD_CTX_new();
-    uint8_t *room = try_alloc(READ_BYTES, 1);
     enum status rc;
 
-    if (room == NULL)
-        rc = error_no_memory(err, READ_BYTES, "a sha256");
-    else if (context == NULL || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
-        rc = error_set(err, STATUS_INTERNAL, "libcrypto cannot compute a sha256");
+    if (context == NULL || EVP_DigestInit_ex(context, EVP_sha256(), NULL) != 1)
+        rc = no_hash(err);
     else
-        rc = update(context, fd, room, err);
+        rc = feed(context, arg, err);
     if (rc == STATUS_OK && EVP_DigestFinal_ex(context, hash, &len) != 1)
-        rc = error_set(err, STATUS_INTERNAL, "libcrypto cannot compute a sha256");
+        rc = no_hash(err);
     EVP_MD_CTX_free(context);
-    free(room);
     if (rc != STATUS_OK)
         return rc;
     assert(len * 2 == MODEL_HASH_SIZE - 1);
@@ -67,6 +73,24 @@ enum status model_hash(char out[MODEL_HASH_SIZE], int fd, struct error *err)
     }
     out[MODEL_HASH_SIZE - 1] = '\0';
     return STATUS_OK;
+}
+
+static enum status feed_file(EVP_MD_CTX *hash, const void *arg, struct error *err)
+{
+    const int *fd = arg;
+    uint8_t *room = try_alloc(READ_BYTES, 1);
+    enum status rc;
+
+    if (room == NULL)
+        return error_no_memory(err, READ_BYTES, "a sha256");
+    rc = update(hash, *fd, room, err);
+    free(room);
+    return rc;
+}
+
+enum status model_hash(char out[MODEL_HASH_SIZE], int fd, struct error *err)
+{
+    return hash_all(out, feed_file, &fd, err);
 }
 
 /* Makes the key that tells one state of a file from another. */
@@ -151,4 +175,27 @@ enum status model_hash_file(char out[MODEL_HASH_SIZE], int fd, struct error *err
     if (rc == STATUS_OK)
         gguf_hash_remember(entry, key, out);
     return rc;
+}
+
+static enum status feed_hashes(EVP_MD_CTX *hash, const void *arg, struct error *err)
+{
+    const struct gguf *g = arg;
+
+    for (size_t i = 0; i < gguf_n_files(g); i++) {
+        char one[MODEL_HASH_SIZE];
+        enum status rc = model_hash_file(one, gguf_fd(g, i), err);
+
+        if (rc == STATUS_OK && EVP_DigestUpdate(hash, one, sizeof one - 1) != 1)
+            rc = no_hash(err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    return STATUS_OK;
+}
+
+enum status model_hash_gguf(char out[MODEL_HASH_SIZE], const struct gguf *g, struct error *err)
+{
+    if (gguf_n_files(g) == 1)
+        return model_hash_file(out, gguf_fd(g, 0), err);
+    return hash_all(out, feed_hashes, g, err);
 }

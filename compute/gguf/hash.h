@@ -1,4 +1,4 @@
-/* A model's version: the hash of its file. */
+/* A model's version: the hash of its files. */
 #ifndef COMPUTE_GGUF_HASH_H
 #define COMPUTE_GGUF_HASH_H
 
@@ -14,5 +14,12 @@ enum status model_hash(char out[MODEL_HASH_SIZE], int fd, struct error *err) MUS
  * device, inode, size and times of change, so that the next start need not read all of it. An entry
  * that is damaged, out of date or cannot be written is ignored. */
 enum status model_hash_file(char out[MODEL_HASH_SIZE], int fd, struct error *err) MUST_CHECK;
+
+struct gguf;
+
+/* The version of a model: of one file its model_hash_file; of several the SHA-256 of theirs, in
+ * order. */
+enum status model_hash_gguf(char out[MODEL_HASH_SIZE], const struct gguf *g,
+                            struct error *err) MUST_CHECK;
 
 #endif

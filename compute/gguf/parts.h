@@ -1,5 +1,6 @@
 /* What the files of the GGUF reader share: file.c reads bytes, table.c finds names, keys.c returns
- * values, read.c parses the file with them, and gguf.c opens and closes it. */
+ * values, read.c parses the file with them, split.c finds a model's other files, and gguf.c opens
+ * and closes it. */
 #ifndef COMPUTE_GGUF_PARTS_H
 #define COMPUTE_GGUF_PARTS_H
 
@@ -16,6 +17,7 @@
 enum {
     GGUF_ALIGNMENT_MULTIPLE = 8,
     GGUF_TENSOR_NAME_MAX = 64,
+    GGUF_TENSORS_MAX = 1 << 16,
 };
 
 /* The values are the format's. */
@@ -81,6 +83,8 @@ struct gguf {
     struct named_tensor *tensors;
     size_t n_tensors;
     struct gguf_table tensor_table;
+    struct gguf **others; /* [n_others] the model's other files, which tensors may lie in */
+    size_t n_others;
 };
 
 /* file.c */
@@ -108,6 +112,24 @@ enum status gguf_table_open(struct gguf_table *t, size_t n, struct error *err) M
 /* The slot of a name; where the name is absent, a free slot for it, whose content is 0. */
 uint32_t *gguf_key_slot(const struct gguf *g, const char *name, size_t len);
 uint32_t *gguf_tensor_slot(const struct gguf *g, const char *name, size_t len);
+
+/* Makes room for n tensors and their names; g has none. */
+enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err) MUST_CHECK;
+/* Adds copies of a file's tensors, for which there is room. DATA_LOSS for a name that g has. */
+enum status gguf_tensors_join(struct gguf *g, const struct gguf *from,
+                              struct error *err) MUST_CHECK;
+
+/* gguf.c */
+
+/* One file, without the others of its model. The text of a failure does not name it. */
+enum status gguf_file_read(struct gguf **out, const char *path, struct error *err) MUST_CHECK;
+
+/* split.c */
+
+/* Opens the other files of a split model and takes their tensors. On failure g is to be closed. */
+enum status gguf_split_open(struct gguf *g, struct error *err) MUST_CHECK;
+/* UNIMPLEMENTED for one of several files. */
+enum status gguf_split_refuse(const struct gguf *g, struct error *err) MUST_CHECK;
 
 /* read.c */
 

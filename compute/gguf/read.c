@@ -12,7 +12,6 @@ enum {
     DIMS_MAX = 4,
     ARRAY_DEPTH_MAX = 4,
     KEYS_MAX = 1 << 16,
-    TENSORS_MAX = 1 << 16,
     KEY_BYTES_MIN = 8 + 1 + 4 + 1,        /* length, name, type, value */
     TENSOR_BYTES_MIN = 8 + 1 + 4 + 4 + 8, /* length, name, dimensions, type, offset */
     SHOWN_NAME_MAX = 64,                  /* bytes of a name in an error */
@@ -307,17 +306,14 @@ static enum status read_tensors(struct gguf *g, struct gguf_reader *r, uint64_t 
 {
     enum status rc;
 
-    if (n > TENSORS_MAX)
+    if (n > GGUF_TENSORS_MAX)
         return error_set(err, STATUS_UNIMPLEMENTED, "%" PRIu64 " tensors, more than the %d we read",
-                         n, TENSORS_MAX);
+                         n, GGUF_TENSORS_MAX);
     if (n * TENSOR_BYTES_MIN > r->g->size_bytes - r->pos) {
         (void)truncated(err, n * TENSOR_BYTES_MIN, r->g->size_bytes - r->pos);
         return error_prefix(err, "its list of %" PRIu64 " tensors", n);
     }
-    g->tensors = try_alloc(n, sizeof *g->tensors);
-    if (g->tensors == NULL)
-        return error_no_memory(err, n * sizeof *g->tensors, "its list of tensors");
-    rc = gguf_table_open(&g->tensor_table, n, err);
+    rc = gguf_tensors_reserve(g, n, err);
     if (rc != STATUS_OK)
         return rc;
     for (; g->n_tensors < n; g->n_tensors++) {
@@ -427,25 +423,6 @@ static enum status place_tensors(struct gguf *g, size_t pos, struct error *err)
     return check_overlaps(g, err);
 }
 
-/* Refuses one part of a split model: tensors of the other files would be missing, or layers dropped
- * unnoticed. */
-static enum status refuse_parts(const struct gguf *g, struct error *err)
-{
-    uint64_t n;
-    enum status rc = gguf_get_u64(g, "split.count", &n, err);
-
-    if (rc == STATUS_NOT_FOUND)
-        return STATUS_OK;
-    if (rc != STATUS_OK)
-        return error_set(err, STATUS_DATA_LOSS, "key 'split.count' is no number of files");
-    if (n > 1)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "one of the %" PRIu64 " files of a model (key 'split.count'); join them "
-                         "into one first",
-                         n);
-    return STATUS_OK;
-}
-
 enum status gguf_read(struct gguf *g, struct error *err)
 {
     struct gguf_reader r = {g, 0};
@@ -473,8 +450,6 @@ enum status gguf_read(struct gguf *g, struct error *err)
     if (rc != STATUS_OK)
         return error_prefix(err, "its head");
     rc = gguf_read_keys(g, &r, n_keys, err);
-    if (rc == STATUS_OK)
-        rc = refuse_parts(g, err);
     if (rc == STATUS_OK)
         rc = read_tensors(g, &r, n_tensors, err);
     if (rc == STATUS_OK)

@@ -1,4 +1,6 @@
-/* Tables of names. */
+/* Tables of names, and of the tensors that bear them. */
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "compute/gguf/parts.h"
 
@@ -54,4 +56,32 @@ uint32_t *gguf_tensor_slot(const struct gguf *g, const char *name, size_t len)
         if (t->name_len == len && memcmp(t->name, name, len) == 0)
             return slot;
     }
+}
+
+enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err)
+{
+    assert(g->tensors == NULL && g->n_tensors == 0);
+    if (n > GGUF_TENSORS_MAX)
+        return error_set(err, STATUS_UNIMPLEMENTED, "%zu tensors, more than the %d we read", n,
+                         GGUF_TENSORS_MAX);
+    g->tensors = try_alloc(n, sizeof *g->tensors);
+    if (g->tensors == NULL)
+        return error_no_memory(err, n * sizeof *g->tensors, "its list of tensors");
+    return gguf_table_open(&g->tensor_table, n, err);
+}
+
+enum status gguf_tensors_join(struct gguf *g, const struct gguf *from, struct error *err)
+{
+    for (size_t i = 0; i < from->n_tensors; i++) {
+        struct named_tensor *t = &g->tensors[g->n_tensors];
+        uint32_t *slot = gguf_tensor_slot(g, from->tensors[i].name, from->tensors[i].name_len);
+
+        if (*slot != 0)
+            return error_set(err, STATUS_DATA_LOSS, "tensor '%s' stands in two files",
+                             from->tensors[i].name);
+        *t = from->tensors[i];
+        t->tensor.name = t->name;
+        *slot = (uint32_t)++g->n_tensors;
+    }
+    return STATUS_OK;
 }

@@ -21,6 +21,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/shard_name.h"
 
 enum { LOOK_MS = 10, NAME_MAX_BYTES = 63, RETRY_MS = 100 };
 
@@ -180,18 +181,24 @@ void models_leave(struct models_wait *w)
 
 /* --- the folder --- */
 
-/* The length of the name in NAME.gguf, 0 for other files. */
+/* The length of the name in NAME.gguf, or in NAME-00001-of-00003.gguf, a split model's first file.
+ * 0 for other files. */
 static size_t name_len(const char *file)
 {
     size_t len = strlen(file);
+    struct shard_name shard;
 
-    if (len < 6 || strcmp(file + len - 5, ".gguf") != 0 || len - 5 > NAME_MAX_BYTES ||
-        file[0] == '.')
+    if (len < 6 || strcmp(file + len - 5, ".gguf") != 0)
         return 0;
-    for (size_t i = 0; i < len - 5; i++)
+    len -= 5;
+    if (shard_name_parse(&shard, file, ".gguf"))
+        len = shard.number == 1 ? shard.prefix_len : 0;
+    if (len > NAME_MAX_BYTES || file[0] == '.')
+        return 0;
+    for (size_t i = 0; i < len; i++)
         if (!isalnum((unsigned char)file[i]) && strchr("._-", file[i]) == NULL)
             return 0;
-    return len - 5;
+    return len;
 }
 
 static void models_take_file(struct models *r, const char *dir, const char *file)

@@ -1,7 +1,11 @@
 #include "server/model/models.h"
 
 #include <check.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/base/suite.h"
 
@@ -285,4 +289,44 @@ START_TEST(load_fails)
 }
 END_TEST
 
-SUITE_MAIN("server/models", names, unload_and_load, refused, ends, load_fails)
+static void make_file(const char *folder, const char *name)
+{
+    char path[128];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+/* The folder's models are known by their files' names; a split one is one model, by its first file.
+ */
+START_TEST(a_folder_is_scanned)
+{
+    static const char *const files[] = {"red.gguf", "blue-00001-of-00002.gguf",
+                                        "blue-00002-of-00002.gguf", "green.txt", ".grey.gguf"};
+    char folder[] = "/tmp/parley-test-models-XXXXXX", path[128];
+    struct error err;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        make_file(folder, files[i]);
+    open_all();
+    all.config.model_dir = folder;
+    ck_assert_int_eq(models_scan(&all, &err), STATUS_OK);
+    ck_assert_uint_eq(all.n_entries, 4); /* with one and two */
+    ck_assert_ptr_nonnull(models_find(&all, "red"));
+    ck_assert_ptr_nonnull(models_find(&all, "blue"));
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, files[1]);
+    ck_assert_str_eq(models_find(&all, "blue")->path, path);
+    close_all_models();
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
+        ck_assert_int_eq(unlink(path), 0);
+    }
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+SUITE_MAIN("server/models", names, unload_and_load, refused, ends, load_fails, a_folder_is_scanned)
