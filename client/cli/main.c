@@ -12,7 +12,9 @@
 static const struct verb verbs[] = {
     {"chat", "[OPTION]…", "Talk with a model; on a pipe, each line of stdin is a turn.", chat_run},
     {"ask", "TEXT [OPTION]…", "One question, one reply; TEXT - is read from stdin.", ask_run},
-    {"models", "[OPTION]…", "What the server serves.", models_run},
+    {"models", "[list DIR] [OPTION]…",
+     "What the server serves; the model files of a folder, which needs no server.", models_run},
+    {"inspect", "PATH [OPTION]…", "What a model's file holds; needs no server.", inspect_run},
     {"conversations",
      "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID]] "
      "[OPTION]…",

@@ -173,6 +173,32 @@ def tokens(cli, tiny, golden, model):
     assert "/dev/null" in line, line
 
 
+def inspect(cli, tiny):
+    """What a file holds, in full and as a folder's list; a file that does not load says why, and the others are listed."""
+    (whole,) = cli.lines("inspect", tiny, "--json")
+    assert whole["architecture"] == "llama" and whole["layers"] == 2 and whole["context"] == 2048 and whole["loads"] and whole["why"] is None
+    assert whole["types"] == [{"type": "F32", "tensors": 20, "parameters": whole["parameters"], "bytes": whole["weight_bytes"]}], whole["types"]
+    assert whole["weight_bytes"] == 4 * whole["parameters"] < whole["size_bytes"] == os.path.getsize(tiny)
+    # two layers of two heads for keys and two for values, 64 numbers each with an f32 beside them
+    assert whole["kv_bytes_per_token"] == {"f16": 8 * 132, "f32": 8 * 260, "q8": 8 * 68}
+    assert whole["memory_bytes"] == whole["weight_bytes"] + 2048 * 8 * 132
+    assert whole["template"] == "chatml" and whole["template_text"].startswith("{% for message in messages %}")
+    shown = cli.out("inspect", tiny)
+    assert re.search(r"^template +chatml$", shown, re.M) and "loads here    yes" in shown and "20 tensors" in shown, shown
+    assert "No such file" in cli.complaint("inspect", "/nowhere.gguf", code=1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(tiny, os.path.join(folder, "a.gguf"))
+        with open(tiny, "rb") as file, open(os.path.join(folder, "b.gguf"), "wb") as cut:
+            cut.write(file.read(100000))
+        open(os.path.join(folder, "c.txt"), "w").close()
+        good, bad = cli.lines("models", "list", folder, "--json")
+        assert good["loads"] and good["file"].endswith("/a.gguf") and good["parameters"] == whole["parameters"]
+        assert not bad["loads"] and "truncated" in bad["why"]
+        assert re.search(r"^NAME .*\na +llama .* yes *\nb +- .* no: .*truncated", cli.out("models", "list", folder)), cli.out("models", "list", folder)
+        assert "No such file" in cli.complaint("models", "list", folder + "/none", code=1)
+    assert "list DIR" in cli.complaint("models", "lists", code=2)
+
+
 def selftest(cli, tiny):
     rows = cli.lines("selftest", "--backend", "ref", "--json")
     operators = [row for row in rows if row["part"] == "operators"]
@@ -692,6 +718,7 @@ def main():
         unreachable(cli)
         unwritable(cli)
         tokens(cli, tiny, golden, model)
+        inspect(cli, tiny)
         selftest(cli, tiny)
         with Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}", "--backend", "ref", "--threads", "1") as address:
             cli = Cli(path, address)

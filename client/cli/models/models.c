@@ -1,6 +1,8 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cli/connection.h"
+#include "client/cli/models/inspect.h"
 #include "client/cli/options/verb.h"
 #include "client/cli/output/message_json.h"
 #include "client/cli/output/out.h"
@@ -59,5 +61,22 @@ static enum exit_code models(struct parley_channel *channel, bool is_json)
 
 enum exit_code models_run(const struct verb *verb, int argc, char **argv)
 {
-    return connection_run(verb, argc, argv, models);
+    struct connection_options connection = connection_defaults();
+    const struct option_group groups[] = {{connection_rows, &connection, NULL}};
+    struct parley_channel *channel;
+    enum exit_code code;
+    int first;
+
+    if (!options_read(verb, groups, 1, argc, argv, 0, 2, &first, &code))
+        return code;
+    if (first < argc && (strcmp(argv[first], "list") != 0 || argc - first != 2))
+        return options_misuse(verb, "wants nothing, or 'list DIR'");
+    if (first < argc)
+        return models_list_run(argv[first + 1], connection.is_json);
+    channel = connection_open(&connection);
+    if (channel == NULL)
+        return EXIT_FAILED;
+    code = models(channel, connection.is_json);
+    parley_channel_close(channel);
+    return code;
 }
