@@ -17,13 +17,13 @@ enum { KEY_SIZE = 160, HEADS_MAX = 4096 };
 
 /* The names of general.file_type, by its number. */
 static const char *const mixes[] = {
-    [0] = "F32",       [1] = "F16",      [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",
-    [8] = "Q5_0",      [9] = "Q5_1",     [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M",
-    [13] = "Q3_K_L",   [14] = "Q4_K_S",  [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",
-    [18] = "Q6_K",     [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS",
-    [23] = "IQ3_XXS",  [24] = "IQ1_S",   [25] = "IQ4_NL", [26] = "IQ3_S",  [27] = "IQ3_M",
-    [28] = "IQ2_S",    [29] = "IQ2_M",   [30] = "IQ4_XS", [31] = "IQ1_M",  [32] = "BF16",
-    [36] = "TQ1_0",    [37] = "TQ2_0",   [38] = "MXFP4",
+    [0] = "F32",      [1] = "F16",      [2] = "Q4_0",    [3] = "Q4_1",    [7] = "Q8_0",
+    [8] = "Q5_0",     [9] = "Q5_1",     [10] = "Q2_K",   [11] = "Q3_K_S", [12] = "Q3_K_M",
+    [13] = "Q3_K_L",  [14] = "Q4_K_S",  [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",
+    [18] = "Q6_K",    [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS",
+    [23] = "IQ3_XXS", [24] = "IQ1_S",   [25] = "IQ4_NL", [26] = "IQ3_S",  [27] = "IQ3_M",
+    [28] = "IQ2_S",   [29] = "IQ2_M",   [30] = "IQ4_XS", [31] = "IQ1_M",  [32] = "BF16",
+    [36] = "TQ1_0",   [37] = "TQ2_0",   [38] = "MXFP4",
 };
 
 /* A key that the file lacks, or has as another type, leaves "". */
@@ -52,7 +52,7 @@ static uint64_t inspect_number(const struct lm_inspection *x, const char *name, 
     struct error ignored;
 
     return gguf_get_u64(x->file, key_of(key, x, name), &value, &ignored) == STATUS_OK ? value
-                                                                                       : otherwise;
+                                                                                      : otherwise;
 }
 
 static struct inspection_kind *kind_of(struct lm_inspection *x, const char *type)
@@ -126,9 +126,8 @@ static void measure_kv(struct lm_inspection *x)
 
     for (int type = 0; type < INSPECTION_N_KV_TYPES; type++)
         if (n_heads > 0 && x->head_dim > 0 && value_dim > 0)
-            x->kv_token_bytes[type] =
-                n_heads * (kv_head_bytes((enum kv_type)type, x->head_dim) +
-                           kv_head_bytes((enum kv_type)type, value_dim));
+            x->kv_token_bytes[type] = n_heads * (kv_head_bytes((enum kv_type)type, x->head_dim) +
+                                                 kv_head_bytes((enum kv_type)type, value_dim));
 }
 
 /* Sizes beyond these are no model's: a product of them could overflow. */
@@ -147,9 +146,9 @@ static void read_sizes(struct lm_inspection *x)
     x->n_heads = sane(inspect_number(x, "attention.head_count", 0), HEADS_MAX);
     x->n_kv_heads = sane(inspect_number(x, "attention.head_count_kv", x->n_heads), HEADS_MAX);
     x->context = sane(inspect_number(x, "context_length", 0), 1 << 30);
-    x->head_dim = sane(inspect_number(x, "attention.key_length",
-                                      x->n_heads == 0 ? 0 : x->width / x->n_heads),
-                       1 << 20);
+    x->head_dim =
+        sane(inspect_number(x, "attention.key_length", x->n_heads == 0 ? 0 : x->width / x->n_heads),
+             1 << 20);
     if (gguf_tensor(x->file, "token_embd.weight", &embed, &ignored) == STATUS_OK)
         x->n_vocab = embed->n_rows;
     measure_kv(x);

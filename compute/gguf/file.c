@@ -145,7 +145,8 @@ enum status gguf_check_unchanged(const struct gguf *g, struct error *err)
 static bool is_same_file(const struct gguf *a, const struct gguf *b)
 {
     if (a->fd < 0 || b->fd < 0)
-        return a->data == b->data && a->size_bytes == b->size_bytes;
+        return a->fd == b->fd && a->size_bytes == b->size_bytes &&
+               memcmp(a->data, b->data, a->size_bytes) == 0;
     return a->stat.st_dev == b->stat.st_dev && a->stat.st_ino == b->stat.st_ino &&
            has_state(&a->stat, &b->stat);
 }

@@ -29,8 +29,11 @@ enum status gguf_file_read(struct gguf **out, const char *path, struct error *er
 enum status gguf_open(struct gguf **out, const char *path, struct error *err)
 {
     struct gguf *g = NULL;
-    enum status rc = gguf_file_read(&g, path, err);
+    enum status rc;
 
+    if (gguf_is_safetensors(path))
+        return gguf_open_safetensors(out, path, err);
+    rc = gguf_file_read(&g, path, err);
     if (rc == STATUS_OK)
         rc = gguf_split_open(g, err);
     if (rc != STATUS_OK) {
@@ -73,6 +76,8 @@ void gguf_close(struct gguf *g)
         gguf_close(g->others[i]);
     free(g->others);
     gguf_file_close(g);
+    free(g->own_bytes);
+    free(g->own_weights);
     free(g->path);
     free(g);
 }
@@ -84,7 +89,7 @@ const char *gguf_path(const struct gguf *g)
 
 size_t gguf_size_bytes(const struct gguf *g)
 {
-    size_t n = g->size_bytes;
+    size_t n = gguf_is_made(g) ? 0 : g->size_bytes;
 
     for (size_t i = 0; i < g->n_others; i++)
         n += g->others[i]->size_bytes;
@@ -93,12 +98,14 @@ size_t gguf_size_bytes(const struct gguf *g)
 
 size_t gguf_n_files(const struct gguf *g)
 {
-    return g->n_others + 1;
+    return gguf_is_made(g) ? g->n_others : g->n_others + 1;
 }
 
 int gguf_fd(const struct gguf *g, size_t i)
 {
     assert(i < gguf_n_files(g));
+    if (gguf_is_made(g))
+        return g->others[i]->fd;
     return i == 0 ? g->fd : g->others[i - 1]->fd;
 }
 
@@ -150,6 +157,8 @@ enum status tensor_read(const struct tensor *t, size_t first, size_t n, void *to
     assert(first <= t->n_rows && n <= t->n_rows - first);
     if (t->data != NULL)
         memcpy(to, (const uint8_t *)t->data + first * row_bytes, n * row_bytes);
+    else if (t->form != TENSOR_PLAIN)
+        rc = gguf_copy_formed(t, first, n, to, err);
     else
         rc = gguf_copy(t->file, t->file_at + first * row_bytes, n * row_bytes, to, err);
     if (rc != STATUS_OK)

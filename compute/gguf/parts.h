@@ -85,7 +85,17 @@ struct gguf {
     struct gguf_table tensor_table;
     struct gguf **others; /* [n_others] the model's other files, which tensors may lie in */
     size_t n_others;
+    /* Of a model that is translated from another format: the GGUF bytes of its keys, and weights
+     * that no file holds. */
+    void *own_bytes;
+    float *own_weights;
 };
+
+/* Whether its keys were made from other files, and are in no file themselves. */
+static inline bool gguf_is_made(const struct gguf *g)
+{
+    return g->own_bytes != NULL;
+}
 
 /* file.c */
 
@@ -118,6 +128,26 @@ enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err) MU
 /* Adds copies of a file's tensors, for which there is room. DATA_LOSS for a name that g has. */
 enum status gguf_tensors_join(struct gguf *g, const struct gguf *from,
                               struct error *err) MUST_CHECK;
+
+/* Drops all tensors. */
+void gguf_tensors_clear(struct gguf *g);
+/* Adds a copy of a tensor, for which there is room. DATA_LOSS for a name that g has. */
+enum status gguf_tensors_add(struct gguf *g, const struct named_tensor *t,
+                             struct error *err) MUST_CHECK;
+
+/* tensor_form.c */
+
+/* tensor_read of a tensor that is not TENSOR_PLAIN, without its checks. */
+enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, void *to,
+                             struct error *err) MUST_CHECK;
+
+/* safetensors.c */
+
+/* Whether the path is a folder, or a file of such a folder by its name. */
+bool gguf_is_safetensors(const char *path);
+/* As gguf_open. */
+enum status gguf_open_safetensors(struct gguf **out, const char *path,
+                                  struct error *err) MUST_CHECK;
 
 /* gguf.c */
 

@@ -142,10 +142,8 @@ static enum status join_tensors(struct gguf *g, struct error *err)
         n += g->others[i]->n_tensors;
     own->tensors = g->tensors;
     own->n_tensors = g->n_tensors;
-    free(g->tensor_table.slots);
-    g->tensor_table = (struct gguf_table){0};
-    g->tensors = NULL;
-    g->n_tensors = 0;
+    g->tensors = NULL; /* own's */
+    gguf_tensors_clear(g);
     rc = gguf_tensors_reserve(g, n, err);
     if (rc == STATUS_OK)
         rc = gguf_tensors_join(g, own, err);

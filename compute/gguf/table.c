@@ -1,5 +1,6 @@
 /* Tables of names, and of the tensors that bear them. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "compute/gguf/parts.h"
@@ -70,18 +71,33 @@ enum status gguf_tensors_reserve(struct gguf *g, size_t n, struct error *err)
     return gguf_table_open(&g->tensor_table, n, err);
 }
 
+void gguf_tensors_clear(struct gguf *g)
+{
+    free(g->tensors);
+    free(g->tensor_table.slots);
+    g->tensors = NULL;
+    g->tensor_table = (struct gguf_table){0};
+    g->n_tensors = 0;
+}
+
+enum status gguf_tensors_add(struct gguf *g, const struct named_tensor *t, struct error *err)
+{
+    struct named_tensor *own = &g->tensors[g->n_tensors];
+    uint32_t *slot = gguf_tensor_slot(g, t->name, t->name_len);
+
+    if (*slot != 0)
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' stands in two files", t->name);
+    *own = *t;
+    own->tensor.name = own->name;
+    *slot = (uint32_t)++g->n_tensors;
+    return STATUS_OK;
+}
+
 enum status gguf_tensors_join(struct gguf *g, const struct gguf *from, struct error *err)
 {
-    for (size_t i = 0; i < from->n_tensors; i++) {
-        struct named_tensor *t = &g->tensors[g->n_tensors];
-        uint32_t *slot = gguf_tensor_slot(g, from->tensors[i].name, from->tensors[i].name_len);
+    enum status rc = STATUS_OK;
 
-        if (*slot != 0)
-            return error_set(err, STATUS_DATA_LOSS, "tensor '%s' stands in two files",
-                             from->tensors[i].name);
-        *t = from->tensors[i];
-        t->tensor.name = t->name;
-        *slot = (uint32_t)++g->n_tensors;
-    }
-    return STATUS_OK;
+    for (size_t i = 0; i < from->n_tensors && rc == STATUS_OK; i++)
+        rc = gguf_tensors_add(g, &from->tensors[i], err);
+    return rc;
 }

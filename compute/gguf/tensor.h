@@ -9,6 +9,14 @@
 
 struct gguf;
 
+/* How a weight's rows are made of those in its file. */
+enum tensor_form {
+    TENSOR_PLAIN, /* they are the file's */
+    TENSOR_PAIRS, /* each head's rows as adjacent pairs: the file has the first of all pairs, then
+                     the second */
+    TENSOR_WIDE,  /* a vector, whose floats may be of another type, as F32 */
+};
+
 /* A weight in the file's format: a matrix [n_rows][n_cols], row-major, rows of whole blocks. */
 struct tensor {
     const char *name; /* NUL-ended */
@@ -18,6 +26,10 @@ struct tensor {
     size_t size_bytes;
     const struct gguf *file; /* and where in it */
     uint64_t file_at;
+    enum tensor_form form;
+    enum dtype file_type; /* TENSOR_WIDE: the file's */
+    float add;            /* TENSOR_WIDE: to each number */
+    size_t head_dim;      /* even: of a head whose pairs are adjacent. TENSOR_WIDE: 0 for none */
 };
 
 #endif

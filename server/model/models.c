@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -181,16 +182,16 @@ void models_leave(struct models_wait *w)
 
 /* --- the folder --- */
 
-/* The length of the name in NAME.gguf, or in NAME-00001-of-00003.gguf, a split model's first file.
- * 0 for other files. */
-static size_t name_len(const char *file)
+/* The length of the name in NAME.gguf, in NAME-00001-of-00003.gguf, a split model's first file, and
+ * of a folder. 0 for other files. */
+static size_t name_len(const char *file, bool is_folder)
 {
     size_t len = strlen(file);
     struct shard_name shard;
 
-    if (len < 6 || strcmp(file + len - 5, ".gguf") != 0)
+    if (!is_folder && (len < 6 || strcmp(file + len - 5, ".gguf") != 0))
         return 0;
-    len -= 5;
+    len -= is_folder ? 0 : 5;
     if (shard_name_parse(&shard, file, ".gguf"))
         len = shard.number == 1 ? shard.prefix_len : 0;
     if (len > NAME_MAX_BYTES || file[0] == '.')
@@ -201,21 +202,34 @@ static size_t name_len(const char *file)
     return len;
 }
 
+/* Whether the entry of the folder is a file, or a folder with safetensors; writes its path. */
+static bool is_model(char *path, size_t size, const char *dir, const char *file, bool *ret_folder)
+{
+    char config[4096 + 16];
+    struct stat st;
+
+    if ((size_t)snprintf(path, size, "%s/%s", dir, file) >= size || stat(path, &st) != 0)
+        return false;
+    (void)snprintf(config, sizeof(config), "%s/config.json", path);
+    *ret_folder = S_ISDIR(st.st_mode);
+    return S_ISREG(st.st_mode) || (*ret_folder && access(config, F_OK) == 0);
+}
+
 static void models_take_file(struct models *r, const char *dir, const char *file)
 {
     char name[NAME_MAX_BYTES + 1], path[4096];
-    size_t len = name_len(file);
-    struct stat st;
+    bool is_folder;
+    size_t len;
 
-    if (len == 0 || r->n_entries == MODELS_MAX_KNOWN)
+    if (r->n_entries == MODELS_MAX_KNOWN || !is_model(path, sizeof(path), dir, file, &is_folder))
+        return;
+    len = name_len(file, is_folder);
+    if (len == 0)
         return;
     memcpy(name, file, len);
     name[len] = '\0';
-    if (models_find(r, name) != NULL ||
-        (size_t)snprintf(path, sizeof(path), "%s/%s", dir, file) >= sizeof(path) ||
-        stat(path, &st) != 0 || !S_ISREG(st.st_mode))
-        return;
-    make_known(r, name, path)->is_from_dir = true;
+    if (models_find(r, name) == NULL)
+        make_known(r, name, path)->is_from_dir = true;
 }
 
 static void forget_missing(struct models *r)

@@ -57,24 +57,24 @@ static json_t *text_json(const char *text, size_t len)
 
 json_t *inspection_json(const char *path, const struct lm_inspection *x)
 {
-    json_t *json = json_pack(
-        "{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "file", path, "name",
-        text_json(x->title, strlen(x->title)), "architecture",
-        text_json(x->architecture, strlen(x->architecture)), "quantisation", x->mix, "parameters",
-        (json_int_t)x->n_parameters, "files", (json_int_t)x->n_files, "size_bytes",
-        (json_int_t)x->size_bytes, "weight_bytes", (json_int_t)x->weight_bytes, "memory_bytes",
-        (json_int_t)x->memory_bytes);
-    json_t *more = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:o, s:b, s:s?}", "context",
-        (json_int_t)x->context, "layers", (json_int_t)x->n_layers, "width", (json_int_t)x->width,
-        "heads", (json_int_t)x->n_heads, "kv_heads", (json_int_t)x->n_kv_heads, "head_dim",
-        (json_int_t)x->head_dim, "vocabulary", (json_int_t)x->n_vocab, "types", kinds_json(x),
-        "kv_bytes_per_token", kv_json(x), "tokenizer",
-        text_json(x->tokenizer, strlen(x->tokenizer)), "pre_tokenizer",
-        text_json(x->pre_tokenizer, strlen(x->pre_tokenizer)), "template",
-        *x->template_name == '\0' ? NULL : x->template_name,
-        "template_text", text_json(x->template_text, x->template_len), "loads",
-        x->why.status == STATUS_OK, "why", x->why.status == STATUS_OK ? NULL : x->why.text);
+    json_t *json =
+        json_pack("{s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I}", "file", path, "name",
+                  text_json(x->title, strlen(x->title)), "architecture",
+                  text_json(x->architecture, strlen(x->architecture)), "quantisation", x->mix,
+                  "parameters", (json_int_t)x->n_parameters, "files", (json_int_t)x->n_files,
+                  "size_bytes", (json_int_t)x->size_bytes, "weight_bytes",
+                  (json_int_t)x->weight_bytes, "memory_bytes", (json_int_t)x->memory_bytes);
+    json_t *more =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s?, s:o, s:b, s:s?}",
+                  "context", (json_int_t)x->context, "layers", (json_int_t)x->n_layers, "width",
+                  (json_int_t)x->width, "heads", (json_int_t)x->n_heads, "kv_heads",
+                  (json_int_t)x->n_kv_heads, "head_dim", (json_int_t)x->head_dim, "vocabulary",
+                  (json_int_t)x->n_vocab, "types", kinds_json(x), "kv_bytes_per_token", kv_json(x),
+                  "tokenizer", text_json(x->tokenizer, strlen(x->tokenizer)), "pre_tokenizer",
+                  text_json(x->pre_tokenizer, strlen(x->pre_tokenizer)), "template",
+                  *x->template_name == '\0' ? NULL : x->template_name, "template_text",
+                  text_json(x->template_text, x->template_len), "loads", x->why.status == STATUS_OK,
+                  "why", x->why.status == STATUS_OK ? NULL : x->why.text);
 
     (void)json_object_update(json, more);
     json_decref(more);
@@ -87,7 +87,8 @@ static void print_kinds(const struct lm_inspection *x)
 
     for (size_t i = 0; i < x->n_kinds; i++)
         printf("%s %-8s %6zu tensor%s, %s\n", i == 0 ? "weights      " : "             ",
-               x->kinds[i].type, x->kinds[i].n_tensors, x->kinds[i].n_tensors == 1 ? "" : "s", table_bytes(bytes, x->kinds[i].size_bytes));
+               x->kinds[i].type, x->kinds[i].n_tensors, x->kinds[i].n_tensors == 1 ? "" : "s",
+               table_bytes(bytes, x->kinds[i].size_bytes));
 }
 
 /* The first lines, each cut where it is long. */
@@ -95,9 +96,9 @@ static void print_template(const struct lm_inspection *x)
 {
     const char *at = x->template_text, *end = at + x->template_len;
 
-    printf("template      %s\n", x->template_text == NULL   ? "none"
+    printf("template      %s\n", x->template_text == NULL    ? "none"
                                  : *x->template_name == '\0' ? "not run here"
-                                                            : x->template_name);
+                                                             : x->template_name);
     for (int i = 0; at != NULL && at < end && i < TEMPLATE_LINES; i++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((newline == NULL ? end : newline) - at);

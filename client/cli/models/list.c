@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agents/lm/inspection.h"
 #include "base/alloc.h"
@@ -16,15 +17,33 @@
 
 enum { ENDING_LEN = 5 };
 
-/* Whether it is NAME.gguf, and not a further file of a split model. */
-static int is_model(const struct dirent *entry)
+static bool is_gguf(const char *file)
 {
-    size_t len = strlen(entry->d_name);
+    size_t len = strlen(file);
+
+    return len > ENDING_LEN && strcmp(file + len - ENDING_LEN, ".gguf") == 0;
+}
+
+/* Whether it is NAME.gguf, but no further file of a split model, or may be a folder. */
+static int may_be_model(const struct dirent *entry)
+{
     struct shard_name shard;
 
-    return entry->d_name[0] != '.' && len > ENDING_LEN &&
-           strcmp(entry->d_name + len - ENDING_LEN, ".gguf") == 0 &&
-           (!shard_name_parse(&shard, entry->d_name, ".gguf") || shard.number == 1);
+    return entry->d_name[0] != '.' &&
+           (!is_gguf(entry->d_name) || !shard_name_parse(&shard, entry->d_name, ".gguf") ||
+            shard.number == 1);
+}
+
+static bool has_config(const char *path)
+{
+    size_t room = strlen(path) + sizeof "/config.json";
+    char *config = xalloc(room);
+    bool is_there;
+
+    (void)snprintf(config, room, "%s/config.json", path);
+    is_there = access(config, F_OK) == 0;
+    free(config);
+    return is_there;
 }
 
 static void list_good(struct text_table *t, const char *name, const struct lm_inspection *x)
@@ -58,6 +77,8 @@ static char *served_name(const char *file)
     char *name = xstrdup(file);
     struct shard_name shard;
 
+    if (!is_gguf(file))
+        return name;
     name[shard_name_parse(&shard, file, ".gguf") ? shard.prefix_len : strlen(file) - ENDING_LEN] =
         '\0';
     return name;
@@ -72,6 +93,11 @@ static void list_file(struct text_table *t, const char *folder, const char *file
     enum status rc;
 
     (void)snprintf(path, room, "%s/%s", folder, file);
+    if (!is_gguf(file) && !has_config(path)) {
+        free(name);
+        free(path);
+        return;
+    }
     rc = lm_inspect(&x, path, &err);
     if (is_json && rc == STATUS_OK) {
         json_t *json = inspection_json(path, &x);
@@ -93,11 +119,11 @@ static void list_file(struct text_table *t, const char *folder, const char *file
 
 enum exit_code models_list_run(const char *folder, bool is_json)
 {
-    static const char *const header[] = {"NAME", "ARCHITECTURE", "PARAMETERS", "TYPES", "SIZE",
-                                         "CONTEXT", "MEMORY",    "LOADS HERE", ""};
+    static const char *const header[] = {"NAME",    "ARCHITECTURE", "PARAMETERS", "TYPES", "SIZE",
+                                         "CONTEXT", "MEMORY",       "LOADS HERE", ""};
     struct dirent **entries;
     struct text_table t;
-    int n = scandir(folder, &entries, is_model, alphasort);
+    int n = scandir(folder, &entries, may_be_model, alphasort);
 
     if (n < 0) {
         console_error("%s: %s", folder, strerror(errno));

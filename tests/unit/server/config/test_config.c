@@ -363,7 +363,7 @@ static const struct {
     {"models: [{name: a/b, path: a.gguf}]\n", ": models: 'a/b' is no name"},
     {"models: [{name: a=b, path: a.gguf}]\n", ": models: 'a=b' is no name"},
     {"models: [{name: '', path: a.gguf}]\n", ": models: a name has"},
-    {"models: [{name: a, path: ''}]\n", ": models: '' is no .gguf"},
+    {"models: [{name: a, path: ''}]\n", ": models: '' is no .gguf file, nor a folder"},
     {"models: [{name: a, path: a.gguf}, {name: a, path: b.gguf}]\n",
      ": models: 'a' is given twice"},
     {"listen: [nowhere]\n", ": listen: nowhere: "},

@@ -1,0 +1,122 @@
+/* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
+ * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
+ * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c and hf_tokenizer.c
+ * translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head, safetensors.c
+ * puts all together. */
+#ifndef COMPUTE_GGUF_HF_PARTS_H
+#define COMPUTE_GGUF_HF_PARTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/status.h"
+#include "compute/gguf/parts.h"
+
+/* hf_json.c: texts of failures name the key, not the file. */
+
+/* A JSON object, of bytes that a file gave. */
+enum status hf_json_parse(json_t **out, const char *bytes, size_t len,
+                          struct error *err) MUST_CHECK;
+/* Members of an object, which may be absent or null: NOT_FOUND; of another type: DATA_LOSS. */
+enum status hf_json_u64(const json_t *object, const char *name, uint64_t *out, struct error *err);
+enum status hf_json_f64(const json_t *object, const char *name, double *out, struct error *err);
+/* The member where it is an object, else NULL. */
+const json_t *hf_json_object(const json_t *object, const char *name);
+/* The text of a member, "" where it is no text. */
+const char *hf_json_text(const json_t *object, const char *name);
+bool hf_json_is_true(const json_t *object, const char *name);
+
+/* hf_keys.c: the bytes of GGUF keys. The first failure is kept, and all after it do nothing. */
+
+struct hf_keys {
+    struct buf bytes;
+    uint64_t n;
+    const char *prefix; /* of keys that begin with a dot */
+    bool has_failed;
+};
+
+void hf_keys_init(struct hf_keys *k);
+void hf_keys_deinit(struct hf_keys *k);
+void hf_key_text(struct hf_keys *k, const char *name, const char *text, size_t len);
+void hf_key_u64(struct hf_keys *k, const char *name, uint64_t value);
+void hf_key_f32(struct hf_keys *k, const char *name, double value);
+void hf_key_bool(struct hf_keys *k, const char *name, bool value);
+/* An array of n texts or numbers; its items follow. */
+void hf_key_texts(struct hf_keys *k, const char *name, uint64_t n);
+void hf_key_numbers(struct hf_keys *k, const char *name, uint64_t n);
+void hf_item_text(struct hf_keys *k, const char *text, size_t len);
+void hf_item_number(struct hf_keys *k, uint32_t number);
+/* Gives the bytes of a GGUF file without tensors, for the caller to free. */
+enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len,
+                         struct error *err) MUST_CHECK;
+
+/* hf_config.c */
+
+struct hf_model {
+    const struct hf_family *family;
+    uint64_t n_layers, width, n_heads, n_kv_heads, head_dim;
+    bool is_tied;
+    /* llama 3's rope: divisors are to be made where factor is not 0. */
+    double rope_base, factor, low, high, original;
+};
+
+/* One family of models, by config.json's model_type. */
+struct hf_family {
+    const char *model_type, *architecture;
+    const char *activation; /* its hidden_act */
+    bool has_pairs;         /* GGUF has its queries and keys as adjacent pairs */
+    bool norms_around;      /* post_attention_layernorm follows the attention */
+    float norm_add;         /* to the weights of norms */
+};
+
+/* Writes the architecture's keys. UNIMPLEMENTED names what is not translated. */
+enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
+                           struct error *err) MUST_CHECK;
+
+/* hf_names.c */
+
+/* Fills t's name and form from the name that transformers gives. *ret_unused: the tensor is not
+ * needed. */
+enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, const char *name,
+                           bool *ret_unused, struct error *err) MUST_CHECK;
+
+/* hf_tokenizer.c */
+
+/* The parsed files; all but tokenizer may be NULL. */
+struct hf_texts {
+    const json_t *tokenizer, *tokenizer_config, *config, *generation_config;
+    const char *template_text; /* of chat_template.jinja */
+    size_t template_len;
+};
+
+enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts,
+                              struct error *err) MUST_CHECK;
+
+/* hf_tensors.c */
+
+struct hf_tensor {
+    const char *name; /* the header's */
+    enum dtype type;
+    uint64_t dims[2]; /* [n_dims], the last is the fastest */
+    size_t n_dims;
+    uint64_t begin, size_bytes; /* begin: from the file's start */
+};
+
+struct hf_tensors {
+    json_t *header;
+    struct hf_tensor *list; /* [n], by place */
+    size_t n;
+};
+
+/* Checks the header of a file of file_bytes, whose first header_bytes behind the length are given.
+ */
+enum status hf_tensors_parse(struct hf_tensors *out, const char *header, size_t header_bytes,
+                             uint64_t file_bytes, struct error *err) MUST_CHECK;
+enum status hf_tensors_open(struct hf_tensors *out, const struct gguf *file,
+                            struct error *err) MUST_CHECK;
+void hf_tensors_close(struct hf_tensors *t);
+
+#endif

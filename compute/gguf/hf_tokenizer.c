@@ -1,0 +1,402 @@
+/* tokenizer.json and what lies beside it: byte-level BPE. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "compute/gguf/hf_parts.h"
+
+enum {
+    TOKENS_MAX = 1 << 22,
+    SHOWN_MAX = 60,
+    TYPE_NORMAL = 1,
+    TYPE_CONTROL = 3,
+    TYPE_USER = 4,
+    TYPE_UNUSED = 5,
+    N_ENDS = 3
+};
+
+#define SPLIT_GPT4(digits)                                               \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/* The pre-tokenizers that tokenizer.json may ask for, by GGUF's names. */
+static const struct hf_split {
+    const char *name;
+    const char *regex;   /* of a Split, NULL: none */
+    bool digits, words;  /* Digits; ByteLevel with its own regex */
+    bool ignores_merges; /* model.ignore_merges */
+} splits[] = {
+    {"llama-bpe", SPLIT_GPT4("\\p{N}{1,3}"), false, false, true},
+    {"qwen2", SPLIT_GPT4("\\p{N}"), false, false, false},
+    {"smollm", NULL, true, true, false},
+    {"gpt-2", NULL, false, true, false},
+};
+
+struct hf_token {
+    const char *text; /* NULL: the id is not used */
+    uint32_t type;
+};
+
+struct hf_vocab {
+    struct hf_token *tokens; /* [n] by id */
+    size_t n;
+};
+
+/* Notes one step of a pre-tokenizer. False for one that is none of ours. */
+static bool note_step(struct hf_split *found, const json_t *step)
+{
+    const char *type = hf_json_text(step, "type");
+
+    if (strcmp(type, "Split") == 0 && found->regex == NULL) {
+        found->regex = hf_json_text(hf_json_object(step, "pattern"), "Regex");
+        return strcmp(hf_json_text(step, "behavior"), "Isolated") == 0 &&
+               !hf_json_is_true(step, "invert");
+    }
+    if (strcmp(type, "Digits") == 0) {
+        found->digits = true;
+        return hf_json_is_true(step, "individual_digits");
+    }
+    if (strcmp(type, "ByteLevel") != 0)
+        return false;
+    found->words = !json_is_false(json_object_get(step, "use_regex"));
+    return !hf_json_is_true(step, "add_prefix_space");
+}
+
+static bool same_regex(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static enum status find_split(const char **out, const json_t *tokenizer, struct error *err)
+{
+    const json_t *pre = hf_json_object(tokenizer, "pre_tokenizer");
+    const json_t *steps = json_object_get(pre, "pretokenizers"), *step;
+    struct hf_split found = {0};
+    bool is_known = pre != NULL;
+    size_t i;
+
+    found.ignores_merges = hf_json_is_true(json_object_get(tokenizer, "model"), "ignore_merges");
+    if (steps == NULL)
+        is_known = is_known && note_step(&found, pre);
+    json_array_foreach(steps, i, step) is_known = is_known && note_step(&found, step);
+    for (i = 0; is_known && i < sizeof splits / sizeof splits[0]; i++)
+        if (same_regex(splits[i].regex, found.regex) && splits[i].digits == found.digits &&
+            splits[i].words == found.words && splits[i].ignores_merges == found.ignores_merges) {
+            *out = splits[i].name;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "its pre_tokenizer is none that is known here (%.*s); convert the model to "
+                     "GGUF",
+                     SHOWN_MAX, found.regex == NULL ? "no Split" : found.regex);
+}
+
+static enum status check_kind(const json_t *tokenizer, struct error *err)
+{
+    const json_t *model = hf_json_object(tokenizer, "model");
+    const json_t *normalizer = hf_json_object(tokenizer, "normalizer");
+    const char *type = hf_json_text(model, "type");
+
+    if (strcmp(type, "BPE") != 0 || hf_json_is_true(model, "byte_fallback"))
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "a model of type '%.*s'%s is not read; byte-level BPE alone is: convert "
+                         "the model to GGUF",
+                         SHOWN_MAX, type, strcmp(type, "BPE") == 0 ? " with byte_fallback" : "");
+    if (normalizer != NULL && strcmp(hf_json_text(normalizer, "type"), "NFC") != 0)
+        return error_set(err, STATUS_UNIMPLEMENTED, "its normalizer is of type '%.*s', not NFC",
+                         SHOWN_MAX, hf_json_text(normalizer, "type"));
+    return STATUS_OK;
+}
+
+/* --- tokens --- */
+
+static enum status put_token(struct hf_vocab *v, const json_t *id, const char *text, uint32_t type,
+                             struct error *err)
+{
+    size_t at = (size_t)json_integer_value(id);
+
+    if (!json_is_integer(id) || json_integer_value(id) < 0 || at >= v->n)
+        return error_set(err, STATUS_DATA_LOSS, "token '%.*s' has an id that is none", SHOWN_MAX,
+                         text);
+    if (v->tokens[at].text != NULL && strcmp(v->tokens[at].text, text) != 0)
+        return error_set(err, STATUS_DATA_LOSS, "tokens '%.*s' and '%.*s' have the id %zu",
+                         SHOWN_MAX, v->tokens[at].text, SHOWN_MAX, text, at);
+    v->tokens[at] = (struct hf_token){text, type};
+    return STATUS_OK;
+}
+
+static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_t *added,
+                                   struct error *err)
+{
+    json_int_t most = -1;
+    const char *text;
+    const json_t *one;
+    json_t *id;
+    size_t i;
+
+    json_object_foreach((json_t *)vocab, text, id)
+    { /* only read */
+        most = json_integer_value(id) > most ? json_integer_value(id) : most;
+    }
+    json_array_foreach(added, i, one)
+    {
+        json_int_t number = json_integer_value(json_object_get(one, "id"));
+
+        most = number > most ? number : most;
+    }
+    if (most < 0 || most >= TOKENS_MAX)
+        return error_set(err, STATUS_DATA_LOSS, "%lld is the greatest id of its tokens",
+                         (long long)most);
+    *out = (size_t)most + 1;
+    return STATUS_OK;
+}
+
+static enum status put_tokens(struct hf_vocab *v, const json_t *vocab, const json_t *added,
+                              struct error *err)
+{
+    enum status rc = STATUS_OK;
+    const char *text;
+    const json_t *one;
+    json_t *id;
+    size_t i;
+
+    json_object_foreach((json_t *)vocab, text, id)
+    { /* only read */
+        rc = put_token(v, id, text, TYPE_NORMAL, err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    json_array_foreach(added, i, one)
+    {
+        rc = put_token(v, json_object_get(one, "id"), hf_json_text(one, "content"),
+                       hf_json_is_true(one, "special") ? TYPE_CONTROL : TYPE_USER, err);
+        if (rc != STATUS_OK)
+            return rc;
+    }
+    return rc;
+}
+
+static enum status hf_vocab_open(struct hf_vocab *v, const json_t *tokenizer, struct error *err)
+{
+    const json_t *vocab = hf_json_object(hf_json_object(tokenizer, "model"), "vocab");
+    const json_t *added = json_object_get(tokenizer, "added_tokens");
+    enum status rc = hf_count_tokens(&v->n, vocab, added, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    v->tokens = try_alloc(v->n, sizeof *v->tokens);
+    if (v->tokens == NULL)
+        return error_no_memory(err, v->n * sizeof *v->tokens, "its tokens");
+    return put_tokens(v, vocab, added, err);
+}
+
+static void write_tokens(struct hf_keys *keys, const struct hf_vocab *v)
+{
+    hf_key_texts(keys, "tokenizer.ggml.tokens", v->n);
+    for (size_t i = 0; i < v->n; i++) {
+        struct error ignored; /* carries the text of an unused id: "[PAD7]" */
+
+        if (v->tokens[i].text == NULL)
+            (void)error_set(&ignored, STATUS_OK, "[PAD%zu]", i);
+        hf_item_text(keys, v->tokens[i].text == NULL ? ignored.text : v->tokens[i].text,
+                     strlen(v->tokens[i].text == NULL ? ignored.text : v->tokens[i].text));
+    }
+    hf_key_numbers(keys, "tokenizer.ggml.token_type", v->n);
+    for (size_t i = 0; i < v->n; i++)
+        hf_item_number(keys, v->tokens[i].text == NULL ? TYPE_UNUSED : v->tokens[i].type);
+}
+
+/* --- merges --- */
+
+/* A merge is "a b", or in newer files ["a", "b"]. */
+static enum status write_merge(struct hf_keys *keys, const json_t *merge, struct buf *room,
+                               struct error *err)
+{
+    const char *left = json_string_value(json_array_get(merge, 0));
+    const char *right = json_string_value(json_array_get(merge, 1));
+
+    if (json_is_string(merge)) {
+        hf_item_text(keys, json_string_value(merge), json_string_length(merge));
+        return STATUS_OK;
+    }
+    if (left == NULL || right == NULL)
+        return error_set(err, STATUS_DATA_LOSS, "a merge is no pair of texts");
+    buf_clear(room);
+    if (buf_printf(room, "%s %s", left, right) != STATUS_OK)
+        return error_no_memory(err, strlen(left) + strlen(right), "a merge");
+    hf_item_text(keys, room->data, room->len);
+    return STATUS_OK;
+}
+
+static enum status write_merges(struct hf_keys *keys, const json_t *tokenizer, struct error *err)
+{
+    const json_t *merges = json_object_get(hf_json_object(tokenizer, "model"), "merges"), *merge;
+    struct buf room;
+    enum status rc = STATUS_OK;
+    size_t i;
+
+    if (!json_is_array(merges))
+        return error_set(err, STATUS_DATA_LOSS, "its model has no merges");
+    buf_init(&room, 1 << 16);
+    hf_key_texts(keys, "tokenizer.ggml.merges", json_array_size(merges));
+    json_array_foreach(merges, i, merge)
+    {
+        rc = write_merge(keys, merge, &room, err);
+        if (rc != STATUS_OK)
+            break;
+    }
+    buf_deinit(&room);
+    return rc;
+}
+
+/* --- special tokens --- */
+
+/* The token that tokenizer_config.json names, as text or as an object; "" for none. */
+static const char *named_token(const struct hf_texts *texts, const char *name)
+{
+    const json_t *object = hf_json_object(texts->tokenizer_config, name);
+
+    return object != NULL ? hf_json_text(object, "content")
+                          : hf_json_text(texts->tokenizer_config, name);
+}
+
+static bool hf_id_of(const struct hf_vocab *v, const char *text, uint64_t *ret)
+{
+    for (size_t i = v->n; *text != '\0' && i-- > 0;) /* special ones are last, as a rule */
+        if (v->tokens[i].text != NULL && strcmp(v->tokens[i].text, text) == 0) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+struct hf_ends {
+    uint64_t ids[N_ENDS];
+    size_t n;
+    bool has_more;
+};
+
+static void add_end(struct hf_ends *e, uint64_t id)
+{
+    for (size_t i = 0; i < e->n; i++)
+        if (e->ids[i] == id)
+            return;
+    if (e->n == N_ENDS)
+        e->has_more = true;
+    else
+        e->ids[e->n++] = id;
+}
+
+/* eos_token_id is a number or a list of them. */
+static void add_ends_of(struct hf_ends *e, const json_t *config)
+{
+    const json_t *ids = json_object_get(config, "eos_token_id"), *id;
+    size_t i;
+
+    if (json_is_integer(ids) && json_integer_value(ids) >= 0)
+        add_end(e, (uint64_t)json_integer_value(ids));
+    json_array_foreach(ids, i, id) if (json_is_integer(id) && json_integer_value(id) >= 0)
+        add_end(e, (uint64_t)json_integer_value(id));
+}
+
+static enum status write_ends(struct hf_keys *keys, const struct hf_vocab *v,
+                              const struct hf_texts *texts, struct error *err)
+{
+    static const char *const names[N_ENDS] = {"tokenizer.ggml.eos_token_id",
+                                              "tokenizer.ggml.eot_token_id",
+                                              "tokenizer.ggml.eom_token_id"};
+    struct hf_ends ends = {0};
+    uint64_t id;
+
+    if (hf_id_of(v, named_token(texts, "eos_token"), &id))
+        add_end(&ends, id);
+    add_ends_of(&ends, texts->generation_config);
+    add_ends_of(&ends, texts->config);
+    if (ends.n == 0 || ends.has_more)
+        return error_set(
+            err, STATUS_UNIMPLEMENTED,
+            "the model has %s tokens that end a reply (eos_token, eos_token_id), not 1 "
+            "to %d",
+            ends.has_more ? "more" : "no", N_ENDS);
+    for (size_t i = 0; i < ends.n; i++)
+        hf_key_u64(keys, names[i], ends.ids[i]);
+    return STATUS_OK;
+}
+
+/* Whether the post_processor, or a step of it, puts this token first. */
+static bool puts_first(const json_t *processor, const char *token)
+{
+    const json_t *steps = json_object_get(processor, "processors"), *step;
+    const json_t *first = json_array_get(json_object_get(processor, "single"), 0);
+    size_t i;
+
+    if (strcmp(hf_json_text(hf_json_object(first, "SpecialToken"), "id"), token) == 0)
+        return true;
+    json_array_foreach(steps, i, step)
+    {
+        first = json_array_get(json_object_get(step, "single"), 0);
+        if (strcmp(hf_json_text(hf_json_object(first, "SpecialToken"), "id"), token) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void write_begin(struct hf_keys *keys, const struct hf_vocab *v,
+                        const struct hf_texts *texts)
+{
+    const char *token = named_token(texts, "bos_token");
+    const json_t *adds = json_object_get(texts->tokenizer_config, "add_bos_token");
+    uint64_t id;
+    bool has_token = hf_id_of(v, token, &id);
+
+    if (!has_token &&
+        hf_json_u64(texts->config, "bos_token_id", &id, &(struct error){0}) == STATUS_OK)
+        has_token = id < v->n;
+    if (has_token)
+        hf_key_u64(keys, "tokenizer.ggml.bos_token_id", id);
+    hf_key_bool(keys, "tokenizer.ggml.add_bos_token",
+                has_token && (json_is_boolean(adds)
+                                  ? json_is_true(adds)
+                                  : *token != '\0' && puts_first(hf_json_object(texts->tokenizer,
+                                                                                "post_processor"),
+                                                                 token)));
+}
+
+/* A file of its own, else tokenizer_config.json's: a text, or a list whose 'default' counts. */
+static void write_template(struct hf_keys *keys, const struct hf_texts *texts)
+{
+    static const char key[] = "tokenizer.chat_template";
+    const json_t *templates = json_object_get(texts->tokenizer_config, "chat_template"), *one;
+    const char *text = json_string_value(templates);
+    size_t i;
+
+    json_array_foreach(templates, i, one) if (strcmp(hf_json_text(one, "name"), "default") == 0)
+        text = hf_json_text(one, "template");
+    if (texts->template_text != NULL)
+        hf_key_text(keys, key, texts->template_text, texts->template_len);
+    else if (text != NULL)
+        hf_key_text(keys, key, text, strlen(text));
+}
+
+enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts, struct error *err)
+{
+    struct hf_vocab v = {0};
+    const char *split = "";
+    enum status rc;
+
+    if ((rc = check_kind(texts->tokenizer, err)) != STATUS_OK ||
+        (rc = find_split(&split, texts->tokenizer, err)) != STATUS_OK ||
+        (rc = hf_vocab_open(&v, texts->tokenizer, err)) != STATUS_OK)
+        goto out;
+    hf_key_text(keys, "tokenizer.ggml.model", "gpt2", 4);
+    hf_key_text(keys, "tokenizer.ggml.pre", split, strlen(split));
+    write_tokens(keys, &v);
+    rc = write_merges(keys, texts->tokenizer, err);
+    if (rc == STATUS_OK)
+        rc = write_ends(keys, &v, texts, err);
+    write_begin(keys, &v, texts);
+    write_template(keys, texts);
+out:
+    free(v.tokens);
+    return rc;
+}
