@@ -45,6 +45,7 @@
 #include "server/rpc/port.h"
 #include "server/server.h"
 
+enum { MODEL_KV_SHARE = 8 };   /* of --memory, for the pages of one model */
 enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
 enum { SESSION_TTL_MS = 10 * 60 * 1000, MAX_SESSIONS = 65536 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
@@ -439,11 +440,12 @@ static enum status check_serving(void *arg, struct error *err)
 
 static void init_models(struct daemon *d)
 {
-    const struct models_config config = {
+    struct models_config config = {
         .loop = &d->loop,
         .env = &d->env,
         .model_dir = d->config.model_dir,
         .drain_timeout_ms = d->config.drain_timeout_ms,
+        .memory_bytes = d->config.memory_bytes,
         .model =
             {
                 .options = d->config.options,
@@ -455,6 +457,8 @@ static void init_models(struct daemon *d)
         .arg = d,
     };
 
+    if (config.memory_bytes != 0 && config.model.options.kv_bytes == 0)
+        config.model.options.kv_bytes = config.memory_bytes / MODEL_KV_SHARE;
     models_init(&d->models, &config);
 }
 

@@ -9,6 +9,7 @@
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
 #include "server/conversation/conversations.h"
+#include "server/model/budget.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/rpc/port.h"
@@ -468,6 +469,12 @@ static void say_daemon(const struct metrics_page *p)
         (unsigned long long)server->n_reloads_done);
     SAY(p, "parley_reloads_total{result=\"failed\"} %llu\n",
         (unsigned long long)server->n_reloads_failed);
+    say_one(p, "parley_memory_limit_bytes", "gauge", "--memory; 0: no bound.",
+            (double)server->models->config.memory_bytes);
+    say_one(p, "parley_memory_used_bytes", "gauge", "Weights and KV pages of all loaded models.",
+            (double)budget_used(server->models));
+    say_one(p, "parley_models_evicted_total", "counter",
+            "Models unloaded to make room for another.", (double)server->models->n_evicted);
 }
 
 /* A label's value, escaped as the format wants it. */

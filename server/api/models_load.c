@@ -10,13 +10,17 @@ struct models_load_wait {
     struct server *server;
     const char *name;
     models_reply_fn reply;
+    const ProtobufCMessage *message; /* then's */
+    models_then_fn then;             /* NULL: reply */
 };
 
 static void done(struct models_wait *w, const struct error *err)
 {
     struct models_load_wait *x = container_of(w, struct models_load_wait, wait);
 
-    if (err->status == STATUS_OK)
+    if (err->status == STATUS_OK && x->then != NULL)
+        x->then(x->call, x->message, x->server);
+    else if (err->status == STATUS_OK)
         x->reply(x->call, x->server, x->name);
     else
         call_finish(x->call, err);
@@ -67,4 +71,32 @@ void models_call_unload(struct call *call, struct server *server, const char *na
                         models_reply_fn reply)
 {
     models_load_begin(call, server, name, reply, models_unload);
+}
+
+void models_call_want(struct call *call, struct server *server, const char *name,
+                      const ProtobufCMessage *message, models_then_fn then)
+{
+    static const struct call_handler handler = {.on_close = models_load_on_close};
+    struct models_load_wait *x;
+    struct error err;
+    bool is_done;
+
+    if (server->models->config.memory_bytes == 0) {
+        then(call, message, server);
+        return;
+    }
+    x = arena_alloc(call_arena(call), 1, sizeof(*x));
+    if (x == NULL) {
+        (void)error_no_memory(&err, sizeof(*x), "a call");
+        call_finish(call, &err);
+        return;
+    }
+    *x = (struct models_load_wait){
+        .wait.done = done, .call = call, .server = server, .message = message, .then = then};
+    if (models_want(server->models, name, &x->wait, &is_done, &err) != STATUS_OK)
+        call_finish(call, &err);
+    else if (is_done)
+        then(call, message, server);
+    else
+        call_set_handler(call, &handler, x);
 }

@@ -37,6 +37,7 @@ struct config {
     size_t max_sessions;
     uint64_t session_ttl_ms;
     size_t params_bytes;
+    size_t memory_bytes; /* of all models; 0: no bound */
     size_t max_message_bytes;
     uint64_t drain_timeout_ms, linger_ms;
     uint64_t ttl_ms;

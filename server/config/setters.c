@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/address.h"
 #include "compute/backends.h"
@@ -86,11 +87,26 @@ enum status config_switch(bool *out, const char *text, struct error *err)
 
 /* --- setters --- */
 
+/* By its name; a folder is looked at, since any name may be one's. */
+static bool is_model_path(const char *path)
+{
+    static const char *const endings[] = {".gguf", ".safetensors", ".safetensors.index.json"};
+    size_t len = strlen(path);
+    struct stat st;
+
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        size_t n = strlen(endings[i]);
+
+        if (len >= n && strcmp(path + len - n, endings[i]) == 0)
+            return true;
+    }
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 enum status config_add_model(struct config *c, const char *name, size_t len, const char *path,
                              struct error *err)
 {
     struct config_model *m;
-    size_t path_len = strlen(path);
 
     if (c->n_models == CONFIG_MAX_MODELS)
         return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
@@ -113,8 +129,9 @@ enum status config_add_model(struct config *c, const char *name, size_t len, con
         if (strcmp(c->models[i].name, m->name) == 0)
             return error_set(err, STATUS_INVALID, "'%s' is given twice", m->name);
     }
-    if (path_len < 5 || strcmp(path + path_len - 5, ".gguf") != 0)
-        return error_set(err, STATUS_INVALID, "'%.100s' is no .gguf file", path);
+    if (!is_model_path(path))
+        return error_set(err, STATUS_INVALID,
+                         "'%.100s' is no .gguf file, nor a folder or file of safetensors", path);
     m->path = path;
     c->n_models++;
     return STATUS_OK;

@@ -339,6 +339,13 @@ void exchange_set_handler(struct exchange *x, const struct exchange_handler *han
     x->handler_state = state;
 }
 
+void exchange_drop_handler(struct exchange *x)
+{
+    assert(x->handler != NULL && !x->is_ended);
+    x->handler = NULL;
+    x->handler_state = NULL;
+}
+
 /* --- the answer --- */
 
 /* Without memory for the answer the connection is cut. */

@@ -27,6 +27,10 @@ struct exchange_handler {
 /* Sets the handler: notifications now call on_write_ready. At most once. */
 void exchange_set_handler(struct exchange *x, const struct exchange_handler *handler, void *state);
 
+/* As before exchange_set_handler: another one may be set, for a request that waited for something
+ * before it began. on_close of the first is not called. */
+void exchange_drop_handler(struct exchange *x);
+
 /* on_write_ready will be called, not inside this call. From anywhere on the loop. */
 void exchange_notify(struct exchange *x);
 

@@ -6,6 +6,10 @@
  * from the loaded ones and stopped; then its entry is UNLOADED. The last step is not reported as
  * such, so a timer polls.
  *
+ * With a bound on memory a load may need room: idle models are unloaded, least recently used first,
+ * and the load begins when they are gone (models_go_on). Files are measured before the first load;
+ * a model that then takes more than there is room for is unloaded again, with that error.
+ *
  * models_stop stops all loaded models; removed ones are stopping already. It also stops a model
  * whose load failed after models_end. */
 #include "server/model/models.h"
@@ -14,6 +18,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +28,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/shard_name.h"
+#include "server/model/budget.h"
 
 enum { LOOK_MS = 10, NAME_MAX_BYTES = 63, RETRY_MS = 100 };
 
@@ -89,7 +95,7 @@ static bool is_busy(const struct models *r, const struct model *m)
 
 static void model_entry_free(struct models *r, struct model_entry *e)
 {
-    assert(list_is_empty(&e->waits));
+    assert(list_is_empty(&e->waits) && list_is_empty(&e->wants));
     list_remove(&e->link);
     r->n_entries--;
     free(e->name);
@@ -117,12 +123,28 @@ struct model_entry *models_find(const struct models *r, const char *name)
     return NULL;
 }
 
+/* Notes the use of a model; returns its name, also of the default. */
+static const char *models_note_use(const struct models *r, const char *name)
+{
+    struct link *first = list_first(&r->entries);
+    struct model_entry *e = name[0] != '\0' ? models_find(r, name)
+                            : first == NULL ? NULL
+                                            : container_of(first, struct model_entry, link);
+
+    if (e == NULL)
+        return name;
+    e->used_us = env_now_us(r->config.env);
+    return e->name;
+}
+
 enum status models_get(struct model **out, const struct models *r, const char *name,
                        struct error *err)
 {
     char names[160] = "";
     size_t len = 0;
 
+    if (r->config.memory_bytes != 0)
+        name = models_note_use(r, name);
     if (name[0] == '\0' && r->n_loaded > 0) {
         *out = r->loaded[0];
         return STATUS_OK;
@@ -153,6 +175,7 @@ static struct model_entry *make_known(struct models *r, const char *name, const 
     e->name = xstrdup(name);
     e->path = path == NULL ? NULL : xstrdup(path);
     list_init(&e->waits);
+    list_init(&e->wants);
     list_push(&r->entries, &e->link);
     r->n_entries++;
     return e;
@@ -160,18 +183,23 @@ static struct model_entry *make_known(struct models *r, const char *name, const 
 
 /* --- waiters --- */
 
-static void models_tell(struct model_entry *e, const struct error *err)
+static void models_tell_all(struct list *all, const struct error *err)
 {
     struct list waits;
     struct link *l;
 
     list_init(&waits);
-    list_move(&e->waits, &waits);
+    list_move(all, &waits);
     while ((l = list_pop(&waits)) != NULL) {
         struct models_wait *w = container_of(l, struct models_wait, link);
 
         w->done(w, err);
     }
+}
+
+static void models_tell(struct model_entry *e, const struct error *err)
+{
+    models_tell_all(&e->waits, err);
 }
 
 void models_leave(struct models_wait *w)
@@ -294,6 +322,7 @@ static void models_take_out(struct models *r, const struct model *m)
 }
 
 static void model_entry_settle(struct model_entry *e);
+static void models_go_on(struct models *r);
 
 static void on_stopped(void *arg)
 {
@@ -305,7 +334,8 @@ static void on_stopped(void *arg)
     log_info("unloaded", "model=%s", e->name);
     models_tell(e, &e->why);
     r->n_running--;
-    model_entry_settle(e);
+    model_entry_settle(e); /* may free e */
+    models_go_on(r);
     r->config.on_idle(r->config.arg);
 }
 
@@ -318,6 +348,8 @@ static void models_drop(struct model_entry *e)
     model_stop(e->model, on_stopped, e);
 }
 
+static bool models_keep(struct models *r, struct model_entry *e);
+
 static void on_loaded(struct model *m, void *arg)
 {
     struct model_entry *e = arg;
@@ -326,9 +358,13 @@ static void on_loaded(struct model *m, void *arg)
     r->n_loading--;
     if (m->state == MODEL_READY && !r->has_ended) {
         model_entry_move(e, MODEL_ENTRY_READY);
-        models_tell(e, &e->why);
+        e->bytes = m->info.weight_bytes + m->info.kv_pages * m->info.kv_page_bytes;
+        e->used_us = env_now_us(r->config.env);
+        if (models_keep(r, e))
+            models_tell(e, &e->why);
     }
-    r->config.on_change(r->config.arg, m); /* after a failure it may end the daemon */
+    if (m->state != MODEL_DRAINING)
+        r->config.on_change(r->config.arg, m); /* after a failure it may end the daemon */
     if (m->state == MODEL_FAILED && !r->has_ended)
         models_drop(e);
     r->config.on_idle(r->config.arg);
@@ -359,7 +395,19 @@ static enum status models_start_entry(struct models *r, struct model_entry *e, s
 
 enum status models_start(struct models *r, const char *name, const char *path, struct error *err)
 {
-    return models_start_entry(r, make_known(r, name, path), err);
+    struct model_entry *e = make_known(r, name, path);
+    uint64_t n_bytes = budget_of(r, e), memory_bytes = r->config.memory_bytes;
+
+    if (memory_bytes != 0 && n_bytes <= memory_bytes && budget_used(r) + n_bytes > memory_bytes) {
+        log_info("not loaded", "model=%s reason=\"--memory is full; a request loads it\"", name);
+        return STATUS_OK;
+    }
+    if (memory_bytes != 0 && n_bytes > memory_bytes)
+        return error_set(err, STATUS_INVALID,
+                         "model '%s' takes about %" PRIu64 " MiB of weights and pages, --memory is "
+                         "%" PRIu64 " MiB",
+                         name, n_bytes >> 20, memory_bytes >> 20);
+    return models_start_entry(r, e, err);
 }
 
 static enum status not_known(const struct models *r, const char *name, struct error *err)
@@ -373,6 +421,8 @@ static enum status not_known(const struct models *r, const char *name, struct er
               "it has no --model-dir",
         name);
 }
+
+static enum status models_begin_load(struct models *r, struct model_entry *e, struct error *err);
 
 enum status models_load(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
                         struct error *err)
@@ -398,14 +448,35 @@ enum status models_load(struct models *r, const char *name, struct models_wait *
         err->retry_after_ms = RETRY_MS;
         return err->status;
     case MODEL_ENTRY_UNLOADED:
-        rc = models_start_entry(r, e, err);
+        e->is_kept_out = false;
+        rc = models_begin_load(r, e, err);
         break;
     case MODEL_ENTRY_LOADING:
         break;
     }
     if (rc == STATUS_OK)
-        list_push(&e->waits, &w->link);
+        list_push(e->state == MODEL_ENTRY_LOADING ? &e->waits : &e->wants, &w->link);
     return rc;
+}
+
+enum status models_want(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                        struct error *err)
+{
+    struct error ignored;
+    struct model_entry *e;
+
+    *ret_done = true;
+    if (r->config.memory_bytes == 0 ||
+        r->config.check_serving(r->config.arg, &ignored) != STATUS_OK)
+        return STATUS_OK;
+    e = models_find(r, models_note_use(r, name));
+    if (e == NULL || e->is_kept_out || e->state == MODEL_ENTRY_READY)
+        return STATUS_OK;
+    *ret_done = false;
+    if (e->state == MODEL_ENTRY_UNLOADED && models_begin_load(r, e, err) != STATUS_OK)
+        return err->status;
+    list_push(e->state == MODEL_ENTRY_LOADING ? &e->waits : &e->wants, &w->link);
+    return STATUS_OK;
 }
 
 /* --- unloading --- */
@@ -486,6 +557,76 @@ static enum status check_unload(const struct models *r, const struct model *m, s
     return rc;
 }
 
+/* --- room --- */
+
+static bool may_go(const struct models *r, const struct model_entry *e)
+{
+    struct error ignored;
+
+    return model_is_idle(e->model) && e->model->n_holders == 0 && !is_busy(r, e->model) &&
+           check_unload(r, e->model, &ignored) == STATUS_OK;
+}
+
+static void models_evict(struct models *r, struct model_entry *const *victims, size_t n,
+                         const struct model_entry *of)
+{
+    for (size_t i = 0; i < n; i++) {
+        log_info("evicted", "model=%s for=%s", victims[i]->name, of->name);
+        r->n_evicted++;
+        begin_unload(r, victims[i]);
+    }
+}
+
+/* Starts the load of an unloaded model, or unloads others for it: then it stays UNLOADED until they
+ * are gone. */
+static enum status models_begin_load(struct models *r, struct model_entry *e, struct error *err)
+{
+    struct model_entry *victims[MODELS_MAX_LOADED];
+    uint64_t n_bytes = budget_of(r, e);
+    size_t n = 0;
+    enum status rc = budget_make_room(victims, &n, r, e, n_bytes, may_go, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    models_evict(r, victims, n, e);
+    if (r->config.memory_bytes != 0 && budget_used(r) + n_bytes > r->config.memory_bytes)
+        return STATUS_OK;
+    rc = models_start_entry(r, e, err);
+    if (rc == STATUS_OK)
+        list_move(&e->wants, &e->waits);
+    return rc;
+}
+
+/* A model has gone: loads that wait for its room, or for itself. */
+static void models_go_on(struct models *r)
+{
+    struct error err;
+
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+
+        if (e->state == MODEL_ENTRY_UNLOADED && !list_is_empty(&e->wants) && !r->has_ended &&
+            models_begin_load(r, e, &err) != STATUS_OK)
+            models_tell_all(&e->wants, &err);
+    }
+}
+
+/* A model that is loaded is measured: if there is no room for it, others go, or else it does. */
+static bool models_keep(struct models *r, struct model_entry *e)
+{
+    struct model_entry *victims[MODELS_MAX_LOADED];
+    size_t n = 0;
+
+    if (budget_make_room(victims, &n, r, e, e->bytes, may_go, &e->why) == STATUS_OK) {
+        e->why = (struct error){0};
+        models_evict(r, victims, n, e);
+        return true;
+    }
+    log_warn("load", "model=%s error=\"%s\"", e->name, e->why.text);
+    begin_unload(r, e);
+    return false;
+}
+
 enum status models_unload(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
                           struct error *err)
 {
@@ -499,6 +640,7 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
         return not_known(r, name, err);
     switch (e->state) {
     case MODEL_ENTRY_UNLOADED:
+        e->is_kept_out = true;
         *ret_done = true;
         return STATUS_OK;
     case MODEL_ENTRY_LOADING:
@@ -510,6 +652,7 @@ enum status models_unload(struct models *r, const char *name, struct models_wait
         rc = check_unload(r, e->model, err);
         if (rc != STATUS_OK)
             return rc;
+        e->is_kept_out = true;
         begin_unload(r, e);
         break;
     case MODEL_ENTRY_UNLOADING:
@@ -529,6 +672,8 @@ static void model_entry_settle(struct model_entry *e)
     if (e->models->has_ended)
         return;
     if (e->is_forgotten) {
+        (void)not_known(e->models, e->name, &err);
+        models_tell_all(&e->wants, &err);
         model_entry_free(e->models, e);
         return;
     }
@@ -537,8 +682,11 @@ static void model_entry_settle(struct model_entry *e)
     free(e->path);
     e->path = e->next_path;
     e->next_path = NULL;
-    if (models_start_entry(e->models, e, &err) != STATUS_OK)
-        log_warn("load", "model=%s error=\"%s\"", e->name, err.text);
+    e->bytes = 0;
+    if (models_begin_load(e->models, e, &err) == STATUS_OK)
+        return;
+    models_tell_all(&e->wants, &err);
+    log_warn("load", "model=%s error=\"%s\"", e->name, err.text);
 }
 
 static const struct models_wanted *find_wanted(const struct model_entry *e,
@@ -630,8 +778,10 @@ void models_end(struct models *r)
     (void)uv_timer_stop(&r->timer); /* cannot fail */
     (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                         "the server is stopping");
-    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l))
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
         models_tell(container_of(l, struct model_entry, link), &err);
+        models_tell_all(&container_of(l, struct model_entry, link)->wants, &err);
+    }
 }
 
 /* The entry keeps its state: nothing reads it any more. */

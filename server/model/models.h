@@ -34,6 +34,10 @@ struct model_entry {
     uint64_t drain_until_us;
     struct error why;  /* unloaded: the last load's failure; its text is "" for none */
     struct list waits; /* for the end of the load or unload */
+    struct list wants; /* for a load that begins when there is room, or when the unload is over */
+    uint64_t bytes;    /* that it took when it was loaded last; 0: never, or nothing */
+    uint64_t used_us;  /* when it was asked for last */
+    bool is_kept_out;  /* unloaded by a call: a request does not load it */
 };
 
 /* A user of models, in its own memory, which outlives the models. Each callback may be NULL. */
@@ -55,6 +59,7 @@ struct models_config {
     const struct env *env;
     const char *model_dir;     /* NULL: there is none */
     uint64_t drain_timeout_ms; /* of an unload */
+    uint64_t memory_bytes;     /* for weights and KV pages of all models; 0: no bound */
     struct model_config model; /* of each model, without its name and path */
     /* Whether a load or unload may begin now. */
     enum status (*check_serving)(void *arg, struct error *err);
@@ -75,6 +80,7 @@ struct models {
     struct list users;
     uv_timer_t timer; /* active while a model unloads */
     bool has_ended;
+    uint64_t n_evicted; /* models unloaded to make room */
 };
 
 /* A wait for a load or an unload: the caller's memory until done, or models_leave. */
@@ -115,7 +121,14 @@ void models_configure(struct models *r, const struct models_wanted *wanted, size
 /* Registers the files of --model-dir, and removes those that are missing and not loaded. */
 enum status models_scan(struct models *r, struct error *err) MUST_CHECK;
 
-/* A loaded or loading model by name, "" the default. STATUS_NOT_FOUND names the served ones;
+/* For a request that names a model, before models_get: with memory_bytes, a known model that is not
+ * loaded is loaded, and idle ones may be unloaded for it. As models_load; *ret_done also where
+ * models_get is to report the error. */
+enum status models_want(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
+                        struct error *err) MUST_CHECK;
+
+/* A loaded or loading model by name, "" the default: the first loaded one; with
+ * memory_bytes the first one, loaded or not. STATUS_NOT_FOUND names the served ones;
  * UNAVAILABLE: known, but not loaded. */
 enum status models_get(struct model **out, const struct models *r, const char *name,
                        struct error *err) MUST_CHECK;

@@ -10,24 +10,101 @@
 #include "server/model/models.h"
 #include "server/server.h"
 
-void resolution_serve(struct exchange *x,
-                      enum status (*begin)(struct exchange *x, const json_t *body,
-                                           struct error *err))
+/* A request whose model is being loaded for it. */
+struct model_request {
+    struct models_wait wait;
+    struct exchange *exchange;
+    resolution_begin_fn begin;
+};
+
+static void resolution_begin(struct exchange *x, resolution_begin_fn begin)
 {
     struct error err;
-    const char *text;
-    json_t *body;
     size_t len;
-    enum status rc;
+    const char *text = exchange_body(x, &len);
+    json_t *body;
+    enum status rc = fields_parse(&body, text, len, &err);
 
-    text = exchange_body(x, &len);
-    rc = fields_parse(&body, text, len, &err);
     if (rc == STATUS_OK) {
         rc = begin(x, body, &err);
         json_decref(body);
     }
     if (rc != STATUS_OK)
         exchange_fail(x, &err);
+}
+
+static void on_model(struct models_wait *w, const struct error *err)
+{
+    struct model_request *m = container_of(w, struct model_request, wait);
+
+    exchange_drop_handler(m->exchange);
+    if (err->status == STATUS_OK)
+        resolution_begin(m->exchange, m->begin);
+    else
+        exchange_fail(m->exchange, err);
+}
+
+static void model_request_ignore(struct exchange *x, void *state)
+{
+    (void)x;
+    (void)state;
+}
+
+static void model_request_close(struct exchange *x, void *state)
+{
+    struct model_request *m = state;
+
+    (void)x;
+    models_leave(&m->wait);
+}
+
+/* The model that the body names; "" also where the body is not sound, which begin will report. */
+static const char *named_model(struct exchange *x, json_t **ret_body)
+{
+    struct error ignored;
+    size_t len;
+    const char *text = exchange_body(x, &len), *name;
+
+    *ret_body = NULL;
+    if (fields_parse(ret_body, text, len, &ignored) != STATUS_OK)
+        return "";
+    name = json_string_value(json_object_get(*ret_body, "model"));
+    return name == NULL ? "" : name;
+}
+
+void resolution_serve(struct exchange *x, resolution_begin_fn begin)
+{
+    static const struct exchange_handler handler = {.on_write_ready = model_request_ignore,
+                                                    .on_close = model_request_close};
+    struct model_request *m;
+    struct error err;
+    const char *name;
+    bool is_done = true;
+    json_t *body;
+    enum status rc;
+
+    if (exchange_server(x)->models->config.memory_bytes == 0) {
+        resolution_begin(x, begin);
+        return;
+    }
+    m = arena_alloc(exchange_arena(x), 1, sizeof(*m));
+    if (m == NULL) {
+        (void)error_no_memory(&err, sizeof(*m), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
+    *m = (struct model_request){.wait.done = on_model, .exchange = x, .begin = begin};
+    name = named_model(x, &body);
+    rc = STATUS_OK;
+    if (name[0] != '\0' || exchange_conversation(x)[0] == '\0') /* else a conversation names it */
+        rc = models_want(exchange_server(x)->models, name, &m->wait, &is_done, &err);
+    json_decref(body);
+    if (rc != STATUS_OK)
+        exchange_fail(x, &err);
+    else if (is_done)
+        resolution_begin(x, begin);
+    else
+        exchange_set_handler(x, &handler, m);
 }
 
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,

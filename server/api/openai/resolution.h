@@ -12,10 +12,12 @@ struct conversation_id;
 struct exchange;
 struct model;
 
-/* Parses the body and calls begin to answer it; an error of either is the answer. */
-void resolution_serve(struct exchange *x,
-                      enum status (*begin)(struct exchange *x, const json_t *body,
-                                           struct error *err));
+typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *body,
+                                           struct error *err);
+
+/* Parses the body and calls begin to answer it; an error of either is the answer. Under --memory it
+ * first waits for the model to be loaded. */
+void resolution_serve(struct exchange *x, resolution_begin_fn begin);
 
 /* "" is the default. STATUS_NOT_FOUND names the served models; field "model". The model is
  * loaded. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "server/api/models_load.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
 #include "server/conversation/opening.h"
@@ -28,8 +29,8 @@ static enum status conversations_service_find(struct conversation **out, struct 
     return rc == STATUS_OK ? conversations_find(out, server->conversations, id, err) : rc;
 }
 
-static void open_conversation(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static void open_with_model(struct call *call, const ProtobufCMessage *message,
+                            struct server *server)
 {
     const Parley__V1__ConversationsOpenRequest *request =
         (const Parley__V1__ConversationsOpenRequest *)message;
@@ -56,6 +57,15 @@ static void open_conversation(struct call *call, const ProtobufCMessage *message
     response.model = m->name;
     response.version = m->info.version;
     call_reply(call, &response.base);
+}
+
+static void open_conversation(struct call *call, const ProtobufCMessage *message,
+                              struct server *server)
+{
+    const Parley__V1__ConversationsOpenRequest *request =
+        (const Parley__V1__ConversationsOpenRequest *)message;
+
+    models_call_want(call, server, request->model, message, open_with_model);
 }
 
 static void fork_conversation(struct call *call, const ProtobufCMessage *message,

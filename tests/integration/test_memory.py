@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""--memory: room for two of three models. Idle ones go, the least recently used first, and come back when they are asked for.
+
+usage: test_memory.py PARLEYD WRITE_TINY_MODEL      (the Python of build/venv)
+"""
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+
+import grpc
+
+import children
+from harness import Parleyd, models, word
+
+KV_BYTES = 2 << 20
+
+
+def loaded(client):
+    return {m.name for m in client.models.List(models.ModelsListRequest()).models if word(m, "state") == "ready"} - {"echo"}
+
+
+def refused(call, *codes):
+    try:
+        call()
+    except grpc.RpcError as error:
+        assert error.code() in codes, error
+        return error
+    raise AssertionError("the call was not refused")
+
+
+def ask(client, model, n=8):
+    """Over HTTP, without a conversation that would stay. The text, or the status that it failed with."""
+    body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": n, "seed": 3, "temperature": 1.0, "ignore_eos": True}
+    request = urllib.request.Request(f"http://{client.http}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=children.PATIENCE) as response:
+            return json.load(response)["choices"][0]["message"]["content"]
+    except urllib.error.HTTPError as error:
+        said = json.load(error)
+        assert error.code != 429 or error.headers["Retry-After"] is not None
+        return error.code, said["error"]["message"]
+
+
+def figure(client, name):
+    with urllib.request.urlopen(f"http://{client.http}/metrics") as page:
+        return float(re.search(rf"^{name} (\S+)$", page.read().decode(), re.M).group(1))
+
+
+def least_recently_used(client):
+    """a and b are loaded at the start, in that order; a is used last, so b makes room for c; then a for b."""
+    assert loaded(client) == {"a", "b"}
+    first = {"b": ask(client, "b"), "a": ask(client, "a")}
+    first["c"] = ask(client, "c")
+    assert all(isinstance(text, str) and text for text in first.values()), first
+    assert loaded(client) == {"a", "c"}
+    assert ask(client, "b") == first["b"]
+    assert loaded(client) == {"b", "c"}
+    assert ask(client, "") == first["a"], "the default is the first model, though it was not loaded"
+    assert figure(client, "parley_models_evicted_total") == 3
+    assert 0 < figure(client, "parley_memory_used_bytes") <= figure(client, "parley_memory_limit_bytes")
+    return first
+
+
+def conversations_hold(client):
+    """A model with an open conversation is not idle: it stays, and the request for a third is refused, until one is closed."""
+    held = {name: client.open(name) for name in ("a", "c")}
+    assert loaded(client) == {"a", "c"}
+    error = refused(lambda: client.open("b"), grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert "models in use take" in error.details() and "--memory" in error.details(), error.details()
+    assert any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata())
+    assert ask(client, "b")[0] == 429
+    assert loaded(client) == {"a", "c"}
+    client.close(held["c"])
+    b = client.open("b")
+    assert loaded(client) == {"a", "b"}
+    client.close(held["a"])
+    client.close(b)
+
+
+def many_at_once(client, first):
+    """Requests for all three at once: each reply is the model's own, or one that says to come again; all come through."""
+    def persist(name):
+        n_refused = 0
+        while isinstance(text := ask(client, name), tuple):
+            assert text[0] in (429, 503), text
+            n_refused += 1
+            assert n_refused < 2000, text
+        assert text == first[name]
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(persist, ["a", "b", "c"] * 10))
+    assert figure(client, "parley_memory_used_bytes") <= figure(client, "parley_memory_limit_bytes")
+
+
+def failures(client, paths, first):
+    """A model whose file is gone says so, and others go on; one that was unloaded by a call stays away until it is loaded by one."""
+    for name in ("a", "b"):
+        assert ask(client, name) == first[name]
+    os.rename(paths["c"], paths["c"] + ".gone")
+    code, text = ask(client, "c")
+    assert code >= 400 and "No such file" in text, (code, text)
+    assert ask(client, "b") == first["b"]
+    os.rename(paths["c"] + ".gone", paths["c"])
+    assert ask(client, "c") == first["c"]
+    client.models.Unload(models.ModelsUnloadRequest(name="c"))
+    assert ask(client, "c")[0] == 503
+    refused(lambda: client.open("c"), grpc.StatusCode.UNAVAILABLE)
+    client.models.Load(models.ModelsLoadRequest(name="c"))
+    assert ask(client, "c") == first["c"]
+
+
+def main():
+    parleyd, writer = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: os.path.join(folder, name + ".gguf") for name in ("a", "b", "c")}
+        for i, path in enumerate(paths.values()):
+            children.run([writer, path, str(2048 - 64 * i)], check=True)
+        size = os.path.getsize(paths["a"])
+        flags = [f"--model={name}={path}" for name, path in paths.items()]
+        flags += ["--backend", "ref", "--kv-bytes", str(KV_BYTES), "--http", "127.0.0.1:0"]
+        with Parleyd(parleyd, *flags, "--memory", str(5 * (size + KV_BYTES) // 2)) as client:
+            first = least_recently_used(client)
+            conversations_hold(client)
+            many_at_once(client, first)
+            failures(client, paths, first)
+        small = subprocess.run([parleyd, *flags, "--listen", "127.0.0.1:0", "--memory", str(KV_BYTES)], capture_output=True, text=True, timeout=children.PATIENCE)
+        assert small.returncode != 0 and "--memory" in small.stderr, small
+
+
+if __name__ == "__main__":
+    main()
