@@ -267,39 +267,21 @@ static enum status find_ends(struct vocab *v, const struct gguf *g, struct error
     return STATUS_OK;
 }
 
-static int longer_first(const void *a, const void *b, void *arg)
+static bool is_defined(int type)
 {
-    const struct vocab *v = arg;
-    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
-    size_t left_len, right_len;
-
-    (void)vocab_token_bytes(v, left, &left_len);
-    (void)vocab_token_bytes(v, right, &right_len);
-    if (left_len != right_len)
-        return left_len > right_len ? -1 : 1;
-    return left < right ? -1 : 1;
+    return type == TOKEN_USER_DEFINED;
 }
 
-static enum status find_defined(struct vocab *v, struct error *err)
+static bool is_special(int type)
 {
-    size_t n = 0;
+    return type == TOKEN_USER_DEFINED || type == TOKEN_CONTROL || type == TOKEN_UNKNOWN;
+}
 
-    for (size_t i = 0; i < v->n; i++)
-        n += v->types[i] == TOKEN_USER_DEFINED;
-    v->defined = try_alloc(n + 1, sizeof *v->defined);
-    if (v->defined == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *v->defined, "user-defined tokens");
-    for (size_t i = 0; i < v->n; i++) {
-        size_t len;
-        const char *bytes = vocab_token_bytes(v, (int32_t)i, &len);
-
-        if (v->types[i] != TOKEN_USER_DEFINED || len == 0)
-            continue;
-        v->defined[v->n_defined++] = (int32_t)i;
-        v->begins_defined[(unsigned char)bytes[0]] = true;
-    }
-    qsort_r(v->defined, v->n_defined, sizeof *v->defined, longer_first, v);
-    return STATUS_OK;
+static enum status read_specials(struct vocab *v, struct error *err)
+{
+    if (specials_open(&v->defined, v, is_defined, err) != STATUS_OK)
+        return err->status;
+    return specials_open(&v->specials, v, is_special, err);
 }
 
 static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, struct error *err)
@@ -344,5 +326,5 @@ enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
         read_merges(v, g, byte_of, err) != STATUS_OK || read_bos(v, g, err) != STATUS_OK ||
         find_ends(v, g, err) != STATUS_OK)
         return err->status;
-    return find_defined(v, err);
+    return read_specials(v, err);
 }

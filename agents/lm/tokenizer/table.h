@@ -9,6 +9,7 @@
 
 #include "agents/lm/tokenizer/merges.h"
 #include "agents/lm/tokenizer/pretokenizer.h"
+#include "agents/lm/tokenizer/specials.h"
 
 /* GGUF's tokenizer.ggml.token_type. */
 enum token_type {
@@ -30,9 +31,8 @@ struct vocab {
     bool *is_stop_token;  /* [n] */
     int32_t *stop_tokens; /* [n_stop_tokens] */
     size_t n_stop_tokens;
-    int32_t *defined; /* [n_defined] the user-defined ones, longest first */
-    size_t n_defined;
-    bool begins_defined[VOCAB_BYTES];
+    struct specials defined;  /* the user-defined ones */
+    struct specials specials; /* those and the control tokens */
     int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */
     size_t lookup_mask;
     int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */

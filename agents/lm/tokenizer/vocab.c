@@ -1,5 +1,6 @@
 #include "agents/lm/tokenizer/vocab.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ void vocab_close(struct vocab *v)
     pretokenizer_close(v->pretokenizer);
     merges_close(&v->merges);
     free(v->lookup);
-    free(v->defined);
+    specials_close(&v->defined);
+    specials_close(&v->specials);
     free(v->stop_tokens);
     free(v->is_stop_token);
     free(v->types);
@@ -160,60 +162,79 @@ static enum status encode_piece(void *arg, const char *piece, size_t len)
     return encoding_put(e, e->ids, n_known);
 }
 
-/* The longest user-defined token that text begins with, -1 if there is none. */
-static int32_t defined_at(const struct vocab *v, const char *text, size_t len)
-{
-    if (!v->begins_defined[(unsigned char)text[0]])
-        return -1;
-    for (size_t i = 0; i < v->n_defined; i++) {
-        size_t token_len;
-        const char *token = vocab_token_bytes(v, v->defined[i], &token_len);
-
-        if (token_len <= len && memcmp(token, text, token_len) == 0)
-            return v->defined[i];
-    }
-    return -1;
-}
-
-static enum status encoding_encode(struct encoding *e, const char *text, size_t len)
+/* Encodes text of one trust: first the special tokens are found, then the text between them is
+ * encoded. */
+static enum status encoding_region(struct encoding *e, const struct specials *s, const char *text,
+                                   size_t len)
 {
     const struct vocab *v = e->v;
     enum status rc = STATUS_OK;
-    size_t at = 0, done = 0;
 
-    while (v->n_defined > 0 && at < len && rc == STATUS_OK) {
-        int32_t id = defined_at(v, text + at, len - at);
-        size_t token_len;
+    for (size_t done = 0; rc == STATUS_OK && done < len;) {
+        int32_t id = -1;
+        size_t n_bytes = 0, at = specials_find(s, v, text, len, done, &id);
 
-        if (id < 0) {
-            at++;
-            continue;
-        }
-        (void)vocab_token_bytes(v, id, &token_len);
-        rc = pretokenizer_run(v->pretokenizer, text + done, at - done, encode_piece, e, e->err);
-        if (rc == STATUS_OK)
+        if (at > done)
+            rc = pretokenizer_run(v->pretokenizer, text + done, at - done, encode_piece, e, e->err);
+        if (rc == STATUS_OK && id >= 0)
             rc = encoding_put(e, &id, 1);
-        at += token_len;
-        done = at;
+        if (id >= 0)
+            (void)vocab_token_bytes(v, id, &n_bytes);
+        done = at + n_bytes;
     }
-    if (rc == STATUS_OK)
-        rc = pretokenizer_run(v->pretokenizer, text + done, len - done, encode_piece, e, e->err);
     return rc;
 }
 
-enum status vocab_encode(const struct vocab *v, const char *text, size_t len, struct buf *ids,
-                         struct error *err)
+/* Adjacent spans of one trust are encoded as one text. */
+static enum status encoding_spans(struct encoding *e, const char *text,
+                                  const struct text_span *spans, size_t n_spans)
+{
+    const struct specials *now = &e->v->defined;
+    size_t from = 0, end = 0;
+
+    for (size_t i = 0; i < n_spans; i++) {
+        const struct specials *next = spans[i].is_trusted ? &e->v->specials : &e->v->defined;
+
+        if (spans[i].end == end)
+            continue;
+        if (next != now) {
+            if (encoding_region(e, now, text + from, end - from) != STATUS_OK)
+                return e->err->status;
+            from = end;
+        }
+        now = next;
+        end = spans[i].end;
+    }
+    return encoding_region(e, now, text + from, end - from);
+}
+
+static void check_spans(const struct text_span *spans, size_t n_spans, size_t len)
+{
+    size_t from = 0;
+
+    for (size_t i = 0; i < n_spans; i++) {
+        assert(spans[i].end >= from);
+        from = spans[i].end;
+    }
+    assert(from == len);
+}
+
+enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t len,
+                               const struct text_span *spans, size_t n_spans, bool at_start,
+                               struct buf *ids, struct error *err)
 {
     struct encoding e = {.v = v, .out = ids, .err = err};
     size_t before = ids->len;
     enum status rc;
 
+    (void)at_start; /* byte-level BPE has no space prefix */
+    check_spans(spans, n_spans, len);
     if (len > INT32_MAX)
         return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
                              "text of %zu bytes is more than can be encoded", len);
     if (!utf8_is_valid(text, len))
         return error_set(err, STATUS_INVALID, "the text is not UTF-8");
-    rc = encoding_encode(&e, text, len);
+    rc = encoding_spans(&e, text, spans, n_spans);
     if (rc != STATUS_OK && ids->data != NULL) {
         ids->len = before;
         ids->data[before] = '\0';
@@ -221,4 +242,12 @@ enum status vocab_encode(const struct vocab *v, const char *text, size_t len, st
     merge_work_deinit(&e.work);
     free(e.ids);
     return rc;
+}
+
+enum status vocab_encode(const struct vocab *v, const char *text, size_t len, struct buf *ids,
+                         struct error *err)
+{
+    const struct text_span span = {len, false};
+
+    return vocab_encode_spans(v, text, len, &span, 1, true, ids, err);
 }

@@ -33,10 +33,24 @@ bool vocab_is_control(const struct vocab *v, int32_t id);
 /* The id of a control token by its exact text, -1 if there is none. */
 int32_t vocab_control(const struct vocab *v, const char *text);
 
-/* Appends the ids (int32_t) of text to ids. Control tokens in text are plain text; user-defined
- * tokens of the file are found whole. A byte without a token is left out, as in llama.cpp;
- * vocab_bytes gives all others back. Time is O(len log len) for any text. Text that is not UTF-8 is
- * STATUS_INVALID. On failure ids is as before. */
+/* A run of text of one origin. */
+struct text_span {
+    size_t end;      /* byte offset after it; spans are contiguous and cover the text */
+    bool is_trusted; /* control tokens written in it are recognised */
+};
+
+/* Appends the ids (int32_t) of text to ids. A control token is recognised only where it lies wholly
+ * in trusted text; user-defined tokens are found in all text, but not across a border between
+ * trusted and untrusted text, nor does a merge cross one. Of several that begin at one place the
+ * longest is taken. at_start: the text begins a prompt. Spans must end between characters. A byte
+ * without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Time is
+ * O(len log len) for any text. Text that is not UTF-8 is STATUS_INVALID. On failure ids is as
+ * before. */
+enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t len,
+                               const struct text_span *spans, size_t n_spans, bool at_start,
+                               struct buf *ids, struct error *err) MUST_CHECK;
+
+/* The same for untrusted text alone, at the start of a prompt. */
 enum status vocab_encode(const struct vocab *v, const char *text, size_t len, struct buf *ids,
                          struct error *err) MUST_CHECK;
 

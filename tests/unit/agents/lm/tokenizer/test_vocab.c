@@ -144,6 +144,65 @@ START_TEST(special_tokens_in_text)
 }
 END_TEST
 
+/* Asserts the ids of a text whose part [from, end) is trusted. */
+static void check_trusted(const struct vocab *v, const char *text, size_t from, size_t end,
+                          const int32_t *ids, size_t n)
+{
+    size_t len = strlen(text);
+    const struct text_span spans[] = {{from, false}, {end, true}, {len, false}};
+    struct buf out;
+
+    buf_init(&out, SIZE_MAX);
+    ck_assert_int_eq(vocab_encode_spans(v, text, len, spans, 3, true, &out, &err), STATUS_OK);
+    ck_assert_msg(out.len == n * sizeof *ids && memcmp(out.data, ids, out.len) == 0,
+                  "'%s' [%zu, %zu) has %zu tokens", text, from, end, out.len / sizeof *ids);
+    buf_deinit(&out);
+}
+
+#define CHECK_TRUSTED(v, text, from, end, ...)                        \
+    check_trusted(v, text, from, end, (const int32_t[]){__VA_ARGS__}, \
+                  sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+/* A control token is recognised only where it lies wholly in trusted text. */
+START_TEST(control_tokens_of_trusted_text)
+{
+    struct opened o = open_good((struct tiny_vocab_config){0});
+
+    CHECK_TRUSTED(o.v, "he<|eot_id|>he<|eot_id|>", 0, 12, HE, TV_EOT, HE, B('<'), B('|'), B('e'),
+                  B('o'), B('t'), B('_'), B('i'), B('d'), B('|'), B('>'));
+    CHECK_TRUSTED(o.v, "<|eot_id|>", 1, 10, B('<'), B('|'), B('e'), B('o'), B('t'), B('_'), B('i'),
+                  B('d'), B('|'), B('>'));
+    CHECK_TRUSTED(o.v, "<|eot_id|>", 0, 9, B('<'), B('|'), B('e'), B('o'), B('t'), B('_'), B('i'),
+                  B('d'), B('|'), B('>'));
+    CHECK_TRUSTED(o.v, "<|eot_id|><|eot_id|", 0, 19, TV_EOT, B('<'), B('|'), B('e'), B('o'), B('t'),
+                  B('_'), B('i'), B('d'), B('|'));
+    close_good(&o);
+}
+END_TEST
+
+/* Nothing merges across a border of trust, while spans of one trust are one text; user-defined
+ * tokens are found in both. */
+START_TEST(merges_end_at_borders)
+{
+    static const struct text_span same[] = {{1, false}, {3, true}, {3, false}, {5, true}};
+    struct opened o = open_good((struct tiny_vocab_config){0});
+    struct buf out;
+
+    CHECK_TRUSTED(o.v, "hello", 0, 5, HELLO);
+    CHECK_TRUSTED(o.v, "hello", 2, 5, HE, LL, B('o'));
+    CHECK_TRUSTED(o.v, "hello", 0, 4, HELL, B('o'));
+    CHECK_TRUSTED(o.v, "<tool>he<tool>", 6, 14, TV_TOOL, HE, TV_TOOL);
+    CHECK_TRUSTED(o.v, "<tool>call", 6, 10, TV_TOOL, B('c'), B('a'), LL);
+    buf_init(&out, SIZE_MAX);
+    ck_assert_int_eq(vocab_encode_spans(o.v, "xhell", 5, same, 4, true, &out, &err), STATUS_OK);
+    ck_assert_uint_eq(out.len, 2 * sizeof(int32_t));
+    ck_assert_int_eq(vocab_encode_spans(o.v, "", 0, same, 0, true, &out, &err), STATUS_OK);
+    ck_assert_uint_eq(out.len, 2 * sizeof(int32_t));
+    buf_deinit(&out);
+    close_good(&o);
+}
+END_TEST
+
 /* Control tokens have bytes only with with_control; ids are checked. */
 START_TEST(bytes_of_tokens)
 {
@@ -352,6 +411,7 @@ START_TEST(types_may_be_absent)
 END_TEST
 
 SUITE_MAIN("agents/lm/vocab", text_is_merged, texts_come_back, bytes_have_tokens,
-           special_tokens_in_text, bytes_of_tokens, whole_words, missing_bytes_are_left_out,
-           failures_leave_the_ids, long_words_are_quick, special_ids, unknown_tokens_are_special,
+           special_tokens_in_text, control_tokens_of_trusted_text, merges_end_at_borders,
+           bytes_of_tokens, whole_words, missing_bytes_are_left_out, failures_leave_the_ids,
+           long_words_are_quick, special_ids, unknown_tokens_are_special,
            bad_vocabularies_are_refused, types_may_be_absent)

@@ -1,0 +1,32 @@
+/* Tokens that are found in text before it is encoded: user-defined ones, and control tokens where
+ * the text is trusted. */
+#ifndef AGENTS_LM_TOKENIZER_SPECIALS_H
+#define AGENTS_LM_TOKENIZER_SPECIALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct vocab;
+
+enum { SPECIALS_BYTES = 256 };
+
+struct specials {
+    int32_t *ids; /* [n] in the order of their bytes, of equal ones the lowest id first */
+    size_t n;
+    bool begins[SPECIALS_BYTES]; /* one of them begins with this byte */
+};
+
+/* Takes the tokens of v whose type is_member accepts. A zeroed struct is a closed one. */
+enum status specials_open(struct specials *out, const struct vocab *v, bool (*is_member)(int type),
+                          struct error *err) MUST_CHECK;
+void specials_close(struct specials *s);
+
+/* The first place of text [len] at or after `from` where one of the tokens stands, the longest one
+ * there in *ret_id; len if there is none. */
+size_t specials_find(const struct specials *s, const struct vocab *v, const char *text, size_t len,
+                     size_t from, int32_t *ret_id);
+
+#endif
