@@ -1,5 +1,5 @@
-/* Foreign text through the vocabulary, a foreign chat template, and a model's bytes through the
- * writer. The first byte picks which; the rest is the input. */
+/* Foreign text through vocabularies of all kinds, a foreign chat template, and a model's bytes
+ * through the writer. The first byte picks which; the rest is the input. */
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +15,18 @@
 #include "tests/support/tiny_vocab.h"
 #include "tests/unit/compute/gguf/gguf_maker.h"
 
-static const char *const kinds[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
-enum { N_KINDS = 4, TEMPLATE = N_KINDS, WRITER, N_MODES };
+static const char *const kinds[] = {"gpt-2",   "smollm",      "llama-bpe",     "qwen2",
+                                    "default", "falcon",      "qwen35",        "tekken",
+                                    "gpt-4o",  "deepseek-v3", "deepseek-coder"};
+/* A first byte below LATER picks one of N_MODES, others one of the kinds from N_FIRST on. */
+enum {
+    N_KINDS = sizeof kinds / sizeof kinds[0],
+    N_FIRST = 4,
+    TEMPLATE = N_FIRST,
+    WRITER,
+    N_MODES,
+    LATER = 128,
+};
 
 static const char *const merges[] = {
     "a a", "aa aa", "h e",           "l l",           "he ll",         "hell o", "\u0120 a",
@@ -168,7 +178,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     assert(input != NULL);
     memcpy(input, data + 1, size_bytes - 1);
     input[size_bytes - 1] = '\0';
-    if (mode < N_KINDS)
+    if (data[0] >= LATER)
+        fuzz_text(vocab_of(N_FIRST + (data[0] - LATER) % (N_KINDS - N_FIRST)), input,
+                  size_bytes - 1);
+    else if (mode < N_FIRST)
         fuzz_text(vocab_of(mode), input, size_bytes - 1);
     else if (mode == TEMPLATE)
         fuzz_template(input);

@@ -4,48 +4,24 @@
 #include <assert.h>
 #include <pcre2.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/lm/tokenizer/families.h"
 #include "base/alloc.h"
 
-/* Each pattern matches at every position of any text, so matching is anchored: text that the
- * originals leave between two matches is a piece as well, and a last alternative matches it here.
- * White space is Unicode's White_Space property, spelled out because PCRE2's \s also takes U+180E.
- */
-#define SPACE                                                                       \
-    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}" \
-    "\\x{205f}\\x{3000}"
-#define SPACES \
-    "[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+" /* a run leaves its last space to a word */
-#define OTHERS " ?[^" SPACE "\\p{L}\\p{N}]+"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|" OTHERS "|" SPACES
-#define GPT4(digits)                                                                              \
-    "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-    "|" OTHERS "[\\r\\n]*|[" SPACE "]*[\\r\\n]+|" SPACES
-
-enum { STAGES_MAX = 2 };
-
-struct split_family {
-    const char *name;
-    const char *patterns[STAGES_MAX]; /* each splits the pieces of the one before */
-    bool prefers_whole, adds_bos;
-};
-
-static const struct split_family families[] = {
-    {"gpt-2", {GPT2}, false, false},
-    {"gpt2", {GPT2}, false, false},
-    {"smollm", {"\\p{N}|\\P{N}+", GPT2}, false, false},
-    {"llama-bpe", {GPT4("\\p{N}{1,3}")}, true, true},
-    {"qwen2", {GPT4("\\p{N}")}, false, false},
-};
+typedef int (*pcre2_match_fn)(const pcre2_code *code, PCRE2_SPTR text, PCRE2_SIZE len,
+                              PCRE2_SIZE from, uint32_t options, pcre2_match_data *found,
+                              pcre2_match_context *limits);
 
 struct pretokenizer {
     const struct split_family *family;
     pcre2_general_context *memory;
     pcre2_match_context *limits;
-    pcre2_code *codes[STAGES_MAX]; /* [n_stages] */
+    pcre2_code *codes[FAMILY_STAGES_MAX]; /* [n_stages] */
     size_t n_stages;
+    pcre2_match_fn match;
 };
 
 struct char_run {
@@ -68,14 +44,6 @@ static void give_memory(void *memory, void *arg)
     free(memory);
 }
 
-static const struct split_family *find_family(const char *name, size_t len)
-{
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-        if (strlen(families[i].name) == len && memcmp(families[i].name, name, len) == 0)
-            return &families[i];
-    return NULL;
-}
-
 static enum status compile(struct pretokenizer *p, const char *pattern, struct error *err)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(p->memory);
@@ -85,8 +53,8 @@ static enum status compile(struct pretokenizer *p, const char *pattern, struct e
 
     if (context == NULL)
         return error_no_memory(err, 0, "a pattern");
-    code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &what, &at, context);
+    code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &what,
+                         &at, context);
     pcre2_compile_context_free(context);
     if (code == NULL) {
         assert(what == PCRE2_ERROR_HEAP_FAILED); /* our patterns are valid */
@@ -94,25 +62,42 @@ static enum status compile(struct pretokenizer *p, const char *pattern, struct e
     }
     p->codes[p->n_stages++] = code;
     /* Without JIT pcre2_match interprets the pattern: slower, but the same pieces. */
-    (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+    if (pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) != 0)
+        p->match = pcre2_match;
     return STATUS_OK;
+}
+
+/* UNIMPLEMENTED, with the first name of each family. */
+static enum status refuse_name(const char *name, size_t len, struct error *err)
+{
+    char known[256] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; family_name(i) != NULL; i++) {
+        int n_more =
+            snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", family_name(i));
+
+        assert(n_more > 0 && (size_t)n_more < sizeof known - n);
+        n += (size_t)n_more;
+    }
+    return error_set(err, STATUS_UNIMPLEMENTED, "pre-tokenizer '%.*s' is unknown; known: %s",
+                     (int)(len < 64 ? len : 64), name, known);
 }
 
 enum status pretokenizer_open(struct pretokenizer **out, const char *name, size_t name_len,
                               struct error *err)
 {
-    const struct split_family *family = find_family(name, name_len);
+    const struct split_family *family = family_find(name, name_len);
     struct pretokenizer *p;
     enum status rc;
 
     if (family == NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "pre-tokenizer '%.*s' is unknown; known: gpt-2, smollm, llama-bpe, qwen2",
-                         (int)(name_len < 64 ? name_len : 64), name);
+        return refuse_name(name, name_len, err);
     p = try_alloc(1, sizeof *p);
     if (p == NULL)
         return error_no_memory(err, sizeof *p, "a pre-tokenizer");
     p->family = family;
+    p->match = pcre2_jit_match;
     p->memory = pcre2_general_context_create(take_memory, give_memory, NULL);
     p->limits = p->memory == NULL ? NULL : pcre2_match_context_create(p->memory);
     if (p->limits == NULL) {
@@ -124,7 +109,7 @@ enum status pretokenizer_open(struct pretokenizer **out, const char *name, size_
     (void)pcre2_set_match_limit(p->limits, UINT32_MAX);
     (void)pcre2_set_depth_limit(p->limits, UINT32_MAX);
     rc = STATUS_OK;
-    for (size_t i = 0; i < STAGES_MAX && family->patterns[i] != NULL && rc == STATUS_OK; i++)
+    for (size_t i = 0; i < FAMILY_STAGES_MAX && family->patterns[i] != NULL && rc == STATUS_OK; i++)
         rc = compile(p, family->patterns[i], err);
     if (rc != STATUS_OK)
         goto out;
@@ -156,31 +141,48 @@ bool pretokenizer_adds_bos(const struct pretokenizer *p)
     return p->family->adds_bos;
 }
 
+/* The next match of the stage's pattern in text; *ret_from is len if there is none. */
+static enum status char_run_search(const struct char_run *r, size_t stage, const char *text,
+                                   size_t len, size_t *ret_from, size_t *ret_end)
+{
+    /* The subject begins where the last match ended, so that text is read once. A UTF-8 check
+     * would read all the rest each time. */
+    int n = r->p->match(r->p->codes[stage], (PCRE2_SPTR)text, len, 0, PCRE2_NO_UTF_CHECK, r->found,
+                        r->p->limits);
+
+    if (n == PCRE2_ERROR_NOMATCH) {
+        *ret_from = *ret_end = len;
+        return STATUS_OK;
+    }
+    if (n < 0)
+        return error_set(r->err, n == PCRE2_ERROR_NOMEMORY ? STATUS_EXHAUSTED : STATUS_INTERNAL,
+                         "cutting text into words failed (%d)", n);
+    *ret_from = pcre2_get_ovector_pointer(r->found)[0];
+    *ret_end = pcre2_get_ovector_pointer(r->found)[1];
+    assert(*ret_from < *ret_end && *ret_end <= len);
+    return STATUS_OK;
+}
+
 static enum status char_run_cut(const struct char_run *r, size_t stage, const char *text,
                                 size_t len)
 {
-    enum status rc = STATUS_OK;
-
     if (stage == r->p->n_stages)
         return r->each(r->arg, text, len);
-    assert(stage < STAGES_MAX);
-    while (len > 0 && rc == STATUS_OK) {
-        /* The subject begins at the piece, so that text is read once. A UTF-8 check would read all
-         * the rest each time. */
-        int n = pcre2_match(r->p->codes[stage], (PCRE2_SPTR)text, len, 0, PCRE2_NO_UTF_CHECK,
-                            r->found, r->p->limits);
-        size_t n_bytes;
+    assert(stage < FAMILY_STAGES_MAX);
+    while (len > 0) {
+        size_t from = 0, end = 0;
+        enum status rc = char_run_search(r, stage, text, len, &from, &end);
 
-        if (n < 0)
-            return error_set(r->err, n == PCRE2_ERROR_NOMEMORY ? STATUS_EXHAUSTED : STATUS_INTERNAL,
-                             "cutting text into words failed (%d)", n);
-        n_bytes = pcre2_get_ovector_pointer(r->found)[1];
-        assert(n_bytes > 0 && n_bytes <= len);
-        rc = char_run_cut(r, stage + 1, text, n_bytes);
-        text += n_bytes;
-        len -= n_bytes;
+        if (rc == STATUS_OK && from > 0)
+            rc = char_run_cut(r, stage + 1, text, from);
+        if (rc == STATUS_OK && end > from)
+            rc = char_run_cut(r, stage + 1, text + from, end - from);
+        if (rc != STATUS_OK)
+            return rc;
+        text += end;
+        len -= end;
     }
-    return rc;
+    return STATUS_OK;
 }
 
 enum status pretokenizer_run(const struct pretokenizer *p, const char *text, size_t len,

@@ -1,6 +1,6 @@
 /* Cuts text into the pieces that byte-level BPE may not merge across: words with the space before
- * them, digits, runs of punctuation, runs of space. Each model family has its patterns, the same as
- * in llama.cpp and the tokenizers library. */
+ * them, digits, runs of punctuation, runs of space. Each model family has its patterns
+ * (families.c), the same as in the tokenizers library. */
 #ifndef AGENTS_LM_TOKENIZER_PRETOKENIZER_H
 #define AGENTS_LM_TOKENIZER_PRETOKENIZER_H
 

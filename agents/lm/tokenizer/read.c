@@ -287,6 +287,7 @@ static enum status read_specials(struct vocab *v, struct error *err)
 static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, struct error *err)
 {
     const char *text;
+    enum status rc;
     size_t len;
 
     if (gguf_get_text(g, "tokenizer.ggml.model", &text, &len, err) != STATUS_OK)
@@ -295,8 +296,14 @@ static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, stru
         return error_set(err, STATUS_UNIMPLEMENTED,
                          "%s: tokenizer '%.*s' is unknown; known: gpt2 (byte-level BPE)",
                          gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-    if (gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err) != STATUS_OK)
-        return err->status;
+    rc = gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err);
+    if (rc == STATUS_NOT_FOUND) {
+        text = "default";
+        len = strlen(text);
+        rc = STATUS_OK;
+    }
+    if (rc != STATUS_OK)
+        return rc;
     if (pretokenizer_open(&v->pretokenizer, text, len, err) != STATUS_OK)
         return error_prefix(err, "%s", gguf_path(g));
     return STATUS_OK;

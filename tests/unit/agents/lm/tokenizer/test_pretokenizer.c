@@ -8,7 +8,9 @@
 #include "tests/unit/base/suite.h"
 
 static struct error err;
-static const char *const kinds[] = {"gpt-2", "gpt2", "smollm", "llama-bpe", "qwen2"};
+static const char *const kinds[] = {
+    "default",   "gpt-2", "gpt2",   "smollm", "falcon", "llama-bpe",   "chatglm-bpe",
+    "smaug-bpe", "qwen2", "qwen35", "tekken", "gpt-4o", "deepseek-v3", "deepseek-coder"};
 
 static struct pretokenizer *open_kind(const char *name)
 {
@@ -59,6 +61,23 @@ START_TEST(families_cut_as_they_do)
         {"llama-bpe", "\tif x", "\tif| x"},
         {"qwen2", "x 123 it'S", "x| |1|2|3| it|'S"},
         {"qwen2", "a\r\n\r\nb!!\n", "a|\r\n\r\n|b|!!\n"},
+        {"default", "a+b (1234567)", "a|+|b| |(|123|456|7|)"},
+        {"default", "x\u3002y  12", "x|\u3002|y| | |12"},
+        {"falcon", "`a` 12345", "`|a|`| |123|45"},
+        {"chatglm-bpe", "x 123456 4", "x| |123|456| |4"},
+        {"smaug-bpe", "it's 1234", "it|'s| |123|4"},
+        {"qwen35", "a\u0301b \u0915\u093f 12", "a\u0301b| \u0915\u093f| |1|2"},
+        {"qwen2", "\u0915\u093f", "\u0915|\u093f"},
+        {"tekken", "HelloWorld ABCdef 12/3", "Hello|World| ABCdef| |1|2|/|3"},
+        {"tekken", "\u041f\u0440\u0438\u0412\u0435 a/\n/",
+         "\u041f\u0440\u0438|\u0412\u0435| a|/\n/"},
+        {"tekken", "it's", "it|'s"},
+        {"gpt-4o", "it's DON'T we'LL", "it's| DON'T| we'LL"},
+        {"gpt-4o", "camelCase 1234", "camel|Case| |123|4"},
+        {"deepseek-v3", "x=\u4e2d\u6587a 1234", "x|=|\u4e2d\u6587|a| |123|4"},
+        {"deepseek-v3", "(foo) \u00a3\u00a3!", "(foo|)| \u00a3\u00a3!"},
+        {"deepseek-coder", "a\n\nb 12\u4e2d", "a|\n|\n|b| |1|2|\u4e2d"},
+        {"deepseek-coder", "f (x)", "f| (|x|)"},
     };
 
     for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
@@ -138,9 +157,11 @@ START_TEST(unknown_families_are_refused)
 {
     struct pretokenizer *p = NULL;
 
-    ck_assert_int_eq(pretokenizer_open(&p, "falcon", 6, &err), STATUS_UNIMPLEMENTED);
-    ck_assert_str_eq(err.text, "pre-tokenizer 'falcon' is unknown; known: gpt-2, smollm, "
-                               "llama-bpe, qwen2");
+    ck_assert_int_eq(pretokenizer_open(&p, "falco", 5, &err), STATUS_UNIMPLEMENTED);
+    ck_assert_str_eq(err.text,
+                     "pre-tokenizer 'falco' is unknown; known: default, gpt-2, smollm, falcon, "
+                     "llama-bpe, glm4, smaug-bpe, qwen2, qwen35, tekken, gpt-4o, deepseek-v3, "
+                     "deepseek-coder");
     ck_assert_int_eq(pretokenizer_open(&p, "gpt-2x", 6, &err), STATUS_UNIMPLEMENTED);
     ck_assert_int_eq(pretokenizer_open(&p, "", 0, &err), STATUS_UNIMPLEMENTED);
     ck_assert_ptr_null(p);

@@ -11,7 +11,9 @@
 static const char *const merges[] = {"h e", "l l", "he ll", "hell o", "\u0120 h", "a a", "aa aa"};
 enum { HE = TV_MERGED, LL, HELL, HELLO, SPACE_H, AA, AAAA, EXTRA, N_MERGES = 7 };
 
-static const char *const kinds[] = {"gpt-2", "smollm", "llama-bpe", "qwen2"};
+static const char *const kinds[] = {
+    "default", "gpt-2",  "smollm", "falcon", "llama-bpe",   "chatglm-bpe",   "smaug-bpe",
+    "qwen2",   "qwen35", "tekken", "gpt-4o", "deepseek-v3", "deepseek-coder"};
 static struct error err;
 
 struct opened {
@@ -361,9 +363,10 @@ START_TEST(bad_vocabularies_are_refused)
 {
     static const struct bad all[] = {
         {{.model = "llama"}, STATUS_UNIMPLEMENTED, "tiny.gguf: tokenizer 'llama' is unknown"},
-        {{.pre = "tekken"}, STATUS_UNIMPLEMENTED, "tiny.gguf: pre-tokenizer 'tekken' is unknown"},
+        {{.pre = "superbpe"},
+         STATUS_UNIMPLEMENTED,
+         "tiny.gguf: pre-tokenizer 'superbpe' is unknown"},
         {{.leave_out = "tokenizer.ggml.model"}, STATUS_NOT_FOUND, "tokenizer.ggml.model"},
-        {{.leave_out = "tokenizer.ggml.pre"}, STATUS_NOT_FOUND, "tokenizer.ggml.pre"},
         {{.leave_out = "tokenizer.ggml.tokens"}, STATUS_NOT_FOUND, "tokenizer.ggml.tokens"},
         {{.leave_out = "tokenizer.ggml.merges"}, STATUS_NOT_FOUND, "tokenizer.ggml.merges"},
         {{.n_types_less = 2},
@@ -410,8 +413,18 @@ START_TEST(types_may_be_absent)
 }
 END_TEST
 
+/* A file that names no pre-tokenizer has the default one, which cuts punctuation from words. */
+START_TEST(pre_may_be_absent)
+{
+    struct opened o = open_good((struct tiny_vocab_config){.leave_out = "tokenizer.ggml.pre"});
+
+    CHECK_IDS(o.v, "hello", HELLO);
+    close_good(&o);
+}
+END_TEST
+
 SUITE_MAIN("agents/lm/vocab", text_is_merged, texts_come_back, bytes_have_tokens,
            special_tokens_in_text, control_tokens_of_trusted_text, merges_end_at_borders,
            bytes_of_tokens, whole_words, missing_bytes_are_left_out, failures_leave_the_ids,
            long_words_are_quick, special_ids, unknown_tokens_are_special,
-           bad_vocabularies_are_refused, types_may_be_absent)
+           bad_vocabularies_are_refused, types_may_be_absent, pre_may_be_absent)
