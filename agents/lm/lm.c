@@ -389,17 +389,7 @@ static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size
 {
     const struct lm *m = container_of(a, const struct lm, base);
 
-    for (size_t i = 0; i < n; i++) {
-        const char *bytes;
-        size_t len;
-        enum status rc = vocab_bytes(m->vocab, ids[i], true, &bytes, &len, err);
-
-        if (rc == STATUS_OK && buf_append(text, bytes, len) != STATUS_OK)
-            rc = error_no_memory(err, len, "text");
-        if (rc != STATUS_OK)
-            return rc;
-    }
-    return STATUS_OK;
+    return vocab_decode(m->vocab, ids, n, text, err);
 }
 
 static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,

@@ -58,6 +58,9 @@ enum status gguf_array_i64(const struct gguf *g, const char *key, size_t i, int6
 enum status gguf_array_bool(const struct gguf *g, const char *key, size_t i, bool *out,
                             struct error *err);
 
+enum status gguf_array_f64(const struct gguf *g, const char *key, size_t i, double *out,
+                           struct error *err);
+
 /* The key numbered i < gguf_n_keys, as the file has it: not NUL-ended. */
 size_t gguf_n_keys(const struct gguf *g);
 const char *gguf_key_at(const struct gguf *g, size_t i, size_t *ret_len);

@@ -93,26 +93,30 @@ enum status gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, s
     return STATUS_OK;
 }
 
+static bool load_float(enum value_type type, const uint8_t *at, double *out)
+{
+    if (type == VALUE_F32) {
+        uint32_t bits = gguf_load_u32(at);
+        float f;
+
+        memcpy(&f, &bits, sizeof f);
+        *out = (double)f;
+    } else if (type == VALUE_F64) {
+        uint64_t bits = gguf_load_u64(at);
+
+        memcpy(out, &bits, sizeof *out);
+    }
+    return type == VALUE_F32 || type == VALUE_F64;
+}
+
 enum status gguf_get_f64(const struct gguf *g, const char *key, double *out, struct error *err)
 {
     const struct gguf_key *k = find_key(g, key, err);
 
     if (k == NULL)
         return err->status;
-    if (k->type == VALUE_F32) {
-        uint32_t bits = gguf_load_u32(k->value);
-        float f;
-
-        memcpy(&f, &bits, sizeof f);
-        *out = (double)f;
-    } else if (k->type == VALUE_F64) {
-        uint64_t bits = gguf_load_u64(k->value);
-
-        memcpy(out, &bits, sizeof *out);
-    } else {
-        return wrong_type(g, key, k->type, "a float", err);
-    }
-    return STATUS_OK;
+    return load_float(k->type, k->value, out) ? STATUS_OK
+                                              : wrong_type(g, key, k->type, "a float", err);
 }
 
 enum status gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct error *err)
@@ -234,6 +238,18 @@ enum status gguf_array_bool(const struct gguf *g, const char *key, size_t i, boo
     if (k->item_type != VALUE_BOOL)
         return wrong_type(g, key, k->item_type, "an array of bools", err);
     *out = k->value[i] != 0;
+    return STATUS_OK;
+}
+
+enum status gguf_array_f64(const struct gguf *g, const char *key, size_t i, double *out,
+                           struct error *err)
+{
+    const struct gguf_key *k = find_entry(g, key, i, err);
+
+    if (k == NULL)
+        return err->status;
+    if (!load_float(k->item_type, k->value + i * value_kinds[k->item_type].size_bytes, out))
+        return wrong_type(g, key, k->item_type, "an array of floats", err);
     return STATUS_OK;
 }
 

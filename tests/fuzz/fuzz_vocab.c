@@ -12,13 +12,15 @@
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/utf8.h"
 #include "tests/fuzz/target.h"
+#include "tests/support/tiny_spm.h"
 #include "tests/support/tiny_vocab.h"
 #include "tests/unit/compute/gguf/gguf_maker.h"
 
 static const char *const kinds[] = {"gpt-2",   "smollm",      "llama-bpe",     "qwen2",
                                     "default", "falcon",      "qwen35",        "tekken",
                                     "gpt-4o",  "deepseek-v3", "deepseek-coder"};
-/* A first byte below LATER picks one of N_MODES, others one of the kinds from N_FIRST on. */
+/* A first byte below LATER picks one of N_MODES, SPM the vocabulary of characters, others
+ * one of the kinds from N_FIRST on. */
 enum {
     N_KINDS = sizeof kinds / sizeof kinds[0],
     N_FIRST = 4,
@@ -26,12 +28,67 @@ enum {
     WRITER,
     N_MODES,
     LATER = 128,
+    SPM = 255,
 };
 
 static const char *const merges[] = {
     "a a", "aa aa", "h e",           "l l",           "he ll",         "hell o", "\u0120 a",
     "1 2", "12 3",  "\u0120 \u0120", "\u010a \u010a", "\u00c3 \u00a9", "' s",    "\u00e2 \u0124",
 };
+
+static const struct tiny_spm_token spm_tokens[] = {
+    {"\u2581", -9, 0}, {"a", -9, 0},       {"aa", -1, 0},
+    {"aaaa", -2, 0},   {"\u2581a", -3, 0}, {"\u2581\u2581", -1, 0},
+    {"\u00e9", -4, 0}, {"\u00e9a", -5, 0}, {"<tool>", 0, 4},
+};
+
+static struct vocab *spm_vocab(void)
+{
+    static struct vocab *v;
+
+    if (v == NULL) {
+        const struct tiny_spm_config config = {
+            .tokens = spm_tokens, .n_tokens = sizeof spm_tokens / sizeof spm_tokens[0]};
+        struct tiny_vocab file;
+        struct error err;
+        enum status rc;
+
+        tiny_spm_open(&file, &config);
+        rc = vocab_open(&v, file.gguf, &err);
+        assert(rc == STATUS_OK);
+        tiny_vocab_close(&file);
+    }
+    return v;
+}
+
+/* Text that is UTF-8 comes back whole, but U+2581 as a space. */
+static void fuzz_spm(const char *text, size_t len)
+{
+    struct buf ids, back;
+    struct error err;
+    enum status rc;
+    size_t at = 0;
+
+    if (memmem(text, len, "<tool>", 6) != NULL || len == 0)
+        return; /* text behind it has a space more */
+    buf_init(&ids, SIZE_MAX);
+    buf_init(&back, SIZE_MAX);
+    rc = vocab_encode(spm_vocab(), text, len, &ids, &err);
+    assert(rc == (utf8_is_valid(text, len) ? STATUS_OK : STATUS_INVALID));
+    if (rc == STATUS_OK) {
+        rc = vocab_decode(spm_vocab(), (const int32_t *)(const void *)ids.data,
+                          ids.len / sizeof(int32_t), &back, &err);
+        assert(rc == STATUS_OK);
+        for (size_t i = 0; i < back.len; i++, at++)
+            if (at + 3 <= len && memcmp(text + at, "\u2581", 3) == 0 && back.data[i] == ' ')
+                at += 2;
+            else
+                assert(at < len && back.data[i] == text[at]);
+        assert(at == len);
+    }
+    buf_deinit(&ids);
+    buf_deinit(&back);
+}
 
 /* Opened at the first use and kept, since vocabularies are immutable. */
 static struct vocab *vocab_of(size_t kind)
@@ -178,7 +235,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
     assert(input != NULL);
     memcpy(input, data + 1, size_bytes - 1);
     input[size_bytes - 1] = '\0';
-    if (data[0] >= LATER)
+    if (data[0] == SPM)
+        fuzz_spm(input, size_bytes - 1);
+    else if (data[0] >= LATER)
         fuzz_text(vocab_of(N_FIRST + (data[0] - LATER) % (N_KINDS - N_FIRST)), input,
                   size_bytes - 1);
     else if (mode < N_FIRST)

@@ -66,6 +66,7 @@ static const struct split_family families[] = {
       "[\\x{4e00}-\\x{9fa5}\\x{0800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+", "\\p{N}"},
      false,
      false},
+    {{"gemma4"}, {HERE("[^\\n]+|\\n+")}, false, true},
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "agents/lm/tokenizer/rank_heap.h"
 #include "base/alloc.h"
 
 static const uint32_t NONE = UINT32_MAX; /* no rank; no symbol */
@@ -100,41 +101,6 @@ static enum status merges_make_room(struct merge_work *w, size_t n, struct error
     return STATUS_OK;
 }
 
-/* A binary heap, smallest first. An entry is rank << 32 | position, so entries sort in the order of
- * merging. An entry is stale if the symbol at that position now has another rank. */
-static void merges_sink(uint64_t *heap, size_t n, size_t i)
-{
-    uint64_t entry = heap[i];
-
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && heap[child + 1] < heap[child])
-            child++;
-        if (entry <= heap[child])
-            break;
-        heap[i] = heap[child];
-    }
-    heap[i] = entry;
-}
-
-static void merges_push(uint64_t *heap, size_t *n, uint64_t entry)
-{
-    size_t i = (*n)++;
-
-    for (; i > 0 && entry < heap[(i - 1) / 2]; i = (i - 1) / 2)
-        heap[i] = heap[(i - 1) / 2];
-    heap[i] = entry;
-}
-
-static uint64_t pop(uint64_t *heap, size_t *n)
-{
-    uint64_t first = heap[0];
-
-    heap[0] = heap[--*n];
-    if (*n > 0)
-        merges_sink(heap, *n, 0);
-    return first;
-}
-
 /* Looks up the rank of the new pair at i. */
 static void merges_look(const struct merges *m, struct merge_work *w, uint32_t i, size_t *n_heap)
 {
@@ -142,7 +108,7 @@ static void merges_look(const struct merges *m, struct merge_work *w, uint32_t i
 
     s->rank = s->next == NONE ? NONE : rank_of(m, s->id, w->symbols[s->next].id);
     if (s->rank != NONE)
-        merges_push(w->heap, n_heap, (uint64_t)s->rank << 32 | i);
+        rank_heap_push(w->heap, n_heap, rank_entry(s->rank, i));
 }
 
 static size_t merges_begin(const struct merges *m, struct merge_work *w, const int32_t *ids,
@@ -159,10 +125,9 @@ static size_t merges_begin(const struct merges *m, struct merge_work *w, const i
         else
             s->rank = rank_of(m, ids[i], ids[i + 1]);
         if (s->rank != NONE)
-            w->heap[n_heap++] = (uint64_t)s->rank << 32 | i;
+            w->heap[n_heap++] = rank_entry(s->rank, (uint32_t)i);
     }
-    for (size_t i = n_heap / 2; i-- > 0;)
-        merges_sink(w->heap, n_heap, i);
+    rank_heap_make(w->heap, n_heap);
     return n_heap;
 }
 
@@ -180,7 +145,7 @@ enum status merges_apply(const struct merges *m, struct merge_work *w, int32_t *
         return err->status;
     n_heap = merges_begin(m, w, ids, n);
     while (n_heap > 0) { /* each merge takes one entry and makes two at most: 2n are enough */
-        uint64_t entry = pop(w->heap, &n_heap);
+        uint64_t entry = rank_heap_pop(w->heap, &n_heap);
         uint32_t i = (uint32_t)entry, rank = (uint32_t)(entry >> 32);
         struct merge_symbol *left = &w->symbols[i], *right;
 

@@ -1,68 +1,21 @@
 #include "agents/lm/tokenizer/read.h"
 
-#include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/lm/tokenizer/ends.h"
+#include "agents/lm/tokenizer/spelling.h"
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/utf8.h"
 #include "compute/gguf/gguf.h"
 
-enum { ALPHABET_END = 324, SHOWN_MAX = 40 };
+enum { SHOWN_MAX = 40 };
 
 static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char types_key[] = "tokenizer.ggml.token_type";
+static const char scores_key[] = "tokenizer.ggml.scores";
 static const char merges_key[] = "tokenizer.ggml.merges";
-
-/* Keys whose token ends a turn, and the texts of control tokens that do. */
-static const char *const end_keys[] = {
-    "tokenizer.ggml.eos_token_id",
-    "tokenizer.ggml.eot_token_id",
-    "tokenizer.ggml.eom_token_id",
-};
-static const char *const end_texts[] = {
-    "<|im_end|>",      "<|eot_id|>", "<|eom_id|>",    "<|endoftext|>", "<|end|>",
-    "<|end_of_text|>", "<EOT>",      "<end_of_turn>", "<|end_turn|>",  "</s>",
-};
-
-/* The byte alphabet of GPT-2: printable bytes of Latin-1 stand for themselves, the others for the
- * characters from U+0100 on, in order. */
-static void fill_alphabet(int16_t byte_of[ALPHABET_END])
-{
-    int next = 256;
-
-    for (int i = 0; i < ALPHABET_END; i++)
-        byte_of[i] = -1;
-    for (int b = 0; b < VOCAB_BYTES; b++) {
-        bool is_printable =
-            (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-
-        byte_of[is_printable ? b : next++] = (int16_t)b;
-    }
-    assert(next == ALPHABET_END);
-}
-
-/* Decodes text in the byte alphabet to bytes; false if a character is not in the alphabet. out has
- * room for len. */
-static bool vocab_read_decode(const int16_t byte_of[ALPHABET_END], const char *text, size_t len,
-                              char *out, size_t *ret_len)
-{
-    size_t n = 0;
-
-    while (len > 0) {
-        uint32_t c;
-        size_t n_bytes = utf8_decode(text, len, &c);
-
-        if (n_bytes == 0 || c >= ALPHABET_END || byte_of[c] < 0)
-            return false;
-        out[n++] = (char)byte_of[c];
-        text += n_bytes;
-        len -= n_bytes;
-    }
-    *ret_len = n;
-    return true;
-}
 
 static enum status read_type(const struct gguf *g, size_t i, uint8_t *ret_type, struct error *err)
 {
@@ -121,47 +74,142 @@ static enum status size_tokens(struct vocab *v, struct gguf *g, bool *ret_has_ty
     return STATUS_OK;
 }
 
-static enum status read_tokens(struct vocab *v, struct gguf *g, const int16_t byte_of[ALPHABET_END],
+/* The type that counts: tokens that end turns are control tokens. Without types all are normal. */
+static enum status read_type_of(const struct gguf *g, bool has_types, size_t i, const char *text,
+                                size_t len, uint8_t *ret_type, struct error *err)
+{
+    *ret_type = TOKEN_NORMAL;
+    if (!has_types)
+        return STATUS_OK;
+    if (read_type(g, i, ret_type, err) != STATUS_OK)
+        return err->status;
+    if (ends_is_end_text(text, len))
+        *ret_type = TOKEN_CONTROL;
+    return STATUS_OK;
+}
+
+/* The bytes that token i stands for; *ret_is_found: by these bytes it is found in text. */
+static enum status read_bytes(struct vocab *v, const struct gguf *g,
+                              const struct spelling *spelling, size_t i, const char *text,
+                              size_t len, bool *ret_is_found, struct error *err)
+{
+    char *bytes = v->bytes + v->starts[i];
+    size_t n = len;
+
+    if (v->types[i] == TOKEN_NORMAL) {
+        if (!spelling_decode(spelling, text, len, bytes, &n))
+            return error_set(err, STATUS_DATA_LOSS,
+                             "%s: %s: entry %zu, '%.*s', is not in the byte alphabet", gguf_path(g),
+                             tokens_key, i, (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
+    } else if (v->types[i] == TOKEN_BYTE && v->kind != VOCAB_BYTES_BPE) {
+        int byte = spelling_byte(text, len);
+
+        if (byte < 0)
+            return error_set(err, STATUS_DATA_LOSS, "%s: %s: entry %zu, '%.*s', is not a byte",
+                             gguf_path(g), tokens_key, i, (int)(len < SHOWN_MAX ? len : SHOWN_MAX),
+                             text);
+        bytes[0] = (char)byte;
+        n = 1;
+        v->byte_ids[byte] = (int32_t)i;
+    } else {
+        memcpy(bytes, text, len);
+    }
+    v->starts[i + 1] = v->starts[i] + (uint32_t)n;
+    /* In text a space is written U+2581: a token with a space of its own is never found. */
+    *ret_is_found = v->types[i] == TOKEN_NORMAL && n > 0 &&
+                    (v->kind == VOCAB_BYTES_BPE || memchr(text, ' ', len) == NULL);
+    return STATUS_OK;
+}
+
+static enum status read_token(struct vocab *v, struct gguf *g, const struct spelling *spelling,
+                              bool has_types, size_t i, struct error *err)
+{
+    const char *text;
+    bool is_found = false;
+    int32_t *slot;
+    size_t len;
+
+    if (gguf_array_text(g, tokens_key, i, &text, &len, err) != STATUS_OK ||
+        read_type_of(g, has_types, i, text, len, &v->types[i], err) != STATUS_OK ||
+        read_bytes(v, g, spelling, i, text, len, &is_found, err) != STATUS_OK)
+        return err->status;
+    if (!is_found)
+        return STATUS_OK;
+    len = v->starts[i + 1] - v->starts[i];
+    v->longest = len > v->longest ? len : v->longest;
+    slot = vocab_slot(v, v->bytes + v->starts[i], len);
+    if (*slot == 0)
+        *slot = (int32_t)i + 1;
+    return STATUS_OK;
+}
+
+static enum status read_tokens(struct vocab *v, struct gguf *g, const struct spelling *spelling,
                                struct error *err)
 {
-    uint32_t end = 0;
     bool has_types = false;
 
     if (size_tokens(v, g, &has_types, err) != STATUS_OK)
         return err->status;
-    for (size_t i = 0; i < v->n; i++) {
-        uint8_t type = TOKEN_NORMAL;
-        const char *text;
-        int32_t *slot;
-        size_t len;
-
-        if (has_types && read_type(g, i, &type, err) != STATUS_OK)
-            return err->status;
-        if (gguf_array_text(g, tokens_key, i, &text, &len, err) != STATUS_OK)
-            return err->status;
-        v->types[i] = type;
-        if (type != TOKEN_NORMAL)
-            memcpy(v->bytes + end, text, len);
-        else if (!vocab_read_decode(byte_of, text, len, v->bytes + end, &len))
-            return error_set(err, STATUS_DATA_LOSS,
-                             "%s: %s: entry %zu, '%.*s', is not in the byte alphabet", gguf_path(g),
-                             tokens_key, i, (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-        end += (uint32_t)len;
-        v->starts[i + 1] = end;
-        if (type != TOKEN_NORMAL || len == 0)
-            continue;
-        slot = vocab_slot(v, v->bytes + v->starts[i], len);
-        if (*slot == 0)
-            *slot = (int32_t)i + 1;
-    }
     for (int b = 0; b < VOCAB_BYTES; b++)
+        v->byte_ids[b] = -1;
+    for (size_t i = 0; i < v->n; i++)
+        if (read_token(v, g, spelling, has_types, i, err) != STATUS_OK)
+            return err->status;
+    for (int b = 0; v->kind == VOCAB_BYTES_BPE && b < VOCAB_BYTES; b++)
         v->byte_ids[b] = vocab_find(v, &(char){(char)b}, 1);
     return STATUS_OK;
 }
 
+/* Higher scores have lower ranks. */
+static uint32_t rank_of_score(float score)
+{
+    uint32_t bits;
+
+    score += 0.0f; /* -0 equals 0 */
+    memcpy(&bits, &score, sizeof bits);
+    return bits >> 31 != 0 ? bits : ~(bits | 1u << 31);
+}
+
+static enum status read_scores(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    size_t n;
+
+    if (gguf_array_len(g, scores_key, &n, err) != STATUS_OK)
+        return err->status;
+    if (n != v->n)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries, %s has %zu", gguf_path(g),
+                         tokens_key, v->n, scores_key, n);
+    v->ranks = try_alloc(n, sizeof *v->ranks);
+    if (v->ranks == NULL)
+        return error_no_memory(err, n * sizeof *v->ranks, scores_key);
+    for (size_t i = 0; i < n; i++) {
+        double score;
+
+        if (gguf_array_f64(g, scores_key, i, &score, err) != STATUS_OK)
+            return err->status;
+        if (!isfinite(score))
+            return error_set(err, STATUS_DATA_LOSS, "%s: %s: entry %zu is not a finite number",
+                             gguf_path(g), scores_key, i);
+        v->ranks[i] = rank_of_score((float)score);
+    }
+    return STATUS_OK;
+}
+
+static bool is_control_bytes(const struct vocab *v, const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        size_t token_len;
+        const char *token = vocab_token_bytes(v, (int32_t)i, &token_len);
+
+        if (v->types[i] == TOKEN_CONTROL && token_len == len && memcmp(token, bytes, len) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* A merge is two tokens with a space between them; the byte alphabet has no space. */
-static enum status read_merge(struct vocab *v, const int16_t byte_of[ALPHABET_END],
-                              const char *text, size_t len, struct buf *bytes, struct error *err)
+static enum status read_merge(struct vocab *v, const struct spelling *spelling, const char *text,
+                              size_t len, struct buf *bytes, struct error *err)
 {
     const char *space = len == 0 ? NULL : memchr(text + 1, ' ', len - 1);
     size_t left_len, right_len;
@@ -172,22 +220,24 @@ static enum status read_merge(struct vocab *v, const int16_t byte_of[ALPHABET_EN
     buf_clear(bytes);
     if (buf_append(bytes, text, len) != STATUS_OK)
         return error_no_memory(err, len, "a merge");
-    if (!vocab_read_decode(byte_of, text, (size_t)(space - text), bytes->data, &left_len) ||
-        !vocab_read_decode(byte_of, space + 1, len - (size_t)(space - text) - 1,
-                           bytes->data + left_len, &right_len))
+    if (!spelling_decode(spelling, text, (size_t)(space - text), bytes->data, &left_len) ||
+        !spelling_decode(spelling, space + 1, len - (size_t)(space - text) - 1,
+                         bytes->data + left_len, &right_len))
         return error_set(err, STATUS_DATA_LOSS, "is not in the byte alphabet");
     left = vocab_find(v, bytes->data, left_len);
     right = vocab_find(v, bytes->data + left_len, right_len);
     result = vocab_find(v, bytes->data, left_len + right_len);
     if (left < 0 || right < 0)
         return error_set(err, STATUS_DATA_LOSS, "joins what is no token");
+    if (result < 0 && is_control_bytes(v, bytes->data, left_len + right_len))
+        return STATUS_OK; /* text never becomes a control token */
     if (result < 0)
         return error_set(err, STATUS_DATA_LOSS, "gives what is no token");
     merges_add(&v->merges, left, right, result);
     return STATUS_OK;
 }
 
-static enum status read_merges(struct vocab *v, struct gguf *g, const int16_t byte_of[ALPHABET_END],
+static enum status read_merges(struct vocab *v, struct gguf *g, const struct spelling *spelling,
                                struct error *err)
 {
     struct buf bytes;
@@ -206,65 +256,13 @@ static enum status read_merges(struct vocab *v, struct gguf *g, const int16_t by
         rc = gguf_array_text(g, merges_key, i, &text, &len, err);
         if (rc != STATUS_OK)
             break;
-        rc = read_merge(v, byte_of, text, len, &bytes, err);
+        rc = read_merge(v, spelling, text, len, &bytes, err);
         if (rc != STATUS_OK)
             (void)error_prefix(err, "%s: %s: entry %zu, '%.*s'", gguf_path(g), merges_key, i,
                                (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
     }
     buf_deinit(&bytes);
     return rc;
-}
-
-/* -1 if the file has no such key. */
-static enum status read_id(const struct vocab *v, const struct gguf *g, const char *key,
-                           int32_t *ret_id, struct error *err)
-{
-    uint64_t id;
-    enum status rc = gguf_get_u64(g, key, &id, err);
-
-    *ret_id = -1;
-    if (rc == STATUS_NOT_FOUND)
-        return STATUS_OK;
-    if (rc != STATUS_OK)
-        return rc;
-    if (id == UINT32_MAX) /* how some converters write "none" */
-        return STATUS_OK;
-    if (id >= v->n)
-        return error_set(err, STATUS_DATA_LOSS, "%s: %s is %llu, the vocabulary has %zu tokens",
-                         gguf_path(g), key, (unsigned long long)id, v->n);
-    *ret_id = (int32_t)id;
-    return STATUS_OK;
-}
-
-static enum status find_ends(struct vocab *v, const struct gguf *g, struct error *err)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < sizeof end_keys / sizeof end_keys[0]; i++) {
-        int32_t id;
-
-        if (read_id(v, g, end_keys[i], &id, err) != STATUS_OK)
-            return err->status;
-        if (id >= 0)
-            v->is_stop_token[id] = true;
-        if (i == 0)
-            v->eos = id;
-    }
-    for (size_t i = 0; i < sizeof end_texts / sizeof end_texts[0]; i++) {
-        int32_t id = vocab_find_control(v, end_texts[i]);
-
-        if (id >= 0)
-            v->is_stop_token[id] = true;
-    }
-    for (size_t i = 0; i < v->n; i++)
-        n += v->is_stop_token[i];
-    v->stop_tokens = try_alloc(n + 1, sizeof *v->stop_tokens);
-    if (v->stop_tokens == NULL)
-        return error_no_memory(err, (n + 1) * sizeof *v->stop_tokens, "end tokens");
-    for (size_t i = 0; i < v->n; i++)
-        if (v->is_stop_token[i])
-            v->stop_tokens[v->n_stop_tokens++] = (int32_t)i;
-    return STATUS_OK;
 }
 
 static bool is_defined(int type)
@@ -284,54 +282,98 @@ static enum status read_specials(struct vocab *v, struct error *err)
     return specials_open(&v->specials, v, is_special, err);
 }
 
-static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, struct error *err)
+/* The kinds by the value of tokenizer.ggml.model. */
+static const struct {
+    const char *name;
+    enum vocab_kind kind;
+} kinds[] = {{"gpt2", VOCAB_BYTES_BPE}, {"llama", VOCAB_SPM}, {"gemma4", VOCAB_TEXT_BPE}};
+
+static enum status read_model_kind(struct vocab *v, const struct gguf *g, struct error *err)
 {
     const char *text;
-    enum status rc;
     size_t len;
 
     if (gguf_get_text(g, "tokenizer.ggml.model", &text, &len, err) != STATUS_OK)
         return err->status;
-    if (len != 4 || memcmp(text, "gpt2", 4) != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: tokenizer '%.*s' is unknown; known: gpt2 (byte-level BPE)",
-                         gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
-    rc = gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err);
-    if (rc == STATUS_NOT_FOUND) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strlen(kinds[i].name) == len && memcmp(kinds[i].name, text, len) == 0) {
+            v->kind = kinds[i].kind;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%s: tokenizer '%.*s' is unknown; known: gpt2 (byte-level BPE), llama (SPM), "
+                     "gemma4 (BPE)",
+                     gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text);
+}
+
+static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    const char *text = "gemma4";
+    enum status rc = STATUS_NOT_FOUND;
+    size_t len;
+
+    if (v->kind == VOCAB_SPM)
+        return STATUS_OK;
+    if (v->kind == VOCAB_BYTES_BPE) {
         text = "default";
-        len = strlen(text);
-        rc = STATUS_OK;
+        rc = gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err);
     }
-    if (rc != STATUS_OK)
+    if (rc == STATUS_NOT_FOUND)
+        len = strlen(text);
+    else if (rc != STATUS_OK)
         return rc;
     if (pretokenizer_open(&v->pretokenizer, text, len, err) != STATUS_OK)
         return error_prefix(err, "%s", gguf_path(g));
     return STATUS_OK;
 }
 
+/* Whether prompts begin with bos if the file does not say. */
+static bool adds_bos_by_kind(const struct vocab *v)
+{
+    return v->kind == VOCAB_SPM || pretokenizer_adds_bos(v->pretokenizer);
+}
+
 static enum status read_bos(struct vocab *v, const struct gguf *g, struct error *err)
 {
-    enum status rc = read_id(v, g, "tokenizer.ggml.bos_token_id", &v->bos, err);
+    const bool is_spm = v->kind == VOCAB_SPM;
+    enum status rc;
 
-    if (rc != STATUS_OK)
-        return rc;
+    if (ends_read_id(v, g, "tokenizer.ggml.bos_token_id", is_spm ? 1 : -1, &v->bos, err) != 0 ||
+        ends_read_id(v, g, "tokenizer.ggml.unknown_token_id", is_spm ? 0 : -1, &v->unknown, err))
+        return err->status;
     rc = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->adds_bos, err);
-    if (rc == STATUS_NOT_FOUND) {
-        v->adds_bos = pretokenizer_adds_bos(v->pretokenizer);
-        rc = STATUS_OK;
-    }
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    if (rc == STATUS_NOT_FOUND || v->kind == VOCAB_TEXT_BPE)
+        v->adds_bos = adds_bos_by_kind(v);
     v->adds_bos = v->adds_bos && v->bos >= 0;
-    return rc;
+    return STATUS_OK;
+}
+
+/* What only SPM has. */
+static enum status read_spm(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    enum status rc = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->has_space_prefix, err);
+
+    if (rc == STATUS_NOT_FOUND)
+        v->has_space_prefix = true;
+    else if (rc != STATUS_OK)
+        return rc;
+    return read_scores(v, g, err);
 }
 
 enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
 {
-    int16_t byte_of[ALPHABET_END];
+    struct spelling spelling;
+    enum status rc;
 
-    fill_alphabet(byte_of);
-    if (open_pretokenizer(v, g, err) != STATUS_OK || read_tokens(v, g, byte_of, err) != STATUS_OK ||
-        read_merges(v, g, byte_of, err) != STATUS_OK || read_bos(v, g, err) != STATUS_OK ||
-        find_ends(v, g, err) != STATUS_OK)
+    if (read_model_kind(v, g, err) != STATUS_OK || open_pretokenizer(v, g, err) != STATUS_OK)
+        return err->status;
+    spelling_init(&spelling, v->kind == VOCAB_BYTES_BPE);
+    if (read_tokens(v, g, &spelling, err) != STATUS_OK)
+        return err->status;
+    rc = v->kind == VOCAB_SPM ? read_spm(v, g, err) : read_merges(v, g, &spelling, err);
+    if (rc != STATUS_OK || read_bos(v, g, err) != STATUS_OK || ends_read(v, g, err) != STATUS_OK)
         return err->status;
     return read_specials(v, err);
 }

@@ -1,5 +1,5 @@
-/* The tokens of a vocabulary and the lookup of a token by its bytes: for read.c, which fills them,
- * and vocab.c, which uses them. No other file includes this. */
+/* The tokens of a vocabulary and the lookup of a token by its bytes: for read.c and ends.c, which
+ * fill them, and the files that encode. */
 #ifndef AGENTS_LM_TOKENIZER_TABLE_H
 #define AGENTS_LM_TOKENIZER_TABLE_H
 
@@ -10,6 +10,8 @@
 #include "agents/lm/tokenizer/merges.h"
 #include "agents/lm/tokenizer/pretokenizer.h"
 #include "agents/lm/tokenizer/specials.h"
+#include "base/buf.h"
+#include "base/status.h"
 
 /* GGUF's tokenizer.ggml.token_type. */
 enum token_type {
@@ -23,7 +25,14 @@ enum token_type {
 
 enum { VOCAB_BYTES = 256 };
 
+enum vocab_kind {
+    VOCAB_BYTES_BPE, /* gpt2: merges of bytes, within words */
+    VOCAB_TEXT_BPE,  /* gemma4: merges of characters, within lines */
+    VOCAB_SPM,       /* llama: merges of characters, by the score of what they make */
+};
+
 struct vocab {
+    enum vocab_kind kind;
     size_t n;
     char *bytes;          /* of all tokens, one after another */
     uint32_t *starts;     /* [n + 1] into bytes */
@@ -36,9 +45,12 @@ struct vocab {
     int32_t *lookup; /* [lookup_mask + 1] normal tokens by their bytes: id + 1, 0 is empty */
     size_t lookup_mask;
     int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */
-    struct merges merges;
-    struct pretokenizer *pretokenizer;
-    int32_t bos, eos;
+    uint32_t *ranks;               /* SPM: [n], the lowest merges first */
+    size_t longest;                /* SPM: bytes of the longest token in lookup */
+    bool has_space_prefix;         /* SPM: text that begins or follows a special token gets one */
+    struct merges merges;          /* BPE */
+    struct pretokenizer *pretokenizer; /* BPE */
+    int32_t bos, eos, unknown;         /* -1: none */
     bool adds_bos;
 };
 
@@ -50,6 +62,10 @@ int32_t *vocab_slot(const struct vocab *v, const char *bytes, size_t len);
 
 /* The normal token of these bytes, -1 if there is none. */
 int32_t vocab_find(const struct vocab *v, const char *bytes, size_t len);
+
+/* Appends ids [n]; EXHAUSTED without memory, RANGE where out is full. */
+enum status vocab_append_ids(struct buf *out, const int32_t *ids, size_t n,
+                             struct error *err) MUST_CHECK;
 
 /* The id of a control token by its exact text, -1 if there is none. */
 int32_t vocab_find_control(const struct vocab *v, const char *text);

@@ -1,6 +1,6 @@
-/* A vocabulary: byte-level BPE as GGUF files carry it (tokenizer.ggml.model = "gpt2"), pre-split by
- * the pattern that tokenizer.ggml.pre names: gpt-2, smollm, llama-bpe, qwen2. Immutable once open;
- * any thread. */
+/* A vocabulary as GGUF files carry it, by tokenizer.ggml.model: byte-level BPE (gpt2), pre-split by
+ * the patterns that tokenizer.ggml.pre names (families.c), SentencePiece's BPE (llama), and BPE of
+ * characters (gemma4). Immutable once open; any thread. */
 #ifndef AGENTS_LM_TOKENIZER_VOCAB_H
 #define AGENTS_LM_TOKENIZER_VOCAB_H
 
@@ -23,8 +23,8 @@ size_t vocab_n_tokens(const struct vocab *v);
 int32_t vocab_bos(const struct vocab *v); /* -1: none */
 int32_t vocab_eos(const struct vocab *v); /* -1: none */
 bool vocab_adds_bos(const struct vocab *v);
-/* True for tokens that end a turn: eos, eot, and the control tokens known to do so
- * (<|im_end|>, <|eot_id|>, <|endoftext|>, …). */
+/* True for tokens that end a turn: eos, eot, eom, those that end code to be filled in, and the
+ * control tokens known to do so (<|im_end|>, <|eot_id|>, <|endoftext|>, …). */
 bool vocab_is_stop_token(const struct vocab *v, int32_t id);
 /* All of them, in order; valid as long as the vocabulary. */
 const int32_t *vocab_stop_tokens(const struct vocab *v, size_t *ret_n);
@@ -42,8 +42,9 @@ struct text_span {
 /* Appends the ids (int32_t) of text to ids. A control token is recognised only where it lies wholly
  * in trusted text; user-defined tokens are found in all text, but not across a border between
  * trusted and untrusted text, nor does a merge cross one. Of several that begin at one place the
- * longest is taken. at_start: the text begins a prompt. Spans must end between characters. A byte
- * without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Time is
+ * longest is taken. at_start: the text begins a prompt; there and behind special tokens SPM puts a
+ * space before text. SPM and gemma4 take U+2581 for a space. Spans must end between characters. A
+ * byte without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Time is
  * O(len log len) for any text. Text that is not UTF-8 is STATUS_INVALID. On failure ids is as
  * before. */
 enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t len,
@@ -58,5 +59,11 @@ enum status vocab_encode(const struct vocab *v, const char *text, size_t len, st
  * unless with_control. Valid as long as the vocabulary. STATUS_INVALID for an id out of range. */
 enum status vocab_bytes(const struct vocab *v, int32_t id, bool with_control,
                         const char **ret_bytes, size_t *ret_len, struct error *err) MUST_CHECK;
+
+/* Appends the text of ids [n], with that of control tokens. A space that the text begins with is
+ * left out where vocab_encode puts one before a text, so that text comes back as it was. On failure
+ * text may have a part. */
+enum status vocab_decode(const struct vocab *v, const int32_t *ids, size_t n, struct buf *text,
+                         struct error *err) MUST_CHECK;
 
 #endif

@@ -50,20 +50,22 @@ static enum status tokenize_line(json_t **out, void *arg, const json_t *line, st
     return STATUS_OK;
 }
 
-static enum status tokenize_append_token(struct tokenize *t, const json_t *id, struct error *err)
+/* Appends the ids of a list. */
+static enum status tokenize_take_ids(const struct tokenize *t, const json_t *list, struct buf *ids,
+                                     struct error *err)
 {
-    json_int_t number = json_integer_value(id);
-    const char *bytes;
-    size_t len;
-    enum status rc;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        json_int_t number = json_integer_value(item);
+        int32_t id = (int32_t)number;
 
-    if (!json_is_integer(id) || number < 0 || (uint64_t)number >= vocab_n_tokens(t->vocab))
-        return error_set(err, STATUS_INVALID, "an id is none of 0 to %zu",
-                         vocab_n_tokens(t->vocab) - 1);
-    rc = vocab_bytes(t->vocab, (int32_t)number, true, &bytes, &len, err);
-    if (rc == STATUS_OK && buf_append(&t->text, bytes, len) != STATUS_OK)
-        rc = error_set(err, STATUS_EXHAUSTED, "the text is too long");
-    return rc;
+        if (!json_is_integer(item) || number < 0 || (uint64_t)number >= vocab_n_tokens(t->vocab))
+            return error_set(err, STATUS_INVALID, "an id is none of 0 to %zu",
+                             vocab_n_tokens(t->vocab) - 1);
+        if (buf_append(ids, &id, sizeof id) != STATUS_OK)
+            return error_set(err, STATUS_EXHAUSTED, "there are too many ids");
+    }
+    return STATUS_OK;
 }
 
 /* Invalid UTF-8 becomes U+FFFD: ids may end inside a character. */
@@ -92,15 +94,22 @@ static enum status tokenize_text_json(json_t **out, const struct buf *text, stru
 static enum status detokenize_line(json_t **out, void *arg, const json_t *line, struct error *err)
 {
     struct tokenize *t = arg;
-    const json_t *ids = json_object_get(line, "ids");
-    enum status rc = STATUS_OK;
+    const json_t *list = json_object_get(line, "ids");
+    struct buf ids;
+    enum status rc;
 
-    if (!json_is_array(ids))
+    if (!json_is_array(list))
         return error_set(err, STATUS_INVALID, "wants an object with a list \"ids\"");
+    buf_init(&ids, MAX_BYTES);
     buf_clear(&t->text);
-    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(ids); i++)
-        rc = tokenize_append_token(t, json_array_get(ids, i), err);
-    return rc == STATUS_OK ? tokenize_text_json(out, &t->text, err) : rc;
+    rc = tokenize_take_ids(t, list, &ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_decode(t->vocab, (const int32_t *)(const void *)ids.data,
+                          ids.len / sizeof(int32_t), &t->text, err);
+    if (rc == STATUS_OK)
+        rc = tokenize_text_json(out, &t->text, err);
+    buf_deinit(&ids);
+    return rc;
 }
 
 static enum status open_vocab(struct vocab **out, const char *model, struct error *err)

@@ -150,6 +150,8 @@ START_TEST(wrong_questions_are_refused)
            "made: key 'shorts' holds i16 where an array of text is needed");
     EXPECT(gguf_array_i64(g, "texts", 0, &v, &err), STATUS_DATA_LOSS,
            "made: key 'texts' holds text where an array of integers is needed");
+    EXPECT(gguf_array_f64(g, "shorts", 0, &d, &err), STATUS_DATA_LOSS,
+           "made: key 'shorts' holds i16 where an array of floats is needed");
     EXPECT(gguf_array_i64(g, "nested", 0, &v, &err), STATUS_DATA_LOSS,
            "made: key 'nested' holds array where an array of integers is needed");
     EXPECT(gguf_array_text(g, "texts", 3, &text, &len, &err), STATUS_DATA_LOSS,
