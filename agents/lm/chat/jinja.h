@@ -1,27 +1,32 @@
-/* Compares chat templates in Jinja by meaning, independent of layout. */
+/* Jinja2 as chat templates are rendered by it: trim_blocks, lstrip_blocks, loop controls, the
+ * functions raise_exception and strftime_now, tojson without HTML escapes. A template is compiled
+ * once and rendered often, within bounds of steps and memory. Not there: inheritance, includes,
+ * recursive loops. */
 #ifndef AGENTS_LM_CHAT_JINJA_H
 #define AGENTS_LM_CHAT_JINJA_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
-#include "base/buf.h"
+#include "agents/lm/chat/jinja_value.h"
 
-/* Marks in a shape. They may stand for text: in a string, or between tags. */
-#define JINJA_CAPTURE "\x02" /* any text inside one string; it is captured. At most one. */
-#define JINJA_ANY "\x03"     /* anything */
+struct jinja;
 
-/* Appends the template in its canonical layout, which is never longer: no comments, no white space
- * that renders to nothing (as with trim_blocks and lstrip_blocks, which is how chat templates are
- * rendered), strings with their escapes resolved as Python's and one sort of quote, 'a' + 'b' as
- * 'ab', a['b'] as a.b. STATUS_INVALID if tags or strings are not closed, if there are escapes that
- * Python refuses, or control characters that no template has (except marks, if is_shape). */
-enum status jinja_canonical(struct buf *out, const char *text, size_t len,
-                            bool is_shape) MUST_CHECK;
+enum { JINJA_MAX_SOURCE_BYTES = 1 << 20 };
 
-/* Whether a canonical template has the canonical shape. If so, and if the shape captures, *ret_at
- * and *ret_len are the captured text. */
-bool jinja_matches(const char *text, size_t len, const char *shape, size_t shape_len,
-                   const char **ret_at, size_t *ret_len);
+/* INVALID, with its line, if the template is not correct. */
+enum status jinja_open(struct jinja **out, const char *text, size_t len,
+                       struct error *err) MUST_CHECK;
+void jinja_close(struct jinja *t); /* NULL is fine */
+
+/* Begins a render with memory from arena, whose limit bounds it. Borrows all until the render ends;
+ * now is the local time that strftime_now shows. Failures set *err. */
+bool jinja_begin(struct jinja_run *out, const struct jinja *t, struct arena *arena,
+                 const struct tm *now, uint64_t max_steps, struct error *err) MUST_CHECK;
+/* A variable of the template; one that it does not use is left out. */
+void jinja_set(struct jinja_run *r, const char *name, struct jinja_value value);
+bool jinja_uses(const struct jinja *t, const char *name);
+/* *out is valid as long as the arena. INVALID: the template raised an exception, cannot go on, or
+ * passed a bound. */
+enum status jinja_render(struct jinja_run *r, struct jinja_text *out) MUST_CHECK;
 
 #endif

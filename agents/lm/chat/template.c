@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/chat/shape.h"
 #include "base/alloc.h"
 #include "base/utf8.h"
 
@@ -35,7 +35,7 @@ struct shape {
 
 #define CHATML_DEFAULT                                          \
     "{% if loop.first and messages[0].role != 'system' %}"      \
-    "{{ '<|im_start|>system\n" JINJA_CAPTURE "<|im_end|>\n' }}" \
+    "{{ '<|im_start|>system\n" SHAPE_CAPTURE "<|im_end|>\n' }}" \
     "{% endif %}"
 #define CHATML_MESSAGE \
     "{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
@@ -75,14 +75,14 @@ struct shape {
     "{% set messages = messages[1:] %}{% else %}{% set system_message = '' %}{% endif %}"         \
     "{{ '<|start_header_id|>system<|end_header_id|>\n\n' }}" environment                          \
     "{{ 'Cutting Knowledge Date: December 2023\n' }}{{ 'Today Date: ' + date_string + '\n\n' }}"  \
-    "{% if tools is not none and not tools_in_user_message %}" JINJA_ANY "{% endif %}"            \
+    "{% if tools is not none and not tools_in_user_message %}" SHAPE_ANY "{% endif %}"            \
     "{{ system_message }}{{ '<|eot_id|>' }}"                                                      \
-    "{% if tools_in_user_message and not tools is none %}" JINJA_ANY                              \
+    "{% if tools_in_user_message and not tools is none %}" SHAPE_ANY                              \
     "{{ first_user_message + '<|eot_id|>' }}{% endif %}" EACH                                     \
     "{% if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) " \
     "%}"                                                                                          \
-    "{{ " LLAMA3_MESSAGE " }}{% elif 'tool_calls' in message %}" JINJA_ANY END_EACH LLAMA3_END
-#define SET_DATE "{% set date_string = '" JINJA_CAPTURE "' %}"
+    "{{ " LLAMA3_MESSAGE " }}{% elif 'tool_calls' in message %}" SHAPE_ANY END_EACH LLAMA3_END
+#define SET_DATE "{% set date_string = '" SHAPE_CAPTURE "' %}"
 
 static const struct shape shapes[] = {
     /* SmolLM, Qwen 2 */
@@ -96,19 +96,19 @@ static const struct shape shapes[] = {
     {&chatml, CAPTURED_NOTHING, false, EACH CHATML_UNENDED},
     /* Qwen 2.5, without tools */
     {&chatml, CAPTURED_SYSTEM, false,
-     "{% if tools %}" JINJA_ANY "{% else %}{% if messages[0].role == 'system' %}"
+     "{% if tools %}" SHAPE_ANY "{% else %}{% if messages[0].role == 'system' %}"
      "{{ '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{% else %}"
-     "{{ '<|im_start|>system\n" JINJA_CAPTURE "<|im_end|>\n' }}{% endif %}{% endif %}" EACH
+     "{{ '<|im_start|>system\n" SHAPE_CAPTURE "<|im_end|>\n' }}{% endif %}{% endif %}" EACH
      "{% if (message.role == 'user') or (message.role == 'system' and not loop.first) or"
      " (message.role == 'assistant' and not message.tool_calls) %}" CHATML_MESSAGE
-     "{% elif message.role == 'assistant' %}" JINJA_ANY END_EACH CHATML_END},
+     "{% elif message.role == 'assistant' %}" SHAPE_ANY END_EACH CHATML_END},
     {&llama3, CAPTURED_NOTHING, true, LLAMA30 LLAMA3_END},
     {&llama3, CAPTURED_NOTHING, true, LLAMA30 LLAMA3_PROMPT},
     /* 3.1 */
     {&llama3, CAPTURED_DATE, false,
      LLAMA31(SET_DATE, "{% if builtin_tools is defined or tools is not none %}"
                        "{{ 'Environment: ipython\n' }}{% endif %}"
-                       "{% if builtin_tools is defined %}" JINJA_ANY "{% endif %}")},
+                       "{% if builtin_tools is defined %}" SHAPE_ANY "{% endif %}")},
     /* 3.2 */
     {&llama3, CAPTURED_DATE, false,
      LLAMA31("{% if strftime_now is defined %}{% set date_string = strftime_now('%d %b %Y') %}"
@@ -165,9 +165,9 @@ static enum status try_shape(struct chat_template *t, const struct shape *s, con
     enum status rc = STATUS_UNKNOWN;
 
     buf_init(&shape, SIZE_MAX);
-    if (jinja_canonical(&shape, s->text, strlen(s->text), true) != STATUS_OK)
+    if (shape_canonical(&shape, s->text, strlen(s->text), true) != STATUS_OK)
         rc = error_no_memory(err, strlen(s->text), "a chat template");
-    else if (jinja_matches(text, len, shape.data, shape.len, &captured, &captured_len))
+    else if (shape_matches(text, len, shape.data, shape.len, &captured, &captured_len))
         rc = take_captured(t, s->captured, captured, captured_len, err);
     buf_deinit(&shape);
     if (rc == STATUS_OK) {
@@ -189,7 +189,7 @@ static enum status recognise(struct chat_template *t, const char *text, size_t l
     if (len > TEMPLATE_MAX)
         return STATUS_UNKNOWN;
     buf_init(&canonical, TEMPLATE_MAX);
-    rc = jinja_canonical(&canonical, text, len, false);
+    rc = shape_canonical(&canonical, text, len, false);
     if (rc == STATUS_EXHAUSTED)
         (void)error_no_memory(err, len, "a chat template");
     if (rc != STATUS_OK || canonical.len == 0) {

@@ -1,4 +1,4 @@
-#include "agents/lm/chat/jinja.h"
+#include "agents/lm/chat/shape.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -18,12 +18,12 @@ struct layout {
     bool is_out_of_bytes; /* no memory */
 };
 
-static bool jinja_is_space(char c)
+static bool shape_is_space(char c)
 {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-static bool jinja_is_word(char c)
+static bool shape_is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
@@ -57,14 +57,14 @@ static void put_data(struct layout *l)
     to = l->at;
     is_end = to == l->len;
     if (l->is_after_trim)
-        while (from < to && jinja_is_space(l->text[from]))
+        while (from < to && shape_is_space(l->text[from]))
             from++;
     else if (l->is_after_block && from < to && l->text[from] == '\n')
         from++;
     if (is_end && from < to && l->text[to - 1] == '\n')
         to--;
     if (!is_end && is_at(l, to + 2, "-")) {
-        while (to > from && jinja_is_space(l->text[to - 1]))
+        while (to > from && shape_is_space(l->text[to - 1]))
             to--;
     } else if (!is_end && l->text[to + 1] != '{' && !is_at(l, to + 2, "+")) {
         for (at = to; at > from && (l->text[at - 1] == ' ' || l->text[at - 1] == '\t');)
@@ -119,7 +119,7 @@ static bool put_character(struct layout *l, uint32_t c)
 {
     char bytes[4];
 
-    if (c <= (uint32_t)JINJA_ANY[0] || (c >= 0xD800 && c <= 0xDFFF) || c > 0x10FFFF)
+    if (c <= (uint32_t)SHAPE_ANY[0] || (c >= 0xD800 && c <= 0xDFFF) || c > 0x10FFFF)
         return false;
     layout_put(l, bytes, utf8_encode(c, bytes));
     return true;
@@ -164,13 +164,13 @@ static void put_subscript(struct layout *l, size_t start)
 {
     size_t at = l->at, len = l->out->len - start - 2;
 
-    while (at < l->len && jinja_is_space(l->text[at]))
+    while (at < l->len && shape_is_space(l->text[at]))
         at++;
     if (start == 0 || l->out->data[start - 1] != '[' || at == l->len || l->text[at] != ']' ||
         len == 0)
         return;
     for (size_t i = 0; i < len; i++)
-        if (!jinja_is_word(l->out->data[start + 1 + i]))
+        if (!shape_is_word(l->out->data[start + 1 + i]))
             return;
     l->out->data[start - 1] = '.';
     memmove(l->out->data + start, l->out->data + start + 1, len);
@@ -230,7 +230,7 @@ static bool put_tag(struct layout *l)
             l->is_after_block = is_block && !(is_signed && c == '+');
             return true;
         }
-        if (jinja_is_space(c)) {
+        if (shape_is_space(c)) {
             is_apart = true;
             l->at++;
         } else if (c == '\'' || c == '"') {
@@ -238,7 +238,7 @@ static bool put_tag(struct layout *l)
                 return false;
             is_apart = false;
         } else {
-            if (is_apart && jinja_is_word(c) && jinja_is_word(l->out->data[l->out->len - 1]))
+            if (is_apart && shape_is_word(c) && shape_is_word(l->out->data[l->out->len - 1]))
                 layout_put(l, " ", 1);
             layout_put(l, &c, 1);
             is_apart = false;
@@ -248,14 +248,14 @@ static bool put_tag(struct layout *l)
     return false;
 }
 
-enum status jinja_canonical(struct buf *out, const char *text, size_t len, bool is_shape)
+enum status shape_canonical(struct buf *out, const char *text, size_t len, bool is_shape)
 {
     struct layout l = {.out = out, .text = text, .len = len};
     bool is_good = true;
 
     for (size_t i = 0; i < len; i++)
-        if ((unsigned char)text[i] < ' ' && !jinja_is_space(text[i]) &&
-            !(is_shape && (text[i] == JINJA_CAPTURE[0] || text[i] == JINJA_ANY[0])))
+        if ((unsigned char)text[i] < ' ' && !shape_is_space(text[i]) &&
+            !(is_shape && (text[i] == SHAPE_CAPTURE[0] || text[i] == SHAPE_ANY[0])))
             return STATUS_INVALID;
     put_data(&l);
     while (l.at < len && is_good) {
@@ -271,13 +271,13 @@ enum status jinja_canonical(struct buf *out, const char *text, size_t len, bool 
 /* The end of the shape's part that begins at p: the next mark, or the end of the shape. */
 static const char *part_end(const char *p, const char *end)
 {
-    while (p < end && *p != JINJA_CAPTURE[0] && *p != JINJA_ANY[0])
+    while (p < end && *p != SHAPE_CAPTURE[0] && *p != SHAPE_ANY[0])
         p++;
     return p;
 }
 
 /* A mark matches as little as possible, the last one all that is left; there is no backtracking. */
-bool jinja_matches(const char *text, size_t len, const char *shape, size_t shape_len,
+bool shape_matches(const char *text, size_t len, const char *shape, size_t shape_len,
                    const char **ret_at, size_t *ret_len)
 {
     const char *const end = text + len, *const shape_end = shape + shape_len;
@@ -302,7 +302,7 @@ bool jinja_matches(const char *text, size_t len, const char *shape, size_t shape
             found = memmem(text, (size_t)(end - text), part, part_len);
         if (found == NULL)
             return false;
-        if (mark == JINJA_CAPTURE[0]) {
+        if (mark == SHAPE_CAPTURE[0]) {
             captured = text;
             captured_len = (size_t)(found - text);
             if (memchr(captured, QUOTE, captured_len) != NULL)

@@ -1,0 +1,211 @@
+/* Inside the renderer of chat templates: tokens, the tree of a compiled template, and who calls
+ * whom. */
+#ifndef AGENTS_LM_CHAT_JINJA_PARTS_H
+#define AGENTS_LM_CHAT_JINJA_PARTS_H
+
+#include "agents/lm/chat/jinja_value.h"
+
+enum jinja_token_kind {
+    JINJA_T_DATA, /* text outside of tags */
+    JINJA_T_PRINT,
+    JINJA_T_PRINT_END,
+    JINJA_T_BLOCK,
+    JINJA_T_BLOCK_END,
+    JINJA_T_NAME,
+    JINJA_T_STRING,
+    JINJA_T_INT,
+    JINJA_T_FLOAT,
+    JINJA_T_OPERATOR,
+    JINJA_T_END,
+};
+
+struct jinja_token {
+    enum jinja_token_kind kind;
+    uint32_t line;
+    int operator; /* its characters: JINJA_OP */
+    int64_t number;
+    double real;
+    const char *text; /* [len] */
+    size_t len;
+};
+
+#define JINJA_OP(first, second) ((first) | (second) << 8)
+
+enum jinja_node_kind {
+    JINJA_N_DATA,
+    JINJA_N_PRINT,
+    JINJA_N_FOR,
+    JINJA_N_IF,
+    JINJA_N_SET,
+    JINJA_N_SET_BLOCK,
+    JINJA_N_MACRO,
+    JINJA_N_CALL_BLOCK,
+    JINJA_N_FILTER_BLOCK,
+    JINJA_N_SCOPE, /* with */
+    JINJA_N_BREAK,
+    JINJA_N_CONTINUE,
+    JINJA_N_CONST,
+    JINJA_N_NAME,
+    JINJA_N_LIST,
+    JINJA_N_TUPLE,
+    JINJA_N_DICT,
+    JINJA_N_ATTRIBUTE,
+    JINJA_N_ITEM,
+    JINJA_N_SLICE,
+    JINJA_N_CALL,
+    JINJA_N_FILTER,
+    JINJA_N_TEST,
+    JINJA_N_NOT,
+    JINJA_N_NEGATIVE,
+    JINJA_N_POSITIVE,
+    JINJA_N_AND,
+    JINJA_N_OR,
+    JINJA_N_BINARY,
+    JINJA_N_COMPARE,
+    JINJA_N_IF_ELSE,
+    JINJA_N_BODY, /* what a filter block or a block set has captured */
+    JINJA_N_KEYWORD,
+};
+
+enum { JINJA_OP_IN = 1, JINJA_OP_NOT_IN };
+
+/* Children by kind:
+ *   PRINT, NOT, NEGATIVE, POSITIVE: a. AND, OR, BINARY: a operator b.
+ *   FOR: a target, b iterable, c condition, body, other. IF: a, body, other.
+ *   SET: a target, b value. SET_BLOCK: a target, b the value from BODY, body.
+ *   MACRO: name, items are KEYWORD (name, a default or NULL), body.
+ *   CALL_BLOCK: a call, items as a macro's, body. FILTER_BLOCK: a from BODY, body.
+ *   SCOPE: items are SET, body. LIST, TUPLE: items. DICT: items, key and value in turn.
+ *   ATTRIBUTE: a, word. ITEM: a[b]. SLICE: a[b:c:d]. CALL: a(items). FILTER, TEST: a, word, items.
+ *   COMPARE: a, then items, each KEYWORD with operator and a. IF_ELSE: a if b else c.
+ *   KEYWORD: word = a. */
+struct jinja_node {
+    enum jinja_node_kind kind;
+    int operator;
+    uint32_t line;
+    uint32_t name; /* of the template's names */
+    const char *word;
+    struct jinja_value value;
+    struct jinja_node *a, *b, *c, *d, *items, *body, *other, *next;
+};
+
+struct jinja {
+    struct arena arena;
+    struct jinja_node *body;
+    const char **names; /* [n_names] */
+    uint32_t n_names, cap_names;
+};
+
+struct jinja_binding {
+    uint32_t name;
+    struct jinja_value value;
+    struct jinja_binding *next;
+};
+
+/* Variables of a loop's pass, a macro's call or a with block. */
+struct jinja_scope {
+    const struct jinja_scope *parent; /* NULL: the globals */
+    struct jinja_binding *first;
+    const struct jinja_value *captured; /* JINJA_N_BODY's value, NULL: the parent's */
+};
+
+struct jinja_macro {
+    const struct jinja_node *node;
+    const struct jinja_scope *scope;  /* where it was defined */
+    const struct jinja_value *caller; /* for caller() inside it; may be NULL */
+};
+
+struct jinja_loop {
+    const struct jinja_list *items;
+    size_t index0;
+    struct jinja_value changed; /* the last arguments of changed() */
+    bool has_changed;
+};
+
+enum { JINJA_MAX_ARGS = 16 };
+
+struct jinja_args {
+    struct jinja_value values[JINJA_MAX_ARGS]; /* [n] */
+    size_t n;
+    struct {
+        const char *name;
+        struct jinja_value value;
+    } named[JINJA_MAX_ARGS]; /* [n_named] */
+    size_t n_named;
+};
+
+/* jinja_lex.c: the template's tokens, the last is END. */
+enum status jinja_lex(struct arena *arena, const char *text, size_t len, struct jinja_token **out,
+                      struct error *err) MUST_CHECK;
+
+/* jinja_parse.c */
+struct jinja_parser {
+    struct jinja *template;
+    const struct jinja_token *at;
+    unsigned depth, loop_depth;
+    struct error *err;
+};
+bool jinja_parse_fail(struct jinja_parser *p, const char *fmt, ...) PRINTF_LIKE(2, 3);
+struct jinja_node *jinja_node_new(struct jinja_parser *p, enum jinja_node_kind kind); /* or NULL */
+/* The number of a name; UINT32_MAX without memory. */
+uint32_t jinja_name(struct jinja_parser *p, const char *text, size_t len);
+const char *jinja_word(struct jinja_parser *p, const struct jinja_token *t); /* or NULL */
+bool jinja_at_op(const struct jinja_parser *p, int op);
+bool jinja_at_name(const struct jinja_parser *p, const char *name);
+bool jinja_skip_op(struct jinja_parser *p, int op);
+bool jinja_skip_name(struct jinja_parser *p, const char *name);
+bool jinja_expect_op(struct jinja_parser *p, int op) MUST_CHECK;
+
+/* jinja_expression.c: NULL is a failure. */
+struct jinja_node *jinja_parse_expression(struct jinja_parser *p, bool may_be_conditional);
+struct jinja_node *jinja_parse_tuple(struct jinja_parser *p, bool may_be_conditional);
+/* Names only: the target of a loop or an assignment. */
+struct jinja_node *jinja_parse_target(struct jinja_parser *p, bool may_be_attribute);
+struct jinja_node *jinja_parse_filters(struct jinja_parser *p, struct jinja_node *of);
+struct jinja_node *jinja_parse_call_args(struct jinja_parser *p, struct jinja_node *call);
+
+/* jinja_eval.c */
+bool jinja_eval(struct jinja_run *r, const struct jinja_scope *s, const struct jinja_node *n,
+                struct jinja_value *out) MUST_CHECK;
+bool jinja_iterate(struct jinja_run *r, struct jinja_value v,
+                   struct jinja_value *ret_list) MUST_CHECK;
+bool jinja_get_item(struct jinja_run *r, struct jinja_value of, struct jinja_value key,
+                    struct jinja_value *out) MUST_CHECK;
+bool jinja_get_attribute(struct jinja_run *r, struct jinja_value of, const char *name,
+                         struct jinja_value *out) MUST_CHECK;
+bool jinja_contains(struct jinja_run *r, struct jinja_value in, struct jinja_value what,
+                    bool *ret) MUST_CHECK;
+bool jinja_binary(struct jinja_run *r, int op, struct jinja_value a, struct jinja_value b,
+                  struct jinja_value *out) MUST_CHECK;
+
+/* jinja_run.c */
+bool jinja_bind(struct jinja_run *r, struct jinja_scope *s, const struct jinja_node *target,
+                struct jinja_value v) MUST_CHECK;
+bool jinja_call_macro(struct jinja_run *r, const struct jinja_macro *m,
+                      const struct jinja_args *args, struct jinja_value *out) MUST_CHECK;
+
+/* jinja_filters.c, jinja_tests.c, jinja_methods.c, jinja_functions.c */
+struct jinja_value *jinja_arg(struct jinja_args *args, size_t i, const char *name); /* or NULL */
+bool jinja_filter(struct jinja_run *r, const char *name, struct jinja_value v,
+                  struct jinja_args *args, struct jinja_value *out) MUST_CHECK;
+bool jinja_test(struct jinja_run *r, const char *name, struct jinja_value v,
+                struct jinja_args *args, bool *ret) MUST_CHECK;
+bool jinja_has_method(struct jinja_value self, const char *name);
+bool jinja_call_method(struct jinja_run *r, struct jinja_value self, const char *name,
+                       struct jinja_args *args, struct jinja_value *out) MUST_CHECK;
+int jinja_function_named(const char *name); /* -1: none */
+bool jinja_call_function(struct jinja_run *r, int function, struct jinja_args *args,
+                         struct jinja_value *out) MUST_CHECK;
+
+/* Strings, shared by filters and methods. */
+bool jinja_text_arg(struct jinja_run *r, struct jinja_args *args, size_t i, const char *name,
+                    const struct jinja_text **ret) MUST_CHECK; /* NULL if it is not given */
+bool jinja_replace(struct jinja_run *r, const struct jinja_text *t, const struct jinja_text *from,
+                   const struct jinja_text *to, int64_t most, struct jinja_value *out) MUST_CHECK;
+enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_CAPITAL };
+bool jinja_recase(struct jinja_run *r, const struct jinja_text *t, enum jinja_case how,
+                  struct jinja_value *out) MUST_CHECK;
+bool jinja_join(struct jinja_run *r, struct jinja_value items, const struct jinja_text *between,
+                struct jinja_value *out) MUST_CHECK;
+
+#endif

@@ -1,0 +1,154 @@
+#include "agents/lm/chat/jinja.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/base/suite.h"
+
+enum { TEST_MAX_STEPS = 1 << 20, TEST_MAX_BYTES = 32 << 20 };
+
+static struct error err;
+static struct arena arena;
+static const struct tm now = {.tm_year = 126, .tm_mon = 1, .tm_mday = 3};
+
+static const char messages[] = "[{\"role\":\"user\",\"content\":\" <|end|>Hi \"},"
+                               "{\"role\":\"tool\",\"content\":null,\"n\":[1,2.0,true]}]";
+
+static enum status render(const char *text, struct jinja_text *out)
+{
+    struct jinja *t;
+    struct jinja_run run;
+    struct jinja_value v;
+    enum status rc = jinja_open(&t, text, strlen(text), &err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    arena_init(&arena, TEST_MAX_BYTES);
+    ck_assert(jinja_begin(&run, t, &arena, &now, TEST_MAX_STEPS, &err));
+    ck_assert(jinja_parse_json(&run, messages, sizeof messages - 1, &v));
+    jinja_set(&run, "messages", v);
+    rc = jinja_render(&run, out);
+    jinja_close(t);
+    return rc;
+}
+
+static void renders(const char *text, const char *want)
+{
+    struct jinja_text out;
+
+    ck_assert_msg(render(text, &out) == STATUS_OK, "%s: %s", text, err.text);
+    ck_assert_msg(out.len == strlen(want) && memcmp(out.data, want, out.len) == 0,
+                  "%s: '%.*s', not '%s'", text, (int)out.len, out.data, want);
+    arena_deinit(&arena);
+}
+
+/* Control characters of tags, values as Python writes them, and Jinja2's scopes. The comparison
+ * with jinja2 itself is tests/integration/chat_templates.py. */
+START_TEST(as_jinja2_renders)
+{
+    renders("{% if true %}\n  a\n  {% endif %}\nb\n\n", "  a\nb\n");
+    renders("a  {%- if true -%}  b  {%- endif -%}  c", "abc");
+    renders("x\r\n{% set a = 1 %}\r\n{{ a }}\r\n", "x\n1");
+    renders("{{ [1, 2.0, true, none, 'a', {'k': (1,)}] }}",
+            "[1, 2.0, True, None, 'a', {'k': (1,)}]");
+    renders("{{ {'b': 1, 'a': '<\xC3\xA9>\\n'} | tojson }}",
+            "{\"b\": 1, \"a\": \"<\xC3\xA9>\\n\"}");
+    renders("{{ [1, {}] | tojson(indent=1) }}", "[\n 1,\n {}\n]");
+    renders("{{ 7 // -2 }} {{ 7 % -2 }} {{ 1e20 }} {{ 0.1 + 0.2 }} {{ 3 / 1 }}",
+            "-4 -1 1e+20 0.30000000000000004 3.0");
+    renders("{{ 'abc'[::-1] }} {{ 'h\xC3\xA9llo'[1] }} {{ 'h\xC3\xA9'|length }}", "cba \xC3\xA9 2");
+    renders("{% set a = 1 %}{% for i in [1] %}{% set a = 2 %}{% endfor %}{{ a }}", "1");
+    renders("{% set n = namespace(a=1) %}{% for i in [1] %}{% set n.a = 2 %}{% endfor %}{{ n.a }}",
+            "2");
+    renders("{{ none.x is defined }}{{ y }}{{ messages[9] is undefined }}", "FalseTrue");
+    renders("{{ strftime_now('%d %b %Y') }}", "03 Feb 2026");
+    renders("{{ messages[1].n }} {{ messages[0].content | trim }}", "[1, 2.0, True] <|end|>Hi");
+}
+END_TEST
+
+/* Bytes of a message stay the caller's through filters, methods, macros and captures. */
+START_TEST(origin_of_text_is_kept)
+{
+    static const char *const ways[] = {
+        "{{ messages[0].content | trim }}",
+        "{{ messages[0].content[1:-1] }}",
+        "{{ messages[0].content.split(' ')[1] }}",
+        "{% set a %}{{ messages[0].content | trim }}{% endset %}{{ a }}",
+        "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(messages[0].content | trim) }}",
+        "{{ messages[0].content | trim | upper | lower | replace('hi', 'Hi') }}",
+        "{{ [messages[0].content.strip()] | join('') }}",
+        "{{ '%s' % messages[0].content.strip() }}",
+        "{{ messages[0].content.strip() | tojson }}",
+        "{{ [messages[0].content.strip()] | string }}",
+    };
+
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        char text[256];
+        struct jinja_text out;
+        const char *at;
+
+        (void)snprintf(text, sizeof text, "<|end|>%s<|end|>", ways[i]);
+        ck_assert_msg(render(text, &out) == STATUS_OK, "%s", err.text);
+        at = memmem(out.data + 1, out.len - 1, "<|end|>", 7);
+        ck_assert_ptr_nonnull(at);
+        for (size_t k = 0; k < 7; k++) {
+            ck_assert_int_eq(out.origins[k], JINJA_OF_TEMPLATE);
+            ck_assert_msg(out.origins[(size_t)(at - out.data) + k] == JINJA_OF_CALLER, "%s",
+                          ways[i]);
+            ck_assert_int_eq(out.origins[out.len - 7 + k], JINJA_OF_TEMPLATE);
+        }
+        arena_deinit(&arena);
+    }
+}
+END_TEST
+
+static void fails(const char *text, const char *why)
+{
+    struct jinja_text out;
+
+    ck_assert_msg(render(text, &out) == STATUS_INVALID, "%s", text);
+    ck_assert_msg(strstr(err.text, why) != NULL, "%s: %s", text, err.text);
+    arena_deinit(&arena);
+}
+
+/* What is wrong is named, with its line. */
+START_TEST(errors_are_clear)
+{
+    fails("a\n{% if %}", "line 2: an expression is missing");
+    fails("{% for a in b %}", "'endfor else' is missing");
+    fails("{% include 'x' %}", "'include' is not known");
+    fails("{{ a.b }}", "line 1: 'a' is undefined");
+    fails("\n\n{{ 1 + 'a' }}", "line 3: '+' does not take a int and a string");
+    fails("{{ raise_exception('no ' + messages[1].role) }}", "refuses the messages: no tool");
+    fails("{{ x | nofilter }}", "the filter 'nofilter' is not known");
+    fails("{{ 'a", "line 1: a string has no end");
+    fails("{{ 1 // 0 }}", "division by zero");
+    fails("{{ 9223372036854775 * 9999999 }}", "a number is too large");
+}
+END_TEST
+
+/* Templates that would take for ever or all memory end in an error. */
+START_TEST(hostile_templates_end)
+{
+    char deep[4096] = "{{ ";
+
+    fails("{% set r = range(9999) %}{% for a in r %}{{ 9 in r and 'q' in r }}{% endfor %}",
+          "too many steps");
+    fails("{{ range(999999999) }}", "a range has more than");
+    fails("{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s + n.s %}"
+          "{% endfor %}",
+          "it ");
+    fails("{{ 'a' * 999999999999 }}", "it ");
+    fails("{{ [0] * 999999999999 }}", "it ");
+    fails("{{ 'ab' | replace('', 'x' * 9999999) | replace('', 'x' * 9999999) }}", "it ");
+    fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested too deep");
+    fails("{% set a = [] %}{{ a.append(a) }}{{ a | tojson }}", "nested too deep");
+    fails("{% set a = [] %}{{ a.append(a) }}{{ a }}", "nested too deep");
+    memset(deep + 3, '(', 1000);
+    fails(deep, "nested too deep");
+}
+END_TEST
+
+SUITE_MAIN("agents/lm/jinja", as_jinja2_renders, origin_of_text_is_kept, errors_are_clear,
+           hostile_templates_end)
