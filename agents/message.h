@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/lm/grammar/form.h"
 #include "base/status.h"
 
 enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT };
@@ -26,6 +27,13 @@ struct logit_bias {
 };
 
 struct text {
+    const char *text;
+    size_t len;
+};
+
+/* What a reply's text must match; grammar/constraint.h makes them. */
+struct constraint {
+    enum constraint_form form;
     const char *text;
     size_t len;
 };
@@ -54,6 +62,7 @@ struct sampling {
     size_t n_stops;
     const struct logit_bias *biases;
     size_t n_biases;
+    const struct constraint *constraint; /* NULL: none */
 };
 
 void sampling_init(struct sampling *s);

@@ -39,6 +39,12 @@ find "$work/install" -path '*/bin/parley*' -type f -exec cp {} "$root/bin/" \;
 for folder in bash-completion fish zsh doc; do
     find "$work/install" -path "*/share/$folder" -exec cp -r {} "$root/share/" \;
 done
+grammar=$build/agents/lm/grammar/libparley-grammar.so
+[ -f "$grammar" ] || grammar=''
+if [ -n "$grammar" ]; then
+    cp "$grammar" "$root/lib/"
+    cat build/xgrammar/xgrammar-0.2.8/{NOTICE,LICENSE} >"$root/LICENSE.xgrammar"
+fi
 [ -z "$module" ] || cp "$module" "$root/lib/libparley-cuda.so"
 # The C library (Debian's libc6) is the machine's own; all else travels.
 for file in "$root"/bin/* ${module:+"$root/lib/libparley-cuda.so"}; do ldd "$file"; done |

@@ -1,0 +1,38 @@
+/* What the text of a reply must match, checked and in the engine's own form. Made from a request's
+ * fields before its turn begins, so that whatever is wrong is refused at once. */
+#ifndef AGENTS_LM_GRAMMAR_CONSTRAINT_H
+#define AGENTS_LM_GRAMMAR_CONSTRAINT_H
+
+#include <jansson.h>
+
+#include "agents/message.h"
+#include "base/arena.h"
+
+enum {
+    CONSTRAINT_MAX_BYTES = 128 << 10,      /* of a regular expression, a grammar, all choices */
+    CONSTRAINT_MAX_SCHEMA_BYTES = 1 << 20, /* of a schema before it is read */
+    CONSTRAINT_MAX_CHOICES = 1024,
+    CONSTRAINT_MAX_LEFT_OUT = 4096, /* bytes of the list of keywords that are left out */
+};
+
+/* All write a constraint in the arena. INVALID says what is wrong or cannot be enforced;
+ * *ret_left_out lists keywords that are left out of a schema that is not strict, "" if none are. */
+enum status constraint_of_schema(const struct constraint **out, const json_t *schema, bool strict,
+                                 const char **ret_left_out, struct arena *arena,
+                                 struct error *err) MUST_CHECK;
+enum status constraint_of_schema_text(const struct constraint **out, const char *schema, size_t len,
+                                      bool strict, const char **ret_left_out, struct arena *arena,
+                                      struct error *err) MUST_CHECK;
+/* Any JSON object. */
+enum status constraint_of_object(const struct constraint **out, struct arena *arena,
+                                 struct error *err) MUST_CHECK;
+enum status constraint_of_regex(const struct constraint **out, const char *text, size_t len,
+                                struct arena *arena, struct error *err) MUST_CHECK;
+/* GBNF, as llama.cpp's grammars are written, with the rule root. */
+enum status constraint_of_grammar(const struct constraint **out, const char *text, size_t len,
+                                  struct arena *arena, struct error *err) MUST_CHECK;
+/* One of these texts [n]. */
+enum status constraint_of_choices(const struct constraint **out, const struct text *texts, size_t n,
+                                  struct arena *arena, struct error *err) MUST_CHECK;
+
+#endif

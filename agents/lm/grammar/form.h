@@ -1,0 +1,11 @@
+/* The forms of a constraint that the engine reads. Also C++. */
+#ifndef AGENTS_LM_GRAMMAR_FORM_H
+#define AGENTS_LM_GRAMMAR_FORM_H
+
+enum constraint_form {
+    CONSTRAINT_SCHEMA, /* JSON schema; members in declared order, spaces in one way */
+    CONSTRAINT_REGEX,  /* matches the whole text */
+    CONSTRAINT_EBNF,   /* the rule root */
+};
+
+#endif

@@ -1,0 +1,41 @@
+/* What the grammar module libparley-grammar.so offers to the program: XGrammar's core behind C
+ * functions. The program finds the table by the symbol parley_grammar_module. Only engine.c and the
+ * module itself use this. Nothing throws; a failure writes one line to why [why_bytes].
+ *
+ * A vocabulary and a compiled grammar are immutable and any thread may use them; a matcher belongs
+ * to one thread at a time. */
+#ifndef AGENTS_LM_GRAMMAR_MODULE_H
+#define AGENTS_LM_GRAMMAR_MODULE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct grammar_module {
+    const char *version; /* PARLEY_VERSION */
+    size_t size_bytes;   /* of this struct */
+    /* texts [n], lens [n]: the bytes of each token, none for tokens that no text may contain.
+     * ends [n_ends]: the tokens that may follow a complete text. NULL on failure. */
+    void *(*vocab_open)(const char *const *texts, const size_t *lens, size_t n, const int32_t *ends,
+                        size_t n_ends, char *why, size_t why_bytes);
+    void (*vocab_close)(void *vocab);
+
+    /* form: an enum constraint_form. NULL on failure, and when the engine warns that it leaves out
+     * a part. */
+    void *(*compile)(void *vocab, int form, const char *text, size_t len, char *why,
+                     size_t why_bytes);
+    void (*compiled_close)(void *compiled);
+    size_t (*compiled_bytes)(const void *compiled);
+
+    void *(*matcher_open)(void *compiled); /* NULL without memory */
+    void (*matcher_close)(void *matcher);
+    /* mask [(n_vocab + 31) / 32]: a bit for each token that may come next. False on failure. */
+    bool (*matcher_mask)(void *matcher, uint32_t *mask);
+    bool (*matcher_accept)(void *matcher, int32_t id); /* false: it may not come here */
+    bool (*matcher_accept_text)(void *matcher, const char *text, size_t len);
+    bool (*matcher_may_end)(const void *matcher);
+    /* The bytes that must come next, at most cap of them; returns how many. */
+    size_t (*matcher_forced)(void *matcher, char *out, size_t cap);
+};
+
+#endif

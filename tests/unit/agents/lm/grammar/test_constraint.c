@@ -1,0 +1,70 @@
+#include <check.h>
+#include <string.h>
+
+#include "agents/lm/grammar/constraint.h"
+#include "tests/unit/base/suite.h"
+
+static struct arena arena;
+
+static enum status grammar(const char *text)
+{
+    const struct constraint *c;
+    struct error err;
+
+    return constraint_of_grammar(&c, text, strlen(text), &arena, &err);
+}
+
+/* Choices become one rule, with each character as itself. */
+START_TEST(test_choices)
+{
+    static const struct text texts[] = {{"yes", 3}, {"n\"o\\", 4}, {"a\nb", 3}};
+    const struct constraint *c;
+    struct error err;
+
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(constraint_of_choices(&c, texts, 3, &arena, &err), STATUS_OK);
+    ck_assert_int_eq(c->form, CONSTRAINT_EBNF);
+    ck_assert_str_eq(c->text, "root ::= \"yes\" | \"n\\x22o\\x5c\" | \"a\\x0ab\"");
+    ck_assert_int_eq(constraint_of_choices(&c, texts, 0, &arena, &err), STATUS_INVALID);
+    arena_deinit(&arena);
+}
+END_TEST
+
+/* What the engine reads otherwise than GBNF means is refused; within literals, classes and comments
+ * anything stands. */
+START_TEST(test_grammar)
+{
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(grammar("root ::= \"a.|\" | [.|)] # .|)\n"), STATUS_OK);
+    ck_assert_int_eq(grammar("root ::= (\"a\" | \"\")"), STATUS_OK);
+    ck_assert_int_eq(grammar("root ::= ."), STATUS_INVALID);
+    ck_assert_int_eq(grammar("root ::= | \"a\""), STATUS_INVALID);
+    ck_assert_int_eq(grammar("root ::= (\"a\" | )"), STATUS_INVALID);
+    ck_assert_int_eq(grammar("root ::= \"a\" |"), STATUS_INVALID);
+    ck_assert_int_eq(grammar("root ::= \"a\"{5000}"), STATUS_INVALID);
+    ck_assert_int_eq(grammar(""), STATUS_INVALID);
+    arena_deinit(&arena);
+}
+END_TEST
+
+/* A schema that is no JSON says where it is not, and keywords that are left out are listed. */
+START_TEST(test_schema)
+{
+    static const char text[] = "{\"type\":\"object\",\"not\":{}}";
+    const struct constraint *c;
+    const char *left_out;
+    struct error err;
+
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(constraint_of_schema_text(&c, "{", 1, true, &left_out, &arena, &err),
+                     STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "line 1"));
+    ck_assert_int_eq(
+        constraint_of_schema_text(&c, text, sizeof text - 1, false, &left_out, &arena, &err),
+        STATUS_OK);
+    ck_assert_str_eq(left_out, "# not");
+    arena_deinit(&arena);
+}
+END_TEST
+
+SUITE_MAIN("constraint", test_choices, test_grammar, test_schema)
