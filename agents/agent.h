@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agents/background.h"
 #include "agents/message.h"
 #include "agents/options.h"
 #include "base/buf.h"
@@ -37,6 +38,9 @@ struct agent_config {
     /* An open agent of the same kind, file and backend, whose weights this one shares instead of
      * preparing its own; it must outlive this one. For kinds that can share; may be NULL. */
     const struct agent *weights_of;
+    /* For compiling constraints; outlives the agent. NULL: they are compiled where they are asked
+     * for. */
+    const struct agent_background *background;
     const struct env *env;
 };
 
@@ -137,6 +141,11 @@ struct agent_type {
      */
     enum status (*observe)(struct clone *c, struct agent_turn *turn, struct error *err);
     void (*self_observe)(struct clone *c, struct agent_turn *turn);
+    /* Optional: gets what the turn needs besides a place in a step, for turns with a constraint,
+     * which other kinds refuse. Not ready at once: sets turn->is_preparing, and calls
+     * agent_turn_prepared once, later, unless unprepare was called. */
+    enum status (*prepare)(struct clone *c, struct agent_turn *turn, struct error *err);
+    void (*unprepare)(struct clone *c, struct agent_turn *turn);
     void (*drop)(struct clone *c, struct agent_turn *turn);
 
     /* Batching, as in struct batch_agent. One of act and batch_act may be NULL; use_batch_act =

@@ -44,6 +44,9 @@ enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct err
     enum status rc;
 
     assert(turn_may(t, AGENT_TURN_OBSERVED));
+    if (t->seen.sampling.constraint != NULL && c->agent->type->prepare == NULL)
+        return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "constraint",
+                             "this kind of model cannot be constrained");
     rc = c->agent->type->observe(c, t, err);
     if (rc != STATUS_OK)
         return rc;
@@ -72,6 +75,46 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
     t->terms.ended(t, err);
 }
 
+/* Gives the turn to the batcher. */
+static enum status agent_turn_submit(struct agent_turn *t, struct error *err)
+{
+    t->request = (struct batch_request){
+        .row = &t->row,
+        .flow = &t->clone->flow,
+        .deadline_us = t->terms.deadline_us,
+        .priority = t->terms.priority,
+        .more = t->terms.more != NULL ? on_more : NULL,
+        .more_arg = t,
+    };
+    future_init(&t->request.reply, on_settled, t);
+    return batcher_submit(t->batcher, &t->request, err);
+}
+
+static enum status agent_turn_prepare(struct agent_turn *t, struct error *err)
+{
+    if (t->state != AGENT_TURN_OBSERVED || t->seen.sampling.constraint == NULL)
+        return STATUS_OK;
+    return t->clone->agent->type->prepare(t->clone, t, err);
+}
+
+static void agent_turn_fail(struct agent_turn *t, const struct error *err)
+{
+    agents_turn_move(t, AGENT_TURN_ENDED);
+    t->terms.ended(t, err);
+}
+
+void agent_turn_prepared(struct agent_turn *t, const struct error *err)
+{
+    struct error why = *err;
+
+    assert(t->is_preparing);
+    t->is_preparing = false;
+    if (t->state == AGENT_TURN_CANCELLED)
+        (void)error_set(&why, STATUS_CANCELLED, "the turn was cancelled before it began");
+    if (why.status != STATUS_OK || agent_turn_submit(t, &why) != STATUS_OK)
+        agent_turn_fail(t, &why);
+}
+
 enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
                            const struct agent_turn_terms *terms, struct error *err)
 {
@@ -82,16 +125,9 @@ enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
         t->row.err = (struct error){0};
     t->batcher = b;
     t->terms = *terms;
-    t->request = (struct batch_request){
-        .row = &t->row,
-        .flow = &t->clone->flow,
-        .deadline_us = terms->deadline_us,
-        .priority = terms->priority,
-        .more = terms->more != NULL ? on_more : NULL,
-        .more_arg = t,
-    };
-    future_init(&t->request.reply, on_settled, t);
-    rc = batcher_submit(b, &t->request, err);
+    rc = agent_turn_prepare(t, err);
+    if (rc == STATUS_OK && !t->is_preparing)
+        rc = agent_turn_submit(t, err);
     if (rc == STATUS_OK)
         agents_turn_move(t, AGENT_TURN_ASKED);
     return rc;
@@ -100,6 +136,11 @@ enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
 void agent_turn_postpone(struct agent_turn *t, uint64_t deadline_us)
 {
     assert(agent_turn_is_asked(t));
+    if (t->is_preparing) {
+        if (deadline_us == 0 || (t->terms.deadline_us != 0 && deadline_us > t->terms.deadline_us))
+            t->terms.deadline_us = deadline_us;
+        return;
+    }
     batcher_postpone(t->batcher, &t->request, deadline_us);
 }
 
@@ -109,6 +150,15 @@ void agent_turn_cancel(struct agent_turn *t)
     if (t->state == AGENT_TURN_CANCELLED)
         return;
     agents_turn_move(t, AGENT_TURN_CANCELLED);
+    if (t->is_preparing) {
+        struct error ignored;
+
+        /* The batcher settles it soon. If it is full, the turn ends with what it waits for. */
+        if (agent_turn_submit(t, &ignored) != STATUS_OK)
+            return;
+        t->is_preparing = false;
+        t->clone->agent->type->unprepare(t->clone, t);
+    }
     batcher_cancel(t->batcher, &t->request);
 }
 

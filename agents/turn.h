@@ -121,6 +121,7 @@ struct agent_turn {
     /* turn.c's. */
     enum agent_turn_state state;
     struct clone *clone;    /* once observed */
+    bool is_preparing;      /* asked, and not submitted yet: see agent_type's prepare */
     uint32_t n_steps;       /* of all its requests that have ended */
     uint64_t first_step_us; /* of the first request that had a step; 0: none had */
     /* Once asked. */
@@ -143,6 +144,9 @@ enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct err
 /* On success terms->ended is called once, never inside this call. A refusal changes nothing. */
 enum status agent_turn_ask(struct agent_turn *t, struct batcher *b,
                            const struct agent_turn_terms *terms, struct error *err) MUST_CHECK;
+
+/* For agents: what the turn waited for is there, or err says why it will not be. */
+void agent_turn_prepared(struct agent_turn *t, const struct error *err);
 
 /* The turn was submitted and has not ended. */
 static inline bool agent_turn_is_asked(const struct agent_turn *t)

@@ -275,6 +275,7 @@ static void lm_close(struct agent *a)
     llama_close(m->llama);
     backend_close(m->backend);
     chat_template_close(m->template);
+    grammars_close(m->grammars);
     vocab_close(m->vocab);
     gguf_close(m->gguf);
 }
@@ -308,6 +309,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         rc = open_system(m, config, err);
     if (rc == STATUS_OK)
         rc = open_engine(m, config, err);
+    if (rc == STATUS_OK)
+        rc = grammars_open(&m->grammars, m->vocab, m->n_vocab, config->background, err);
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)
@@ -438,6 +441,8 @@ const struct agent_type lm_agent = {
     .observe = lm_observe,
     .self_observe = lm_self_observe,
     .drop = lm_drop,
+    .prepare = lm_prepare,
+    .unprepare = lm_unprepare,
     .cost = lm_cost,
     .min_chunk = lm_min_chunk,
     .reserve = lm_reserve,

@@ -12,6 +12,7 @@
 #include "agents/lm/cache/pages.h"
 #include "agents/lm/chat/system.h"
 #include "agents/lm/chat/template.h"
+#include "agents/lm/grammar/matcher.h"
 #include "agents/lm/sampling/draft.h"
 #include "agents/lm/sampling/sampler.h"
 #include "agents/lm/tokenizer/detokenizer.h"
@@ -42,6 +43,7 @@ struct lm {
     char version[65];
     struct lm_system *default_system;
     struct lm_systems systems;
+    struct grammars *grammars;
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens of prompts */
     uint64_t n_losses_seen;                   /* the part of n_losses that the loop has handled */
     struct backend_statistics figures;        /* read between two steps */
@@ -101,6 +103,9 @@ struct lm_turn {
     uint32_t n_prompt;
     bool has_begun; /* it has had a place in a step */
     struct sampler *sampler;
+    struct matcher *matcher;       /* NULL: the reply is free */
+    struct grammar_waiter waiter;  /* while its constraint is being compiled */
+    struct agent_turn *agent_turn; /* whose it is */
     struct detokenizer detokenizer;
     struct lm_scoring scoring;
     /* Of the current step. */
@@ -111,6 +116,7 @@ struct lm_turn {
     /* Results of the last step, until stepped takes them over. */
     struct lm_generated generated[1 + DRAFT_MAX]; /* [n_generated] */
     uint32_t n_generated;
+    uint32_t n_sampled; /* of n_generated: the first, from logits; the others were forced */
     struct buf piece;
     enum finish finish;
     uint32_t n_computed;
@@ -140,6 +146,8 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_
 enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
+enum status lm_prepare(struct clone *c, struct agent_turn *t, struct error *err);
+void lm_unprepare(struct clone *c, struct agent_turn *t);
 /* In reserve: adopts published pages of the turn's ids, and corrects its counts if its own pages
  * were evicted while it waited. */
 void lm_turn_resume(struct lm *m, struct agent_turn *turn);

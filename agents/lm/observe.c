@@ -198,6 +198,8 @@ static void close_turn(struct agent_turn *turn)
 {
     struct lm_turn *t = turn->row.turn;
 
+    grammars_forget(&t->waiter);
+    matcher_close(t->matcher);
     detokenizer_deinit(&t->detokenizer);
     buf_deinit(&t->piece);
     turn->row.turn = NULL;
@@ -274,4 +276,36 @@ void lm_drop(struct clone *base, struct agent_turn *turn)
     lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
     close_turn(turn);
     lm_clone_pages_idle(&c->pages, &m->cache);
+}
+
+static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct error *err)
+{
+    struct lm_turn *t = container_of(w, struct lm_turn, waiter);
+    struct error why = *err;
+
+    if (g != NULL)
+        (void)!matcher_open(&t->matcher, g, t->agent_turn->arena, &why); /* a failure is in why */
+    agent_turn_prepared(t->agent_turn, &why);
+}
+
+enum status lm_prepare(struct clone *base, struct agent_turn *turn, struct error *err)
+{
+    struct lm *m = lm_observe_lm_of(container_of(base, struct lm_clone, base));
+    struct lm_turn *t = turn->row.turn;
+    struct grammar *g;
+
+    t->agent_turn = turn;
+    t->waiter.ready = on_grammar;
+    if (grammars_get(&g, m->grammars, turn->seen.sampling.constraint, &t->waiter, err) != STATUS_OK)
+        return err->status;
+    turn->is_preparing = g == NULL;
+    return g == NULL ? STATUS_OK : matcher_open(&t->matcher, g, turn->arena, err);
+}
+
+void lm_unprepare(struct clone *base, struct agent_turn *turn)
+{
+    struct lm_turn *t = turn->row.turn;
+
+    (void)base;
+    grammars_forget(&t->waiter);
 }

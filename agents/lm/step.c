@@ -141,7 +141,8 @@ static enum finish after_token(const struct lm *m, const struct agent_turn *turn
     const struct sampling *s = &turn->seen.sampling;
     size_t n_reply = turn->reply.n_tokens + t->n_generated;
 
-    if (is_stopped || (!s->ignore_eos &&
+    /* Under a constraint an end token comes only where nothing else, or the end, may follow. */
+    if (is_stopped || ((!s->ignore_eos || t->matcher != NULL) &&
                        vocab_is_stop_token(m->vocab, t->generated[t->n_generated - 1].token.id)))
         return FINISH_STOP;
     if ((s->max_tokens != 0 && n_reply >= s->max_tokens) || t->n_ids >= m->limits.context)
@@ -149,25 +150,44 @@ static enum finish after_token(const struct lm *m, const struct agent_turn *turn
     return FINISH_NONE;
 }
 
-/* Samples the reply's next token, unless the device has done so, and turns it into text. */
-static enum status lm_step_add_token(struct lm *m, struct row *row, float *logits,
-                                     const struct drawn *drawn)
+/* Samples the reply's next token, unless the device has done so. */
+static enum status lm_step_sample(struct lm *m, struct row *row, float *logits,
+                                  const struct drawn *drawn, struct sampled *out)
+{
+    struct agent_turn *turn = agent_turn_of(row);
+    struct lm_turn *t = row->turn;
+    uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_generated;
+    const uint32_t *mask = NULL;
+    enum status rc = STATUS_OK;
+
+    if (drawn != NULL && drawn->id >= 0) {
+        *out = sampler_drawn(t->sampler, drawn);
+        return STATUS_OK;
+    }
+    if (t->matcher != NULL)
+        rc = matcher_mask(t->matcher, &mask, &row->err);
+    sampler_allow(t->sampler, mask);
+    if (rc == STATUS_OK)
+        rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
+    return rc;
+}
+
+/* Appends a token to the reply and turns it into text. */
+static enum status lm_step_add_token(struct lm *m, struct row *row, const struct sampled *token)
 {
     struct agent_turn *turn = agent_turn_of(row);
     struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
     struct lm_generated *generated = &t->generated[t->n_generated];
-    uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_generated;
     bool is_stopped = false;
     enum status rc = STATUS_OK;
 
-    if (drawn != NULL && drawn->id >= 0)
-        generated->token = sampler_drawn(t->sampler, drawn);
-    else
-        rc = sampler_next(t->sampler, logits, m->n_vocab, position, &generated->token, &row->err);
+    generated->token = *token;
+    sampler_accept(t->sampler, generated->token.id);
+    if (t->matcher != NULL)
+        rc = matcher_accept(t->matcher, generated->token.id, &row->err);
     if (rc != STATUS_OK)
         return rc;
-    sampler_accept(t->sampler, generated->token.id);
     t->n_generated++;
     c->ids[t->n_ids++] = generated->token.id;
     if (!vocab_is_control(m->vocab, generated->token.id))
@@ -193,16 +213,39 @@ static enum status add_tokens(struct lm *m, struct row *row, const struct llama_
 
     for (size_t i = 0; i < computed->n_logits && is_accepted && t->finish == FINISH_NONE; i++) {
         const int32_t draft_token = c->ids[t->n_ids];
+        struct sampled token;
 
-        rc = lm_step_add_token(m, row, computed->logits + i * m->n_vocab,
-                               computed->draws != NULL ? &computed->drawn[i] : NULL);
+        rc = lm_step_sample(m, row, computed->logits + i * m->n_vocab,
+                            computed->draws != NULL ? &computed->drawn[i] : NULL, &token);
+        if (rc == STATUS_OK)
+            rc = lm_step_add_token(m, row, &token);
         if (rc != STATUS_OK)
             break;
+        t->n_sampled++;
         is_accepted = draft_token == t->generated[i].token.id;
         if (i < t->n_draft_tokens || (i == 0 && t->n_proposed != 0)) {
             t->n_verified++;
             t->n_accepted += is_accepted;
         }
+    }
+    return rc;
+}
+
+/* Appends tokens that the constraint forces: they need no logits, and the next step computes them
+ * together. Where log-probabilities are wanted each has a step, and the ids are the same. */
+static enum status add_forced(struct lm *m, struct row *row)
+{
+    const struct sampling *s = &agent_turn_of(row)->seen.sampling;
+    struct lm_turn *t = row->turn;
+    enum status rc = STATUS_OK;
+
+    if (t->matcher == NULL || t->n_generated == 0 || s->want_logprobs || s->n_logprobs > 0)
+        return STATUS_OK;
+    while (rc == STATUS_OK && t->finish == FINISH_NONE && t->n_generated < 1 + DRAFT_MAX &&
+           matcher_forced(t->matcher) >= 0) {
+        const struct sampled token = {.id = matcher_forced(t->matcher)};
+
+        rc = lm_step_add_token(m, row, &token);
     }
     return rc;
 }
@@ -215,9 +258,12 @@ static enum status take_logits(struct lm *m, struct row *row, const struct llama
 
     if (lm_is_scoring(t))
         return lm_scores_take(m, row, computed);
+    t->n_sampled = 0;
     rc = add_tokens(m, row, computed);
-    /* the last generated token has no keys and values yet */
-    t->n_computed = (uint32_t)row->n_scheduled + (t->n_generated > 0 ? t->n_generated - 1 : 0);
+    if (rc == STATUS_OK)
+        rc = add_forced(m, row);
+    /* the last sampled token, and those after it, have no keys and values yet */
+    t->n_computed = (uint32_t)row->n_scheduled + (t->n_sampled > 0 ? t->n_sampled - 1 : 0);
     return rc;
 }
 
@@ -270,7 +316,7 @@ static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struc
     const struct lm_turn *t = row->turn;
     const uint32_t position = (uint32_t)agent_turn_of(row)->reply.n_tokens;
 
-    if (m->draws == NULL || lm_is_scoring(t) || out->n_logits == 0)
+    if (m->draws == NULL || lm_is_scoring(t) || out->n_logits == 0 || t->matcher != NULL)
         return;
     for (uint32_t i = 0; i < out->n_logits; i++)
         if (!sampler_plan(t->sampler, position + i, &m->draws[first_logits + i]))

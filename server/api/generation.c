@@ -347,6 +347,8 @@ enum status generation_start(struct exchange *x, const struct generation_plan *p
     struct generation *g = NULL;
     enum status rc;
 
+    if (plan->request->left_out != NULL && plan->request->left_out[0] != '\0')
+        exchange_set_unenforced(x, plan->request->left_out);
     rc = generation_make(&g, x, plan, plan->model, err);
     if (rc == STATUS_OK)
         rc = generation_open_reply(g, plan, err);

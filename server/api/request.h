@@ -24,6 +24,7 @@ struct request {
     size_t n_prompts;
     uint32_t n; /* replies to each prompt */
     struct sampling_overrides overrides;
+    const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
     bool want_logprobs;
     uint32_t n_top; /* alternatives returned */
     bool stream, include_usage, continuous_usage;

@@ -11,6 +11,7 @@ enum status sampling_overrides_copy(struct sampling_overrides **out,
     struct sampling_overrides *p;
     struct text *stops;
     struct logit_bias *biases;
+    struct constraint *constraint;
     char *at;
     size_t size;
 
@@ -22,13 +23,16 @@ enum status sampling_overrides_copy(struct sampling_overrides **out,
     size = sizeof(*p) + s->n_stops * sizeof(*stops) + s->n_biases * sizeof(*biases);
     for (size_t i = 0; i < s->n_stops; i++)
         size += s->stops[i].len + 1;
+    if (s->constraint != NULL)
+        size += sizeof(*constraint) + s->constraint->len + 1;
     p = try_alloc(1, size);
     if (p == NULL)
         return error_no_memory(err, size, "sampling parameters");
     *p = *from;
     stops = (struct text *)(p + 1);
     biases = (struct logit_bias *)(stops + s->n_stops);
-    at = (char *)(biases + s->n_biases);
+    constraint = (struct constraint *)(biases + s->n_biases);
+    at = (char *)(constraint + (s->constraint != NULL));
     for (size_t i = 0; i < s->n_stops; i++) {
         memcpy(at, s->stops[i].text, s->stops[i].len);
         stops[i] = (struct text){.text = at, .len = s->stops[i].len};
@@ -36,6 +40,11 @@ enum status sampling_overrides_copy(struct sampling_overrides **out,
     }
     if (s->n_biases > 0)
         memcpy(biases, s->biases, s->n_biases * sizeof(*biases));
+    if (s->constraint != NULL) {
+        memcpy(at, s->constraint->text, s->constraint->len);
+        *constraint = (struct constraint){s->constraint->form, at, s->constraint->len};
+        p->values.constraint = constraint;
+    }
     p->values.stops = stops;
     p->values.biases = biases;
     *out = p;
@@ -70,6 +79,13 @@ static bool biases_are_equal(const struct sampling *a, const struct sampling *b)
     return true;
 }
 
+static bool constraints_are_equal(const struct constraint *a, const struct constraint *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return a->form == b->form && a->len == b->len && memcmp(a->text, b->text, a->len) == 0;
+}
+
 bool sampling_overrides_is_equal(const struct sampling_overrides *a,
                                  const struct sampling_overrides *b)
 {
@@ -89,7 +105,8 @@ bool sampling_overrides_is_equal(const struct sampling_overrides *a,
            x.min_p == y.min_p && x.repetition_penalty == y.repetition_penalty &&
            x.presence_penalty == y.presence_penalty && x.frequency_penalty == y.frequency_penalty &&
            x.seed == y.seed && x.max_tokens == y.max_tokens && x.min_tokens == y.min_tokens &&
-           x.ignore_eos == y.ignore_eos && stops_are_equal(&x, &y) && biases_are_equal(&x, &y);
+           x.ignore_eos == y.ignore_eos && stops_are_equal(&x, &y) && biases_are_equal(&x, &y) &&
+           constraints_are_equal(x.constraint, y.constraint);
 }
 
 void sampling_overrides_apply(const struct sampling_overrides *overrides, struct sampling *s)
@@ -129,6 +146,8 @@ void sampling_overrides_apply(const struct sampling_overrides *overrides, struct
         s->max_tokens = v->max_tokens;
     if (is_given(overrides, SAMPLING_MIN_TOKENS))
         s->min_tokens = v->min_tokens;
+    if (is_given(overrides, SAMPLING_CONSTRAINT))
+        s->constraint = v->constraint;
     if (is_given(overrides, SAMPLING_IGNORE_EOS))
         s->ignore_eos = v->ignore_eos;
 }

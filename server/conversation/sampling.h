@@ -19,6 +19,7 @@ enum sampling_field {
     SAMPLING_MAX_TOKENS = 1 << 10,
     SAMPLING_MIN_TOKENS = 1 << 11,
     SAMPLING_IGNORE_EOS = 1 << 12,
+    SAMPLING_CONSTRAINT = 1 << 13,
 };
 
 struct sampling_overrides {
@@ -26,8 +27,8 @@ struct sampling_overrides {
     struct sampling values; /* of those only */
 };
 
-/* One block with its stops and biases, freed by free(). *out is NULL where nothing is given. from
- * may be NULL. */
+/* One block with its stops, biases and constraint, freed by free(). *out is NULL where nothing is
+ * given. from may be NULL. */
 enum status sampling_overrides_copy(struct sampling_overrides **out,
                                     const struct sampling_overrides *from,
                                     struct error *err) MUST_CHECK;
@@ -36,7 +37,8 @@ enum status sampling_overrides_copy(struct sampling_overrides **out,
 bool sampling_overrides_is_equal(const struct sampling_overrides *a,
                                  const struct sampling_overrides *b);
 
-/* Applies overrides (may be NULL) to s, which borrows their stops and biases from then on. */
+/* Applies overrides (may be NULL) to s, which borrows their stops, biases and constraint from then
+ * on. */
 void sampling_overrides_apply(const struct sampling_overrides *overrides, struct sampling *s);
 
 #endif

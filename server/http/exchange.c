@@ -371,11 +371,14 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     if (x->conversation_id != NULL &&
         buf_printf(out, "X-Conversation-Id: %s\r\n", x->conversation_id) != STATUS_OK)
         return STATUS_EXHAUSTED;
-    if (x->is_of_page &&
-        buf_printf(out,
-                   "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
-                   "Access-Control-Expose-Headers: X-Conversation-Id, Retry-After\r\n",
-                   x->origin) != STATUS_OK)
+    if (x->unenforced != NULL &&
+        buf_printf(out, "X-Parley-Unenforced: %s\r\n", x->unenforced) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (x->is_of_page && buf_printf(out,
+                                    "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
+                                    "Access-Control-Expose-Headers: X-Conversation-Id, "
+                                    "X-Parley-Unenforced, Retry-After\r\n",
+                                    x->origin) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len != SIZE_MAX && http_status != 204 &&
         buf_printf(out, "Content-Length: %zu\r\n", len) != STATUS_OK)
@@ -690,4 +693,9 @@ const char *exchange_last_event(const struct exchange *x, size_t *ret_len)
 void exchange_set_conversation(struct exchange *x, const char *id)
 {
     x->conversation_id = id;
+}
+
+void exchange_set_unenforced(struct exchange *x, const char *keywords)
+{
+    x->unenforced = keywords;
 }

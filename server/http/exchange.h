@@ -56,6 +56,9 @@ const char *exchange_path(const struct exchange *x);
 const char *exchange_conversation(const struct exchange *x);
 /* Sent as X-Conversation-Id with the answer; id lives as long as the exchange. */
 void exchange_set_conversation(struct exchange *x, const char *id);
+/* Sent as X-Parley-Unenforced with the answer; printable ASCII that lives as long as the exchange.
+ */
+void exchange_set_unenforced(struct exchange *x, const char *keywords);
 /* Value of Idempotency-Key, at most 256 bytes of it; NULL where there is none. */
 const char *exchange_key(const struct exchange *x);
 /* Value of Last-Event-ID, [*ret_len]; NULL where there is none. */

@@ -69,6 +69,7 @@ struct exchange {
     const struct exchange_handler *handler;
     void *handler_state;
     const char *conversation_id; /* to answer with */
+    const char *unenforced;      /* likewise; NULL: none */
     char url[URL_MAX_BYTES];     /* NUL-ended; the path once the head is read */
     char conversation[CONVERSATION_NAME_MAX + 2];
     size_t url_len, conversation_len;

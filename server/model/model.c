@@ -192,6 +192,19 @@ static void arm_timer(void *self, uint64_t at_us)
     (void)timerfd_settime(m->alarm_fd, 0, &after, NULL); /* fails only for an invalid time */
 }
 
+/* --- work in the background --- */
+
+static enum status model_work_long(void *self, struct job *job, struct error *err)
+{
+    struct model *m = self;
+
+    if (m->background == NULL &&
+        worker_start(&m->background, m->loop, "parley-grammar", err) != STATUS_OK)
+        return err->status;
+    worker_submit(m->background, job);
+    return STATUS_OK;
+}
+
 /* --- loading --- */
 
 static bool work_ahead(void *arg, bool is_busy)
@@ -290,6 +303,9 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
         .env = m->env,
     };
     m->config.options.backend = m->backend;
+    m->loop = loop;
+    m->long_work = (struct agent_background){model_work_long, m};
+    m->config.background = &m->long_work;
     m->alarm_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (m->alarm_fd < 0)
         rc = error_set(err, STATUS_EXHAUSTED, "cannot make a timer: %s", strerror(errno));
@@ -341,13 +357,23 @@ static void on_worker_stopped(void *arg)
     uv_close((uv_handle_t *)&m->alarm, on_handle_closed);
 }
 
+static void on_background_stopped(void *arg)
+{
+    struct model *m = arg;
+
+    worker_stop(m->worker, on_worker_stopped, m);
+}
+
 static void on_batcher_closed(void *arg)
 {
     struct model *m = arg;
 
     m->batcher = NULL;
     prefault_stop(m->prefault);
-    worker_stop(m->worker, on_worker_stopped, m);
+    if (m->background != NULL)
+        worker_stop(m->background, on_background_stopped, m);
+    else
+        on_background_stopped(m);
 }
 
 void model_drain(struct model *m)

@@ -47,6 +47,9 @@ struct model {
     /* Compute. */
     const struct env *env;
     struct worker *worker;
+    struct worker *background; /* for long work that is no step; NULL until there is some */
+    struct agent_background long_work;
+    uv_loop_t *loop;
     struct prefault *prefault; /* NULL: none, or not loaded */
     /* The batcher's timers: now_timer has zero delay; the kernel's timer has microseconds, which
      * libuv's timers lack. */

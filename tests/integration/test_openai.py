@@ -219,8 +219,8 @@ def responses(parley):
         assert error.param == "previous_response_id"
     expect(openai.BadRequestError, "instructions", client.responses.create, model="tiny", input="x", instructions="Be long.",
            previous_response_id=first.id)
-    expect(openai.BadRequestError, "json_object", client.responses.create, model="tiny", input="x",
-           text={"format": {"type": "json_object"}})
+    expect(openai.BadRequestError, "xml", client.responses.create, model="tiny", input="x",
+           text={"format": {"type": "xml"}})
 
 
 def errors(parley):
@@ -240,7 +240,9 @@ def errors(parley):
             ("logit_bias", "no number", {"logit_bias": {"1": "a"}}),
             ("top_logprobs", "needs logprobs", {"top_logprobs": 2}),
             ("stream", "stream must be true or false", {"extra_body": {"stream": "yes"}}),
-            ("response_format", "json_schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}}),
+            ("response_format", "at #/properties/a: 'not' cannot be enforced", {"response_format": {
+                "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"not": {}}}}}}}),
+            ("response_format", "has no schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}),
             ("tools", "cannot be called", {"tools": [{"type": "function", "function": {"name": "f"}}]})]:
         error = expect(openai.BadRequestError, says, create, model="tiny", messages=user, **more)
         assert error.param == param, (error.param, param)

@@ -39,6 +39,17 @@ static enum status constraint_check_text(const char *text, size_t len, struct er
     return STATUS_OK;
 }
 
+/* A copy that may stand in a header: names of members may have any character. */
+static const char *keep_list(const struct buf *list, struct arena *arena)
+{
+    char *text = arena_strndup(arena, list->len > 0 ? list->data : "", list->len);
+
+    for (char *c = text; c != NULL && *c != '\0'; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return text;
+}
+
 enum status constraint_of_schema(const struct constraint **out, const json_t *schema, bool strict,
                                  const char **ret_left_out, struct arena *arena, struct error *err)
 {
@@ -51,7 +62,7 @@ enum status constraint_of_schema(const struct constraint **out, const json_t *sc
     if (rc == STATUS_OK)
         rc = constraint_keep(out, CONSTRAINT_SCHEMA, text.data, text.len, arena, err);
     if (rc == STATUS_OK) {
-        *ret_left_out = left_out.len > 0 ? arena_strndup(arena, left_out.data, left_out.len) : "";
+        *ret_left_out = keep_list(&left_out, arena);
         if (*ret_left_out == NULL)
             rc = error_no_memory(err, left_out.len, "a constraint");
     }

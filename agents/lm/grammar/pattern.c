@@ -341,7 +341,7 @@ static enum status take_atom(struct pattern *p)
     }
 }
 
-static bool take_count(struct pattern *p, uint64_t *out)
+static bool pattern_take_count(struct pattern *p, uint64_t *out)
 {
     const char *start = p->at;
 
@@ -357,12 +357,12 @@ static enum status take_braces(struct pattern *p, uint64_t *ret_most)
     uint64_t least, most;
 
     p->at++;
-    if (!take_count(p, &least))
+    if (!pattern_take_count(p, &least))
         return pattern_refuse(p, "a brace that is no repetition");
     most = least;
     if (p->at < p->end && *p->at == ',') {
         p->at++;
-        if (p->at < p->end && *p->at != '}' && (!take_count(p, &most) || most < least))
+        if (p->at < p->end && *p->at != '}' && (!pattern_take_count(p, &most) || most < least))
             return pattern_refuse(p, "a brace that is no repetition");
     }
     if (p->at == p->end || *p->at != '}')
@@ -456,7 +456,7 @@ static uint64_t repeat_at(const char *text, const char *end)
 
     if (text == end || *text != '{')
         return 1;
-    for (p.at++; take_count(&p, &count); p.at++) {
+    for (p.at++; pattern_take_count(&p, &count); p.at++) {
         most = count > most ? count : most;
         if (p.at == end || *p.at != ',')
             break;

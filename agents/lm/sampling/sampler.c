@@ -33,8 +33,9 @@ struct sampler {
     size_t seen_mask, n_seen;
     struct candidate *candidates; /* [cap] the tokens left after cuts */
     size_t cap;
-    float *original; /* [n_vocab] the model's logits, if logprobs are wanted */
-    double *sums;    /* [n_vocab / LOGITS_BLOCK, rounded up] weights of each block */
+    float *original;      /* [n_vocab] the model's logits, if logprobs are wanted */
+    const uint32_t *mask; /* of the tokens that may be chosen; NULL: all */
+    double *sums;         /* [n_vocab / LOGITS_BLOCK, rounded up] weights of each block */
 };
 
 static struct seen *find_seen(const struct sampler *s, int32_t id)
@@ -152,6 +153,40 @@ static void set(float *logit, float value)
     *logit = isnan(value) ? -INFINITY : fminf(value, FLT_MAX);
 }
 
+void sampler_allow(struct sampler *s, const uint32_t *mask)
+{
+    s->mask = mask;
+}
+
+/* Bans what the mask does not have. */
+static void mask_logits(const uint32_t *mask, float *logits, size_t n)
+{
+    for (size_t i = 0; i < n; i += 32) {
+        const uint32_t word = mask[i / 32];
+        const size_t end = sampler_min_size(n, i + 32);
+
+        for (size_t k = i; word != UINT32_MAX && k < end; k++)
+            logits[k] = (word >> (k - i) & 1) != 0 ? logits[k] : -INFINITY;
+    }
+}
+
+static bool is_allowed(const uint32_t *mask, int32_t id)
+{
+    return mask == NULL || (mask[id / 32] >> id % 32 & 1) != 0;
+}
+
+/* The mask has a token that ends nothing. */
+static bool allows_more(const uint32_t *mask, size_t n, const int32_t *ends, size_t n_ends)
+{
+    size_t n_allowed = 0;
+
+    for (size_t i = 0; i < (n + 31) / 32; i++)
+        n_allowed += (size_t)__builtin_popcount(mask[i]);
+    for (size_t i = 0; i < n_ends; i++)
+        n_allowed -= (size_t)ends[i] < n && is_allowed(mask, ends[i]);
+    return n_allowed > 0;
+}
+
 /* Applies biases, penalties and bans. Returns whether there were any. */
 static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t position)
 {
@@ -180,12 +215,15 @@ static bool adjust(const struct sampler *s, float *logits, size_t n, uint32_t po
     if (bans_ends) {
         size_t n_ends;
         const int32_t *ends = vocab_stop_tokens(s->vocab, &n_ends);
+        const bool may_end = s->mask != NULL && !allows_more(s->mask, n, ends, n_ends);
 
-        for (size_t i = 0; i < n_ends; i++)
+        for (size_t i = 0; i < n_ends && !may_end; i++)
             if ((size_t)ends[i] < n)
                 logits[ends[i]] = -INFINITY;
     }
-    return how->n_biases > 0 || s->has_penalties || bans_ends;
+    if (s->mask != NULL)
+        mask_logits(s->mask, logits, n);
+    return how->n_biases > 0 || s->has_penalties || bans_ends || s->mask != NULL;
 }
 
 static bool is_before(const struct candidate *a, const struct candidate *b)

@@ -37,6 +37,10 @@ enum status sampler_open(struct sampler **out, const struct sampling *s, const s
 enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint32_t position,
                          struct sampled *out, struct error *err) MUST_CHECK;
 
+/* The tokens that the next sampler_next may choose: a bit for each, in the order of ids; NULL: all.
+ * Borrowed until then. End tokens that are banned may be chosen where nothing else may. */
+void sampler_allow(struct sampler *s, const uint32_t *mask);
+
 /* Fills what a device needs to draw the token of that position as sampler_next would; the caller
  * sets out->row. False if only the host can, because of penalties, biases or top logprobs. */
 bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out);

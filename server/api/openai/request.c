@@ -28,26 +28,6 @@ static enum status refuse_lists(const json_t *body, struct error *err)
     return STATUS_OK;
 }
 
-/* Only {"type": "text"}, or no format, is supported. */
-static enum status refuse_format(const json_t *holder, const char *name, struct error *err)
-{
-    const json_t *format = NULL;
-    const char *type = "text";
-
-    if (field_object(&format, holder, name, err) != STATUS_OK)
-        return err->status;
-    if (format == NULL)
-        return STATUS_OK;
-    if (field_text(&type, format, "type", err) != STATUS_OK)
-        return err->status;
-    if (strcmp(type, "text") != 0)
-        return error_field(err, name,
-                           "of type '%.40s' is not supported: replies are text, ask for JSON in "
-                           "the prompt and check what comes",
-                           type);
-    return STATUS_OK;
-}
-
 static enum status take_stream(struct request *out, const json_t *body, struct error *err)
 {
     const json_t *options = NULL;
@@ -73,8 +53,9 @@ static enum status take_common(struct request *out, const json_t *body, const ch
     if (field_text(&out->model, body, "model", err) != STATUS_OK ||
         field_whole(&n, NULL, body, "n", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK ||
         take_stream(out, body, err) != STATUS_OK ||
-        refuse_format(body, "response_format", err) != STATUS_OK ||
-        request_sampling(&out->overrides, body, max_field, arena, err) != STATUS_OK)
+        request_sampling(&out->overrides, body, max_field, arena, err) != STATUS_OK ||
+        request_constraint(out, body, field(body, "response_format"), "response_format", arena,
+                           err) != STATUS_OK)
         return err->status;
     out->n = (uint32_t)n;
     return STATUS_OK;
@@ -212,9 +193,9 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         refuse_lists(body, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
         request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
-        openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK)
-        return err->status;
-    if (text != NULL && refuse_format(text, "format", err) != STATUS_OK)
+        openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK ||
+        request_constraint(&r.base, body, text != NULL ? field(text, "format") : NULL, "text",
+                           arena, err) != STATUS_OK)
         return err->status;
     *out = r;
     return STATUS_OK;

@@ -34,6 +34,10 @@ enum status request_refuse_unmet(const json_t *body, enum request_api api,
 enum status request_sampling(struct sampling_overrides *out, const json_t *body,
                              const char *max_field, struct arena *arena,
                              struct error *err) MUST_CHECK;
+/* What the replies must match. format: OpenAI's own spelling of it, the field's value or NULL. */
+enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
+                               const char *format_name, struct arena *arena,
+                               struct error *err) MUST_CHECK;
 enum status request_messages(struct prompt *out, const json_t *list, const char *name,
                              struct arena *arena, struct error *err) MUST_CHECK;
 /* A string, a list of strings, of ids, or of lists of ids. */

@@ -76,7 +76,6 @@ static bool is_without_logprobs(const json_t *value)
 
 /* --- */
 
-#define FREE_TEXT "is not supported: replies are free text, check what comes"
 #define NO_LOGPROBS "is not supported here: /v1/chat/completions has logprobs"
 
 /* Sorted by strcmp. */
@@ -103,15 +102,9 @@ static const struct unmet {
      "is not supported: put them into a message"},
     {"echo", CHAT, request_unmet_is_empty, "is not supported: put the message before the reply"},
     {"function_call", CHAT, is_no_call, "needs functions, and there are none"},
-    {"grammar", ALL, request_unmet_is_empty, FREE_TEXT},
-    {"guided_choice", ALL, request_unmet_is_empty, FREE_TEXT},
-    {"guided_grammar", ALL, request_unmet_is_empty, FREE_TEXT},
-    {"guided_json", ALL, is_false, FREE_TEXT},
-    {"guided_regex", ALL, request_unmet_is_empty, FREE_TEXT},
     {"include", RESPONSES, is_without_logprobs, NO_LOGPROBS},
     {"include_stop_str_in_output", ALL, request_unmet_is_empty,
      "is not supported: add the text to the reply"},
-    {"json_schema", ALL, is_false, FREE_TEXT},
     {"logits_processors", ALL, request_unmet_is_empty, "is not supported: use logit_bias"},
     {"mirostat", ALL, request_unmet_is_empty,
      "is not supported: use temperature, top_k, top_p and min_p"},
@@ -127,7 +120,6 @@ static const struct unmet {
      "is not supported: tokens are given as text"},
     {"skip_special_tokens", ALL, is_true, "must be true: replies have none"},
     {"stop_token_ids", ALL, request_unmet_is_empty, "is not supported: use stop"},
-    {"structured_outputs", ALL, request_unmet_is_empty, FREE_TEXT},
     {"tool_choice", CHAT | RESPONSES, is_no_call, "needs tools, and there are none"},
     {"top_logprobs", RESPONSES, request_unmet_is_empty, NO_LOGPROBS},
     {"truncate_prompt_tokens", ALL, request_unmet_is_empty,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/lm/grammar/constraint.h"
 #include "server/api/parley/wire_parts.h"
 #include "server/rpc/call.h"
 
@@ -136,7 +137,6 @@ static enum status wire_check_served(const Parley__V1__TurnRequest *from, struct
 {
     const char *field = from->n_tools > 0           ? "tools"
                         : from->tool_choice != NULL ? "tool_choice"
-                        : from->constraint != NULL  ? "constraint"
                         : from->reasoning != NULL   ? "reasoning"
                                                     : NULL;
 
@@ -146,12 +146,69 @@ static enum status wire_check_served(const Parley__V1__TurnRequest *from, struct
     return err->status = STATUS_UNIMPLEMENTED;
 }
 
+static enum status wire_choice(const struct constraint **out,
+                               const Parley__V1__Constraint__Choice *from, struct arena *arena,
+                               struct error *err)
+{
+    struct text *texts = arena_alloc(arena, from->n_texts, sizeof(texts[0]));
+
+    if (texts == NULL)
+        return wire_no_memory(err);
+    for (size_t i = 0; i < from->n_texts; i++)
+        texts[i] = (struct text){from->texts[i], strlen(from->texts[i])};
+    return constraint_of_choices(out, texts, from->n_texts, arena, err);
+}
+
+/* A keyword that is left out could not be named in the answer: it is refused, strict or not. */
+static enum status wire_read_constraint(const struct constraint **out,
+                                        const Parley__V1__Constraint *from, struct arena *arena,
+                                        struct error *err)
+{
+    const char *left_out;
+
+    switch (from->kind_case) {
+    case PARLEY__V1__CONSTRAINT__KIND_JSON_SCHEMA:
+        return constraint_of_schema_text(out, from->json_schema, strlen(from->json_schema), true,
+                                         &left_out, arena, err);
+    case PARLEY__V1__CONSTRAINT__KIND_JSON_OBJECT:
+        return constraint_of_object(out, arena, err);
+    case PARLEY__V1__CONSTRAINT__KIND_REGEX:
+        return constraint_of_regex(out, from->regex, strlen(from->regex), arena, err);
+    case PARLEY__V1__CONSTRAINT__KIND_GRAMMAR:
+        return constraint_of_grammar(out, from->grammar, strlen(from->grammar), arena, err);
+    case PARLEY__V1__CONSTRAINT__KIND_CHOICE:
+        return wire_choice(out, from->choice, arena, err);
+    default:
+        return error_field(err, "constraint", "has no kind");
+    }
+}
+
+static enum status wire_constraint(const struct sampling_overrides **overrides,
+                                   const Parley__V1__Constraint *from, struct arena *arena,
+                                   struct error *err)
+{
+    struct sampling_overrides *p = arena_alloc(arena, 1, sizeof(*p));
+    enum status rc;
+
+    if (p == NULL)
+        return wire_no_memory(err);
+    if (*overrides != NULL)
+        *p = **overrides;
+    rc = wire_read_constraint(&p->values.constraint, from, arena, err);
+    if (rc != STATUS_OK)
+        return error_name_field(err, "constraint");
+    p->given |= SAMPLING_CONSTRAINT;
+    *overrides = p;
+    return STATUS_OK;
+}
+
 /* A turn without a reply says nothing of how to reply. */
 static enum status check_observed(const Parley__V1__TurnRequest *from, struct error *err)
 {
-    const char *field = from->sampling != NULL    ? "sampling"
-                        : from->want_logprobs > 0 ? "want_logprobs"
-                                                  : NULL;
+    const char *field = from->sampling != NULL     ? "sampling"
+                        : from->constraint != NULL ? "constraint"
+                        : from->want_logprobs > 0  ? "want_logprobs"
+                                                   : NULL;
 
     if (!from->observe_only || field == NULL)
         return STATUS_OK;
@@ -234,6 +291,8 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
         rc = take_messages(&r, from, arena, err);
     if (rc == STATUS_OK)
         rc = wire_sampling(&r.overrides, from->sampling, arena, err);
+    if (rc == STATUS_OK && from->constraint != NULL)
+        rc = wire_constraint(&r.overrides, from->constraint, arena, err);
     if (rc == STATUS_OK)
         *out = r;
     return rc;

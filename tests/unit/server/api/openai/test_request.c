@@ -153,8 +153,23 @@ static const struct wrong {
     {CHAT, "{" USER ",\"logit_bias\":{\"-1\":0}}", "logit_bias", "no token's id"},
     {CHAT, "{" USER ",\"logit_bias\":{\"1\":0,\"01\":0}}", "logit_bias", "token 1 twice"},
     {CHAT, "{" USER ",\"tools\":[{}]}", "tools", "cannot be called"},
-    {CHAT, "{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format",
-     "is not supported"},
+    {CHAT, "{" USER ",\"response_format\":{\"type\":\"xml\"}}", "response_format",
+     "must be text, json_object or json_schema"},
+    {CHAT, "{" USER ",\"response_format\":{\"type\":\"json_schema\"}}", "response_format",
+     "has no schema"},
+    {CHAT, "{" USER ",\"guided_regex\":\"a\",\"grammar\":\"root ::= \\\"a\\\"\"}", "guided_regex",
+     "cannot stand beside grammar"},
+    {CHAT,
+     "{" USER ",\"guided_choice\":[],"
+     "\"guided_json\":{\"type\":\"x\"}}",
+     "guided_json", "is no type"},
+    {COMPLETION, "{\"prompt\":\"a\",\"grammar\":\"root ::= .\"}", "grammar", "has '.'"},
+    {COMPLETION, "{\"prompt\":\"a\",\"guided_choice\":[1]}", "guided_choice", "a list of strings"},
+    {COMPLETION, "{\"prompt\":\"a\",\"json_schema\":3}", "json_schema", "must be an object"},
+    {CHAT, "{" USER ",\"structured_outputs\":{\"structural_tag\":\"x\"}}", "structured_outputs",
+     "is not taken"},
+    {RESPONSES, "{\"input\":\"a\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "text",
+     "has no schema"},
     {COMPLETION, "{}", "prompt", "is missing"},
     {COMPLETION, "{\"prompt\":[]}", "prompt", "is empty"},
     {COMPLETION, "{\"prompt\":[[]]}", "prompt", "is empty"},
@@ -207,17 +222,11 @@ static const struct unmet {
     {CHAT, "documents", "[{\"text\":\"x\"}]", {"[]"}},
     {CHAT, "echo", "true", {"false"}},
     {CHAT, "function_call", "{\"name\":\"f\"}", {"\"none\"", "\"auto\""}},
-    {CHAT, "grammar", "\"root ::= x\"", {"\"\""}},
-    {CHAT, "guided_choice", "[\"a\"]", {"[]"}},
-    {COMPLETION, "guided_grammar", "\"x\"", {"\"\""}},
-    {CHAT, "guided_json", "{}", {"false"}},
-    {COMPLETION, "guided_regex", "\"x\"", {"null"}},
     {RESPONSES,
      "include",
      "[\"message.output_text.logprobs\"]",
      {"[]", "[\"reasoning.encrypted_content\"]"}},
     {CHAT, "include_stop_str_in_output", "true", {"false"}},
-    {CHAT, "json_schema", "{}", {"null"}},
     {CHAT, "logits_processors", "[\"x\"]", {"[]"}},
     {COMPLETION, "mirostat", "2", {"0"}},
     {CHAT, "modalities", "[\"text\",\"audio\"]", {"[\"text\"]", "[]"}},
@@ -231,7 +240,6 @@ static const struct unmet {
     {CHAT, "return_tokens_as_token_ids", "true", {"false"}},
     {CHAT, "skip_special_tokens", "false", {"true"}},
     {CHAT, "stop_token_ids", "[2]", {"[]"}},
-    {CHAT, "structured_outputs", "{\"regex\":\"x\"}", {"{}"}},
     {CHAT, "tool_choice", "\"required\"", {"\"none\"", "\"auto\""}},
     {RESPONSES, "tool_choice", "{\"type\":\"function\",\"name\":\"f\"}", {"\"auto\""}},
     {RESPONSES, "top_logprobs", "2", {"0"}},
@@ -239,6 +247,32 @@ static const struct unmet {
     {RESPONSES, "truncation", "\"auto\"", {"\"disabled\""}},
     {CHAT, "use_beam_search", "true", {"false"}},
     {CHAT, "web_search_options", "{}", {"null"}},
+};
+
+/* Every spelling of a constraint, and the form that it takes. */
+static const struct constrained {
+    enum api api;
+    const char *field, *value;
+    enum constraint_form form;
+} constrained[] = {
+    {CHAT, "response_format", "{\"type\":\"json_object\"}", CONSTRAINT_SCHEMA},
+    {CHAT, "response_format",
+     "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}",
+     CONSTRAINT_SCHEMA},
+    {CHAT, "response_format", "{\"type\":\"json_object\",\"schema\":{}}", CONSTRAINT_SCHEMA},
+    {RESPONSES, "text", "{\"format\":{\"type\":\"json_schema\",\"schema\":{}}}", CONSTRAINT_SCHEMA},
+    {CHAT, "guided_json", "{}", CONSTRAINT_SCHEMA},
+    {CHAT, "guided_json", "\"{}\"", CONSTRAINT_SCHEMA},
+    {COMPLETION, "json_schema", "{}", CONSTRAINT_SCHEMA},
+    {COMPLETION, "guided_regex", "\"a+\"", CONSTRAINT_REGEX},
+    {COMPLETION, "guided_choice", "[\"a\"]", CONSTRAINT_EBNF},
+    {CHAT, "guided_grammar", "\"root ::= \\\"a\\\"\"", CONSTRAINT_EBNF},
+    {CHAT, "grammar", "\"root ::= \\\"a\\\"\"", CONSTRAINT_EBNF},
+    {CHAT, "structured_outputs", "{\"regex\":\"a\"}", CONSTRAINT_REGEX},
+    {CHAT, "structured_outputs", "{\"json\":{}}", CONSTRAINT_SCHEMA},
+    {CHAT, "structured_outputs", "{\"json_object\":true}", CONSTRAINT_SCHEMA},
+    {CHAT, "structured_outputs", "{\"choice\":[\"a\"]}", CONSTRAINT_EBNF},
+    {CHAT, "structured_outputs", "{\"grammar\":\"root ::= \\\"a\\\"\"}", CONSTRAINT_EBNF},
 };
 
 static enum status take_with(struct read *x, enum api api, const char *field, const char *value)
@@ -271,6 +305,24 @@ START_TEST(test_unmet)
 }
 END_TEST
 
+START_TEST(test_constrained)
+{
+    const struct constrained *c = &constrained[_i];
+    const struct sampling_overrides *o;
+    struct read x;
+
+    ck_assert_msg(take_with(&x, c->api, c->field, c->value) == STATUS_OK, "%s", x.err.text);
+    o = c->api == RESPONSES ? &x.responses.base.overrides : &x.r.overrides;
+    ck_assert((o->given & SAMPLING_CONSTRAINT) != 0);
+    ck_assert_int_eq(o->values.constraint->form, c->form);
+    drop(&x);
+    ck_assert_int_eq(take_with(&x, c->api, c->field, "null"), STATUS_OK);
+    o = c->api == RESPONSES ? &x.responses.base.overrides : &x.r.overrides;
+    ck_assert((o->given & SAMPLING_CONSTRAINT) == 0);
+    drop(&x);
+}
+END_TEST
+
 static enum status read_once(void *arg)
 {
     struct read x;
@@ -299,6 +351,8 @@ int main(void)
     tcase_add_test(t, test_prompts);
     tcase_add_test(t, test_responses);
     tcase_add_loop_test(t, test_wrong, 0, (int)(sizeof(wrongs) / sizeof(wrongs[0])));
+    tcase_add_loop_test(t, test_constrained, 0,
+                        (int)(sizeof(constrained) / sizeof(constrained[0])));
     tcase_add_loop_test(t, test_unmet, 0, (int)(sizeof(unmet) / sizeof(unmet[0])));
     tcase_add_test(t, test_no_memory);
     suite_add_tcase(s, t);

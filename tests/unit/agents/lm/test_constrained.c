@@ -1,0 +1,311 @@
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/lm/grammar/constraint.h"
+#include "agents/lm/lm.h"
+#include "base/worker.h"
+#include "tests/support/lm_driver.h"
+#include "tests/unit/base/suite.h"
+
+static const struct tiny_config tiny = {.type = DTYPE_Q8_0, .seed = 7};
+
+static struct arena arena;
+
+static const char schema[] =
+    "{\"type\":\"object\",\"properties\":{\"the_first\":{\"enum\":[\"hello\",\"help\"]},"
+    "\"the_second\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":1,"
+    "\"maxItems\":3}},\"required\":[\"the_first\",\"the_second\"]}";
+
+static const struct constraint *schema_constraint(void)
+{
+    const struct constraint *c;
+    const char *left_out;
+    struct error err;
+
+    ck_assert_int_eq(
+        constraint_of_schema_text(&c, schema, sizeof schema - 1, true, &left_out, &arena, &err),
+        STATUS_OK);
+    return c;
+}
+
+static struct agent *constrained_agent(enum speculate speculate, const struct agent_background *b)
+{
+    struct agent_config config = drive_config("cpu", 64);
+    struct agent *a;
+    struct error err;
+
+    config.options.speculate = speculate;
+    config.background = b;
+    ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    return a;
+}
+
+static struct clone *constrained_clone(struct agent *a)
+{
+    const struct clone_config plain = {0};
+    struct clone *c;
+    struct error err;
+
+    ck_assert_int_eq(clone_open(&c, a, &plain, &err), STATUS_OK);
+    return c;
+}
+
+static struct sampling constrained_sampling(float temperature, bool want_logprobs)
+{
+    struct sampling s;
+
+    sampling_init(&s);
+    s.temperature = temperature;
+    s.seed = 3;
+    s.has_seed = true;
+    s.max_tokens = 200;
+    s.ignore_eos = true; /* a constraint ends the reply all the same */
+    s.want_logprobs = want_logprobs;
+    s.constraint = schema_constraint();
+    return s;
+}
+
+/* Runs a turn; returns how many steps it took. */
+static size_t constrained_run(struct drive *d, struct clone *c, const struct sampling *s)
+{
+    struct error err;
+    size_t n_steps = 0;
+
+    ck_assert_msg(drive_begin(d, c, "hello", s, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_msg(c->agent->type->prepare(c, &d->turn, &err) == STATUS_OK, "%s", err.text);
+    ck_assert(!d->turn.is_preparing);
+    do
+        n_steps++;
+    while (drive_step(c->agent, &d, 1, 256) != 0);
+    ck_assert_msg(d->turn.row.outcome == ROW_DONE, "%s", d->turn.row.err.text);
+    return n_steps;
+}
+
+static void check_instance(const struct reply *r)
+{
+    json_t *read = json_loads(r->text.data, 0, NULL);
+    const char *first = json_string_value(json_object_get(read, "the_first"));
+    const size_t n = json_array_size(json_object_get(read, "the_second"));
+
+    ck_assert_msg(read != NULL && json_object_size(read) == 2, "%s", r->text.data);
+    ck_assert(strcmp(first, "hello") == 0 || strcmp(first, "help") == 0);
+    ck_assert(n >= 1 && n <= 3);
+    json_decref(read);
+}
+
+/* Asserts the same ids and text. */
+static void check_same_reply(const struct reply *a, const struct reply *b)
+{
+    ck_assert_uint_eq(a->n_tokens, b->n_tokens);
+    for (size_t i = 0; i < a->n_tokens; i++) {
+        ck_assert_int_eq(a->tokens[i].id, b->tokens[i].id);
+        ck_assert_uint_eq(a->tokens[i].text_end, b->tokens[i].text_end);
+    }
+    ck_assert_str_eq(a->text.data, b->text.data);
+}
+
+/* A reply matches its schema and ends by itself, however likely its tokens are. Forced text takes
+ * no steps of its own, and its ids are those that it has token by token, as log-probabilities need
+ * it; so too with draft tokens, and after a fork. */
+START_TEST(test_replies)
+{
+    static const float temperatures[] = {0, 1, 2};
+    const float temperature = temperatures[_i];
+    const struct sampling at_once = constrained_sampling(temperature, false),
+                          by_token = constrained_sampling(temperature, true);
+    struct agent *agents[2] = {constrained_agent(SPECULATE_OFF, NULL),
+                               constrained_agent(SPECULATE_ON, NULL)};
+
+    for (int i = 0; i < 2; i++) {
+        struct clone *c = constrained_clone(agents[i]), *twin = constrained_clone(agents[i]), *fork;
+        struct drive d[3];
+        struct error err;
+        size_t n_at_once, n_by_token;
+
+        n_by_token = constrained_run(&d[0], twin, &by_token);
+        ck_assert_int_eq(d[0].turn.reply.finish, FINISH_STOP);
+        check_instance(&d[0].turn.reply);
+        n_at_once = constrained_run(&d[1], c, &at_once);
+        ck_assert_int_eq(d[1].turn.reply.finish, FINISH_STOP);
+        ck_assert_uint_lt(2 * n_at_once, d[1].turn.reply.n_tokens);
+        ck_assert(i == 1 || n_by_token == d[1].turn.reply.n_tokens);
+        check_same_reply(&d[0].turn.reply, &d[1].turn.reply);
+        drive_end(&d[0], false);
+        drive_end(&d[1], true);
+        ck_assert_int_eq(clone_fork(&fork, c, 1, &err), STATUS_OK);
+        constrained_run(&d[0], c, &at_once);
+        constrained_run(&d[2], fork, &by_token);
+        check_same_reply(&d[0].turn.reply, &d[2].turn.reply);
+        drive_end(&d[0], true);
+        drive_end(&d[2], true);
+        clone_close(fork);
+        clone_close(twin);
+        clone_close(c);
+    }
+    agent_unref(agents[0]);
+    agent_unref(agents[1]);
+}
+END_TEST
+
+/* A reply is the same with draft tokens as without, and whoever else is in the batch. */
+START_TEST(test_drafts)
+{
+    struct agent *off = constrained_agent(SPECULATE_OFF, NULL),
+                 *on = constrained_agent(SPECULATE_ON, NULL);
+    const struct sampling s = constrained_sampling(1, true);
+    struct clone *a = constrained_clone(off), *b = constrained_clone(on);
+    struct drive d[2];
+
+    for (int turn = 0; turn < 3; turn++) {
+        constrained_run(&d[0], a, &s);
+        constrained_run(&d[1], b, &s);
+        check_same_reply(&d[0].turn.reply, &d[1].turn.reply);
+        for (size_t i = 0; i < d[0].turn.reply.n_tokens; i++)
+            ck_assert(d[0].turn.reply.tokens[i].logprob == d[1].turn.reply.tokens[i].logprob);
+        drive_end(&d[0], true);
+        drive_end(&d[1], true);
+    }
+    clone_close(a);
+    clone_close(b);
+    agent_unref(off);
+    agent_unref(on);
+}
+END_TEST
+
+/* --- in the background --- */
+
+static struct job *waiting[32];
+static size_t n_waiting;
+
+static enum status take_job(void *self, struct job *job, struct error *err)
+{
+    (void)self;
+    (void)err;
+    ck_assert_uint_lt(n_waiting, 32);
+    waiting[n_waiting++] = job;
+    return STATUS_OK;
+}
+
+static void run_jobs(void)
+{
+    for (size_t i = 0; i < n_waiting; i++) {
+        waiting[i]->run(waiting[i]);
+        waiting[i]->done(waiting[i]);
+    }
+    n_waiting = 0;
+}
+
+static const struct constraint *numbered(int i)
+{
+    const struct constraint *c;
+    struct error err;
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "a{%d}", i + 1);
+    ck_assert_int_eq(constraint_of_regex(&c, text, strlen(text), &arena, &err), STATUS_OK);
+    return c;
+}
+
+static struct grammar *given;
+static struct error given_err;
+
+static void take_grammar(struct grammar_waiter *w, struct grammar *g, const struct error *err)
+{
+    (void)w;
+    given = g;
+    given_err = *err;
+}
+
+/* All who ask for a constraint while it is compiled get it from one compilation; later it is found.
+ * What does not compile says why, and is not kept. Only so many are compiled at once. */
+START_TEST(test_background)
+{
+    const struct agent_background background = {take_job, NULL};
+    struct agent *a = constrained_agent(SPECULATE_OFF, &background);
+    struct grammars *all = container_of(a, struct lm, base)->grammars;
+    struct grammar_waiter waiters[GRAMMARS_MAX_COMPILING + 1];
+    struct grammar *g;
+    const struct constraint *wrong;
+    struct error err;
+
+    memset(waiters, 0, sizeof waiters);
+    for (int i = 0; i <= GRAMMARS_MAX_COMPILING; i++)
+        waiters[i].ready = take_grammar;
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(grammars_get(&g, all, numbered(0), &waiters[i], &err), STATUS_OK);
+        ck_assert_ptr_null(g);
+    }
+    ck_assert_uint_eq(n_waiting, 1);
+    run_jobs();
+    ck_assert_ptr_nonnull(given);
+    ck_assert_int_eq(grammars_get(&g, all, numbered(0), &waiters[0], &err), STATUS_OK);
+    ck_assert_ptr_eq(g, given);
+    for (int i = 0; i < 3; i++)
+        grammar_unref(g);
+
+    ck_assert_int_eq(constraint_of_regex(&wrong, "(a", 2, &arena, &err), STATUS_OK);
+    ck_assert_int_eq(grammars_get(&g, all, wrong, &waiters[0], &err), STATUS_OK);
+    run_jobs();
+    ck_assert_int_eq(given_err.status, STATUS_INVALID);
+
+    for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++)
+        ck_assert_int_eq(grammars_get(&g, all, numbered(i + 1), &waiters[i], &err), STATUS_OK);
+    ck_assert_int_eq(grammars_get(&g, all, numbered(40), &waiters[16], &err), STATUS_EXHAUSTED);
+    ck_assert_uint_gt(err.retry_after_ms, 0);
+    for (int i = 0; i < GRAMMARS_MAX_COMPILING; i++)
+        grammars_forget(&waiters[i]);
+    run_jobs();
+    agent_unref(a);
+}
+END_TEST
+
+/* Without the module one line says so, and other turns are served. */
+START_TEST(test_no_module)
+{
+    char *module = strdup(getenv("PARLEY_GRAMMAR_MODULE"));
+    struct agent *a = constrained_agent(SPECULATE_OFF, NULL);
+    const struct sampling s = constrained_sampling(0, false);
+    struct clone *c = constrained_clone(a);
+    struct drive d;
+    struct error err;
+
+    ck_assert_int_eq(setenv("PARLEY_GRAMMAR_MODULE", "", 1), 0);
+    ck_assert_int_eq(drive_begin(&d, c, "hello", &s, &err), STATUS_OK);
+    ck_assert_int_eq(a->type->prepare(c, &d.turn, &err), STATUS_UNAVAILABLE);
+    drive_end(&d, false);
+    ck_assert_int_eq(setenv("PARLEY_GRAMMAR_MODULE", module, 1), 0);
+    constrained_run(&d, c, &s);
+    drive_end(&d, false);
+    clone_close(c);
+    agent_unref(a);
+    free(module);
+}
+END_TEST
+
+int main(void)
+{
+    TCase *all = tcase_create("constrained");
+    Suite *suite = suite_create("constrained");
+    SRunner *runner = srunner_create(suite);
+    const char *module = getenv("PARLEY_GRAMMAR_MODULE");
+    int failed;
+
+    if (module == NULL || access(module, R_OK) != 0) {
+        printf("the grammar module is not built\n");
+        return 77;
+    }
+    arena_init(&arena, 16 << 20);
+    tcase_set_timeout(all, 60);
+    tcase_add_loop_test(all, test_replies, 0, 3);
+    tcase_add_test(all, test_drafts);
+    tcase_add_test(all, test_background);
+    tcase_add_test(all, test_no_module);
+    suite_add_tcase(suite, all);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    arena_deinit(&arena);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
