@@ -45,6 +45,9 @@ const char *reason_name(enum reason reason)
         [REASON_ROUND_GIVEN_UP] = "ROUND_GIVEN_UP",
         [REASON_CHECKSUM_DIFFERS] = "CHECKSUM_DIFFERS",
         [REASON_SEQUENCE_NOT_FOUND] = "SEQUENCE_NOT_FOUND",
+        [REASON_KEY_MISSING] = "KEY_MISSING",
+        [REASON_KEY_INVALID] = "KEY_INVALID",
+        [REASON_ROLE_MISSING] = "ROLE_MISSING",
     };
 
     assert((unsigned)reason < N_REASONS);

@@ -50,6 +50,10 @@ enum reason {
     REASON_ROUND_GIVEN_UP,     /* the round did not come about: send the gradient again */
     REASON_CHECKSUM_DIFFERS,   /* what came is not what was sent */
     REASON_SEQUENCE_NOT_FOUND, /* of KServe: its first request must start it */
+
+    REASON_KEY_MISSING,  /* the call has no key, and the server wants one */
+    REASON_KEY_INVALID,  /* no such key, or it was revoked, or it has expired */
+    REASON_ROLE_MISSING, /* the key's principal has not the role that the call needs */
     N_REASONS
 };
 

@@ -1,0 +1,248 @@
+/* A key is looked up by its hash: first in a table under a random key, then the whole hash is
+ * compared in constant time. So the time of a refusal tells nothing of the keys there are. */
+#include "server/access/access.h"
+
+#include <openssl/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "server/access/keys_file.h"
+
+struct access_principal {
+    struct link link;
+    struct principal base;
+    char name[PRINCIPAL_NAME_MAX + 1];
+};
+
+struct access_key {
+    struct link link; /* of all keys, the revoked ones too: calls may have them */
+    struct hash_node by_digest;
+    const struct principal *principal;
+    uint8_t digest[SHA256_BYTES];
+    uint64_t until_s; /* 0: none */
+    bool is_current;  /* in the file as last read; then in by_digest */
+};
+
+struct access {
+    struct access_config config;
+    struct hash by_digest;
+    struct list keys, principals;
+    uint32_t n_principals;
+    struct sha256 *sha256;
+};
+
+static const struct principal anyone = {0, ~0u, ""};
+static const struct principal stranger = {UINT32_MAX, 0, ""};
+static const struct access_key key_of_anyone = {.principal = &anyone, .is_current = true};
+static const struct access_key key_of_stranger = {.principal = &stranger, .is_current = true};
+
+/* --- the tables --- */
+
+static uint64_t access_hash(const struct access *a, const uint8_t digest[SHA256_BYTES])
+{
+    return hash_bytes(&a->by_digest, 0, digest, SHA256_BYTES);
+}
+
+static struct access_key *access_find(const struct access *a, const uint8_t digest[SHA256_BYTES])
+{
+    struct hash_node *node = hash_first(&a->by_digest, access_hash(a, digest));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct access_key *key = container_of(node, struct access_key, by_digest);
+
+        if (CRYPTO_memcmp(key->digest, digest, SHA256_BYTES) == 0)
+            return key;
+    }
+    return NULL;
+}
+
+static struct access_principal *access_find_principal(const struct access *a, const char *name)
+{
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        struct access_principal *p = container_of(at, struct access_principal, link);
+
+        if (strcmp(p->name, name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+static struct access_principal *access_name(struct access *a, const char *name)
+{
+    struct access_principal *p = access_find_principal(a, name);
+
+    if (p != NULL)
+        return p;
+    p = xalloc(sizeof(*p));
+    memcpy(p->name, name, strlen(name) + 1);
+    p->base.id = ++a->n_principals;
+    p->base.name = p->name;
+    list_push(&a->principals, &p->link);
+    return p;
+}
+
+/* A key that was there before, with the same principal, stays the same. */
+static void access_add(struct access *a, const struct keys_line *line)
+{
+    struct access_principal *p = access_name(a, line->principal);
+    struct access_key *key = NULL;
+
+    p->base.roles |= line->roles;
+    for (struct link *at = list_first(&a->keys); at != NULL && key == NULL;
+         at = list_next(&a->keys, at)) {
+        struct access_key *old = container_of(at, struct access_key, link);
+
+        if (old->principal == &p->base && memcmp(old->digest, line->digest, SHA256_BYTES) == 0)
+            key = old;
+    }
+    if (key == NULL) {
+        key = xalloc(sizeof(*key));
+        memcpy(key->digest, line->digest, SHA256_BYTES);
+        key->principal = &p->base;
+        list_push(&a->keys, &key->link);
+    }
+    key->until_s = line->until_s;
+    key->is_current = true;
+    hash_add(&a->by_digest, &key->by_digest, access_hash(a, key->digest));
+}
+
+static void access_revoke_all(struct access *a)
+{
+    for (struct link *at = list_first(&a->keys); at != NULL; at = list_next(&a->keys, at)) {
+        struct access_key *key = container_of(at, struct access_key, link);
+
+        if (key->is_current)
+            hash_remove(&a->by_digest, &key->by_digest);
+        key->is_current = false;
+    }
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at))
+        container_of(at, struct access_principal, link)->base.roles = 0;
+}
+
+enum status access_reload(struct access *a, struct error *err)
+{
+    struct keys_line *lines;
+    size_t n;
+    enum status rc = keys_file_read(&lines, &n, a->config.path, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    access_revoke_all(a);
+    for (size_t i = 0; i < n; i++)
+        access_add(a, &lines[i]);
+    free(lines);
+    return STATUS_OK;
+}
+
+enum status access_open(struct access **out, const struct access_config *config, struct error *err)
+{
+    struct access *a = xalloc(sizeof(*a));
+    enum status rc;
+
+    a->config = *config;
+    hash_init(&a->by_digest, config->env);
+    list_init(&a->keys);
+    list_init(&a->principals);
+    rc = sha256_open(&a->sha256, err);
+    if (rc == STATUS_OK)
+        rc = access_reload(a, err);
+    if (rc != STATUS_OK) {
+        access_close(a);
+        return rc;
+    }
+    *out = a;
+    return STATUS_OK;
+}
+
+void access_close(struct access *a)
+{
+    struct link *link;
+
+    if (a == NULL)
+        return;
+    access_revoke_all(a);
+    while ((link = list_pop(&a->keys)) != NULL)
+        free(container_of(link, struct access_key, link));
+    while ((link = list_pop(&a->principals)) != NULL)
+        free(container_of(link, struct access_principal, link));
+    hash_deinit(&a->by_digest);
+    if (a->sha256 != NULL)
+        sha256_close(a->sha256);
+    free(a);
+}
+
+/* --- callers --- */
+
+/* *ret_len is 0 where there is no key. */
+static const char *proof_key(const struct access_proof *p, size_t *ret_len)
+{
+    static const char bearer[] = "bearer ";
+    size_t before = sizeof(bearer) - 1;
+    const char *at = p->authorization;
+
+    *ret_len = p->api_key == NULL ? 0 : p->api_key_len;
+    if (at == NULL || p->authorization_len < before || strncasecmp(at, bearer, before) != 0)
+        return p->api_key;
+    while (before < p->authorization_len && at[before] == ' ')
+        before++;
+    *ret_len = p->authorization_len - before;
+    return at + before;
+}
+
+static bool access_key_is_valid(const struct access *a, const struct access_key *key)
+{
+    return key->is_current && (key->until_s == 0 || a->config.unix_s() < key->until_s);
+}
+
+static enum status access_look_up(const struct access_key **out, const struct access *a,
+                                  const struct access_proof *proof, struct error *err)
+{
+    uint8_t digest[SHA256_BYTES];
+    const struct access_key *key;
+    const char *text;
+    size_t len;
+
+    text = proof_key(proof, &len);
+    if (len == 0)
+        return error_because(err, STATUS_UNAUTHENTICATED, REASON_KEY_MISSING, NULL,
+                             "a key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+    sha256_add(a->sha256, text, len);
+    sha256_take(a->sha256, digest);
+    key = access_find(a, digest);
+    if (key == NULL || !access_key_is_valid(a, key)) /* which of them is not told */
+        return error_because(err, STATUS_UNAUTHENTICATED, REASON_KEY_INVALID, NULL,
+                             "the key is not valid");
+    *out = key;
+    return STATUS_OK;
+}
+
+enum status access_admit(const struct access_key **out, const struct access *a,
+                         enum access_level level, const struct access_proof *proof,
+                         struct error *err)
+{
+    const struct access_key *key = a == NULL ? &key_of_anyone : &key_of_stranger;
+
+    if (a != NULL && level != ACCESS_OPEN && access_look_up(&key, a, proof, err) != STATUS_OK)
+        return err->status;
+    if (level == ACCESS_ADMIN && (key->principal->roles & ACCESS_ROLE_ADMIN) == 0)
+        return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
+                             "this needs a key with the role admin");
+    *out = key;
+    return STATUS_OK;
+}
+
+const struct principal *access_key_principal(const struct access_key *key)
+{
+    return key->principal;
+}
+
+bool access_key_is_revoked(const struct access *a, const struct access_key *key)
+{
+    return a != NULL && key != &key_of_stranger && !access_key_is_valid(a, key);
+}

@@ -1,0 +1,68 @@
+/* Who may call. A principal owns conversations, sessions and parameter sets; it has one or several
+ * keys, each of which is a caller's proof that it is the principal. Principals and keys live as
+ * long as the daemon, so pointers to them stay valid across a reload. Loop. */
+#ifndef SERVER_ACCESS_ACCESS_H
+#define SERVER_ACCESS_ACCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct access;
+struct access_key;
+struct env;
+
+enum access_role {
+    ACCESS_ROLE_ADMIN = 1, /* metrics, loading of models, training of served ones */
+};
+
+/* Ids are small numbers, never used twice while the daemon runs. */
+struct principal {
+    uint32_t id;      /* 0: the one there is without keys */
+    unsigned roles;   /* of enum access_role */
+    const char *name; /* "": the one there is without keys */
+};
+
+/* What a method or a route asks of its caller. */
+enum access_level {
+    ACCESS_KEY,   /* a valid key */
+    ACCESS_OPEN,  /* nothing: health */
+    ACCESS_ADMIN, /* a valid key of a principal with the role admin */
+};
+
+/* What a caller has sent; NULL: nothing. Borrowed. */
+struct access_proof {
+    const char *authorization; /* [authorization_len] "Bearer KEY" */
+    size_t authorization_len;
+    const char *api_key; /* [api_key_len]; used where authorization is no bearer's */
+    size_t api_key_len;
+};
+
+struct access_config {
+    const char *path; /* of the keys; kept */
+    const struct env *env;
+    uint64_t (*unix_s)(void); /* the wall clock */
+};
+
+/* Reads the keys. Errors as of keys_file_read. */
+enum status access_open(struct access **out, const struct access_config *config,
+                        struct error *err) MUST_CHECK;
+void access_close(struct access *a); /* NULL is fine; no key of it is in use */
+
+/* Reads the file again; on failure all stays as it was. A key that the file has no more is revoked,
+ * and so is one that belongs to another principal now. */
+enum status access_reload(struct access *a, struct error *err) MUST_CHECK;
+
+/* Whose call it is. a NULL: no keys are configured, and everybody is the one principal, with all
+ * roles. STATUS_UNAUTHENTICATED: the key is missing or invalid; DENIED: the role is missing. */
+enum status access_admit(const struct access_key **out, const struct access *a,
+                         enum access_level level, const struct access_proof *proof,
+                         struct error *err) MUST_CHECK;
+
+const struct principal *access_key_principal(const struct access_key *key);
+/* The key was taken back, or has expired, since it was admitted. */
+bool access_key_is_revoked(const struct access *a, const struct access_key *key);
+
+#endif

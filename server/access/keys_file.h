@@ -1,0 +1,36 @@
+/* The file of keys: who may call, by the hashes of their keys. A line is
+ *
+ *     PRINCIPAL SHA256 [admin] [until=YYYY-MM-DD[THH:MM:SSZ]]
+ *
+ * where SHA256 is that of the key in hex; empty lines and what follows a # are skipped. The hash is
+ * a plain one: keys are 32 random bytes, which nobody finds by trying, so a slow hash would only
+ * make each call slow. Any thread. */
+#ifndef SERVER_ACCESS_KEYS_FILE_H
+#define SERVER_ACCESS_KEYS_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/checksum.h"
+#include "base/status.h"
+
+enum { PRINCIPAL_NAME_MAX = 64, KEYS_FILE_MAX_KEYS = 1024, KEYS_FILE_MAX_BYTES = 1 << 20 };
+
+struct keys_line {
+    char principal[PRINCIPAL_NAME_MAX + 1];
+    uint8_t digest[SHA256_BYTES];
+    unsigned roles;   /* of enum access_role */
+    uint64_t until_s; /* the first second, since 1970, in which the key is invalid; 0: none */
+};
+
+/* *out[*ret_n] is the caller's, by free; NULL where there is no key. STATUS_INVALID names the line
+ * and never quotes it: it may hold a key. */
+enum status keys_file_parse(struct keys_line **out, size_t *ret_n, const char *text, size_t len,
+                            struct error *err) MUST_CHECK;
+
+/* The same of a file. STATUS_INVALID also where others than its owner may change it, or others than
+ * its owner and group may read it; NOT_FOUND where it cannot be read. Errors name the path. */
+enum status keys_file_read(struct keys_line **out, size_t *ret_n, const char *path,
+                           struct error *err) MUST_CHECK;
+
+#endif
