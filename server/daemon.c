@@ -24,6 +24,7 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "proto/descriptors.h"
+#include "server/access/access.h"
 #include "server/act/session.h"
 #include "server/act/trainer.h"
 #include "server/alarm.h"
@@ -57,7 +58,8 @@ struct daemon {
     struct config config;
     struct env env;
     struct server server;
-    struct error *err; /* daemon_run's: the reason of a failure */
+    struct error *err;     /* daemon_run's: the reason of a failure */
+    struct access *access; /* NULL: everybody may call */
     struct models models;
     struct conversations conversations;
     struct params_sets params;
@@ -293,7 +295,39 @@ static void apply_log(void *self, const struct config *to)
     log_set_level(to->log_level);
 }
 
+static enum status check_keys(void *self, const struct config *to, struct error *err)
+{
+    struct daemon *d = self;
+
+    (void)to;
+    return d->access == NULL ? STATUS_OK : access_prepare(d->access, err);
+}
+
+/* Revoked keys start nothing more, and what they have started ends. */
+static void apply_keys(void *self, const struct config *to)
+{
+    struct daemon *d = self;
+
+    (void)to;
+    if (d->access == NULL)
+        return;
+    access_commit(d->access);
+    if (d->port != NULL)
+        port_check_keys(d->port);
+    if (d->http != NULL)
+        http_check_keys(d->http);
+}
+
+static void drop_keys(void *self)
+{
+    struct daemon *d = self;
+
+    if (d->access != NULL)
+        access_discard(d->access);
+}
+
 static const struct reload_part daemon_parts[] = {
+    {.name = "keys", .check = check_keys, .apply = apply_keys, .drop = drop_keys},
     {.name = "log", .apply = apply_log},
     {.name = "limits", .apply = apply_limits},
     {.name = "http", .apply = apply_http},
@@ -477,6 +511,21 @@ static enum status start_models(struct daemon *d, struct error *err)
     return rc == STATUS_OK ? models_scan(&d->models, err) : rc;
 }
 
+static uint64_t daemon_unix_s(void)
+{
+    return (uint64_t)time(NULL);
+}
+
+static enum status start_access(struct daemon *d, struct error *err)
+{
+    const struct access_config config = {
+        .path = d->config.keys, .env = &d->env, .unix_s = daemon_unix_s};
+
+    if (config.path == NULL || access_open(&d->access, &config, err) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(err, "--keys");
+}
+
 static enum status start_port(struct daemon *d, struct error *err)
 {
     struct port_config config = {
@@ -485,6 +534,7 @@ static enum status start_port(struct daemon *d, struct error *err)
         .max_message_bytes = d->config.max_message_bytes,
         .server = &d->server,
         .health = &d->health,
+        .access = d->access,
         .env = &d->env,
     };
     enum status rc;
@@ -512,6 +562,7 @@ static enum status start_http(struct daemon *d, struct error *err)
             d->config.max_message_bytes == 0 ? HTTP_BODY_BYTES : d->config.max_message_bytes,
         .timeout_ms = d->config.http_timeout_ms,
         .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
+        .access = d->access,
         .server = &d->server,
         .env = &d->env,
     };
@@ -663,12 +714,14 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_params(&d);
     start_conversations(&d);
     start_sessions(&d);
-    if (start_sequences(&d, err) != STATUS_OK || start_port(&d, err) != STATUS_OK ||
-        start_http(&d, err) != STATUS_OK || start_models(&d, err) != STATUS_OK)
+    if (start_access(&d, err) != STATUS_OK || start_sequences(&d, err) != STATUS_OK ||
+        start_port(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
+        start_models(&d, err) != STATUS_OK)
         daemon_fail(&d, err);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
+    access_close(d.access);
     keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
     conversations_deinit(&d.conversations);

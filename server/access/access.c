@@ -33,6 +33,8 @@ struct access {
     struct list keys, principals;
     uint32_t n_principals;
     struct sha256 *sha256;
+    struct keys_line *next; /* [n_next], owned: of a reload between its two parts */
+    size_t n_next;
 };
 
 static const struct principal anyone = {0, ~0u, ""};
@@ -125,19 +127,34 @@ static void access_revoke_all(struct access *a)
         container_of(at, struct access_principal, link)->base.roles = 0;
 }
 
+enum status access_prepare(struct access *a, struct error *err)
+{
+    access_discard(a);
+    return keys_file_read(&a->next, &a->n_next, a->config.path, err);
+}
+
+void access_discard(struct access *a)
+{
+    free(a->next);
+    a->next = NULL;
+    a->n_next = 0;
+}
+
+void access_commit(struct access *a)
+{
+    access_revoke_all(a);
+    for (size_t i = 0; i < a->n_next; i++)
+        access_add(a, &a->next[i]);
+    access_discard(a);
+}
+
 enum status access_reload(struct access *a, struct error *err)
 {
-    struct keys_line *lines;
-    size_t n;
-    enum status rc = keys_file_read(&lines, &n, a->config.path, err);
+    enum status rc = access_prepare(a, err);
 
-    if (rc != STATUS_OK)
-        return rc;
-    access_revoke_all(a);
-    for (size_t i = 0; i < n; i++)
-        access_add(a, &lines[i]);
-    free(lines);
-    return STATUS_OK;
+    if (rc == STATUS_OK)
+        access_commit(a);
+    return rc;
 }
 
 enum status access_open(struct access **out, const struct access_config *config, struct error *err)
@@ -171,6 +188,7 @@ void access_close(struct access *a)
         free(container_of(link, struct access_key, link));
     while ((link = list_pop(&a->principals)) != NULL)
         free(container_of(link, struct access_principal, link));
+    access_discard(a);
     hash_deinit(&a->by_digest);
     if (a->sha256 != NULL)
         sha256_close(a->sha256);

@@ -54,6 +54,10 @@ void access_close(struct access *a); /* NULL is fine; no key of it is in use */
 /* Reads the file again; on failure all stays as it was. A key that the file has no more is revoked,
  * and so is one that belongs to another principal now. */
 enum status access_reload(struct access *a, struct error *err) MUST_CHECK;
+/* The same in two parts: prepare reads the file, commit or discard follows. */
+enum status access_prepare(struct access *a, struct error *err) MUST_CHECK;
+void access_commit(struct access *a);
+void access_discard(struct access *a);
 
 /* Whose call it is. a NULL: no keys are configured, and everybody is the one principal, with all
  * roles. STATUS_UNAUTHENTICATED: the key is missing or invalid; DENIED: the role is missing. */

@@ -112,9 +112,9 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
                          "a principal's name has 1 to %d letters, digits, '.', '_', '@' and '-'",
                          PRINCIPAL_NAME_MAX);
     if (!keys_take_digest(out, words[1]))
-        return error_set(err, STATUS_INVALID,
-                         "a key's SHA-256 has %d lower-case hex digits: 'parley keys new' makes one",
-                         HEX_CHARS);
+        return error_set(
+            err, STATUS_INVALID,
+            "a key's SHA-256 has %d lower-case hex digits: 'parley keys new' makes one", HEX_CHARS);
     for (size_t i = 2; i < n; i++) {
         if (!keys_take_rest(out, words[i]))
             return error_set(err, STATUS_INVALID,
@@ -203,7 +203,7 @@ static enum status check_mode(int fd, struct error *err)
     return STATUS_OK;
 }
 
-static enum status read_whole(char *text, size_t *ret_len, int fd, struct error *err)
+static enum status keys_read_whole(char *text, size_t *ret_len, int fd, struct error *err)
 {
     size_t len = 0;
     ssize_t n;
@@ -236,7 +236,7 @@ enum status keys_file_read(struct keys_line **out, size_t *ret_n, const char *pa
     if (rc == STATUS_OK && (text = try_alloc(1, KEYS_FILE_MAX_BYTES + 1)) == NULL)
         rc = error_no_memory(err, KEYS_FILE_MAX_BYTES + 1, "the keys");
     if (rc == STATUS_OK)
-        rc = read_whole(text, &len, fd, err);
+        rc = keys_read_whole(text, &len, fd, err);
     if (rc == STATUS_OK)
         rc = keys_file_parse(out, ret_n, text, len, err);
     free(text);

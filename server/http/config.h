@@ -9,6 +9,7 @@
 #include "server/http/origin.h"
 #include "server/http/route.h"
 
+struct access;
 struct server;
 
 struct http_config {
@@ -17,6 +18,7 @@ struct http_config {
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
     struct origin_rules origins; /* is_loopback is set from the socket */
+    const struct access *access; /* who may ask; kept. NULL: everybody */
     struct server *server;       /* passed to routes, never dereferenced */
     const struct env *env;       /* kept */
 };

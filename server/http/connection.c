@@ -102,6 +102,8 @@ static enum header header_of(const struct exchange *x)
         {NAMED("access-control-request-headers"), HEADER_ASKED},
         {NAMED("idempotency-key"), HEADER_KEY},
         {NAMED("last-event-id"), HEADER_LAST_EVENT},
+        {NAMED("authorization"), HEADER_AUTHORIZATION},
+        {NAMED("x-api-key"), HEADER_API_KEY},
     };
 #undef NAMED
 
@@ -110,6 +112,16 @@ static enum header header_of(const struct exchange *x)
             return ours[i].header;
     }
     return HEADER_OTHER;
+}
+
+/* One that is too long is cut: it is no key then. */
+static void connection_append_proof(const struct exchange *x, struct buf *out, const char *at,
+                                    size_t len)
+{
+    size_t room = PROOF_MAX_BYTES - out->len;
+
+    if (x->front->config.access != NULL) /* without memory the key is not admitted */
+        (void)!buf_append(out, at, len < room ? len : room);
 }
 
 static int on_value(http_parser *p, const char *at, size_t len)
@@ -142,6 +154,12 @@ static int on_value(http_parser *p, const char *at, size_t len)
     case HEADER_LAST_EVENT:
         x->has_last_event = true;
         return buf_append(&x->last_event, at, len) != STATUS_OK; /* half of a place is another */
+    case HEADER_AUTHORIZATION:
+        connection_append_proof(x, &x->authorization, at, len);
+        break;
+    case HEADER_API_KEY:
+        connection_append_proof(x, &x->api_key, at, len);
+        break;
     case HEADER_OTHER:
         break;
     }

@@ -91,6 +91,8 @@ struct exchange *exchange_open(struct http_front *f, struct exchange_sink *sink)
     buf_init(&x->out, OUT_MAX_BYTES);
     buf_init(&x->asked, ASKED_MAX_BYTES);
     buf_init(&x->last_event, LAST_EVENT_MAX_BYTES);
+    buf_init(&x->authorization, PROOF_MAX_BYTES);
+    buf_init(&x->api_key, PROOF_MAX_BYTES);
     list_push(&f->exchanges, &x->link);
     wait_for_more(x);
     return x;
@@ -213,6 +215,25 @@ static void find_route(struct exchange *x, unsigned method)
     }
 }
 
+/* Asks for a key before anything is told of the server, but for what is open to all. */
+static void exchange_check_key(struct exchange *x, unsigned method)
+{
+    const struct access_proof proof = {
+        .authorization = x->authorization.data,
+        .authorization_len = x->authorization.len,
+        .api_key = x->api_key.data,
+        .api_key_len = x->api_key.len,
+    };
+    enum access_level level = x->route == NULL ? ACCESS_KEY : x->route->access;
+
+    if (method == METHOD_OPTIONS && x->origin[0] != '\0')
+        level = ACCESS_OPEN; /* browsers send no key with a preflight */
+    if (access_admit(&x->access, x->front->config.access, level, &proof, &x->err) != STATUS_OK)
+        exchange_refuse(x, http_status_of(x->err.status));
+    buf_deinit(&x->authorization);
+    buf_deinit(&x->api_key);
+}
+
 static void check_origin(struct exchange *x)
 {
     if (origin_check(&x->front->config.origins, x->host, x->origin, &x->err) == STATUS_OK)
@@ -245,6 +266,7 @@ void exchange_head(struct exchange *x, const http_parser *parser)
     find_route(x, method);
     check_conversation(x);
     exchange_check_length(x, parser);
+    exchange_check_key(x, method);
     check_origin(x);
     if (x->refused_as != 0 && (x->is_unread || x->must_close)) {
         x->must_close = true;
@@ -447,6 +469,8 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
                        retry_after_s, err->retry_after_ms);
     else if (retry_after_s > 0)
         (void)snprintf(more, sizeof(more), "Retry-After: %u\r\n", retry_after_s);
+    if (http_status == 401)
+        (void)snprintf(more, sizeof(more), "WWW-Authenticate: Bearer realm=\"parley\"\r\n");
     if (http_status == 405)
         (void)snprintf(more, sizeof(more), "Allow: %s\r\n", route_methods(x->route));
     buf_init(&body, ERROR_MAX_BYTES);
@@ -517,6 +541,8 @@ static void exchange_release(struct exchange *x)
     buf_deinit(&x->out);
     buf_deinit(&x->asked);
     buf_deinit(&x->last_event);
+    buf_deinit(&x->authorization);
+    buf_deinit(&x->api_key);
 }
 
 void exchange_close(struct exchange *x)
@@ -649,6 +675,20 @@ void front_drain(struct http_front *f)
     front_close_idle(f);
 }
 
+void front_check_keys(struct http_front *f)
+{
+    struct link *at = list_first(&f->exchanges), *next;
+
+    for (; at != NULL; at = next) {
+        struct exchange *x = container_of(at, struct exchange, link);
+
+        next = list_next(&f->exchanges, at);
+        if (x->access != NULL && x->state != EXCHANGE_LINGERING &&
+            access_key_is_revoked(f->config.access, x->access))
+            socket_close(x->sink->wsi);
+    }
+}
+
 void front_abandon(struct http_front *f)
 {
     while (!list_is_empty(&f->exchanges))
@@ -656,6 +696,11 @@ void front_abandon(struct http_front *f)
 }
 
 /* --- for routes --- */
+
+const struct principal *exchange_principal(const struct exchange *x)
+{
+    return access_key_principal(x->access);
+}
 
 struct server *exchange_server(const struct exchange *x)
 {

@@ -11,8 +11,9 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-struct server;
 struct exchange;
+struct principal;
+struct server;
 
 struct exchange_handler {
     /* The connection is write-ready: reply, or append events and notify again if there are more. */
@@ -49,6 +50,8 @@ struct buf *exchange_stream(struct exchange *x);
 void exchange_end(struct exchange *x);
 bool exchange_is_streaming(const struct exchange *x);
 
+/* Whose request it is; valid as long as the daemon. */
+const struct principal *exchange_principal(const struct exchange *x);
 struct server *exchange_server(const struct exchange *x);
 struct arena *exchange_arena(struct exchange *x); /* as long as the exchange */
 const char *exchange_path(const struct exchange *x);

@@ -11,8 +11,10 @@
 #include "server/http/front.h"
 #include "server/http/route.h"
 
+struct access_key;
 struct exchange_handler;
 
+enum { PROOF_MAX_BYTES = 512 }; /* of Authorization and of X-Api-Key */
 enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
 enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
@@ -48,6 +50,8 @@ enum header {
     HEADER_ASKED, /* Access-Control-Request-Headers */
     HEADER_KEY,   /* Idempotency-Key */
     HEADER_LAST_EVENT,
+    HEADER_AUTHORIZATION,
+    HEADER_API_KEY,
 };
 
 struct exchange {
@@ -79,7 +83,9 @@ struct exchange {
     bool has_key, has_last_event;
     char key[KEY_MAX_BYTES + 2]; /* Idempotency-Key; one that is too long is cut a byte later */
     size_t key_len;
-    struct buf last_event; /* Last-Event-ID */
+    struct buf last_event;             /* Last-Event-ID */
+    struct buf authorization, api_key; /* while the head is read, and where keys are configured */
+    const struct access_key *access; /* NULL until the head is read, and while it is not admitted */
     /* While the head is read. */
     enum header header;
     char name[32];

@@ -27,6 +27,8 @@ void front_serve(struct http_front *f);
 /* Answers in flight continue; long-lived ones are notified. Connections that wait for a request are
  * closed. */
 void front_drain(struct http_front *f);
+/* Closes the connections whose answer is in flight to a revoked key. */
+void front_check_keys(struct http_front *f);
 /* Ends all exchanges as if their clients had hung up. */
 void front_abandon(struct http_front *f);
 

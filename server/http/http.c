@@ -272,6 +272,11 @@ void http_serve(struct http *h)
     h->front.is_serving = true;
 }
 
+void http_check_keys(struct http *h)
+{
+    front_check_keys(&h->front);
+}
+
 void http_drain(struct http *h)
 {
     front_drain(&h->front);

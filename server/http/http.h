@@ -27,6 +27,9 @@ size_t http_n_answering(const struct http *h);
 /* From now on all routes are served; before, only those with always set. */
 void http_serve(struct http *h);
 
+/* Closes the connections whose answer is in flight to a revoked key. */
+void http_check_keys(struct http *h);
+
 /* New requests get 503 from now on; connections that wait for one are closed. */
 void http_drain(struct http *h);
 

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/status.h"
+#include "server/access/access.h"
 
 struct exchange;
 
@@ -32,6 +33,7 @@ struct route {
     bool always;      /* served also while the daemon loads or drains */
     void (*serve)(struct exchange *x);
     const struct http_api *api;
+    enum access_level access; /* of the caller; zero: a key, where keys are configured */
 };
 
 /* Some routes of an API, defined with their handlers. */

@@ -103,6 +103,7 @@ struct call {
     grpc_call_details details; /* path and deadline of calls to unknown methods */
     gpr_timespec deadline;
     uint64_t deadline_us;
+    const struct access_key *key; /* NULL until the call is admitted */
 };
 
 struct call *call_from_live(struct link *link)
@@ -383,6 +384,31 @@ static enum status rpc_call_decode(ProtobufCMessage **out, struct call *call, st
     return rc;
 }
 
+/* The value of a header, [*ret_len]; NULL if absent. */
+static const char *call_find_header(const struct call *call, const char *key, size_t *ret_len)
+{
+    for (size_t i = 0; i < call->headers.count; i++) {
+        const grpc_metadata *header = &call->headers.metadata[i];
+
+        if (grpc_slice_str_cmp(header->key, key) == 0) {
+            *ret_len = GRPC_SLICE_LENGTH(header->value);
+            return (const char *)GRPC_SLICE_START_PTR(header->value);
+        }
+    }
+    return NULL;
+}
+
+static enum status call_authenticate(struct call *call, struct error *err)
+{
+    struct access_proof proof = {0};
+
+    if (call->queue->access != NULL) {
+        proof.authorization = call_find_header(call, "authorization", &proof.authorization_len);
+        proof.api_key = call_find_header(call, "x-api-key", &proof.api_key_len);
+    }
+    return access_admit(&call->key, call->queue->access, call->method->rpc->access, &proof, err);
+}
+
 static enum status call_admit(struct call *call, ProtobufCMessage **ret_request, struct error *err)
 {
     const struct rpc *rpc = call->method->rpc;
@@ -405,6 +431,8 @@ static enum status call_admit(struct call *call, ProtobufCMessage **ret_request,
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_METHOD_NOT_FOUND, NULL,
                              "there is no method %s", path);
     }
+    if (call_authenticate(call, err) != STATUS_OK)
+        return err->status;
     if (rpc_is_client_stream(rpc))
         return STATUS_OK;
     if (call->in == NULL)
@@ -581,6 +609,13 @@ void call_cancel(struct call *call)
                                        "the server is shutting down", NULL);
 }
 
+void call_check_key(struct call *call)
+{
+    if (call->key != NULL && access_key_is_revoked(call->queue->access, call->key))
+        (void)grpc_call_cancel_with_status(call->core, GRPC_STATUS_UNAUTHENTICATED,
+                                           "the key is not valid any more", NULL);
+}
+
 struct arena *call_arena(struct call *call)
 {
     return &call->arena;
@@ -593,14 +628,15 @@ uint64_t call_deadline_us(const struct call *call)
 
 const char *call_header(struct call *call, const char *key)
 {
-    for (size_t i = 0; i < call->headers.count; i++) {
-        const grpc_slice *value = &call->headers.metadata[i].value;
+    size_t len;
+    const char *value = call_find_header(call, key, &len);
 
-        if (grpc_slice_str_cmp(call->headers.metadata[i].key, key) == 0)
-            return arena_strndup(&call->arena, (const char *)GRPC_SLICE_START_PTR(*value),
-                                 GRPC_SLICE_LENGTH(*value));
-    }
-    return NULL;
+    return value == NULL ? NULL : arena_strndup(&call->arena, value, len);
+}
+
+const struct principal *call_principal(const struct call *call)
+{
+    return access_key_principal(call->key);
 }
 
 struct server *call_server(const struct call *call)

@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "server/access/access.h"
 
 struct call;
 struct health;
@@ -71,6 +72,7 @@ struct rpc {
     /* Starts a call. request is NULL where the client streams; else it lives in call_arena. It
      * answers now, or sets a handler and answers later. server is the port's, passed through. */
     void (*start)(struct call *call, const ProtobufCMessage *request, struct server *server);
+    enum access_level access; /* of the caller; zero: a key, where keys are configured */
 };
 
 /* The client sends a stream of messages, the first of which is not there when the call begins. */
@@ -90,6 +92,8 @@ uint64_t call_deadline_us(const struct call *call); /* env's monotonic clock; 0:
 /* Value of a request header (text, key in lower case), NULL if absent; valid as long as the call.
  */
 const char *call_header(struct call *call, const char *key);
+/* Whose call it is; valid as long as the daemon. */
+const struct principal *call_principal(const struct call *call);
 struct server *call_server(const struct call *call);
 struct health *call_health(const struct call *call); /* of port_config */
 

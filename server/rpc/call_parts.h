@@ -26,6 +26,8 @@ void call_tick(struct rpc_queue *q);
 void call_drain(struct call *call);
 /* Cancels from our side: the peer sees UNAVAILABLE. */
 void call_cancel(struct call *call);
+/* Cancels the call if its key was revoked: the peer sees UNAUTHENTICATED. */
+void call_check_key(struct call *call);
 struct call *call_from_live(struct link *link);
 struct call *call_from_ready(struct link *link);
 void call_free_spare(struct link *link);

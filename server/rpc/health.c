@@ -141,10 +141,10 @@ static void health_watch(struct call *call, const ProtobufCMessage *request, str
 
 static const struct rpc rows[] = {
     {"/grpc.health.v1.Health/Check", RPC_UNARY, &grpc__health__v1__health_check_request__descriptor,
-     &grpc__health__v1__health_check_response__descriptor, health_check},
+     &grpc__health__v1__health_check_response__descriptor, health_check, ACCESS_OPEN},
     {"/grpc.health.v1.Health/Watch", RPC_SERVER_STREAM,
      &grpc__health__v1__health_check_request__descriptor,
-     &grpc__health__v1__health_check_response__descriptor, health_watch},
+     &grpc__health__v1__health_check_response__descriptor, health_watch, ACCESS_OPEN},
 };
 
 const struct rpc_table health_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

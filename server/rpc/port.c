@@ -247,6 +247,7 @@ static struct port *port_make(const struct port_config *config)
     rpc_queue_init(&p->queue, call_tick);
     p->queue.carried = config->server;
     p->queue.health = config->health;
+    p->queue.access = config->access;
     p->queue.env = config->env;
     p->queue.max_message_bytes =
         config->max_message_bytes == 0 ? MESSAGE_MAX_BYTES : config->max_message_bytes;
@@ -409,6 +410,14 @@ void port_refuse(struct port *p)
 {
     ASSERT_OWNER(&p->queue.owner);
     p->queue.is_refusing = true;
+}
+
+void port_check_keys(struct port *p)
+{
+    ASSERT_OWNER(&p->queue.owner);
+    for (struct link *link = list_first(&p->queue.live); link != NULL;
+         link = list_next(&p->queue.live, link))
+        call_check_key(call_from_live(link));
 }
 
 void port_cancel_all(struct port *p)

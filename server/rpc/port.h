@@ -18,9 +18,10 @@ struct port_config {
     size_t max_calls;         /* in flight; one more is RESOURCE_EXHAUSTED; 0: 65,536 */
     const struct rpc_table *const *services; /* [n_services] the dispatcher; their rows are kept */
     size_t n_services;
-    struct server *server; /* passed to handlers, never dereferenced */
-    struct health *health; /* for calls that use it */
-    const struct env *env; /* kept */
+    struct server *server;       /* passed to handlers, never dereferenced */
+    struct health *health;       /* for calls that use it */
+    const struct access *access; /* who may call; kept. NULL: everybody */
+    const struct env *env;       /* kept */
 };
 
 struct port_stats {
@@ -44,6 +45,8 @@ void port_drain(struct port *p);
 size_t port_n_awaited(const struct port *p);
 /* New calls are refused with UNAVAILABLE; calls in flight go on. */
 void port_refuse(struct port *p);
+/* Cancels the calls in flight whose key was revoked. */
+void port_check_keys(struct port *p);
 /* Cancels the calls in flight; their handlers' on_close comes later. */
 void port_cancel_all(struct port *p);
 /* Cancels what is in flight, shuts the server and its queue down, joins the threads, frees p, then

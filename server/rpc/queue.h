@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/owner_thread.h"
 
+struct access;
 struct call;
 struct health;
 struct rpc;
@@ -64,6 +65,7 @@ struct rpc_queue {
     void (*on_tick)(struct rpc_queue *q);
     struct server *carried; /* passed to handlers */
     struct health *health;
+    const struct access *access; /* NULL: no keys */
     const struct env *env;
     size_t max_message_bytes, max_calls;
     struct list live;          /* calls in flight */

@@ -180,10 +180,10 @@ static void reflect(struct call *call, const ProtobufCMessage *message, struct s
 static const struct rpc rows[] = {
     {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", RPC_BIDI,
      &grpc__reflection__v1__server_reflection_request__descriptor,
-     &grpc__reflection__v1__server_reflection_response__descriptor, reflect},
+     &grpc__reflection__v1__server_reflection_response__descriptor, reflect, ACCESS_KEY},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", RPC_BIDI,
      &grpc__reflection__v1__server_reflection_request__descriptor,
-     &grpc__reflection__v1__server_reflection_response__descriptor, reflect},
+     &grpc__reflection__v1__server_reflection_response__descriptor, reflect, ACCESS_KEY},
 };
 
 const struct rpc_table reflection_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

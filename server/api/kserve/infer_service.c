@@ -162,10 +162,10 @@ static void stream_infer(struct call *call, const ProtobufCMessage *message, str
 static const struct rpc rows[] = {
     {"/inference.GRPCInferenceService/ModelInfer", RPC_UNARY,
      &inference__model_infer_request__descriptor, &inference__model_infer_response__descriptor,
-     infer},
+     infer, ACCESS_KEY},
     {"/inference.GRPCInferenceService/ModelStreamInfer", RPC_BIDI,
      &inference__model_infer_request__descriptor,
-     &inference__model_stream_infer_response__descriptor, stream_infer},
+     &inference__model_stream_infer_response__descriptor, stream_infer, ACCESS_KEY},
 };
 
 const struct rpc_table kserve_infer_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -113,13 +113,13 @@ static void unload(struct call *call, const ProtobufCMessage *message, struct se
 static const struct rpc rows[] = {
     {"/inference.GRPCInferenceService/RepositoryIndex", RPC_UNARY,
      &inference__repository_index_request__descriptor,
-     &inference__repository_index_response__descriptor, repository_index},
+     &inference__repository_index_response__descriptor, repository_index, ACCESS_KEY},
     {"/inference.GRPCInferenceService/RepositoryModelLoad", RPC_UNARY,
      &inference__repository_model_load_request__descriptor,
-     &inference__repository_model_load_response__descriptor, repository_service_load},
+     &inference__repository_model_load_response__descriptor, repository_service_load, ACCESS_ADMIN},
     {"/inference.GRPCInferenceService/RepositoryModelUnload", RPC_UNARY,
      &inference__repository_model_unload_request__descriptor,
-     &inference__repository_model_unload_response__descriptor, unload},
+     &inference__repository_model_unload_response__descriptor, unload, ACCESS_ADMIN},
 };
 
 const struct rpc_table kserve_repository_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

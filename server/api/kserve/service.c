@@ -396,20 +396,22 @@ static void log_settings(struct call *call, const ProtobufCMessage *message, str
         call_reply(call, &response.base);
 }
 
-#define ROW(name, of, then)                                                                       \
-    {                                                                                             \
-        "/inference.GRPCInferenceService/" name, RPC_UNARY,                                       \
-            &inference__##of##_request__descriptor, &inference__##of##_response__descriptor, then \
+#define ROW(name, of, then) ROW_FOR(name, of, then, ACCESS_KEY)
+#define ROW_FOR(name, of, then, access)                                                            \
+    {                                                                                              \
+        "/inference.GRPCInferenceService/" name, RPC_UNARY,                                        \
+            &inference__##of##_request__descriptor, &inference__##of##_response__descriptor, then, \
+            access                                                                                 \
     }
 
 static const struct rpc rows[] = {
-    ROW("ServerLive", server_live, server_live),
-    ROW("ServerReady", server_ready, server_ready),
+    ROW_FOR("ServerLive", server_live, server_live, ACCESS_OPEN),
+    ROW_FOR("ServerReady", server_ready, server_ready, ACCESS_OPEN),
     ROW("ServerMetadata", server_metadata, server_metadata),
     ROW("ModelReady", model_ready, model_ready),
     ROW("ModelMetadata", model_metadata, model_metadata),
     ROW("ModelConfig", model_config, model_config),
-    ROW("ModelStatistics", model_statistics, model_statistics),
+    ROW_FOR("ModelStatistics", model_statistics, model_statistics, ACCESS_ADMIN),
     ROW("SystemSharedMemoryStatus", system_shared_memory_status, no_shared_memory),
     ROW("SystemSharedMemoryRegister", system_shared_memory_register, no_shared_memory),
     ROW("SystemSharedMemoryUnregister", system_shared_memory_unregister, no_shared_memory),

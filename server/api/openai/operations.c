@@ -263,7 +263,9 @@ static const struct route rows[] = {
     {"/v1/models/", true, LOOK, .serve = model_serve, .api = &openai_api},
     {"/tokenize", .methods = METHOD_POST, .serve = tokenize_serve, .api = &openai_api},
     {"/detokenize", .methods = METHOD_POST, .serve = detokenize_serve, .api = &openai_api},
-    {"/health", .methods = LOOK, .always = true, .serve = health_serve, .api = &openai_api},
-    {"/metrics", .methods = LOOK, .always = true, .serve = metrics_serve, .api = &openai_api},
+    {"/health", .methods = LOOK, .always = true, .serve = health_serve, .api = &openai_api,
+     .access = ACCESS_OPEN},
+    {"/metrics", .methods = LOOK, .always = true, .serve = metrics_serve, .api = &openai_api,
+     .access = ACCESS_ADMIN},
 };
 const struct route_table operations_routes = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -187,7 +187,7 @@ static void start_attach(struct call *call, const ProtobufCMessage *request, str
 
 static const struct rpc rows[] = {
     {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
-     &parley__v1__act_attach_response__descriptor, start_attach},
+     &parley__v1__act_attach_response__descriptor, start_attach, ACCESS_KEY},
 };
 
 const struct rpc_table attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -274,11 +274,11 @@ static void start_stream(struct call *call, const ProtobufCMessage *message, str
 
 static const struct rpc rows[] = {
     {"/parley.v1.Act/Configure", RPC_UNARY, &parley__v1__act_configure_request__descriptor,
-     &parley__v1__act_configure_response__descriptor, configure},
+     &parley__v1__act_configure_response__descriptor, configure, ACCESS_ADMIN},
     {"/parley.v1.Act/Step", RPC_UNARY, &parley__v1__act_step_request__descriptor,
-     &parley__v1__act_step_response__descriptor, act_service_start_step},
+     &parley__v1__act_step_response__descriptor, act_service_start_step, ACCESS_KEY},
     {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
-     &parley__v1__act_step_response__descriptor, start_stream},
+     &parley__v1__act_step_response__descriptor, start_stream, ACCESS_KEY},
 };
 
 const struct rpc_table act_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

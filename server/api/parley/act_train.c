@@ -175,7 +175,7 @@ static void start_train(struct call *call, const ProtobufCMessage *message, stru
 
 static const struct rpc rows[] = {
     {"/parley.v1.Act/Train", RPC_SERVER_STREAM, &parley__v1__act_train_request__descriptor,
-     &parley__v1__act_train_event__descriptor, start_train},
+     &parley__v1__act_train_event__descriptor, start_train, ACCESS_ADMIN},
 };
 
 const struct rpc_table train_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -53,7 +53,7 @@ static void admin_service_status(struct call *call, const ProtobufCMessage *mess
 
 static const struct rpc rows[] = {
     {"/parley.v1.Admin/Status", RPC_UNARY, &parley__v1__admin_status_request__descriptor,
-     &parley__v1__admin_status_response__descriptor, admin_service_status},
+     &parley__v1__admin_status_response__descriptor, admin_service_status, ACCESS_ADMIN},
 };
 
 const struct rpc_table admin_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

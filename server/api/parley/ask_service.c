@@ -90,7 +90,7 @@ static void start_ask(struct call *call, const ProtobufCMessage *message, struct
 
 static const struct rpc rows[] = {
     {"/parley.v1.Conversations/Ask", RPC_UNARY, &parley__v1__turn_request__descriptor,
-     &parley__v1__turn_reply__descriptor, start_ask},
+     &parley__v1__turn_reply__descriptor, start_ask, ACCESS_KEY},
 };
 
 const struct rpc_table ask_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

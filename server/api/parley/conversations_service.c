@@ -300,7 +300,7 @@ static void list_conversations(struct call *call, const ProtobufCMessage *messag
 #define UNARY(name, request, response, start)                                              \
     {                                                                                      \
         "/parley.v1.Conversations/" name, RPC_UNARY, &parley__v1__##request##__descriptor, \
-            &parley__v1__##response##__descriptor, start                                   \
+            &parley__v1__##response##__descriptor, start, ACCESS_KEY                       \
     }
 
 static const struct rpc rows[] = {

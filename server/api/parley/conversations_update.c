@@ -33,7 +33,7 @@ static void update_conversation(struct call *call, const ProtobufCMessage *messa
 static const struct rpc rows[] = {
     {"/parley.v1.Conversations/Update", RPC_UNARY,
      &parley__v1__conversations_update_request__descriptor, &parley__v1__conversation__descriptor,
-     update_conversation},
+     update_conversation, ACCESS_KEY},
 };
 
 const struct rpc_table conversations_update_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

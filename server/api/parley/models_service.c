@@ -81,13 +81,13 @@ static void unload_model(struct call *call, const ProtobufCMessage *message, str
 
 static const struct rpc rows[] = {
     {"/parley.v1.Models/List", RPC_UNARY, &parley__v1__models_list_request__descriptor,
-     &parley__v1__models_list_response__descriptor, list_models},
+     &parley__v1__models_list_response__descriptor, list_models, ACCESS_KEY},
     {"/parley.v1.Models/Get", RPC_UNARY, &parley__v1__models_get_request__descriptor,
-     &parley__v1__model__descriptor, get_model},
+     &parley__v1__model__descriptor, get_model, ACCESS_KEY},
     {"/parley.v1.Models/Load", RPC_UNARY, &parley__v1__models_load_request__descriptor,
-     &parley__v1__model__descriptor, load_model},
+     &parley__v1__model__descriptor, load_model, ACCESS_ADMIN},
     {"/parley.v1.Models/Unload", RPC_UNARY, &parley__v1__models_unload_request__descriptor,
-     &parley__v1__models_unload_response__descriptor, unload_model},
+     &parley__v1__models_unload_response__descriptor, unload_model, ACCESS_ADMIN},
 };
 
 const struct rpc_table models_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

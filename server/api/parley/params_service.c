@@ -333,15 +333,15 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
 
 static const struct rpc rows[] = {
     {"/parley.v1.Params/Create", RPC_CLIENT_STREAM, &parley__v1__params_create_request__descriptor,
-     &parley__v1__params_create_response__descriptor, start_create},
+     &parley__v1__params_create_response__descriptor, start_create, ACCESS_KEY},
     {"/parley.v1.Params/Pull", RPC_SERVER_STREAM, &parley__v1__params_pull_request__descriptor,
-     &parley__v1__params_download__descriptor, start_pull},
+     &parley__v1__params_download__descriptor, start_pull, ACCESS_KEY},
     {"/parley.v1.Params/Watch", RPC_SERVER_STREAM, &parley__v1__params_watch_request__descriptor,
-     &parley__v1__params_version__descriptor, params_service_start_watch},
+     &parley__v1__params_version__descriptor, params_service_start_watch, ACCESS_KEY},
     {"/parley.v1.Params/List", RPC_UNARY, &parley__v1__params_list_request__descriptor,
-     &parley__v1__params_list_response__descriptor, list_params},
+     &parley__v1__params_list_response__descriptor, list_params, ACCESS_KEY},
     {"/parley.v1.Params/Delete", RPC_UNARY, &parley__v1__params_delete_request__descriptor,
-     &parley__v1__params_delete_response__descriptor, delete_params},
+     &parley__v1__params_delete_response__descriptor, delete_params, ACCESS_KEY},
 };
 
 const struct rpc_table params_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

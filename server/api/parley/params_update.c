@@ -393,9 +393,9 @@ static void start_push(struct call *call, const ProtobufCMessage *message, struc
 
 static const struct rpc rows[] = {
     {"/parley.v1.Params/UpdateAndFetch", RPC_BIDI, &parley__v1__params_upload__descriptor,
-     &parley__v1__params_download__descriptor, start_update},
+     &parley__v1__params_download__descriptor, start_update, ACCESS_KEY},
     {"/parley.v1.Params/Push", RPC_CLIENT_STREAM, &parley__v1__params_upload__descriptor,
-     &parley__v1__params_push_response__descriptor, start_push},
+     &parley__v1__params_push_response__descriptor, start_push, ACCESS_KEY},
 };
 
 const struct rpc_table params_update_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

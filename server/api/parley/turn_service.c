@@ -259,9 +259,9 @@ static void start_chat(struct call *call, const ProtobufCMessage *message, struc
 
 static const struct rpc rows[] = {
     {"/parley.v1.Conversations/Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
-     &parley__v1__turn_event__descriptor, turn_service_start_turn},
+     &parley__v1__turn_event__descriptor, turn_service_start_turn, ACCESS_KEY},
     {"/parley.v1.Conversations/Chat", RPC_BIDI, &parley__v1__chat_request__descriptor,
-     &parley__v1__chat_event__descriptor, start_chat},
+     &parley__v1__chat_event__descriptor, start_chat, ACCESS_KEY},
 };
 
 const struct rpc_table turn_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -213,7 +213,7 @@ static void watch_service_start_watch(struct call *call, const ProtobufCMessage 
 static const struct rpc rows[] = {
     {"/parley.v1.Conversations/Watch", RPC_SERVER_STREAM,
      &parley__v1__conversations_watch_request__descriptor,
-     &parley__v1__conversation_event__descriptor, watch_service_start_watch},
+     &parley__v1__conversation_event__descriptor, watch_service_start_watch, ACCESS_KEY},
 };
 
 const struct rpc_table watch_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

@@ -160,11 +160,11 @@ static void serve(void)
 {
     static const struct rpc rpcs[] = {
         {"/parley.v1.Act/Step", RPC_UNARY, &parley__v1__act_step_request__descriptor,
-         &parley__v1__act_step_response__descriptor, fake_step},
+         &parley__v1__act_step_response__descriptor, fake_step, ACCESS_KEY},
         {"/parley.v1.Act/Stream", RPC_BIDI, &parley__v1__act_step_request__descriptor,
-         &parley__v1__act_step_response__descriptor, fake_stream},
+         &parley__v1__act_step_response__descriptor, fake_stream, ACCESS_KEY},
         {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
-         &parley__v1__act_attach_response__descriptor, fake_attach},
+         &parley__v1__act_attach_response__descriptor, fake_attach, ACCESS_KEY},
     };
     static const struct rpc_table service = {rpcs, 3};
     static const struct rpc_table *const services[] = {&service};

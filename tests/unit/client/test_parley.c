@@ -234,15 +234,15 @@ static void fake_models(struct call *call, const ProtobufCMessage *m, struct ser
     &parley__v1__conversations_##name##_request__descriptor, \
         &parley__v1__conversations_##name##_response__descriptor
 static const struct rpc rpcs[] = {
-    {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open},
+    {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open, ACCESS_KEY},
     {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
-     &parley__v1__turn_event__descriptor, fake_turn},
-    {SERVICE "Fork", RPC_UNARY, TYPES(fork), fake_fork},
-    {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind},
-    {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel},
-    {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close},
+     &parley__v1__turn_event__descriptor, fake_turn, ACCESS_KEY},
+    {SERVICE "Fork", RPC_UNARY, TYPES(fork), fake_fork, ACCESS_KEY},
+    {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind, ACCESS_KEY},
+    {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel, ACCESS_KEY},
+    {SERVICE "Close", RPC_UNARY, TYPES(close), fake_close, ACCESS_KEY},
     {"/parley.v1.Models/List", RPC_UNARY, &parley__v1__models_list_request__descriptor,
-     &parley__v1__models_list_response__descriptor, fake_models},
+     &parley__v1__models_list_response__descriptor, fake_models, ACCESS_KEY},
 };
 
 static void serve(const char *address)

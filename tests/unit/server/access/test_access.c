@@ -99,7 +99,8 @@ END_TEST
 /* Without a key, and with a wrong one, nothing is admitted but what is open. */
 START_TEST(refuses)
 {
-    static const char *const wrong[] = {"Bearer fop", "Bearer fo", "Bearer foo ", "Bearer " FOO, "foo"};
+    static const char *const wrong[] = {"Bearer fop", "Bearer fo", "Bearer foo ", "Bearer " FOO,
+                                        "foo"};
     const struct access_key *key = NULL;
 
     open_with("alice " FOO "\n");
@@ -225,4 +226,5 @@ START_TEST(needs_no_keys)
 }
 END_TEST
 
-SUITE_MAIN("server/access", admits, refuses, asks_for_role, rotates, gives_key_away, keeps_on_failure, expires, needs_no_keys)
+SUITE_MAIN("server/access", admits, refuses, asks_for_role, rotates, gives_key_away,
+           keeps_on_failure, expires, needs_no_keys)

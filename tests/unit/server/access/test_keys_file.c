@@ -26,8 +26,9 @@ static enum status parse(const char *text)
 /* A line names a principal, the hash of a key, its role and its end. */
 START_TEST(reads_lines)
 {
-    ck_assert_int_eq(parse("# keys\n\nalice " FOO "\nalice\t" BAR " admin until=2027-01-31 # end\r\n"),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        parse("# keys\n\nalice " FOO "\nalice\t" BAR " admin until=2027-01-31 # end\r\n"),
+        STATUS_OK);
     ck_assert_uint_eq(n_keys, 2);
     ck_assert_str_eq(keys[0].principal, "alice");
     ck_assert_uint_eq(keys[0].digest[0], 0x2c);
@@ -71,7 +72,9 @@ START_TEST(refuses)
 
         (void)snprintf(text, sizeof(text), "\n%s", wrong[i]);
         ck_assert_msg(parse(text) == STATUS_INVALID, "%s", wrong[i]);
-        ck_assert_msg(strncmp(err.text, strchr(wrong[i], '\n') != NULL ? "line 3: " : "line 2: ", 8) == 0, "%s", err.text);
+        ck_assert_msg(
+            strncmp(err.text, strchr(wrong[i], '\n') != NULL ? "line 3: " : "line 2: ", 8) == 0,
+            "%s", err.text);
         ck_assert_ptr_null(strstr(err.text, "secret"));
         ck_assert_ptr_null(strstr(err.text, FOO));
     }
@@ -103,8 +106,11 @@ START_TEST(checks_mode)
     static const struct {
         mode_t mode;
         enum status status;
-    } cases[] = {{0600, STATUS_OK}, {0640, STATUS_OK}, {0644, STATUS_INVALID},
-                 {0660, STATUS_INVALID}, {0602, STATUS_INVALID}};
+    } cases[] = {{0600, STATUS_OK},
+                 {0640, STATUS_OK},
+                 {0644, STATUS_INVALID},
+                 {0660, STATUS_INVALID},
+                 {0602, STATUS_INVALID}};
     char path[] = "/tmp/parley_keys_XXXXXX";
     int fd = mkstemp(path);
 

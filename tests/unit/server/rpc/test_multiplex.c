@@ -74,7 +74,7 @@ static void start_kept(struct call *call, const ProtobufCMessage *request, struc
 
 static const struct rpc rows[] = {
     {"/test.Multiplex/Keep", RPC_BIDI, &parley__v1__message__descriptor,
-     &parley__v1__message__descriptor, start_kept},
+     &parley__v1__message__descriptor, start_kept, ACCESS_KEY},
 };
 static const struct rpc_table table = {rows, 1};
 static const struct rpc_table *const services[] = {&table};

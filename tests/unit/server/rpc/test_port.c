@@ -352,14 +352,14 @@ static void gather(struct call *call, const ProtobufCMessage *request, struct se
 
 #define MESSAGE &parley__v1__message__descriptor
 static const struct rpc rpcs[] = {
-    {"/test.Port/Echo", RPC_UNARY, MESSAGE, MESSAGE, echo},
-    {"/test.Port/Fail", RPC_UNARY, MESSAGE, MESSAGE, refuse},
-    {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang},
-    {"/test.Port/Linger", RPC_UNARY, MESSAGE, MESSAGE, linger},
-    {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream},
-    {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk},
-    {"/test.Port/Turns", RPC_BIDI, MESSAGE, MESSAGE, turns},
-    {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather},
+    {"/test.Port/Echo", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_KEY},
+    {"/test.Port/Fail", RPC_UNARY, MESSAGE, MESSAGE, refuse, ACCESS_KEY},
+    {"/test.Port/Hang", RPC_UNARY, MESSAGE, MESSAGE, hang, ACCESS_KEY},
+    {"/test.Port/Linger", RPC_UNARY, MESSAGE, MESSAGE, linger, ACCESS_KEY},
+    {"/test.Port/Stream", RPC_SERVER_STREAM, MESSAGE, MESSAGE, stream, ACCESS_KEY},
+    {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk, ACCESS_KEY},
+    {"/test.Port/Turns", RPC_BIDI, MESSAGE, MESSAGE, turns, ACCESS_KEY},
+    {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather, ACCESS_KEY},
 };
 
 static const struct rpc_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
