@@ -19,6 +19,7 @@ struct session {
     struct hash_node by_env; /* not for ended sessions */
     struct link idle;        /* of sessions->idle; not while leased or in a step */
     struct sessions *all;
+    uint32_t principal; /* whose it is; nobody else finds it */
     struct model *model;
     struct clone *clone;
     struct session_lease *lease;
@@ -67,10 +68,12 @@ void sessions_deinit(struct sessions *all)
     hash_deinit(&all->by_env);
 }
 
-static uint64_t session_hash_of(const struct sessions *all, const struct model *model,
-                                const char *env_id)
+static uint64_t session_hash_of(const struct sessions *all, uint32_t principal,
+                                const struct model *model, const char *env_id)
 {
-    return hash_text(&all->by_env, (uint64_t)(uintptr_t)model, env_id);
+    uint64_t place = (uint64_t)(uintptr_t)model ^ (uint64_t)principal << 48;
+
+    return hash_text(&all->by_env, place, env_id);
 }
 
 static struct session *session_of_node(struct hash_node *node)
@@ -78,14 +81,14 @@ static struct session *session_of_node(struct hash_node *node)
     return node == NULL ? NULL : container_of(node, struct session, by_env);
 }
 
-static struct session *session_find(const struct sessions *all, uint64_t hash,
+static struct session *session_find(const struct sessions *all, uint64_t hash, uint32_t principal,
                                     const struct model *model, const char *env_id)
 {
     struct hash_node *node = hash_first(&all->by_env, hash);
     struct session *s;
 
     while ((s = session_of_node(node)) != NULL &&
-           (s->model != model || strcmp(s->env_id, env_id) != 0))
+           (s->principal != principal || s->model != model || strcmp(s->env_id, env_id) != 0))
         node = hash_next(node);
     return s;
 }
@@ -100,17 +103,18 @@ static void free_session(struct session *s)
     free(s);
 }
 
-static enum status make_session(struct session **out, struct sessions *all, struct model *model,
-                                const char *env_id, uint64_t hash, uint64_t run_id,
-                                struct error *err)
+static enum status make_session(struct session **out, struct sessions *all, uint32_t principal,
+                                struct model *model, const char *env_id, uint64_t hash,
+                                uint64_t run_id, struct error *err)
 {
-    const struct clone_config config = {0};
+    const struct clone_config config = {.salt = principal};
     size_t id_size = strlen(env_id) + 1;
     struct session *s = try_alloc(1, sizeof(*s) + id_size);
 
     if (s == NULL)
         return error_no_memory(err, sizeof(*s) + id_size, "a session");
     s->all = all;
+    s->principal = principal;
     s->model = model;
     s->by_env.hash = hash; /* for its later insertion */
     s->run_id = run_id;
@@ -408,13 +412,13 @@ static enum status out_of_range(uint64_t seq, uint64_t have, struct error *err)
 
 /* Makes a session that is not in the table yet. */
 static enum status open_session(struct session **out, struct sessions *all, struct session *before,
-                                struct model *model, const char *env_id, uint64_t hash,
-                                uint64_t run_id, struct error *err)
+                                uint32_t principal, struct model *model, const char *env_id,
+                                uint64_t hash, uint64_t run_id, struct error *err)
 {
     if (before == NULL && all->n >= all->config.max_sessions)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                              "there are %zu sessions already", all->n);
-    return make_session(out, all, model, env_id, hash, run_id, err);
+    return make_session(out, all, principal, model, env_id, hash, run_id, err);
 }
 
 /* Adds the session in place of the earlier run, if there is one. */
@@ -440,7 +444,7 @@ static enum status step_afresh(struct sessions *all, struct session *before, uin
                              "the session of env_id '%.64s' is gone", r->env_id);
     if (r->seq != 1)
         return out_of_range(r->seq, 0, err);
-    rc = open_session(&s, all, before, r->model, r->env_id, hash, r->run_id, err);
+    rc = open_session(&s, all, before, r->principal, r->model, r->env_id, hash, r->run_id, err);
     if (rc != STATUS_OK)
         return rc;
     rc = session_observe(s, r, arena, err);
@@ -475,8 +479,8 @@ static enum status take_step(struct sessions *all, const struct step_request *r,
     *ret_stored = NULL;
     if (rc != STATUS_OK)
         return rc;
-    hash = session_hash_of(all, r->model, r->env_id);
-    s = session_find(all, hash, r->model, r->env_id);
+    hash = session_hash_of(all, r->principal, r->model, r->env_id);
+    s = session_find(all, hash, r->principal, r->model, r->env_id);
     if (s == NULL || s->run_id != r->run_id)
         return step_afresh(all, s, hash, r, arena, w, err);
     if (!r->is_next && r->seq == s->seq) {
@@ -524,9 +528,9 @@ void step_wait_leave(struct step_wait *w)
 
 /* --- leases --- */
 
-enum status sessions_lease(struct sessions *all, struct model *model, const char *env_id,
-                           uint64_t run_id, uint64_t seed, struct session_lease *h,
-                           struct error *err)
+enum status sessions_lease(struct sessions *all, uint32_t principal, struct model *model,
+                           const char *env_id, uint64_t run_id, uint64_t seed,
+                           struct session_lease *h, struct error *err)
 {
     enum status rc = check_place(all, model, env_id, err);
     struct session *s = NULL, *before;
@@ -534,12 +538,12 @@ enum status sessions_lease(struct sessions *all, struct model *model, const char
 
     if (rc != STATUS_OK)
         return rc;
-    hash = session_hash_of(all, model, env_id);
-    before = session_find(all, hash, model, env_id);
+    hash = session_hash_of(all, principal, model, env_id);
+    before = session_find(all, hash, principal, model, env_id);
     if (before != NULL && before->run_id == run_id) {
         s = before;
     } else {
-        rc = open_session(&s, all, before, model, env_id, hash, run_id, err);
+        rc = open_session(&s, all, before, principal, model, env_id, hash, run_id, err);
         if (rc != STATUS_OK)
             return rc;
         session_take_place(s, before);
@@ -604,9 +608,11 @@ void sessions_drain(struct sessions *all)
     all->is_draining = true;
 }
 
-void sessions_end(struct sessions *all, const struct model *model, const char *env_id)
+void sessions_end(struct sessions *all, uint32_t principal, const struct model *model,
+                  const char *env_id)
 {
-    struct session *s = session_find(all, session_hash_of(all, model, env_id), model, env_id);
+    uint64_t hash = session_hash_of(all, principal, model, env_id);
+    struct session *s = session_find(all, hash, principal, model, env_id);
 
     if (s != NULL)
         end_session(s);

@@ -23,6 +23,7 @@ struct session;
 enum { ENV_ID_MAX_BYTES = 256 };
 
 struct step_request {
+    uint32_t principal; /* whose session it is */
     struct model *model;
     const char *env_id;
     uint64_t run_id, seq;
@@ -68,7 +69,7 @@ struct sessions_config {
 
 struct sessions {
     struct sessions_config config;
-    struct hash by_env;    /* by model and env_id */
+    struct hash by_env;    /* by principal, model and env_id */
     struct digest_key key; /* of the steps' digests */
     size_t n;
     size_t n_asking;  /* steps in flight, also of runs that have ended */
@@ -98,17 +99,18 @@ void step_wait_leave(struct step_wait *w);
 /* Leases the session to h until session_release, and opens it if need be (an earlier run ends).
  * seed: of its draws from now on. PRECONDITION while a step of it is in flight, or when it is
  * leased. */
-enum status sessions_lease(struct sessions *all, struct model *model, const char *env_id,
-                           uint64_t run_id, uint64_t seed, struct session_lease *h,
-                           struct error *err) MUST_CHECK;
+enum status sessions_lease(struct sessions *all, uint32_t principal, struct model *model,
+                           const char *env_id, uint64_t run_id, uint64_t seed,
+                           struct session_lease *h, struct error *err) MUST_CHECK;
 /* Does nothing when h holds no session. */
 void session_release(struct session_lease *h);
 /* Borrowed. */
 struct clone *session_clone(struct session *s);
 bool session_is_asking(const struct session *s);
 
-/* Ends env_id's run with the model, if there is one. */
-void sessions_end(struct sessions *all, const struct model *model, const char *env_id);
+/* Ends env_id's run of the principal with the model, if there is one. */
+void sessions_end(struct sessions *all, uint32_t principal, const struct model *model,
+                  const char *env_id);
 /* Ends the sessions that have been idle for too long. */
 void sessions_tick(struct sessions *all);
 /* Every later step fails with STATUS_UNAVAILABLE. */

@@ -331,8 +331,8 @@ static enum status trainer_take_part(struct act_training_run *t, struct env_work
     enum status rc;
 
     *p = (struct training_participant){.run = t, .lease.lost = on_lost};
-    rc = sessions_lease(t->all->sessions, t->model, o->env_id, o->run_id, t->config.seed, &p->lease,
-                        err);
+    rc = sessions_lease(t->all->sessions, o->principal, t->model, o->env_id, o->run_id,
+                        t->config.seed, &p->lease, err);
     if (rc == STATUS_OK)
         rc = t->model->agent->type->record(session_clone(p->lease.session), t->config.n_steps, err);
     if (rc != STATUS_OK) {

@@ -53,6 +53,7 @@ struct env_worker {
     struct link link;
     struct trainers *all;
     struct model *model;
+    uint32_t principal; /* whose it is */
     const char *env_id; /* the caller's, valid until env_worker_close */
     uint64_t run_id;
     uint32_t row; /* the lowest free one */

@@ -9,6 +9,7 @@
  * event. When a client goes away its readers are closed, and a turn without readers ends within a
  * step. */
 #include "server/api/generation.h"
+#include "server/access/access.h"
 
 #include <assert.h>
 #include <math.h>
@@ -248,7 +249,8 @@ static void choice_begun(struct choice *c, const struct conversation *conversati
 static enum status begin_choice(struct generation *g, uint32_t i, struct conversation *given,
                                 bool is_ephemeral, struct error *err)
 {
-    static const struct open_request nothing = {.system = ""};
+    const struct open_request nothing = {.principal = exchange_principal(g->exchange)->id,
+                                         .system = ""};
     struct conversations *all = exchange_server(g->exchange)->conversations;
     struct prompt prompt = generation_fit(&g->request->prompts[i / g->request->n], g->model);
     struct conversation *conversation = given;
@@ -337,8 +339,8 @@ static enum status generation_open_reply(struct generation *g, const struct gene
 
     if (plan->key->text == NULL)
         return STATUS_OK;
-    return keyed_reply_open(&g->reply, all, plan->key->text, plan->key->digest, g->model,
-                            plan->instructions, n, err);
+    return keyed_reply_open(&g->reply, all, exchange_principal(g->exchange)->id, plan->key->text,
+                            plan->key->digest, g->model, plan->instructions, n, err);
 }
 
 enum status generation_start(struct exchange *x, const struct generation_plan *plan,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "server/access/access.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/http/exchange.h"
 #include "server/server.h"
@@ -70,8 +71,8 @@ enum status request_key_read(struct request_key *out, struct exchange *x, struct
     if (key.text != NULL) {
         rc = hash_request(key.digest, x, err);
         if (rc == STATUS_OK)
-            rc = keyed_replies_find(&key.reply, exchange_server(x)->keyed, key.text, key.digest,
-                                    err);
+            rc = keyed_replies_find(&key.reply, exchange_server(x)->keyed,
+                                    exchange_principal(x)->id, key.text, key.digest, err);
     }
     last = exchange_last_event(x, &len);
     if (rc == STATUS_OK && last != NULL)

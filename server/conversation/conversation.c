@@ -83,6 +83,7 @@ static enum status open_clone(struct conversation *c, struct error *err)
     struct clone_config config = {
         .system = c->host.options->system_len == 0 ? NULL : c->host.options->system,
         .system_len = c->host.options->system_len,
+        .salt = c->principal,
     };
 
     return clone_open(&c->host.clone, c->host.model->agent, &config, err);
@@ -103,6 +104,7 @@ enum status conversation_open(struct conversation **out, struct conversations *a
     c = try_alloc(1, sizeof(*c));
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a conversation");
+    c->principal = r->principal;
     c->host.model = model;
     c->host.generation = 1;
     list_init(&c->host.turns);
@@ -136,6 +138,7 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     f = try_alloc(1, sizeof(*f));
     if (f == NULL)
         return error_no_memory(err, sizeof(*f), "a conversation");
+    f->principal = c->principal;
     f->host.model = c->host.model;
     f->host.options = conversation_options_ref(c->host.options);
     f->parent = c->id;

@@ -7,6 +7,7 @@
 struct turn_reader;
 
 struct open_request {
+    uint32_t principal; /* whose it will be */
     const char *system;
     size_t system_len;
     const struct sampling_overrides *overrides; /* may be NULL */

@@ -93,14 +93,22 @@ struct conversation *conversations_get(const struct conversations *all,
     return NULL;
 }
 
+struct conversation *conversations_get_of(const struct conversations *all, uint32_t principal,
+                                          const struct conversation_id *id)
+{
+    struct conversation *c = conversations_get(all, id);
+
+    return c == NULL || c->principal != principal ? NULL : c;
+}
+
 enum status conversations_find(struct conversation **out, const struct conversations *all,
-                               const char *text, struct error *err)
+                               uint32_t principal, const char *text, struct error *err)
 {
     struct conversation_id id;
     struct conversation *c = NULL;
 
     if (conversation_id_parse(&id, text))
-        c = conversations_get(all, &id);
+        c = conversations_get_of(all, principal, &id);
     if (c == NULL)
         return error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND, "conversation",
                              "there is no conversation '%.64s'", text);
@@ -159,12 +167,93 @@ static void announce(const struct conversation *c, enum watch_what what, const c
     struct watch_event e = {
         .id = c->id,
         .parent = c->parent,
+        .principal = c->principal,
         .what = what,
         .reason = reason,
         .unix_ms = conversations_unix_ms(c->all),
     };
 
     watch_ring_put(&c->all->watch, &e);
+}
+
+/* --- owners --- */
+
+static uint64_t owner_hash(const struct conversations *all, uint32_t principal)
+{
+    return hash_bytes(&all->owners, 0, &principal, sizeof(principal));
+}
+
+static struct conversation_owner *owner_find(const struct conversations *all, uint32_t principal)
+{
+    struct hash_node *node = hash_first(&all->owners, owner_hash(all, principal));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct conversation_owner *o = container_of(node, struct conversation_owner, by_principal);
+
+        if (o->principal == principal)
+            return o;
+    }
+    return NULL;
+}
+
+static void owner_add(struct conversations *all, struct conversation *c)
+{
+    struct conversation_owner *o = owner_find(all, c->principal);
+
+    if (o == NULL) {
+        o = xalloc(sizeof(*o));
+        o->principal = c->principal;
+        list_init(&o->newest_first);
+        hash_add(&all->owners, &o->by_principal, owner_hash(all, c->principal));
+    }
+    c->owner = o;
+    list_push_front(&o->newest_first, &c->of_owner);
+    o->n++;
+}
+
+static void owners_free(struct conversations *all)
+{
+    struct hash_node *node;
+
+    while (all->owners.n > 0) {
+        node = hash_each(&all->owners, NULL);
+        hash_remove(&all->owners, node);
+        free(container_of(node, struct conversation_owner, by_principal));
+    }
+    hash_deinit(&all->owners);
+}
+
+static struct conversation *owner_conversation(struct link *link)
+{
+    return link == NULL ? NULL : container_of(link, struct conversation, of_owner);
+}
+
+struct conversation *conversations_newest_of(const struct conversations *all, uint32_t principal)
+{
+    const struct conversation_owner *o = owner_find(all, principal);
+
+    return o == NULL ? NULL : owner_conversation(list_first(&o->newest_first));
+}
+
+struct conversation *conversations_older_of(const struct conversation *c)
+{
+    return owner_conversation(list_next(&c->owner->newest_first, &c->of_owner));
+}
+
+size_t conversations_count_of(const struct conversations *all, uint32_t principal,
+                              const struct model *model)
+{
+    const struct conversation_owner *o = owner_find(all, principal);
+    const struct conversation *c;
+    size_t n = 0;
+
+    if (o == NULL || model == NULL)
+        return o == NULL ? 0 : o->n;
+    if (o->n == all->n)
+        return model->n_conversations;
+    for (c = conversations_newest_of(all, principal); c != NULL; c = conversations_older_of(c))
+        n += c->host.model == model;
+    return n;
 }
 
 enum status conversations_add(struct conversations *all, struct conversation *c,
@@ -204,6 +293,7 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
     hash_add(&all->by_id, &c->by_id, conversations_hash_of(&c->id));
     c->serial = all->n_opened++;
     list_push_front(&all->newest_first, &c->link);
+    owner_add(all, c);
     all->n++;
     if (all->n > all->n_peak)
         all->n_peak = all->n;
@@ -221,6 +311,8 @@ static void conversations_remove(struct conversations *all, struct conversation 
     opened_requests_forget(&all->opened, c->opened);
     c->opened = NULL;
     list_remove(&c->link);
+    list_remove(&c->of_owner);
+    c->owner->n--;
     expiry_remove(&all->expiry, &c->expiry);
     all->n--;
     if (all->trim_us == 0 && !all->is_draining && has_ebbed(all)) {
@@ -437,7 +529,8 @@ void conversations_init(struct conversations *all, const struct conversations_co
         .linger = on_turn_linger,
         .emptied = on_turns_emptied,
     };
-    hash_init(&all->by_id, NULL); /* ids are random: any part of one can be its hash */
+    hash_init(&all->by_id, NULL);  /* ids are random: any part of one can be its hash */
+    hash_init(&all->owners, NULL); /* a client does not choose its principal's id */
     opened_requests_init(&all->opened, config->env);
     expiry_init(&all->expiry);
     list_init(&all->newest_first);
@@ -449,6 +542,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
 void conversations_deinit(struct conversations *all)
 {
     assert(all->n == 0 && all->n_live == 0 && all->n_closing == 0);
+    owners_free(all);
     watch_ring_deinit(&all->watch);
     expiry_deinit(&all->expiry);
     opened_requests_deinit(&all->opened);

@@ -25,13 +25,24 @@ struct metadata {
     struct pair pairs[]; /* [n_pairs] and their texts */
 };
 
+/* The open conversations of a principal; made with its first one, and kept. */
+struct conversation_owner {
+    struct hash_node by_principal;
+    uint32_t principal;
+    size_t n;
+    struct list newest_first;
+};
+
 /* One clone of an agent, its completed turns, and its queued ones. Turns run one after the other;
  * at most one is in flight. */
 struct conversation {
     struct turn_host host; /* what its turns need and change */
     struct conversation_id id;
     struct hash_node by_id;
-    struct link link;           /* in newest_first */
+    struct link link;     /* in newest_first of all */
+    struct link of_owner; /* in newest_first of its owner */
+    struct conversation_owner *owner;
+    uint32_t principal;         /* whose it is; nobody else finds it */
     struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
     struct conversations *all;
     struct metadata *metadata;     /* NULL: none */
@@ -66,6 +77,7 @@ struct conversations {
     struct conversations_config config;
     struct turn_config turns;
     struct hash by_id;
+    struct hash owners; /* by principal */
     struct opened_requests opened;
     size_t n;
     size_t n_peak;    /* the most since memory was last trimmed */
@@ -93,9 +105,13 @@ void conversations_configure(struct conversations *all, size_t max_conversations
 /* All conversations must be closed; all may be zeroed memory. */
 void conversations_deinit(struct conversations *all);
 
-/* STATUS_NOT_FOUND unless it is the id of an open conversation. */
+/* STATUS_NOT_FOUND unless it is the id of an open conversation of the principal. */
 enum status conversations_find(struct conversation **out, const struct conversations *all,
-                               const char *id, struct error *err) MUST_CHECK;
+                               uint32_t principal, const char *id, struct error *err) MUST_CHECK;
+/* NULL: the principal has no such open conversation. */
+struct conversation *conversations_get_of(const struct conversations *all, uint32_t principal,
+                                          const struct conversation_id *id);
+/* Whoever's it is: for ids that no caller gave. */
 struct conversation *conversations_get(const struct conversations *all,
                                        const struct conversation_id *id);
 
@@ -126,6 +142,13 @@ bool conversation_id_parse(struct conversation_id *out, const char *text);
 struct conversation *conversations_newest(const struct conversations *all);
 struct conversation *conversations_older(const struct conversations *all,
                                          const struct conversation *c);
+
+/* The same for a principal's. */
+struct conversation *conversations_newest_of(const struct conversations *all, uint32_t principal);
+struct conversation *conversations_older_of(const struct conversation *c);
+/* How many the principal has, of the model only unless that is NULL. */
+size_t conversations_count_of(const struct conversations *all, uint32_t principal,
+                              const struct model *model);
 
 /* Notifies watchers of what the agent did to a clone. reason is static. */
 void conversations_clone_event(const struct clone *clone, enum watch_what what, const char *reason);

@@ -270,18 +270,28 @@ static enum status check_reply_key(const char *key, struct error *err)
                        KEYED_KEY_MAX);
 }
 
-enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k, const char *key,
+static struct keyed_reply *keyed_replies_get(const struct keyed_replies *k, uint32_t principal,
+                                             const char *key)
+{
+    struct hash_node *node = hash_first(&k->by_key, hash_text(&k->by_key, principal, key));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct keyed_reply *r = container_of(node, struct keyed_reply, by_key);
+
+        if (r->principal == principal && strcmp(r->key, key) == 0)
+            return r;
+    }
+    return NULL;
+}
+
+enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k,
+                               uint32_t principal, const char *key,
                                const uint8_t digest[SHA256_BYTES], struct error *err)
 {
-    struct hash_node *node;
-
     if (check_reply_key(key, err) != STATUS_OK)
         return err->status;
     keyed_replies_tick(k); /* what has failed or is too old is not found */
-    node = hash_first(&k->by_key, hash_text(&k->by_key, 0, key));
-    while (node != NULL && strcmp(container_of(node, struct keyed_reply, by_key)->key, key) != 0)
-        node = hash_next(node);
-    *out = node == NULL ? NULL : container_of(node, struct keyed_reply, by_key);
+    *out = keyed_replies_get(k, principal, key);
     if (*out == NULL || memcmp((*out)->digest, digest, SHA256_BYTES) == 0)
         return STATUS_OK;
     return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "Idempotency-Key",
@@ -318,9 +328,10 @@ static enum status keyed_reply_copy(struct keyed_reply *r, const struct model *m
     return STATUS_OK;
 }
 
-enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, const char *key,
-                             const uint8_t digest[SHA256_BYTES], const struct model *model,
-                             const char *instructions, size_t n_turns, struct error *err)
+enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, uint32_t principal,
+                             const char *key, const uint8_t digest[SHA256_BYTES],
+                             const struct model *model, const char *instructions, size_t n_turns,
+                             struct error *err)
 {
     struct keyed_reply *r;
 
@@ -330,6 +341,7 @@ enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, 
     if (r == NULL)
         return error_no_memory(err, sizeof(*r), "a request with a key");
     r->all = k;
+    r->principal = principal;
     r->n_joined = 1;
     r->n_turns = n_turns;
     memcpy(r->digest, digest, SHA256_BYTES);
@@ -342,7 +354,7 @@ enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, 
         r->turns[i].reply = r;
         reader_init(&r->turns[i].reader, on_keyed_turn, &r->turns[i]);
     }
-    hash_add(&k->by_key, &r->by_key, hash_text(&k->by_key, 0, key));
+    hash_add(&k->by_key, &r->by_key, hash_text(&k->by_key, principal, key));
     list_push(&k->attended, &r->link);
     *out = r;
     return STATUS_OK;

@@ -37,6 +37,7 @@ struct keyed_reply {
     struct link link;  /* of attended, lingering or complete */
     struct link ended; /* while the end of a turn is not handled */
     uint8_t digest[SHA256_BYTES];
+    uint32_t principal;       /* whose key it is */
     size_t n_joined;          /* who reads it */
     uint64_t due_us;          /* lingering: it is cancelled then; complete: forgotten */
     size_t size_bytes;        /* once complete */
@@ -75,10 +76,11 @@ void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_conf
 /* Nobody reads a reply, and no turn is in flight. */
 void keyed_replies_deinit(struct keyed_replies *k);
 
-/* The reply under this key to the request with this digest. NULL: there is none. STATUS_EXISTS:
- * the key was given with another request; INVALID: it is no key. A reply that failed is
- * forgotten. */
-enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k, const char *key,
+/* The principal's reply under this key to the request with this digest. NULL: there is none.
+ * STATUS_EXISTS: the key was given with another request; INVALID: it is no key. A reply that failed
+ * is forgotten. */
+enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k,
+                               uint32_t principal, const char *key,
                                const uint8_t digest[SHA256_BYTES], struct error *err) MUST_CHECK;
 /* Stores the replies whose turns have ended, ends those that lingered long enough, and drops the
  * expired ones. */
@@ -88,9 +90,9 @@ void keyed_replies_drain(struct keyed_replies *k);
 
 /* A reply of n_turns turns under a key that find has not found, joined by its caller, who then adds
  * each turn. EXHAUSTED if only running replies are left. */
-enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, const char *key,
-                             const uint8_t digest[SHA256_BYTES], const struct model *model,
-                             const char *instructions, size_t n_turns,
+enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, uint32_t principal,
+                             const char *key, const uint8_t digest[SHA256_BYTES],
+                             const struct model *model, const char *instructions, size_t n_turns,
                              struct error *err) MUST_CHECK;
 /* The turn i was accepted: from now on it runs also without its reader, which is attached. */
 void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation *c,

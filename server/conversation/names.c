@@ -9,6 +9,7 @@ struct conversation_name {
     struct hash_node by_name;
     struct link link; /* of oldest_first */
     struct conversation_id id;
+    uint32_t principal; /* whose name it is */
     char name[];
 };
 
@@ -21,14 +22,14 @@ void conversation_names_init(struct conversation_names *m, struct conversations 
 }
 
 static struct conversation_name *names_find(const struct conversation_names *m, uint64_t hash,
-                                            const char *name)
+                                            uint32_t principal, const char *name)
 {
     struct hash_node *node = hash_first(&m->by_name, hash);
 
     for (; node != NULL; node = hash_next(node)) {
         struct conversation_name *n = container_of(node, struct conversation_name, by_name);
 
-        if (strcmp(n->name, name) == 0)
+        if (n->principal == principal && strcmp(n->name, name) == 0)
             return n;
     }
     return NULL;
@@ -48,9 +49,11 @@ void conversation_names_deinit(struct conversation_names *m)
     hash_deinit(&m->by_name);
 }
 
-struct conversation *conversation_names_find(struct conversation_names *m, const char *name)
+struct conversation *conversation_names_find(struct conversation_names *m, uint32_t principal,
+                                             const char *name)
 {
-    struct conversation_name *n = names_find(m, hash_text(&m->by_name, 0, name), name);
+    uint64_t hash = hash_text(&m->by_name, principal, name);
+    struct conversation_name *n = names_find(m, hash, principal, name);
     struct conversation_id id;
 
     if (n != NULL) {
@@ -58,19 +61,21 @@ struct conversation *conversation_names_find(struct conversation_names *m, const
         list_push(&m->oldest_first, &n->link);
         return conversations_get(m->all, &n->id);
     }
-    return conversation_id_parse(&id, name) ? conversations_get(m->all, &id) : NULL;
+    return conversation_id_parse(&id, name) ? conversations_get_of(m->all, principal, &id) : NULL;
 }
 
-enum status conversation_names_bind(struct conversation_names *m, const char *name,
-                                    const struct conversation_id *id, struct error *err)
+enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,
+                                    const char *name, const struct conversation_id *id,
+                                    struct error *err)
 {
-    uint64_t hash = hash_text(&m->by_name, 0, name);
-    struct conversation_name *n = names_find(m, hash, name);
+    uint64_t hash = hash_text(&m->by_name, principal, name);
+    struct conversation_name *n = names_find(m, hash, principal, name);
 
     if (n == NULL) {
         n = try_alloc(1, sizeof(*n) + strlen(name) + 1);
         if (n == NULL)
             return error_no_memory(err, sizeof(*n), "a conversation's name");
+        n->principal = principal;
         memcpy(n->name, name, strlen(name) + 1);
         hash_add(&m->by_name, &n->by_name, hash);
         list_push(&m->oldest_first, &n->link);

@@ -22,10 +22,13 @@ void conversation_names_init(struct conversation_names *m, struct conversations 
                              const struct env *env);
 void conversation_names_deinit(struct conversation_names *m);
 
-/* NULL: the name is new, or its conversation is closed. A conversation's own id also names it. */
-struct conversation *conversation_names_find(struct conversation_names *m, const char *name);
-enum status conversation_names_bind(struct conversation_names *m, const char *name,
-                                    const struct conversation_id *id, struct error *err) MUST_CHECK;
+/* Each principal has names of its own. NULL: the name is new, or its conversation is closed. A
+ * conversation's own id also names it, to its principal. */
+struct conversation *conversation_names_find(struct conversation_names *m, uint32_t principal,
+                                             const char *name);
+enum status conversation_names_bind(struct conversation_names *m, uint32_t principal,
+                                    const char *name, const struct conversation_id *id,
+                                    struct error *err) MUST_CHECK;
 void conversation_names_keep(struct conversation_names *m, const struct conversation_id *id);
 
 #endif

@@ -18,6 +18,7 @@ struct opened_request {
     struct hash_node by_id;
     struct conversation *conversation;
     struct digest digest; /* of the whole request */
+    uint32_t principal;   /* whose request it is */
     uint32_t n_turns;     /* that the conversation began with */
     char id[];            /* NUL-ended */
 };
@@ -31,14 +32,15 @@ void opened_requests_init(struct opened_requests *all, const struct env *env);
 /* All are forgotten; all may be zeroed memory. */
 void opened_requests_deinit(struct opened_requests *all);
 
-/* *out is NULL where the id is new. STATUS_INVALID for an id that is empty or too long, EXISTS
- * where another request had it. */
+/* *out is NULL where the id is new to the principal. STATUS_INVALID for an id that is empty or too
+ * long, EXISTS where another request had it. */
 enum status opened_requests_find(const struct opened_request **out,
-                                 const struct opened_requests *all, const char *id,
-                                 const struct digest *digest, struct error *err) MUST_CHECK;
+                                 const struct opened_requests *all, uint32_t principal,
+                                 const char *id, const struct digest *digest,
+                                 struct error *err) MUST_CHECK;
 
 /* Not in the table yet; it is freed by free() until then. */
-enum status opened_request_make(struct opened_request **out, const char *id,
+enum status opened_request_make(struct opened_request **out, uint32_t principal, const char *id,
                                 const struct digest *digest, struct error *err) MUST_CHECK;
 /* Takes r, whose conversation is set and whose id is new. */
 void opened_requests_add(struct opened_requests *all, struct opened_request *r);

@@ -121,14 +121,15 @@ static struct digest fork_digest(const struct digest_key *key, const struct fork
  * it will open. */
 static enum status opening_look_up(const struct opened_request **ret_before,
                                    struct opened_request **ret_made,
-                                   const struct opened_requests *opened, const char *request_id,
-                                   const struct digest *digest, struct error *err)
+                                   const struct opened_requests *opened, uint32_t principal,
+                                   const char *request_id, const struct digest *digest,
+                                   struct error *err)
 {
-    enum status rc = opened_requests_find(ret_before, opened, request_id, digest, err);
+    enum status rc = opened_requests_find(ret_before, opened, principal, request_id, digest, err);
 
     if (rc != STATUS_OK || *ret_before != NULL)
         return rc;
-    return opened_request_make(ret_made, request_id, digest, err);
+    return opened_request_make(ret_made, principal, request_id, digest, err);
 }
 
 /* Takes made, also where the conversation could not be opened. */
@@ -157,7 +158,7 @@ enum status opening_open(struct conversation **out, struct conversations *all, s
     if (request_id[0] == '\0')
         return conversation_open(out, all, model, r, err);
     digest = open_digest(&all->opened.key, model, r);
-    rc = opening_look_up(&before, &made, &all->opened, request_id, &digest, err);
+    rc = opening_look_up(&before, &made, &all->opened, r->principal, request_id, &digest, err);
     if (rc != STATUS_OK)
         return rc;
     if (before != NULL) {
@@ -175,7 +176,7 @@ static enum status fork_parent(struct conversation **out, struct conversations *
                                const struct fork_request *r, struct error *err)
 {
     struct conversation *parent;
-    enum status rc = conversations_find(&parent, all, r->parent, err);
+    enum status rc = conversations_find(&parent, all, r->principal, r->parent, err);
 
     if (rc != STATUS_OK)
         return rc;
@@ -194,7 +195,7 @@ enum status opening_fork(struct conversation **out, uint32_t *ret_turns, struct 
     if (request_id[0] != '\0') {
         struct digest digest = fork_digest(&all->opened.key, r);
 
-        rc = opening_look_up(&before, &made, &all->opened, request_id, &digest, err);
+        rc = opening_look_up(&before, &made, &all->opened, r->principal, request_id, &digest, err);
     }
     if (rc != STATUS_OK)
         return rc;

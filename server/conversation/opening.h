@@ -6,6 +6,7 @@
 #include "server/conversation/conversation.h"
 
 struct fork_request {
+    uint32_t principal; /* whose the parent is, and the fork will be */
     const char *parent; /* its id */
     bool has_at_turn;   /* else all turns that are complete */
     uint32_t at_turn;

@@ -2,17 +2,17 @@
 
 static struct link *snapshot_first(const struct conversations *all, const struct watcher *w)
 {
-    struct conversation *c = w->is_one ? conversations_get(all, &w->id) : conversations_newest(all);
+    struct conversation *c = w->is_one ? conversations_get_of(all, w->principal, &w->id)
+                                       : conversations_newest_of(all, w->principal);
 
     while (c != NULL && c->serial >= w->place.below)
-        c = w->is_one ? NULL : conversations_older(all, c);
-    return c == NULL ? NULL : &c->link;
+        c = w->is_one ? NULL : conversations_older_of(c);
+    return c == NULL ? NULL : &c->of_owner;
 }
 
-static struct link *link_behind(const struct conversations *all, const struct watcher *w,
-                                const struct link *at)
+static struct link *link_behind(const struct watcher *w, const struct conversation *c)
 {
-    return w->is_one ? NULL : list_next(&all->newest_first, at);
+    return w->is_one ? NULL : list_next(&c->owner->newest_first, &c->of_owner);
 }
 
 void snapshot_begin(const struct conversations *all, struct watcher *w)
@@ -20,7 +20,7 @@ void snapshot_begin(const struct conversations *all, struct watcher *w)
     w->at = w->place.is_synced ? NULL : snapshot_first(all, w);
 }
 
-const struct conversation *snapshot_next(const struct conversations *all, struct watcher *w)
+const struct conversation *snapshot_next(struct watcher *w)
 {
     const struct conversation *c;
 
@@ -28,9 +28,9 @@ const struct conversation *snapshot_next(const struct conversations *all, struct
         w->place.is_synced = true;
         return NULL;
     }
-    c = container_of(w->at, const struct conversation, link);
+    c = container_of(w->at, const struct conversation, of_owner);
     w->place.below = c->serial;
-    w->at = link_behind(all, w, w->at);
+    w->at = link_behind(w, c);
     return c;
 }
 
@@ -42,7 +42,7 @@ void snapshot_skip(const struct conversations *all, const struct conversation *c
          at = list_next(&all->watch.watchers, at)) {
         struct watcher *w = container_of(at, struct watcher, link);
 
-        if (w->at == &c->link)
-            w->at = link_behind(all, w, w->at);
+        if (w->at == &c->of_owner)
+            w->at = link_behind(w, c);
     }
 }

@@ -1,6 +1,6 @@
-/* What a watcher is told first: the conversations that are open, newest first, one at a time and
- * never all in memory. Those that close before their turn are left out; those that open meanwhile
- * are not in it, but in the events that follow. Loop. */
+/* What a watcher is told first: the principal's conversations that are open, newest first, one at a
+ * time and never all in memory. Those that close before their turn are left out; those that open
+ * meanwhile are not in it, but in the events that follow. Loop. */
 #ifndef SERVER_CONVERSATION_SNAPSHOT_H
 #define SERVER_CONVERSATION_SNAPSHOT_H
 
@@ -12,7 +12,7 @@ void snapshot_begin(const struct conversations *all, struct watcher *w);
 
 /* The next conversation; NULL when the snapshot is complete, and then the watcher is synced. Moves
  * the watcher's place. */
-const struct conversation *snapshot_next(const struct conversations *all, struct watcher *w);
+const struct conversation *snapshot_next(struct watcher *w);
 
 /* c is about to be removed: no snapshot goes on with it. */
 void snapshot_skip(const struct conversations *all, const struct conversation *c);

@@ -78,12 +78,14 @@ enum status watch_token_parse(struct watch_place *out, const struct watch_ring *
 
 /* --- watchers --- */
 
-void watcher_open(struct watcher *w, struct watch_ring *ring, const struct conversation_id *id,
-                  const struct watch_place *place, void (*notify)(void *arg), void *arg)
+void watcher_open(struct watcher *w, struct watch_ring *ring, uint32_t principal,
+                  const struct conversation_id *id, const struct watch_place *place,
+                  void (*notify)(void *arg), void *arg)
 {
     if (ring->events == NULL)
         ring->events = xalloc(WATCH_RING_EVENTS * sizeof(ring->events[0]));
-    *w = (struct watcher){.ring = ring, .place = *place, .notify = notify, .arg = arg};
+    *w = (struct watcher){
+        .ring = ring, .place = *place, .notify = notify, .arg = arg, .principal = principal};
     if (id != NULL) {
         w->is_one = true;
         w->id = *id;
@@ -109,6 +111,8 @@ bool watcher_next(struct watcher *w, struct watch_event *out, uint64_t *ret_lost
     while (w->place.next < ring->n_events) {
         const struct watch_event *e = &ring->events[w->place.next++ % WATCH_RING_EVENTS];
 
+        if (e->principal != w->principal)
+            continue;
         if (w->is_one && memcmp(&e->id, &w->id, sizeof(w->id)) != 0)
             continue;
         *out = *e;

@@ -28,6 +28,7 @@ enum watch_what {
 struct watch_event {
     struct conversation_id id;
     struct conversation_id parent; /* of WATCH_FORKED */
+    uint32_t principal;            /* who alone is told */
     enum watch_what what;
     const char *reason; /* static */
     uint64_t unix_ms;
@@ -73,16 +74,18 @@ struct watcher {
     struct link link;
     struct watch_ring *ring;
     struct watch_place place;
-    struct link *at; /* of all conversations: the snapshot's next; NULL: none is left */
-    bool is_one;     /* only what is of this id */
+    struct link *at;    /* of all conversations: the snapshot's next; NULL: none is left */
+    uint32_t principal; /* only what is of this one */
+    bool is_one;        /* and of this id */
     struct conversation_id id;
     void (*notify)(void *arg); /* an event has come; never inside a call of the watcher's */
     void *arg;
 };
 
-/* Sees events from place on. id may be NULL: all. */
-void watcher_open(struct watcher *w, struct watch_ring *ring, const struct conversation_id *id,
-                  const struct watch_place *place, void (*notify)(void *arg), void *arg);
+/* Sees the principal's events from place on. id may be NULL: all. */
+void watcher_open(struct watcher *w, struct watch_ring *ring, uint32_t principal,
+                  const struct conversation_id *id, const struct watch_place *place,
+                  void (*notify)(void *arg), void *arg);
 void watcher_close(struct watcher *w);
 
 /* False: nothing new. Else either *ret_lost is the non-zero number of missed events, or *out is the

@@ -59,15 +59,18 @@ void params_sets_stop(struct params_sets *s)
     }
 }
 
-static struct params_set *params_by_name(const struct params_sets *s, const char *name)
+static struct params_set *params_by_name(const struct params_sets *s, uint32_t principal,
+                                         const char *name)
 {
     for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l))
-        if (set_of(l)->state != PARAMS_CLOSING && strcmp(set_of(l)->spec.name, name) == 0)
+        if (set_of(l)->principal == principal && set_of(l)->state != PARAMS_CLOSING &&
+            strcmp(set_of(l)->spec.name, name) == 0)
             return set_of(l);
     return NULL;
 }
 
-static enum status not_found(const struct params_sets *s, const char *name, struct error *err)
+static enum status not_found(const struct params_sets *s, uint32_t principal, const char *name,
+                             struct error *err)
 {
     char names[160] = "";
     size_t len = 0;
@@ -75,7 +78,8 @@ static enum status not_found(const struct params_sets *s, const char *name, stru
     for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
         const char *served = set_of(l)->spec.name;
 
-        if (set_of(l)->state == PARAMS_SERVING && len + strlen(served) + 3 < sizeof(names))
+        if (set_of(l)->principal == principal && set_of(l)->state == PARAMS_SERVING &&
+            len + strlen(served) + 3 < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len > 0 ? ", " : "",
                                     served);
     }
@@ -86,13 +90,13 @@ static enum status not_found(const struct params_sets *s, const char *name, stru
                          "there are no parameters '%.64s', there are: %s", name, names);
 }
 
-enum status params_find(struct params_set **out, const struct params_sets *s, const char *name,
-                        struct error *err)
+enum status params_find(struct params_set **out, const struct params_sets *s, uint32_t principal,
+                        const char *name, struct error *err)
 {
-    struct params_set *set = params_by_name(s, name);
+    struct params_set *set = params_by_name(s, principal, name);
 
     if (set == NULL)
-        return not_found(s, name, err);
+        return not_found(s, principal, name, err);
     if (set->state != PARAMS_SERVING) {
         (void)error_because(err, STATUS_UNAVAILABLE, REASON_PARAMS_NOT_READY, NULL,
                             "the first values of '%s' are not there yet", name);
@@ -215,7 +219,7 @@ static enum status params_start(struct params_set *set, const struct params_spec
     return model_start(&set->model, set->sets->loop, &config, on_loaded, set, err);
 }
 
-enum status params_make(struct params_set **out, struct params_sets *s,
+enum status params_make(struct params_set **out, struct params_sets *s, uint32_t principal,
                         const struct params_spec *spec, struct error *err)
 {
     struct params_spec checked = *spec;
@@ -227,7 +231,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (s->is_stopping)
         return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                              "the server is stopping");
-    if (params_by_name(s, spec->name) != NULL)
+    if (params_by_name(s, principal, spec->name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
                              "there are parameters '%s' already", spec->name);
     if (s->n == PARAMS_MAX_SETS)
@@ -237,6 +241,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (set == NULL)
         return error_no_memory(err, sizeof(*set), "parameters");
     set->sets = s;
+    set->principal = principal;
     arena_init(&set->arena, SPEC_MAX_BYTES);
     list_init(&set->contributors);
     list_init(&set->subscribers);

@@ -41,6 +41,7 @@ struct params_counters {
 struct params_set {
     struct link link;
     struct params_sets *sets;
+    uint32_t principal; /* whose it is; nobody else finds it */
     enum params_state state;
     struct arena arena; /* of spec */
     struct params_spec spec;
@@ -88,14 +89,14 @@ void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *
 /* Closes all sets; on_idle is called for each. No further set can be made. */
 void params_sets_stop(struct params_sets *s);
 
-/* By name. NOT_FOUND names the existing sets; UNAVAILABLE, with a hint, while the set waits for its
- * first values. */
-enum status params_find(struct params_set **out, const struct params_sets *s, const char *name,
-                        struct error *err) MUST_CHECK;
+/* The principal's set of this name. NOT_FOUND names the existing sets of the principal;
+ * UNAVAILABLE, with a hint, while the set waits for its first values. */
+enum status params_find(struct params_set **out, const struct params_sets *s, uint32_t principal,
+                        const char *name, struct error *err) MUST_CHECK;
 
-/* EXISTS for a name in use; INVALID or other errors of spec; EXHAUSTED. The set is FILLING soon;
- * its first values may be uploaded at once. */
-enum status params_make(struct params_set **out, struct params_sets *s,
+/* EXISTS for a name that the principal has in use; INVALID or other errors of spec; EXHAUSTED. The
+ * set is FILLING soon; its first values may be uploaded at once. */
+enum status params_make(struct params_set **out, struct params_sets *s, uint32_t principal,
                         const struct params_spec *spec, struct error *err) MUST_CHECK;
 /* Sets the first values, from params_memory_take; the set serves them once made is called with OK.
  * With a failure the set closes. */

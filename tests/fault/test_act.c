@@ -51,7 +51,7 @@ static enum status converse(void *arg)
     ck_assert_uint_eq(f.all.n, 81);
     rc = act_configure(&f.all.modes, &f.model, &lockstep, &err);
     if (rc == STATUS_OK)
-        rc = sessions_lease(&f.all, &f.model, "held", 1, 1, &h, &err);
+        rc = sessions_lease(&f.all, 0, &f.model, "held", 1, 1, &h, &err);
     session_release(&h);
     (void)step(&f, &(struct fake_request){.env_id = "env", .run_id = 2, .seq = 2, .a = 1}, 2);
     fake_actor_close(&f);

@@ -101,7 +101,7 @@ static enum status sequence_once(void *arg)
     if (rc != STATUS_OK)
         return rc;
     reader_init(&reader, notify, NULL);
-    rc = sequences_enter(&all, &s->model, "1", true, true, &item, &err);
+    rc = sequences_enter(&all, 0, &s->model, "1", true, true, &item, &err);
     if (rc == STATUS_OK)
         rc = sequence_turn(&item, &r, 0, &reader, &err);
     fake_server_run(s);

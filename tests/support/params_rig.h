@@ -75,7 +75,7 @@ static inline struct params_set *rig_make(struct params_rig *r, struct params_sp
     spec.name = "p";
     spec.tensors = &one;
     spec.n_tensors = 1;
-    if (params_make(&set, &r->sets, &spec, &r->err) != STATUS_OK)
+    if (params_make(&set, &r->sets, 0, &spec, &r->err) != STATUS_OK)
         return NULL;
     if (params_memory_take(&values, set->memory, &r->err) != STATUS_OK) {
         params_close(set, &r->err);

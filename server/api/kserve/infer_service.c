@@ -66,9 +66,9 @@ static void infer(struct call *call, const ProtobufCMessage *message, struct ser
         return;
     }
     u->call = call;
-    if (inference_begin(&u->in, server, (const Inference__ModelInferRequest *)message,
-                        call_deadline_us(call), call_arena(call), unary_notify,
-                        &err) != STATUS_OK) {
+    if (inference_begin(&u->in, server, call_principal(call)->id,
+                        (const Inference__ModelInferRequest *)message, call_deadline_us(call),
+                        call_arena(call), unary_notify, &err) != STATUS_OK) {
         inference_end(&u->in, err.status);
         call_finish(call, &err);
         return;
@@ -104,9 +104,9 @@ static void infer_service_stream_begin(struct multiplex_item *base, const Protob
 
     item->arena = *arena;
     arena_init(arena, item->arena.limit_bytes); /* taken */
-    if (inference_begin(&item->in, call_server(call), (const Inference__ModelInferRequest *)message,
-                        call_deadline_us(call), &item->arena, stream_notify,
-                        &item->in.err) != STATUS_OK)
+    if (inference_begin(&item->in, call_server(call), call_principal(call)->id,
+                        (const Inference__ModelInferRequest *)message, call_deadline_us(call),
+                        &item->arena, stream_notify, &item->in.err) != STATUS_OK)
         item->in.is_over = true;
     if (inference_has_more(&item->in))
         multiplex_notify(base);

@@ -49,7 +49,8 @@ static enum status inference_begin_turn(struct inference *in, struct error *err)
         .deadline_us = in->deadline_us,
         .resume = in->request.resume,
     };
-    const struct open_request open = {.limits.priority = in->request.priority};
+    const struct open_request open = {.principal = in->principal,
+                                      .limits.priority = in->request.priority};
     struct conversation *c;
     enum status rc;
 
@@ -68,7 +69,9 @@ static enum status inference_begin_step(struct inference *in, struct error *err)
 {
     size_t n = (size_t)in->signature.inputs[0].dim, size_bytes = n * sizeof(float);
     const struct sampling_overrides *overrides = in->request.overrides;
-    struct step_request r = {.deadline_us = in->deadline_us, .priority = in->request.priority};
+    struct step_request r = {.principal = in->principal,
+                             .deadline_us = in->deadline_us,
+                             .priority = in->request.priority};
     struct step_reply *stored;
     struct tensor_view *view;
     struct arena arena;
@@ -154,15 +157,15 @@ static enum status inference_take_slot(struct inference *in, struct error *err)
     if (r->sequence == NULL)
         return inference_start(in, err);
     in->slot.begin = on_turn;
-    if (sequences_enter(in->server->sequences, in->model, r->sequence, r->starts, r->ends,
-                        &in->slot, err) != STATUS_OK) {
+    if (sequences_enter(in->server->sequences, in->principal, in->model, r->sequence, r->starts,
+                        r->ends, &in->slot, err) != STATUS_OK) {
         statistics_refuse(&in->model->statistics, err->status);
         return err->status;
     }
     return sequence_slot_is_first(&in->slot) ? inference_start(in, err) : STATUS_OK;
 }
 
-enum status inference_begin(struct inference *in, struct server *server,
+enum status inference_begin(struct inference *in, struct server *server, uint32_t principal,
                             const Inference__ModelInferRequest *message, uint64_t deadline_us,
                             struct arena *arena, void (*notify)(struct inference *in),
                             struct error *err)
@@ -171,6 +174,7 @@ enum status inference_begin(struct inference *in, struct server *server,
     enum status rc;
 
     in->server = server;
+    in->principal = principal;
     in->notify = notify;
     in->id = message->id;
     in->model_name = message->model_name;
@@ -456,5 +460,5 @@ void inference_end(struct inference *in, enum status why)
             conversation_close(c, WATCH_CLOSED, "its request ended");
     }
     if (in->own_env[0] != '\0')
-        sessions_end(in->server->sessions, in->model, in->own_env);
+        sessions_end(in->server->sessions, in->principal, in->model, in->own_env);
 }

@@ -14,6 +14,7 @@ enum { INFERENCE_MAX_PARAMETERS = 6 };
 /* The caller's memory, zeroed, from inference_begin to inference_end. */
 struct inference {
     struct server *server;
+    uint32_t principal;                   /* whose it is */
     void (*notify)(struct inference *in); /* a response is ready, or it is over; only notes it */
     struct kserve_signature signature;
     struct kserve_request request;
@@ -37,7 +38,7 @@ struct inference {
 /* message, what it points to, and its arena are kept until inference_end. After a refusal nothing
  * has begun, yet inference_end must be called. NOT_FOUND for an unknown model or version; other
  * errors as of kserve_request_read, sequences_enter, conversation_turn, sessions_step. */
-enum status inference_begin(struct inference *in, struct server *server,
+enum status inference_begin(struct inference *in, struct server *server, uint32_t principal,
                             const Inference__ModelInferRequest *message, uint64_t deadline_us,
                             struct arena *arena, void (*notify)(struct inference *in),
                             struct error *err) MUST_CHECK;

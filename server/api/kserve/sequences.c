@@ -27,7 +27,8 @@ struct sequence {
     struct conversation_id conversation;
     uint64_t run; /* numbers its session */
     bool has_conversation, has_session;
-    bool is_retired; /* no new request finds it */
+    uint32_t principal; /* whose it is */
+    bool is_retired;    /* no new request finds it */
     char key[];
 };
 
@@ -69,9 +70,10 @@ void sequences_deinit(struct sequences *all)
 }
 
 /* Never 0. Hashes the model's name, which it keeps when it is loaded again. */
-static uint64_t sequences_hash_of(const struct sequences *all, const char *name, const char *key)
+static uint64_t sequences_hash_of(const struct sequences *all, uint32_t principal, const char *name,
+                                  const char *key)
 {
-    uint64_t hash = hash_text(&all->by_key, hash_text(&all->by_key, 0, name), key);
+    uint64_t hash = hash_text(&all->by_key, hash_text(&all->by_key, principal, name), key);
 
     return hash == 0 ? 1 : hash;
 }
@@ -82,20 +84,23 @@ static struct sequence *sequence_of(struct hash_node *node)
 }
 
 static struct sequence *sequences_find(const struct sequences *all, uint64_t hash,
-                                       const struct model *model, const char *key)
+                                       uint32_t principal, const struct model *model,
+                                       const char *key)
 {
     struct hash_node *node = hash_first(&all->by_key, hash);
     struct sequence *s;
 
-    while ((s = sequence_of(node)) != NULL && (s->model != model || strcmp(s->key, key) != 0))
+    while ((s = sequence_of(node)) != NULL &&
+           (s->principal != principal || s->model != model || strcmp(s->key, key) != 0))
         node = hash_next(node);
     return s;
 }
 
 /* before: the sequence to replace, or NULL. */
 static enum status sequence_make(struct sequence **out, struct sequences *all,
-                                 const struct sequence *before, struct model *model,
-                                 const char *key, uint64_t hash, struct error *err)
+                                 const struct sequence *before, uint32_t principal,
+                                 struct model *model, const char *key, uint64_t hash,
+                                 struct error *err)
 {
     size_t key_size = strlen(key) + 1;
     struct sequence *s;
@@ -107,6 +112,7 @@ static enum status sequence_make(struct sequence **out, struct sequences *all,
     if (s == NULL)
         return error_no_memory(err, sizeof(*s) + key_size, "a sequence");
     s->all = all;
+    s->principal = principal;
     s->model = model;
     s->run = ++all->n_runs;
     list_init(&s->items);
@@ -136,7 +142,7 @@ static void close_sequence(struct sequence *s, enum watch_what what, const char 
         conversation_close(c, what, reason);
     if (s->has_session && s->model != NULL) {
         env_id(s, id);
-        sessions_end(s->all->config.sessions, s->model, id);
+        sessions_end(s->all->config.sessions, s->principal, s->model, id);
     }
     free(s);
 }
@@ -206,17 +212,19 @@ static enum status not_there(const struct sequences *all, const struct model *mo
 
 /* --- requests --- */
 
-enum status sequences_enter(struct sequences *all, struct model *model, const char *key,
-                            bool starts, bool ends, struct sequence_slot *item, struct error *err)
+enum status sequences_enter(struct sequences *all, uint32_t principal, struct model *model,
+                            const char *key, bool starts, bool ends, struct sequence_slot *item,
+                            struct error *err)
 {
-    uint64_t hash = sequences_hash_of(all, model->name, key);
-    struct sequence *s = sequences_find(all, hash, model, key), *before = starts ? s : NULL;
+    uint64_t hash = sequences_hash_of(all, principal, model->name, key);
+    struct sequence *s = sequences_find(all, hash, principal, model, key),
+                    *before = starts ? s : NULL;
     enum status rc;
 
     if (s == NULL && !starts)
         return not_there(all, model, key, hash, err);
     if (starts) {
-        rc = sequence_make(&s, all, before, model, key, hash, err);
+        rc = sequence_make(&s, all, before, principal, model, key, hash, err);
         if (rc != STATUS_OK)
             return rc;
         sequences_forget(all, hash);
@@ -291,7 +299,7 @@ static enum status check_model(const struct sequence *s, struct error *err)
 static enum status conversation_of(struct conversation **out, struct sequence *s, int priority,
                                    struct error *err)
 {
-    const struct open_request r = {.limits.priority = priority};
+    const struct open_request r = {.principal = s->principal, .limits.priority = priority};
     enum status rc;
 
     if (s->has_conversation) {
@@ -335,6 +343,7 @@ enum status sequence_step(struct sequence_slot *item, struct step_request *r, st
     if (rc != STATUS_OK)
         return rc;
     env_id(s, id);
+    r->principal = s->principal;
     r->model = s->model;
     r->env_id = id;
     r->run_id = s->run;

@@ -53,12 +53,12 @@ enum status sequences_init(struct sequences *all, const struct sequences_config 
                            struct error *err) MUST_CHECK;
 void sequences_deinit(struct sequences *all); /* no request is left; may be zeroed memory */
 
-/* Appends item to the sequence key of the model. starts: begins a new sequence; an existing one
- * ends after its queued requests. ends: frees the key, and the sequence ends with its last request.
- * INVALID for a missing sequence without starts; ABORTED for one that was closed as idle;
- * EXHAUSTED. */
-enum status sequences_enter(struct sequences *all, struct model *model, const char *key,
-                            bool starts, bool ends, struct sequence_slot *item,
+/* Appends item to the principal's sequence key of the model. starts: begins a new sequence; an
+ * existing one ends after its queued requests. ends: frees the key, and the sequence ends with its
+ * last request. INVALID for a missing sequence without starts; ABORTED for one that was closed as
+ * idle; EXHAUSTED. */
+enum status sequences_enter(struct sequences *all, uint32_t principal, struct model *model,
+                            const char *key, bool starts, bool ends, struct sequence_slot *item,
                             struct error *err) MUST_CHECK;
 bool sequence_slot_is_first(const struct sequence_slot *item);
 /* The item's request is over or was never started; the next item begins, inside. Does nothing for

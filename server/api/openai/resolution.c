@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/access/access.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
@@ -197,11 +198,12 @@ enum status resolution_answer_with(struct exchange *x, const struct conversation
 enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
                                          struct request *r, struct model **model, struct error *err)
 {
-    static const struct open_request nothing = {.system = ""};
+    const struct principal *principal = exchange_principal(x);
+    const struct open_request nothing = {.principal = principal->id, .system = ""};
     const char *name = exchange_conversation(x);
     struct server *server = exchange_server(x);
     struct conversation_names *names = exchange_server(x)->names;
-    struct conversation *c = conversation_names_find(names, name);
+    struct conversation *c = conversation_names_find(names, principal->id, name);
     enum status rc = STATUS_OK;
 
     if (r->n != 1)
@@ -217,7 +219,7 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
         rc = conversation_open(&c, server->conversations, *model, &nothing, err);
         if (rc != STATUS_OK)
             return rc;
-        rc = conversation_names_bind(names, name, &c->id, err);
+        rc = conversation_names_bind(names, principal->id, name, &c->id, err);
         if (rc != STATUS_OK) {
             conversation_close(c, WATCH_CLOSED, "its request was refused");
             return rc;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/access/access.h"
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/resolution.h"
@@ -39,7 +40,7 @@ static void format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id 
 
 /* Finds the conversation and the turn that the id names. */
 static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
-                                 struct conversations *all, const char *id, struct error *err)
+                                 const struct exchange *x, const char *id, struct error *err)
 {
     char hex[CONVERSATION_ID_CHARS];
     struct conversation_id key;
@@ -51,7 +52,8 @@ static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
         memcpy(hex, id + 5, CONVERSATION_ID_CHARS - 1);
         hex[CONVERSATION_ID_CHARS - 1] = '\0';
         if (conversation_id_parse(&key, hex))
-            c = conversations_get(all, &key);
+            c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
+                                     &key);
     }
     if (c == NULL || turn == 0 || turn > c->host.n_turns ||
         completed_turn_find(c->host.newest, turn)->request->is_observed) {
@@ -282,7 +284,7 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
     struct conversation *c;
     uint32_t turn;
 
-    if (find_previous(&c, &turn, exchange_server(x)->conversations, q->previous, err) != STATUS_OK)
+    if (find_previous(&c, &turn, x, q->previous, err) != STATUS_OK)
         return err->status;
     if (q->base.model[0] == '\0')
         *model = c->host.model;
@@ -301,6 +303,7 @@ static enum status open_first(struct conversation **out, struct exchange *x,
                               struct error *err)
 {
     const struct open_request open = {
+        .principal = exchange_principal(x)->id,
         .system = q->instructions == NULL ? "" : q->instructions,
         .system_len = q->instructions == NULL ? 0 : strlen(q->instructions),
     };

@@ -58,6 +58,7 @@ static enum status take_offer(struct attach *a, const Parley__V1__ActAttachReque
     rc = models_get(&a->worker.model, a->server->models, offer->model, err);
     if (rc != STATUS_OK)
         return rc;
+    a->worker.principal = call_principal(a->call)->id;
     a->worker.env_id = a->env_id;
     a->worker.run_id = offer->run_id;
     a->worker.notify = act_attach_notify;
@@ -187,7 +188,7 @@ static void start_attach(struct call *call, const ProtobufCMessage *request, str
 
 static const struct rpc rows[] = {
     {"/parley.v1.Act/Attach", RPC_BIDI, &parley__v1__act_attach_request__descriptor,
-     &parley__v1__act_attach_response__descriptor, start_attach, ACCESS_KEY},
+     &parley__v1__act_attach_response__descriptor, start_attach, ACCESS_ADMIN},
 };
 
 const struct rpc_table attach_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

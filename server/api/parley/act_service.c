@@ -92,13 +92,15 @@ static void wire_step(struct wire_step *out, const struct step_reply *reply)
     out->message.queue_us = reply->queue_us;
 }
 
-static enum status act_service_begin_step(struct server *server,
+static enum status act_service_begin_step(const struct call *call,
                                           const Parley__V1__ActStepRequest *from,
                                           uint64_t deadline_us, struct arena *arena,
                                           struct step_wait *w, struct step_reply **ret_stored,
                                           struct error *err)
 {
+    struct server *server = call_server(call);
     struct step_request r = {
+        .principal = call_principal(call)->id,
         .env_id = from->env_id,
         .run_id = from->run_id,
         .seq = from->seq,
@@ -163,6 +165,7 @@ static void act_service_start_step(struct call *call, const ProtobufCMessage *me
     struct error err;
     enum status rc;
 
+    (void)server;
     if (s == NULL) {
         (void)error_no_memory(&err, sizeof(*s), "a step");
         call_finish(call, &err);
@@ -170,7 +173,7 @@ static void act_service_start_step(struct call *call, const ProtobufCMessage *me
     }
     s->call = call;
     s->wait.done = act_service_step_done;
-    rc = act_service_begin_step(server, (const Parley__V1__ActStepRequest *)message,
+    rc = act_service_begin_step(call, (const Parley__V1__ActStepRequest *)message,
                                 call_deadline_us(call), call_arena(call), &s->wait, &stored, &err);
     if (rc == STATUS_OK && stored == NULL) {
         call_set_handler(call, &handler, s);
@@ -219,8 +222,8 @@ static void act_service_stream_begin(struct multiplex_item *base, const Protobuf
     item->wait.done = stream_done;
     item->tag = request->tag;
     item->seq = request->seq;
-    rc = act_service_begin_step(call_server(call), request, call_deadline_us(call), arena,
-                                &item->wait, &stored, &item->err);
+    rc = act_service_begin_step(call, request, call_deadline_us(call), arena, &item->wait, &stored,
+                                &item->err);
     if (rc == STATUS_OK && stored == NULL)
         return;
     if (rc == STATUS_OK)

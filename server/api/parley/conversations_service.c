@@ -21,12 +21,14 @@ static enum status conversations_service_check(const char *id, struct error *err
     return id[0] == '\0' ? error_field(err, "conversation", "is empty") : STATUS_OK;
 }
 
-static enum status conversations_service_find(struct conversation **out, struct server *server,
+static enum status conversations_service_find(struct conversation **out, const struct call *call,
                                               const char *id, struct error *err)
 {
     enum status rc = conversations_service_check(id, err);
 
-    return rc == STATUS_OK ? conversations_find(out, server->conversations, id, err) : rc;
+    return rc == STATUS_OK ? conversations_find(out, call_server(call)->conversations,
+                                                call_principal(call)->id, id, err)
+                           : rc;
 }
 
 static void open_with_model(struct call *call, const ProtobufCMessage *message,
@@ -45,6 +47,7 @@ static void open_with_model(struct call *call, const ProtobufCMessage *message,
     rc = models_get(&m, server->models, request->model, &err);
     if (rc == STATUS_OK)
         rc = wire_open(&r, request, call_arena(call), &err);
+    r.principal = call_principal(call)->id;
     if (rc == STATUS_OK)
         rc = opening_open(&c, server->conversations, m, request->request_id, &r, &err);
     if (rc != STATUS_OK) {
@@ -76,6 +79,7 @@ static void fork_conversation(struct call *call, const ProtobufCMessage *message
     Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
     char id[CONVERSATION_ID_CHARS];
     struct fork_request r = {
+        .principal = call_principal(call)->id,
         .parent = request->conversation,
         .has_at_turn = request->at_case == PARLEY__V1__CONVERSATIONS_FORK_REQUEST__AT_AT_TURN,
         .at_turn = request->at_turn,
@@ -113,7 +117,8 @@ static void rewind_conversation(struct call *call, const ProtobufCMessage *messa
     struct error err;
     enum status rc;
 
-    rc = conversations_service_find(&c, server, request->conversation, &err);
+    (void)server;
+    rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = request->to_case == PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN
                  ? conversation_rewind_from(c, request->generation, request->to_turn, &err)
@@ -138,7 +143,8 @@ static void cancel_turns(struct call *call, const ProtobufCMessage *message, str
     struct error err;
     enum status rc;
 
-    rc = conversations_service_find(&c, server, request->conversation, &err);
+    (void)server;
+    rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = conversation_cancel_from(c, request->turn, &n_cancelled, &err);
     if (rc != STATUS_OK) {
@@ -160,7 +166,8 @@ static void conversations_service_close_conversation(struct call *call,
     struct conversation *c;
     struct error err;
 
-    if (conversations_service_find(&c, server, request->conversation, &err) != STATUS_OK) {
+    (void)server;
+    if (conversations_service_find(&c, call, request->conversation, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -180,8 +187,9 @@ static void get_conversation(struct call *call, const ProtobufCMessage *message,
     struct error err;
     enum status rc;
 
+    (void)server;
     arena_init(&arena, ANSWER_MAX_BYTES);
-    rc = conversations_service_find(&c, server, request->conversation, &err);
+    rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = wire_conversation(&response, c, &arena, &err);
     if (rc == STATUS_OK && !request->without_transcript)
@@ -208,7 +216,7 @@ static void token_format(char out[TOKEN_CHARS], const struct conversation *c)
 
 /* Finds the first conversation of the page. */
 static enum status page_start(const struct conversation **out, const struct conversations *all,
-                              const char *token, struct error *err)
+                              uint32_t principal, const char *token, struct error *err)
 {
     char text[CONVERSATION_ID_CHARS];
     const struct conversation *c;
@@ -217,7 +225,7 @@ static enum status page_start(const struct conversation **out, const struct conv
     size_t id_len = sizeof(text) - 1;
 
     if (token[0] == '\0') {
-        *out = conversations_newest(all);
+        *out = conversations_newest_of(all, principal);
         return STATUS_OK;
     }
     if (strlen(token) != TOKEN_CHARS - 1 || token[id_len] != '-' ||
@@ -227,23 +235,26 @@ static enum status page_start(const struct conversation **out, const struct conv
     text[id_len] = '\0';
     if (!conversation_id_parse(&id, text))
         return error_field(err, "page_token", "is none that was given out");
-    c = conversations_get(all, &id);
+    c = conversations_get_of(all, principal, &id);
     if (c != NULL) {
-        *out = conversations_older(all, c);
+        *out = conversations_older_of(c);
         return STATUS_OK;
     }
-    c = conversations_newest(all);
+    c = conversations_newest_of(all, principal);
     while (c != NULL && c->serial >= serial)
-        c = conversations_older(all, c);
+        c = conversations_older_of(c);
     *out = c;
     return STATUS_OK;
 }
 
-static enum status fill_page(Parley__V1__ConversationsListResponse *response, struct server *server,
+static enum status fill_page(Parley__V1__ConversationsListResponse *response,
+                             const struct call *call,
                              const Parley__V1__ConversationsListRequest *request,
                              struct arena *arena, struct error *err)
 {
+    struct server *server = call_server(call);
     const struct conversations *all = server->conversations;
+    uint32_t principal = call_principal(call)->id;
     size_t size = request->page_size == 0 ? PAGE_DEFAULT : request->page_size;
     const struct conversation *c = NULL, *last = NULL;
     struct model *model = NULL;
@@ -254,16 +265,16 @@ static enum status fill_page(Parley__V1__ConversationsListResponse *response, st
     if (request->model[0] != '\0')
         rc = models_get(&model, server->models, request->model, err);
     if (rc == STATUS_OK)
-        rc = page_start(&c, all, request->page_token, err);
+        rc = page_start(&c, all, principal, request->page_token, err);
     if (rc != STATUS_OK)
         return rc;
-    response->total = (uint32_t)(model == NULL ? all->n : model->n_conversations);
+    response->total = (uint32_t)conversations_count_of(all, principal, model);
     response->conversations = arena_alloc(arena, size, sizeof(response->conversations[0]));
     token = arena_alloc(arena, TOKEN_CHARS, 1);
     if (response->conversations == NULL || token == NULL)
         return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                              "out of memory for a page of conversations");
-    for (; c != NULL; c = conversations_older(all, c)) {
+    for (; c != NULL; c = conversations_older_of(c)) {
         if (model != NULL && c->host.model != model)
             continue;
         if (response->n_conversations == size) {
@@ -289,8 +300,9 @@ static void list_conversations(struct call *call, const ProtobufCMessage *messag
     struct arena arena;
     struct error err;
 
+    (void)server;
     arena_init(&arena, ANSWER_MAX_BYTES);
-    if (fill_page(&response, server, request, &arena, &err) == STATUS_OK)
+    if (fill_page(&response, call, request, &arena, &err) == STATUS_OK)
         call_reply(call, &response.base);
     else
         call_finish(call, &err);

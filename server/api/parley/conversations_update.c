@@ -17,7 +17,8 @@ static void update_conversation(struct call *call, const ProtobufCMessage *messa
 
     rc = request->conversation[0] == '\0'
              ? error_field(&err, "conversation", "is empty")
-             : conversations_find(&c, server->conversations, request->conversation, &err);
+             : conversations_find(&c, server->conversations, call_principal(call)->id,
+                                  request->conversation, &err);
     if (rc == STATUS_OK)
         rc = wire_update(&r, request, call_arena(call), &err);
     if (rc == STATUS_OK)

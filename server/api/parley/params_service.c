@@ -52,7 +52,7 @@ static void create_config(struct upload_stream *in, const ProtobufCMessage *mess
     rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
                             call_arena(in->call), &err);
     if (rc == STATUS_OK)
-        rc = params_make(&c->set, server->params, &spec, &err);
+        rc = params_make(&c->set, server->params, call_principal(in->call)->id, &spec, &err);
     if (rc != STATUS_OK) {
         c->set = NULL;
         upload_stream_fail(in, &err);
@@ -165,7 +165,8 @@ static void start_pull(struct call *call, const ProtobufCMessage *message, struc
         call_finish(call, &err);
         return;
     }
-    if (params_find(&set, server->params, request->name, &err) != STATUS_OK) {
+    if (params_find(&set, server->params, call_principal(call)->id, request->name, &err) !=
+        STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -255,8 +256,8 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, ((const Parley__V1__ParamsWatchRequest *)message)->name,
-                    &err) != STATUS_OK) {
+    if (params_find(&set, server->params, call_principal(call)->id,
+                    ((const Parley__V1__ParamsWatchRequest *)message)->name, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
@@ -304,7 +305,7 @@ static void list_params(struct call *call, const ProtobufCMessage *message, stru
         const struct params_set *set = container_of(l, struct params_set, link);
         size_t i = response.n_params;
 
-        if (set->state != PARAMS_SERVING)
+        if (set->state != PARAMS_SERVING || set->principal != call_principal(call)->id)
             continue;
         fill_info(&infos[i], set);
         pointers[i] = &infos[i];
@@ -321,7 +322,7 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, name, &err) != STATUS_OK) {
+    if (params_find(&set, server->params, call_principal(call)->id, name, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }

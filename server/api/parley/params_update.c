@@ -29,7 +29,7 @@ static enum status look_up(struct header *h, enum params_step *out, uint64_t *re
 }
 
 static enum status read_header(struct header *out, const ProtobufCMessage *message,
-                               struct server *server, struct error *err)
+                               const struct call *call, struct error *err)
 {
     const Parley__V1__ParamsUploadHeader *from =
         ((const Parley__V1__ParamsUpload *)message)->header;
@@ -44,7 +44,8 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
                            PARAMS_MAX_CLIENT);
     if ((unsigned)from->want > PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING)
         return error_field(err, "want", "is %d, there is no such wish", (int)from->want);
-    rc = params_find(&out->set, server->params, from->name, err);
+    rc = params_find(&out->set, call_server(call)->params, call_principal(call)->id, from->name,
+                     err);
     if (rc != STATUS_OK)
         return rc;
     arena_init(&arena, (size_t)64 << 20);
@@ -167,7 +168,7 @@ static void update_header(struct upload_stream *in, const ProtobufCMessage *mess
         fail_stopping(in);
         return;
     }
-    if (read_header(&u->header, message, call_server(u->call), &err) != STATUS_OK) {
+    if (read_header(&u->header, message, u->call, &err) != STATUS_OK) {
         u->header.set = NULL;
         upload_stream_fail(in, &err);
         return;
@@ -305,7 +306,7 @@ static void push_header(struct upload_stream *in, const ProtobufCMessage *messag
     struct push *p = container_of(in, struct push, upload_stream);
     struct error err;
 
-    if (read_header(&p->header, message, call_server(in->call), &err) != STATUS_OK) {
+    if (read_header(&p->header, message, in->call, &err) != STATUS_OK) {
         p->header.set = NULL;
         upload_stream_fail(in, &err);
         return;

@@ -32,7 +32,8 @@ enum status turn_begin(struct conversation **out, struct call *call,
 
     if (request->conversation[0] == '\0')
         return error_field(err, "conversation", "is empty");
-    rc = conversations_find(&c, server->conversations, request->conversation, err);
+    rc = conversations_find(&c, server->conversations, call_principal(call)->id,
+                            request->conversation, err);
     if (rc == STATUS_OK)
         rc = wire_turn(&r, request, arena, err);
     if (rc != STATUS_OK)

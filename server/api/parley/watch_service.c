@@ -102,7 +102,7 @@ static void write_synced(struct watch_call *w)
 
 static void write_snapshot(struct watch_call *w)
 {
-    const struct conversation *c = snapshot_next(w->all, &w->watcher);
+    const struct conversation *c = snapshot_next(&w->watcher);
 
     if (c != NULL)
         write_state(w, c);
@@ -125,7 +125,8 @@ static void watch_service_write_ready(struct call *call, void *state)
             write_happened(w, &event);
     } else if (!watcher->place.is_synced) {
         write_snapshot(w);
-    } else if (watcher->is_one && conversations_get(w->all, &watcher->id) == NULL) {
+    } else if (watcher->is_one &&
+               conversations_get_of(w->all, watcher->principal, &watcher->id) == NULL) {
         call_finish(call, NULL); /* it is closed, and the watcher knows */
     }
 }
@@ -161,7 +162,7 @@ static enum status check_one(const struct watch_call *w, const char *id, struct 
 
     if (!w->watcher.is_one || watcher_next(&ahead, &event, &lost))
         return STATUS_OK;
-    return conversations_find(&c, w->all, id, err);
+    return conversations_find(&c, w->all, w->watcher.principal, id, err);
 }
 
 static enum status open_watch(struct watch_call *w,
@@ -169,6 +170,7 @@ static enum status open_watch(struct watch_call *w,
                               struct error *err)
 {
     const bool is_one = request->conversation[0] != '\0';
+    const uint32_t principal = call_principal(w->call)->id;
     struct conversation_id id;
     struct conversation *c;
     struct watch_place place;
@@ -176,10 +178,12 @@ static enum status open_watch(struct watch_call *w,
 
     rc = watch_token_parse(&place, &w->all->watch, request->resume_token, err);
     if (rc == STATUS_OK && is_one && !conversation_id_parse(&id, request->conversation))
-        rc = conversations_find(&c, w->all, request->conversation, err); /* for its words */
+        rc = conversations_find(&c, w->all, principal, request->conversation,
+                                err); /* for its words */
     if (rc != STATUS_OK)
         return rc;
-    watcher_open(&w->watcher, &w->all->watch, is_one ? &id : NULL, &place, watch_service_notify, w);
+    watcher_open(&w->watcher, &w->all->watch, principal, is_one ? &id : NULL, &place,
+                 watch_service_notify, w);
     rc = check_one(w, request->conversation, err);
     if (rc != STATUS_OK)
         watcher_close(&w->watcher);

@@ -397,8 +397,8 @@ START_TEST(test_hold)
 
     n_lost = 0;
     open_actor(&f, &config);
-    ck_assert_int_eq(sessions_lease(&f.all, &f.model, "a", 1, 7, &h, &err), STATUS_OK);
-    ck_assert_int_eq(sessions_lease(&f.all, &f.model, "a", 1, 7, &other, &err),
+    ck_assert_int_eq(sessions_lease(&f.all, 0, &f.model, "a", 1, 7, &h, &err), STATUS_OK);
+    ck_assert_int_eq(sessions_lease(&f.all, 0, &f.model, "a", 1, 7, &other, &err),
                      STATUS_PRECONDITION);
     acts(&f, &(struct fake_request){.env_id = "a", .run_id = 1, .seq = 1, .a = 1}, 1);
     f.now_us += 1000000;

@@ -36,15 +36,15 @@ START_TEST(test_found_by_id)
 
     conversation_id_format(&c->id, id);
     ck_assert_uint_eq(strlen(id), 32);
-    ck_assert_int_eq(conversations_find(&found, &s.all, id, &err), STATUS_OK);
+    ck_assert_int_eq(conversations_find(&found, &s.all, 0, id, &err), STATUS_OK);
     ck_assert_ptr_eq(found, c);
-    ck_assert_int_eq(conversations_find(&found, &s.all, "", &err), STATUS_NOT_FOUND);
-    ck_assert_int_eq(conversations_find(&found, &s.all, "nobody", &err), STATUS_NOT_FOUND);
+    ck_assert_int_eq(conversations_find(&found, &s.all, 0, "", &err), STATUS_NOT_FOUND);
+    ck_assert_int_eq(conversations_find(&found, &s.all, 0, "nobody", &err), STATUS_NOT_FOUND);
     id[0] = id[0] == 'f' ? '0' : 'f';
-    ck_assert_int_eq(conversations_find(&found, &s.all, id, &err), STATUS_NOT_FOUND);
+    ck_assert_int_eq(conversations_find(&found, &s.all, 0, id, &err), STATUS_NOT_FOUND);
     conversation_id_format(&c->id, id);
     conversation_close(c, WATCH_CLOSED, "");
-    ck_assert_int_eq(conversations_find(&found, &s.all, id, &err), STATUS_NOT_FOUND);
+    ck_assert_int_eq(conversations_find(&found, &s.all, 0, id, &err), STATUS_NOT_FOUND);
 }
 END_TEST
 
@@ -671,7 +671,7 @@ START_TEST(test_watched)
     size_t n_notified = 0;
 
     (void)fake_conversation(&s);
-    watcher_open(&w, &s.all.watch, NULL, &(struct watch_place){.is_synced = true}, on_watch,
+    watcher_open(&w, &s.all.watch, 0, NULL, &(struct watch_place){.is_synced = true}, on_watch,
                  &n_notified);
     s.now_us += 2000;
     ck_assert_int_eq(open_with(&c, &request, &err), STATUS_OK);

@@ -71,7 +71,7 @@ static struct keyed_reply *find_reply(const char *key, const char *body)
     struct keyed_reply *r;
     struct error err;
 
-    ck_assert_int_eq(keyed_replies_find(&r, &k, key, digest_of(body), &err), STATUS_OK);
+    ck_assert_int_eq(keyed_replies_find(&r, &k, 0, key, digest_of(body), &err), STATUS_OK);
     return r;
 }
 
@@ -83,7 +83,7 @@ static struct keyed_reply *begin_reply(const char *key, const char *text,
     struct error err;
 
     ck_assert_ptr_null(r);
-    ck_assert_int_eq(keyed_reply_open(&r, &k, key, digest_of(text), &s.model, NULL, n, &err),
+    ck_assert_int_eq(keyed_reply_open(&r, &k, 0, key, digest_of(text), &s.model, NULL, n, &err),
                      STATUS_OK);
     for (size_t i = 0; i < n; i++) {
         struct conversation *c = fake_conversation(&s);
@@ -165,12 +165,13 @@ START_TEST(refuses_keys)
     long_key[KEYED_KEY_MAX + 1] = '\0';
     open_keyed(0, 0);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        ck_assert_int_eq(keyed_replies_find(&r, &k, bad[i], digest_of("x"), &err), STATUS_INVALID);
+        ck_assert_int_eq(keyed_replies_find(&r, &k, 0, bad[i], digest_of("x"), &err),
+                         STATUS_INVALID);
         ck_assert_str_eq(err.field, "Idempotency-Key");
     }
     ck_assert_ptr_null(find_reply(long_key + 1, "x"));
     complete_reply("a", "say 3");
-    ck_assert_int_eq(keyed_replies_find(&r, &k, "a", digest_of("say 4"), &err), STATUS_EXISTS);
+    ck_assert_int_eq(keyed_replies_find(&r, &k, 0, "a", digest_of("say 4"), &err), STATUS_EXISTS);
     close_keyed();
 }
 END_TEST
@@ -190,7 +191,7 @@ START_TEST(forgets_failures)
     ck_assert_uint_eq(s.all.n, 0);
     leave_reply(r, readers, 1);
 
-    ck_assert_int_eq(keyed_reply_open(&r, &k, "a", digest_of("x"), &s.model, NULL, 2, &err),
+    ck_assert_int_eq(keyed_reply_open(&r, &k, 0, "a", digest_of("x"), &s.model, NULL, 2, &err),
                      STATUS_OK);
     for (size_t i = 0; i < 2; i++) {
         struct conversation *c = fake_conversation(&s);
@@ -219,8 +220,8 @@ START_TEST(forgets_what_was_refused)
     struct error err;
 
     open_keyed(0, 0);
-    ck_assert_int_eq(keyed_reply_open(&r, &k, "a", digest_of("x"), &s.model, "be brief", 2, &err),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        keyed_reply_open(&r, &k, 0, "a", digest_of("x"), &s.model, "be brief", 2, &err), STATUS_OK);
     for (size_t i = 0; i < 2; i++) {
         struct conversation *c = fake_conversation(&s);
 
@@ -346,8 +347,9 @@ START_TEST(bounds_their_number)
     ck_assert_ptr_nonnull(find_reply("2", "say 1"));
     ck_assert_ptr_nonnull(find_reply("running", "say 100"));
     r[2] = begin_reply("4", "say 100", &readers[2], 1);
-    ck_assert_int_eq(keyed_reply_open(&refused, &k, "5", digest_of("x"), &s.model, NULL, 1, &err),
-                     STATUS_EXHAUSTED);
+    ck_assert_int_eq(
+        keyed_reply_open(&refused, &k, 0, "5", digest_of("x"), &s.model, NULL, 1, &err),
+        STATUS_EXHAUSTED);
     ck_assert_uint_gt(err.retry_after_ms, 0);
     for (size_t i = 0; i < 3; i++)
         leave_reply(r[i], &readers[i], 1);

@@ -25,7 +25,7 @@ static void bind_name(const char *name, const struct conversation *c)
 {
     struct error err;
 
-    ck_assert_int_eq(conversation_names_bind(&m, name, &c->id, &err), STATUS_OK);
+    ck_assert_int_eq(conversation_names_bind(&m, 0, name, &c->id, &err), STATUS_OK);
 }
 
 /* A name means its last bound conversation, until that is closed; an id is a name, too. */
@@ -37,17 +37,17 @@ START_TEST(binds)
     open_all();
     one = fake_conversation(&s);
     two = fake_conversation(&s);
-    ck_assert_ptr_null(conversation_names_find(&m, "tour"));
+    ck_assert_ptr_null(conversation_names_find(&m, 0, "tour"));
     bind_name("tour", one);
     bind_name("other", two);
-    ck_assert_ptr_eq(conversation_names_find(&m, "tour"), one);
-    ck_assert_ptr_eq(conversation_names_find(&m, "other"), two);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "tour"), one);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "other"), two);
     bind_name("tour", two);
-    ck_assert_ptr_eq(conversation_names_find(&m, "tour"), two);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "tour"), two);
     conversation_id_format(&one->id, id);
-    ck_assert_ptr_eq(conversation_names_find(&m, id), one);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, id), one);
     conversation_close(two, WATCH_CLOSED, "the test wants it");
-    ck_assert_ptr_null(conversation_names_find(&m, "tour"));
+    ck_assert_ptr_null(conversation_names_find(&m, 0, "tour"));
     close_all();
 }
 END_TEST
@@ -64,12 +64,12 @@ START_TEST(forgets_the_oldest)
         (void)snprintf(name, sizeof(name), "n%d", i);
         bind_name(name, c);
     }
-    ck_assert_ptr_eq(conversation_names_find(&m, "n0"), c); /* used now */
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "n0"), c); /* used now */
     bind_name("one more", c);
-    ck_assert_ptr_eq(conversation_names_find(&m, "n0"), c);
-    ck_assert_ptr_null(conversation_names_find(&m, "n1"));
-    ck_assert_ptr_eq(conversation_names_find(&m, "n2"), c);
-    ck_assert_ptr_eq(conversation_names_find(&m, "one more"), c);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "n0"), c);
+    ck_assert_ptr_null(conversation_names_find(&m, 0, "n1"));
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "n2"), c);
+    ck_assert_ptr_eq(conversation_names_find(&m, 0, "one more"), c);
     close_all();
 }
 END_TEST

@@ -33,7 +33,7 @@ static void begin(struct watcher *w, const struct conversation *one, const char 
     struct error err;
 
     ck_assert_int_eq(watch_token_parse(&place, &s.all.watch, token, &err), STATUS_OK);
-    watcher_open(w, &s.all.watch, one == NULL ? NULL : &one->id, &place, on_notify, NULL);
+    watcher_open(w, &s.all.watch, 0, one == NULL ? NULL : &one->id, &place, on_notify, NULL);
     snapshot_begin(&s.all, w);
 }
 
@@ -49,10 +49,10 @@ START_TEST(test_all)
 
     begin(&w, NULL, "");
     for (size_t i = 5; i > 0; i--) {
-        ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[i - 1]);
+        ck_assert_ptr_eq(snapshot_next(&w), c[i - 1]);
         ck_assert(!w.place.is_synced);
     }
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_null(snapshot_next(&w));
     ck_assert(w.place.is_synced);
     watcher_close(&w);
 }
@@ -69,13 +69,13 @@ START_TEST(test_changes_meanwhile)
 
     begin(&w, NULL, "");
     begin(&other, NULL, "");
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[4]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[4]);
     close_one(3);
     close_one(0);
     ids[2] = fake_conversation(&s)->id;
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[2]);
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[1]);
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_eq(snapshot_next(&w), c[2]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[1]);
+    ck_assert_ptr_null(snapshot_next(&w));
     for (size_t i = 0; i < 3; i++) {
         ck_assert(watcher_next(&w, &e, &lost));
         ck_assert_mem_eq(&e.id, &ids[i], sizeof(e.id));
@@ -85,7 +85,7 @@ START_TEST(test_changes_meanwhile)
     close_one(4);
     close_one(2);
     close_one(1);
-    ck_assert_ptr_null(snapshot_next(&s.all, &other));
+    ck_assert_ptr_null(snapshot_next(&other));
     watcher_close(&w);
     watcher_close(&other);
 }
@@ -98,17 +98,17 @@ START_TEST(test_resumed)
     struct watcher w;
 
     begin(&w, NULL, "");
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[4]);
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[3]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[4]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[3]);
     watch_token_format(token, w.ring, &w.place);
     watcher_close(&w);
     close_one(3);
     (void)fake_conversation(&s);
     begin(&w, NULL, token);
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[2]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[2]);
     close_one(1);
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[0]);
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_eq(snapshot_next(&w), c[0]);
+    ck_assert_ptr_null(snapshot_next(&w));
     watcher_close(&w);
 }
 END_TEST
@@ -120,16 +120,16 @@ START_TEST(test_one)
     struct watcher w;
 
     begin(&w, c[2], "");
-    ck_assert_ptr_eq(snapshot_next(&s.all, &w), c[2]);
+    ck_assert_ptr_eq(snapshot_next(&w), c[2]);
     watch_token_format(token, w.ring, &w.place);
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_null(snapshot_next(&w));
     watcher_close(&w);
     begin(&w, c[2], token);
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_null(snapshot_next(&w));
     watcher_close(&w);
     begin(&w, c[2], "");
     close_one(2);
-    ck_assert_ptr_null(snapshot_next(&s.all, &w));
+    ck_assert_ptr_null(snapshot_next(&w));
     watcher_close(&w);
 }
 END_TEST

@@ -26,7 +26,7 @@ static void open_now(struct watcher *w, struct watch_ring *ring, const struct co
 {
     const struct watch_place now = {.next = ring->n_events, .is_synced = true};
 
-    watcher_open(w, ring, id, &now, on_notify, NULL);
+    watcher_open(w, ring, 0, id, &now, on_notify, NULL);
 }
 
 /* A watcher sees the events after its opening, in order; one for a single conversation sees only
@@ -121,7 +121,7 @@ START_TEST(test_resume)
         put(&ring, 1, i);
     ck_assert_int_eq(parse(&place, &ring, token), STATUS_OK);
     ck_assert(place.is_synced);
-    watcher_open(&w, &ring, NULL, &place, on_notify, NULL);
+    watcher_open(&w, &ring, 0, NULL, &place, on_notify, NULL);
     for (uint64_t i = 4; i < 4 + WATCH_RING_EVENTS; i++) {
         ck_assert(watcher_next(&w, &e, &lost));
         ck_assert_uint_eq(lost, 0);

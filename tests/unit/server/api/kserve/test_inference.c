@@ -141,7 +141,7 @@ static void asked_init(struct asked *a, const char *text, bool wants_stream)
 
 static enum status ask(struct asked *a)
 {
-    return inference_begin(&a->in, &server, &a->message, 0, &a->arena, notify, &a->in.err);
+    return inference_begin(&a->in, &server, 0, &a->message, 0, &a->arena, notify, &a->in.err);
 }
 
 static void asked_deinit(struct asked *a)

@@ -75,7 +75,7 @@ static enum status ask(struct asked *a, const char *key, bool starts, bool ends,
 
     *a = (struct asked){.item.begin = begin, .text = text};
     fake_reader_init(&a->reader);
-    rc = sequences_enter(&all, &s.model, key, starts, ends, &a->item, &a->err);
+    rc = sequences_enter(&all, 0, &s.model, key, starts, ends, &a->item, &a->err);
     if (rc == STATUS_OK && sequence_slot_is_first(&a->item))
         begin(&a->item);
     return rc;

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Two principals with one server: what is alice's, mallory cannot read, list, watch, fork, change, cancel, repeat or guess, by any
+method; what he is told is what he would be told of things that never were; and no page of the prefix cache is shared.
+
+usage: test_principals.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+"""
+import json
+import os
+import sys
+import tempfile
+
+import grpc
+from grpc import StatusCode
+
+import children
+import harness
+import test_keys
+from children import PATIENCE
+from harness import content, conversations, conversations_pb2_grpc, params, params_pb2_grpc, tensor_pb2
+
+sys.path.insert(0, os.environ["PARLEY_STUBS"])
+from parley.v1 import act_pb2 as act, act_pb2_grpc  # noqa: E402
+from tritonclient.grpc import service_pb2 as kserve, service_pb2_grpc as kserve_grpc  # noqa: E402
+
+SECRET = "The password of the vault is swordfish. " * 12  # several pages
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+
+
+class Person:
+    def __init__(self, daemon, key):
+        self.daemon, self.key = daemon, key
+        self.channel = test_keys.with_key(daemon.address, key)
+        self.conversations = conversations_pb2_grpc.ConversationsStub(self.channel)
+        self.params = params_pb2_grpc.ParamsStub(self.channel)
+        self.act = act_pb2_grpc.ActStub(self.channel)
+        self.kserve = kserve_grpc.GRPCInferenceServiceStub(self.channel)
+
+    def open(self, **more):
+        return self.conversations.Open(conversations.ConversationsOpenRequest(model="tiny", **more)).conversation
+
+    def ask(self, conversation, text=SECRET, turn=0):
+        return self.conversations.Ask(conversations.TurnRequest(
+            conversation=conversation, turn=turn, messages=[content.Message(role="user", text=text)], sampling=harness.sampling.Sampling(max_tokens=4)))
+
+    def http(self, path, body=None, **headers):
+        got, more, answer = test_keys.ask(self.daemon, "GET" if body is None else "POST", path, body, x_api_key=self.key, **headers)
+        return got, json.loads(answer), more
+
+    def list(self):
+        return [c.conversation for c in self.conversations.List(conversations.ConversationsListRequest(page_size=1000)).conversations]
+
+
+def refusal(act, *args):
+    """Status and words of a call that fails."""
+    try:
+        got = act(*args)
+        for _ in got if hasattr(got, "__next__") else ():
+            pass
+    except grpc.RpcError as e:
+        return e.code(), e.details()
+    raise AssertionError(f"{act} is done: {got}")
+
+
+def conversation_calls(who, conversation):
+    """Each way to use a conversation by its id."""
+    c, stub = conversations, who.conversations
+    message = [content.Message(role="user", text="What is the password?")]
+    turn = c.TurnRequest(conversation=conversation, turn=1, messages=message)
+    yield "Get", lambda: stub.Get(c.ConversationsGetRequest(conversation=conversation))
+    yield "Fork", lambda: stub.Fork(c.ConversationsForkRequest(conversation=conversation))
+    yield "Rewind", lambda: stub.Rewind(c.ConversationsRewindRequest(conversation=conversation, to_turn=0))
+    yield "Cancel", lambda: stub.Cancel(c.ConversationsCancelRequest(conversation=conversation))
+    yield "Close", lambda: stub.Close(c.ConversationsCloseRequest(conversation=conversation))
+    yield "Update", lambda: stub.Update(c.ConversationsUpdateRequest(conversation=conversation, ttl_ms=1))
+    yield "Watch", lambda: stub.Watch(c.ConversationsWatchRequest(conversation=conversation))
+    yield "Ask", lambda: stub.Ask(turn)
+    yield "Turn", lambda: stub.Turn(turn)
+
+
+def state(who, conversation):
+    got = who.conversations.Get(conversations.ConversationsGetRequest(conversation=conversation))
+    got.ClearField("idle_ms")
+    return got
+
+
+def by_id(alice, mallory):
+    ours, never = alice.open(metadata={"of": "alice"}), "0" * 32
+    alice.ask(ours, turn=1)
+    before = state(alice, ours)
+    for (name, theirs), (_, nobodys) in zip(conversation_calls(mallory, ours), conversation_calls(mallory, never)):
+        code, words = refusal(theirs)
+        assert code == StatusCode.NOT_FOUND, (name, code, words)
+        assert (code, words.replace(ours, never)) == refusal(nobodys), name  # as if it had never been
+    assert state(alice, ours) == before
+    chat = mallory.conversations.Chat(iter([conversations.ChatRequest(turn=conversations.TurnRequest(
+        conversation=ours, turn=1, messages=[content.Message(role="user", text="x")]))]), timeout=PATIENCE)
+    said = list(chat)
+    assert len(said) == 1 and "there is no conversation" in str(said[0]) and "swordfish" not in str(said), said
+    return ours
+
+
+def by_list(alice, mallory, ours):
+    assert ours in alice.list() and mallory.list() == []
+    listed = mallory.conversations.List(conversations.ConversationsListRequest())
+    assert listed.total == 0 and not listed.next_page_token, listed
+    token = alice.conversations.List(conversations.ConversationsListRequest(page_size=1)).next_page_token
+    assert not token or not mallory.conversations.List(conversations.ConversationsListRequest(page_token=token)).conversations
+    for model in "", "tiny":
+        assert mallory.conversations.List(conversations.ConversationsListRequest(model=model)).total == 0
+
+
+def by_watch(alice, mallory):
+    """Mallory's stream has his own events only, from the snapshot on, and with a resume token of alice's."""
+    theirs = alice.conversations.Watch(conversations.ConversationsWatchRequest())
+    token = next(theirs).resume_token
+    theirs.cancel()
+    his = set()
+    for request in conversations.ConversationsWatchRequest(), conversations.ConversationsWatchRequest(resume_token=token):
+        call = mallory.conversations.Watch(request)
+        first = next(call)
+        assert harness.word(first, "kind") == "synced", first
+        ours = alice.open()
+        alice.conversations.Close(conversations.ConversationsCloseRequest(conversation=ours))
+        own = mallory.open()
+        his.add(own)
+        event = next(call)
+        while event.conversation != own:  # one of his before, behind the resume token
+            assert event.conversation in his, event
+            event = next(call)
+        mallory.conversations.Close(conversations.ConversationsCloseRequest(conversation=own))
+        assert next(call).conversation == own
+        call.cancel()
+
+
+def by_request_id(alice, mallory):
+    request = conversations.ConversationsOpenRequest(model="tiny", request_id="the first of May")
+    ours, theirs = alice.conversations.Open(request).conversation, mallory.conversations.Open(request).conversation
+    assert ours != theirs and alice.conversations.Open(request).conversation == ours
+    request.system = "Another."  # no other's id is in the way
+    assert refusal(mallory.conversations.Open, request)[0] == StatusCode.ALREADY_EXISTS
+    mallory.conversations.Close(conversations.ConversationsCloseRequest(conversation=theirs))
+    assert alice.conversations.Open(conversations.ConversationsOpenRequest(model="tiny", request_id="the first of May")).conversation == ours
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def by_name(alice, mallory):
+    """The name of a conversation, its id as a name, a key, and a response's id."""
+    body = {"model": "tiny", "messages": [{"role": "user", "content": SECRET}], "max_tokens": 4, "temperature": 0}
+    got, first, more = alice.http(CHAT, body, X_Conversation_Id="diary", Idempotency_Key="key")
+    assert got == 200, first
+    ours = more["X-Conversation-Id"]
+    assert alice.http(CHAT, body, X_Conversation_Id="diary", Idempotency_Key="key")[1] == first
+    got, other, more = mallory.http(CHAT, body, X_Conversation_Id="diary", Idempotency_Key="key")
+    assert got == 200 and other["id"] != first["id"] and more["X-Conversation-Id"] != ours and cached(other) == 0, other
+    other_body = {**body, "messages": [{"role": "user", "content": "Who are you?"}]}
+    assert mallory.http(CHAT, other_body, Idempotency_Key="key")[0] == 422  # his own, by now
+    got, other, more = mallory.http(CHAT, other_body, X_Conversation_Id=ours)
+    assert got == 200 and more["X-Conversation-Id"] != ours, more  # a name like any other
+    kept = alice.http(RESPONSES, {"model": "tiny", "input": SECRET, "max_output_tokens": 4})[1]
+    follow = {"model": "tiny", "input": "What is the password?", "max_output_tokens": 4, "previous_response_id": kept["id"]}
+    assert alice.http(RESPONSES, follow)[0] == 200
+    got, error, _ = mallory.http(RESPONSES, follow)
+    assert got == 404 and "swordfish" not in str(error), error
+    assert mallory.http(RESPONSES, {**follow, "previous_response_id": "resp_" + "0" * 40})[1]["error"]["code"] == error["error"]["code"]
+
+
+def by_cache(alice, mallory):
+    """Pages by counter: what alice computed serves alice, and never mallory, however often he asks and whichever way."""
+    text = "Whatever alice has computed before is hers alone. " * 12
+    body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "max_tokens": 1}
+    answers = [alice.http(CHAT, body)[1] for _ in range(2)]
+    assert cached(answers[0]) == 0 and cached(answers[1]) > 0, answers
+    assert cached(mallory.http(CHAT, body)[1]) == 0
+    assert cached(mallory.http(CHAT, body)[1]) > 0  # his own
+    system = "You keep the secrets of whoever asks you to. " * 12
+    usage = [who.ask(who.open(system=system), "Hello!").usage.cached_tokens for who in (alice, alice, mallory, mallory)]
+    assert usage[0] < 100 < usage[1] and usage[2] < 100 < usage[3], usage  # the template's own beginning is each one's already
+
+
+def infer(who, sequence, starts=False, text="Hello!"):
+    request = kserve.ModelInferRequest(model_name="tiny")
+    tensor = request.inputs.add(name="text_input", datatype="BYTES", shape=[1])
+    tensor.contents.bytes_contents.append(text.encode())
+    request.parameters["sequence_id"].string_param = sequence
+    request.parameters["sequence_start"].bool_param = starts
+    request.parameters["max_tokens"].int64_param = 2
+    return who.kserve.ModelInfer(request)
+
+
+def by_sequence(alice, mallory):
+    infer(alice, "7", starts=True, text=SECRET)
+    assert refusal(infer, mallory, "7")[0] == StatusCode.INVALID_ARGUMENT
+    assert refusal(infer, mallory, "7")[1].replace("7", "8") == refusal(infer, mallory, "8")[1]
+    infer(mallory, "7", starts=True)  # does not end alice's
+    infer(alice, "7")
+    assert mallory.list() != [] and not set(mallory.list()) & set(alice.list())
+
+
+def step(who, run_id, seq):
+    import struct
+    observation = tensor_pb2.Tensor(name="observation", dtype=tensor_pb2.DTYPE_F32, shape=[4], data=struct.pack("<4f", 0, 0, 0, 0))
+    return who.act.Step(act.ActStepRequest(model="policy", env_id="env", run_id=run_id, seq=seq, observation=[observation]))
+
+
+def by_session(alice, mallory):
+    first = step(alice, 1, 1)
+    step(mallory, 9, 1)  # another run of env_id "env" would end alice's
+    assert step(alice, 1, 1) == first and step(alice, 1, 2).seq == 2
+    assert refusal(step, mallory, 1, 2)[0] == StatusCode.OUT_OF_RANGE
+
+
+def make_params(who, name):
+    config = params.ParamsConfig(name=name, specs=[tensor_pb2.TensorSpec(name="w", dtype=tensor_pb2.DTYPE_F32, shape=[4])], round_size=1,
+                                 optimiser=params.ParamsOptimiser(learning_rate=0.1))
+    return who.params.Create(iter([params.ParamsCreateRequest(config=config)]))
+
+
+def by_params(alice, mallory):
+    make_params(alice, "weights")
+    p = params
+    header = p.ParamsUpload(header=p.ParamsUploadHeader(name="weights", client_id="m", step_id=1))
+    ways = [lambda: mallory.params.Pull(p.ParamsPullRequest(name="weights")), lambda: mallory.params.Watch(p.ParamsWatchRequest(name="weights")),
+            lambda: mallory.params.Delete(p.ParamsDeleteRequest(name="weights")), lambda: mallory.params.UpdateAndFetch(iter([header])),
+            lambda: mallory.params.Push(iter([header]))]
+    for way in ways:
+        code, words = refusal(way)
+        assert code == StatusCode.NOT_FOUND and words.endswith("nor any others"), words
+    assert not mallory.params.List(p.ParamsListRequest()).params
+    make_params(mallory, "weights")  # the name tells nothing
+    mallory.params.Delete(p.ParamsDeleteRequest(name="weights"))
+    assert [s.name for s in alice.params.List(p.ParamsListRequest()).params] == ["weights"]
+
+
+def main(parleyd, write_tiny_model, write_policy):
+    with tempfile.TemporaryDirectory() as folder:
+        model, policy, path = (os.path.join(folder, name) for name in ("tiny.gguf", "policy.gguf", "keys"))
+        children.run([write_tiny_model, model], check=True)
+        children.run([write_policy, policy], check=True)
+        keys = [test_keys.new_key() for _ in range(2)]
+        test_keys.write_keys(path, ("alice", keys[0]), ("mallory", keys[1]))
+        with children.Daemon(parleyd, "--model", f"tiny={model}", "--model", f"policy={policy}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
+            alice, mallory = (Person(daemon, key) for key in keys)
+            ours = by_id(alice, mallory)
+            by_list(alice, mallory, ours)
+            by_watch(alice, mallory)
+            by_request_id(alice, mallory)
+            by_name(alice, mallory)
+            by_sequence(alice, mallory)
+            by_session(alice, mallory)
+            by_params(alice, mallory)
+        with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
+            by_cache(*(Person(daemon, key) for key in keys))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
