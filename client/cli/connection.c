@@ -1,5 +1,6 @@
 #include "client/cli/connection.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,6 +23,16 @@ const struct option_row connection_rows[] = {
      OPTION_TEXT, offsetof(struct connection_options, server), 0},
     {"wait", "SECONDS", "how long to wait for it to be ready (5)", OPTION_DOUBLE,
      offsetof(struct connection_options, wait_s), 0},
+    {"key-file", "FILE", "whose first line is our key (that of PARLEY_API_KEY)", OPTION_TEXT,
+     offsetof(struct connection_options, key_file), 0},
+    {"tls", NULL, "the server has a certificate; implied by --ca and --cert", OPTION_FLAG,
+     offsetof(struct connection_options, is_tls), 0},
+    {"ca", "FILE", "PEM: whom its certificate is to be of (the system's)", OPTION_TEXT,
+     offsetof(struct connection_options, ca), 0},
+    {"cert", "FILE", "PEM: our own certificate, where the server wants one", OPTION_TEXT,
+     offsetof(struct connection_options, cert), 0},
+    {"tls-key", "FILE", "PEM: its private key", OPTION_TEXT,
+     offsetof(struct connection_options, tls_key), 0},
     {"json", NULL, "print JSON objects, one a line", OPTION_FLAG,
      offsetof(struct connection_options, is_json), 0},
     {0},
@@ -35,6 +46,87 @@ struct connection_options connection_defaults(void)
         .server = server == NULL || *server == '\0' ? "127.0.0.1:8001" : server,
         .wait_s = 5.0,
     };
+}
+
+enum { SECRET_MAX_BYTES = 1 << 20 };
+
+/* The texts that a channel is opened with; the caller frees them by secrets_free. */
+struct connection_secrets {
+    char *key, *ca, *cert, *tls_key; /* NULL: none */
+};
+
+static void secrets_free(struct connection_secrets *s)
+{
+    free(s->key);
+    free(s->ca);
+    free(s->cert);
+    free(s->tls_key);
+}
+
+/* False, with an error printed, if it cannot be read. */
+static bool read_secret(char **out, const char *path)
+{
+    FILE *file;
+    size_t len;
+
+    if (path == NULL)
+        return true;
+    file = fopen(path, "re");
+    if (file == NULL) {
+        console_error("%s: %s", path, strerror(errno));
+        return false;
+    }
+    *out = xalloc(SECRET_MAX_BYTES);
+    len = fread(*out, 1, SECRET_MAX_BYTES - 1, file); /* the rest is zero: it ends the text */
+    (void)fclose(file);
+    if (len > 0)
+        return true;
+    console_error("%s is empty", path);
+    return false;
+}
+
+static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
+{
+    const char *key = getenv("PARLEY_API_KEY");
+
+    *out = (struct connection_secrets){0};
+    if ((options->cert == NULL) != (options->tls_key == NULL)) {
+        console_error("--cert and --tls-key need one another");
+        return false;
+    }
+    if (!read_secret(&out->key, options->key_file) || !read_secret(&out->ca, options->ca) ||
+        !read_secret(&out->cert, options->cert) || !read_secret(&out->tls_key, options->tls_key))
+        return false;
+    if (out->key == NULL && key != NULL && *key != '\0')
+        out->key = xstrdup(key);
+    if (out->key != NULL)
+        out->key[strcspn(out->key, "\r\n")] = '\0';
+    return true;
+}
+
+static struct parley_channel *open_channel(const struct connection_options *options)
+{
+    struct parley_channel *channel = NULL;
+    struct connection_secrets s;
+
+    if (read_secrets(&s, options)) {
+        const struct parley_channel_options with = {
+            .address = options->server,
+            .key = s.key,
+            .is_tls = options->is_tls || s.ca != NULL || s.cert != NULL,
+            .ca = s.ca,
+            .certificate = s.cert,
+            .private_key = s.tls_key,
+        };
+
+        channel = parley_channel_open_with(&with);
+        if (channel == NULL)
+            console_error("no connection to %s: the key has bytes that no key has, or there is no "
+                          "memory",
+                          options->server);
+    }
+    secrets_free(&s);
+    return channel;
 }
 
 /* Waits in slices, so that a Ctrl-C can end the wait and the remark can be printed during it. */
@@ -59,13 +151,11 @@ static enum parley_status wait_ready(struct parley_channel *channel, const char 
 struct parley_channel *connection_open(const struct connection_options *options)
 {
     double wait_s = fmin(fmax(options->wait_s, 0.0), MAX_WAIT_S);
-    struct parley_channel *channel = parley_channel_open(options->server);
+    struct parley_channel *channel = open_channel(options);
     struct parley_error err = {0};
 
-    if (channel == NULL) {
-        console_error("no memory for a connection to %s", options->server);
+    if (channel == NULL)
         return NULL;
-    }
     if (wait_ready(channel, options->server, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
         console_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
                       "'parleyd', or say by --server where one is",

@@ -12,11 +12,14 @@
 
 struct connection_options {
     const char *server;
-    double wait_s; /* for the server to be ready */
+    const char *key_file; /* the file whose first line is the key; NULL: PARLEY_API_KEY */
+    bool is_tls;
+    const char *ca, *cert, *tls_key; /* files, PEM; NULL: none */
+    double wait_s;                   /* for the server to be ready */
     bool is_json;
 };
 
-/* --server, --wait, --json */
+/* --server, --wait, --json; --key-file, --tls, --ca, --cert, --tls-key */
 extern const struct option_row connection_rows[];
 /* The defaults: PARLEY_SERVER, else 127.0.0.1:8001; 5 s. */
 struct connection_options connection_defaults(void);

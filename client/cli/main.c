@@ -19,6 +19,8 @@ static const struct verb verbs[] = {
      "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID]] "
      "[OPTION]…",
      "The server's conversations.", conversations_run},
+    {"keys", "new --principal NAME [OPTION]…",
+     "A new key, and its line for parleyd's file of keys; needs no server.", keys_run},
     {"status", "[OPTION]…", "How the server does.", status_run},
     {"bench", "parley://HOST:PORT|http://HOST:PORT [OPTION]…",
      "A load on a server, and what it measured.", bench_run},

@@ -122,6 +122,8 @@ void parley_call_start(struct parley_channel *channel, struct parley_call *call,
     finish.data.recv_status_on_client.status_details = &call->details;
     finish.data.recv_status_on_client.trailing_metadata = &call->trailers;
     read[0].flags = how->waits_for_server ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0;
+    read[0].data.send_initial_metadata.count = channel->n_keys;
+    read[0].data.send_initial_metadata.metadata = &channel->key;
     read[1].data.recv_initial_metadata.recv_initial_metadata = &call->headers;
     read[2].data.recv_message.recv_message = &call->in;
     read[3].data.send_message.send_message = request;

@@ -31,7 +31,17 @@ static void *channel_poll_queue(void *arg)
     }
 }
 
-static grpc_channel *connect_lazily(const char *address)
+static grpc_channel_credentials *channel_credentials(const struct parley_channel_options *options)
+{
+    grpc_ssl_pem_key_cert_pair own = {options->private_key, options->certificate};
+
+    if (!options->is_tls)
+        return grpc_insecure_credentials_create();
+    return grpc_ssl_credentials_create(options->ca, options->certificate == NULL ? NULL : &own,
+                                       NULL, NULL);
+}
+
+static grpc_channel *connect_lazily(const struct parley_channel_options *options)
 {
     static const struct {
         const char *key;
@@ -49,7 +59,7 @@ static grpc_channel *connect_lazily(const char *address)
     };
     grpc_arg args[sizeof(ints) / sizeof(ints[0])];
     const grpc_channel_args all = {sizeof(args) / sizeof(args[0]), args};
-    grpc_channel_credentials *insecure = grpc_insecure_credentials_create();
+    grpc_channel_credentials *credentials = channel_credentials(options);
     grpc_channel *core;
 
     for (size_t i = 0; i < all.num_args; i++) {
@@ -57,9 +67,32 @@ static grpc_channel *connect_lazily(const char *address)
         args[i].key = (char *)(uintptr_t)ints[i].key; /* gRPC only reads it */
         args[i].value.integer = ints[i].value;
     }
-    core = grpc_channel_create(address, insecure, &all);
-    grpc_channel_credentials_release(insecure);
+    core = grpc_channel_create(options->address, credentials, &all);
+    grpc_channel_credentials_release(credentials);
     return core;
+}
+
+/* A header's value: printable ASCII. False: it is none, or there is no memory. */
+static bool channel_set_key(struct parley_channel *channel, const char *key)
+{
+    static const char bearer[] = "Bearer ";
+    size_t len = strlen(key);
+    char *value;
+
+    for (size_t i = 0; i < len; i++) {
+        if (key[i] < '!' || key[i] > '~')
+            return false;
+    }
+    value = try_alloc(1, sizeof(bearer) + len);
+    if (value == NULL)
+        return false;
+    memcpy(value, bearer, sizeof(bearer) - 1);
+    memcpy(value + sizeof(bearer) - 1, key, len + 1);
+    channel->key.key = grpc_slice_from_static_string("authorization");
+    channel->key.value = grpc_slice_from_copied_string(value);
+    channel->n_keys = 1;
+    free(value);
+    return true;
 }
 
 /* The queue is drained and the thread has been joined. */
@@ -70,18 +103,22 @@ static void channel_free(struct parley_channel *channel)
     grpc_shutdown_blocking();
     (void)pthread_cond_destroy(&channel->is_empty);
     (void)pthread_mutex_destroy(&channel->lock);
+    if (channel->n_keys > 0)
+        grpc_slice_unref(channel->key.value);
     free(channel->address);
     free(channel);
 }
 
-static struct parley_channel *channel_make(const char *address)
+static struct parley_channel *channel_make(const struct parley_channel_options *options)
 {
     struct parley_channel *channel = try_alloc(1, sizeof(*channel));
 
     if (channel == NULL)
         return NULL;
-    channel->address = try_strndup(address, strlen(address));
-    if (channel->address == NULL) {
+    channel->address = try_strndup(options->address, strlen(options->address));
+    if (channel->address == NULL ||
+        (options->key != NULL && !channel_set_key(channel, options->key))) {
+        free(channel->address);
         free(channel);
         return NULL;
     }
@@ -90,7 +127,7 @@ static struct parley_channel *channel_make(const char *address)
     list_init(&channel->live);
     (void)pthread_mutex_init(&channel->lock, NULL); /* neither can fail on Linux */
     (void)pthread_cond_init(&channel->is_empty, NULL);
-    channel->core = connect_lazily(address);
+    channel->core = connect_lazily(options);
     channel->queue = grpc_completion_queue_create_for_next(NULL);
     if (pthread_create(&channel->thread, NULL, channel_poll_queue, channel) != 0) {
         grpc_completion_queue_shutdown(channel->queue);
@@ -103,7 +140,7 @@ static struct parley_channel *channel_make(const char *address)
 
 /* Threads inherit the mask of signals: gRPC's and the channel's take none, so that the caller's
  * handlers run on the caller's threads. A fault or a profiler's tick concerns the thread itself. */
-struct parley_channel *parley_channel_open(const char *address)
+struct parley_channel *parley_channel_open_with(const struct parley_channel_options *options)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF};
     struct parley_channel *channel;
@@ -113,9 +150,16 @@ struct parley_channel *parley_channel_open(const char *address)
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         (void)sigdelset(&blocked, own[i]);
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before); /* cannot fail */
-    channel = channel_make(address);
+    channel = channel_make(options);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return channel;
+}
+
+struct parley_channel *parley_channel_open(const char *address)
+{
+    const struct parley_channel_options options = {.address = address};
+
+    return parley_channel_open_with(&options);
 }
 
 void parley_channel_close(struct parley_channel *channel)

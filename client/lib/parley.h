@@ -53,6 +53,18 @@ struct parley_call; /* in flight */
 /* address: "HOST:PORT" or "unix:/path". Connects lazily. The threads that it starts block signals.
  * NULL only without memory. */
 struct parley_channel *parley_channel_open(const char *address);
+
+/* Zeroed but for address: as parley_channel_open. The texts are copied. */
+struct parley_channel_options {
+    const char *address;
+    const char *key; /* sent with each call, as Authorization: Bearer KEY; NULL: none */
+    bool is_tls;     /* else the rest is not used, and the key can be read on the way */
+    const char *ca;  /* PEM: whom the server's certificate must be of; NULL: the system's */
+    const char *certificate, *private_key; /* PEM: our own, both or none */
+};
+
+/* NULL without memory, or if the key has bytes that no header may have. */
+struct parley_channel *parley_channel_open_with(const struct parley_channel_options *options);
 /* Cancels the calls in flight, waits for their callbacks, frees. Not from a callback. */
 void parley_channel_close(struct parley_channel *channel);
 /* Waits until the server answers its health check, or until timeout_ms. */

@@ -15,6 +15,8 @@
 
 struct parley_channel {
     char *address;
+    grpc_metadata key; /* sent with each call */
+    size_t n_keys;     /* 0: there is none */
     grpc_channel *core;
     grpc_completion_queue *queue;
     pthread_t thread; /* polls queue; every callback comes from it */

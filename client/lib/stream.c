@@ -34,6 +34,8 @@ struct call_stream *stream_open(struct parley_channel *channel, const char *meth
     s->call.core = grpc_channel_create_call(channel->core, NULL, GRPC_PROPAGATE_DEFAULTS, s->queue,
                                             path, NULL, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     grpc_slice_unref(path);
+    op.data.send_initial_metadata.count = channel->n_keys;
+    op.data.send_initial_metadata.metadata = &channel->key;
     (void)stream_start_batch(s, &op, 1); /* a failure shows when messages are sent */
     return s;
 }

@@ -2,7 +2,7 @@
 """Keys: every method and route asks for one but health, whatever else is wrong with the call; they are rotated and revoked while calls
 are in flight, which end if the key was theirs; no log has them.
 
-usage: test_keys.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+usage: test_keys.py PARLEYD WRITE_TINY_MODEL PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import contextlib
 import hashlib
@@ -206,6 +206,30 @@ def expires(daemon, path, alice, bob, admin):
     assert ask(daemon, "GET", "/v1/models", x_api_key=bob)[0] == 200
 
 
+def client(parley, address, *words, key=None):
+    env = {**os.environ, "PARLEY_SERVER": address}
+    env.pop("PARLEY_API_KEY", None)
+    if key is not None:
+        env["PARLEY_API_KEY"] = key
+    return children.run([parley, *words], capture_output=True, text=True, env=env)
+
+
+def client_sends_key(parley, daemon, folder, path, alice, *others):
+    """By the environment or a file; a key of its own making is taken."""
+    done = client(parley, daemon.address, "models")
+    assert done.returncode == 1 and "key" in done.stderr, done
+    assert client(parley, daemon.address, "models", key=alice).returncode == 0
+    asked = client(parley, daemon.address, "ask", "Hello!", "--model", "echo", key=alice)  # a stream
+    assert asked.returncode == 0 and "Hello!" in asked.stdout, asked
+    key, line = client(parley, "", "keys", "new", "--principal", "carol", "--until", "2999-01-01").stdout.splitlines()
+    assert line == f"carol {hashlib.sha256(key.encode()).hexdigest()} until=2999-01-01"
+    reload(daemon, path, ("alice", alice), ("carol", key, "until=2999-01-01"), *others)
+    key_file = os.path.join(folder, "key")
+    with open(key_file, "w") as f:
+        print(key, file=f)
+    assert client(parley, daemon.address, "models", "--key-file", key_file, key="pk-wrong").returncode == 0
+
+
 def refuses_open_file(parleyd, path):
     write_keys(path, ("alice", new_key()))
     os.chmod(path, 0o644)
@@ -213,7 +237,7 @@ def refuses_open_file(parleyd, path):
     assert done.returncode == 1 and "--keys" in done.stderr and "644" in done.stderr, done
 
 
-def main(parleyd, write_tiny_model):
+def main(parleyd, write_tiny_model, parley):
     with tempfile.TemporaryDirectory() as folder:
         model, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "keys")
         children.run([write_tiny_model, model], check=True)
@@ -225,6 +249,7 @@ def main(parleyd, write_tiny_model):
             new = rotates(daemon, path, alice, bob, admin)
             expires(daemon, path, new, bob, admin)
             reload(daemon, path, ("alice", new), ("bob", bob), ("root", admin, "admin"))
+            client_sends_key(parley, daemon, folder, path, new, ("bob", bob), ("root", admin, "admin"))
             keeps_on_failure(daemon, path, new)
         said = "".join(daemon.said)
         assert not any(key in said for key in (alice, bob, admin, new)) and "Tell me." not in said

@@ -38,6 +38,7 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv);
 enum exit_code detokenize_run(const struct verb *verb, int argc, char **argv);
 enum exit_code eval_run(const struct verb *verb, int argc, char **argv);
 enum exit_code inspect_run(const struct verb *verb, int argc, char **argv);
+enum exit_code keys_run(const struct verb *verb, int argc, char **argv);
 enum exit_code models_run(const struct verb *verb, int argc, char **argv);
 enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
 enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);

@@ -138,9 +138,9 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
     return PARLEY_OK;
 }
 
-struct parley_channel *parley_channel_open(const char *address)
+struct parley_channel *parley_channel_open_with(const struct parley_channel_options *options)
 {
-    (void)address;
+    (void)options;
     return NULL;
 }
 

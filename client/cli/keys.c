@@ -1,0 +1,85 @@
+/* parley keys: a new key, and its line for parleyd's file of keys. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/env.h"
+#include "client/cli/options/options.h"
+#include "client/cli/options/verb.h"
+#include "client/cli/output/console.h"
+
+enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1 };
+
+struct keys_options {
+    const char *principal;
+    bool is_admin;
+    const char *until;
+};
+
+static const struct option_row rows[] = {
+    {"principal", "NAME", "whose key it is", OPTION_TEXT, offsetof(struct keys_options, principal),
+     0},
+    {"admin", NULL, "with the role admin", OPTION_FLAG, offsetof(struct keys_options, is_admin), 0},
+    {"until", "DATE", "it expires then: YYYY-MM-DD[THH:MM:SSZ]", OPTION_TEXT,
+     offsetof(struct keys_options, until), 0},
+    {0},
+};
+
+static void print_hex(const uint8_t *bytes, size_t n, char *out)
+{
+    for (size_t i = 0; i < n; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static enum status key_make(char key[KEY_CHARS], uint8_t digest[SHA256_BYTES], struct error *err)
+{
+    uint8_t random[KEY_RANDOM_BYTES];
+    struct sha256 *hash;
+
+    if (sha256_open(&hash, err) != STATUS_OK)
+        return err->status;
+    env_real.random(env_real.self, random, sizeof(random));
+    memcpy(key, "pk-", 3);
+    print_hex(random, sizeof(random), key + 3);
+    sha256_add(hash, key, strlen(key));
+    sha256_take(hash, digest);
+    sha256_close(hash);
+    return STATUS_OK;
+}
+
+/* The key on a line of its own, for a script to take; then the line, which is no secret. */
+static void print_key(const struct keys_options *o, const char *key,
+                      const uint8_t digest[SHA256_BYTES])
+{
+    char hex[2 * SHA256_BYTES + 1];
+
+    print_hex(digest, SHA256_BYTES, hex);
+    (void)printf("%s\n", key); /* main reports a failure of stdout */
+    (void)fprintf(stderr, "the key is printed once; its line for 'parleyd --keys FILE' is:\n");
+    (void)printf("%s %s%s%s%s\n", o->principal, hex, o->is_admin ? " admin" : "",
+                 o->until == NULL ? "" : " until=", o->until == NULL ? "" : o->until);
+}
+
+enum exit_code keys_run(const struct verb *verb, int argc, char **argv)
+{
+    struct keys_options o = {0};
+    const struct option_group groups[] = {{rows, &o, NULL}};
+    uint8_t digest[SHA256_BYTES];
+    char key[KEY_CHARS];
+    enum exit_code code;
+    struct error err;
+    int first;
+
+    if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
+        return code;
+    if (strcmp(argv[first], "new") != 0 || o.principal == NULL) {
+        console_error("what there is to do is 'new', with --principal NAME");
+        return EXIT_MISUSE;
+    }
+    if (key_make(key, digest, &err) != STATUS_OK) {
+        console_error("%s", err.text);
+        return EXIT_FAILED;
+    }
+    print_key(&o, key, digest);
+    return EXIT_DONE;
+}
