@@ -39,6 +39,7 @@
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
+#include "server/net/tls.h"
 #include "server/notify.h"
 #include "server/params/params.h"
 #include "server/reload.h"
@@ -59,6 +60,7 @@ struct daemon {
     struct env env;
     struct server server;
     struct error *err;     /* daemon_run's: the reason of a failure */
+    struct tls *tls;       /* NULL: none */
     struct access *access; /* NULL: everybody may call */
     struct models models;
     struct conversations conversations;
@@ -132,6 +134,8 @@ static void daemon_end(struct daemon *d)
     sessions_close_all(&d->sessions, NULL);
     for (size_t i = 0; i < d->models.n_loaded; i++)
         model_abort(d->models.loaded[i]);
+    if (d->tls != NULL)
+        tls_refuse(d->tls);
     http_stop(d->http);
     if (d->port != NULL) {
         port_refuse(d->port);
@@ -164,6 +168,7 @@ static void on_port_stopped(void *arg)
 
 static void daemon_close_handles(struct daemon *d)
 {
+    tls_close(d->tls);
     alarm_close(&d->conversations_alarm);
     alarm_close(&d->keyed_alarm);
     alarm_close(&d->sessions_alarm);
@@ -326,7 +331,33 @@ static void drop_keys(void *self)
         access_discard(d->access);
 }
 
+static enum status check_tls(void *self, const struct config *to, struct error *err)
+{
+    struct daemon *d = self;
+
+    (void)to;
+    return d->tls == NULL ? STATUS_OK : tls_prepare(d->tls, err);
+}
+
+static void apply_tls(void *self, const struct config *to)
+{
+    struct daemon *d = self;
+
+    (void)to;
+    if (d->tls != NULL)
+        tls_commit(d->tls);
+}
+
+static void drop_tls(void *self)
+{
+    struct daemon *d = self;
+
+    if (d->tls != NULL)
+        tls_discard(d->tls);
+}
+
 static const struct reload_part daemon_parts[] = {
+    {.name = "tls", .check = check_tls, .apply = apply_tls, .drop = drop_tls},
     {.name = "keys", .check = check_keys, .apply = apply_keys, .drop = drop_keys},
     {.name = "log", .apply = apply_log},
     {.name = "limits", .apply = apply_limits},
@@ -526,6 +557,20 @@ static enum status start_access(struct daemon *d, struct error *err)
     return error_prefix(err, "--keys");
 }
 
+static enum status start_tls(struct daemon *d, struct error *err)
+{
+    const struct config *c = &d->config;
+    const struct tls_config config = {c->tls_cert, c->tls_key, c->tls_client_ca};
+
+    if (c->tls_cert == NULL && c->tls_key == NULL && c->tls_client_ca == NULL)
+        return STATUS_OK;
+    if (c->tls_cert == NULL || c->tls_key == NULL)
+        return error_set(err, STATUS_INVALID, "TLS needs both --tls-cert and --tls-key");
+    if (tls_open(&d->tls, &d->loop, &config, err) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(err, "TLS");
+}
+
 static enum status start_port(struct daemon *d, struct error *err)
 {
     struct port_config config = {
@@ -534,6 +579,7 @@ static enum status start_port(struct daemon *d, struct error *err)
         .max_message_bytes = d->config.max_message_bytes,
         .server = &d->server,
         .health = &d->health,
+        .tls = d->tls,
         .access = d->access,
         .env = &d->env,
     };
@@ -562,6 +608,7 @@ static enum status start_http(struct daemon *d, struct error *err)
             d->config.max_message_bytes == 0 ? HTTP_BODY_BYTES : d->config.max_message_bytes,
         .timeout_ms = d->config.http_timeout_ms,
         .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
+        .tls = d->tls,
         .access = d->access,
         .server = &d->server,
         .env = &d->env,
@@ -714,9 +761,9 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_params(&d);
     start_conversations(&d);
     start_sessions(&d);
-    if (start_access(&d, err) != STATUS_OK || start_sequences(&d, err) != STATUS_OK ||
-        start_port(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
-        start_models(&d, err) != STATUS_OK)
+    if (start_access(&d, err) != STATUS_OK || start_tls(&d, err) != STATUS_OK ||
+        start_sequences(&d, err) != STATUS_OK || start_port(&d, err) != STATUS_OK ||
+        start_http(&d, err) != STATUS_OK || start_models(&d, err) != STATUS_OK)
         daemon_fail(&d, err);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);

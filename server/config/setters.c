@@ -262,6 +262,30 @@ enum status set_keys(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_tls_cert(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->tls_cert = value;
+    return STATUS_OK;
+}
+
+enum status set_tls_key(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->tls_key = value;
+    return STATUS_OK;
+}
+
+enum status set_tls_client_ca(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->tls_client_ca = value;
+    return STATUS_OK;
+}
+
 enum status set_drain_timeout(struct config *c, const char *value, struct error *err)
 {
     return config_number(&c->drain_timeout_ms, value, config_times, (uint64_t)24 * 3600 * 1000,

@@ -22,6 +22,9 @@ enum status config_add_model(struct config *c, const char *name, size_t name_len
 
 enum status set_model(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_keys(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_tls_cert(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_tls_key(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_tls_client_ca(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_model_dir(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_listen(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_http(struct config *c, const char *value, struct error *err) MUST_CHECK;

@@ -11,6 +11,7 @@
 
 struct access;
 struct server;
+struct tls;
 
 struct http_config {
     const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks one */
@@ -18,6 +19,7 @@ struct http_config {
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
     struct origin_rules origins; /* is_loopback is set from the socket */
+    struct tls *tls;             /* borrowed until http_stop; NULL: none */
     const struct access *access; /* who may ask; kept. NULL: everybody */
     struct server *server;       /* passed to routes, never dereferenced */
     const struct env *env;       /* kept */

@@ -22,6 +22,7 @@
 #include "server/json/fields.h"
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
+#include "server/net/tls.h"
 
 enum {
     SWEEP_MS = 250,
@@ -33,6 +34,7 @@ struct http {
     struct lws_context *lws;
     struct lws_vhost *vhost;
     struct listener *listener;
+    struct tls_port_config tls_port;
     size_t max_connections; /* half of all descriptors: gRPC needs some, too */
     /* Notified exchanges are served right after the loop has polled; the idle handle keeps the loop
      * from sleeping when one was notified at another time. */
@@ -132,6 +134,13 @@ static void adopt(void *arg, int fd)
         log_warn("refused", "http connection=%d", fd); /* libwebsockets has closed it */
 }
 
+static void adopt_tls(void *arg, int fd)
+{
+    struct http *h = arg;
+
+    tls_accept(h->front.config.tls, &h->tls_port, fd);
+}
+
 /* Libwebsockets has time-outs, but on a foreign loop it notices a new one only with the next event
  * of one of its sockets. */
 static void on_sweep(uv_timer_t *timer)
@@ -149,12 +158,14 @@ static enum status open_listener(struct http *h, uv_loop_t *loop, struct error *
                                            .address = h->front.config.listen,
                                            .max_descriptors = open_files_for_http(),
                                            .has_room = has_room,
-                                           .accepted = adopt,
+                                           .accepted =
+                                               h->front.config.tls != NULL ? adopt_tls : adopt,
                                            .arg = h};
     struct sockaddr_storage at;
     enum status rc;
 
     h->max_connections = open_files_max() / 2;
+    h->tls_port = (struct tls_port_config){"http/1.1", adopt, h};
     rc = listener_open(&h->listener, loop, &config, err);
     if (rc != STATUS_OK)
         return rc;

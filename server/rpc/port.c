@@ -20,12 +20,14 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/mailbox.h"
 #include "proto/locks.h"
 #include "server/net/listener.h"
 #include "server/net/open_files.h"
+#include "server/net/tls.h"
 #include "server/rpc/call_parts.h"
 
 enum {
@@ -56,6 +58,8 @@ struct port {
     struct poller *pollers; /* [n_pollers] */
     size_t n_pollers, n_pollers_exited;
     grpc_server_credentials *insecure;
+    struct tls *tls; /* NULL: none */
+    struct tls_port_config tls_port;
     struct listener **listeners; /* [n_listeners] until it stops */
     size_t n_listeners;
     struct rpc_op shutdown;
@@ -326,17 +330,27 @@ static void on_accepted(void *arg, int fd)
     grpc_server_add_channel_from_fd(p->queue.server, fd, p->insecure);
 }
 
+static void on_accepted_tls(void *arg, int fd)
+{
+    struct port *p = arg;
+
+    tls_accept(p->tls, &p->tls_port, fd);
+}
+
 static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct port_config *config,
                                   struct error *err)
 {
     enum status rc = STATUS_OK;
 
+    p->tls = config->tls;
+    p->tls_port = (struct tls_port_config){"h2", on_accepted, p};
     for (size_t i = 0; i < config->n_listen && rc == STATUS_OK; i++) {
+        bool is_plain = p->tls == NULL || address_unix_path(config->listen[i]) != NULL;
         const struct listener_config listen = {.name = "grpc",
                                                .address = config->listen[i],
                                                .max_descriptors = open_files_for_grpc(),
                                                .user_timeout_ms = ACKNOWLEDGE_MS,
-                                               .accepted = on_accepted,
+                                               .accepted = is_plain ? on_accepted : on_accepted_tls,
                                                .arg = p};
 
         rc = listener_open(&p->listeners[i], loop, &listen, err);

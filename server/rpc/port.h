@@ -9,6 +9,7 @@
 #include "server/rpc/call.h"
 
 struct port;
+struct tls;
 
 struct port_config {
     const char *const *listen; /* [n_listen] "127.0.0.1:8001", "[::1]:0", "unix:/path" */
@@ -20,6 +21,7 @@ struct port_config {
     size_t n_services;
     struct server *server;       /* passed to handlers, never dereferenced */
     struct health *health;       /* for calls that use it */
+    struct tls *tls;             /* of all but unix sockets; borrowed until port_stop. NULL: none */
     const struct access *access; /* who may call; kept. NULL: everybody */
     const struct env *env;       /* kept */
 };

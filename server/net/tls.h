@@ -1,0 +1,55 @@
+/* TLS of the ports, ended on the loop: a connection's bytes are decrypted here and passed to the
+ * transport through a socket pair, so that neither transport knows of it. gRPC core (1.51) takes
+ * descriptors only for plain connections, and its own listener stops for good when accept fails
+ * once. Loop. */
+#ifndef SERVER_NET_TLS_H
+#define SERVER_NET_TLS_H
+
+#include <uv.h>
+
+#include "base/status.h"
+
+struct tls;
+struct tls_port;
+
+/* Files, PEM; kept. */
+struct tls_config {
+    const char *certificate; /* the chain, ours first */
+    const char *private_key;
+    const char *client_ca; /* whom clients' certificates must be of; NULL: they need none */
+};
+
+/* STATUS_INVALID names the file that is wrong, or says that key and certificate do not match. */
+enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config *config,
+                     struct error *err) MUST_CHECK;
+/* Closes all connections, and frees t in the loop's next iterations. NULL is fine. */
+void tls_close(struct tls *t);
+
+/* Reads the files again, for connections that come from now on; those there are go on. On failure
+ * all stays as it was. */
+enum status tls_reload(struct tls *t, struct error *err) MUST_CHECK;
+/* The same in two parts: prepare reads the files, commit or discard follows. */
+enum status tls_prepare(struct tls *t, struct error *err) MUST_CHECK;
+void tls_commit(struct tls *t);
+void tls_discard(struct tls *t);
+
+/* What a port speaks: protocol is ALPN's name ("h2", "http/1.1"), static. A client that names
+ * others only is refused. */
+struct tls_port_config {
+    const char *protocol;
+    /* The plain side of a connection whose handshake is done; takes fd. */
+    void (*accepted)(void *arg, int fd);
+    void *arg;
+};
+
+/* Takes fd, a new connection: does the handshake, and calls accepted. config is kept by its
+ * caller, as long as connections of it may be in their handshake. */
+void tls_accept(struct tls *t, const struct tls_port_config *config, int fd);
+
+/* Closes the connections that are in their handshake, and every one that comes from now on: the
+ * ports may stop. */
+void tls_refuse(struct tls *t);
+
+size_t tls_n_connections(const struct tls *t);
+
+#endif

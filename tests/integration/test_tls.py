@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""TLS on both ports: plain and old clients, and strangers, get nothing; certificates change under calls in flight, which go on; bodies of
+megabytes pass both ways; a wrong file keeps what there is.
+
+usage: test_tls.py PARLEYD PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+"""
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import warnings
+import xml.etree.ElementTree
+
+import grpc
+
+import children
+import harness
+from children import PATIENCE, until
+from harness import content, conversations, conversations_pb2_grpc
+
+
+def openssl(*words):
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+class Authority:
+    def __init__(self, folder, name):
+        self.folder, self.name = folder, name
+        self.pem = self.path("pem")
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", self.path("key"), "-out", self.pem,
+                "-days", "2", "-subj", f"/CN={name}")
+
+    def path(self, kind, name=None):
+        return os.path.join(self.folder, f"{name or self.name}.{kind}")
+
+    def sign(self, name, to=None):
+        """A certificate and its private key, under the name of `to`; by rename."""
+        key, request, made, more = (self.path(kind, name) for kind in ("new-key", "csr", "new-pem", "ext"))
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+        with open(more, "w") as f:
+            print("subjectAltName=IP:127.0.0.1", file=f)
+        openssl("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self.path("key"), "-CAcreateserial", "-out", made, "-days", "2",
+                "-extfile", more)
+        os.chmod(key, 0o600)
+        pem, own = self.path("pem", to or name), self.path("key", to or name)
+        os.rename(made, pem)
+        os.rename(key, own)
+        return pem, own
+
+
+def context(ca, pair=None):
+    made = ssl.create_default_context(cafile=ca)
+    if pair is not None:
+        made.load_cert_chain(*pair)
+    return made
+
+
+def ask(daemon, how, method="GET", path="/v1/models", body=None):
+    with contextlib.closing(http.client.HTTPSConnection(daemon.http, context=how, timeout=PATIENCE)) as connection:
+        connection.request(method, path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def is_refused(daemon, how, port):
+    """No byte of an answer comes."""
+    host, number = (daemon.http if port == "http" else daemon.address).rsplit(":", 1)
+    try:
+        with socket.create_connection((host, int(number)), timeout=PATIENCE) as plain:
+            with how.wrap_socket(plain, server_hostname=host) if how is not None else plain as s:
+                s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                return s.recv(1) == b""
+    except OSError:  # ssl.SSLError is one
+        return True
+
+
+def name_of(daemon, ca, port):
+    host, number = (daemon.http if port == "http" else daemon.address).rsplit(":", 1)
+    with socket.create_connection((host, int(number)), timeout=PATIENCE) as plain, context(ca).wrap_socket(plain, server_hostname=host) as s:
+        return dict(pair for part in s.getpeercert()["subject"] for pair in part)["commonName"]
+
+
+def channel(daemon, ca, pair=None):
+    read = lambda path: open(path, "rb").read()  # noqa: E731
+    own = (None, None) if pair is None else (read(pair[1]), read(pair[0]))
+    return grpc.secure_channel(daemon.address, grpc.ssl_channel_credentials(read(ca), *own), options=[("grpc.max_receive_message_length", -1)])
+
+
+def turn(stub, conversation, text):
+    return stub.Ask(conversations.TurnRequest(conversation=conversation, messages=[content.Message(role="user", text=text)]), timeout=PATIENCE)
+
+
+def reload(daemon, word):
+    n = sum(word in line for line in daemon.said)
+    daemon.process.send_signal(signal.SIGHUP)
+    until("the reload", lambda: sum(word in line for line in daemon.said) > n, daemon.process)
+
+
+def old(ca):
+    made = context(ca)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is old is the point
+        made.minimum_version = ssl.TLSVersion.TLSv1
+        made.maximum_version = ssl.TLSVersion.TLSv1_1
+        made.set_ciphers("ALL:@SECLEVEL=0")
+    return made
+
+
+def other_protocol(ca, name):
+    made = context(ca)
+    made.set_alpn_protocols([name])
+    return made
+
+
+def scan(address):
+    """What sslscan finds: protocols and ciphers that should not be."""
+    found = xml.etree.ElementTree.fromstring(subprocess.run(["sslscan", "--no-colour", "--xml=-", address], check=True, capture_output=True).stdout)
+    protocols = {(p.get("type"), p.get("version")) for p in found.iter("protocol") if p.get("enabled") == "1"}
+    assert protocols == {("tls", "1.2"), ("tls", "1.3")}, protocols
+    ciphers = [c.get("cipher") for c in found.iter("cipher")]
+    assert ciphers and all(c.startswith("TLS_") or c.startswith("ECDHE-") and ("GCM" in c or "CHACHA20" in c) for c in ciphers), ciphers
+    assert all(h.get("vulnerable") == "0" for h in found.iter("heartbleed"))
+    assert all(r.get("supported") == "0" for r in found.iter("renegotiation"))
+
+
+def serves(parleyd, parley, ours, folder):
+    """Without clients' certificates."""
+    pem, key = ours.sign("server")
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--tls-cert", pem, "--tls-key", key, "--log-level", "info") as daemon:
+        assert ask(daemon, context(ours.pem))[0] == 200
+        assert is_refused(daemon, None, "http") and is_refused(daemon, None, "grpc")  # no TLS
+        assert is_refused(daemon, old(ours.pem), "http") and is_refused(daemon, old(ours.pem), "grpc")
+        assert is_refused(daemon, other_protocol(ours.pem, "h2"), "http") and is_refused(daemon, other_protocol(ours.pem, "http/1.1"), "grpc")
+        scan(daemon.http)
+        scan(daemon.address)
+        large = "Hear me! " * 300000  # more than all buffers on the way
+        got, answer = ask(daemon, context(ours.pem), "POST", "/v1/chat/completions", json.dumps(
+            {"model": "echo", "messages": [{"role": "user", "content": large}]}))
+        assert got == 200 and json.loads(answer)["choices"][0]["message"]["content"] == large
+        with channel(daemon, ours.pem) as open_channel:
+            stub = conversations_pb2_grpc.ConversationsStub(open_channel)
+            conversation = stub.Open(conversations.ConversationsOpenRequest(model="echo")).conversation
+            assert turn(stub, conversation, large).message.text == large
+            watch = stub.Watch(conversations.ConversationsWatchRequest())
+            assert harness.word(next(watch), "kind") == "snapshot" and harness.word(next(watch), "kind") == "synced"
+            with contextlib.closing(http.client.HTTPSConnection(daemon.http, context=context(ours.pem), timeout=PATIENCE)) as kept:
+                kept.request("GET", "/health")
+                kept.getresponse().read()
+                ours.sign("renewed", to="server")
+                reload(daemon, "read=")
+                assert name_of(daemon, ours.pem, "http") == name_of(daemon, ours.pem, "grpc") == "renewed"
+                kept.request("GET", "/health")  # on the old connection
+                assert kept.getresponse().status == 200
+            assert turn(stub, conversation, "Still here.").message.text == "Still here."
+            stub.Close(conversations.ConversationsCloseRequest(conversation=conversation))
+            assert harness.word(next(watch), "kind") == "closed"
+            watch.cancel()
+        with open(pem, "w") as f:
+            print("nonsense", file=f)
+        reload(daemon, "kept=yes")
+        assert name_of(daemon, ours.pem, "http") == "renewed"
+        said = children.run([parley, "ask", "Hello!", "--model", "echo", "--server", daemon.address, "--ca", ours.pem], capture_output=True, text=True)
+        assert said.returncode == 0 and "Hello!" in said.stdout, said
+
+
+def knows_clients(parleyd, parley, ours, theirs):
+    pem, key = ours.sign("server")
+    friend, stranger = ours.sign("friend"), theirs.sign("stranger")
+    flags = "--http", "127.0.0.1:0", "--tls-cert", pem, "--tls-key", key, "--tls-client-ca", ours.pem
+    with children.Daemon(parleyd, *flags) as daemon:
+        assert ask(daemon, context(ours.pem, friend))[0] == 200
+        for how in context(ours.pem), context(ours.pem, stranger):
+            assert is_refused(daemon, how, "http") and is_refused(daemon, how, "grpc")
+        with channel(daemon, ours.pem, friend) as c:
+            conversations_pb2_grpc.ConversationsStub(c).Open(conversations.ConversationsOpenRequest(model="echo"), timeout=PATIENCE)
+        with channel(daemon, ours.pem, stranger) as c:
+            try:
+                conversations_pb2_grpc.ConversationsStub(c).Open(conversations.ConversationsOpenRequest(model="echo"), timeout=PATIENCE)
+                raise AssertionError("a stranger is served")
+            except grpc.RpcError as e:
+                assert e.code() == grpc.StatusCode.UNAVAILABLE, e
+        done = children.run([parley, "models", "--server", daemon.address, "--ca", ours.pem, "--cert", friend[0], "--tls-key", friend[1]],
+                            capture_output=True, text=True)
+        assert done.returncode == 0 and "echo" in done.stdout, done
+
+
+def refuses_files(parleyd, ours, theirs):
+    pem, key = ours.sign("server")
+    other = theirs.sign("other")[1]
+    for flags, word in ((("--tls-cert", pem), "--tls-key"), (("--tls-cert", pem, "--tls-key", other), "mismatch"),
+                        (("--tls-cert", key, "--tls-key", key), key), (("--tls-cert", pem, "--tls-key", "/nowhere"), "/nowhere")):
+        done = children.run([parleyd, "--listen", "127.0.0.1:0", *flags], capture_output=True, text=True)
+        assert done.returncode == 1 and word in done.stderr, (flags, done)
+    os.chmod(key, 0o644)
+    done = children.run([parleyd, "--listen", "127.0.0.1:0", "--tls-cert", pem, "--tls-key", key], capture_output=True, text=True)
+    assert done.returncode == 1 and "644" in done.stderr, done
+
+
+def main(parleyd, parley):
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = Authority(folder, "ours"), Authority(folder, "theirs")
+        serves(parleyd, parley, ours, folder)
+        knows_clients(parleyd, parley, ours, theirs)
+        refuses_files(parleyd, ours, theirs)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
