@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs a Debian package in a bare root, serves from it, and purges it: nothing of it may stay. Needs root, mmdebstrap and Debian's
+# archive.
+# usage: tools/try_deb.sh PACKAGE.deb [ROOT.tar]      ROOT.tar: a root that was made before, or is made for the next time
+set -euo pipefail
+package=$(realpath "$1") saved=${2-}
+root=$(mktemp -d /tmp/parley-root.XXXXXX)
+pid=''
+finish() {
+    [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
+    ! mountpoint -q "$root/proc" || umount "$root/proc"
+    rm -rf --one-file-system "$root"
+}
+trap finish EXIT
+fail() {
+    printf 'try_deb: %s\n' "$*" >&2
+    exit 1
+}
+inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
+
+if [ -n "$saved" ] && [ -f "$saved" ]; then
+    tar -C "$root" -xf "$saved"
+else
+    mmdebstrap --quiet --variant=apt bookworm "$root"
+    [ -z "$saved" ] || tar -C "$root" -cf "$saved" .
+fi
+mount -t proc proc "$root/proc" 2>/dev/null || echo 'try_deb: no /proc in the root: parleyd takes less for granted' >&2
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+for file in /etc/apt/apt.conf.d/*proxy*; do [ ! -f "$file" ] || cp "$file" "$root/etc/apt/apt.conf.d/"; done
+cp "$package" "$root/tmp/parley.deb"
+inside sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/parley.deb' >"$root/tmp/install.log" 2>&1 ||
+    { tail "$root/tmp/install.log" >&2; fail 'it does not install'; }
+
+inside getent passwd parley >/dev/null || fail 'there is no user parley'
+[ -L "$root/etc/systemd/system/multi-user.target.wants/parleyd.service" ] || fail 'the unit is not enabled'
+inside parleyd --check --config /etc/parley/parleyd.yaml --listen 127.0.0.1:0 --http off || fail '--check refuses the example'
+exec {said}< <(exec chroot --userspec=parley:parley "$root" env -i PARLEY_CONFIG=/etc/parley/parleyd.yaml parleyd --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
+pid=$!
+address=''
+while IFS= read -r -u "$said" line; do
+    case $line in ready\ grpc=*) address=${line#ready grpc=} address=${address%% *}; break ;; esac
+done
+[ -n "$address" ] || fail 'parleyd is not ready'
+inside parley ask --server "$address" --model echo hello | grep -q hello || fail 'it does not answer'
+kill "$pid"
+pid=''
+inside apt-get purge -y -qq parley >"$root/tmp/purge.log" 2>&1 || { tail "$root/tmp/purge.log" >&2; fail 'it cannot be purged'; }
+! inside getent passwd parley >/dev/null || fail 'the user stays'
+left=$(find "$root/etc" "$root/usr" "$root/lib/systemd" "$root/var/lib" "$root/var/cache" \
+    \( -iname '*parley*' \) ! -path '*/apt/*' 2>/dev/null || true)
+[ -z "$left" ] || fail "this stays: $left"
+echo 'try_deb: it installs, serves and purges'
