@@ -260,8 +260,9 @@ static enum status check_new_models(void *self, const struct config *to, struct 
     struct models_wanted wanted[CONFIG_MAX_MODELS];
     size_t n = daemon_wanted_models(to, wanted);
 
-    if (config_check_files(to, err) != STATUS_OK ||
-        models_check(&d->models, wanted, n, err) != STATUS_OK)
+    if (config_check_files(to, err) != STATUS_OK)
+        return err->status;
+    if (models_check(&d->models, wanted, n, err) != STATUS_OK)
         return config_blame(to, "models", err);
     return STATUS_OK;
 }

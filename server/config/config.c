@@ -151,6 +151,8 @@ static enum status on_file_value(void *arg, const struct config_file_value *valu
     else
         rc = config_set(r->c, o, value->text, CONFIG_FILE, err);
     r->c->sources[option_index(o)].line = value->line;
+    if (rc == STATUS_OK && o->set == set_model)
+        r->c->models[r->c->n_models - 1].line = value->line;
     return rc;
 }
 
@@ -388,18 +390,29 @@ void config_deinit(struct config *c)
     *c = (struct config){0};
 }
 
+static enum status config_check_file(const struct config_model *m, struct error *err)
+{
+    if (access(m->path, R_OK) == 0)
+        return STATUS_OK;
+    if (errno == ENOENT)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "model '%s': there is no file '%.80s'; './run model' fetches one and "
+                         "prints its path, for --model %s=PATH",
+                         m->name, m->path, m->name);
+    return error_set(err, STATUS_DENIED, "model '%s': '%.120s' cannot be read: %s", m->name,
+                     m->path, strerror(errno));
+}
+
 enum status config_check_files(const struct config *c, struct error *err)
 {
     for (size_t i = 0; i < c->n_models; i++) {
-        if (access(c->models[i].path, R_OK) == 0)
+        const struct config_model *m = &c->models[i];
+
+        if (config_check_file(m, err) == STATUS_OK)
             continue;
-        if (errno == ENOENT)
-            return error_set(err, STATUS_NOT_FOUND,
-                             "model '%s': there is no file '%.80s'; './run model' fetches one and "
-                             "prints its path, for --model %s=PATH",
-                             c->models[i].name, c->models[i].path, c->models[i].name);
-        return error_set(err, STATUS_DENIED, "model '%s': '%.120s' cannot be read: %s",
-                         c->models[i].name, c->models[i].path, strerror(errno));
+        if (m->line != 0)
+            (void)error_prefix(err, "%.100s:%u: models", c->file_path, m->line);
+        return err->status;
     }
     return STATUS_OK;
 }

@@ -19,6 +19,7 @@ struct config_file;
 struct config_model {
     char name[64];
     const char *path; /* in argv or the file; NULL: echo */
+    unsigned line;    /* in the file; 0: not from there */
 };
 
 struct config {

@@ -133,6 +133,7 @@ enum status config_add_model(struct config *c, const char *name, size_t len, con
         return error_set(err, STATUS_INVALID,
                          "'%.100s' is no .gguf file, nor a folder or file of safetensors", path);
     m->path = path;
+    m->line = 0; /* the one before in a replaced list may have had one */
     c->n_models++;
     return STATUS_OK;
 }

@@ -142,7 +142,7 @@ def keeps_the_old(parley, parleyd, tiny, folder):
     with Reloading(parleyd, path, good) as daemon:
         for text, line, why in [("http_origin: '*'\nttl: soon\n", 2, "ttl: 'soon' is no number"),
                                 ("http_origin: '*'\nttll: 1s\n", 2, "did you mean 'ttl'"),
-                                ("http_origin: '*'\nmodels:\n  - tiny=/nowhere/tiny.gguf\n", 3, "models: model 'tiny': there is no file"),
+                                (f"http_origin: '*'\nmodels:\n  - tiny=/nowhere/tiny.gguf\n  - more={tiny}\n", 3, "models: model 'tiny': there is no file"),
                                 ("http_origin: [\n", 2, "no YAML")]:
             daemon.reload(text, "error reload kept=all", f"{path}:{line}: ", why)
             assert daemon.models() == ["tiny", "echo"]
