@@ -329,4 +329,65 @@ START_TEST(a_folder_is_scanned)
 }
 END_TEST
 
-SUITE_MAIN("server/models", names, unload_and_load, refused, ends, load_fails, a_folder_is_scanned)
+/* Another configuration: a model that is gone is unloaded and forgotten, a user may refuse that
+ * beforehand, and one that is wanted again while it unloads is loaded afterwards. */
+START_TEST(configured)
+{
+    const struct models_wanted both[] = {{"one", "/nowhere/one.gguf"},
+                                         {"two", "/nowhere/two.gguf"}};
+    struct error err;
+    unsigned n;
+
+    open_all();
+    models_find(&all, "one")->path = strdup(both[0].path);
+    models_find(&all, "two")->path = strdup(both[1].path);
+    ck_assert_int_eq(models_check(&all, both, 2, &err), STATUS_OK);
+    models_configure(&all, both, 2);
+    expect_said(""); /* nothing has changed */
+    first.refuses = true;
+    ck_assert_int_eq(models_check(&all, both + 1, 1, &err), STATUS_PRECONDITION);
+    ck_assert_str_eq(err.text, "model 'one' is needed");
+    first.refuses = false;
+    ck_assert_int_eq(models_check(&all, both + 1, 1, &err), STATUS_OK);
+    n = n_idle;
+    models_configure(&all, both + 1, 1);
+    expect_said("unloading one; retired by first; retired by second; ");
+    until(&n_idle, n + 1);
+    ck_assert_ptr_null(models_find(&all, "one"));
+    said[0] = '\0';
+    n = n_idle;
+    models_configure(&all, NULL, 0);
+    models_configure(&all, both + 1, 1); /* it still unloads */
+    until(&n_idle, n + 3);               /* stopped; loaded in vain; stopped */
+    expect_said("unloading two; retired by first; retired by second; closed by first; "
+                "closed by second; loading two; failed two; ");
+    ck_assert_ptr_nonnull(models_find(&all, "two"));
+    close_all_models();
+}
+END_TEST
+
+/* A model that loads cannot go, and is named; so many new ones cannot be had. */
+START_TEST(configured_in_vain)
+{
+    const struct models_wanted other = {"three", "/nowhere/three.gguf"};
+    static struct models_wanted many[MODELS_MAX_LOADED];
+    static char numbers[MODELS_MAX_LOADED][16];
+    struct error err;
+
+    open_all();
+    for (int i = 0; i < MODELS_MAX_LOADED; i++) {
+        (void)snprintf(numbers[i], sizeof(numbers[i]), "m%d", i);
+        many[i] = (struct models_wanted){numbers[i], "/nowhere/m.gguf"};
+    }
+    ck_assert_int_eq(models_check(&all, many, MODELS_MAX_LOADED, &err), STATUS_EXHAUSTED);
+    models_configure(&all, &other, 1);
+    expect_said("loading three; ");
+    ck_assert_int_eq(models_check(&all, NULL, 0, &err), STATUS_UNAVAILABLE);
+    ck_assert_str_eq(err.text, "model 'three' is being loaded");
+    until(&n_idle, 4);
+    close_all_models();
+}
+END_TEST
+
+SUITE_MAIN("server/models", names, unload_and_load, refused, ends, load_fails, a_folder_is_scanned,
+           configured, configured_in_vain)
