@@ -277,7 +277,7 @@ class Forward:
         if self.m.arch.startswith("gemma"):
             gate = 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate ** 3)))
         else:
-            gate = gate / (1 + np.exp(-gate))
+            gate = gate / (1 + np.exp(-np.maximum(gate, -500.0)))
         return (gate * up) @ self.t[b + "ffn_down.weight"].T
 
     def norm(self, name, x):
@@ -362,6 +362,9 @@ def all_models():
                               head_norms="all", tied=False, layers=8),
         "granite": build("granite", 22, {"attention.scale": 0.11, "embedding_scale": 3.0, "residual_scale": 0.4,
                                          "logit_scale": 2.5}),
+        "granite_partial": build("granite", 26, {"attention.scale": 0.2, "logit_scale": 1.0}, hd=36, rot=20),
+        # the number of layers says how the 27B model scales its scores
+        "gemma2_27b": build("gemma2", 27, norms="around", layers=46, d=32, heads=4, hd=16, ff=32, peak=1.0),
         "granite_unrotated": build("granite", 23, {"attention.scale": 0.2, "embedding_scale": 1.5,
                                                    "residual_scale": 0.7, "logit_scale": 0.5,
                                                    "rope.scaling.finetuned": False}),

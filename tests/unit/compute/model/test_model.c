@@ -148,7 +148,8 @@ static const struct {
     enum status status;
     const char *word, *other_word;
 } wrong[] = {
-    {{.architecture = "mamba"}, STATUS_UNIMPLEMENTED, "tiny", "'mamba'"},
+    {{.architecture = "mamba"}, STATUS_UNIMPLEMENTED, "recurrent state", "'mamba'"},
+    {{.architecture = "bert"}, STATUS_UNIMPLEMENTED, "llama, mistral3, qwen2", "'bert'"},
     {{.leave_out = "general.architecture"}, STATUS_NOT_FOUND, "tiny", "general.architecture"},
     {{.leave_out = "llama.block_count"}, STATUS_NOT_FOUND, "tiny", "llama.block_count"},
     {{.leave_out = "llama.attention.layer_norm_rms_epsilon"},

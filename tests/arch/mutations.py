@@ -1,0 +1,88 @@
+"""Whether the models show a wrong rule: each rule is broken in the definition, and log-probabilities must move by more
+than the tolerance that backends have.
+
+usage: mutations.py
+"""
+
+import sys
+
+import numpy as np
+
+import models
+from test_archs import N_TOKENS, REF_MOST, log_softmax
+
+
+def mutated(**methods):
+    return type("Mutated", (models.Forward,), methods)
+
+
+def other_halves(forward, x, il):
+    """Pairs of the other kind."""
+    arch, forward.m.arch = forward.m.arch, "llama" if forward.m.arch in models.HALVES else "qwen2"
+    try:
+        return models.Forward.rope(forward, x, il)
+    finally:
+        forward.m.arch = arch
+
+
+def key_without(*names):
+    def key(forward, name, default):
+        return default if name in names else models.Forward.key(forward, name, default)
+    return mutated(key=key)
+
+
+def key_as(wrong):
+    def key(forward, name, default):
+        return wrong.get(name, models.Forward.key(forward, name, default))
+    return mutated(key=key)
+
+
+def without(*ends):
+    class Less(models.Forward):
+        def __init__(self, model):
+            super().__init__(model)
+            self.t = {name: x for name, x in self.t.items() if not name.endswith(ends)}
+    return Less
+
+
+def mutations(name, m):
+    """(what is wrong, a definition with that)"""
+    if m.keys.get("rope.scaling.finetuned", True):
+        yield "pairs of the other kind", mutated(rope=other_halves)
+    for key in m.keys:
+        if key in ("rope.scaling.type", "expert_count", "expert_used_count", "expert_feed_forward_length",
+                   "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow") or \
+                (m.arch == "phi3" and key in ("attention.sliding_window", "rope.scaling.original_context_length")):
+            continue
+        if key == "logit_scale" and m.keys[key] == 1.0:
+            continue
+        yield "no " + key, key_without(key)
+    if "attention.sliding_window" in m.keys and m.arch in models.WINDOW_PATTERN:
+        yield "a window one too long", key_as({"attention.sliding_window": m.keys["attention.sliding_window"] + 1})
+    if "rope_factors_long.weight" in m.tensors:
+        yield "the other factors", key_as({"rope.scaling.original_context_length": 64 if "short" in name else 1024})
+    if "expert_used_count" in m.keys:
+        yield "an expert less", key_as({"expert_used_count": m.keys["expert_used_count"] - 1})
+    parts = {n.split(".", 2)[-1] if n.startswith("blk.") else n for n in m.tensors}
+    for part in sorted(parts):
+        if part == "rope_freqs.weight" or part.endswith((".bias", "norm.weight")):
+            yield "no " + part, without(part)
+    if any("norm" in n and "attn_q_norm" in n for n in m.tensors):
+        yield "heads not normed", without("attn_q_norm.weight", "attn_k_norm.weight")
+
+
+def main():
+    unseen = []
+    for name, model in models.all_models().items():
+        ids = np.random.default_rng(99).integers(0, model.n["vocab"], N_TOKENS)
+        right = log_softmax(models.Forward(model).logits(ids))
+        for what, wrong in mutations(name, model):
+            most = np.abs(log_softmax(wrong(model).logits(ids)) - right).max()
+            if most <= 2 * REF_MOST:
+                unseen.append(f"{name}: {what}: {most:.1e}")
+    print("\n".join(unseen) or "every mutation is seen")
+    sys.exit(1 if unseen else 0)
+
+
+if __name__ == "__main__":
+    main()
