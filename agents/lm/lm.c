@@ -146,6 +146,7 @@ static enum status open_llama(struct lm *m, const struct agent_config *config,
     *ret_n_host_pages = host_pages_for(m, config, size_bytes);
     llama_config = (struct llama_config){.max_tokens = m->max_tokens,
                                          .max_logits = m->max_logits,
+                                         .max_context = config->max_context,
                                          .n_kv_pages = m->cache.n_pages,
                                          .kv_type = config->options.kv_type,
                                          .n_kv_host_pages = *ret_n_host_pages};

@@ -10,8 +10,9 @@
 struct llama;
 
 struct llama_config {
-    size_t max_tokens; /* of one call, all rows together */
-    size_t max_logits; /* rows of logits of one call */
+    size_t max_tokens;  /* of one call, all rows together */
+    size_t max_logits;  /* rows of logits of one call */
+    size_t max_context; /* positions of a sequence; 0: the file's. Some ropes depend on it. */
     size_t n_kv_pages;
     enum kv_type kv_type;
     size_t

@@ -48,6 +48,13 @@ static void model_close_device(struct llama *m)
     state_close_device(m);
 }
 
+/* Positions that a sequence may have. */
+static size_t sequence_context(const struct llama_config *config, const struct llama_shape *s)
+{
+    return config->max_context > 0 && config->max_context < s->context ? config->max_context
+                                                                       : s->context;
+}
+
 enum status llama_open(struct llama **out, struct backend *b, const struct gguf *g,
                        const struct llama_config *config, struct error *err)
 {
@@ -64,7 +71,8 @@ enum status llama_open(struct llama **out, struct backend *b, const struct gguf 
     m->file = g;
     m->shape = shape;
     m->config = *config;
-    if ((rc = model_ropes_init(&m->ropes, g, &shape, err)) != STATUS_OK ||
+    if ((rc = model_ropes_init(&m->ropes, g, &shape, sequence_context(config, &shape), err)) !=
+            STATUS_OK ||
         (rc = state_open_tables(m, err)) != STATUS_OK ||
         (rc = model_open_device(m, err)) != STATUS_OK)
         goto out;

@@ -160,30 +160,31 @@ static enum status take_divisors(double *scale, size_t n, const struct gguf *g, 
 
 /* The tensor that holds divisors for this context: one is chosen for good, since keys in pages have
  * been rotated by it. */
-static const char *divisors_name(const struct rope_keys *k, const struct llama_shape *s)
+static const char *divisors_name(const struct rope_keys *k, const struct llama_shape *s,
+                                 size_t context)
 {
     if (k->type != SCALING_LONGROPE && !s->arch->has_length_factors)
         return "rope_freqs.weight";
-    return (double)s->context > k->original ? "rope_factors_long.weight"
-                                            : "rope_factors_short.weight";
+    return (double)context > k->original ? "rope_factors_long.weight" : "rope_factors_short.weight";
 }
 
 /* Divisors of the frequencies; true in ret_any if any is not 1. */
 static enum status fill_scale(double *scale, bool *ret_any, const struct rope_keys *k,
-                              const struct gguf *g, const struct llama_shape *s, struct error *err)
+                              const struct gguf *g, const struct llama_shape *s, size_t context,
+                              struct error *err)
 {
     size_t n = s->n_rotated / 2;
     enum status rc;
 
     for (size_t j = 0; j < n; j++)
         scale[j] = k->type == SCALING_YARN ? 1.0 / yarn_frequency(k, s, j) : k->factor;
-    rc = take_divisors(scale, n, g, divisors_name(k, s), err);
+    rc = take_divisors(scale, n, g, divisors_name(k, s, context), err);
     *ret_any = rc == STATUS_OK || k->factor != 1.0;
     return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
 }
 
 enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
-                             const struct llama_shape *s, struct error *err)
+                             const struct llama_shape *s, size_t context, struct error *err)
 {
     struct rope_keys k;
     bool is_scaled = false;
@@ -195,7 +196,7 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
     out->scale = try_alloc(s->n_rotated / 2, sizeof *out->scale);
     if (out->scale == NULL)
         return error_no_memory(err, s->n_rotated / 2 * sizeof *out->scale, "rope");
-    rc = fill_scale(out->scale, &is_scaled, &k, g, s, err);
+    rc = fill_scale(out->scale, &is_scaled, &k, g, s, context, err);
     if (rc != STATUS_OK)
         return rc;
     out->all = (struct rope){.head_dim = s->head_dim,

@@ -14,9 +14,10 @@ struct model_ropes {
     double *scale; /* the ropes' */
 };
 
-/* model_ropes_deinit follows in any case. */
+/* context: positions that a sequence may have. model_ropes_deinit follows in any case. */
 enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
-                             const struct llama_shape *s, struct error *err) MUST_CHECK;
+                             const struct llama_shape *s, size_t context,
+                             struct error *err) MUST_CHECK;
 void model_ropes_deinit(struct model_ropes *r);
 
 #endif

@@ -297,7 +297,7 @@ static enum status shape_check_tensors(const struct llama_shape *s, const struct
         (rc = llama_head_tensor(&t, g, s, err)) != STATUS_OK ||
         (rc = llama_head_bias_tensor(&t, g, s, err)) != STATUS_OK)
         return rc;
-    rc = model_ropes_init(&ropes, g, s, err);
+    rc = model_ropes_init(&ropes, g, s, s->context, err);
     model_ropes_deinit(&ropes);
     return rc;
 }

@@ -1,5 +1,6 @@
 /* Computes the logits of a prompt, and checks that they do not depend on how it is run.
- * usage: logits MODEL BACKEND KV_TYPE IDS OUT: IDS is a file of int32, OUT gets [n][n_vocab] f32.
+ * usage: logits MODEL BACKEND KV_TYPE IDS OUT [MAX_CONTEXT]: IDS is a file of int32, OUT gets
+ * [n][n_vocab] f32.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@ struct run {
     struct backend *backend;
     struct llama *model;
     size_t n, n_vocab; /* tokens */
+    size_t max_context;
     const int32_t *ids;
     int32_t pages[2][MAX_TOKENS / KV_PAGE_TOKENS];
 };
@@ -34,8 +36,11 @@ static void run_open(struct run *r, const struct gguf *g, const char *backend, e
                      size_t n_threads)
 {
     const struct backend_config config = {.n_threads = n_threads};
-    const struct llama_config llama = {
-        .max_tokens = MAX_TOKENS, .max_logits = MAX_TOKENS, .n_kv_pages = PAGES, .kv_type = type};
+    const struct llama_config llama = {.max_tokens = MAX_TOKENS,
+                                       .max_logits = MAX_TOKENS,
+                                       .max_context = r->max_context,
+                                       .n_kv_pages = PAGES,
+                                       .kv_type = type};
 
     must(backend_open(&r->backend, backend, &config, &err));
     must(llama_open(&r->model, r->backend, g, &llama, &err));
@@ -154,8 +159,9 @@ int main(int argc, char **argv)
     float *want, *got;
     FILE *out;
 
-    if (argc != 6)
+    if (argc < 6 || argc > 7)
         return EXIT_FAILURE;
+    r.max_context = argc > 6 ? strtoul(argv[6], NULL, 10) : 0;
     denormals_are_zero();
     type = strcmp(argv[3], "f32") == 0 ? KV_F32 : strcmp(argv[3], "f16") == 0 ? KV_F16 : KV_Q8;
     r.n = read_ids(argv[4], ids);

@@ -31,6 +31,7 @@ class Checks:
     def __init__(self, logits, folder, cuda):
         self.logits, self.folder, self.cuda = logits, pathlib.Path(folder), cuda
         self.failures = []
+        self.max_context = 0
 
     def run(self, path, backend, ids, n_vocab):
         """The log-probabilities of an engine, or None where it failed."""
@@ -39,12 +40,25 @@ class Checks:
         env = dict(os.environ)
         if backend == "cuda":
             env["PARLEY_CUDA_MODULE"] = self.cuda
-        done = subprocess.run([self.logits, path, backend, "f32", given, got], env=env, capture_output=True, text=True,
+        context = [str(self.max_context)] if self.max_context else []
+        done = subprocess.run([self.logits, path, backend, "f32", given, got, *context], env=env, capture_output=True, text=True,
                               check=False)
         if done.returncode != 0:
             self.fail(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
             return None
         return log_softmax(np.fromfile(got, np.float32).astype(np.float64).reshape(len(ids), n_vocab))
+
+    def check_short_context(self):
+        """Conversations that may not be longer than the original context have the short factors."""
+        model, self.max_context = models.all_models()["phi3_long"], 64
+        path = self.folder / "short.gguf"
+        model.write(path)
+        ids = np.random.default_rng(99).integers(0, model.n["vocab"], self.max_context)
+        got = self.run(path, "ref", ids, model.n["vocab"])
+        model.n["ctx"], self.max_context = 64, 0
+        most = np.inf if got is None else np.abs(got - log_softmax(models.Forward(model).logits(ids))).max()
+        if not most <= REF_MOST:
+            self.fail(f"phi3_long in a short context: ref differs by {most:.2e}")
 
     def fail(self, text):
         self.failures.append(text)
@@ -88,6 +102,7 @@ def main():
         for name, model in models.all_models().items():
             if not given.names or name in given.names:
                 checks.check(name, model)
+        checks.check_short_context()
     sys.exit(1 if checks.failures else 0)
 
 
