@@ -11,7 +11,10 @@ static inline void act_record_finish(struct act_record *r, struct act_form form,
 {
     r->scale = scale;
     r->back = scale * -ACT_MAGIC;
-    if (form.halves) {
+    if (form.halves && form.bias == 0) {
+        r->sum = scale * (float)sum_low;
+        r->sum_upper = scale * (float)sum_high;
+    } else if (form.halves) {
         r->start = ACT_START - form.bias * sum_low;
         r->start_upper = ACT_START - form.bias * sum_high;
     } else {

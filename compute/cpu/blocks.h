@@ -15,23 +15,32 @@ enum { GROUP_VALUES = 32, HALF_VALUES = 16 };
 enum scale_kind {
     SCALE_F16,   /* an f16 */
     SCALE_STEPS, /* i8, to be multiplied with the f16 of 256 values; the product is exact in f32 */
+    SCALE_POWER, /* a byte e: 2^(e - 128); below 2^-126 zero, as subnormal numbers are to kernels */
 };
 
-/* Value i is scale * (code[i] - the format's bias) + min. In formats with scales for 16 values, the
+/* What numbers codes stand for. */
+enum code_kind {
+    CODE_LINEAR, /* code - bias */
+    CODE_IQ4,    /* dtype_iq4_values, less the bias that kernels add to make them unsigned */
+    CODE_E2M1,   /* likewise */
+};
+
+/* Value i is scale * block_value(form, code[i]) + min. In formats with scales for 16 values, the
  * second scale and min are those of values 16 … 31; else both are the same. */
 struct block_group {
     uint8_t code[GROUP_VALUES];
-    uint16_t scale, min; /* f16: of the group or, with steps, of 256 values */
+    uint16_t scale, min; /* f16: of the group or, with steps, of 256 values; or the power */
     int8_t steps[2], min_steps[2];
 };
 
 /* The layout of a format's panels (panels.h), which selects its kernels; constants of a format. */
 struct block_form {
     int bias;
-    unsigned bits; /* of a code: 4, 5, 6 or 8 */
+    unsigned bits; /* of a code: 2, 3, 4, 5, 6 or 8 */
     bool halves;   /* scales for 16 values, else for 32 */
     bool has_min;
     enum scale_kind scale;
+    enum code_kind codes;
 };
 
 enum {
@@ -40,6 +49,9 @@ enum {
 
 /* False for float formats. */
 bool block_form_of(struct block_form *out, enum dtype t);
+
+/* The number that a code stands for. */
+int block_value(const struct block_form *form, int code);
 
 /* Group g of a row that begins at `row`. */
 void block_group_read(struct block_group *out, enum dtype t, const void *row, size_t g);

@@ -22,7 +22,7 @@
  * counts as 0; amax >= 2^100, infinite or NaN makes scale NaN and all values 0. A product of the
  * group's integer dot d with a weight's codes is then
  *     t = d * scale (one rounding), y = fma(t, weight scale, y), y = fma(weight min, sum, y)
- * in the order of groups; halves come one after the other.
+ * in the order of groups; halves come one after the other, and then their mins.
  *
  * A dot is summed up from `start`, the bits of float 1.5 * 2^23 (whose last place is 1) less the
  * amount that the format's bias adds: as_float(sum) is 1.5 * 2^23 + d, and fma(that, scale, back)
@@ -37,10 +37,13 @@ struct act_record {
     int8_t value[GROUP_VALUES];
     float scale, back; /* back = -1.5 * 2^23 * scale */
     union {
-        float sum;           /* scale * the sum of the values */
-        int32_t start_upper; /* with halves: of values 16 … 31 */
+        float sum;           /* scale * the sum of the values; of the lower half, with halves */
+        int32_t start_upper; /* with halves and a bias: of values 16 … 31 */
     };
-    int32_t start;
+    union {
+        int32_t start;
+        float sum_upper; /* with halves and no bias: scale * the sum of values 16 … 31 */
+    };
 };
 
 /* The fields of a record that depend on the format. */

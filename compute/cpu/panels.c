@@ -1,6 +1,7 @@
 #include "compute/cpu/panels.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 static bool is_block(const struct tensor *t, struct block_form *ret_form)
@@ -97,7 +98,10 @@ static void pack_group(struct group_place to, const struct block_form *form, enu
     bool steps = form->scale == SCALE_STEPS;
 
     block_group_read(&group, type, row, g);
-    put_u16(steps ? to.supers : to.scales, column, group.scale);
+    if (form->scale == SCALE_POWER)
+        to.scales[column] = (uint8_t)group.scale;
+    else
+        put_u16(steps ? to.supers : to.scales, column, group.scale);
     if (form->has_min)
         put_u16(steps ? to.supers + SUPER_BYTES : to.mins, column, group.min);
     if (steps)
@@ -193,6 +197,8 @@ static float take_scale(const uint8_t *from, const struct block_form *form, cons
 {
     if (form->scale == SCALE_F16)
         return take_f16(from, column);
+    if (form->scale == SCALE_POWER)
+        return from[column] < 2 ? 0.0f : ldexpf(1.0f, from[column] - 128);
     return take_f16(super, column) *
            (float)(int8_t)from[(form->halves ? half : 0) * PANEL_COLUMNS + column];
 }
@@ -242,7 +248,7 @@ static void read_blocks(const uint8_t *panel, const struct tensor *t, const stru
         struct panel_scales s = panel_scales_of(&group, form, column);
 
         for (size_t i = 0; i < GROUP_VALUES; i++) {
-            out[i] = (float)(panel_code(group.codes, form, column, i) - form->bias) *
+            out[i] = (float)(block_value(form, panel_code(group.codes, form, column, i))) *
                      s.scale[i / HALF_VALUES];
             if (form->has_min)
                 out[i] += s.min[i / HALF_VALUES];

@@ -3,13 +3,13 @@
  *
  * A quantised panel has, for each group of 32 inputs, 16 scales, 16 mins (where the format has
  * them) and codes. Formats with halves have 16 scales and mins for each half. With steps they are
- * i8, and each 256 inputs have 16 f16, and 16 for the mins, that multiply them.
+ * i8, and each 256 inputs have 16 f16, and 16 for the mins, that multiply them; powers are bytes.
  *
- * Codes are planes of 4, 2 and 1 bits, the lower bits of a code first: 4, 4 + 1, 4 + 2; or bytes.
- * Byte 4c + i of a line of 64 bytes belongs to inputs 4q + i of column c, for each quad q of the
- * eight that the line holds: of a plane of 4 bits, line l has quad l in the low half and l + 4 in
- * the high one; of 2 bits, line l has quads 4l … 4l + 3 from the lowest bits up; of 1 bit, the only
- * line has quad q in bit q; line l of bytes is quad l.
+ * Codes are planes of 4, 2 and 1 bits, the lower bits of a code first: 2, 2 + 1, 4, 4 + 1, 4 + 2;
+ * or bytes. Byte 4c + i of a line of 64 bytes belongs to inputs 4q + i of column c, for each quad q
+ * of the eight that the line holds: of a plane of 4 bits, line l has quad l in the low half and l +
+ * 4 in the high one; of 2 bits, line l has quads 4l … 4l + 3 from the lowest bits up; of 1 bit, the
+ * only line has quad q in bit q; line l of bytes is quad l.
  *
  * Groups lie in chunks: what multiplies steps, the scales and mins of all groups of the chunk, then
  * their codes, so that codes never straddle lines and a panel is read from front to back: apart,
@@ -41,7 +41,7 @@ enum { SUPER_BYTES = PANEL_COLUMNS * sizeof(uint16_t) /* of f16 that multiply st
 static inline struct panel_layout panel_layout(struct block_form form, size_t n_groups)
 {
     bool steps = form.scale == SCALE_STEPS;
-    size_t size = steps ? sizeof(int8_t) : sizeof(uint16_t), left;
+    size_t size = form.scale == SCALE_F16 ? sizeof(uint16_t) : sizeof(int8_t), left;
     struct panel_layout l = {.mins = PANEL_COLUMNS * size * (form.halves ? 2 : 1)};
 
     l.scale_step = l.mins * (form.has_min ? 2 : 1);

@@ -21,11 +21,32 @@ static inline __m256i load_half_line(const uint8_t *from)
 }
 
 /* v | byte & mask << shift, by bytes */
-static inline __m256i or_bits(__m256i v, __m256i byte, int shift, int mask)
+static inline __m256i quant_256_or_bits(__m256i v, __m256i byte, int shift, int mask)
 {
     __m256i moved = shift < 0 ? _mm256_srli_epi16(byte, -shift) : _mm256_slli_epi16(byte, shift);
 
     return _mm256_or_si256(v, _mm256_and_si256(moved, _mm256_set1_epi8((char)mask)));
+}
+
+/* The numbers of codes below 16, plus the bias. */
+static inline __m256i quant_256_table(struct block_form form)
+{
+    const int8_t *values = form.codes == CODE_IQ4 ? dtype_iq4_values : dtype_e2m1_values;
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)values);
+
+    return _mm256_broadcastsi128_si256(_mm_add_epi8(table, _mm_set1_epi8((char)form.bias)));
+}
+
+/* Quad i of codes of 2 or 3 bits. */
+static inline __attribute__((always_inline)) __m256i
+quant_256_load_few_bits(const uint8_t *codes, struct block_form form, size_t i)
+{
+    __m256i v = quant_256_or_bits(_mm256_setzero_si256(),
+                                  load_half_line(codes + i / 4 * LINE_BYTES), -2 * (int)(i % 4), 3);
+
+    return form.bits == 2
+               ? v
+               : quant_256_or_bits(v, load_half_line(codes + 2 * LINE_BYTES), 2 - (int)i, 4);
 }
 
 /* The codes of quad i, 4 inputs for each of 8 columns; see panels.h. */
@@ -37,12 +58,17 @@ static inline __attribute__((always_inline)) __m256i load_codes(const uint8_t *c
 
     if (form.bits == 8)
         return load_half_line(codes + i * LINE_BYTES);
+    if (form.bits < 4)
+        return quant_256_load_few_bits(codes, form, i);
     w = load_half_line(codes + i % (QUADS / 2) * LINE_BYTES);
     w = _mm256_and_si256(i < QUADS / 2 ? w : _mm256_srli_epi16(w, 4), _mm256_set1_epi8(15));
     if (form.bits == 5)
-        w = or_bits(w, load_half_line(planes), 4 - (int)i, 0x10);
+        w = quant_256_or_bits(w, load_half_line(planes), 4 - (int)i, 0x10);
     if (form.bits == 6)
-        w = or_bits(w, load_half_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4), 0x30);
+        w = quant_256_or_bits(w, load_half_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4),
+                              0x30);
+    if (form.codes != CODE_LINEAR)
+        w = _mm256_shuffle_epi8(quant_256_table(form), w);
     return w;
 }
 
@@ -59,12 +85,23 @@ static inline __m256 quant_256_load_f16(const uint8_t *from)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
 
-/* Scales, or mins: f16, or steps that the f16 of the super block multiply. */
+/* 2^(e - 128), zero where that is subnormal */
+static inline __m256 quant_256_load_powers(const uint8_t *from)
+{
+    __m128i e = _mm_subs_epu8(_mm_loadl_epi64((const __m128i *)(const void *)from),
+                              _mm_set1_epi8(1)); /* the exponent's bits */
+
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23));
+}
+
+/* Scales, or mins: f16, powers, or steps that the f16 of the super block multiply. */
 static inline __m256 quant_256_load_scales(const uint8_t *from, struct block_form form,
                                            const uint8_t *supers)
 {
     if (form.scale == SCALE_F16)
         return quant_256_load_f16(from);
+    if (form.scale == SCALE_POWER)
+        return quant_256_load_powers(from);
     return _mm256_mul_ps(quant_256_load_f16(supers),
                          _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(
                              _mm_loadl_epi64((const __m128i *)(const void *)from))));
@@ -121,13 +158,16 @@ static inline __attribute__((always_inline)) void dots_signed(__m256i *dot, stru
 }
 
 /* Small codes: sums of pairs stay within 16 bits for all eight quads of four-bit codes (8 * 2 * 15
- * * 127), for four of five bits, two of six. */
+ * * 127), for four of five bits (which numbers of E2M1 have with their bias), two of six. */
 static inline __attribute__((always_inline)) void
 quant_256_dots(__m256i *dot, struct block_form form, const uint8_t *codes, size_t first,
                size_t last, const struct act_record *act, size_t n)
 {
     const __m256i ones = _mm256_set1_epi16(1);
-    size_t run = form.bits == 4 ? 8 : form.bits == 5 ? 4 : 2;
+    size_t run = form.bits < 4                                 ? 4
+                 : form.bits == 6                              ? 2
+                 : form.bits == 5 || form.codes != CODE_LINEAR ? 4
+                                                               : 8;
 
     if (form.bias == 128) {
         dots_signed(dot, form, codes, act, n);
@@ -203,6 +243,13 @@ quant_256_tile(const struct quant_slice *s, struct block_form form, size_t panel
 
             for (size_t r = 0; r < n; r++)
                 y[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(act[r].sum), y[r]);
+        }
+        if (form.has_min && form.halves) {
+            __m256 min =
+                quant_256_load_scales(scales + l.mins + PANEL_COLUMNS, form, supers + SUPER_BYTES);
+
+            for (size_t r = 0; r < n; r++)
+                y[r] = _mm256_fmadd_ps(min, _mm256_set1_ps(act[r].sum_upper), y[r]);
         }
     }
     for (size_t r = 0; r < n; r++)

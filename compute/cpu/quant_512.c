@@ -52,16 +52,25 @@ static inline __m512 quant_512_load_steps(const uint8_t *from)
         _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)from)));
 }
 
+/* 2^(e - 128), zero where that is subnormal */
+static inline __m512 quant_512_load_powers(const uint8_t *from)
+{
+    __m128i e = _mm_subs_epu8(_mm_loadu_si128((const __m128i *)(const void *)from),
+                              _mm_set1_epi8(1)); /* the exponent's bits */
+
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23));
+}
+
 /* The scales and mins of a panel's group, and what those of the groups of a super block have in
  * common. */
 struct group_scales {
-    __m512 super, super_min, scale, upper, min;
+    __m512 super, super_min, scale, upper, min, upper_min;
 };
 
 TILE_PART void quant_512_load_supers(struct group_scales *s, struct block_form form,
                                      const uint8_t *supers)
 {
-    if (form.scale == SCALE_F16)
+    if (form.scale != SCALE_STEPS)
         return;
     s->super = quant_512_load_f16(supers);
     if (form.has_min)
@@ -77,15 +86,22 @@ TILE_PART void quant_512_load_scales(struct group_scales *s, struct block_form f
             s->min = quant_512_load_f16(scales + mins);
         return;
     }
+    if (form.scale == SCALE_POWER) {
+        s->scale = quant_512_load_powers(scales);
+        return;
+    }
     s->scale = _mm512_mul_ps(s->super, quant_512_load_steps(scales));
     if (form.halves)
         s->upper = _mm512_mul_ps(s->super, quant_512_load_steps(scales + PANEL_COLUMNS));
     if (form.has_min)
         s->min = _mm512_mul_ps(s->super_min, quant_512_load_steps(scales + mins));
+    if (form.has_min && form.halves)
+        s->upper_min =
+            _mm512_mul_ps(s->super_min, quant_512_load_steps(scales + mins + PANEL_COLUMNS));
 }
 
 /* v | byte & mask << shift, by bytes */
-TILE_PART __m512i or_bits(__m512i v, __m512i byte, int shift, int mask)
+TILE_PART __m512i quant_512_or_bits(__m512i v, __m512i byte, int shift, int mask)
 {
     __m512i moved = shift < 0 ? _mm512_srli_epi16(byte, (unsigned)-shift)
                               : _mm512_slli_epi16(byte, (unsigned)shift);
@@ -94,16 +110,39 @@ TILE_PART __m512i or_bits(__m512i v, __m512i byte, int shift, int mask)
     return _mm512_ternarylogic_epi32(v, moved, _mm512_set1_epi8((char)mask), 0xf8);
 }
 
-/* Adds to v, the lower four bits of quad i, those of the planes behind; see panels.h */
+/* The numbers of codes below 16, plus the bias. */
+static inline __m512i quant_512_table(struct block_form form)
+{
+    const int8_t *values = form.codes == CODE_IQ4 ? dtype_iq4_values : dtype_e2m1_values;
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)values);
+
+    return _mm512_broadcast_i32x4(_mm_add_epi8(table, _mm_set1_epi8((char)form.bias)));
+}
+
+/* Codes of more than three bits, of whose quad i v is the lower four: with those of the planes
+ * behind; see panels.h. */
 TILE_PART __m512i add_upper_bits(__m512i v, struct block_form form, const uint8_t *codes, size_t i)
 {
     const uint8_t *planes = codes + QUADS / 2 * LINE_BYTES;
 
     if (form.bits == 5)
-        return or_bits(v, load_line(planes), 4 - (int)i, 0x10);
+        return quant_512_or_bits(v, load_line(planes), 4 - (int)i, 0x10);
     if (form.bits == 6)
-        return or_bits(v, load_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4), 0x30);
+        return quant_512_or_bits(v, load_line(planes + i / 4 * LINE_BYTES), 4 - 2 * (int)(i % 4),
+                                 0x30);
+    if (form.codes != CODE_LINEAR)
+        return _mm512_shuffle_epi8(quant_512_table(form), v);
     return v;
+}
+
+/* Quad i of codes of 2 or 3 bits. */
+TILE_PART __m512i quant_512_load_few_bits(struct block_form form, const uint8_t *codes, size_t i)
+{
+    __m512i v = quant_512_or_bits(_mm512_setzero_si512(), load_line(codes + i / 4 * LINE_BYTES),
+                                  -2 * (int)(i % 4), 3);
+
+    return form.bits == 2 ? v
+                          : quant_512_or_bits(v, load_line(codes + 2 * LINE_BYTES), 2 - (int)i, 4);
 }
 
 /* dot[r] += codes of quad i · the inputs of row r */
@@ -137,10 +176,13 @@ TILE_PART void quant_512_dots(__m512i dot[ACT_ROWS], struct block_form form, con
     start_dots(dot, form, act, n, false);
     if (form.halves)
         start_dots(upper, form, act, n, true);
-    if (form.bits == 8) {
+    if (form.bits == 8 || form.bits < 4) {
         UNROLL
         for (size_t i = 0; i < QUADS; i++)
-            add_quad(dot, load_line(codes + i * LINE_BYTES), act, i, n);
+            add_quad(i < QUADS / 2 ? dot : upper,
+                     form.bits == 8 ? load_line(codes + i * LINE_BYTES)
+                                    : quant_512_load_few_bits(form, codes, i),
+                     act, i, n);
         return;
     }
     UNROLL
@@ -175,6 +217,8 @@ TILE_PART void quant_512_add_dots(float y[ACT_ROWS][PANEL_COLUMNS], const __m512
             sum = _mm512_fmadd_ps(scaled(dot[n + r], &act[r]), s->upper, sum);
         if (form.has_min)
             sum = _mm512_fmadd_ps(s->min, _mm512_set1_ps(act[r].sum), sum);
+        if (form.has_min && form.halves)
+            sum = _mm512_fmadd_ps(s->upper_min, _mm512_set1_ps(act[r].sum_upper), sum);
         _mm512_store_ps(y[r], sum);
     }
 }

@@ -37,7 +37,7 @@ void ISA_NAME(quantise)(const struct act_slice *s)
 
 /* A group of a column, decoded. */
 struct column_group {
-    int code[GROUP_VALUES]; /* less the bias */
+    int value[GROUP_VALUES];
     struct panel_scales scales;
 };
 
@@ -46,7 +46,7 @@ static void column_group_read(struct column_group *out, const struct panel_group
 {
     out->scales = panel_scales_of(group, form, column);
     for (size_t i = 0; i < GROUP_VALUES; i++)
-        out->code[i] = panel_code(group->codes, form, column, i) - form->bias;
+        out->value[i] = block_value(form, panel_code(group->codes, form, column, i));
 }
 
 /* y plus one group's part in one output */
@@ -57,10 +57,14 @@ static float add_group(float y, const struct block_form *form, const struct colu
     int32_t dots[2] = {0};
 
     for (size_t i = 0; i < GROUP_VALUES; i++)
-        dots[i / HALF_VALUES] += w->code[i] * act->value[i];
+        dots[i / HALF_VALUES] += w->value[i] * act->value[i];
     if (form->halves) {
         y = fmaf((float)dots[0] * act->scale, s->scale[0], y);
-        return fmaf((float)dots[1] * act->scale, s->scale[1], y);
+        y = fmaf((float)dots[1] * act->scale, s->scale[1], y);
+        if (!form->has_min)
+            return y;
+        y = fmaf(s->min[0], act->sum, y);
+        return fmaf(s->min[1], act->sum_upper, y);
     }
     y = fmaf((float)(dots[0] + dots[1]) * act->scale, s->scale[0], y);
     return form->has_min ? fmaf(s->min[0], act->sum, y) : y;

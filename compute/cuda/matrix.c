@@ -48,6 +48,15 @@ static bool is_float(enum dtype type)
 
 /* Weights. */
 
+/* The type that a weight has in device memory: types without kernels are decoded. */
+static enum dtype device_type(enum dtype type)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (ways[i].type == type)
+            return type;
+    return DTYPE_F32;
+}
+
 static enum status open_gain(struct cuda *c, struct weight *w, const struct tensor *t,
                              struct error *err)
 {
@@ -79,6 +88,7 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
                              struct error *err)
 {
     struct cuda *c = to_cuda(b);
+    enum dtype type = device_type(t->type);
     struct weight *w = NULL;
     enum status rc = STATUS_OK;
     size_t size_bytes;
@@ -88,13 +98,13 @@ enum status cuda_weight_open(struct backend *b, const struct tensor *t, struct w
     w = try_alloc(1, sizeof *w);
     if (w == NULL)
         return error_no_memory(err, sizeof *w, t->name);
-    size_bytes = cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, NULL);
+    size_bytes = cuda_matrix_lay_out(&w->matrix, type, t->n_rows, t->n_cols, NULL);
     w->memory = device_take(&c->device, size_bytes);
     if (w->memory == NULL) {
         rc = device_no_memory(&c->device, size_bytes, t->name, err);
         goto out;
     }
-    (void)cuda_matrix_lay_out(&w->matrix, t->type, t->n_rows, t->n_cols, w->memory);
+    (void)cuda_matrix_lay_out(&w->matrix, type, t->n_rows, t->n_cols, w->memory);
     if ((rc = upload_matrix(c, &w->matrix, t, err)) != STATUS_OK ||
         (t->n_rows == 1 && (rc = open_gain(c, w, t, err)) != STATUS_OK))
         goto out;

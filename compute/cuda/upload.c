@@ -1,7 +1,10 @@
 /* Uploads weights: rows are copied through pinned memory on the stream of copies, and repacked on
  * the other stream while the next ones are copied. */
+#include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "compute/cuda/parts.h"
 #include "compute/numerics/dtype.h"
 
@@ -83,16 +86,29 @@ static cudaError_t send(struct cuda *c, struct upload_slot *s, const struct cuda
     return rc;
 }
 
-enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const struct tensor *from,
-                          struct error *err)
+/* Reads rows in the matrix's type; file_rows has room for them in the file's, where that is another
+ * one. */
+static enum status read_rows(const struct cuda_matrix *to, const struct tensor *from, size_t first,
+                             size_t n, uint8_t *file_rows, void *out, struct error *err)
 {
-    size_t row_bytes = dtype_row_bytes(from->type, from->n_cols);
-    size_t n_rows = PIECE_BYTES / (row_bytes * CUDA_PANEL_ROWS) * CUDA_PANEL_ROWS, piece = 0;
+    enum status rc = tensor_read(from, first, n, file_rows != NULL ? file_rows : out, err);
+
+    if (rc == STATUS_OK && file_rows != NULL) {
+        assert(to->type == DTYPE_F32);
+        dtype_decode(from->type, file_rows, n * from->n_cols, out);
+    }
+    return rc;
+}
+
+static enum status send_rows(struct cuda *c, const struct cuda_matrix *to,
+                             const struct tensor *from, size_t n_rows, uint8_t *file_rows,
+                             struct error *err)
+{
+    size_t row_bytes = dtype_row_bytes(to->type, from->n_cols);
     enum status read = STATUS_OK;
+    size_t piece = 0;
     cudaError_t rc;
 
-    if (n_rows == 0)
-        n_rows = CUDA_PANEL_ROWS;
     if (!device_enter(&c->device)) {
         *err = c->device.failed;
         return err->status;
@@ -106,11 +122,29 @@ enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const st
         rc = wait_for(s);
         if (rc != cudaSuccess)
             break;
-        read = tensor_read(from, first, n, s->host, err);
+        read = read_rows(to, from, first, n, file_rows, s->host, err);
         if (read != STATUS_OK)
             break;
         rc = send(c, s, to, n * row_bytes, first, n);
     }
     device_leave();
     return read != STATUS_OK ? read : device_status(&c->device, rc, "take a weight", err);
+}
+
+enum status upload_matrix(struct cuda *c, const struct cuda_matrix *to, const struct tensor *from,
+                          struct error *err)
+{
+    size_t row_bytes = dtype_row_bytes(to->type, from->n_cols);
+    size_t n_rows = PIECE_BYTES / (row_bytes * CUDA_PANEL_ROWS) * CUDA_PANEL_ROWS;
+    size_t file_bytes = dtype_row_bytes(from->type, from->n_cols);
+    uint8_t *file_rows = NULL;
+    enum status rc;
+
+    if (n_rows == 0)
+        n_rows = CUDA_PANEL_ROWS;
+    if (to->type != from->type && (file_rows = try_alloc(n_rows, file_bytes)) == NULL)
+        return error_no_memory(err, (uint64_t)n_rows * file_bytes, from->name);
+    rc = send_rows(c, to, from, n_rows, file_rows, err);
+    free(file_rows);
+    return rc;
 }

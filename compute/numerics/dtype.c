@@ -223,6 +223,110 @@ static void decode_q6_k(const uint8_t *in, float *out)
     }
 }
 
+/* u8 scales[16] (low four bits; the high four are mins), u8 codes[64], f16 scale, f16 min: two
+ * halves of 128 values, each four quarters of 32, whose two bits stand side by side in 32 bytes; a
+ * scale is for 16 values */
+static void decode_q2_k(const uint8_t *in, float *out)
+{
+    float scale = load_f16(in + 80), min = load_f16(in + 82);
+
+    for (int q = 0; q < 8; q++) {
+        const uint8_t *codes = in + 16 + q / 4 * 32;
+
+        for (int i = 0; i < 32; i++) {
+            uint8_t both = in[q * 2 + i / 16];
+            float d = scale * (float)(both & 15), m = min * (float)(both >> 4);
+
+            out[q * 32 + i] = d * (float)(codes[i] >> q % 4 * 2 & 3) - m;
+        }
+    }
+}
+
+/* Scale k of Q3_K's sixteen, 6 bits each, from -32 to 31: of the low four bits, eight in the low
+ * halves of the first eight bytes and eight in the high ones; the upper two in the last four. */
+static int q3_k_scale(const uint8_t packed[12], int k)
+{
+    int low = k < 8 ? packed[k] & 15 : packed[k - 8] >> 4;
+
+    return (low | (packed[8 + k % 4] >> k / 4 * 2 & 3) << 4) - 32;
+}
+
+/* u8 third bits[32], u8 codes[64] as Q2_K's, u8 scales[12], f16 scale: bit q of third byte i
+ * belongs to value i of the q-th 32, which is four less where it is 0 */
+static void decode_q3_k(const uint8_t *in, float *out)
+{
+    float scale = load_f16(in + 108);
+
+    for (int q = 0; q < 8; q++) {
+        const uint8_t *codes = in + 32 + q / 4 * 32;
+
+        for (int i = 0; i < 32; i++) {
+            int value = (codes[i] >> q % 4 * 2 & 3) - (in[i] >> q & 1 ? 0 : 4);
+
+            out[q * 32 + i] = scale * (float)q3_k_scale(in + 96, q * 2 + i / 16) * (float)value;
+        }
+    }
+}
+
+const int8_t dtype_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+/* f16 scale, u8 nibbles[16] as Q4_0's */
+static void decode_iq4_nl(const uint8_t *in, float *out)
+{
+    float scale = load_f16(in);
+
+    for (int i = 0; i < 16; i++) {
+        out[i] = scale * (float)dtype_iq4_values[in[2 + i] & 15];
+        out[16 + i] = scale * (float)dtype_iq4_values[in[2 + i] >> 4];
+    }
+}
+
+/* f16 scale, u16 upper bits of scales, u8 lower bits[4], u8 nibbles[128]: eight groups of 32, each
+ * as IQ4_NL's, whose scales have two and four bits there, and are 32 less */
+static void decode_iq4_xs(const uint8_t *in, float *out)
+{
+    float scale = load_f16(in);
+
+    for (int g = 0; g < 8; g++) {
+        const uint8_t *nibbles = in + 8 + g * 16;
+        int low = in[4 + g / 2] >> g % 2 * 4 & 15, high = load_u16(in + 2) >> g * 2 & 3;
+        float d = scale * (float)((low | high << 4) - 32);
+
+        for (int i = 0; i < 16; i++) {
+            out[g * 32 + i] = d * (float)dtype_iq4_values[nibbles[i] & 15];
+            out[g * 32 + 16 + i] = d * (float)dtype_iq4_values[nibbles[i] >> 4];
+        }
+    }
+}
+
+const int8_t dtype_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* value * 2^(exponent - 128), value at most 12 in magnitude; by its bits, since the threads that
+ * compute take subnormal factors for zeros. Code 8 is minus zero to E2M1, but zero to GGUF. */
+static float scale_e2m1(int value, int exponent)
+{
+    uint32_t sign = value < 0 ? 0x80000000 : 0, magnitude = (uint32_t)(value < 0 ? -value : value);
+    uint32_t bits = f32_to_bits((float)magnitude);
+
+    if (magnitude == 0)
+        return 0.0F;
+    if ((int)(bits >> 23) + exponent - 128 < 1) /* 2^-128 is 2^21 of the least subnormals */
+        return bits_to_f32(sign | magnitude << (21 + exponent));
+    if ((int)(bits >> 23) + exponent - 128 > 254)
+        return bits_to_f32(sign | 0x7f800000);
+    return bits_to_f32(sign | (bits + ((uint32_t)(exponent - 128) << 23)));
+}
+
+/* u8 exponent, u8 nibbles[16] as Q4_0's */
+static void decode_mxfp4(const uint8_t *in, float *out)
+{
+    for (int i = 0; i < 16; i++) {
+        out[i] = scale_e2m1(dtype_e2m1_values[in[1 + i] & 15], in[0]);
+        out[16 + i] = scale_e2m1(dtype_e2m1_values[in[1 + i] >> 4], in[0]);
+    }
+}
+
 /* The offset and number of a block's floats: a scale, a min after it, or the one number of the
  * block. Each is finite unless all bits of its exponent, which the mask has, are set; for an f32
  * the upper half decides. */
@@ -240,7 +344,7 @@ struct dtype_format {
     const char *name;
     size_t n_values, size_bytes; /* of a block */
     void (*decode)(const uint8_t *in, float *out);
-    struct floats floats;
+    struct floats floats; /* n 0: decoded numbers decide */
 };
 
 static const struct dtype_format formats[] = {
@@ -251,9 +355,14 @@ static const struct dtype_format formats[] = {
     [DTYPE_Q5_0] = {"Q5_0", SMALL_VALUES, 22, decode_q5_0, F16_AT(0, 1)},
     [DTYPE_Q5_1] = {"Q5_1", SMALL_VALUES, 24, decode_q5_1, F16_AT(0, 2)},
     [DTYPE_Q8_0] = {"Q8_0", SMALL_VALUES, 34, decode_q8_0, F16_AT(0, 1)},
+    [DTYPE_Q2_K] = {"Q2_K", SUPER_VALUES, 84, decode_q2_k, F16_AT(80, 2)},
+    [DTYPE_Q3_K] = {"Q3_K", SUPER_VALUES, 110, decode_q3_k, F16_AT(108, 1)},
     [DTYPE_Q4_K] = {"Q4_K", SUPER_VALUES, 144, decode_q4_k, F16_AT(0, 2)},
     [DTYPE_Q5_K] = {"Q5_K", SUPER_VALUES, 176, decode_q5_k, F16_AT(0, 2)},
     [DTYPE_Q6_K] = {"Q6_K", SUPER_VALUES, 210, decode_q6_k, F16_AT(208, 1)},
+    [DTYPE_IQ4_NL] = {"IQ4_NL", SMALL_VALUES, 18, decode_iq4_nl, F16_AT(0, 1)},
+    [DTYPE_IQ4_XS] = {"IQ4_XS", SUPER_VALUES, 136, decode_iq4_xs, F16_AT(0, 1)},
+    [DTYPE_MXFP4] = {"MXFP4", SMALL_VALUES, 17, decode_mxfp4, {0, 0, 0}},
     [DTYPE_BF16] = {"BF16", 1, 2, decode_bf16, {0, 1, 0x7f80}},
 };
 
@@ -296,6 +405,19 @@ void dtype_decode(enum dtype t, const void *in, size_t n, float *out)
         f->decode(from, out + i);
 }
 
+static bool decodes_to_finite(const struct dtype_format *f, const uint8_t *in, size_t n)
+{
+    float out[DTYPE_BLOCK_VALUES_MAX];
+    bool is_broken = false;
+
+    for (size_t i = 0; i < n; i += f->n_values, in += f->size_bytes) {
+        f->decode(in, out);
+        for (size_t k = 0; k < f->n_values; k++)
+            is_broken |= (f32_to_bits(out[k]) & 0x7f800000) == 0x7f800000;
+    }
+    return !is_broken;
+}
+
 bool dtype_is_finite(enum dtype t, const void *in, size_t n)
 {
     const struct dtype_format *f = format_of(t);
@@ -304,6 +426,8 @@ bool dtype_is_finite(enum dtype t, const void *in, size_t n)
     bool is_broken = false;
 
     assert(n % f->n_values == 0);
+    if (floats.n == 0)
+        return decodes_to_finite(f, in, n);
     for (size_t i = 0; i < n; i += f->n_values, from += f->size_bytes)
         for (size_t k = 0; k < floats.n; k++)
             is_broken |= (load_u16(from + 2 * k) & floats.mask) == floats.mask;

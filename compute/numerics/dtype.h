@@ -17,10 +17,15 @@ enum dtype {
     DTYPE_Q5_0 = 6,
     DTYPE_Q5_1 = 7,
     DTYPE_Q8_0 = 8,
+    DTYPE_Q2_K = 10,
+    DTYPE_Q3_K = 11,
     DTYPE_Q4_K = 12,
     DTYPE_Q5_K = 13,
     DTYPE_Q6_K = 14,
+    DTYPE_IQ4_NL = 20,
+    DTYPE_IQ4_XS = 23,
     DTYPE_BF16 = 30,
+    DTYPE_MXFP4 = 39,
 };
 
 enum { DTYPE_BLOCK_VALUES_MAX = 256 };
@@ -41,6 +46,11 @@ void dtype_decode(enum dtype t, const void *in, size_t n, float *out);
 /* Whether n values (whole blocks) are all finite: looks at floats and scales, and decodes nothing.
  */
 bool dtype_is_finite(enum dtype t, const void *in, size_t n);
+
+/* The integers that the codes of two formats stand for: of IQ4_NL and IQ4_XS, and of MXFP4 (twice
+ * the numbers of E2M1). */
+extern const int8_t dtype_iq4_values[16];
+extern const int8_t dtype_e2m1_values[16];
 
 /* IEEE half and bfloat16, round to nearest even; no flag, no table. */
 float f16_to_f32(uint16_t h);

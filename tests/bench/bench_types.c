@@ -1,6 +1,6 @@
 /* How fast weights of each type are multiplied with one row and with many, and how much memory they
- * take, compared with Q4_1 in the same minute: the median of pairs taken in turns, and the least and
- * greatest ratio of one pair.
+ * take, compared with Q4_1 in the same minute: the median of pairs taken in turns, and the least
+ * and greatest ratio of one pair.
  *
  *     bench_types [BACKEND [THREADS [TYPE]]] */
 #include <stdio.h>
@@ -116,7 +116,7 @@ static void bench_type(struct backend *b, const struct subject *reference, enum 
 
 int main(int argc, char **argv)
 {
-    const struct backend_config config = {.n_threads = argc > 2 ? (size_t)atoi(argv[2]) : 1};
+    const struct backend_config config = {.n_threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 1};
     struct subject reference;
     struct backend *b = NULL;
     struct error err;

@@ -102,6 +102,18 @@ static double distance(const float *a, const float *b, size_t n)
     return most / sqrt(squares / (double)n);
 }
 
+/* Whether a weight is held as floats: so are types that have no kernels. */
+static bool is_held_as_floats(enum dtype type)
+{
+    static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q2_K,
+                                       DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+    bool is_one = false;
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        is_one = is_one || types[i] == type;
+    return is_one;
+}
+
 /* Three sequences, each to 64 tokens, in steps that mix prefill chunks and single tokens, and
  * sometimes omit a sequence. Quantised weights give the bits of cpu; floats are near ref, as
  * attention rounds. */
@@ -109,7 +121,7 @@ static void run_mixed(enum dtype type, enum kv_type kv_type)
 {
     static const size_t chunks[] = {17, 1, 5, 1, 1, 16, 3, 1, 0, 2};
     const struct tiny_config config = {.type = type, .seed = 3, .has_own_head = true};
-    bool is_float = type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
+    bool is_float = is_held_as_floats(type);
     int32_t ids[N_SEQUENCES][N_TOKENS];
     size_t pos[N_SEQUENCES] = {0}, n_done = 0;
     struct side cuda, other;
@@ -156,14 +168,26 @@ static void run_mixed(enum dtype type, enum kv_type kv_type)
 
 START_TEST(mixed_batches_equal_the_cpu)
 {
-    static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                       DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,
-                                       DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    static const enum dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
+                                       DTYPE_Q8_0, DTYPE_Q4_K,   DTYPE_Q5_K,   DTYPE_Q6_K,
+                                       DTYPE_F16,  DTYPE_BF16,   DTYPE_F32,    DTYPE_Q2_K,
+                                       DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         run_mixed(types[i], KV_F16);
     run_mixed(DTYPE_Q4_1, KV_F32);
     run_mixed(DTYPE_Q4_1, KV_Q8);
+}
+END_TEST
+
+/* So do weights of types that have no kernels, which are decoded when they are uploaded. */
+START_TEST(types_without_kernels_are_decoded)
+{
+    static const enum dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS,
+                                       DTYPE_MXFP4};
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        run_mixed(types[i], KV_F16);
 }
 END_TEST
 
@@ -372,5 +396,6 @@ START_TEST(one_resets_for_all)
 }
 END_TEST
 
-SUITE_MAIN("cuda_host/engine", mixed_batches_equal_the_cpu, long_contexts_equal_the_cpu,
-           steps_become_graphs, a_step_copies_once_each_way, calls_fail, one_resets_for_all)
+SUITE_MAIN("cuda_host/engine", mixed_batches_equal_the_cpu, types_without_kernels_are_decoded,
+           long_contexts_equal_the_cpu, steps_become_graphs, a_step_copies_once_each_way,
+           calls_fail, one_resets_for_all)

@@ -58,9 +58,10 @@ static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t
                                           uint32_t seed)
 {
     static const size_t scale_at[][2] = {
-        [DTYPE_Q4_0] = {0, 0}, [DTYPE_Q4_1] = {0, 2},    [DTYPE_Q5_0] = {0, 0},
-        [DTYPE_Q5_1] = {0, 2}, [DTYPE_Q8_0] = {0, 0},    [DTYPE_Q4_K] = {0, 2},
-        [DTYPE_Q5_K] = {0, 2}, [DTYPE_Q6_K] = {208, 208}};
+        [DTYPE_Q4_0] = {0, 0},     [DTYPE_Q4_1] = {0, 2},     [DTYPE_Q5_0] = {0, 0},
+        [DTYPE_Q5_1] = {0, 2},     [DTYPE_Q8_0] = {0, 0},     [DTYPE_Q4_K] = {0, 2},
+        [DTYPE_Q5_K] = {0, 2},     [DTYPE_Q6_K] = {208, 208}, [DTYPE_Q2_K] = {80, 82},
+        [DTYPE_Q3_K] = {108, 108}, [DTYPE_IQ4_NL] = {0, 0},   [DTYPE_IQ4_XS] = {0, 0}};
     size_t size_bytes = n_rows * dtype_row_bytes(type, n_cols);
     size_t block_bytes = dtype_block_bytes(type);
     uint8_t *data = xalloc(size_bytes);
@@ -79,6 +80,8 @@ static inline struct tensor random_tensor(enum dtype type, size_t n_rows, size_t
             memcpy(data + i, &x, sizeof x);
         else if (type == DTYPE_F16 || type == DTYPE_BF16)
             memcpy(data + i, type == DTYPE_F16 ? &half : &brain, sizeof half);
+        else if (type == DTYPE_MXFP4)
+            data[i] = (uint8_t)(112 + data[i] % 8);
         else
             for (size_t j = 0; j < 2; j++) {
                 half = f32_to_f16(next_float() / 64.0f);

@@ -240,6 +240,11 @@ static const struct block {
     {DTYPE_Q4_K, 0, 2, 36 * 4.6f * 1.8f, 7.5f},
     {DTYPE_Q5_K, 0, 2, 36 * 9.2f * 1.8f, 15.5f},
     {DTYPE_Q6_K, 208, 0, 74 * 18.5f, 0},
+    {DTYPE_Q2_K, 80, 82, 8.8f * 1.5f, 1.5f},
+    {DTYPE_Q3_K, 108, 0, 18.5f * 2.3f, 0},
+    {DTYPE_IQ4_NL, 0, 0, 70, 0},
+    {DTYPE_IQ4_XS, 0, 0, 18.5f * 70, 0},
+    {DTYPE_MXFP4, 0, 0, 5.6f, 0},
 };
 
 static void put_block(struct file *f, const struct block *b, float spread)
@@ -251,7 +256,10 @@ static void put_block(struct file *f, const struct block *b, float spread)
     assert(size <= sizeof block);
     for (size_t i = 0; i < size; i++)
         block[i] = (unsigned char)((draw(f) + 1.0f) * 128.0f);
-    put_f16(block + b->scale_at, scale);
+    if (b->type == DTYPE_MXFP4)
+        block[0] = (unsigned char)(128 + (int)lrintf(log2f(fabsf(scale))));
+    else
+        put_f16(block + b->scale_at, scale);
     if (b->min_at > 0)
         put_f16(block + b->min_at, scale * b->min);
     put(&f->data, block, size);

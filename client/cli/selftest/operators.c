@@ -63,7 +63,7 @@ static void set_f16(uint8_t *at, float value)
 /* Random bytes are a valid block except for its scales, which could be huge: sets those. */
 static void tame_block(struct operators *s, enum dtype type, uint8_t *block)
 {
-    enum { AT_END_OF_Q6_K = 208 };
+    enum { AT_END_OF_Q6_K = 208, AT_END_OF_Q2_K = 80, AT_END_OF_Q3_K = 108 };
 
     switch (type) {
     case DTYPE_F32: {
@@ -94,6 +94,22 @@ static void tame_block(struct operators *s, enum dtype type, uint8_t *block)
     case DTYPE_Q5_K:
         set_f16(block, operators_draw(s) / 1024.0f);
         set_f16(block + 2, operators_draw(s) / 64.0f);
+        break;
+    case DTYPE_Q2_K:
+        set_f16(block + AT_END_OF_Q2_K, operators_draw(s) / 64.0f);
+        set_f16(block + AT_END_OF_Q2_K + 2, operators_draw(s) / 64.0f);
+        break;
+    case DTYPE_Q3_K:
+        set_f16(block + AT_END_OF_Q3_K, operators_draw(s) / 128.0f);
+        break;
+    case DTYPE_IQ4_NL:
+        set_f16(block, operators_draw(s) / 128.0f);
+        break;
+    case DTYPE_IQ4_XS:
+        set_f16(block, operators_draw(s) / 4096.0f);
+        break;
+    case DTYPE_MXFP4:
+        block[0] = (uint8_t)(120 + block[0] % 8);
         break;
     case DTYPE_Q6_K:
         set_f16(block + AT_END_OF_Q6_K, operators_draw(s) / 4096.0f);
@@ -351,9 +367,10 @@ static double matmul_bound(enum dtype type)
     }
 }
 
-static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0,
-                                   DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                   DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+static const enum dtype types[] = {DTYPE_F32,  DTYPE_F16,    DTYPE_BF16,   DTYPE_Q8_0,
+                                   DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
+                                   DTYPE_Q4_K, DTYPE_Q5_K,   DTYPE_Q6_K,   DTYPE_Q2_K,
+                                   DTYPE_Q3_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
 
 enum { N_TYPES = sizeof types / sizeof types[0] };
 

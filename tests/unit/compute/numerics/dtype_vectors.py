@@ -7,9 +7,12 @@ arithmetic is that of the formats (single floats, one rounding an operation); a 
 product and the sum of two floats closely enough that rounding it once more is the same rounding.
 
     python3 dtype_vectors.py > dtype_vectors.inc
+
+With --check, the blocks are also decoded by PyPI's gguf, whose bits must be the same.
 """
 import random
 import struct
+import sys
 
 rng = random.Random(20240607)
 
@@ -143,6 +146,67 @@ def q6_k(tiny):
             [f32(f32(d * scales[i // 16]) * (x - 32)) for i, x in enumerate(q)])
 
 
+def two_bits(q):
+    """Two bits of each of 256 numbers: four quarters of 32 of each half side by side in 32 bytes."""
+    return bytes(sum((q[n + 32 * j + i] & 3) << 2 * j for j in range(4))
+                 for n in (0, 128) for i in range(32))
+
+
+def q2_k(tiny):
+    db, d = half(2.0 ** -24) if tiny else scale()
+    mb, dmin = scale()
+    scales = [rng.randrange(16) for _ in range(16)]
+    mins = [rng.randrange(16) for _ in range(16)]
+    scales[0], mins[15], scales[9] = 15, 15, 0
+    q = [rng.randrange(4) for _ in range(256)]
+    packed = bytes(s | m << 4 for s, m in zip(scales, mins))
+    return (packed + two_bits(q) + db + mb,
+            [f32(f32(f32(d * scales[i // 16]) * x) - f32(dmin * mins[i // 16]))
+             for i, x in enumerate(q)])
+
+
+def q3_k(tiny):
+    db, d = half(2.0 ** -24) if tiny else scale()
+    scales = [rng.randrange(64) for _ in range(16)]
+    scales[0], scales[15] = 0, 63
+    q = [rng.randrange(8) for _ in range(256)]
+    third = bytes(sum((q[32 * j + i] >> 2) << j for j in range(8)) for i in range(32))
+    packed = [scales[k] & 15 | (scales[k + 8] & 15) << 4 for k in range(8)]
+    packed += [sum((scales[k + 4 * j] >> 4) << 2 * j for j in range(4)) for k in range(4)]
+    return (third + two_bits(q) + bytes(packed) + db,
+            [f32(f32(d * (scales[i // 16] - 32)) * (x - 4)) for i, x in enumerate(q)])
+
+
+IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12]
+
+
+def iq4_nl(tiny):
+    db, d = half(2.0 ** -24) if tiny else scale()
+    q = [rng.randrange(16) for _ in range(32)]
+    q[0], q[31] = 0, 15
+    return db + nibbles(q), [f32(d * IQ4[x]) for x in q]
+
+
+def iq4_xs(tiny):
+    db, d = half(2.0 ** -24) if tiny else scale()
+    scales = [rng.randrange(64) for _ in range(8)]
+    scales[0], scales[7] = 0, 63
+    q = [rng.randrange(16) for _ in range(256)]
+    high = struct.pack('<H', sum((x >> 4) << 2 * i for i, x in enumerate(scales)))
+    low = bytes(scales[i] & 15 | (scales[i + 1] & 15) << 4 for i in range(0, 8, 2))
+    packed = b''.join(nibbles(q[n:n + 32]) for n in range(0, 256, 32))
+    return (db + high + low + packed,
+            [f32(f32(d * (scales[i // 32] - 32)) * IQ4[x]) for i, x in enumerate(q)])
+
+
+def mxfp4(tiny):
+    """The least exponent: its numbers are subnormal up to 2^-127."""
+    e = 0 if tiny else 131
+    q = list(range(16)) + [rng.randrange(16) for _ in range(16)]
+    return bytes([e]) + nibbles(q), [E2M1[x] * 2.0 ** (e - 128) for x in q]
+
+
 def plain(fmt):
     numbers = [0.0, -0.0, 1.0, -2.5, 65504.0, 2.0 ** -14, 3 * 2.0 ** -24, float('-inf')]
     return b''.join(struct.pack(fmt, x) for x in numbers), numbers
@@ -158,12 +222,28 @@ def rows(items, per_line, shape):
         yield '    ' + ', '.join(shape % x for x in items[i:i + per_line]) + ','
 
 
+def check(name, packed, numbers):
+    import gguf
+    import numpy
+
+    got = gguf.quants.dequantize(numpy.frombuffer(packed, numpy.uint8),
+                                 getattr(gguf.GGMLQuantizationType, name))
+    want = numpy.array(numbers, numpy.float32)
+    if not numpy.array_equal(got.reshape(-1).view(numpy.uint32), want.view(numpy.uint32)):
+        sys.exit(f'{name}: gguf decodes it to other bits')
+
+
 def main():
     made = [('F32', *plain('<f')), ('F16', *plain('<e')), ('BF16', *bf16())]
     for name, block in [('Q4_0', q4_0), ('Q4_1', q4_1), ('Q5_0', q5_0), ('Q5_1', q5_1),
-                        ('Q8_0', q8_0), ('Q4_K', q4_k), ('Q5_K', q5_k), ('Q6_K', q6_k)]:
+                        ('Q8_0', q8_0), ('Q4_K', q4_k), ('Q5_K', q5_k), ('Q6_K', q6_k),
+                        ('Q2_K', q2_k), ('Q3_K', q3_k), ('IQ4_NL', iq4_nl), ('IQ4_XS', iq4_xs),
+                        ('MXFP4', mxfp4)]:
         first, second = block(False), block(True)
         made.append((name, first[0] + second[0], first[1] + second[1]))
+    for name, packed, numbers in made if '--check' in sys.argv[1:] else []:
+        if name not in ('F32', 'F16'):
+            check(name, packed, numbers)
     print('/* Made by dtype_vectors.py. */')
     for name, packed, numbers in made:
         print(f'static const uint8_t {name.lower()}_in[] = {{')
