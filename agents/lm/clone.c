@@ -1,6 +1,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agents/lm/lm.h"
 #include "base/alloc.h"
@@ -45,6 +46,7 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
 
     lm_clone_pages_init(&c->pages, &m->cache, config->salt);
     c->has_system = config->system != NULL;
+    c->opened_s = (int64_t)time(NULL);
     draft_acceptance_init(&c->acceptance);
     return lm_system_ref(&c->system, &m->systems, config->system, config->system_len, err);
 }
@@ -56,6 +58,7 @@ void lm_clone_close(struct clone *base)
 
     lm_clone_pages_deinit(&c->pages, &m->cache);
     lm_system_unref(&m->systems, c->system);
+    lm_history_deinit(&c->history);
     free(c->ids);
     free(c->turn_ends);
 }
@@ -118,7 +121,12 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     c->has_system = parent->has_system;
     c->pages.n_evicted = parent->pages.n_evicted < n_ids ? parent->pages.n_evicted : n_ids;
     c->acceptance = parent->acceptance;
+    c->opened_s = parent->opened_s;
     rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
+    if (rc == STATUS_OK && m->template == NULL)
+        rc = lm_history_copy(&c->history, &parent->history,
+                             at_turn < parent->history.n_turns ? at_turn : parent->history.n_turns,
+                             err);
     if (rc == STATUS_OK && n_shared != 0)
         rc = kv_seq_share(m->cache.pages, &c->pages.kv, &parent->pages.kv, n_shared, err);
     if (rc == STATUS_OK)
@@ -136,6 +144,8 @@ enum status lm_clone_rewind(struct clone *base, uint32_t at_turn, struct error *
                              "the conversation has %u turns", c->n_turns);
     c->n_ids = ids_at(c, at_turn);
     c->n_turns = at_turn;
+    if (at_turn < c->history.n_turns)
+        lm_history_cut(&c->history, at_turn);
     lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
     lm_clone_pages_idle(&c->pages, &m->cache);
     return STATUS_OK;
@@ -147,6 +157,7 @@ void lm_clone_reset(struct clone *base)
 
     lm_clone_pages_reset(&c->pages, &lm_clone_lm_of(c)->cache);
     c->n_ids = c->n_turns = 0;
+    lm_history_cut(&c->history, 0);
 }
 
 /* Saved private state, little endian: magic, the model's version, the system prompt, turns, ids.

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agents/lm/sampling/logits.h"
@@ -212,7 +213,15 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
 static enum status open_template(struct lm *m, struct error *err)
 {
     enum status rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
+    const char *text = NULL;
+    size_t len = 0;
 
+    if (rc == STATUS_UNIMPLEMENTED) { /* absent, or not one that is rendered in parts */
+        rc = gguf_get_text(m->gguf, "tokenizer.chat_template", &text, &len, err);
+        if (rc == STATUS_OK || rc == STATUS_NOT_FOUND)
+            return chat_prompter_open(&m->prompter, rc == STATUS_OK ? text : NULL, len, m->vocab,
+                                      err);
+    }
     if (rc != STATUS_OK && strstr(err->text, gguf_path(m->gguf)) == NULL)
         rc = error_prefix(err, "%s: tokenizer.chat_template", gguf_path(m->gguf));
     return rc;
@@ -277,6 +286,7 @@ static void lm_close(struct agent *a)
     backend_close(m->backend);
     chat_template_close(m->template);
     grammars_close(m->grammars);
+    chat_prompter_close(m->prompter);
     vocab_close(m->vocab);
     gguf_close(m->gguf);
 }
@@ -401,13 +411,21 @@ static enum status lm_render(const struct agent *a, const struct message *messag
 {
     const struct lm *m = container_of(a, const struct lm, base);
     const bool has_system = messages[0].role == ROLE_SYSTEM;
-    const char *system = has_system ? messages[0].text : chat_template_default_system(m->template);
-    size_t n_bytes = 0;
+    const char *system;
+    size_t n_bytes = 0, ignored;
     enum status rc;
 
     for (size_t i = 0; i < n; i++)
         n_bytes += messages[i].len;
     rc = prompt_check_size(&m->limits, 0, n_bytes, err);
+    if (rc == STATUS_OK && m->template == NULL) {
+        const struct chat_input in = {messages, n, is_replied, time(NULL)};
+
+        return chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err);
+    }
+    if (rc != STATUS_OK)
+        return rc;
+    system = has_system ? messages[0].text : chat_template_default_system(m->template);
     if (rc == STATUS_OK)
         rc = chat_template_begin(m->template, system, has_system ? messages[0].len : strlen(system),
                                  ids, NULL, err);

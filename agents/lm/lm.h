@@ -10,9 +10,11 @@
 
 #include "agents/agent.h"
 #include "agents/lm/cache/pages.h"
+#include "agents/lm/chat/prompt.h"
 #include "agents/lm/chat/system.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/grammar/matcher.h"
+#include "agents/lm/history.h"
 #include "agents/lm/sampling/draft.h"
 #include "agents/lm/sampling/sampler.h"
 #include "agents/lm/tokenizer/detokenizer.h"
@@ -30,7 +32,8 @@ struct lm {
     struct backend *backend;
     struct llama *llama; /* owned by the compute thread once the first step ran */
     struct vocab *vocab;
-    struct chat_template *template;
+    struct chat_template *template; /* rendered in parts; NULL: prompter renders it whole */
+    struct chat_prompter *prompter;
     const struct logit_kernels *kernels;
     struct backend_config backend_config;
     struct lm_cache cache;
@@ -72,6 +75,9 @@ struct lm_clone {
     uint32_t n_turns, cap_turns;
     struct draft_acceptance acceptance;
     bool has_system; /* the caller gave it; else it is the model's own */
+    /* For a template that is rendered whole. */
+    struct lm_history history;
+    int64_t opened_s; /* Unix time, the date that the template shows */
 };
 
 /* A generated token, and the end of its text in the step's piece. */
@@ -97,6 +103,10 @@ struct lm_scoring {
 
 /* A turn's private state, in the turn's arena. */
 struct lm_turn {
+    /* Ids of the clone that this turn's prompt replaced, behind those that it kept: drop puts them
+     * back. */
+    int32_t *replaced; /* [n_replaced] */
+    uint32_t n_replaced;
     /* Length of the clone's ids including this turn's prompt and reply; while a text is scored, its
      * ids but the last instead of the reply. */
     uint32_t n_ids;

@@ -46,11 +46,41 @@ static enum status render_plain(const struct lm_clone *c, const struct observati
     return rc;
 }
 
+/* The whole conversation by a template that is rendered whole: *ret_n_kept of the clone's ids stay,
+ * ids are what follows. */
+static enum status render_whole(const struct lm_clone *c, const struct observation *seen,
+                                struct arena *arena, uint32_t *ret_n_kept, struct buf *ids,
+                                struct error *err)
+{
+    const struct lm *m = lm_observe_lm_of(c);
+    const struct lm_history *h = &c->history;
+    const size_t n = c->has_system + h->n + seen->n_messages;
+    struct message *all = arena_alloc(arena, n, sizeof *all);
+    struct chat_input in = {all, n, true, c->opened_s};
+    size_t n_kept, at = 0;
+    enum status rc;
+
+    if (all == NULL)
+        return error_no_memory(err, n * sizeof *all, "a prompt");
+    if (h->n_turns != c->n_turns)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the conversation has raw prompts: it cannot go on with messages");
+    if (c->has_system)
+        all[at++] = (struct message){ROLE_SYSTEM, c->system->text, c->system->len};
+    if (h->n != 0)
+        memcpy(all + at, h->messages, h->n * sizeof *all);
+    memcpy(all + at + h->n, seen->messages, seen->n_messages * sizeof *all);
+    rc = chat_prompter_render(m->prompter, &in, c->ids, c->n_ids, &n_kept, ids, err);
+    if (rc == STATUS_OK)
+        *ret_n_kept = (uint32_t)n_kept;
+    return rc;
+}
+
 /* The turn's prompt: the system prompt if it is the first turn, the messages, and the start of the
  * reply. A first message that is a system message replaces the model's own system prompt. */
 static enum status lm_observe_render(const struct lm_clone *c, const struct observation *seen,
-                                     struct lm_system **ret_system, struct buf *ids,
-                                     struct error *err)
+                                     struct arena *arena, struct lm_system **ret_system,
+                                     uint32_t *ret_n_kept, struct buf *ids, struct error *err)
 {
     struct lm *m = lm_observe_lm_of(c);
     const struct message *first = &seen->messages[0];
@@ -58,8 +88,11 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
     enum status rc = STATUS_OK;
 
     *ret_system = NULL;
+    *ret_n_kept = c->n_ids;
     if (seen->is_raw_prompt)
         return render_plain(c, seen, ids, err);
+    if (m->template == NULL)
+        return render_whole(c, seen, arena, ret_n_kept, ids, err);
     if (c->n_ids == 0) {
         if (!c->has_system && first->role == ROLE_SYSTEM) {
             rc = lm_system_ref(ret_system, &m->systems, first->text, first->len, err);
@@ -80,11 +113,9 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
 }
 
 static enum status open_turn(struct lm_turn *t, struct lm *m, struct agent_turn *turn,
-                             const struct buf *ids, const struct lm_clone *c, struct error *err)
+                             size_t n_prompt, const struct lm_clone *c, struct error *err)
 {
-    const size_t n_new = ids->len / sizeof(int32_t);
-
-    t->n_prompt = t->n_ids = (uint32_t)(c->n_ids + n_new);
+    t->n_prompt = t->n_ids = (uint32_t)n_prompt;
     t->copy.from = -1;
     return sampler_open(&t->sampler, &turn->seen.sampling, m->vocab, m->kernels, turn->seen.turn,
                         c->ids, t->n_prompt, turn->arena, err);
@@ -125,6 +156,29 @@ void lm_turn_resume(struct lm *m, struct agent_turn *turn)
     lm_observe_find_pages(m, turn, true);
 }
 
+/* Keeps the ids behind the first n_kept, which the turn's prompt replaces. */
+static enum status save_replaced(struct lm_turn *t, const struct lm_clone *c, uint32_t n_kept,
+                                 struct arena *arena, struct error *err)
+{
+    t->n_replaced = c->n_ids - n_kept;
+    if (t->n_replaced == 0)
+        return STATUS_OK;
+    t->replaced = arena_alloc(arena, t->n_replaced, sizeof *t->replaced);
+    if (t->replaced == NULL)
+        return error_no_memory(err, t->n_replaced * sizeof *t->replaced, "a turn");
+    memcpy(t->replaced, c->ids + n_kept, t->n_replaced * sizeof *t->replaced);
+    return STATUS_OK;
+}
+
+/* Puts back what the turn's prompt replaced. */
+static void restore_replaced(struct lm_clone *c, const struct lm_turn *t)
+{
+    if (t->n_replaced == 0)
+        return;
+    memcpy(c->ids + c->n_ids, t->replaced, t->n_replaced * sizeof *t->replaced);
+    c->n_ids += t->n_replaced;
+}
+
 enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error *err)
 {
     struct lm_clone *c = container_of(base, struct lm_clone, base);
@@ -133,6 +187,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     struct lm_turn *t;
     struct buf ids;
     struct lm_scoring scoring = {0};
+    uint32_t n_kept;
     size_t n_all, n_longest, n_bytes = 0;
     enum status rc;
 
@@ -143,10 +198,10 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     if (rc == STATUS_OK)
         rc = prompt_check_size(&m->limits, c->n_ids, n_bytes, err);
     if (rc == STATUS_OK)
-        rc = lm_observe_render(c, &turn->seen, &system, &ids, err);
+        rc = lm_observe_render(c, &turn->seen, turn->arena, &system, &n_kept, &ids, err);
     if (rc != STATUS_OK)
         goto out;
-    n_all = c->n_ids + ids.len / sizeof(int32_t);
+    n_all = n_kept + ids.len / sizeof(int32_t);
     if (n_all >= m->limits.context) {
         rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
                            "the prompt has %zu tokens with all before it, the context holds %zu: "
@@ -159,15 +214,24 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
         rc = lm_clone_grow(c, n_all + n_longest + 1, err);
     if (rc != STATUS_OK)
         goto out;
-    memcpy(c->ids + c->n_ids, ids.data, ids.len);
     t = arena_alloc(turn->arena, 1, sizeof *t);
     if (t == NULL) {
         rc = error_no_memory(err, sizeof *t, "a turn");
         goto out;
     }
-    rc = open_turn(t, m, turn, &ids, c, err);
+    rc = save_replaced(t, c, n_kept, turn->arena, err);
     if (rc != STATUS_OK)
         goto out;
+    c->n_ids = n_kept;
+    if (ids.len != 0)
+        memcpy(c->ids + c->n_ids, ids.data, ids.len);
+    rc = open_turn(t, m, turn, n_all, c, err);
+    if (rc != STATUS_OK) {
+        restore_replaced(c, t);
+        goto out;
+    }
+    if (t->n_replaced != 0)
+        lm_clone_pages_cut(&c->pages, &m->cache, n_kept);
     detokenizer_init(&t->detokenizer, m->vocab, &turn->seen.sampling, MAX_REPLY_BYTES);
     buf_init(&t->piece, MAX_REPLY_BYTES);
     if (system != NULL) { /* nothing fails from here */
@@ -231,6 +295,53 @@ static void show_held(struct lm_turn *t, struct reply *r)
         r->tokens[r->n_tokens - 1].text_end = (uint32_t)r->text.len;
 }
 
+/* The turn's messages and its reply as text, for a template that is rendered whole. The reply is
+ * all that was generated but what ended it, since stop texts belong to the conversation, too. Its
+ * bytes may be no UTF-8. */
+static enum status remember(struct lm_clone *c, const struct agent_turn *turn, struct error *err)
+{
+    const struct lm *m = lm_observe_lm_of(c);
+    const struct lm_turn *t = turn->row.turn;
+    struct buf reply;
+    const char *bytes;
+    size_t len;
+    enum status rc = STATUS_OK;
+
+    buf_init(&reply, SIZE_MAX);
+    for (uint32_t i = t->n_prompt; i < t->n_ids && rc == STATUS_OK; i++) {
+        rc = vocab_bytes(m->vocab, c->ids[i], false, &bytes, &len, err);
+        if (rc == STATUS_OK && buf_append(&reply, bytes, len) != STATUS_OK)
+            rc = error_no_memory(err, len, "a reply");
+    }
+    if (rc == STATUS_OK)
+        rc = lm_history_push(&c->history, turn->seen.messages, turn->seen.n_messages,
+                             reply.len == 0 ? "" : reply.data, reply.len, err);
+    buf_deinit(&reply);
+    return rc;
+}
+
+/* What follows a turn with messages: of a template in parts the end of the reply, else the text is
+ * remembered. */
+static enum status end_reply(struct lm_clone *c, const struct agent_turn *turn, struct buf *ids,
+                             struct error *err)
+{
+    const struct lm *m = lm_observe_lm_of(c);
+    const struct lm_turn *t = turn->row.turn;
+
+    if (turn->seen.is_raw_prompt)
+        return STATUS_OK;
+    if (m->template == NULL)
+        return remember(c, turn, err);
+    return chat_template_reply_end(m->template, c->ids[t->n_ids - 1], ids, NULL, err);
+}
+
+/* Turns end where their ids do that are still there. */
+static void clamp_turn_ends(struct lm_clone *c, const struct lm_turn *t)
+{
+    for (uint32_t i = c->n_turns; t->n_replaced != 0 && i-- > 0 && c->turn_ends[i] > c->n_ids;)
+        c->turn_ends[i] = c->n_ids;
+}
+
 /* The reply becomes part of the conversation, even if it was cut short. The template's end of a
  * reply follows. */
 void lm_self_observe(struct clone *base, struct agent_turn *turn)
@@ -249,10 +360,9 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
     if (turn->reply.finish == FINISH_CANCELLED || turn->reply.finish == FINISH_DEADLINE)
         show_held(t, &turn->reply);
     buf_init(&ids, SIZE_MAX);
-    if ((!turn->seen.is_raw_prompt && chat_template_reply_end(m->template, c->ids[t->n_ids - 1],
-                                                              &ids, NULL, &ignored) != STATUS_OK) ||
-        lm_clone_grow(c, t->n_ids + ids.len / sizeof(int32_t), &ignored) != STATUS_OK ||
-        push_turn_end(c, &ignored) != STATUS_OK) {
+    if (push_turn_end(c, &ignored) != STATUS_OK ||
+        end_reply(c, turn, &ids, &ignored) != STATUS_OK ||
+        lm_clone_grow(c, t->n_ids + ids.len / sizeof(int32_t), &ignored) != STATUS_OK) {
         buf_deinit(&ids);
         lm_drop(base, turn);
         turn->reply.finish = FINISH_ERROR;
@@ -262,6 +372,7 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
     if (n_end != 0)
         memcpy(c->ids + t->n_ids, ids.data, ids.len);
     buf_deinit(&ids);
+    clamp_turn_ends(c, t);
     c->n_ids = t->n_ids + (uint32_t)n_end;
     c->turn_ends[c->n_turns++] = c->n_ids;
     close_turn(turn);
@@ -274,6 +385,7 @@ void lm_drop(struct clone *base, struct agent_turn *turn)
     struct lm *m = lm_observe_lm_of(c);
 
     lm_clone_pages_cut(&c->pages, &m->cache, c->n_ids);
+    restore_replaced(c, turn->row.turn);
     close_turn(turn);
     lm_clone_pages_idle(&c->pages, &m->cache);
 }

@@ -25,6 +25,18 @@ enum status lm_append_ids(const struct lm *m, const int32_t *ids, size_t n, stru
     return STATUS_OK;
 }
 
+/* The end of a turn of a template that is rendered whole: what ends the model's text. */
+static enum status lm_score_end(const struct lm *m, int32_t last, struct buf *ids,
+                                struct error *err)
+{
+    const int32_t eos = vocab_eos(m->vocab);
+
+    if (eos < 0 || vocab_is_stop_token(m->vocab, last) ||
+        buf_append(ids, &eos, sizeof eos) == STATUS_OK)
+        return STATUS_OK;
+    return error_no_memory(err, sizeof eos, "a text to score");
+}
+
 /* The text's ids, followed by the end of the turn if the prompt has roles. */
 static enum status lm_score_encode(const struct lm *m, const struct observation *seen, size_t i,
                                    struct buf *ids, struct error *err)
@@ -43,6 +55,8 @@ static enum status lm_score_encode(const struct lm *m, const struct observation 
     if (seen->is_raw_prompt || what->ids != NULL)
         return STATUS_OK;
     memcpy(&last, ids->data + len - sizeof last, sizeof last);
+    if (m->template == NULL)
+        return lm_score_end(m, last, ids, err);
     rc = chat_template_reply_end(m->template, last, ids, NULL, err);
     if (rc != STATUS_OK)
         return rc;

@@ -165,7 +165,8 @@ static void put_vocabulary(struct file *f)
     key_u32(f, "tokenizer.ggml.padding_token_id", TINY_IM_END);
     key_false(f, "tokenizer.ggml.add_bos_token");
     key_false(f, "tokenizer.ggml.add_space_prefix");
-    key_text(f, "tokenizer.chat_template", tiny_chat_template);
+    key_text(f, "tokenizer.chat_template",
+             f->config->chat_template == NULL ? tiny_chat_template : f->config->chat_template);
 }
 
 static void put_key(struct file *f, const struct tiny_key *k)

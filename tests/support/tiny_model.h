@@ -41,6 +41,7 @@ struct tiny_config {
     uint32_t seed;
     bool has_own_head;   /* output.weight */
     bool has_rope_freqs; /* rope_freqs.weight */
+    const char *chat_template; /* NULL: SmolLM's */
 
     /* Defects; NULL: none. */
     const char *architecture; /* instead of llama */

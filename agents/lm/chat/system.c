@@ -59,7 +59,7 @@ static enum status system_make(struct lm_system **out, struct lm_systems *system
 
     buf_init(&ids, SIZE_MAX);
     rc = prompt_check_size(systems->limits, 0, len, err);
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK && systems->template != NULL)
         rc = chat_template_begin(systems->template, text, len, &ids, NULL, err);
     if (rc == STATUS_OK && ids.len / sizeof(int32_t) > systems->limits->context)
         rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
@@ -91,7 +91,7 @@ enum status lm_system_ref(struct lm_system **out, struct lm_systems *systems, co
     enum status rc;
 
     if (text == NULL) {
-        text = chat_template_default_system(systems->template);
+        text = systems->template == NULL ? "" : chat_template_default_system(systems->template);
         len = strlen(text);
     }
     hash = hash_bytes(&systems->by_text, 0, text, len);

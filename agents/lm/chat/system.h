@@ -26,14 +26,14 @@ struct lm_system {
     size_t n_refs;
     char *text;
     size_t len;
-    int32_t *ids; /* [n_ids] */
+    int32_t *ids; /* [n_ids]; none for a template that is rendered whole */
     size_t n_ids;
 };
 
 /* All system prompts of a model, by their text. */
 struct lm_systems {
     struct hash by_text;
-    const struct chat_template *template;
+    const struct chat_template *template; /* NULL: only the texts are kept, without ids */
     const struct prompt_limits *limits;
 };
 

@@ -1,0 +1,36 @@
+/* Prompts of a model whose chat template is rendered whole at each turn (template.h knows the few
+ * that are rendered in parts). Text of callers never becomes a control token. Immutable once open;
+ * any thread. */
+#ifndef AGENTS_LM_CHAT_PROMPT_H
+#define AGENTS_LM_CHAT_PROMPT_H
+
+#include <time.h>
+
+#include "agents/lm/tokenizer/vocab.h"
+#include "agents/message.h"
+
+struct chat_prompter;
+
+/* A template that cannot be compiled is reported by chat_prompter_render, so that the model still
+ * takes raw prompts; so is text NULL, a model without one. Borrows v until close. Fails only
+ * without memory. */
+enum status chat_prompter_open(struct chat_prompter **out, const char *text, size_t len,
+                               const struct vocab *v, struct error *err) MUST_CHECK;
+void chat_prompter_close(struct chat_prompter *p); /* NULL is fine */
+
+struct chat_input {
+    const struct message *messages; /* [n_messages] */
+    size_t n_messages;
+    bool wants_reply; /* with the start of a reply */
+    time_t now;       /* what the template shows as the date, in UTC */
+};
+
+/* Renders a conversation and compares it with known [n_known], the ids that stand for its beginning
+ * so far: *ret_n_kept of them stay as they are, however they were divided, and ids (int32_t) that
+ * follow are appended to ids. PRECONDITION if there is no template or it cannot be compiled;
+ * INVALID if it refuses the messages or passes its bounds. On failure ids is as before. */
+enum status chat_prompter_render(const struct chat_prompter *p, const struct chat_input *in,
+                                 const int32_t *known, size_t n_known, size_t *ret_n_kept,
+                                 struct buf *ids, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,92 @@
+#include "agents/lm/history.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static void history_drop(struct lm_history *h, uint32_t n)
+{
+    while (h->n > n)
+        free((char *)h->messages[--h->n].text);
+}
+
+void lm_history_deinit(struct lm_history *h)
+{
+    history_drop(h, 0);
+    free(h->messages);
+    free(h->turn_ends);
+    *h = (struct lm_history){0};
+}
+
+static enum status history_grow(struct lm_history *h, size_t n_more, struct error *err)
+{
+    const size_t cap = 2 * (h->n + n_more), cap_turns = 2 * ((size_t)h->n_turns + 2);
+    struct message *messages;
+    uint32_t *turn_ends;
+
+    if (h->n + n_more > h->cap) {
+        messages = try_realloc(h->messages, cap, sizeof *messages);
+        if (messages == NULL)
+            return error_no_memory(err, cap * sizeof *messages, "a conversation's messages");
+        h->messages = messages;
+        h->cap = (uint32_t)cap;
+    }
+    if (h->n_turns == h->cap_turns) {
+        turn_ends = try_realloc(h->turn_ends, cap_turns, sizeof *turn_ends);
+        if (turn_ends == NULL)
+            return error_no_memory(err, cap_turns * sizeof *turn_ends, "a conversation's turns");
+        h->turn_ends = turn_ends;
+        h->cap_turns = (uint32_t)cap_turns;
+    }
+    return STATUS_OK;
+}
+
+/* There is room for it. */
+static enum status history_add(struct lm_history *h, enum role role, const char *text, size_t len,
+                               struct error *err)
+{
+    char *own = try_strndup(len == 0 ? "" : text, len);
+
+    if (own == NULL)
+        return error_no_memory(err, len, "a conversation's messages");
+    h->messages[h->n++] = (struct message){.role = role, .text = own, .len = len};
+    return STATUS_OK;
+}
+
+enum status lm_history_push(struct lm_history *h, const struct message *messages, size_t n,
+                            const char *reply, size_t reply_len, struct error *err)
+{
+    const uint32_t before = h->n;
+    enum status rc = history_grow(h, n + 1, err);
+
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++)
+        rc = history_add(h, messages[i].role, messages[i].text, messages[i].len, err);
+    if (rc == STATUS_OK && reply != NULL)
+        rc = history_add(h, ROLE_ASSISTANT, reply, reply_len, err);
+    if (rc == STATUS_OK)
+        h->turn_ends[h->n_turns++] = h->n;
+    else
+        history_drop(h, before);
+    return rc;
+}
+
+void lm_history_cut(struct lm_history *h, uint32_t n_turns)
+{
+    assert(n_turns <= h->n_turns);
+    history_drop(h, n_turns == 0 ? 0 : h->turn_ends[n_turns - 1]);
+    h->n_turns = n_turns;
+}
+
+enum status lm_history_copy(struct lm_history *out, const struct lm_history *from, uint32_t n_turns,
+                            struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (uint32_t i = 0, at = 0; rc == STATUS_OK && i < n_turns; at = from->turn_ends[i++])
+        rc = lm_history_push(out, from->messages + at, from->turn_ends[i] - at, NULL, 0, err);
+    if (rc != STATUS_OK)
+        lm_history_deinit(out);
+    return rc;
+}
