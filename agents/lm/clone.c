@@ -160,8 +160,9 @@ void lm_clone_reset(struct clone *base)
     lm_history_cut(&c->history, 0);
 }
 
-/* Saved private state, little endian: magic, the model's version, the system prompt, turns, ids.
- * Keys and values are not saved: they can be computed from the ids. */
+/* Saved private state, little endian: magic, the model's version, the system prompt, turns, ids,
+ * and the messages for a template that is rendered whole. Keys and values are not saved: they can
+ * be computed from the ids. */
 struct saved_head {
     char magic[8];
     char version[64];
@@ -187,7 +188,7 @@ enum status lm_clone_save(const struct clone *base, struct buf *out, struct erro
         buf_append(out, c->turn_ends, c->n_turns * sizeof *c->turn_ends) != STATUS_OK ||
         buf_append(out, c->ids, c->n_ids * sizeof *c->ids) != STATUS_OK)
         return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
-    return STATUS_OK;
+    return lm_history_save(&c->history, out, err);
 }
 
 /* Checks that turn ends are in order and ids are of this vocabulary. */
@@ -223,6 +224,7 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     struct lm *m = lm_clone_lm_of(c);
     struct lm_system *system;
     struct saved_head head;
+    uint64_t n_before;
     struct lm_clone past = {.base = c->base};
     const uint8_t *at = data;
     enum status rc;
@@ -237,21 +239,31 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
         return error_set(err, STATUS_PRECONDITION,
                          "saved state: of model version %.12s, this is %.12s", head.version,
                          m->version);
-    if (size_bytes !=
-        sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids)
+    n_before =
+        sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids;
+    if (size_bytes < n_before || (size_bytes > n_before && m->template != NULL))
         return error_set(err, STATUS_DATA_LOSS, "saved state: %zu bytes do not fit its head",
                          size_bytes);
     rc = check_saved(&head, at + head.system_len, at + head.system_len + (size_t)4 * head.n_turns,
                      m->limits.context, m->n_vocab, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = lm_system_ref(&system, &m->systems, (const char *)at, head.system_len, err);
+    rc = lm_history_restore(&past.history, at + (n_before - sizeof head),
+                            size_bytes - (size_t)n_before, err);
     if (rc != STATUS_OK)
         return rc;
+    rc = past.history.n_turns <= head.n_turns
+             ? lm_system_ref(&system, &m->systems, (const char *)at, head.system_len, err)
+             : error_set(err, STATUS_DATA_LOSS, "saved state: it has more messages than turns");
+    if (rc != STATUS_OK) {
+        lm_history_deinit(&past.history);
+        return rc;
+    }
     at += head.system_len;
     past.turn_ends = try_alloc(head.n_turns, sizeof *past.turn_ends);
     if (past.turn_ends == NULL || lm_clone_grow(&past, head.n_ids, err) != STATUS_OK) {
         free(past.turn_ends);
+        lm_history_deinit(&past.history);
         lm_system_unref(&m->systems, system);
         return error_no_memory(err, size_bytes, "the saved state");
     }
@@ -261,9 +273,11 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
 
     lm_clone_reset(base);
     lm_system_unref(&m->systems, c->system);
+    lm_history_deinit(&c->history);
     free(c->ids);
     free(c->turn_ends);
     c->system = system;
+    c->history = past.history;
     c->pages.salt = head.salt;
     c->has_system = head.has_system != 0;
     c->ids = past.ids;

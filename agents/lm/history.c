@@ -90,3 +90,60 @@ enum status lm_history_copy(struct lm_history *out, const struct lm_history *fro
         lm_history_deinit(out);
     return rc;
 }
+
+/* Before each message: its turn from 0, its role, its text's length. */
+struct saved_message {
+    uint32_t turn, role, len;
+};
+
+enum status lm_history_save(const struct lm_history *h, struct buf *out, struct error *err)
+{
+    for (uint32_t turn = 0, i = 0; turn < h->n_turns; turn++)
+        for (; i < h->turn_ends[turn]; i++) {
+            const struct message *m = &h->messages[i];
+            const struct saved_message head = {turn, m->role, (uint32_t)m->len};
+
+            if (buf_append(out, &head, sizeof head) != STATUS_OK ||
+                (m->len != 0 && buf_append(out, m->text, m->len) != STATUS_OK))
+                return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
+        }
+    return STATUS_OK;
+}
+
+/* A message joins the last turn, or begins the next one. */
+static enum status restore_message(struct lm_history *h, const struct saved_message *head,
+                                   const uint8_t *text, struct error *err)
+{
+    enum status rc = history_grow(h, 1, err);
+
+    if (rc == STATUS_OK)
+        rc = history_add(h, (enum role)head->role, (const char *)text, head->len, err);
+    if (rc == STATUS_OK && head->turn == h->n_turns)
+        h->n_turns++;
+    if (rc == STATUS_OK)
+        h->turn_ends[h->n_turns - 1] = h->n;
+    return rc;
+}
+
+enum status lm_history_restore(struct lm_history *out, const uint8_t *data, size_t size_bytes,
+                               struct error *err)
+{
+    struct saved_message head;
+    enum status rc = STATUS_OK;
+
+    while (rc == STATUS_OK && size_bytes != 0) {
+        rc = error_set(err, STATUS_DATA_LOSS, "saved state: a message is not correct");
+        if (size_bytes < sizeof head)
+            break;
+        memcpy(&head, data, sizeof head);
+        if (head.len > size_bytes - sizeof head || head.role > ROLE_ASSISTANT ||
+            head.turn > out->n_turns || head.turn + 1 < out->n_turns)
+            break;
+        rc = restore_message(out, &head, data + sizeof head, err);
+        data += sizeof head + head.len;
+        size_bytes -= sizeof head + head.len;
+    }
+    if (rc != STATUS_OK)
+        lm_history_deinit(out);
+    return rc;
+}

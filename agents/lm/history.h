@@ -4,6 +4,7 @@
 #define AGENTS_LM_HISTORY_H
 
 #include "agents/message.h"
+#include "base/buf.h"
 #include "base/status.h"
 
 struct lm_history {
@@ -22,5 +23,12 @@ void lm_history_cut(struct lm_history *h, uint32_t n_turns);
 /* Of the first n_turns, into a zeroed one. On failure out is as if zeroed. */
 enum status lm_history_copy(struct lm_history *out, const struct lm_history *from, uint32_t n_turns,
                             struct error *err) MUST_CHECK;
+
+/* To bytes and back, into a zeroed one; DATA_LOSS if they are not what was saved, and out is then
+ * as if zeroed. */
+enum status lm_history_save(const struct lm_history *h, struct buf *out,
+                            struct error *err) MUST_CHECK;
+enum status lm_history_restore(struct lm_history *out, const uint8_t *data, size_t size_bytes,
+                               struct error *err) MUST_CHECK;
 
 #endif

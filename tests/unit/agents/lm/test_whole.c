@@ -154,6 +154,30 @@ START_TEST(changed_history_is_computed_again)
 }
 END_TEST
 
+/* A restored conversation goes on as the saved one; bytes that are cut are refused. */
+START_TEST(messages_are_saved)
+{
+    struct agent *a = open_with(forgetful);
+    struct clone *c = open_clone(a), *d = open_clone(a);
+    const struct sampling s = brief();
+    int32_t first[N], second[N];
+    struct buf saved;
+
+    buf_init(&saved, SIZE_MAX);
+    say(a, c, "hello");
+    ck_assert_int_eq(lm_clone_save(c, &saved, &err), STATUS_OK);
+    ck_assert_int_eq(lm_clone_restore(d, saved.data, saved.len - 1, &err), STATUS_DATA_LOSS);
+    ck_assert_int_eq(lm_clone_restore(d, saved.data, saved.len, &err), STATUS_OK);
+    ck_assert_uint_eq(drive_turn(a, c, "again", &s, SIZE_MAX, first, N), N);
+    ck_assert_uint_eq(drive_turn(a, d, "again", &s, SIZE_MAX, second, N), N);
+    ck_assert_mem_eq(first, second, sizeof first);
+    buf_deinit(&saved);
+    clone_close(c);
+    clone_close(d);
+    agent_unref(a);
+}
+END_TEST
+
 static enum status observe_system(struct clone *c)
 {
     static const struct message messages[] = {{ROLE_SYSTEM, "Be brief.", 9}, {ROLE_USER, "Hi", 2}};
@@ -198,4 +222,5 @@ START_TEST(models_without_a_template_open)
 END_TEST
 
 SUITE_MAIN("agents/lm/whole", same_as_in_parts, replies_keep_their_ids,
-           changed_history_is_computed_again, a_template_may_refuse, models_without_a_template_open)
+           changed_history_is_computed_again, messages_are_saved, a_template_may_refuse,
+           models_without_a_template_open)
