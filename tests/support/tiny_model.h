@@ -39,8 +39,8 @@ struct tiny_key {
 struct tiny_config {
     enum dtype type; /* of the matrices */
     uint32_t seed;
-    bool has_own_head;   /* output.weight */
-    bool has_rope_freqs; /* rope_freqs.weight */
+    bool has_own_head;         /* output.weight */
+    bool has_rope_freqs;       /* rope_freqs.weight */
     const char *chat_template; /* NULL: SmolLM's */
 
     /* Defects; NULL: none. */

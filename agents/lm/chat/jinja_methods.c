@@ -428,8 +428,10 @@ static bool method_format(struct jinja_run *r, struct jinja_value self, const ch
             v = jinja_arg(args, (size_t)(key[0] - '0'), "");
         else
             v = jinja_arg(args, SIZE_MAX, key);
-        if (v == NULL || end == t->len || t->data[end] != '}' || !jinja_put_value(r, &b, *v))
-            return v != NULL && jinja_fail(r, "the format does not fit its values");
+        if (v == NULL || end == t->len || t->data[end] != '}')
+            return jinja_fail(r, "the format does not fit its values");
+        if (!jinja_put_value(r, &b, *v))
+            return false;
         i = end;
     }
     return jinja_built(r, &b, out);

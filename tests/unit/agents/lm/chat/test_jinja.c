@@ -124,6 +124,7 @@ START_TEST(errors_are_clear)
     fails("{{ x | nofilter }}", "the filter 'nofilter' is not known");
     fails("{{ 'a", "line 1: a string has no end");
     fails("{{ 1 // 0 }}", "division by zero");
+    fails("{{ '{} {a'.format(1) }}", "the format does not fit its values");
     fails("{{ 9223372036854775 * 9999999 }}", "a number is too large");
 }
 END_TEST
