@@ -141,6 +141,7 @@ enum status models_get(struct model **out, const struct models *r, const char *n
                        struct error *err)
 {
     char names[160] = "";
+    const struct model_entry *e;
     size_t len = 0;
 
     if (r->config.memory_bytes != 0)
@@ -160,9 +161,14 @@ enum status models_get(struct model **out, const struct models *r, const char *n
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", i > 0 ? ", " : "",
                                     served);
     }
-    if (models_find(r, name) != NULL)
-        return error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "model",
-                             "model '%s' is not loaded; there are: %s", name, names);
+    e = models_find(r, name);
+    if (e != NULL) {
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "model",
+                            "model '%s' is not loaded; there are: %s", name, names);
+        if (r->config.memory_bytes != 0 && !e->is_kept_out)
+            err->retry_after_ms = RETRY_MS;
+        return err->status;
+    }
     return error_because(err, STATUS_NOT_FOUND, REASON_MODEL_NOT_FOUND, "model",
                          "there is no model '%.40s', there are: %s", name, names);
 }
@@ -477,6 +483,25 @@ enum status models_want(struct models *r, const char *name, struct models_wait *
         return err->status;
     list_push(e->state == MODEL_ENTRY_LOADING ? &e->waits : &e->wants, &w->link);
     return STATUS_OK;
+}
+
+static void on_own_wait(struct models_wait *w, const struct error *err)
+{
+    (void)w;
+    (void)err; /* logged, and the entry's why */
+}
+
+void models_request(struct models *r, const char *name)
+{
+    struct model_entry *e = models_find(r, models_note_use(r, name));
+    struct error err;
+    bool is_done;
+
+    if (r->config.memory_bytes == 0 || e == NULL || link_is_on(&e->own.link))
+        return;
+    e->own.done = on_own_wait;
+    if (models_want(r, name, &e->own, &is_done, &err) != STATUS_OK)
+        log_info("not loaded", "model=%s error=\"%s\"", e->name, err.text);
 }
 
 /* --- unloading --- */

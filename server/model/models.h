@@ -20,6 +20,13 @@ enum model_entry_state {
     MODEL_ENTRY_UNLOADING
 };
 
+/* A wait for a load or an unload: the caller's memory until done, or models_leave. */
+struct models_wait {
+    struct link link;
+    /* Called once, not inside a function of this header except models_end. */
+    void (*done)(struct models_wait *w, const struct error *err);
+};
+
 /* A known model, loaded or not. */
 struct model_entry {
     struct link link;
@@ -37,7 +44,8 @@ struct model_entry {
     struct list wants; /* for a load that begins when there is room, or when the unload is over */
     uint64_t bytes;    /* that it took when it was loaded last; 0: never, or nothing */
     uint64_t used_us;  /* when it was asked for last */
-    bool is_kept_out;  /* unloaded by a call: a request does not load it */
+    struct models_wait own; /* of a request that does not wait itself */
+    bool is_kept_out;       /* unloaded by a call: a request does not load it */
 };
 
 /* A user of models, in its own memory, which outlives the models. Each callback may be NULL. */
@@ -83,13 +91,6 @@ struct models {
     uint64_t n_evicted; /* models unloaded to make room */
 };
 
-/* A wait for a load or an unload: the caller's memory until done, or models_leave. */
-struct models_wait {
-    struct link link;
-    /* Called once, not inside a function of this header except models_end. */
-    void (*done)(struct models_wait *w, const struct error *err);
-};
-
 void models_init(struct models *r, const struct models_config *config);
 /* Every model must be stopped, and the timer closed or never opened. */
 void models_deinit(struct models *r);
@@ -126,6 +127,9 @@ enum status models_scan(struct models *r, struct error *err) MUST_CHECK;
  * models_get is to report the error. */
 enum status models_want(struct models *r, const char *name, struct models_wait *w, bool *ret_done,
                         struct error *err) MUST_CHECK;
+
+/* The same for a request that does not wait: models_get then says when to come again. */
+void models_request(struct models *r, const char *name);
 
 /* A loaded or loading model by name, "" the default: the first loaded one; with
  * memory_bytes the first one, loaded or not. STATUS_NOT_FOUND names the served ones;

@@ -14,6 +14,8 @@ import urllib.error
 import urllib.request
 
 import grpc
+import numpy as np
+import tritonclient.grpc as triton
 
 import children
 from harness import Parleyd, models, word
@@ -98,6 +100,24 @@ def many_at_once(client, first):
     assert figure(client, "parley_memory_used_bytes") <= figure(client, "parley_memory_limit_bytes")
 
 
+def kserve_comes_again(client, first):
+    """A request of KServe does not wait, but its model is loaded for it."""
+    for name in ("a", "b"):
+        assert ask(client, name) == first[name]
+    text = triton.InferInput("text_input", [1], "BYTES")
+    text.set_data_from_numpy(np.array([b"hello"], dtype=object))
+    kserve = triton.InferenceServerClient(client.address)
+    parameters = {"max_tokens": 4, "ignore_eos": True}
+    try:
+        kserve.infer("c", [text], parameters=parameters)
+        raise AssertionError("the model was loaded")
+    except triton.InferenceServerException as error:
+        assert "UNAVAILABLE" in error.status(), error
+    children.until("the load of c", lambda: "c" in loaded(client))
+    assert kserve.infer("c", [text], parameters=parameters).as_numpy("text_output") is not None
+    kserve.close()
+
+
 def failures(client, paths, first):
     """A model whose file is gone says so, and others go on; one that was unloaded by a call stays away until it is loaded by one."""
     for name in ("a", "b"):
@@ -128,6 +148,7 @@ def main():
             first = least_recently_used(client)
             conversations_hold(client)
             many_at_once(client, first)
+            kserve_comes_again(client, first)
             failures(client, paths, first)
         small = subprocess.run([parleyd, *flags, "--listen", "127.0.0.1:0", "--memory", str(KV_BYTES)], capture_output=True, text=True, timeout=children.PATIENCE)
         assert small.returncode != 0 and "--memory" in small.stderr, small

@@ -137,7 +137,10 @@ static enum status inference_find_model(struct inference *in,
                                         const Inference__ModelInferRequest *message,
                                         struct error *err)
 {
-    enum status rc = models_get(&in->model, in->server->models, message->model_name, err);
+    enum status rc;
+
+    models_request(in->server->models, message->model_name);
+    rc = models_get(&in->model, in->server->models, message->model_name, err);
 
     if (rc != STATUS_OK)
         return error_name_field(err, "model_name");

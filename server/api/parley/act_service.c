@@ -110,7 +110,10 @@ static enum status act_service_begin_step(const struct call *call,
         .row = from->row,
         .deadline_us = deadline_us,
     };
-    enum status rc = models_get(&r.model, server->models, from->model, err);
+    enum status rc;
+
+    models_request(server->models, from->model);
+    rc = models_get(&r.model, server->models, from->model, err);
 
     if (rc == STATUS_OK)
         rc = wire_tensors(&r.observation, from->observation, from->n_observation, STEP_MAX_TENSORS,
