@@ -111,6 +111,23 @@ static void kind_act(struct agent *a, struct row *row)
     row->outcome = ++asked->n_done == asked->n_steps ? ROW_DONE : ROW_MORE;
 }
 
+static unsigned n_unprepared;
+
+static enum status kind_prepare(struct clone *c, struct agent_turn *t, struct error *err)
+{
+    (void)c;
+    (void)err;
+    t->is_preparing = true;
+    return STATUS_OK;
+}
+
+static void kind_unprepare(struct clone *c, struct agent_turn *t)
+{
+    (void)c;
+    (void)t;
+    n_unprepared++;
+}
+
 static const struct agent_type kind = {
     .name = "kind",
     .agent_size = sizeof(struct agent),
@@ -122,6 +139,8 @@ static const struct agent_type kind = {
     .observe = kind_observe,
     .self_observe = kind_self_observe,
     .drop = kind_drop,
+    .prepare = kind_prepare,
+    .unprepare = kind_unprepare,
     .reserve = kind_reserve,
     .release = kind_release,
     .act = kind_act,
@@ -505,6 +524,51 @@ static void ask_twice(void)
     (void)ask(begin(0, 1, 0), 0);
 }
 
+static const struct constraint any_constraint = {.form = CONSTRAINT_REGEX, .text = "a", .len = 1};
+
+static struct asked *begin_preparing(size_t i)
+{
+    rig.asked[i].turn.seen.sampling.constraint = &any_constraint;
+    return begin(i, 1, 0);
+}
+
+/* A turn that waits for what it needs is not in the batcher: no step begins for it. It goes on when
+ * that is there, fails with what went wrong, and can be cancelled meanwhile. Steps of others go on.
+ */
+START_TEST(test_prepared)
+{
+    const struct error ok = {0}, wrong = {.status = STATUS_INVALID};
+    struct asked *a, *b, *other;
+
+    setup();
+    n_unprepared = 0;
+    a = begin_preparing(0);
+    b = begin_preparing(1);
+    step();
+    ck_assert_ptr_null(rig.step);
+    other = begin(2, 1, 0);
+    until_ended(other);
+    ck_assert_uint_eq(a->n_ended + b->n_ended, 0);
+    agent_turn_prepared(&a->turn, &ok);
+    until_ended(a);
+    ck_assert_int_eq(a->err.status, STATUS_OK);
+    agent_turn_prepared(&b->turn, &wrong);
+    ck_assert_uint_eq(b->n_ended, 1);
+    ck_assert_int_eq(b->err.status, STATUS_INVALID);
+    teardown();
+
+    setup();
+    a = begin_preparing(0);
+    agent_turn_cancel(&a->turn);
+    ck_assert_uint_eq(a->n_ended, 0);
+    ck_assert_uint_eq(n_unprepared, 1);
+    until_ended(a);
+    ck_assert_int_eq(a->err.status, STATUS_CANCELLED);
+    ck_assert_uint_eq(a->turn.n_steps, 0);
+    teardown();
+}
+END_TEST
+
 static void cancel_unasked(void)
 {
     agent_turn_cancel(&rig.asked[0].turn);
@@ -530,4 +594,4 @@ START_TEST(test_order)
 END_TEST
 
 SUITE_MAIN("agents/turn", test_kept, test_refused, test_cancelled, test_asked_again, test_preempted,
-           test_not_kept, test_order)
+           test_not_kept, test_prepared, test_order)
