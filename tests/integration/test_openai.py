@@ -6,6 +6,7 @@ usage: test_openai.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that
 """
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -221,6 +222,43 @@ def responses(parley):
            previous_response_id=first.id)
     expect(openai.BadRequestError, "xml", client.responses.create, model="tiny", input="x",
            text={"format": {"type": "xml"}})
+
+
+def constrained(parley):
+    """Replies match in every spelling, streamed or whole; what is left out is named; beside the module's absence one line says why."""
+    client = client_of(parley)
+    create = client.chat.completions.with_raw_response.create
+    common = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 200, "temperature": 2, "seed": 5}
+    schema = {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"enum": ["x", "y"]}}, "required": ["a", "b"]}
+    if not os.path.exists(os.path.join(os.path.dirname(sys.argv[1]), "agents/lm/grammar/libparley-grammar.so")):
+        error = expect(openai.APIStatusError, "libparley-grammar.so", client.with_options(max_retries=0).chat.completions.create,
+                       response_format={"type": "json_object"}, **common)
+        assert error.status_code == 503, error.status_code
+        return
+
+    def reply(**more):
+        answer = create(**common, **more)
+        choice = answer.parse().choices[0]
+        assert choice.finish_reason == "stop", choice
+        return choice.message.content, answer.headers
+
+    for more in [{"response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}},
+                 {"extra_body": {"guided_json": schema}}, {"extra_body": {"json_schema": schema}},
+                 {"extra_body": {"structured_outputs": {"json": schema}}}]:
+        text, headers = reply(**more)
+        said = json.loads(text)
+        assert set(said) == {"a", "b"} and isinstance(said["a"], bool) and said["b"] in ("x", "y"), text
+        assert "x-parley-unenforced" not in headers
+    assert reply(extra_body={"guided_choice": ["yes", "no"]})[0] in ("yes", "no")
+    assert re.fullmatch("[ab]{3}-[0-9]{2}", reply(extra_body={"guided_regex": "[ab]{3}-[0-9]{2}"})[0])
+    assert re.fullmatch("(hi )+!", reply(extra_body={"grammar": 'root ::= ("hi " | "hi hi ") "!"'})[0])
+    assert reply(extra_body={"guided_json": {**schema, "not": {"const": 1}}})[1]["x-parley-unenforced"] == "# not"
+    streamed = client.chat.completions.create(stream=True, extra_body={"guided_json": schema}, **common)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices)
+    assert set(json.loads(text)) == {"a", "b"}, text
+    answer = client.responses.create(model="tiny", input="x", temperature=2, max_output_tokens=200,
+                                     text={"format": {"type": "json_schema", "name": "a", "schema": schema}})
+    assert set(json.loads(answer.output_text)) == {"a", "b"}, answer.output_text
 
 
 def errors(parley):
@@ -669,7 +707,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")
