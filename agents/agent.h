@@ -189,9 +189,10 @@ struct agent_type {
                          struct learn_report *out, struct error *err);
     enum status (*save_original)(struct agent *a, const char *path, struct error *err);
 
-    /* Text to tokens and back, for kinds with a vocabulary; NULL otherwise. */
-    enum status (*tokenize)(const struct agent *a, const char *text, size_t len, struct buf *ids,
-                            struct error *err); /* appends int32_t */
+    /* Text to tokens and back, for kinds with a vocabulary; NULL otherwise. tokenize appends
+     * int32_t; control tokens written in text are recognised only if it is trusted. */
+    enum status (*tokenize)(const struct agent *a, const char *text, size_t len, bool is_trusted,
+                            struct buf *ids, struct error *err);
     enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
                               struct error *err);
     /* The prompt of a new conversation's first turn with these messages, n > 0; with the start of a

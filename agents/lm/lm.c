@@ -390,12 +390,13 @@ static void lm_batching(const struct agent *a, struct batcher_config *out)
                                    .max_itl_us = LM_MAX_ITL_US};
 }
 
-static enum status lm_tokenize(const struct agent *a, const char *text, size_t len, struct buf *ids,
-                               struct error *err)
+static enum status lm_tokenize(const struct agent *a, const char *text, size_t len, bool is_trusted,
+                               struct buf *ids, struct error *err)
 {
     const struct lm *m = container_of(a, const struct lm, base);
+    const struct text_span span = {len, is_trusted};
 
-    return vocab_encode(m->vocab, text, len, ids, err);
+    return vocab_encode_spans(m->vocab, text, len, &span, 1, true, ids, err);
 }
 
 static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size_t n,

@@ -42,9 +42,11 @@ static enum status lm_score_encode(const struct lm *m, const struct observation 
                                    struct buf *ids, struct error *err)
 {
     const struct scored_continuation *what = &seen->scored[i];
+    const struct text_span span = {what->text.len, false};
     enum status rc = what->ids != NULL
                          ? lm_append_ids(m, what->ids, what->n_ids, ids, err)
-                         : vocab_encode(m->vocab, what->text.text, what->text.len, ids, err);
+                         : vocab_encode_spans(m->vocab, what->text.text, what->text.len, &span, 1,
+                                              false, ids, err);
     size_t len = ids->len;
     int32_t last;
 

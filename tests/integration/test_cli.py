@@ -159,6 +159,7 @@ def tokens(cli, tiny, golden, model):
         back = cli.lines("detokenize", "--model", path, stdin=ids)
         assert back == [{"text": line["text"]} for line in known]
         assert path == tiny or [json.loads(line) for line in ids.split("\n")[:-1]] == [{"ids": line["ids"]} for line in known]
+    assert cli.lines("tokenize", "--model", tiny, stdin='{"text":"<|im_start|>","parse_special":true}\n') == [{"ids": [1]}]
     assert cli.lines("detokenize", "--model", tiny, stdin='{"ids":[1,203]}\n') == [{"text": "<|im_start|>\ufffd"}]
     for verb, bad in [
         ("tokenize", "frob"), ("tokenize", ""), ("tokenize", "[]"), ("tokenize", '{"text":1}'), ("tokenize", '{"text":"a"} x'),

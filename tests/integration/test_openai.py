@@ -98,7 +98,12 @@ def tokens(parley):
         assert ids(messages=messages, prompt="not this") == prompt
     shown = json.loads(call(url + "/detokenize", {"model": "tiny", "tokens": ids(messages=[user])})[1])["prompt"]
     assert "hello there" in shown and "user" in shown, shown
-    for body, param in [({"messages": "hello"}, "messages"), ({"messages": []}, "messages"), ({}, "prompt"), ({"messages": [user], "add_generation_prompt": 1}, "add_generation_prompt"),
+    # Control tokens written in a text are recognised unless the request says not; content is llama-server's name for it.
+    end = ids(prompt="<|im_end|>")
+    assert len(end) == 1 and len(ids(prompt="<|im_end|>", parse_special=False)) > 1, end
+    assert json.loads(call(url + "/tokenize", {"model": "tiny", "content": "<|im_end|>"})[1]) == {"tokens": end}
+    assert json.loads(call(url + "/detokenize", {"model": "tiny", "tokens": end})[1]) == {"prompt": "<|im_end|>", "content": "<|im_end|>"}
+    for body, param in [({"prompt": "a", "parse_special": 1}, "parse_special"), ({"content": 1}, "content"), ({"messages": "hello"}, "messages"), ({"messages": []}, "messages"), ({}, "prompt"), ({"messages": [user], "add_generation_prompt": 1}, "add_generation_prompt"),
                         ({"messages": [user], "continue_final_message": True}, "continue_final_message"), ({"messages": [{"role": "user"}]}, "messages")]:
         status, reply = call(url + "/tokenize", {"model": "tiny", **body})[:2]
         assert status == 400 and param in json.loads(reply)["error"]["message"], (status, reply)

@@ -61,7 +61,7 @@ static enum status model_participant_encode(const void *self, const char *text, 
 {
     const struct agent *a = self;
 
-    return a->type->tokenize(a, text, len, ids, err);
+    return a->type->tokenize(a, text, len, false, ids, err);
 }
 
 static void close_model(struct participant *p)

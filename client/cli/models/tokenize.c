@@ -33,13 +33,16 @@ static enum status tokenize_line(json_t **out, void *arg, const json_t *line, st
 {
     struct tokenize *t = arg;
     const json_t *text = json_object_get(line, "text");
+    const struct text_span span = {json_string_length(text),
+                                   json_is_true(json_object_get(line, "parse_special"))};
     json_t *ids;
     enum status rc;
 
     if (!json_is_string(text))
         return error_set(err, STATUS_INVALID, "wants an object with a \"text\"");
     buf_clear(&t->text);
-    rc = vocab_encode(t->vocab, json_string_value(text), json_string_length(text), &t->text, err);
+    rc = vocab_encode_spans(t->vocab, json_string_value(text), json_string_length(text), &span, 1,
+                            true, &t->text, err);
     if (rc != STATUS_OK)
         return rc;
     ids = json_array();

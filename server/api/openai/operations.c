@@ -126,12 +126,17 @@ static enum status speaker(struct model **out, struct exchange *x, const json_t 
     return STATUS_OK;
 }
 
-static void write_ids(struct json_writer *w, const struct model *m, const struct buf *ids)
+/* llama-server's clients name the text content, and are answered with the ids alone. */
+static void write_ids(struct json_writer *w, const struct model *m, const json_t *body,
+                      const struct buf *ids)
 {
     const int32_t *id = (const int32_t *)(const void *)ids->data;
     size_t n = ids->len / sizeof(id[0]);
 
-    json_writef(w, "{\"count\":%zu,\"max_model_len\":%zu,\"tokens\":[", n, m->info.context);
+    json_write(w, "{");
+    if (field(body, "content") == NULL)
+        json_writef(w, "\"count\":%zu,\"max_model_len\":%zu,", n, m->info.context);
+    json_write(w, "\"tokens\":[");
     for (size_t i = 0; i < n; i++)
         json_writef(w, i == 0 ? "%d" : ",%d", id[i]);
     json_write(w, "]}");
@@ -159,17 +164,20 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
 static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,
                                  const json_t *body, struct error *err)
 {
-    const json_t *prompt = field(body, "prompt"), *messages = NULL;
+    const char *name = field(body, "content") != NULL ? "content" : "prompt";
+    const json_t *prompt = field(body, name), *messages = NULL;
+    bool parses_special = true;
 
-    if (field_array(&messages, body, "messages", err) != STATUS_OK)
+    if (field_array(&messages, body, "messages", err) != STATUS_OK ||
+        field_bool(&parses_special, body, "parse_special", err) != STATUS_OK)
         return err->status;
     if (messages != NULL)
         return messages_to_ids(ids, x, m, body, messages, err);
     if (!json_is_string(prompt))
         return prompt == NULL ? error_field(err, "prompt", "is missing, and so are messages")
-                              : field_wrong(err, "prompt", "a string", prompt);
+                              : field_wrong(err, name, "a string", prompt);
     return m->agent->type->tokenize(m->agent, json_string_value(prompt), json_string_length(prompt),
-                                    ids, err);
+                                    parses_special, ids, err);
 }
 
 static enum status tokenize(struct exchange *x, const json_t *body, struct error *err)
@@ -186,7 +194,7 @@ static enum status tokenize(struct exchange *x, const json_t *body, struct error
     rc = prompt_to_ids(&ids, x, m, body, err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
-        write_ids(&w, m, &ids);
+        write_ids(&w, m, body, &ids);
         reply_json(x, &w, &out);
     }
     buf_deinit(&ids);
@@ -237,6 +245,8 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
         struct json_writer w = json_writer_begin(&out);
 
         json_write(&w, "{\"prompt\":");
+        json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
+        json_write(&w, ",\"content\":");
         json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
         json_write(&w, "}");
         reply_json(x, &w, &out);

@@ -203,7 +203,8 @@ START_TEST(a_score_is_what_saying_it_gives)
         struct buf ids;
 
         buf_init(&ids, 1 << 10);
-        ck_assert_int_eq(a->type->tokenize(a, parts[i], strlen(parts[i]), &ids, &err), STATUS_OK);
+        ck_assert_int_eq(a->type->tokenize(a, parts[i], strlen(parts[i]), false, &ids, &err),
+                         STATUS_OK);
         ck_assert_uint_eq(ids.len, sizeof bias.id);
         memcpy(&bias.id, ids.data, sizeof bias.id);
         buf_deinit(&ids);
@@ -241,9 +242,10 @@ START_TEST(ids_are_texts)
 
     buf_init(&prompt, 1 << 10);
     buf_init(&label, 1 << 10);
-    ck_assert_int_eq(a->type->tokenize(a, asked.text, asked.len, &prompt, &err), STATUS_OK);
-    ck_assert_int_eq(a->type->tokenize(a, texts[0].text.text, texts[0].text.len, &label, &err),
-                     STATUS_OK);
+    ck_assert_int_eq(a->type->tokenize(a, asked.text, asked.len, false, &prompt, &err), STATUS_OK);
+    ck_assert_int_eq(
+        a->type->tokenize(a, texts[0].text.text, texts[0].text.len, false, &label, &err),
+        STATUS_OK);
     by_text.is_raw_prompt = true;
     by_text.n_scored = 1;
     by_ids = by_text;
