@@ -429,7 +429,7 @@ bool jinja_put(struct jinja_run *r, struct jinja_text_builder *b, const char *da
     if (!jinja_charge(r, len) || !builder_grow(r, b, len))
         return false;
     memcpy(b->data + b->len, data, len);
-    memset(b->origins + b->len, origin, len);
+    memset(b->origins + b->len, (int)origin, len);
     b->len += len;
     return true;
 }
