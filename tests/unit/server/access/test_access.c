@@ -99,7 +99,7 @@ END_TEST
 /* Without a key, and with a wrong one, nothing is admitted but what is open. */
 START_TEST(refuses)
 {
-    static const char *const wrong[] = {"Bearer fop", "Bearer fo", "Bearer foo ", "Bearer " FOO,
+    static const char *const wrong[] = {"Bearer fop", "Bearer fo", "Bearer foo ", ("Bearer " FOO),
                                         "foo"};
     const struct access_key *key = NULL;
 
