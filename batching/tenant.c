@@ -2,7 +2,8 @@
 
 #include <assert.h>
 
-/* What a token charges at weight 1: a multiple of all small weights, so that they divide exactly. */
+/* What a token charges at weight 1: a multiple of all small weights, so that they divide exactly.
+ */
 static const uint64_t token_unit = 720720;
 
 void tenant_set_weight(struct tenant *t, unsigned weight)

@@ -1,9 +1,9 @@
-/* A tenant of a batcher: the requests of one principal. Tenants that wait share the scheduled tokens
- * in proportion to their weights, however much each has queued. Each tenant counts the tokens that
- * its rows were scheduled, divided by its weight; the waiting tenant of the smallest count is next.
- * A tenant that returns from idleness starts at the smallest count of the others, so idleness earns
- * no credit. (The virtual token counter of "Fairness in Serving Large Language Models", OSDI 2024.)
- * Priorities order the requests of one tenant, not those of different ones. */
+/* A tenant of a batcher: the requests of one principal. Tenants that wait share the scheduled
+ * tokens in proportion to their weights, however much each has queued. Each tenant counts the
+ * tokens that its rows were scheduled, divided by its weight; the waiting tenant of the smallest
+ * count is next. A tenant that returns from idleness starts at the smallest count of the others, so
+ * idleness earns no credit. (The virtual token counter of "Fairness in Serving Large Language
+ * Models", OSDI 2024.) Priorities order the requests of one tenant, not those of different ones. */
 #ifndef BATCHING_TENANT_H
 #define BATCHING_TENANT_H
 
@@ -22,16 +22,16 @@ enum {
 /* The caller's memory. It must not move and must outlive the flows that name it. On the loop. */
 struct tenant {
     /* Owned by the batcher. */
-    struct link active;               /* while it has requests that wait or run */
-    struct list queues[N_PRIORITIES]; /* waiting requests, each in the order of since_us */
+    struct link active;                        /* while it has requests that wait or run */
+    struct list queues[N_PRIORITIES];          /* waiting requests, each in the order of since_us */
     uint64_t in_use[(N_PRIORITIES + 63) / 64]; /* bit i: queues[i] is not empty */
     size_t n_queued;                           /* in queues */
     size_t n_active;                           /* requests that wait or run */
     size_t n_rows;                             /* running requests, without the paused ones */
     size_t n_paused;                           /* running requests that yield their rows */
-    size_t n_granted; /* rows that it may have in the step that is formed */
-    uint64_t token_charge;                     /* added to served for each token */
-    uint64_t served;                           /* scheduled tokens divided by the weight */
+    size_t n_granted;      /* rows that it may have in the step that is formed */
+    uint64_t token_charge; /* added to served for each token */
+    uint64_t served;       /* scheduled tokens divided by the weight */
 };
 
 /* weight: 1 … TENANT_WEIGHT_MAX. */

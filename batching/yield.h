@@ -13,8 +13,8 @@
 /* The most requests that run at a time, with the paused ones; SIZE_MAX if that overflows. */
 size_t yield_max_running(const struct batcher_config *config);
 
-/* Before a step is formed: chooses anew which running requests are paused; with to_waiting, rows are
- * also granted to waiting requests. */
+/* Before a step is formed: chooses anew which running requests are paused; with to_waiting, rows
+ * are also granted to waiting requests. */
 void yield_rows(struct batcher *b, bool to_waiting);
 
 /* The request, which ran, was taken out. */

@@ -20,8 +20,8 @@ struct load {
     size_t n_clients[N_TENANTS];
     uint64_t think_us; /* of the nine, between a reply and the next request, at most */
     uint64_t length_us;
-    double most_error;     /* of a tenant's part, relative to its weight's; 0: not backlogged */
-    double most_ttft;      /* p99 beside the tenth tenant, in those without it; 0: not compared */
+    double most_error;      /* of a tenant's part, relative to its weight's; 0: not backlogged */
+    double most_ttft;       /* p99 beside the tenth tenant, in those without it; 0: not compared */
     double most_ttft_steps; /* p99, in steps */
 };
 
@@ -292,15 +292,27 @@ int main(void)
         {"all backlogged, equal weights",
          {1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
          {1000, 12, 12, 12, 12, 12, 12, 12, 12, 12},
-         0, 120000000, 0.05, 1.5, 0},
+         0,
+         120000000,
+         0.05,
+         1.5,
+         0},
         {"all backlogged, weights 1 to 4",
          {4, 1, 1, 1, 2, 2, 2, 3, 3, 4},
          {1000, 20, 20, 20, 20, 20, 20, 20, 20, 20},
-         0, 120000000, 0.05, 0, 0},
+         0,
+         120000000,
+         0.05,
+         0,
+         0},
         {"nine that come and go",
          {1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
          {1000, 1, 1, 1, 1, 1, 1, 1, 1, 1},
-         2000000, 120000000, 0, 0, 4},
+         2000000,
+         120000000,
+         0,
+         0,
+         4},
     };
     int n_bad = 0;
 
