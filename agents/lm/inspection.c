@@ -65,7 +65,7 @@ static struct inspection_kind *kind_of(struct lm_inspection *x, const char *type
     return &x->kinds[x->n_kinds++];
 }
 
-static int by_bytes(const void *a, const void *b)
+static int inspection_by_bytes(const void *a, const void *b)
 {
     const struct inspection_kind *x = a, *y = b;
 
@@ -86,7 +86,7 @@ static void count_tensors(struct lm_inspection *x)
         x->n_parameters += n_values;
         x->weight_bytes += t->size_bytes;
     }
-    qsort(x->kinds, x->n_kinds, sizeof x->kinds[0], by_bytes);
+    qsort(x->kinds, x->n_kinds, sizeof x->kinds[0], inspection_by_bytes);
 }
 
 static void name_mix(struct lm_inspection *x)

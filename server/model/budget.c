@@ -95,7 +95,7 @@ static uint64_t budget_leaving(const struct models *r)
     return n;
 }
 
-static bool is_chosen(struct model_entry *const *chosen, size_t n, const struct model_entry *e)
+static bool is_victim(struct model_entry *const *chosen, size_t n, const struct model_entry *e)
 {
     for (size_t i = 0; i < n; i++)
         if (chosen[i] == e)
@@ -121,7 +121,7 @@ static struct model_entry *next_victim(struct model_entry *const *chosen, size_t
         struct model_entry *e = container_of(l, struct model_entry, link);
 
         if (e != keep && e->state == MODEL_ENTRY_READY && e->bytes > 0 &&
-            !is_chosen(chosen, n, e) && may_go(r, e) &&
+            !is_victim(chosen, n, e) && may_go(r, e) &&
             (found == NULL || used_us(e) < used_us(found)))
             found = e;
     }
