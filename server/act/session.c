@@ -19,7 +19,7 @@ struct session {
     struct hash_node by_env; /* not for ended sessions */
     struct link idle;        /* of sessions->idle; not while leased or in a step */
     struct sessions *all;
-    uint32_t principal; /* whose it is; nobody else finds it */
+    uint32_t principal; /* its owner; calls of other principals do not find it */
     struct model *model;
     struct clone *clone;
     struct session_lease *lease;

@@ -42,7 +42,7 @@ struct conversation {
     struct link link;     /* in newest_first of all */
     struct link of_owner; /* in newest_first of its owner */
     struct conversation_owner *owner;
-    uint32_t principal;         /* whose it is; nobody else finds it */
+    uint32_t principal;         /* its owner; calls of other principals do not find it */
     struct expiry_entry expiry; /* its time is at or before the conversation's expiry */
     struct conversations *all;
     struct metadata *metadata;     /* NULL: none */

@@ -41,7 +41,7 @@ struct params_counters {
 struct params_set {
     struct link link;
     struct params_sets *sets;
-    uint32_t principal; /* whose it is; nobody else finds it */
+    uint32_t principal; /* its owner; calls of other principals do not find it */
     enum params_state state;
     struct arena arena; /* of spec */
     struct params_spec spec;
