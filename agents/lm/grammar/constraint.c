@@ -107,7 +107,7 @@ enum status constraint_of_regex(const struct constraint **out, const char *text,
     if (constraint_check_text(text, len, err) != STATUS_OK)
         return err->status;
     if (pattern_check_bounds(text, len, err) != STATUS_OK) {
-        (void)error_prefix(err, "the regular expression has");
+        (void)error_prefix(err, "the regular expression");
         return err->status = STATUS_INVALID;
     }
     return constraint_keep(out, CONSTRAINT_REGEX, text, len, arena, err);
@@ -158,7 +158,7 @@ enum status constraint_of_grammar(const struct constraint **out, const char *tex
         grammar_check(text, len, err) != STATUS_OK)
         return err->status;
     if (pattern_check_bounds(text, len, err) != STATUS_OK) {
-        (void)error_prefix(err, "the grammar has");
+        (void)error_prefix(err, "the grammar");
         return err->status = STATUS_INVALID;
     }
     return constraint_keep(out, CONSTRAINT_EBNF, text, len, arena, err);

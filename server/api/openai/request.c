@@ -194,7 +194,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
         request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
         openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK ||
-        request_constraint(&r.base, body, text != NULL ? field(text, "format") : NULL, "text",
+        request_constraint(&r.base, body, text != NULL ? field(text, "format") : NULL, "format",
                            arena, err) != STATUS_OK)
         return err->status;
     *out = r;
