@@ -164,10 +164,10 @@ def ends(answer):
 
 
 def reload(daemon, path, *lines):
-    n = sum("keys" in line for line in daemon.said)
+    n = sum("info reloaded" in line for line in daemon.said)
     write_keys(path, *lines)
     daemon.process.send_signal(signal.SIGHUP)
-    until("the reload", lambda: sum("keys" in line for line in daemon.said) > n, daemon.process)
+    until("the reload", lambda: sum("info reloaded" in line for line in daemon.said) > n, daemon.process)
 
 
 def rotates(daemon, path, alice, bob, admin):
@@ -194,9 +194,9 @@ def keeps_on_failure(daemon, path, alice):
     """A wrong file, and one that others may read, leave the keys as they are."""
     for spoil in (lambda: open(path, "a").write("nonsense\n"), lambda: os.chmod(path, 0o644)):
         spoil()
-        n = sum("kept=yes" in line for line in daemon.said)
+        n = sum("kept=all" in line for line in daemon.said)
         daemon.process.send_signal(signal.SIGHUP)
-        until("the complaint", lambda: sum("kept=yes" in line for line in daemon.said) > n, daemon.process)
+        until("the complaint", lambda: sum("kept=all" in line for line in daemon.said) > n, daemon.process)
         assert ask(daemon, "GET", "/v1/models", x_api_key=alice)[0] == 200
 
 

@@ -153,7 +153,7 @@ def serves(parleyd, parley, ours, folder):
                 kept.request("GET", "/health")
                 kept.getresponse().read()
                 ours.sign("renewed", to="server")
-                reload(daemon, "read=")
+                reload(daemon, "info reloaded")
                 assert name_of(daemon, ours.pem, "http") == name_of(daemon, ours.pem, "grpc") == "renewed"
                 kept.request("GET", "/health")  # on the old connection
                 assert kept.getresponse().status == 200
@@ -163,7 +163,7 @@ def serves(parleyd, parley, ours, folder):
             watch.cancel()
         with open(pem, "w") as f:
             print("nonsense", file=f)
-        reload(daemon, "kept=yes")
+        reload(daemon, "kept=all")
         assert name_of(daemon, ours.pem, "http") == "renewed"
         said = children.run([parley, "ask", "Hello!", "--model", "echo", "--server", daemon.address, "--ca", ours.pem], capture_output=True, text=True)
         assert said.returncode == 0 and "Hello!" in said.stdout, said
