@@ -221,7 +221,7 @@ enum status set_kv(struct config *c, const char *value, struct error *err)
 
 enum status set_prefix_cache(struct config *c, const char *value, struct error *err)
 {
-    bool is_wanted;
+    bool is_wanted = true;
     enum status rc = config_switch(&is_wanted, value, err);
 
     if (rc == STATUS_OK)
