@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
 
@@ -89,10 +88,15 @@ def conversations_hold(client):
 def many_at_once(client, first):
     """Requests for all three at once: each reply is the model's own, or one that says to come again; all come through."""
     def persist(name):
-        end = time.monotonic() + children.PATIENCE
-        while isinstance(text := ask(client, name), tuple):
-            assert text[0] in (429, 503) and time.monotonic() < end, text
-        assert text == first[name]
+        def answered():
+            text = ask(client, name)
+            if isinstance(text, tuple):
+                assert text[0] in (429, 503), text
+                return False
+            assert text == first[name]
+            return True
+
+        children.until(f"a reply of model '{name}'", answered)
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         list(pool.map(persist, ["a", "b", "c"] * 10))
