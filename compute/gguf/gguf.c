@@ -78,6 +78,7 @@ void gguf_close(struct gguf *g)
     gguf_file_close(g);
     free(g->own_bytes);
     free(g->own_weights);
+    free(g->own_parts);
     free(g->path);
     free(g);
 }

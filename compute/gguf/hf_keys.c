@@ -107,6 +107,13 @@ void hf_key_numbers(struct hf_keys *k, const char *name, uint64_t n)
     hf_put_array(k, name, VALUE_U32, n);
 }
 
+void hf_key_bools(struct hf_keys *k, const char *name, const bool *values, uint64_t n)
+{
+    hf_put_array(k, name, VALUE_BOOL, n);
+    for (uint64_t i = 0; i < n; i++)
+        hf_put_int(k, values[i], 1);
+}
+
 enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len, struct error *err)
 {
     uint64_t n = htole64(k->n);

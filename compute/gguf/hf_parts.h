@@ -49,6 +49,8 @@ void hf_key_texts(struct hf_keys *k, const char *name, uint64_t n);
 void hf_key_numbers(struct hf_keys *k, const char *name, uint64_t n);
 void hf_item_text(struct hf_keys *k, const char *text, size_t len);
 void hf_item_number(struct hf_keys *k, uint32_t number);
+/* An array of n truth values. */
+void hf_key_bools(struct hf_keys *k, const char *name, const bool *values, uint64_t n);
 /* Gives the bytes of a GGUF file without tensors, for the caller to free. */
 enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len,
                          struct error *err) MUST_CHECK;
@@ -57,11 +59,23 @@ enum status hf_keys_take(struct hf_keys *k, void **ret, size_t *ret_len,
 
 struct hf_model {
     const struct hf_family *family;
-    uint64_t n_layers, width, n_heads, n_kv_heads, head_dim;
+    uint64_t n_layers, width, n_heads, n_kv_heads, head_dim, context;
+    uint64_t n_rotated; /* of a head's numbers */
+    uint64_t n_experts; /* 0: the layers are dense */
     bool is_tied;
     /* llama 3's rope: divisors are to be made where factor is not 0. */
     double rope_base, factor, low, high, original;
+    /* Divisors for long and short contexts, of the config, or NULL. */
+    const json_t *long_divisors, *short_divisors;
 };
+
+/* What becomes of sliding_window. */
+enum hf_window {
+    HF_WINDOW_CUTS, /* the layers are run without: the context ends where it would begin */
+    HF_WINDOW_KEY,  /* it is a key, and layer_types says which layers have it */
+};
+
+enum { HF_DEFAULTS_MAX = 6 };
 
 /* One family of models, by config.json's model_type. */
 struct hf_family {
@@ -69,8 +83,22 @@ struct hf_family {
     const char *activation; /* its hidden_act */
     bool has_pairs;         /* GGUF has its queries and keys as adjacent pairs */
     bool norms_around;      /* post_attention_layernorm follows the attention */
+    bool is_nested;         /* the language model of text_config, with others beside it */
+    bool is_tied;           /* where tie_word_embeddings is absent */
     float norm_add;         /* to the weights of norms */
+    enum hf_window window;
+    size_t unrotated_every;     /* the layers that no_rope_layers must name; 0: none */
+    const char *n_experts;      /* the key of their number, NULL: none */
+    const char *expert_ffn_key; /* NULL: as wide as intermediate_size */
+    /* What config.json leaves out. */
+    struct hf_default {
+        const char *name;
+        double value;
+    } defaults[HF_DEFAULTS_MAX];
 };
+
+/* Where the language model's keys are: config, or its text_config. */
+const json_t *hf_config_text(const json_t *config);
 
 /* Writes the architecture's keys. UNIMPLEMENTED names what is not translated. */
 enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const json_t *config,
@@ -78,10 +106,17 @@ enum status hf_config_read(struct hf_model *out, struct hf_keys *keys, const jso
 
 /* hf_names.c */
 
-/* Fills t's name and form from the name that transformers gives. *ret_unused: the tensor is not
- * needed. */
+enum { HF_NO_EXPERT = -1 };
+
+/* What the name that transformers gives says of a tensor. */
+struct hf_place {
+    bool is_unused;
+    int64_t expert; /* whose part it is of the tensor of all, or HF_NO_EXPERT */
+};
+
+/* Fills t's name and form from the name that transformers gives. */
 enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, const char *name,
-                           bool *ret_unused, struct error *err) MUST_CHECK;
+                           struct hf_place *ret, struct error *err) MUST_CHECK;
 
 /* hf_tokenizer.c */
 

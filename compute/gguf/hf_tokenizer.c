@@ -27,6 +27,7 @@ static const struct hf_split {
     bool ignores_merges; /* model.ignore_merges */
 } splits[] = {
     {"llama-bpe", SPLIT_GPT4("\\p{N}{1,3}"), false, false, true},
+    {"dbrx", SPLIT_GPT4("\\p{N}{1,3}"), false, false, false},
     {"qwen2", SPLIT_GPT4("\\p{N}"), false, false, false},
     {"smollm", NULL, true, true, false},
     {"gpt-2", NULL, false, true, false},

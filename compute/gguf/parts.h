@@ -89,6 +89,7 @@ struct gguf {
      * that no file holds. */
     void *own_bytes;
     float *own_weights;
+    struct tensor_part *own_parts;
 };
 
 /* Whether its keys were made from other files, and are in no file themselves. */

@@ -28,6 +28,7 @@ struct hf_folder {
     size_t n_tensors; /* of the files read so far */
     struct hf_tensors heads[FILES_MAX];
     size_t n_heads; /* of the weights' files; the last n_heads of g's files */
+    size_t n_parts; /* of g's own_parts, which are in use */
 };
 
 static const char *base_name(const char *path)
@@ -259,6 +260,57 @@ static enum status open_indexed(struct hf_folder *f, struct error *err)
     return STATUS_OK;
 }
 
+/* Adds the tensor of all experts, of which nothing is found yet. */
+static enum status add_experts(struct hf_folder *f, struct named_tensor *t, struct error *err)
+{
+    const size_t n = f->model.n_experts;
+
+    if (n > f->n_tensors - f->n_parts)
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has not all of %zu experts", t->name,
+                         n);
+    t->tensor.parts = f->g->own_parts + f->n_parts;
+    f->n_parts += n;
+    t->tensor.n_rows *= n;
+    t->tensor.size_bytes *= n;
+    return gguf_tensors_add(f->g, t, err);
+}
+
+/* Notes where an expert's part of a tensor lies. */
+static enum status place_expert(struct hf_folder *f, struct named_tensor *t, size_t expert,
+                                struct error *err)
+{
+    struct gguf *g = f->g;
+    uint32_t slot = *gguf_tensor_slot(g, t->name, t->name_len);
+    const struct tensor_part part = {t->tensor.file, t->tensor.file_at};
+    const struct tensor one = t->tensor, *all;
+    enum status rc = slot == 0 ? add_experts(f, t, err) : STATUS_OK;
+
+    if (rc != STATUS_OK)
+        return rc;
+    all = &g->tensors[*gguf_tensor_slot(g, t->name, t->name_len) - 1].tensor;
+    if (all->type != one.type || all->n_cols != one.n_cols || all->n_part_rows != one.n_rows)
+        return error_set(err, STATUS_UNIMPLEMENTED, "tensor '%s' has experts of several shapes",
+                         t->name);
+    if (all->parts[expert].file != NULL)
+        return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has expert %zu twice", t->name,
+                         expert);
+    g->own_parts[(size_t)(all->parts - g->own_parts) + expert] = part;
+    return STATUS_OK;
+}
+
+static enum status check_experts(const struct hf_folder *f, struct error *err)
+{
+    for (size_t i = 0; i < f->g->n_tensors; i++) {
+        const struct tensor *t = &f->g->tensors[i].tensor;
+
+        for (size_t e = 0; t->form == TENSOR_PARTS && e < f->model.n_experts; e++)
+            if (t->parts[e].file == NULL)
+                return error_set(err, STATUS_DATA_LOSS, "tensor '%s' has no expert %zu", t->name,
+                                 e);
+    }
+    return STATUS_OK;
+}
+
 static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *head,
                                 const struct gguf *file, struct error *err)
 {
@@ -272,10 +324,12 @@ static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *he
                        .file = file,
                        .file_at = from->begin},
         };
-        bool is_unused;
-        enum status rc = hf_name_tensor(&t, &f->model, from->name, &is_unused, err);
+        struct hf_place place;
+        enum status rc = hf_name_tensor(&t, &f->model, from->name, &place, err);
 
-        if (rc == STATUS_OK && !is_unused)
+        if (rc == STATUS_OK && place.expert != HF_NO_EXPERT)
+            rc = place_expert(f, &t, (size_t)place.expert, err);
+        else if (rc == STATUS_OK && !place.is_unused)
             rc = gguf_tensors_add(f->g, &t, err);
         if (rc != STATUS_OK)
             return error_prefix(err, "%s", base_name(file->path));
@@ -283,20 +337,29 @@ static enum status name_tensors(struct hf_folder *f, const struct hf_tensors *he
     return STATUS_OK;
 }
 
+/* Adds a vector of weights that no file holds. */
+static enum status add_own(struct hf_folder *f, const char *name, const float *values, size_t n,
+                           struct error *err)
+{
+    struct named_tensor t = {
+        .tensor = {.type = DTYPE_F32,
+                   .n_rows = 1,
+                   .n_cols = n,
+                   .data = values,
+                   .size_bytes = n * sizeof *values,
+                   .file = f->g},
+    };
+
+    t.name_len = (size_t)snprintf(t.name, sizeof t.name, "%s", name);
+    return gguf_tensors_add(f->g, &t, err);
+}
+
 /* Llama 3's divisors of rope's frequencies, which GGUF has as a tensor: 1 for short wavelengths,
  * the factor for long ones, between them a blend. */
-static enum status make_rope(struct hf_folder *f, struct error *err)
+static void fill_llama3(float *divisors, const struct hf_model *m)
 {
-    const struct hf_model *m = &f->model;
-    const size_t n = m->head_dim / 2;
-    float *divisors = try_alloc(n, sizeof *divisors);
-    struct named_tensor t = {.name = "rope_freqs.weight"};
-
-    if (divisors == NULL)
-        return error_no_memory(err, n * sizeof *divisors, "rope");
-    f->g->own_weights = divisors;
-    for (size_t i = 0; i < n; i++) {
-        double wave = 2 * M_PI * pow(m->rope_base, 2.0 * (double)i / (double)m->head_dim);
+    for (size_t i = 0; i < m->n_rotated / 2; i++) {
+        double wave = 2 * M_PI * pow(m->rope_base, 2.0 * (double)i / (double)m->n_rotated);
         double blend = (m->original / wave - m->low) / (m->high - m->low);
 
         divisors[i] =
@@ -304,14 +367,38 @@ static enum status make_rope(struct hf_folder *f, struct error *err)
                     : wave > m->original / m->low ? m->factor
                                                   : 1 / ((1 - blend) / m->factor + blend));
     }
-    t.name_len = strlen(t.name);
-    t.tensor = (struct tensor){.type = DTYPE_F32,
-                               .n_rows = 1,
-                               .n_cols = n,
-                               .data = divisors,
-                               .size_bytes = n * sizeof *divisors,
-                               .file = f->g};
-    return gguf_tensors_add(f->g, &t, err);
+}
+
+static void fill_listed(float *divisors, const json_t *list)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach(list, i, one) divisors[i] = (float)json_number_value(one);
+}
+
+/* Divisors of rope's frequencies, which GGUF has as tensors. */
+static enum status make_rope(struct hf_folder *f, struct error *err)
+{
+    const struct hf_model *m = &f->model;
+    const size_t n = m->n_rotated / 2;
+    float *divisors;
+    enum status rc;
+
+    if (m->factor == 0 && m->long_divisors == NULL)
+        return STATUS_OK;
+    divisors = try_alloc(2 * n, sizeof *divisors);
+    if (divisors == NULL)
+        return error_no_memory(err, 2 * n * sizeof *divisors, "rope");
+    f->g->own_weights = divisors;
+    if (m->long_divisors == NULL) {
+        fill_llama3(divisors, m);
+        return add_own(f, "rope_freqs.weight", divisors, n, err);
+    }
+    fill_listed(divisors, m->long_divisors);
+    fill_listed(divisors + n, m->short_divisors);
+    rc = add_own(f, "rope_factors_long.weight", divisors, n, err);
+    return rc == STATUS_OK ? add_own(f, "rope_factors_short.weight", divisors + n, n, err) : rc;
 }
 
 static enum status make_tensors(struct hf_folder *f, struct error *err)
@@ -322,12 +409,15 @@ static enum status make_tensors(struct hf_folder *f, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     gguf_tensors_clear(g);
-    rc = gguf_tensors_reserve(g, f->n_tensors + 1, err);
+    g->own_parts = try_alloc(f->n_tensors + 1, sizeof *g->own_parts);
+    if (g->own_parts == NULL)
+        return error_no_memory(err, f->n_tensors * sizeof *g->own_parts, "its experts");
+    rc = gguf_tensors_reserve(g, f->n_tensors + 2, err);
     for (size_t i = 0; i < f->n_heads && rc == STATUS_OK; i++)
         rc = name_tensors(f, &f->heads[i], g->others[g->n_others - f->n_heads + i], err);
-    if (rc == STATUS_OK && f->model.factor != 0)
-        rc = make_rope(f, err);
-    return rc;
+    if (rc == STATUS_OK)
+        rc = check_experts(f, err);
+    return rc == STATUS_OK ? make_rope(f, err) : rc;
 }
 
 static void close_folder(struct hf_folder *f)

@@ -21,10 +21,28 @@ static enum status copy_pairs(const struct tensor *t, size_t first, size_t n, ui
     const size_t n_bytes = dtype_row_bytes(t->type, t->n_cols);
     enum status rc = STATUS_OK;
 
-    assert(t->n_rows % t->head_dim == 0);
     for (size_t i = 0; i < n && rc == STATUS_OK; i++)
-        rc = gguf_copy(t->file, t->file_at + row_of_pair(t, first + i) * n_bytes, n_bytes,
-                       to + i * n_bytes, err);
+        rc = gguf_copy(t->file, t->file_at + row_of_pair(t, t->first_row + first + i) * n_bytes,
+                       n_bytes, to + i * n_bytes, err);
+    return rc;
+}
+
+static enum status copy_parts(const struct tensor *t, size_t first, size_t n, uint8_t *to,
+                              struct error *err)
+{
+    const size_t n_bytes = dtype_row_bytes(t->type, t->n_cols);
+    enum status rc = STATUS_OK;
+
+    for (first += t->first_row; n > 0 && rc == STATUS_OK;) {
+        const struct tensor_part *part = &t->parts[first / t->n_part_rows];
+        size_t within = first % t->n_part_rows, left = t->n_part_rows - within;
+        size_t some = n < left ? n : left;
+
+        rc = gguf_copy(part->file, part->at + within * n_bytes, some * n_bytes, to, err);
+        first += some;
+        n -= some;
+        to += some * n_bytes;
+    }
     return rc;
 }
 
@@ -55,5 +73,7 @@ enum status gguf_copy_formed(const struct tensor *t, size_t first, size_t n, voi
 {
     if (t->form == TENSOR_PAIRS)
         return copy_pairs(t, first, n, to, err);
+    if (t->form == TENSOR_PARTS)
+        return copy_parts(t, first, n, to, err);
     return n == 0 ? STATUS_OK : copy_vector(t, to, err);
 }

@@ -138,7 +138,12 @@ struct tensor tensor_rows(const struct tensor *t, size_t first, size_t n)
     struct tensor part = *t;
 
     part.n_rows = n;
-    tensor_cut(&part, first * row_bytes, n * row_bytes);
+    if (t->form == TENSOR_PLAIN) {
+        tensor_cut(&part, first * row_bytes, n * row_bytes);
+    } else {
+        part.first_row += first;
+        part.size_bytes = n * row_bytes;
+    }
     return part;
 }
 

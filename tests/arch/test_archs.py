@@ -96,7 +96,7 @@ def main():
     parser.add_argument("logits")
     parser.add_argument("--cuda")
     parser.add_argument("names", nargs="*")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # names may follow --cuda
     with tempfile.TemporaryDirectory() as folder:
         checks = Checks(given.logits, folder, given.cuda)
         for name, model in models.all_models().items():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|tutorial|tokenizers]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|tutorial|tokenizers|gemma]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
@@ -60,9 +60,10 @@ for what; do
         build/tokenizers/bin/pip install --quiet --disable-pip-version-check tokenizers==0.23.3 sentencepiece==0.2.3 protobuf==7.36.2 >&2
         build/tokenizers/bin/python "$here/token_ids.py" "$build/parley"
         ;;
+    gemma) python3 "$here/gemma.py" "$build" ;;
     marks) by_python marks.py ;;
     refused) by_python refused.py ;;
     tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, tutorial, tokenizers\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, tutorial, tokenizers, gemma\n' "$what" >&2; exit 2 ;;
     esac
 done

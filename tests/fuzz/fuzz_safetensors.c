@@ -43,11 +43,11 @@ static void name_all(const struct hf_model *m, const json_t *names)
     {
         struct named_tensor t = {.tensor = {.n_rows = 8, .n_cols = 8}};
         struct error err;
-        bool is_unused;
+        struct hf_place place;
 
         if (json_is_string(name) &&
-            hf_name_tensor(&t, m, json_string_value(name), &is_unused, &err) == STATUS_OK)
-            assert(is_unused || strlen(t.name) == t.name_len);
+            hf_name_tensor(&t, m, json_string_value(name), &place, &err) == STATUS_OK)
+            assert(place.is_unused || strlen(t.name) == t.name_len);
     }
 }
 

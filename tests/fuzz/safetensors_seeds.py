@@ -43,6 +43,14 @@ SEEDS = {
     "folder": json.dumps(ALL).encode(), "gemma": json.dumps(ALL | {"config": CONFIG | {"model_type": "gemma2", "hidden_act": "gelu_pytorch_tanh"}}).encode(),
     "no_ids": json.dumps(ALL | {"tokenizer": TOKENIZER | {"added_tokens": [{"id": -1, "content": "x"}, 3, {"content": None}]}}).encode(),
     "same_id": json.dumps(ALL | {"tokenizer": TOKENIZER | {"added_tokens": [{"id": 0, "content": "x"}]}}).encode(),
+    "experts": json.dumps(ALL | {"config": CONFIG | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+                                 "names": ["model.layers.0.block_sparse_moe.experts.3.w1.weight", "model.layers.0.block_sparse_moe.experts.4.w1.weight"]}).encode(),
+    "longrope": json.dumps(ALL | {"config": CONFIG | {"model_type": "phi3", "rope_scaling": {
+        "type": "longrope", "long_factor": [1.0, 2.0], "short_factor": [1, 1], "original_max_position_embeddings": 32}}}).encode(),
+    "windows": json.dumps(ALL | {"config": CONFIG | {"model_type": "olmo3", "rope_scaling": None, "sliding_window": 16,
+                                                     "layer_types": ["sliding_attention", "full_attention"]}}).encode(),
+    "nested": json.dumps(ALL | {"config": {"model_type": "gemma3", "text_config": CONFIG | {"hidden_act": "gelu_pytorch_tanh", "rope_scaling": None}},
+                                "names": ["model.language_model.layers.0.mlp.up_proj.weight", "model.vision_tower.x"]}).encode(),
     "wide": json.dumps(ALL | {"config": CONFIG | {"hidden_size": 1 << 60}}).encode(),
 }
 
