@@ -55,7 +55,7 @@ void agent_unref(struct agent *a)
 }
 
 /* A clone of a, not yet opened by its kind. */
-static struct clone *make_clone(struct agent *a, struct error *err)
+static struct clone *make_clone(struct agent *a, struct tenant *tenant, struct error *err)
 {
     struct clone *c = try_alloc(1, a->type->clone_size);
 
@@ -65,6 +65,7 @@ static struct clone *make_clone(struct agent *a, struct error *err)
     }
     c->agent = agent_ref(a);
     flow_init(&c->flow);
+    c->flow.tenant = tenant;
     a->n_clones++;
     return c;
 }
@@ -72,7 +73,7 @@ static struct clone *make_clone(struct agent *a, struct error *err)
 enum status clone_open(struct clone **out, struct agent *a, const struct clone_config *config,
                        struct error *err)
 {
-    struct clone *c = make_clone(a, err);
+    struct clone *c = make_clone(a, config->tenant, err);
     enum status rc;
 
     if (c == NULL)
@@ -95,7 +96,7 @@ enum status clone_fork(struct clone **out, const struct clone *parent, uint32_t 
     if (a->type->fork == NULL)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, NULL,
                              "an agent of kind '%s' cannot be forked", a->type->name);
-    c = make_clone(a, err);
+    c = make_clone(a, parent->flow.tenant, err);
     if (c == NULL)
         return err->status;
     rc = a->type->fork(c, parent, at_turn, err);

@@ -47,7 +47,9 @@ struct agent_config {
 struct clone_config {
     const char *system; /* the system prompt; NULL: the model's own default */
     size_t system_len;
-    uint64_t salt; /* of the tenant: clones share state only with clones of the same salt */
+    uint64_t salt; /* of the principal: clones share state only with clones of the same salt */
+    struct tenant *tenant; /* of the batcher, who pays; outlives the clone. NULL: the batcher's own.
+                              Forks inherit it */
 };
 
 /* An agent's description and counters. */

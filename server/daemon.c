@@ -318,6 +318,7 @@ static void apply_keys(void *self, const struct config *to)
     if (d->access == NULL)
         return;
     access_commit(d->access);
+    models_reweigh(&d->models);
     if (d->port != NULL)
         port_check_keys(d->port);
     if (d->http != NULL)
@@ -504,6 +505,13 @@ static enum status check_serving(void *arg, struct error *err)
     return err->status;
 }
 
+static unsigned weight_of_principal(void *arg, uint32_t principal)
+{
+    const struct daemon *d = arg;
+
+    return d->access == NULL ? 1 : access_weight(d->access, principal);
+}
+
 static void init_models(struct daemon *d)
 {
     struct models_config config = {
@@ -516,6 +524,8 @@ static void init_models(struct daemon *d)
             {
                 .options = d->config.options,
                 .env = &d->env,
+                .weight_of = weight_of_principal,
+                .weight_arg = d,
             },
         .check_serving = check_serving,
         .on_change = on_model_change,

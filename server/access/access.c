@@ -37,8 +37,8 @@ struct access {
     size_t n_next;
 };
 
-static const struct principal anyone = {0, ~0u, ""};
-static const struct principal stranger = {UINT32_MAX, 0, ""};
+static const struct principal anyone = {.id = 0, .roles = ~0u, .weight = 1, .name = ""};
+static const struct principal stranger = {.id = UINT32_MAX, .weight = 1, .name = ""};
 static const struct access_key key_of_anyone = {.principal = &anyone, .is_current = true};
 static const struct access_key key_of_stranger = {.principal = &stranger, .is_current = true};
 
@@ -84,6 +84,7 @@ static struct access_principal *access_name(struct access *a, const char *name)
     memcpy(p->name, name, strlen(name) + 1);
     p->base.id = ++a->n_principals;
     p->base.name = p->name;
+    p->base.weight = 1;
     list_push(&a->principals, &p->link);
     return p;
 }
@@ -95,6 +96,8 @@ static void access_add(struct access *a, const struct keys_line *line)
     struct access_key *key = NULL;
 
     p->base.roles |= line->roles;
+    if (line->weight > p->base.weight)
+        p->base.weight = line->weight;
     for (struct link *at = list_first(&a->keys); at != NULL && key == NULL;
          at = list_next(&a->keys, at)) {
         struct access_key *old = container_of(at, struct access_key, link);
@@ -123,8 +126,24 @@ static void access_revoke_all(struct access *a)
         key->is_current = false;
     }
     for (struct link *at = list_first(&a->principals); at != NULL;
-         at = list_next(&a->principals, at))
-        container_of(at, struct access_principal, link)->base.roles = 0;
+         at = list_next(&a->principals, at)) {
+        struct access_principal *p = container_of(at, struct access_principal, link);
+
+        p->base.roles = 0;
+        p->base.weight = 1;
+    }
+}
+
+unsigned access_weight(const struct access *a, uint32_t principal)
+{
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        const struct access_principal *p = container_of(at, struct access_principal, link);
+
+        if (p->base.id == principal)
+            return p->base.weight;
+    }
+    return 1;
 }
 
 enum status access_prepare(struct access *a, struct error *err)

@@ -22,6 +22,7 @@ enum access_role {
 struct principal {
     uint32_t id;      /* 0: the one there is without keys */
     unsigned roles;   /* of enum access_role */
+    unsigned weight;  /* of its share of the scheduled tokens; at least 1 */
     const char *name; /* "": the one there is without keys */
 };
 
@@ -64,6 +65,9 @@ void access_discard(struct access *a);
 enum status access_admit(const struct access_key **out, const struct access *a,
                          enum access_level level, const struct access_proof *proof,
                          struct error *err) MUST_CHECK;
+
+/* Of a principal's id; 1 for one that there is not. */
+unsigned access_weight(const struct access *a, uint32_t principal);
 
 const struct principal *access_key_principal(const struct access_key *key);
 /* The key was taken back, or has expired, since it was admitted. */

@@ -1,6 +1,6 @@
 /* The file of keys: who may call, by the hashes of their keys. A line is
  *
- *     PRINCIPAL SHA256 [admin] [until=YYYY-MM-DD[THH:MM:SSZ]]
+ *     PRINCIPAL SHA256 [admin] [weight=N] [until=YYYY-MM-DD[THH:MM:SSZ]]
  *
  * where SHA256 is that of the key in hex; empty lines and what follows a # are skipped. The hash is
  * a plain one: keys are 32 random bytes, which nobody finds by trying, so a slow hash would only
@@ -14,12 +14,19 @@
 #include "base/checksum.h"
 #include "base/status.h"
 
-enum { PRINCIPAL_NAME_MAX = 64, KEYS_FILE_MAX_KEYS = 1024, KEYS_FILE_MAX_BYTES = 1 << 20 };
+enum {
+    PRINCIPAL_WEIGHT_MAX = 1000,
+    PRINCIPAL_NAME_MAX = 64,
+    KEYS_FILE_MAX_KEYS = 1024,
+    KEYS_FILE_MAX_BYTES = 1 << 20
+};
 
 struct keys_line {
     char principal[PRINCIPAL_NAME_MAX + 1];
     uint8_t digest[SHA256_BYTES];
-    unsigned roles;   /* of enum access_role */
+    unsigned roles; /* of enum access_role */
+    unsigned
+        weight; /* 1 … PRINCIPAL_WEIGHT_MAX; of several keys of a principal the greatest holds */
     uint64_t until_s; /* the first second, since 1970, in which the key is invalid; 0: none */
 };
 

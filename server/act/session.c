@@ -107,7 +107,8 @@ static enum status make_session(struct session **out, struct sessions *all, uint
                                 struct model *model, const char *env_id, uint64_t hash,
                                 uint64_t run_id, struct error *err)
 {
-    const struct clone_config config = {.salt = principal};
+    const struct clone_config config = {.salt = principal,
+                                        .tenant = tenants_get(&model->tenants, principal)};
     size_t id_size = strlen(env_id) + 1;
     struct session *s = try_alloc(1, sizeof(*s) + id_size);
 

@@ -84,6 +84,7 @@ static enum status open_clone(struct conversation *c, struct error *err)
         .system = c->host.options->system_len == 0 ? NULL : c->host.options->system,
         .system_len = c->host.options->system_len,
         .salt = c->principal,
+        .tenant = tenants_get(&c->host.model->tenants, c->principal),
     };
 
     return clone_open(&c->host.clone, c->host.model->agent, &config, err);

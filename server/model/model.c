@@ -259,6 +259,7 @@ static void free_model(struct model *m)
     if (m->alarm_fd >= 0)
         (void)close(m->alarm_fd); /* no data to lose */
     statistics_deinit(&m->statistics);
+    tenants_deinit(&m->tenants);
     free(m->name);
     free(m->path);
     free(m->backend);
@@ -293,6 +294,7 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->type = config->type;
     m->backend = xstrdup(config->options.backend);
     m->env = config->env;
+    m->tenants = (struct tenants){.weight_of = config->weight_of, .arg = config->weight_arg};
     m->loaded = loaded;
     m->loaded_arg = arg;
     m->config = (struct agent_config){

@@ -11,6 +11,7 @@
 #include "base/prefault.h"
 #include "base/worker.h"
 #include "batching/batcher.h"
+#include "server/model/tenants.h"
 #include "server/telemetry/statistics.h"
 
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED, MODEL_STOPPING };
@@ -25,6 +26,8 @@ struct model_config {
     const void *spec;              /* that such an agent is made from; outlives the model */
     struct agent_options options;
     const struct env *env;
+    tenant_weight_fn weight_of; /* of a principal; NULL: 1 for all */
+    void *weight_arg;
 };
 
 struct model;
@@ -40,6 +43,7 @@ struct model {
     struct agent *agent;
     struct agent_info info; /* as when loaded: defaults, version, vocabulary */
     struct batcher *batcher;
+    struct tenants tenants;         /* of the batcher, by principal */
     struct batcher_config batching; /* the agent's own */
     size_t n_conversations;         /* of its users: for metrics */
     size_t n_holders; /* generations that use it: it is not unloaded before they release it */

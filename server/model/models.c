@@ -826,3 +826,13 @@ void models_stop(struct models *r)
         model_stop(r->loaded[i], on_ended, r);
     }
 }
+
+void models_reweigh(struct models *r)
+{
+    for (struct link *l = list_first(&r->entries); l != NULL; l = list_next(&r->entries, l)) {
+        struct model_entry *e = container_of(l, struct model_entry, link);
+
+        if (e->model != NULL)
+            tenants_reweigh(&e->model->tenants);
+    }
+}

@@ -98,6 +98,9 @@ void models_deinit(struct models *r);
 void models_open(struct models *r);
 void models_close(struct models *r);
 
+/* The weights of principals have changed. */
+void models_reweigh(struct models *r);
+
 /* Users retire and close in the order in which they were added. */
 void models_add_user(struct models *r, struct model_user *u);
 

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 
 import grpc
 from grpc import StatusCode
@@ -234,6 +235,33 @@ def by_params(alice, mallory):
     assert [s.name for s in alice.params.List(p.ParamsListRequest()).params] == ["weights"]
 
 
+def by_weight(alice, mallory):
+    """Both queue more than a step holds, mallory first: of what is generated meanwhile each has its share by weight, 4 to 1."""
+    n, n_tokens, ended = 150, 128, {alice: 0, mallory: 0}
+    people = [(person, person.open()) for person in (mallory, alice) for _ in range(n)]
+    lock, is_over = threading.Lock(), threading.Event()
+    then = {}
+
+    def end(person, call):
+        assert call.code() == StatusCode.OK, call
+        with lock:
+            ended[person] += 1
+            if ended[person] == n and not then:
+                then.update(ended)
+            if sum(ended.values()) == 2 * n:
+                is_over.set()
+
+    calls = []
+    for person, conversation in people:
+        call = person.conversations.Ask.future(conversations.TurnRequest(
+            conversation=conversation, messages=[content.Message(role="user", text="Go on.")],
+            sampling=harness.sampling.Sampling(max_tokens=n_tokens, ignore_eos=True)), timeout=PATIENCE)
+        call.add_done_callback(lambda call, person=person: end(person, call))
+        calls.append(call)
+    assert is_over.wait(PATIENCE)
+    assert then[alice] == n and n / 8 < then[mallory] < n / 2, "by weight a quarter, by order of arrival nearly all: %d of %d" % (then[mallory], n)
+
+
 def main(parleyd, write_tiny_model, write_policy):
     with tempfile.TemporaryDirectory() as folder:
         model, policy, path = (os.path.join(folder, name) for name in ("tiny.gguf", "policy.gguf", "keys"))
@@ -253,6 +281,9 @@ def main(parleyd, write_tiny_model, write_policy):
             by_params(alice, mallory)
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
             by_cache(*(Person(daemon, key) for key in keys))
+        test_keys.write_keys(path, ("alice", keys[0], "weight=4"), ("mallory", keys[1]))
+        with children.Daemon(parleyd, "--model", f"tiny={model}", "--max-conversations", "1000", "--keys", path) as daemon:
+            by_weight(*(Person(daemon, key) for key in keys))
 
 
 if __name__ == "__main__":

@@ -182,6 +182,22 @@ START_TEST(gives_key_away)
 }
 END_TEST
 
+/* The greatest weight of a principal's keys holds, as the file was last read. */
+START_TEST(weighs)
+{
+    uint32_t alice;
+
+    open_with("alice " FOO " weight=3\nalice " BAR " weight=5\n");
+    alice = id_of("foo");
+    ck_assert_uint_eq(access_weight(a, alice), 5);
+    ck_assert_uint_eq(access_weight(a, alice + 1), 1);
+    write_keys("alice " FOO "\n");
+    ck_assert_int_eq(access_reload(a, &err), STATUS_OK);
+    ck_assert_uint_eq(access_weight(a, alice), 1);
+    close_all();
+}
+END_TEST
+
 /* A file that cannot be read, or is wrong, changes nothing. */
 START_TEST(keeps_on_failure)
 {
@@ -226,5 +242,5 @@ START_TEST(needs_no_keys)
 }
 END_TEST
 
-SUITE_MAIN("server/access", admits, refuses, asks_for_role, rotates, gives_key_away,
+SUITE_MAIN("server/access", admits, refuses, asks_for_role, rotates, gives_key_away, weighs,
            keeps_on_failure, expires, needs_no_keys)

@@ -26,15 +26,17 @@ static enum status parse(const char *text)
 /* A line names a principal, the hash of a key, its role and its end. */
 START_TEST(reads_lines)
 {
-    ck_assert_int_eq(
-        parse("# keys\n\nalice " FOO "\nalice\t" BAR " admin until=2027-01-31 # end\r\n"),
-        STATUS_OK);
+    ck_assert_int_eq(parse("# keys\n\nalice " FOO "\nalice\t" BAR
+                           " admin weight=1000 until=2027-01-31 # end\r\n"),
+                     STATUS_OK);
     ck_assert_uint_eq(n_keys, 2);
     ck_assert_str_eq(keys[0].principal, "alice");
     ck_assert_uint_eq(keys[0].digest[0], 0x2c);
     ck_assert_uint_eq(keys[0].digest[31], 0xae);
     ck_assert_uint_eq(keys[0].roles, 0);
     ck_assert_uint_eq(keys[0].until_s, 0);
+    ck_assert_uint_eq(keys[0].weight, 1);
+    ck_assert_uint_eq(keys[1].weight, 1000);
     ck_assert_uint_eq(keys[1].roles, ACCESS_ROLE_ADMIN);
     ck_assert_uint_eq(keys[1].until_s, 1801353600);
     free(keys);
@@ -63,6 +65,11 @@ START_TEST(refuses)
         "alice " FOO " until=2027-01-01T24:00:00Z",
         "alice " FOO " until=1960-01-01",
         "alice " FOO " until=tomorrow",
+        "alice " FOO " weight=0",
+        "alice " FOO " weight=1001",
+        "alice " FOO " weight=-1",
+        "alice " FOO " weight=2x",
+        "alice " FOO " weight=",
         "alice " FOO " admin until=2027-01-01 x",
         "bob " FOO "\nalice " FOO,
     };
