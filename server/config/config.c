@@ -89,10 +89,16 @@ static bool is_in_files(const struct config_option *o)
     return o->key != NULL && !o->is_not_in_file;
 }
 
+static bool is_key_of(const struct config_option *o, const char *key)
+{
+    return is_in_files(o) &&
+           (strcmp(o->key, key) == 0 || (o->also_key != NULL && strcmp(o->also_key, key) == 0));
+}
+
 static const struct config_option *config_find_key(const char *key)
 {
     for (size_t i = 0; i < config_n_options; i++)
-        if (is_in_files(&config_options[i]) && strcmp(config_options[i].key, key) == 0)
+        if (is_key_of(&config_options[i], key))
             return &config_options[i];
     return NULL;
 }
@@ -218,18 +224,27 @@ static enum status config_set_from_environment(struct config *c, char *const *en
 
 /* --- the flags --- */
 
-/* Finds the flag that arg names, alone or as FLAG=VALUE. */
+/* The length of flag where arg names it, alone or as FLAG=VALUE; else 0. */
+static size_t flag_len(const struct config_option *o, const char *flag, const char *arg)
+{
+    size_t len = flag == NULL ? 0 : strlen(flag);
+
+    if (len == 0 || strncmp(arg, flag, len) != 0)
+        return 0;
+    return arg[len] == '\0' || (arg[len] == '=' && o->value != NULL) ? len : 0;
+}
+
 static const struct config_option *find_flag(const char *arg, const char **ret_value)
 {
     if (strcmp(arg, "-h") == 0)
         arg = "--help";
     for (size_t i = 0; i < config_n_options; i++) {
         const struct config_option *o = &config_options[i];
-        size_t len = strlen(o->flag);
+        size_t len = flag_len(o, o->flag, arg);
 
-        if (strncmp(arg, o->flag, len) != 0)
-            continue;
-        if (arg[len] == '\0' || (arg[len] == '=' && o->value != NULL)) {
+        if (len == 0)
+            len = flag_len(o, o->also_flag, arg);
+        if (len > 0) {
             *ret_value = arg[len] == '=' ? arg + len + 1 : NULL;
             return o;
         }

@@ -25,6 +25,7 @@ struct config_option {
     const char *flag;  /* "--kv-bytes" */
     const char *value; /* what the help calls its value: "SIZE". NULL: it takes none */
     const char *key;   /* "kv_bytes"; NULL: a flag alone, without key and variable */
+    const char *also_flag, *also_key; /* other names of the two; NULL: none */
     bool is_not_in_file;
     bool is_switch;     /* the flag alone means on; FLAG=VALUE is allowed */
     bool is_reloadable; /* on SIGHUP; else a change waits for the next start */

@@ -104,6 +104,9 @@ static enum header header_of(const struct exchange *x)
         {NAMED("last-event-id"), HEADER_LAST_EVENT},
         {NAMED("authorization"), HEADER_AUTHORIZATION},
         {NAMED("x-api-key"), HEADER_API_KEY},
+        {NAMED("x-request-id"), HEADER_REQUEST_ID},
+        {NAMED("content-encoding"), HEADER_CODING},
+        {NAMED("accept-encoding"), HEADER_ACCEPTS},
     };
 #undef NAMED
 
@@ -159,6 +162,16 @@ static int on_value(http_parser *p, const char *at, size_t len)
         break;
     case HEADER_API_KEY:
         connection_append_proof(x, &x->api_key, at, len);
+        break;
+    case HEADER_REQUEST_ID:
+        connection_append(x->request_id.text, sizeof(x->request_id.text), &x->request_id.len, at,
+                          len);
+        break;
+    case HEADER_CODING:
+        connection_append(x->coding, sizeof(x->coding), &x->coding_len, at, len);
+        break;
+    case HEADER_ACCEPTS:
+        connection_append(x->accepts, sizeof(x->accepts), &x->accepts_len, at, len);
         break;
     case HEADER_OTHER:
         break;

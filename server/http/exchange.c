@@ -17,11 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "server/http/exchange_parts.h"
+#include "server/http/gzip.h"
 #include "server/http/socket.h"
 #include "server/http/status.h"
 
@@ -34,6 +37,10 @@ enum {
     LINGER_MS = 2000,
     /* A body below this rate is too slow: each such number of bytes allows a second more. */
     BODY_BYTES_PER_S = 16 << 10,
+    /* Of answers that are compressed: a smaller one fits into a packet, a larger one would hold the
+     * loop up. */
+    GZIP_MIN_BYTES = 1 << 10,
+    GZIP_MAX_BYTES = 1 << 20,
 };
 
 static const uint32_t exchange_moves[] = {
@@ -147,6 +154,8 @@ static unsigned method_of(const http_parser *p)
         return METHOD_HEAD;
     case HTTP_OPTIONS:
         return METHOD_OPTIONS;
+    case HTTP_DELETE:
+        return METHOD_DELETE;
     default:
         return METHOD_OTHER;
     }
@@ -191,6 +200,22 @@ static void exchange_check_length(struct exchange *x, const http_parser *p)
     }
 }
 
+/* The route of the path without slashes at its end, which proxies and people add. */
+static const struct route *find_path(struct exchange *x)
+{
+    const struct routes *routes = &x->front->config.routes;
+    size_t len = strlen(x->url), kept = len;
+    const struct route *found;
+
+    while (kept > 1 && x->url[kept - 1] == '/')
+        kept--;
+    x->url[kept] = '\0';
+    found = route_find(routes, x->url);
+    if (found == NULL && kept < len) /* named whole in the error */
+        x->url[kept] = '/';
+    return found;
+}
+
 static void find_route(struct exchange *x, unsigned method)
 {
     const struct http_front *f = x->front;
@@ -198,7 +223,7 @@ static void find_route(struct exchange *x, unsigned method)
 
     if (method == METHOD_OPTIONS && x->origin[0] != '\0')
         return; /* a preflight: a page may do what a program may */
-    x->route = route_find(&f->config.routes, x->url);
+    x->route = find_path(x);
     if (x->route == NULL) {
         route_list(list, sizeof(list), &f->config.routes);
         (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->url,
@@ -242,6 +267,26 @@ static void check_origin(struct exchange *x)
         exchange_refuse(x, 403);
 }
 
+/* Content-Encoding: whether the body is to be inflated. */
+static void check_coding(struct exchange *x)
+{
+    static const char *const ours[] = {"gzip", "x-gzip", "deflate"};
+
+    if (x->coding[0] == '\0' || strcasecmp(x->coding, "identity") == 0)
+        return;
+    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+        if (strcasecmp(x->coding, ours[i]) != 0)
+            continue;
+        if (gunzip_open(&x->gunzip, &x->err) != STATUS_OK)
+            exchange_refuse(x, http_status_of(x->err.status));
+        return;
+    }
+    (void)error_set(&x->err, STATUS_INVALID,
+                    "a body of Content-Encoding '%s' is not read: gzip, deflate and identity are",
+                    x->coding);
+    exchange_refuse(x, 415);
+}
+
 /* Answers "Expect: 100-continue" at once. */
 static void let_continue(struct exchange *x)
 {
@@ -261,10 +306,12 @@ void exchange_head(struct exchange *x, const http_parser *parser)
 
     take_path(x);
     x->is_head = method == METHOD_HEAD;
+    x->method = http_method_str((enum http_method)parser->method);
     x->is_http_1_0 = parser->http_major == 1 && parser->http_minor == 0;
     x->must_close = !http_should_keep_alive(parser);
     find_route(x, method);
     check_conversation(x);
+    check_coding(x);
     exchange_check_length(x, parser);
     exchange_check_key(x, method);
     check_origin(x);
@@ -307,9 +354,19 @@ bool exchange_expect(struct exchange *x, uint64_t n_bytes)
     return n_bytes <= x->front->config.max_body_bytes - x->body.len || is_too_large(x);
 }
 
+static enum status exchange_take(struct exchange *x, const char *data, size_t len)
+{
+    return x->gunzip == NULL ? buf_append(&x->body, data, len)
+                             : gunzip_more(x->gunzip, &x->body, data, len, &x->err);
+}
+
 bool exchange_more(struct exchange *x, const char *data, size_t len)
 {
-    if (buf_append(&x->body, data, len) != STATUS_OK)
+    enum status rc = exchange_take(x, data, len);
+
+    if (rc == STATUS_INVALID)
+        return stop_reading(x, 400);
+    if (rc != STATUS_OK)
         return is_too_large(x);
     if (is_too_slow(x)) {
         (void)error_set(&x->err, STATUS_DEADLINE, "the body comes too slowly");
@@ -321,6 +378,10 @@ bool exchange_more(struct exchange *x, const char *data, size_t len)
 
 void exchange_whole(struct exchange *x)
 {
+    if (x->is_unread && x->gunzip != NULL && x->refused_as == 0 && !gunzip_is_done(x->gunzip)) {
+        (void)error_set(&x->err, STATUS_INVALID, "the compressed body is cut off");
+        exchange_refuse(x, 400);
+    }
     x->is_unread = false;
     if (x->state == EXCHANGE_READING)
         due(x);
@@ -378,15 +439,27 @@ static void exchange_cut(struct exchange *x)
     buf_deinit(&x->out);
 }
 
+static const struct http_api *api_of(const struct exchange *x)
+{
+    return x->route != NULL ? x->route->api : x->front->config.routes.api;
+}
+
 static enum status append_head(struct exchange *x, int http_status, const char *type,
                                const char *more, size_t len)
 {
     static const char room[SOCKET_ROOM_BYTES];
+    const char *id_header = api_of(x)->id_header;
     struct buf *out = &x->out;
 
+    x->status = http_status;
+    request_id_settle(&x->request_id, x->front->config.env);
     if (buf_append(out, room, sizeof(room)) != STATUS_OK ||
         buf_printf(out, "HTTP/1.1 %d %s\r\n%s", http_status, http_reason(http_status), more) !=
             STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (buf_printf(out, "X-Request-Id: %s\r\n", x->request_id.text) != STATUS_OK ||
+        (id_header != NULL &&
+         buf_printf(out, "%s: %s\r\n", id_header, x->request_id.text) != STATUS_OK))
         return STATUS_EXHAUSTED;
     if (type != NULL && buf_printf(out, "Content-Type: %s\r\n", type) != STATUS_OK)
         return STATUS_EXHAUSTED;
@@ -399,7 +472,7 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     if (x->is_of_page && buf_printf(out,
                                     "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
                                     "Access-Control-Expose-Headers: X-Conversation-Id, "
-                                    "X-Parley-Unenforced, Retry-After\r\n",
+                                    "X-Parley-Unenforced, X-Request-Id, Retry-After\r\n",
                                     x->origin) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len != SIZE_MAX && http_status != 204 &&
@@ -415,8 +488,8 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     return buf_append_text(out, x->is_http_1_0 ? "Connection: keep-alive\r\n\r\n" : "\r\n");
 }
 
-static void reply(struct exchange *x, int http_status, const char *type, const char *more,
-                  const char *body, size_t len)
+static void reply_plain(struct exchange *x, int http_status, const char *type, const char *more,
+                        const char *body, size_t len)
 {
     assert(!x->is_ended && !x->is_streaming);
     x->must_close = x->must_close || x->front->is_draining || x->is_unread;
@@ -425,6 +498,26 @@ static void reply(struct exchange *x, int http_status, const char *type, const c
         exchange_cut(x);
     x->is_ended = true;
     exchange_notify(x);
+}
+
+/* Compresses the body for who takes it so. Streams go as they are: each event would have to be
+ * flushed, and a few bytes grow by that. */
+static void reply(struct exchange *x, int http_status, const char *type, const char *more,
+                  const char *body, size_t len)
+{
+    static const char coded[] = "Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n";
+    char all[ASKED_MAX_BYTES + 512];
+    struct buf packed;
+
+    buf_init(&packed, len);
+    if (len >= GZIP_MIN_BYTES && len <= GZIP_MAX_BYTES && gzip_is_accepted(x->accepts) &&
+        gzip_append(&packed, body, len) == STATUS_OK) {
+        (void)snprintf(all, sizeof(all), "%s%s", more, coded);
+        reply_plain(x, http_status, type, all, packed.data, packed.len);
+    } else { /* one that would grow is sent as it is, too */
+        reply_plain(x, http_status, type, more, body, len);
+    }
+    buf_deinit(&packed);
 }
 
 void exchange_reply(struct exchange *x, int http_status, const char *type, const char *body,
@@ -439,17 +532,12 @@ static void reply_preflight(struct exchange *x)
     char more[ASKED_MAX_BYTES + 256];
 
     (void)snprintf(more, sizeof(more),
-                   "Access-Control-Allow-Methods: GET, HEAD, POST\r\n"
+                   "Access-Control-Allow-Methods: GET, HEAD, POST, DELETE, OPTIONS\r\n"
                    "Access-Control-Allow-Headers: %.*s\r\n"
                    "Access-Control-Allow-Private-Network: true\r\n"
                    "Access-Control-Max-Age: 600\r\n",
                    (int)x->asked.len, x->asked.len == 0 ? "" : x->asked.data);
     reply(x, 204, NULL, more, "", 0);
-}
-
-static const struct http_api *api_of(const struct exchange *x)
-{
-    return x->route != NULL ? x->route->api : x->front->config.routes.api;
 }
 
 enum status exchange_append_error(const struct exchange *x, struct buf *out,
@@ -528,6 +616,18 @@ static enum status append_events(struct exchange *x)
 
 /* --- the end --- */
 
+static void log_answer(const struct exchange *x)
+{
+    enum log_level level = x->status == 500 ? LOG_WARN : LOG_DEBUG;
+    char path[URL_MAX_BYTES + 16];
+
+    if (x->status != 0 && log_is_on(level))
+        log_write(level, "http", "method=%s path=%s status=%d request_id=%s ms=%llu",
+                  x->method == NULL ? "none" : x->method, log_quote(path, sizeof(path), x->url),
+                  x->status, x->request_id.text,
+                  (unsigned long long)(exchange_now_ms(x) - x->begun_ms));
+}
+
 static void exchange_release(struct exchange *x)
 {
     const struct exchange_handler *handler = x->handler;
@@ -535,6 +635,9 @@ static void exchange_release(struct exchange *x)
     x->handler = NULL;
     if (handler != NULL)
         handler->on_close(x, x->handler_state);
+    log_answer(x);
+    gunzip_close(x->gunzip);
+    x->gunzip = NULL;
     arena_deinit(&x->arena);
     buf_deinit(&x->body);
     buf_deinit(&x->events);

@@ -9,14 +9,17 @@
 #include "base/list.h"
 #include "base/status.h"
 #include "server/http/front.h"
+#include "server/http/request_id.h"
 #include "server/http/route.h"
 
 struct access_key;
+struct gunzip;
 struct exchange_handler;
 
 enum { PROOF_MAX_BYTES = 512 }; /* of Authorization and of X-Api-Key */
 enum { URL_MAX_BYTES = 256, CONVERSATION_NAME_MAX = 64 };
 enum { KEEP_ALIVE_MS = 120 * 1000, HEAD_MAX_BYTES = 16 << 10, ASKED_MAX_BYTES = 1024 };
+enum { CODING_MAX_BYTES = 15, ACCEPTS_MAX_BYTES = 255 };
 enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
 
 /* Where an exchange's answer goes: the part of its connection that it needs. */
@@ -52,6 +55,9 @@ enum header {
     HEADER_LAST_EVENT,
     HEADER_AUTHORIZATION,
     HEADER_API_KEY,
+    HEADER_REQUEST_ID,
+    HEADER_CODING,  /* Content-Encoding */
+    HEADER_ACCEPTS, /* Accept-Encoding */
 };
 
 struct exchange {
@@ -79,7 +85,13 @@ struct exchange {
     size_t url_len, conversation_len;
     char host[ORIGIN_MAX_BYTES + 2], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
     size_t host_len, origin_len;
-    struct buf asked; /* headers that a page wants to send */
+    struct buf asked;   /* headers that a page wants to send */
+    const char *method; /* for the log; static */
+    int status;         /* of the answer; 0: none yet */
+    struct request_id request_id;
+    char coding[CODING_MAX_BYTES + 2], accepts[ACCEPTS_MAX_BYTES + 1];
+    size_t coding_len, accepts_len;
+    struct gunzip *gunzip; /* reads the body; NULL: it is plain */
     bool has_key, has_last_event;
     char key[KEY_MAX_BYTES + 2]; /* Idempotency-Key; one that is too long is cut a byte later */
     size_t key_len;

@@ -90,10 +90,60 @@ static bool is_host_allowed(const struct origin_rules *rules, const char *host)
     return false;
 }
 
+/* ":123", or nothing */
+static bool is_port(const char *text)
+{
+    return text[0] == '\0' ||
+           (text[0] == ':' && text[1] != '\0' && text[1 + strspn(text + 1, "0123456789")] == '\0');
+}
+
+/* pattern is an origin; its port, or host and port, may be "*". */
+static bool is_like(const char *pattern, const char *origin)
+{
+    size_t len = strlen(pattern);
+
+    if (len < 2 || pattern[len - 1] != '*')
+        return strcasecmp(pattern, origin) == 0;
+    if (pattern[len - 2] == '/')
+        return strncasecmp(pattern, origin, len - 1) == 0;
+    return strncasecmp(pattern, origin, len - 2) == 0 && is_port(origin + len - 2);
+}
+
+/* What Ollama allows as installed: pages of this machine, and programs that show pages of their
+ * own. */
+static bool is_of_ollama(const char *origin)
+{
+    static const char *const patterns[] = {
+        "http://localhost:*",
+        "https://localhost:*",
+        "http://127.0.0.1:*",
+        "https://127.0.0.1:*",
+        "http://0.0.0.0:*",
+        "https://0.0.0.0:*",
+        "app://*",
+        "file://*",
+        "tauri://*",
+        "vscode-webview://*",
+        "vscode-file://*",
+        "chrome-extension://*",
+        "moz-extension://*",
+        "safari-web-extension://*",
+    };
+
+    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
+        if (is_like(patterns[i], origin))
+            return true;
+    }
+    return false;
+}
+
 static bool is_origin_allowed(const struct origin_rules *rules, const char *origin)
 {
     for (size_t i = 0; i < rules->n_allowed; i++) {
-        if (strcmp(rules->allowed[i], "*") == 0 || strcasecmp(rules->allowed[i], origin) == 0)
+        const char *allowed = rules->allowed[i];
+
+        if (strcmp(allowed, "*") == 0 || is_like(allowed, origin) ||
+            (strcmp(allowed, ORIGIN_OLLAMA) == 0 && is_of_ollama(origin)))
             return true;
     }
     return false;
@@ -120,6 +170,20 @@ enum status origin_check(const struct origin_rules *rules, const char *host, con
                      origin);
 }
 
+/* As above, without the scheme. */
+static bool is_authority(const char *text)
+{
+    size_t len = strlen(text);
+
+    if (strcmp(text, "*") == 0)
+        return true;
+    if (strpbrk(text, "/?#@ \t\r\n") != NULL)
+        return false;
+    if (len > 2 && strcmp(text + len - 2, ":*") == 0)
+        return text[0] != '*' && (text[0] == '[' || memchr(text, ':', len - 2) == NULL);
+    return host_len(text) > 0;
+}
+
 enum status origin_parse(const char *text, struct error *err)
 {
     static const char letters[] =
@@ -127,12 +191,13 @@ enum status origin_parse(const char *text, struct error *err)
     const char *authority = authority_of(text);
     size_t scheme = strspn(text, letters);
 
-    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0 || strcmp(text, ORIGIN_OLLAMA) == 0)
         return STATUS_OK;
     if (strlen(text) > ORIGIN_MAX_BYTES || scheme == 0 || authority != text + scheme + 3 ||
-        host_len(authority) == 0 || strpbrk(authority, "/?#@ \t\r\n") != NULL)
+        !is_authority(authority))
         return error_set(err, STATUS_INVALID,
-                         "'%.80s' is no origin: it is SCHEME://HOST[:PORT], null, or * for any",
+                         "'%.80s' is no origin: it is SCHEME://HOST[:PORT], null, * for any, or "
+                         "ollama for those that Ollama allows",
                          text);
     return STATUS_OK;
 }

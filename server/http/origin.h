@@ -17,9 +17,12 @@
 
 enum { ORIGIN_MAX_BYTES = 255 };
 
+/* Allowed by this name: the origins that Ollama allows as installed. */
+#define ORIGIN_OLLAMA "ollama"
+
 struct origin_rules {
     bool is_loopback;           /* the listener's address */
-    const char *const *allowed; /* [n_allowed] "https://example.org:8080", "null" or "*": any */
+    const char *const *allowed; /* [n_allowed] as origin_parse takes them */
     size_t n_allowed;
 };
 
@@ -27,7 +30,8 @@ struct origin_rules {
 enum status origin_check(const struct origin_rules *rules, const char *host, const char *origin,
                          struct error *err) MUST_CHECK;
 
-/* Checks an origin to be allowed: SCHEME://HOST[:PORT] without a path, "null", or "*". */
+/* Checks an origin to be allowed: SCHEME://HOST[:PORT] without a path, a * as its port for any
+ * port, or as its host for any host, "null", "*" for any, or ORIGIN_OLLAMA. */
 enum status origin_parse(const char *text, struct error *err) MUST_CHECK;
 
 bool origin_is_loopback(const struct sockaddr *address);

@@ -38,5 +38,14 @@ void route_list(char *out, size_t size, const struct routes *all)
 
 const char *route_methods(const struct route *r)
 {
-    return r->methods == METHOD_POST ? "POST" : "GET, HEAD";
+    switch (r->methods) {
+    case METHOD_POST:
+        return "POST";
+    case METHOD_DELETE:
+        return "DELETE";
+    case METHOD_GET | METHOD_HEAD | METHOD_DELETE:
+        return "GET, HEAD, DELETE";
+    default:
+        return "GET, HEAD";
+    }
 }

@@ -16,6 +16,7 @@ struct http_api {
     const char *error_type; /* of an error's body: "application/json" */
     /* Appends the body, without a line end. */
     enum status (*append_error)(struct buf *out, int http_status, const struct error *err);
+    const char *id_header; /* has the request's id, beside X-Request-Id; NULL: none */
 };
 
 enum method {
@@ -23,7 +24,8 @@ enum method {
     METHOD_POST = 2,
     METHOD_HEAD = 4,
     METHOD_OPTIONS = 8,
-    METHOD_OTHER = 16
+    METHOD_OTHER = 16,
+    METHOD_DELETE = 32
 };
 
 struct route {

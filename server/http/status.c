@@ -55,6 +55,7 @@ const char *http_reason(int http_status)
         {409, "Conflict"},
         {411, "Length Required"},
         {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
         {422, "Unprocessable Content"},
         {429, "Too Many Requests"},
         {499, "Client Closed Request"},

@@ -17,6 +17,7 @@ static const struct kind {
     {409, "conflict_error", "conflict"},
     {411, "invalid_request_error", "length_required"},
     {413, "invalid_request_error", "request_too_large"},
+    {415, "invalid_request_error", "unsupported_media_type"},
     {422, "invalid_request_error", "conversation_mismatch"},
     {429, "rate_limit_error", "rate_limit_exceeded"},
     {499, "server_error", "cancelled"},

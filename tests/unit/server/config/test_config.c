@@ -91,7 +91,7 @@ START_TEST(test_flags)
               "off --max-itl-ms 50 "
               "--max-conversations 10 --max-queue=20 --speculate=off "
               "--max-message-bytes 64K --ttl 90m --max-sessions 30 "
-              "--http-origin * --http-origin=https://a.example "
+              "--http-origin * --cors-origin=https://a.example --cors-origin ollama "
               "--session-ttl 2s --params-bytes 3M --drain-timeout 500ms --log-level warn --check",
               &err),
         STATUS_OK);
@@ -102,8 +102,9 @@ START_TEST(test_flags)
     ck_assert_str_eq(c.models[1].path, "b.gguf");
     ck_assert_uint_eq(c.n_listen, 2);
     ck_assert_str_eq(c.listen[1], "unix:/tmp/s");
-    ck_assert_uint_eq(c.n_http_origins, 2);
+    ck_assert_uint_eq(c.n_http_origins, 3);
     ck_assert_str_eq(c.http_origins[1], "https://a.example");
+    ck_assert_str_eq(c.http_origins[2], "ollama");
     ck_assert_str_eq(c.options.backend, "ref");
     ck_assert_uint_eq(c.options.n_threads, 3);
     ck_assert_uint_eq(c.options.kv_bytes, (size_t)2 << 30);
@@ -215,7 +216,7 @@ static const char all_keys[] = "# all that there is\n"
                                "    path: /x/a.gguf\n"
                                "  - {name: b.2, path: b=c.gguf}\n"
                                "listen: ['127.0.0.1:0', 'unix:/tmp/s']\n"
-                               "http_origin: ['null', 'https://a.example']\n"
+                               "cors_origin: ['null', 'https://a.example']\n"
                                "backend: ref\n"
                                "fast_math: off\n"
                                "threads: 3\n"

@@ -7,11 +7,15 @@
 
 static const char *const allowed[] = {"https://app.example:8443", "null"};
 static const char *const any[] = {"*"};
+static const char *const patterns[] = {"http://app.example:*", "app://*"};
+static const char *const preset[] = {"ollama"};
 
 static const struct origin_rules loopback = {.is_loopback = true},
                                  loopback_and = {true, allowed, 2}, loopback_any = {true, any, 1},
                                  open_to_all = {.is_loopback = false},
-                                 open_and = {false, allowed, 2}, open_any = {false, any, 1};
+                                 open_and = {false, allowed, 2}, open_any = {false, any, 1},
+                                 open_patterns = {false, patterns, 2},
+                                 open_preset = {false, preset, 1};
 
 static const struct check {
     const struct origin_rules *rules;
@@ -85,6 +89,26 @@ static const struct check {
     {&open_and, "parley.example:8000", "https://app.example:8443", true},
     {&open_and, "parley.example:8000", "https://evil.example", false},
     {&open_any, "parley.example:8000", "https://evil.example", true},
+    /* any port, any host */
+    {&open_patterns, "parley.example", "http://app.example", true},
+    {&open_patterns, "parley.example", "http://App.example:3000", true},
+    {&open_patterns, "parley.example", "http://app.example:", false},
+    {&open_patterns, "parley.example", "http://app.example:3x", false},
+    {&open_patterns, "parley.example", "http://app.example.evil", false},
+    {&open_patterns, "parley.example", "https://app.example", false},
+    {&open_patterns, "parley.example", "app://obsidian.md", true},
+    {&open_patterns, "parley.example", "apps://obsidian.md", false},
+    /* what Ollama allows */
+    {&open_preset, "parley.example", "http://localhost:3000", true},
+    {&open_preset, "parley.example", "https://127.0.0.1", true},
+    {&open_preset, "parley.example", "http://0.0.0.0:8080", true},
+    {&open_preset, "parley.example", "vscode-webview://1a2b", true},
+    {&open_preset, "parley.example", "tauri://localhost", true},
+    {&open_preset, "parley.example", "file://", true},
+    {&open_preset, "parley.example", "chrome-extension://abc", true},
+    {&open_preset, "parley.example", "http://localhost.evil.example", false},
+    {&open_preset, "parley.example", "https://evil.example", false},
+    {&open_preset, "parley.example", "null", false},
 };
 
 /* Foreign pages are refused, programs and our own pages are not. */
@@ -111,7 +135,11 @@ START_TEST(configured_origins)
                                        "https://a.example",
                                        "http://[::1]:80",
                                        "chrome-extension://abcdef",
-                                       "app://x"};
+                                       "app://x",
+                                       "app://*",
+                                       "http://localhost:*",
+                                       "http://[::1]:*",
+                                       "ollama"};
     static const char *const bad[] = {"",
                                       "a.example",
                                       "https://",
@@ -122,6 +150,9 @@ START_TEST(configured_origins)
                                       "https://a b",
                                       "://a",
                                       "ht tp://a",
+                                      "https://a.*:*/",
+                                      "https://a:1:*",
+                                      "https://*:*",
                                       "**"};
     char longest[ORIGIN_MAX_BYTES + 2] = "https://";
     struct error err;
