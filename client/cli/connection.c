@@ -85,22 +85,30 @@ static bool read_secret(char **out, const char *path)
     return false;
 }
 
-static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
+bool connection_read_key(char **out, const struct connection_options *options)
 {
     const char *key = getenv("PARLEY_API_KEY");
 
+    *out = NULL;
+    if (!read_secret(out, options->key_file))
+        return false;
+    if (*out == NULL && key != NULL && *key != '\0')
+        *out = xstrdup(key);
+    if (*out != NULL)
+        (*out)[strcspn(*out, "\r\n")] = '\0';
+    return true;
+}
+
+static bool read_secrets(struct connection_secrets *out, const struct connection_options *options)
+{
     *out = (struct connection_secrets){0};
     if ((options->cert == NULL) != (options->tls_key == NULL)) {
         console_error("--cert and --tls-key need one another");
         return false;
     }
-    if (!read_secret(&out->key, options->key_file) || !read_secret(&out->ca, options->ca) ||
+    if (!connection_read_key(&out->key, options) || !read_secret(&out->ca, options->ca) ||
         !read_secret(&out->cert, options->cert) || !read_secret(&out->tls_key, options->tls_key))
         return false;
-    if (out->key == NULL && key != NULL && *key != '\0')
-        out->key = xstrdup(key);
-    if (out->key != NULL)
-        out->key[strcspn(out->key, "\r\n")] = '\0';
     return true;
 }
 

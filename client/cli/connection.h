@@ -24,6 +24,10 @@ extern const struct option_row connection_rows[];
 /* The defaults: PARLEY_SERVER, else 127.0.0.1:8001; 5 s. */
 struct connection_options connection_defaults(void);
 
+/* Our key: of --key-file, else of PARLEY_API_KEY; NULL where there is none. The caller frees it.
+ * False, with an error printed, if the file cannot be read. */
+bool connection_read_key(char **out, const struct connection_options *options) MUST_CHECK;
+
 /* Waits until the server is ready, and prints a remark when that takes long. NULL, with an error
  * printed, when it is not ready in time, or after a Ctrl-C if interrupts are caught. The caller
  * calls parley_channel_close. */

@@ -22,7 +22,7 @@ static const struct verb verbs[] = {
     {"keys", "new --principal NAME [OPTION]…",
      "A new key, and its line for parleyd's file of keys; needs no server.", keys_run},
     {"status", "[OPTION]…", "How the server does.", status_run},
-    {"bench", "parley://HOST:PORT|http://HOST:PORT [OPTION]…",
+    {"bench", "parley://HOST:PORT|kserve://…|http[s]://… [OPTION]…",
      "A load on a server, and what it measured.", bench_run},
     {"train", "ENVIRONMENT | --task TASK --dict-file FILE [OPTION]…",
      "A policy from nothing to a file, or a dictionary from data; needs no server.", train_run},

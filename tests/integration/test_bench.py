@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """parley bench against parleyd, and against a small server of ours that speaks OpenAI's API.
 
-usage: test_bench.py PARLEY PARLEYD WRITE_TINY_MODEL      (any python3; no packages)
+usage: test_bench.py PARLEY PARLEYD WRITE_TINY_MODEL WRITE_POLICY      (any python3; no packages)
 """
+import csv
 import http.server
 import json
 import os
@@ -41,6 +42,20 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--shared-prefix", "1", "--prompt-file", "x"], "--shared-prefix"),
         (["parley://127.0.0.1:1", "--think", "-1"], "below 0"),
         (["parley://127.0.0.1:1", "--seed", "x"], "--seed"),
+        (["parley://127.0.0.1:1", "--concurrency", "1,x"], "1,8,64"),
+        (["parley://127.0.0.1:1", "--arrivals", "often"], "poisson or constant"),
+        (["parley://127.0.0.1:1", "--rate-to", "5"], "--duration"),
+        (["parley://127.0.0.1:1", "--rate", "5", "--burst", "0"], "at least 1"),
+        (["parley://127.0.0.1:1", "--goodput", "ttft"], "ttft:MS"),
+        (["parley://127.0.0.1:1", "--require", "p99_ttft<5"], "p99_ttft_ms"),
+        (["parley://127.0.0.1:1", "--json", "--csv"], "exclude"),
+        (["parley://127.0.0.1:1", "--find-knee", "p99<1"], "p99"),
+        (["parley://127.0.0.1:1", "--input-tokens", "9:1"], "LEAST:MOST"),
+        (["parley://127.0.0.1:1", "--trace", "/nowhere"], "/nowhere"),
+        (["parley://127.0.0.1:1", "--trace", "/nowhere", "--turns", "2"], "--turns"),
+        (["parley://127.0.0.1:1", "--find-knee", "p99_ttft_ms<1", "--requests", "3"], "sets the rate"),
+        (["parley://127.0.0.1:1", "--rounds", "2"], "--against"),
+        (["parley://127.0.0.1:1", "--against", "127.0.0.1:1"], "parley://"),
     ]:
         line = cli.complaint("bench", *args, code=2)
         assert word in line, line
@@ -103,6 +118,75 @@ def bounds(cli, url):
     bench(cli, url, *load, "--max-ttft-p99-ms", 1e6, "--max-itl-p99-ms", 1e6, "--max-e2el-p99-ms", 1e6, "--min-fairness", 0.0001)
 
 
+def levels(cli, url, folder):
+    """Several concurrencies, and a second server, in one run: an object each, and one that compares them."""
+    load = ["--model", "echo", "--requests", "20", "--input-tokens", "8", "--output-tokens", "8"]
+    said = cli.run("bench", url, "--json", "--concurrency", "1,2", *load).stdout.splitlines()
+    assert [json.loads(line)["concurrency"] for line in said] == [1, 2], said
+    page = os.path.join(folder, "page.html")
+    said = cli.run("bench", url, "--json", "--against", url, "--rounds", "2", "--html", page, *load).stdout.splitlines()
+    assert len(said) == 5 and all(json.loads(line)["completed"] == 20 for line in said[:4]), said
+    ratio = json.loads(said[4])
+    assert ratio["rounds"] == 2 and 0 < ratio["ratio_min"] <= ratio["ratio"] <= ratio["ratio_max"], ratio
+    with open(page) as file:
+        text = file.read()
+    assert text.count("<svg") == text.count("</svg>") == 2 * 4 and "src=" not in text and "href=" not in text, text[:2000]
+    assert "NaN" not in text and "nan" not in text.replace("tenant", ""), "a figure that was not measured is a dash"
+    said = cli.run("bench", url, "--csv", "--concurrency", "1,2", *load).stdout.splitlines()
+    rows = list(csv.DictReader(said))
+    assert [row["Concurrency"] for row in rows] == ["1", "2"] and all(row["completed"] == "20" for row in rows), said
+    assert abs(float(rows[0]["p99 latency"]) / 1e3 - float(rows[0]["p99_e2el_ms"])) < 0.01, rows
+    text = cli.out("bench", url, "--against", url, "--rounds", "1", *load)
+    assert "× the throughput of" in text, text
+
+
+def schedule(cli, url):
+    """An open loop sends by its schedule: bursts, a ramp; and says what it kept to."""
+    load = ["--model", "echo", "--input-tokens", 8, "--output-tokens", 8]
+    figures = bench(cli, url, *load, "--requests", 40, "--rate", 400, "--arrivals", "constant", "--burst", 10)
+    assert figures["completed"] == 40 and figures["max_concurrent_requests"] >= 2 and figures["mean_lag_ms"] >= 0, figures
+    figures = bench(cli, url, *load, "--duration", 1, "--rate", 20, "--rate-to", 60, "--arrivals", "constant", "--goodput", "ttft:0.001")
+    assert (figures["completed"], figures["failed"]) == (40, 0) and figures["request_goodput"] == 0, figures
+    bench(cli, url, *load, "--require", "failed<=0", "--require", "p99_ttft_ms<100000")
+    assert "does not hold" in bench(cli, url, *load, "--require", "completed>5", code=3)["said"]
+
+
+def trace(cli, url, folder):
+    """Conversations as a file says: their lengths, texts and times."""
+    path = os.path.join(folder, "trace.jsonl")
+    with open(path, "w") as file:
+        file.write('{"timestamp": 0, "input_length": 96, "output_length": 3}\n{"timestamp": 400, "input_length": 128, "output_length": 5}\n')
+        file.write('{"timestamp": 400, "conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "the"}, {"from": "human", "value": "the"}]}\n')
+    figures = bench(cli, url, "--trace", path, "--output-tokens", 2)
+    assert (figures["completed"], figures["failed"], figures["completion_tokens"]) == (4, 0, 3 + 5 + 2 + 2), figures
+    assert figures["prompt_tokens_max"] == 128 and figures["duration_s"] >= 0.4, figures
+    figures = bench(cli, url, "--requests", 8, "--input-tokens", "96:128", "--output-tokens", "normal:5,1")
+    assert 96 <= figures["prompt_tokens_min"] < figures["prompt_tokens_max"] <= 128, figures
+    assert 8 < figures["completion_tokens"] < 80 and figures["input_tokens"] == ["uniform", 96.0, 128.0], figures
+
+
+def kserve(cli, address):
+    """Inferences of any model that KServe's clients know: the inputs follow from its metadata."""
+    url = f"kserve://{address}"
+    for model in "echo", "tiny", "cart":
+        figures = bench(cli, url, "--model", model, "--concurrency", 4, "--requests", 12, "--turns", 2, "--input-tokens", 8)
+        assert (figures["completed"], figures["failed"]) == (24, 0) and figures["e2el_ms_p50"] > 0, figures
+    assert "--model" in cli.complaint("bench", url, code=1)
+    assert "nobody" in cli.complaint("bench", url, "--model", "nobody", code=1)
+    assert cli.lines("conversations", "--json") == []
+
+
+def knee(cli, url):
+    """A bound that always holds is tried at ever higher rates until the client's own limit; one that never does, at none."""
+    load = ["--model", "echo", "--input-tokens", "8", "--output-tokens", "8", "--duration", "0.2"]
+    said = cli.run("bench", url, "--json", *load, "--rate", "16", "--find-knee", "completed<12").stdout.splitlines()
+    found, rates = json.loads(said[-1]), [json.loads(line)["request_rate"] for line in said[:-1]]
+    assert rates[:2] == [16, 32] and found["knee_rate"] < found["broken_rate"] <= 1.05 * found["knee_rate"], said
+    assert {found["knee_rate"], found["broken_rate"]} <= set(rates), said
+    result = cli.run("bench", url, *load, "--rate", "0.02", "--find-knee", "p50_ttft_ms<0", code=3)
+    assert "holds at no rate" in result.stderr, result.stderr
+
+
 def failures(cli, url):
     """What the server refuses is counted, the reason is said, and the exit status tells."""
     figures = bench(cli, url, "--concurrency", 2, "--requests", 3, "--turns", 2, "--input-tokens", 3000, code=1)
@@ -152,6 +236,10 @@ class Foreign(http.server.BaseHTTPRequestHandler):
             nth = len(self.bodies)
         text = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body["messages"])
         how = body["model"] if body["max_tokens"] > 1 else "first"  # probes go well
+        if how == "dies" and nth >= 10:
+            self.server.socket.close()  # nobody is let in any more
+            self.close_connection = True
+            return
         if how == "refuses" or (how == "refuses-some" and nth % 3 == 0):
             self.send(429, json.dumps({"error": {"message": "too many words"}}).encode())
             return
@@ -201,12 +289,14 @@ def foreign(cli):
         assert word in figures["first_error"], figures
     figures = bench(cli, url, *load[:2], "--requests", 12, *load[4:], "--model", "refuses-some", code=1)
     assert figures["completed"] + figures["failed"] == 12 and 0 < figures["failed"] < 12, figures
+    Foreign.bodies.clear()
+    figures = bench(cli, url, *load[:2], "--requests", 50, *load[4:], "--model", "dies", "--temperature", 0, code=1)
+    assert figures["completed"] + figures["failed"] == 50 and figures["errors"]["UNAVAILABLE"] == figures["failed"] > 0, figures
     server.shutdown()
-    server.server_close()
 
 
 def main():
-    path, parleyd, writer = sys.argv[1:4]
+    path, parleyd, writer, write_policy = sys.argv[1:5]
     cli = Cli(path)
     misuse(cli)
     server_away(cli)
@@ -214,7 +304,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([writer, tiny], check=True)
-        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--threads", "1") as address:
+        cart = os.path.join(folder, "cart.gguf")
+        children.run([write_policy, cart], check=True)
+        with Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"cart={cart}", "--threads", "1") as address:
             cli, url = Cli(path, address), f"parley://{address}"
             figures = bench(cli, url, "--model", "echo", "--concurrency", 16, "--requests", 500)
             assert (figures["completed"], figures["failed"]) == (500, 0), figures
@@ -223,6 +315,11 @@ def main():
             arrivals(cli, url, folder)
             others(cli, url)
             bounds(cli, url)
+            levels(cli, url, folder)
+            schedule(cli, url)
+            trace(cli, url, folder)
+            kserve(cli, address)
+            knee(cli, url)
             failures(cli, url)
             interrupted(cli, url)
 

@@ -228,6 +228,10 @@ def client_sends_key(parley, daemon, folder, path, alice, *others):
     with open(key_file, "w") as f:
         print(key, file=f)
     assert client(parley, daemon.address, "models", "--key-file", key_file, key="pk-wrong").returncode == 0
+    for url in f"parley://{daemon.address}", f"http://{daemon.http}":
+        load = "bench", url, "--model", "echo", "--requests", "2", "--input-tokens", "8", "--output-tokens", "8"
+        assert client(parley, daemon.address, *load, key="pk-wrong").returncode == 1
+        assert client(parley, daemon.address, *load, "--key-file", key_file, key="pk-wrong").returncode == 0
 
 
 def refuses_open_file(parleyd, path):

@@ -167,6 +167,12 @@ def serves(parleyd, parley, ours, folder):
         assert name_of(daemon, ours.pem, "http") == "renewed"
         said = children.run([parley, "ask", "Hello!", "--model", "echo", "--server", daemon.address, "--ca", ours.pem], capture_output=True, text=True)
         assert said.returncode == 0 and "Hello!" in said.stdout, said
+        for url in f"parley://{daemon.address}", f"https://{daemon.http}":
+            load = [parley, "bench", url, "--model", "echo", "--requests", "3", "--input-tokens", "8", "--output-tokens", "8", "--json"]
+            done = children.run([*load, "--ca", ours.pem], capture_output=True, text=True)
+            assert done.returncode == 0 and json.loads(done.stdout)["completed"] == 3, done
+            done = children.run([*load, "--tls", "--wait", "0.5"], capture_output=True, text=True)  # a certificate of nobody's
+            assert done.returncode == 1 and "no server is ready" in done.stderr, done
 
 
 def knows_clients(parleyd, parley, ours, theirs):

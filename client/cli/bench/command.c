@@ -1,59 +1,69 @@
 /* parley bench ADDRESS: puts a load on a server and reports the measurements. */
+#include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/cli/bench/calibrate.h"
-#include "client/cli/bench/load.h"
+#include "client/cli/bench/sweep.h"
 #include "client/cli/options/options.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/interrupt.h"
 #include "client/cli/output/out.h"
 
-enum { MAX_CONCURRENCY = 100000, SHARED_PREFIX = 1 << 0, CONCURRENCY = 1 << 1, REQUESTS = 1 << 2 };
-
-struct load_bench {
-    const char *address, *prompt_file;
-    struct target_config config;
-    struct load_plan plan;
-    uint64_t seed;
-    uint32_t n_warmup, shared_prefix;
-    double max_ttft_ms, max_itl_ms, max_e2el_ms, min_output_rate, min_fairness; /* 0: none */
-    bool is_json;
-    unsigned set;
+enum {
+    MAX_CONCURRENCY = 100000,
+    MAX_ROUNDS = 1000,
+    KNEE_STEP_S = 10, /* of each rate, in search of a knee */
+    REQUESTS = 1 << 1,
+    RATE_TO = 1 << 2,
+    ROUNDS = 1 << 3,
+    DURATION = 1 << 4,
+    TRACE = 1 << 5,
+    TURNS = 1 << 6,
 };
 
-#define AT(member) offsetof(struct load_bench, member)
+#define AT(member) offsetof(struct sweep, member)
 
 static const struct option_row bench_rows[] = {
     {"model", "NAME", "which model (the server's default)", OPTION_TEXT, AT(config.model), 0},
-    {"concurrency", "N", "conversations at once (1; with --request-rate: any)", OPTION_U32,
-     AT(plan.concurrency), CONCURRENCY},
+    {"concurrency", "N[,N…]", "conversations at once, a load for each (1; with --rate: any)",
+     OPTION_TEXT, AT(concurrency), 0},
     {"requests", "N", "conversations in all (the concurrency)", OPTION_U32,
      AT(plan.n_conversations), REQUESTS},
-    {"turns", "N", "of each conversation (1)", OPTION_U32, AT(plan.n_turns), 0},
-    {"input-tokens", "N", "of a prompt, as the server counts (64)", OPTION_U32,
-     AT(plan.input_tokens), 0},
-    {"output-tokens", "N", "of a reply, at most (64)", OPTION_U32, AT(plan.output_tokens), 0},
+    {"turns", "N", "of each conversation (1)", OPTION_U32, AT(plan.n_turns), TURNS},
+    {"input-tokens", "N|DRAW",
+     "of a prompt, as the server counts; or LEAST:MOST, normal:MEAN,DEV, "
+     "lognormal:MEDIAN,DEV, exponential:MEAN (64)",
+     OPTION_TEXT, AT(input_tokens), 0},
+    {"output-tokens", "N|DRAW", "of a reply, at most; likewise (64)", OPTION_TEXT,
+     AT(output_tokens), 0},
+    {"trace", "FILE", "conversations as the lines of this file say: lengths, texts, times",
+     OPTION_TEXT, AT(trace_file), TRACE},
     {"ignore-eos", NULL, "a reply goes on where the model would end", OPTION_FLAG,
      AT(config.ignore_eos), 0},
     {"temperature", "T", "0 takes the likeliest token (0)", OPTION_FLOAT, AT(config.temperature),
      0},
     {"shared-prefix", "N", "tokens that all prompts begin with (none)", OPTION_U32,
-     AT(shared_prefix), SHARED_PREFIX},
+     AT(shared_prefix), SWEEP_SHARED_PREFIX},
     {"prompt-file", "PATH", "a prompt a line, instead of random words", OPTION_TEXT,
      AT(prompt_file), 0},
     {"chat", NULL, "http://: chat completions instead of completions", OPTION_FLAG,
      AT(config.is_chat), 0},
-    {"request-rate", "X", "conversations begun a second, a Poisson process (closed loop)",
-     OPTION_DOUBLE, AT(plan.rate), 0},
+    {"rate", "X", "conversations begun a second, a Poisson process (closed loop)", OPTION_DOUBLE,
+     AT(plan.arrivals.rate), 0},
+    {"request-rate", "X", "the same", OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
+    {"rate-to", "X", "the rate rises or falls to this one until the --duration is over",
+     OPTION_DOUBLE, AT(plan.arrivals.last_rate), RATE_TO},
+    {"arrivals", "KIND", "poisson, or constant: equal gaps (poisson)", OPTION_TEXT, AT(arrivals),
+     0},
+    {"burst", "N", "so many conversations begin at once; the rate stays (1)", OPTION_U32,
+     AT(plan.arrivals.burst), 0},
     {"think", "SECONDS", "between a reply and the next turn (0)", OPTION_DOUBLE, AT(plan.think_s),
      0},
     {"duration", "SECONDS", "begin no conversation after so long, instead of --requests",
-     OPTION_DOUBLE, AT(plan.duration_s), 0},
+     OPTION_DOUBLE, AT(plan.duration_s), DURATION},
     {"background", "N", "more conversations, which speak all the while and do not count",
      OPTION_U32, AT(plan.n_background), 0},
     {"newcomer-tokens", "N", "one such prompt, once all conversations speak", OPTION_U32,
@@ -67,180 +77,249 @@ static const struct option_row bench_rows[] = {
     {"min-fairness", "X", "likewise: slowest conversation's rate over the median's", OPTION_DOUBLE,
      AT(min_fairness), 0},
     {"wait", "SECONDS", "how long to wait for the server to be ready (5)", OPTION_DOUBLE,
-     AT(config.wait_s), 0},
-    {"json", NULL, "print one JSON object", OPTION_FLAG, AT(is_json), 0},
+     AT(config.connection.wait_s), 0},
+    {"key-file", "FILE", "whose first line is our key (that of PARLEY_API_KEY)", OPTION_TEXT,
+     AT(config.connection.key_file), 0},
+    {"tls", NULL, "parley://: the server has a certificate; implied by --ca and --cert",
+     OPTION_FLAG, AT(config.connection.is_tls), 0},
+    {"ca", "FILE", "PEM: whom its certificate is to be of (the system's)", OPTION_TEXT,
+     AT(config.connection.ca), 0},
+    {"cert", "FILE", "PEM: our own certificate, where the server wants one", OPTION_TEXT,
+     AT(config.connection.cert), 0},
+    {"tls-key", "FILE", "PEM: its private key", OPTION_TEXT, AT(config.connection.tls_key), 0},
+    {"goodput", "GOAL", "ttft:MS, tpot:MS or e2el:MS of a good turn; may be given again",
+     OPTION_TEXTS, AT(goals), 0},
+    {"require", "BOUND", "as 'p99_ttft_ms<200': exit 3 when it does not hold; may be given again",
+     OPTION_TEXTS, AT(bounds), 0},
+    {"find-knee", "BOUND",
+     "raises the rate until the bound breaks; prints the highest that keeps it", OPTION_TEXT,
+     AT(knee_bound), 0},
+    {"against", "ADDRESS", "a second server: loads take turns, and the ratio is printed",
+     OPTION_TEXT, AT(against), 0},
+    {"rounds", "N", "loads of each server with --against (3)", OPTION_U32, AT(n_rounds), ROUNDS},
+    {"json", NULL, "print one JSON object a load", OPTION_FLAG, AT(is_json), 0},
+    {"csv", NULL, "print comma-separated values, a line a load", OPTION_FLAG, AT(is_csv), 0},
+    {"html", "FILE", "write a page with tables and charts", OPTION_TEXT, AT(html), 0},
     {0},
 };
 
-/* Sets the defaults that depend on other options, and rejects options that exclude each other. */
-static enum exit_code settle(struct load_bench *b, const struct verb *verb)
+static enum exit_code read_levels(struct sweep *b, const struct verb *verb)
 {
-    struct load_plan *plan = &b->plan;
+    const char *at = b->concurrency == NULL ? "1" : b->concurrency;
 
-    if (plan->duration_s < 0 || plan->think_s < 0 || plan->rate < 0)
-        return options_misuse(verb, "a time or a rate is below 0");
-    if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
-        return options_misuse(verb, "--duration stands instead of --requests");
-    if ((b->set & REQUESTS) == 0)
-        plan->n_conversations = plan->duration_s > 0 ? UINT32_MAX >> 3 : plan->concurrency;
-    if (plan->rate > 0 && (b->set & CONCURRENCY) == 0)
-        plan->concurrency =
-            plan->n_conversations < MAX_CONCURRENCY ? plan->n_conversations : MAX_CONCURRENCY;
-    if (plan->concurrency == 0 || plan->concurrency > MAX_CONCURRENCY ||
-        plan->n_background > MAX_CONCURRENCY)
-        return options_misuse(verb, "from 1 to %d conversations may be at once",
-                              (int)MAX_CONCURRENCY);
-    if (plan->n_conversations == 0 || plan->n_turns == 0 || plan->input_tokens == 0 ||
-        plan->output_tokens == 0)
-        return options_misuse(verb, "requests, turns and tokens are at least 1");
-    if ((b->set & SHARED_PREFIX) != 0 && b->prompt_file != NULL)
-        return options_misuse(verb, "--shared-prefix is for random words, not for --prompt-file");
+    do {
+        char *end;
+        unsigned long n = strtoul(at, &end, 10);
+
+        if (!isdigit((unsigned char)*at) || (*end != '\0' && *end != ','))
+            return options_misuse(
+                verb, "--concurrency wants whole numbers such as 1,8,64, not '%s'", b->concurrency);
+        if (n == 0 || n > MAX_CONCURRENCY)
+            return options_misuse(verb, "from 1 to %d conversations may be at once",
+                                  (int)MAX_CONCURRENCY);
+        if (b->n_levels == SWEEP_MAX_LEVELS)
+            return options_misuse(verb, "--concurrency has at most %d numbers",
+                                  (int)SWEEP_MAX_LEVELS);
+        b->levels[b->n_levels++] = (struct load_plan){.concurrency = (uint32_t)n};
+        at = *end == ',' ? end + 1 : NULL;
+    } while (at != NULL);
     return EXIT_DONE;
 }
 
-static json_t *report_json(const struct load_bench *b, struct figures *f)
+/* A level's plan: what all levels have, its concurrency, and the defaults that depend on it. */
+static void settle_level(const struct sweep *b, struct load_plan *level)
 {
-    const struct load_plan *plan = &b->plan;
-    json_t *report =
-        json_pack("{ss,sI,sI,sI,sI,sI,sI}", "address", b->address, "concurrency",
-                  (json_int_t)plan->concurrency, "requests",
-                  (json_int_t)(plan->duration_s > 0 ? 0 : plan->n_conversations), "turns",
-                  (json_int_t)plan->n_turns, "input_tokens", (json_int_t)plan->input_tokens,
-                  "output_tokens", (json_int_t)plan->output_tokens, "seed", (json_int_t)b->seed);
+    uint32_t concurrency = level->concurrency;
 
-    figures_json(f, report);
-    return report;
+    *level = b->plan;
+    level->concurrency = concurrency;
+    if ((b->set & REQUESTS) == 0)
+        level->n_conversations = level->duration_s > 0 ? UINT32_MAX >> 3 : concurrency;
+    if (arrivals_are_given(&level->arrivals) && b->concurrency == NULL)
+        level->concurrency =
+            level->n_conversations < MAX_CONCURRENCY ? level->n_conversations : MAX_CONCURRENCY;
 }
 
-/* Whether the requested bounds hold; prints those that do not. */
-static bool holds(const char *what, double is, double bound, bool is_ceiling)
+static enum exit_code settle_arrivals(struct sweep *b, const struct verb *verb)
 {
-    bool is_good = bound <= 0 || (is_ceiling ? is <= bound : is >= bound); /* NaN is not good */
+    struct arrivals_plan *a = &b->plan.arrivals;
 
-    if (!is_good)
-        console_error("%s is %.3g, wanted %s %.3g", what, is, is_ceiling ? "at most" : "at least",
-                      bound);
-    return is_good;
+    a->is_constant = b->arrivals != NULL && strcmp(b->arrivals, "constant") == 0;
+    if (b->arrivals != NULL && !a->is_constant && strcmp(b->arrivals, "poisson") != 0)
+        return options_misuse(verb, "--arrivals is poisson or constant, not '%s'", b->arrivals);
+    if ((b->set & RATE_TO) != 0 && (a->rate <= 0 || a->last_rate <= 0 || b->plan.duration_s <= 0))
+        return options_misuse(verb, "--rate-to needs --rate and --duration, all above 0");
+    if (a->burst == 0)
+        return options_misuse(verb, "--burst is at least 1");
+    a->ramp_s = (b->set & RATE_TO) != 0 ? b->plan.duration_s : 0;
+    return EXIT_DONE;
 }
 
-static enum exit_code load_bench_judge(const struct load_bench *b, struct figures *f)
+/* "ttft:200" */
+static bool read_goal(struct goodput_goal *out, const char *text)
 {
-    bool all_hold =
-        holds("TTFT p99 in ms", samples_percentile(&f->ttft_ms, 99), b->max_ttft_ms, true);
+    const struct {
+        const char *name;
+        double *ms;
+    } goals[] = {{"ttft:", &out->ttft_ms}, {"tpot:", &out->tpot_ms}, {"e2el:", &out->e2el_ms}};
 
-    all_hold &= holds("ITL p99 in ms", samples_percentile(&f->itl_ms, 99), b->max_itl_ms, true);
-    all_hold &= holds("E2EL p99 in ms", samples_percentile(&f->e2el_ms, 99), b->max_e2el_ms, true);
-    all_hold &= holds("output in tokens/s", figures_output_rate(f), b->min_output_rate, false);
-    all_hold &= holds("fairness", figures_fairness(f), b->min_fairness, false);
-    return all_hold ? EXIT_DONE : EXIT_BOUND;
+    for (size_t i = 0; i < sizeof goals / sizeof goals[0]; i++)
+        if (strncmp(text, goals[i].name, strlen(goals[i].name)) == 0) {
+            char *end;
+
+            *goals[i].ms = strtod(text + strlen(goals[i].name), &end);
+            return *end == '\0' && *goals[i].ms > 0;
+        }
+    return false;
 }
 
-static enum status load_bench_prepare(struct load_bench *b, struct prompts *p, struct target *t,
-                                      struct error *err)
+static enum exit_code settle_bounds(struct sweep *b, const struct verb *verb)
 {
-    enum status rc;
+    struct error err;
 
-    if (b->prompt_file != NULL)
-        return prompts_read(p, b->prompt_file, err);
-    if ((b->set & SHARED_PREFIX) != 0) {
-        p->shares_system = true;
-        p->n_system = b->shared_prefix - (b->shared_prefix > 0); /* and the first word */
+    for (size_t i = 0; i < b->goals.n; i++)
+        if (!read_goal(&b->goal, b->goals.texts[i]))
+            return options_misuse(verb, "--goodput wants ttft:MS, tpot:MS or e2el:MS, not '%s'",
+                                  b->goals.texts[i]);
+    for (size_t i = 0; i < b->bounds.n; i++)
+        if (requirement_parse(&b->requirements[i], b->bounds.texts[i], &err) != STATUS_OK)
+            return options_misuse(verb, "--require: %s", err.text);
+    return EXIT_DONE;
+}
+
+static enum exit_code settle_lengths(struct sweep *b, const struct verb *verb)
+{
+    struct error err;
+
+    if (lengths_parse(&b->plan.input_tokens, b->input_tokens, &err) != STATUS_OK ||
+        lengths_parse(&b->plan.output_tokens, b->output_tokens, &err) != STATUS_OK)
+        return options_misuse(verb, "%s", err.text);
+    return EXIT_DONE;
+}
+
+/* Takes the trace, its times too unless a rate is given. */
+static enum exit_code settle_trace(struct sweep *b, const struct verb *verb)
+{
+    struct load_plan *plan = &b->plan;
+    struct error err;
+
+    if (b->trace_file == NULL)
+        return EXIT_DONE;
+    if (b->prompt_file != NULL || (b->set & (SWEEP_SHARED_PREFIX | TURNS)) != 0)
+        return options_misuse(verb, "--trace says itself what is said: it excludes --prompt-file, "
+                                    "--shared-prefix and --turns");
+    if (trace_read(&b->trace, b->trace_file, &err) != STATUS_OK)
+        return options_misuse(verb, "--trace: %s", err.text);
+    plan->trace = &b->trace;
+    plan->n_turns = b->trace.max_turns;
+    if ((b->set & REQUESTS) == 0 && plan->duration_s <= 0) {
+        b->set |= REQUESTS;
+        plan->n_conversations = b->trace.n;
     }
-    console_progress("asking how the server counts tokens");
-    rc = calibrate(p, t, b->plan.n_turns > 1, err);
-    console_clear();
-    if (rc != STATUS_OK)
-        return rc;
-    if (b->plan.input_tokens < p->overhead[0] || b->plan.input_tokens < p->overhead[1])
-        return error_set(err, STATUS_RANGE,
-                         "a prompt has %u tokens beside its words here: --input-tokens is at least "
-                         "that",
-                         p->overhead[0] > p->overhead[1] ? p->overhead[0] : p->overhead[1]);
-    return STATUS_OK;
+    if (plan->arrivals.rate <= 0 && b->trace.at_s != NULL) {
+        plan->arrivals.times_s = b->trace.at_s;
+        plan->arrivals.n_times = b->trace.n;
+    }
+    return EXIT_DONE;
 }
 
-/* Runs warm-up conversations, which are not measured. */
-static enum status warm_up(const struct load_bench *b, struct target *t, const struct prompts *p,
-                           struct error *err)
+/* The search for a knee has defaults of its own: an open loop, of a while at each rate. */
+static enum exit_code settle_knee(struct sweep *b, const struct verb *verb)
 {
-    struct load_plan plan = b->plan;
-    struct figures ignored;
-    enum status rc;
+    struct error err;
 
-    if (b->n_warmup == 0)
-        return STATUS_OK;
-    plan.n_conversations = b->n_warmup;
-    plan.rate = plan.duration_s = 0;
-    plan.n_background = plan.newcomer_tokens = 0;
-    figures_init(&ignored, plan.n_turns);
-    rc = load_run(&ignored, t, p, &plan, err);
-    if (rc == STATUS_OK && ignored.n_completed == 0) {
-        *err = ignored.first_error;
-        rc = error_prefix(err, "the warm-up failed");
-    }
-    figures_deinit(&ignored);
-    return rc;
+    if (b->knee_bound == NULL)
+        return EXIT_DONE;
+    if (requirement_parse(&b->knee, b->knee_bound, &err) != STATUS_OK)
+        return options_misuse(verb, "--find-knee: %s", err.text);
+    if (b->against != NULL || b->concurrency != NULL || (b->set & (REQUESTS | RATE_TO)) != 0)
+        return options_misuse(verb, "--find-knee sets the rate itself: it excludes --against, "
+                                    "--concurrency, --requests and --rate-to");
+    if (b->plan.arrivals.rate <= 0)
+        b->plan.arrivals.rate = 1;
+    if ((b->set & DURATION) == 0)
+        b->plan.duration_s = KNEE_STEP_S;
+    return EXIT_DONE;
 }
 
-static enum exit_code load_bench_run(struct load_bench *b, struct target *t, struct prompts *p)
+/* Sets the defaults that depend on other options, and rejects options that exclude each other. */
+static enum exit_code settle(struct sweep *b, const struct verb *verb)
 {
-    struct load_plan plan = b->plan;
-    struct error err = {0};
-    struct figures f;
-    enum exit_code code = EXIT_FAILED;
-    enum status rc;
+    struct load_plan *plan = &b->plan;
+    enum exit_code code;
 
-    figures_init(&f, plan.n_turns);
-    if (load_bench_prepare(b, p, t, &err) != STATUS_OK || warm_up(b, t, p, &err) != STATUS_OK)
-        goto out;
-    plan.first = b->n_warmup;
-    rc = load_run(&f, t, p, &plan, &err);
-    if (b->is_json)                         /* the figures are filled in also on failure */
-        (void)out_json(report_json(b, &f)); /* out_end reports a failure */
-    else
-        figures_print(&f);
-    if (rc == STATUS_OK && f.first_error.status != STATUS_OK) {
-        err = f.first_error;
-        rc = error_prefix(&err, "%" PRIu64 " failed, the first with", f.n_failed);
-    }
-    code = rc == STATUS_OK ? load_bench_judge(b, &f) : EXIT_FAILED;
-out:
-    if (err.status != STATUS_OK)
-        console_error("%s [%s]", err.text, status_name(err.status));
-    figures_deinit(&f);
-    return code;
+    if (plan->duration_s < 0 || plan->think_s < 0 || plan->arrivals.rate < 0)
+        return options_misuse(verb, "a time or a rate is below 0");
+    if (plan->duration_s > 0 && (b->set & REQUESTS) != 0)
+        return options_misuse(verb, "--duration stands instead of --requests");
+    if (plan->n_background > MAX_CONCURRENCY)
+        return options_misuse(verb, "from 1 to %d conversations may be at once",
+                              (int)MAX_CONCURRENCY);
+    if (((b->set & REQUESTS) != 0 && plan->n_conversations == 0) || plan->n_turns == 0)
+        return options_misuse(verb, "requests and turns are at least 1");
+    if ((b->set & SWEEP_SHARED_PREFIX) != 0 && b->prompt_file != NULL)
+        return options_misuse(verb, "--shared-prefix is for random words, not for --prompt-file");
+    if (b->is_json && b->is_csv)
+        return options_misuse(verb, "--json and --csv exclude each other");
+    if ((b->set & ROUNDS) != 0 && b->against == NULL)
+        return options_misuse(verb, "--rounds is for --against");
+    if (b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS)
+        return options_misuse(verb, "--rounds is from 1 to %d", (int)MAX_ROUNDS);
+    if ((code = settle_lengths(b, verb)) != EXIT_DONE ||
+        (code = settle_knee(b, verb)) != EXIT_DONE || (code = settle_trace(b, verb)) != EXIT_DONE ||
+        (code = settle_arrivals(b, verb)) != EXIT_DONE ||
+        (code = settle_bounds(b, verb)) != EXIT_DONE || (code = read_levels(b, verb)) != EXIT_DONE)
+        return code;
+    for (size_t i = 0; i < b->n_levels; i++)
+        settle_level(b, &b->levels[i]);
+    return EXIT_DONE;
+}
+
+/* The command line, cut where it is too long. */
+static void join_command(char *out, size_t size, int argc, char **argv)
+{
+    size_t at = 0;
+
+    out[0] = '\0';
+    for (int i = 0; i < argc && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i == 0 ? "" : " ", argv[i]);
+}
+
+static enum exit_code check_target_address(const struct verb *verb, const char *address)
+{
+    const char *rest;
+
+    return address == NULL || target_type_of(address, &rest) != NULL
+               ? EXIT_DONE
+               : options_misuse(
+                     verb, "'%s' is none of parley://, kserve://, http:// and https://HOST:PORT",
+                     address);
 }
 
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
 {
-    struct load_bench b = {
-        .config = {.wait_s = 5},
-        .plan = {.concurrency = 1, .n_turns = 1, .input_tokens = 64, .output_tokens = 64},
-        .seed = 1};
+    struct sweep b = {.config = {.connection = {.wait_s = 5}},
+                      .plan = {.n_turns = 1, .arrivals = {.burst = 1}},
+                      .input_tokens = "64",
+                      .output_tokens = "64",
+                      .seed = 1,
+                      .n_rounds = 3};
     const struct option_group groups[] = {{bench_rows, &b, &b.set}};
-    const struct target_type *type;
-    const char *address;
-    struct prompts prompts;
-    struct target *t;
+    char command[1024];
     enum exit_code code;
     int first;
 
+    join_command(command, sizeof command, argc, argv); /* reading the options moves them */
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
     b.address = argv[first];
-    type = target_type_of(b.address, &address);
-    if (type == NULL)
-        return options_misuse(verb, "'%s' is no parley://HOST:PORT or http://HOST:PORT", b.address);
-    code = settle(&b, verb);
-    if (code != EXIT_DONE)
-        return code;
+    if ((code = check_target_address(verb, b.address)) != EXIT_DONE ||
+        (code = check_target_address(verb, b.against)) != EXIT_DONE ||
+        (code = settle(&b, verb)) != EXIT_DONE)
+        goto free_trace;
     interrupt_catch();
-    t = type->open(address, &b.config);
-    if (t == NULL)
-        return EXIT_FAILED;
-    prompts_init(&prompts, b.seed);
-    code = load_bench_run(&b, t, &prompts);
-    prompts_deinit(&prompts);
-    type->close(t);
+    code = sweep_run(&b, command);
+free_trace:
+    trace_deinit(&b.trace);
     return code;
 }

@@ -5,42 +5,49 @@
  *   TPOT   first chunk until the last, over the reply's tokens but the first
  *   E2EL   a request begun, which of a first turn includes the opening, until the last chunk
  *
- * Percentiles are interpolated between the two nearest ranks. */
+ * In an open loop, and after think time, TTFT and E2EL count from the time at which the turn was to
+ * begin: a server that stalls also delays the turns that could not be sent meanwhile (see "How NOT
+ * to Measure Latency", G. Tene, on coordinated omission). */
 #ifndef CLIENT_CLI_BENCH_FIGURES_H
 #define CLIENT_CLI_BENCH_FIGURES_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
+#include "client/cli/bench/quantiles.h"
 #include "client/cli/bench/target.h"
+#include "client/cli/bench/timeline.h"
 
-/* Numbers of which percentiles are wanted. */
-struct samples {
-    float *values; /* [n] */
-    size_t n, cap;
+enum { FIGURES_N_STATUSES = STATUS_UNAUTHENTICATED + 1 };
+
+/* What a good turn keeps to; 0: no bound. */
+struct goodput_goal {
+    double ttft_ms, tpot_ms, e2el_ms;
 };
 
-void samples_add(struct samples *s, double value);
-void samples_deinit(struct samples *s);
-/* Sorts. percent: 0 … 100. NaN where there are none. */
-double samples_percentile(struct samples *s, double percent);
-
 struct figures {
+    struct goodput_goal goal;
     uint64_t start_us, end_us;      /* monotonic clock: start of the first turn, end of the last */
     uint64_t n_completed, n_failed; /* turns */
-    uint64_t n_input, n_cached, n_output; /* tokens, of completed turns */
-    uint32_t n_prompt_min, n_prompt_max;  /* tokens of first turns' prompts; 0: none completed */
-    struct samples ttft_ms, itl_ms, tpot_ms, e2el_ms;
-    struct samples *turn_ttft_ms; /* [n_turns] by turn; of those that completed */
+    uint64_t n_good;                /* completed within the goal */
+    uint64_t n_by_status[FIGURES_N_STATUSES]; /* failed turns; those never sent count as the one
+                                                 that failed before them */
+    uint64_t n_input, n_cached, n_output;     /* tokens, of completed turns */
+    uint32_t n_prompt_min, n_prompt_max; /* tokens of first turns' prompts; 0: none completed */
+    uint32_t n_peak;                     /* turns in flight at once, at most */
+    struct quantiles ttft_us, itl_us, tpot_us, e2el_us;
+    struct quantiles lag_us;        /* a turn due until it was sent; of scheduled turns */
+    struct quantiles *turn_ttft_us; /* [n_turns] by turn; of those that completed */
     size_t n_turns;
-    struct samples rates;           /* of conversations: tokens/s while it is their turn */
-    double newcomer_ttft_ms;        /* NaN: there was none */
-    struct samples newcomer_itl_ms; /* of the other conversations, while the newcomer waits for its
-                                       first chunk */
+    struct quantiles rates_milli; /* of conversations: tokens/s while it is their turn, × 1000 */
+    double newcomer_ttft_ms;      /* NaN: there was none */
+    struct quantiles newcomer_itl_us; /* of the other conversations, while the newcomer waits for
+                                         its first chunk */
+    struct timeline timeline;
     double client_cpu_s;
+    double server_cpu_s;      /* NaN: the server is not on this host, or not ours to look at */
     struct error first_error; /* STATUS_OK: none */
 };
 
@@ -53,12 +60,10 @@ void figures_add_turn(struct figures *f, const struct target_session *s);
 void figures_add_failed(struct figures *f, uint64_t n, const struct error *why);
 
 double figures_duration_s(const struct figures *f);
+/* So many a second of the duration. */
+double figures_rate(const struct figures *f, uint64_t n);
 double figures_output_rate(const struct figures *f); /* tokens/s */
 /* The slowest conversation's rate over the median's; NaN where there are none. */
-double figures_fairness(struct figures *f);
-
-/* Adds the members that scripts rely on; null for a missing figure. */
-void figures_json(struct figures *f, json_t *into);
-void figures_print(struct figures *f);
+double figures_fairness(const struct figures *f);
 
 #endif

@@ -8,7 +8,6 @@
 #include "client/cli/bench/load.h"
 
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,8 +18,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/counter_rng.h"
 #include "base/env.h"
+#include "client/cli/bench/due.h"
+#include "client/cli/bench/server_cpu.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/interrupt.h"
 
@@ -48,7 +48,7 @@ struct load_slot {
     bool is_taken;              /* its conversation is not over */
     bool is_busy;               /* a turn is in flight */
     bool has_spoken;            /* ever */
-    uint64_t due_us;            /* when its next turn or conversation begins; 0: none is due */
+    bool is_idle, is_due;       /* on the load's stack or heap */
     uint64_t n_tokens, busy_us; /* of this conversation */
     struct buf system, text;
 };
@@ -63,11 +63,17 @@ struct load {
     struct load_slot
         *slots; /* [n_slots]: the measured ones, those in the background, the newcomer */
     uint32_t n_measured, n_slots;
+    uint32_t *idle; /* [n_idle]: measured slots that wait for a conversation to arrive */
+    uint32_t n_idle;
+    struct due due;              /* measured slots with a time of their own, by number */
     uint32_t n_arrived, n_begun; /* conversations that may begin, and that did */
-    uint32_t n_taken;            /* measured slots */
-    uint32_t n_busy;             /* slots of any role */
-    uint32_t n_spoken[2];        /* slots, by role */
-    uint64_t n_chunks;           /* measured */
+    /* Open loop: the same schedule, as far as conversations have arrived and have begun. */
+    struct arrivals_plan schedule;
+    struct arrivals arriving, beginning;
+    uint32_t n_taken;     /* measured slots */
+    uint32_t n_busy;      /* slots of any role */
+    uint32_t n_spoken[2]; /* slots, by role */
+    uint64_t n_chunks;    /* measured */
     bool is_stopping;
     struct error err; /* the failure that ends the load */
 };
@@ -88,13 +94,44 @@ static bool is_time_over(const struct load *l)
 
 /* --- one slot; the lock is held --- */
 
-static uint32_t input_tokens(const struct load_slot *slot)
+enum { DRAW_INPUT, DRAW_OUTPUT }; /* of lengths */
+
+/* What the trace says of a measured conversation's turn; NULL: there is no trace. */
+static const struct trace_turn *trace_turn_of(const struct load_slot *slot, uint32_t turn)
 {
     const struct load_plan *plan = slot->load->plan;
 
+    if (slot->role != MEASURED || plan->trace == NULL)
+        return NULL;
+    return &plan->trace->items[(slot->conversation - plan->first) % plan->trace->n].turns[turn - 1];
+}
+
+/* How many turns the slot's conversation has. */
+static uint32_t turns_of(const struct load_slot *slot)
+{
+    const struct load_plan *plan = slot->load->plan;
+
+    return plan->trace == NULL
+               ? plan->n_turns
+               : plan->trace->items[(slot->conversation - plan->first) % plan->trace->n].n_turns;
+}
+
+static uint32_t drawn(const struct load_slot *slot, const struct token_lengths *from, uint32_t turn,
+                      uint32_t what)
+{
+    return lengths_draw(from, slot->load->prompts->seed, slot->conversation, turn, what);
+}
+
+static uint32_t input_tokens(const struct load_slot *slot, uint32_t turn)
+{
+    const struct load_plan *plan = slot->load->plan;
+    const struct trace_turn *said = trace_turn_of(slot, turn);
+
     switch (slot->role) {
     case MEASURED:
-        return plan->input_tokens;
+        return said != NULL && said->input_tokens > 0
+                   ? said->input_tokens
+                   : drawn(slot, &plan->input_tokens, turn, DRAW_INPUT);
     case BACKGROUND:
         return BACKGROUND_INPUT_TOKENS;
     case NEWCOMER:
@@ -103,7 +140,38 @@ static uint32_t input_tokens(const struct load_slot *slot)
     return plan->newcomer_tokens;
 }
 
-static enum status send_turn(struct load_slot *slot, uint32_t turn, struct error *err)
+static uint32_t output_tokens(const struct load_slot *slot, uint32_t turn)
+{
+    const struct load_plan *plan = slot->load->plan;
+    const struct trace_turn *said = trace_turn_of(slot, turn);
+
+    switch (slot->role) {
+    case MEASURED:
+        return said != NULL && said->output_tokens > 0
+                   ? said->output_tokens
+                   : drawn(slot, &plan->output_tokens, turn, DRAW_OUTPUT);
+    case BACKGROUND:
+        return BACKGROUND_OUTPUT_TOKENS;
+    case NEWCOMER:
+        break;
+    }
+    return 1;
+}
+
+static enum status turn_text(struct load_slot *slot, uint32_t turn)
+{
+    const struct trace_turn *said = trace_turn_of(slot, turn);
+
+    if (said == NULL || said->text == NULL)
+        return prompts_text(slot->load->prompts, slot->conversation, turn, input_tokens(slot, turn),
+                            &slot->text);
+    buf_clear(&slot->text);
+    return buf_append_text(&slot->text, said->text);
+}
+
+/* due_us: when the schedule begins it; 0: now. */
+static enum status send_turn(struct load_slot *slot, uint32_t turn, uint64_t due_us,
+                             struct error *err)
 {
     struct load *l = slot->load;
     struct target_session *s = slot->session;
@@ -112,20 +180,21 @@ static enum status send_turn(struct load_slot *slot, uint32_t turn, struct error
     if (turn == 1)
         rc = prompts_system(l->prompts, slot->conversation, &slot->system);
     if (rc == STATUS_OK)
-        rc = prompts_text(l->prompts, slot->conversation, turn, input_tokens(slot), &slot->text);
+        rc = turn_text(slot, turn);
     if (rc != STATUS_OK)
         return error_set(err, rc, "a prompt is longer than %d MiB", MAX_TEXT_BYTES >> 20);
     s->turn = turn;
+    s->due_us = due_us;
     s->system = slot->system.len == 0 ? NULL : slot->system.data;
     s->text = slot->text.data;
-    s->max_tokens = slot->role == MEASURED     ? l->plan->output_tokens
-                    : slot->role == BACKGROUND ? BACKGROUND_OUTPUT_TOKENS
-                                               : 1;
+    s->max_tokens = output_tokens(slot, turn);
     rc = l->target->type->send(l->target, s, err);
     if (rc != STATUS_OK)
         return rc;
     slot->is_busy = true;
     l->n_busy++;
+    if (l->n_busy > l->figures->n_peak)
+        l->figures->n_peak = l->n_busy;
     return STATUS_OK;
 }
 
@@ -137,21 +206,30 @@ static void load_slot_release(struct load_slot *slot)
     if (slot->role == MEASURED && slot->is_taken) {
         l->n_taken--;
         if (slot->busy_us > 0)
-            samples_add(&l->figures->rates, (double)slot->n_tokens * 1e6 / (double)slot->busy_us);
+            quantiles_add(&l->figures->rates_milli,
+                          (uint64_t)((double)slot->n_tokens * 1e9 / (double)slot->busy_us));
     }
     slot->is_taken = false;
     l->target->type->leave(l->target, slot->session);
 }
 
-/* Conversation number n, in this slot. */
-static enum status load_slot_begin(struct load_slot *slot, uint32_t n, struct error *err)
+/* Conversation number n, in this slot, due at that time; 0: now. */
+static enum status load_slot_begin(struct load_slot *slot, uint32_t n, uint64_t due_us,
+                                   struct error *err)
 {
     slot->conversation = n;
     slot->n_tokens = slot->busy_us = 0;
     slot->is_taken = true;
     if (slot->role == MEASURED)
         slot->load->n_taken++;
-    return send_turn(slot, 1, err);
+    return send_turn(slot, 1, due_us, err);
+}
+
+/* Its next turn or conversation begins at that time. */
+static void load_slot_wait(struct load_slot *slot, uint64_t until_us)
+{
+    slot->is_due = true;
+    due_add(&slot->load->due, until_us, (uint32_t)(slot - slot->load->slots));
 }
 
 /* A turn of a measured conversation failed, and so its later turns fail too. */
@@ -159,23 +237,51 @@ static void load_slot_fail(struct load_slot *slot, uint32_t turn, const struct e
 {
     const struct load_plan *plan = slot->load->plan;
 
-    figures_add_failed(slot->load->figures, plan->duration_s > 0 ? 1 : plan->n_turns - turn + 1,
+    figures_add_failed(slot->load->figures, plan->duration_s > 0 ? 1 : turns_of(slot) - turn + 1,
                        why);
     load_slot_release(slot);
-    if (plan->duration_s > 0)
-        slot->due_us = env_now_us(&env_real) + AFTER_FAILURE_US;
+    if (plan->duration_s > 0 && !arrivals_are_given(&plan->arrivals))
+        load_slot_wait(slot, env_now_us(&env_real) + AFTER_FAILURE_US);
 }
 
-/* Begins the next conversation that has arrived, if there is one. */
+static uint64_t arrival_us(const struct load *l, double at_s)
+{
+    return l->figures->start_us + (uint64_t)(at_s * 1e6);
+}
+
+/* When the next conversation to begin was due; 0 in a closed loop. Steps on. */
+static uint64_t take_due(struct load *l)
+{
+    return arrivals_are_given(&l->plan->arrivals) ? arrival_us(l, arrivals_take(&l->beginning)) : 0;
+}
+
+/* Whether the next conversation of those that have arrived may begin. In an open loop each one does
+ * that was due in time: those that a slow server has delayed belong to the load. */
+static bool may_begin(const struct load *l)
+{
+    if (l->n_begun == l->n_arrived || l->is_stopping)
+        return false;
+    if (arrivals_are_given(&l->plan->arrivals) && l->plan->duration_s > 0)
+        return l->beginning.at_s < l->plan->duration_s;
+    return !is_time_over(l);
+}
+
+/* Begins the next conversation that has arrived; without one the slot is idle. */
 static void begin_next(struct load_slot *slot)
 {
     struct load *l = slot->load;
     struct error err;
 
-    while (slot->due_us == 0 && l->n_begun < l->n_arrived && !l->is_stopping && !is_time_over(l)) {
-        if (load_slot_begin(slot, l->plan->first + l->n_begun++, &err) == STATUS_OK)
+    while (!slot->is_due && may_begin(l)) {
+        uint32_t n = l->plan->first + l->n_begun++;
+
+        if (load_slot_begin(slot, n, take_due(l), &err) == STATUS_OK)
             return;
         load_slot_fail(slot, 1, &err);
+    }
+    if (!slot->is_due && !slot->is_idle) {
+        slot->is_idle = true;
+        l->idle[l->n_idle++] = (uint32_t)(slot - l->slots);
     }
 }
 
@@ -197,7 +303,7 @@ static bool newcomer_is_busy(const struct load *l)
 
 static bool is_over(const struct load *l)
 {
-    bool is_through = l->n_begun == l->plan->n_conversations || is_time_over(l);
+    bool is_through = l->n_begun == l->plan->n_conversations || (is_time_over(l) && !may_begin(l));
 
     return l->err.status != STATUS_OK || (is_through && l->n_taken == 0 && !newcomer_is_busy(l));
 }
@@ -215,7 +321,7 @@ static void on_first_chunk(struct load_slot *slot)
         load_wake(l);
     if (slot->role == MEASURED && l->n_spoken[MEASURED] == l->n_measured &&
         l->plan->newcomer_tokens > 0 && !l->is_stopping &&
-        load_slot_begin(&l->slots[l->n_slots - 1], FIRST_NEWCOMER, &err) != STATUS_OK)
+        load_slot_begin(&l->slots[l->n_slots - 1], FIRST_NEWCOMER, 0, &err) != STATUS_OK)
         spoil(l, &err, "the newcomer");
 }
 
@@ -228,9 +334,9 @@ static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
     if (slot->role == MEASURED) {
         l->n_chunks++;
         if (!is_first)
-            samples_add(&l->figures->itl_ms, (double)gap_us / 1e3);
+            quantiles_add(&l->figures->itl_us, gap_us);
         if (!is_first && newcomer_is_busy(l))
-            samples_add(&l->figures->newcomer_itl_ms, (double)gap_us / 1e3);
+            quantiles_add(&l->figures->newcomer_itl_us, gap_us);
     }
     if (is_first)
         on_first_chunk(slot);
@@ -256,12 +362,12 @@ static void end_measured(struct load_slot *slot, const struct error *how)
     figures_add_turn(l->figures, s);
     slot->n_tokens += s->completion_tokens;
     slot->busy_us += s->last_us == 0 ? 0 : s->last_us - s->sent_us;
-    if (s->turn == l->plan->n_turns || is_time_over(l)) {
+    if (s->turn == turns_of(slot) || is_time_over(l)) {
         load_slot_release(slot);
         begin_next(slot);
     } else if (l->plan->think_s > 0) {
-        slot->due_us = l->figures->end_us + (uint64_t)(l->plan->think_s * 1e6);
-    } else if (send_turn(slot, s->turn + 1, &err) != STATUS_OK) {
+        load_slot_wait(slot, l->figures->end_us + (uint64_t)(l->plan->think_s * 1e6));
+    } else if (send_turn(slot, s->turn + 1, 0, &err) != STATUS_OK) {
         load_slot_fail(slot, s->turn, &err);
         begin_next(slot);
     }
@@ -274,7 +380,7 @@ static void end_background(struct load_slot *slot, const struct error *how)
 
     load_slot_release(slot);
     if (err.status == STATUS_OK && !l->is_stopping)
-        (void)load_slot_begin(slot, slot->conversation + l->plan->n_background,
+        (void)load_slot_begin(slot, slot->conversation + l->plan->n_background, 0,
                               &err); /* err says whether it failed */
     if (err.status != STATUS_OK)
         spoil(l, &err, "a conversation in the background");
@@ -303,63 +409,66 @@ static void on_end(struct target_session *s, const struct error *err)
     slot->is_busy = false;
     l->n_busy--;
     ends[slot->role](slot, err);
-    if (l->is_stopping || slot->due_us != 0 || is_over(l))
+    if (l->is_stopping || slot->is_due || is_over(l))
         load_wake(l); /* with the lock held: the load may be freed right after */
     (void)pthread_mutex_unlock(&l->lock);
 }
 
 /* --- the main thread --- */
 
+static void send_one_due(struct load *l, struct due_entry due)
+{
+    struct load_slot *slot = &l->slots[due.id];
+    uint32_t turn = slot->session->turn + 1;
+    struct error err;
+
+    slot->is_due = false;
+    if (slot->is_taken && send_turn(slot, turn, due.at_us, &err) != STATUS_OK)
+        load_slot_fail(slot, turn, &err);
+    if (!slot->is_taken)
+        begin_next(slot);
+}
+
 /* Sends the turns that are due. Returns when the next one is due, UINT64_MAX for none. */
 static uint64_t send_due(struct load *l)
 {
-    uint64_t now_us = env_now_us(&env_real), next_us = UINT64_MAX;
-    struct error err;
+    uint64_t now_us = env_now_us(&env_real);
 
-    for (uint32_t i = 0; i < l->n_measured; i++) {
-        struct load_slot *slot = &l->slots[i];
-
-        if (slot->due_us != 0 && slot->due_us <= now_us) {
-            slot->due_us = 0;
-            if (slot->is_taken && send_turn(slot, slot->session->turn + 1, &err) != STATUS_OK)
-                load_slot_fail(slot, slot->session->turn, &err);
-            if (!slot->is_taken)
-                begin_next(slot);
-        }
-        if (slot->due_us != 0 && slot->due_us < next_us)
-            next_us = slot->due_us;
-    }
-    return next_us;
+    while (due_next(&l->due) <= now_us)
+        send_one_due(l, due_take(&l->due));
+    return due_next(&l->due);
 }
 
 static void fill_slots(struct load *l)
 {
-    for (uint32_t i = 0; i < l->n_measured && l->n_begun < l->n_arrived; i++)
-        if (!l->slots[i].is_taken)
-            begin_next(&l->slots[i]);
+    while (l->n_idle > 0 && may_begin(l)) {
+        struct load_slot *slot = &l->slots[l->idle[--l->n_idle]];
+
+        slot->is_idle = false;
+        begin_next(slot);
+    }
 }
 
 /* Begins the conversations that are due. Returns when the next one is due, UINT64_MAX for none. */
-static uint64_t let_arrive(struct load *l, double *next_s)
+static uint64_t let_arrive(struct load *l)
 {
     uint64_t now_us = env_now_us(&env_real);
 
-    if (l->plan->rate <= 0) {
+    if (!arrivals_are_given(&l->plan->arrivals)) {
         l->n_arrived = l->plan->n_conversations;
         fill_slots(l);
         return UINT64_MAX;
     }
     while (l->n_arrived < l->plan->n_conversations) {
-        uint64_t at_us = l->figures->start_us + (uint64_t)(*next_s * 1e6);
-        float u;
+        uint64_t at_us = arrival_us(l, l->arriving.at_s);
 
         if (at_us > now_us)
-            return at_us;
-        u = counter_rng_uniform(l->prompts->seed, l->plan->first, l->n_arrived++, UINT32_MAX);
-        *next_s += -log1p(-(double)u) / l->plan->rate;
-        fill_slots(l);
+            break;
+        (void)arrivals_take(&l->arriving);
+        l->n_arrived++;
     }
-    return UINT64_MAX;
+    fill_slots(l);
+    return l->n_arrived < l->plan->n_conversations ? arrival_us(l, l->arriving.at_s) : UINT64_MAX;
 }
 
 /* The progress as a line; "" at the very start. The lock is held. */
@@ -415,7 +524,8 @@ static void start_background(struct load *l)
 
     (void)pthread_mutex_lock(&l->lock);
     for (uint32_t i = 0; i < l->plan->n_background; i++)
-        if (load_slot_begin(&l->slots[l->n_measured + i], FIRST_BACKGROUND + i, &err) != STATUS_OK)
+        if (load_slot_begin(&l->slots[l->n_measured + i], FIRST_BACKGROUND + i, 0, &err) !=
+            STATUS_OK)
             spoil(l, &err, "a conversation in the background");
     while (l->err.status == STATUS_OK && l->n_spoken[BACKGROUND] < l->plan->n_background) {
         (void)pthread_mutex_unlock(&l->lock);
@@ -428,13 +538,14 @@ static void start_background(struct load *l)
 
 static void run_measured(struct load *l)
 {
-    double before_s = load_cpu_s(), next_arrival_s = 0;
+    const int server = server_process(l->plan->server);
+    double before_s = load_cpu_s(), server_before_s = server_cpu_s(server);
     char line[128];
 
     (void)pthread_mutex_lock(&l->lock);
     l->figures->start_us = l->figures->end_us = env_now_us(&env_real);
     while (!is_over(l)) {
-        uint64_t due_us = send_due(l), arrival_us = let_arrive(l, &next_arrival_s);
+        uint64_t due_us = send_due(l), next_us = let_arrive(l);
 
         if (is_over(l))
             break;
@@ -442,11 +553,12 @@ static void run_measured(struct load *l)
         (void)pthread_mutex_unlock(&l->lock);
         if (*line != '\0')
             console_progress("%s", line);
-        wait_event(l, due_us < arrival_us ? due_us : arrival_us);
+        wait_event(l, due_us < next_us ? due_us : next_us);
         (void)pthread_mutex_lock(&l->lock);
     }
     (void)pthread_mutex_unlock(&l->lock);
     l->figures->client_cpu_s = load_cpu_s() - before_s;
+    l->figures->server_cpu_s = server_cpu_s(server) - server_before_s;
 }
 
 static void stop(struct load *l)
@@ -474,10 +586,14 @@ static void slots_init(struct load *l)
         plan->concurrency < plan->n_conversations ? plan->concurrency : plan->n_conversations;
     l->n_slots = l->n_measured + plan->n_background + (plan->newcomer_tokens > 0);
     l->slots = xalloc(l->n_slots * sizeof *l->slots);
+    l->idle = xalloc(l->n_measured * sizeof *l->idle);
+    for (uint32_t i = l->n_measured; i-- > 0;)
+        l->idle[l->n_idle++] = i;
     for (uint32_t i = 0; i < l->n_slots; i++) {
         struct load_slot *slot = &l->slots[i];
 
         slot->load = l;
+        slot->is_idle = i < l->n_measured;
         slot->role = i < l->n_measured                        ? MEASURED
                      : i < l->n_measured + plan->n_background ? BACKGROUND
                                                               : NEWCOMER;
@@ -498,6 +614,8 @@ static void slots_deinit(struct load *l)
         buf_deinit(&l->slots[i].text);
     }
     free(l->slots);
+    free(l->idle);
+    due_deinit(&l->due);
 }
 
 enum status load_run(struct figures *out, struct target *t, const struct prompts *prompts,
@@ -512,6 +630,11 @@ enum status load_run(struct figures *out, struct target *t, const struct prompts
     if (l.event_fd < 0)
         return error_set(err, STATUS_EXHAUSTED, "no descriptor is left: %s", strerror(errno));
     (void)pthread_mutex_init(&l.lock, NULL); /* cannot fail on Linux */
+    l.schedule = plan->arrivals;
+    l.schedule.seed = prompts->seed;
+    l.schedule.stream = plan->first;
+    arrivals_init(&l.arriving, &l.schedule);
+    arrivals_init(&l.beginning, &l.schedule);
     slots_init(&l);
     start_background(&l);
     if (l.err.status == STATUS_OK)

@@ -6,20 +6,26 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "client/cli/bench/arrivals.h"
 #include "client/cli/bench/figures.h"
+#include "client/cli/bench/lengths.h"
 #include "client/cli/bench/prompts.h"
 #include "client/cli/bench/target.h"
+#include "client/cli/bench/trace.h"
 
 struct load_plan {
+    const char *server; /* HOST:PORT or unix:PATH, for its CPU time; not owned */
     uint32_t
         first; /* number of the first conversation; a conversation's texts depend on its number */
     uint32_t n_conversations;
-    uint32_t n_turns;                     /* of each */
-    uint32_t concurrency;                 /* at most so many at once */
-    uint32_t input_tokens, output_tokens; /* of a turn */
-    /* 0: a conversation begins when another is over (closed loop); else so many begin each second
-     * on average, at times that are a Poisson process by the prompts' seed (open loop). */
-    double rate;
+    uint32_t n_turns;                                 /* of each */
+    uint32_t concurrency;                             /* at most so many at once */
+    struct token_lengths input_tokens, output_tokens; /* of a turn */
+    const struct trace *trace; /* what conversation number first + i says, i modulo its length;
+                                  NULL: words */
+    /* rate 0: a conversation begins when another is over (closed loop); else at these times,
+     * whatever the server does (open loop). The seed and the stream are the load's to fill in. */
+    struct arrivals_plan arrivals;
     double think_s; /* between a reply and the next turn */
     /* 0: until all conversations are over; else no conversation begins after this time, and no turn
      * that follows without think time. */

@@ -1,5 +1,5 @@
 /* The server that a load is sent to, by the protocol that its address names. Kinds are const
- * tables: parleyd over gRPC, and servers with OpenAI's API over HTTP.
+ * tables: parleyd over gRPC, servers with OpenAI's API over HTTP, and KServe v2 over gRPC.
  *
  * A target has one thread of its own, which calls all events; any thread may send and leave. */
 #ifndef CLIENT_CLI_BENCH_TARGET_H
@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "client/cli/connection.h"
 
 struct target_session;
 
@@ -32,6 +33,7 @@ struct target_session {
     const char *system; /* of the conversation, read with turn 1 */
     const char *text;
     uint32_t max_tokens;
+    uint64_t due_us; /* when the load's schedule begins this turn, monotonic; 0: at once */
 
     /* Results of the turn, valid at its end. us: monotonic. */
     uint64_t begun_us;          /* before anything was sent, an opening included */
@@ -42,7 +44,8 @@ struct target_session {
 
 struct target_config {
     const char *model; /* NULL: the server's default */
-    double wait_s;     /* for the server to be ready */
+    /* Key, certificates, and how long to wait for the server; not its address. */
+    struct connection_options connection;
     float temperature;
     bool ignore_eos;
     bool is_chat; /* OpenAI: chat completions instead of completions */
@@ -53,8 +56,9 @@ struct target {
 };
 
 struct target_type {
-    const char *scheme;  /* "parley://" */
-    size_t session_size; /* bytes; zeroed, it is one */
+    const char *scheme;    /* "parley://" */
+    bool counts_no_tokens; /* it does not say how many tokens a prompt and a reply have */
+    size_t session_size;   /* bytes; zeroed, it is one */
     /* Waits for the server. NULL: it was not ready in time; stderr says so. */
     struct target *(*open)(const char *address, const struct target_config *config);
     /* Ends turns in flight as failed, and waits for their ends. */
@@ -67,7 +71,7 @@ struct target_type {
     void (*session_deinit)(struct target_session *s); /* no turn is in flight */
 };
 
-extern const struct target_type parley_target, openai_target;
+extern const struct target_type parley_target, openai_target, openai_tls_target, kserve_target;
 
 /* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
 const struct target_type *target_type_of(const char *address, const char **ret_rest);

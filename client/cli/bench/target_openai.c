@@ -182,22 +182,39 @@ static void want(struct openai_session *s)
     (void)pthread_mutex_unlock(&t->lock);
 }
 
+/* A handle for this server. NULL: libcurl has no memory. */
+static CURL *open_easy(const struct openai_target *t)
+{
+    const struct connection_options *how = &t->config.connection;
+    CURL *easy = curl_easy_init();
+
+    if (easy == NULL)
+        return NULL;
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, t->headers);
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
+    if (how->ca != NULL)
+        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, how->ca);
+    if (how->cert != NULL)
+        (void)curl_easy_setopt(easy, CURLOPT_SSLCERT, how->cert);
+    if (how->tls_key != NULL)
+        (void)curl_easy_setopt(easy, CURLOPT_SSLKEY, how->tls_key);
+    return easy;
+}
+
 /* --- a turn --- */
 
 static enum status make_easy(struct openai_session *s)
 {
-    CURL *easy = curl_easy_init();
+    CURL *easy = open_easy(s->target);
 
     if (easy == NULL)
         return STATUS_EXHAUSTED;
     s->easy = easy;
     (void)curl_easy_setopt(easy, CURLOPT_URL, s->target->url);
-    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, s->target->headers);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
     (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*"); /* a proxy is for the web */
     openai_init(&s->conversation, &s->base, s->target->config.is_chat);
     return STATUS_OK;
 }
@@ -255,9 +272,9 @@ static size_t openai_keep_text(char *bytes, size_t size, size_t n, void *arg)
 }
 
 /* GET /v1/models: true when the server answers without a server error. */
-static bool ask_models(const char *url, struct buf *answer)
+static bool ask_models(const struct openai_target *t, const char *url, struct buf *answer)
 {
-    CURL *easy = curl_easy_init();
+    CURL *easy = open_easy(t);
     long code;
 
     buf_clear(answer);
@@ -266,17 +283,17 @@ static bool ask_models(const char *url, struct buf *answer)
     (void)curl_easy_setopt(easy, CURLOPT_URL, url);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, openai_keep_text);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, answer);
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
     (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)PROBE_MS);
     code = curl_easy_perform(easy) == CURLE_OK ? response_code(easy) : 0;
     curl_easy_cleanup(easy);
     return code >= 200 && code < 500;
 }
 
-/* Waits for the server; returns the name of its first model, "" where it lists none. */
-static bool find_server(const char *host, double wait_s, char *model, size_t size)
+/* Waits for the server at this URL, and takes the name of its first model, "" where it lists none.
+ */
+static bool find_server(struct openai_target *t, const char *server)
 {
+    double wait_s = t->config.connection.wait_s;
     uint64_t end_us = env_now_us(&env_real) + (uint64_t)(wait_s * 1e6);
     struct buf answer;
     char url[512];
@@ -285,61 +302,97 @@ static bool find_server(const char *host, double wait_s, char *model, size_t siz
     const char *name;
 
     buf_init(&answer, MAX_ANSWER_BYTES);
-    (void)snprintf(url, sizeof url, "http://%s/v1/models", host); /* checked: it is short enough */
-    while (!(is_there = ask_models(url, &answer)) && env_now_us(&env_real) < end_us &&
+    (void)snprintf(url, sizeof url, "%s/v1/models", server); /* checked: it is short enough */
+    while (!(is_there = ask_models(t, url, &answer)) && env_now_us(&env_real) < end_us &&
            interrupt_sleep(PAUSE_MS))
-        console_progress("waiting for the server at http://%s …", host);
+        console_progress("waiting for the server at %s …", server);
     console_clear();
+    if (!is_there)
+        console_error("no server is ready at %s (waited %.1f s)", server, wait_s);
     list = json_loadb(answer.data, answer.len, 0, NULL);
     name =
         json_string_value(json_object_get(json_array_get(json_object_get(list, "data"), 0), "id"));
-    (void)snprintf(model, size, "%s", name == NULL ? "" : name);
+    (void)snprintf(t->model, sizeof t->model, "%s", name == NULL ? "" : name);
     json_decref(list);
     buf_deinit(&answer);
     return is_there;
 }
 
-static struct target *openai_target_open(const char *address, const struct target_config *config)
+/* Sent with every request. False, with an error printed, if the key cannot be read. */
+static bool make_headers(struct openai_target *t)
 {
-    char host[256], model[256];
-    size_t len = strcspn(address, "/");
-    struct openai_target *t;
+    char *key, *line;
+    size_t size;
 
-    if (len == 0 || len >= sizeof host ||
-        (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
-         strcmp(address + len, "/v1") != 0)) {
-        console_error("'http://%s' is no http://HOST:PORT", address);
-        return NULL;
-    }
-    (void)snprintf(host, sizeof host, "%.*s", (int)len, address);
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        console_error("libcurl does not start");
-        return NULL;
-    }
-    if (!find_server(host, config->wait_s, model, sizeof model)) {
-        console_error("no server is ready at http://%s (waited %.1f s)", host, config->wait_s);
-        return NULL;
-    }
-    t = xalloc(sizeof *t);
-    t->base.type = &openai_target;
-    t->config = *config;
-    (void)snprintf(t->model, sizeof t->model, "%s", config->model == NULL ? model : config->model);
-    (void)snprintf(t->url, sizeof t->url, "http://%s/v1/%s", host,
-                   config->is_chat ? "chat/completions" : "completions");
+    if (!connection_read_key(&key, &t->config.connection))
+        return false;
     t->headers = curl_slist_append(NULL, "Content-Type: application/json");
     t->headers = curl_slist_append(t->headers, "Expect:"); /* no round trip before a long prompt */
+    if (key != NULL) {
+        size = strlen(key) + sizeof "Authorization: Bearer ";
+        line = xalloc(size);
+        (void)snprintf(line, size, "Authorization: Bearer %s", key);
+        t->headers = curl_slist_append(t->headers, line);
+        free(line);
+    }
+    free(key);
+    return true;
+}
+
+/* Starts the thread. */
+static bool start(struct openai_target *t, const char *server)
+{
+    (void)snprintf(t->url, sizeof t->url, "%s/v1/%s", server,
+                   t->config.is_chat ? "chat/completions" : "completions");
+    if (t->config.model != NULL)
+        (void)snprintf(t->model, sizeof t->model, "%s", t->config.model);
     t->multi = curl_multi_init();
     list_init(&t->wanted);
     list_init(&t->live);
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
-    if (t->multi == NULL || pthread_create(&t->thread, NULL, drive, t) != 0) {
-        console_error("no memory for a connection to http://%s", host);
-        (void)curl_multi_cleanup(t->multi);
-        curl_slist_free_all(t->headers);
-        free(t);
+    if (t->multi != NULL && pthread_create(&t->thread, NULL, drive, t) == 0)
+        return true;
+    console_error("no memory for a connection to %s", server);
+    (void)curl_multi_cleanup(t->multi);
+    return false;
+}
+
+static struct target *openai_target_new(const struct target_type *type, const char *address,
+                                        const struct target_config *config)
+{
+    char server[300];
+    size_t len = strcspn(address, "/");
+    struct openai_target *t;
+
+    if (len == 0 || len >= sizeof server - sizeof "https://" ||
+        (strcmp(address + len, "") != 0 && strcmp(address + len, "/") != 0 &&
+         strcmp(address + len, "/v1") != 0)) {
+        console_error("'%s%s' is no %sHOST:PORT", type->scheme, address, type->scheme);
         return NULL;
     }
-    return &t->base;
+    (void)snprintf(server, sizeof server, "%s%.*s", type->scheme, (int)len, address);
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        console_error("libcurl does not start");
+        return NULL;
+    }
+    t = xalloc(sizeof *t);
+    t->base.type = type;
+    t->config = *config;
+    if (make_headers(t) && find_server(t, server) && start(t, server))
+        return &t->base;
+    curl_slist_free_all(t->headers);
+    free(t);
+    return NULL;
+}
+
+static struct target *openai_target_open(const char *address, const struct target_config *config)
+{
+    return openai_target_new(&openai_target, address, config);
+}
+
+static struct target *openai_tls_open(const char *address, const struct target_config *config)
+{
+    return openai_target_new(&openai_tls_target, address, config);
 }
 
 static void openai_target_close(struct target *base)
@@ -362,6 +415,16 @@ const struct target_type openai_target = {
     .scheme = "http://",
     .session_size = sizeof(struct openai_session),
     .open = openai_target_open,
+    .close = openai_target_close,
+    .send = openai_send,
+    .leave = openai_leave,
+    .session_deinit = openai_session_deinit,
+};
+
+const struct target_type openai_tls_target = {
+    .scheme = "https://",
+    .session_size = sizeof(struct openai_session),
+    .open = openai_tls_open,
     .close = openai_target_close,
     .send = openai_send,
     .leave = openai_leave,

@@ -50,10 +50,12 @@ static struct parley_target *parley_target_of(struct target *t)
 
 static struct target *parley_target_open(const char *address, const struct target_config *config)
 {
-    const struct connection_options where = {.server = address, .wait_s = config->wait_s};
-    struct parley_channel *channel = connection_open(&where);
+    struct connection_options where = config->connection;
+    struct parley_channel *channel;
     struct parley_target *t;
 
+    where.server = address;
+    channel = connection_open(&where);
     if (channel == NULL)
         return NULL;
     t = xalloc(sizeof *t);

@@ -7,8 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/cli/output/svg.h"
+
 /* The frame in SVG units, and the room around it for titles, numbers and names. */
 enum { WIDTH = 760, HEIGHT = 440, LEFT = 70, RIGHT = 190, TOP = 50, BOTTOM = 60 };
+
+/* Up to so many points each have a number on the axis, and a dot. */
+enum { MAX_NUMBERED = 12, MAX_DOTTED = 40 };
 
 /* Every other line is dashed, so that lines differ also without colours. */
 static const char *const colours[PLOT_MAX_SERIES] = {
@@ -56,29 +61,31 @@ static double place_y(const struct plot_frame *f, double y)
     return HEIGHT - BOTTOM - y / f->y_high * (HEIGHT - TOP - BOTTOM);
 }
 
-static void plot_write_text(FILE *out, const char *text)
-{
-    for (; *text != '\0'; text++)
-        switch (*text) {
-        case '<':
-            (void)fputs("&lt;", out);
-            break;
-        case '>':
-            (void)fputs("&gt;", out);
-            break;
-        case '&':
-            (void)fputs("&amp;", out);
-            break;
-        default:
-            (void)fputc(*text, out);
-        }
-}
-
 static void write_label(FILE *out, double x, double y, const char *how, const char *text)
 {
     (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, how);
-    plot_write_text(out, text);
+    svg_text(out, text);
     (void)fputs("</text>\n", out);
+}
+
+static void write_x_number(FILE *out, const struct plot_frame *f, double x)
+{
+    char number[32];
+
+    (void)snprintf(number, sizeof number, "%g", x);
+    write_label(out, place_x(f, x), HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"", number);
+}
+
+static void write_x_numbers(FILE *out, const struct plot *p, const struct plot_frame *f)
+{
+    double tick = tick_of(f->x_high - f->x_low);
+
+    if (p->n_points <= MAX_NUMBERED)
+        for (size_t i = 0; i < p->n_points; i++)
+            write_x_number(out, f, p->x[i]);
+    else
+        for (double x = ceil(f->x_low / tick) * tick; x <= f->x_high; x += tick)
+            write_x_number(out, f, x);
 }
 
 static void write_axes(FILE *out, const struct plot *p, const struct plot_frame *f)
@@ -92,11 +99,7 @@ static void write_axes(FILE *out, const struct plot *p, const struct plot_frame 
         (void)snprintf(number, sizeof number, "%g", y);
         write_label(out, LEFT - 8, place_y(f, y) + 4, "text-anchor=\"end\"", number);
     }
-    for (size_t i = 0; i < p->n_points; i++) {
-        (void)snprintf(number, sizeof number, "%g", p->x[i]);
-        write_label(out, place_x(f, p->x[i]), HEIGHT - BOTTOM + 20, "text-anchor=\"middle\"",
-                    number);
-    }
+    write_x_numbers(out, p, f);
     write_label(out, middle, TOP - 20, "text-anchor=\"middle\" font-size=\"15\"", p->title);
     write_label(out, middle, HEIGHT - 16, "text-anchor=\"middle\"", p->x_label);
     (void)snprintf(how, sizeof how, "text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\"",
@@ -118,7 +121,7 @@ static void write_series(FILE *out, const struct plot *p, const struct plot_fram
         is_open = !isnan(y[i]);
     }
     (void)fputs("\"/>\n", out);
-    for (size_t i = 0; i < p->n_points; i++)
+    for (size_t i = 0; i < p->n_points && p->n_points <= MAX_DOTTED; i++)
         if (!isnan(y[i]))
             (void)fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
                           place_x(f, p->x[i]), place_y(f, y[i]), colours[s]);
@@ -135,15 +138,11 @@ static void write_legend(FILE *out, const struct plot *p, size_t s)
     write_label(out, x + 34, y + 4, "", p->series[s].name);
 }
 
-enum status plot_write(const struct plot *p, const char *path, struct error *err)
+void plot_draw(const struct plot *p, FILE *out)
 {
     struct plot_frame f = frame_of(p);
-    FILE *out = fopen(path, "we");
-    bool is_bad;
 
     assert(p->n_series <= PLOT_MAX_SERIES && p->n_points > 0);
-    if (out == NULL)
-        return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));
     (void)fprintf(out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
                   "font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -155,6 +154,16 @@ enum status plot_write(const struct plot *p, const char *path, struct error *err
         write_legend(out, p, s);
     }
     (void)fputs("</svg>\n", out);
+}
+
+enum status plot_write(const struct plot *p, const char *path, struct error *err)
+{
+    FILE *out = fopen(path, "we");
+    bool is_bad;
+
+    if (out == NULL)
+        return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));
+    plot_draw(p, out);
     is_bad = ferror(out) != 0;
     if (fclose(out) != 0 || is_bad)
         return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));

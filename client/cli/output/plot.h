@@ -3,6 +3,7 @@
 #define CLIENT_CLI_OUTPUT_PLOT_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -21,6 +22,8 @@ struct plot {
 
 enum { PLOT_MAX_SERIES = 8 };
 
+/* Writes an <svg> element; the stream keeps the error of a failed write. */
+void plot_draw(const struct plot *p, FILE *out);
 /* Writes the file whole. The error names it. */
 enum status plot_write(const struct plot *p, const char *path, struct error *err) MUST_CHECK;
 

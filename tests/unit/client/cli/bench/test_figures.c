@@ -1,24 +1,8 @@
-#include "client/cli/bench/figures.h"
+#include "client/cli/bench/report.h"
 
 #include <math.h>
 
 #include "tests/unit/base/suite.h"
-
-/* Percentiles lie between the two nearest ranks, as numpy's do; of nothing there are none. */
-START_TEST(percentiles)
-{
-    struct samples s = {0};
-
-    ck_assert(isnan(samples_percentile(&s, 50)));
-    for (int i = 10; i >= 1; i--)
-        samples_add(&s, i);
-    ck_assert_double_eq_tol(samples_percentile(&s, 0), 1, 1e-6);
-    ck_assert_double_eq_tol(samples_percentile(&s, 50), 5.5, 1e-6);
-    ck_assert_double_eq_tol(samples_percentile(&s, 99), 9.91, 1e-5);
-    ck_assert_double_eq_tol(samples_percentile(&s, 100), 10, 1e-6);
-    samples_deinit(&s);
-}
-END_TEST
 
 static double real(const json_t *object, const char *name)
 {
@@ -49,20 +33,23 @@ START_TEST(turns)
                                           .completion_tokens = 1};
     const struct error why = {.status = STATUS_UNAVAILABLE, .text = "gone"};
     const struct error later = {.status = STATUS_UNKNOWN, .text = "later"};
-    json_t *report = json_object();
-    struct figures f;
+    const struct load_plan plan = {.n_turns = 2};
+    struct bench_run run = {.address = "parley://a", .plan = &plan};
+    struct figures *f = &run.figures;
+    json_t *report;
 
-    figures_init(&f, 2);
-    f.start_us = 0;
-    f.end_us = 100000;
-    figures_add_turn(&f, &first);
-    figures_add_turn(&f, &second);
-    figures_add_failed(&f, 2, &why);
-    figures_add_failed(&f, 1, &later);
-    samples_add(&f.rates, 10);
-    samples_add(&f.rates, 20);
-    samples_add(&f.rates, 30);
-    figures_json(&f, report);
+    figures_init(f, 2);
+    f->goal = (struct goodput_goal){.ttft_ms = 5};
+    f->start_us = 0;
+    f->end_us = 100000;
+    figures_add_turn(f, &first);
+    figures_add_turn(f, &second);
+    figures_add_failed(f, 2, &why);
+    figures_add_failed(f, 1, &later);
+    quantiles_add(&f->rates_milli, 10000);
+    quantiles_add(&f->rates_milli, 20000);
+    quantiles_add(&f->rates_milli, 30000);
+    report = bench_run_json(&run);
     ck_assert_double_eq(real(report, "completed"), 2);
     ck_assert_double_eq(real(report, "failed"), 3);
     ck_assert_str_eq(json_string_value(json_object_get(report, "first_error")), "gone");
@@ -70,35 +57,63 @@ START_TEST(turns)
     ck_assert_double_eq_tol(real(report, "input_tok_s"), 500, 1e-6);
     ck_assert_double_eq(real(report, "cached_tokens"), 4);
     ck_assert_double_eq(real(report, "prompt_tokens_max"), 20); /* of first turns */
-    ck_assert_double_eq_tol(real(report, "ttft_ms_p50"), 6, 1e-6);
+    ck_assert_double_eq_tol(real(report, "ttft_ms_p50"), 6, 0.004 * 22);
     ck_assert_double_eq_tol(real(report, "tpot_ms_p50"), 10, 1e-6);
-    ck_assert_double_eq_tol(real(report, "e2el_ms_p50"), 22, 1e-6);
+    ck_assert_double_eq_tol(real(report, "e2el_ms_p50"), 22, 0.004 * 22);
     ck_assert(isnan(real(report, "itl_ms_p50")));
-    ck_assert_double_eq_tol(real(report, "fairness"), 0.5, 1e-6);
+    ck_assert_double_eq_tol(real(report, "fairness"), 0.5, 0.004);
     ck_assert_double_eq_tol(
         json_number_value(json_array_get(json_object_get(report, "ttft_ms_p50_by_turn"), 1)), 2,
         1e-6);
+    ck_assert_double_eq_tol(real(report, "request_goodput"), 10, 1e-6); /* one of both */
+    ck_assert_double_eq(real(json_object_get(report, "errors"), "UNAVAILABLE"), 2);
+    ck_assert_double_eq(real(json_object_get(report, "errors"), "UNKNOWN"), 1);
+    ck_assert_double_eq_tol(real(report, "mean_ttft_ms"), 6, 1e-6);
+    ck_assert_double_eq_tol(real(report, "std_ttft_ms"), 4, 1e-6);
     ck_assert_ptr_null(json_object_get(report, "newcomer"));
     json_decref(report);
-    figures_deinit(&f);
+    figures_deinit(&run.figures);
 }
 END_TEST
 
 /* A load of which nothing completed has counts, and no figure. */
 START_TEST(nothing)
 {
-    json_t *report = json_object();
-    struct figures f;
+    const struct load_plan plan = {.n_turns = 1};
+    struct bench_run run = {.address = "parley://a", .plan = &plan};
+    json_t *report;
 
-    figures_init(&f, 1);
-    figures_json(&f, report);
+    figures_init(&run.figures, 1);
+    report = bench_run_json(&run);
     ck_assert_double_eq(real(report, "completed"), 0);
     ck_assert_double_eq(real(report, "output_tok_s"), 0);
     ck_assert(isnan(real(report, "ttft_ms_p99")));
     ck_assert(isnan(real(report, "fairness")));
     json_decref(report);
+    figures_deinit(&run.figures);
+}
+END_TEST
+
+/* A turn of a schedule counts from the time at which it was to begin, not from when it was sent. */
+START_TEST(scheduled)
+{
+    const struct target_session late = {.turn = 1,
+                                        .due_us = 1000,
+                                        .begun_us = 101000,
+                                        .sent_us = 102000,
+                                        .first_us = 103000,
+                                        .last_us = 104000,
+                                        .completion_tokens = 2};
+    struct figures f;
+
+    figures_init(&f, 1);
+    f.end_us = 104000;
+    figures_add_turn(&f, &late);
+    ck_assert_double_eq_tol(quantiles_percentile(&f.ttft_us, 50), 102000, 1e-6);
+    ck_assert_double_eq_tol(quantiles_percentile(&f.e2el_us, 50), 103000, 1e-6);
+    ck_assert_double_eq_tol(quantiles_percentile(&f.lag_us, 50), 100000, 1e-6);
     figures_deinit(&f);
 }
 END_TEST
 
-SUITE_MAIN("client/cli/bench/figures", percentiles, turns, nothing)
+SUITE_MAIN("client/cli/bench/figures", turns, nothing, scheduled)

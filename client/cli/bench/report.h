@@ -1,0 +1,32 @@
+/* The report of one or several loads: as text, JSON, CSV or a page of HTML. */
+#ifndef CLIENT_CLI_BENCH_REPORT_H
+#define CLIENT_CLI_BENCH_REPORT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "client/cli/bench/figures.h"
+#include "client/cli/bench/load.h"
+
+/* One load and its figures. */
+struct bench_run {
+    const char *address;
+    const struct load_plan *plan;
+    uint64_t seed;
+    struct figures figures;
+};
+
+/* One object, with the names of `vllm bench serve` among others. */
+json_t *bench_run_json(const struct bench_run *r);
+void bench_run_print(const struct bench_run *r);
+/* A line of names (perf_analyzer's first, in its units, then those of bench_run_json), and a line a
+ * run, on stdout. */
+void bench_runs_csv(const struct bench_run *runs, size_t n_runs);
+/* One page without references to others: what was run, a table of the runs, and charts of latency
+ * over time, of its distribution, and of throughput over concurrency. command: the command line. */
+enum status bench_runs_html(const struct bench_run *runs, size_t n_runs, const char *command,
+                            const char *path, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,44 @@
+#include "client/cli/bench/require.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cli/bench/metric.h"
+
+enum status requirement_parse(struct requirement *out, const char *text, struct error *err)
+{
+    size_t len = strcspn(text, "<>"), at = len;
+    const struct figures none = {0};
+    double ignored;
+    char *end;
+
+    *out = (struct requirement){.is_ceiling = text[at] == '<'};
+    while (len > 0 && text[len - 1] == ' ')
+        len--;
+    if (text[at] == '\0' || len == 0 || len >= sizeof out->name)
+        return error_set(err, STATUS_INVALID, "'%s' is no bound such as 'p99_ttft_ms<200'", text);
+    memcpy(out->name, text, len);
+    at++;
+    out->may_be_equal = text[at] == '=';
+    at += out->may_be_equal;
+    out->bound = strtod(text + at, &end);
+    if (end == text + at || *end != '\0' || !isfinite(out->bound))
+        return error_set(err, STATUS_INVALID, "'%s' ends in no number", text);
+    if (!metric_read(&ignored, &none, out->name))
+        return error_set(err, STATUS_INVALID,
+                         "there is no figure '%s'; 'man parley' lists them, such as p99_ttft_ms",
+                         out->name);
+    return STATUS_OK;
+}
+
+bool requirement_holds(const struct requirement *r, const struct figures *f, double *ret_is)
+{
+    double is;
+
+    (void)metric_read(&is, f, r->name); /* parsing has checked the name */
+    *ret_is = is;
+    if (r->may_be_equal && is == r->bound)
+        return true;
+    return r->is_ceiling ? is < r->bound : is > r->bound; /* false for NaN */
+}

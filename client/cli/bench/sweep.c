@@ -1,0 +1,401 @@
+#include "client/cli/bench/sweep.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/cli/bench/calibrate.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/out.h"
+
+enum { MAX_LAG_MS = 10 /* at the 99th percentile, before a warning */ };
+
+/* A knee is known when the rate that breaks the bound is at most so much above the one that keeps
+ * it; below the least rate none is sought. */
+static const double KNEE_RATIO = 1.05, LEAST_RATE = 0.01;
+
+/* Of one processor, before a warning. */
+static const double MAX_CLIENT_SHARE = 0.9;
+
+/* Whether the requested bounds hold; prints those that do not. */
+static bool holds(const char *what, double is, double bound, bool is_ceiling)
+{
+    bool is_good = bound <= 0 || (is_ceiling ? is <= bound : is >= bound); /* NaN is not good */
+
+    if (!is_good)
+        console_error("%s is %.3g, wanted %s %.3g", what, is, is_ceiling ? "at most" : "at least",
+                      bound);
+    return is_good;
+}
+
+static bool requirements_hold(const struct sweep *b, const struct figures *f)
+{
+    bool all_hold = true;
+
+    for (size_t i = 0; i < b->bounds.n; i++) {
+        double is;
+
+        if (!requirement_holds(&b->requirements[i], f, &is)) {
+            console_error("%s does not hold: it is %.4g", b->bounds.texts[i], is);
+            all_hold = false;
+        }
+    }
+    return all_hold;
+}
+
+static bool sweep_holds(const struct sweep *b, const struct figures *f)
+{
+    bool all_hold =
+        holds("TTFT p99 in ms", quantiles_percentile(&f->ttft_us, 99) / 1e3, b->max_ttft_ms, true);
+
+    all_hold &=
+        holds("ITL p99 in ms", quantiles_percentile(&f->itl_us, 99) / 1e3, b->max_itl_ms, true);
+    all_hold &=
+        holds("E2EL p99 in ms", quantiles_percentile(&f->e2el_us, 99) / 1e3, b->max_e2el_ms, true);
+    all_hold &= holds("output in tokens/s", figures_output_rate(f), b->min_output_rate, false);
+    all_hold &= holds("fairness", figures_fairness(f), b->min_fairness, false);
+    return requirements_hold(b, f) && all_hold;
+}
+
+/* A client that cannot keep its own schedule measures itself. */
+static void warn_of_client(const struct figures *f)
+{
+    double lag_ms = quantiles_percentile(&f->lag_us, 99) / 1e3;
+    double share = f->client_cpu_s / fmax(figures_duration_s(f), 1e-9);
+
+    if (lag_ms > MAX_LAG_MS) /* not for NaN */
+        console_line(
+            "the client sent late: p99 %.1f ms after the schedule; a lower --rate, a higher "
+            "--concurrency or a second client measures the server",
+            lag_ms);
+    if (share > MAX_CLIENT_SHARE)
+        console_line("this client used %.0f%% of a processor: it may be what bounds these figures",
+                     100 * share);
+}
+
+static enum status sweep_prepare(struct sweep *b, struct prompts *p, struct target *t,
+                                 struct error *err)
+{
+    enum status rc;
+
+    if (b->prompt_file != NULL)
+        return prompts_read(p, b->prompt_file, err);
+    if ((b->set & SWEEP_SHARED_PREFIX) != 0) {
+        p->shares_system = true;
+        p->n_system = b->shared_prefix - (b->shared_prefix > 0); /* and the first word */
+    }
+    if (t->type->counts_no_tokens)
+        return STATUS_OK;
+    console_progress("asking how the server counts tokens");
+    rc = calibrate(p, t, b->plan.n_turns > 1, err);
+    console_clear();
+    if (rc != STATUS_OK)
+        return rc;
+    if (b->plan.input_tokens.kind == LENGTHS_FIXED && b->trace_file == NULL &&
+        (b->plan.input_tokens.a < p->overhead[0] || b->plan.input_tokens.a < p->overhead[1]))
+        return error_set(err, STATUS_RANGE,
+                         "a prompt has %u tokens beside its words here: --input-tokens is at least "
+                         "that",
+                         p->overhead[0] > p->overhead[1] ? p->overhead[0] : p->overhead[1]);
+    return STATUS_OK;
+}
+
+/* Runs warm-up conversations, which are not measured. */
+static enum status warm_up(const struct sweep *b, struct target *t, const struct prompts *p,
+                           struct error *err)
+{
+    struct load_plan plan = b->levels[0];
+    struct figures ignored;
+    enum status rc;
+
+    if (b->n_warmup == 0)
+        return STATUS_OK;
+    plan.n_conversations = b->n_warmup;
+    plan.arrivals.rate = plan.duration_s = 0;
+    plan.arrivals.times_s = NULL;
+    plan.n_background = plan.newcomer_tokens = 0;
+    figures_init(&ignored, plan.n_turns);
+    rc = load_run(&ignored, t, p, &plan, err);
+    if (rc == STATUS_OK && ignored.n_completed == 0) {
+        *err = ignored.first_error;
+        rc = error_prefix(err, "the warm-up failed");
+    }
+    figures_deinit(&ignored);
+    return rc;
+}
+
+/* --- the loads --- */
+
+/* A server of the bench, its prompts calibrated. */
+struct bench_server {
+    const char *address;
+    struct target *target;
+    struct prompts prompts;
+    uint32_t n_begun; /* conversations: each load draws other words */
+};
+
+/* Opens and warms it up. False, with an error printed. */
+static bool server_open(struct bench_server *s, struct sweep *b, const char *address)
+{
+    const struct target_type *type;
+    struct error err = {0};
+    const char *rest;
+
+    type = target_type_of(address, &rest); /* checked: there is one */
+    *s = (struct bench_server){.address = address, .target = type->open(rest, &b->config)};
+    if (s->target == NULL)
+        return false;
+    prompts_init(&s->prompts, b->seed);
+    if (sweep_prepare(b, &s->prompts, s->target, &err) == STATUS_OK &&
+        warm_up(b, s->target, &s->prompts, &err) == STATUS_OK) {
+        s->n_begun = b->n_warmup;
+        return true;
+    }
+    console_error("%s [%s]", err.text, status_name(err.status));
+    prompts_deinit(&s->prompts);
+    type->close(s->target);
+    return false;
+}
+
+static void server_close(struct bench_server *s)
+{
+    prompts_deinit(&s->prompts);
+    s->target->type->close(s->target);
+}
+
+static void show(const struct sweep *b, const struct bench_run *r)
+{
+    if (b->is_json)
+        (void)out_json(bench_run_json(r)); /* out_end reports a failure */
+    else if (!b->is_csv)
+        bench_run_print(r);
+}
+
+/* What distinguishes this load from the one before it. */
+static void announce_load(const struct sweep *b, const struct load_plan *plan)
+{
+    if (b->is_json || b->is_csv)
+        return;
+    if (b->n_runs > 1)
+        printf("\n");
+    if (b->knee_bound != NULL)
+        printf("--- %.4g conversations/s ---\n", plan->arrivals.rate);
+    else if (b->n_levels > 1)
+        printf("--- %u at once ---\n", plan->concurrency);
+}
+
+/* One load; its figures are the bench's last run, filled in also on failure. */
+static enum status run_load(struct sweep *b, struct bench_server *s, const struct load_plan *level,
+                            struct error *err)
+{
+    struct bench_run *r = &b->runs[b->n_runs++];
+    struct load_plan plan = *level;
+    enum status rc;
+
+    *r = (struct bench_run){.address = s->address, .plan = level, .seed = b->seed};
+    figures_init(&r->figures, plan.n_turns);
+    r->figures.goal = b->goal;
+    plan.first = s->n_begun;
+    plan.server = strstr(s->address, "://") + 3;
+    announce_load(b, &plan);
+    rc = load_run(&r->figures, s->target, &s->prompts, &plan, err);
+    b->is_stopped = rc == STATUS_CANCELLED;
+    s->n_begun += (uint32_t)(r->figures.n_completed + r->figures.n_failed);
+    show(b, r);
+    warn_of_client(&r->figures);
+    return rc;
+}
+
+/* One load, which is to keep to the bounds. */
+static enum exit_code run_level(struct sweep *b, struct bench_server *s,
+                                const struct load_plan *level)
+{
+    struct error err = {0};
+    enum status rc = run_load(b, s, level, &err);
+    const struct figures *f = &b->runs[b->n_runs - 1].figures;
+
+    if (rc == STATUS_OK && f->first_error.status != STATUS_OK) {
+        err = f->first_error;
+        rc = error_prefix(&err, "%" PRIu64 " failed, the first with", f->n_failed);
+    }
+    if (rc == STATUS_OK)
+        return sweep_holds(b, f) ? EXIT_DONE : EXIT_BOUND;
+    console_error("%s [%s]", err.text, status_name(err.status));
+    return EXIT_FAILED;
+}
+
+/* The worse of two: a failed load, then a bound. */
+static enum exit_code worse(enum exit_code a, enum exit_code b)
+{
+    return a == EXIT_FAILED || b == EXIT_DONE ? a : b;
+}
+
+/* Throughput of a run: tokens a second, or turns where replies have no tokens. */
+static double throughput(const struct figures *f)
+{
+    return f->n_output > 0 ? figures_output_rate(f) : figures_rate(f, f->n_completed);
+}
+
+static int ascending_ratio(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* null where a server completed nothing. */
+static json_t *ratio_json(double ratio)
+{
+    return isfinite(ratio) ? json_real(ratio) : json_null();
+}
+
+/* The ratio of both servers in each round of a level, which the last runs are. */
+static void compare(const struct sweep *b, const struct load_plan *level)
+{
+    double *ratios = xalloc(b->n_rounds * sizeof *ratios), median, least, most;
+    const struct bench_run *runs = b->runs + b->n_runs - 2 * (size_t)b->n_rounds;
+    const size_t n = b->n_rounds;
+
+    for (size_t i = 0; i < n; i++)
+        ratios[i] = throughput(&runs[2 * i].figures) / throughput(&runs[2 * i + 1].figures);
+    qsort(ratios, n, sizeof *ratios, ascending_ratio);
+    median = (ratios[(n - 1) / 2] + ratios[n / 2]) / 2;
+    least = ratios[0];
+    most = ratios[n - 1];
+    free(ratios);
+    if (b->is_json)
+        (void)out_json(json_pack("{ss,ss,sI,sI,so,so,so}", "address", b->address, "against",
+                                 b->against, "concurrency", (json_int_t)level->concurrency,
+                                 "rounds", (json_int_t)n, "ratio", ratio_json(median), "ratio_min",
+                                 ratio_json(least), "ratio_max", ratio_json(most)));
+    else if (!b->is_csv)
+        printf("\n%s has %.3f × the throughput of %s at %u at once (%.3f to %.3f in %zu rounds)\n",
+               b->address, median, b->against, level->concurrency, least, most, n);
+}
+
+/* Loads of one level at both servers, in turn. */
+static enum exit_code run_rounds(struct sweep *b, struct bench_server servers[2],
+                                 const struct load_plan *level)
+{
+    const size_t n_servers = b->against == NULL ? 1 : 2;
+    const size_t n_rounds = b->against == NULL ? 1 : b->n_rounds;
+    enum exit_code code = EXIT_DONE;
+
+    for (size_t i = 0; i < n_rounds * n_servers && !b->is_stopped; i++)
+        code = worse(run_level(b, &servers[i % n_servers], level), code);
+    if (b->against != NULL && !b->is_stopped)
+        compare(b, level);
+    return code;
+}
+
+static enum exit_code run_levels(struct sweep *b, struct bench_server servers[2])
+{
+    enum exit_code code = EXIT_DONE;
+
+    for (size_t i = 0; i < b->n_levels && !b->is_stopped; i++)
+        code = worse(run_rounds(b, servers, &b->levels[i]), code);
+    if (b->is_csv)
+        bench_runs_csv(b->runs, b->n_runs);
+    return code;
+}
+
+/* The knee lies between the rate that keeps the bound and the one that breaks it. */
+struct knee_search {
+    double holds, breaks; /* 0: none is known */
+};
+
+/* The next rate: twice or half of the last one until both ends are known, then their geometric
+ * mean. 0: they are near enough. */
+static double next_rate(const struct knee_search *k)
+{
+    if (k->breaks <= 0)
+        return 2 * k->holds;
+    if (k->holds <= 0)
+        return k->breaks > LEAST_RATE ? k->breaks / 2 : 0;
+    return k->breaks / k->holds <= KNEE_RATIO ? 0 : sqrt(k->holds * k->breaks);
+}
+
+static void report_knee(const struct sweep *b, const struct knee_search *k)
+{
+    if (b->is_json)
+        (void)out_json(json_pack("{ss,ss,so,so}", "address", b->address, "bound", b->knee_bound,
+                                 "knee_rate", k->holds > 0 ? json_real(k->holds) : json_null(),
+                                 "broken_rate",
+                                 k->breaks > 0 ? json_real(k->breaks) : json_null()));
+    else if (!b->is_csv && k->holds > 0)
+        printf("\n%s holds up to %.4g conversations/s%s\n", b->knee_bound, k->holds,
+               k->breaks > 0 ? "" : ", the highest that was tried");
+    if (k->holds <= 0)
+        console_error("%s holds at no rate down to %.2g/s", b->knee_bound, k->breaks);
+}
+
+static enum exit_code find_knee(struct sweep *b, struct bench_server *s)
+{
+    struct knee_search k = {0};
+    double rate = b->levels[0].arrivals.rate;
+
+    while (rate > 0 && b->n_runs < SWEEP_MAX_STEPS) {
+        struct load_plan *step = &b->steps[b->n_runs];
+        struct error err = {0};
+        enum status rc;
+        double ignored;
+
+        *step = b->levels[0];
+        step->arrivals.rate = rate;
+        rc = run_load(b, s, step, &err);
+        if (rc != STATUS_OK) {
+            console_error("%s [%s]", err.text, status_name(err.status));
+            return EXIT_FAILED;
+        }
+        if (b->runs[b->n_runs - 1].figures.n_failed == 0 &&
+            requirement_holds(&b->knee, &b->runs[b->n_runs - 1].figures, &ignored))
+            k.holds = rate;
+        else
+            k.breaks = rate;
+        rate = next_rate(&k);
+    }
+    if (b->is_csv)
+        bench_runs_csv(b->runs, b->n_runs);
+    report_knee(b, &k);
+    return k.holds > 0 ? EXIT_DONE : EXIT_BOUND;
+}
+
+/* The page, where one is wanted. */
+static enum exit_code write_page(const struct sweep *b, const char *command)
+{
+    struct error err;
+
+    if (b->html == NULL || bench_runs_html(b->runs, b->n_runs, command, b->html, &err) == STATUS_OK)
+        return EXIT_DONE;
+    console_error("%s", err.text);
+    return EXIT_FAILED;
+}
+
+enum exit_code sweep_run(struct sweep *b, const char *command)
+{
+    enum exit_code code = EXIT_FAILED;
+    struct bench_server servers[2];
+
+    size_t max_runs = 2 * b->n_levels * b->n_rounds;
+
+    if (b->knee_bound != NULL)
+        max_runs = SWEEP_MAX_STEPS;
+    b->runs = xalloc(max_runs * sizeof *b->runs);
+    if (!server_open(&servers[0], b, b->address))
+        goto free_runs;
+    if (b->against == NULL || server_open(&servers[1], b, b->against)) {
+        code = b->knee_bound == NULL ? run_levels(b, servers) : find_knee(b, &servers[0]);
+        code = worse(write_page(b, command), code);
+        if (b->against != NULL)
+            server_close(&servers[1]);
+    }
+    server_close(&servers[0]);
+free_runs:
+    for (size_t i = 0; i < b->n_runs; i++)
+        figures_deinit(&b->runs[i].figures);
+    free(b->runs);
+    return code;
+}
