@@ -49,6 +49,7 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--goodput", "ttft"], "ttft:MS"),
         (["parley://127.0.0.1:1", "--require", "p99_ttft<5"], "p99_ttft_ms"),
         (["parley://127.0.0.1:1", "--json", "--csv"], "exclude"),
+        (["http://127.0.0.1:1", "--chat", "--responses"], "exclude"),
         (["parley://127.0.0.1:1", "--find-knee", "p99<1"], "p99"),
         (["parley://127.0.0.1:1", "--input-tokens", "9:1"], "LEAST:MOST"),
         (["parley://127.0.0.1:1", "--trace", "/nowhere"], "/nowhere"),
@@ -226,6 +227,21 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def respond(self, event, how, text, n_tokens):
+        """The stream of /v1/responses."""
+        say = lambda kind, **fields: event(json.dumps({"type": kind, **fields}))  # noqa: E731
+        self.close_connection = True
+        say("response.created", response={"id": "resp_1", "error": None, "usage": None})
+        for i in range(n_tokens):
+            if how == "breaks" and i == 2:
+                say("response.failed", response={"error": {"code": "server_error", "message": "out of ink"}})
+            if how in ("breaks", "drops") and i == 2:
+                return
+            say("response.output_text.delta", delta="w " if i else " w ")
+        say("response.output_text.done", text=" w " + "w " * (n_tokens - 1))
+        usage = {"input_tokens": len(text.split()), "output_tokens": n_tokens, "input_tokens_details": {"cached_tokens": 1}}
+        say("response.incomplete", response={"error": None, "usage": usage})
+
     def do_GET(self):
         self.send(200, json.dumps({"data": [{"id": "first"}]}).encode())
 
@@ -234,8 +250,9 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         with self.lock:
             self.bodies.append((self.path, body))
             nth = len(self.bodies)
-        text = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body["messages"])
-        how = body["model"] if body["max_tokens"] > 1 else "first"  # probes go well
+        text = body["prompt"] if "prompt" in body else " ".join(m["content"] for m in body.get("messages") or body["input"])
+        n_tokens = body["max_output_tokens" if "input" in body else "max_tokens"]
+        how = body["model"] if n_tokens > 1 else "first"  # probes go well
         if how == "dies" and nth >= 10:
             self.server.socket.close()  # nobody is let in any more
             self.close_connection = True
@@ -249,6 +266,9 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         newline = "\r\n" if how == "first" else "\n"
         event = lambda data: self.wfile.write(f"data: {data}{newline}{newline}".encode())  # noqa: E731
+        if "input" in body:
+            self.respond(event, how, text, n_tokens)
+            return
         choice = (lambda t: {"text": t}) if "prompt" in body else (lambda t: {"delta": {"content": t}})
         self.wfile.write(f": hello{newline}{newline}".encode())
         if "messages" in body:
@@ -272,7 +292,7 @@ def foreign(cli):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     load = ["--concurrency", 2, "--requests", 4, "--input-tokens", 20, "--output-tokens", 5]
-    for more, path, said in ([], "/v1/completions", "prompt"), (["--chat"], "/v1/chat/completions", "messages"):
+    for more, path, said in ([], "/v1/completions", "prompt"), (["--chat"], "/v1/chat/completions", "messages"), (["--responses"], "/v1/responses", "input"):
         Foreign.bodies.clear()
         figures = bench(cli, url, *load, "--turns", 2, *more)
         assert (figures["completed"], figures["failed"], figures["completion_tokens"]) == (8, 0, 40), figures
@@ -280,13 +300,14 @@ def foreign(cli):
         assert figures["prompt_tokens"] == 4 * (20 + 20 + 5 + 20), figures
         at, body = Foreign.bodies[-1]
         assert at == path and said in body, (at, body)
-        assert body["model"] == "first" and body["max_tokens"] == 5 and body["temperature"] == 0 and body["ignore_eos"], body
-        assert body["stream"] and body["stream_options"]["include_usage"], body
+        assert body["model"] == "first" and body["max_output_tokens" if said == "input" else "max_tokens"] == 5 and body["temperature"] == 0 and body["ignore_eos"], body
+        assert body["stream"] and (said == "input" or body["stream_options"]["include_usage"]), body
         assert "w w w w w" in json.dumps(body), "the second turn holds the first's reply"
     for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "no end"):
-        figures = bench(cli, url, *load, "--model", model, code=1)
-        assert (figures["completed"], figures["failed"]) == (4 - n_failed, n_failed), (model, figures)
-        assert word in figures["first_error"], figures
+        for api in [], ["--responses"]:
+            figures = bench(cli, url, *load, "--model", model, *api, code=1)
+            assert (figures["completed"], figures["failed"]) == (4 - n_failed, n_failed), (model, figures)
+            assert word in figures["first_error"], figures
     figures = bench(cli, url, *load[:2], "--requests", 12, *load[4:], "--model", "refuses-some", code=1)
     assert figures["completed"] + figures["failed"] == 12 and 0 < figures["failed"] < 12, figures
     Foreign.bodies.clear()

@@ -51,6 +51,8 @@ static const struct option_row bench_rows[] = {
      AT(prompt_file), 0},
     {"chat", NULL, "http://: chat completions instead of completions", OPTION_FLAG,
      AT(config.is_chat), 0},
+    {"responses", NULL, "http://: responses instead of completions", OPTION_FLAG,
+     AT(config.is_responses), 0},
     {"rate", "X", "conversations begun a second, a Poisson process (closed loop)", OPTION_DOUBLE,
      AT(plan.arrivals.rate), 0},
     {"request-rate", "X", "the same", OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
@@ -261,6 +263,8 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
         return options_misuse(verb, "--shared-prefix is for random words, not for --prompt-file");
     if (b->is_json && b->is_csv)
         return options_misuse(verb, "--json and --csv exclude each other");
+    if (b->config.is_chat && b->config.is_responses)
+        return options_misuse(verb, "--chat and --responses exclude each other");
     if ((b->set & ROUNDS) != 0 && b->against == NULL)
         return options_misuse(verb, "--rounds is for --against");
     if (b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS)

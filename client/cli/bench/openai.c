@@ -9,9 +9,23 @@ enum {
     MAX_COMPLAINT_BYTES = 64 << 10,
 };
 
-void openai_init(struct openai *o, struct target_session *session, bool is_chat)
+enum openai_api openai_api_of(const struct target_config *config)
 {
-    *o = (struct openai){.session = session, .is_chat = is_chat};
+    return config->is_chat        ? OPENAI_CHAT
+           : config->is_responses ? OPENAI_RESPONSES
+                                  : OPENAI_COMPLETIONS;
+}
+
+const char *openai_path(enum openai_api api)
+{
+    static const char *const paths[] = {"completions", "chat/completions", "responses"};
+
+    return paths[api];
+}
+
+void openai_init(struct openai *o, struct target_session *session, enum openai_api api)
+{
+    *o = (struct openai){.session = session, .api = api};
     sse_init(&o->sse, MAX_EVENT_BYTES);
     buf_init(&o->prompt, MAX_BODY_BYTES);
     buf_init(&o->reply, MAX_BODY_BYTES);
@@ -70,15 +84,18 @@ static enum status say_as_text(struct openai *o)
 static json_t *request_of(const struct openai *o, const struct target_config *config,
                           const char *model)
 {
-    json_t *request =
-        json_pack("{ss,sI,sf,sb,s{sb}}", "model", model, "max_tokens",
-                  (json_int_t)o->session->max_tokens, "temperature", (double)config->temperature,
-                  "stream", 1, "stream_options", "include_usage", 1);
+    bool is_responses = o->api == OPENAI_RESPONSES;
+    json_t *request = json_pack("{ss,sI,sf,sb}", "model", model,
+                                is_responses ? "max_output_tokens" : "max_tokens",
+                                (json_int_t)o->session->max_tokens, "temperature",
+                                (double)config->temperature, "stream", 1);
 
+    if (!is_responses) /* whose last event has the usage anyway */
+        (void)json_object_set_new(request, "stream_options", json_pack("{sb}", "include_usage", 1));
     if (config->ignore_eos)
         (void)json_object_set_new(request, "ignore_eos", json_true());
-    if (o->is_chat)
-        (void)json_object_set(request, "messages", o->messages);
+    if (o->api != OPENAI_COMPLETIONS)
+        (void)json_object_set(request, is_responses ? "input" : "messages", o->messages);
     else if (json_object_set_new(request, "prompt", json_string(o->prompt.data)) != 0)
         (void)json_object_clear(request); /* what is no UTF-8 is no JSON */
     return request;
@@ -89,7 +106,7 @@ enum status openai_request(char **out, struct openai *o, const struct target_con
 {
     json_t *request;
 
-    if ((o->is_chat ? say_as_chat(o) : say_as_text(o)) != STATUS_OK)
+    if ((o->api == OPENAI_COMPLETIONS ? say_as_text(o) : say_as_chat(o)) != STATUS_OK)
         return error_set(err, STATUS_EXHAUSTED, "a prompt is longer than %d MiB or not UTF-8",
                          MAX_BODY_BYTES >> 20);
     request = request_of(o, config, model);
@@ -131,18 +148,22 @@ static void take_usage(struct openai *o, const json_t *usage)
         whole(json_object_get(usage, "prompt_tokens_details"), "cached_tokens");
 }
 
+static void take_text(struct openai *o, const json_t *text)
+{
+    if (json_string_length(text) == 0)
+        return; /* a role or a finish reason: no token */
+    o->n_chunks++;
+    session_chunk(o->session);
+    if (buf_append(&o->reply, json_string_value(text), json_string_length(text)) != STATUS_OK)
+        openai_fail(o, STATUS_EXHAUSTED, "the reply is too long", "");
+}
+
 static void take_choice(struct openai *o, const json_t *choice)
 {
-    const json_t *from = o->is_chat ? json_object_get(choice, "delta") : choice;
-    const json_t *text = json_object_get(from, o->is_chat ? "content" : "text");
+    bool is_chat = o->api == OPENAI_CHAT;
+    const json_t *from = is_chat ? json_object_get(choice, "delta") : choice;
 
-    /* A chunk without text has a role or a finish reason: no token. */
-    if (json_string_length(text) > 0) {
-        o->n_chunks++;
-        session_chunk(o->session);
-        if (buf_append(&o->reply, json_string_value(text), json_string_length(text)) != STATUS_OK)
-            openai_fail(o, STATUS_EXHAUSTED, "the reply is too long", "");
-    }
+    take_text(o, json_object_get(from, is_chat ? "content" : "text"));
     if (json_is_string(json_object_get(choice, "finish_reason")))
         o->is_done = true;
 }
@@ -157,13 +178,42 @@ static const char *error_message(const json_t *object)
     return text == NULL ? "" : text;
 }
 
+/* An event of a stream of /v1/responses. Types that are not named here carry no text of the reply.
+ */
+static void take_response_event(struct openai *o, const json_t *event)
+{
+    const char *type = json_string_value(json_object_get(event, "type"));
+    const json_t *response = json_object_get(event, "response");
+    const json_t *usage = json_object_get(response, "usage");
+
+    if (type == NULL)
+        return;
+    if (strcmp(type, "response.output_text.delta") == 0) {
+        take_text(o, json_object_get(event, "delta"));
+    } else if (strcmp(type, "response.failed") == 0) {
+        openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(response));
+    } else if (strcmp(type, "error") == 0) {
+        const char *text = json_string_value(json_object_get(event, "message"));
+
+        openai_fail(o, STATUS_UNKNOWN, "the server failed", text == NULL ? "" : text);
+    } else if (strcmp(type, "response.completed") == 0 ||
+               strcmp(type, "response.incomplete") == 0) {
+        o->is_done = true;
+        o->session->prompt_tokens = whole(usage, "input_tokens");
+        o->session->completion_tokens = whole(usage, "output_tokens");
+        o->session->cached_tokens =
+            whole(json_object_get(usage, "input_tokens_details"), "cached_tokens");
+    }
+}
+
 static void on_event(void *arg, const char *data, size_t len)
 {
     struct openai *o = arg;
     json_t *event;
 
     if (strcmp(data, "[DONE]") == 0) {
-        o->is_done = true;
+        /* Responses have an event of their own for the end. */
+        o->is_done = o->is_done || o->api != OPENAI_RESPONSES;
         return;
     }
     event = json_loadb(data, len, 0, NULL);
@@ -171,8 +221,11 @@ static void on_event(void *arg, const char *data, size_t len)
         openai_fail(o, STATUS_INTERNAL, "an event of the stream is no JSON object", "");
     else if (json_object_get(event, "error") != NULL)
         openai_fail(o, STATUS_UNKNOWN, "the server failed", error_message(event));
-    take_usage(o, json_object_get(event, "usage"));
-    if (json_array_size(json_object_get(event, "choices")) > 0)
+    if (o->api == OPENAI_RESPONSES)
+        take_response_event(o, event);
+    else
+        take_usage(o, json_object_get(event, "usage"));
+    if (o->api != OPENAI_RESPONSES && json_array_size(json_object_get(event, "choices")) > 0)
         take_choice(o, json_array_get(json_object_get(event, "choices"), 0));
     json_decref(event);
 }

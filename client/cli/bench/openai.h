@@ -12,11 +12,13 @@
 #include "client/cli/bench/sse.h"
 #include "client/cli/bench/target.h"
 
+enum openai_api { OPENAI_COMPLETIONS, OPENAI_CHAT, OPENAI_RESPONSES };
+
 struct openai {
     struct target_session *session; /* its events report chunks as they arrive */
-    bool is_chat;
+    enum openai_api api;
     struct buf prompt;    /* completions: the conversation so far, without the last reply */
-    json_t *messages;     /* chat: likewise */
+    json_t *messages;     /* chat and responses: likewise */
     struct buf reply;     /* of this turn */
     struct buf complaint; /* the body of a response that is not a stream */
     struct sse sse;
@@ -25,7 +27,11 @@ struct openai {
     struct error err; /* of this turn; the first one stays */
 };
 
-void openai_init(struct openai *o, struct target_session *session, bool is_chat);
+enum openai_api openai_api_of(const struct target_config *config);
+/* Of its requests, after "/v1/". */
+const char *openai_path(enum openai_api api);
+
+void openai_init(struct openai *o, struct target_session *session, enum openai_api api);
 void openai_deinit(struct openai *o);
 
 /* The body of the session's next turn. *out is from malloc; the caller frees it. */

@@ -48,7 +48,8 @@ struct target_config {
     struct connection_options connection;
     float temperature;
     bool ignore_eos;
-    bool is_chat; /* OpenAI: chat completions instead of completions */
+    bool is_chat;      /* OpenAI: chat completions instead of completions */
+    bool is_responses; /* OpenAI: responses instead of completions; not both */
 };
 
 struct target {

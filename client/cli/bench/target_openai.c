@@ -1,5 +1,5 @@
-/* A server that speaks OpenAI's API over HTTP: completions, or chat completions, streamed as
- * server-sent events. There the client keeps the conversation: each turn sends all of it.
+/* A server that speaks OpenAI's API over HTTP: completions, chat completions or responses, streamed
+ * as server-sent events. There the client keeps the conversation: each turn sends all of it.
  *
  * The target's thread drives libcurl's multi interface. Send and leave only put the session on a
  * list and wake the thread, which starts or removes the transfer. The end of a transfer calls the
@@ -215,7 +215,7 @@ static enum status make_easy(struct openai_session *s)
     (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, s);
     (void)curl_easy_setopt(easy, CURLOPT_PRIVATE, s);
-    openai_init(&s->conversation, &s->base, s->target->config.is_chat);
+    openai_init(&s->conversation, &s->base, openai_api_of(&s->target->config));
     return STATUS_OK;
 }
 
@@ -343,7 +343,7 @@ static bool make_headers(struct openai_target *t)
 static bool start(struct openai_target *t, const char *server)
 {
     (void)snprintf(t->url, sizeof t->url, "%s/v1/%s", server,
-                   t->config.is_chat ? "chat/completions" : "completions");
+                   openai_path(openai_api_of(&t->config)));
     if (t->config.model != NULL)
         (void)snprintf(t->model, sizeof t->model, "%s", t->config.model);
     t->multi = curl_multi_init();
