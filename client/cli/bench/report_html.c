@@ -25,7 +25,12 @@ static const char head[] =
     "collapse;font-variant-numeric:tabular-nums}th,td{padding:.3rem .7rem;text-align:right;"
     "border-bottom:1px solid #e3e3e3;white-space:nowrap}th{font-weight:600;color:#555}"
     "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}"
-    ".bad{color:#b00020}</style></head><body>\n";
+    ".bad{color:#b00020}@media(prefers-color-scheme:dark){:root{color-scheme:dark}body{color:#ddd;"
+    "background:#16181c}p.about,th{color:#a4a8ae}code{background:#24272d}th,td{border-color:#"
+    "383c42}"
+    ".bad{color:#ff7b89}svg rect{fill:#16181c}svg text{fill:#ddd}svg line[stroke=\"#ddd\"]{stroke:"
+    "#383c42}svg [stroke=\"#0072b2\"]{stroke:#4ea8de}svg [fill=\"#0072b2\"]{fill:#4ea8de}}"
+    "</style></head><body>\n";
 
 static void write_about(FILE *out, const char *command)
 {

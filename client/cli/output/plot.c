@@ -15,6 +15,9 @@ enum { WIDTH = 760, HEIGHT = 440, LEFT = 70, RIGHT = 190, TOP = 50, BOTTOM = 60 
 /* Up to so many points each have a number on the axis, and a dot. */
 enum { MAX_NUMBERED = 12, MAX_DOTTED = 40 };
 
+/* Numbers on the axis of x are at least so far apart. */
+enum { NUMBER_WIDTH = 30 };
+
 /* Every other line is dashed, so that lines differ also without colours. */
 static const char *const colours[PLOT_MAX_SERIES] = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999",
@@ -78,11 +81,15 @@ static void write_x_number(FILE *out, const struct plot_frame *f, double x)
 
 static void write_x_numbers(FILE *out, const struct plot *p, const struct plot_frame *f)
 {
-    double tick = tick_of(f->x_high - f->x_low);
+    double tick = tick_of(f->x_high - f->x_low), last = -NUMBER_WIDTH;
 
     if (p->n_points <= MAX_NUMBERED)
-        for (size_t i = 0; i < p->n_points; i++)
+        for (size_t i = 0; i < p->n_points; i++) {
+            if (place_x(f, p->x[i]) - last < NUMBER_WIDTH)
+                continue;
+            last = place_x(f, p->x[i]);
             write_x_number(out, f, p->x[i]);
+        }
     else
         for (double x = ceil(f->x_low / tick) * tick; x <= f->x_high; x += tick)
             write_x_number(out, f, x);
