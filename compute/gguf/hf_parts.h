@@ -1,8 +1,8 @@
 /* What the files share that read a folder as transformers saves it (config.json, tokenizer.json,
  * *.safetensors): it is translated to the keys and tensors of a GGUF file, so that nothing else
- * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c and hf_tokenizer.c
- * translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head, safetensors.c
- * puts all together. */
+ * learns of it. hf_json.c reads JSON, hf_keys.c writes keys, hf_config.c, hf_splitting.c and
+ * hf_tokenizer.c translate, hf_names.c knows the tensors' names, hf_tensors.c reads a file's head,
+ * safetensors.c puts all together. */
 #ifndef COMPUTE_GGUF_HF_PARTS_H
 #define COMPUTE_GGUF_HF_PARTS_H
 
@@ -117,6 +117,22 @@ struct hf_place {
 /* Fills t's name and form from the name that transformers gives. */
 enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, const char *name,
                            struct hf_place *ret, struct error *err) MUST_CHECK;
+
+/* hf_splitting.c */
+
+/* How a tokenizer.json cuts text and merges. */
+struct hf_splitting {
+    const char *model, *pre; /* tokenizer.ggml.model and .pre */
+    bool ignores_merges;     /* a word that is a token is that token */
+    bool is_text;            /* merges of characters; those that are no token become bytes */
+    /* Where merges are of characters: a space is put before text, only before that which begins
+     * the prompt, only where none is. */
+    bool adds_space, only_first, only_missing;
+};
+
+/* UNIMPLEMENTED names what is not translated. */
+enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
+                              struct error *err) MUST_CHECK;
 
 /* hf_tokenizer.c */
 

@@ -1,4 +1,5 @@
-/* tokenizer.json and what lies beside it: byte-level BPE. */
+/* tokenizer.json and what lies beside it: its tokens, merges and special tokens. hf_splitting.c
+ * reads how it cuts text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,102 +13,23 @@ enum {
     TYPE_CONTROL = 3,
     TYPE_USER = 4,
     TYPE_UNUSED = 5,
+    TYPE_BYTE = 6,
+    N_BYTES = 256,
     N_ENDS = 3
-};
-
-#define SPLIT_GPT4(digits)                                               \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits \
-    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-/* The pre-tokenizers that tokenizer.json may ask for, by GGUF's names. */
-static const struct hf_split {
-    const char *name;
-    const char *regex;   /* of a Split, NULL: none */
-    bool digits, words;  /* Digits; ByteLevel with its own regex */
-    bool ignores_merges; /* model.ignore_merges */
-} splits[] = {
-    {"llama-bpe", SPLIT_GPT4("\\p{N}{1,3}"), false, false, true},
-    {"dbrx", SPLIT_GPT4("\\p{N}{1,3}"), false, false, false},
-    {"qwen2", SPLIT_GPT4("\\p{N}"), false, false, false},
-    {"smollm", NULL, true, true, false},
-    {"gpt-2", NULL, false, true, false},
 };
 
 struct hf_token {
     const char *text; /* NULL: the id is not used */
     uint32_t type;
+    uint32_t trim; /* white space that it takes: 1 before it, 2 behind it */
 };
 
 struct hf_vocab {
     struct hf_token *tokens; /* [n] by id */
     size_t n;
+    size_t n_bytes; /* tokens of bytes */
+    bool has_trims;
 };
-
-/* Notes one step of a pre-tokenizer. False for one that is none of ours. */
-static bool note_step(struct hf_split *found, const json_t *step)
-{
-    const char *type = hf_json_text(step, "type");
-
-    if (strcmp(type, "Split") == 0 && found->regex == NULL) {
-        found->regex = hf_json_text(hf_json_object(step, "pattern"), "Regex");
-        return strcmp(hf_json_text(step, "behavior"), "Isolated") == 0 &&
-               !hf_json_is_true(step, "invert");
-    }
-    if (strcmp(type, "Digits") == 0) {
-        found->digits = true;
-        return hf_json_is_true(step, "individual_digits");
-    }
-    if (strcmp(type, "ByteLevel") != 0)
-        return false;
-    found->words = !json_is_false(json_object_get(step, "use_regex"));
-    return !hf_json_is_true(step, "add_prefix_space");
-}
-
-static bool same_regex(const char *a, const char *b)
-{
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
-static enum status find_split(const char **out, const json_t *tokenizer, struct error *err)
-{
-    const json_t *pre = hf_json_object(tokenizer, "pre_tokenizer");
-    const json_t *steps = json_object_get(pre, "pretokenizers"), *step;
-    struct hf_split found = {0};
-    bool is_known = pre != NULL;
-    size_t i;
-
-    found.ignores_merges = hf_json_is_true(json_object_get(tokenizer, "model"), "ignore_merges");
-    if (steps == NULL)
-        is_known = is_known && note_step(&found, pre);
-    json_array_foreach(steps, i, step) is_known = is_known && note_step(&found, step);
-    for (i = 0; is_known && i < sizeof splits / sizeof splits[0]; i++)
-        if (same_regex(splits[i].regex, found.regex) && splits[i].digits == found.digits &&
-            splits[i].words == found.words && splits[i].ignores_merges == found.ignores_merges) {
-            *out = splits[i].name;
-            return STATUS_OK;
-        }
-    return error_set(err, STATUS_UNIMPLEMENTED,
-                     "its pre_tokenizer is none that is known here (%.*s); convert the model to "
-                     "GGUF",
-                     SHOWN_MAX, found.regex == NULL ? "no Split" : found.regex);
-}
-
-static enum status check_kind(const json_t *tokenizer, struct error *err)
-{
-    const json_t *model = hf_json_object(tokenizer, "model");
-    const json_t *normalizer = hf_json_object(tokenizer, "normalizer");
-    const char *type = hf_json_text(model, "type");
-
-    if (strcmp(type, "BPE") != 0 || hf_json_is_true(model, "byte_fallback"))
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "a model of type '%.*s'%s is not read; byte-level BPE alone is: convert "
-                         "the model to GGUF",
-                         SHOWN_MAX, type, strcmp(type, "BPE") == 0 ? " with byte_fallback" : "");
-    if (normalizer != NULL && strcmp(hf_json_text(normalizer, "type"), "NFC") != 0)
-        return error_set(err, STATUS_UNIMPLEMENTED, "its normalizer is of type '%.*s', not NFC",
-                         SHOWN_MAX, hf_json_text(normalizer, "type"));
-    return STATUS_OK;
-}
 
 /* --- tokens --- */
 
@@ -122,8 +44,48 @@ static enum status put_token(struct hf_vocab *v, const json_t *id, const char *t
     if (v->tokens[at].text != NULL && strcmp(v->tokens[at].text, text) != 0)
         return error_set(err, STATUS_DATA_LOSS, "tokens '%.*s' and '%.*s' have the id %zu",
                          SHOWN_MAX, v->tokens[at].text, SHOWN_MAX, text, at);
-    v->tokens[at] = (struct hf_token){text, type};
+    v->tokens[at] = (struct hf_token){text, type, 0};
     return STATUS_OK;
+}
+
+/* White space beside an added token that it takes, as GGUF's readers here know it. */
+static void put_trim(struct hf_vocab *v, const json_t *added)
+{
+    uint32_t trim =
+        (hf_json_is_true(added, "lstrip") ? 1u : 0u) | (hf_json_is_true(added, "rstrip") ? 2u : 0u);
+
+    v->tokens[json_integer_value(json_object_get(added, "id"))].trim = trim;
+    v->has_trims = v->has_trims || trim != 0;
+}
+
+/* Whether the token is that of a byte: <0x0A>. */
+static bool is_byte_token(const char *text)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && strchr(digits, text[3]) != NULL &&
+           strchr(digits, text[4]) != NULL && text[5] == '>';
+}
+
+/* Where characters are merged, tokens of bytes are no tokens of text. A user-defined token of
+ * U+2581 (Gemma's runs of spaces) is an ordinary one, since merges give it for spaces. */
+static enum status put_text_types(struct hf_vocab *v, struct error *err)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        struct hf_token *t = &v->tokens[i];
+
+        if (t->text != NULL && is_byte_token(t->text)) {
+            t->type = TYPE_BYTE;
+            v->n_bytes++;
+        } else if (t->type == TYPE_USER && strstr(t->text, "\xE2\x96\x81") != NULL) {
+            t->type = TYPE_NORMAL;
+        }
+    }
+    return v->n_bytes == N_BYTES
+               ? STATUS_OK
+               : error_set(err, STATUS_UNIMPLEMENTED,
+                           "its model has byte_fallback with tokens of %zu bytes, not of %d",
+                           v->n_bytes, N_BYTES);
 }
 
 static enum status hf_count_tokens(size_t *out, const json_t *vocab, const json_t *added,
@@ -173,6 +135,7 @@ static enum status put_tokens(struct hf_vocab *v, const json_t *vocab, const jso
                        hf_json_is_true(one, "special") ? TYPE_CONTROL : TYPE_USER, err);
         if (rc != STATUS_OK)
             return rc;
+        put_trim(v, one);
     }
     return rc;
 }
@@ -205,6 +168,23 @@ static void write_tokens(struct hf_keys *keys, const struct hf_vocab *v)
     hf_key_numbers(keys, "tokenizer.ggml.token_type", v->n);
     for (size_t i = 0; i < v->n; i++)
         hf_item_number(keys, v->tokens[i].text == NULL ? TYPE_UNUSED : v->tokens[i].type);
+    if (!v->has_trims)
+        return;
+    hf_key_numbers(keys, "tokenizer.parley.trims", v->n);
+    for (size_t i = 0; i < v->n; i++)
+        hf_item_number(keys, v->tokens[i].trim);
+}
+
+static void write_splitting(struct hf_keys *keys, const struct hf_splitting *s)
+{
+    hf_key_text(keys, "tokenizer.ggml.model", s->model, strlen(s->model));
+    hf_key_text(keys, "tokenizer.ggml.pre", s->pre, strlen(s->pre));
+    hf_key_bool(keys, "tokenizer.parley.ignore_merges", s->ignores_merges);
+    if (!s->is_text)
+        return;
+    hf_key_bool(keys, "tokenizer.ggml.add_space_prefix", s->adds_space);
+    hf_key_bool(keys, "tokenizer.parley.space_prefix_once", s->only_first);
+    hf_key_bool(keys, "tokenizer.parley.space_prefix_missing", s->only_missing);
 }
 
 /* --- merges --- */
@@ -381,16 +361,15 @@ static void write_template(struct hf_keys *keys, const struct hf_texts *texts)
 
 enum status hf_tokenizer_read(struct hf_keys *keys, const struct hf_texts *texts, struct error *err)
 {
+    struct hf_splitting splitting;
     struct hf_vocab v = {0};
-    const char *split = "";
     enum status rc;
 
-    if ((rc = check_kind(texts->tokenizer, err)) != STATUS_OK ||
-        (rc = find_split(&split, texts->tokenizer, err)) != STATUS_OK ||
-        (rc = hf_vocab_open(&v, texts->tokenizer, err)) != STATUS_OK)
+    if ((rc = hf_splitting_read(&splitting, texts->tokenizer, err)) != STATUS_OK ||
+        (rc = hf_vocab_open(&v, texts->tokenizer, err)) != STATUS_OK ||
+        (splitting.is_text && (rc = put_text_types(&v, err)) != STATUS_OK))
         goto out;
-    hf_key_text(keys, "tokenizer.ggml.model", "gpt2", 4);
-    hf_key_text(keys, "tokenizer.ggml.pre", split, strlen(split));
+    write_splitting(keys, &splitting);
     write_tokens(keys, &v);
     rc = write_merges(keys, texts->tokenizer, err);
     if (rc == STATUS_OK)

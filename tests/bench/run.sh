@@ -59,6 +59,7 @@ for what; do
         [ -x build/tokenizers/bin/python ] || python3 -m venv build/tokenizers
         build/tokenizers/bin/pip install --quiet --disable-pip-version-check tokenizers==0.23.3 sentencepiece==0.2.3 protobuf==7.36.2 >&2
         build/tokenizers/bin/python "$here/token_ids.py" "$build/parley"
+        build/tokenizers/bin/python tests/integration/tokenizer_json.py "$build/parley" 20000
         ;;
     gemma) python3 "$here/gemma.py" "$build" ;;
     marks) by_python marks.py ;;

@@ -61,12 +61,14 @@ void tiny_spm_open(struct tiny_vocab *out, const struct tiny_spm_config *c)
     struct gguf_maker *m = xalloc(sizeof *m);
     struct error err;
 
-    make_head(m, 3, 0, 5 + (c->bool_key != NULL) + (c->id_key != NULL));
+    make_head(m, 3, 0, 5 + (c->bool_key != NULL) + (c->id_key != NULL) + (c->name != NULL));
     make_key_text(m, "tokenizer.ggml.model", c->model == NULL ? "llama" : c->model);
     make_texts(m, c);
     make_types(m, c);
     make_scores(m, c);
     make_merges(m, c);
+    if (c->name != NULL)
+        make_key_text(m, "general.name", c->name);
     if (c->bool_key != NULL)
         make_key_int(m, c->bool_key, GGUF_BOOL, c->bool_value, 1);
     if (c->id_key != NULL)

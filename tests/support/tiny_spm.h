@@ -1,4 +1,4 @@
-/* A small vocabulary of characters, in the bytes of a GGUF file: SPM, or gemma4's BPE. */
+/* A small vocabulary of characters, in the bytes of a GGUF file: SPM, or BPE of characters. */
 #ifndef TESTS_SUPPORT_TINY_SPM_H
 #define TESTS_SUPPORT_TINY_SPM_H
 
@@ -20,9 +20,10 @@ struct tiny_spm_token {
 struct tiny_spm_config {
     const struct tiny_spm_token *tokens; /* [n_tokens] */
     size_t n_tokens;
-    const char *const *merges; /* [n_merges] for gemma4 */
+    const char *const *merges; /* [n_merges] for gemma4 and text-bpe */
     size_t n_merges;
     const char *model;      /* NULL: llama */
+    const char *name;       /* general.name, NULL: none */
     const char *first_byte; /* NULL: <0x00> */
     const char *bool_key;   /* one more key, NULL: none */
     bool bool_value;

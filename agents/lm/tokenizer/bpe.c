@@ -67,9 +67,7 @@ static size_t bpe_put_characters(const struct vocab *v, const char *text, size_t
 /* Whether a word that is a token is that token, whatever merges say. */
 static bool bpe_prefers_whole(const struct vocab *v, const char *word)
 {
-    if (v->kind == VOCAB_TEXT_BPE)
-        return word[0] == '\n';
-    return pretokenizer_prefers_whole(v->pretokenizer);
+    return v->prefers_whole || (v->kind == VOCAB_GEMMA4 && word[0] == '\n');
 }
 
 static enum status encode_piece(void *arg, const char *word, size_t len)
@@ -88,8 +86,8 @@ static enum status encode_piece(void *arg, const char *word, size_t len)
     if (bpe_make_room(r->w, len, r->err) != STATUS_OK)
         return r->err->status;
     ids = r->w->ids;
-    n = v->kind == VOCAB_TEXT_BPE ? bpe_put_characters(v, word, len, ids)
-                                  : bpe_put_bytes(v, word, len, ids);
+    n = v->kind == VOCAB_BYTES_BPE ? bpe_put_bytes(v, word, len, ids)
+                                   : bpe_put_characters(v, word, len, ids);
     if (merges_apply(&v->merges, &r->w->merging, ids, n, &n, r->err) != STATUS_OK)
         return r->err->status;
     /* Bytes without a token, which kept their neighbours from merging, are left out. */

@@ -2,6 +2,7 @@
  * vocabulary's kind. */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agents/lm/tokenizer/bpe.h"
 #include "agents/lm/tokenizer/spelling.h"
@@ -17,8 +18,8 @@ struct encoding {
     struct error *err;
     struct bpe_work bpe;
     struct spm_work spm;
-    struct buf plain;       /* the current text with spaces for U+2581 */
-    bool begins_or_follows; /* the next text begins the prompt or follows a special token */
+    struct buf plain; /* the current text with spaces for U+2581 */
+    bool may_prefix;  /* the next text stands where a space is put before text */
 };
 
 static enum status encoding_no_room(const struct encoding *e, size_t len)
@@ -26,10 +27,19 @@ static enum status encoding_no_room(const struct encoding *e, size_t len)
     return error_no_memory(e->err, len, "a text");
 }
 
+static bool begins_with_blank(const char *text, size_t len)
+{
+    static const char blank[] = "\xE2\x96\x81"; /* U+2581 */
+
+    return text[0] == ' ' ||
+           (len >= sizeof blank - 1 && memcmp(text, blank, sizeof blank - 1) == 0);
+}
+
 /* U+2581 stands for a space in these vocabularies, so it cannot be told from one in text. */
 static enum status encoding_text_escaped(struct encoding *e, const char *text, size_t len)
 {
-    const bool has_prefix = e->v->has_space_prefix && e->begins_or_follows;
+    const bool has_prefix = e->v->has_space_prefix && e->may_prefix &&
+                            !(e->v->prefixes_missing && begins_with_blank(text, len));
 
     buf_clear(&e->plain);
     if (has_prefix && buf_append(&e->plain, " ", 1) != STATUS_OK)
@@ -48,13 +58,13 @@ static enum status encoding_text(struct encoding *e, const char *text, size_t le
                          ? bpe_encode(&e->bpe, e->v, text, len, e->out, e->err)
                          : encoding_text_escaped(e, text, len);
 
-    e->begins_or_follows = false;
+    e->may_prefix = false;
     return rc;
 }
 
 static enum status encoding_special(struct encoding *e, int32_t id)
 {
-    e->begins_or_follows = true;
+    e->may_prefix = !e->v->prefixes_once;
     return vocab_append_ids(e->out, &id, 1, e->err);
 }
 
@@ -63,6 +73,48 @@ static void encoding_deinit(struct encoding *e)
     bpe_work_deinit(&e->bpe);
     spm_work_deinit(&e->spm);
     buf_deinit(&e->plain);
+}
+
+/* Unicode's White_Space. */
+static bool is_white_space(uint32_t c)
+{
+    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+/* Where text [from, end) ends without the white space at its end. */
+static size_t trimmed_end(const char *text, size_t from, size_t end)
+{
+    size_t kept = from;
+
+    while (from < end) {
+        uint32_t c;
+
+        from += utf8_next(text + from, end - from, &c);
+        if (!is_white_space(c))
+            kept = from;
+    }
+    return kept;
+}
+
+/* Where the white space at the begin of text [from, len) ends. */
+static size_t trimmed_begin(const char *text, size_t from, size_t len)
+{
+    while (from < len) {
+        uint32_t c;
+        size_t n_bytes = utf8_next(text + from, len - from, &c);
+
+        if (!is_white_space(c))
+            break;
+        from += n_bytes;
+    }
+    return from;
+}
+
+static int trim_of(const struct vocab *v, int32_t id)
+{
+    return id < 0 || v->trims == NULL ? TRIM_NONE : v->trims[id];
 }
 
 /* Encodes text of one trust: first the special tokens are found, then the text between them is
@@ -77,13 +129,17 @@ static enum status encoding_region(struct encoding *e, const struct specials *s,
         int32_t id = -1;
         size_t n_bytes = 0, at = specials_find(s, v, text, len, done, &id);
 
-        if (at > done)
-            rc = encoding_text(e, text + done, at - done);
+        size_t end = trim_of(v, id) & TRIM_BEFORE ? trimmed_end(text, done, at) : at;
+
+        if (end > done)
+            rc = encoding_text(e, text + done, end - done);
         if (rc == STATUS_OK && id >= 0)
             rc = encoding_special(e, id);
         if (id >= 0)
             (void)vocab_token_bytes(v, id, &n_bytes);
         done = at + n_bytes;
+        if (trim_of(v, id) & TRIM_BEHIND)
+            done = trimmed_begin(text, done, len);
     }
     return rc;
 }
@@ -126,7 +182,7 @@ enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t l
                                const struct text_span *spans, size_t n_spans, bool at_start,
                                struct buf *ids, struct error *err)
 {
-    struct encoding e = {.v = v, .out = ids, .err = err, .begins_or_follows = at_start};
+    struct encoding e = {.v = v, .out = ids, .err = err, .may_prefix = at_start};
     size_t before = ids->len;
     enum status rc;
 

@@ -67,6 +67,8 @@ static const struct split_family families[] = {
      false,
      false},
     {{"gemma4"}, {HERE("[^\\n]+|\\n+")}, false, true},
+    {{"spaces"}, {HERE(" [^ ]*|[^ ]+")}, false, false},
+    {{"whole"}, {NULL}, false, false},
 };
 
 enum { N_FAMILIES = sizeof families / sizeof families[0] };

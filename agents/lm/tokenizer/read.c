@@ -16,6 +16,7 @@ static const char tokens_key[] = "tokenizer.ggml.tokens";
 static const char types_key[] = "tokenizer.ggml.token_type";
 static const char scores_key[] = "tokenizer.ggml.scores";
 static const char merges_key[] = "tokenizer.ggml.merges";
+static const char trims_key[] = "tokenizer.parley.trims"; /* ours: hf_tokenizer.c writes it */
 
 static enum status read_type(const struct gguf *g, size_t i, uint8_t *ret_type, struct error *err)
 {
@@ -160,6 +161,23 @@ static enum status read_tokens(struct vocab *v, struct gguf *g, const struct spe
     return STATUS_OK;
 }
 
+static bool is_defined(int type)
+{
+    return type == TOKEN_USER_DEFINED;
+}
+
+static bool is_special(int type)
+{
+    return type == TOKEN_USER_DEFINED || type == TOKEN_CONTROL || type == TOKEN_UNKNOWN;
+}
+
+static enum status read_specials(struct vocab *v, struct error *err)
+{
+    if (specials_open(&v->defined, v, is_defined, err) != STATUS_OK)
+        return err->status;
+    return specials_open(&v->specials, v, is_special, err);
+}
+
 /* Higher scores have lower ranks. */
 static uint32_t rank_of_score(float score)
 {
@@ -195,18 +213,6 @@ static enum status read_scores(struct vocab *v, const struct gguf *g, struct err
     return STATUS_OK;
 }
 
-static bool is_control_bytes(const struct vocab *v, const char *bytes, size_t len)
-{
-    for (size_t i = 0; i < v->n; i++) {
-        size_t token_len;
-        const char *token = vocab_token_bytes(v, (int32_t)i, &token_len);
-
-        if (v->types[i] == TOKEN_CONTROL && token_len == len && memcmp(token, bytes, len) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* A merge is two tokens with a space between them; the byte alphabet has no space. */
 static enum status read_merge(struct vocab *v, const struct spelling *spelling, const char *text,
                               size_t len, struct buf *bytes, struct error *err)
@@ -227,14 +233,17 @@ static enum status read_merge(struct vocab *v, const struct spelling *spelling, 
     left = vocab_find(v, bytes->data, left_len);
     right = vocab_find(v, bytes->data + left_len, right_len);
     result = vocab_find(v, bytes->data, left_len + right_len);
-    if (left < 0 || right < 0)
-        return error_set(err, STATUS_DATA_LOSS, "joins what is no token");
-    if (result < 0 && is_control_bytes(v, bytes->data, left_len + right_len))
-        return STATUS_OK; /* text never becomes a control token */
-    if (result < 0)
-        return error_set(err, STATUS_DATA_LOSS, "gives what is no token");
-    merges_add(&v->merges, left, right, result);
-    return STATUS_OK;
+    if (left >= 0 && right >= 0 && result >= 0) {
+        merges_add(&v->merges, left, right, result);
+        return STATUS_OK;
+    }
+    /* Text never becomes a control token, and user-defined ones are found before text is merged. */
+    if (specials_has(&v->specials, v, bytes->data, left_len) ||
+        specials_has(&v->specials, v, bytes->data + left_len, right_len) ||
+        specials_has(&v->specials, v, bytes->data, left_len + right_len))
+        return STATUS_OK;
+    return error_set(err, STATUS_DATA_LOSS,
+                     left < 0 || right < 0 ? "joins what is no token" : "gives what is no token");
 }
 
 static enum status read_merges(struct vocab *v, struct gguf *g, const struct spelling *spelling,
@@ -265,28 +274,14 @@ static enum status read_merges(struct vocab *v, struct gguf *g, const struct spe
     return rc;
 }
 
-static bool is_defined(int type)
-{
-    return type == TOKEN_USER_DEFINED;
-}
-
-static bool is_special(int type)
-{
-    return type == TOKEN_USER_DEFINED || type == TOKEN_CONTROL || type == TOKEN_UNKNOWN;
-}
-
-static enum status read_specials(struct vocab *v, struct error *err)
-{
-    if (specials_open(&v->defined, v, is_defined, err) != STATUS_OK)
-        return err->status;
-    return specials_open(&v->specials, v, is_special, err);
-}
-
 /* The kinds by the value of tokenizer.ggml.model. */
 static const struct {
     const char *name;
     enum vocab_kind kind;
-} kinds[] = {{"gpt2", VOCAB_BYTES_BPE}, {"llama", VOCAB_SPM}, {"gemma4", VOCAB_TEXT_BPE}};
+} kinds[] = {{"gpt2", VOCAB_BYTES_BPE},
+             {"llama", VOCAB_SPM},
+             {"gemma4", VOCAB_GEMMA4},
+             {"text-bpe", VOCAB_TEXT_BPE}}; /* ours: hf_tokenizer.c writes it */
 
 static enum status read_model_kind(struct vocab *v, const struct gguf *g, struct error *err)
 {
@@ -314,8 +309,8 @@ static enum status open_pretokenizer(struct vocab *v, const struct gguf *g, stru
 
     if (v->kind == VOCAB_SPM)
         return STATUS_OK;
-    if (v->kind == VOCAB_BYTES_BPE) {
-        text = "default";
+    if (v->kind != VOCAB_GEMMA4) {
+        text = v->kind == VOCAB_BYTES_BPE ? "default" : "whole";
         rc = gguf_get_text(g, "tokenizer.ggml.pre", &text, &len, err);
     }
     if (rc == STATUS_NOT_FOUND)
@@ -344,22 +339,100 @@ static enum status read_bos(struct vocab *v, const struct gguf *g, struct error 
     rc = gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->adds_bos, err);
     if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
         return rc;
-    if (rc == STATUS_NOT_FOUND || v->kind == VOCAB_TEXT_BPE)
+    if (rc == STATUS_NOT_FOUND || v->kind == VOCAB_GEMMA4)
         v->adds_bos = adds_bos_by_kind(v);
     v->adds_bos = v->adds_bos && v->bos >= 0;
     return STATUS_OK;
 }
 
-/* What only SPM has. */
-static enum status read_spm(struct vocab *v, const struct gguf *g, struct error *err)
+static enum status read_rule(bool *out, const struct gguf *g, const char *key, bool if_absent,
+                             struct error *err)
 {
-    enum status rc = gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->has_space_prefix, err);
+    enum status rc = gguf_get_bool(g, key, out, err);
+
+    if (rc != STATUS_NOT_FOUND)
+        return rc;
+    *out = if_absent;
+    return STATUS_OK;
+}
+
+static enum status read_whole_words(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    if (v->kind == VOCAB_BYTES_BPE || v->kind == VOCAB_TEXT_BPE)
+        return read_rule(&v->prefers_whole, g, "tokenizer.parley.ignore_merges",
+                         pretokenizer_prefers_whole(v->pretokenizer), err);
+    return STATUS_OK;
+}
+
+static enum status read_prefix(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    if (v->kind != VOCAB_SPM && v->kind != VOCAB_TEXT_BPE)
+        return STATUS_OK;
+    if (read_rule(&v->has_space_prefix, g, "tokenizer.ggml.add_space_prefix", v->kind == VOCAB_SPM,
+                  err) != STATUS_OK ||
+        read_rule(&v->prefixes_once, g, "tokenizer.parley.space_prefix_once", false, err) !=
+            STATUS_OK)
+        return err->status;
+    return read_rule(&v->prefixes_missing, g, "tokenizer.parley.space_prefix_missing", false, err);
+}
+
+static enum status open_trims(struct vocab *v, struct error *err)
+{
+    v->trims = try_alloc(v->n, sizeof *v->trims);
+    return v->trims != NULL ? STATUS_OK : error_no_memory(err, v->n, trims_key);
+}
+
+static bool is_text(const char *a, size_t len, const char *b)
+{
+    return strlen(b) == len && memcmp(a, b, len) == 0;
+}
+
+/* Phi-3's files do not say that its special tokens take the white space behind them. As in
+ * llama.cpp the model's name tells. */
+static enum status trims_by_name(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    char lower[64] = "";
+    const char *name;
+    size_t len;
+
+    if (v->kind != VOCAB_SPM || gguf_get_text(g, "general.name", &name, &len, err) != STATUS_OK)
+        return STATUS_OK;
+    for (size_t i = 0; i < len && i < sizeof lower - 1; i++)
+        lower[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a' : name[i]);
+    if (strstr(lower, "phi-3") == NULL && strstr(lower, "phi3") == NULL)
+        return STATUS_OK;
+    if (open_trims(v, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < v->n; i++) {
+        const char *text = vocab_token_bytes(v, (int32_t)i, &len);
+
+        if (is_special(v->types[i]) && !is_text(text, len, "<unk>") && !is_text(text, len, "<s>") &&
+            !is_text(text, len, "<|endoftext|>"))
+            v->trims[i] = TRIM_BEHIND;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_trims(struct vocab *v, const struct gguf *g, struct error *err)
+{
+    size_t n;
+    enum status rc = gguf_array_len(g, trims_key, &n, err);
 
     if (rc == STATUS_NOT_FOUND)
-        v->has_space_prefix = true;
-    else if (rc != STATUS_OK)
-        return rc;
-    return read_scores(v, g, err);
+        return trims_by_name(v, g, err);
+    if (rc == STATUS_OK && n != v->n)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %s has %zu entries, %s has %zu", gguf_path(g),
+                         tokens_key, v->n, trims_key, n);
+    if (rc != STATUS_OK || open_trims(v, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < n; i++) {
+        int64_t trim;
+
+        if (gguf_array_i64(g, trims_key, i, &trim, err) != STATUS_OK)
+            return err->status;
+        v->trims[i] = (uint8_t)(trim & (TRIM_BEFORE | TRIM_BEHIND));
+    }
+    return STATUS_OK;
 }
 
 enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
@@ -370,10 +443,12 @@ enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
     if (read_model_kind(v, g, err) != STATUS_OK || open_pretokenizer(v, g, err) != STATUS_OK)
         return err->status;
     spelling_init(&spelling, v->kind == VOCAB_BYTES_BPE);
-    if (read_tokens(v, g, &spelling, err) != STATUS_OK)
+    if (read_tokens(v, g, &spelling, err) != STATUS_OK || read_specials(v, err) != STATUS_OK)
         return err->status;
-    rc = v->kind == VOCAB_SPM ? read_spm(v, g, err) : read_merges(v, g, &spelling, err);
-    if (rc != STATUS_OK || read_bos(v, g, err) != STATUS_OK || ends_read(v, g, err) != STATUS_OK)
+    rc = v->kind == VOCAB_SPM ? read_scores(v, g, err) : read_merges(v, g, &spelling, err);
+    if (rc != STATUS_OK || read_prefix(v, g, err) != STATUS_OK ||
+        read_whole_words(v, g, err) != STATUS_OK || read_bos(v, g, err) != STATUS_OK ||
+        ends_read(v, g, err) != STATUS_OK)
         return err->status;
-    return read_specials(v, err);
+    return read_trims(v, g, err);
 }

@@ -96,6 +96,17 @@ static int32_t specials_at(const struct specials *s, const struct vocab *v, cons
     return longest;
 }
 
+bool specials_has(const struct specials *s, const struct vocab *v, const char *bytes, size_t len)
+{
+    int32_t id = len == 0 ? -1 : specials_at(s, v, bytes, len);
+    size_t token_len;
+
+    if (id < 0)
+        return false;
+    (void)vocab_token_bytes(v, id, &token_len);
+    return token_len == len;
+}
+
 size_t specials_find(const struct specials *s, const struct vocab *v, const char *text, size_t len,
                      size_t from, int32_t *ret_id)
 {

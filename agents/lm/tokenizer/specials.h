@@ -29,4 +29,7 @@ void specials_close(struct specials *s);
 size_t specials_find(const struct specials *s, const struct vocab *v, const char *text, size_t len,
                      size_t from, int32_t *ret_id);
 
+/* Whether one of them is these bytes. */
+bool specials_has(const struct specials *s, const struct vocab *v, const char *bytes, size_t len);
+
 #endif

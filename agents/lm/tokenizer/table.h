@@ -23,11 +23,15 @@ enum token_type {
     TOKEN_BYTE = 6,
 };
 
+/* White space beside a special token that is a part of it, so that it gives no token. */
+enum token_trim { TRIM_NONE = 0, TRIM_BEFORE = 1, TRIM_BEHIND = 2 };
+
 enum { VOCAB_BYTES = 256 };
 
 enum vocab_kind {
     VOCAB_BYTES_BPE, /* gpt2: merges of bytes, within words */
-    VOCAB_TEXT_BPE,  /* gemma4: merges of characters, within lines */
+    VOCAB_TEXT_BPE,  /* text-bpe: merges of characters, within words or within the whole text */
+    VOCAB_GEMMA4,    /* gemma4: the same within lines; line ends that are a token stay whole */
     VOCAB_SPM,       /* llama: merges of characters, by the score of what they make */
 };
 
@@ -47,8 +51,13 @@ struct vocab {
     int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */
     uint32_t *ranks;               /* SPM: [n], the lowest merges first */
     size_t longest;                /* SPM: bytes of the longest token in lookup */
-    bool has_space_prefix;         /* SPM: text that begins or follows a special token gets one */
-    struct merges merges;          /* BPE */
+    /* Kinds of characters: text that begins a prompt or follows a special token gets a space. */
+    bool has_space_prefix;
+    bool prefixes_once;    /* only text that begins a prompt does */
+    bool prefixes_missing; /* only text that does not begin with a space does */
+    bool prefers_whole;    /* BPE: a word that is a token is that token, whatever merges say */
+    uint8_t *trims;        /* [n] enum token_trim, of special tokens; NULL: none trims */
+    struct merges merges;  /* BPE */
     struct pretokenizer *pretokenizer; /* BPE */
     int32_t bos, eos, unknown;         /* -1: none */
     bool adds_bos;

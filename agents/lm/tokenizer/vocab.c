@@ -36,6 +36,7 @@ void vocab_close(struct vocab *v)
     free(v->stop_tokens);
     free(v->is_stop_token);
     free(v->types);
+    free(v->trims);
     free(v->starts);
     free(v->bytes);
     free(v);

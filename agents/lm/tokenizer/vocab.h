@@ -1,6 +1,6 @@
 /* A vocabulary as GGUF files carry it, by tokenizer.ggml.model: byte-level BPE (gpt2), pre-split by
  * the patterns that tokenizer.ggml.pre names (families.c), SentencePiece's BPE (llama), and BPE of
- * characters (gemma4). Immutable once open; any thread. */
+ * characters (gemma4, and text-bpe for folders of safetensors). Immutable once open; any thread. */
 #ifndef AGENTS_LM_TOKENIZER_VOCAB_H
 #define AGENTS_LM_TOKENIZER_VOCAB_H
 
@@ -42,8 +42,9 @@ struct text_span {
 /* Appends the ids (int32_t) of text to ids. A control token is recognised only where it lies wholly
  * in trusted text; user-defined tokens are found in all text, but not across a border between
  * trusted and untrusted text, nor does a merge cross one. Of several that begin at one place the
- * longest is taken. at_start: the text begins a prompt; there and behind special tokens SPM puts a
- * space before text. SPM and gemma4 take U+2581 for a space. Spans must end between characters. A
+ * longest is taken. at_start: the text begins a prompt; there and behind special tokens SPM and
+ * text-bpe may put a space before text. All but gpt2 take U+2581 for a space. A special token may
+ * take the white space beside it that has its trust. Spans must end between characters. A
  * byte without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Time is
  * O(len log len) for any text. Text that is not UTF-8 is STATUS_INVALID. On failure ids is as
  * before. */

@@ -47,12 +47,79 @@ static void assert_pre(const char *text, const char *name)
     json_decref(of_model);
 }
 
+/* Asserts that the file is refused, and how. */
+static void assert_refused(const char *text, const char *why)
+{
+    struct hf_splitting splitting;
+    json_t *tokenizer;
+
+    ck_assert_int_eq(hf_json_parse(&tokenizer, text, strlen(text), &err), STATUS_OK);
+    ck_assert_int_eq(hf_splitting_read(&splitting, tokenizer, &err), STATUS_UNIMPLEMENTED);
+    ck_assert_msg(strstr(err.text, why) != NULL, "%s", err.text);
+    json_decref(tokenizer);
+}
+
+static struct hf_splitting splitting_of(const char *text)
+{
+    struct hf_splitting splitting;
+    json_t *tokenizer;
+
+    ck_assert_int_eq(hf_json_parse(&tokenizer, text, strlen(text), &err), STATUS_OK);
+    if (hf_splitting_read(&splitting, tokenizer, &err) != STATUS_OK)
+        ck_abort_msg("%s", err.text);
+    json_decref(tokenizer);
+    return splitting;
+}
+
 /* OLMo 2 splits as Llama 3 does, but merges the tokens that stand whole in the vocabulary, too. */
-START_TEST(splits_are_told_by_merging)
+START_TEST(splits_are_told_by_expression)
 {
     assert_pre(TOKENIZER(",\"ignore_merges\":true"), "llama-bpe");
-    assert_pre(TOKENIZER(""), "dbrx");
+    assert_pre(TOKENIZER(""), "llama-bpe");
+    ck_assert(splitting_of(TOKENIZER(",\"ignore_merges\":true")).ignores_merges);
+    ck_assert(!splitting_of(TOKENIZER("")).ignores_merges);
 }
 END_TEST
 
-SUITE_MAIN("compute/hf_tokenizer", splits_are_told_by_merging)
+#define TEXT_MODEL "\"model\":{\"type\":\"BPE\",\"byte_fallback\":true}}"
+#define PREPEND "{\"type\":\"Prepend\",\"prepend\":\"\u2581\"}"
+#define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\u2581\"}"
+#define METASPACE(more) \
+    "{\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\u2581\"" more "}," TEXT_MODEL
+
+START_TEST(spaces_are_put_as_the_file_says)
+{
+    struct hf_splitting s =
+        splitting_of("{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[" PREPEND "," REPLACE
+                     "]}," TEXT_MODEL);
+
+    ck_assert_str_eq(s.model, "text-bpe");
+    ck_assert_str_eq(s.pre, "whole");
+    ck_assert(s.is_text && s.adds_space && !s.only_first && !s.only_missing);
+    s = splitting_of("{\"normalizer\":" REPLACE "," TEXT_MODEL);
+    ck_assert(s.is_text && !s.adds_space);
+    s = splitting_of(METASPACE(",\"prepend_scheme\":\"first\",\"split\":false"));
+    ck_assert_str_eq(s.pre, "whole");
+    ck_assert(s.adds_space && s.only_first && s.only_missing);
+    s = splitting_of(METASPACE(""));
+    ck_assert_str_eq(s.pre, "spaces");
+    ck_assert(s.adds_space && !s.only_first && s.only_missing);
+    ck_assert(!splitting_of(METASPACE(",\"add_prefix_space\":false")).adds_space);
+}
+END_TEST
+
+START_TEST(what_is_not_known_is_refused)
+{
+    assert_refused("{\"model\":{\"type\":\"Unigram\"}}", "type 'Unigram'");
+    assert_refused("{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"}}",
+                   "end_of_word_suffix");
+    assert_refused("{\"normalizer\":{\"type\":\"Lowercase\"}," TEXT_MODEL, "'Lowercase'");
+    assert_refused("{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," TEXT_MODEL,
+                   "its pre_tokenizer is none");
+    assert_refused(METASPACE(",\"prepend_scheme\":\"last\""), "its pre_tokenizer is none");
+    assert_refused("{" TEXT_MODEL, "its pre_tokenizer is none");
+}
+END_TEST
+
+SUITE_MAIN("compute/hf_tokenizer", splits_are_told_by_expression, spaces_are_put_as_the_file_says,
+           what_is_not_known_is_refused)

@@ -161,7 +161,7 @@ START_TEST(unknown_families_are_refused)
     ck_assert_str_eq(err.text,
                      "pre-tokenizer 'falco' is unknown; known: default, gpt-2, smollm, falcon, "
                      "llama-bpe, glm4, smaug-bpe, qwen2, qwen35, tekken, gpt-4o, deepseek-v3, "
-                     "deepseek-coder, gemma4");
+                     "deepseek-coder, gemma4, spaces, whole");
     ck_assert_int_eq(pretokenizer_open(&p, "gpt-2x", 6, &err), STATUS_UNIMPLEMENTED);
     ck_assert_int_eq(pretokenizer_open(&p, "", 0, &err), STATUS_UNIMPLEMENTED);
     ck_assert_ptr_null(p);

@@ -244,6 +244,58 @@ START_TEST(characters_merge_by_rank)
 }
 END_TEST
 
+/* text-bpe: merges of characters by rank in the whole text; a file says how spaces are put. */
+START_TEST(characters_merge_across_lines)
+{
+    static const char *const merges[] = {"\n \n", "\u2581 a", "<tool> a", "a b"};
+    static const struct tiny_spm_token some[] = {
+        {"\u2581", 0, 0}, {"a", 0, 0},  {"b", 0, 0},       {"\n", 0, 0},
+        {"\n\n", 0, 0},   {"ab", 0, 0}, {"\u2581a", 0, 0}, {"<tool>", 0, DEFINED}};
+    static const char *const rules[] = {"tokenizer.ggml.add_bos_token",
+                                        "tokenizer.ggml.add_space_prefix",
+                                        "tokenizer.parley.ignore_merges"};
+    struct tiny_spm_config config = {
+        .tokens = some, .n_tokens = 8, .merges = merges, .n_merges = 4, .model = "text-bpe"};
+    struct vocab *v;
+
+    config.bool_value = true;
+    config.bool_key = rules[0];
+    v = open_config(config);
+    CHECK_IDS(v, "a\n\n a", TS_TOKEN + 1, TS_TOKEN + 4, TS_TOKEN + 6);
+    CHECK_IDS(v, "a<tool>a\u03a9", TS_TOKEN + 1, TS_TOKEN + 7, TS_TOKEN + 1, BYTE(0xCE),
+              BYTE(0xA9));
+    vocab_close(v);
+    config.bool_key = rules[1];
+    v = open_config(config);
+    CHECK_IDS(v, "a<tool>a", TS_TOKEN + 6, TS_TOKEN + 7, TS_TOKEN + 6);
+    CHECK_IDS(v, "ab", TS_TOKEN + 6, TS_TOKEN + 2);
+    vocab_close(v);
+    config.bool_key = rules[2];
+    config.n_merges = 3;
+    v = open_config(config);
+    CHECK_IDS(v, "ab", TS_TOKEN + 5);
+    CHECK_IDS(v, "aba", TS_TOKEN + 1, TS_TOKEN + 2, TS_TOKEN + 1);
+    vocab_close(v);
+}
+END_TEST
+
+/* The special tokens of Phi-3 take the white space behind them, <s> does not. */
+START_TEST(special_tokens_take_white_space)
+{
+    struct vocab *v = open_config((struct tiny_spm_config){
+        .name = "Phi-3 mini", .bool_key = "tokenizer.ggml.add_space_prefix"});
+
+    check_spans(v, "<start_of_turn>\n \u3000a <s> a", 0, true,
+                IDS(START, A, SPACE, TS_BOS, SPACE_A));
+    check_spans(v, " a", 0, true, IDS(SPACE_A));
+    check_spans(v, "<tool> a", 8, true, IDS(TOOL, A));
+    vocab_close(v);
+    v = open_bare();
+    check_spans(v, "<start_of_turn> a", 0, true, IDS(START, SPACE_A));
+    vocab_close(v);
+}
+END_TEST
+
 /* What ends a turn: known texts whatever their type, and the exceptions of harmony and gemma4. */
 START_TEST(ends_of_turns)
 {
@@ -306,5 +358,6 @@ END_TEST
 
 SUITE_MAIN("agents/lm/spm", pairs_merge_by_score, characters_fall_back_to_bytes,
            spaces_are_put_before_text, texts_come_back, control_tokens_need_trust,
-           ids_have_defaults, long_texts_are_quick, characters_merge_by_rank, ends_of_turns,
+           ids_have_defaults, long_texts_are_quick, characters_merge_by_rank,
+           characters_merge_across_lines, special_tokens_take_white_space, ends_of_turns,
            bad_vocabularies_are_refused)
