@@ -16,9 +16,9 @@ static const char blank[] = "\xE2\x96\x81"; /* U+2581, which stands for a space 
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define SPLIT_CASED(ending, digits)                                               \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ending "|[^\\r\\n\\p{L}\\p{N}]?" \
-    UPPER "+" LOWER "*" ending "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
+#define SPLIT_CASED(ending, digits)                                                               \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ending "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
+    "*" ending "|" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" TAIL
 #define SPLIT_QWEN35                                    \
     SHORT_FORM "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+" \
                "|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" TAIL
