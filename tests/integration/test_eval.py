@@ -123,6 +123,21 @@ def refusals(e, golden, folder):
     e.refused("-t", f"jsonl:{lines}", says="broken.jsonl:2")
 
 
+    task = f"parlai:{golden}/dialogues.txt"
+    e.refused("-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2,3", says="--multitask-weights has 3 numbers for 2 tasks")
+    e.refused("-pyt", "babi", "-t", task, says="parley build-data")
+    e.refused("-pytd", "babi:Default", "-t", task, says="jsonl:FILE")
+
+
+def batches_by_length(e, tiny, golden):
+    """The language model answers in the batches that were asked for; its report does not depend on them."""
+    more = ["-t", f"parlai:{golden}/dialogues.txt", "-mf", tiny, "-ttr", 60, "-ltr", 20, "-bs", 4, "--max-tokens", 4, "--json"]
+    runs = [e.run("eval", *more, *kind) for kind in ([], ["-dynb", "batchsort"], ["-dynb", "full"])]
+    assert len({run.stdout for run in runs}) == 1, [run.stdout for run in runs]
+    told = [line for run in runs for line in run.stderr.splitlines() if "batches of" in line]
+    assert len(set(told)) == 3 and all("batches of 3.5 rows" in line for line in told[:2]), told
+
+
 def display(e, folder):
     """Batches as they will be: twelve lengths in a budget of 80 words, padded to ParlAI's multiples of 8 and rows of 4, or packed."""
     lengths = [38, 17, 13, 12, 12, 10, 8, 6, 6, 5, 2, 2]
@@ -228,6 +243,7 @@ def main():
         refusals(e, golden, folder)
         display(e, folder)
         streams(e, golden, folder)
+        batches_by_length(e, tiny, golden)
         model(e, tiny, data, golden, folder)
         self_chat(e, tiny, folder)
         for path in sys.argv[5:]:

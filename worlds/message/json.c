@@ -237,6 +237,12 @@ static enum status read_scalar(struct act_reader *r, struct value *out)
         *out = value_bool(false);
     else if (take_word(r, "null"))
         *out = (struct value){.type = VALUE_NULL};
+    else if (take_word(r, "NaN")) /* Python writes and reads these three */
+        *out = value_real((double)NAN);
+    else if (take_word(r, "Infinity"))
+        *out = value_real((double)INFINITY);
+    else if (take_word(r, "-Infinity"))
+        *out = value_real(-(double)INFINITY);
     else if (r->at < r->end && (*r->at == '-' || (*r->at >= '0' && *r->at <= '9')))
         return act_reader_number(r, out);
     else

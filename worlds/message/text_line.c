@@ -82,6 +82,8 @@ static enum status parse_bool(struct value *out, const char *text, size_t len,
     static const char *const yes[] = {"True", "true", "1", NULL};
     static const char *const no[] = {"False", "false", "0", NULL};
 
+    if (len > 1 && text[len - 1] == '\r')
+        len--;
     if (is_one_of(text, len, yes)) {
         *out = value_bool(true);
     } else if (len == 0 || is_one_of(text, len, no)) {
@@ -179,6 +181,8 @@ enum status text_line_parse(struct act *a, const char *line, size_t len, struct 
     struct act built;
 
     act_init(&built, arena);
+    if (oddities != NULL && len > 0 && line[len - 1] == '\r')
+        oddities->n_returns++;
     for (size_t at = 0; at < len;) {
         const char *tab = memchr(line + at, '\t', len - at);
         size_t field = tab == NULL ? len - at : (size_t)(tab - line) - at;

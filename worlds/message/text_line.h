@@ -15,6 +15,7 @@
 struct text_line_oddities {
     size_t n_false;    /* episode_done:False and the like, which ParlAI reads as true */
     size_t n_no_colon; /* fields without a colon, which are left out */
+    size_t n_returns;  /* lines that end with \r, which is a part of their last field */
 };
 
 /* line: without its newline, valid UTF-8. Everything of the act is in the arena or in line, which

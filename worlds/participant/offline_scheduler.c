@@ -1,6 +1,8 @@
-/* Happy path: ask makes a row of the request, the batcher's policy puts the row in a step,
- * begin_step stores the step, and offline_scheduler_step computes it. DONE rows settle while the
- * batcher completes the step; a callback may ask again before the next step is formed. */
+/* Happy path: ask makes a row of the request, the batcher's policy puts the row in a batch,
+ * begin_step stores the batch, and offline_scheduler_step computes it. A participant that answers
+ * by turns has a second batcher, its agent's own, which computes the turns of the batch in as many
+ * steps as they take. DONE rows settle while the first batcher completes the batch; a callback may
+ * ask again before the next batch is formed. */
 #include "worlds/participant/offline_scheduler.h"
 
 #include <assert.h>
@@ -10,40 +12,94 @@
 #include "base/alloc.h"
 #include "base/list.h"
 
-struct offline_scheduler {
-    struct participant *participant;
+/* A batcher whose clock counts its steps. */
+struct offline_batcher {
     struct batcher *batcher;
-    struct env env, chance;       /* env: this clock, and the random numbers of chance */
-    struct batch_step *step;      /* begun, not computed */
-    struct participant_row *rows; /* [max_rows], where batch_act answers */
-    size_t n_asked;
-    uint64_t n_settled, n_steps, n_cells, n_words;
+    struct env env; /* its clock, and the random numbers of chance */
+    const struct env *chance;
+    struct batch_step *step; /* begun, not computed */
+    uint64_t n_steps;
 };
 
-static uint64_t offline_scheduler_now_us(void *self)
+struct offline_scheduler {
+    struct participant *participant;
+    struct env chance;
+    struct offline_batcher asked; /* the requests, in batches as the world wants them */
+    struct offline_batcher turns; /* those of a batch; without a batcher: it has batch_act */
+    size_t n_turns;               /* of the batch that have not ended */
+    struct participant_row *rows; /* [max_rows], where batch_act answers */
+    size_t n_asked;
+    uint64_t n_settled;
+    struct offline_counters counters;
+};
+
+static uint64_t offline_batcher_now_us(void *self)
 {
-    return (((struct offline_scheduler *)self)->n_steps + 1) * OFFLINE_STEP_US;
+    return (((struct offline_batcher *)self)->n_steps + 1) * OFFLINE_STEP_US;
 }
 
-static void offline_scheduler_random_bytes(void *self, void *out, size_t n_bytes)
+static void offline_batcher_random_bytes(void *self, void *out, size_t n_bytes)
 {
-    const struct offline_scheduler *s = self;
+    const struct env *chance = ((struct offline_batcher *)self)->chance;
 
-    s->chance.random(s->chance.self, out, n_bytes);
+    chance->random(chance->self, out, n_bytes);
 }
 
-static void offline_scheduler_begin_step(void *self, struct batch_step *step)
+static void offline_batcher_begin_step(void *self, struct batch_step *step)
 {
-    struct offline_scheduler *s = self;
+    struct offline_batcher *b = self;
 
-    assert(s->step == NULL);
-    s->step = step;
+    assert(b->step == NULL);
+    b->step = step;
 }
 
-static void offline_scheduler_arm(void *self, uint64_t at_us)
+static void offline_batcher_arm(void *self, uint64_t at_us)
 {
-    (void)self; /* without a step, offline_scheduler_advance ticks */
+    (void)self; /* without a step, offline_batcher_begun ticks */
     (void)at_us;
+}
+
+static enum status offline_batcher_open(struct offline_batcher *b,
+                                        const struct batcher_config *config,
+                                        const struct batch_agent *agent, const struct env *chance,
+                                        struct error *err)
+{
+    const struct batch_compute compute = {.begin = offline_batcher_begin_step, .self = b};
+    const struct batch_timer timer = {.arm = offline_batcher_arm, .self = b};
+
+    b->chance = chance;
+    b->env = (struct env){
+        .now_us = offline_batcher_now_us, .random = offline_batcher_random_bytes, .self = b};
+    return batcher_open(&b->batcher, config, agent, &compute, &timer, &b->env, err);
+}
+
+static void offline_batcher_closed(void *arg)
+{
+    ((struct offline_batcher *)arg)->batcher = NULL;
+}
+
+static void offline_batcher_close(struct offline_batcher *b)
+{
+    if (b->batcher == NULL)
+        return;
+    assert(b->step == NULL);
+    batcher_close(b->batcher, offline_batcher_closed, b);
+    batcher_tick(b->batcher);
+    assert(b->batcher == NULL);
+}
+
+/* The step to compute, counted; NULL: none had begun, and the batcher was given the chance. */
+static struct batch_step *offline_batcher_begun(struct offline_batcher *b)
+{
+    struct batch_step *step = b->step;
+
+    if (step == NULL) {
+        batcher_tick(b->batcher);
+        return NULL;
+    }
+    b->step = NULL;
+    b->n_steps++;
+    return step;
 }
 
 static struct offline_request *offline_request_of(const struct row *row)
@@ -86,16 +142,17 @@ static void offline_scheduler_count_step(struct offline_scheduler *s, struct row
         longest.label = l->label > longest.label ? l->label : longest.label;
         n_words += (uint64_t)l->text + l->label;
     }
-    s->n_words += n_words;
-    s->n_cells += s->participant->type->is_ragged
-                      ? n_words
-                      : (uint64_t)n * ((uint64_t)longest.text + longest.label);
+    s->counters.n_steps++;
+    s->counters.n_rows += n;
+    s->counters.n_words += n_words;
+    s->counters.n_padded += (uint64_t)n * ((uint64_t)longest.text + longest.label);
+    s->counters.n_cells =
+        s->participant->type->is_ragged ? s->counters.n_words : s->counters.n_padded;
 }
 
 /* Rows of a participant that answers in one step. */
 static void offline_scheduler_act(struct offline_scheduler *s, struct row *const *rows, size_t n)
 {
-    offline_scheduler_count_step(s, rows, n);
     for (size_t i = 0; i < n; i++) {
         const struct offline_request *r = offline_request_of(rows[i]);
 
@@ -109,15 +166,70 @@ static void offline_scheduler_act(struct offline_scheduler *s, struct row *const
     }
 }
 
+/* --- participants that answer by turns --- */
+
+/* The clone finishes at once, not at the batch's end: its pages are others' then. */
+static void offline_request_end_turn(struct offline_request *r, const struct error *err)
+{
+    const struct participant_type *type = r->clone->original->type;
+
+    r->row.err = *err;
+    if (err->status == STATUS_OK)
+        r->row.err.status = type->finish(r->clone, r->out, &r->row.err);
+    else
+        type->drop(r->clone);
+    r->row.outcome = r->row.err.status == STATUS_OK ? ROW_DONE : ROW_FAILED;
+    r->turn = NULL;
+    r->scheduler->n_turns--;
+}
+
+static void on_turn_ended(struct agent_turn *turn, const struct error *err)
+{
+    offline_request_end_turn(turn->terms.arg, err);
+}
+
+/* Rows of a participant that answers in as many steps as its turns take. */
+static void offline_scheduler_run_turns(struct offline_scheduler *s, struct row *const *rows,
+                                        size_t n)
+{
+    s->n_turns = n;
+    for (size_t i = 0; i < n; i++) {
+        struct offline_request *r = offline_request_of(rows[i]);
+        const struct agent_turn_terms terms = {.ended = on_turn_ended, .arg = r};
+
+        struct error err;
+
+        if (agent_turn_ask(r->turn, s->turns.batcher, &terms, &err) != STATUS_OK)
+            offline_request_end_turn(r, &err);
+    }
+    while (s->n_turns > 0) {
+        struct batch_step *step = offline_batcher_begun(&s->turns);
+
+        if (step == NULL) {
+            assert(s->turns.step != NULL || s->n_turns == 0); /* its policy waits for no more */
+            continue;
+        }
+        s->participant->type->compute(s->participant, step->rows, step->n_rows);
+        step->done(step);
+    }
+}
+
+static enum status offline_scheduler_open_turns(struct offline_scheduler *s, size_t max_waiting,
+                                                struct error *err)
+{
+    struct batcher_config c = {.max_waiting = max_waiting};
+    struct batch_agent agent = {0};
+
+    s->participant->type->batching(s->participant, &agent, &c);
+    return offline_batcher_open(&s->turns, &c, &agent, &s->chance, err);
+}
+
 enum status offline_scheduler_open(struct offline_scheduler **out, struct participant *p,
                                    const struct batcher_config *config, const struct env *env,
                                    struct error *err)
 {
-    struct batcher_config c = *config;
     struct offline_scheduler *s = try_alloc(1, sizeof *s);
-    const struct batch_compute compute = {.begin = offline_scheduler_begin_step, .self = s};
-    const struct batch_timer timer = {.arm = offline_scheduler_arm, .self = s};
-    struct batch_agent agent = {
+    const struct batch_agent agent = {
         .cost = offline_scheduler_cost, .order = offline_scheduler_order, .self = s};
     enum status rc = STATUS_OK;
 
@@ -125,17 +237,14 @@ enum status offline_scheduler_open(struct offline_scheduler **out, struct partic
         return error_no_memory(err, sizeof *s, "a scheduler");
     s->participant = p;
     s->chance = *env;
-    s->env = (struct env){
-        .now_us = offline_scheduler_now_us, .random = offline_scheduler_random_bytes, .self = s};
-    if (p->type->batching != NULL) {
-        agent = (struct batch_agent){0};
-        p->type->batching(p, &agent, &c);
-    }
-    s->rows = try_alloc(c.max_rows, sizeof s->rows[0]);
+    s->rows = try_alloc(config->max_rows, sizeof s->rows[0]);
     if (s->rows == NULL)
-        rc = error_no_memory(err, (uint64_t)c.max_rows * sizeof s->rows[0], "the rows of a step");
+        rc = error_no_memory(err, (uint64_t)config->max_rows * sizeof s->rows[0],
+                             "the rows of a step");
     if (rc == STATUS_OK)
-        rc = batcher_open(&s->batcher, &c, &agent, &compute, &timer, &s->env, err);
+        rc = offline_batcher_open(&s->asked, config, &agent, &s->chance, err);
+    if (rc == STATUS_OK && p->type->batching != NULL)
+        rc = offline_scheduler_open_turns(s, config->max_waiting, err);
     if (rc == STATUS_OK)
         *out = s;
     else
@@ -143,54 +252,18 @@ enum status offline_scheduler_open(struct offline_scheduler **out, struct partic
     return rc;
 }
 
-static void offline_scheduler_closed(void *arg)
-{
-    ((struct offline_scheduler *)arg)->batcher = NULL;
-}
-
 void offline_scheduler_close(struct offline_scheduler *s)
 {
     if (s == NULL)
         return;
-    assert(s->n_asked == 0 && s->step == NULL);
-    if (s->batcher != NULL) {
-        batcher_close(s->batcher, offline_scheduler_closed, s);
-        batcher_tick(s->batcher);
-        assert(s->batcher == NULL);
-    }
+    assert(s->n_asked == 0);
+    offline_batcher_close(&s->asked);
+    offline_batcher_close(&s->turns);
     free(s->rows);
     free(s);
 }
 
-static void offline_request_end(struct offline_request *r)
-{
-    r->is_asked = false;
-    r->scheduler->n_asked--;
-    r->scheduler->n_settled++;
-}
-
-/* --- participants that answer in one step --- */
-
-static void on_settled(struct future *f, const struct error *err, void *arg)
-{
-    struct offline_request *r = arg;
-
-    (void)f;
-    offline_request_end(r);
-    r->then(r, err);
-}
-
-static enum status offline_scheduler_ask_row(struct offline_scheduler *s, struct offline_request *r,
-                                             struct error *err)
-{
-    r->row = (struct row){.clone = r->clone, .turn = r};
-    flow_init(&r->flow);
-    r->ask = (struct batch_request){.row = &r->row, .flow = &r->flow};
-    future_init(&r->ask.reply, on_settled, r);
-    return batcher_submit(s->batcher, &r->ask, err);
-}
-
-/* --- participants that answer by turns --- */
+/* --- requests --- */
 
 static void offline_request_finish(struct offline_request *r)
 {
@@ -200,31 +273,27 @@ static void offline_request_finish(struct offline_request *r)
     r->then(r, &err);
 }
 
-static void on_ended(struct agent_turn *turn, const struct error *err)
+static void on_settled(struct future *f, const struct error *err, void *arg)
 {
-    struct offline_request *r = turn->terms.arg;
+    struct offline_request *r = arg;
 
-    offline_request_end(r);
-    if (err->status == STATUS_OK) {
-        offline_request_finish(r);
-        return;
-    }
-    r->clone->original->type->drop(r->clone);
+    (void)f;
+    r->is_asked = false;
+    r->scheduler->n_asked--;
+    r->scheduler->n_settled++;
+    if (r->turn != NULL) /* it was never asked */
+        r->clone->original->type->drop(r->clone);
     r->then(r, err);
 }
 
-static enum status offline_scheduler_ask_turn(struct offline_scheduler *s,
-                                              struct offline_request *r, struct error *err)
+static enum status offline_scheduler_submit(struct offline_scheduler *s, struct offline_request *r,
+                                            struct error *err)
 {
-    const struct agent_turn_terms terms = {.ended = on_ended, .arg = r};
-    const uint64_t n_words = (uint64_t)r->lengths.text + r->lengths.label;
-    enum status rc = agent_turn_ask(r->turn, s->batcher, &terms, err);
-
-    if (rc != STATUS_OK)
-        r->clone->original->type->drop(r->clone);
-    s->n_words += n_words;
-    s->n_cells += n_words;
-    return rc;
+    r->row = (struct row){.clone = r->clone, .turn = r};
+    flow_init(&r->flow);
+    r->ask = (struct batch_request){.row = &r->row, .flow = &r->flow};
+    future_init(&r->ask.reply, on_settled, r);
+    return batcher_submit(s->asked.batcher, &r->ask, err);
 }
 
 enum status offline_scheduler_ask(struct offline_scheduler *s, struct offline_request *r,
@@ -245,30 +314,29 @@ enum status offline_scheduler_ask(struct offline_scheduler *s, struct offline_re
             return STATUS_OK;
         }
     }
-    rc = r->turn != NULL ? offline_scheduler_ask_turn(s, r, err)
-                         : offline_scheduler_ask_row(s, r, err);
-    if (rc != STATUS_OK)
+    rc = offline_scheduler_submit(s, r, err);
+    if (rc != STATUS_OK) {
+        if (r->turn != NULL)
+            type->drop(r->clone);
         return rc;
+    }
     r->is_asked = true;
     s->n_asked++;
     return STATUS_OK;
 }
 
-/* Computes the pending step, or has the batcher form one. */
+/* Computes the pending batch, or has the batcher form one. */
 static void offline_scheduler_advance(struct offline_scheduler *s)
 {
-    struct batch_step *step = s->step;
+    struct batch_step *step = offline_batcher_begun(&s->asked);
 
-    if (step == NULL) {
-        batcher_tick(s->batcher);
+    if (step == NULL)
         return;
-    }
-    s->step = NULL;
-    if (s->participant->type->compute != NULL)
-        s->participant->type->compute(s->participant, step->rows, step->n_rows);
+    offline_scheduler_count_step(s, step->rows, step->n_rows);
+    if (s->turns.batcher != NULL)
+        offline_scheduler_run_turns(s, step->rows, step->n_rows);
     else
         offline_scheduler_act(s, step->rows, step->n_rows);
-    s->n_steps++;
     step->done(step);
 }
 
@@ -280,7 +348,7 @@ bool offline_scheduler_step(struct offline_scheduler *s)
         return false;
     while (s->n_settled == before) {
         offline_scheduler_advance(s);
-        assert(s->step != NULL ||
+        assert(s->asked.step != NULL ||
                s->n_settled != before); /* the policy never waits for more rows */
     }
     return true;
@@ -288,22 +356,17 @@ bool offline_scheduler_step(struct offline_scheduler *s)
 
 void offline_scheduler_cancel(struct offline_scheduler *s, struct offline_request *r)
 {
-    if (!r->is_asked)
-        return;
-    if (r->turn != NULL)
-        agent_turn_cancel(r->turn);
-    else
-        batcher_cancel(s->batcher, &r->ask);
+    if (r->is_asked)
+        batcher_cancel(s->asked.batcher, &r->ask);
 }
 
 void offline_scheduler_finish(struct offline_scheduler *s)
 {
-    while (s->n_asked > 0 || s->step != NULL)
+    while (s->n_asked > 0 || s->asked.step != NULL)
         offline_scheduler_advance(s);
 }
 
 void offline_scheduler_counters(const struct offline_scheduler *s, struct offline_counters *out)
 {
-    *out = (struct offline_counters){
-        .n_steps = s->n_steps, .n_cells = s->n_cells, .n_words = s->n_words};
+    *out = s->counters;
 }

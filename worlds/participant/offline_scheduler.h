@@ -1,6 +1,7 @@
-/* Runs the batcher of one participant without an event loop: it collects requests, then runs steps
- * in the calling thread until a request has its answer. The clock counts steps, a millisecond each,
- * so the time of day never decides which requests share a batch. One thread. */
+/* Runs the batcher of one participant without an event loop: it collects requests, then computes
+ * batches in the calling thread until a request has its answer. A batch is a step of the policy
+ * that the world gives; all its rows end before the next one begins. The clock counts batches, a
+ * millisecond each, so the time of day never decides which requests share a batch. One thread. */
 #ifndef WORLDS_PARTICIPANT_OFFLINE_SCHEDULER_H
 #define WORLDS_PARTICIPANT_OFFLINE_SCHEDULER_H
 
@@ -33,16 +34,17 @@ struct offline_request {
 
     /* The scheduler's own. */
     struct offline_scheduler *scheduler;
-    struct agent_turn *turn; /* of a participant that answers by turns; NULL: ask and row do */
+    struct agent_turn *turn; /* of a participant that answers by turns, else NULL */
     struct flow flow;
     struct row row;
     struct batch_request ask;
     bool is_asked;
 };
 
-/* What the steps computed: cells include the padding, words do not. */
+/* What the batches computed: cells include the padding, words do not. padded: what the rows would
+ * take if each were as long as the longest, which is n_cells unless rows are packed. */
 struct offline_counters {
-    uint64_t n_steps, n_cells, n_words;
+    uint64_t n_steps, n_rows, n_cells, n_words, n_padded;
 };
 
 /* config: policy, rows and budget of a step; max_waiting as many as will be asked at a time. env:
@@ -57,7 +59,7 @@ void offline_scheduler_close(
 enum status offline_scheduler_ask(struct offline_scheduler *s, struct offline_request *r,
                                   struct error *err) MUST_CHECK;
 
-/* Runs steps until at least one request has its answer. False: there was no request. */
+/* Computes batches until at least one request has its answer. False: there was no request. */
 bool offline_scheduler_step(struct offline_scheduler *s);
 
 /* Cancels the request, if it is in flight; offline_scheduler_finish waits for all requests. */

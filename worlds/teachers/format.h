@@ -22,6 +22,7 @@ struct data_format {
     /* One line, valid UTF-8; it lives as long as the arena. Passes each complete act to
      * source_give. */
     enum status (*line)(struct source *s, const char *line, size_t len, struct error *err);
+    bool keeps_returns; /* a \r before or without \n is a part of its line, as ParlAI has it */
     /* After the last line; may be NULL. */
     enum status (*end)(struct source *s, struct error *err);
 };

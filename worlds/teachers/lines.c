@@ -79,6 +79,27 @@ static enum status too_long(struct lines *l, struct error *err)
     return error_set(err, STATUS_INVALID, "a line of more than %zu bytes", l->max_line_bytes);
 }
 
+/* Where the line that begins at from ends, NULL if that is not known yet; *ret_n_end is how many
+ * bytes the end has. Nothing before `searched` ends it. */
+static const char *find_end(const struct lines *l, const char *from, size_t searched, size_t len,
+                            size_t *ret_n_end)
+{
+    const char *newline = len > searched ? memchr(from + searched, '\n', len - searched) : NULL;
+    const size_t stop = newline != NULL ? (size_t)(newline - from) : len;
+    const char *at = NULL;
+
+    *ret_n_end = 1;
+    if (l->ends_universally && stop > searched)
+        at = memchr(from + searched, '\r', stop - searched);
+    if (at == NULL)
+        return newline;
+    if (at + 1 == newline)
+        *ret_n_end = 2;
+    else if (at + 1 == from + len && !l->is_at_end)
+        return NULL; /* a \n may follow */
+    return at;
+}
+
 enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struct error *err)
 {
     size_t searched = 0;
@@ -86,12 +107,15 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
     for (;;) {
         const char *from = l->block + l->at;
         size_t len = l->end - l->at;
-        const char *newline = len > searched ? memchr(from + searched, '\n', len - searched) : NULL;
+        const size_t n_held = l->ends_universally && len > 0 && from[len - 1] == '\r';
+        size_t n_end;
+        const char *end = find_end(l, from, searched, len, &n_end);
 
-        if (newline != NULL || (l->is_at_end && (len > 0 || l->is_skipping))) {
-            size_t n = newline == NULL ? len : (size_t)(newline - from);
+        if (end != NULL || (l->is_at_end && (len > 0 || l->is_skipping))) {
+            size_t n = end == NULL ? len : (size_t)(end - from);
 
-            l->at += n + (newline != NULL);
+            n_end = end == NULL ? 0 : n_end;
+            l->at += n + n_end;
             if (l->is_skipping) { /* the rest of a line that was reported as too long */
                 l->is_skipping = false;
                 searched = 0;
@@ -101,7 +125,7 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
                 return too_long(l, err);
             l->number++;
             l->stop = l->n_bytes - (l->end - l->at);
-            l->start = l->stop - n - (newline != NULL);
+            l->start = l->stop - n - n_end;
             *out = from;
             *ret_len = n;
             return STATUS_OK;
@@ -114,13 +138,13 @@ enum status lines_next(struct lines *l, const char **out, size_t *ret_len, struc
         if (l->is_skipping || len > l->max_line_bytes) {
             bool was_skipping = l->is_skipping;
 
-            l->at = l->end;
+            l->at = l->end - n_held;
             l->is_skipping = true;
             if (!was_skipping)
                 return too_long(l, err);
-            len = 0;
+            len = n_held;
         }
-        searched = len;
+        searched = len - n_held;
         if (lines_fill(l, err) != STATUS_OK)
             return err->status;
     }

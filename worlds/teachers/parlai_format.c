@@ -17,4 +17,5 @@ static enum status parlai_read_line(struct source *s, const char *text, size_t l
     return source_give(s, &a, begins, err);
 }
 
-const struct data_format parlai_format = {.name = "parlai", .line = parlai_read_line};
+const struct data_format parlai_format = {
+    .name = "parlai", .line = parlai_read_line, .keeps_returns = true};

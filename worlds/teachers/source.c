@@ -1,4 +1,5 @@
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,10 +90,29 @@ static enum status check_list(struct act *a, enum act_key key, struct arena *are
     return act_force(a, key, value_list(item, 1), err);
 }
 
+/* Logs have "NaN" and the infinities as texts, since JSON has no such numbers. */
+static enum status check_reward(struct act *a, struct error *err)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } known[] = {
+        {"NaN", (double)NAN}, {"Infinity", (double)INFINITY}, {"-Infinity", -(double)INFINITY}};
+    const struct value *reward = act_get(a, ACT_REWARD);
+
+    if (reward == NULL || reward->type == VALUE_INT || reward->type == VALUE_REAL)
+        return STATUS_OK;
+    for (size_t i = 0; reward->type == VALUE_TEXT && i < sizeof known / sizeof known[0]; i++)
+        if (strlen(known[i].name) == reward->text.len &&
+            memcmp(known[i].name, reward->text.text, reward->text.len) == 0)
+            return act_force(a, ACT_REWARD, value_real(known[i].value), err);
+    return error_set(err, STATUS_INVALID, "reward is no number");
+}
+
 enum status source_check(struct act *a, struct arena *arena, bool needs_labels, struct error *err)
 {
     const struct value *text = act_get(a, ACT_TEXT), *done = act_get(a, ACT_EPISODE_DONE),
-                       *reward = act_get(a, ACT_REWARD), *id = act_get(a, ACT_ID);
+                       *id = act_get(a, ACT_ID);
 
     if (text == NULL)
         return error_set(err, STATUS_INVALID, "the field text is missing");
@@ -105,8 +125,8 @@ enum status source_check(struct act *a, struct arena *arena, bool needs_labels, 
         return error_set(err, STATUS_INVALID, "the field labels is missing");
     if (done != NULL && done->type != VALUE_BOOL)
         return error_set(err, STATUS_INVALID, "episode_done is neither true nor false");
-    if (reward != NULL && reward->type != VALUE_INT && reward->type != VALUE_REAL)
-        return error_set(err, STATUS_INVALID, "reward is no number");
+    if (check_reward(a, err) != STATUS_OK)
+        return err->status;
     if (id != NULL && id->type != VALUE_TEXT)
         return error_set(err, STATUS_INVALID, "id is no text");
     if (check_list(a, ACT_LABELS, arena, err) != STATUS_OK ||
@@ -139,6 +159,7 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
     rc = lines_open(&s->lines, path, max_line_bytes, err);
     if (rc != STATUS_OK)
         return rc;
+    s->lines.ends_universally = !s->format->keeps_returns;
     for (;;) {
         const char *line = NULL;
         size_t len = 0;

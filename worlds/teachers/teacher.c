@@ -443,7 +443,13 @@ static char *id_of(const char *path)
 
 static void warn(struct teacher *t, const struct text_line_oddities *oddities)
 {
-    if (oddities->n_false > 0)
+    if (oddities->n_returns > 0)
+        (void)snprintf(
+            t->warning, sizeof t->warning,
+            "%zu lines end with CR and LF; the CR stays in the last field, as in ParlAI: "
+            "sed -i 's/\\r$//' FILE takes it away",
+            oddities->n_returns);
+    else if (oddities->n_false > 0)
         (void)snprintf(t->warning, sizeof t->warning,
                        "%zu lines say episode_done:False, which ParlAI reads as true",
                        oddities->n_false);

@@ -53,6 +53,9 @@ static enum status batch_world_ask(struct batch_world *b, size_t i, size_t posit
     request->observation = world_slot_heard(slot)[position];
     request->out = &world_slot_acts(slot)[position];
     request->slot = (uint32_t)i;
+    if (b->base.participants->counts_words)
+        participants_lengths(b->base.participants, request->clone, request->observation,
+                             &request->lengths);
     request->then = on_answer;
     request->arg = b;
     if (offline_scheduler_ask(scheduler, request, err) != STATUS_OK)
@@ -140,6 +143,8 @@ static enum status batch_parley(struct world *w, struct error *err)
     b->n_rows = b->n;
     for (size_t i = 0; i < b->n; i++)
         w->counters.n_examples += world_slot_has_example(batch_world_slot_at(b, i));
+    if (w->participants->counts_words)
+        participants_count_batches(w->participants, b->schedulers, &w->counters);
     /* Computed here, not at the next parley: another thread may take the last episode in
      * between, and a slot that has not yet reported its end must not begin again. */
     b->begins_anew = batch_epoch_done(w);

@@ -41,6 +41,7 @@ struct world_config {
     uint64_t seed;        /* of all draws */
 
     size_t batch_size; /* 0 or 1: no batches */
+    bool counts_words; /* for the counters of batches that are not made by length */
     enum dynamic_batching dynamic;
     /* Bounds of a text's and a label's length in words or tokens; label 0: the same as text.
      * Dynamic batching needs one: a step's budget is their sum times batch_size. */

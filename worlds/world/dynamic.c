@@ -165,7 +165,6 @@ static enum status dynamic_fill_idle(struct dynamic *d, struct error *err)
 static enum status dynamic_parley(struct world *w, struct error *err)
 {
     struct dynamic *d = dynamic_of(w);
-    struct offline_counters steps;
     enum status rc;
 
     d->n_rows = 0;
@@ -173,9 +172,7 @@ static enum status dynamic_parley(struct world *w, struct error *err)
     rc = dynamic_fill_idle(d, err);
     if (rc == STATUS_OK) {
         (void)offline_scheduler_step(d->scheduler); /* false: nothing is left */
-        offline_scheduler_counters(d->scheduler, &steps);
-        w->counters.n_cells = steps.n_cells;
-        w->counters.n_words = steps.n_words;
+        participants_count_batches(w->participants, d->schedulers, &w->counters);
         *err = d->failed;
         rc = err->status;
         d->failed = (struct error){0};

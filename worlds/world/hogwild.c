@@ -143,6 +143,9 @@ static void hogwild_sum_counters(struct hogwild *h)
         const struct world_counters *c = &h->workers[i].world->counters;
 
         h->base.counters.n_examples += c->n_examples;
+        h->base.counters.n_batches += c->n_batches;
+        h->base.counters.n_rows += c->n_rows;
+        h->base.counters.n_padded += c->n_padded;
         h->base.counters.n_cells += c->n_cells;
         h->base.counters.n_words += c->n_words;
     }

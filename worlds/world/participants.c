@@ -8,6 +8,7 @@
 #include "base/counter_rng.h"
 #include "worlds/metrics/metrics.h"
 #include "worlds/participant/participant.h"
+#include "worlds/world/world.h"
 
 void quota_init(struct quota *q, uint64_t n)
 {
@@ -137,6 +138,7 @@ enum status participants_open(struct participants **out, const struct world_conf
         config->label_truncate != 0 ? config->label_truncate : config->text_truncate;
     p->thread = thread;
     p->quota = quota;
+    p->counts_words = config->counts_words;
     p->watch = config->watch;
     p->watch_arg = config->watch_arg;
     p->chance = (struct env){.random = participants_random_bytes, .self = p};
@@ -305,6 +307,31 @@ enum status participants_open_schedulers(struct offline_scheduler ***out, struct
     else
         participants_close_schedulers(p, schedulers);
     return rc;
+}
+
+void participants_count_batches(const struct participants *p,
+                                struct offline_scheduler *const *schedulers,
+                                struct world_counters *counters)
+{
+    struct offline_counters sum = {0};
+
+    for (size_t i = p->n_tasks; i < participants_n_members(p); i++) {
+        struct offline_counters one;
+
+        if (schedulers[i] == NULL)
+            continue;
+        offline_scheduler_counters(schedulers[i], &one);
+        sum.n_steps += one.n_steps;
+        sum.n_rows += one.n_rows;
+        sum.n_cells += one.n_cells;
+        sum.n_words += one.n_words;
+        sum.n_padded += one.n_padded;
+    }
+    counters->n_batches = sum.n_steps;
+    counters->n_rows = sum.n_rows;
+    counters->n_cells = sum.n_cells;
+    counters->n_words = sum.n_words;
+    counters->n_padded = sum.n_padded;
 }
 
 void participants_close_schedulers(struct participants *p, struct offline_scheduler **schedulers)

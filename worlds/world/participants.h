@@ -13,6 +13,8 @@
 #include "worlds/participant/offline_scheduler.h"
 #include "worlds/world/config.h"
 
+struct world_counters;
+
 /* Examples left, of all threads together. */
 struct quota {
     atomic_uint_least64_t n_left;
@@ -36,6 +38,7 @@ struct participants {
     size_t text_truncate, label_truncate; /* 0: no bound */
     uint32_t thread;
     struct quota *quota; /* borrowed; all threads' */
+    bool counts_words;
     world_watch_fn watch;
     void *watch_arg;
     struct env chance; /* only its random numbers, by seed and thread: where batches start */
@@ -72,6 +75,10 @@ void participants_lengths(const struct participants *p, const struct participant
 enum status participants_open_schedulers(struct offline_scheduler ***out, struct participants *p,
                                          const struct batcher_config *config,
                                          struct error *err) MUST_CHECK;
+/* What the agents' schedulers have counted, into the counters of batches. */
+void participants_count_batches(const struct participants *p,
+                                struct offline_scheduler *const *schedulers,
+                                struct world_counters *counters);
 void participants_close_schedulers(struct participants *p, struct offline_scheduler **schedulers);
 
 #endif

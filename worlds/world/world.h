@@ -37,8 +37,12 @@ struct world_row {
 struct world_counters {
     uint64_t n_parleys;
     uint64_t n_examples; /* rows of all parleys, padding not counted */
-    uint64_t n_cells;    /* length bucketing: rows times longest, summed over steps */
-    uint64_t n_words;    /* the part of the cells that was not padding */
+    /* Of the batches that agents answered, where config counts words or lengths decide; words as
+     * the agent counts them: a language model's are its tokens. */
+    uint64_t n_batches, n_rows;
+    uint64_t n_cells;  /* what was computed: of packed rows their words, else rows times longest */
+    uint64_t n_words;  /* the part of the cells that was not padding */
+    uint64_t n_padded; /* rows times longest */
 };
 
 struct world_type {

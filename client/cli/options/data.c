@@ -50,8 +50,11 @@ const struct option_row data_option_rows[] = {
     DATA("metrics|mcs", OPTION_TEXT, metrics, "NAME[,NAME]",
          "default, f1, bleu, rouge, distinct, all or none"),
     DATA("num-examples|ne", OPTION_U64, n_examples, "N", "no more than so many (all)"),
-    DATA("datafile|pytd", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
+    DATA("datafile", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
     DATA("num-workers|nw", OPTION_U32, n_loaders, "N", "threads that read a :stream ahead (2)"),
+    DATA("pytorch-teacher-task|pyt", OPTION_TEXT, pytorch_task, "TASK",
+         "refused: 'parley build-data' and --task data:FILE do its work"),
+    DATA("pytorch-teacher-dataset|pytd", OPTION_TEXT, pytorch_dataset, "TASK:CLASS", "refused too"),
     DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "leave lines out that are wrong, and count them"),
     DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N", "of a data file (16777216)"),
     DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
@@ -149,6 +152,17 @@ static size_t bound_of(int64_t own, int64_t both)
 
 static enum status check_counts(const struct data_options *o, struct error *err)
 {
+    if (o->pytorch_task != NULL)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "--pytorch-teacher-task %.80s: there is no PyTorch here; 'parley "
+                         "build-data --task TASK' writes a file with an index, which '--task "
+                         "data:FILE --datatype %s:stream' reads ahead with --num-workers threads",
+                         o->pytorch_task, o->datatype);
+    if (o->pytorch_dataset != NULL)
+        return error_set(err, STATUS_UNIMPLEMENTED,
+                         "--pytorch-teacher-dataset %.80s: classes of Python cannot be loaded; "
+                         "write the data as jsonl:FILE or parlai:FILE",
+                         o->pytorch_dataset);
     if (o->task == NULL)
         return error_set(err, STATUS_INVALID, "--task is missing");
     if (o->batch_size == 0 || o->batch_size > MAX_BATCH)
@@ -297,6 +311,9 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         w->tasks[w->n_tasks] = teacher_participant(t);
     }
     name_tasks(w, tasks);
+    if (w->config.n_weights > n)
+        return error_set(err, STATUS_INVALID, "--multitask-weights has %zu numbers for %zu tasks",
+                         w->config.n_weights, n);
     w->config.tasks = w->tasks;
     w->config.n_tasks = n;
     w->config.task_names = w->names;

@@ -21,6 +21,7 @@ struct dictionary;
 /* Which data, and in what order and batches. Zeroed, then data_options_init. */
 struct data_options {
     const char *task, *datatype, *dynamic, *metrics, *weights, *data_file, *batch_sort_cache;
+    const char *pytorch_task, *pytorch_dataset;
     uint32_t batch_size, n_threads;
     bool batch_sort, include_labels, hide_labels, skip_bad, squash, aggregate_micro, stochastic;
     bool start_by_chance;

@@ -67,6 +67,21 @@ static enum status eval_task_run_world(struct world *world, const struct eval_ta
     return rc;
 }
 
+/* How the agent's turns were batched, where they were. */
+static void tell_batches(struct world *world)
+{
+    struct world_counters c;
+
+    world_counters(world, &c);
+    if (c.n_batches != 0 && c.n_padded != 0)
+        console_line(
+            "%llu batches of %.1f rows on average; %llu words, which padded to the longest "
+            "of each batch are %llu cells (%.0f %% words)",
+            (unsigned long long)c.n_batches, (double)c.n_rows / (double)c.n_batches,
+            (unsigned long long)c.n_words, (unsigned long long)c.n_padded,
+            100 * (double)c.n_words / (double)c.n_padded);
+}
+
 static enum status write_report(const char *path, const struct buf *json, struct error *err)
 {
     FILE *out = fopen(path, "we");
@@ -130,6 +145,7 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
         w->config.watch = world_log_watch;
         w->config.watch_arg = log;
     }
+    w->config.counts_words = true;
     if (rc == STATUS_OK)
         rc = data_world_open(w, err);
     if (rc == STATUS_OK)
@@ -138,6 +154,8 @@ static enum status eval(struct data_world *w, const struct eval_task *e, struct 
         *err = log_err;
         rc = err->status;
     }
+    if (rc == STATUS_OK)
+        tell_batches(w->world);
     if (rc == STATUS_OK)
         rc = eval_task_tell(e, w->world, err);
     return rc;

@@ -150,6 +150,136 @@ START_TEST(worlds_do_not_matter)
 }
 END_TEST
 
+/* The table of ParlAI's tutorial, in words; each is a conversation of one turn. */
+enum { N_TABLE = 12 };
+static const uint32_t table[N_TABLE] = {6, 12, 2, 38, 10, 5, 17, 12, 2, 13, 8, 6};
+
+struct batches {
+    const struct fake_task *task;
+    const struct agent *agent;
+    uint32_t words[N_TABLE], labels[N_TABLE]; /* in tokens, as the model counts them */
+    size_t n, n_rows[N_TABLE], rows[N_TABLE][N_TABLE];
+};
+
+static uint32_t tokens_of(const struct agent *a, struct text text)
+{
+    struct buf ids;
+    struct error err;
+    uint32_t n;
+
+    buf_init(&ids, SIZE_MAX);
+    ck_assert_int_eq(a->type->tokenize(a, text.text, text.len, false, &ids, &err), STATUS_OK);
+    n = (uint32_t)(ids.len / sizeof(int32_t));
+    buf_deinit(&ids);
+    return n;
+}
+
+static void write_batch(void *arg, const struct world *w, uint32_t thread)
+{
+    struct batches *b = arg;
+
+    (void)thread;
+    b->n_rows[b->n] = world_n_rows(w);
+    for (size_t i = 0; i < world_n_rows(w); i++) {
+        struct world_row row;
+        size_t example;
+
+        world_row(w, i, &row);
+        example = fake_task_example(b->task, &row.acts[0]);
+        b->rows[b->n][i] = example;
+        b->words[example] = tokens_of(b->agent, act_text(&row.acts[0]));
+        b->labels[example] = tokens_of(b->agent, act_labels(&row.acts[0])->list.items[0]);
+    }
+    b->n++;
+}
+
+/* The tutorial's rule: the longest first, then the next shorter ones, as long as the sum of their
+ * words is within the budget and there are not too many. */
+static void check_rule(const struct batches *b, size_t most_rows, size_t budget)
+{
+    bool is_done[N_TABLE] = {false};
+    size_t n_done = 0, at = 0;
+
+    while (n_done < N_TABLE) {
+        size_t n = 0, sum = 0;
+
+        ck_assert_uint_lt(at, b->n);
+        for (;;) {
+            size_t next = N_TABLE;
+
+            for (size_t i = 0; i < N_TABLE; i++)
+                if (!is_done[i] &&
+                    (next == N_TABLE || b->words[i] > b->words[next] ||
+                     (b->words[i] == b->words[next] && b->labels[i] > b->labels[next])))
+                    next = i;
+            if (next == N_TABLE || n == most_rows ||
+                sum + b->words[next] + b->labels[next] > budget)
+                break;
+            sum += b->words[next] + b->labels[next];
+            is_done[next] = true;
+            ck_assert_uint_lt(n, b->n_rows[at]);
+            ck_assert_uint_eq(b->words[b->rows[at][n]],
+                              b->words[next]); /* equal ones in any order */
+            ck_assert_uint_eq(b->labels[b->rows[at][n]], b->labels[next]);
+            n++;
+        }
+        ck_assert_uint_eq(n, b->n_rows[at++]);
+        n_done += n;
+    }
+    ck_assert_uint_eq(at, b->n);
+}
+
+/* Batches by length are those that were asked for: all their rows begin and end together. */
+START_TEST(batches_follow_the_rule)
+{
+    static const struct {
+        enum dynamic_batching dynamic;
+        size_t batch_size, text_truncate, most_rows;
+    } cases[] = {{DYNAMIC_FULL, 2, 300, N_TABLE},
+                 {DYNAMIC_FULL, 1 + N_TABLE, 300, N_TABLE},
+                 {DYNAMIC_BATCHSORT, 3, 300, 3},
+                 {DYNAMIC_BATCHSORT, 5, 300, 5}};
+    struct fake_example rows[N_TABLE];
+
+    for (size_t i = 0; i < N_TABLE; i++)
+        rows[i] = (struct fake_example){.episode = i, .text_words = table[i], .label_words = 1};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fake_task *task = fake_task_open("t", rows, N_TABLE);
+        struct participant *tasks[] = {&task->base}, *agent;
+        struct model_participant_config model = tiny_participant(&file);
+        struct batches got = {.task = task};
+        const struct world_config config = {.tasks = tasks,
+                                            .n_tasks = 1,
+                                            .agents = &agent,
+                                            .n_agents = 1,
+                                            .batch_size = cases[i].batch_size,
+                                            .dynamic = cases[i].dynamic,
+                                            .text_truncate = cases[i].text_truncate,
+                                            .label_truncate = 1,
+                                            .watch = write_batch,
+                                            .watch_arg = &got};
+        struct world_counters counters;
+        struct world *w;
+        struct error err;
+
+        model.is_plain = true;
+        ck_assert_msg(model_open(&agent, &model, &err) == STATUS_OK, "%s", err.text);
+        got.agent = model_agent(agent);
+        ck_assert_msg(world_open(&w, &config, &err) == STATUS_OK, "%s", err.text);
+        ck_assert_msg(world_run(w, &err) == STATUS_OK, "%s", err.text);
+        check_rule(&got, cases[i].most_rows, (cases[i].text_truncate + 1) * cases[i].batch_size);
+        world_counters(w, &counters);
+        ck_assert_uint_eq(counters.n_batches, got.n);
+        ck_assert_uint_eq(counters.n_rows, N_TABLE);
+        ck_assert_uint_eq(counters.n_words, counters.n_cells); /* rows are packed */
+        ck_assert_uint_gt(counters.n_padded, counters.n_cells);
+        world_close(w);
+        participant_unref(agent);
+        participant_unref(&task->base);
+    }
+}
+END_TEST
+
 /* What is remembered is what the options say. */
 START_TEST(histories_matter)
 {
@@ -275,8 +405,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {worlds_do_not_matter, histories_matter, long_histories_are_cut,
-                                  order_is_kept, others_are_refused};
+    const TTest *const tests[] = {worlds_do_not_matter, batches_follow_the_rule,
+                                  histories_matter,     long_histories_are_cut,
+                                  order_is_kept,        others_are_refused};
     int code;
 
     set_up();

@@ -204,6 +204,84 @@ START_TEST(test_long_line)
 }
 END_TEST
 
+/* JSON lines end as Python has them end, also where an end lies across two reads of the file. */
+START_TEST(test_line_ends)
+{
+    static const char *const ends[] = {"\n", "\r\n", "\r"};
+    static const char rest[] = "\",\"labels\":\"b\"}";
+    enum { BLOCK = 256 << 10 };
+    char *text = malloc(BLOCK + 200);
+    struct teacher *t;
+
+    ck_assert_ptr_nonnull(text);
+    for (size_t e = 0; e < 9; e++)
+        for (size_t length = BLOCK - 3; length <= BLOCK + 2; length++) {
+            size_t n = (size_t)snprintf(text, 100, "{\"text\":\"");
+
+            memset(text + n, 'x', length - n);
+            memcpy(text + length - strlen(rest), rest, strlen(rest));
+            n = length + (size_t)snprintf(text + length, 190,
+                                          "%s{\"text\":\"c\",\"labels\":\"d\"}%s{\"text\":1}",
+                                          ends[e % 3], ends[e / 3]);
+            rig_write_bytes("ends", text, n);
+            set_datatype("valid");
+            ck_assert_int_eq(rig_open(&t, "jsonl", "ends", &config), STATUS_INVALID);
+            ck_assert_msg(strstr(rig_err.text, "ends:3: ") != NULL, "%s", rig_err.text);
+            config.skip_bad = true;
+            t = opened("jsonl", "ends");
+            ck_assert_uint_eq(teacher_n_examples(t), 2);
+            rig_close(t);
+            config.max_line_bytes = 100; /* the end of a line that is too long is one end, too */
+            t = opened("jsonl", "ends");
+            ck_assert_uint_eq(teacher_n_examples(t), 1);
+            ck_assert_uint_eq(teacher_n_skipped(t), 2);
+            rig_close(t);
+        }
+    free(text);
+    rig_write("dos.fb", "1 a\tb\r\n2 c\td\r1 e\tf\r\n");
+    set_datatype("valid");
+    t = opened("fbdialog", "dos.fb");
+    ck_assert_uint_eq(teacher_n_examples(t), 3);
+    ck_assert_uint_eq(teacher_n_episodes(t), 2);
+    rig_close(t);
+}
+END_TEST
+
+/* ParlAI's own format keeps a carriage return, which no flag of an episode minds; a line says so.
+ */
+START_TEST(test_dos_lines)
+{
+    set_datatype("train:ordered");
+    rig_write("dos.txt", "text:a\tlabels:b\r\ntext:c\tlabels:d\tepisode_done:True\r\n");
+    check_epoch(opened("parlai", "dos.txt"),
+                "{\"text\":\"a\",\"labels\":[\"b\\r\"],\"episode_done\":false,\"id\":\"dos\"}\n"
+                "{\"text\":\"c\",\"labels\":[\"d\"],\"episode_done\":true,\"id\":\"dos\"}\n");
+}
+END_TEST
+
+/* Rewards that are no finite number are read as Python reads them, and as logs write them. */
+START_TEST(test_odd_rewards)
+{
+    set_datatype("train:ordered");
+    rig_write("r.txt", "text:a\tlabels:b\treward:nan\tepisode_done:True\n"
+                       "text:c\tlabels:d\treward:-inf\tepisode_done:True\n");
+    check_epoch(
+        opened("parlai", "r.txt"),
+        "{\"text\":\"a\",\"labels\":[\"b\"],\"reward\":\"NaN\",\"episode_done\":true,\"id\":"
+        "\"r\"}\n"
+        "{\"text\":\"c\",\"labels\":[\"d\"],\"reward\":\"-Infinity\",\"episode_done\":true,"
+        "\"id\":\"r\"}\n");
+    rig_write("r.jsonl", "{\"text\":\"a\",\"labels\":[\"b\"],\"reward\":NaN}\n"
+                         "{\"text\":\"c\",\"labels\":[\"d\"],\"reward\":\"-Infinity\"}\n");
+    check_epoch(
+        opened("jsonl", "r.jsonl"),
+        "{\"text\":\"a\",\"labels\":[\"b\"],\"reward\":\"NaN\",\"episode_done\":true,\"id\":"
+        "\"r\"}\n"
+        "{\"text\":\"c\",\"labels\":[\"d\"],\"reward\":\"-Infinity\",\"episode_done\":true,"
+        "\"id\":\"r\"}\n");
+}
+END_TEST
+
 /* No file, no prefix, no examples: one line each. */
 START_TEST(test_nothing_there)
 {
@@ -711,14 +789,25 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        test_jsonl,         test_fbdialog,
-        test_conversations, test_bad_lines,
-        test_long_line,     test_nothing_there,
-        test_task_lists,    test_squash,
-        test_exactly_once,  test_batch_size_is_no_bound,
-        test_ranks,         test_training_goes_on,
-        test_reset,         test_batch_sort,
-        test_datatypes,     test_length_cache,
+        test_jsonl,
+        test_fbdialog,
+        test_conversations,
+        test_bad_lines,
+        test_long_line,
+        test_line_ends,
+        test_dos_lines,
+        test_odd_rewards,
+        test_nothing_there,
+        test_task_lists,
+        test_squash,
+        test_exactly_once,
+        test_batch_size_is_no_bound,
+        test_ranks,
+        test_training_goes_on,
+        test_reset,
+        test_batch_sort,
+        test_datatypes,
+        test_length_cache,
     };
 
     return rig_run("worlds/teachers/teacher", tests, sizeof tests / sizeof tests[0], suite_run);
