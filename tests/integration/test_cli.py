@@ -115,6 +115,21 @@ def helps(cli):
     assert re.fullmatch(r"parley \d+\.\d+\.\d+\n", cli.out("--version"))
 
 
+def interactive(cli):
+    """A person talks with an agent in a world, at a terminal."""
+    terminal = Terminal(cli, "interactive", "-m", "repeat_query")
+    terminal.expect(r"\[DONE\] ends the conversation")
+    for said in "hello there", "and now?":
+        terminal.type(said + "\r")
+        terminal.expect(r"\[RepeatQueryAgent\]: " + re.escape(said))
+    terminal.type("[DONE]\r")
+    terminal.expect(r"\[a new conversation begins\]")
+    terminal.type("again\r")
+    terminal.expect(r"\[RepeatQueryAgent\]: again")
+    terminal.type("\x04")
+    terminal.end()
+
+
 def wrong_use(cli):
     for args, word in [
         (["frob"], "'frob'"),
@@ -716,6 +731,7 @@ def main():
         cli = Cli(path)
         helps(cli)
         wrong_use(cli)
+        interactive(cli)
         unreachable(cli)
         unwritable(cli)
         tokens(cli, tiny, golden, model)

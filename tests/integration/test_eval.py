@@ -138,6 +138,35 @@ def batches_by_length(e, tiny, golden):
     assert len(set(told)) == 3 and all("batches of 3.5 rows" in line for line in told[:2]), told
 
 
+def converted(e, golden, folder):
+    """Data are the same in another format; what they hold is counted as ParlAI counts it."""
+    task = f"parlai:{golden}/dialogues.txt"
+    shown = ["display", "-ne", 1000, "--json", "-t"]
+    for to in "parlai", "jsonl":
+        path = os.path.join(folder, f"dialogues.{to}")
+        e.run("convert", "-t", task, "--to", to, "-of", path)
+        assert e.run(*shown, f"{to}:{path}").stdout == e.run(*shown, task).stdout, to
+        with open(path, encoding="utf-8") as f:
+            valid = e.run("convert", "-t", task, "-dt", "valid", "--to", to).stdout
+            text = f.read()
+            assert valid == text if to == "parlai" else list(map(json.loads, valid.splitlines())) == list(map(json.loads, text.splitlines()))
+    path = write(folder, "said.jsonl", e.run("convert", "-t", f"parlai:{golden}/second.txt", "--to", "conversations").stdout)
+    said = [json.loads(line) for line in e.run(*shown, f"conversations:{path}").stdout.splitlines()]
+    assert [row["text"] for batch in said for row in batch["rows"]][:2] == ["How many legs has a dog?", "Say one."], said
+    assert '"id"' in e.run("convert", "-t", task, "--to", "jsonl", "-if", "reward").stdout
+    e.refused("-t", task, says="--to is missing", code=2, verb="convert")
+    e.refused("-t", task, "--to", "xml", says="parlai, jsonl or conversations", code=2, verb="convert")
+    e.refused("-t", task, "--to", "jsonl", "-dt", "train", says="train:ordered", verb="convert")
+    e.refused("-t", task, "--to", "jsonl", "-of", "/dev/full", says="/dev/full", verb="convert")
+    task = "parlai:" + write(folder, "few.txt", "text:a b, a\\nc\tlabels:yes|no no\nfoo:x\ttext:A\tlabels:yes\tepisode_done:True\n")
+    got = json.loads(e.run("data-stats", "-t", task, "--json").stdout)
+    want = {"input/utterances": 2, "input/tokens": 7, "input/unique_tokens": 6, "input/unique_utterances": 2, "input/avg_utterance_length": 3.5,
+            "labels/utterances": 3, "labels/tokens": 4, "labels/unique_tokens": 2, "labels/unique_utterances": 2,
+            "both/utterances": 5, "both/tokens": 11, "both/unique_tokens": 8, "both/unique_utterances": 4, "both/avg_utterance_length": 2.2}
+    assert {k: got[k] for k in want} == want, got
+    assert json.loads(e.run("data-stats", "-t", task, "--json", "-nlnu").stdout)["input/utterances"] == 3
+
+
 def display(e, folder):
     """Batches as they will be: twelve lengths in a budget of 80 words, padded to ParlAI's multiples of 8 and rows of 4, or packed."""
     lengths = [38, 17, 13, 12, 12, 10, 8, 6, 6, 5, 2, 2]
@@ -215,7 +244,7 @@ def real_model(e, path, data, folder):
     assert got["exs"] == 8 and 2 < got["ppl"] < 40 and got["token_acc"] > 0.3 and got["f1"] > 0.1, got
 
 
-def self_chat(e, tiny, folder):
+def self_chat(e, tiny, partner, folder):
     """Two clones talk; the same seed says the same, side by side each has chance of its own."""
     logs = os.path.join(folder, "self.jsonl")
     args = ["self-chat", "--model", tiny, "--turns", 3, "--max-tokens", 6, "--opening", "the hello", "--json"]
@@ -225,6 +254,9 @@ def self_chat(e, tiny, folder):
     assert e.run(*args).stdout == one
     with open(logs) as f:
         assert len(json.loads(f.read())["dialog"]) == 3
+    other = [json.loads(line)["text"] for line in e.run(*args, "-pmf", partner).stdout.splitlines()]
+    assert other[0] == "the hello" and other[1:] != [u["text"] for u in said][1:], other
+    e.refused(*args[1:], "-pmf", f"{folder}/none.gguf", says="none.gguf", verb="self-chat")
     many = [json.loads(line) for line in e.run(*args, "--conversations", 3).stdout.splitlines()]
     assert len(many) == 18
     assert [u["text"] for u in many if u["conversation"] == 0] == [u["text"] for u in said]
@@ -237,15 +269,18 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
+        partner = os.path.join(folder, "partner.gguf")
+        children.run([write_tiny_model, partner, "512", "2"], check=True)
         simple_agents(e, golden)
         dictionaries(e, golden, folder)
         files(e, golden, folder)
         refusals(e, golden, folder)
         display(e, folder)
         streams(e, golden, folder)
+        converted(e, golden, folder)
         batches_by_length(e, tiny, golden)
         model(e, tiny, data, golden, folder)
-        self_chat(e, tiny, folder)
+        self_chat(e, tiny, partner, folder)
         for path in sys.argv[5:]:
             real_model(e, path, data, folder)
     print("eval: all is as it should be")

@@ -1,6 +1,6 @@
-/* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT]`. CONTEXT: so
- * many tokens instead of TINY_CONTEXT, for replies that are still running when a test reaches them.
- */
+/* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED]]`.
+ * CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are still running when a test
+ * reaches them. SEED: other weights than those of 1. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,9 +13,11 @@ int main(int argc, char **argv)
     FILE *out;
     int is_good;
 
-    if (argc != 2 && argc != 3)
+    if (argc < 2 || argc > 4)
         return 2;
-    if (argc == 3) {
+    if (argc == 4)
+        config.seed = (uint32_t)strtoul(argv[3], NULL, 10);
+    if (argc >= 3) {
         config.set_key = "llama.context_length";
         config.set_value = (uint32_t)strtoul(argv[2], NULL, 10);
     }

@@ -1,6 +1,7 @@
 #include "client/cli/output/out.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -76,4 +77,18 @@ bool out_end(void)
     if (why != 0 && why != EPIPE)
         console_error("cannot write to stdout: %s", strerror(why));
     return why == 0;
+}
+
+FILE *out_file_open(const char *path)
+{
+    FILE *out;
+    int fd;
+
+    if (strcmp(path, "-") != 0)
+        return fopen(path, "we");
+    fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    out = fd < 0 ? NULL : fdopen(fd, "w");
+    if (out == NULL && fd >= 0)
+        (void)close(fd); /* nothing was written */
+    return out;
 }

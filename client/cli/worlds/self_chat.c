@@ -1,4 +1,4 @@
-/* The verb "self-chat": two clones of a model in one conversation. */
+/* The verb "self-chat": two clones of a model, or of two models, in one conversation. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000 };
 
 struct self_chat {
     struct participant_options agent;
-    const char *opening, *topic, *world_logs;
+    const char *opening, *topic, *world_logs, *partner;
     uint32_t n_turns, n_conversations;
     uint64_t seed;
     bool is_json;
@@ -27,6 +27,8 @@ static const struct option_row self_chat_rows[] = {
      offsetof(struct self_chat, opening), 0},
     {"topic", "TEXT", "what the two are told to talk about", OPTION_TEXT,
      offsetof(struct self_chat, topic), 0},
+    {"partner-model-file|pmf", "PATH", "the second one's model (the first one's)", OPTION_TEXT,
+     offsetof(struct self_chat, partner), 0},
     {"turns", "N", "what each of the two says so often (6)", OPTION_U32,
      offsetof(struct self_chat, n_turns), 0},
     {"conversations|bs", "N", "side by side, each with chance of its own (1)", OPTION_U32,
@@ -70,7 +72,7 @@ static void print_turn(const struct self_chat *s, const struct world *w)
     (void)out_flush();
 }
 
-static enum status open_two(struct participant **out, const struct self_chat *s, const char *path,
+static enum status open_one(struct participant **out, const struct self_chat *s, const char *path,
                             const char *system, struct error *err)
 {
     struct model_participant_config c;
@@ -95,12 +97,12 @@ static enum status open_two(struct participant **out, const struct self_chat *s,
     return model_open(out, &c, err);
 }
 
-static enum status self_chat_dialogue(const struct self_chat *s, struct participant *two,
-                                      struct error *err)
+static enum status self_chat_dialogue(const struct self_chat *s, struct participant *first,
+                                      struct participant *second, struct error *err)
 {
-    struct world_config config = {.tasks = &two,
+    struct world_config config = {.tasks = &first,
                                   .n_tasks = 1,
-                                  .agents = &two,
+                                  .agents = &second,
                                   .n_agents = 1,
                                   .batch_size = s->n_conversations,
                                   .seed = s->seed};
@@ -136,7 +138,7 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
         .n_turns = 6, .n_conversations = 1, .opening = "Hello! What would you like to talk about?"};
     const struct option_group groups[] = {{participant_option_rows, &s.agent, NULL},
                                           {self_chat_rows, &s, NULL}};
-    struct participant *two = NULL;
+    struct participant *one = NULL, *other = NULL;
     char *path = NULL, *system = NULL;
     struct error err;
     enum exit_code code;
@@ -158,12 +160,15 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                                     s.agent.system != NULL ? "\n" : "", s.topic) < 0)
         abort(); /* no memory for a line */
     path = model_file_path(s.agent.model);
-    rc = open_two(&two, &s, path, system != NULL ? system : s.agent.system, &err);
+    rc = open_one(&one, &s, path, system != NULL ? system : s.agent.system, &err);
+    if (rc == STATUS_OK && s.partner != NULL)
+        rc = open_one(&other, &s, s.partner, system != NULL ? system : s.agent.system, &err);
     if (rc == STATUS_OK)
-        rc = self_chat_dialogue(&s, two, &err);
+        rc = self_chat_dialogue(&s, one, other != NULL ? other : one, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);
-    participant_unref(two);
+    participant_unref(one);
+    participant_unref(other);
     free(path);
     free(system);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;

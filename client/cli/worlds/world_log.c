@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "client/cli/output/out.h"
 #include "worlds/message/act.h"
 
 enum { MAX_EPISODE_BYTES = 1 << 30 };
@@ -31,8 +32,8 @@ struct world_log {
 
 enum status world_log_open(struct world_log **out, const char *path, struct error *err)
 {
-    FILE *file = fopen(path, "we");
     struct world_log *log;
+    FILE *file = out_file_open(path);
 
     if (file == NULL)
         return error_set(err, STATUS_NOT_FOUND, "%s: %s", path, strerror(errno));

@@ -1,0 +1,213 @@
+/* The verb "interactive": a person talks with an agent in a world, as a task does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "client/cli/options/data.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/interrupt.h"
+#include "client/cli/output/out.h"
+#include "client/cli/output/prompt.h"
+#include "client/cli/worlds/world_log.h"
+#include "worlds/participant/participant.h"
+
+struct interactive {
+    struct data_options data;
+    struct participant_options agent;
+    const char *world_logs;
+    bool is_json, is_single_turn;
+};
+
+static const struct option_row interactive_rows[] = {
+    {"single-turn", NULL, "each message is a conversation of its own", OPTION_FLAG,
+     offsetof(struct interactive, is_single_turn), 0},
+    {"world-logs|wlog", "FILE", "what was said, one conversation a line", OPTION_TEXT,
+     offsetof(struct interactive, world_logs), 0},
+    {"json", NULL, "print one JSON object a reply", OPTION_FLAG,
+     offsetof(struct interactive, is_json), 0},
+    {0},
+};
+
+/* --- the person as a participant --- */
+
+struct human {
+    struct participant base;
+    const char *line; /* what they say next */
+    bool ends_episode;
+};
+
+static enum status human_act(struct participant_clone *c, struct act *out, struct error *err)
+{
+    static const char id[] = "localHuman"; /* ParlAI's name */
+    const struct human *h = container_of(c->original, struct human, base);
+
+    if (act_set(out, ACT_ID, value_text((struct text){id, strlen(id)}), err) != STATUS_OK ||
+        act_set(out, ACT_TEXT, value_text((struct text){h->line, strlen(h->line)}), err) !=
+            STATUS_OK)
+        return err->status;
+    return act_set(out, ACT_EPISODE_DONE, value_bool(h->ends_episode), err);
+}
+
+static void human_close(struct participant *p)
+{
+    (void)p; /* the verb's own memory */
+}
+
+static const struct participant_type human_type = {
+    .name = "human",
+    .clone_size = sizeof(struct participant_clone),
+    .close = human_close,
+    .act = human_act,
+};
+
+/* --- the lines --- */
+
+struct line_source {
+    struct line_prompt *prompt; /* NULL: stdin is no terminal */
+    char *line;
+    size_t cap;
+};
+
+/* The next line, valid until the next call; NULL at the end. */
+static const char *next_line(struct line_source *s)
+{
+    const char *text = NULL;
+    ssize_t n;
+
+    while (s->prompt != NULL) {
+        const enum prompt_end end = prompt_read(s->prompt, &text);
+
+        if (end == PROMPT_QUIT || end == PROMPT_NOTHING)
+            return NULL;
+        if (end == PROMPT_TOO_LONG)
+            console_line("the message is longer than %d bytes", PROMPT_MAX_BYTES);
+        if (end == PROMPT_TEXT && *text != '\0')
+            return text;
+    }
+    n = getline(&s->line, &s->cap, stdin);
+    if (n < 0)
+        return NULL;
+    while (n > 0 && (s->line[n - 1] == '\n' || s->line[n - 1] == '\r'))
+        s->line[--n] = '\0';
+    return s->line;
+}
+
+static void tell_reply(const struct interactive *x, const struct world *w)
+{
+    struct world_row row;
+    struct text text;
+    const struct value *id;
+
+    if (world_n_rows(w) == 0)
+        return;
+    world_row(w, 0, &row);
+    text = act_text(&row.acts[1]);
+    id = act_get(&row.acts[1], ACT_ID);
+    if (x->is_json) {
+        (void)out_json(json_pack("{s:s%,s:s%}", "id", id != NULL ? id->text.text : "",
+                                 id != NULL ? id->text.len : 0, "text",
+                                 text.text != NULL ? text.text : "",
+                                 text.len)); /* out_end reports a failure */
+    } else {
+        if (id != NULL)
+            printf("[%.*s]: ", (int)id->text.len, id->text.text);
+        if (text.len > 0)
+            (void)out_foreign(text.text, text.len);
+        printf("\n");
+    }
+    (void)out_flush();
+}
+
+static enum status interactive_talk(const struct interactive *x, struct world *w,
+                                    struct human *human, struct line_source *lines,
+                                    struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    while (rc == STATUS_OK && (human->line = next_line(lines)) != NULL &&
+           strstr(human->line, "[EXIT]") == NULL) {
+        if (strstr(human->line, "[DONE]") != NULL) {
+            world_reset(w);
+            console_line("[a new conversation begins]");
+            continue;
+        }
+        if (!utf8_is_valid(human->line, strlen(human->line))) {
+            console_line("the message is not UTF-8");
+            continue;
+        }
+        human->ends_episode = x->is_single_turn;
+        rc = world_parley(w, err);
+        if (rc == STATUS_OK)
+            tell_reply(x, w);
+    }
+    return rc;
+}
+
+static enum status interactive_open_and_talk(struct interactive *x, struct line_source *lines,
+                                             struct error *err)
+{
+    struct human human = {0};
+    struct participant *task = &human.base;
+    struct data_world w = {.config = {.tasks = &task, .n_tasks = 1, .seed = x->data.seed}};
+    struct world_log *log = NULL;
+    struct error log_err;
+    enum status rc;
+
+    participant_init(&human.base, &human_type);
+    arena_init(&w.arena, 1 << 20);
+    rc = data_agent_open(&w, &x->data, &x->agent, err);
+    if (rc == STATUS_OK && x->world_logs != NULL)
+        rc = world_log_open(&log, x->world_logs, err);
+    if (log != NULL) {
+        w.config.watch = world_log_watch;
+        w.config.watch_arg = log;
+    }
+    if (rc == STATUS_OK)
+        rc = data_world_open(&w, err);
+    if (rc == STATUS_OK) {
+        console_line("[DONE] ends the conversation and begins another, [EXIT] or Ctrl-D ends all");
+        rc = interactive_talk(x, w.world, &human, lines, err);
+    }
+    data_world_close(&w);
+    if (world_log_close(log, &log_err) != STATUS_OK && rc == STATUS_OK) {
+        *err = log_err;
+        rc = err->status;
+    }
+    return rc;
+}
+
+enum exit_code interactive_run(const struct verb *verb, int argc, char **argv)
+{
+    struct interactive x = {0};
+    const struct option_group groups[] = {{participant_option_rows, &x.agent, NULL},
+                                          {interactive_rows, &x, NULL}};
+    struct line_source lines = {0};
+    struct error err;
+    enum exit_code code;
+    enum status rc = STATUS_OK;
+    int first;
+
+    data_options_init(&x.data, "valid");
+    participant_options_init(&x.agent);
+    if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
+                      &code))
+        return code;
+    if (x.agent.agent == NULL && x.agent.model == NULL)
+        x.agent.agent = "lm";
+    if (isatty(STDIN_FILENO) != 0) {
+        interrupt_catch();
+        rc = prompt_open(&lines.prompt, &err);
+    }
+    if (rc == STATUS_OK)
+        rc = interactive_open_and_talk(&x, &lines, &err);
+    if (lines.prompt != NULL) {
+        prompt_close(lines.prompt);
+        interrupt_release();
+    }
+    free(lines.line);
+    if (rc != STATUS_OK)
+        console_error("%s", err.text);
+    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+}
