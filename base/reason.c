@@ -48,6 +48,7 @@ const char *reason_name(enum reason reason)
         [REASON_KEY_MISSING] = "KEY_MISSING",
         [REASON_KEY_INVALID] = "KEY_INVALID",
         [REASON_ROLE_MISSING] = "ROLE_MISSING",
+        [REASON_JOURNAL_FAILING] = "JOURNAL_FAILING",
     };
 
     assert((unsigned)reason < N_REASONS);

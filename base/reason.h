@@ -54,6 +54,8 @@ enum reason {
     REASON_KEY_MISSING,  /* the call has no key, and the server wants one */
     REASON_KEY_INVALID,  /* no such key, or it was revoked, or it has expired */
     REASON_ROLE_MISSING, /* the key's principal has not the role that the call needs */
+
+    REASON_JOURNAL_FAILING, /* it cannot be written or read now: nothing was promised, come back */
     N_REASONS
 };
 

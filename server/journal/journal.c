@@ -1,0 +1,299 @@
+/* Happy path: records wait in a list. The worker gets all of it (up to a bound) as one job: one
+ * transaction, then the reads. Meanwhile the next records come together; so the more wait, the more
+ * share a transaction, and nobody waits for a timer.
+ *
+ * Failure: a transaction that fails is unknown. All in it, and all that was appended behind it, is
+ * told so, since what follows may rest on what failed. Records that come later are tried again. */
+#include "server/journal/journal.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/worker.h"
+
+enum { JOURNAL_MAX_ITEMS = 512 /* of one job */, JOURNAL_RETRY_MS = 1000 };
+
+enum journal_item_kind { ITEM_RECORD, ITEM_SETTLE, ITEM_READ };
+
+/* With copies of its texts and bytes behind it. */
+struct journal_item {
+    struct link link;
+    enum journal_item_kind kind;
+    struct journal_record record;
+    struct journal_query query;
+    struct journal_found found; /* the journal's thread fills it */
+    struct error err;           /* of a read */
+    struct journal_wait *wait;  /* NULL: nobody waits, or no more */
+    journal_done_fn done;
+    journal_found_fn read_done;
+    void *arg;
+    size_t size_bytes;
+};
+
+struct journal {
+    struct worker *worker;
+    struct journal_store *store; /* the worker's while is_running */
+    size_t max_waiting_bytes, max_found_bytes;
+    struct list waiting;
+    struct list running; /* the job's, as are those below */
+    const struct journal_record *records[JOURNAL_MAX_ITEMS];
+    size_t n_records;
+    struct error err; /* of the transaction */
+    struct job job;
+    bool is_running, is_stopping;
+    struct journal_figures figures;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+};
+
+static void journal_run(struct job *job)
+{
+    struct journal *j = container_of(job, struct journal, job);
+    const struct journal_store_type *type = j->store->type;
+    struct link *at;
+
+    j->err = (struct error){0};
+    if (j->n_records > 0)
+        (void)type->commit(j->store, j->records, j->n_records, &j->err); /* it is in j->err */
+    for (at = list_first(&j->running); at != NULL; at = list_next(&j->running, at)) {
+        struct journal_item *item = container_of(at, struct journal_item, link);
+
+        if (item->kind == ITEM_READ)
+            (void)type->read(j->store, &item->query, j->max_found_bytes, &item->found,
+                             &item->err); /* it is in item->err */
+    }
+}
+
+static void journal_done(struct job *job);
+
+static void journal_begin(struct journal *j)
+{
+    struct link *at;
+
+    if (j->is_running || list_is_empty(&j->waiting))
+        return;
+    j->n_records = 0;
+    for (size_t n = 0; n < JOURNAL_MAX_ITEMS && (at = list_pop(&j->waiting)) != NULL; n++) {
+        const struct journal_item *item = container_of(at, struct journal_item, link);
+
+        list_push(&j->running, at);
+        if (item->kind == ITEM_RECORD)
+            j->records[j->n_records++] = &item->record;
+    }
+    j->is_running = true;
+    j->job = (struct job){.run = journal_run, .done = journal_done};
+    worker_submit(j->worker, &j->job);
+}
+
+/* Tells the item's owner, and frees it. */
+static void journal_item_end(struct journal *j, struct journal_item *item, const struct error *err)
+{
+    const struct error *why =
+        err->status == STATUS_OK && item->kind == ITEM_READ ? &item->err : err;
+
+    if (item->wait != NULL)
+        item->wait->item = NULL;
+    j->figures.waiting_bytes -= item->size_bytes;
+    if (item->read_done != NULL)
+        item->read_done(item->arg, &item->found, why);
+    else if (item->done != NULL)
+        item->done(item->arg, why);
+    journal_found_deinit(&item->found);
+    free(item);
+}
+
+static void journal_done(struct job *job)
+{
+    struct journal *j = container_of(job, struct journal, job);
+    const struct error err = j->err;
+    struct list ended;
+    struct link *at;
+
+    list_init(&ended);
+    list_move(&j->running, &ended);
+    j->is_running = false;
+    j->figures.n_transactions += j->n_records > 0;
+    if (err.status == STATUS_OK)
+        j->figures.n_records += j->n_records;
+    else
+        j->figures.n_failed++;
+    /* What is told may append more, which is not behind the failure. */
+    if (err.status != STATUS_OK)
+        list_move(&j->waiting, &ended);
+    while ((at = list_pop(&ended)) != NULL)
+        journal_item_end(j, container_of(at, struct journal_item, link), &err);
+    journal_begin(j);
+    if (j->is_stopping && !j->is_running)
+        journal_stop(j, j->stopped, j->stopped_arg);
+}
+
+/* --- what is appended --- */
+
+static size_t text_size(const char *text)
+{
+    return text == NULL ? 0 : strlen(text) + 1;
+}
+
+/* Copies bytes to *at, and moves that on. NULL stays NULL. */
+static const void *journal_copy(char **at, const void *bytes, size_t size_bytes)
+{
+    char *to = *at;
+
+    if (bytes == NULL)
+        return NULL;
+    if (size_bytes > 0)
+        memcpy(to, bytes, size_bytes);
+    *at += size_bytes;
+    return to;
+}
+
+enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
+                           void *arg, struct error *err)
+{
+    size_t size_bytes = sizeof(struct journal_item) + r->size_bytes + text_size(r->principal) +
+                        text_size(r->request_id) + text_size(r->name) +
+                        (r->parent == NULL ? 0 : JOURNAL_ID_BYTES);
+    struct journal_item *item = NULL;
+    char *at;
+
+    assert(!j->is_stopping);
+    if (size_bytes + j->figures.waiting_bytes <= j->max_waiting_bytes)
+        item = try_alloc(1, size_bytes);
+    if (item == NULL) {
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                            "the journal is behind: %zu bytes wait to be written",
+                            j->figures.waiting_bytes);
+        err->retry_after_ms = JOURNAL_RETRY_MS;
+        return STATUS_UNAVAILABLE;
+    }
+    at = (char *)(item + 1);
+    item->kind = ITEM_RECORD;
+    item->done = done;
+    item->arg = arg;
+    item->size_bytes = size_bytes;
+    journal_found_init(&item->found);
+    item->record = *r;
+    item->record.body = journal_copy(&at, r->body, r->size_bytes);
+    item->record.principal = journal_copy(&at, r->principal, text_size(r->principal));
+    item->record.request_id = journal_copy(&at, r->request_id, text_size(r->request_id));
+    item->record.name = journal_copy(&at, r->name, text_size(r->name));
+    item->record.parent = journal_copy(&at, r->parent, JOURNAL_ID_BYTES);
+    j->figures.waiting_bytes += size_bytes;
+    list_push(&j->waiting, &item->link);
+    journal_begin(j);
+    return STATUS_OK;
+}
+
+/* A small item, which no bound refuses: its owner has a request in flight, of which there are not
+ * without bound. */
+static struct journal_item *journal_wait(struct journal *j, struct journal_wait *w,
+                                         enum journal_item_kind kind, size_t n_texts, void *arg)
+{
+    struct journal_item *item = xalloc(sizeof(*item) + n_texts);
+
+    assert(!j->is_stopping && w->item == NULL);
+    item->kind = kind;
+    item->wait = w;
+    item->arg = arg;
+    item->size_bytes = sizeof(*item) + n_texts;
+    journal_found_init(&item->found);
+    j->figures.waiting_bytes += item->size_bytes;
+    list_push(&j->waiting, &item->link);
+    w->item = item;
+    return item;
+}
+
+void journal_settle(struct journal *j, struct journal_wait *w, journal_done_fn done, void *arg)
+{
+    journal_wait(j, w, ITEM_SETTLE, 0, arg)->done = done;
+    journal_begin(j);
+}
+
+void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
+                  journal_found_fn done, void *arg)
+{
+    struct journal_item *item =
+        journal_wait(j, w, ITEM_READ, text_size(q->principal) + text_size(q->text), arg);
+    char *at = (char *)(item + 1);
+
+    item->read_done = done;
+    item->query = *q;
+    item->query.principal = journal_copy(&at, q->principal, text_size(q->principal));
+    item->query.text = journal_copy(&at, q->text, text_size(q->text));
+    journal_begin(j);
+}
+
+void journal_leave(struct journal_wait *w)
+{
+    if (w->item == NULL)
+        return;
+    w->item->wait = NULL;
+    w->item->done = NULL;
+    w->item->read_done = NULL;
+    w->item = NULL;
+}
+
+void journal_read_figures(const struct journal *j, struct journal_figures *out)
+{
+    *out = j->figures;
+}
+
+const uint8_t *journal_secret(const struct journal *j)
+{
+    return j->store->secret;
+}
+
+/* --- life --- */
+
+static size_t journal_or_default(size_t value, size_t otherwise)
+{
+    return value == 0 ? otherwise : value;
+}
+
+enum status journal_open(struct journal **out, uv_loop_t *loop, const struct journal_config *config,
+                         struct error *err)
+{
+    const struct journal_store_type *type = config->type == NULL ? &journal_sqlite : config->type;
+    struct journal *j = xalloc(sizeof(*j));
+    enum status rc;
+
+    list_init(&j->waiting);
+    list_init(&j->running);
+    j->max_waiting_bytes = journal_or_default(config->max_waiting_bytes, (size_t)64 << 20);
+    j->max_found_bytes = journal_or_default(config->max_found_bytes, (size_t)1 << 30);
+    rc = type->open(&j->store, config->dir, err);
+    if (rc == STATUS_OK)
+        rc = worker_start(&j->worker, loop, "journal", err);
+    if (rc != STATUS_OK) {
+        if (j->store != NULL)
+            type->close(j->store);
+        free(j);
+        return rc;
+    }
+    *out = j;
+    return STATUS_OK;
+}
+
+static void on_journal_stopped(void *arg)
+{
+    struct journal *j = arg;
+    void (*stopped)(void *arg) = j->stopped;
+    void *stopped_arg = j->stopped_arg;
+
+    j->store->type->close(j->store);
+    free(j);
+    stopped(stopped_arg);
+}
+
+void journal_stop(struct journal *j, void (*stopped)(void *arg), void *arg)
+{
+    if (j == NULL)
+        return;
+    j->is_stopping = true;
+    j->stopped = stopped;
+    j->stopped_arg = arg;
+    if (!j->is_running)
+        worker_stop(j->worker, on_journal_stopped, j);
+}

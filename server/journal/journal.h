@@ -1,0 +1,64 @@
+/* The journal: what happens to conversations, durable before anybody is told. A thread of its own
+ * writes it; records that come while it writes are its next transaction. Loop, but for the store
+ * itself. */
+#ifndef SERVER_JOURNAL_JOURNAL_H
+#define SERVER_JOURNAL_JOURNAL_H
+
+#include <uv.h>
+
+#include "server/journal/store.h"
+
+struct journal;
+
+/* Zero takes the default that is named. */
+struct journal_config {
+    const char *dir;                       /* made where it is missing */
+    const struct journal_store_type *type; /* SQLite */
+    size_t max_waiting_bytes;              /* of records that are not durable yet; 64 MiB */
+    size_t max_found_bytes;                /* of what one conversation has stored; 1 GiB */
+};
+
+enum status journal_open(struct journal **out, uv_loop_t *loop, const struct journal_config *config,
+                         struct error *err) MUST_CHECK;
+/* Writes what was appended, calls what waits for it, then stopped, on the loop; j is then freed.
+ * NULL is fine: stopped is not called then. */
+void journal_stop(struct journal *j, void (*stopped)(void *arg), void *arg);
+
+/* JOURNAL_SECRET_BYTES random bytes that stay the same. */
+const uint8_t *journal_secret(const struct journal *j);
+
+/* err OK: it is durable. Else UNAVAILABLE, and it is not known whether the journal has it. Never
+ * inside the call that began it. */
+typedef void (*journal_done_fn)(void *arg, const struct error *err);
+
+/* Copies r. done (may be NULL) is called once. UNAVAILABLE while too much waits. If a transaction
+ * fails, so does all that was appended behind it. */
+enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
+                           void *arg, struct error *err) MUST_CHECK;
+
+/* Someone waits for the journal; a member of its owner's struct. */
+struct journal_wait {
+    struct journal_item *item; /* NULL: it does not wait */
+};
+
+/* Waits until what was appended so far is durable. */
+void journal_settle(struct journal *j, struct journal_wait *w, journal_done_fn done, void *arg);
+
+/* found is the callee's, which may empty it; deinitialised afterwards. */
+typedef void (*journal_found_fn)(void *arg, struct journal_found *found, const struct error *err);
+
+/* Reads a conversation, behind what was appended so far; q is copied. */
+void journal_read(struct journal *j, struct journal_wait *w, const struct journal_query *q,
+                  journal_found_fn done, void *arg);
+
+/* No call will come to the wait; fine if it does not wait. */
+void journal_leave(struct journal_wait *w);
+
+struct journal_figures {
+    uint64_t n_records, n_transactions, n_failed; /* failed: transactions */
+    size_t waiting_bytes;
+};
+
+void journal_read_figures(const struct journal *j, struct journal_figures *out);
+
+#endif

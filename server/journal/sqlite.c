@@ -1,0 +1,691 @@
+/* The journal in an SQLite database, DIR/journal.db. One connection writes, reads and checkpoints:
+ * SQLite up to 3.51.2 may spoil the file when two do so at the same moment. synchronous=FULL, since
+ * a COMMIT must outlive a power cut, and not only the process.
+ *
+ * Failures: a full disk is rolled back, and the connection goes on. After any other failure to
+ * write it is unknown whether the transaction is in the file, and Linux may have dropped pages that
+ * it could not write: the connection is closed without a checkpoint. The next use opens another,
+ * which reads what there is, and has all of it written and synchronised anew, by a checkpoint,
+ * before it is used. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "server/journal/store.h"
+
+enum { SCHEMA_VERSION = 1, APPLICATION_ID = 0x5061726c /* Parl */ };
+enum { BUSY_MS = 2000, MAX_ANCESTORS = 1 << 16, SQLITE_RETRY_MS = 1000 };
+
+enum statement {
+    ST_BEGIN,
+    ST_COMMIT,
+    ST_ROLLBACK,
+    ST_UNNAME,
+    ST_OPEN,
+    ST_EVENT,
+    ST_NO_UPDATE,
+    ST_WITHDRAW,
+    ST_CLOSE,
+    ST_CHILD,
+    ST_CLOSED,
+    ST_DELETE_EVENTS,
+    ST_DELETE,
+    ST_BY_ID,
+    ST_BY_REQUEST,
+    ST_BY_NAME,
+    ST_PARENT,
+    ST_READ,
+    N_STATEMENTS
+};
+
+static const char *const statements[N_STATEMENTS] = {
+    [ST_BEGIN] = "BEGIN IMMEDIATE",
+    [ST_COMMIT] = "COMMIT",
+    [ST_ROLLBACK] = "ROLLBACK",
+    [ST_UNNAME] = "UPDATE conversation SET name = NULL WHERE principal = ?1 AND name = ?2",
+    [ST_EVENT] = "INSERT OR ABORT INTO event (conversation, generation, turn, kind, unix_ms, body)"
+                 " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [ST_OPEN] = "INSERT INTO conversation (id, principal, request_id, name, parent, seq)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, last_insert_rowid())",
+    [ST_NO_UPDATE] = "DELETE FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
+                     " AND kind = 2",
+    [ST_WITHDRAW] = "DELETE FROM event WHERE conversation = ?1 AND generation = ?2 AND turn = ?3"
+                    " AND kind = 3",
+    [ST_CLOSE] =
+        "UPDATE conversation SET is_closed = 1, request_id = NULL, name = NULL WHERE id = ?1",
+    [ST_CHILD] = "SELECT 1 FROM conversation WHERE parent = ?1 LIMIT 1",
+    [ST_CLOSED] = "SELECT parent FROM conversation WHERE id = ?1 AND is_closed",
+    [ST_DELETE_EVENTS] = "DELETE FROM event WHERE conversation = ?1",
+    [ST_DELETE] = "DELETE FROM conversation WHERE id = ?1",
+    [ST_BY_ID] = "SELECT id, parent, request_id FROM conversation"
+                 " WHERE id = ?2 AND principal = ?1 AND NOT is_closed",
+    [ST_BY_REQUEST] = "SELECT id, parent, request_id FROM conversation"
+                      " WHERE principal = ?1 AND request_id = ?2",
+    [ST_BY_NAME] = "SELECT id, parent, request_id FROM conversation"
+                   " WHERE principal = ?1 AND name = ?2",
+    [ST_PARENT] = "SELECT parent, seq FROM conversation WHERE id = ?1",
+    [ST_READ] = "SELECT kind, generation, turn, unix_ms, body FROM event"
+                " WHERE conversation = ?1 AND seq < ?2 ORDER BY seq",
+};
+
+/* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
+ * daemons share; here always the one that holds the lock. */
+static const char schema[] =
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL);"
+    "INSERT INTO meta VALUES ('secret', randomblob(16));"
+    "CREATE TABLE conversation (id BLOB NOT NULL UNIQUE, principal TEXT NOT NULL,"
+    " request_id TEXT, name TEXT, parent BLOB, seq INTEGER NOT NULL,"
+    " owner TEXT NOT NULL DEFAULT '', owner_epoch INTEGER NOT NULL DEFAULT 1,"
+    " is_closed INTEGER NOT NULL DEFAULT 0);"
+    "CREATE UNIQUE INDEX conversation_request ON conversation (principal, request_id)"
+    " WHERE request_id IS NOT NULL;"
+    "CREATE UNIQUE INDEX conversation_name ON conversation (principal, name)"
+    " WHERE name IS NOT NULL;"
+    "CREATE INDEX conversation_parent ON conversation (parent) WHERE parent IS NOT NULL;"
+    "CREATE TABLE event (seq INTEGER PRIMARY KEY, conversation BLOB NOT NULL,"
+    " generation INTEGER NOT NULL, turn INTEGER NOT NULL, kind INTEGER NOT NULL,"
+    " unix_ms INTEGER NOT NULL, body BLOB NOT NULL);"
+    "CREATE UNIQUE INDEX event_place ON event (conversation, generation, turn, kind);";
+
+struct sqlite_store {
+    struct journal_store base;
+    char *path;
+    int lock;                               /* the file that other daemons find locked; -1: none */
+    sqlite3 *db;                            /* NULL: to be opened before it is used */
+    sqlite3_stmt *statements[N_STATEMENTS]; /* NULL: not prepared yet */
+};
+
+static struct sqlite_store *sqlite_store_of(struct journal_store *s)
+{
+    return container_of(s, struct sqlite_store, base);
+}
+
+/* --- the connection --- */
+
+static enum status sqlite_failed(const struct sqlite_store *s, const char *what, struct error *err)
+{
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
+                        "the journal cannot be %s: %s", what,
+                        s->db == NULL ? "no memory" : sqlite3_errmsg(s->db));
+    err->retry_after_ms = SQLITE_RETRY_MS;
+    return STATUS_UNAVAILABLE;
+}
+
+static void sqlite_disconnect(struct sqlite_store *s, bool with_checkpoint)
+{
+    for (size_t i = 0; i < N_STATEMENTS; i++) {
+        (void)sqlite3_finalize(s->statements[i]); /* repeats the statement's last error */
+        s->statements[i] = NULL;
+    }
+    if (s->db != NULL && !with_checkpoint)
+        (void)sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+    (void)sqlite3_close(s->db); /* no statement is left, so it cannot fail */
+    s->db = NULL;
+}
+
+static enum status sqlite_run(struct sqlite_store *s, const char *sql, struct error *err)
+{
+    if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        return sqlite_failed(s, "opened", err);
+    return STATUS_OK;
+}
+
+/* The number that a statement gives: -1 if it failed. */
+static int sqlite_number(struct sqlite_store *s, const char *sql)
+{
+    sqlite3_stmt *st = NULL;
+    int number = -1;
+
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW)
+        number = sqlite3_column_int(st, 0);
+    (void)sqlite3_finalize(st);
+    return number;
+}
+
+static enum status sqlite_create(struct sqlite_store *s, struct error *err)
+{
+    char sql[64];
+
+    (void)snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d",
+                   APPLICATION_ID, SCHEMA_VERSION);
+    if (sqlite_run(s, "BEGIN IMMEDIATE", err) != STATUS_OK ||
+        sqlite_run(s, schema, err) != STATUS_OK || sqlite_run(s, sql, err) != STATUS_OK)
+        return err->status;
+    return sqlite_run(s, "COMMIT", err);
+}
+
+static enum status sqlite_check_schema(struct sqlite_store *s, struct error *err)
+{
+    int version = sqlite_number(s, "PRAGMA user_version");
+
+    if (version < 0)
+        return sqlite_failed(s, "read", err);
+    if (version == 0 && sqlite_number(s, "SELECT count(*) FROM sqlite_schema") == 0)
+        return sqlite_create(s, err);
+    if (sqlite_number(s, "PRAGMA application_id") != APPLICATION_ID)
+        return error_set(err, STATUS_PRECONDITION, "%s is no journal of parleyd", s->path);
+    if (version != SCHEMA_VERSION)
+        return error_set(err, STATUS_PRECONDITION,
+                         "%s has schema %d, this parleyd writes schema %d", s->path, version,
+                         SCHEMA_VERSION);
+    return STATUS_OK;
+}
+
+static enum status sqlite_read_secret(struct sqlite_store *s, struct error *err)
+{
+    sqlite3_stmt *st = NULL;
+    enum status rc = STATUS_OK;
+
+    if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE key = 'secret'", -1, &st, NULL) !=
+            SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_ROW || sqlite3_column_bytes(st, 0) != JOURNAL_SECRET_BYTES)
+        rc = sqlite_failed(s, "read", err);
+    else
+        memcpy(s->base.secret, sqlite3_column_blob(st, 0), JOURNAL_SECRET_BYTES);
+    (void)sqlite3_finalize(st);
+    return rc;
+}
+
+/* What the log holds is written to the database and synchronised: after a failure that is the only
+ * way to know that it is there. A connection must have read before, or nothing happens. */
+static enum status sqlite_checkpoint(struct sqlite_store *s, struct error *err)
+{
+    int n_log = 0, n_done = 0;
+
+    if (sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, &n_log, &n_done) !=
+            SQLITE_OK ||
+        n_log < 0 || n_log != n_done)
+        return sqlite_failed(s, "written", err);
+    return STATUS_OK;
+}
+
+static enum status sqlite_connect(struct sqlite_store *s, struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    if (s->db != NULL)
+        return STATUS_OK;
+    if (sqlite3_open_v2(s->path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK)
+        rc = sqlite_failed(s, "opened", err);
+    if (rc == STATUS_OK) {
+        (void)sqlite3_extended_result_codes(s->db, 1); /* cannot fail on an open connection */
+        (void)sqlite3_busy_timeout(s->db, BUSY_MS);
+        rc = sqlite_run(s,
+                        "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
+                        "PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;"
+                        "PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY",
+                        err);
+    }
+    if (rc == STATUS_OK)
+        rc = sqlite_check_schema(s, err);
+    if (rc == STATUS_OK)
+        rc = sqlite_read_secret(s, err);
+    if (rc == STATUS_OK)
+        rc = sqlite_checkpoint(s, err);
+    if (rc != STATUS_OK)
+        sqlite_disconnect(s, false);
+    return rc;
+}
+
+/* --- statements --- */
+
+/* NULL: it could not be prepared. */
+static sqlite3_stmt *sqlite_statement(struct sqlite_store *s, enum statement which)
+{
+    sqlite3_stmt **st = &s->statements[which];
+
+    if (*st == NULL && sqlite3_prepare_v3(s->db, statements[which], -1, SQLITE_PREPARE_PERSISTENT,
+                                          st, NULL) != SQLITE_OK)
+        return NULL;
+    return *st;
+}
+
+/* A parameter of a statement; all are borrowed until it is reset. */
+struct sqlite_value {
+    enum { VALUE_NUMBER, VALUE_TEXT, VALUE_BYTES } type;
+    int64_t number;
+    const void *bytes; /* NULL: SQL's NULL */
+    size_t size_bytes;
+};
+
+static struct sqlite_value number_value(uint64_t number)
+{
+    return (struct sqlite_value){.type = VALUE_NUMBER, .number = (int64_t)number};
+}
+
+static struct sqlite_value text_value(const char *text)
+{
+    return (struct sqlite_value){
+        .type = VALUE_TEXT, .bytes = text, .size_bytes = text == NULL ? 0 : strlen(text)};
+}
+
+static struct sqlite_value bytes_value(const void *bytes, size_t size_bytes)
+{
+    return (struct sqlite_value){
+        .type = VALUE_BYTES, .bytes = bytes == NULL ? "" : bytes, .size_bytes = size_bytes};
+}
+
+static struct sqlite_value id_value(const uint8_t *id)
+{
+    return (struct sqlite_value){.type = VALUE_BYTES, .bytes = id, .size_bytes = JOURNAL_ID_BYTES};
+}
+
+static int sqlite_bind(sqlite3_stmt *st, int at, const struct sqlite_value *v)
+{
+    if (v->type == VALUE_NUMBER)
+        return sqlite3_bind_int64(st, at, v->number);
+    if (v->bytes == NULL)
+        return sqlite3_bind_null(st, at);
+    if (v->type == VALUE_TEXT)
+        return sqlite3_bind_text64(st, at, v->bytes, v->size_bytes, SQLITE_STATIC, SQLITE_UTF8);
+    return sqlite3_bind_blob64(st, at, v->bytes, v->size_bytes, SQLITE_STATIC);
+}
+
+/* Binds the parameters and steps once: SQLITE_ROW, SQLITE_DONE, or an error's code. *out is to be
+ * reset. */
+static int sqlite_first(struct sqlite_store *s, sqlite3_stmt **out, enum statement which,
+                        const struct sqlite_value *values, int n)
+{
+    sqlite3_stmt *st = sqlite_statement(s, which);
+    int rc = st == NULL ? sqlite3_errcode(s->db) : SQLITE_OK;
+
+    for (int i = 0; rc == SQLITE_OK && i < n; i++)
+        rc = sqlite_bind(st, i + 1, &values[i]);
+    *out = st;
+    return rc == SQLITE_OK ? sqlite3_step(st) : rc;
+}
+
+/* For statements that give no row, or one that does not matter: true on success. */
+static bool sqlite_do(struct sqlite_store *s, enum statement which,
+                      const struct sqlite_value *values, int n)
+{
+    sqlite3_stmt *st;
+    int rc = sqlite_first(s, &st, which, values, n);
+
+    (void)sqlite3_reset(st); /* repeats the error of the step */
+    return rc == SQLITE_DONE || rc == SQLITE_ROW;
+}
+
+#define DO(s, which, ...)                                     \
+    sqlite_do(                                                \
+        s, which, (const struct sqlite_value[]){__VA_ARGS__}, \
+        (int)(sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)))
+
+/* --- writing --- */
+
+static bool sqlite_put_event(struct sqlite_store *s, const struct journal_record *r)
+{
+    return DO(s, ST_EVENT, id_value(r->conversation), number_value(r->generation),
+              number_value(r->turn), number_value(r->kind), number_value(r->unix_ms),
+              bytes_value(r->body, r->size_bytes));
+}
+
+static bool sqlite_put_open(struct sqlite_store *s, const struct journal_record *r)
+{
+    if (r->name != NULL && !DO(s, ST_UNNAME, text_value(r->principal), text_value(r->name)))
+        return false;
+    return sqlite_put_event(s, r) &&
+           DO(s, ST_OPEN, id_value(r->conversation), text_value(r->principal),
+              text_value(r->request_id), text_value(r->name), id_value(r->parent));
+}
+
+/* Whether the statement with the id gives a row; its first column, an id, in out, zeroed where that
+ * is NULL. -1: a failure. */
+static int sqlite_look_up(struct sqlite_store *s, enum statement which, const uint8_t *id,
+                          uint8_t out[JOURNAL_ID_BYTES], bool *ret_has_id)
+{
+    const struct sqlite_value value = id_value(id);
+    sqlite3_stmt *st;
+    int rc = sqlite_first(s, &st, which, &value, 1);
+
+    *ret_has_id = rc == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES;
+    if (*ret_has_id)
+        memcpy(out, sqlite3_column_blob(st, 0), JOURNAL_ID_BYTES);
+    (void)sqlite3_reset(st);
+    return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : -1;
+}
+
+/* Deletes the conversation and its parents, as far as they are closed and no other has them as
+ * its past. */
+static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record *r)
+{
+    uint8_t id[JOURNAL_ID_BYTES], parent[JOURNAL_ID_BYTES] = {0};
+    bool has_parent = true, ignored;
+    int found;
+
+    memcpy(id, r->conversation, sizeof(id));
+    if (!DO(s, ST_CLOSE, id_value(id)))
+        return false;
+    while (has_parent) {
+        found = sqlite_look_up(s, ST_CHILD, id, parent, &ignored);
+        if (found != 0)
+            return found > 0;
+        found = sqlite_look_up(s, ST_CLOSED, id, parent, &has_parent);
+        if (found != 1)
+            return found == 0;
+        if (!DO(s, ST_DELETE_EVENTS, id_value(id)) || !DO(s, ST_DELETE, id_value(id)))
+            return false;
+        memcpy(id, parent, sizeof(id));
+    }
+    return true;
+}
+
+static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
+{
+    switch (r->kind) {
+    case JOURNAL_OPEN:
+        return sqlite_put_open(s, r);
+    case JOURNAL_UPDATE:
+        return DO(s, ST_NO_UPDATE, id_value(r->conversation)) && sqlite_put_event(s, r);
+    case JOURNAL_WITHDRAW:
+        return DO(s, ST_WITHDRAW, id_value(r->conversation), number_value(r->generation),
+                  number_value(r->turn));
+    case JOURNAL_CLOSE:
+        return sqlite_put_close(s, r);
+    case JOURNAL_ACCEPT:
+    case JOURNAL_FINISH:
+    case JOURNAL_OBSERVE:
+    case JOURNAL_REWIND:
+        return sqlite_put_event(s, r);
+    }
+    return false;
+}
+
+/* A full disk, a broken constraint: the transaction is not there, and the connection is sound. */
+static bool is_certain(int code)
+{
+    return (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_CONSTRAINT ||
+           (code & 0xff) == SQLITE_BUSY;
+}
+
+static enum status sqlite_commit(struct journal_store *base,
+                                 const struct journal_record *const *records, size_t n,
+                                 struct error *err)
+{
+    struct sqlite_store *s = sqlite_store_of(base);
+    bool is_done;
+    int code;
+
+    if (sqlite_connect(s, err) != STATUS_OK)
+        return err->status;
+    is_done = sqlite_do(s, ST_BEGIN, NULL, 0);
+    for (size_t i = 0; is_done && i < n; i++)
+        is_done = sqlite_put(s, records[i]);
+    is_done = is_done && sqlite_do(s, ST_COMMIT, NULL, 0);
+    if (is_done)
+        return STATUS_OK;
+    code = sqlite3_extended_errcode(s->db);
+    (void)sqlite_failed(s, "written", err);
+    if (!sqlite3_get_autocommit(s->db))
+        (void)sqlite_do(s, ST_ROLLBACK, NULL, 0); /* if it fails, the connection is closed below */
+    if (!is_certain(code) || !sqlite3_get_autocommit(s->db))
+        sqlite_disconnect(s, false);
+    return err->status;
+}
+
+/* --- reading --- */
+
+/* A conversation whose events are wanted, those before a place alone. */
+struct sqlite_past {
+    uint8_t id[JOURNAL_ID_BYTES];
+    int64_t until_seq;
+};
+
+static enum status sqlite_find(struct sqlite_store *s, const struct journal_query *q,
+                               struct journal_found *out, struct error *err)
+{
+    static const enum statement by[] = {[JOURNAL_BY_ID] = ST_BY_ID,
+                                        [JOURNAL_BY_REQUEST] = ST_BY_REQUEST,
+                                        [JOURNAL_BY_NAME] = ST_BY_NAME};
+    const struct sqlite_value values[] = {
+        text_value(q->principal), q->by == JOURNAL_BY_ID ? id_value(q->id) : text_value(q->text)};
+    sqlite3_stmt *st;
+    int rc = sqlite_first(s, &st, by[q->by], values, 2);
+    enum status status = STATUS_OK;
+    const char *request_id;
+
+    if (rc == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES) {
+        out->is_found = true;
+        memcpy(out->id, sqlite3_column_blob(st, 0), JOURNAL_ID_BYTES);
+        out->has_parent = sqlite3_column_bytes(st, 1) == JOURNAL_ID_BYTES;
+        if (out->has_parent)
+            memcpy(out->parent, sqlite3_column_blob(st, 1), JOURNAL_ID_BYTES);
+        request_id = (const char *)sqlite3_column_text(st, 2);
+        if (request_id != NULL) {
+            out->request_id = try_strndup(request_id, strlen(request_id));
+            if (out->request_id == NULL)
+                status = error_no_memory(err, strlen(request_id), "a request's id");
+        }
+    } else if (rc != SQLITE_DONE) {
+        status = sqlite_failed(s, "read", err);
+    }
+    (void)sqlite3_reset(st);
+    return status;
+}
+
+/* The conversation and its ancestors, itself first. */
+static enum status sqlite_ancestry(struct sqlite_store *s, const struct journal_found *of,
+                                   struct sqlite_past **out, size_t *ret_n, struct error *err)
+{
+    struct sqlite_past *past = NULL, *grown;
+    size_t n = 0, cap = 0;
+    enum status rc = STATUS_OK;
+    uint8_t id[JOURNAL_ID_BYTES];
+    int64_t until_seq = INT64_MAX;
+    bool has_id = true;
+
+    memcpy(id, of->id, sizeof(id));
+    while (rc == STATUS_OK && has_id) {
+        const struct sqlite_value value = id_value(id);
+        sqlite3_stmt *st;
+        int found;
+
+        if (n == cap) {
+            cap = cap == 0 ? 8 : 2 * cap;
+            grown = n < MAX_ANCESTORS ? try_realloc(past, cap, sizeof(past[0])) : NULL;
+            if (grown == NULL) {
+                rc = error_no_memory(err, cap * sizeof(past[0]), "a conversation's parents");
+                break;
+            }
+            past = grown;
+        }
+        memcpy(past[n].id, id, sizeof(id));
+        past[n++].until_seq = until_seq;
+        found = sqlite_first(s, &st, ST_PARENT, &value, 1);
+        has_id = found == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES;
+        if (has_id) {
+            memcpy(id, sqlite3_column_blob(st, 0), sizeof(id));
+            until_seq = sqlite3_column_int64(st, 1);
+        }
+        if (found != SQLITE_ROW)
+            rc = found == SQLITE_DONE
+                     ? error_set(err, STATUS_DATA_LOSS, "the journal has lost a parent's turns")
+                     : sqlite_failed(s, "read", err);
+        (void)sqlite3_reset(st);
+    }
+    if (rc != STATUS_OK) {
+        free(past);
+        return rc;
+    }
+    *out = past;
+    *ret_n = n;
+    return STATUS_OK;
+}
+
+static enum status sqlite_read_events(struct sqlite_store *s, const struct sqlite_past *past,
+                                      size_t max_bytes, struct journal_found *out,
+                                      struct error *err)
+{
+    const struct sqlite_value values[] = {id_value(past->id),
+                                          number_value((uint64_t)past->until_seq)};
+    struct journal_event *e;
+    sqlite3_stmt *st;
+    enum status rc = STATUS_OK;
+    int step;
+
+    for (step = sqlite_first(s, &st, ST_READ, values, 2); step == SQLITE_ROW && rc == STATUS_OK;
+         step = rc == STATUS_OK ? sqlite3_step(st) : step) {
+        size_t size_bytes = (size_t)sqlite3_column_bytes(st, 4);
+
+        if (size_bytes + out->size_bytes > max_bytes) {
+            rc = error_because(err, STATUS_EXHAUSTED, REASON_CONVERSATION_FULL, NULL,
+                               "the stored conversation has more than %zu bytes", max_bytes);
+            break;
+        }
+        rc = journal_found_add(&e, out, size_bytes, err);
+        if (rc != STATUS_OK)
+            break;
+        e->kind = (enum journal_kind)sqlite3_column_int(st, 0);
+        e->generation = (uint32_t)sqlite3_column_int64(st, 1);
+        e->turn = (uint32_t)sqlite3_column_int64(st, 2);
+        e->unix_ms = (uint64_t)sqlite3_column_int64(st, 3);
+        if (size_bytes > 0)
+            memcpy(e->body, sqlite3_column_blob(st, 4), size_bytes);
+    }
+    if (rc == STATUS_OK && step != SQLITE_DONE)
+        rc = sqlite_failed(s, "read", err);
+    (void)sqlite3_reset(st);
+    return rc;
+}
+
+static enum status sqlite_read(struct journal_store *base, const struct journal_query *q,
+                               size_t max_bytes, struct journal_found *out, struct error *err)
+{
+    struct sqlite_store *s = sqlite_store_of(base);
+    struct sqlite_past *past = NULL;
+    size_t n = 0;
+    enum status rc = sqlite_connect(s, err);
+
+    if (rc == STATUS_OK)
+        rc = sqlite_find(s, q, out, err);
+    if (rc == STATUS_OK && out->is_found)
+        rc = sqlite_ancestry(s, out, &past, &n, err);
+    while (rc == STATUS_OK && n > 0)
+        rc = sqlite_read_events(s, &past[--n], max_bytes, out, err);
+    free(past);
+    if (rc != STATUS_OK)
+        journal_found_deinit(out);
+    return rc;
+}
+
+/* --- checking --- */
+
+static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conversations,
+                                uint64_t *ret_turns, struct error *err)
+{
+    static const char orphans[] =
+        "SELECT count(*) FROM event WHERE conversation NOT IN (SELECT id FROM conversation)";
+    static const char ends[] =
+        "SELECT count(*) FROM event AS e WHERE kind = 4 AND NOT EXISTS (SELECT 1 FROM event"
+        " WHERE conversation = e.conversation AND generation = e.generation AND turn = e.turn"
+        " AND kind = 3)";
+    static const char parents[] =
+        "SELECT count(*) FROM conversation WHERE parent IS NOT NULL AND parent NOT IN"
+        " (SELECT id FROM conversation)";
+    struct sqlite_store *s = sqlite_store_of(base);
+    sqlite3_stmt *st = NULL;
+    enum status rc = sqlite_connect(s, err);
+    int n;
+
+    if (rc != STATUS_OK)
+        return rc;
+    if (sqlite3_prepare_v2(s->db, "PRAGMA integrity_check(1)", -1, &st, NULL) != SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_ROW)
+        rc = sqlite_failed(s, "read", err);
+    else if (strcmp((const char *)sqlite3_column_text(st, 0), "ok") != 0)
+        rc = error_set(err, STATUS_DATA_LOSS, "%s: %.160s", s->path,
+                       (const char *)sqlite3_column_text(st, 0));
+    (void)sqlite3_finalize(st);
+    if (rc != STATUS_OK)
+        return rc;
+    n = sqlite_number(s, orphans);
+    if (n != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %d events belong to no conversation", s->path,
+                         n);
+    n = sqlite_number(s, ends);
+    if (n != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %d replies belong to no accepted turn",
+                         s->path, n);
+    n = sqlite_number(s, parents);
+    if (n != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %d conversations have lost their parent",
+                         s->path, n);
+    *ret_conversations =
+        (uint64_t)sqlite_number(s, "SELECT count(*) FROM conversation WHERE NOT is_closed");
+    *ret_turns = (uint64_t)sqlite_number(s, "SELECT count(*) FROM event WHERE kind IN (4, 5)");
+    return STATUS_OK;
+}
+
+/* --- opening --- */
+
+/* A second daemon on the same directory finds the lock taken; the kernel gives it back with the
+ * process, however that ends. */
+static enum status sqlite_lock(struct sqlite_store *s, const char *dir, struct error *err)
+{
+    char path[4096];
+
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return error_set(err, STATUS_PRECONDITION, "%s: %s", dir, strerror(errno));
+    if ((size_t)snprintf(path, sizeof(path), "%s/lock", dir) >= sizeof(path))
+        return error_set(err, STATUS_INVALID, "%.60s…: the path is too long", dir);
+    s->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->lock < 0)
+        return error_set(err, STATUS_PRECONDITION, "%s: %s", path, strerror(errno));
+    if (flock(s->lock, LOCK_EX | LOCK_NB) != 0)
+        return error_set(err, STATUS_PRECONDITION, "%s is in use by another parleyd", dir);
+    return STATUS_OK;
+}
+
+static void sqlite_close(struct journal_store *base)
+{
+    struct sqlite_store *s;
+
+    if (base == NULL)
+        return;
+    s = sqlite_store_of(base);
+    sqlite_disconnect(s, true);
+    if (s->lock >= 0)
+        (void)close(s->lock); /* nothing was written to it */
+    free(s->path);
+    free(s);
+}
+
+static enum status sqlite_open(struct journal_store **out, const char *dir, struct error *err)
+{
+    static const char name[] = "/journal.db";
+    size_t size = strlen(dir) + sizeof(name);
+    struct sqlite_store *s = xalloc(sizeof(*s));
+    enum status rc;
+
+    s->base.type = &journal_sqlite;
+    s->lock = -1;
+    s->path = xalloc(size);
+    (void)snprintf(s->path, size, "%s%s", dir, name); /* it fits */
+    rc = sqlite_lock(s, dir, err);
+    if (rc == STATUS_OK)
+        rc = sqlite_connect(s, err);
+    if (rc == STATUS_OK) {
+        *out = &s->base;
+        s = NULL; /* given away */
+    }
+    sqlite_close(s == NULL ? NULL : &s->base);
+    return rc;
+}
+
+const struct journal_store_type journal_sqlite = {
+    .name = "sqlite",
+    .open = sqlite_open,
+    .close = sqlite_close,
+    .commit = sqlite_commit,
+    .read = sqlite_read,
+    .check = sqlite_check,
+};

@@ -1,0 +1,106 @@
+/* What keeps a journal: a back-end, chosen by its table. One thread at a time uses a store. */
+#ifndef SERVER_JOURNAL_STORE_H
+#define SERVER_JOURNAL_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+
+enum { JOURNAL_ID_BYTES = 16, JOURNAL_SECRET_BYTES = 16 };
+
+/* What happened to a conversation. The numbers are stored. */
+enum journal_kind {
+    JOURNAL_OPEN = 1,     /* it was opened, or forked from parent at turn */
+    JOURNAL_UPDATE = 2,   /* its options are others; replaces the update before */
+    JOURNAL_ACCEPT = 3,   /* a turn was accepted: all that its bits depend on */
+    JOURNAL_FINISH = 4,   /* the turn's reply, or where it was cut */
+    JOURNAL_OBSERVE = 5,  /* a turn that asks for no reply */
+    JOURNAL_WITHDRAW = 6, /* the accepted turn failed: it never was */
+    JOURNAL_REWIND = 7,   /* to turn; generation is the new one */
+    JOURNAL_CLOSE = 8,    /* it is found no more */
+};
+
+/* Texts and bytes are borrowed. */
+struct journal_record {
+    enum journal_kind kind;
+    uint8_t conversation[JOURNAL_ID_BYTES];
+    uint32_t generation, turn;
+    uint64_t unix_ms;
+    const void *body; /* [size_bytes] */
+    size_t size_bytes;
+    /* Of JOURNAL_OPEN. */
+    const char *principal; /* its name */
+    const char
+        *request_id;       /* NULL: none; else no other open conversation of the principal has it */
+    const char *name;      /* NULL: none; else taken from the conversation that had it */
+    const uint8_t *parent; /* [JOURNAL_ID_BYTES] NULL: none */
+};
+
+/* A stored record, one block. */
+struct journal_event {
+    struct link link;
+    enum journal_kind kind;
+    uint32_t generation, turn;
+    uint64_t unix_ms;
+    size_t size_bytes;
+    unsigned char body[]; /* [size_bytes] */
+};
+
+enum journal_by { JOURNAL_BY_ID, JOURNAL_BY_REQUEST, JOURNAL_BY_NAME };
+
+struct journal_query {
+    enum journal_by by;
+    const char *principal; /* whose it must be, by name */
+    uint8_t id[JOURNAL_ID_BYTES];
+    const char *text; /* the request's id, or the name */
+};
+
+/* An open conversation with all that happened to it, in order: to the first of its parents, from
+ * JOURNAL_OPEN until the fork, then to the next one, and so on. */
+struct journal_found {
+    bool is_found;
+    uint8_t id[JOURNAL_ID_BYTES];
+    bool has_parent;
+    uint8_t parent[JOURNAL_ID_BYTES];
+    char *request_id; /* NULL: none */
+    struct list events;
+    size_t size_bytes; /* of the events */
+};
+
+void journal_found_init(struct journal_found *f);
+void journal_found_deinit(struct journal_found *f); /* as after journal_found_init */
+/* Appends an event with room for its body. */
+enum status journal_found_add(struct journal_event **out, struct journal_found *f,
+                              size_t size_bytes, struct error *err) MUST_CHECK;
+
+struct journal_store; /* a back-end's own, whose first member is its type */
+
+struct journal_store_type {
+    const char *name;
+    /* PRECONDITION while another process has dir open. */
+    enum status (*open)(struct journal_store **out, const char *dir, struct error *err);
+    void (*close)(struct journal_store *s);
+    /* All or none, durable when it returns OK. On failure none is, or, if writing failed, all may
+     * be: it is unknown. The store may be used again, and then tells what there is. */
+    enum status (*commit)(struct journal_store *s, const struct journal_record *const *records,
+                          size_t n, struct error *err);
+    /* out is initialised; OK and not is_found where there is none. EXHAUSTED where its events have
+     * more than max_bytes. */
+    enum status (*read)(struct journal_store *s, const struct journal_query *q, size_t max_bytes,
+                        struct journal_found *out, struct error *err);
+    /* Whether all that is stored is sound; on failure the error says what is not. */
+    enum status (*check)(struct journal_store *s, uint64_t *ret_conversations, uint64_t *ret_turns,
+                         struct error *err);
+};
+
+struct journal_store {
+    const struct journal_store_type *type;
+    uint8_t secret[JOURNAL_SECRET_BYTES]; /* random, drawn with the store */
+};
+
+extern const struct journal_store_type journal_sqlite;
+
+#endif

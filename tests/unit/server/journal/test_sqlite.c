@@ -1,0 +1,357 @@
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/journal/store.h"
+#include "tests/unit/base/suite.h"
+#include "tests/unit/server/journal/faulty_vfs.h"
+
+enum { MAX_BYTES = 1 << 20 };
+
+static char dir[] = "/tmp/journalXXXXXX";
+static const uint8_t ids[3][JOURNAL_ID_BYTES] = {{1}, {2}, {3}};
+
+static void setup(void)
+{
+    memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+}
+
+static void empty_dir(void)
+{
+    static const char *const names[] = {"lock", "journal.db", "journal.db-wal", "journal.db-shm"};
+    char path[64];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        (void)unlink(path);
+    }
+}
+
+static void teardown(void)
+{
+    faulty_vfs_arm(VFS_IO_ERROR, -1, 0);
+    empty_dir();
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+
+static struct journal_store *opened(void)
+{
+    struct journal_store *s = NULL;
+    struct error err = {0};
+
+    ck_assert_msg(journal_sqlite.open(&s, dir, &err) == STATUS_OK, "%s", err.text);
+    return s;
+}
+
+static struct journal_record record(enum journal_kind kind, int of, uint32_t turn, const char *body)
+{
+    struct journal_record r = {.kind = kind,
+                               .generation = 1,
+                               .turn = turn,
+                               .body = body,
+                               .size_bytes = strlen(body),
+                               .principal = kind == JOURNAL_OPEN ? "anna" : NULL};
+
+    memcpy(r.conversation, ids[of], JOURNAL_ID_BYTES);
+    return r;
+}
+
+static enum status commits(struct journal_store *s, const struct journal_record *r,
+                           struct error *err)
+{
+    return s->type->commit(s, &r, 1, err);
+}
+
+static void commit(struct journal_store *s, struct journal_record r)
+{
+    struct error err = {0};
+
+    ck_assert_msg(commits(s, &r, &err) == STATUS_OK, "%s", err.text);
+}
+
+/* What is stored of the conversation, as "KIND.GENERATION.TURN:BODY …"; "" if it is not there. */
+static const char *stored_by(struct journal_store *s, const struct journal_query *q)
+{
+    static char text[4096];
+    struct journal_found f;
+    struct error err = {0};
+    size_t at = 0;
+
+    journal_found_init(&f);
+    ck_assert_msg(s->type->read(s, q, MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
+    text[0] = '\0';
+    for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l)) {
+        const struct journal_event *e = container_of(l, struct journal_event, link);
+
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d.%u.%u:%.*s", at == 0 ? "" : " ",
+                               e->kind, e->generation, e->turn, (int)e->size_bytes,
+                               (const char *)e->body);
+        ck_assert_uint_lt(at, sizeof(text));
+    }
+    journal_found_deinit(&f);
+    return text;
+}
+
+static const char *stored(struct journal_store *s, int of)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+
+    memcpy(q.id, ids[of], JOURNAL_ID_BYTES);
+    return stored_by(s, &q);
+}
+
+/* What was committed is read again, also after the store was opened anew, by id, request and name;
+ * to another principal it is not there. */
+START_TEST(test_kept)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "berta"};
+    struct journal_store *s = opened();
+    struct journal_record r = record(JOURNAL_OPEN, 0, 0, "o");
+    uint8_t secret[JOURNAL_SECRET_BYTES];
+
+    memcpy(secret, s->secret, sizeof(secret));
+    r.request_id = "once";
+    r.name = "home";
+    commit(s, r);
+    commit(s, record(JOURNAL_ACCEPT, 0, 1, "a1"));
+    commit(s, record(JOURNAL_FINISH, 0, 1, "f1"));
+    commit(s, record(JOURNAL_ACCEPT, 0, 2, "a2"));
+    commit(s, record(JOURNAL_WITHDRAW, 0, 2, ""));
+    commit(s, record(JOURNAL_OBSERVE, 0, 2, "b2"));
+    r = record(JOURNAL_UPDATE, 0, 0, "u1");
+    r.generation = 0;
+    commit(s, r);
+    r.body = "u2";
+    commit(s, r);
+    s->type->close(s);
+    s = opened();
+    ck_assert_mem_eq(s->secret, secret, sizeof(secret));
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o 3.1.1:a1 4.1.1:f1 5.1.2:b2 2.0.0:u2");
+    memcpy(q.id, ids[0], sizeof(q.id));
+    ck_assert_str_eq(stored_by(s, &q), "");
+    q = (struct journal_query){.by = JOURNAL_BY_REQUEST, .principal = "anna", .text = "once"};
+    ck_assert_str_ne(stored_by(s, &q), "");
+    q.principal = "berta";
+    ck_assert_str_eq(stored_by(s, &q), "");
+    q = (struct journal_query){.by = JOURNAL_BY_NAME, .principal = "anna", .text = "home"};
+    ck_assert_str_ne(stored_by(s, &q), "");
+    r = record(JOURNAL_OPEN, 1, 0, "p"); /* takes the name */
+    r.name = "home";
+    commit(s, r);
+    ck_assert_str_eq(stored_by(s, &q), "1.1.0:p");
+    s->type->close(s);
+}
+END_TEST
+
+/* A fork has the past of its parent until then, whatever happens to that, and pins it: a closed
+ * parent is deleted with its last fork. */
+START_TEST(test_forks)
+{
+    struct journal_store *s = opened();
+    struct journal_record r = record(JOURNAL_OPEN, 1, 1, "fork");
+    uint64_t n_conversations, n_turns;
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, record(JOURNAL_OBSERVE, 0, 1, "b1"));
+    r.parent = ids[0];
+    commit(s, r);
+    commit(s, record(JOURNAL_OBSERVE, 0, 2, "b2"));
+    r = record(JOURNAL_OPEN, 2, 1, "again");
+    r.parent = ids[1];
+    commit(s, r);
+    commit(s, record(JOURNAL_OBSERVE, 1, 2, "c2"));
+    ck_assert_str_eq(stored(s, 1), "1.1.0:o 5.1.1:b1 1.1.1:fork 5.1.2:c2");
+    ck_assert_str_eq(stored(s, 2), "1.1.0:o 5.1.1:b1 1.1.1:fork 1.1.1:again");
+    commit(s, record(JOURNAL_CLOSE, 0, 0, ""));
+    commit(s, record(JOURNAL_CLOSE, 1, 0, ""));
+    ck_assert_str_eq(stored(s, 0), "");
+    ck_assert_str_eq(stored(s, 1), "");
+    ck_assert_str_eq(stored(s, 2), "1.1.0:o 5.1.1:b1 1.1.1:fork 1.1.1:again");
+    ck_assert_msg(s->type->check(s, &n_conversations, &n_turns, &err) == STATUS_OK, "%s", err.text);
+    ck_assert_uint_eq(n_conversations, 1);
+    ck_assert_uint_eq(n_turns, 3);
+    commit(s, record(JOURNAL_CLOSE, 2, 0, ""));
+    ck_assert_int_eq(s->type->check(s, &n_conversations, &n_turns, &err), STATUS_OK);
+    ck_assert_uint_eq(n_turns, 0);
+    s->type->close(s);
+}
+END_TEST
+
+/* A transaction is there wholly or not at all; a place is taken once. */
+START_TEST(test_atomic)
+{
+    struct journal_store *s = opened();
+    struct journal_record open = record(JOURNAL_OPEN, 0, 0, "o");
+    struct journal_record accept = record(JOURNAL_ACCEPT, 0, 1, "a");
+    const struct journal_record *all[] = {&open, &accept, &accept};
+    struct error err = {0};
+
+    ck_assert_int_eq(s->type->commit(s, all, 3, &err), STATUS_UNAVAILABLE);
+    ck_assert_int_eq(err.reason, REASON_JOURNAL_FAILING);
+    ck_assert_str_eq(stored(s, 0), "");
+    ck_assert_int_eq(s->type->commit(s, all, 2, &err), STATUS_OK);
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o 3.1.1:a");
+    s->type->close(s);
+}
+END_TEST
+
+/* A second daemon does not get the directory, and finds it free afterwards. */
+START_TEST(test_lock)
+{
+    struct journal_store *s = opened(), *other = NULL;
+    struct error err = {0};
+
+    ck_assert_int_eq(journal_sqlite.open(&other, dir, &err), STATUS_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(err.text, "in use by another parleyd"));
+    ck_assert_ptr_null(other);
+    s->type->close(s);
+    s = opened();
+    s->type->close(s);
+}
+END_TEST
+
+/* What is read is bounded. */
+START_TEST(test_bound)
+{
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    struct journal_store *s = opened();
+    struct journal_found f;
+    struct error err = {0};
+
+    memcpy(q.id, ids[0], sizeof(q.id));
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, record(JOURNAL_OBSERVE, 0, 1, "many bytes"));
+    journal_found_init(&f);
+    ck_assert_int_eq(s->type->read(s, &q, 8, &f, &err), STATUS_EXHAUSTED);
+    ck_assert(!f.is_found && list_is_empty(&f.events));
+    s->type->close(s);
+}
+END_TEST
+
+/* A file of something else, or of a later schema, is left alone. */
+START_TEST(test_foreign)
+{
+    struct journal_store *s = NULL;
+    struct error err = {0};
+    char path[64];
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
+    f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    (void)fputs("this is no database, whatever its name may be", f);
+    (void)fclose(f);
+    ck_assert_int_ne(journal_sqlite.open(&s, dir, &err), STATUS_OK);
+    ck_assert_ptr_null(s);
+}
+END_TEST
+
+/* One run with a fault: turns are committed one by one, the store is closed, and read again without
+ * faults. All that was acknowledged is there, the rest wholly or not at all, and, once the fault is
+ * over, commits succeed. Returns whether the fault was reached. */
+static bool run_with(enum vfs_fault fault, long n, long n_more)
+{
+    enum { TURNS = 12, LEN = 3000 };
+    static char body[LEN + 1];
+    char state[TURNS + 1] = {0}; /* 'y': acknowledged, 'n': failed */
+    struct journal_store *s = NULL;
+    struct error err = {0};
+    bool is_reached, is_there[TURNS + 1] = {0};
+    struct journal_query q = {.by = JOURNAL_BY_ID, .principal = "anna"};
+    struct journal_found f;
+    uint64_t ignored;
+
+    memset(body, 'x', LEN);
+    faulty_vfs_arm(fault, n, n_more);
+    while (s == NULL && journal_sqlite.open(&s, dir, &err) != STATUS_OK)
+        ck_assert_int_gt(faulty_vfs_n_failed(), 0);
+    for (uint32_t turn = 0; turn <= TURNS; turn++) {
+        struct journal_record r = record(turn == 0 ? JOURNAL_OPEN : JOURNAL_OBSERVE, 0, turn, body);
+
+        do {
+            state[turn] = commits(s, &r, &err) == STATUS_OK ? 'y' : 'n';
+        } while (turn == 0 && state[0] == 'n' && err.status == STATUS_UNAVAILABLE &&
+                 strstr(err.text, "UNIQUE") == NULL);
+        if (strstr(err.text, "UNIQUE") != NULL)
+            state[0] = 'y'; /* the failed one was there after all */
+    }
+    is_reached = faulty_vfs_n_failed() > 0;
+    faulty_vfs_arm(fault, -1, 0);
+    if (is_reached) {
+        struct journal_record last = record(JOURNAL_OBSERVE, 0, TURNS + 1, body);
+
+        ck_assert_msg(commits(s, &last, &err) == STATUS_OK, "fault %ld: %s", n, err.text);
+    }
+    s->type->close(s);
+
+    s = opened();
+    memcpy(q.id, ids[0], sizeof(q.id));
+    journal_found_init(&f);
+    ck_assert_int_eq(s->type->read(s, &q, MAX_BYTES, &f, &err), STATUS_OK);
+    ck_assert(f.is_found);
+    for (struct link *l = list_first(&f.events); l != NULL; l = list_next(&f.events, l)) {
+        const struct journal_event *e = container_of(l, struct journal_event, link);
+
+        ck_assert_uint_eq(e->size_bytes, LEN);
+        ck_assert_mem_eq(e->body, body, LEN);
+        if (e->turn <= TURNS)
+            is_there[e->turn] = true;
+    }
+    for (size_t turn = 0; turn <= TURNS; turn++)
+        ck_assert_msg(state[turn] != 'y' || is_there[turn], "fault %ld: turn %zu is lost", n, turn);
+    journal_found_deinit(&f);
+    ck_assert_msg(s->type->check(s, &ignored, &ignored, &err) == STATUS_OK, "%s", err.text);
+    s->type->close(s);
+    empty_dir();
+    return is_reached;
+}
+
+/* Each write, sync, truncation and open fails in turn, once and several times running: nothing that
+ * was acknowledged is lost, nothing is torn, and the store works again. */
+START_TEST(test_faults)
+{
+    static const struct {
+        enum vfs_fault fault;
+        long n_more;
+        long least; /* points at which it was met */
+    } rows[] = {{VFS_IO_ERROR, 0, 40},
+                {VFS_IO_ERROR, 5, 40},
+                {VFS_DISK_FULL, 0, 20},
+                {VFS_DISK_FULL, 9, 20},
+                {VFS_SHORT_WRITE, 0, 20}};
+    long n = 0;
+
+    while (run_with(rows[_i].fault, n, rows[_i].n_more))
+        n++;
+    ck_assert_int_ge(n, rows[_i].least);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("server/journal/sqlite");
+    TCase *t = tcase_create("all");
+    SRunner *runner;
+    int failed;
+
+    faulty_vfs_install();
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, test_kept);
+    tcase_add_test(t, test_forks);
+    tcase_add_test(t, test_atomic);
+    tcase_add_test(t, test_lock);
+    tcase_add_test(t, test_bound);
+    tcase_add_test(t, test_foreign);
+    tcase_add_loop_test(t, test_faults, 0, 5);
+    suite_add_tcase(suite, t);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
