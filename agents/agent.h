@@ -26,6 +26,10 @@ struct agent;
 struct clone;
 struct agent_turn;
 
+/* Raised when any bit of what agents compute changes: a reply that an earlier process had begun is
+ * then not gone on with. */
+enum { AGENT_ENGINE_REVISION = 1 };
+
 struct agent_config {
     const char *name; /* the name it is served under */
     const char *path; /* its file; NULL for kinds without one */
@@ -47,7 +51,8 @@ struct agent_config {
 struct clone_config {
     const char *system; /* the system prompt; NULL: the model's own default */
     size_t system_len;
-    uint64_t salt; /* of the principal: clones share state only with clones of the same salt */
+    int64_t opened_s; /* Unix time, the date that a template shows; 0: now */
+    uint64_t salt;    /* of the principal: clones share state only with clones of the same salt */
     struct tenant *tenant; /* of the batcher, who pays; outlives the clone. NULL: the batcher's own.
                               Forks inherit it */
 };
@@ -149,6 +154,15 @@ struct agent_type {
     enum status (*prepare)(struct clone *c, struct agent_turn *turn, struct error *err);
     void (*unprepare)(struct clone *c, struct agent_turn *turn);
     void (*drop)(struct clone *c, struct agent_turn *turn);
+    /* Optional, both or none: a turn of an earlier process is gone through again without computing
+     * it. trace appends what self_observe needs beside the observation and the finish reason; it is
+     * called when the turn has ended, before that. recall gives it to an observed turn, which is
+     * kept then. Without them self_observe needs no more. DATA_LOSS if it is no trace of the turn.
+     */
+    enum status (*trace)(const struct clone *c, const struct agent_turn *turn, struct buf *out,
+                         struct error *err);
+    enum status (*recall)(struct clone *c, struct agent_turn *turn, const void *trace,
+                          size_t size_bytes, struct error *err);
 
     /* Batching, as in struct batch_agent. One of act and batch_act may be NULL; use_batch_act =
      * false has the framework call act row by row though there is a batch_act. Both set the outcome

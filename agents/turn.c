@@ -7,7 +7,7 @@
 
 static const uint32_t turn_moves[] = {
     [AGENT_TURN_NEW] = 1u << AGENT_TURN_OBSERVED,
-    [AGENT_TURN_OBSERVED] = 1u << AGENT_TURN_ASKED | 1u << AGENT_TURN_OVER,
+    [AGENT_TURN_OBSERVED] = 1u << AGENT_TURN_ASKED | 1u << AGENT_TURN_ENDED | 1u << AGENT_TURN_OVER,
     [AGENT_TURN_ASKED] = 1u << AGENT_TURN_CANCELLED | 1u << AGENT_TURN_ENDED,
     [AGENT_TURN_CANCELLED] = 1u << AGENT_TURN_ENDED,
     [AGENT_TURN_ENDED] = 1u << AGENT_TURN_ASKED | 1u << AGENT_TURN_OVER,
@@ -173,4 +173,28 @@ void agent_turn_drop(struct agent_turn *t)
 {
     agents_turn_move(t, AGENT_TURN_OVER);
     t->clone->agent->type->drop(t->clone, t);
+}
+
+enum status agent_turn_trace(const struct agent_turn *t, struct buf *out, struct error *err)
+{
+    const struct agent_type *type = t->clone->agent->type;
+
+    assert(t->state == AGENT_TURN_ENDED);
+    return type->trace == NULL ? STATUS_OK : type->trace(t->clone, t, out, err);
+}
+
+enum status agent_turn_recall(struct agent_turn *t, const void *trace, size_t size_bytes,
+                              struct error *err)
+{
+    const struct agent_type *type = t->clone->agent->type;
+
+    assert(t->state == AGENT_TURN_OBSERVED);
+    if (size_bytes > 0) {
+        if (type->recall == NULL)
+            return error_set(err, STATUS_DATA_LOSS, "this kind of agent leaves no traces");
+        if (type->recall(t->clone, t, trace, size_bytes, err) != STATUS_OK)
+            return err->status;
+    }
+    agents_turn_move(t, AGENT_TURN_ENDED);
+    return STATUS_OK;
 }

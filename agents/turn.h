@@ -9,6 +9,8 @@
  *     agent_turn_drop    the clone is as before the turn
  *     agent_turn_ask     again, from its present state: the deadline was extended
  *
+ * One that an earlier process has computed is observed, recalled (agent_turn_recall) and kept.
+ *
  * The caller decides which, since it may fail to store the turn or its reply. A table asserts the
  * order. Loop. */
 #ifndef AGENTS_TURN_H
@@ -167,6 +169,14 @@ static inline bool agent_turn_is_open(const struct agent_turn *t)
 }
 
 void agent_turn_keep(struct agent_turn *t); /* ended */
+
+/* What agent_turn_recall will need; ended. */
+enum status agent_turn_trace(const struct agent_turn *t, struct buf *out,
+                             struct error *err) MUST_CHECK;
+/* The observed turn has ended, with this trace: "" for a turn that ended before its first step. On
+ * failure it is as before. */
+enum status agent_turn_recall(struct agent_turn *t, const void *trace, size_t size_bytes,
+                              struct error *err) MUST_CHECK;
 void agent_turn_drop(struct agent_turn *t); /* observed, or ended */
 
 #endif

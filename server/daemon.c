@@ -6,9 +6,9 @@
  * go on, and long-lived streams end. When all is idle, at the time-out, or at a second signal, the
  * daemon ends: calls and turns are cancelled, and steps that are computed elsewhere are aborted.
  * Turns end with their steps; then conversations, sessions and parameters are closed, then models
- * and their threads, then the port, then the loop's handles. After each of these steps
- * daemon_advance begins the next; it alone decides the order. A failed start is stopped in the same
- * way. */
+ * and their threads, then the port, then the journal, then the loop's handles. After each of these
+ * steps daemon_advance begins the next; it alone decides the order. A failed start is stopped in
+ * the same way. */
 #include "server/daemon.h"
 
 #include <assert.h>
@@ -33,9 +33,11 @@
 #include "server/api/services.h"
 #include "server/config/config.h"
 #include "server/conversation/conversations.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/http.h"
+#include "server/journal/journal.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
@@ -52,7 +54,7 @@ enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
 enum { SESSION_TTL_MS = 10 * 60 * 1000, MAX_SESSIONS = 65536 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
-enum { N_SIGNALS = 3 };
+enum { N_SIGNALS = 3, BINDING_MAX_BYTES = 64 };
 
 struct daemon {
     uv_loop_t loop;
@@ -64,6 +66,8 @@ struct daemon {
     struct access *access; /* NULL: everybody may call */
     struct models models;
     struct conversations conversations;
+    struct journal *journal;         /* NULL: none */
+    char binding[BINDING_MAX_BYTES]; /* what computes, for the journal */
     struct params_sets params;
     struct sessions sessions;
     struct conversation_names names;
@@ -81,7 +85,7 @@ struct daemon {
     struct reload reload;
     struct notifier notifier;
     bool is_reload_due; /* SIGHUP came while models loaded */
-    bool is_stopping_models, is_stopping_port;
+    bool is_stopping_models, is_stopping_port, is_stopping_journal;
 };
 
 static const uint32_t daemon_moves[] = {
@@ -166,6 +170,14 @@ static void on_port_stopped(void *arg)
     go_on_later(d);
 }
 
+static void on_journal_stopped(void *arg)
+{
+    struct daemon *d = arg;
+
+    d->journal = NULL;
+    go_on_later(d);
+}
+
 static void daemon_close_handles(struct daemon *d)
 {
     tls_close(d->tls);
@@ -208,6 +220,12 @@ static void daemon_advance(struct daemon *d)
             port_stop(d->port, on_port_stopped, d);
         }
         d->is_stopping_port = true;
+        return;
+    }
+    if (d->journal != NULL) {
+        if (!d->is_stopping_journal)
+            journal_stop(d->journal, on_journal_stopped, d);
+        d->is_stopping_journal = true;
         return;
     }
     daemon_move(d, SERVER_STOPPED);
@@ -568,6 +586,38 @@ static enum status start_access(struct daemon *d, struct error *err)
     return error_prefix(err, "--keys");
 }
 
+static const char *daemon_principal_name(void *self, uint32_t principal)
+{
+    const struct daemon *d = self;
+
+    return d->access == NULL ? "" : access_name(d->access, principal);
+}
+
+static enum status start_journal(struct daemon *d, struct error *err)
+{
+    const struct agent_options *options = &d->config.options;
+    const struct journal_config config = {.dir = d->config.data};
+    struct keeping_config keeping = {
+        .models = &d->models,
+        .binding = d->binding,
+        .is_inexact = options->fast_math,
+        .principal_name = daemon_principal_name,
+        .self = d,
+    };
+
+    if (config.dir == NULL)
+        return STATUS_OK;
+    (void)snprintf(d->binding, sizeof(d->binding), "engine=%d backend=%.8s kv=%d",
+                   AGENT_ENGINE_REVISION, options->backend == NULL ? "cpu" : options->backend,
+                   (int)options->kv_type); /* it fits */
+    if (journal_open(&d->journal, &d->loop, &config, err) != STATUS_OK)
+        return error_prefix(err, "--data");
+    keeping.journal = d->journal;
+    conversations_keep(&d->conversations, &keeping);
+    log_info("keeps", "data=%s", config.dir);
+    return STATUS_OK;
+}
+
 static enum status start_tls(struct daemon *d, struct error *err)
 {
     const struct config *c = &d->config;
@@ -772,9 +822,10 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_params(&d);
     start_conversations(&d);
     start_sessions(&d);
-    if (start_access(&d, err) != STATUS_OK || start_tls(&d, err) != STATUS_OK ||
-        start_sequences(&d, err) != STATUS_OK || start_port(&d, err) != STATUS_OK ||
-        start_http(&d, err) != STATUS_OK || start_models(&d, err) != STATUS_OK)
+    if (start_access(&d, err) != STATUS_OK || start_journal(&d, err) != STATUS_OK ||
+        start_tls(&d, err) != STATUS_OK || start_sequences(&d, err) != STATUS_OK ||
+        start_port(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
+        start_models(&d, err) != STATUS_OK)
         daemon_fail(&d, err);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */
     assert(d.server.state == SERVER_STOPPED);

@@ -46,6 +46,7 @@ static int server_main_serve(const struct config *config)
     log_set_level(config->log_level);
     server_main_wake_in_batches();
     (void)signal(SIGPIPE, SIG_IGN); /* a closed peer is an error of its write */
+    (void)signal(SIGXFSZ, SIG_IGN); /* and so is a limit on the size of files */
     (void)signal(SIGALRM, on_alarm);
     rc = config->check ? check_config(config, &failure) : config_check_files(config, &failure);
     if (rc == STATUS_OK && !config->check)

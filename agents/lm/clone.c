@@ -46,7 +46,7 @@ enum status lm_clone_open(struct clone *base, const struct clone_config *config,
 
     lm_clone_pages_init(&c->pages, &m->cache, config->salt);
     c->has_system = config->system != NULL;
-    c->opened_s = (int64_t)time(NULL);
+    c->opened_s = config->opened_s != 0 ? config->opened_s : (int64_t)time(NULL);
     draft_acceptance_init(&c->acceptance);
     return lm_system_ref(&c->system, &m->systems, config->system, config->system_len, err);
 }

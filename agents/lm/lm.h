@@ -156,6 +156,10 @@ enum status lm_clone_grow(struct lm_clone *c, size_t n, struct error *err) MUST_
 enum status lm_observe(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_self_observe(struct clone *c, struct agent_turn *t);
 void lm_drop(struct clone *c, struct agent_turn *t);
+enum status lm_trace(const struct clone *c, const struct agent_turn *t, struct buf *out,
+                     struct error *err);
+enum status lm_recall(struct clone *c, struct agent_turn *t, const void *trace, size_t size_bytes,
+                      struct error *err);
 enum status lm_prepare(struct clone *c, struct agent_turn *t, struct error *err);
 void lm_unprepare(struct clone *c, struct agent_turn *t);
 /* In reserve: adopts published pages of the turn's ids, and corrects its counts if its own pages

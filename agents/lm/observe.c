@@ -390,6 +390,43 @@ void lm_drop(struct clone *base, struct agent_turn *turn)
     lm_clone_pages_idle(&c->pages, &m->cache);
 }
 
+/* The generated ids: the reply's tokens, and the one that ended it. */
+enum status lm_trace(const struct clone *base, const struct agent_turn *turn, struct buf *out,
+                     struct error *err)
+{
+    const struct lm_clone *c = container_of(base, const struct lm_clone, base);
+    const struct lm_turn *t = turn->row.turn;
+    const size_t size_bytes = (t->n_ids - t->n_prompt) * sizeof *c->ids;
+
+    if (size_bytes > 0 && buf_append(out, c->ids + t->n_prompt, size_bytes) != STATUS_OK)
+        return error_no_memory(err, size_bytes, "a turn's trace");
+    return STATUS_OK;
+}
+
+enum status lm_recall(struct clone *base, struct agent_turn *turn, const void *trace,
+                      size_t size_bytes, struct error *err)
+{
+    struct lm_clone *c = container_of(base, struct lm_clone, base);
+    struct lm *m = lm_observe_lm_of(c);
+    struct lm_turn *t = turn->row.turn;
+    const size_t n = size_bytes / sizeof *c->ids;
+    struct buf ids;
+    enum status rc;
+
+    if (size_bytes % sizeof *c->ids != 0 || n + t->n_ids > m->limits.context)
+        return error_set(err, STATUS_DATA_LOSS, "a stored turn does not fit the model");
+    buf_init(&ids, SIZE_MAX);
+    rc = lm_append_ids(m, trace, n, &ids, err);
+    if (rc == STATUS_OK)
+        rc = lm_clone_grow(c, t->n_ids + n + 1, err);
+    if (rc == STATUS_OK) {
+        memcpy(c->ids + t->n_ids, ids.data, size_bytes);
+        t->n_ids += (uint32_t)n;
+    }
+    buf_deinit(&ids);
+    return rc;
+}
+
 static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct error *err)
 {
     struct lm_turn *t = container_of(w, struct lm_turn, waiter);

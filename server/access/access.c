@@ -74,7 +74,7 @@ static struct access_principal *access_find_principal(const struct access *a, co
     return NULL;
 }
 
-static struct access_principal *access_name(struct access *a, const char *name)
+static struct access_principal *access_add_principal(struct access *a, const char *name)
 {
     struct access_principal *p = access_find_principal(a, name);
 
@@ -92,7 +92,7 @@ static struct access_principal *access_name(struct access *a, const char *name)
 /* A key that was there before, with the same principal, stays the same. */
 static void access_add(struct access *a, const struct keys_line *line)
 {
-    struct access_principal *p = access_name(a, line->principal);
+    struct access_principal *p = access_add_principal(a, line->principal);
     struct access_key *key = NULL;
 
     p->base.roles |= line->roles;
@@ -144,6 +144,18 @@ unsigned access_weight(const struct access *a, uint32_t principal)
             return p->base.weight;
     }
     return 1;
+}
+
+const char *access_name(const struct access *a, uint32_t principal)
+{
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        const struct access_principal *p = container_of(at, struct access_principal, link);
+
+        if (p->base.id == principal)
+            return p->base.name;
+    }
+    return "";
 }
 
 enum status access_prepare(struct access *a, struct error *err)

@@ -69,6 +69,9 @@ enum status access_admit(const struct access_key **out, const struct access *a,
 /* Of a principal's id; 1 for one that there is not. */
 unsigned access_weight(const struct access *a, uint32_t principal);
 
+/* Of a principal's id; "" for the one there is without keys, and for one that there is not. */
+const char *access_name(const struct access *a, uint32_t principal);
+
 const struct principal *access_key_principal(const struct access_key *key);
 /* The key was taken back, or has expired, since it was admitted. */
 bool access_key_is_revoked(const struct access *a, const struct access_key *key);

@@ -18,6 +18,7 @@ static void done(struct models_wait *w, const struct error *err)
 {
     struct models_load_wait *x = container_of(w, struct models_load_wait, wait);
 
+    call_clear_handler(x->call); /* what follows may wait for something else */
     if (err->status == STATUS_OK && x->then != NULL)
         x->then(x->call, x->message, x->server);
     else if (err->status == STATUS_OK)

@@ -26,6 +26,7 @@ struct config {
     struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
     size_t n_models;
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
+    const char *data;      /* the journal's directory, in argv or the file; NULL: none is kept */
     const char *tls_cert, *tls_key, *tls_client_ca; /* likewise, PEM files; NULL: none */
     const char *keys; /* the file of keys, in argv or the file; NULL: everybody may call */
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */

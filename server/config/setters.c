@@ -247,6 +247,14 @@ enum status set_speculate(struct config *c, const char *value, struct error *err
     return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
 }
 
+enum status set_data(struct config *c, const char *value, struct error *err)
+{
+    if (value[0] == '\0')
+        return error_set(err, STATUS_INVALID, "names no directory");
+    c->data = value;
+    return STATUS_OK;
+}
+
 enum status set_model_dir(struct config *c, const char *value, struct error *err)
 {
     if (value[0] == '\0')

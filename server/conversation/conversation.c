@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/observed.h"
 #include "server/conversation/reader.h"
 #include "server/model/model.h"
@@ -13,8 +14,8 @@
 
 /* --- opening --- */
 
-static enum status metadata_open(struct metadata **out, const struct pair *pairs, size_t n,
-                                 struct error *err)
+enum status metadata_open(struct metadata **out, const struct pair *pairs, size_t n,
+                          struct error *err)
 {
     struct metadata *m;
     size_t n_bytes = 0;
@@ -78,11 +79,12 @@ static enum status check_open(const struct model *m, const struct open_request *
 
 /* --- lifetime --- */
 
-static enum status open_clone(struct conversation *c, struct error *err)
+enum status conversation_open_clone(struct conversation *c, struct error *err)
 {
     struct clone_config config = {
         .system = c->host.options->system_len == 0 ? NULL : c->host.options->system,
         .system_len = c->host.options->system_len,
+        .opened_s = (int64_t)(c->opened_unix_ms / 1000),
         .salt = c->principal,
         .tenant = tenants_get(&c->host.model->tenants, c->principal),
     };
@@ -106,6 +108,7 @@ enum status conversation_open(struct conversation **out, struct conversations *a
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a conversation");
     c->principal = r->principal;
+    c->opened_unix_ms = conversations_unix_ms(all);
     c->host.model = model;
     c->host.generation = 1;
     list_init(&c->host.turns);
@@ -115,7 +118,7 @@ enum status conversation_open(struct conversation **out, struct conversations *a
     if (rc == STATUS_OK)
         rc = metadata_open(&c->metadata, r->metadata, r->n_metadata, err);
     if (rc == STATUS_OK)
-        rc = open_clone(c, err);
+        rc = conversation_open_clone(c, err);
     if (rc == STATUS_OK)
         rc = conversations_add(all, c, WATCH_OPENED, err);
     if (rc != STATUS_OK) {
@@ -204,10 +207,19 @@ enum status conversation_update(struct conversation *c, const struct update_requ
     conversation_options_unref(c->host.options);
     c->host.options = options;
     conversations_expiry_changed(c);
-    return STATUS_OK;
+    return keeping_update(c, err);
 }
 
-enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct error *err)
+static void conversation_drop_unended(struct conversation *c)
+{
+    stored_request_close(c->unended.request);
+    free(c->unended.resolved);
+    c->unended = (struct unended_turn){0};
+}
+
+/* As conversation_rewind, without telling the journal. */
+static enum status conversation_rewind_clone(struct conversation *c, uint32_t to_turn,
+                                             struct error *err)
 {
     struct completed_turn *newest;
     enum status rc;
@@ -232,7 +244,16 @@ enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct
     c->host.n_turns = to_turn;
     c->host.generation++;
     c->rewound_to = to_turn;
+    conversation_drop_unended(c);
     return STATUS_OK;
+}
+
+enum status conversation_rewind(struct conversation *c, uint32_t to_turn, struct error *err)
+{
+    uint32_t before = c->host.generation;
+    enum status rc = conversation_rewind_clone(c, to_turn, err);
+
+    return rc == STATUS_OK && c->host.generation != before ? keeping_rewind(c, err) : rc;
 }
 
 static bool conversation_is_rewound(const struct conversation *c, uint32_t generation,
@@ -255,13 +276,13 @@ enum status conversation_rewind_from(struct conversation *c, uint32_t generation
         return err->status = STATUS_PRECONDITION;
     }
     rc = conversation_rewind(c, to_turn, err);
-    if (rc == STATUS_OK && generation == c->host.generation) {
-        /* No turn was dropped; a repeated request that comes after further turns must not drop
-         * them. */
-        c->host.generation++;
-        c->rewound_to = to_turn;
-    }
-    return rc;
+    if (rc != STATUS_OK || generation != c->host.generation)
+        return rc;
+    /* No turn was dropped; a repeated request that comes after further turns must not drop them. */
+    c->host.generation++;
+    c->rewound_to = to_turn;
+    conversation_drop_unended(c);
+    return keeping_rewind(c, err);
 }
 
 /* --- turns --- */
@@ -362,7 +383,7 @@ static enum status turn_again(struct conversation *c, const struct turn_request 
         request = completed->request;
     } else {
         live = find_live(c, r->number);
-        request = live->request;
+        request = turn_request_of(live);
     }
     if (!(r->resume.is_wanted && r->n_messages == 0) && !stored_request_matches(request, r))
         return error_because(err, STATUS_EXISTS, REASON_TURN_BODY_DIFFERS, "turn",
@@ -424,11 +445,38 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
     return turn_open(&c->host, r, next, reader, err);
 }
 
+/* The turn that an earlier process had accepted is run again, before any other. One that the agent
+ * refuses never was; if it only cannot be run now, it stays, and what is asked has to wait. */
+static enum status conversation_reopen_turn(struct conversation *c, struct error *err)
+{
+    const struct unended_turn *u = &c->unended;
+    uint32_t number = c->host.n_turns + 1;
+    enum status rc;
+
+    if (u->request == NULL || c->all->is_draining)
+        return STATUS_OK;
+    rc = model_check_ready(c->host.model, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = turn_reopen(&c->host, u->request, u->resolved, number, u->is_changed, err);
+    if (rc == STATUS_OK) {
+        c->unended = (struct unended_turn){0};
+        return STATUS_OK;
+    }
+    if (rc == STATUS_EXHAUSTED || rc == STATUS_UNAVAILABLE)
+        return rc;
+    keeping_withdraw(c, number);
+    conversation_drop_unended(c);
+    return STATUS_OK;
+}
+
 enum status conversation_turn(struct conversation *c, const struct turn_request *r,
                               struct turn_reader *reader, struct error *err)
 {
-    enum status rc = conversation_take_turn(c, r, reader, err);
+    enum status rc = conversation_reopen_turn(c, err);
 
+    if (rc == STATUS_OK)
+        rc = conversation_take_turn(c, r, reader, err);
     if (rc != STATUS_OK)
         statistics_refuse(&c->host.model->statistics, rc);
     return rc;

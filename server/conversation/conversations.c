@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/snapshot.h"
 #include "server/model/model.h"
 
@@ -256,36 +257,28 @@ size_t conversations_count_of(const struct conversations *all, uint32_t principa
     return n;
 }
 
-enum status conversations_add(struct conversations *all, struct conversation *c,
-                              enum watch_what what, struct error *err)
+static enum status conversations_check_room(const struct conversations *all, struct error *err)
 {
-    struct {
-        struct conversation_id id;
-        uint64_t seed;
-    } drawn;
-    const struct env *env = all->config.env;
-    enum status rc;
-    int i;
-
     if (all->is_draining)
         return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                              "the server is stopping");
     if (all->n >= all->config.max_conversations)
         return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
                              "there are %zu conversations already", all->n);
-    for (i = 0; i < DRAW_TRIES; i++) {
-        env->random(env->self, &drawn, sizeof(drawn));
-        if (conversations_get(all, &drawn.id) == NULL)
-            break;
-    }
-    if (i == DRAW_TRIES)
-        return error_set(err, STATUS_INTERNAL, "the source of chance repeats itself");
+    return STATUS_OK;
+}
+
+/* There is room, and c has its id. */
+static enum status conversations_register(struct conversations *all, struct conversation *c,
+                                          enum watch_what what, uint64_t idle_us, struct error *err)
+{
+    uint64_t now_us = env_now_us(all->config.env);
+    enum status rc;
+
     c->all = all;
     c->host.config = &all->turns;
-    c->id = drawn.id;
-    c->host.seed = drawn.seed;
-    c->opened_us = c->host.last_done_us = env_now_us(env);
-    c->expiry.at_us = due_us(c, c->opened_us);
+    c->host.last_done_us = now_us > idle_us ? now_us - idle_us : 0;
+    c->expiry.at_us = due_us(c, now_us);
     rc = expiry_add(&all->expiry, &c->expiry, err);
     if (rc != STATUS_OK)
         return rc;
@@ -300,8 +293,44 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
     if (expiry_first(&all->expiry) == &c->expiry)
         conversations_arm(all);
     c->host.model->n_conversations++;
+    if (c->opened != NULL)
+        opened_requests_add(&all->opened, c->opened);
     announce(c, what, "");
     return STATUS_OK;
+}
+
+enum status conversations_add_again(struct conversations *all, struct conversation *c,
+                                    uint64_t idle_ms, struct error *err)
+{
+    enum status rc = conversations_check_room(all, err);
+
+    return rc == STATUS_OK ? conversations_register(all, c, WATCH_OPENED, idle_ms * 1000, err) : rc;
+}
+
+enum status conversations_add(struct conversations *all, struct conversation *c,
+                              enum watch_what what, struct error *err)
+{
+    struct {
+        struct conversation_id id;
+        uint64_t seed;
+    } drawn;
+    const struct env *env = all->config.env;
+    enum status rc = conversations_check_room(all, err);
+    int i;
+
+    if (rc != STATUS_OK)
+        return rc;
+    for (i = 0; i < DRAW_TRIES; i++) {
+        env->random(env->self, &drawn, sizeof(drawn));
+        if (conversations_get(all, &drawn.id) == NULL)
+            break;
+    }
+    if (i == DRAW_TRIES)
+        return error_set(err, STATUS_INTERNAL, "the source of chance repeats itself");
+    c->id = drawn.id;
+    c->host.seed = drawn.seed;
+    c->opened_unix_ms = conversations_unix_ms(all);
+    return conversations_register(all, c, what, 0, err);
 }
 
 static void conversations_remove(struct conversations *all, struct conversation *c)
@@ -327,6 +356,9 @@ void conversation_release(struct conversation *c)
     conversation_options_unref(c->host.options);
     free(c->metadata);
     completed_turn_unref(c->host.newest);
+    free(c->opened); /* of one that was never registered */
+    stored_request_close(c->unended.request);
+    free(c->unended.resolved);
     free(c);
 }
 
@@ -345,7 +377,8 @@ size_t conversation_cancel(struct conversation *c)
     return turn_cancel_all(&c->host);
 }
 
-void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
+/* Out of memory; what the journal has of it stays. */
+static void conversation_leave(struct conversation *c, enum watch_what what, const char *reason)
 {
     announce(c, what, reason);
     conversations_remove(c->all, c);
@@ -355,6 +388,25 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
     c->is_closed = true;
     if (c->host.n_live == 0)
         conversation_free(c);
+}
+
+void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
+{
+    keeping_close(c);
+    conversation_leave(c, what, reason);
+}
+
+void conversation_unload(struct conversation *c)
+{
+    conversation_leave(c, WATCH_CLOSED, "the journal could not be written");
+}
+
+void conversation_lose(struct conversation *c)
+{
+    if (c->is_closed)
+        conversation_free(c);
+    else
+        conversation_unload(c);
 }
 
 /* --- events of turns --- */
@@ -463,7 +515,7 @@ void conversations_close_all(struct conversations *all, const struct model *mode
     for (c = conversations_newest(all); c != NULL; c = next) {
         next = conversations_older(all, c);
         if (model == NULL || c->host.model == model)
-            conversation_close(c, WATCH_CLOSED, reason);
+            conversation_leave(c, WATCH_CLOSED, reason);
     }
 }
 

@@ -14,7 +14,27 @@
 #include "server/model/models.h"
 
 struct clone;
+struct journal;
 struct model;
+struct models;
+
+/* What conversations are kept by: see keeping.h. */
+struct keeping_config {
+    struct journal *journal;     /* NULL: none is kept */
+    const struct models *models; /* to find the model of one that is read again */
+    const char *binding;         /* what computes, beside the model; stays */
+    bool is_inexact;             /* it does not compute the same again */
+    const char *(*principal_name)(void *self, uint32_t principal); /* NULL: "" */
+    void *self;
+};
+
+/* A turn that an earlier process had accepted and not ended. It is run again when a turn is next
+ * asked for. */
+struct unended_turn {
+    struct stored_request *request;      /* NULL: there is none */
+    struct sampling_overrides *resolved; /* all of its sampling parameters */
+    bool is_changed;                     /* it would not be computed as it was */
+};
 
 struct pair {
     const char *key, *value;
@@ -48,7 +68,8 @@ struct conversation {
     struct metadata *metadata;     /* NULL: none */
     struct opened_request *opened; /* that opened it; NULL: one without an id */
     uint64_t serial;               /* grows with the order of opening */
-    uint64_t opened_us;
+    uint64_t opened_unix_ms;
+    struct unended_turn unended;
     uint32_t rewound_to; /* the last rewind's turn */
     struct conversation_id parent;
     bool has_parent;
@@ -95,6 +116,7 @@ struct conversations {
     void (*on_idle)(void *arg); /* no turn is in flight or queued; may be NULL */
     void *idle_arg;
     struct model_user user;
+    struct keeping_config keeping;
 };
 
 void conversations_init(struct conversations *all, const struct conversations_config *config);
@@ -123,8 +145,8 @@ void conversations_tick(struct conversations *all);
 void conversations_drain(struct conversations *all);
 /* Cancels every turn; on_idle is called once they have all ended. */
 void conversations_cancel_all(struct conversations *all);
-/* Closes all conversations of a model (NULL: of any). One whose turn is still in a step is freed
- * when the step is done. reason is static. */
+/* Closes all conversations of a model (NULL: of any); those that are kept only leave memory. One
+ * whose turn is still in a step is freed when the step is done. reason is static. */
 void conversations_close_all(struct conversations *all, const struct model *model,
                              const char *reason);
 
@@ -159,6 +181,20 @@ size_t conversation_cancel(struct conversation *c);
 /* Cancels its turns and removes it; it is freed when its last turn has ended. reason is static. */
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason);
 
+/* Cancels its turns and takes it out of memory, where it is not closed: the journal has it. */
+void conversation_unload(struct conversation *c);
+/* As conversation_unload, of one that has no turn any more and may be closed already. */
+void conversation_lose(struct conversation *c);
+
+/* Copies the pairs; *out is NULL for none. Freed by free(). */
+enum status metadata_open(struct metadata **out, const struct pair *pairs, size_t n,
+                          struct error *err) MUST_CHECK;
+/* Gives a conversation with options and a model its clone. */
+enum status conversation_open_clone(struct conversation *c, struct error *err) MUST_CHECK;
+
+/* Registers a conversation that had been open before, with its id, idle for so long. */
+enum status conversations_add_again(struct conversations *all, struct conversation *c,
+                                    uint64_t idle_ms, struct error *err) MUST_CHECK;
 /* Registers a new conversation of the model and notifies watchers. Draws the id. On success c
  * belongs to the registry. */
 enum status conversations_add(struct conversations *all, struct conversation *c,

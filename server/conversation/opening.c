@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/conversation/keeping.h"
 #include "server/model/model.h"
 
 /* --- what a request says --- */
@@ -146,6 +147,16 @@ static void opening_settle(struct opened_requests *opened, struct opened_request
     opened_requests_add(opened, made);
 }
 
+static enum status opening_keep(struct conversation **out, struct conversation *c,
+                                struct error *err)
+{
+    enum status rc = keeping_begin(c, NULL, err);
+
+    if (rc == STATUS_OK)
+        *out = c;
+    return rc;
+}
+
 enum status opening_open(struct conversation **out, struct conversations *all, struct model *model,
                          const char *request_id, const struct open_request *r, struct error *err)
 {
@@ -155,8 +166,10 @@ enum status opening_open(struct conversation **out, struct conversations *all, s
     struct digest digest;
     enum status rc;
 
-    if (request_id[0] == '\0')
-        return conversation_open(out, all, model, r, err);
+    if (request_id[0] == '\0') {
+        rc = conversation_open(&c, all, model, r, err);
+        return rc == STATUS_OK ? opening_keep(out, c, err) : rc;
+    }
     digest = open_digest(&all->opened.key, model, r);
     rc = opening_look_up(&before, &made, &all->opened, r->principal, request_id, &digest, err);
     if (rc != STATUS_OK)
@@ -167,9 +180,7 @@ enum status opening_open(struct conversation **out, struct conversations *all, s
     }
     rc = conversation_open(&c, all, model, r, err);
     opening_settle(&all->opened, made, c);
-    if (rc == STATUS_OK)
-        *out = c;
-    return rc;
+    return rc == STATUS_OK ? opening_keep(out, c, err) : rc;
 }
 
 static enum status fork_parent(struct conversation **out, struct conversations *all,
@@ -207,9 +218,7 @@ enum status opening_fork(struct conversation **out, uint32_t *ret_turns, struct 
     rc = fork_parent(&f, all, r, err);
     if (made != NULL)
         opening_settle(&all->opened, made, f);
-    if (rc == STATUS_OK) {
-        *out = f;
+    if (f != NULL)
         *ret_turns = f->host.n_turns;
-    }
-    return rc;
+    return rc == STATUS_OK ? opening_keep(out, f, err) : rc;
 }

@@ -33,7 +33,7 @@ static struct reader_view reader_view_of(const struct turn_reader *r)
             .n_prompt = t->told_prompt,
             .n_cached = t->told_cached,
             .n_prefilled = t->told_prefilled,
-            .has_logprobs = t->request->n_logprobs > 0,
+            .has_logprobs = turn_request_of(t)->n_logprobs > 0,
         };
     return (struct reader_view){
         .text = d->text,
@@ -75,17 +75,24 @@ static bool next_kind(const struct turn_reader *r, const struct reader_view *v,
     return true;
 }
 
+/* The turn is computed again, and has not come to where the reader goes on. */
+static bool reader_is_ahead(const struct turn_reader *r, const struct reader_view *v)
+{
+    return r->is_ahead && r->turn != NULL && r->turn->state != TURN_STORING &&
+           r->ahead_index > v->n_tokens;
+}
+
 bool reader_has_more(const struct turn_reader *r)
 {
     enum event_kind kind;
     struct reader_view v;
 
-    if (r->is_over || (r->turn != NULL && r->turn->state == TURN_QUEUED))
+    if (r->is_over || (r->turn != NULL && !turn_has_begun(r->turn)))
         return false;
     if (r->turn == NULL && r->completed == NULL)
         return true; /* its failure */
     v = reader_view_of(r);
-    return next_kind(r, &v, &kind);
+    return !reader_is_ahead(r, &v) && next_kind(r, &v, &kind);
 }
 
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
@@ -180,7 +187,7 @@ enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err
     struct turn_event ignored = {0};
 
     assert(!r->has_accepted && r->text_at == 0 && r->token_at == 0);
-    if (r->turn == NULL || r->turn->state != TURN_QUEUED)
+    if (r->turn == NULL || turn_has_begun(r->turn))
         v = reader_view_of(r);
     r->token_at = index < v.n_tokens ? (size_t)index : v.n_tokens;
     r->text_at = reader_text_end(r, &v, r->token_at);
@@ -188,6 +195,12 @@ enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err
         cut_piece(r, &v, &ignored);
     if (r->token_at + r->n_tail == index)
         return STATUS_OK;
+    if (r->turn != NULL && r->turn->resolved != NULL && r->turn->state != TURN_STORING) {
+        r->token_at = r->text_at = r->n_tail = 0;
+        r->is_ahead = true;
+        r->ahead_index = index;
+        return STATUS_OK;
+    }
     return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.index",
                          "the reply has %zu places so far, there is no place %llu",
                          r->token_at + r->n_tail, (unsigned long long)index);
@@ -197,7 +210,9 @@ bool reader_next(struct turn_reader *r, struct turn_event *out)
 {
     struct reader_view v;
 
-    if (r->is_over || (r->turn != NULL && r->turn->state == TURN_QUEUED))
+    struct error lost;
+
+    if (r->is_over || (r->turn != NULL && !turn_has_begun(r->turn)))
         return false;
     *out = (struct turn_event){0};
     if (r->turn == NULL && r->completed == NULL) {
@@ -207,6 +222,13 @@ bool reader_next(struct turn_reader *r, struct turn_event *out)
         return true;
     }
     v = reader_view_of(r);
+    if (reader_is_ahead(r, &v))
+        return false;
+    if (r->is_ahead) {
+        r->is_ahead = false;
+        if (reader_seek(r, r->ahead_index, &lost) != STATUS_OK)
+            r->err = lost;
+    }
     if (!next_kind(r, &v, &out->kind))
         return false;
     out->number = v.number;

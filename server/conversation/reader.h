@@ -40,8 +40,8 @@ struct turn_event {
 
 /* Moves a reader that was just attached, so that it reads on behind this index (decided by the
  * turn's tokens alone: one per token, and one more for text that is released at the end, which is
- * also the only index of a reply without tokens). STATUS_RANGE if the reply has no such place yet.
- */
+ * also the only index of a reply without tokens). STATUS_RANGE if the reply has no such place yet;
+ * but of a turn that is computed again after a restart, the reader waits for the place. */
 enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err) MUST_CHECK;
 
 /* The index of the cursor behind what was read; after a failed reader_seek, of the end so far. */

@@ -10,7 +10,13 @@
  * those whose caller chose the number fail, since it would be wrong.
  *
  * A turn that asks for no reply is complete once it is at the front (turn_take); the agent is not
- * asked. */
+ * asked.
+ *
+ * Of a host whose turns are kept, the turn at the front is accepted durably before the batcher gets
+ * its request and readers hear of it; so those behind may still be renumbered. Its end, whatever it
+ * is, is durable before readers get it and the next turn starts. Once accepted it keeps its number:
+ * a cancel before the first step ends it with an empty reply. If either cannot be made durable, all
+ * the host's turns fail with that error, and the host is lost. */
 #include "server/conversation/turn.h"
 
 #include <assert.h>
@@ -21,9 +27,11 @@
 #include "server/model/model.h"
 
 static const uint32_t turn_moves[] = {
-    [TURN_QUEUED] = 1u << TURN_ASKED | 1u << TURN_ENDED,
-    [TURN_ASKED] = 1u << TURN_ENDING | 1u << TURN_ENDED,
-    [TURN_ENDING] = 1u << TURN_ENDED,
+    [TURN_QUEUED] = 1u << TURN_ACCEPTING | 1u << TURN_ASKED | 1u << TURN_STORING | 1u << TURN_ENDED,
+    [TURN_ACCEPTING] = 1u << TURN_ASKED | 1u << TURN_STORING | 1u << TURN_ENDED,
+    [TURN_ASKED] = 1u << TURN_ENDING | 1u << TURN_STORING | 1u << TURN_ENDED,
+    [TURN_ENDING] = 1u << TURN_STORING | 1u << TURN_ENDED,
+    [TURN_STORING] = 1u << TURN_ENDED,
     [TURN_ENDED] = 0,
 };
 
@@ -112,8 +120,21 @@ static void free_turn(struct turn *t)
     agent_turn_deinit(&t->agent);
     arena_deinit(&t->arena);
     stored_request_close(t->request);
+    free(t->resolved);
+    buf_deinit(&t->trace);
+    completed_turn_unref(t->completed);
     conversation_options_unref(t->options);
     free(t);
+}
+
+const struct stored_request *turn_request_of(const struct turn *t)
+{
+    return t->request != NULL ? t->request : t->completed->request;
+}
+
+bool turn_has_begun(const struct turn *t)
+{
+    return t->state > TURN_ACCEPTING && !(t->state == TURN_STORING && t->is_observed);
 }
 
 /* Readers continue with the completed turn, or have only an error to read. err is their final
@@ -256,6 +277,8 @@ static void lay_sampling(const struct turn *t, struct sampling *s)
     sampling_overrides_apply(t->request->overrides, s);
     s->want_logprobs = t->request->n_logprobs > 0;
     s->n_logprobs = t->request->n_logprobs;
+    if (t->resolved != NULL)
+        sampling_overrides_apply(t->resolved, s);
 }
 
 /* Agents do not know what the request calls its prompt. */
@@ -264,6 +287,96 @@ static enum status name_prompt(const struct turn *t, struct error *err)
     if (err->reason == REASON_CONTEXT_EXCEEDED && err->field[0] == '\0')
         (void)error_name_field(err, t->request->is_plain ? "prompt" : "messages");
     return err->status;
+}
+
+/* For a completed turn, which takes it. */
+static struct completed_turn *newest_ref(const struct turn_host *h)
+{
+    return h->newest == NULL ? NULL : completed_turn_ref(h->newest);
+}
+
+static void take_timings(const struct turn *t, struct timings *out)
+{
+    uint64_t now = turn_now_us(t);
+    uint64_t first_step = t->agent.first_step_us == 0 ? now : t->agent.first_step_us;
+    uint64_t first_token = t->first_token_us == 0 ? now : t->first_token_us;
+
+    *out = (struct timings){
+        .queue_us = first_step - t->accepted_us,
+        .prefill_us = first_token > first_step ? first_token - first_step : 0,
+        .decode_us = now - first_token,
+        .total_us = now - t->accepted_us,
+        .n_steps = t->agent.n_steps,
+    };
+}
+
+/* The clone self-observes. On failure nothing has changed. */
+static enum status turn_keep(struct turn *t, struct completed_turn **out, struct error *err)
+{
+    struct turn_host *h = t->host;
+    struct completed_turn *before = newest_ref(h), *completed;
+    enum status rc = STATUS_OK;
+
+    if (h->is_kept)
+        rc = agent_turn_trace(&t->agent, &t->trace, err);
+    if (rc == STATUS_OK)
+        rc = completed_turn_open(&completed, before, t->request, &t->agent.reply, err);
+    if (rc != STATUS_OK) {
+        completed_turn_unref(before);
+        return rc;
+    }
+    t->request = NULL;
+    take_timings(t, &completed->timings);
+    agent_turn_keep(&t->agent);
+    *out = completed;
+    return STATUS_OK;
+}
+
+/* An empty reply for an observed turn. On failure nothing has changed. */
+static enum status turn_keep_nothing(struct turn *t, struct completed_turn **out, struct error *err)
+{
+    enum status rc = agent_turn_recall(&t->agent, NULL, 0, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    t->agent.reply.finish = t->why;
+    return turn_keep(t, out, err);
+}
+
+/* Stores the accepted turn as one that said nothing. On failure nothing has changed. */
+static enum status turn_store_nothing(struct turn *t, struct error *err)
+{
+    struct turn_host *h = t->host;
+    struct error ignored;
+    enum status rc = turn_keep_nothing(t, &t->completed, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = h->config->store(h, t, err);
+    if (rc != STATUS_OK) /* to where it was cannot fail */
+        (void)!h->clone->agent->type->rewind(h->clone, observed_n_acted(h->newest), &ignored);
+    return rc;
+}
+
+/* After the clone has observed it. */
+static enum status turn_proceed(struct turn *t, struct error *err)
+{
+    struct turn_host *h = t->host;
+    enum turn_state next = TURN_ASKED;
+    enum status rc;
+
+    if (h->is_kept && !t->is_accepted) {
+        rc = h->config->accept(h, t, err);
+        next = TURN_ACCEPTING;
+    } else if (t->is_cut) {
+        rc = turn_store_nothing(t, err);
+        next = TURN_STORING;
+    } else {
+        rc = turn_ask(t, err);
+    }
+    if (rc == STATUS_OK)
+        turn_move(t, next);
+    return rc;
 }
 
 /* On failure the clone is unchanged. */
@@ -290,12 +403,12 @@ static enum status turn_start(struct turn *t, struct error *err)
     t->input_us = turn_now_us(t) - begun_us;
     rc = bound_tokens(t, err);
     if (rc == STATUS_OK)
-        rc = turn_ask(t, err);
+        rc = turn_proceed(t, err);
     if (rc != STATUS_OK) {
-        agent_turn_drop(&t->agent);
+        if (agent_turn_is_open(&t->agent))
+            agent_turn_drop(&t->agent);
         return name_prompt(t, err);
     }
-    turn_move(t, TURN_ASKED);
     turn_tell(t);
     return STATUS_OK;
 }
@@ -304,22 +417,37 @@ static enum status turn_start(struct turn *t, struct error *err)
 static void turn_count_complete(struct turn *t, struct completed_turn *completed)
 {
     struct turn_host *h = t->host;
+    struct completed_turn *before = h->newest;
 
     h->newest = completed;
+    completed_turn_unref(before); /* completed has a reference of its own */
     h->n_turns++;
     h->last_done_us = turn_now_us(t);
 }
 
-/* Completes a turn that asks for no reply. On failure nothing has changed. */
+/* Completes a turn that asks for no reply; of a kept one *out is NULL and it is being stored. On
+ * failure nothing has changed. */
 static enum status turn_take(struct turn *t, struct completed_turn **out, struct error *err)
 {
-    enum status rc = observed_keep(out, t->host->newest, t->request, err);
+    struct turn_host *h = t->host;
+    struct completed_turn *before = newest_ref(h), *completed;
+    enum status rc = observed_keep(&completed, before, t->request, err);
 
-    if (rc != STATUS_OK)
+    if (rc != STATUS_OK) {
+        completed_turn_unref(before);
         return rc;
+    }
     t->request = NULL;
-    turn_count_complete(t, *out);
-    return STATUS_OK;
+    if (!h->is_kept) {
+        turn_count_complete(t, completed);
+        *out = completed;
+        return STATUS_OK;
+    }
+    t->completed = completed;
+    rc = h->config->store(h, t, err);
+    if (rc == STATUS_OK)
+        turn_move(t, TURN_STORING);
+    return rc;
 }
 
 /* Starts or takes the turn at the front, if it is queued; turns that cannot start fail. */
@@ -335,7 +463,8 @@ static void turn_advance(struct turn_host *h)
             return;
         rc = t->is_observed ? turn_take(t, &completed, &err) : turn_start(t, &err);
         if (rc == STATUS_OK && completed == NULL) {
-            notify_readers(t);
+            if (turn_has_begun(t))
+                notify_readers(t);
             return;
         }
         remove_turn(t, completed, &err);
@@ -352,37 +481,95 @@ static void turn_start_next(struct turn_host *h)
         h->config->emptied(h);
 }
 
-static void take_timings(const struct turn *t, struct timings *out)
-{
-    uint64_t now = turn_now_us(t);
-    uint64_t first_step = t->agent.first_step_us == 0 ? now : t->agent.first_step_us;
-    uint64_t first_token = t->first_token_us == 0 ? now : t->first_token_us;
-
-    *out = (struct timings){
-        .queue_us = first_step - t->accepted_us,
-        .prefill_us = first_token > first_step ? first_token - first_step : 0,
-        .decode_us = now - first_token,
-        .total_us = now - t->accepted_us,
-        .n_steps = t->agent.n_steps,
-    };
-}
-
-/* The clone self-observes, and the turn counts. On failure nothing has changed. */
-static enum status turn_keep(struct turn *t, struct completed_turn **out, struct error *err)
+/* The end of the turn is told: completed, or, if that is NULL, err. */
+static void turn_conclude(struct turn *t, struct completed_turn *completed, const struct error *err)
 {
     struct turn_host *h = t->host;
-    struct completed_turn *completed;
-    enum status rc;
 
-    rc = completed_turn_open(&completed, h->newest, t->request, &t->agent.reply, err);
-    if (rc != STATUS_OK)
-        return rc;
-    t->request = NULL;
-    take_timings(t, &completed->timings);
-    agent_turn_keep(&t->agent);
-    turn_count_complete(t, completed);
-    *out = completed;
-    return STATUS_OK;
+    if (completed != NULL)
+        turn_count_complete(t, completed);
+    remove_turn(t, completed, err);
+    if (completed == NULL)
+        renumber(h);
+    turn_start_next(h);
+}
+
+/* All turns fail, without another one being started. h may be freed. */
+static void turn_lose(struct turn *t, const struct error *err)
+{
+    struct turn_host *h = t->host;
+    struct link *at;
+
+    assert(list_first(&h->turns) == &t->link);
+    while ((at = list_last(&h->turns)) != &t->link)
+        remove_turn(container_of(at, struct turn, link), NULL, err);
+    remove_turn(t, NULL, err);
+    h->config->lost(h);
+}
+
+/* The turn has ended: readers are told at once, or, of a kept turn, once that is durable. */
+static void turn_settle(struct turn *t, struct completed_turn *completed, const struct error *err)
+{
+    struct turn_host *h = t->host;
+    struct error why;
+
+    if (!h->is_kept) {
+        turn_conclude(t, completed, err);
+        return;
+    }
+    t->completed = completed;
+    t->err = *err;
+    turn_move(t, TURN_STORING);
+    if (h->config->store(h, t, &why) != STATUS_OK)
+        turn_lose(t, &why);
+}
+
+void turn_stored(struct turn *t, const struct error *err)
+{
+    const struct error own = t->err;
+    struct completed_turn *completed = t->completed;
+
+    if (err->status != STATUS_OK) {
+        turn_lose(t, err);
+        return;
+    }
+    t->completed = NULL;
+    turn_conclude(t, completed, &own);
+}
+
+/* Ends an accepted turn, observed and not asked, with an empty reply. */
+static void turn_cut(struct turn *t)
+{
+    struct completed_turn *completed = NULL;
+    struct error err = {0};
+
+    if (turn_keep_nothing(t, &completed, &err) != STATUS_OK)
+        agent_turn_drop(&t->agent);
+    else if (t->why == FINISH_DEADLINE)
+        (void)error_set(&err, STATUS_DEADLINE, "the deadline passed before the turn began");
+    turn_settle(t, completed, &err);
+}
+
+void turn_accepted(struct turn *t, const struct error *err)
+{
+    struct error why;
+
+    assert(t->state == TURN_ACCEPTING);
+    if (err->status != STATUS_OK) {
+        agent_turn_drop(&t->agent);
+        turn_lose(t, err);
+        return;
+    }
+    t->is_accepted = true;
+    if (t->is_cut) {
+        turn_cut(t);
+    } else if (turn_ask(t, &why) == STATUS_OK) {
+        turn_move(t, TURN_ASKED);
+        notify_readers(t);
+    } else {
+        agent_turn_drop(&t->agent);
+        turn_settle(t, NULL, &why);
+    }
 }
 
 /* Why a request ended early, as a finish reason; FINISH_NONE if it did not. */
@@ -398,7 +585,6 @@ static enum finish early_finish(const struct turn *t, enum status status)
 static void on_ended(struct agent_turn *agent, const struct error *ended)
 {
     struct turn *t = container_of(agent, struct turn, agent);
-    struct turn_host *h = t->host;
     struct completed_turn *completed = NULL;
     struct error err = *ended;
     enum finish early = early_finish(t, ended->status);
@@ -413,7 +599,8 @@ static void on_ended(struct agent_turn *agent, const struct error *ended)
         (deadline_us == 0 || deadline_us > turn_now_us(t)) && turn_ask(t, &err) == STATUS_OK)
         return;
 
-    if (early != FINISH_NONE && t->agent.n_steps > 0) {
+    if (early != FINISH_NONE &&
+        (t->agent.n_steps > 0 || (t->is_accepted && ended->status != STATUS_UNAVAILABLE))) {
         t->agent.reply.finish = early;
         if (turn_keep(t, &completed, &err) == STATUS_OK && early == FINISH_CANCELLED)
             err.status = STATUS_OK; /* a cancelled turn counts as done */
@@ -427,30 +614,75 @@ static void on_ended(struct agent_turn *agent, const struct error *ended)
     }
     if (completed == NULL)
         agent_turn_drop(&t->agent);
-    remove_turn(t, completed, &err);
-    if (completed == NULL)
-        renumber(h);
-    turn_start_next(h);
+    turn_settle(t, completed, &err);
+}
+
+static struct turn *turn_new(struct turn_host *h, uint32_t number)
+{
+    struct turn *t = try_alloc(1, sizeof(*t));
+
+    if (t == NULL)
+        return NULL;
+    t->host = h;
+    t->options = conversation_options_ref(h->options);
+    t->number = number;
+    t->accepted_us = turn_now_us(t);
+    list_init(&t->readers);
+    arena_init(&t->arena, h->config->max_arena_bytes);
+    buf_init(&t->trace, h->config->max_arena_bytes);
+    return t;
+}
+
+static void turn_enqueue(struct turn *t)
+{
+    struct turn_host *h = t->host;
+
+    list_push(&h->turns, &t->link);
+    h->n_live++;
+    if (!t->is_observed)
+        statistics_begin(statistics(t));
+    h->config->began(h);
+}
+
+enum status turn_reopen(struct turn_host *h, struct stored_request *request,
+                        struct sampling_overrides *resolved, uint32_t number, bool is_cut,
+                        struct error *err)
+{
+    struct turn *t = turn_new(h, number);
+    enum status rc;
+
+    if (t == NULL)
+        return error_no_memory(err, sizeof(*t), "a turn");
+    t->is_numbered = true;
+    t->is_accepted = true;
+    t->is_cut = is_cut;
+    t->why = FINISH_ERROR;
+    t->request = request;
+    t->resolved = resolved;
+    assert(list_is_empty(&h->turns));
+    rc = turn_start(t, err);
+    if (rc == STATUS_OK) {
+        turn_enqueue(t);
+        return STATUS_OK;
+    }
+    t->request = NULL; /* not taken */
+    t->resolved = NULL;
+    free_turn(t);
+    return rc;
 }
 
 enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
                       struct turn_reader *reader, struct error *err)
 {
     static const struct error ok = {0};
-    struct turn *t = try_alloc(1, sizeof(*t));
+    struct turn *t = turn_new(h, number);
     struct completed_turn *completed = NULL;
     enum status rc;
 
     if (t == NULL)
         return error_no_memory(err, sizeof(*t), "a turn");
-    t->host = h;
-    t->options = conversation_options_ref(h->options);
-    t->number = number;
     t->is_numbered = r->number != 0;
     t->is_observed = r->is_observed;
-    t->accepted_us = turn_now_us(t);
-    list_init(&t->readers);
-    arena_init(&t->arena, h->config->max_arena_bytes);
     reader->deadline_us = r->deadline_us;
     reader->is_reply_deadline = r->is_reply_deadline;
     rc = stored_request_open(&t->request, r, err);
@@ -467,14 +699,17 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
         free_turn(t);
         return rc;
     }
-    list_push(&h->turns, &t->link);
-    h->n_live++;
-    if (!t->is_observed)
-        statistics_begin(statistics(t));
-    h->config->began(h);
+    turn_enqueue(t);
     if (completed != NULL)
         remove_turn(t, completed, &ok);
     return STATUS_OK;
+}
+
+/* It ends soon, whatever is done. */
+static bool turn_is_ending(const struct turn *t)
+{
+    return t->state == TURN_ENDING || t->state == TURN_STORING ||
+           (t->state == TURN_ACCEPTING && t->is_cut);
 }
 
 void turn_end(struct turn *t, enum finish why)
@@ -492,12 +727,17 @@ void turn_end(struct turn *t, enum finish why)
         renumber(h);
         turn_start_next(h);
         break;
+    case TURN_ACCEPTING:
+        t->is_cut = true;
+        t->why = why;
+        break;
     case TURN_ASKED:
         turn_move(t, TURN_ENDING);
         t->why = why;
         agent_turn_cancel(&t->agent);
         break;
     case TURN_ENDING:
+    case TURN_STORING:
         break;
     case TURN_ENDED:
         assert(0);
@@ -509,7 +749,7 @@ void turn_left(struct turn *t, uint64_t deadline_us, enum status why)
     struct turn_host *h = t->host;
 
     t->left_deadline_us = deadline_us;
-    if (t->state == TURN_ENDING || (t->is_numbered && h->config->linger(h, t)))
+    if (turn_is_ending(t) || (t->is_numbered && h->config->linger(h, t)))
         return;
     turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
 }
@@ -538,7 +778,7 @@ size_t turn_cancel_from(struct turn_host *h, uint32_t number)
     while (!list_is_empty(&h->turns)) {
         struct turn *t = container_of(list_last(&h->turns), struct turn, link);
 
-        if (t->state == TURN_ENDING || t->number < number)
+        if (turn_is_ending(t) || t->number < number)
             break;
         n++;
         turn_end(t, FINISH_CANCELLED);

@@ -24,6 +24,14 @@ struct turn_config {
     bool (*linger)(struct turn_host *host, struct turn *t);
     /* No turn is left, and nothing touches the host afterwards: it may be freed. */
     void (*emptied)(struct turn_host *host);
+    /* Of hosts whose turns are kept. Writes the turn's acceptance, or its end: turn_accepted or
+     * turn_stored is called later, once it is durable or has failed. On failure nothing was begun.
+     */
+    enum status (*accept)(struct turn_host *host, struct turn *t, struct error *err);
+    enum status (*store)(struct turn_host *host, struct turn *t, struct error *err);
+    /* What the host is differs from what is kept of it: it has no turn any more, and must not be
+     * used again. It may be freed. */
+    void (*lost)(struct turn_host *host);
 };
 
 /* The part of a conversation that its turns need and change. */
@@ -39,6 +47,7 @@ struct turn_host {
     /* From 1, raised by a rewind, after which turn numbers recur: part of a cursor. */
     uint32_t generation;
     uint16_t n_live; /* length of turns */
+    bool is_kept;    /* its turns are durable before anybody is told */
 };
 
 /* A reader of a turn, in the caller's memory. After EVENT_DONE or EVENT_FAILED there is no more. */
@@ -56,13 +65,17 @@ struct turn_reader {
     uint32_t progress_at;
     bool has_accepted, is_over;
     bool is_reply_deadline; /* the deadline ends the reply, as done, and not the reader */
-    struct error err;       /* of a turn that failed */
+    bool is_ahead;          /* of a turn that is computed again: it waits for ahead_index */
+    uint64_t ahead_index;
+    struct error err; /* of a turn that failed */
 };
 
 enum turn_state {
-    TURN_QUEUED, /* behind another one */
-    TURN_ASKED,  /* its agent_turn is queued or in a step */
-    TURN_ENDING, /* cancelled; the batcher will settle it */
+    TURN_QUEUED,    /* behind another one */
+    TURN_ACCEPTING, /* observed; its acceptance is not durable yet */
+    TURN_ASKED,     /* its agent_turn is queued or in a step */
+    TURN_ENDING,    /* cancelled; the batcher will settle it */
+    TURN_STORING,   /* it has ended, which is not durable yet */
     TURN_ENDED,
 };
 
@@ -79,6 +92,14 @@ struct turn {
     bool is_observed;               /* asks for no reply */
     enum finish why;                /* TURN_ENDING: FINISH_CANCELLED or FINISH_DEADLINE */
     struct stored_request *request; /* owned until the completed turn takes it */
+    /* Of a turn that was accepted by an earlier process: its complete sampling parameters. NULL:
+     * those of now. Owned. */
+    struct sampling_overrides *resolved;
+    bool is_accepted;                 /* durably */
+    bool is_cut;                      /* TURN_ACCEPTING: it ends as soon as it is accepted */
+    struct completed_turn *completed; /* TURN_STORING: owned; NULL: the turn failed, by err */
+    struct error err;
+    struct buf trace; /* of a kept turn that has ended: see agent_turn_trace */
     struct list readers;
     uint64_t accepted_us, input_us;         /* input: time to observe */
     uint64_t first_token_us, last_token_us; /* 0: none yet */
@@ -94,6 +115,23 @@ struct turn {
  * failure nothing has changed. */
 enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_t number,
                       struct turn_reader *reader, struct error *err) MUST_CHECK;
+
+/* Opens a turn that an earlier process had accepted and not ended, without a reader; takes request
+ * and resolved, on success only. Computes the same again, or, if is_cut, ends it with nothing said.
+ */
+enum status turn_reopen(struct turn_host *h, struct stored_request *request,
+                        struct sampling_overrides *resolved, uint32_t number, bool is_cut,
+                        struct error *err) MUST_CHECK;
+
+/* What turn_config's accept and store have begun is durable, or has failed: the turn is lost then.
+ */
+void turn_accepted(struct turn *t, const struct error *err);
+void turn_stored(struct turn *t, const struct error *err);
+
+/* Its request, in every state. */
+const struct stored_request *turn_request_of(const struct turn *t);
+/* It may have said something: its readers have events. */
+bool turn_has_begun(const struct turn *t);
 
 /* Adds a reader, from the turn's start. */
 void turn_attach(struct turn *t, struct turn_reader *r);

@@ -671,6 +671,15 @@ void call_set_handler(struct call *call, const struct call_handler *handler, voi
     call->queue->n_unawaited += handler->is_unawaited;
 }
 
+void call_clear_handler(struct call *call)
+{
+    ASSERT_OWNER(&call->queue->owner);
+    assert(call->handler != NULL);
+    call->queue->n_unawaited -= call->handler->is_unawaited;
+    call->handler = NULL;
+    call->handler_state = NULL;
+}
+
 bool call_is_write_ready(const struct call *call)
 {
     return call->state == CALL_OPEN && call->out == NULL && !call->is_finishing && !call->is_broken;

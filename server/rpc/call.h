@@ -101,6 +101,8 @@ struct health *call_health(const struct call *call); /* of port_config */
  * NULL. */
 void *call_state(struct call *call, size_t size_bytes) MUST_CHECK;
 void call_set_handler(struct call *call, const struct call_handler *handler, void *state);
+/* The call has no handler any more, and may be given another in the same iteration of the loop. */
+void call_clear_handler(struct call *call);
 
 /* Ends a call with its one response. */
 void call_reply(struct call *call, const ProtobufCMessage *response);

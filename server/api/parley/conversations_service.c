@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "server/api/models_load.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
 #include "server/conversation/opening.h"
@@ -59,7 +60,16 @@ static void open_with_model(struct call *call, const ProtobufCMessage *message,
     response.conversation = id;
     response.model = m->name;
     response.version = m->info.version;
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
+}
+
+static void open_or_find(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    const Parley__V1__ConversationsOpenRequest *request =
+        (const Parley__V1__ConversationsOpenRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_REQUEST, request->request_id, message,
+                           open_with_model);
 }
 
 static void open_conversation(struct call *call, const ProtobufCMessage *message,
@@ -68,11 +78,10 @@ static void open_conversation(struct call *call, const ProtobufCMessage *message
     const Parley__V1__ConversationsOpenRequest *request =
         (const Parley__V1__ConversationsOpenRequest *)message;
 
-    models_call_want(call, server, request->model, message, open_with_model);
+    models_call_want(call, server, request->model, message, open_or_find);
 }
 
-static void fork_conversation(struct call *call, const ProtobufCMessage *message,
-                              struct server *server)
+static void fork_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsForkRequest *request =
         (const Parley__V1__ConversationsForkRequest *)message;
@@ -103,11 +112,29 @@ static void fork_conversation(struct call *call, const ProtobufCMessage *message
     log_debug("forked", "conversation=%s parent=%s turns=%u", id, request->conversation,
               response.turns);
     response.conversation = id;
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
-static void rewind_conversation(struct call *call, const ProtobufCMessage *message,
-                                struct server *server)
+static void fork_parent_wanted(struct call *call, const ProtobufCMessage *message,
+                               struct server *server)
+{
+    const Parley__V1__ConversationsForkRequest *request =
+        (const Parley__V1__ConversationsForkRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, fork_found);
+}
+
+static void fork_conversation(struct call *call, const ProtobufCMessage *message,
+                              struct server *server)
+{
+    const Parley__V1__ConversationsForkRequest *request =
+        (const Parley__V1__ConversationsForkRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_REQUEST, request->request_id, message,
+                           fork_parent_wanted);
+}
+
+static void rewind_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsRewindRequest *request =
         (const Parley__V1__ConversationsRewindRequest *)message;
@@ -117,7 +144,6 @@ static void rewind_conversation(struct call *call, const ProtobufCMessage *messa
     struct error err;
     enum status rc;
 
-    (void)server;
     rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = request->to_case == PARLEY__V1__CONVERSATIONS_REWIND_REQUEST__TO_TO_TURN
@@ -129,10 +155,20 @@ static void rewind_conversation(struct call *call, const ProtobufCMessage *messa
     }
     response.turns = c->host.n_turns;
     response.generation = c->host.generation;
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
-static void cancel_turns(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void rewind_conversation(struct call *call, const ProtobufCMessage *message,
+                                struct server *server)
+{
+    const Parley__V1__ConversationsRewindRequest *request =
+        (const Parley__V1__ConversationsRewindRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message,
+                           rewind_found);
+}
+
+static void cancel_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsCancelRequest *request =
         (const Parley__V1__ConversationsCancelRequest *)message;
@@ -143,7 +179,6 @@ static void cancel_turns(struct call *call, const ProtobufCMessage *message, str
     struct error err;
     enum status rc;
 
-    (void)server;
     rc = conversations_service_find(&c, call, request->conversation, &err);
     if (rc == STATUS_OK)
         rc = conversation_cancel_from(c, request->turn, &n_cancelled, &err);
@@ -152,12 +187,19 @@ static void cancel_turns(struct call *call, const ProtobufCMessage *message, str
         return;
     }
     response.cancelled = (uint32_t)n_cancelled;
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
-static void conversations_service_close_conversation(struct call *call,
-                                                     const ProtobufCMessage *message,
-                                                     struct server *server)
+static void cancel_turns(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    const Parley__V1__ConversationsCancelRequest *request =
+        (const Parley__V1__ConversationsCancelRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message,
+                           cancel_found);
+}
+
+static void close_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsCloseRequest *request =
         (const Parley__V1__ConversationsCloseRequest *)message;
@@ -166,18 +208,27 @@ static void conversations_service_close_conversation(struct call *call,
     struct conversation *c;
     struct error err;
 
-    (void)server;
     if (conversations_service_find(&c, call, request->conversation, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
     }
     log_debug("closed", "conversation=%s turns=%u", request->conversation, c->host.n_turns);
     conversation_close(c, WATCH_CLOSED, "asked for");
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
-static void get_conversation(struct call *call, const ProtobufCMessage *message,
-                             struct server *server)
+static void conversations_service_close_conversation(struct call *call,
+                                                     const ProtobufCMessage *message,
+                                                     struct server *server)
+{
+    const Parley__V1__ConversationsCloseRequest *request =
+        (const Parley__V1__ConversationsCloseRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message,
+                           close_found);
+}
+
+static void get_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsGetRequest *request =
         (const Parley__V1__ConversationsGetRequest *)message;
@@ -199,6 +250,15 @@ static void get_conversation(struct call *call, const ProtobufCMessage *message,
     else
         call_finish(call, &err);
     arena_deinit(&arena);
+}
+
+static void get_conversation(struct call *call, const ProtobufCMessage *message,
+                             struct server *server)
+{
+    const Parley__V1__ConversationsGetRequest *request =
+        (const Parley__V1__ConversationsGetRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, get_found);
 }
 
 /* --- List --- */

@@ -1,11 +1,11 @@
 /* parley.v1.Conversations, Update. */
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
 #include "server/conversation/conversation.h"
 #include "server/server.h"
 
-static void update_conversation(struct call *call, const ProtobufCMessage *message,
-                                struct server *server)
+static void update_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     const Parley__V1__ConversationsUpdateRequest *request =
         (const Parley__V1__ConversationsUpdateRequest *)message;
@@ -26,9 +26,19 @@ static void update_conversation(struct call *call, const ProtobufCMessage *messa
     if (rc == STATUS_OK)
         rc = wire_conversation(&response, c, call_arena(call), &err);
     if (rc == STATUS_OK)
-        call_reply(call, &response->base);
+        conversation_call_reply(call, server, &response->base);
     else
         call_finish(call, &err);
+}
+
+static void update_conversation(struct call *call, const ProtobufCMessage *message,
+                                struct server *server)
+{
+    const Parley__V1__ConversationsUpdateRequest *request =
+        (const Parley__V1__ConversationsUpdateRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message,
+                           update_found);
 }
 
 static const struct rpc rows[] = {

@@ -5,12 +5,15 @@
  * events of a conversation come in order. A message that is no turn's beginning is answered by one
  * event or, as a cancel, by none. While CHAT_MAX_TURNS run nothing is read, cancels neither. */
 #include "base/list.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
+#include "server/conversation/lookup.h"
 #include "server/conversation/reader.h"
 #include "server/rpc/error_details.h"
 #include "server/rpc/multiplex.h"
+#include "server/server.h"
 
 enum { CHAT_MAX_TURNS = 1024 };
 
@@ -82,8 +85,7 @@ static void turn_on_close(struct call *call, void *state, enum status why)
     reader_close(&t->reader, why);
 }
 
-static void turn_service_start_turn(struct call *call, const ProtobufCMessage *message,
-                                    struct server *server)
+static void turn_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = turn_write_ready,
                                                 .on_close = turn_on_close};
@@ -111,12 +113,25 @@ static void turn_service_start_turn(struct call *call, const ProtobufCMessage *m
         call_notify(call);
 }
 
+static void turn_service_start_turn(struct call *call, const ProtobufCMessage *message,
+                                    struct server *server)
+{
+    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, turn_found);
+}
+
 /* --- Chat --- */
 
 struct chat_item {
     struct multiplex_item base;
     uint64_t tag;
     struct turn_reader reader;
+    /* While the conversation is read from the journal. */
+    struct lookup lookup;
+    struct arena arena; /* of request, once it is taken */
+    const Parley__V1__ChatRequest *request;
+    bool is_wanted, is_cancelled;
     bool has_begun;    /* else err is its one event, and there is no reader */
     bool is_tag_taken; /* err refuses the message: another item has the tag */
     struct error err;
@@ -141,6 +156,7 @@ static void chat_cancel(struct multiplex_item *of_tag)
     if (of_tag == NULL)
         return; /* the turn may just have ended */
     item = chat_item_of(of_tag);
+    item->is_cancelled = item->is_wanted;
     if (item->has_begun)
         reader_cancel(&item->reader);
 }
@@ -151,6 +167,48 @@ static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__Cha
     struct conversation *c;
     enum status rc;
 
+    reader_init(&item->reader, item_notify, item);
+    rc = turn_begin(&c, multiplex_call(&item->base), request->turn, arena, &item->reader,
+                    &item->err);
+    item->has_begun = rc == STATUS_OK;
+    if (item->has_begun && item->is_cancelled)
+        reader_cancel(&item->reader);
+    return rc;
+}
+
+static void on_chat_lookup(struct lookup *l, const struct error *err)
+{
+    struct chat_item *item = container_of(l, struct chat_item, lookup);
+
+    item->is_wanted = false;
+    item->err = *err;
+    if (err->status != STATUS_OK ||
+        chat_begin_turn(item, item->request, &item->arena) != STATUS_OK ||
+        reader_has_more(&item->reader))
+        multiplex_notify(&item->base);
+}
+
+/* True: the turn begins later. */
+static bool chat_want(struct chat_item *item, const Parley__V1__ChatRequest *request,
+                      struct arena *arena)
+{
+    struct call *call = multiplex_call(&item->base);
+
+    if (!lookup_begin(&item->lookup, call_server(call)->conversations, JOURNAL_BY_ID,
+                      call_principal(call)->id, request->turn->conversation, on_chat_lookup))
+        return false;
+    item->is_wanted = true;
+    item->request = request;
+    item->arena = *arena; /* taken */
+    arena_init(arena, item->arena.limit_bytes);
+    return true;
+}
+
+/* *ret_later: the turn begins later. */
+static enum status chat_take(struct chat_item *item, const Parley__V1__ChatRequest *request,
+                             struct arena *arena, bool *ret_later)
+{
+    *ret_later = false;
     if (multiplex_find(&item->base, item->tag) != NULL) {
         item->is_tag_taken = true;
         (void)error_field(&item->err, "tag", "is in use by a turn that has not ended");
@@ -159,11 +217,8 @@ static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__Cha
     multiplex_tag(&item->base, item->tag);
     if (request->request_case != PARLEY__V1__CHAT_REQUEST__REQUEST_TURN)
         return error_field(&item->err, "request", "is missing: a turn, or a cancel");
-    reader_init(&item->reader, item_notify, item);
-    rc = turn_begin(&c, multiplex_call(&item->base), request->turn, arena, &item->reader,
-                    &item->err);
-    item->has_begun = rc == STATUS_OK;
-    return rc;
+    *ret_later = chat_want(item, request, arena);
+    return *ret_later ? STATUS_OK : chat_begin_turn(item, request, arena);
 }
 
 static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufCMessage *message,
@@ -171,13 +226,14 @@ static void turn_service_begin_chat(struct multiplex_item *base, const ProtobufC
 {
     const Parley__V1__ChatRequest *request = (const Parley__V1__ChatRequest *)message;
     struct chat_item *item = chat_item_of(base);
+    bool is_later;
 
     item->tag = request->tag;
     if (request->request_case == PARLEY__V1__CHAT_REQUEST__REQUEST_CANCEL) {
         chat_cancel(multiplex_find(base, request->tag));
         multiplex_leave(base);
-    } else if (chat_begin_turn(item, request, arena) != STATUS_OK ||
-               reader_has_more(&item->reader)) {
+    } else if (chat_take(item, request, arena, &is_later) != STATUS_OK ||
+               (!is_later && reader_has_more(&item->reader))) {
         multiplex_notify(base);
     }
 }
@@ -192,6 +248,8 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
     struct wire_event w;
     struct arena arena;
 
+    if (item->is_wanted)
+        return WROTE_NOTHING;
     if (item->has_begun && !reader_next(&item->reader, &event))
         return WROTE_NOTHING;
     message.tag = item->tag;
@@ -237,8 +295,11 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
 {
     struct chat_item *item = chat_item_of(base);
 
+    lookup_leave(&item->lookup);
     if (item->has_begun)
         reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);
+    if (item->request != NULL)
+        arena_deinit(&item->arena);
 }
 
 static void start_chat(struct call *call, const ProtobufCMessage *message, struct server *server)

@@ -148,7 +148,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->kv_pages_shared = (uint32_t)info.n_pages_shared;
     m->idle_ms = conversation_idle_us(c) / 1000;
     m->ttl_ms = c->host.options->ttl_ms;
-    m->opened_unix_ms = c->all->config.unix_ms + (c->opened_us - c->all->start_us) / 1000;
+    m->opened_unix_ms = c->opened_unix_ms;
     m->generation = c->host.generation;
     fill_limits(limits, &c->host.options->limits);
     m->limits = limits;

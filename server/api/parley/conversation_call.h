@@ -1,0 +1,23 @@
+/* A call about conversations that may be in the journal alone, and whose answer is told only once
+ * the journal has what it did. Without a journal nothing is waited for. */
+#ifndef SERVER_API_PARLEY_CONVERSATION_CALL_H
+#define SERVER_API_PARLEY_CONVERSATION_CALL_H
+
+#include "server/journal/store.h"
+#include "server/rpc/call.h"
+
+/* For calls that set no handler before: then, with its message, at once or when the conversation is
+ * in memory, if there is one; or the call ends with the error. */
+typedef void (*conversation_then_fn)(struct call *call, const ProtobufCMessage *message,
+                                     struct server *server);
+
+void conversation_call_want(struct call *call, struct server *server, enum journal_by by,
+                            const char *text, const ProtobufCMessage *message,
+                            conversation_then_fn then);
+
+/* Ends the call with its one response, which is copied, or with UNAVAILABLE. For calls that have no
+ * handler. */
+void conversation_call_reply(struct call *call, struct server *server,
+                             const ProtobufCMessage *response);
+
+#endif

@@ -1,0 +1,485 @@
+#include "server/conversation/body.h"
+
+#include <string.h>
+
+#include "server/conversation/conversations.h"
+
+enum { BODY_VERSION = 1, BODY_MAX_MESSAGES = 1 << 20 };
+
+/* --- writing --- */
+
+/* Writes are noted, and checked once at the end. */
+struct body_writer {
+    struct buf *out;
+    bool has_failed;
+};
+
+static void body_put(struct body_writer *w, const void *bytes, size_t len)
+{
+    if (!w->has_failed && len > 0)
+        w->has_failed = buf_append(w->out, bytes, len) != STATUS_OK;
+}
+
+static void body_put_number(struct body_writer *w, uint64_t number, size_t n_bytes)
+{
+    unsigned char bytes[8];
+
+    for (size_t i = 0; i < n_bytes; i++)
+        bytes[i] = (unsigned char)(number >> 8 * i);
+    body_put(w, bytes, n_bytes);
+}
+
+static void body_put_u32(struct body_writer *w, uint32_t number)
+{
+    body_put_number(w, number, 4);
+}
+
+static void body_put_u64(struct body_writer *w, uint64_t number)
+{
+    body_put_number(w, number, 8);
+}
+
+static void body_put_float(struct body_writer *w, float value)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    body_put_u32(w, bits);
+}
+
+static void body_put_bytes(struct body_writer *w, const void *bytes, size_t len)
+{
+    body_put_u64(w, len);
+    body_put(w, bytes, len);
+}
+
+static void body_put_text(struct body_writer *w, const char *text)
+{
+    body_put_bytes(w, text, strlen(text));
+}
+
+static void body_put_sampling(struct body_writer *w, uint32_t given, const struct sampling *s)
+{
+    body_put_u32(w, given);
+    body_put_float(w, s->temperature);
+    body_put_float(w, s->top_p);
+    body_put_float(w, s->min_p);
+    body_put_u32(w, s->top_k);
+    body_put_float(w, s->repetition_penalty);
+    body_put_float(w, s->presence_penalty);
+    body_put_float(w, s->frequency_penalty);
+    body_put_u32(w, s->max_tokens);
+    body_put_u32(w, s->min_tokens);
+    body_put_u64(w, s->seed);
+    body_put_u32(w, s->ignore_eos);
+    body_put_u32(w, (uint32_t)s->n_stops);
+    for (size_t i = 0; i < s->n_stops; i++)
+        body_put_bytes(w, s->stops[i].text, s->stops[i].len);
+    body_put_u32(w, (uint32_t)s->n_biases);
+    for (size_t i = 0; i < s->n_biases; i++) {
+        body_put_u32(w, (uint32_t)s->biases[i].id);
+        body_put_float(w, s->biases[i].bias);
+    }
+    body_put_u32(w, s->constraint != NULL);
+    if (s->constraint != NULL) {
+        body_put_u32(w, s->constraint->form);
+        body_put_bytes(w, s->constraint->text, s->constraint->len);
+    }
+}
+
+/* overrides may be NULL. */
+static void body_put_overrides(struct body_writer *w, const struct sampling_overrides *overrides)
+{
+    body_put_u32(w, overrides != NULL);
+    if (overrides != NULL)
+        body_put_sampling(w, overrides->given, &overrides->values);
+}
+
+static enum status body_written(const struct body_writer *w, struct error *err)
+{
+    return w->has_failed ? error_no_memory(err, w->out->len, "a record of the journal") : STATUS_OK;
+}
+
+enum status body_write_terms(struct buf *out, const struct body_terms *t, struct error *err)
+{
+    struct body_writer w = {.out = out};
+
+    body_put_u32(&w, BODY_VERSION);
+    body_put_text(&w, t->model);
+    body_put_text(&w, t->version);
+    body_put_u64(&w, t->seed);
+    body_put_u64(&w, t->ttl_ms);
+    body_put_u32(&w, t->limits.max_turns);
+    body_put_u32(&w, t->limits.max_tokens);
+    body_put_u32(&w, (uint32_t)t->limits.priority);
+    body_put_bytes(&w, t->system, t->system_len);
+    body_put_overrides(&w, t->overrides);
+    body_put_u32(&w, (uint32_t)t->n_metadata);
+    for (size_t i = 0; i < t->n_metadata; i++) {
+        body_put_text(&w, t->metadata[i].key);
+        body_put_text(&w, t->metadata[i].value);
+    }
+    body_put_u32(&w, t->has_digest);
+    body_put_u64(&w, t->digest.words[0]);
+    body_put_u64(&w, t->digest.words[1]);
+    body_put_u32(&w, t->opened_turns);
+    return body_written(&w, err);
+}
+
+enum status body_write_accept(struct buf *out, const struct stored_request *request,
+                              const struct sampling *sampling, const char *binding,
+                              struct error *err)
+{
+    struct body_writer w = {.out = out};
+
+    body_put_u32(&w, BODY_VERSION);
+    body_put_u32(&w, request->is_plain);
+    body_put_u32(&w, request->n_logprobs);
+    body_put_u32(&w, (uint32_t)request->n_plain_ids);
+    for (size_t i = 0; i < request->n_plain_ids; i++)
+        body_put_u32(&w, (uint32_t)request->plain_ids[i]);
+    body_put_u32(&w, request->n_messages);
+    for (size_t i = 0; i < request->n_messages; i++) {
+        body_put_u32(&w, request->messages[i].role);
+        body_put_bytes(&w, request->messages[i].text, request->messages[i].len);
+    }
+    body_put_overrides(&w, request->overrides);
+    body_put_u32(&w, sampling != NULL);
+    if (sampling != NULL)
+        body_put_sampling(&w, ~0u, sampling);
+    body_put_text(&w, binding);
+    return body_written(&w, err);
+}
+
+static void body_put_logprobs(struct body_writer *w, const struct completed_turn *t)
+{
+    size_t n_tops = t->n_tokens == 0 ? 0 : t->logprobs[t->n_tokens - 1].tops_end;
+
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        body_put_float(w, t->logprobs[i].logprob);
+        body_put_u32(w, t->logprobs[i].tops_end);
+    }
+    for (size_t i = 0; i < n_tops; i++) {
+        body_put_u32(w, (uint32_t)t->tops[i].id);
+        body_put_float(w, t->tops[i].logprob);
+    }
+}
+
+enum status body_write_finish(struct buf *out, const struct completed_turn *t, const void *trace,
+                              size_t trace_size, struct error *err)
+{
+    struct body_writer w = {.out = out};
+
+    body_put_u32(&w, BODY_VERSION);
+    body_put_u32(&w, t->finish);
+    body_put_u32(&w, t->usage.n_prompt);
+    body_put_u32(&w, t->usage.n_cached);
+    body_put_u64(&w, t->timings.queue_us);
+    body_put_u64(&w, t->timings.prefill_us);
+    body_put_u64(&w, t->timings.decode_us);
+    body_put_u64(&w, t->timings.total_us);
+    body_put_u32(&w, t->timings.n_steps);
+    body_put_bytes(&w, t->text, t->len);
+    body_put_u32(&w, (uint32_t)t->n_tokens);
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        body_put_u32(&w, (uint32_t)t->tokens[i].id);
+        body_put_u32(&w, t->tokens[i].text_end);
+    }
+    body_put_u32(&w, t->logprobs != NULL);
+    if (t->logprobs != NULL)
+        body_put_logprobs(&w, t);
+    body_put_bytes(&w, trace, trace_size);
+    return body_written(&w, err);
+}
+
+/* --- reading --- */
+
+/* After a failure everything that is read is zero. */
+struct body_reader {
+    const unsigned char *at, *end;
+    struct arena *arena;
+    bool is_bad, is_short; /* short of memory */
+};
+
+static const void *body_take(struct body_reader *r, size_t len)
+{
+    const void *at = r->at;
+
+    if (r->is_bad || len > (size_t)(r->end - r->at)) {
+        r->is_bad = true;
+        return NULL;
+    }
+    r->at += len;
+    return at;
+}
+
+static uint64_t body_take_number(struct body_reader *r, size_t n_bytes)
+{
+    const unsigned char *bytes = body_take(r, n_bytes);
+    uint64_t number = 0;
+
+    for (size_t i = 0; bytes != NULL && i < n_bytes; i++)
+        number |= (uint64_t)bytes[i] << 8 * i;
+    return number;
+}
+
+static uint32_t body_take_u32(struct body_reader *r)
+{
+    return (uint32_t)body_take_number(r, 4);
+}
+
+static uint64_t body_take_u64(struct body_reader *r)
+{
+    return body_take_number(r, 8);
+}
+
+/* A number of at most max. */
+static uint32_t body_take_up_to(struct body_reader *r, uint32_t max)
+{
+    uint32_t number = body_take_u32(r);
+
+    r->is_bad = r->is_bad || number > max;
+    return r->is_bad ? 0 : number;
+}
+
+static float body_take_float(struct body_reader *r)
+{
+    uint32_t bits = body_take_u32(r);
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static const void *body_take_bytes(struct body_reader *r, size_t *ret_len)
+{
+    const void *bytes;
+
+    *ret_len = (size_t)body_take_u64(r);
+    bytes = body_take(r, *ret_len);
+    if (bytes == NULL)
+        *ret_len = 0;
+    return bytes;
+}
+
+/* "" after a failure. */
+static const char *body_take_text(struct body_reader *r)
+{
+    size_t len;
+    const char *bytes = body_take_bytes(r, &len);
+    char *text = bytes == NULL ? NULL : arena_strndup(r->arena, bytes, len);
+
+    r->is_short = r->is_short || (bytes != NULL && text == NULL);
+    return text == NULL ? "" : text;
+}
+
+/* An array of n, each of which takes at least min_bytes of the body. */
+static void *body_take_array(struct body_reader *r, size_t n, size_t size_bytes, size_t min_bytes)
+{
+    void *array = NULL;
+
+    r->is_bad = r->is_bad || n > (size_t)(r->end - r->at) / min_bytes;
+    if (!r->is_bad)
+        array = arena_alloc(r->arena, n + 1, size_bytes);
+    r->is_short = r->is_short || (!r->is_bad && array == NULL);
+    r->is_bad = r->is_bad || array == NULL;
+    return array;
+}
+
+static void body_take_constraint(struct body_reader *r, struct sampling *out)
+{
+    struct constraint *c;
+
+    if (body_take_up_to(r, 1) == 0)
+        return;
+    c = body_take_array(r, 1, sizeof(*c), 1);
+    if (c == NULL)
+        return;
+    c->form = (enum constraint_form)body_take_up_to(r, CONSTRAINT_EBNF);
+    c->text = body_take_bytes(r, &c->len);
+    out->constraint = c;
+}
+
+static void body_take_sampling(struct body_reader *r, struct sampling_overrides *out)
+{
+    struct sampling *s = &out->values;
+    struct text *stops;
+    struct logit_bias *biases;
+    size_t n;
+
+    sampling_init(s);
+    out->given = body_take_u32(r);
+    s->temperature = body_take_float(r);
+    s->top_p = body_take_float(r);
+    s->min_p = body_take_float(r);
+    s->top_k = body_take_u32(r);
+    s->repetition_penalty = body_take_float(r);
+    s->presence_penalty = body_take_float(r);
+    s->frequency_penalty = body_take_float(r);
+    s->max_tokens = body_take_u32(r);
+    s->min_tokens = body_take_u32(r);
+    s->seed = body_take_u64(r);
+    s->has_seed = true;
+    s->ignore_eos = body_take_up_to(r, 1) != 0;
+    n = body_take_up_to(r, SAMPLING_MAX_STOPS);
+    stops = body_take_array(r, n, sizeof(*stops), 8);
+    for (size_t i = 0; stops != NULL && i < n; i++)
+        stops[i].text = body_take_bytes(r, &stops[i].len);
+    s->stops = stops;
+    s->n_stops = n;
+    n = body_take_up_to(r, SAMPLING_MAX_BIASES);
+    biases = body_take_array(r, n, sizeof(*biases), 8);
+    for (size_t i = 0; biases != NULL && i < n; i++) {
+        biases[i].id = (int32_t)body_take_u32(r);
+        biases[i].bias = body_take_float(r);
+    }
+    s->biases = biases;
+    s->n_biases = n;
+    body_take_constraint(r, s);
+}
+
+/* NULL: none, or a failure. */
+static struct sampling_overrides *body_take_overrides(struct body_reader *r)
+{
+    struct sampling_overrides *o;
+
+    if (body_take_up_to(r, 1) == 0)
+        return NULL;
+    o = body_take_array(r, 1, sizeof(*o), 1);
+    if (o != NULL)
+        body_take_sampling(r, o);
+    return o;
+}
+
+static struct body_reader body_begin(const void *body, size_t size_bytes, struct arena *arena)
+{
+    struct body_reader r = {
+        .at = body, .end = (const unsigned char *)body + size_bytes, .arena = arena};
+
+    r.is_bad = body_take_u32(&r) != BODY_VERSION;
+    return r;
+}
+
+static enum status body_end(const struct body_reader *r, struct error *err)
+{
+    if (r->is_short)
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for a stored conversation");
+    if (r->is_bad || r->at != r->end)
+        return error_set(err, STATUS_DATA_LOSS, "a record of the journal is not correct");
+    return STATUS_OK;
+}
+
+enum status body_read_terms(struct body_terms *out, const void *body, size_t size_bytes,
+                            struct arena *arena, struct error *err)
+{
+    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct pair *pairs;
+
+    *out = (struct body_terms){.model = body_take_text(&r)};
+    out->version = body_take_text(&r);
+    out->seed = body_take_u64(&r);
+    out->ttl_ms = body_take_u64(&r);
+    out->limits.max_turns = body_take_u32(&r);
+    out->limits.max_tokens = body_take_u32(&r);
+    out->limits.priority = (int)body_take_u32(&r);
+    out->system = body_take_bytes(&r, &out->system_len);
+    out->overrides = body_take_overrides(&r);
+    out->n_metadata = body_take_up_to(&r, BODY_MAX_MESSAGES);
+    pairs = body_take_array(&r, out->n_metadata, sizeof(pairs[0]), 16);
+    for (size_t i = 0; pairs != NULL && i < out->n_metadata; i++) {
+        pairs[i].key = body_take_text(&r);
+        pairs[i].value = body_take_text(&r);
+    }
+    out->metadata = pairs;
+    out->has_digest = body_take_up_to(&r, 1) != 0;
+    out->digest.words[0] = body_take_u64(&r);
+    out->digest.words[1] = body_take_u64(&r);
+    out->opened_turns = body_take_u32(&r);
+    return body_end(&r, err);
+}
+
+enum status body_read_accept(struct body_accept *out, const void *body, size_t size_bytes,
+                             struct arena *arena, struct error *err)
+{
+    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct turn_request *request = &out->request;
+    const struct sampling_overrides *resolved;
+    struct message *messages;
+    int32_t *ids;
+
+    *out = (struct body_accept){.request.is_plain = body_take_up_to(&r, 1) != 0};
+    request->n_logprobs = body_take_u32(&r);
+    request->n_plain_ids = body_take_up_to(&r, INT32_MAX);
+    ids = body_take_array(&r, request->n_plain_ids, sizeof(ids[0]), 4);
+    for (size_t i = 0; ids != NULL && i < request->n_plain_ids; i++)
+        ids[i] = (int32_t)body_take_u32(&r);
+    request->plain_ids = ids;
+    request->n_messages = body_take_up_to(&r, BODY_MAX_MESSAGES);
+    messages = body_take_array(&r, request->n_messages, sizeof(messages[0]), 12);
+    for (size_t i = 0; messages != NULL && i < request->n_messages; i++) {
+        messages[i].role = (enum role)body_take_up_to(&r, ROLE_ASSISTANT);
+        messages[i].text = body_take_bytes(&r, &messages[i].len);
+    }
+    request->messages = messages;
+    request->overrides = body_take_overrides(&r);
+    resolved = body_take_overrides(&r);
+    out->sampling = resolved == NULL ? NULL : &resolved->values;
+    out->binding = body_take_text(&r);
+    return body_end(&r, err);
+}
+
+static void body_take_logprobs(struct body_reader *r, struct reply *reply)
+{
+    uint32_t *ends = body_take_array(r, reply->n_tokens, sizeof(*ends), 8);
+    struct top_logprob *tops;
+    uint32_t at = 0;
+
+    for (size_t i = 0; ends != NULL && i < reply->n_tokens; i++) {
+        reply->tokens[i].logprob = body_take_float(r);
+        ends[i] = body_take_u32(r);
+        r->is_bad = r->is_bad || ends[i] < at;
+        at = ends[i];
+    }
+    tops = body_take_array(r, at, sizeof(*tops), 8);
+    for (size_t i = 0; tops != NULL && i < at; i++) {
+        tops[i].id = (int32_t)body_take_u32(r);
+        tops[i].logprob = body_take_float(r);
+    }
+    for (size_t i = 0; tops != NULL && i < reply->n_tokens; i++) {
+        uint32_t first = i == 0 ? 0 : ends[i - 1];
+
+        reply->tokens[i].top = tops + first;
+        reply->tokens[i].n_top = ends[i] - first;
+    }
+}
+
+enum status body_read_finish(struct body_finish *out, const void *body, size_t size_bytes,
+                             struct arena *arena, struct error *err)
+{
+    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct reply *reply = &out->reply;
+    uint32_t text_end = 0;
+
+    *out = (struct body_finish){.reply.finish = (enum finish)body_take_up_to(&r, FINISH_OBSERVED)};
+    reply->n_prompt = body_take_u32(&r);
+    reply->n_cached = body_take_u32(&r);
+    out->timings.queue_us = body_take_u64(&r);
+    out->timings.prefill_us = body_take_u64(&r);
+    out->timings.decode_us = body_take_u64(&r);
+    out->timings.total_us = body_take_u64(&r);
+    out->timings.n_steps = body_take_u32(&r);
+    reply->text.data = (char *)body_take_bytes(&r, &reply->text.len); /* only read */
+    reply->n_tokens = body_take_up_to(&r, INT32_MAX);
+    reply->tokens = body_take_array(&r, reply->n_tokens, sizeof(reply->tokens[0]), 8);
+    for (size_t i = 0; reply->tokens != NULL && i < reply->n_tokens; i++) {
+        reply->tokens[i].id = (int32_t)body_take_u32(&r);
+        reply->tokens[i].text_end = body_take_u32(&r);
+        r.is_bad = r.is_bad || reply->tokens[i].text_end < text_end;
+        text_end = reply->tokens[i].text_end;
+    }
+    if (body_take_up_to(&r, 1) != 0)
+        body_take_logprobs(&r, reply);
+    out->trace = body_take_bytes(&r, &out->trace_size);
+    return body_end(&r, err);
+}

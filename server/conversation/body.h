@@ -1,0 +1,62 @@
+/* What the journal's records hold, as bytes: numbers in little endian, lengths before texts.
+ * Reading checks everything; what is not correct is DATA_LOSS. What is read borrows the bytes, and
+ * has its arrays in the arena. */
+#ifndef SERVER_CONVERSATION_BODY_H
+#define SERVER_CONVERSATION_BODY_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/digest.h"
+#include "server/conversation/completed_turn.h"
+#include "server/conversation/options.h"
+
+struct pair;
+
+/* Of JOURNAL_OPEN and JOURNAL_UPDATE: what a conversation is. */
+struct body_terms {
+    const char *model, *version; /* NUL-ended */
+    uint64_t seed, ttl_ms;
+    struct limits limits;
+    const char *system;
+    size_t system_len;
+    const struct sampling_overrides *overrides; /* may be NULL */
+    const struct pair *metadata;                /* [n_metadata] */
+    size_t n_metadata;
+    bool has_digest; /* of the request that opened it */
+    struct digest digest;
+    uint32_t opened_turns; /* that it began with */
+};
+
+enum status body_write_terms(struct buf *out, const struct body_terms *t,
+                             struct error *err) MUST_CHECK;
+enum status body_read_terms(struct body_terms *out, const void *body, size_t size_bytes,
+                            struct arena *arena, struct error *err) MUST_CHECK;
+
+/* Of JOURNAL_ACCEPT and, without sampling, JOURNAL_OBSERVE: the request as it came, and all else
+ * that the reply's bits depend on. */
+struct body_accept {
+    struct turn_request request;
+    const struct sampling *sampling; /* complete; NULL: none */
+    const char *binding;             /* NUL-ended: what computes */
+};
+
+enum status body_write_accept(struct buf *out, const struct stored_request *request,
+                              const struct sampling *sampling, const char *binding,
+                              struct error *err) MUST_CHECK;
+enum status body_read_accept(struct body_accept *out, const void *body, size_t size_bytes,
+                             struct arena *arena, struct error *err) MUST_CHECK;
+
+/* Of JOURNAL_FINISH. reply has what completed_turn_open takes. */
+struct body_finish {
+    struct reply reply;
+    struct timings timings;
+    const void *trace;
+    size_t trace_size;
+};
+
+enum status body_write_finish(struct buf *out, const struct completed_turn *t, const void *trace,
+                              size_t trace_size, struct error *err) MUST_CHECK;
+enum status body_read_finish(struct body_finish *out, const void *body, size_t size_bytes,
+                             struct arena *arena, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,249 @@
+#include "server/conversation/keeping.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/conversation/body.h"
+#include "server/model/model.h"
+
+#define RECORD_MAX_BYTES ((size_t)1 << 30)
+
+const char *keeping_principal(const struct conversations *all, uint32_t principal)
+{
+    const struct keeping_config *k = &all->keeping;
+
+    return k->principal_name == NULL ? "" : k->principal_name(k->self, principal);
+}
+
+enum status keeping_binding(struct buf *out, const struct conversations *all, const struct model *m,
+                            struct error *err)
+{
+    if (buf_printf(out, "%s %s", m->info.version, all->keeping.binding) != STATUS_OK)
+        return error_no_memory(err, sizeof(m->info.version), "a record of the journal");
+    return STATUS_OK;
+}
+
+static struct conversation *keeping_of(struct turn_host *h)
+{
+    return container_of(h, struct conversation, host);
+}
+
+static struct journal_record keeping_record(const struct conversation *c, enum journal_kind kind)
+{
+    struct journal_record r = {
+        .kind = kind,
+        .generation = c->host.generation,
+        .unix_ms = conversations_unix_ms(c->all),
+    };
+
+    memcpy(r.conversation, c->id.bytes, sizeof(r.conversation));
+    return r;
+}
+
+/* --- the conversation itself --- */
+
+/* Which conversation a record is of that nobody waits for. */
+struct keeping_note {
+    struct conversations *all;
+    struct conversation_id id;
+};
+
+static void on_note(void *arg, const struct error *err)
+{
+    struct keeping_note *note = arg;
+    struct conversation *c = conversations_get(note->all, &note->id);
+
+    if (err->status != STATUS_OK && c != NULL)
+        conversation_unload(c);
+    free(note);
+}
+
+/* If it fails at once, c has left memory. */
+static enum status keeping_note(struct conversation *c, const struct journal_record *r,
+                                struct error *err)
+{
+    struct keeping_note *note = xalloc(sizeof(*note));
+
+    *note = (struct keeping_note){c->all, c->id};
+    if (journal_append(c->all->keeping.journal, r, on_note, note, err) == STATUS_OK)
+        return STATUS_OK;
+    free(note);
+    conversation_unload(c);
+    return err->status;
+}
+
+static enum status keeping_write_terms(struct buf *out, const struct conversation *c,
+                                       struct error *err)
+{
+    const struct conversation_options *o = c->host.options;
+    const struct body_terms terms = {
+        .model = c->host.model->name,
+        .version = c->host.model->info.version,
+        .seed = c->host.seed,
+        .ttl_ms = o->ttl_ms,
+        .limits = o->limits,
+        .system = o->system,
+        .system_len = o->system_len,
+        .overrides = o->overrides,
+        .metadata = c->metadata == NULL ? NULL : c->metadata->pairs,
+        .n_metadata = c->metadata == NULL ? 0 : c->metadata->n_pairs,
+        .has_digest = c->opened != NULL,
+        .digest = c->opened == NULL ? (struct digest){{0}} : c->opened->digest,
+        .opened_turns = c->opened == NULL ? 0 : c->opened->n_turns,
+    };
+
+    return body_write_terms(out, &terms, err);
+}
+
+/* r is complete but for its body. If it fails, c has left memory. */
+static enum status keeping_write(struct conversation *c, struct journal_record *r,
+                                 struct error *err)
+{
+    struct buf body;
+    enum status rc;
+
+    buf_init(&body, RECORD_MAX_BYTES);
+    rc = keeping_write_terms(&body, c, err);
+    r->body = body.data;
+    r->size_bytes = body.len;
+    if (rc != STATUS_OK)
+        conversation_unload(c);
+    else
+        rc = keeping_note(c, r, err);
+    buf_deinit(&body);
+    return rc;
+}
+
+enum status keeping_begin(struct conversation *c, const char *name, struct error *err)
+{
+    struct journal_record r = keeping_record(c, JOURNAL_OPEN);
+    const struct conversation *parent =
+        c->has_parent ? conversations_get(c->all, &c->parent) : NULL;
+
+    if (c->all->keeping.journal == NULL ||
+        (c->has_parent && (parent == NULL || !parent->host.is_kept)))
+        return STATUS_OK;
+    c->host.is_kept = true;
+    r.turn = c->host.n_turns;
+    r.principal = keeping_principal(c->all, c->principal);
+    r.request_id = c->opened == NULL ? NULL : c->opened->id;
+    r.name = name;
+    r.parent = c->has_parent ? c->parent.bytes : NULL;
+    return keeping_write(c, &r, err);
+}
+
+enum status keeping_update(struct conversation *c, struct error *err)
+{
+    struct journal_record r = keeping_record(c, JOURNAL_UPDATE);
+
+    if (!c->host.is_kept)
+        return STATUS_OK;
+    r.generation = 0; /* one is kept, whatever the generation */
+    return keeping_write(c, &r, err);
+}
+
+enum status keeping_rewind(struct conversation *c, struct error *err)
+{
+    struct journal_record r = keeping_record(c, JOURNAL_REWIND);
+
+    if (!c->host.is_kept)
+        return STATUS_OK;
+    r.turn = c->rewound_to;
+    return keeping_note(c, &r, err);
+}
+
+void keeping_close(struct conversation *c)
+{
+    const struct journal_record r = keeping_record(c, JOURNAL_CLOSE);
+    struct error ignored;
+
+    /* Without room for it the conversation is found again, and its time passes again. */
+    if (c->host.is_kept)
+        (void)!journal_append(c->all->keeping.journal, &r, NULL, NULL, &ignored);
+}
+
+/* --- turns --- */
+
+static void on_accept(void *arg, const struct error *err)
+{
+    turn_accepted(arg, err);
+}
+
+static void on_store(void *arg, const struct error *err)
+{
+    turn_stored(arg, err);
+}
+
+static enum status keeping_accept(struct turn_host *h, struct turn *t, struct error *err)
+{
+    struct conversation *c = keeping_of(h);
+    struct journal_record r = keeping_record(c, JOURNAL_ACCEPT);
+    struct buf body, binding;
+    enum status rc;
+
+    buf_init(&body, RECORD_MAX_BYTES);
+    buf_init(&binding, RECORD_MAX_BYTES);
+    rc = keeping_binding(&binding, c->all, h->model, err);
+    if (rc == STATUS_OK)
+        rc = body_write_accept(&body, t->request, &t->agent.seen.sampling, binding.data, err);
+    r.turn = t->number;
+    r.body = body.data;
+    r.size_bytes = body.len;
+    if (rc == STATUS_OK)
+        rc = journal_append(c->all->keeping.journal, &r, on_accept, t, err);
+    buf_deinit(&binding);
+    buf_deinit(&body);
+    return rc;
+}
+
+static enum status keeping_store(struct turn_host *h, struct turn *t, struct error *err)
+{
+    struct conversation *c = keeping_of(h);
+    struct journal_record r = keeping_record(c, JOURNAL_FINISH);
+    struct buf body;
+    enum status rc = STATUS_OK;
+
+    buf_init(&body, RECORD_MAX_BYTES);
+    if (t->completed == NULL) {
+        r.kind = JOURNAL_WITHDRAW;
+    } else if (t->is_observed) {
+        r.kind = JOURNAL_OBSERVE;
+        rc = body_write_accept(&body, t->completed->request, NULL, "", err);
+    } else {
+        rc = body_write_finish(&body, t->completed, t->trace.data, t->trace.len, err);
+    }
+    r.turn = t->number;
+    r.body = body.data;
+    r.size_bytes = body.len;
+    if (rc == STATUS_OK)
+        rc = journal_append(c->all->keeping.journal, &r, on_store, t, err);
+    buf_deinit(&body);
+    return rc;
+}
+
+static void keeping_lost(struct turn_host *h)
+{
+    conversation_lose(keeping_of(h));
+}
+
+void keeping_withdraw(struct conversation *c, uint32_t number)
+{
+    struct journal_record r = keeping_record(c, JOURNAL_WITHDRAW);
+    struct error ignored;
+
+    r.turn = number;
+    /* If it fails it is there when c is read again, and tried again then. */
+    (void)!journal_append(c->all->keeping.journal, &r, NULL, NULL, &ignored);
+}
+
+void conversations_keep(struct conversations *all, const struct keeping_config *config)
+{
+    all->keeping = *config;
+    if (config->journal == NULL)
+        return;
+    all->turns.accept = keeping_accept;
+    all->turns.store = keeping_store;
+    all->turns.lost = keeping_lost;
+    memcpy(&all->opened.key, journal_secret(config->journal), sizeof(all->opened.key));
+}

@@ -1,0 +1,45 @@
+#include "server/conversation/lookup.h"
+
+#include <string.h>
+
+#include "server/conversation/keeping.h"
+#include "server/conversation/recall.h"
+
+static void on_lookup(void *arg, struct journal_found *found, const struct error *err)
+{
+    struct lookup *l = arg;
+    struct error why = *err;
+    struct conversation_id id;
+    struct conversation *ignored;
+
+    memcpy(id.bytes, found->id, sizeof(id.bytes));
+    /* Another lookup may have been sooner. */
+    if (why.status == STATUS_OK && found->is_found && conversations_get(l->all, &id) == NULL)
+        (void)!conversation_recall(&ignored, l->all, l->principal, found, &why); /* it is in why */
+    l->done(l, &why);
+}
+
+bool lookup_begin(struct lookup *l, struct conversations *all, enum journal_by by,
+                  uint32_t principal, const char *text, lookup_done_fn done)
+{
+    struct journal_query q = {.by = by, .text = text};
+    struct conversation_id id;
+
+    *l = (struct lookup){.all = all, .principal = principal, .done = done};
+    if (all->keeping.journal == NULL)
+        return false;
+    if (by == JOURNAL_BY_ID) {
+        if (!conversation_id_parse(&id, text) || conversations_get(all, &id) != NULL)
+            return false;
+        memcpy(q.id, id.bytes, sizeof(q.id));
+        q.text = NULL;
+    }
+    q.principal = keeping_principal(all, principal);
+    journal_read(all->keeping.journal, &l->wait, &q, on_lookup, l);
+    return true;
+}
+
+void lookup_leave(struct lookup *l)
+{
+    journal_leave(&l->wait);
+}

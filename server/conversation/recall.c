@@ -1,0 +1,335 @@
+#include "server/conversation/recall.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/conversation/body.h"
+#include "server/conversation/keeping.h"
+#include "server/conversation/observed.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+
+#define RECALL_MAX_BYTES ((size_t)1 << 31)
+
+struct recall {
+    struct conversations *all;
+    struct conversation *c;               /* not registered yet; NULL before the first event */
+    const struct journal_event *accepted; /* and not ended; NULL: none */
+    uint64_t last_unix_ms;                /* of what its idle time counts from */
+    struct body_terms terms;              /* the last ones */
+    struct arena arena;                   /* of all that is read */
+};
+
+static enum status recall_model(struct recall *r, struct model **out, struct error *err)
+{
+    enum status rc = models_get(out, r->all->keeping.models, r->terms.model, err);
+
+    if (rc == STATUS_OK)
+        rc = model_check_ready(*out, err);
+    if (rc == STATUS_OK && strcmp((*out)->info.version, r->terms.version) != 0)
+        rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, NULL,
+                           "the conversation was with version %.12s of model '%s', this is %.12s",
+                           r->terms.version, r->terms.model, (*out)->info.version);
+    return rc;
+}
+
+/* Takes the terms of an event. */
+static enum status recall_terms(struct recall *r, const struct journal_event *e, struct error *err)
+{
+    struct conversation_options *options;
+    struct metadata *metadata = NULL;
+    enum status rc = body_read_terms(&r->terms, e->body, e->size_bytes, &r->arena, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    rc = conversation_options_open(&options, r->terms.system, r->terms.system_len,
+                                   r->terms.overrides, &r->terms.limits, r->terms.ttl_ms, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = metadata_open(&metadata, r->terms.metadata, r->terms.n_metadata, err);
+    if (rc != STATUS_OK) {
+        conversation_options_unref(options);
+        return rc;
+    }
+    conversation_options_unref(r->c->host.options);
+    free(r->c->metadata);
+    r->c->host.options = options;
+    r->c->metadata = metadata;
+    r->c->host.seed = r->terms.seed;
+    return STATUS_OK;
+}
+
+static enum status recall_begin(struct recall *r, const struct journal_event *e, struct error *err)
+{
+    enum status rc = recall_terms(r, e, err);
+
+    if (rc == STATUS_OK)
+        rc = recall_model(r, &r->c->host.model, err);
+    if (rc == STATUS_OK)
+        rc = conversation_open_clone(r->c, err);
+    return rc;
+}
+
+static enum status recall_cut(struct recall *r, uint32_t to_turn, struct error *err)
+{
+    struct turn_host *h = &r->c->host;
+    struct completed_turn *newest = completed_turn_find(h->newest, to_turn);
+    enum status rc;
+
+    if (to_turn > h->n_turns)
+        return error_set(err, STATUS_DATA_LOSS, "the journal has fewer turns than were there");
+    rc = h->model->agent->type->rewind(h->clone, observed_n_acted(newest), err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (newest != NULL)
+        (void)completed_turn_ref(newest);
+    completed_turn_unref(h->newest);
+    h->newest = newest;
+    h->n_turns = to_turn;
+    return STATUS_OK;
+}
+
+/* The clone observes the turn, and takes in its reply. */
+static enum status recall_clone(struct recall *r, const struct stored_request *request,
+                                const struct body_finish *finish, struct error *err)
+{
+    struct turn_host *h = &r->c->host;
+    struct agent_turn *t = try_alloc(1, sizeof(*t));
+    struct arena arena;
+    enum status rc;
+
+    if (t == NULL)
+        return error_no_memory(err, sizeof(*t), "a turn");
+    arena_init(&arena, h->config->max_arena_bytes);
+    agent_turn_init(t, &arena, h->config->max_reply_bytes);
+    t->seen = (struct observation){
+        .is_raw_prompt = request->is_plain,
+        .raw_ids = request->plain_ids,
+        .n_raw_ids = request->n_plain_ids,
+        .turn = observed_n_acted(h->newest) + 1,
+        .sampling = h->model->info.defaults,
+    };
+    rc = observed_gather(&t->seen, h->newest, request, &arena, err);
+    if (rc == STATUS_OK)
+        rc = agent_turn_observe(t, h->clone, err);
+    if (rc == STATUS_OK) {
+        rc = agent_turn_recall(t, finish->trace, finish->trace_size, err);
+        if (rc == STATUS_OK) {
+            t->reply.finish = finish->reply.finish;
+            agent_turn_keep(t);
+        } else {
+            agent_turn_drop(t);
+        }
+    }
+    agent_turn_deinit(t);
+    arena_deinit(&arena);
+    free(t);
+    return rc;
+}
+
+/* The turn is the newest; takes completed. */
+static void recall_count(struct recall *r, const struct journal_event *e,
+                         struct completed_turn *completed)
+{
+    r->c->host.newest = completed;
+    r->c->host.n_turns = completed->number;
+    r->last_unix_ms = e->unix_ms;
+}
+
+static enum status recall_finish(struct recall *r, const struct journal_event *e, struct error *err)
+{
+    struct turn_host *h = &r->c->host;
+    struct completed_turn *completed;
+    struct stored_request *request;
+    struct body_accept accept;
+    struct body_finish finish;
+    enum status rc;
+
+    if (r->accepted == NULL || r->accepted->turn != e->turn || e->turn != h->n_turns + 1)
+        return error_set(err, STATUS_DATA_LOSS, "the journal has a reply to turn %u alone",
+                         e->turn);
+    rc = body_read_accept(&accept, r->accepted->body, r->accepted->size_bytes, &r->arena, err);
+    if (rc == STATUS_OK)
+        rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
+    if (rc == STATUS_OK)
+        rc = stored_request_open(&request, &accept.request, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = recall_clone(r, request, &finish, err);
+    if (rc == STATUS_OK)
+        rc = completed_turn_open(&completed, h->newest, request, &finish.reply, err);
+    if (rc != STATUS_OK) {
+        stored_request_close(request);
+        return rc;
+    }
+    completed->timings = finish.timings;
+    recall_count(r, e, completed);
+    r->accepted = NULL;
+    return STATUS_OK;
+}
+
+static enum status recall_observed(struct recall *r, const struct journal_event *e,
+                                   struct error *err)
+{
+    struct completed_turn *completed;
+    struct stored_request *request;
+    struct body_accept accept;
+    enum status rc = body_read_accept(&accept, e->body, e->size_bytes, &r->arena, err);
+
+    if (rc == STATUS_OK && e->turn != r->c->host.n_turns + 1)
+        rc = error_set(err, STATUS_DATA_LOSS, "the journal lacks the turn before %u", e->turn);
+    accept.request.is_observed = true;
+    if (rc == STATUS_OK)
+        rc = stored_request_open(&request, &accept.request, err);
+    if (rc != STATUS_OK)
+        return rc;
+    rc = observed_keep(&completed, r->c->host.newest, request, err);
+    if (rc != STATUS_OK)
+        stored_request_close(request);
+    else
+        recall_count(r, e, completed);
+    return rc;
+}
+
+static enum status recall_event(struct recall *r, const struct journal_event *e, struct error *err)
+{
+    enum status rc;
+
+    switch (e->kind) {
+    case JOURNAL_OPEN:
+        r->accepted = NULL;
+        r->last_unix_ms = e->unix_ms;
+        if (r->c->host.clone == NULL) {
+            r->c->opened_unix_ms = e->unix_ms;
+            return recall_begin(r, e, err);
+        }
+        r->c->host.generation = 1;
+        r->c->rewound_to = 0;
+        rc = recall_cut(r, e->turn, err);
+        return rc == STATUS_OK ? recall_terms(r, e, err) : rc;
+    case JOURNAL_UPDATE:
+        return recall_terms(r, e, err);
+    case JOURNAL_ACCEPT:
+        r->accepted = e;
+        return STATUS_OK;
+    case JOURNAL_FINISH:
+        return recall_finish(r, e, err);
+    case JOURNAL_OBSERVE:
+        return recall_observed(r, e, err);
+    case JOURNAL_REWIND:
+        r->accepted = NULL;
+        r->c->host.generation = e->generation;
+        r->c->rewound_to = e->turn;
+        return recall_cut(r, e->turn, err);
+    case JOURNAL_WITHDRAW:
+    case JOURNAL_CLOSE:
+        break; /* are not stored */
+    }
+    return error_set(err, STATUS_DATA_LOSS, "the journal has an event of no kind");
+}
+
+/* What was accepted and did not end, for conversation_turn. */
+static enum status recall_accepted(struct recall *r, struct error *err)
+{
+    struct body_accept accept;
+    struct unended_turn *u = &r->c->unended;
+    struct buf binding;
+    enum status rc;
+
+    if (r->accepted == NULL)
+        return STATUS_OK;
+    buf_init(&binding, RECALL_MAX_BYTES);
+    rc = body_read_accept(&accept, r->accepted->body, r->accepted->size_bytes, &r->arena, err);
+    if (rc == STATUS_OK && (accept.sampling == NULL || r->accepted->turn != r->c->host.n_turns + 1))
+        rc = error_set(err, STATUS_DATA_LOSS, "the journal lacks the turn before %u",
+                       r->accepted->turn);
+    if (rc == STATUS_OK)
+        rc = keeping_binding(&binding, r->all, r->c->host.model, err);
+    if (rc == STATUS_OK) {
+        const struct sampling_overrides all = {.given = ~0u, .values = *accept.sampling};
+
+        u->is_changed = r->all->keeping.is_inexact || strcmp(binding.data, accept.binding) != 0;
+        rc = sampling_overrides_copy(&u->resolved, &all, err);
+    }
+    if (rc == STATUS_OK)
+        rc = stored_request_open(&u->request, &accept.request, err);
+    buf_deinit(&binding);
+    return rc;
+}
+
+static enum status recall_opened(struct recall *r, const struct journal_found *found,
+                                 struct error *err)
+{
+    struct opened_request *opened;
+    enum status rc;
+
+    if (found->request_id == NULL || !r->terms.has_digest)
+        return STATUS_OK;
+    rc = opened_request_make(&opened, r->c->principal, found->request_id, &r->terms.digest, err);
+    if (rc != STATUS_OK)
+        return rc;
+    opened->conversation = r->c;
+    opened->n_turns = r->terms.opened_turns;
+    r->c->opened = opened;
+    return STATUS_OK;
+}
+
+static enum status recall_all(struct recall *r, const struct journal_found *found,
+                              struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    for (struct link *at = list_first(&found->events); at != NULL && rc == STATUS_OK;
+         at = list_next(&found->events, at))
+        rc = recall_event(r, container_of(at, struct journal_event, link), err);
+    if (rc == STATUS_OK && r->c->host.clone == NULL)
+        rc = error_set(err, STATUS_DATA_LOSS, "the journal has nothing of the conversation");
+    if (rc == STATUS_OK)
+        rc = recall_accepted(r, err);
+    if (rc == STATUS_OK)
+        rc = recall_opened(r, found, err);
+    return rc;
+}
+
+enum status conversation_recall(struct conversation **out, struct conversations *all,
+                                uint32_t principal, const struct journal_found *found,
+                                struct error *err)
+{
+    struct recall r = {.all = all, .c = try_alloc(1, sizeof(*r.c))};
+    struct conversation *c = r.c;
+    uint64_t now_ms = conversations_unix_ms(all);
+    enum status rc;
+
+    if (c == NULL)
+        return error_no_memory(err, sizeof(*c), "a conversation");
+    arena_init(&r.arena, RECALL_MAX_BYTES);
+    c->all = all;
+    c->principal = principal;
+    c->host.config = &all->turns;
+    c->host.generation = 1;
+    c->host.is_kept = true;
+    list_init(&c->host.turns);
+    memcpy(c->id.bytes, found->id, sizeof(c->id.bytes));
+    c->has_parent = found->has_parent;
+    memcpy(c->parent.bytes, found->parent, sizeof(c->parent.bytes));
+    rc = recall_all(&r, found, err);
+    *out = NULL;
+    if (rc == STATUS_OK && now_ms > r.last_unix_ms &&
+        now_ms - r.last_unix_ms >= c->host.options->ttl_ms) {
+        keeping_close(c);
+        conversation_release(c);
+    } else if (rc == STATUS_OK) {
+        uint64_t idle_ms = now_ms > r.last_unix_ms ? now_ms - r.last_unix_ms : 0;
+
+        rc = conversations_add_again(all, c, idle_ms, err);
+        *out = rc == STATUS_OK ? c : NULL;
+        if (rc != STATUS_OK)
+            conversation_release(c);
+    } else {
+        conversation_release(c);
+    }
+    arena_deinit(&r.arena);
+    return rc;
+}

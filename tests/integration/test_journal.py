@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""Conversations outlive the process, by kill -9: with their turns, forks, rewinds and options, and a turn that was accepted is computed
+again to the same bytes; while the disk fails nothing is promised, and nothing that was is touched.
+
+usage: test_journal.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+
+import concurrent.futures
+import os
+import random
+import resource
+import sys
+import tempfile
+import threading
+import time
+
+import children
+import grpc
+import harness
+from harness import conversations, word
+from parley.v1 import cursor_pb2  # harness knows where they are
+
+N = 40
+
+
+class Mortal(harness.Parleyd):
+    """A daemon that may be killed inside its block, and started again on the same address."""
+
+    def __enter__(self):
+        client = super().__enter__()
+        client.daemon = self
+        return client
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.listener.join()
+
+    def again(self):
+        self.command[self.command.index("--listen") + 1] = self.address
+        self.client.channel.close()
+        return self.__enter__()
+
+
+def turn(c, number, text="Tell me a long story.", tokens=N, **more):
+    r = conversations.TurnRequest(conversation=c, turn=number, text=text, **more)
+    r.sampling.max_tokens = tokens
+    r.sampling.ignore_eos = True
+    r.sampling.temperature = 1
+    return r
+
+
+class Reply:
+    """What the streams of one turn gave, one after the other."""
+
+    def __init__(self):
+        self.text, self.ids, self.index, self.done, self.generation = "", [], 0, None, 1
+
+    def read(self, events, until=None):
+        for event in events:
+            kind = event.WhichOneof("event")
+            if kind == "accepted":
+                self.generation = event.accepted.generation
+            elif kind == "piece":
+                self.text += event.piece.text
+                self.ids += event.piece.token_ids
+                self.index = event.piece.next_index
+            elif kind == "done":
+                self.done = event.done
+            if until is not None and self.index >= until:
+                break
+        return self
+
+    def end(self):
+        return self.text, self.ids, word(self.done, "finish_reason"), self.done.usage.completion_tokens, self.done.turn
+
+
+def said(parley, r):
+    return Reply().read(parley.conversations.Turn(r))
+
+
+def resumed(parley, reply, c, number):
+    """The rest of a reply, of which a stream gave the beginning."""
+    place = cursor_pb2.Cursor(generation=reply.generation, turn=number, index=reply.index)
+    return reply.read(parley.conversations.Turn(conversations.TurnRequest(conversation=c, resume_from=place)))
+
+
+def refused(code, call):
+    try:
+        list(call) if hasattr(call, "__iter__") else call()
+    except grpc.RpcError as error:
+        assert error.code() == code, error
+        return error
+    raise AssertionError(f"it was not refused with {code}")
+
+
+def everything(parley, c):
+    """All that can be asked of a conversation, but what depends on the time of asking and on the memory in use."""
+    kept = parley.get(c)
+    return kept.turns, kept.generation, kept.system, dict(kept.metadata), kept.ttl_ms, [t.SerializeToString() for t in kept.transcript]
+
+
+def all_kinds(parley):
+    """A conversation of each kind, its id, and what the client was told of it."""
+    r = conversations.ConversationsOpenRequest(model="tiny", system="You are brief.", ttl_ms=7200000, request_id="first", metadata={"who": "anna"})
+    r.sampling.seed = 5
+    first = parley.conversations.Open(r).conversation
+    said(parley, turn(first, 1, want_logprobs=2))
+    list(parley.conversations.Turn(conversations.TurnRequest(conversation=first, turn=2, text="Only listen.", observe_only=True)))
+    said(parley, turn(first, 3, "And now?"))
+    fork = parley.fork(first, at_turn=1, request_id="fork", metadata={"a": "fork"})
+    said(parley, turn(fork, 2, "Otherwise."))
+    twice = parley.fork(fork)
+    rewound = parley.open("tiny")
+    for number in (1, 2, 3):
+        said(parley, turn(rewound, number, f"{number}?"))
+    parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=rewound, to_turn=1, generation=1))
+    said(parley, turn(rewound, 2, "Another second."))
+    updated = parley.open("echo")
+    parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=updated, ttl_ms=3600000))
+    list(parley.conversations.Turn(conversations.TurnRequest(conversation=updated, turn=1, text="hello")))
+    closed, parent = parley.open("tiny"), parley.open("tiny")
+    said(parley, turn(parent, 1))
+    child = parley.fork(parent)
+    parley.close(closed)
+    parley.close(parent)
+    return r, [first, fork, twice, rewound, updated, child], [closed, parent]
+
+
+def next_turns(parley, alive):
+    """One more turn of each: shows that the agent has the same past."""
+    return [said(parley, conversations.TurnRequest(conversation=c, text="And then?")).text for c in alive]
+
+
+def is_kept(parleyd, flags, folder):
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "kept")) as parley:
+        daemon = parley.daemon
+        request, alive, gone = all_kinds(parley)
+        before = [everything(parley, c) for c in alive]
+        forks = [parley.fork(c) for c in alive]
+        after = next_turns(parley, forks)
+        daemon.kill()
+        parley = daemon.again()
+        assert parley.conversations.Open(request).conversation == alive[0], "the request that opened it finds it"
+        request.ttl_ms += 1
+        refused(grpc.StatusCode.ALREADY_EXISTS, lambda: parley.conversations.Open(request))
+        for c, one in zip(alive, before):
+            assert everything(parley, c) == one, c
+        for c in gone:
+            refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
+        assert said(parley, turn(alive[0], 3, "And now?")).done.turn == 3, "a stored reply is returned"
+        refused(grpc.StatusCode.ALREADY_EXISTS, parley.conversations.Turn(turn(alive[0], 3, "And what?")))
+        assert next_turns(parley, alive) == after
+        daemon.kill()
+        parley = daemon.again()
+        for c, one in zip(alive, before):
+            assert parley.get(c).turns == one[0] + 1
+            parley.close(c)
+        daemon.kill()
+        parley = daemon.again()
+        for c in alive:
+            refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
+
+
+def second_is_refused(parleyd, flags, folder):
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "one")) as parley:
+        other = children.run([*parley.daemon.command], stderr=-1, text=True)
+        assert other.returncode == 1 and "in use by another parleyd" in other.stderr, other.stderr
+
+
+def goes_on(parleyd, flags, folder):
+    """A turn that was accepted is computed again, with the seed that was drawn; streams go on where they were."""
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "goes_on")) as parley:
+        daemon = parley.daemon
+        c = parley.open("long")
+        r = turn(c, 1, tokens=1000)
+        part = Reply().read(parley.conversations.Turn(r), 5)
+        daemon.kill()
+        parley = daemon.again()
+        assert parley.get(c).turns == 0, "it is not run before it is asked for"
+        refused(grpc.StatusCode.ALREADY_EXISTS, parley.conversations.Turn(turn(c, 1, "Something else.")))
+        resumed(parley, part, c, 1)
+        whole = said(parley, r)
+        assert part.end() == whole.end() and len(whole.ids) == 1000
+        # Not asked for by number: the next turn comes behind it.
+        second = Reply().read(parley.conversations.Turn(turn(c, 2, tokens=500)), 3)
+        daemon.kill()
+        parley = daemon.again()
+        third = said(parley, conversations.TurnRequest(conversation=c, text="Next."))
+        assert third.done.turn == 3
+        whole = said(parley, turn(c, 2, tokens=500))
+        assert whole.text.startswith(second.text) and len(whole.ids) == 500
+        # A fork and a rewind do without it.
+        part = Reply().read(parley.conversations.Turn(turn(c, 4, tokens=500)), 3)
+        daemon.kill()
+        parley = daemon.again()
+        fork = parley.fork(c)
+        assert said(parley, turn(fork, 4, "Mine.")).done.turn == 4
+        parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=c, to_turn=2, generation=1))
+        daemon.kill()
+        parley = daemon.again()
+        assert said(parley, turn(c, 3, "Again.")).generation == 2
+
+
+class Script:
+    """One client: turns, each retried until it is done, with what it has of it. Its replies depend on the seed alone."""
+
+    TURNS = 4
+
+    def __init__(self, number):
+        self.number, self.replies = number, []
+
+    def run(self, daemon):
+        c = self.patiently(daemon, lambda parley, _: parley.open("tiny", request_id=f"client {self.number}"))
+        for number in range(1, self.TURNS + 1):
+            r = turn(c, number, f"Number {self.number}, part {number}?", tokens=20 + self.number % 7 * 10)
+            r.sampling.seed = self.number * 100 + number
+            part = Reply()
+
+            def once(parley, n_tried):
+                if part.index == 0 or n_tried % 3 == 2:  # also from the start: it must be the same as what came
+                    again = Reply()
+                    again.read(parley.conversations.Turn(r))
+                    assert again.text.startswith(part.text) and again.ids[: len(part.ids)] == part.ids
+                    part.__dict__.update(again.__dict__)
+                else:
+                    resumed(parley, part, c, number)
+
+            self.patiently(daemon, once)
+            self.replies.append(part.end())
+        return self.replies
+
+    def patiently(self, daemon, act):
+        end = time.monotonic() + children.PATIENCE
+        for n_tried in range(10**9):
+            try:
+                return act(daemon.client, n_tried)
+            except (grpc.RpcError, ValueError) as error:  # ValueError: of a channel that was closed
+                if isinstance(error, grpc.RpcError) and error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+                    raise
+                assert time.monotonic() < end, error
+                daemon.is_back.wait(children.PATIENCE)
+
+
+def run_all(parleyd, flags, data, n_kills, seed):
+    """Every script's replies, with so many kills on the way."""
+    chance = random.Random(seed)
+    with Mortal(parleyd, *flags, *(["--data", data] if data else [])) as parley:
+        daemon = parley.daemon
+        daemon.is_back = threading.Event()
+        daemon.is_back.set()
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            all_of_them = [pool.submit(Script(i).run, daemon) for i in range(64)]
+            n_killed = 0
+            for _ in range(n_kills):
+                time.sleep(chance.uniform(0.05, 0.5))  # when it is killed is what is drawn
+                if all(one.done() for one in all_of_them):
+                    break
+                daemon.is_back.clear()
+                daemon.kill()
+                n_killed += 1
+                daemon.again()
+                daemon.is_back.set()
+            return [one.result() for one in all_of_them], n_killed
+
+
+def same_as_uninterrupted(parleyd, flags, folder):
+    seed = int(os.environ.get("PARLEY_SEED", random.randrange(10**6)))
+    print(f"PARLEY_SEED={seed}")
+    whole, _ = run_all(parleyd, flags, None, 0, seed)
+    killed, n_killed = run_all(parleyd, flags, os.path.join(folder, "killed"), 6, seed)
+    assert n_killed >= 3, n_killed
+    assert killed == whole
+
+
+def failing_disk(parleyd, flags, folder):
+    """Writes that fail refuse turns and changes; what was there stays, and all goes on once they succeed."""
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "failing")) as parley:
+        daemon = parley.daemon
+        c, other = parley.open("tiny"), parley.open("tiny")
+        first = said(parley, turn(c, 1))
+        running = Reply()
+        stream = parley.conversations.Turn(turn(other, 1, tokens=200))
+        running.read(stream, 2)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+        error = refused(grpc.StatusCode.UNAVAILABLE, parley.conversations.Turn(turn(c, 2)))
+        detail = next(harness.error_pb2.ErrorDetail.FromString(v) for k, v in error.trailing_metadata() if k == "parley-error-bin")
+        assert detail.reason == "JOURNAL_FAILING", detail
+        refused(grpc.StatusCode.UNAVAILABLE, lambda: parley.open("tiny"))
+        refused(grpc.StatusCode.UNAVAILABLE, stream)
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert said(parley, turn(c, 1)).end() == first.end()
+        second = said(parley, turn(c, 2))
+        assert second.done.turn == 2
+        resumed(parley, running, other, 1)
+        assert running.end() == said(parley, turn(other, 1, tokens=200)).end()
+        daemon.kill()
+        parley = daemon.again()
+        assert said(parley, turn(c, 2)).end() == second.end() and parley.get(other).turns == 1
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")
+        children.run([write_tiny_model, tiny], check=True)
+        children.run([write_tiny_model, long, "65536"], check=True)
+        flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
+        for part in (is_kept, second_is_refused, goes_on, failing_disk, same_as_uninterrupted):
+            began = time.monotonic()
+            part(parleyd, flags, folder)
+            print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
