@@ -27,6 +27,7 @@
 enum {
     SWEEP_MS = 250,
     READ_BYTES = 64 << 10, /* of one read; all share one buffer */
+    CONTEXT_ROOM_BYTES = 4 << 20,
 };
 
 struct http {
@@ -186,6 +187,17 @@ static enum status check_random(struct error *err)
     return STATUS_OK;
 }
 
+/* Libwebsockets crashes where its context runs out of memory halfway. */
+static enum status check_room(struct error *err)
+{
+    void *room = try_alloc(1, CONTEXT_ROOM_BYTES);
+
+    if (room == NULL)
+        return error_no_memory(err, CONTEXT_ROOM_BYTES, "libwebsockets");
+    free(room);
+    return STATUS_OK;
+}
+
 static enum status open_context(struct http *h, uv_loop_t *loop, struct error *err)
 {
     void *loops[] = {loop};
@@ -204,6 +216,8 @@ static enum status open_context(struct http *h, uv_loop_t *loop, struct error *e
 
     lws_set_log_level(LLL_ERR, http_say);
     event_lib_locate();
+    if (check_room(err) != STATUS_OK)
+        return err->status;
     h->lws = lws_create_context(&info);
     if (h->lws == NULL)
         return error_set(err, STATUS_UNAVAILABLE,
