@@ -1,0 +1,221 @@
+#include "server/conversation/body.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/conversation/conversations.h"
+#include "tests/unit/base/suite.h"
+
+static struct arena arena;
+
+static void put_all(struct sampling *s)
+{
+    static const struct text stops[] = {{"stop", 4}, {"\0x", 2}};
+    static const struct logit_bias biases[] = {{7, -1.5f}, {9, 3}};
+    static const struct constraint constraint = {CONSTRAINT_REGEX, "a+", 2};
+
+    sampling_init(s);
+    s->temperature = 0.7f;
+    s->top_p = 0.9f;
+    s->min_p = 0.1f;
+    s->top_k = 3;
+    s->repetition_penalty = 1.1f;
+    s->presence_penalty = -1;
+    s->frequency_penalty = 2;
+    s->max_tokens = 11;
+    s->min_tokens = 2;
+    s->seed = UINT64_MAX - 5;
+    s->has_seed = true;
+    s->ignore_eos = true;
+    s->stops = stops;
+    s->n_stops = 2;
+    s->biases = biases;
+    s->n_biases = 2;
+    s->constraint = &constraint;
+}
+
+/* A body is read as it was written; each part of it that is cut off, and one byte more, is refused.
+ */
+static void check_cuts(const struct buf *body,
+                       enum status (*read)(const void *body, size_t size_bytes, struct error *err))
+{
+    struct error err;
+    char *cut;
+
+    ck_assert_int_eq(read(body->data, body->len, &err), STATUS_OK);
+    for (size_t len = 0; len < body->len; len++) {
+        cut = malloc(len + 1); /* its end is the block's, for the sanitizer */
+        memcpy(cut, body->data, len);
+        ck_assert_int_eq(read(cut, len, &err), STATUS_DATA_LOSS);
+        free(cut);
+    }
+    cut = malloc(body->len + 1);
+    memcpy(cut, body->data, body->len);
+    cut[body->len] = 0;
+    ck_assert_int_eq(read(cut, body->len + 1, &err), STATUS_DATA_LOSS);
+    /* A byte that is another may mean something else, and is never followed out of the body. */
+    for (size_t i = 0; i < body->len; i++) {
+        enum status rc;
+
+        cut[i] = (char)(cut[i] ^ 0x41);
+        rc = read(cut, body->len, &err);
+        ck_assert(rc == STATUS_OK || rc == STATUS_DATA_LOSS || rc == STATUS_EXHAUSTED);
+        cut[i] = (char)(cut[i] ^ 0x41);
+    }
+    free(cut);
+}
+
+static enum status read_terms(const void *body, size_t size_bytes, struct error *err)
+{
+    struct body_terms out;
+
+    arena_deinit(&arena);
+    arena_init(&arena, 1 << 20);
+    return body_read_terms(&out, body, size_bytes, &arena, err);
+}
+
+static enum status read_accept(const void *body, size_t size_bytes, struct error *err)
+{
+    struct body_accept out;
+
+    arena_deinit(&arena);
+    arena_init(&arena, 1 << 20);
+    return body_read_accept(&out, body, size_bytes, &arena, err);
+}
+
+static enum status read_finish(const void *body, size_t size_bytes, struct error *err)
+{
+    struct body_finish out;
+
+    arena_deinit(&arena);
+    arena_init(&arena, 1 << 20);
+    return body_read_finish(&out, body, size_bytes, &arena, err);
+}
+
+START_TEST(terms_are_kept)
+{
+    static const struct pair pairs[] = {{"a", "1"}, {"", ""}};
+    struct sampling_overrides given = {.given = SAMPLING_SEED | SAMPLING_STOPS};
+    struct body_terms in = {.model = "m",
+                            .version = "abc",
+                            .seed = 1ull << 63,
+                            .ttl_ms = 5,
+                            .limits = {1, 2, -3},
+                            .system = "be\nbrief",
+                            .system_len = 8,
+                            .overrides = &given,
+                            .metadata = pairs,
+                            .n_metadata = 2,
+                            .has_digest = true,
+                            .digest = {{4, 5}},
+                            .opened_turns = 6};
+    struct body_terms out;
+    struct error err;
+    struct buf body;
+
+    put_all(&given.values);
+    buf_init(&body, 1 << 20);
+    ck_assert_int_eq(body_write_terms(&body, &in, &err), STATUS_OK);
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(body_read_terms(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert_str_eq(out.model, "m");
+    ck_assert_str_eq(out.version, "abc");
+    ck_assert(out.seed == in.seed && out.ttl_ms == 5 && out.limits.priority == -3);
+    ck_assert(out.limits.max_turns == 1 && out.limits.max_tokens == 2);
+    ck_assert_uint_eq(out.system_len, 8);
+    ck_assert_mem_eq(out.system, "be\nbrief", 8);
+    ck_assert(sampling_overrides_is_equal(out.overrides, &given));
+    ck_assert_uint_eq(out.n_metadata, 2);
+    ck_assert_str_eq(out.metadata[0].value, "1");
+    ck_assert_str_eq(out.metadata[1].key, "");
+    ck_assert(out.has_digest && out.digest.words[1] == 5 && out.opened_turns == 6);
+    check_cuts(&body, read_terms);
+    buf_deinit(&body);
+    arena_deinit(&arena);
+}
+END_TEST
+
+START_TEST(an_acceptance_is_kept)
+{
+    static const struct message messages[] = {
+        {ROLE_SYSTEM, "s", 1}, {ROLE_USER, "u\0v", 3}, {ROLE_ASSISTANT, "", 0}};
+    static const int32_t ids[] = {1, -2, INT32_MAX};
+    struct sampling_overrides all = {.given = ~0u};
+    struct turn_request r = {.messages = messages,
+                             .n_messages = 3,
+                             .plain_ids = ids,
+                             .n_plain_ids = 3,
+                             .is_plain = true,
+                             .n_logprobs = 4,
+                             .overrides = &all};
+    struct sampling_overrides read_all = {.given = ~0u};
+    struct stored_request *stored;
+    struct body_accept out;
+    struct error err;
+    struct buf body;
+
+    put_all(&all.values);
+    buf_init(&body, 1 << 20);
+    ck_assert_int_eq(stored_request_open(&stored, &r, &err), STATUS_OK);
+    ck_assert_int_eq(body_write_accept(&body, stored, &all.values, "engine 1", &err), STATUS_OK);
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(body_read_accept(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert(stored_request_matches(stored, &out.request));
+    ck_assert_str_eq(out.binding, "engine 1");
+    read_all.values = *out.sampling;
+    ck_assert(sampling_overrides_is_equal(&read_all, &all));
+    check_cuts(&body, read_accept);
+    stored_request_close(stored);
+    buf_deinit(&body);
+    arena_deinit(&arena);
+}
+END_TEST
+
+START_TEST(an_end_is_kept)
+{
+    static const struct top_logprob tops[] = {{1, -0.5f}, {2, -1}};
+    char text[] = "hello";
+    struct reply_token tokens[] = {
+        {.id = 5, .logprob = -0.25f, .top = tops, .n_top = 2, .text_end = 2},
+        {.id = 6, .logprob = -2, .text_end = 5}};
+    const struct turn_request r = {.n_logprobs = 1};
+    struct reply reply = {.tokens = tokens,
+                          .n_tokens = 2,
+                          .finish = FINISH_LENGTH,
+                          .n_prompt = 9,
+                          .n_cached = 3,
+                          .text = {.data = text, .len = 5}};
+    struct completed_turn *t, *again;
+    struct stored_request *stored, *same;
+    struct body_finish out;
+    struct error err;
+    struct buf body;
+
+    buf_init(&body, 1 << 20);
+    ck_assert_int_eq(stored_request_open(&stored, &r, &err), STATUS_OK);
+    ck_assert_int_eq(stored_request_open(&same, &r, &err), STATUS_OK);
+    ck_assert_int_eq(completed_turn_open(&t, NULL, stored, &reply, &err), STATUS_OK);
+    t->timings = (struct timings){1, 2, 3, 4, 5};
+    ck_assert_int_eq(body_write_finish(&body, t, "trace", 5, &err), STATUS_OK);
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(body_read_finish(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert_uint_eq(out.trace_size, 5);
+    ck_assert_mem_eq(out.trace, "trace", 5);
+    ck_assert_mem_eq(&out.timings.queue_us, &t->timings.queue_us, 4 * sizeof(uint64_t));
+    ck_assert_int_eq(completed_turn_open(&again, NULL, same, &out.reply, &err), STATUS_OK);
+    ck_assert_str_eq(again->text, "hello");
+    ck_assert_int_eq(again->finish, FINISH_LENGTH);
+    ck_assert_mem_eq(&again->usage, &t->usage, sizeof(t->usage));
+    ck_assert_mem_eq(again->tokens, t->tokens, 2 * sizeof(t->tokens[0]));
+    ck_assert_mem_eq(again->logprobs, t->logprobs, 2 * sizeof(t->logprobs[0]));
+    ck_assert_mem_eq(again->tops, t->tops, sizeof(tops));
+    check_cuts(&body, read_finish);
+    completed_turn_unref(t);
+    completed_turn_unref(again);
+    buf_deinit(&body);
+    arena_deinit(&arena);
+}
+END_TEST
+
+SUITE_MAIN("server/conversation/body", terms_are_kept, an_acceptance_is_kept, an_end_is_kept)
