@@ -9,13 +9,15 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
 {
     struct lookup *l = arg;
     struct error why = *err;
-    struct conversation_id id;
-    struct conversation *ignored;
+    struct conversation *c;
 
-    memcpy(id.bytes, found->id, sizeof(id.bytes));
-    /* Another lookup may have been sooner. */
-    if (why.status == STATUS_OK && found->is_found && conversations_get(l->all, &id) == NULL)
-        (void)!conversation_recall(&ignored, l->all, l->principal, found, &why); /* it is in why */
+    memcpy(l->id.bytes, found->id, sizeof(l->id.bytes));
+    if (why.status == STATUS_OK && found->is_found) {
+        c = conversations_get(l->all, &l->id);
+        if (c == NULL) /* else another lookup was sooner */
+            (void)!conversation_recall(&c, l->all, l->principal, found, &why); /* it is in why */
+        l->is_found = why.status == STATUS_OK && c != NULL;
+    }
     l->done(l, &why);
 }
 

@@ -17,6 +17,8 @@ struct lookup {
     struct conversations *all;
     uint32_t principal;
     lookup_done_fn done;
+    bool is_found; /* at done: the journal has it, and it is in memory, with this id */
+    struct conversation_id id;
 };
 
 /* By its id, by the request that opened it, or by its name. False: nothing is to be waited for.

@@ -5,6 +5,8 @@ again to the same bytes; while the disk fails nothing is promised, and nothing t
 usage: test_journal.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 
 import concurrent.futures
+import http.client
+import json
 import os
 import random
 import resource
@@ -201,6 +203,37 @@ def goes_on(parleyd, flags, folder):
         assert said(parley, turn(c, 3, "Again.")).generation == 2
 
 
+def chat(daemon, name, text):
+    """One chat of a conversation that the header names; its reply, the conversation's id, and how much of the prompt it had before."""
+    connection = http.client.HTTPConnection(daemon.http, timeout=children.PATIENCE)
+    body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "max_tokens": N, "temperature": 1, "seed": 7, "ignore_eos": True}
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), {"X-Conversation-Id": name})
+    answer = connection.getresponse()
+    said = json.loads(answer.read())
+    assert answer.status == 200, said
+    connection.close()
+    return said["choices"][0]["message"]["content"], answer.headers["X-Conversation-Id"], said["usage"]["prompt_tokens"]
+
+
+def named_by_header(parleyd, flags, folder):
+    """What HTTP's header names is kept under its name, and found by its id too."""
+    flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0"]
+    texts = ["One.", "Two.", "Three.", "Four."]
+    with Mortal(parleyd, *flags) as parley:
+        whole = [chat(parley.daemon, "home", text) for text in texts]
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "named")) as parley:
+        daemon = parley.daemon
+        ids = set()
+        for text, (reply, _, n_prompt) in zip(texts, whole):
+            said = chat(daemon, ids.pop() if text == texts[-1] else "home", text)
+            assert (said[0], said[2]) == (reply, n_prompt), text
+            ids = {said[1]} | ids
+            daemon.kill()
+            parley = daemon.again()
+        assert len(ids) == 1
+        assert chat(daemon, "elsewhere", texts[0])[0] == whole[0][0]
+
+
 class Script:
     """One client: turns, each retried until it is done, with what it has of it. Its replies depend on the seed alone."""
 
@@ -305,7 +338,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, second_is_refused, goes_on, failing_disk, same_as_uninterrupted):
+        for part in (is_kept, second_is_refused, goes_on, named_by_header, failing_disk, same_as_uninterrupted):
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

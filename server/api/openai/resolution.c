@@ -4,6 +4,8 @@
 
 #include "server/access/access.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keeping.h"
+#include "server/conversation/lookup.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
 #include "server/json/fields.h"
@@ -34,21 +36,93 @@ static void resolution_begin(struct exchange *x, resolution_begin_fn begin)
         exchange_fail(x, &err);
 }
 
+static void request_ignore(struct exchange *x, void *state)
+{
+    (void)x;
+    (void)state;
+}
+
+/* A request whose conversation may be in the journal alone. */
+struct conversation_request {
+    struct lookup lookup;
+    struct exchange *exchange;
+    resolution_begin_fn begin;
+    bool is_by_id; /* else by its name, which may yet be an id */
+};
+
+static void conversation_request_close(struct exchange *x, void *state)
+{
+    struct conversation_request *q = state;
+
+    (void)x;
+    lookup_leave(&q->lookup);
+}
+
+static bool request_look_up(struct conversation_request *q, enum journal_by by);
+
+static void on_conversation(struct lookup *l, const struct error *err)
+{
+    struct conversation_request *q = container_of(l, struct conversation_request, lookup);
+    struct exchange *x = q->exchange;
+    struct error why = *err;
+
+    if (why.status == STATUS_OK && l->is_found && !q->is_by_id)
+        (void)!conversation_names_bind(exchange_server(x)->names, l->principal,
+                                       exchange_conversation(x), &l->id, &why); /* it is in why */
+    if (why.status == STATUS_OK && !l->is_found && !q->is_by_id &&
+        request_look_up(q, JOURNAL_BY_ID))
+        return;
+    exchange_drop_handler(x);
+    if (why.status == STATUS_OK)
+        resolution_begin(x, q->begin);
+    else
+        exchange_fail(x, &why);
+}
+
+static bool request_look_up(struct conversation_request *q, enum journal_by by)
+{
+    struct exchange *x = q->exchange;
+
+    q->is_by_id = by == JOURNAL_BY_ID;
+    return lookup_begin(&q->lookup, exchange_server(x)->conversations, by,
+                        exchange_principal(x)->id, exchange_conversation(x), on_conversation);
+}
+
+/* The model is there: waits for the conversation, if the header names one that is not in memory. */
+static void resolution_want(struct exchange *x, resolution_begin_fn begin)
+{
+    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
+                                                    .on_close = conversation_request_close};
+    struct server *server = exchange_server(x);
+    struct conversation_request *q;
+    struct error err;
+
+    if (server->conversations->keeping.journal == NULL || exchange_conversation(x)[0] == '\0' ||
+        conversation_names_find(server->names, exchange_principal(x)->id,
+                                exchange_conversation(x)) != NULL) {
+        resolution_begin(x, begin);
+        return;
+    }
+    q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
+    if (q == NULL) {
+        (void)error_no_memory(&err, sizeof(*q), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
+    *q = (struct conversation_request){.exchange = x, .begin = begin};
+    exchange_set_handler(x, &handler, q);
+    (void)request_look_up(q, JOURNAL_BY_NAME); /* it waits: a name is not looked for in memory */
+}
+
 static void on_model(struct models_wait *w, const struct error *err)
 {
     struct model_request *m = container_of(w, struct model_request, wait);
 
     exchange_drop_handler(m->exchange);
     if (err->status == STATUS_OK)
-        resolution_begin(m->exchange, m->begin);
+        resolution_want(m->exchange, m->begin);
     else
         exchange_fail(m->exchange, err);
-}
-
-static void model_request_ignore(struct exchange *x, void *state)
-{
-    (void)x;
-    (void)state;
 }
 
 static void model_request_close(struct exchange *x, void *state)
@@ -75,7 +149,7 @@ static const char *named_model(struct exchange *x, json_t **ret_body)
 
 void resolution_serve(struct exchange *x, resolution_begin_fn begin)
 {
-    static const struct exchange_handler handler = {.on_write_ready = model_request_ignore,
+    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
                                                     .on_close = model_request_close};
     struct model_request *m;
     struct error err;
@@ -85,7 +159,7 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
     enum status rc;
 
     if (exchange_server(x)->models->config.memory_bytes == 0) {
-        resolution_begin(x, begin);
+        resolution_want(x, begin);
         return;
     }
     m = arena_alloc(exchange_arena(x), 1, sizeof(*m));
@@ -103,7 +177,7 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
     if (rc != STATUS_OK)
         exchange_fail(x, &err);
     else if (is_done)
-        resolution_begin(x, begin);
+        resolution_want(x, begin);
     else
         exchange_set_handler(x, &handler, m);
 }
@@ -224,6 +298,9 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
             conversation_close(c, WATCH_CLOSED, "its request was refused");
             return rc;
         }
+        rc = keeping_begin(c, name, err);
+        if (rc != STATUS_OK)
+            return rc;
     }
     rc = keep_new(c, r->prompts, err);
     if (rc != STATUS_OK)
