@@ -1,8 +1,35 @@
 #include "tests/unit/server/journal/faulty_vfs.h"
 
+#include <check.h>
 #include <sqlite3.h>
-#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { MAX_FILES = 8, MAX_UNSYNCED = 4096 };
+
+/* A write, or, without bytes, a truncation to at. */
+struct unsynced {
+    char *bytes;
+    size_t len;
+    long at;
+};
+
+/* What the disk has of a file. */
+struct disk_file {
+    char path[64];
+    char *image; /* [len] as synchronised; owned */
+    size_t len;
+    struct unsynced later[MAX_UNSYNCED]; /* [n_later], in order */
+    size_t n_later;
+    bool is_deleted;
+};
+
+static struct disk_file disk[MAX_FILES];
+static size_t n_disk;
+static bool is_watched, is_gone, is_lying;
+static long until_gone;
 
 static sqlite3_vfs *real;
 static sqlite3_vfs shim;
@@ -12,7 +39,137 @@ static long left = -1, more, n_failed;
 struct shim_file {
     sqlite3_file base;
     sqlite3_file *real; /* behind this struct */
+    struct disk_file *disk;
 };
+
+/* --- the disk whose power goes --- */
+
+static void disk_forget(struct disk_file *d)
+{
+    for (size_t i = 0; i < d->n_later; i++)
+        free(d->later[i].bytes);
+    d->n_later = 0;
+}
+
+/* What the file has now is synchronised. */
+static void disk_sync(struct disk_file *d)
+{
+    FILE *f = fopen(d->path, "rb");
+    long len;
+
+    disk_forget(d);
+    free(d->image);
+    d->image = NULL;
+    d->len = 0;
+    if (f == NULL)
+        return;
+    ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
+    len = ftell(f);
+    ck_assert_int_ge(len, 0);
+    d->len = (size_t)len;
+    d->image = malloc(d->len + 1);
+    ck_assert_int_eq(fseek(f, 0, SEEK_SET), 0);
+    ck_assert_uint_eq(fread(d->image, 1, d->len, f), d->len);
+    (void)fclose(f);
+}
+
+static void disk_note(struct disk_file *d, const void *bytes, int len, sqlite3_int64 at)
+{
+    struct unsynced *u;
+
+    if (d == NULL || !is_watched)
+        return;
+    ck_assert_uint_lt(d->n_later, MAX_UNSYNCED);
+    u = &d->later[d->n_later++];
+    *u = (struct unsynced){.at = (long)at, .len = (size_t)len};
+    if (bytes != NULL) {
+        u->bytes = malloc(u->len);
+        memcpy(u->bytes, bytes, u->len);
+    }
+}
+
+static struct disk_file *disk_find(const char *path)
+{
+    struct disk_file *d;
+
+    if (path == NULL || !is_watched)
+        return NULL;
+    for (size_t i = 0; i < n_disk; i++)
+        if (!disk[i].is_deleted && strcmp(disk[i].path, path) == 0)
+            return &disk[i];
+    ck_assert_uint_lt(n_disk, MAX_FILES);
+    d = &disk[n_disk++];
+    ck_assert_uint_lt(strlen(path), sizeof(d->path));
+    (void)snprintf(d->path, sizeof(d->path), "%s", path);
+    disk_sync(d);
+    return d;
+}
+
+/* Whether the power has gone before this write or sync. */
+static bool power_goes(void)
+{
+    if (!is_watched || is_gone)
+        return is_gone;
+    is_gone = until_gone-- == 0;
+    return is_gone;
+}
+
+void power_watch(long n, bool lies)
+{
+    is_watched = true;
+    is_gone = false;
+    is_lying = lies;
+    until_gone = n;
+}
+
+bool power_is_gone(void)
+{
+    return is_gone;
+}
+
+static void disk_write(FILE *f, const struct unsynced *u, size_t len)
+{
+    if (u->bytes == NULL) {
+        ck_assert_int_eq(ftruncate(fileno(f), u->at), 0);
+        return;
+    }
+    ck_assert_int_eq(fseek(f, u->at, SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(u->bytes, 1, len, f), len);
+    ck_assert_int_eq(fflush(f), 0);
+}
+
+/* Writes the file as the disk has it. Returns the seed for the next. */
+static unsigned disk_restore(const struct disk_file *d, unsigned seed)
+{
+    FILE *f = fopen(d->path, "wb");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(d->image == NULL ? "" : d->image, 1, d->len, f), d->len);
+    ck_assert_int_eq(fflush(f), 0);
+    for (size_t i = 0; i < d->n_later && seed != 0; i++) {
+        unsigned drawn = (seed = seed * 1103515245u + 12345u) >> 16;
+
+        if (drawn % 3 != 0)
+            disk_write(f, &d->later[i], d->later[i].len / (drawn % 3));
+    }
+    (void)fclose(f);
+    return seed;
+}
+
+void power_return(unsigned seed)
+{
+    for (size_t i = 0; i < n_disk; i++) {
+        if (!disk[i].is_deleted)
+            seed = disk_restore(&disk[i], seed);
+        disk_forget(&disk[i]);
+        free(disk[i].image);
+        memset(&disk[i], 0, sizeof(disk[i]));
+    }
+    n_disk = 0;
+    is_watched = is_gone = is_lying = false;
+}
+
+/* --- calls that fail --- */
 
 static sqlite3_file *real_of(sqlite3_file *f)
 {
@@ -45,8 +202,12 @@ static int shim_read(sqlite3_file *f, void *to, int n, sqlite3_int64 at)
 
 static int shim_write(sqlite3_file *f, const void *from, int n, sqlite3_int64 at)
 {
-    if (!fails(true))
+    if (power_goes())
+        return SQLITE_IOERR_WRITE;
+    if (!fails(true)) {
+        disk_note(((struct shim_file *)f)->disk, from, n, at);
         return real_of(f)->pMethods->xWrite(real_of(f), from, n, at);
+    }
     if (kind == VFS_SHORT_WRITE)
         (void)real_of(f)->pMethods->xWrite(real_of(f), from, n / 2, at);
     return kind == VFS_IO_ERROR ? SQLITE_IOERR_WRITE : SQLITE_FULL;
@@ -60,6 +221,12 @@ static int shim_truncate(sqlite3_file *f, sqlite3_int64 size)
 /* The data may be there or not: it is written, but the sync is said to have failed. */
 static int shim_sync(sqlite3_file *f, int flags)
 {
+    struct disk_file *d = ((struct shim_file *)f)->disk;
+
+    if (power_goes())
+        return SQLITE_IOERR_FSYNC;
+    if (d != NULL && !(is_lying && strstr(d->path, "-wal") != NULL))
+        disk_sync(d);
     return fails(false) ? SQLITE_IOERR_FSYNC : real_of(f)->pMethods->xSync(real_of(f), flags);
 }
 
@@ -145,13 +312,25 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f, int flag
 
     (void)v;
     f->pMethods = NULL;
-    if (fails(false))
+    if (is_gone || fails(false))
         return SQLITE_CANTOPEN;
     s->real = (sqlite3_file *)(s + 1);
+    s->disk = disk_find(name);
     rc = real->xOpen(real, name, s->real, flags, ret_flags);
     if (rc == SQLITE_OK)
         f->pMethods = &methods;
     return rc;
+}
+
+/* The disk has no more of it: its directory is taken as synchronised. */
+static int shim_delete(sqlite3_vfs *v, const char *name, int sync_dir)
+{
+    (void)v;
+    if (power_goes())
+        return SQLITE_IOERR_DELETE;
+    for (size_t i = 0; i < n_disk; i++)
+        disk[i].is_deleted = disk[i].is_deleted || strcmp(disk[i].path, name) == 0;
+    return real->xDelete(real, name, sync_dir);
 }
 
 void faulty_vfs_install(void)
@@ -161,6 +340,7 @@ void faulty_vfs_install(void)
     shim.zName = "faulty";
     shim.szOsFile = (int)sizeof(struct shim_file) + real->szOsFile;
     shim.xOpen = shim_open;
+    shim.xDelete = shim_delete;
     shim.pNext = NULL;
     (void)sqlite3_vfs_register(&shim, 1);
 }
