@@ -7,6 +7,7 @@
 #include "agents/agent.h"
 #include "base/env.h"
 #include "server/config/config.h"
+#include "server/journal/store.h"
 #include "server/net/listener.h"
 
 static enum status check_models(const struct config *config, struct error *err)
@@ -74,4 +75,22 @@ enum status check_config(const struct config *config, struct error *err)
         if (checks[i](config, err) != STATUS_OK)
             return err->status;
     return STATUS_OK;
+}
+
+enum status check_data(const struct config *config, uint64_t *ret_conversations,
+                       uint64_t *ret_turns, struct error *err)
+{
+    struct journal_store *store;
+    enum status rc;
+
+    if (config->data == NULL)
+        return error_set(err, STATUS_INVALID, "--check-data: --data does not say of what");
+    if (access(config->data, F_OK) != 0) /* else it would be made */
+        return error_set(err, STATUS_NOT_FOUND, "--data: there is no %s", config->data);
+    rc = journal_sqlite.open(&store, config->data, err);
+    if (rc == STATUS_OK) {
+        rc = store->type->check(store, ret_conversations, ret_turns, err);
+        store->type->close(store);
+    }
+    return rc == STATUS_OK ? rc : error_prefix(err, "--data");
 }

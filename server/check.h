@@ -3,11 +3,18 @@
 #ifndef SERVER_CHECK_H
 #define SERVER_CHECK_H
 
+#include <stdint.h>
+
 #include "base/status.h"
 
 struct config;
 
 /* Opens every model and binds every address, and gives them back. */
 enum status check_config(const struct config *config, struct error *err) MUST_CHECK;
+
+/* What --data has is sound; how many open conversations and completed turns it has. PRECONDITION
+ * while a parleyd has it. */
+enum status check_data(const struct config *config, uint64_t *ret_conversations,
+                       uint64_t *ret_turns, struct error *err) MUST_CHECK;
 
 #endif

@@ -58,6 +58,19 @@ static int server_main_serve(const struct config *config)
     return EXIT_STOPPED;
 }
 
+static int server_main_check_data(const struct config *config)
+{
+    uint64_t n_conversations, n_turns;
+
+    if (check_data(config, &n_conversations, &n_turns, &failure) != STATUS_OK) {
+        (void)fprintf(stderr, "parleyd: %s\n", failure.text);
+        return EXIT_FAILED;
+    }
+    (void)printf("conversations=%llu turns=%llu\n", (unsigned long long)n_conversations,
+                 (unsigned long long)n_turns);
+    return EXIT_STOPPED;
+}
+
 int main(int argc, char **argv)
 {
     struct config config;
@@ -75,6 +88,8 @@ int main(int argc, char **argv)
         document_example(stdout);
     else if (config.version)
         (void)puts("parleyd " PARLEY_VERSION);
+    else if (config.check_data)
+        code = server_main_check_data(&config);
     else
         code = server_main_serve(&config);
     config_deinit(&config);

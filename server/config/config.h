@@ -47,7 +47,7 @@ struct config {
     uint64_t ttl_ms;
     uint64_t sequence_idle_ms;
     enum log_level log_level;
-    bool help, version, check, print_config;
+    bool help, version, check, check_data, print_config;
     const char *file_path;           /* NULL: no file */
     struct config_file *file;        /* owned: its texts */
     char *lists[CONFIG_MAX_OPTIONS]; /* owned: the entries of lists in the environment */

@@ -164,6 +164,9 @@ const struct config_option config_options[] = {
     {.flag = "--check", .set = set_check,
      .help = "only check the options, the model files and the addresses",
      .more = "Each model is opened and each address bound, as at a start, and given back; one that a running parleyd has is in use, and said to be. Exit status: 0 all is well, 1 a model or an address cannot be had, 2 an option is wrong."},
+    {.flag = "--check-data", .set = set_check_data,
+     .help = "only check what --data has",
+     .more = "No parleyd may have DIR meanwhile. The database's pages and indexes are read, and whether each reply has its turn and each fork its parent. Exit status: 0 all is well, and the line says how many conversations and turns there are; 1 something is not."},
     {.flag = "--version", .set = set_version, .help = "print the version"},
     {.flag = "--help", .set = set_help, .help = "print this"},
 };

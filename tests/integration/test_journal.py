@@ -161,6 +161,18 @@ def is_kept(parleyd, flags, folder):
         parley = daemon.again()
         for c in alive:
             refused(grpc.StatusCode.NOT_FOUND, lambda: parley.get(c))
+        left = parley.open("tiny")
+        said(parley, turn(left, 1))
+        check = [daemon.command[0], "--data", os.path.join(folder, "kept"), "--check-data"]
+        assert "in use" in children.run(check, stderr=-1, text=True).stderr
+    checked = children.run(check, stdout=-1, text=True)
+    n_open = len(forks) + 1
+    assert checked.returncode == 0 and checked.stdout.startswith(f"conversations={n_open} turns="), checked
+    with open(os.path.join(folder, "kept", "journal.db"), "r+b") as db:
+        db.seek(3 * 8192)  # a page behind the schema's
+        db.write(b"\xff" * 4096)
+    checked = children.run(check, stderr=-1, text=True)
+    assert checked.returncode == 1 and "journal.db" in checked.stderr, checked
 
 
 def second_is_refused(parleyd, flags, folder):
