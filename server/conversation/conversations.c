@@ -398,6 +398,7 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
 
 void conversation_unload(struct conversation *c)
 {
+    turn_lose_all(&c->host);
     conversation_leave(c, WATCH_CLOSED, "the journal could not be written");
 }
 

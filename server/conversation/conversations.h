@@ -181,7 +181,7 @@ size_t conversation_cancel(struct conversation *c);
 /* Cancels its turns and removes it; it is freed when its last turn has ended. reason is static. */
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason);
 
-/* Cancels its turns and takes it out of memory, where it is not closed: the journal has it. */
+/* Its turns fail, and it leaves memory without being closed: the journal has what is true of it. */
 void conversation_unload(struct conversation *c);
 /* As conversation_unload, of one that has no turn any more and may be closed already. */
 void conversation_lose(struct conversation *c);

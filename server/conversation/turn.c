@@ -494,6 +494,13 @@ static void turn_conclude(struct turn *t, struct completed_turn *completed, cons
     turn_start_next(h);
 }
 
+static const struct error turn_lost = {
+    .status = STATUS_UNAVAILABLE,
+    .reason = REASON_JOURNAL_FAILING,
+    .retry_after_ms = 1000,
+    .text = "the journal could not be written",
+};
+
 /* All turns fail, without another one being started. h may be freed. */
 static void turn_lose(struct turn *t, const struct error *err)
 {
@@ -515,6 +522,11 @@ static void turn_settle(struct turn *t, struct completed_turn *completed, const 
 
     if (!h->is_kept) {
         turn_conclude(t, completed, err);
+        return;
+    }
+    if (h->is_lost) {
+        completed_turn_unref(completed);
+        turn_lose(t, &turn_lost);
         return;
     }
     t->completed = completed;
@@ -555,9 +567,9 @@ void turn_accepted(struct turn *t, const struct error *err)
     struct error why;
 
     assert(t->state == TURN_ACCEPTING);
-    if (err->status != STATUS_OK) {
+    if (err->status != STATUS_OK || t->host->is_lost) {
         agent_turn_drop(&t->agent);
-        turn_lose(t, err);
+        turn_lose(t, err->status != STATUS_OK ? err : &turn_lost);
         return;
     }
     t->is_accepted = true;
@@ -741,6 +753,20 @@ void turn_end(struct turn *t, enum finish why)
         break;
     case TURN_ENDED:
         assert(0);
+    }
+}
+
+void turn_lose_all(struct turn_host *h)
+{
+    struct link *at = list_first(&h->turns);
+
+    h->is_lost = true;
+    while (at != NULL) {
+        struct turn *t = container_of(at, struct turn, link);
+
+        at = list_next(&h->turns, at);
+        if (t->state == TURN_QUEUED)
+            remove_turn(t, NULL, &turn_lost);
     }
 }
 

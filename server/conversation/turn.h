@@ -48,6 +48,7 @@ struct turn_host {
     uint32_t generation;
     uint16_t n_live; /* length of turns */
     bool is_kept;    /* its turns are durable before anybody is told */
+    bool is_lost;    /* what it is may differ from what is kept of it: nothing more is written */
 };
 
 /* A reader of a turn, in the caller's memory. After EVENT_DONE or EVENT_FAILED there is no more. */
@@ -127,6 +128,10 @@ enum status turn_reopen(struct turn_host *h, struct stored_request *request,
  */
 void turn_accepted(struct turn *t, const struct error *err);
 void turn_stored(struct turn *t, const struct error *err);
+
+/* The host is lost: its turns fail as UNAVAILABLE, the queued ones at once, and none is stored any
+ * more. */
+void turn_lose_all(struct turn_host *h);
 
 /* Its request, in every state. */
 const struct stored_request *turn_request_of(const struct turn *t);
