@@ -206,15 +206,6 @@ struct act_call {
     struct parley_act_events events;
 };
 
-static void error_of_detail(struct parley_error *out, const Parley__V1__ErrorDetail *detail)
-{
-    *out = (struct parley_error){.status = (enum parley_status)detail->code,
-                                 .retry_after_ms = detail->retry_after_ms};
-    (void)snprintf(out->field, sizeof(out->field), "%s", detail->field);
-    (void)snprintf(out->text, sizeof(out->text), "%s", detail->message);
-    (void)snprintf(out->reason, sizeof(out->reason), "%s", detail->reason);
-}
-
 static enum status on_answer(struct parley_call *call, const void *data, size_t len,
                              struct error *err)
 {
@@ -232,7 +223,7 @@ static enum status on_answer(struct parley_call *call, const void *data, size_t 
         goto out;
     response = (const Parley__V1__ActStepResponse *)m;
     if (response->error != NULL) {
-        error_of_detail(&outcome, response->error);
+        outcome_of_detail(&outcome, response->error);
         e->action(e->arg, response->tag, NULL, &outcome);
         goto out;
     }

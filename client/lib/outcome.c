@@ -16,6 +16,23 @@ static void outcome_copy(char *out, size_t size, const void *text, size_t len)
     out[len] = '\0';
 }
 
+static void outcome_copy_texts(struct parley_error *out, const Parley__V1__ErrorDetail *detail)
+{
+    outcome_copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
+    outcome_copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
+    outcome_copy(out->reason, sizeof(out->reason), detail->reason, strlen(detail->reason));
+}
+
+void outcome_of_detail(struct parley_error *out, const Parley__V1__ErrorDetail *detail)
+{
+    bool is_code = detail->code > 0 && detail->code <= PARLEY_UNAUTHENTICATED;
+
+    *out =
+        (struct parley_error){.status = is_code ? (enum parley_status)detail->code : PARLEY_UNKNOWN,
+                              .retry_after_ms = detail->retry_after_ms};
+    outcome_copy_texts(out, detail);
+}
+
 static bool read_detail(struct parley_error *out, const grpc_slice *value)
 {
     ProtobufCMessage *m = NULL;
@@ -31,9 +48,7 @@ static bool read_detail(struct parley_error *out, const grpc_slice *value)
     if (is_there) {
         detail = (const Parley__V1__ErrorDetail *)m;
         out->retry_after_ms = detail->retry_after_ms;
-        outcome_copy(out->field, sizeof(out->field), detail->field, strlen(detail->field));
-        outcome_copy(out->text, sizeof(out->text), detail->message, strlen(detail->message));
-        outcome_copy(out->reason, sizeof(out->reason), detail->reason, strlen(detail->reason));
+        outcome_copy_texts(out, detail);
     }
     arena_deinit(&arena);
     return is_there;

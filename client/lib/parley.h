@@ -185,6 +185,20 @@ void parley_call_unref(struct parley_call *call);
 enum parley_status parley_turn(struct parley_channel *channel, const struct parley_turn *turn,
                                const struct parley_turn_events *events, struct parley_error *err);
 
+/* Turns of any number of conversations over one stream, which costs a turn less than a call of its
+ * own. end is called exactly once, last, after the ends of all its turns. NULL only without memory.
+ */
+struct parley_call *parley_chat_start(struct parley_channel *channel,
+                                      void (*end)(void *arg, const struct parley_error *err),
+                                      void *arg);
+/* Sends a turn, whose events come as those of parley_turn_start; its deadline_ms is not used.
+ * ret_tag (may be NULL) is for parley_chat_cancel. Any thread, callbacks too. False: nothing is
+ * sent and no event comes, since the stream is over or no memory is left. */
+bool parley_chat_turn(struct parley_call *stream, const struct parley_turn *turn,
+                      const struct parley_turn_events *events, uint64_t *ret_tag);
+/* Ends the turn, as cancelled; one that has ended is none. Any thread. */
+void parley_chat_cancel(struct parley_call *stream, uint64_t tag);
+
 /* at_turn: how many turns the fork keeps; 0 is the beginning. */
 #define PARLEY_ALL_TURNS UINT32_MAX
 enum parley_status parley_fork(struct parley_channel *channel, const char *conversation,

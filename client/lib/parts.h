@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "client/lib/parley.h"
 #include "parley/v1/conversations.pb-c.h"
+#include "parley/v1/error.pb-c.h"
 
 struct parley_channel {
     char *address;
@@ -110,6 +111,20 @@ enum parley_status request_wait(struct parley_channel *channel, const struct cal
 /* How a call ended: from its status and trailers, or from the client's own failure. */
 void outcome_of_call(struct parley_error *out, const struct parley_call *call);
 void outcome_of_failure(struct parley_error *out, const struct error *err);
+/* An error inside a stream; a code that there is not is PARLEY_UNKNOWN. */
+void outcome_of_detail(struct parley_error *out, const Parley__V1__ErrorDetail *detail);
+
+/* Of turns. Everything that the request (initialised) points to is the turn's, in arena, or
+ * sampling (initialised). STATUS_EXHAUSTED. */
+enum status turn_fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
+                      const struct parley_turn *turn, struct arena *arena,
+                      struct error *err) MUST_CHECK;
+/* The event that the message is; e's functions may be NULL. */
+enum status turn_tell_piece(const struct parley_turn_events *e, const Parley__V1__TurnPiece *piece,
+                            struct arena *arena, struct error *err) MUST_CHECK;
+void turn_tell_accepted(const struct parley_turn_events *e, const Parley__V1__TurnAccepted *from);
+void turn_tell_progress(const struct parley_turn_events *e, const Parley__V1__TurnProgress *from);
+void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDone *from);
 
 /* Fills m (initialised) from s, in arena; its texts stay the caller's. STATUS_EXHAUSTED. */
 enum status sampling_fill(Parley__V1__Sampling *m, const struct parley_sampling *s,

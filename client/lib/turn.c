@@ -13,12 +13,26 @@ struct client_turn_call {
     struct parley_turn_events events;
 };
 
-static enum status tell_piece(const struct parley_turn_events *e,
-                              const Parley__V1__TurnPiece *piece, struct arena *arena,
-                              struct error *err)
+void turn_tell_accepted(const struct parley_turn_events *e, const Parley__V1__TurnAccepted *from)
 {
-    struct parley_token *tokens = arena_alloc(arena, piece->n_token_ids, sizeof(*tokens));
+    if (e->accepted != NULL)
+        e->accepted(e->arg, from->turn, from->prompt_tokens, from->cached_tokens);
+}
 
+void turn_tell_progress(const struct parley_turn_events *e, const Parley__V1__TurnProgress *from)
+{
+    if (e->progress != NULL)
+        e->progress(e->arg, from->done, from->total);
+}
+
+enum status turn_tell_piece(const struct parley_turn_events *e, const Parley__V1__TurnPiece *piece,
+                            struct arena *arena, struct error *err)
+{
+    struct parley_token *tokens;
+
+    if (e->piece == NULL)
+        return STATUS_OK;
+    tokens = arena_alloc(arena, piece->n_token_ids, sizeof(*tokens));
     if (tokens == NULL)
         return error_no_memory(err, piece->n_token_ids * sizeof(*tokens), "a piece's tokens");
     for (size_t i = 0; i < piece->n_token_ids; i++) {
@@ -40,7 +54,7 @@ static enum status tell_piece(const struct parley_turn_events *e,
     return STATUS_OK;
 }
 
-static void tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDone *from)
+void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDone *from)
 {
     char reason[WORD_CHARS];
     struct parley_done done = {
@@ -56,7 +70,8 @@ static void tell_done(const struct parley_turn_events *e, const Parley__V1__Turn
         done.timings = (struct parley_timings){from->timings->queue_us, from->timings->prefill_us,
                                                from->timings->decode_us, from->timings->total_us,
                                                from->timings->steps};
-    e->done(e->arg, &done);
+    if (e->done != NULL)
+        e->done(e->arg, &done);
 }
 
 static enum status on_message(struct parley_call *call, const void *data, size_t len,
@@ -78,21 +93,16 @@ static enum status on_message(struct parley_call *call, const void *data, size_t
     event = (const Parley__V1__TurnEvent *)m;
     switch (event->event_case) {
     case PARLEY__V1__TURN_EVENT__EVENT_ACCEPTED:
-        if (e->accepted != NULL)
-            e->accepted(e->arg, event->accepted->turn, event->accepted->prompt_tokens,
-                        event->accepted->cached_tokens);
+        turn_tell_accepted(e, event->accepted);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_PROGRESS:
-        if (e->progress != NULL)
-            e->progress(e->arg, event->progress->done, event->progress->total);
+        turn_tell_progress(e, event->progress);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_PIECE:
-        if (e->piece != NULL)
-            rc = tell_piece(e, event->piece, &arena, err);
+        rc = turn_tell_piece(e, event->piece, &arena, err);
         break;
     case PARLEY__V1__TURN_EVENT__EVENT_DONE:
-        if (e->done != NULL)
-            tell_done(e, event->done);
+        turn_tell_done(e, event->done);
         break;
     default: /* of a newer server */
         break;
@@ -115,8 +125,8 @@ static char *turn_text_of(const char *text)
     return text == NULL ? (char *)(uintptr_t) "" : (char *)(uintptr_t)text;
 }
 
-static enum status turn_fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
-                             const struct parley_turn *turn, struct arena *arena, struct error *err)
+enum status turn_fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sampling,
+                      const struct parley_turn *turn, struct arena *arena, struct error *err)
 {
     Parley__V1__Message *messages = arena_alloc(arena, turn->n_messages, sizeof(*messages));
     Parley__V1__Message **list = arena_alloc(arena, turn->n_messages, sizeof(*list));

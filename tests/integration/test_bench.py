@@ -50,6 +50,8 @@ def misuse(cli):
         (["parley://127.0.0.1:1", "--require", "p99_ttft<5"], "p99_ttft_ms"),
         (["parley://127.0.0.1:1", "--json", "--csv"], "exclude"),
         (["http://127.0.0.1:1", "--chat", "--responses"], "exclude"),
+        (["http://127.0.0.1:1", "--multiplexed"], "parley://"),
+        (["parley://127.0.0.1:1", "--against", "http://127.0.0.1:1", "--multiplexed"], "parley://"),
         (["parley://127.0.0.1:1", "--find-knee", "p99<1"], "p99"),
         (["parley://127.0.0.1:1", "--input-tokens", "9:1"], "LEAST:MOST"),
         (["parley://127.0.0.1:1", "--trace", "/nowhere"], "/nowhere"),
@@ -175,6 +177,44 @@ def kserve(cli, address):
     assert "--model" in cli.complaint("bench", url, code=1)
     assert "nobody" in cli.complaint("bench", url, "--model", "nobody", code=1)
     assert cli.lines("conversations", "--json") == []
+
+
+def act(cli, address):
+    """Steps of a policy: each conversation a session of its own, each turn a step."""
+    figures = bench(cli, f"act://{address}", "--model", "cart", "--concurrency", 4, "--requests", 12, "--turns", 3)
+    assert (figures["completed"], figures["failed"]) == (36, 0) and figures["e2el_ms_p50"] > 0, figures
+    assert "--model" in cli.complaint("bench", f"act://{address}", code=1)
+    assert "no policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
+
+
+def multiplexed(cli, url):
+    """The same turns on one stream: exactly as many tokens; errors of some leave the others; all is closed."""
+    load = ["--multiplexed", "--concurrency", 3, "--turns", 2]
+    figures = bench(cli, url, *load, "--requests", 5, "--input-tokens", 128, "--output-tokens", 6)
+    assert (figures["completed"], figures["failed"], figures["completion_tokens"]) == (10, 0, 60), figures
+    figures = bench(cli, url, *load, "--requests", 4, "--input-tokens", "100:3000", "--output-tokens", 2, code=1)
+    assert figures["completed"] > 0 and figures["errors"] == {"OUT_OF_RANGE": figures["failed"]} and figures["failed"] > 0, figures
+    figures = bench(cli, url, "--multiplexed", "--model", "echo", "--concurrency", 64, "--requests", 500)
+    assert (figures["completed"], figures["failed"]) == (500, 0), figures
+    assert cli.lines("conversations", "--json") == []
+
+
+def dying(cli, parleyd, *options):
+    """A server that is killed in the middle of a load leaves a report with the errors."""
+    with Parleyd(parleyd) as address:  # where a port is free
+        pass
+    daemon = children.start([parleyd, "--listen", address, "--log-level", "error"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    load = ["--model", "echo", "--concurrency", "8", "--requests", "100", "--turns", "5000", "--wait", str(PATIENCE)]
+    process = children.start([cli.path, "bench", f"parley://{address}", "--json", *load, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    at = Cli(cli.path, address)
+    children.until("a load beyond its probes", lambda: at.out("conversations", "--json", "--wait", str(PATIENCE)).count("\n") >= 4, process, daemon)
+    daemon.kill()
+    daemon.wait()
+    out, said = process.communicate(timeout=PATIENCE)
+    figures = json.loads(out)
+    assert process.returncode == 1 and "UNAVAILABLE" in said, said
+    assert figures["completed"] + figures["failed"] == 500000 and figures["completed"] > 0, figures
+    assert figures["errors"] == {"UNAVAILABLE": figures["failed"]} and figures["failed"] > 0, figures["errors"]
 
 
 def knee(cli, url):
@@ -322,6 +362,8 @@ def main():
     misuse(cli)
     server_away(cli)
     foreign(cli)
+    dying(cli, parleyd)
+    dying(cli, parleyd, "--multiplexed")
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([writer, tiny], check=True)
@@ -340,6 +382,8 @@ def main():
             schedule(cli, url)
             trace(cli, url, folder)
             kserve(cli, address)
+            act(cli, address)
+            multiplexed(cli, url)
             knee(cli, url)
             failures(cli, url)
             interrupted(cli, url)

@@ -53,6 +53,8 @@ static const struct option_row bench_rows[] = {
      AT(config.is_chat), 0},
     {"responses", NULL, "http://: responses instead of completions", OPTION_FLAG,
      AT(config.is_responses), 0},
+    {"multiplexed", NULL, "parley://: all turns on one stream instead of a call each", OPTION_FLAG,
+     AT(config.is_multiplexed), 0},
     {"rate", "X", "conversations begun a second, a Poisson process (closed loop)", OPTION_DOUBLE,
      AT(plan.arrivals.rate), 0},
     {"request-rate", "X", "the same", OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
@@ -265,6 +267,10 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
         return options_misuse(verb, "--json and --csv exclude each other");
     if (b->config.is_chat && b->config.is_responses)
         return options_misuse(verb, "--chat and --responses exclude each other");
+    if (b->config.is_multiplexed &&
+        (strncmp(b->address, "parley://", 9) != 0 ||
+         (b->against != NULL && strncmp(b->against, "parley://", 9) != 0)))
+        return options_misuse(verb, "--multiplexed is for parley://");
     if ((b->set & ROUNDS) != 0 && b->against == NULL)
         return options_misuse(verb, "--rounds is for --against");
     if (b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS)
@@ -296,7 +302,8 @@ static enum exit_code check_target_address(const struct verb *verb, const char *
     return address == NULL || target_type_of(address, &rest) != NULL
                ? EXIT_DONE
                : options_misuse(
-                     verb, "'%s' is none of parley://, kserve://, http:// and https://HOST:PORT",
+                     verb,
+                     "'%s' is none of parley://, act://, kserve://, http:// and https://HOST:PORT",
                      address);
 }
 

@@ -1,5 +1,6 @@
 /* The server that a load is sent to, by the protocol that its address names. Kinds are const
- * tables: parleyd over gRPC, servers with OpenAI's API over HTTP, and KServe v2 over gRPC.
+ * tables: parleyd's conversations and policies over gRPC, servers with OpenAI's API over HTTP, and
+ * KServe v2 over gRPC.
  *
  * A target has one thread of its own, which calls all events; any thread may send and leave. */
 #ifndef CLIENT_CLI_BENCH_TARGET_H
@@ -48,8 +49,9 @@ struct target_config {
     struct connection_options connection;
     float temperature;
     bool ignore_eos;
-    bool is_chat;      /* OpenAI: chat completions instead of completions */
-    bool is_responses; /* OpenAI: responses instead of completions; not both */
+    bool is_chat;        /* OpenAI: chat completions instead of completions */
+    bool is_responses;   /* OpenAI: responses instead of completions; not both */
+    bool is_multiplexed; /* parleyd: all turns on one stream */
 };
 
 struct target {
@@ -72,7 +74,8 @@ struct target_type {
     void (*session_deinit)(struct target_session *s); /* no turn is in flight */
 };
 
-extern const struct target_type parley_target, openai_target, openai_tls_target, kserve_target;
+extern const struct target_type parley_target, openai_target, openai_tls_target, kserve_target,
+    act_target;
 
 /* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
 const struct target_type *target_type_of(const char *address, const char **ret_rest);

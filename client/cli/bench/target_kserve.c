@@ -10,36 +10,21 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/counter_rng.h"
 #include "base/list.h"
+#include "client/cli/bench/kserve_inputs.h"
 #include "client/cli/bench/target.h"
 #include "client/cli/connection.h"
 #include "client/cli/output/console.h"
 #include "client/lib/parley.h"
 #include "inference/grpc_service.pb-c.h"
 
-enum {
-    INFER_TIMEOUT_MS = 10 * 60 * 1000,
-    MAX_DIMS = 8,
-    MAX_INPUT_BYTES = 64 << 20,
-    MAX_INPUTS = 32,
-};
-
-struct kserve_input {
-    char *name, *datatype;
-    int64_t shape[MAX_DIMS];
-    size_t n_dims;
-    bool is_text;
-    size_t n;          /* elements */
-    struct buf values; /* of numbers, as they are sent */
-};
+enum { INFER_TIMEOUT_MS = 10 * 60 * 1000 };
 
 struct kserve_target {
     struct target base;
     struct parley_channel *channel;
     const char *model;
-    struct kserve_input inputs[MAX_INPUTS];
-    size_t n_inputs;
+    struct kserve_inputs inputs;
     pthread_mutex_t lock; /* guards the calls of the sessions */
 };
 
@@ -81,16 +66,17 @@ static enum status put_texts(struct buf *out, const char *text, size_t n)
 static enum status pack_request(const struct kserve_target *t, const char *text, struct buf *out)
 {
     Inference__ModelInferRequest request = INFERENCE__MODEL_INFER_REQUEST__INIT;
-    Inference__ModelInferRequest__InferInputTensor inputs[MAX_INPUTS], *pointers[MAX_INPUTS];
-    ProtobufCBinaryData raw[MAX_INPUTS];
+    Inference__ModelInferRequest__InferInputTensor inputs[KSERVE_MAX_INPUTS],
+        *pointers[KSERVE_MAX_INPUTS];
+    ProtobufCBinaryData raw[KSERVE_MAX_INPUTS];
     enum status rc = STATUS_OK;
     struct buf texts;
     uint8_t *bytes;
     size_t len;
 
-    buf_init(&texts, MAX_INPUT_BYTES);
-    for (size_t i = 0; i < t->n_inputs; i++) {
-        const struct kserve_input *in = &t->inputs[i];
+    buf_init(&texts, KSERVE_MAX_INPUT_BYTES);
+    for (size_t i = 0; i < t->inputs.n; i++) {
+        const struct kserve_input *in = &t->inputs.items[i];
 
         inference__model_infer_request__infer_input_tensor__init(&inputs[i]);
         inputs[i].name = in->name;
@@ -102,12 +88,12 @@ static enum status pack_request(const struct kserve_target *t, const char *text,
         if (in->is_text && texts.len == 0) /* all of one element: the same bytes */
             rc = put_texts(&texts, text, in->n);
     }
-    for (size_t i = 0; i < t->n_inputs; i++)
-        if (t->inputs[i].is_text)
+    for (size_t i = 0; i < t->inputs.n; i++)
+        if (t->inputs.items[i].is_text)
             raw[i] = (ProtobufCBinaryData){texts.len, (uint8_t *)texts.data};
     request.model_name = (char *)(uintptr_t)t->model; /* only read */
     request.inputs = pointers;
-    request.n_inputs = request.n_raw_input_contents = t->n_inputs;
+    request.n_inputs = request.n_raw_input_contents = t->inputs.n;
     request.raw_input_contents = raw;
     len = protobuf_c_message_get_packed_size(&request.base);
     bytes = rc == STATUS_OK ? try_alloc(len + 1, 1) : NULL;
@@ -151,7 +137,7 @@ static enum status kserve_send(struct target *base, struct target_session *sessi
 
     session_begin(session);
     s->target = t;
-    buf_init(&request, MAX_INPUT_BYTES);
+    buf_init(&request, KSERVE_MAX_INPUT_BYTES);
     rc = pack_request(t, session->text, &request);
     if (rc == STATUS_OK) {
         /* The callback waits for the lock, and so finds the call here. */
@@ -183,127 +169,6 @@ static void kserve_session_deinit(struct target_session *s)
     (void)s; /* nothing is its own */
 }
 
-/* --- the model --- */
-
-/* Bytes of an element; 0: it has no fixed size, or it is unknown. See Triton's data types. */
-static size_t size_of_datatype(const char *datatype)
-{
-    static const struct {
-        const char *name;
-        size_t size;
-    } sizes[] = {{"BOOL", 1},  {"UINT8", 1},  {"INT8", 1},  {"UINT16", 2}, {"INT16", 2},
-                 {"FP16", 2},  {"BF16", 2},   {"INT32", 4}, {"UINT32", 4}, {"FP32", 4},
-                 {"INT64", 8}, {"UINT64", 8}, {"FP64", 8}};
-
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (strcmp(sizes[i].name, datatype) == 0)
-            return sizes[i].size;
-    return 0;
-}
-
-/* One element: a real number below 1, or 0 or 1. */
-static enum status draw_number(struct buf *out, const char *datatype, size_t size, uint32_t i)
-{
-    float u = counter_rng_uniform(1, 0, i, 0);
-    double wide = (double)u;
-    unsigned char small[8] = {u < 0.5F};
-
-    if (strcmp(datatype, "FP32") == 0)
-        return buf_append(out, &u, sizeof u);
-    if (strcmp(datatype, "FP64") == 0)
-        return buf_append(out, &wide, sizeof wide);
-    if (strcmp(datatype, "FP16") == 0 || strcmp(datatype, "BF16") == 0)
-        small[0] = 0; /* a number of 1 there is tiny */
-    return buf_append(out, small, size);
-}
-
-static enum status take_input(struct kserve_input *in,
-                              const Inference__ModelMetadataResponse__TensorMetadata *said,
-                              struct error *err)
-{
-    size_t size = size_of_datatype(said->datatype);
-    enum status rc = STATUS_OK;
-
-    in->name = xstrdup(said->name);
-    in->datatype = xstrdup(said->datatype);
-    in->is_text = strcmp(said->datatype, "BYTES") == 0;
-    in->n = 1;
-    buf_init(&in->values, MAX_INPUT_BYTES);
-    if (said->n_shape > MAX_DIMS || (size == 0 && !in->is_text))
-        return error_set(err, STATUS_UNIMPLEMENTED, "input '%s' of %zu dimensions of %s",
-                         said->name, said->n_shape, said->datatype);
-    for (size_t i = 0; i < said->n_shape; i++) {
-        in->shape[in->n_dims++] = said->shape[i] < 1 ? 1 : said->shape[i];
-        if (in->n > (size_t)MAX_INPUT_BYTES / 8 / (size_t)in->shape[i])
-            return error_set(err, STATUS_RANGE, "input '%s' has too many elements", said->name);
-        in->n *= (size_t)in->shape[i];
-    }
-    for (uint32_t i = 0; !in->is_text && rc == STATUS_OK && i < in->n; i++)
-        rc = draw_number(&in->values, in->datatype, size, i);
-    return rc == STATUS_OK ? rc : error_set(err, rc, "input '%s' is too large", said->name);
-}
-
-/* Whether the model's configuration says that it may be left out. */
-static bool is_optional(const Inference__ModelConfigResponse *config, const char *name)
-{
-    for (size_t i = 0; config != NULL && config->config != NULL && i < config->config->n_input; i++)
-        if (strcmp(config->config->input[i]->name, name) == 0)
-            return config->config->input[i]->optional;
-    return false;
-}
-
-/* NULL, with *err filled, after a failure. The caller frees it. */
-static ProtobufCMessage *ask(struct kserve_target *t, const char *method,
-                             const ProtobufCMessage *request,
-                             const ProtobufCMessageDescriptor *descriptor, struct error *err)
-{
-    ProtobufCMessage *answer = NULL;
-    struct parley_error why;
-
-    if (connection_call(&answer, t->channel, method, request, descriptor, 0, &why) != PARLEY_OK)
-        (void)error_set(err, (enum status)why.status, "%s", why.text);
-    return answer;
-}
-
-static enum status take_described(struct kserve_target *t,
-                                  const Inference__ModelMetadataResponse *metadata,
-                                  const Inference__ModelConfigResponse *config, struct error *err)
-{
-    enum status rc = STATUS_OK;
-
-    for (size_t i = 0; rc == STATUS_OK && i < metadata->n_inputs; i++)
-        if (!is_optional(config, metadata->inputs[i]->name)) {
-            if (t->n_inputs == MAX_INPUTS)
-                return error_set(err, STATUS_UNIMPLEMENTED, "it has more than %d inputs",
-                                 (int)MAX_INPUTS);
-            rc = take_input(&t->inputs[t->n_inputs++], metadata->inputs[i], err);
-        }
-    return rc;
-}
-
-static enum status describe(struct kserve_target *t, struct error *err)
-{
-    Inference__ModelMetadataRequest what = INFERENCE__MODEL_METADATA_REQUEST__INIT;
-    Inference__ModelConfigRequest how = INFERENCE__MODEL_CONFIG_REQUEST__INIT;
-    ProtobufCMessage *metadata, *config;
-    struct error ignored; /* a server without configurations: no input is optional */
-    enum status rc;
-
-    what.name = how.name = (char *)(uintptr_t)t->model; /* only read */
-    metadata = ask(t, "/inference.GRPCInferenceService/ModelMetadata", &what.base,
-                   &inference__model_metadata_response__descriptor, err);
-    if (metadata == NULL)
-        return err->status;
-    config = ask(t, "/inference.GRPCInferenceService/ModelConfig", &how.base,
-                 &inference__model_config_response__descriptor, &ignored);
-    rc = take_described(t, (const Inference__ModelMetadataResponse *)(const void *)metadata,
-                        (const Inference__ModelConfigResponse *)(const void *)config, err);
-    protobuf_c_message_free_unpacked(metadata, NULL);
-    if (config != NULL)
-        protobuf_c_message_free_unpacked(config, NULL);
-    return rc;
-}
-
 /* --- the server --- */
 
 static void kserve_target_close(struct target *base)
@@ -311,11 +176,7 @@ static void kserve_target_close(struct target *base)
     struct kserve_target *t = kserve_target_of(base);
 
     parley_channel_close(t->channel);
-    for (size_t i = 0; i < t->n_inputs; i++) {
-        free(t->inputs[i].name);
-        free(t->inputs[i].datatype);
-        buf_deinit(&t->inputs[i].values);
-    }
+    kserve_inputs_deinit(&t->inputs);
     (void)pthread_mutex_destroy(&t->lock);
     free(t);
 }
@@ -340,7 +201,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
         return NULL;
     }
     (void)pthread_mutex_init(&t->lock, NULL); /* cannot fail on Linux */
-    if (describe(t, &err) == STATUS_OK)
+    if (kserve_inputs_read(&t->inputs, t->channel, t->model, &err) == STATUS_OK)
         return &t->base;
     console_error("model '%s' at %s: %s [%s]", t->model, address, err.text,
                   status_name(err.status));

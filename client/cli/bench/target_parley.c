@@ -1,5 +1,6 @@
 /* parleyd over gRPC, all calls on one channel. A first turn: Open, and in its callback the Turn;
- * later ones: Turn alone. Leaving: Close; only the target's own close waits for it.
+ * later ones: Turn alone. Leaving: Close; only the target's own close waits for it. Multiplexed,
+ * the turns share one Chat stream; one that has ended is replaced with the next turn.
  *
  * A conversation that is left while its Open is in flight is closed as soon as its id is known. */
 #include <pthread.h>
@@ -24,9 +25,11 @@ struct parley_target {
     struct parley_channel *channel;
     const char *model;
     struct parley_sampling sampling;
-    pthread_mutex_t lock;
+    bool is_multiplexed;
+    pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t has_left;
-    size_t n_leaving; /* guarded by lock: Close calls in flight */
+    size_t n_leaving;         /* Close calls in flight */
+    struct parley_call *chat; /* NULL: none yet */
 };
 
 struct parley_session {
@@ -62,6 +65,7 @@ static struct target *parley_target_open(const char *address, const struct targe
     t->base.type = &parley_target;
     t->channel = channel;
     t->model = config->model;
+    t->is_multiplexed = config->is_multiplexed;
     t->sampling = (struct parley_sampling){.set = PARLEY_TEMPERATURE | PARLEY_MAX_TOKENS |
                                                   PARLEY_IGNORE_EOS | PARLEY_SEED,
                                            .temperature = config->temperature,
@@ -80,6 +84,7 @@ static void parley_target_close(struct target *base)
         (void)pthread_cond_wait(&t->has_left, &t->lock);
     (void)pthread_mutex_unlock(&t->lock);
     parley_channel_close(t->channel);
+    parley_call_unref(t->chat);
     (void)pthread_cond_destroy(&t->has_left);
     (void)pthread_mutex_destroy(&t->lock);
     free(t);
@@ -192,6 +197,29 @@ static void on_end(void *arg, const struct parley_error *how)
     p->base.events->end(&p->base, &err);
 }
 
+static void on_chat_over(void *arg, const struct parley_error *err)
+{
+    (void)arg;
+    (void)err; /* its turns were told */
+}
+
+/* False: no memory is left. */
+static bool parley_target_chat(struct parley_target *t, const struct parley_turn *turn,
+                               const struct parley_turn_events *events)
+{
+    bool is_sent;
+
+    (void)pthread_mutex_lock(&t->lock);
+    is_sent = t->chat != NULL && parley_chat_turn(t->chat, turn, events, NULL);
+    if (!is_sent) {
+        parley_call_unref(t->chat);
+        t->chat = parley_chat_start(t->channel, on_chat_over, NULL);
+        is_sent = t->chat != NULL && parley_chat_turn(t->chat, turn, events, NULL);
+    }
+    (void)pthread_mutex_unlock(&t->lock);
+    return is_sent;
+}
+
 static enum status parley_session_start_turn(struct parley_session *p, const char *conversation,
                                              struct error *err)
 {
@@ -204,14 +232,20 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
                                      .sampling = &sampling};
     const struct parley_turn_events events = {
         .piece = on_piece, .done = on_done, .end = on_end, .arg = p};
-    struct parley_call *started;
+    struct parley_call *started = NULL;
+    bool is_started;
 
     sampling.max_tokens = p->base.max_tokens;
     p->is_done = false;
     p->wrong = (struct error){0};
     p->base.sent_us = env_now_us(&env_real);
-    started = parley_turn_start(p->target->channel, &turn, &events);
-    if (started == NULL)
+    if (p->target->is_multiplexed) {
+        is_started = parley_target_chat(p->target, &turn, &events);
+    } else {
+        started = parley_turn_start(p->target->channel, &turn, &events);
+        is_started = started != NULL;
+    }
+    if (!is_started)
         return error_no_memory(err, sizeof turn, "a turn");
     parley_call_unref(started);
     return STATUS_OK;
