@@ -138,8 +138,9 @@ static struct parley_channel *open_channel(const struct connection_options *opti
 }
 
 /* Waits in slices, so that a Ctrl-C can end the wait and the remark can be printed during it. */
-static enum parley_status wait_ready(struct parley_channel *channel, const char *server,
-                                     uint64_t wait_ms, struct parley_error *err)
+static enum parley_status wait_ready(struct parley_channel *channel,
+                                     const struct connection_options *options, uint64_t wait_ms,
+                                     struct parley_error *err)
 {
     uint64_t start_ms = env_now_ms(&env_real), waited_ms = 0;
     enum parley_status rc;
@@ -148,9 +149,11 @@ static enum parley_status wait_ready(struct parley_channel *channel, const char 
         uint64_t left_ms = wait_ms - waited_ms;
 
         rc = parley_channel_wait(channel, (uint32_t)(left_ms < SLICE_MS ? left_ms : SLICE_MS), err);
+        if (rc == PARLEY_UNIMPLEMENTED && options->may_lack_health)
+            rc = PARLEY_OK;
         waited_ms = env_now_ms(&env_real) - start_ms;
         if (rc != PARLEY_OK && waited_ms >= QUIET_MS && waited_ms < wait_ms)
-            console_progress("waiting for the server at %s …", server);
+            console_progress("waiting for the server at %s …", options->server);
     } while (rc != PARLEY_OK && waited_ms < wait_ms && interrupt_sleep(0));
     console_clear();
     return rc;
@@ -164,7 +167,7 @@ struct parley_channel *connection_open(const struct connection_options *options)
 
     if (channel == NULL)
         return NULL;
-    if (wait_ready(channel, options->server, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
+    if (wait_ready(channel, options, (uint64_t)(wait_s * 1e3), &err) != PARLEY_OK) {
         console_error("no server is ready at %s (waited %.1f s); start one by './run chat' or "
                       "'parleyd', or say by --server where one is",
                       options->server, wait_s);

@@ -17,6 +17,7 @@ struct connection_options {
     const char *ca, *cert, *tls_key; /* files, PEM; NULL: none */
     double wait_s;                   /* for the server to be ready */
     bool is_json;
+    bool may_lack_health; /* a server without gRPC's health service is ready when it says so */
 };
 
 /* --server, --wait, --json; --key-file, --tls, --ca, --cert, --tls-key */

@@ -187,6 +187,37 @@ def act(cli, address):
     assert "no policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
 
 
+def any_method(cli, address, folder):
+    """Any unary method that reflection describes, with a request of JSON; what is none is refused before the load."""
+    at = f"grpc://{address}/parley.v1.Conversations"
+    opening = '{"model": "echo", "ttlMs": "60000", "metadata": {"of": "the bench"}}'
+    figures = bench(cli, f"{at}/Open", "--data", opening, "--concurrency", 4, "--requests", 10, "--turns", 2)
+    assert (figures["completed"], figures["failed"]) == (20, 0) and figures["e2el_ms_p50"] > 0, figures
+    opened = cli.lines("conversations", "--json")
+    assert len(opened) == 20 and all(one["model"] == "echo" for one in opened), opened
+    path = os.path.join(folder, "request.json")
+    with open(path, "w") as file:
+        json.dump({"conversation": opened[0]["conversation"]}, file)
+    figures = bench(cli, f"{at}/Get", "--data", f"@{path}", "--requests", 3)
+    assert (figures["completed"], figures["failed"]) == (3, 0), figures
+    for one in opened:
+        cli.run("conversations", "close", one["conversation"])
+    figures = bench(cli, f"{at}/Get", "--data", f"@{path}", "--requests", 3, code=1)
+    assert figures["errors"] == {"NOT_FOUND": 3}, figures
+    for method, data, word in [
+        ("/parley.v1.Conversations/Chat", "{}", "is a stream"),
+        ("/parley.v1.Conversations/Chats", "{}", "no method 'Chats'"),
+        ("/parley.v1.Nobody/Get", "{}", "parley.v1.Nobody"),
+        ("/parley.v1.Conversations/Get", '{"conversations": 1}', "no field 'conversations'"),
+        ("/parley.v1.Conversations/Get", "{", "--data"),
+        ("/parley.v1.Conversations/Get", "@/nowhere", "/nowhere"),
+        ("/Get", "{}", "needs a method"),
+        ("", "{}", "needs a method"),
+    ]:
+        line = cli.complaint("bench", f"grpc://{address}{method}", "--data", data, code=1)
+        assert word in line, line
+
+
 def multiplexed(cli, url):
     """The same turns on one stream: exactly as many tokens; errors of some leave the others; all is closed."""
     load = ["--multiplexed", "--concurrency", 3, "--turns", 2]
@@ -383,6 +414,7 @@ def main():
             trace(cli, url, folder)
             kserve(cli, address)
             act(cli, address)
+            any_method(cli, address, folder)
             multiplexed(cli, url)
             knee(cli, url)
             failures(cli, url)

@@ -55,6 +55,8 @@ static const struct option_row bench_rows[] = {
      AT(config.is_responses), 0},
     {"multiplexed", NULL, "parley://: all turns on one stream instead of a call each", OPTION_FLAG,
      AT(config.is_multiplexed), 0},
+    {"data", "JSON|@FILE", "grpc://: the request of each turn ({})", OPTION_TEXT, AT(config.data),
+     0},
     {"rate", "X", "conversations begun a second, a Poisson process (closed loop)", OPTION_DOUBLE,
      AT(plan.arrivals.rate), 0},
     {"request-rate", "X", "the same", OPTION_DOUBLE, AT(plan.arrivals.rate), 0},
@@ -301,10 +303,10 @@ static enum exit_code check_target_address(const struct verb *verb, const char *
 
     return address == NULL || target_type_of(address, &rest) != NULL
                ? EXIT_DONE
-               : options_misuse(
-                     verb,
-                     "'%s' is none of parley://, act://, kserve://, http:// and https://HOST:PORT",
-                     address);
+               : options_misuse(verb,
+                                "'%s' is none of parley://, act://, kserve://, grpc://, http:// "
+                                "and https://HOST:PORT",
+                                address);
 }
 
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)

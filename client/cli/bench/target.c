@@ -6,8 +6,9 @@
 
 const struct target_type *target_type_of(const char *address, const char **ret_rest)
 {
-    static const struct target_type *const types[] = {
-        &parley_target, &openai_target, &openai_tls_target, &kserve_target, &act_target};
+    static const struct target_type *const types[] = {&parley_target,     &openai_target,
+                                                      &openai_tls_target, &kserve_target,
+                                                      &act_target,        &grpc_target};
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         size_t len = strlen(types[i]->scheme);

@@ -1,6 +1,6 @@
 /* The server that a load is sent to, by the protocol that its address names. Kinds are const
- * tables: parleyd's conversations and policies over gRPC, servers with OpenAI's API over HTTP, and
- * KServe v2 over gRPC.
+ * tables: parleyd's conversations and policies over gRPC, servers with OpenAI's API over HTTP,
+ * KServe v2 over gRPC, and any unary method over gRPC.
  *
  * A target has one thread of its own, which calls all events; any thread may send and leave. */
 #ifndef CLIENT_CLI_BENCH_TARGET_H
@@ -52,6 +52,7 @@ struct target_config {
     bool is_chat;        /* OpenAI: chat completions instead of completions */
     bool is_responses;   /* OpenAI: responses instead of completions; not both */
     bool is_multiplexed; /* parleyd: all turns on one stream */
+    const char *data;    /* gRPC: the request as JSON, or @ and a file's name; NULL: {} */
 };
 
 struct target {
@@ -75,7 +76,7 @@ struct target_type {
 };
 
 extern const struct target_type parley_target, openai_target, openai_tls_target, kserve_target,
-    act_target;
+    act_target, grpc_target;
 
 /* The kind whose scheme the address begins with; *ret_rest is what follows it. NULL: none. */
 const struct target_type *target_type_of(const char *address, const char **ret_rest);

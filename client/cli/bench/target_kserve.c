@@ -192,6 +192,7 @@ static struct target *kserve_target_open(const char *address, const struct targe
         return NULL;
     }
     where.server = address;
+    where.may_lack_health = true;
     t = xalloc(sizeof *t);
     t->base.type = &kserve_target;
     t->model = config->model;
