@@ -131,8 +131,9 @@ struct parley_turn {
     const struct parley_message *messages; /* [n_messages] */
     size_t n_messages;
     const struct parley_sampling *sampling; /* NULL: the conversation's */
-    int want_logprobs;    /* 0: none; 1 … 20: each token and that many alternatives */
-    uint32_t deadline_ms; /* 0: none */
+    int want_logprobs;       /* 0: none; 1 … 20: each token and that many alternatives */
+    uint32_t deadline_ms;    /* 0: none */
+    const char *json_schema; /* what the reply must match; NULL: anything */
 };
 
 struct parley_token {

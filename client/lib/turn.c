@@ -144,6 +144,16 @@ enum status turn_fill(Parley__V1__TurnRequest *request, Parley__V1__Sampling *sa
     request->messages = list;
     request->n_messages = turn->n_messages;
     request->want_logprobs = turn->want_logprobs > 0 ? (uint32_t)turn->want_logprobs : 0;
+    if (turn->json_schema != NULL) {
+        Parley__V1__Constraint *constraint = arena_alloc(arena, 1, sizeof(*constraint));
+
+        if (constraint == NULL)
+            return error_no_memory(err, sizeof(*constraint), "a turn's constraint");
+        parley__v1__constraint__init(constraint);
+        constraint->kind_case = PARLEY__V1__CONSTRAINT__KIND_JSON_SCHEMA;
+        constraint->json_schema = turn_text_of(turn->json_schema);
+        request->constraint = constraint;
+    }
     if (turn->sampling == NULL)
         return STATUS_OK;
     request->sampling = sampling;

@@ -52,6 +52,15 @@ def misuse(cli):
         (["http://127.0.0.1:1", "--chat", "--responses"], "exclude"),
         (["http://127.0.0.1:1", "--multiplexed"], "parley://"),
         (["parley://127.0.0.1:1", "--against", "http://127.0.0.1:1", "--multiplexed"], "parley://"),
+        (["parley://127.0.0.1:1", "--cancels", "1.5"], "0 to 1"),
+        (["http://127.0.0.1:1", "--forks", "0.5"], "parley://"),
+        (["parley://127.0.0.1:1", "--shared", "0.5"], "--shared-prefix"),
+        (["parley://127.0.0.1:1", "--constrained", "0.5"], "--schema"),
+        (["parley://127.0.0.1:1", "--schema", "/nowhere"], "/nowhere"),
+        (["kserve://127.0.0.1:1", "--schema", "/nowhere"], "parley://"),
+        (["parley://127.0.0.1:1", "--max-windows", "5"], "--stable"),
+        (["parley://127.0.0.1:1", "--stable", "5", "--max-windows", "2"], "at least 3"),
+        (["parley://127.0.0.1:1", "--stable", "5", "--find-knee", "p99_ttft_ms<1"], "--find-knee"),
         (["parley://127.0.0.1:1", "--find-knee", "p99<1"], "p99"),
         (["parley://127.0.0.1:1", "--input-tokens", "9:1"], "LEAST:MOST"),
         (["parley://127.0.0.1:1", "--trace", "/nowhere"], "/nowhere"),
@@ -185,6 +194,45 @@ def act(cli, address):
     assert (figures["completed"], figures["failed"]) == (36, 0) and figures["e2el_ms_p50"] > 0, figures
     assert "--model" in cli.complaint("bench", f"act://{address}", code=1)
     assert "no policy" in cli.complaint("bench", f"act://{address}", "--model", "tiny", code=1)
+
+
+def shares(cli, url, folder):
+    """Shares of turns on forks, of cancelled ones, of constrained replies, of shared prefixes: each counts as it should."""
+    load = ["--input-tokens", 96, "--output-tokens", 4]
+    for more in [], ["--multiplexed"]:
+        figures = bench(cli, url, *load, "--concurrency", 2, "--requests", 6, "--turns", 3, "--forks", 0.5, *more)
+        assert (figures["completed"], figures["failed"]) == (18, 0), figures
+        assert figures["prompt_tokens"] == 6 * (96 + (2 * 96 + 4) + (3 * 96 + 2 * 4)), "a fork has the past of its conversation"
+        assert cli.lines("conversations", "--json") == [], "what was forked is closed"
+    figures = bench(cli, url, *load[:2], "--output-tokens", 60, "--concurrency", 8, "--requests", 32, "--cancels", 0.5, "--multiplexed")
+    assert figures["failed"] == 0 and figures["completed"] + figures["cancelled"] == 32 and 6 <= figures["cancelled"] <= 26, figures
+    assert figures["completion_tokens"] == 60 * figures["completed"], figures
+    assert cli.lines("conversations", "--json") == []
+    shared = ["--input-tokens", 256, "--output-tokens", 2, "--requests", 12, "--shared-prefix", 128]
+    n_all, n_half = (bench(cli, url, *shared, "--shared", share, "--seed", 11 + i)["cached_tokens"] for i, share in enumerate((1, 0.5)))
+    assert 0 < n_half < n_all, (n_half, n_all)
+
+
+def constrained(cli, url, folder):
+    """Replies that must match a schema: nothing else can be said, so that each has the tokens of the one text there is."""
+    path = os.path.join(folder, "schema.json")
+    with open(path, "w") as file:
+        file.write('{"const": "w"}')
+    command = [cli.path, "bench", url, "--json", "--input-tokens", "96", "--output-tokens", "50", "--requests", "6", "--schema", path]
+    for share in 1, 0.5:
+        figures = json.loads(cli.out(*command[1:], "--constrained", str(share)))
+        assert (figures["completed"], figures["failed"]) == (6, 0), figures
+        assert (figures["completion_tokens"] < 6 * 10) == (share == 1), figures
+
+
+def windows(cli, url):
+    """Loads are repeated until three agree, or until so many were: the report is of the last three."""
+    load = ["--model", "echo", "--input-tokens", 8, "--output-tokens", 8, "--requests", 50]
+    figures = bench(cli, url, *load, "--stable", 1000)
+    assert (figures["windows"], figures["is_stable"], figures["completed"]) == (3, True, 150), figures
+    figures = bench(cli, url, *load, "--stable", 0.000001, "--max-windows", 5)
+    assert (figures["windows"], figures["is_stable"], figures["completed"]) == (5, False, 150), figures
+    assert "not stable" in figures["said"] and figures["duration_s"] > 0, figures
 
 
 def any_method(cli, address, folder):
@@ -374,6 +422,18 @@ def foreign(cli):
         assert body["model"] == "first" and body["max_output_tokens" if said == "input" else "max_tokens"] == 5 and body["temperature"] == 0 and body["ignore_eos"], body
         assert body["stream"] and (said == "input" or body["stream_options"]["include_usage"]), body
         assert "w w w w w" in json.dumps(body), "the second turn holds the first's reply"
+    schema = {"type": "object", "properties": {"b": {}, "a": {}}}
+    with tempfile.NamedTemporaryFile("w") as file:
+        json.dump(schema, file)
+        file.flush()
+        for more, place in ([], ("structured_outputs", "json")), (["--chat"], ("response_format", "json_schema", "schema")), (["--responses"], ("text", "format", "schema")):
+            assert bench(cli, url, *load, "--schema", file.name, *more)["completed"] == 4
+            said = Foreign.bodies[-1][1]
+            for name in place:
+                said = said[name]
+            assert said == schema and list(said["properties"]) == ["b", "a"], said
+    figures = bench(cli, url, *load[:2], "--requests", 40, *load[4:], "--cancels", 0.5)
+    assert figures["failed"] == 0 and figures["completed"] + figures["cancelled"] == 40, figures
     for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "no end"):
         for api in [], ["--responses"]:
             figures = bench(cli, url, *load, "--model", model, *api, code=1)
@@ -413,6 +473,9 @@ def main():
             schedule(cli, url)
             trace(cli, url, folder)
             kserve(cli, address)
+            shares(cli, url, folder)
+            constrained(cli, url, folder)
+            windows(cli, url)
             act(cli, address)
             any_method(cli, address, folder)
             multiplexed(cli, url)

@@ -1,6 +1,8 @@
 /* parley bench ADDRESS: puts a load on a server and reports the measurements. */
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,11 @@ enum {
     DURATION = 1 << 4,
     TRACE = 1 << 5,
     TURNS = 1 << 6,
+    SHARED = 1 << 7,
+    CONSTRAINED = 1 << 8,
+    STABLE = 1 << 9,
+    MAX_WINDOWS = 1 << 10,
+    MAX_SCHEMA_BYTES = 1 << 20,
 };
 
 #define AT(member) offsetof(struct sweep, member)
@@ -47,6 +54,8 @@ static const struct option_row bench_rows[] = {
      0},
     {"shared-prefix", "N", "tokens that all prompts begin with (none)", OPTION_U32,
      AT(shared_prefix), SWEEP_SHARED_PREFIX},
+    {"shared", "SHARE", "of the conversations, that begin with it (1)", OPTION_DOUBLE, AT(shared),
+     SHARED},
     {"prompt-file", "PATH", "a prompt a line, instead of random words", OPTION_TEXT,
      AT(prompt_file), 0},
     {"chat", NULL, "http://: chat completions instead of completions", OPTION_FLAG,
@@ -68,6 +77,18 @@ static const struct option_row bench_rows[] = {
      AT(plan.arrivals.burst), 0},
     {"think", "SECONDS", "between a reply and the next turn (0)", OPTION_DOUBLE, AT(plan.think_s),
      0},
+    {"forks", "SHARE", "parley://: of later turns, on a fork of their conversation (0)",
+     OPTION_DOUBLE, AT(plan.forks), 0},
+    {"cancels", "SHARE", "of turns, cancelled at their first chunk (0)", OPTION_DOUBLE,
+     AT(plan.cancels), 0},
+    {"schema", "FILE", "a JSON schema that replies must match", OPTION_TEXT, AT(schema_file), 0},
+    {"constrained", "SHARE", "of turns, whose replies must match it (1)", OPTION_DOUBLE,
+     AT(plan.constrained), CONSTRAINED},
+    {"stable", "PERCENT",
+     "repeat each load until three in a row agree so far; the report is of those", OPTION_DOUBLE,
+     AT(stable), STABLE},
+    {"max-windows", "N", "so many loads at most with --stable (10)", OPTION_U32, AT(max_windows),
+     MAX_WINDOWS},
     {"duration", "SECONDS", "begin no conversation after so long, instead of --requests",
      OPTION_DOUBLE, AT(plan.duration_s), DURATION},
     {"background", "N", "more conversations, which speak all the while and do not count",
@@ -248,6 +269,106 @@ static enum exit_code settle_knee(struct sweep *b, const struct verb *verb)
     return EXIT_DONE;
 }
 
+static bool is_share(double x)
+{
+    return x >= 0 && x <= 1;
+}
+
+/* Whether both servers' kinds can do it. */
+static bool can_all(const struct sweep *b, bool (*can)(const struct target_type *type))
+{
+    const char *rest;
+
+    return can(target_type_of(b->address, &rest)) &&
+           (b->against == NULL || can(target_type_of(b->against, &rest)));
+}
+
+static bool can_fork(const struct target_type *type)
+{
+    return type->can_fork;
+}
+
+static bool can_constrain(const struct target_type *type)
+{
+    return type->can_constrain;
+}
+
+static bool can_multiplex(const struct target_type *type)
+{
+    return type == &parley_target;
+}
+
+/* The schema's text, checked to be JSON: as it is, since the order of its members matters. */
+static enum status read_reply_schema(struct sweep *b, struct error *err)
+{
+    FILE *file = fopen(b->schema_file, "re");
+    enum status rc = STATUS_OK;
+    json_error_t why;
+    char part[4096];
+    json_t *json;
+    size_t n;
+
+    if (file == NULL)
+        return error_set(err, STATUS_NOT_FOUND, "cannot read %s: %s", b->schema_file,
+                         strerror(errno));
+    while (rc == STATUS_OK && (n = fread(part, 1, sizeof part, file)) > 0)
+        rc = buf_append(&b->schema, part, n);
+    if (rc == STATUS_OK && ferror(file) != 0)
+        rc = error_set(err, STATUS_UNKNOWN, "cannot read %s: %s", b->schema_file, strerror(errno));
+    else if (rc != STATUS_OK)
+        (void)error_set(err, rc, "%s is longer than %d bytes", b->schema_file,
+                        (int)MAX_SCHEMA_BYTES);
+    (void)fclose(file); /* nothing was written */
+    if (rc != STATUS_OK)
+        return rc;
+    json = b->schema.len == 0 ? NULL : json_loads(b->schema.data, JSON_DECODE_ANY, &why);
+    if (json == NULL)
+        return error_set(err, STATUS_INVALID, "%s is no JSON", b->schema_file);
+    json_decref(json);
+    return STATUS_OK;
+}
+
+static enum exit_code settle_shares(struct sweep *b, const struct verb *verb)
+{
+    struct load_plan *plan = &b->plan;
+    struct error err;
+
+    if (!is_share(plan->forks) || !is_share(plan->cancels) || !is_share(plan->constrained) ||
+        !is_share(b->shared))
+        return options_misuse(verb, "a share is from 0 to 1");
+    if (plan->forks > 0 && !can_all(b, can_fork))
+        return options_misuse(verb, "--forks is for parley://");
+    if ((b->set & SHARED) != 0 && (b->set & SWEEP_SHARED_PREFIX) == 0)
+        return options_misuse(verb, "--shared is for --shared-prefix");
+    if ((b->set & CONSTRAINED) != 0 && b->schema_file == NULL)
+        return options_misuse(verb, "--constrained is for --schema");
+    if (b->schema_file == NULL)
+        return EXIT_DONE;
+    if (!can_all(b, can_constrain))
+        return options_misuse(verb, "--schema is for parley://, http:// and https://");
+    if (read_reply_schema(b, &err) != STATUS_OK)
+        return options_misuse(verb, "--schema: %s", err.text);
+    plan->json_schema = b->schema.data;
+    if ((b->set & CONSTRAINED) == 0)
+        plan->constrained = 1;
+    return EXIT_DONE;
+}
+
+static enum exit_code settle_windows(const struct sweep *b, const struct verb *verb)
+{
+    if ((b->set & MAX_WINDOWS) != 0 && (b->set & STABLE) == 0)
+        return options_misuse(verb, "--max-windows is for --stable");
+    if ((b->set & STABLE) == 0)
+        return EXIT_DONE;
+    if (b->stable <= 0 || b->max_windows < STABLE_WINDOWS)
+        return options_misuse(verb, "--stable is above 0, and --max-windows at least %d",
+                              (int)STABLE_WINDOWS);
+    if (b->knee_bound != NULL || b->against != NULL || b->plan.newcomer_tokens > 0)
+        return options_misuse(verb, "--stable excludes --find-knee, --against and "
+                                    "--newcomer-tokens");
+    return EXIT_DONE;
+}
+
 /* Sets the defaults that depend on other options, and rejects options that exclude each other. */
 static enum exit_code settle(struct sweep *b, const struct verb *verb)
 {
@@ -269,15 +390,15 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
         return options_misuse(verb, "--json and --csv exclude each other");
     if (b->config.is_chat && b->config.is_responses)
         return options_misuse(verb, "--chat and --responses exclude each other");
-    if (b->config.is_multiplexed &&
-        (strncmp(b->address, "parley://", 9) != 0 ||
-         (b->against != NULL && strncmp(b->against, "parley://", 9) != 0)))
+    if (b->config.is_multiplexed && !can_all(b, can_multiplex))
         return options_misuse(verb, "--multiplexed is for parley://");
     if ((b->set & ROUNDS) != 0 && b->against == NULL)
         return options_misuse(verb, "--rounds is for --against");
     if (b->n_rounds == 0 || b->n_rounds > MAX_ROUNDS)
         return options_misuse(verb, "--rounds is from 1 to %d", (int)MAX_ROUNDS);
     if ((code = settle_lengths(b, verb)) != EXIT_DONE ||
+        (code = settle_shares(b, verb)) != EXIT_DONE ||
+        (code = settle_windows(b, verb)) != EXIT_DONE ||
         (code = settle_knee(b, verb)) != EXIT_DONE || (code = settle_trace(b, verb)) != EXIT_DONE ||
         (code = settle_arrivals(b, verb)) != EXIT_DONE ||
         (code = settle_bounds(b, verb)) != EXIT_DONE || (code = read_levels(b, verb)) != EXIT_DONE)
@@ -316,12 +437,15 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
                       .input_tokens = "64",
                       .output_tokens = "64",
                       .seed = 1,
-                      .n_rounds = 3};
+                      .n_rounds = 3,
+                      .shared = 1,
+                      .max_windows = 10};
     const struct option_group groups[] = {{bench_rows, &b, &b.set}};
     char command[1024];
     enum exit_code code;
     int first;
 
+    buf_init(&b.schema, MAX_SCHEMA_BYTES);
     join_command(command, sizeof command, argc, argv); /* reading the options moves them */
     if (!options_read(verb, groups, 1, argc, argv, 1, 1, &first, &code))
         return code;
@@ -334,5 +458,6 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
     code = sweep_run(&b, command);
 free_trace:
     trace_deinit(&b.trace);
+    buf_deinit(&b.schema);
     return code;
 }

@@ -88,6 +88,40 @@ void figures_add_failed(struct figures *f, uint64_t n, const struct error *why)
         f->first_error = *why;
 }
 
+void figures_merge(struct figures *into, const struct figures *from)
+{
+    timeline_merge(&into->timeline, into->end_us - into->start_us, &from->timeline);
+    into->end_us += from->end_us - from->start_us;
+    into->n_completed += from->n_completed;
+    into->n_failed += from->n_failed;
+    into->n_cancelled += from->n_cancelled;
+    into->n_good += from->n_good;
+    for (size_t i = 0; i < FIGURES_N_STATUSES; i++)
+        into->n_by_status[i] += from->n_by_status[i];
+    into->n_input += from->n_input;
+    into->n_cached += from->n_cached;
+    into->n_output += from->n_output;
+    if (into->n_prompt_max == 0 ||
+        (from->n_prompt_max > 0 && from->n_prompt_min < into->n_prompt_min))
+        into->n_prompt_min = from->n_prompt_min;
+    if (from->n_prompt_max > into->n_prompt_max)
+        into->n_prompt_max = from->n_prompt_max;
+    if (from->n_peak > into->n_peak)
+        into->n_peak = from->n_peak;
+    quantiles_merge(&into->ttft_us, &from->ttft_us);
+    quantiles_merge(&into->itl_us, &from->itl_us);
+    quantiles_merge(&into->tpot_us, &from->tpot_us);
+    quantiles_merge(&into->e2el_us, &from->e2el_us);
+    quantiles_merge(&into->lag_us, &from->lag_us);
+    quantiles_merge(&into->rates_milli, &from->rates_milli);
+    for (size_t i = 0; i < into->n_turns && i < from->n_turns; i++)
+        quantiles_merge(&into->turn_ttft_us[i], &from->turn_ttft_us[i]);
+    into->client_cpu_s += from->client_cpu_s;
+    into->server_cpu_s += from->server_cpu_s;
+    if (into->first_error.status == STATUS_OK)
+        into->first_error = from->first_error;
+}
+
 double figures_duration_s(const struct figures *f)
 {
     return (double)(f->end_us - f->start_us) / 1e6;

@@ -31,6 +31,7 @@ struct figures {
     struct goodput_goal goal;
     uint64_t start_us, end_us;      /* monotonic clock: start of the first turn, end of the last */
     uint64_t n_completed, n_failed; /* turns */
+    uint64_t n_cancelled;           /* by the load's own wish; neither completed nor failed */
     uint64_t n_good;                /* completed within the goal */
     uint64_t n_by_status[FIGURES_N_STATUSES]; /* failed turns; those never sent count as the one
                                                  that failed before them */
@@ -58,6 +59,10 @@ void figures_deinit(struct figures *f);
 void figures_add_turn(struct figures *f, const struct target_session *s);
 /* n turns failed, or were never started. */
 void figures_add_failed(struct figures *f, uint64_t n, const struct error *why);
+
+/* Adds those of a load that followed: its times come after, its counts and times are summed. Not
+ * the newcomer's, of which only one load has any. */
+void figures_merge(struct figures *into, const struct figures *from);
 
 double figures_duration_s(const struct figures *f);
 /* So many a second of the duration. */

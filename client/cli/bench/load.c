@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/counter_rng.h"
 #include "base/env.h"
 #include "client/cli/bench/due.h"
 #include "client/cli/bench/server_cpu.h"
@@ -32,6 +33,7 @@ enum {
     /* Conversations that are not measured are numbered from here, so that their words differ. */
     FIRST_BACKGROUND = 1 << 29,
     FIRST_NEWCOMER = 1 << 30,
+    SHARES = 1 << 20, /* in the seed: other draws than those of words and lengths */
     /* With a duration, the next conversation begins only this long after a failed one: else an
      * unavailable server would get requests as fast as it refuses them. */
     AFTER_FAILURE_US = 1000 * 1000,
@@ -47,6 +49,8 @@ struct load_slot {
     uint32_t conversation;      /* its number */
     bool is_taken;              /* its conversation is not over */
     bool is_busy;               /* a turn is in flight */
+    bool is_to_cancel;          /* that turn, at its first chunk */
+    bool is_cancelled;          /* it was */
     bool has_spoken;            /* ever */
     bool is_idle, is_due;       /* on the load's stack or heap */
     uint64_t n_tokens, busy_us; /* of this conversation */
@@ -94,7 +98,8 @@ static bool is_time_over(const struct load *l)
 
 /* --- one slot; the lock is held --- */
 
-enum { DRAW_INPUT, DRAW_OUTPUT }; /* of lengths */
+enum { DRAW_INPUT, DRAW_OUTPUT };                  /* of lengths */
+enum { DRAW_FORK, DRAW_CANCEL, DRAW_CONSTRAINED }; /* of shares */
 
 /* What the trace says of a measured conversation's turn; NULL: there is no trace. */
 static const struct trace_turn *trace_turn_of(const struct load_slot *slot, uint32_t turn)
@@ -169,6 +174,14 @@ static enum status turn_text(struct load_slot *slot, uint32_t turn)
     return buf_append_text(&slot->text, said->text);
 }
 
+/* Whether a measured turn is one of this share. */
+static bool is_of_share(const struct load_slot *slot, double share, uint32_t turn, uint32_t what)
+{
+    return slot->role == MEASURED && share > 0 &&
+           (double)counter_rng_uniform(slot->load->prompts->seed ^ SHARES, slot->conversation, turn,
+                                       what) < share;
+}
+
 /* due_us: when the schedule begins it; 0: now. */
 static enum status send_turn(struct load_slot *slot, uint32_t turn, uint64_t due_us,
                              struct error *err)
@@ -188,6 +201,12 @@ static enum status send_turn(struct load_slot *slot, uint32_t turn, uint64_t due
     s->system = slot->system.len == 0 ? NULL : slot->system.data;
     s->text = slot->text.data;
     s->max_tokens = output_tokens(slot, turn);
+    s->is_fork = turn > 1 && is_of_share(slot, l->plan->forks, turn, DRAW_FORK);
+    s->json_schema = is_of_share(slot, l->plan->constrained, turn, DRAW_CONSTRAINED)
+                         ? l->plan->json_schema
+                         : NULL;
+    slot->is_to_cancel = is_of_share(slot, l->plan->cancels, turn, DRAW_CANCEL);
+    slot->is_cancelled = false;
     rc = l->target->type->send(l->target, s, err);
     if (rc != STATUS_OK)
         return rc;
@@ -340,6 +359,10 @@ static void on_chunk(struct target_session *s, bool is_first, uint64_t gap_us)
     }
     if (is_first)
         on_first_chunk(slot);
+    if (is_first && slot->is_to_cancel) {
+        slot->is_cancelled = true;
+        l->target->type->leave(l->target, s);
+    }
     (void)pthread_mutex_unlock(&l->lock);
 }
 
@@ -354,6 +377,12 @@ static void end_measured(struct load_slot *slot, const struct error *how)
         return;
     }
     l->figures->end_us = env_now_us(&env_real);
+    if (how->status != STATUS_OK && slot->is_cancelled) {
+        l->figures->n_cancelled++;
+        load_slot_release(slot);
+        begin_next(slot);
+        return;
+    }
     if (how->status != STATUS_OK) {
         load_slot_fail(slot, s->turn, how);
         begin_next(slot);
@@ -362,7 +391,7 @@ static void end_measured(struct load_slot *slot, const struct error *how)
     figures_add_turn(l->figures, s);
     slot->n_tokens += s->completion_tokens;
     slot->busy_us += s->last_us == 0 ? 0 : s->last_us - s->sent_us;
-    if (s->turn == turns_of(slot) || is_time_over(l)) {
+    if (s->turn == turns_of(slot) || is_time_over(l) || slot->is_cancelled) {
         load_slot_release(slot);
         begin_next(slot);
     } else if (l->plan->think_s > 0) {

@@ -26,6 +26,11 @@ struct load_plan {
     /* rate 0: a conversation begins when another is over (closed loop); else at these times,
      * whatever the server does (open loop). The seed and the stream are the load's to fill in. */
     struct arrivals_plan arrivals;
+    /* Shares, from 0 to 1, by the seed: of later turns, that are taken on a fork of their
+     * conversation; of turns, that are cancelled at their first chunk, which ends the conversation;
+     * of turns, whose reply must match json_schema, which is not NULL then. */
+    double forks, cancels, constrained;
+    const char *json_schema;
     double think_s; /* between a reply and the next turn */
     /* 0: until all conversations are over; else no conversation begins after this time, and no turn
      * that follows without think time. */

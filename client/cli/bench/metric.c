@@ -16,6 +16,11 @@ static double metric_failed(const struct figures *f)
     return (double)f->n_failed;
 }
 
+static double metric_cancelled(const struct figures *f)
+{
+    return (double)f->n_cancelled;
+}
+
 static double metric_duration(const struct figures *f)
 {
     return figures_duration_s(f);
@@ -81,6 +86,7 @@ static double metric_server_cpu(const struct figures *f)
 const struct bench_metric metrics[] = {
     {"completed", metric_completed},
     {"failed", metric_failed},
+    {"cancelled", metric_cancelled},
     {"duration", metric_duration},
     {"total_input_tokens", metric_total_input},
     {"total_output_tokens", metric_total_output},

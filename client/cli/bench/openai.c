@@ -81,6 +81,26 @@ static enum status say_as_text(struct openai *o)
     return rc != STATUS_OK ? rc : buf_append_text(&o->prompt, base->text);
 }
 
+/* Under the API's own name; of completions, which have none, under that of vLLM. The text is JSON,
+ * which the command has checked. */
+static void set_schema(json_t *request, enum openai_api api, const char *text)
+{
+    json_t *schema = json_loads(text, JSON_DECODE_ANY, NULL);
+
+    if (api == OPENAI_CHAT)
+        (void)json_object_set_new(request, "response_format",
+                                  json_pack("{ss,s{ss,sO,sb}}", "type", "json_schema",
+                                            "json_schema", "name", "reply", "schema", schema,
+                                            "strict", 1));
+    else if (api == OPENAI_RESPONSES)
+        (void)json_object_set_new(request, "text",
+                                  json_pack("{s{ss,ss,sO,sb}}", "format", "type", "json_schema",
+                                            "name", "reply", "schema", schema, "strict", 1));
+    else
+        (void)json_object_set_new(request, "structured_outputs", json_pack("{sO}", "json", schema));
+    json_decref(schema);
+}
+
 static json_t *request_of(const struct openai *o, const struct target_config *config,
                           const char *model)
 {
@@ -94,6 +114,8 @@ static json_t *request_of(const struct openai *o, const struct target_config *co
         (void)json_object_set_new(request, "stream_options", json_pack("{sb}", "include_usage", 1));
     if (config->ignore_eos)
         (void)json_object_set_new(request, "ignore_eos", json_true());
+    if (o->session->json_schema != NULL)
+        set_schema(request, o->api, o->session->json_schema);
     if (o->api != OPENAI_COMPLETIONS)
         (void)json_object_set(request, is_responses ? "input" : "messages", o->messages);
     else if (json_object_set_new(request, "prompt", json_string(o->prompt.data)) != 0)

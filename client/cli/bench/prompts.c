@@ -31,10 +31,18 @@ enum { N_COMMON = sizeof common / sizeof common[0] };
 /* The turn number by which a system prompt is drawn; no real turn has it. */
 enum { SYSTEM_TURN = 0 };
 
+/* The one by which it is drawn whether a system prompt is shared; and what is set in a
+ * conversation's number then, that none is the shared one's. */
+#define SHARED_TURN UINT32_MAX
+#define OWN (1U << 31)
+
 void prompts_init(struct prompts *p, uint64_t seed)
 {
-    *p = (struct prompts){
-        .seed = seed, .words = xalloc(sizeof common), .n_words = N_COMMON, .n_system = 4};
+    *p = (struct prompts){.seed = seed,
+                          .words = xalloc(sizeof common),
+                          .n_words = N_COMMON,
+                          .n_system = 4,
+                          .shared = 1};
     memcpy(p->words, common, sizeof common);
 }
 
@@ -125,7 +133,9 @@ enum status prompts_system(const struct prompts *p, uint32_t c, struct buf *out)
     buf_clear(out);
     if (p->n_lines > 0)
         return STATUS_OK;
-    return prompts_draw(p, p->shares_system ? 0 : c, SYSTEM_TURN, p->n_system, out);
+    if (p->shares_system)
+        c = (double)counter_rng_uniform(p->seed, c, 0, SHARED_TURN) < p->shared ? 0 : c | OWN;
+    return prompts_draw(p, c, SYSTEM_TURN, p->n_system, out);
 }
 
 enum status prompts_text(const struct prompts *p, uint32_t c, uint32_t turn, uint32_t n_tokens,

@@ -15,7 +15,8 @@ struct prompts {
     const char **words; /* [n_words] */
     size_t n_words;
     size_t n_system;    /* words of a system prompt behind the first */
-    bool shares_system; /* all conversations have the same one */
+    bool shares_system; /* conversations have the same one */
+    double shared;      /* this share of them; the others have their own */
     /* Tokens that the server counts for a first and a later turn beyond the drawn words: system
      * prompt, template, and the word that begins each text. */
     uint32_t overhead[2];

@@ -98,13 +98,18 @@ json_t *bench_run_json(const struct bench_run *r)
 
     (void)json_object_set_new(report, "input_tokens", lengths_json(&plan->input_tokens));
     (void)json_object_set_new(report, "output_tokens", lengths_json(&plan->output_tokens));
-    set_whole(report, "num_prompts", f->n_completed + f->n_failed);
+    set_whole(report, "num_prompts", f->n_completed + f->n_failed + f->n_cancelled);
     set_whole(report, "max_concurrency", plan->concurrency);
     set_real(report, "request_rate", plan->arrivals.rate > 0 ? plan->arrivals.rate : NAN);
     for (const struct bench_metric *m = metrics; m->name != NULL; m++)
         set_real(report, m->name, m->of(f));
     set_whole(report, "completed", f->n_completed); /* as whole numbers */
     set_whole(report, "failed", f->n_failed);
+    set_whole(report, "cancelled", f->n_cancelled);
+    if (r->n_windows > 0) {
+        set_whole(report, "windows", r->n_windows);
+        (void)json_object_set_new(report, "is_stable", json_boolean(r->is_stable));
+    }
     for (const struct bench_latency *l = latencies; l->name != NULL; l++)
         set_latency(report, l->name, latency_of(l, f));
     set_own(report, f);
@@ -144,9 +149,15 @@ void bench_run_print(const struct bench_run *r)
 {
     const struct figures *f = &r->figures;
 
+    if (r->n_windows > 0)
+        printf("%s after %" PRIu32 " windows; the figures are of the last %d\n",
+               r->is_stable ? "stable" : "not stable", r->n_windows,
+               r->n_windows < STABLE_WINDOWS ? (int)r->n_windows : (int)STABLE_WINDOWS);
     printf("%" PRIu64 " completed, %" PRIu64 " failed in %.2f s\n", f->n_completed, f->n_failed,
            figures_duration_s(f));
     print_failures(f);
+    if (f->n_cancelled > 0)
+        printf("%" PRIu64 " cancelled, as --cancels says\n", f->n_cancelled);
     printf("output %.1f tokens/s, input %.1f tokens/s, %.2f requests/s\n", figures_output_rate(f),
            figures_rate(f, f->n_input), figures_rate(f, f->n_completed));
     if (f->goal.ttft_ms > 0 || f->goal.tpot_ms > 0 || f->goal.e2el_ms > 0)

@@ -3,6 +3,7 @@
 #define CLIENT_CLI_BENCH_REPORT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,12 +11,16 @@
 #include "client/cli/bench/figures.h"
 #include "client/cli/bench/load.h"
 
+enum { STABLE_WINDOWS = 3 }; /* so many in a row must agree, and are reported */
+
 /* One load and its figures. */
 struct bench_run {
     const char *address;
     const struct load_plan *plan;
     uint64_t seed;
     struct figures figures;
+    uint32_t n_windows; /* loads until the figures were stable; 0: it was not asked for */
+    bool is_stable;
 };
 
 /* One object, with the names of `vllm bench serve` among others. */

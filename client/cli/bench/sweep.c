@@ -85,6 +85,7 @@ static enum status sweep_prepare(struct sweep *b, struct prompts *p, struct targ
         return prompts_read(p, b->prompt_file, err);
     if ((b->set & SWEEP_SHARED_PREFIX) != 0) {
         p->shares_system = true;
+        p->shared = b->shared;
         p->n_system = b->shared_prefix - (b->shared_prefix > 0); /* and the first word */
     }
     if (t->type->counts_no_tokens)
@@ -187,24 +188,96 @@ static void announce_load(const struct sweep *b, const struct load_plan *plan)
         printf("--- %u at once ---\n", plan->concurrency);
 }
 
-/* One load; its figures are the bench's last run, filled in also on failure. */
+/* Throughput of a run: tokens a second, or turns where replies have no tokens. */
+static double throughput(const struct figures *f)
+{
+    return f->n_output > 0 ? figures_output_rate(f) : figures_rate(f, f->n_completed);
+}
+
+/* One load. out is filled in also on failure. */
+static enum status run_window(struct sweep *b, struct bench_server *s,
+                              const struct load_plan *level, struct figures *out, struct error *err)
+{
+    struct load_plan plan = *level;
+    enum status rc;
+
+    figures_init(out, plan.n_turns);
+    out->goal = b->goal;
+    plan.first = s->n_begun;
+    plan.server = strstr(s->address, "://") + 3;
+    rc = load_run(out, s->target, &s->prompts, &plan, err);
+    b->is_stopped = rc == STATUS_CANCELLED;
+    s->n_begun += (uint32_t)(out->n_completed + out->n_failed + out->n_cancelled);
+    return rc;
+}
+
+/* Whether each of these is within so many percent of their mean. */
+static bool agree(const double values[STABLE_WINDOWS], double percent)
+{
+    double mean = 0;
+
+    for (size_t i = 0; i < STABLE_WINDOWS; i++)
+        mean += values[i] / STABLE_WINDOWS;
+    for (size_t i = 0; i < STABLE_WINDOWS; i++)
+        if (!(fabs(values[i] - mean) <= mean * percent / 100)) /* nor NaN */
+            return false;
+    return true;
+}
+
+static bool are_stable(const struct figures windows[STABLE_WINDOWS], double percent)
+{
+    double rates[STABLE_WINDOWS], latencies_us[STABLE_WINDOWS];
+
+    for (size_t i = 0; i < STABLE_WINDOWS; i++) {
+        rates[i] = throughput(&windows[i]);
+        latencies_us[i] = quantiles_mean(&windows[i].e2el_us);
+    }
+    return agree(rates, percent) && agree(latencies_us, percent);
+}
+
+/* Loads until the last ones agree, or so many; their figures together. As perf_analyzer's windows.
+ */
+static enum status run_windows(struct sweep *b, struct bench_server *s,
+                               const struct load_plan *level, struct bench_run *r,
+                               struct error *err)
+{
+    struct figures last[STABLE_WINDOWS];
+    enum status rc;
+    size_t n = 0;
+
+    do { /* of which there is at least one */
+        if (n == STABLE_WINDOWS) {
+            figures_deinit(&last[0]);
+            memmove(last, last + 1, (STABLE_WINDOWS - 1) * sizeof last[0]);
+            n--;
+        }
+        rc = run_window(b, s, level, &last[n++], err);
+        r->n_windows++;
+        r->is_stable = rc == STATUS_OK && n == STABLE_WINDOWS && are_stable(last, b->stable);
+    } while (rc == STATUS_OK && !r->is_stable && r->n_windows < b->max_windows);
+    r->figures = last[0];
+    for (size_t i = 1; i < n; i++) {
+        figures_merge(&r->figures, &last[i]);
+        figures_deinit(&last[i]);
+    }
+    return rc;
+}
+
+/* One load, or some until they are stable; its figures are the bench's last run, filled in also on
+ * failure. */
 static enum status run_load(struct sweep *b, struct bench_server *s, const struct load_plan *level,
                             struct error *err)
 {
     struct bench_run *r = &b->runs[b->n_runs++];
-    struct load_plan plan = *level;
     enum status rc;
 
     *r = (struct bench_run){.address = s->address, .plan = level, .seed = b->seed};
-    figures_init(&r->figures, plan.n_turns);
-    r->figures.goal = b->goal;
-    plan.first = s->n_begun;
-    plan.server = strstr(s->address, "://") + 3;
-    announce_load(b, &plan);
-    rc = load_run(&r->figures, s->target, &s->prompts, &plan, err);
-    b->is_stopped = rc == STATUS_CANCELLED;
-    s->n_begun += (uint32_t)(r->figures.n_completed + r->figures.n_failed);
+    announce_load(b, level);
+    rc = b->stable > 0 ? run_windows(b, s, level, r, err)
+                       : run_window(b, s, level, &r->figures, err);
     show(b, r);
+    if (r->n_windows > 0 && !r->is_stable && rc == STATUS_OK)
+        console_line("not stable within %g%% after %" PRIu32 " windows", b->stable, r->n_windows);
     warn_of_client(&r->figures);
     return rc;
 }
@@ -231,12 +304,6 @@ static enum exit_code run_level(struct sweep *b, struct bench_server *s,
 static enum exit_code worse(enum exit_code a, enum exit_code b)
 {
     return a == EXIT_FAILED || b == EXIT_DONE ? a : b;
-}
-
-/* Throughput of a run: tokens a second, or turns where replies have no tokens. */
-static double throughput(const struct figures *f)
-{
-    return f->n_output > 0 ? figures_output_rate(f) : figures_rate(f, f->n_completed);
 }
 
 static int ascending_ratio(const void *a, const void *b)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "client/cli/bench/load.h"
 #include "client/cli/bench/report.h"
 #include "client/cli/bench/require.h"
@@ -26,7 +27,11 @@ struct sweep {
     struct load_plan levels[SWEEP_MAX_LEVELS];
     size_t n_levels;
     uint64_t seed;
-    uint32_t n_warmup, shared_prefix, n_rounds;
+    uint32_t n_warmup, shared_prefix, n_rounds, max_windows;
+    double shared;           /* share of the conversations with the shared prefix */
+    double stable;           /* percent; 0: one window */
+    const char *schema_file; /* of the replies; NULL: none */
+    struct buf schema;       /* its text */
     double max_ttft_ms, max_itl_ms, max_e2el_ms, min_output_rate, min_fairness; /* 0: none */
     struct trace trace;                                                         /* of trace_file */
     struct option_texts goals, bounds;

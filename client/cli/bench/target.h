@@ -34,7 +34,9 @@ struct target_session {
     const char *system; /* of the conversation, read with turn 1 */
     const char *text;
     uint32_t max_tokens;
-    uint64_t due_us; /* when the load's schedule begins this turn, monotonic; 0: at once */
+    const char *json_schema; /* what the reply must match; NULL: anything. If can_constrain */
+    bool is_fork;            /* a later turn: on a fork of its conversation, if can_fork */
+    uint64_t due_us;         /* when the load's schedule begins this turn, monotonic; 0: at once */
 
     /* Results of the turn, valid at its end. us: monotonic. */
     uint64_t begun_us;          /* before anything was sent, an opening included */
@@ -60,7 +62,8 @@ struct target {
 };
 
 struct target_type {
-    const char *scheme;    /* "parley://" */
+    const char *scheme; /* "parley://" */
+    bool can_constrain, can_fork;
     bool counts_no_tokens; /* it does not say how many tokens a prompt and a reply have */
     size_t session_size;   /* bytes; zeroed, it is one */
     /* Waits for the server. NULL: it was not ready in time; stderr says so. */

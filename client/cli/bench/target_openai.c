@@ -413,6 +413,7 @@ static void openai_target_close(struct target *base)
 
 const struct target_type openai_target = {
     .scheme = "http://",
+    .can_constrain = true,
     .session_size = sizeof(struct openai_session),
     .open = openai_target_open,
     .close = openai_target_close,
@@ -423,6 +424,7 @@ const struct target_type openai_target = {
 
 const struct target_type openai_tls_target = {
     .scheme = "https://",
+    .can_constrain = true,
     .session_size = sizeof(struct openai_session),
     .open = openai_tls_open,
     .close = openai_target_close,

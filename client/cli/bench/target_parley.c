@@ -1,6 +1,7 @@
 /* parleyd over gRPC, all calls on one channel. A first turn: Open, and in its callback the Turn;
- * later ones: Turn alone. Leaving: Close; only the target's own close waits for it. Multiplexed,
- * the turns share one Chat stream; one that has ended is replaced with the next turn.
+ * later ones: Turn alone, or behind a Fork, which takes the conversation's place. Leaving: Close;
+ * only the target's own close waits for it. Multiplexed, the turns share one Chat stream; one that
+ * has ended is replaced with the next turn.
  *
  * A conversation that is left while its Open is in flight is closed as soon as its id is known. */
 #include <pthread.h>
@@ -229,7 +230,8 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
                                      .turn = p->base.turn,
                                      .messages = &message,
                                      .n_messages = 1,
-                                     .sampling = &sampling};
+                                     .sampling = &sampling,
+                                     .json_schema = p->base.json_schema};
     const struct parley_turn_events events = {
         .piece = on_piece, .done = on_done, .end = on_end, .arg = p};
     struct parley_call *started = NULL;
@@ -251,39 +253,67 @@ static enum status parley_session_start_turn(struct parley_session *p, const cha
     return STATUS_OK;
 }
 
-static void on_opened(void *arg, void *data, size_t len, const struct parley_error *how)
+/* The turn goes on in this conversation, new at the server; the one before, if any, is closed.
+ * NULL: the server made none, why says the reason. */
+static void parley_session_enter(struct parley_session *p, const char *made,
+                                 const struct parley_error *why)
 {
-    struct parley_session *p = arg;
-    Parley__V1__ConversationsOpenResponse *response = NULL;
-    char conversation[sizeof p->conversation] = "";
+    char before[sizeof p->conversation], now[sizeof p->conversation] = "";
     struct error err = {0};
     bool is_left;
 
-    if (how->status != PARLEY_OK) {
-        (void)error_set(&err, (enum status)how->status, "%s", how->text);
-    } else {
-        response = parley__v1__conversations_open_response__unpack(NULL, len, data);
-        if (response == NULL || strlen(response->conversation) >= sizeof conversation)
-            (void)error_set(&err, STATUS_INTERNAL, "the server opened what is no conversation");
-        else
-            memcpy(conversation, response->conversation, strlen(response->conversation));
-    }
+    if (why->status != PARLEY_OK)
+        (void)error_set(&err, (enum status)why->status, "%s", why->text);
+    else if (made == NULL || strlen(made) >= sizeof now)
+        (void)error_set(&err, STATUS_INTERNAL, "the server opened what is no conversation");
+    else
+        memcpy(now, made, strlen(made));
     (void)pthread_mutex_lock(&p->target->lock);
     is_left = p->is_left;
-    if (!is_left)
-        memcpy(p->conversation, conversation, sizeof conversation);
+    memcpy(before, p->conversation, sizeof before);
+    if (!is_left && err.status == STATUS_OK)
+        memcpy(p->conversation, now, sizeof now);
     (void)pthread_mutex_unlock(&p->target->lock);
     if (is_left && err.status == STATUS_OK) {
-        parley_target_close_conversation(p->target, conversation);
+        parley_target_close_conversation(p->target, now);
         (void)error_set(&err, STATUS_CANCELLED, "left while it was being opened");
     }
+    if (err.status == STATUS_OK && *before != '\0')
+        parley_target_close_conversation(p->target, before);
     if (err.status == STATUS_OK)
-        (void)parley_session_start_turn(p, conversation, &err); /* err says whether it failed */
+        (void)parley_session_start_turn(p, now, &err); /* err says whether it failed */
+    if (err.status != STATUS_OK)
+        p->base.events->end(&p->base, &err);
+}
+
+static void on_opened(void *arg, void *data, size_t len, const struct parley_error *how)
+{
+    Parley__V1__ConversationsOpenResponse *response =
+        data == NULL ? NULL : parley__v1__conversations_open_response__unpack(NULL, len, data);
+
+    parley_session_enter(arg, response == NULL ? NULL : response->conversation, how);
     if (response != NULL)
         parley__v1__conversations_open_response__free_unpacked(response, NULL);
     free(data);
-    if (err.status != STATUS_OK)
-        p->base.events->end(&p->base, &err);
+}
+
+static void on_forked(void *arg, void *data, size_t len, const struct parley_error *how)
+{
+    Parley__V1__ConversationsForkResponse *response =
+        data == NULL ? NULL : parley__v1__conversations_fork_response__unpack(NULL, len, data);
+
+    parley_session_enter(arg, response == NULL ? NULL : response->conversation, how);
+    if (response != NULL)
+        parley__v1__conversations_fork_response__free_unpacked(response, NULL);
+    free(data);
+}
+
+static enum status parley_session_fork(struct parley_session *p, struct error *err)
+{
+    Parley__V1__ConversationsForkRequest request = PARLEY__V1__CONVERSATIONS_FORK_REQUEST__INIT;
+
+    request.conversation = p->conversation;
+    return call(p->target, "/parley.v1.Conversations/Fork", &request.base, on_forked, p, err);
 }
 
 static enum status parley_send(struct target *base, struct target_session *s, struct error *err)
@@ -293,6 +323,8 @@ static enum status parley_send(struct target *base, struct target_session *s, st
 
     session_begin(s);
     *err = (struct error){0};
+    if (s->turn > 1 && s->is_fork)
+        return parley_session_fork(p, err);
     if (s->turn > 1) /* the caller does not leave it meanwhile */
         return parley_session_start_turn(p, p->conversation, err);
     p->target = parley_target_of(base);
@@ -311,6 +343,8 @@ static void parley_session_deinit(struct target_session *s)
 
 const struct target_type parley_target = {
     .scheme = "parley://",
+    .can_constrain = true,
+    .can_fork = true,
     .session_size = sizeof(struct parley_session),
     .open = parley_target_open,
     .close = parley_target_close,

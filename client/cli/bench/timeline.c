@@ -54,6 +54,12 @@ struct moment *timeline_at(struct timeline *t, uint64_t us)
     return &t->moments[i];
 }
 
+void timeline_merge(struct timeline *into, uint64_t from_us, const struct timeline *from)
+{
+    for (size_t i = 0; i < from->n; i++)
+        moment_merge(timeline_at(into, from_us + i * from->width_us), &from->moments[i]);
+}
+
 double timeline_seconds(const struct timeline *t, size_t i)
 {
     return ((double)i + 0.5) * (double)t->width_us / 1e6;

@@ -25,6 +25,8 @@ struct timeline {
 void timeline_deinit(struct timeline *t);
 /* The slice at this time from the start of the load; valid until the next call. */
 struct moment *timeline_at(struct timeline *t, uint64_t us);
+/* Adds the slices of another, which began at this time. */
+void timeline_merge(struct timeline *into, uint64_t from_us, const struct timeline *from);
 double timeline_seconds(const struct timeline *t, size_t i); /* the middle of slice i */
 
 #endif

@@ -116,4 +116,54 @@ START_TEST(scheduled)
 }
 END_TEST
 
-SUITE_MAIN("client/cli/bench/figures", turns, nothing, scheduled)
+/* Two loads as one: counts and durations add up, latencies are of the turns of both. */
+START_TEST(merged)
+{
+    const struct target_session turn = {.turn = 1,
+                                        .begun_us = 1000,
+                                        .sent_us = 1000,
+                                        .first_us = 2000,
+                                        .last_us = 3000,
+                                        .prompt_tokens = 7,
+                                        .completion_tokens = 2};
+    const struct error why = {.status = STATUS_ABORTED, .text = "gone"};
+    struct target_session slow = turn;
+    struct figures a, b;
+
+    slow.first_us = 5000;
+    slow.last_us = 9000;
+    slow.prompt_tokens = 9;
+    figures_init(&a, 1);
+    figures_init(&b, 2);
+    a.end_us = 10000;
+    b.start_us = 50000;
+    b.end_us = 80000;
+    figures_add_turn(&a, &turn);
+    figures_add_turn(&b, &slow);
+    figures_add_turn(&b, &slow);
+    figures_add_failed(&b, 3, &why);
+    b.n_cancelled = 4;
+    b.n_peak = 2;
+    b.client_cpu_s = 0.5;
+    figures_merge(&a, &b);
+    ck_assert_double_eq_tol(figures_duration_s(&a), 0.04, 1e-9);
+    ck_assert_uint_eq(a.n_completed, 3);
+    ck_assert_uint_eq(a.n_failed, 3);
+    ck_assert_uint_eq(a.n_by_status[STATUS_ABORTED], 3);
+    ck_assert_uint_eq(a.n_cancelled, 4);
+    ck_assert_uint_eq(a.n_input, 25);
+    ck_assert_uint_eq(a.n_output, 6);
+    ck_assert_uint_eq(a.n_prompt_min, 7);
+    ck_assert_uint_eq(a.n_prompt_max, 9);
+    ck_assert_uint_eq(a.n_peak, 2);
+    ck_assert_uint_eq(a.ttft_us.n, 3);
+    ck_assert_uint_eq(a.turn_ttft_us[0].max, 4000);
+    ck_assert_uint_eq(a.e2el_us.max, 8000);
+    ck_assert_double_eq_tol(a.client_cpu_s, 0.5, 1e-9);
+    ck_assert_str_eq(a.first_error.text, "gone");
+    figures_deinit(&a);
+    figures_deinit(&b);
+}
+END_TEST
+
+SUITE_MAIN("client/cli/bench/figures", turns, nothing, scheduled, merged)

@@ -76,6 +76,36 @@ START_TEST(system_prompts)
 }
 END_TEST
 
+/* A share of the conversations begins with the shared one, the others each with their own. */
+START_TEST(shared)
+{
+    struct buf a, b, common;
+    struct prompts p;
+    unsigned n = 0;
+
+    prompts_init(&p, 7);
+    buf_init(&a, 1 << 16);
+    buf_init(&b, 1 << 16);
+    buf_init(&common, 1 << 16);
+    p.n_system = 50;
+    p.shares_system = true;
+    ck_assert_int_eq(prompts_system(&p, 0, &common), STATUS_OK);
+    p.shared = 0.25;
+    for (uint32_t c = 0; c < 400; c++) {
+        ck_assert_int_eq(prompts_system(&p, c, &a), STATUS_OK);
+        n += strcmp(a.data, common.data) == 0;
+        ck_assert_int_eq(prompts_system(&p, c + 1, &b), STATUS_OK);
+        ck_assert(strcmp(a.data, b.data) != 0 || strcmp(a.data, common.data) == 0);
+    }
+    ck_assert_uint_ge(n, 70);
+    ck_assert_uint_le(n, 130);
+    buf_deinit(&a);
+    buf_deinit(&b);
+    buf_deinit(&common);
+    prompts_deinit(&p);
+}
+END_TEST
+
 /* The lines of a file are said in turn; a file that is not there or has none is refused. */
 START_TEST(lines)
 {
@@ -106,4 +136,4 @@ START_TEST(lines)
 }
 END_TEST
 
-SUITE_MAIN("client/cli/bench/prompts", texts, system_prompts, lines)
+SUITE_MAIN("client/cli/bench/prompts", texts, system_prompts, lines, shared)

@@ -28,4 +28,24 @@ START_TEST(merges)
 }
 END_TEST
 
-SUITE_MAIN("client/cli/bench/timeline", merges)
+/* One load behind another: its slices keep their distance from its start. */
+START_TEST(follows)
+{
+    static struct timeline into, from;
+
+    timeline_at(&into, 0)->n_completed = 1;
+    for (uint64_t s = 0; s < 5; s++)
+        timeline_at(&from, s * 1000 * 1000)->n_completed = 10 + s;
+    quantiles_add(&timeline_at(&from, 4000 * 1000)->e2el_us, 99);
+    timeline_merge(&into, 3500 * 1000, &from);
+    ck_assert_uint_eq(into.n, 8);
+    ck_assert_uint_eq(into.moments[0].n_completed, 1);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(into.moments[3 + i].n_completed, 10 + i);
+    ck_assert_uint_eq(into.moments[7].e2el_us.n, 1);
+    timeline_deinit(&into);
+    timeline_deinit(&from);
+}
+END_TEST
+
+SUITE_MAIN("client/cli/bench/timeline", merges, follows)
