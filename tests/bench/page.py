@@ -39,6 +39,8 @@ for (const svg of svgs) {
 for (const e of document.querySelectorAll('h1,h2,p,th,td'))
   if (contrast(number(getComputedStyle(e).color), page) < MIN) faults.push('hard to read: ' + e.textContent);
 if (document.documentElement.scrollWidth > innerWidth) faults.push('wider than the window');
+for (const e of document.querySelectorAll('.wide'))
+  if (e.scrollWidth > e.clientWidth) faults.push('a table is cut: ' + e.scrollWidth + ' of ' + e.clientWidth);
 document.documentElement.dataset.found = JSON.stringify({n_charts: svgs.length, page, faults}).replace(/[^ -~]/g, '?');
 </script>""".replace("MIN)", f"{MIN_CONTRAST})")
 

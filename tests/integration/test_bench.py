@@ -7,6 +7,7 @@ import csv
 import http.server
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -144,6 +145,15 @@ def levels(cli, url, folder):
         text = file.read()
     assert text.count("<svg") == text.count("</svg>") == 2 * 4 and "src=" not in text and "href=" not in text, text[:2000]
     assert "NaN" not in text and "nan" not in text.replace("tenant", ""), "a figure that was not measured is a dash"
+    cli.run("bench", url, "--concurrency", "1,2,4", "--html", page, *load)
+    with open(page) as file:
+        text = file.read()
+    x = [float(cx) for cx in re.findall('<circle cx="([0-9.]+)"', text.split("<svg")[1])]
+    assert len(x) == 3 and abs((x[1] - x[0]) - (x[2] - x[1])) < 0.11, f"twice the concurrency is equally far: {x}"
+    assert f"<code>parley bench {url} --concurrency 1,2,4 --html" in text, text[:3000]
+    row = re.findall("<td[^>]*>(.*?)</td>", text.split("<h2>Throughput")[1].split("</tr>")[1])
+    assert row[:4] == [url, "1", "20", "0"] and row[5] == "–", f"echo's replies have no tokens: {row}"
+    assert "tokens/s" not in cli.out("bench", f"kserve://{url.split('//')[1]}", *load), "nobody counts them"
     said = cli.run("bench", url, "--csv", "--concurrency", "1,2", *load).stdout.splitlines()
     rows = list(csv.DictReader(said))
     assert [row["Concurrency"] for row in rows] == ["1", "2"] and all(row["completed"] == "20" for row in rows), said

@@ -408,14 +408,16 @@ static enum exit_code settle(struct sweep *b, const struct verb *verb)
     return EXIT_DONE;
 }
 
-/* The command line, cut where it is too long. */
+/* The command line as it is typed, cut where it is too long. */
 static void join_command(char *out, size_t size, int argc, char **argv)
 {
-    size_t at = 0;
+    size_t at = (size_t)snprintf(out, size, "parley");
 
-    out[0] = '\0';
-    for (int i = 0; i < argc && at < size; i++)
-        at += (size_t)snprintf(out + at, size - at, "%s%s", i == 0 ? "" : " ", argv[i]);
+    for (int i = 0; i < argc && at < size; i++) {
+        bool is_plain = *argv[i] != '\0' && strpbrk(argv[i], " \t\"'\\$&;<>|(){}*?#!`") == NULL;
+
+        at += (size_t)snprintf(out + at, size - at, is_plain ? " %s" : " '%s'", argv[i]);
+    }
 }
 
 static enum exit_code check_target_address(const struct verb *verb, const char *address)

@@ -158,14 +158,19 @@ void bench_run_print(const struct bench_run *r)
     print_failures(f);
     if (f->n_cancelled > 0)
         printf("%" PRIu64 " cancelled, as --cancels says\n", f->n_cancelled);
-    printf("output %.1f tokens/s, input %.1f tokens/s, %.2f requests/s\n", figures_output_rate(f),
-           figures_rate(f, f->n_input), figures_rate(f, f->n_completed));
+    if (f->n_output > 0) /* else replies have none, or nobody counts them */
+        printf("output %.1f tokens/s, ", figures_output_rate(f));
+    if (f->n_input > 0)
+        printf("input %.1f tokens/s, ", figures_rate(f, f->n_input));
+    printf("%.2f requests/s\n", figures_rate(f, f->n_completed));
     if (f->goal.ttft_ms > 0 || f->goal.tpot_ms > 0 || f->goal.e2el_ms > 0)
         printf("goodput %.2f requests/s: %" PRIu64 " kept to the goal\n",
                figures_rate(f, f->n_good), f->n_good);
-    printf("prompts of %" PRIu32 " to %" PRIu32 " tokens; %" PRIu64 " of %" PRIu64
-           " tokens were cached\n\n",
-           f->n_prompt_min, f->n_prompt_max, f->n_cached, f->n_input);
+    if (f->n_input > 0)
+        printf("prompts of %" PRIu32 " to %" PRIu32 " tokens; %" PRIu64 " of %" PRIu64
+               " tokens were cached\n",
+               f->n_prompt_min, f->n_prompt_max, f->n_cached, f->n_input);
+    printf("\n");
     printf("%-6s %10s %10s %10s %10s\n", "ms", "mean", "p50", "p90", "p99");
     print_latency("TTFT", &f->ttft_us);
     print_latency("ITL", &f->itl_us);

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +23,10 @@ static const char head[] =
     "1rem;color:#222;background:#fff}h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2rem "
     "0 .5rem}p.about{color:#666;margin:.2rem 0}code{background:#f3f3f3;padding:.1rem "
     ".3rem;border-radius:3px;overflow-wrap:anywhere}.wide{overflow-x:auto}table{border-collapse:"
-    "collapse;font-variant-numeric:tabular-nums}th,td{padding:.3rem .7rem;text-align:right;"
+    "collapse;font-variant-numeric:tabular-nums}th,td{padding:.3rem .5rem;text-align:right;"
     "border-bottom:1px solid #e3e3e3;white-space:nowrap}th{font-weight:600;color:#555}"
-    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}"
+    "th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;"
+    "min-width:9rem}svg{max-width:100%;height:auto}"
     ".bad{color:#b00020}@media(prefers-color-scheme:dark){:root{color-scheme:dark}body{color:#ddd;"
     "background:#16181c}p.about,th{color:#a4a8ae}code{background:#24272d}th,td{border-color:#"
     "383c42}"
@@ -49,37 +51,49 @@ static void write_about(FILE *out, const char *command)
     (void)fputs("</code></p>\n", out);
 }
 
-static const struct column {
-    const char *title, *metric;
-} columns[] = {
-    {"requests/s", "request_throughput"},
-    {"output tok/s", "output_throughput"},
-    {"goodput/s", "request_goodput"},
-    {"TTFT p50", "p50_ttft_ms"},
-    {"TTFT p99", "p99_ttft_ms"},
-    {"ITL p50", "p50_itl_ms"},
-    {"ITL p99", "p99_itl_ms"},
-    {"E2EL p50", "p50_e2el_ms"},
-    {"E2EL p99", "p99_e2el_ms"},
-    {"client CPU s", "client_cpu_s"},
-    {"server CPU s", "server_cpu_s"},
+enum { MAX_COLUMNS = 6 };
+
+/* Narrow enough for a window of 1,100 pixels. */
+static const struct page_table {
+    const char *title;
+    bool has_counts; /* of turns */
+    struct {
+        const char *title, *metric; /* NULL: no more */
+        bool is_of_tokens;          /* nothing where replies have no tokens */
+    } columns[MAX_COLUMNS + 1];
+} page_tables[] = {
+    {"Throughput",
+     true,
+     {{"requests/s", "request_throughput", false},
+      {"output tok/s", "output_throughput", true},
+      {"goodput/s", "request_goodput", false},
+      {"client CPU s", "client_cpu_s", false},
+      {"server CPU s", "server_cpu_s", false}}},
+    {"Latency in milliseconds",
+     false,
+     {{"TTFT p50", "p50_ttft_ms", false},
+      {"TTFT p99", "p99_ttft_ms", false},
+      {"ITL p50", "p50_itl_ms", false},
+      {"ITL p99", "p99_itl_ms", false},
+      {"E2EL p50", "p50_e2el_ms", false},
+      {"E2EL p99", "p99_e2el_ms", false}}},
 };
 
-enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
-
-static void write_row(FILE *out, const struct bench_run *r)
+static void write_row(FILE *out, const struct page_table *t, const struct bench_run *r)
 {
     const struct figures *f = &r->figures;
 
     (void)fputs("<tr><td>", out);
     svg_text(out, r->address);
-    (void)fprintf(out, "</td><td>%u</td><td>%llu</td><td%s>%llu</td>", r->plan->concurrency,
-                  (unsigned long long)f->n_completed, f->n_failed > 0 ? " class=\"bad\"" : "",
-                  (unsigned long long)f->n_failed);
-    for (size_t i = 0; i < N_COLUMNS; i++) {
+    (void)fprintf(out, "</td><td>%u</td>", r->plan->concurrency);
+    if (t->has_counts)
+        (void)fprintf(out, "<td>%llu</td><td%s>%llu</td>", (unsigned long long)f->n_completed,
+                      f->n_failed > 0 ? " class=\"bad\"" : "", (unsigned long long)f->n_failed);
+    for (size_t i = 0; t->columns[i].title != NULL; i++) {
         double value;
 
-        if (metric_read(&value, f, columns[i].metric) && isfinite(value))
+        if (metric_read(&value, f, t->columns[i].metric) && isfinite(value) &&
+            !(t->columns[i].is_of_tokens && f->n_output == 0))
             (void)fprintf(out, "<td>%.*f</td>", value >= 100 ? 0 : value >= 10 ? 1 : 2, value);
         else
             (void)fputs("<td>–</td>", out);
@@ -87,17 +101,19 @@ static void write_row(FILE *out, const struct bench_run *r)
     (void)fputs("</tr>\n", out);
 }
 
-static void write_table(FILE *out, const struct bench_run *runs, size_t n_runs)
+static void write_table(FILE *out, const struct page_table *t, const struct bench_run *runs,
+                        size_t n_runs)
 {
-    (void)fputs("<h2>Runs</h2>\n<div class=\"wide\"><table><tr><th>server</th><th>concurrency</th>"
-                "<th>completed</th><th>failed</th>",
-                out);
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        (void)fprintf(out, "<th>%s</th>", columns[i].title);
+    (void)fprintf(out,
+                  "<h2>%s</h2>\n<div class=\"wide\"><table><tr><th>server</th>"
+                  "<th>concurrency</th>%s",
+                  t->title, t->has_counts ? "<th>completed</th><th>failed</th>" : "");
+    for (size_t i = 0; t->columns[i].title != NULL; i++)
+        (void)fprintf(out, "<th>%s</th>", t->columns[i].title);
     (void)fputs("</tr>\n", out);
     for (size_t i = 0; i < n_runs; i++)
-        write_row(out, &runs[i]);
-    (void)fputs("</table></div>\n<p class=\"about\">Latencies in milliseconds.</p>\n", out);
+        write_row(out, t, &runs[i]);
+    (void)fputs("</table></div>\n", out);
 }
 
 /* Latency over time: the median and the 99th percentile of the turns that ended in each slice. */
@@ -154,7 +170,8 @@ static void write_over_concurrency(FILE *out, const struct bench_run *runs, size
                         .y_label = "requests/s",
                         .x = x,
                         .series = &throughput,
-                        .n_series = 1};
+                        .n_series = 1,
+                        .is_log2 = true};
 
     for (size_t i = 0; i < n_runs; i++) {
         const struct figures *f = &runs[i].figures;
@@ -202,7 +219,8 @@ enum status bench_runs_html(const struct bench_run *runs, size_t n_runs, const c
         return error_set(err, STATUS_UNKNOWN, "cannot write '%s': %s", path, strerror(errno));
     (void)fputs(head, out);
     write_about(out, command);
-    write_table(out, runs, n_runs);
+    for (size_t i = 0; i < sizeof page_tables / sizeof page_tables[0]; i++)
+        write_table(out, &page_tables[i], runs, n_runs);
     write_over_concurrency(out, runs, n_runs);
     for (size_t i = 0; i < n_runs; i++)
         write_run(out, &runs[i]);

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +23,8 @@ static const char *const colours[PLOT_MAX_SERIES] = {
 };
 
 struct plot_frame {
-    double x_low, x_high, y_high, y_tick;
+    double x_low, x_high, y_high, y_tick; /* x: their logarithms if is_log2 */
+    bool is_log2;
 };
 
 /* The largest of 1, 2 and 5 times a power of ten that cuts high in at least four. */
@@ -37,9 +37,16 @@ static double tick_of(double high)
     return high / 4 >= 2 * power ? 2 * power : power;
 }
 
+static double scaled(double x, bool is_log2)
+{
+    return is_log2 ? log2(x) : x;
+}
+
 static struct plot_frame frame_of(const struct plot *p)
 {
-    struct plot_frame f = {.x_low = p->x[0], .x_high = p->x[p->n_points - 1], .y_high = 0};
+    struct plot_frame f = {.x_low = scaled(p->x[0], p->is_log2),
+                           .x_high = scaled(p->x[p->n_points - 1], p->is_log2),
+                           .is_log2 = p->is_log2};
 
     for (size_t s = 0; s < p->n_series; s++)
         for (size_t i = 0; i < p->n_points; i++)
@@ -56,7 +63,7 @@ static double place_x(const struct plot_frame *f, double x)
 {
     double span = f->x_high > f->x_low ? f->x_high - f->x_low : 1;
 
-    return LEFT + (x - f->x_low) / span * (WIDTH - LEFT - RIGHT);
+    return LEFT + (scaled(x, f->is_log2) - f->x_low) / span * (WIDTH - LEFT - RIGHT);
 }
 
 static double place_y(const struct plot_frame *f, double y)
@@ -89,6 +96,13 @@ static void write_x_numbers(FILE *out, const struct plot *p, const struct plot_f
                 continue;
             last = place_x(f, p->x[i]);
             write_x_number(out, f, p->x[i]);
+        }
+    else if (f->is_log2)
+        for (double x = ceil(f->x_low); x <= f->x_high; x++) {
+            if (place_x(f, exp2(x)) - last < NUMBER_WIDTH)
+                continue;
+            last = place_x(f, exp2(x));
+            write_x_number(out, f, exp2(x));
         }
     else
         for (double x = ceil(f->x_low / tick) * tick; x <= f->x_high; x += tick)

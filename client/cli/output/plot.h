@@ -2,6 +2,7 @@
 #ifndef CLIENT_CLI_OUTPUT_PLOT_H
 #define CLIENT_CLI_OUTPUT_PLOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -14,10 +15,11 @@ struct plot_series {
 
 struct plot {
     const char *title, *x_label, *y_label;
-    const double *x; /* [n_points], rising */
+    const double *x; /* [n_points], rising; above 0 if is_log2 */
     size_t n_points;
     const struct plot_series *series; /* [n_series] */
     size_t n_series;                  /* at most PLOT_MAX_SERIES */
+    bool is_log2;                     /* twice as much on x is equally far everywhere */
 };
 
 enum { PLOT_MAX_SERIES = 8 };
