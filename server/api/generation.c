@@ -102,6 +102,7 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         c->is_done = true;
         c->place += !c->was_finished;
         c->finish = event->finish;
+        c->timings = event->timings;
         c->n_prompt = event->usage.n_prompt;
         c->n_cached = event->usage.n_cached;
         c->n_said = event->usage.n_completion;
@@ -311,6 +312,7 @@ static enum status generation_make(struct generation **out, struct exchange *x,
         return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                              "out of memory for the request");
     *request = *plan->request;
+    exchange_set_stream_type(x, plan->renderer->stream_type);
     *g = (struct generation){.exchange = x,
                              .renderer = plan->renderer,
                              .request = request,
@@ -533,6 +535,46 @@ void generation_write_failure(struct generation *g, const struct error *err, str
 void generation_write_logprob(struct json_writer *w, float logprob)
 {
     json_writef(w, "%.6g", isfinite(logprob) ? (double)logprob : -9999.0);
+}
+
+/* Writes {"token": "…", "logprob": …, "bytes": […], without the closing brace. */
+static void generation_write_token(const struct generation *g, int32_t id, float logprob,
+                                   struct json_writer *w)
+{
+    struct buf text;
+
+    buf_init(&text, 4096);
+    json_writer_fail(w, generation_token(g, id, &text));
+    json_write(w, "{\"token\":");
+    json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+    json_write(w, ",\"logprob\":");
+    generation_write_logprob(w, logprob);
+    json_write(w, ",\"bytes\":[");
+    for (size_t i = 0; i < text.len; i++)
+        json_writef(w, i == 0 ? "%u" : ",%u", (unsigned char)text.data[i]);
+    json_write(w, "]");
+    buf_deinit(&text);
+}
+
+void generation_write_logprobs(const struct generation *g, const struct choice *c,
+                               const struct turn_event *piece, struct json_writer *w)
+{
+    json_write(w, "[");
+    for (size_t i = 0; w->rc == STATUS_OK && i < piece->piece.n_tokens; i++) {
+        struct piece_token t;
+
+        reader_token(&c->reader, piece, i, &t);
+        json_write(w, i == 0 ? "" : ",");
+        generation_write_token(g, t.id, t.logprob, w);
+        json_write(w, ",\"top_logprobs\":[");
+        for (size_t k = 0; k < t.n_tops && k < g->request->n_top; k++) {
+            json_write(w, k == 0 ? "" : ",");
+            generation_write_token(g, t.tops[k].id, t.tops[k].logprob, w);
+            json_write(w, "}");
+        }
+        json_write(w, "]}");
+    }
+    json_write(w, "]");
 }
 
 const char *generation_finish_name(const struct choice *c)

@@ -26,13 +26,15 @@ struct choice {
     uint32_t n_prompt, n_cached, n_said; /* tokens so far */
     size_t n_chars;                      /* of the text so far, counted over its tokens */
     enum finish finish;
+    struct timings timings; /* once it is done */
 };
 
 /* How an API writes its responses. Written bytes are sent; the generation checks the writer for
  * failures. */
 struct response_renderer {
-    const char *object; /* of ids: "chatcmpl" */
-    bool is_by_token;   /* a piece has one token */
+    const char *object;      /* of ids: "chatcmpl" */
+    const char *stream_type; /* NULL: server-sent events */
+    bool is_by_token;        /* a piece has one token */
     /* The stream begins; may be NULL. */
     void (*begin)(struct generation *g, struct json_writer *w);
     /* The stream goes on behind this part of c's reply: its tokens from the first on, the length of
@@ -98,6 +100,10 @@ void generation_write_running_usage(const struct generation *g, struct json_writ
 void generation_write_id(const struct generation *g, struct json_writer *w);
 void generation_write_failure(struct generation *g, const struct error *err, struct json_writer *w);
 void generation_write_logprob(struct json_writer *w, float logprob);
+/* The piece's tokens as OpenAI's chat has them:
+ * [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", "bytes"}]}]. */
+void generation_write_logprobs(const struct generation *g, const struct choice *c,
+                               const struct turn_event *piece, struct json_writer *w);
 /* "stop", "length", … */
 const char *generation_finish_name(const struct choice *c);
 

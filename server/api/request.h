@@ -1,12 +1,15 @@
-/* A generation request of any HTTP API, as read from its JSON. */
+/* A generation request of any HTTP API, as read from its JSON. Results borrow the JSON and lie in
+ * the given arena. */
 #ifndef SERVER_API_REQUEST_H
 #define SERVER_API_REQUEST_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "agents/message.h"
+#include "base/arena.h"
 #include "server/conversation/sampling.h"
 
 /* The input of one reply: as in a turn_request. */
@@ -29,5 +32,17 @@ struct request {
     uint32_t n_top; /* alternatives returned */
     bool stream, include_usage, continuous_usage;
 };
+
+enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
+
+/* A list of {"role", "content"}. */
+enum status request_messages(struct prompt *out, const json_t *list, const char *name,
+                             struct arena *arena, struct error *err) MUST_CHECK;
+/* The text of a message: a string, or a list of parts that are text. Its role stays. */
+enum status request_content(struct message *out, const json_t *value, const char *name,
+                            struct arena *arena, struct error *err) MUST_CHECK;
+/* A string, a list of strings, of ids, or of lists of ids. */
+enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
+                            struct error *err) MUST_CHECK;
 
 #endif

@@ -10,7 +10,9 @@
     TABLE(chat_routes) \
     TABLE(completions_routes) \
     TABLE(responses_routes) \
-    TABLE(operations_routes)
+    TABLE(operations_routes) \
+    TABLE(ollama_chat_routes) \
+    TABLE(ollama_models_routes)
 /* clang-format on */
 
 #define ROUTES_DECLARE(table) extern const struct route_table table;

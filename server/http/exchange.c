@@ -579,10 +579,16 @@ struct buf *exchange_stream(struct exchange *x)
     if (!x->is_streaming && !x->is_ended) {
         x->is_streaming = true;
         x->must_close = x->must_close || x->front->is_draining || x->is_http_1_0;
-        if (append_head(x, 200, "text/event-stream", "", SIZE_MAX) != STATUS_OK)
+        if (append_head(x, 200, x->stream_type != NULL ? x->stream_type : "text/event-stream", "",
+                        SIZE_MAX) != STATUS_OK)
             exchange_cut(x);
     }
     return &x->events;
+}
+
+void exchange_set_stream_type(struct exchange *x, const char *type)
+{
+    x->stream_type = type;
 }
 
 bool exchange_is_streaming(const struct exchange *x)

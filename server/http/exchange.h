@@ -44,6 +44,8 @@ void exchange_fail_as(struct exchange *x, int http_status, const struct error *e
 enum status exchange_append_error(const struct exchange *x, struct buf *out,
                                   const struct error *err) MUST_CHECK;
 
+/* The stream's Content-Type, where it is not server-sent events; static. Before it begins. */
+void exchange_set_stream_type(struct exchange *x, const char *type);
 /* Begins a stream of server-sent events. What on_write_ready appends to the buffer is sent when it
  * returns, until exchange_end. */
 struct buf *exchange_stream(struct exchange *x);

@@ -80,6 +80,7 @@ struct exchange {
     void *handler_state;
     const char *conversation_id; /* to answer with */
     const char *unenforced;      /* likewise; NULL: none */
+    const char *stream_type;     /* NULL: text/event-stream */
     char url[URL_MAX_BYTES];     /* NUL-ended; the path once the head is read */
     char conversation[CONVERSATION_NAME_MAX + 2];
     size_t url_len, conversation_len;

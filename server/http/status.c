@@ -60,6 +60,7 @@ const char *http_reason(int http_status)
         {429, "Too Many Requests"},
         {499, "Client Closed Request"},
         {500, "Internal Server Error"},
+        {501, "Not Implemented"},
         {503, "Service Unavailable"},
         {504, "Gateway Timeout"},
     };

@@ -1,5 +1,7 @@
 #include "server/json/writer.h"
 
+#include <time.h>
+
 enum status json_writer_end(struct json_writer *w)
 {
     if (w->rc != STATUS_OK) {
@@ -26,4 +28,14 @@ void json_write_string(struct json_writer *w, const char *text, size_t len)
 {
     if (w->rc == STATUS_OK)
         w->rc = buf_append_json(w->out, text, len);
+}
+
+void json_write_time(struct json_writer *w, uint64_t unix_ms)
+{
+    time_t seconds = (time_t)(unix_ms / 1000);
+    struct tm t = {0};
+
+    (void)gmtime_r(&seconds, &t);
+    json_writef(w, "\"%04d-%02d-%02dT%02d:%02d:%02d.%03uZ\"", t.tm_year + 1900, t.tm_mon + 1,
+                t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, (unsigned)(unix_ms % 1000));
 }

@@ -4,6 +4,7 @@
 #define SERVER_JSON_WRITER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/status.h"
@@ -34,6 +35,8 @@ void json_write(struct json_writer *w, const char *text);
 void json_write_bytes(struct json_writer *w, const char *data, size_t len);
 /* A string, quoted and escaped. */
 void json_write_string(struct json_writer *w, const char *text, size_t len);
+/* A time as RFC 3339 has it, quoted: "2026-01-31T23:59:59.125Z". */
+void json_write_time(struct json_writer *w, uint64_t unix_ms);
 /* Raw JSON in printf's format. */
 #define json_writef(w, ...) \
     ((w)->rc == STATUS_OK ? (void)((w)->rc = buf_printf((w)->out, __VA_ARGS__)) : (void)0)

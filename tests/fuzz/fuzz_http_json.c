@@ -1,13 +1,17 @@
-/* Foreign bytes as the body of a request of OpenAI's. The first byte picks which; an accepted
- * request is within its bounds, and a refused one has an error. */
+/* Foreign bytes as the body of a request of OpenAI's or Ollama's. The first byte picks which; an
+ * accepted request is within its bounds, and a refused one has an error. */
 #include <assert.h>
 #include <string.h>
 
+#include "server/api/ollama/request.h"
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
 #include "tests/fuzz/target.h"
 
 enum { ARENA_BYTES = 1 << 22 };
+
+/* First bytes of those that are not OpenAI's. */
+enum { FUZZ_OLLAMA_CHAT = 3, FUZZ_OLLAMA_GENERATE = 4 };
 
 static void check_prompt(const struct prompt *p)
 {
@@ -28,12 +32,30 @@ static void check(const struct request *r)
         assert(r->overrides.values.biases[i - 1].id < r->overrides.values.biases[i].id);
 }
 
+static enum status take_ollama(struct request *out, uint8_t api, const json_t *body,
+                               struct arena *arena, struct error *err)
+{
+    static struct message nothing = {.role = ROLE_USER, .text = ""};
+    struct ollama_request r;
+    enum status rc = (api == FUZZ_OLLAMA_CHAT ? ollama_request_chat
+                                              : ollama_request_generate)(&r, body, arena, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    *out = r.base;
+    if (r.is_empty) /* its prompt is not read */
+        *out->prompts = (struct prompt){.messages = &nothing, .n_messages = 1};
+    return STATUS_OK;
+}
+
 static enum status take(struct request *out, uint8_t api, const json_t *body, struct arena *arena,
                         struct error *err)
 {
     struct responses_request r;
     enum status rc;
 
+    if (api == FUZZ_OLLAMA_CHAT || api == FUZZ_OLLAMA_GENERATE)
+        return take_ollama(out, api, body, arena, err);
     if (api % 3 == 0)
         return request_chat(out, body, arena, err);
     if (api % 3 == 1)

@@ -3,32 +3,11 @@
 
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
-#include "server/api/openai/resolution.h"
-#include "server/api/request_key.h"
+#include "server/api/openai/request.h"
+#include "server/api/resolution.h"
 #include "server/api/routes.h"
-#include "server/conversation/keyed_replies.h"
-#include "server/json/fields.h"
 
 #define DATA "data: "
-
-/* Writes {"token": "…", "logprob": …, "bytes": […], without the closing brace. */
-static void chat_write_token(const struct generation *g, int32_t id, float logprob,
-                             struct json_writer *w)
-{
-    struct buf text;
-
-    buf_init(&text, 4096);
-    json_writer_fail(w, generation_token(g, id, &text));
-    json_write(w, "{\"token\":");
-    json_write_string(w, text.len == 0 ? "" : text.data, text.len);
-    json_write(w, ",\"logprob\":");
-    generation_write_logprob(w, logprob);
-    json_write(w, ",\"bytes\":[");
-    for (size_t i = 0; i < text.len; i++)
-        json_writef(w, i == 0 ? "%u" : ",%u", (unsigned char)text.data[i]);
-    json_write(w, "]");
-    buf_deinit(&text);
-}
 
 static void chat_write_logprobs(const struct generation *g, const struct choice *c,
                                 const struct turn_event *piece, struct json_writer *w)
@@ -37,22 +16,9 @@ static void chat_write_logprobs(const struct generation *g, const struct choice 
         json_write(w, ",\"logprobs\":null");
         return;
     }
-    json_write(w, ",\"logprobs\":{\"content\":[");
-    for (size_t i = 0; w->rc == STATUS_OK && i < piece->piece.n_tokens; i++) {
-        struct piece_token t;
-
-        reader_token(&c->reader, piece, i, &t);
-        json_write(w, i == 0 ? "" : ",");
-        chat_write_token(g, t.id, t.logprob, w);
-        json_write(w, ",\"top_logprobs\":[");
-        for (size_t k = 0; k < t.n_tops && k < g->request->n_top; k++) {
-            json_write(w, k == 0 ? "" : ",");
-            chat_write_token(g, t.tops[k].id, t.tops[k].logprob, w);
-            json_write(w, "}");
-        }
-        json_write(w, "]}");
-    }
-    json_write(w, "]}");
+    json_write(w, ",\"logprobs\":{\"content\":");
+    generation_write_logprobs(g, c, piece, w);
+    json_write(w, "}");
 }
 
 /* Writes a chunk up to the choice's delta. */
@@ -147,15 +113,6 @@ static void chat_whole(struct generation *g, struct json_writer *w)
     json_write(w, "}");
 }
 
-static enum status chat_rejoin(struct exchange *x, const struct generation_plan *plan,
-                               struct error *err)
-{
-    if (exchange_conversation(x)[0] != '\0' &&
-        resolution_answer_with(x, &plan->key->reply->turns[0].conversation, err) != STATUS_OK)
-        return err->status;
-    return generation_rejoin(x, plan, err);
-}
-
 static enum status chat_begin(struct exchange *x, const json_t *body, struct error *err)
 {
     static const struct response_renderer renderer = {
@@ -167,21 +124,12 @@ static enum status chat_begin(struct exchange *x, const json_t *body, struct err
         .failed = generation_write_failure,
         .whole = chat_whole,
     };
-    struct request_key key;
+    struct generation_plan plan = {.renderer = &renderer};
     struct request r;
-    struct generation_plan plan = {.renderer = &renderer, .request = &r, .key = &key};
 
-    if (request_chat(&r, body, exchange_arena(x), err) != STATUS_OK ||
-        request_key_read(&key, x, err) != STATUS_OK)
+    if (request_chat(&r, body, exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    if (key.reply != NULL)
-        return chat_rejoin(x, &plan, err);
-    if (resolution_find_model(&plan.model, x, r.model, err) != STATUS_OK)
-        return err->status;
-    if (exchange_conversation(x)[0] != '\0' &&
-        resolution_find_conversation(&plan.conversation, x, &r, &plan.model, err) != STATUS_OK)
-        return err->status;
-    return generation_start(x, &plan, err);
+    return resolution_generate(x, &plan, &r, err);
 }
 
 static void chat_serve(struct exchange *x)

@@ -4,8 +4,8 @@
 #include "base/utf8.h"
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
-#include "server/api/openai/resolution.h"
-#include "server/api/request_key.h"
+#include "server/api/openai/request.h"
+#include "server/api/resolution.h"
 #include "server/api/routes.h"
 #include "server/http/exchange.h"
 
@@ -246,20 +246,14 @@ static enum status completions_begin(struct exchange *x, const json_t *body, str
         .failed = generation_write_failure,
         .whole = completion_whole,
     };
-    struct request_key key;
+    struct generation_plan plan = {.renderer = &renderer};
     struct request r;
-    struct generation_plan plan = {.renderer = &renderer, .request = &r, .key = &key};
 
     if (exchange_conversation(x)[0] != '\0')
         return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
-    if (request_completion(&r, body, exchange_arena(x), err) != STATUS_OK ||
-        request_key_read(&key, x, err) != STATUS_OK)
+    if (request_completion(&r, body, exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    if (key.reply != NULL)
-        return generation_rejoin(x, &plan, err);
-    if (resolution_find_model(&plan.model, x, r.model, err) != STATUS_OK)
-        return err->status;
-    return generation_start(x, &plan, err);
+    return resolution_generate(x, &plan, &r, err);
 }
 
 static void completions_serve(struct exchange *x)

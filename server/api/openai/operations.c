@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "server/api/answer.h"
 #include "server/api/metrics.h"
 #include "server/api/openai/error.h"
 #include "server/api/openai/request.h"
-#include "server/api/openai/resolution.h"
+#include "server/api/resolution.h"
 #include "server/api/routes.h"
 #include "server/conversation/conversations.h"
 #include "server/http/exchange.h"
@@ -17,20 +18,6 @@
 #include "server/server.h"
 
 enum { LIST_MAX_BYTES = 64 << 10, TOKENS_MAX_BYTES = 64 << 20, MODELS_PATH = sizeof("/v1/models") };
-
-/* Replies with the body that w has written. */
-static void reply_json(struct exchange *x, struct json_writer *w, const struct buf *body)
-{
-    struct error err;
-
-    if (json_writer_end(w) == STATUS_OK) {
-        exchange_reply(x, 200, "application/json", body->data, body->len);
-        return;
-    }
-    (void)error_because(&err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                        "out of memory for the answer");
-    exchange_fail(x, &err);
-}
 
 /* --- models --- */
 
@@ -63,7 +50,7 @@ static void models_serve(struct exchange *x)
         write_model(&w, server, server->models->loaded[i]);
     }
     json_write(&w, "]}");
-    reply_json(x, &w, &body);
+    answer_json(x, &w, &body);
     buf_deinit(&body);
 }
 
@@ -81,7 +68,7 @@ static void model_serve(struct exchange *x)
     buf_init(&body, LIST_MAX_BYTES);
     w = json_writer_begin(&body);
     write_model(&w, exchange_server(x), m);
-    reply_json(x, &w, &body);
+    answer_json(x, &w, &body);
     buf_deinit(&body);
 }
 
@@ -195,7 +182,7 @@ static enum status tokenize(struct exchange *x, const json_t *body, struct error
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
         write_ids(&w, m, body, &ids);
-        reply_json(x, &w, &out);
+        answer_json(x, &w, &out);
     }
     buf_deinit(&ids);
     buf_deinit(&out);
@@ -249,7 +236,7 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
         json_write(&w, ",\"content\":");
         json_write_string(&w, text.len == 0 ? "" : text.data, text.len);
         json_write(&w, "}");
-        reply_json(x, &w, &out);
+        answer_json(x, &w, &out);
     }
     buf_deinit(&text);
     buf_deinit(&out);

@@ -8,8 +8,6 @@
 #include "base/arena.h"
 #include "server/api/request.h"
 
-enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
-
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err) MUST_CHECK;
 enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
@@ -38,10 +36,5 @@ enum status request_sampling(struct sampling_overrides *out, const json_t *body,
 enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
                                const char *format_name, struct arena *arena,
                                struct error *err) MUST_CHECK;
-enum status request_messages(struct prompt *out, const json_t *list, const char *name,
-                             struct arena *arena, struct error *err) MUST_CHECK;
-/* A string, a list of strings, of ids, or of lists of ids. */
-enum status request_prompts(struct request *out, const json_t *value, struct arena *arena,
-                            struct error *err) MUST_CHECK;
 
 #endif

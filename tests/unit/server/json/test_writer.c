@@ -64,4 +64,20 @@ START_TEST(takes_failures)
 }
 END_TEST
 
-SUITE_MAIN("server/json/writer", writes, first_failure_sticks, takes_failures)
+/* A time is written in UTC to the millisecond. */
+START_TEST(writes_times)
+{
+    struct json_writer w;
+    struct buf out;
+
+    buf_init(&out, 64);
+    w = json_writer_begin(&out);
+    json_write_time(&w, 0);
+    json_write_time(&w, 1709251199007);
+    ck_assert_int_eq(json_writer_end(&w), STATUS_OK);
+    ck_assert_str_eq(out.data, "\"1970-01-01T00:00:00.000Z\"\"2024-02-29T23:59:59.007Z\"");
+    buf_deinit(&out);
+}
+END_TEST
+
+SUITE_MAIN("server/json/writer", writes, first_failure_sticks, takes_failures, writes_times)

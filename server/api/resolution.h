@@ -1,15 +1,16 @@
-/* Resolves a request: parses its JSON, finds its model and the conversation that its header
- * names. */
-#ifndef SERVER_API_OPENAI_RESOLUTION_H
-#define SERVER_API_OPENAI_RESOLUTION_H
+/* Resolves a request of any HTTP API: parses its JSON, finds its model and the conversation that
+ * its header names. */
+#ifndef SERVER_API_RESOLUTION_H
+#define SERVER_API_RESOLUTION_H
 
 #include <jansson.h>
 
-#include "server/api/openai/request.h"
+#include "server/api/request.h"
 
 struct conversation;
 struct conversation_id;
 struct exchange;
+struct generation_plan;
 struct model;
 
 typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *body,
@@ -19,8 +20,8 @@ typedef enum status (*resolution_begin_fn)(struct exchange *x, const json_t *bod
  * first waits for the model to be loaded. */
 void resolution_serve(struct exchange *x, resolution_begin_fn begin);
 
-/* "" is the default. STATUS_NOT_FOUND names the served models; field "model". The model is
- * loaded. */
+/* "" is the default, NAME:latest is NAME. STATUS_NOT_FOUND names the served models; field "model".
+ * The model is loaded. */
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
                                   struct error *err) MUST_CHECK;
 
@@ -31,6 +32,11 @@ enum status resolution_find_model(struct model **out, struct exchange *x, const 
 enum status resolution_find_conversation(struct conversation **out, struct exchange *x,
                                          struct request *r, struct model **model,
                                          struct error *err) MUST_CHECK;
+
+/* Answers r as the plan says, which has the renderer and its state: joins the reply of the
+ * request's key, or finds r's model, and the conversation that the header names, and starts. */
+enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,
+                                struct error *err) MUST_CHECK;
 
 /* The answer bears this conversation's id. */
 enum status resolution_answer_with(struct exchange *x, const struct conversation_id *id,

@@ -1,10 +1,13 @@
-#include "server/api/openai/resolution.h"
+#include "server/api/resolution.h"
 
 #include <string.h>
 
 #include "server/access/access.h"
+#include "server/api/generation.h"
+#include "server/api/request_key.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/keeping.h"
+#include "server/conversation/keyed_replies.h"
 #include "server/conversation/lookup.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
@@ -147,6 +150,19 @@ static const char *named_model(struct exchange *x, json_t **ret_body)
     return name == NULL ? "" : name;
 }
 
+/* Ollama's clients write NAME:latest for NAME. */
+static const char *resolution_name(struct exchange *x, const char *name)
+{
+    static const char latest[] = ":latest";
+    size_t len = strlen(name), tag = sizeof(latest) - 1;
+    const char *bare = NULL;
+
+    if (len > tag && strcmp(name + len - tag, latest) == 0 &&
+        models_find(exchange_server(x)->models, name) == NULL)
+        bare = arena_strndup(exchange_arena(x), name, len - tag);
+    return bare != NULL ? bare : name; /* without memory it is not found */
+}
+
 void resolution_serve(struct exchange *x, resolution_begin_fn begin)
 {
     static const struct exchange_handler handler = {.on_write_ready = request_ignore,
@@ -169,7 +185,7 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
         return;
     }
     *m = (struct model_request){.wait.done = on_model, .exchange = x, .begin = begin};
-    name = named_model(x, &body);
+    name = resolution_name(x, named_model(x, &body));
     rc = STATUS_OK;
     if (name[0] != '\0' || exchange_conversation(x)[0] == '\0') /* else a conversation names it */
         rc = models_want(exchange_server(x)->models, name, &m->wait, &is_done, &err);
@@ -185,7 +201,7 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
                                   struct error *err)
 {
-    enum status rc = models_get(out, exchange_server(x)->models, name, err);
+    enum status rc = models_get(out, exchange_server(x)->models, resolution_name(x, name), err);
 
     return rc != STATUS_OK ? rc : model_check_ready(*out, err);
 }
@@ -310,4 +326,28 @@ enum status resolution_find_conversation(struct conversation **out, struct excha
         return rc;
     *out = c;
     return STATUS_OK;
+}
+
+enum status resolution_generate(struct exchange *x, struct generation_plan *plan, struct request *r,
+                                struct error *err)
+{
+    bool is_named = exchange_conversation(x)[0] != '\0';
+    struct request_key key;
+
+    if (request_key_read(&key, x, err) != STATUS_OK)
+        return err->status;
+    plan->request = r;
+    plan->key = &key;
+    if (key.reply != NULL) {
+        if (is_named &&
+            resolution_answer_with(x, &key.reply->turns[0].conversation, err) != STATUS_OK)
+            return err->status;
+        return generation_rejoin(x, plan, err);
+    }
+    if (resolution_find_model(&plan->model, x, r->model, err) != STATUS_OK)
+        return err->status;
+    if (is_named &&
+        resolution_find_conversation(&plan->conversation, x, r, &plan->model, err) != STATUS_OK)
+        return err->status;
+    return generation_start(x, plan, err);
 }

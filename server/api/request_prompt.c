@@ -1,7 +1,8 @@
+#include "server/api/request.h"
+
+#include <stdio.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "server/api/openai/request.h"
 #include "server/json/fields.h"
 
 static enum status request_prompt_no_memory(struct error *err)
@@ -54,26 +55,25 @@ static enum status take_role(enum role *out, const json_t *message, const char *
 /* A part is {"type": "text", "text": …}; the Responses API calls the type input_text or
  * output_text. */
 static enum status request_prompt_take_part(const char **out, size_t *ret_len, const json_t *part,
-                                            const struct place *at, struct error *err)
+                                            const char *name, struct error *err)
 {
     const json_t *type = field(part, "type");
     const json_t *text = field(part, "text");
     const char *kind = json_is_string(type) ? json_string_value(type) : "text";
 
     if (!json_is_object(part))
-        return field_wrong(err, name_of(at).text, "a list of objects", part);
+        return field_wrong(err, name, "a list of objects", part);
     if (strcmp(kind, "text") != 0 && strcmp(kind, "input_text") != 0 &&
         strcmp(kind, "output_text") != 0)
-        return error_field(err, name_of(at).text, "has a part of type '%.40s': only text is taken",
-                           kind);
+        return error_field(err, name, "has a part of type '%.40s': only text is taken", kind);
     if (!json_is_string(text))
-        return error_field(err, name_of(at).text, "has a part without a text");
+        return error_field(err, name, "has a part without a text");
     *out = json_string_value(text);
     *ret_len = json_string_length(text);
     return STATUS_OK;
 }
 
-static enum status join_parts(struct message *out, const json_t *parts, const struct place *at,
+static enum status join_parts(struct message *out, const json_t *parts, const char *name,
                               struct arena *arena, struct error *err)
 {
     size_t total = 0, n = json_array_size(parts);
@@ -82,7 +82,7 @@ static enum status join_parts(struct message *out, const json_t *parts, const st
     char *joined;
 
     for (size_t i = 0; i < n; i++) {
-        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), at, err) != STATUS_OK)
+        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), name, err) != STATUS_OK)
             return err->status;
         total += len;
     }
@@ -92,11 +92,23 @@ static enum status join_parts(struct message *out, const json_t *parts, const st
     out->text = joined;
     out->len = total;
     for (size_t i = 0; i < n; i++) {
-        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), at, err) != STATUS_OK)
+        if (request_prompt_take_part(&text, &len, json_array_get(parts, i), name, err) != STATUS_OK)
             return err->status;
         memcpy(joined, text, len);
         joined += len;
     }
+    return STATUS_OK;
+}
+
+enum status request_content(struct message *out, const json_t *value, const char *name,
+                            struct arena *arena, struct error *err)
+{
+    if (json_is_array(value))
+        return join_parts(out, value, name, arena, err);
+    if (!json_is_string(value))
+        return field_wrong(err, name, "a string or a list of parts", value);
+    out->text = json_string_value(value);
+    out->len = json_string_length(value);
     return STATUS_OK;
 }
 
@@ -106,15 +118,8 @@ static enum status take_content(struct message *out, const json_t *message, cons
     const json_t *content = field(message, "content");
     const struct place at = {list, i, ".content"};
 
-    if (json_is_array(content))
-        return join_parts(out, content, &at, arena, err);
-    if (json_is_string(content)) {
-        out->text = json_string_value(content);
-        out->len = json_string_length(content);
-        return STATUS_OK;
-    }
     if (content != NULL)
-        return field_wrong(err, name_of(&at).text, "a string or a list of parts", content);
+        return request_content(out, content, name_of(&at).text, arena, err);
     if (out->role != ROLE_ASSISTANT)
         return error_field(err, name_of(&at).text, "is missing");
     out->text = "";

@@ -1,0 +1,231 @@
+/* Ollama's lists of models, and what it has that is not served here. */
+#include <string.h>
+
+#include "server/api/answer.h"
+#include "server/api/ollama/error.h"
+#include "server/api/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversations.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/model/model.h"
+#include "server/model/models.h"
+#include "server/server.h"
+
+/* OLLAMA_VERSION: of the API, for clients that ask whether a server is too old for them. */
+#define OLLAMA_VERSION "0.12.11"
+#define OLLAMA_NEVER "2318-01-01T00:00:00Z" /* when a model expires that does not */
+
+enum { OLLAMA_LIST_MAX_BYTES = 64 << 10, DIGEST_CHARS = 64 };
+
+static void ollama_write_tagged(struct json_writer *w, const char *key, const struct model *m)
+{
+    json_writef(w, "\"%s\":\"%s%s\"", key, m->name, strchr(m->name, ':') == NULL ? ":latest" : "");
+}
+
+static const char *ollama_family(const struct model *m)
+{
+    return m->info.architecture != NULL && m->info.architecture[0] != '\0' ? m->info.architecture
+                                                                           : m->info.kind;
+}
+
+static void ollama_write_details(struct json_writer *w, const struct model *m)
+{
+    const char *family = ollama_family(m);
+
+    json_writef(w,
+                "\"details\":{\"parent_model\":\"\",\"format\":\"%s\",\"family\":\"%s\","
+                "\"families\":[\"%s\"],\"parameter_size\":\"\",\"quantization_level\":\"\"}",
+                m->path == NULL ? "" : "gguf", family, family);
+}
+
+static void ollama_write_digest(struct json_writer *w, const char *version)
+{
+    static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    size_t len = strnlen(version, DIGEST_CHARS);
+
+    json_writef(w, "\"digest\":\"%s%.*s\"", zeros + len, (int)len, version);
+}
+
+/* Of the server: when its models were loaded is not known. */
+static uint64_t ollama_start_ms(const struct exchange *x)
+{
+    return exchange_server(x)->conversations->config.unix_ms;
+}
+
+/* What /api/tags and /api/ps have in common, without the closing brace. */
+static void ollama_begin_model(struct json_writer *w, const struct model *m)
+{
+    json_write(w, "{");
+    ollama_write_tagged(w, "name", m);
+    json_write(w, ",");
+    ollama_write_tagged(w, "model", m);
+    json_writef(w, ",\"size\":%zu,", m->info.weight_bytes);
+    ollama_write_digest(w, m->info.version);
+    json_write(w, ",");
+    ollama_write_details(w, m);
+}
+
+static void ollama_list(struct exchange *x, bool is_running)
+{
+    const struct models *models = exchange_server(x)->models;
+    struct json_writer w;
+    struct buf body;
+
+    buf_init(&body, OLLAMA_LIST_MAX_BYTES);
+    w = json_writer_begin(&body);
+    json_write(&w, "{\"models\":[");
+    for (size_t i = 0; i < models->n_loaded; i++) {
+        const struct model *m = models->loaded[i];
+
+        json_write(&w, i == 0 ? "" : ",");
+        ollama_begin_model(&w, m);
+        if (is_running) {
+            json_writef(&w,
+                        ",\"size_vram\":%zu,\"context_length\":%zu,"
+                        "\"expires_at\":\"" OLLAMA_NEVER "\"}",
+                        m->info.weight_bytes, m->info.context);
+        } else {
+            json_write(&w, ",\"modified_at\":");
+            json_write_time(&w, ollama_start_ms(x));
+            json_write(&w, "}");
+        }
+    }
+    json_write(&w, "]}");
+    answer_json(x, &w, &body);
+    buf_deinit(&body);
+}
+
+static void ollama_tags_serve(struct exchange *x)
+{
+    ollama_list(x, false);
+}
+
+static void ollama_ps_serve(struct exchange *x)
+{
+    ollama_list(x, true);
+}
+
+/* The model of a body: "model", or "name" of older clients. */
+static enum status ollama_named_model(struct model **out, struct exchange *x, const json_t *body,
+                                      struct error *err)
+{
+    const char *name = "";
+
+    if (field_text(&name, body, "name", err) != STATUS_OK ||
+        field_text(&name, body, "model", err) != STATUS_OK)
+        return err->status;
+    if (name[0] == '\0')
+        return error_field(err, "model", "is missing");
+    return resolution_find_model(out, x, name, err);
+}
+
+static enum status ollama_show(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct json_writer w;
+    struct model *m;
+    struct buf out;
+    const char *family;
+
+    if (ollama_named_model(&m, x, body, err) != STATUS_OK)
+        return err->status;
+    family = ollama_family(m);
+    buf_init(&out, OLLAMA_LIST_MAX_BYTES);
+    w = json_writer_begin(&out);
+    json_write(&w, "{");
+    ollama_write_details(&w, m);
+    json_writef(&w,
+                ",\"model_info\":{\"general.architecture\":\"%s\","
+                "\"%s.context_length\":%zu,\"%s.vocab_size\":%zu},"
+                "\"capabilities\":[\"completion\"],\"parameters\":\"temperature %g\\ntop_k %u\\n"
+                "top_p %g\\nmin_p %g\",\"modified_at\":",
+                family, family, m->info.context, family, m->info.n_vocab,
+                (double)m->info.defaults.temperature, m->info.defaults.top_k,
+                (double)m->info.defaults.top_p, (double)m->info.defaults.min_p);
+    json_write_time(&w, ollama_start_ms(x));
+    json_write(&w, "}");
+    answer_json(x, &w, &out);
+    buf_deinit(&out);
+    return STATUS_OK;
+}
+
+static void ollama_show_serve(struct exchange *x)
+{
+    resolution_serve(x, ollama_show);
+}
+
+/* --- pull, and what is not served --- */
+
+/* A model that is served needs no pull. */
+static enum status ollama_pull(struct exchange *x, const json_t *body, struct error *err)
+{
+    static const char done[] = "{\"status\":\"success\"}\n";
+    struct model *m;
+
+    if (ollama_named_model(&m, x, body, err) != STATUS_OK)
+        return err->status;
+    exchange_reply(x, 200, "application/x-ndjson", done, sizeof(done) - 1);
+    return STATUS_OK;
+}
+
+static void ollama_pull_serve(struct exchange *x)
+{
+    resolution_serve(x, ollama_pull);
+}
+
+static void ollama_refuse_serve(struct exchange *x)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNIMPLEMENTED,
+                    "%s is not served: models are files that parleyd is started with",
+                    exchange_path(x));
+    exchange_fail_as(x, 501, &err);
+}
+
+static void ollama_embed_serve(struct exchange *x)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNIMPLEMENTED,
+                    "%s is not served: there are /api/chat and /api/generate, and no embeddings",
+                    exchange_path(x));
+    exchange_fail_as(x, 501, &err);
+}
+
+/* --- probes --- */
+
+static void ollama_version_serve(struct exchange *x)
+{
+    static const char version[] = "{\"version\":\"" OLLAMA_VERSION "\"}";
+
+    exchange_reply(x, 200, "application/json", version, sizeof(version) - 1);
+}
+
+static void ollama_root_serve(struct exchange *x)
+{
+    static const char text[] = "Ollama is running";
+
+    exchange_reply(x, 200, "text/plain; charset=utf-8", text, sizeof(text) - 1);
+}
+
+enum { LOOKS = METHOD_GET | METHOD_HEAD };
+
+static const struct route rows[] = {
+    {"/", .methods = LOOKS, .always = true, .serve = ollama_root_serve, .api = &ollama_api,
+     .access = ACCESS_OPEN},
+    {"/api/version", .methods = LOOKS, .always = true, .serve = ollama_version_serve,
+     .api = &ollama_api},
+    {"/api/tags", .methods = LOOKS, .serve = ollama_tags_serve, .api = &ollama_api},
+    {"/api/ps", .methods = LOOKS, .serve = ollama_ps_serve, .api = &ollama_api},
+    {"/api/show", .methods = METHOD_POST, .serve = ollama_show_serve, .api = &ollama_api},
+    {"/api/pull", .methods = METHOD_POST, .serve = ollama_pull_serve, .api = &ollama_api},
+    {"/api/embed", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
+    {"/api/embeddings", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
+    {"/api/push", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
+    {"/api/create", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
+    {"/api/copy", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
+    {"/api/delete", .methods = METHOD_DELETE, .serve = ollama_refuse_serve, .api = &ollama_api},
+    {"/api/blobs/", true, METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
+};
+const struct route_table ollama_models_routes = {rows, sizeof(rows) / sizeof(rows[0])};

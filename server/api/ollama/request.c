@@ -1,0 +1,268 @@
+#include "server/api/ollama/request.h"
+
+#include <string.h>
+
+#include "agents/lm/grammar/constraint.h"
+#include "server/json/fields.h"
+#include "server/json/sampling.h"
+
+static enum status ollama_no_memory(struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
+}
+
+/* --- options --- */
+
+/* Options that have another name here, or are not served but for one value. All others are
+ * Parley's own, or hints about memory and threads, or unknown: those are ignored. */
+static const struct ollama_option {
+    const char *name, *ours; /* ours NULL: not served */
+    double only;             /* the value that changes nothing */
+    const char *says;
+} ollama_options[] = {
+    {"mirostat", NULL, 0, "is not supported: use temperature, top_k, top_p and min_p"},
+    {"num_predict", "max_tokens", 0, NULL},
+    {"repeat_last_n", NULL, -1, "must be -1: repeat_penalty counts all that was said"},
+    {"repeat_penalty", "repetition_penalty", 0, NULL},
+    {"tfs_z", NULL, 1, "is not supported: use min_p"},
+    {"typical_p", NULL, 1, "is not supported: use min_p"},
+};
+
+static const struct ollama_option *ollama_option_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(ollama_options) / sizeof(ollama_options[0]); i++) {
+        if (strcmp(ollama_options[i].name, name) == 0)
+            return &ollama_options[i];
+    }
+    return NULL;
+}
+
+/* Negative: the server's choice of a seed, a reply as long as the context allows. */
+static bool is_left_open(const char *name, const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) < 0 &&
+           (strcmp(name, "seed") == 0 || strcmp(name, "num_predict") == 0);
+}
+
+/* How far back a penalty looks is of no account without one. */
+static bool has_penalty(const json_t *options)
+{
+    const json_t *penalty = field(options, "repeat_penalty");
+
+    return penalty != NULL && json_number_value(penalty) != 1;
+}
+
+static enum status ollama_take_option(struct sampling_overrides *p, const json_t *options,
+                                      const char *name, const json_t *value, struct arena *arena,
+                                      struct error *err)
+{
+    const struct ollama_option *o = ollama_option_find(name);
+    enum status rc;
+
+    if (json_is_null(value) || is_left_open(name, value))
+        return STATUS_OK;
+    if (o == NULL)
+        return sampling_json_set(p, name, value, arena, err);
+    if (o->ours != NULL) {
+        rc = sampling_json_set(p, o->ours, value, arena, err);
+        return rc == STATUS_INVALID ? error_prefix(err, "%s", name) : rc;
+    }
+    if (!json_is_number(value))
+        return field_wrong(err, name, "a number", value);
+    if (json_number_value(value) == o->only ||
+        (strcmp(name, "repeat_last_n") == 0 && !has_penalty(options)))
+        return STATUS_OK;
+    return error_field(err, name, "%s", o->says);
+}
+
+static enum status ollama_take_options(struct sampling_overrides *p, const json_t *body,
+                                       struct arena *arena, struct error *err)
+{
+    const json_t *options = NULL;
+    enum status rc = field_object(&options, body, "options", err);
+    json_t *o = (json_t *)options; /* jansson's iterators change nothing */
+
+    for (void *at = json_object_iter(o); at != NULL && rc == STATUS_OK;
+         at = json_object_iter_next(o, at))
+        rc = ollama_take_option(p, options, json_object_iter_key(at), json_object_iter_value(at),
+                                arena, err);
+    return rc;
+}
+
+/* --- what chat and generate have in common --- */
+
+/* "" is none, "json" any object; else a schema. */
+static enum status ollama_take_format(struct request *out, const json_t *body, struct arena *arena,
+                                      struct error *err)
+{
+    const json_t *format = field(body, "format");
+    const struct constraint *constraint = NULL;
+    enum status rc;
+
+    if (format == NULL || (json_is_string(format) && json_string_length(format) == 0))
+        return STATUS_OK;
+    if (json_is_object(format))
+        rc = constraint_of_schema(&constraint, format, false, &out->left_out, arena, err);
+    else if (json_is_string(format) && strcmp(json_string_value(format), "json") == 0)
+        rc = constraint_of_object(&constraint, arena, err);
+    else
+        return field_wrong(err, "format", "\"json\" or a schema", format);
+    if (rc != STATUS_OK)
+        return rc == STATUS_EXHAUSTED ? rc : error_name_field(err, "format");
+    out->overrides.given |= SAMPLING_CONSTRAINT;
+    out->overrides.values.constraint = constraint;
+    return STATUS_OK;
+}
+
+/* The text is what Ollama's clients look for. */
+static enum status ollama_refuse(struct error *err, const char *name, const char *model,
+                                 const char *what)
+{
+    return error_because(err, STATUS_INVALID, REASON_NONE, name, "\"%.80s\" does not support %s",
+                         model, what);
+}
+
+static bool is_given_list(const json_t *value)
+{
+    return json_is_array(value) && json_array_size(value) > 0;
+}
+
+static enum status ollama_refuse_unmet(const json_t *body, const char *model, struct error *err)
+{
+    const json_t *think = field(body, "think"), *keep = field(body, "keep_alive");
+
+    if (is_given_list(field(body, "tools")))
+        return ollama_refuse(err, "tools", model, "tools");
+    if (is_given_list(field(body, "images")))
+        return ollama_refuse(err, "images", model, "images");
+    if (think != NULL && !json_is_boolean(think) && !json_is_string(think))
+        return field_wrong(err, "think", "true, false or a level", think);
+    if (think != NULL && !json_is_false(think))
+        return ollama_refuse(err, "think", model, "thinking");
+    /* Models are loaded and unloaded by the server's own rules. */
+    if (keep != NULL && !json_is_string(keep) && !json_is_number(keep))
+        return field_wrong(err, "keep_alive", "a duration or a number of seconds", keep);
+    return STATUS_OK;
+}
+
+static enum status ollama_take_common(struct ollama_request *out, const json_t *body,
+                                      struct arena *arena, struct error *err)
+{
+    struct request *r = &out->base;
+    int64_t n_top = 0;
+
+    *out = (struct ollama_request){.base = {.model = "", .n = 1, .n_prompts = 1, .stream = true}};
+    r->prompts = arena_alloc(arena, 1, sizeof(r->prompts[0]));
+    if (r->prompts == NULL)
+        return ollama_no_memory(err);
+    if (field_text(&r->model, body, "model", err) != STATUS_OK ||
+        field_bool(&r->stream, body, "stream", err) != STATUS_OK ||
+        field_bool(&r->want_logprobs, body, "logprobs", err) != STATUS_OK ||
+        field_whole(&n_top, NULL, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
+            STATUS_OK ||
+        ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
+        ollama_take_options(&r->overrides, body, arena, err) != STATUS_OK ||
+        ollama_take_format(r, body, arena, err) != STATUS_OK)
+        return err->status;
+    r->n_top = (uint32_t)n_top;
+    return STATUS_OK;
+}
+
+/* --- chat --- */
+
+static enum status ollama_refuse_messages(const json_t *list, const char *model, struct error *err)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *message = json_array_get(list, i);
+
+        if (is_given_list(field(message, "images")))
+            return ollama_refuse(err, "messages", model, "images");
+        if (is_given_list(field(message, "tool_calls")))
+            return ollama_refuse(err, "messages", model, "tools");
+    }
+    return STATUS_OK;
+}
+
+enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
+                                struct error *err)
+{
+    const json_t *messages = NULL;
+    struct ollama_request r;
+
+    if (ollama_take_common(&r, body, arena, err) != STATUS_OK ||
+        field_array(&messages, body, "messages", err) != STATUS_OK ||
+        ollama_refuse_messages(messages, r.base.model, err) != STATUS_OK)
+        return err->status;
+    r.is_empty = json_array_size(messages) == 0;
+    if (!r.is_empty &&
+        request_messages(r.base.prompts, messages, "messages", arena, err) != STATUS_OK)
+        return err->status;
+    *out = r;
+    return STATUS_OK;
+}
+
+/* --- generate --- */
+
+static enum status ollama_refuse_around(const json_t *body, bool is_raw, const char *system,
+                                        struct error *err)
+{
+    const char *template = "", *suffix = "";
+    const json_t *context = NULL;
+
+    if (field_text(&template, body, "template", err) != STATUS_OK ||
+        field_text(&suffix, body, "suffix", err) != STATUS_OK ||
+        field_array(&context, body, "context", err) != STATUS_OK)
+        return err->status;
+    if (suffix[0] != '\0')
+        return error_field(err, "suffix", "is not supported: a reply has nothing behind it");
+    if (template[0] != '\0')
+        return error_field(err, "template", "is not supported: the model's own is used");
+    if (is_given_list(context))
+        return error_field(err, "context", "is not supported: /api/chat takes what was said");
+    if (is_raw && system[0] != '\0')
+        return error_field(err, "system", "cannot stand beside raw: put it into the prompt");
+    return STATUS_OK;
+}
+
+static enum status ollama_take_turn(struct prompt *out, const char *system, const json_t *prompt,
+                                    struct arena *arena, struct error *err)
+{
+    struct message *messages = arena_alloc(arena, 2, sizeof(messages[0]));
+    size_t n = 0;
+
+    if (messages == NULL)
+        return ollama_no_memory(err);
+    if (system[0] != '\0')
+        messages[n++] =
+            (struct message){.role = ROLE_SYSTEM, .text = system, .len = strlen(system)};
+    messages[n++] = (struct message){
+        .role = ROLE_USER, .text = json_string_value(prompt), .len = json_string_length(prompt)};
+    *out = (struct prompt){.messages = messages, .n_messages = n};
+    return STATUS_OK;
+}
+
+enum status ollama_request_generate(struct ollama_request *out, const json_t *body,
+                                    struct arena *arena, struct error *err)
+{
+    const json_t *prompt = field(body, "prompt");
+    const char *system = "";
+    bool is_raw = false;
+    struct ollama_request r;
+    enum status rc = STATUS_OK;
+
+    if (ollama_take_common(&r, body, arena, err) != STATUS_OK ||
+        field_text(&system, body, "system", err) != STATUS_OK ||
+        field_bool(&is_raw, body, "raw", err) != STATUS_OK ||
+        ollama_refuse_around(body, is_raw, system, err) != STATUS_OK)
+        return err->status;
+    if (prompt != NULL && !json_is_string(prompt))
+        return field_wrong(err, "prompt", "a string", prompt);
+    r.is_empty = json_string_length(prompt) == 0;
+    if (!r.is_empty)
+        rc = is_raw ? request_prompts(&r.base, prompt, arena, err)
+                    : ollama_take_turn(r.base.prompts, system, prompt, arena, err);
+    if (rc == STATUS_OK)
+        *out = r;
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* Ollama's requests for a reply, read from their JSON. Results borrow the JSON and lie in the given
+ * arena. Unknown fields are ignored; known but unsupported ones are refused. */
+#ifndef SERVER_API_OLLAMA_REQUEST_H
+#define SERVER_API_OLLAMA_REQUEST_H
+
+#include "server/api/request.h"
+
+struct ollama_request {
+    struct request base;
+    bool is_empty; /* nothing is said: only the model is meant to be loaded */
+};
+
+enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
+                                struct error *err) MUST_CHECK;
+enum status ollama_request_generate(struct ollama_request *out, const json_t *body,
+                                    struct arena *arena, struct error *err) MUST_CHECK;
+
+#endif

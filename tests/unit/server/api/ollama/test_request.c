@@ -1,0 +1,143 @@
+#include "server/api/ollama/request.h"
+
+#include "server/json/fields.h"
+#include "tests/fault/sweep.h"
+#include "tests/unit/base/suite.h"
+#include <check.h>
+#include <string.h>
+
+enum { ARENA_BYTES = 1 << 20 };
+
+/* A request parsed from a text; valid until drop. */
+struct read {
+    struct arena arena;
+    json_t *body;
+    struct ollama_request r;
+    struct error err;
+};
+
+static enum status take(struct read *x, bool is_chat, const char *text)
+{
+    *x = (struct read){0};
+    arena_init(&x->arena, ARENA_BYTES);
+    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
+        return x->err.status;
+    return (is_chat ? ollama_request_chat : ollama_request_generate)(&x->r, x->body, &x->arena,
+                                                                     &x->err);
+}
+
+static void drop(struct read *x)
+{
+    json_decref(x->body);
+    arena_deinit(&x->arena);
+}
+
+static const char whole_chat[] =
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"system\",\"content\":\"be brief\"},"
+    "{\"role\":\"user\",\"content\":\"a\",\"images\":[],\"tool_calls\":null}],\"tools\":[],"
+    "\"think\":false,\"keep_alive\":\"5m\",\"format\":\"json\",\"logprobs\":true,"
+    "\"top_logprobs\":3,\"options\":{\"num_predict\":5,\"repeat_penalty\":1.5,\"seed\":-1,"
+    "\"repeat_last_n\":-1,\"mirostat\":0,\"top_k\":7,\"temperature\":0,\"num_ctx\":99,"
+    "\"stop\":[\"x\",\"yz\"],\"num_thread\":3,\"tfs_z\":1.0,\"min_p\":null}}";
+
+/* Fields of a chat and its options are read, by their names here; hints and unknown ones are
+ * ignored. */
+START_TEST(test_chat)
+{
+    const struct sampling *s;
+    struct read x;
+
+    ck_assert_int_eq(take(&x, true, whole_chat), STATUS_OK);
+    s = &x.r.base.overrides.values;
+    ck_assert_str_eq(x.r.base.model, "m");
+    ck_assert(x.r.base.stream && x.r.base.want_logprobs && !x.r.is_empty);
+    ck_assert_uint_eq(x.r.base.n_top, 3);
+    ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 2);
+    ck_assert_uint_eq(s->max_tokens, 5);
+    ck_assert_uint_eq(s->top_k, 7);
+    ck_assert_uint_eq(s->n_stops, 2);
+    ck_assert_float_eq(s->repetition_penalty, 1.5F);
+    ck_assert_ptr_nonnull(s->constraint);
+    ck_assert_uint_eq(x.r.base.overrides.given, SAMPLING_MAX_TOKENS | SAMPLING_TOP_K |
+                                                    SAMPLING_STOPS | SAMPLING_REPETITION |
+                                                    SAMPLING_TEMPERATURE | SAMPLING_CONSTRAINT);
+    drop(&x);
+}
+END_TEST
+
+/* A prompt is a user's message behind the system's, or raw; without one nothing is said. */
+START_TEST(test_generate)
+{
+    struct read x;
+
+    ck_assert_int_eq(take(&x, false, "{\"prompt\":\"a\",\"system\":\"b\",\"stream\":false}"),
+                     STATUS_OK);
+    ck_assert(!x.r.base.stream && !x.r.is_empty && !x.r.base.prompts[0].is_plain);
+    ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 2);
+    ck_assert_int_eq(x.r.base.prompts[0].messages[0].role, ROLE_SYSTEM);
+    ck_assert_str_eq(x.r.base.prompts[0].messages[1].text, "a");
+    drop(&x);
+    ck_assert_int_eq(take(&x, false, "{\"prompt\":\"a\",\"raw\":true,\"context\":[]}"), STATUS_OK);
+    ck_assert(x.r.base.prompts[0].is_plain);
+    ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 1);
+    drop(&x);
+    ck_assert_int_eq(take(&x, false, "{\"model\":\"m\"}"), STATUS_OK);
+    ck_assert(x.r.is_empty);
+    drop(&x);
+}
+END_TEST
+
+/* What cannot be kept is refused by name. */
+START_TEST(test_refusals)
+{
+    static const struct {
+        bool is_chat;
+        const char *field, *text;
+    } all[] = {
+        {true, "tools", "{\"tools\":[{}]}"},
+        {true, "images", "{\"messages\":[{\"role\":\"user\",\"images\":[\"a\"]}]}"},
+        {true, "tools", "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}"},
+        {true, "thinking", "{\"think\":\"high\"}"},
+        {true, "format", "{\"format\":\"xml\"}"},
+        {true, "num_predict", "{\"options\":{\"num_predict\":\"a\"}}"},
+        {true, "mirostat", "{\"options\":{\"mirostat\":2}}"},
+        {true, "repeat_last_n", "{\"options\":{\"repeat_last_n\":64,\"repeat_penalty\":1.1}}"},
+        {true, "typical_p", "{\"options\":{\"typical_p\":0.5}}"},
+        {false, "suffix", "{\"prompt\":\"a\",\"suffix\":\"b\"}"},
+        {false, "template", "{\"prompt\":\"a\",\"template\":\"b\"}"},
+        {false, "context", "{\"prompt\":\"a\",\"context\":[1]}"},
+        {false, "system", "{\"prompt\":\"a\",\"raw\":true,\"system\":\"b\"}"},
+        {false, "prompt", "{\"prompt\":[1]}"},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct read x;
+
+        ck_assert_int_eq(take(&x, all[i].is_chat, all[i].text), STATUS_INVALID);
+        ck_assert_msg(strstr(x.err.text, all[i].field) != NULL, "%s", x.err.text);
+        drop(&x);
+    }
+}
+END_TEST
+
+static enum status take_once(void *arg)
+{
+    struct read x;
+    enum status rc = take(&x, true, arg);
+
+    drop(&x);
+    return rc;
+}
+
+/* Without memory a request is refused as such. */
+START_TEST(memory_fails)
+{
+    char text[sizeof(whole_chat)];
+
+    memcpy(text, whole_chat, sizeof(text));
+    fields_init();
+    ck_assert_int_gt(sweep(take_once, text), 5);
+}
+END_TEST
+
+SUITE_MAIN("server/api/ollama/request", test_chat, test_generate, test_refusals, memory_fails)
