@@ -1,8 +1,9 @@
-/* Foreign bytes as the body of a request of OpenAI's or Ollama's. The first byte picks which; an
- * accepted request is within its bounds, and a refused one has an error. */
+/* Foreign bytes as the body of a request of OpenAI's, Ollama's or Anthropic's. The first byte picks
+ * which; an accepted request is within its bounds, and a refused one has an error. */
 #include <assert.h>
 #include <string.h>
 
+#include "server/api/anthropic/request.h"
 #include "server/api/ollama/request.h"
 #include "server/api/openai/request.h"
 #include "server/json/fields.h"
@@ -11,7 +12,7 @@
 enum { ARENA_BYTES = 1 << 22 };
 
 /* First bytes of those that are not OpenAI's. */
-enum { FUZZ_OLLAMA_CHAT = 3, FUZZ_OLLAMA_GENERATE = 4 };
+enum { FUZZ_OLLAMA_CHAT = 3, FUZZ_OLLAMA_GENERATE = 4, FUZZ_ANTHROPIC = 5 };
 
 static void check_prompt(const struct prompt *p)
 {
@@ -56,6 +57,8 @@ static enum status take(struct request *out, uint8_t api, const json_t *body, st
 
     if (api == FUZZ_OLLAMA_CHAT || api == FUZZ_OLLAMA_GENERATE)
         return take_ollama(out, api, body, arena, err);
+    if (api == FUZZ_ANTHROPIC)
+        return anthropic_request(out, body, false, arena, err);
     if (api % 3 == 0)
         return request_chat(out, body, arena, err);
     if (api % 3 == 1)

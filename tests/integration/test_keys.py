@@ -30,7 +30,7 @@ ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models
          "/inference.GRPCInferenceService/RepositoryModelLoad", "/inference.GRPCInferenceService/RepositoryModelUnload",
          "/inference.GRPCInferenceService/ModelStatistics"}
 ROUTES = [("GET", "/v1/models"), ("GET", "/v1/models/echo"), ("GET", "/metrics"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"),
-          ("POST", "/v1/responses"), ("POST", "/api/chat"), ("POST", "/api/generate"), ("GET", "/api/tags"), ("POST", "/tokenize"), ("POST", "/detokenize"), ("GET", "/nothing"), ("DELETE", "/v1/models")]
+          ("POST", "/v1/responses"), ("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("POST", "/api/chat"), ("POST", "/api/generate"), ("GET", "/api/tags"), ("POST", "/tokenize"), ("POST", "/detokenize"), ("GET", "/nothing"), ("DELETE", "/v1/models")]
 
 
 def new_key():
@@ -128,7 +128,7 @@ def all_routes_ask(daemon, alice, admin):
             got, more, body = ask(daemon, method, path, {} if method == "POST" else None, **headers)
             assert got == 401 and more["WWW-Authenticate"].startswith("Bearer"), (method, path, headers, got)
             said = json.loads(body)["error"]
-            assert alice not in body.decode() and (isinstance(said, str) if path.startswith("/api/") else said["code"] == "invalid_api_key"), body
+            assert alice not in body.decode() and (isinstance(said, str) if path.startswith("/api/") else (said.get("code") or said["type"]) in ("invalid_api_key", "authentication_error")), body
         for headers in ({"Authorization": "Bearer " + alice}, {"x_api_key": alice}):
             got = ask(daemon, method, path, {} if method == "POST" else None, **headers)[0]
             assert (got == 403) == (path == "/metrics") and got != 401, (method, path, got)

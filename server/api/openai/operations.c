@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/env.h"
 #include "server/api/answer.h"
 #include "server/api/metrics.h"
 #include "server/api/openai/error.h"
@@ -21,16 +20,17 @@ enum { LIST_MAX_BYTES = 64 << 10, TOKENS_MAX_BYTES = 64 << 20, MODELS_PATH = siz
 
 /* --- models --- */
 
+/* As OpenAI's and as Anthropic's clients read it. */
 static void write_model(struct json_writer *w, const struct server *server, const struct model *m)
 {
-    unsigned long long created_s = (conversations_unix_ms(server->conversations) -
-                                    (env_now_us(server->env) - server->start_us) / 1000) /
-                                   1000;
+    uint64_t created_ms = server->conversations->config.unix_ms;
 
-    json_writef(w,
-                "{\"id\":\"%s\",\"object\":\"model\",\"created\":%llu,"
-                "\"owned_by\":\"parley\"",
-                m->name, created_s);
+    json_writef(
+        w,
+        "{\"id\":\"%s\",\"object\":\"model\",\"created\":%llu,"
+        "\"owned_by\":\"parley\",\"type\":\"model\",\"display_name\":\"%s\",\"created_at\":",
+        m->name, (unsigned long long)(created_ms / 1000), m->name);
+    json_write_time(w, created_ms);
     if (m->info.context > 0)
         json_writef(w, ",\"max_model_len\":%zu", m->info.context);
     json_write(w, "}");
@@ -39,17 +39,22 @@ static void write_model(struct json_writer *w, const struct server *server, cons
 static void models_serve(struct exchange *x)
 {
     const struct server *server = exchange_server(x);
+    const struct models *all = server->models;
     struct json_writer w;
     struct buf body;
 
     buf_init(&body, LIST_MAX_BYTES);
     w = json_writer_begin(&body);
     json_write(&w, "{\"object\":\"list\",\"data\":[");
-    for (size_t i = 0; i < server->models->n_loaded; i++) {
+    for (size_t i = 0; i < all->n_loaded; i++) {
         json_write(&w, i == 0 ? "" : ",");
-        write_model(&w, server, server->models->loaded[i]);
+        write_model(&w, server, all->loaded[i]);
     }
-    json_write(&w, "]}");
+    json_write(&w, "],\"has_more\":false");
+    if (all->n_loaded > 0)
+        json_writef(&w, ",\"first_id\":\"%s\",\"last_id\":\"%s\"", all->loaded[0]->name,
+                    all->loaded[all->n_loaded - 1]->name);
+    json_write(&w, "}");
     answer_json(x, &w, &body);
     buf_deinit(&body);
 }

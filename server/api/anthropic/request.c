@@ -1,0 +1,143 @@
+#include "server/api/anthropic/request.h"
+
+#include <string.h>
+
+#include "agents/lm/grammar/constraint.h"
+#include "server/json/fields.h"
+#include "server/json/sampling.h"
+
+/* The member "type" of an object, "" where it has none. */
+static const char *anthropic_type_of(const json_t *object)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+
+    return type == NULL ? "" : type;
+}
+
+static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
+{
+    const json_t *lists[2] = {NULL, NULL}, *choice = NULL, *thinking = NULL;
+    const char *type;
+
+    if (field_array(&lists[0], body, "tools", err) != STATUS_OK ||
+        field_array(&lists[1], body, "mcp_servers", err) != STATUS_OK ||
+        field_object(&choice, body, "tool_choice", err) != STATUS_OK ||
+        field_object(&thinking, body, "thinking", err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < 2; i++) {
+        if (json_array_size(lists[i]) > 0)
+            return error_field(err, i == 0 ? "tools" : "mcp_servers",
+                               "cannot be called by the models that are served");
+    }
+    type = anthropic_type_of(choice);
+    if (choice != NULL && strcmp(type, "none") != 0 && strcmp(type, "auto") != 0)
+        return error_field(err, "tool_choice", "needs tools, and there are none");
+    if (strcmp(anthropic_type_of(thinking), "enabled") == 0)
+        return error_field(err, "thinking", "cannot be enabled: the models that are served do not");
+    return STATUS_OK;
+}
+
+/* --- what the reply must match --- */
+
+static enum status anthropic_take_format(struct request *out, const json_t *body,
+                                         struct arena *arena, struct error *err)
+{
+    const json_t *config = NULL, *format = NULL, *schema;
+    const struct constraint *constraint;
+    enum status rc;
+
+    if (field_object(&config, body, "output_config", err) != STATUS_OK ||
+        field_object(&format, config, "format", err) != STATUS_OK ||
+        field_object(&format, body, "output_format", err) != STATUS_OK) /* its former place */
+        return err->status;
+    if (format == NULL)
+        return STATUS_OK;
+    schema = json_object_get(format, "schema");
+    if (strcmp(anthropic_type_of(format), "json_schema") != 0 || schema == NULL)
+        return error_field(err, "output_config.format", "must be a json_schema with its schema");
+    rc = constraint_of_schema(&constraint, schema, true, &out->left_out, arena, err);
+    if (rc != STATUS_OK)
+        return rc == STATUS_EXHAUSTED ? rc : error_name_field(err, "output_config.format");
+    out->overrides.given |= SAMPLING_CONSTRAINT;
+    out->overrides.values.constraint = constraint;
+    return STATUS_OK;
+}
+
+static enum status anthropic_take_sampling(struct request *out, const json_t *body, bool is_counted,
+                                           struct arena *arena, struct error *err)
+{
+    const json_t *stops = NULL;
+    bool has_bound = false;
+    int64_t bound;
+
+    if (field_array(&stops, body, "stop_sequences", err) != STATUS_OK ||
+        field_whole(&bound, &has_bound, body, "max_tokens", 1, UINT32_MAX, err) != STATUS_OK ||
+        sampling_json_set_all(&out->overrides, body, arena, err) != STATUS_OK)
+        return err->status;
+    if (!has_bound && !is_counted)
+        return error_field(err, "max_tokens", "is missing");
+    if (stops == NULL || json_array_size(stops) == 0)
+        return STATUS_OK;
+    if (sampling_json_set(&out->overrides, "stop", stops, arena, err) != STATUS_OK)
+        return err->status == STATUS_INVALID ? error_prefix(err, "stop_sequences") : err->status;
+    return STATUS_OK;
+}
+
+/* --- what was said --- */
+
+static enum status anthropic_put_first(struct prompt *p, const json_t *system, struct arena *arena,
+                                       struct error *err)
+{
+    struct message *all = arena_alloc(arena, p->n_messages + 1, sizeof(all[0]));
+
+    if (all == NULL)
+        return error_no_memory(err, (p->n_messages + 1) * sizeof(all[0]), "messages");
+    all[0] = (struct message){.role = ROLE_SYSTEM};
+    if (request_content(&all[0], system, "system", arena, err) != STATUS_OK)
+        return err->status;
+    if (all[0].len == 0)
+        return STATUS_OK;
+    memcpy(all + 1, p->messages, p->n_messages * sizeof(all[0]));
+    p->messages = all;
+    p->n_messages++;
+    return STATUS_OK;
+}
+
+static enum status anthropic_take_prompt(struct prompt *out, const json_t *body,
+                                         struct arena *arena, struct error *err)
+{
+    const json_t *messages = NULL, *system = field(body, "system");
+
+    if (field_array(&messages, body, "messages", err) != STATUS_OK)
+        return err->status;
+    if (messages == NULL)
+        return error_field(err, "messages", "is missing");
+    if (request_messages(out, messages, "messages", arena, err) != STATUS_OK)
+        return err->status;
+    if (out->messages[out->n_messages - 1].role == ROLE_ASSISTANT)
+        return error_field(err, "messages",
+                           "must end with the user's: a reply is a message of its own and does not "
+                           "go on from the assistant's");
+    return system == NULL ? STATUS_OK : anthropic_put_first(out, system, arena, err);
+}
+
+enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
+                              struct arena *arena, struct error *err)
+{
+    struct request r = {.model = "", .n = 1, .n_prompts = 1};
+    const json_t *metadata = NULL;
+
+    r.prompts = arena_alloc(arena, 1, sizeof(r.prompts[0]));
+    if (r.prompts == NULL)
+        return error_no_memory(err, sizeof(r.prompts[0]), "the request");
+    if (field_text(&r.model, body, "model", err) != STATUS_OK ||
+        field_bool(&r.stream, body, "stream", err) != STATUS_OK ||
+        field_object(&metadata, body, "metadata", err) != STATUS_OK ||
+        anthropic_refuse_unmet(body, err) != STATUS_OK ||
+        anthropic_take_sampling(&r, body, is_counted, arena, err) != STATUS_OK ||
+        anthropic_take_format(&r, body, arena, err) != STATUS_OK ||
+        anthropic_take_prompt(r.prompts, body, arena, err) != STATUS_OK)
+        return err->status;
+    *out = r;
+    return STATUS_OK;
+}

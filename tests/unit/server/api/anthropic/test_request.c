@@ -1,0 +1,122 @@
+#include "server/api/anthropic/request.h"
+
+#include "server/json/fields.h"
+#include "tests/fault/sweep.h"
+#include "tests/unit/base/suite.h"
+#include <check.h>
+#include <string.h>
+
+enum { ARENA_BYTES = 1 << 20 };
+
+/* A request parsed from a text; valid until drop. */
+struct read {
+    struct arena arena;
+    json_t *body;
+    struct request r;
+    struct error err;
+};
+
+static enum status take(struct read *x, bool is_counted, const char *text)
+{
+    *x = (struct read){0};
+    arena_init(&x->arena, ARENA_BYTES);
+    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
+        return x->err.status;
+    return anthropic_request(&x->r, x->body, is_counted, &x->arena, &x->err);
+}
+
+static void drop(struct read *x)
+{
+    json_decref(x->body);
+    arena_deinit(&x->arena);
+}
+
+static const char whole[] =
+    "{\"model\":\"m\",\"max_tokens\":5,\"system\":[{\"type\":\"text\",\"text\":\"be \"},"
+    "{\"type\":\"text\",\"text\":\"brief\",\"cache_control\":{}}],\"messages\":[{\"role\":\"user\","
+    "\"content\":\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},"
+    "{\"role\":\"user\",\"content\":\"c\"}],\"stop_sequences\":[\"x\",\"yz\"],\"top_k\":5,"
+    "\"metadata\":{\"user_id\":\"u\"},\"stream\":true,\"tools\":[],\"tool_choice\":{\"type\":"
+    "\"auto\"},"
+    "\"thinking\":{\"type\":\"adaptive\"},\"whatever\":[1],\"output_config\":{\"format\":"
+    "{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\"}}}}";
+
+/* All supported fields are read; the system prompt is the first message. */
+START_TEST(test_message)
+{
+    const struct prompt *p;
+    struct read x;
+
+    ck_assert_int_eq(take(&x, false, whole), STATUS_OK);
+    p = x.r.prompts;
+    ck_assert_str_eq(x.r.model, "m");
+    ck_assert(x.r.stream);
+    ck_assert_uint_eq(p->n_messages, 4);
+    ck_assert_int_eq(p->messages[0].role, ROLE_SYSTEM);
+    ck_assert_str_eq(p->messages[0].text, "be brief");
+    ck_assert_int_eq(p->messages[2].role, ROLE_ASSISTANT);
+    ck_assert_str_eq(p->messages[3].text, "c");
+    ck_assert_uint_eq(x.r.overrides.values.n_stops, 2);
+    ck_assert_uint_eq(x.r.overrides.values.max_tokens, 5);
+    ck_assert_uint_eq(x.r.overrides.given,
+                      SAMPLING_MAX_TOKENS | SAMPLING_TOP_K | SAMPLING_STOPS | SAMPLING_CONSTRAINT);
+    drop(&x);
+    ck_assert_int_eq(take(&x, true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"),
+                     STATUS_OK);
+    ck_assert_uint_eq(x.r.prompts->n_messages, 1);
+    drop(&x);
+}
+END_TEST
+
+/* What cannot be kept is refused by name. */
+START_TEST(test_refusals)
+{
+    static const char *const all[][2] = {
+        {"max_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"},
+        {"max_tokens", "{\"max_tokens\":0}"},
+        {"messages", "{\"max_tokens\":1}"},
+        {"messages", "{\"max_tokens\":1,\"messages\":[]}"},
+        {"messages",
+         "{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
+        {"tool_use", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                     "\"tool_use\"}]}]}"},
+        {"tools", "{\"max_tokens\":1,\"tools\":[{\"name\":\"f\"}]}"},
+        {"mcp_servers", "{\"max_tokens\":1,\"mcp_servers\":[{}]}"},
+        {"tool_choice", "{\"max_tokens\":1,\"tool_choice\":{\"type\":\"any\"}}"},
+        {"thinking", "{\"max_tokens\":1,\"thinking\":{\"type\":\"enabled\"}}"},
+        {"stop_sequences", "{\"max_tokens\":1,\"stop_sequences\":[7]}"},
+        {"output_config", "{\"max_tokens\":1,\"output_config\":{\"format\":{}}}"},
+        {"metadata", "{\"max_tokens\":1,\"metadata\":3}"},
+    };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        struct read x;
+
+        ck_assert_int_eq(take(&x, false, all[i][1]), STATUS_INVALID);
+        ck_assert_msg(strstr(x.err.text, all[i][0]) != NULL, "%s", x.err.text);
+        drop(&x);
+    }
+}
+END_TEST
+
+static enum status take_once(void *arg)
+{
+    struct read x;
+    enum status rc = take(&x, false, arg);
+
+    drop(&x);
+    return rc;
+}
+
+/* Without memory a request is refused as such. */
+START_TEST(memory_fails)
+{
+    char text[sizeof(whole)];
+
+    memcpy(text, whole, sizeof(text));
+    fields_init();
+    ck_assert_int_gt(sweep(take_once, text), 5);
+}
+END_TEST
+
+SUITE_MAIN("server/api/anthropic/request", test_message, test_refusals, memory_fails)
