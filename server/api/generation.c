@@ -294,7 +294,7 @@ static void name_it(struct generation *g, const struct generation_plan *plan)
         env->random(env->self, &id, sizeof(id));
     conversation_id_format(&id, text);
     (void)snprintf(g->id, sizeof(g->id), "%s-%s", g->renderer->object, text);
-    g->created_s = conversations_unix_ms(all) / 1000;
+    g->created_s = plan->created_s != 0 ? plan->created_s : conversations_unix_ms(all) / 1000;
 }
 
 /* Without its choices. */
@@ -450,6 +450,35 @@ enum status generation_rejoin(struct exchange *x, const struct generation_plan *
         on_close(x, g);
         return err->status;
     }
+    exchange_set_handler(x, &generation_handler, g);
+    exchange_notify(x);
+    return STATUS_OK;
+}
+
+/* --- reading a reply again --- */
+
+enum status generation_reread(struct exchange *x, const struct generation_plan *plan, uint32_t turn,
+                              bool is_cancelled, struct error *err)
+{
+    struct conversation *conversation = plan->conversation;
+    const struct turn_request again = {
+        .number = turn,
+        .resume = {.is_wanted = true, .generation = conversation->host.generation},
+    };
+    struct generation *g;
+    struct choice *c;
+
+    if (generation_make(&g, x, plan, plan->model, err) != STATUS_OK)
+        return err->status;
+    c = &g->choices[0];
+    c->conversation = conversation->id;
+    if (conversation_turn(conversation, &again, &c->reader, err) != STATUS_OK)
+        return err->status;
+    if (is_cancelled)
+        reader_cancel(&c->reader);
+    g->n_choices = 1;
+    g->created_s = plan->created_s;
+    model_hold(g->model);
     exchange_set_handler(x, &generation_handler, g);
     exchange_notify(x);
     return STATUS_OK;

@@ -77,6 +77,7 @@ struct generation_plan {
     struct conversation *conversation; /* of the one reply; NULL: each reply has its own */
     bool is_ephemeral;                 /* conversation is closed afterwards, on failure too */
     const char *instructions;          /* of a response: kept with the key; NULL: none */
+    uint64_t created_s;                /* 0: now */
 };
 
 /* Opens the conversations and begins the turns. On failure nothing has begun. */
@@ -86,6 +87,11 @@ enum status generation_start(struct exchange *x, const struct generation_plan *p
  * the reply's. */
 enum status generation_rejoin(struct exchange *x, const struct generation_plan *plan,
                               struct error *err) MUST_CHECK;
+
+/* Reads the reply of a turn that there is from its start. model and conversation are the turn's.
+ * is_cancelled: it is ended. */
+enum status generation_reread(struct exchange *x, const struct generation_plan *plan, uint32_t turn,
+                              bool is_cancelled, struct error *err) MUST_CHECK;
 
 /* A choice's whole reply, as one event, once it is done. */
 void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,

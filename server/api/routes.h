@@ -10,6 +10,7 @@
     TABLE(chat_routes) \
     TABLE(completions_routes) \
     TABLE(responses_routes) \
+    TABLE(responses_stored_routes) \
     TABLE(operations_routes) \
     TABLE(anthropic_routes) \
     TABLE(ollama_chat_routes) \

@@ -114,7 +114,20 @@ static int exchange_hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Keeps only the path, with %XX decoded. */
+/* Decodes %XX at *i of [len], which moves behind it but for one byte. */
+static char exchange_decode(const char *at, size_t len, size_t *i)
+{
+    int byte;
+
+    if (at[*i] != '%' || *i + 2 >= len || exchange_hex_value(at[*i + 1]) < 0 ||
+        exchange_hex_value(at[*i + 2]) < 0)
+        return at[*i];
+    byte = exchange_hex_value(at[*i + 1]) << 4 | exchange_hex_value(at[*i + 2]);
+    *i += 2;
+    return (char)byte;
+}
+
+/* Keeps only the path, with %XX decoded, and the query. */
 static void take_path(struct exchange *x)
 {
     struct http_parser_url url;
@@ -126,20 +139,11 @@ static void take_path(struct exchange *x)
         (url.field_set & 1u << UF_PATH) != 0) {
         at += url.field_data[UF_PATH].off;
         len = url.field_data[UF_PATH].len;
+        if ((url.field_set & 1u << UF_QUERY) != 0)
+            memcpy(x->query, x->url + url.field_data[UF_QUERY].off, url.field_data[UF_QUERY].len);
     }
-    for (size_t i = 0; i < len; i++) {
-        int byte = -1;
-
-        if (at[i] == '%' && i + 2 < len && exchange_hex_value(at[i + 1]) >= 0 &&
-            exchange_hex_value(at[i + 2]) >= 0)
-            byte = exchange_hex_value(at[i + 1]) << 4 | exchange_hex_value(at[i + 2]);
-        x->url[n] = at[i];
-        if (byte >= 0) {
-            x->url[n] = (char)byte;
-            i += 2;
-        }
-        n++;
-    }
+    for (size_t i = 0; i < len; i++)
+        x->url[n++] = exchange_decode(at, len, &i);
     x->url[n] = '\0';
 }
 
@@ -824,6 +828,39 @@ struct arena *exchange_arena(struct exchange *x)
 const char *exchange_path(const struct exchange *x)
 {
     return x->url;
+}
+
+const char *exchange_method(const struct exchange *x)
+{
+    return x->method;
+}
+
+enum status exchange_query(const char **out, struct exchange *x, const char *name,
+                           struct error *err)
+{
+    size_t name_len = strlen(name);
+    const char *at = x->query;
+    size_t len, n = 0;
+    char *value;
+
+    *out = NULL;
+    for (; *at != '\0'; at += len + (at[len] == '&')) {
+        len = strcspn(at, "&");
+        if (len > name_len && at[name_len] == '=' && strncmp(at, name, name_len) == 0)
+            break;
+    }
+    if (*at == '\0')
+        return STATUS_OK;
+    at += name_len + 1;
+    len -= name_len + 1;
+    value = arena_alloc(&x->arena, len + 1, 1);
+    if (value == NULL)
+        return error_no_memory(err, len + 1, "a query");
+    for (size_t i = 0; i < len; i++)
+        value[n++] = exchange_decode(at, len, &i);
+    value[n] = '\0';
+    *out = value;
+    return STATUS_OK;
 }
 
 const char *exchange_conversation(const struct exchange *x)

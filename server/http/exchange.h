@@ -57,6 +57,11 @@ const struct principal *exchange_principal(const struct exchange *x);
 struct server *exchange_server(const struct exchange *x);
 struct arena *exchange_arena(struct exchange *x); /* as long as the exchange */
 const char *exchange_path(const struct exchange *x);
+const char *exchange_method(const struct exchange *x); /* "GET" */
+/* The parameter's first value in the query, decoded, in the arena; *out is NULL where there is
+ * none. */
+enum status exchange_query(const char **out, struct exchange *x, const char *name,
+                           struct error *err) MUST_CHECK;
 /* Value of X-Conversation-Id; "" where there is none. */
 const char *exchange_conversation(const struct exchange *x);
 /* Sent as X-Conversation-Id with the answer; id lives as long as the exchange. */

@@ -82,12 +82,13 @@ struct exchange {
     const char *unenforced;      /* likewise; NULL: none */
     const char *stream_type;     /* NULL: text/event-stream */
     char url[URL_MAX_BYTES];     /* NUL-ended; the path once the head is read */
+    char query[URL_MAX_BYTES];   /* NUL-ended, as it came */
     char conversation[CONVERSATION_NAME_MAX + 2];
     size_t url_len, conversation_len;
     char host[ORIGIN_MAX_BYTES + 2], origin[ORIGIN_MAX_BYTES + 2]; /* "": none */
     size_t host_len, origin_len;
     struct buf asked;   /* headers that a page wants to send */
-    const char *method; /* for the log; static */
+    const char *method; /* static */
     int status;         /* of the answer; 0: none yet */
     struct request_id request_id;
     char coding[CODING_MAX_BYTES + 2], accepts[ACCEPTS_MAX_BYTES + 1];

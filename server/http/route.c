@@ -45,6 +45,8 @@ const char *route_methods(const struct route *r)
         return "DELETE";
     case METHOD_GET | METHOD_HEAD | METHOD_DELETE:
         return "GET, HEAD, DELETE";
+    case METHOD_GET | METHOD_HEAD | METHOD_POST | METHOD_DELETE:
+        return "GET, HEAD, POST, DELETE";
     default:
         return "GET, HEAD";
     }

@@ -1,6 +1,6 @@
-/* Foreign bytes on an HTTP connection of a loading daemon, so that only /health and /metrics get
- * more than a refusal. The first byte says how the rest is cut into pieces. The output begins like
- * an HTTP response, and nothing leaks. */
+/* Foreign bytes on an HTTP connection of a loading daemon, so that only /health, /metrics, / and
+ * /api/version get more than a refusal. The first byte says how the rest is cut into pieces. The
+ * output begins like an HTTP response, and nothing leaks. */
 #include <assert.h>
 #include <string.h>
 

@@ -229,6 +229,64 @@ def responses(parley):
            text={"format": {"type": "xml"}})
 
 
+def stored(parley):
+    """A response is read again, whole and by its events, while it is generated and afterwards; its input is listed; it is cancelled, deleted."""
+    client = client_of(parley)
+    create, retrieve = client.responses.create, client.responses.retrieve
+    first = create(model="tiny", instructions="Be brief.", max_output_tokens=8, temperature=0.5, metadata={"a": "b", "é": "\""}, extra_body={"ignore_eos": True},
+                   input=[{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}])
+    assert retrieve(first.id) == first
+    assert first.metadata == {"a": "b", "é": "\""} and first.temperature == 0.5 and first.max_output_tokens == 8 and first.completed_at >= first.created_at
+    for field in ("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model", "previous_response_id", "instructions", "output", "error",
+                  "tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs", "temperature",
+                  "reasoning", "usage", "max_output_tokens", "max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier", "prompt_cache_key"):
+        assert field in first.model_fields_set | set(first.model_extra), field
+    second = create(model="tiny", input="four", previous_response_id=first.id, max_output_tokens=8)
+    assert retrieve(second.id) == second and second.previous_response_id == first.id and second.metadata == {}
+    listed = client.responses.input_items.list(first.id)
+    assert [i.content[0].text for i in listed.data] == ["three", "two", "one"] and not listed.has_more and [i.role for i in listed.data][1] == "assistant"
+    assert [i.content[0].type for i in listed.data] == ["input_text", "output_text", "input_text"]
+    assert [i.content[0].text for i in client.responses.input_items.list(first.id, order="asc", limit=1)] == ["one", "two", "three"]  # pages follow each other
+    behind = client.responses.input_items.list(first.id, order="asc", after=listed.data[-1].id, limit=1)
+    assert [i.content[0].text for i in behind.data] == ["two"] and behind.has_more and behind.last_id == behind.first_id == listed.data[1].id
+    streamed = list(create(model="tiny", input="Go on.", stream=True, max_output_tokens=12, extra_body={"ignore_eos": True}))
+    last = streamed[-1].response
+    assert list(retrieve(last.id, stream=True)) == streamed
+    for after in (0, 3, 7, len(streamed) - 3, len(streamed) - 1, 1000):
+        assert list(retrieve(last.id, stream=True, starting_after=after)) == streamed[after + 1:], after
+    # While it is generated.
+    running = create(model="long", input="Tell me a long story.", stream=True, extra_body={"ignore_eos": True})
+    begun = [e for e, _ in zip(running, range(8))]
+    id = begun[0].response.id
+    now = retrieve(id)
+    assert now.status == "in_progress" and now.output == [] and now.usage is None and now.completed_at is None
+    with retrieve(id, stream=True, starting_after=3) as other:
+        assert [e for e, _ in zip(other, range(4))] == begun[4:]
+        ended = client.responses.cancel(id)
+        assert ended.status == "cancelled" and ended.output_text.startswith("".join(e.delta for e in begun[4:])) and ended.incomplete_details is None
+        rest = list(other)
+    assert rest[-1].response == ended == list(running)[-1].response == retrieve(id) == client.responses.cancel(id)
+    assert client.responses.cancel(first.id) == first  # which is done
+    for gone in (first.id, id):
+        assert client.responses.with_raw_response.delete(gone).http_response.json() == {"id": gone, "object": "response", "deleted": True}
+        for call in (retrieve, client.responses.cancel, client.responses.delete, client.responses.input_items.list):
+            expect(openai.NotFoundError, "not kept", call, gone)
+    assert retrieve(second.id) == second  # which goes on from one that is gone
+    unkept = create(model="tiny", input="x", store=False, max_output_tokens=1)
+    for unknown in (unkept.id, "resp_0", "x" * 100):
+        expect(openai.NotFoundError, "not kept", retrieve, unknown)
+    expect(openai.BadRequestError, "limit", client.responses.input_items.list, second.id, limit=0)
+    expect(openai.BadRequestError, "order", client.responses.input_items.list, second.id, order="up")
+    expect(openai.BadRequestError, "after", client.responses.input_items.list, second.id, after="msg_0")
+    expect(openai.BadRequestError, "starting_after", retrieve, second.id, starting_after=1, stream=False)
+    expect(openai.BadRequestError, "starting_after", retrieve, second.id, starting_after=-1, stream=True)
+    expect(openai.BadRequestError, "metadata", create, model="tiny", input="x", metadata={"a": 1})
+    status, _, headers = call_bare(parley, "PUT", f"/v1/responses/{second.id}")
+    assert status == 405 and headers["allow"] == "GET, HEAD, POST, DELETE"
+    assert call_bare(parley, "POST", f"/v1/responses/{second.id}")[0] == 405 and call_bare(parley, "GET", f"/v1/responses/{second.id}/nothing")[0] == 404
+    assert call_bare(parley, "HEAD", f"/v1/responses/{second.id}")[0] == 200
+
+
 def constrained(parley):
     """Replies match in every spelling, streamed or whole; what is left out is named; beside the module's absence one line says why."""
     client = client_of(parley)
@@ -434,6 +492,15 @@ def call(url, body=None):
         else:
             s.sendall(post(json.dumps(body).encode(), path))
         return read_reply(s.makefile("rb"))
+
+
+def call_bare(parley, method, path):
+    with connect(parley) as s:
+        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n".encode())
+        f = s.makefile("rb")
+        if method != "HEAD":
+            return read_reply(f)
+        return int(f.readline().split()[1]), b"", {}
 
 
 def say(parley, data, then_end=False):
@@ -712,7 +779,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")

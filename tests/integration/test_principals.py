@@ -166,6 +166,11 @@ def by_name(alice, mallory):
     got, error, _ = mallory.http(RESPONSES, follow)
     assert got == 404 and "swordfish" not in str(error), error
     assert mallory.http(RESPONSES, {**follow, "previous_response_id": "resp_" + "0" * 40})[1]["error"]["code"] == error["error"]["code"]
+    one = f"{RESPONSES}/{kept['id']}"
+    for method, path in (("GET", one), ("GET", one + "?stream=true"), ("GET", one + "/input_items"), ("POST", one + "/cancel"), ("DELETE", one)):
+        got, _, said = test_keys.ask(mallory.daemon, method, path, x_api_key=mallory.key)
+        assert got == 404 and b"swordfish" not in said, (method, path, got, said)
+    assert alice.http(one)[1] == kept and SECRET in str(alice.http(one + "/input_items"))
 
 
 def by_cache(alice, mallory):

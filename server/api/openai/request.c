@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "server/conversation/conversation.h"
 #include "server/json/fields.h"
 
 enum { COMPLETION_DEFAULT_TOKENS = 16, COMPLETION_MAX_TOPS = 20 };
@@ -175,6 +176,37 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
     return STATUS_OK;
 }
 
+/* Texts by name. */
+static enum status openai_request_take_metadata(struct responses_request *out, const json_t *body,
+                                                struct arena *arena, struct error *err)
+{
+    const json_t *metadata = NULL;
+    struct pair *pairs;
+    size_t n = 0;
+    json_t *m;
+
+    if (field_object(&metadata, body, "metadata", err) != STATUS_OK)
+        return err->status;
+    m = (json_t *)metadata; /* jansson's iterators change nothing */
+    if (json_object_size(m) > METADATA_MAX_PAIRS)
+        return error_field(err, "metadata", "has %zu pairs, it may have %d", json_object_size(m),
+                           METADATA_MAX_PAIRS);
+    pairs = arena_alloc(arena, json_object_size(m), sizeof(pairs[0]));
+    if (pairs == NULL)
+        return openai_request_no_memory(err);
+    for (void *at = json_object_iter(m); at != NULL; at = json_object_iter_next(m, at), n++) {
+        const json_t *value = json_object_iter_value(at);
+
+        if (!json_is_string(value))
+            return field_wrong(err, "metadata", "an object of strings", value);
+        pairs[n] =
+            (struct pair){.key = json_object_iter_key(at), .value = json_string_value(value)};
+    }
+    out->metadata = pairs;
+    out->n_metadata = n;
+    return STATUS_OK;
+}
+
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err)
 {
@@ -190,6 +222,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         field_bool(&r.base.stream, body, "stream", err) != STATUS_OK ||
         field_bool(&r.store, body, "store", err) != STATUS_OK ||
         field_object(&text, body, "text", err) != STATUS_OK ||
+        openai_request_take_metadata(&r, body, arena, err) != STATUS_OK ||
         refuse_lists(body, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
         request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||

@@ -8,6 +8,8 @@
 #include "base/arena.h"
 #include "server/api/request.h"
 
+struct pair;
+
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err) MUST_CHECK;
 enum status request_completion(struct request *out, const json_t *body, struct arena *arena,
@@ -17,6 +19,8 @@ struct responses_request {
     struct request base;                 /* one prompt, without instructions */
     const char *instructions, *previous; /* NULL: not given */
     bool store;
+    const struct pair *metadata; /* [n_metadata] */
+    size_t n_metadata;
 };
 
 enum status request_responses(struct responses_request *out, const json_t *body,

@@ -1,6 +1,8 @@
 /* POST /v1/responses. A response's id names its conversation and its turn. A request that continues
  * it runs in a fork of that conversation, so several requests may continue one response, and
  * nothing is recomputed. */
+#include "server/api/openai/responses.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,14 +20,7 @@
 #include "server/model/model.h"
 #include "server/server.h"
 
-enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
-
-/* A response without its reply. */
-struct response {
-    char id[RESPONSE_ID_CHARS];
-    const char *previous, *instructions; /* NULL: none */
-    bool store;
-};
+enum { RESPONSE_METADATA_BYTES = 8 * METADATA_MAX_BYTES };
 
 /* Sequence numbers of the events before the text. A delta's follows from its place, whoever reads
  * it and in however many streams. */
@@ -39,9 +34,8 @@ static void format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id 
     (void)snprintf(out, RESPONSE_ID_CHARS, "resp_%s%08x", hex, turn);
 }
 
-/* Finds the conversation and the turn that the id names. */
-static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
-                                 const struct exchange *x, const char *id, struct error *err)
+enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,
+                          const char *id, const char *field, struct error *err)
 {
     char hex[CONVERSATION_ID_CHARS];
     struct conversation_id key;
@@ -56,15 +50,99 @@ static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
             c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
                                      &key);
     }
-    if (c == NULL || turn == 0 || turn > c->host.n_turns ||
-        completed_turn_find(c->host.newest, turn)->request->is_observed) {
-        (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND,
-                            "previous_response_id",
+    if (c == NULL || turn == 0 || turn > c->host.n_turns + c->host.n_live ||
+        (turn <= c->host.n_turns &&
+         completed_turn_find(c->host.newest, turn)->request->is_observed)) {
+        (void)error_because(err, STATUS_NOT_FOUND, REASON_CONVERSATION_NOT_FOUND, field,
                             "there is no response '%.60s', or it is not kept any more", id);
         return STATUS_NOT_FOUND;
     }
     *out = c;
     *ret_turn = turn;
+    return STATUS_OK;
+}
+
+/* A response that is complete, to go on from. */
+static enum status find_previous(struct conversation **out, uint32_t *ret_turn,
+                                 const struct exchange *x, const char *id, struct error *err)
+{
+    enum status rc = response_find(out, ret_turn, x, id, "previous_response_id", err);
+
+    if (rc == STATUS_OK && *ret_turn > (*out)->host.n_turns)
+        return error_because(err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, "previous_response_id",
+                             "the response is not complete yet");
+    return rc;
+}
+
+uint64_t response_created_s(const struct conversation *c)
+{
+    return c->opened_unix_ms / 1000;
+}
+
+static enum status response_metadata(const char **out, const struct pair *pairs, size_t n,
+                                     struct arena *arena, struct error *err)
+{
+    struct json_writer w;
+    struct buf text;
+    char *kept = NULL;
+
+    *out = NULL;
+    if (n == 0)
+        return STATUS_OK;
+    buf_init(&text, RESPONSE_METADATA_BYTES);
+    w = json_writer_begin(&text);
+    for (size_t i = 0; i < n; i++) {
+        json_write(&w, i == 0 ? "{" : ",");
+        json_write_string(&w, pairs[i].key, strlen(pairs[i].key));
+        json_write(&w, ":");
+        json_write_string(&w, pairs[i].value, strlen(pairs[i].value));
+    }
+    json_write(&w, "}");
+    if (json_writer_end(&w) == STATUS_OK)
+        kept = arena_strndup(arena, text.data, text.len);
+    buf_deinit(&text);
+    *out = kept;
+    return kept != NULL ? STATUS_OK : error_no_memory(err, RESPONSE_METADATA_BYTES, "metadata");
+}
+
+/* The one before it, whose conversation it was forked from. */
+static enum status response_previous(const char **out, const struct conversation *c, uint32_t turn,
+                                     struct arena *arena, struct error *err)
+{
+    char *id;
+
+    *out = NULL;
+    if (turn == 1)
+        return STATUS_OK;
+    id = arena_alloc(arena, RESPONSE_ID_CHARS, 1);
+    if (id == NULL)
+        return error_no_memory(err, RESPONSE_ID_CHARS, "a response");
+    format_id(id, c->has_parent ? &c->parent : &c->id, turn - 1);
+    *out = id;
+    return STATUS_OK;
+}
+
+enum status response_of_turn(struct response **out, const struct conversation *c, uint32_t turn,
+                             struct arena *arena, struct error *err)
+{
+    const struct conversation_options *options = c->host.options;
+    const struct metadata *m = c->metadata;
+    struct response *r = arena_alloc(arena, 1, sizeof(*r));
+
+    if (r == NULL)
+        return error_no_memory(err, sizeof(*r), "a response");
+    *r = (struct response){.store = true};
+    format_id(r->id, &c->id, turn);
+    if (response_metadata(&r->metadata, m == NULL ? NULL : m->pairs, m == NULL ? 0 : m->n_pairs,
+                          arena, err) != STATUS_OK ||
+        response_previous(&r->previous, c, turn, arena, err) != STATUS_OK)
+        return err->status;
+    r->instructions = options->system_len == 0
+                          ? NULL
+                          : arena_strndup(arena, options->system, options->system_len);
+    if (options->system_len > 0 && r->instructions == NULL)
+        return error_no_memory(err, options->system_len, "instructions");
+    *out = r;
     return STATUS_OK;
 }
 
@@ -99,59 +177,113 @@ static void write_item(const struct response *r, struct json_writer *w, const ch
     json_write(w, "]}");
 }
 
-static bool is_cut_short(const struct choice *c)
+static bool is_cut_short(const struct completed_turn *t)
 {
-    return c->finish != FINISH_STOP;
+    return t->finish != FINISH_STOP;
 }
 
-static const char *responses_status_of(const struct choice *c)
+static const char *responses_status_of(const struct completed_turn *t)
 {
-    if (!c->is_done)
+    if (t == NULL)
         return "in_progress";
-    return is_cut_short(c) ? "incomplete" : "completed";
+    if (t->finish == FINISH_CANCELLED)
+        return "cancelled";
+    return is_cut_short(t) ? "incomplete" : "completed";
 }
 
-static void write_outcome(struct json_writer *w, const struct choice *c)
+/* A message of a reply that was cancelled is as far as it came. */
+static const char *responses_item_status(const struct completed_turn *t)
 {
-    if (!c->is_done) {
-        json_write(w, ",\"incomplete_details\":null,\"usage\":null}");
+    return is_cut_short(t) ? "incomplete" : "completed";
+}
+
+static void write_outcome(struct json_writer *w, uint64_t created_s, const struct completed_turn *t)
+{
+    const struct usage *u;
+
+    if (t == NULL) {
+        json_write(w, ",\"completed_at\":null,\"incomplete_details\":null,\"usage\":null}");
         return;
     }
-    if (is_cut_short(c))
+    u = &t->usage;
+    json_writef(w, ",\"completed_at\":%llu",
+                (unsigned long long)(created_s + t->timings.total_us / 1000000));
+    if (is_cut_short(t) && t->finish != FINISH_CANCELLED)
         json_writef(w, ",\"incomplete_details\":{\"reason\":\"%s\"}",
-                    c->finish == FINISH_LENGTH ? "max_output_tokens" : generation_finish_name(c));
+                    t->finish == FINISH_LENGTH ? "max_output_tokens" : finish_name(t->finish));
     else
         json_write(w, ",\"incomplete_details\":null");
     json_writef(w,
                 ",\"usage\":{\"input_tokens\":%u,\"input_tokens_details\":"
-                "{\"cached_tokens\":%u},\"output_tokens\":%u,\"output_tokens_details\":"
-                "{\"reasoning_tokens\":0},\"total_tokens\":%u}}",
-                c->n_prompt, c->n_cached, c->n_said, c->n_prompt + c->n_said);
+                "{\"cached_tokens\":%u,\"cache_write_tokens\":0},\"output_tokens\":%u,"
+                "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%u}}",
+                u->n_prompt, u->n_cached, u->n_completion, u->n_prompt + u->n_completion);
 }
 
-static void write_response(struct generation *g, struct json_writer *w)
+/* The parameters that the reply is sampled with. */
+static void response_write_sampling(const struct response_view *v, struct json_writer *w)
 {
-    const struct response *r = g->renderer_state;
-    const struct choice *c = &g->choices[0];
-    struct turn_event all;
-    const char *text;
-    size_t len;
+    struct sampling s = v->model->info.defaults;
+
+    if (v->request != NULL)
+        sampling_overrides_apply(v->request->overrides, &s);
+    json_writef(w,
+                ",\"temperature\":%.6g,\"top_p\":%.6g,\"presence_penalty\":%.6g,"
+                "\"frequency_penalty\":%.6g,\"max_output_tokens\":",
+                (double)s.temperature, (double)s.top_p, (double)s.presence_penalty,
+                (double)s.frequency_penalty);
+    if (s.max_tokens == 0)
+        json_write(w, "null");
+    else
+        json_writef(w, "%u", s.max_tokens);
+}
+
+void response_write(const struct response_view *v, struct json_writer *w)
+{
+    const struct response *r = v->response;
+    const struct completed_turn *t = v->completed;
 
     json_writef(w,
                 "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
-                "\"status\":\"%s\",\"model\":\"%s\",\"error\":null,\"metadata\":{},"
+                "\"status\":\"%s\",\"model\":\"%s\",\"error\":null,\"metadata\":%s,"
                 "\"parallel_tool_calls\":false,\"tool_choice\":\"none\",\"tools\":[],"
-                "\"store\":%s,\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
-                r->id, (unsigned long long)g->created_s, responses_status_of(c), g->model->name,
-                r->store ? "true" : "false");
-    if (c->is_done) {
-        generation_all(c, &all, &text, &len);
-        write_item(r, w, responses_status_of(c), text, len);
-    }
+                "\"store\":%s,\"background\":false,\"truncation\":\"disabled\","
+                "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
+                "\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":null,"
+                "\"prompt_cache_key\":null,\"user\":null,"
+                "\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
+                r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
+                r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false");
+    if (t != NULL)
+        write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
     json_write(w, "]");
+    response_write_sampling(v, w);
     write_optional(w, "instructions", r->instructions);
     write_optional(w, "previous_response_id", r->previous);
-    write_outcome(w, c);
+    write_outcome(w, v->created_s, t);
+}
+
+/* The response as it is; in progress, if is_begun, whatever its turn is. */
+static void response_write_now(const struct generation *g, bool is_begun, struct json_writer *w)
+{
+    const struct choice *c = &g->choices[0];
+    const struct turn_reader *reader = &c->reader;
+    struct response_view v = {
+        .response = g->renderer_state,
+        .model = g->model,
+        .created_s = g->created_s,
+        .request = reader->turn != NULL        ? reader->turn->request
+                   : reader->completed != NULL ? reader->completed->request
+                                               : NULL,
+        .completed = c->is_done && !is_begun ? reader->completed : NULL,
+    };
+
+    response_write(&v, w);
+}
+
+static void response_whole(struct generation *g, struct json_writer *w)
+{
+    response_write_now(g, false, w);
 }
 
 /* --- events --- */
@@ -175,18 +307,28 @@ static void end_event(struct json_writer *w)
     json_write(w, "}\n\n");
 }
 
-static void response_event(struct generation *g, const char *type, uint64_t sequence,
-                           struct json_writer *w)
+/* Whether the client has this event. */
+static bool response_has_sent(const struct response *r, uint64_t sequence)
 {
+    return r->has_after && sequence <= r->after;
+}
+
+static void response_event(const struct generation *g, const char *type, uint64_t sequence,
+                           bool is_begun, struct json_writer *w)
+{
+    if (response_has_sent(g->renderer_state, sequence))
+        return;
     begin_event(type, sequence, w);
     json_write(w, ",\"response\":");
-    write_response(g, w);
+    response_write_now(g, is_begun, w);
     end_event(w);
 }
 
 static void item_event(const struct response *r, const char *type, uint64_t sequence,
                        const char *status, const char *text, size_t len, struct json_writer *w)
 {
+    if (response_has_sent(r, sequence))
+        return;
     begin_event(type, sequence, w);
     json_write(w, ",\"output_index\":0,\"item\":");
     write_item(r, w, status, text, len);
@@ -203,6 +345,8 @@ static void begin_in_part(const struct response *r, const char *type, uint64_t s
 static void part_event(const struct response *r, const char *type, uint64_t sequence,
                        const char *text, size_t len, struct json_writer *w)
 {
+    if (response_has_sent(r, sequence))
+        return;
     begin_in_part(r, type, sequence, w);
     json_write(w, ",\"part\":");
     write_part(w, text, len);
@@ -212,22 +356,21 @@ static void part_event(const struct response *r, const char *type, uint64_t sequ
 static void text_event(const struct response *r, const char *type, uint64_t sequence,
                        const char *name, const char *text, size_t len, struct json_writer *w)
 {
+    if (response_has_sent(r, sequence))
+        return;
     begin_in_part(r, type, sequence, w);
     json_writef(w, ",\"logprobs\":[],\"%s\":", name);
     json_write_string(w, text, len);
     end_event(w);
 }
 
+/* The first event may be the last of its turn: it is not done until that is sent. */
 static void response_begin(struct generation *g, struct json_writer *w)
 {
-    struct response *r = g->renderer_state;
-    struct choice *c = &g->choices[0];
-    bool is_done = c->is_done;
+    const struct response *r = g->renderer_state;
 
-    c->is_done = false; /* the first event may be the last: not done until it is sent */
-    response_event(g, "response.created", SEQUENCE_CREATED, w);
-    response_event(g, "response.in_progress", SEQUENCE_IN_PROGRESS, w);
-    c->is_done = is_done;
+    response_event(g, "response.created", SEQUENCE_CREATED, true, w);
+    response_event(g, "response.in_progress", SEQUENCE_IN_PROGRESS, true, w);
     item_event(r, "response.output_item.added", SEQUENCE_ITEM, "in_progress", NULL, 0, w);
     part_event(r, "response.content_part.added", SEQUENCE_PART, "", 0, w);
 }
@@ -244,6 +387,7 @@ static void response_piece(struct generation *g, struct choice *c, const struct 
 static void response_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
     const struct response *r = g->renderer_state;
+    const struct completed_turn *t = c->reader.completed;
     uint64_t sequence = response_sequence(c);
     struct turn_event all;
     const char *text;
@@ -252,10 +396,11 @@ static void response_finish(struct generation *g, struct choice *c, struct json_
     generation_all(c, &all, &text, &len);
     text_event(r, "response.output_text.done", sequence, "text", text, len, w);
     part_event(r, "response.content_part.done", sequence + 1, text, len, w);
-    item_event(r, "response.output_item.done", sequence + 2, responses_status_of(c), text, len, w);
+    item_event(r, "response.output_item.done", sequence + 2, responses_item_status(t), text, len,
+               w);
     generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
-    response_event(g, is_cut_short(c) ? "response.incomplete" : "response.completed", sequence + 3,
-                   w);
+    response_event(g, is_cut_short(t) ? "response.incomplete" : "response.completed", sequence + 3,
+                   false, w);
 }
 
 static void response_failed(struct generation *g, const struct error *err, struct json_writer *w)
@@ -268,14 +413,14 @@ static void response_failed(struct generation *g, const struct error *err, struc
 
 /* --- requests --- */
 
-static const struct response_renderer renderer = {
+const struct response_renderer response_renderer = {
     .object = "resp",
     .is_by_token = true,
     .begin = response_begin,
     .piece = response_piece,
     .finish = response_finish,
     .failed = response_failed,
-    .whole = write_response,
+    .whole = response_whole,
 };
 
 static enum status fork_previous(struct conversation **out, struct exchange *x,
@@ -296,7 +441,7 @@ static enum status fork_previous(struct conversation **out, struct exchange *x,
         return error_field(err, "instructions",
                            "cannot change with previous_response_id: those of its response hold");
     q->instructions = c->host.options->system_len == 0 ? NULL : c->host.options->system;
-    return conversation_fork(out, c, turn, NULL, 0, err);
+    return conversation_fork(out, c, turn, q->metadata, q->n_metadata, err);
 }
 
 static enum status open_first(struct conversation **out, struct exchange *x,
@@ -307,6 +452,8 @@ static enum status open_first(struct conversation **out, struct exchange *x,
         .principal = exchange_principal(x)->id,
         .system = q->instructions == NULL ? "" : q->instructions,
         .system_len = q->instructions == NULL ? 0 : strlen(q->instructions),
+        .metadata = q->metadata,
+        .n_metadata = q->n_metadata,
     };
 
     return conversation_open(out, exchange_server(x)->conversations, model, &open, err);
@@ -320,30 +467,33 @@ static enum status keep_text(const char **text, struct arena *arena, struct erro
     return *text != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
-/* Copies what the response says of its request. */
-static enum status response_open(void **out, const struct responses_request *q,
-                                 const struct conversation_id *id, uint32_t turn,
-                                 const char *instructions, struct arena *arena, struct error *err)
+/* The response of a stored reply, whose conversation may have gone: what the repeated request says
+ * of it is what the first one said. */
+static enum status response_of_reply(struct response **out, const struct responses_request *q,
+                                     const struct keyed_reply *reply, struct arena *arena,
+                                     struct error *err)
 {
     struct response *r = arena_alloc(arena, 1, sizeof(*r));
 
     if (r == NULL)
         return error_no_memory(err, sizeof(*r), "a response");
-    format_id(r->id, id, turn);
-    r->store = q->store;
-    r->previous = q->previous;
-    r->instructions = instructions;
-    *out = r;
-    if (keep_text(&r->previous, arena, err) != STATUS_OK)
+    *r = (struct response){
+        .store = q->store, .previous = q->previous, .instructions = reply->instructions};
+    format_id(r->id, &reply->turns[0].conversation, reply->turns[0].number);
+    if (keep_text(&r->previous, arena, err) != STATUS_OK ||
+        keep_text(&r->instructions, arena, err) != STATUS_OK ||
+        response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err) != STATUS_OK)
         return err->status;
-    return keep_text(&r->instructions, arena, err);
+    *out = r;
+    return STATUS_OK;
 }
 
 static enum status responses_first(struct exchange *x, struct responses_request *q,
                                    const struct request_key *key, struct error *err)
 {
     struct generation_plan plan = {
-        .renderer = &renderer, .request = &q->base, .key = key, .is_ephemeral = !q->store};
+        .renderer = &response_renderer, .request = &q->base, .key = key, .is_ephemeral = !q->store};
+    struct response *r = NULL;
     struct conversation *c = NULL;
     struct conversation_id id;
     struct model *model;
@@ -356,8 +506,11 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     if (rc != STATUS_OK)
         return rc;
     id = c->id;
-    rc = response_open(&plan.renderer_state, q, &id, c->host.n_turns + 1, q->instructions,
-                       exchange_arena(x), err);
+    rc = response_of_turn(&r, c, c->host.n_turns + 1, exchange_arena(x), err);
+    if (rc == STATUS_OK)
+        r->store = q->store;
+    plan.renderer_state = r;
+    plan.created_s = response_created_s(c);
     plan.model = model;
     plan.conversation = c;
     plan.instructions = q->instructions;
@@ -377,11 +530,11 @@ static enum status responses_first(struct exchange *x, struct responses_request 
 static enum status responses_rejoin(struct exchange *x, const struct responses_request *q,
                                     const struct request_key *key, struct error *err)
 {
-    const struct keyed_turn *turn = &key->reply->turns[0];
-    struct generation_plan plan = {.renderer = &renderer, .request = &q->base, .key = key};
-    enum status rc = response_open(&plan.renderer_state, q, &turn->conversation, turn->number,
-                                   key->reply->instructions, exchange_arena(x), err);
+    struct generation_plan plan = {.renderer = &response_renderer, .request = &q->base, .key = key};
+    struct response *r = NULL;
+    enum status rc = response_of_reply(&r, q, key->reply, exchange_arena(x), err);
 
+    plan.renderer_state = r;
     return rc != STATUS_OK ? rc : generation_rejoin(x, &plan, err);
 }
 

@@ -118,16 +118,33 @@ static void serve_held(struct exchange *x)
     exchange_notify(x);
 }
 
+/* Answers with the value of "a" and the method. */
+static void serve_query(struct exchange *x)
+{
+    const char *value;
+    struct error err;
+    struct buf out;
+
+    buf_init(&out, 256);
+    if (exchange_query(&value, x, "a", &err) != STATUS_OK ||
+        buf_printf(&out, "%s '%s'", exchange_method(x), value == NULL ? "none" : value) !=
+            STATUS_OK)
+        ck_abort();
+    exchange_reply(x, 200, "text/words", out.data, out.len);
+    buf_deinit(&out);
+}
+
 static const struct route word_routes[] = {
     {"/words", .methods = METHOD_GET, .serve = serve_failure, .api = &words},
     {"/linger", .methods = METHOD_GET, .serve = serve_lingering, .api = &words},
     {"/held", .methods = METHOD_GET, .serve = serve_held, .api = &words},
+    {"/query", .methods = METHOD_GET, .serve = serve_query, .api = &words},
 };
 static const struct route number_routes[] = {
     {"/number/", true, METHOD_GET, .serve = serve_failure, .api = &numbers},
     {"/always", .methods = METHOD_GET, .always = true, .serve = serve_lingering, .api = &numbers},
 };
-static const struct route_table word_table = {word_routes, 3}, number_table = {number_routes, 2};
+static const struct route_table word_table = {word_routes, 4}, number_table = {number_routes, 2};
 static const struct route_table *const tables[] = {&word_table, &number_table};
 
 /* --- a client --- */
@@ -195,6 +212,19 @@ static void expect(const char *path, const char *status, const char *type, const
     hang_up(&s);
 }
 
+/* A parameter of the query is found by its whole name, decoded; the path is without it. */
+START_TEST(queries_are_read)
+{
+    open_front(true);
+    expect("/query", "200", "text/words", "GET 'none'");
+    expect("/query?", "200", "text/words", "GET 'none'");
+    expect("/query?a=b", "200", "text/words", "GET 'b'");
+    expect("/query?aa=1&b=a=2&a&a=%41+%2&a=3", "200", "text/words", "GET 'A+%2'");
+    expect("/query?x=%26a%3D1&a=", "200", "text/words", "GET ''");
+    close_front();
+}
+END_TEST
+
 /* An error has the format of the route's API; without a route, of the port's own API. */
 START_TEST(errors_are_the_apis)
 {
@@ -202,7 +232,7 @@ START_TEST(errors_are_the_apis)
     expect("/words", "422", "Content-Type: text/words\r\n", "words 422: it is there");
     expect("/number/7", "422", "Content-Type: text/numbers\r\n", "number 422");
     expect("/number/", "404", "Content-Type: text/words\r\n",
-           "there is no '/number/', there are: /words, /linger, /held, /always");
+           "there is no '/number/', there are: /words, /linger, /held, /query, /always");
     close_front();
 }
 END_TEST
@@ -251,4 +281,4 @@ START_TEST(drains)
 }
 END_TEST
 
-SUITE_MAIN("server/http/exchange", errors_are_the_apis, before_it_serves, drains)
+SUITE_MAIN("server/http/exchange", queries_are_read, errors_are_the_apis, before_it_serves, drains)
