@@ -188,7 +188,7 @@ static void on_write_ready(struct exchange *x, void *state)
     }
     if (g->is_over)
         return;
-    if (all_done)
+    if (all_done || (g->request->is_background && !g->request->stream))
         generation_finish(g);
     else if (has_more)
         exchange_notify(x);
@@ -213,6 +213,7 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .messages = prompt->messages,
         .n_messages = prompt->n_messages,
         .is_plain = prompt->is_plain,
+        .is_kept = r->is_background,
         .plain_ids = prompt->ids,
         .n_plain_ids = prompt->n_ids,
         .overrides = &overrides,

@@ -31,6 +31,7 @@ struct request {
     bool want_logprobs;
     uint32_t n_top; /* alternatives returned */
     bool stream, include_usage, continuous_usage;
+    bool is_background; /* the turns go on when the client has gone, who is answered at once */
 };
 
 enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };

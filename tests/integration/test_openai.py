@@ -287,6 +287,36 @@ def stored(parley):
     assert call_bare(parley, "HEAD", f"/v1/responses/{second.id}")[0] == 200
 
 
+def background(parley):
+    """A response in the background is answered at once, goes on without its client, and is read when it is done."""
+    client = client_of(parley)
+    asked = dict(model="long", input="Tell me a long story.", background=True, max_output_tokens=300, extra_body={"ignore_eos": True})
+    begun = client.responses.create(**asked)
+    assert begun.status == "in_progress" and begun.background and begun.output == []
+
+    def done(id):
+        until("the end of the response", lambda: client.responses.retrieve(id).status != "in_progress")
+        return client.responses.retrieve(id)
+
+    ended = done(begun.id)
+    assert ended.status == "incomplete" and ended.usage.output_tokens == 300 and ended.background and ended.created_at == begun.created_at
+    stream = client.responses.create(stream=True, **asked)
+    seen = [e for e, _ in zip(stream, range(8))]
+    stream.close()
+    ended = done(seen[0].response.id)
+    assert ended.usage.output_tokens == 300 and ended.status == "incomplete"
+    assert list(client.responses.retrieve(ended.id, stream=True))[:8] == seen
+    again = [client.responses.create(extra_headers={"Idempotency-Key": "in the background"}, **asked) for _ in range(2)]
+    assert again[0].id == again[1].id and done(again[0].id).usage.output_tokens == 300
+    endless = client.responses.create(**{**asked, "max_output_tokens": 60000, "stream": True})
+    begun = [e for e, _ in zip(endless, range(6))][0].response
+    endless.close()
+    assert client.responses.retrieve(begun.id).status == "in_progress"
+    assert client.responses.cancel(begun.id).status == "cancelled" == client.responses.retrieve(begun.id).status
+    until("the end of all", lambda: running(parley) == 0)
+    expect(openai.BadRequestError, "store", client.responses.create, store=False, **asked)
+
+
 def constrained(parley):
     """Replies match in every spelling, streamed or whole; what is left out is named; beside the module's absence one line says why."""
     client = client_of(parley)
@@ -779,7 +809,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, background, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")

@@ -221,6 +221,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         field_text(&r.previous, body, "previous_response_id", err) != STATUS_OK ||
         field_bool(&r.base.stream, body, "stream", err) != STATUS_OK ||
         field_bool(&r.store, body, "store", err) != STATUS_OK ||
+        field_bool(&r.base.is_background, body, "background", err) != STATUS_OK ||
         field_object(&text, body, "text", err) != STATUS_OK ||
         openai_request_take_metadata(&r, body, arena, err) != STATUS_OK ||
         refuse_lists(body, err) != STATUS_OK ||
@@ -230,6 +231,8 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         request_constraint(&r.base, body, text != NULL ? field(text, "format") : NULL, "format",
                            arena, err) != STATUS_OK)
         return err->status;
+    if (r.base.is_background && !r.store)
+        return error_field(err, "background", "needs store: the response is read later");
     *out = r;
     return STATUS_OK;
 }

@@ -89,8 +89,6 @@ static const struct unmet {
     {"add_special_tokens", CHAT, is_false, "must be false: the chat template has them"},
     {"allowed_token_ids", ALL, request_unmet_is_empty, "is not supported: use logit_bias"},
     {"audio", CHAT, request_unmet_is_empty, "is not supported: replies are text"},
-    {"background", RESPONSES, request_unmet_is_empty,
-     "is not supported: a response is answered when it is done"},
     {"bad_words", ALL, request_unmet_is_empty, "is not supported: use logit_bias"},
     {"chat_template", CHAT | RESPONSES, request_unmet_is_empty,
      "is not supported: the model's own is used"},

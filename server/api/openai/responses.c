@@ -247,13 +247,14 @@ void response_write(const struct response_view *v, struct json_writer *w)
                 "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
                 "\"status\":\"%s\",\"model\":\"%s\",\"error\":null,\"metadata\":%s,"
                 "\"parallel_tool_calls\":false,\"tool_choice\":\"none\",\"tools\":[],"
-                "\"store\":%s,\"background\":false,\"truncation\":\"disabled\","
+                "\"store\":%s,\"background\":%s,\"truncation\":\"disabled\","
                 "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
                 "\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":null,"
                 "\"prompt_cache_key\":null,\"user\":null,"
                 "\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
-                r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false");
+                r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
+                v->request != NULL && v->request->is_kept ? "true" : "false");
     if (t != NULL)
         write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
     json_write(w, "]");
@@ -272,7 +273,7 @@ static void response_write_now(const struct generation *g, bool is_begun, struct
         .response = g->renderer_state,
         .model = g->model,
         .created_s = g->created_s,
-        .request = reader->turn != NULL        ? reader->turn->request
+        .request = reader->turn != NULL        ? turn_request_of(reader->turn)
                    : reader->completed != NULL ? reader->completed->request
                                                : NULL,
         .completed = c->is_done && !is_begun ? reader->completed : NULL,

@@ -40,7 +40,7 @@ static const struct stored_request *find_live_request(const struct conversation 
         const struct turn *t = container_of(at, const struct turn, link);
 
         if (t->number == turn)
-            return t->request;
+            return turn_request_of(t);
     }
     return NULL;
 }

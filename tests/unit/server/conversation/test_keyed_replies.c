@@ -298,6 +298,26 @@ START_TEST(spares_readers)
 }
 END_TEST
 
+/* Nor is one that is kept. */
+START_TEST(spares_kept)
+{
+    struct fake_reader reader;
+    struct keyed_reply *r;
+
+    open_keyed(0, 0);
+    r = begin_reply("a", "say 9", &reader, 1);
+    reader.reader.turn->request->is_kept = true;
+    ck_assert(fake_server_step(&s));
+    leave_reply(r, &reader, 1);
+    s.now_us += LINGER_US;
+    tick_if_due();
+    run_all();
+    ck_assert_ptr_eq(find_reply("a", "say 9"), r);
+    ck_assert_int_eq(r->turns[0].reader.completed->finish, FINISH_STOP);
+    close_keyed();
+}
+END_TEST
+
 /* A drain ends what lingers, and what is left from then on, but not what is read. */
 START_TEST(drains)
 {
@@ -382,5 +402,5 @@ START_TEST(bounds_their_bytes_and_age)
 END_TEST
 
 SUITE_MAIN("server/keyed_replies", answers_once, refuses_keys, forgets_failures,
-           forgets_what_was_refused, lingers, spares_readers, drains, bounds_their_number,
-           bounds_their_bytes_and_age)
+           forgets_what_was_refused, lingers, spares_readers, spares_kept, drains,
+           bounds_their_number, bounds_their_bytes_and_age)

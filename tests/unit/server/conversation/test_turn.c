@@ -372,6 +372,33 @@ START_TEST(test_reader_gone_in_between)
 }
 END_TEST
 
+/* A turn that is kept goes on to its end without readers, also from the queue; a cancel ends it. */
+START_TEST(test_kept)
+{
+    static const struct message message = {.role = ROLE_USER, .text = "say 9", .len = 5};
+    const struct turn_request kept = {.messages = &message, .n_messages = 1, .is_kept = true};
+    struct conversation *c = fake_conversation(&s);
+    struct fake_reader r[3];
+    struct error err;
+
+    for (size_t i = 0; i < 3; i++) {
+        fake_reader_init(&r[i]);
+        ck_assert_int_eq(conversation_turn(c, &kept, &r[i].reader, &err), STATUS_OK);
+    }
+    for (size_t i = 0; i < 3; i++)
+        fake_reader_deinit(&r[i]);
+    while (c->host.n_turns < 2)
+        ck_assert(fake_server_step(&s));
+    ck_assert_int_eq(c->host.newest->finish, FINISH_STOP);
+    ck_assert_uint_eq(c->host.newest->n_tokens, 9);
+    ck_assert(fake_server_step(&s));
+    ck_assert_uint_eq(conversation_cancel(c), 1);
+    fake_server_run(&s);
+    ck_assert_uint_eq(c->host.n_turns, 3);
+    ck_assert_int_eq(c->host.newest->finish, FINISH_CANCELLED);
+}
+END_TEST
+
 /* One of two readers closes: the turn goes on for the other. */
 START_TEST(test_one_of_two_readers_goes)
 {
@@ -831,6 +858,7 @@ int main(void)
     tcase_add_test(tc, test_queue);
     tcase_add_test(tc, test_reader_gone_before_the_first_step);
     tcase_add_test(tc, test_reader_gone_in_between);
+    tcase_add_test(tc, test_kept);
     tcase_add_test(tc, test_one_of_two_readers_goes);
     tcase_add_test(tc, test_deadline);
     tcase_add_test(tc, test_latest_deadline);
