@@ -39,6 +39,9 @@ enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGE
 /* A list of {"role", "content"}. */
 enum status request_messages(struct prompt *out, const json_t *list, const char *name,
                              struct arena *arena, struct error *err) MUST_CHECK;
+/* For APIs in which a last message of the assistant's is the beginning of the reply: INVALID. */
+enum status request_refuse_begun(const struct prompt *p, const char *name,
+                                 struct error *err) MUST_CHECK;
 /* The text of a message: a string, or a list of parts that are text. Its role stays. */
 enum status request_content(struct message *out, const json_t *value, const char *name,
                             struct arena *arena, struct error *err) MUST_CHECK;

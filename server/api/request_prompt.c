@@ -154,6 +154,15 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
     return STATUS_OK;
 }
 
+enum status request_refuse_begun(const struct prompt *p, const char *name, struct error *err)
+{
+    if (p->n_messages == 0 || p->messages[p->n_messages - 1].role != ROLE_ASSISTANT)
+        return STATUS_OK;
+    return error_field(err, name,
+                       "must end with the user's: a reply is a message of its own and does not go "
+                       "on from the assistant's");
+}
+
 /* --- raw prompts --- */
 
 static enum status request_prompt_take_ids(struct prompt *out, const json_t *list,

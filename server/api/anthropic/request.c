@@ -112,12 +112,9 @@ static enum status anthropic_take_prompt(struct prompt *out, const json_t *body,
         return err->status;
     if (messages == NULL)
         return error_field(err, "messages", "is missing");
-    if (request_messages(out, messages, "messages", arena, err) != STATUS_OK)
+    if (request_messages(out, messages, "messages", arena, err) != STATUS_OK ||
+        request_refuse_begun(out, "messages", err) != STATUS_OK)
         return err->status;
-    if (out->messages[out->n_messages - 1].role == ROLE_ASSISTANT)
-        return error_field(err, "messages",
-                           "must end with the user's: a reply is a message of its own and does not "
-                           "go on from the assistant's");
     return system == NULL ? STATUS_OK : anthropic_put_first(out, system, arena, err);
 }
 

@@ -196,7 +196,8 @@ enum status ollama_request_chat(struct ollama_request *out, const json_t *body, 
         return err->status;
     r.is_empty = json_array_size(messages) == 0;
     if (!r.is_empty &&
-        request_messages(r.base.prompts, messages, "messages", arena, err) != STATUS_OK)
+        (request_messages(r.base.prompts, messages, "messages", arena, err) != STATUS_OK ||
+         request_refuse_begun(r.base.prompts, "messages", err) != STATUS_OK))
         return err->status;
     *out = r;
     return STATUS_OK;

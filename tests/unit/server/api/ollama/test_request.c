@@ -97,6 +97,7 @@ START_TEST(test_refusals)
         {true, "tools", "{\"tools\":[{}]}"},
         {true, "images", "{\"messages\":[{\"role\":\"user\",\"images\":[\"a\"]}]}"},
         {true, "tools", "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}"},
+        {true, "messages", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
         {true, "thinking", "{\"think\":\"high\"}"},
         {true, "format", "{\"format\":\"xml\"}"},
         {true, "num_predict", "{\"options\":{\"num_predict\":\"a\"}}"},
