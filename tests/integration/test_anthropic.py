@@ -78,6 +78,9 @@ def messages(daemon):
     stopped = client.messages.create(messages=STORY, stop_sequences=["never said", cut], **asked)
     assert text_of(stopped) == text_of(warm).split(cut)[0]
     assert stopped.stop_reason == "stop_sequence" and stopped.stop_sequence == cut, stopped
+    ended = [client.messages.create(messages=[{"role": "user", "content": "Hello"}], model="tiny", max_tokens=2000, stop_sequences=["im_end", word],
+                                    extra_body={"temperature": 1, "seed": 1}) for word in ("never said", "end|", "|>")]
+    assert {m.stop_reason for m in ended} == {"end_turn"}, ended  # the token that ends a turn is no text of the reply
 
 
 def streams(daemon):

@@ -96,7 +96,8 @@ def generate(daemon):
     assert briefed.response == same.message.content and briefed.prompt_eval_count == same.prompt_eval_count != turn.prompt_eval_count
     for loaded in (client.generate("tiny"), client.chat("tiny"), client.generate("tiny", "", keep_alive=-1)):
         assert loaded.done and loaded.done_reason == "load" and loaded.eval_count is None
-    expect(400, "keep_alive", client.generate, "tiny", "", keep_alive=0)
+    for now in (0, "0s"):
+        expect(400, "keep_alive", client.generate, "tiny", "", keep_alive=now)
 
 
 def formats(daemon):

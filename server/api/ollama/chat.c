@@ -105,6 +105,14 @@ static void ollama_whole(struct generation *g, struct json_writer *w)
 
 /* --- requests --- */
 
+static bool ollama_wants_unload(const json_t *keep)
+{
+    if (json_is_string(keep))
+        return strcmp(json_string_value(keep), "0") == 0 ||
+               strcmp(json_string_value(keep), "0s") == 0;
+    return json_is_number(keep) && json_number_value(keep) == 0;
+}
+
 /* The model is loaded, or resolution_find_model has said why it is not. */
 static enum status ollama_answer_empty(struct exchange *x, const struct ollama_request *r,
                                        bool is_chat, const json_t *body, struct error *err)
@@ -116,7 +124,7 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
 
     if (resolution_find_model(&model, x, r->base.model, err) != STATUS_OK)
         return err->status;
-    if (json_is_number(keep) && json_number_value(keep) == 0)
+    if (ollama_wants_unload(keep))
         return error_field(
             err, "keep_alive",
             "is 0, and no request unloads a model: 'parley models unload %.80s' does", model->name);

@@ -122,7 +122,7 @@ static enum status stored_response_get(const struct stored_response *s, struct e
         query_number(&s->response->after, &s->response->has_after, x, "starting_after", err) !=
             STATUS_OK)
         return err->status;
-    if (stream != NULL && strcmp(stream, "true") == 0)
+    if (stream != NULL && strcmp(stream, "true") == 0 && strcmp(exchange_method(x), "HEAD") != 0)
         return stored_response_generate(s, x, true, false, err);
     if (s->response->has_after)
         return error_field(err, "starting_after", "is for streams: stream must be true");
