@@ -410,21 +410,19 @@ enum status lm_recall(struct clone *base, struct agent_turn *turn, const void *t
     struct lm *m = lm_observe_lm_of(c);
     struct lm_turn *t = turn->row.turn;
     const size_t n = size_bytes / sizeof *c->ids;
-    struct buf ids;
     enum status rc;
 
     if (size_bytes % sizeof *c->ids != 0 || n + t->n_ids > m->limits.context)
         return error_set(err, STATUS_DATA_LOSS, "a stored turn does not fit the model");
-    buf_init(&ids, SIZE_MAX);
-    rc = lm_append_ids(m, trace, n, &ids, err);
-    if (rc == STATUS_OK)
-        rc = lm_clone_grow(c, t->n_ids + n + 1, err);
-    if (rc == STATUS_OK) {
-        memcpy(c->ids + t->n_ids, ids.data, size_bytes);
-        t->n_ids += (uint32_t)n;
-    }
-    buf_deinit(&ids);
-    return rc;
+    rc = lm_clone_grow(c, t->n_ids + n + 1, err);
+    if (rc != STATUS_OK)
+        return rc;
+    memcpy(c->ids + t->n_ids, trace, size_bytes); /* which need not be aligned */
+    for (size_t i = 0; i < n; i++)
+        if (c->ids[t->n_ids + i] < 0 || (size_t)c->ids[t->n_ids + i] >= m->n_vocab)
+            return error_set(err, STATUS_DATA_LOSS, "a stored turn has ids that are no tokens");
+    t->n_ids += (uint32_t)n;
+    return STATUS_OK;
 }
 
 static void on_grammar(struct grammar_waiter *w, struct grammar *g, const struct error *err)

@@ -147,6 +147,7 @@ enum status conversation_fork(struct conversation **out, struct conversation *c,
     f->host.options = conversation_options_ref(c->host.options);
     f->parent = c->id;
     f->has_parent = true;
+    f->is_inexact = c->is_inexact;
     f->host.n_turns = at_turn;
     f->host.generation = 1;
     list_init(&f->host.turns);

@@ -73,7 +73,8 @@ struct conversation {
     uint32_t rewound_to; /* the last rewind's turn */
     struct conversation_id parent;
     bool has_parent;
-    bool is_closed; /* not found by id any more; freed with its last turn */
+    bool is_inexact; /* a part of its past was computed by something else than computes now */
+    bool is_closed;  /* not found by id any more; freed with its last turn */
 };
 
 /* Zero takes the default. */

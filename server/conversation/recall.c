@@ -19,6 +19,7 @@ struct recall {
     const struct journal_event *accepted; /* and not ended; NULL: none */
     uint64_t last_unix_ms;                /* of what its idle time counts from */
     struct body_terms terms;              /* the last ones */
+    struct buf binding;                   /* what computes now */
     struct arena arena;                   /* of all that is read */
 };
 
@@ -28,10 +29,6 @@ static enum status recall_model(struct recall *r, struct model **out, struct err
 
     if (rc == STATUS_OK)
         rc = model_check_ready(*out, err);
-    if (rc == STATUS_OK && strcmp((*out)->info.version, r->terms.version) != 0)
-        rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, NULL,
-                           "the conversation was with version %.12s of model '%s', this is %.12s",
-                           r->terms.version, r->terms.model, (*out)->info.version);
     return rc;
 }
 
@@ -68,6 +65,8 @@ static enum status recall_begin(struct recall *r, const struct journal_event *e,
     if (rc == STATUS_OK)
         rc = recall_model(r, &r->c->host.model, err);
     if (rc == STATUS_OK)
+        rc = keeping_binding(&r->binding, r->all, r->c->host.model, err);
+    if (rc == STATUS_OK)
         rc = conversation_open_clone(r->c, err);
     return rc;
 }
@@ -89,6 +88,38 @@ static enum status recall_cut(struct recall *r, uint32_t to_turn, struct error *
     h->newest = newest;
     h->n_turns = to_turn;
     return STATUS_OK;
+}
+
+/* Whether a turn was computed by the model of now, whose version stands first. */
+static bool recall_is_model(const struct recall *r, const struct body_accept *accept)
+{
+    const char *version = r->c->host.model->info.version;
+    size_t len = strlen(version);
+
+    return strncmp(accept->binding, version, len) == 0 && accept->binding[len] == ' ';
+}
+
+/* For another model the ids that were generated mean nothing: its own ids of the reply's text. */
+static enum status recall_retrace(struct recall *r, struct body_finish *finish, struct error *err)
+{
+    const struct agent *a = r->c->host.model->agent;
+    const struct buf *text = &finish->reply.text;
+    struct buf ids;
+    char *trace = NULL;
+    enum status rc = STATUS_OK;
+
+    buf_init(&ids, RECALL_MAX_BYTES);
+    if (a->type->tokenize != NULL && text->len > 0)
+        rc = a->type->tokenize(a, text->data, text->len, false, &ids, err);
+    if (rc == STATUS_OK && ids.len > 0) {
+        trace = arena_strndup(&r->arena, ids.data, ids.len);
+        if (trace == NULL)
+            rc = error_no_memory(err, ids.len, "a stored conversation");
+    }
+    finish->trace = trace;
+    finish->trace_size = rc == STATUS_OK ? ids.len : 0;
+    buf_deinit(&ids);
+    return rc;
 }
 
 /* The clone observes the turn, and takes in its reply. */
@@ -153,6 +184,8 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
     rc = body_read_accept(&accept, r->accepted->body, r->accepted->size_bytes, &r->arena, err);
     if (rc == STATUS_OK)
         rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
+    if (rc == STATUS_OK && !recall_is_model(r, &accept))
+        rc = recall_retrace(r, &finish, err);
     if (rc == STATUS_OK)
         rc = stored_request_open(&request, &accept.request, err);
     if (rc != STATUS_OK)
@@ -165,6 +198,7 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
         return rc;
     }
     completed->timings = finish.timings;
+    r->c->is_inexact = r->c->is_inexact || strcmp(accept.binding, r->binding.data) != 0;
     recall_count(r, e, completed);
     r->accepted = NULL;
     return STATUS_OK;
@@ -235,27 +269,23 @@ static enum status recall_accepted(struct recall *r, struct error *err)
 {
     struct body_accept accept;
     struct unended_turn *u = &r->c->unended;
-    struct buf binding;
     enum status rc;
 
     if (r->accepted == NULL)
         return STATUS_OK;
-    buf_init(&binding, RECALL_MAX_BYTES);
     rc = body_read_accept(&accept, r->accepted->body, r->accepted->size_bytes, &r->arena, err);
     if (rc == STATUS_OK && (accept.sampling == NULL || r->accepted->turn != r->c->host.n_turns + 1))
         rc = error_set(err, STATUS_DATA_LOSS, "the journal lacks the turn before %u",
                        r->accepted->turn);
-    if (rc == STATUS_OK)
-        rc = keeping_binding(&binding, r->all, r->c->host.model, err);
     if (rc == STATUS_OK) {
         const struct sampling_overrides all = {.given = ~0u, .values = *accept.sampling};
 
-        u->is_changed = r->all->keeping.is_inexact || strcmp(binding.data, accept.binding) != 0;
+        u->is_changed = r->all->keeping.is_inexact || strcmp(r->binding.data, accept.binding) != 0;
+        r->c->is_inexact = r->c->is_inexact || u->is_changed;
         rc = sampling_overrides_copy(&u->resolved, &all, err);
     }
     if (rc == STATUS_OK)
         rc = stored_request_open(&u->request, &accept.request, err);
-    buf_deinit(&binding);
     return rc;
 }
 
@@ -305,6 +335,7 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     if (c == NULL)
         return error_no_memory(err, sizeof(*c), "a conversation");
     arena_init(&r.arena, RECALL_MAX_BYTES);
+    buf_init(&r.binding, RECALL_MAX_BYTES);
     c->all = all;
     c->principal = principal;
     c->host.config = &all->turns;
@@ -330,6 +361,7 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     } else {
         conversation_release(c);
     }
+    buf_deinit(&r.binding);
     arena_deinit(&r.arena);
     return rc;
 }

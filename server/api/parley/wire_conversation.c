@@ -149,6 +149,7 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->idle_ms = conversation_idle_us(c) / 1000;
     m->ttl_ms = c->host.options->ttl_ms;
     m->opened_unix_ms = c->opened_unix_ms;
+    m->continued_inexactly = c->is_inexact;
     m->generation = c->host.generation;
     fill_limits(limits, &c->host.options->limits);
     m->limits = limits;
