@@ -84,7 +84,8 @@ struct convert {
 static const struct option_row convert_rows[] = {
     {"to", "FORMAT", "parlai, jsonl or conversations", OPTION_TEXT, offsetof(struct convert, to),
      0},
-    {"outfile|of", "FILE", "where to; - is stdout (-)", OPTION_TEXT, offsetof(struct convert, path), 0},
+    {"outfile|of", "FILE", "where to; - is stdout (-)", OPTION_TEXT, offsetof(struct convert, path),
+     0},
     {"ignore-fields|if", "NAME[,NAME]", "what is left out of parlai and jsonl (id)", OPTION_TEXT,
      offsetof(struct convert, ignored), 0},
     {0},
@@ -281,8 +282,7 @@ static enum status stats_act(void *to, const struct act *a, struct error *err)
     const struct value *labels = act_labels(a);
 
     for (;;) {
-        const char *newline =
-            s->by_line && text.len > 0 ? memchr(text.text, '\n', text.len) : NULL;
+        const char *newline = s->by_line && text.len > 0 ? memchr(text.text, '\n', text.len) : NULL;
         const size_t len = newline == NULL ? text.len : (size_t)(newline - text.text);
 
         if (stats_count(s, SIDE_INPUT, (struct text){text.text, len}, err) != STATUS_OK)
@@ -311,12 +311,12 @@ static void stats_print(const struct data_stats *s)
         const struct {
             const char *name;
             json_t *value;
-        } rows[] = {{"avg_utterance_length", json_real(mean)},
-                    {"tokens", json_integer((json_int_t)side->n_tokens)},
-                    {"unique_tokens", json_integer((json_int_t)json_object_size(side->tokens))},
-                    {"unique_utterances",
-                     json_integer((json_int_t)json_object_size(side->utterances))},
-                    {"utterances", json_integer((json_int_t)side->n_utterances)}};
+        } rows[] = {
+            {"avg_utterance_length", json_real(mean)},
+            {"tokens", json_integer((json_int_t)side->n_tokens)},
+            {"unique_tokens", json_integer((json_int_t)json_object_size(side->tokens))},
+            {"unique_utterances", json_integer((json_int_t)json_object_size(side->utterances))},
+            {"utterances", json_integer((json_int_t)side->n_utterances)}};
 
         for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
             char name[64];

@@ -106,10 +106,9 @@ static void tell_reply(const struct interactive *x, const struct world *w)
     text = act_text(&row.acts[1]);
     id = act_get(&row.acts[1], ACT_ID);
     if (x->is_json) {
-        (void)out_json(json_pack("{s:s%,s:s%}", "id", id != NULL ? id->text.text : "",
-                                 id != NULL ? id->text.len : 0, "text",
-                                 text.text != NULL ? text.text : "",
-                                 text.len)); /* out_end reports a failure */
+        (void)out_json(json_pack(
+            "{s:s%,s:s%}", "id", id != NULL ? id->text.text : "", id != NULL ? id->text.len : 0,
+            "text", text.text != NULL ? text.text : "", text.len)); /* out_end reports a failure */
     } else {
         if (id != NULL)
             printf("[%.*s]: ", (int)id->text.len, id->text.text);
