@@ -17,6 +17,10 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/n
 DESTDIR=$root meson install -C "$build" --no-rebuild --quiet --skip-subprojects --strip
 # Debian's places, and its user by adduser.
 rm -r "$root/usr/lib/sysusers.d"
+# libparley is for those who build: its library would be a package of its own.
+find "$root/usr/lib" \( -name 'libparley.*' -o -name parley.pc \) -delete
+find "$root/usr/lib" -type d -empty -delete
+rm -r "$root/usr/include"
 mkdir -p "$root/usr/share/zsh/vendor-completions" "$root/etc/parley" "$root/lib/systemd/system" "$root/DEBIAN" "$root/usr/share/lintian/overrides"
 mv "$root"/usr/share/zsh/site-functions/* "$root/usr/share/zsh/vendor-completions/"
 rmdir "$root/usr/share/zsh/site-functions"

@@ -15,6 +15,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default) /* all else is hidden in the library */
+#endif
 
 /* gRPC's status codes. */
 enum parley_status {
@@ -492,6 +495,9 @@ enum parley_status parley_params_pull(struct parley_channel *channel, const char
                                       const uint64_t *if_newer_than, float *values, size_t n,
                                       struct parley_version *out, struct parley_error *err);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

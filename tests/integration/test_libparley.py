@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""libparley as others find it after `meson install`: what it exports, and that the examples build against it and run.
+
+usage: test_libparley.py MESON BUILD_DIR EXAMPLES_DIR parleyd      (any python3; no packages)
+"""
+import glob
+import os
+import re
+import sys
+import tempfile
+
+import children
+from children import PATIENCE, Daemon
+
+
+def said(*command, **more):
+    done = children.run(command, capture_output=True, text=True, timeout=PATIENCE, **more)
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done.stdout
+
+
+def found(root, pattern):
+    paths = glob.glob(os.path.join(root, "**", pattern), recursive=True)
+    assert len(paths) == 1, (pattern, paths)
+    return paths[0]
+
+
+def declared(header):
+    """The functions that parley.h declares."""
+    with open(header, encoding="utf-8") as file:
+        return set(re.findall(r"\b(parley_[a-z0-9_]+)\(", re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)))
+
+
+def exports(root, header):
+    """The library exports what the header declares, each of a version, and nothing else; so does the archive."""
+    library = found(root, "libparley.so")
+    assert "SONAME" in (dynamic := said("objdump", "-p", library)) and "libparley.so.0" in dynamic, dynamic
+    defined = [line.split()[-1] for line in said("nm", "-D", "--defined-only", library).splitlines()]
+    functions = {name.split("@")[0] for name in defined if not re.fullmatch(r"PARLEY_[0-9.]+", name.split("@")[0])}
+    assert functions == declared(header), functions ^ declared(header)
+    assert all("@@PARLEY_" in name for name in defined if name.startswith("parley_")), defined
+    archive = found(root, "libparley.a")
+    with open(archive, "rb") as file:
+        assert file.read(8) == b"!<arch>\n", "a thin archive"  # that one only names its objects
+    functions = {line.split()[-1] for line in said("nm", "-g", "--defined-only", archive).splitlines() if len(line.split()) == 3}
+    assert functions == declared(header), functions ^ declared(header)
+
+
+def flags(root, *options):
+    """What pkg-config says, of a tree that lies below another root."""
+    where = {"PKG_CONFIG_PATH": os.path.dirname(found(root, "parley.pc")), "PKG_CONFIG_SYSROOT_DIR": root}
+    return said("pkg-config", *options, "parley", env={**os.environ, **where}).split()
+
+
+def header_alone(root, folder, header):
+    """Each standard of C and C++ takes the header, without a warning."""
+    for compiler, language, standards in ("cc", "c", ["c99", "c11", "c17"]), ("c++", "c++", ["c++11", "c++17", "c++20"]):
+        for standard in standards:
+            path = os.path.join(folder, f"header.{language}")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("#include <parley.h>\n")
+            said(compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *flags(root, "--cflags"), path)
+
+
+def examples(root, folder, sources, parleyd):
+    """All build against the shared library, and those in C against the archive; each runs."""
+    library = found(root, "libparley.so")
+    static = [flag if flag != "-lparley" else "-l:libparley.a" for flag in flags(root, "--cflags", "--static", "--libs")]
+    with Daemon(parleyd) as daemon:
+        for source in sorted(glob.glob(os.path.join(sources, "*.c")) + glob.glob(os.path.join(sources, "*.cc"))):
+            name = os.path.basename(source)
+            compiler = "cc" if source.endswith(".c") else "c++"
+            program = os.path.join(folder, name.split(".")[0])
+            ways = [(flags(root, "--cflags", "--libs"), {"LD_LIBRARY_PATH": os.path.dirname(library)})]
+            if compiler == "cc":
+                ways.append((static, {}))
+            for how, where in ways:
+                said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, "-o", program)
+                assert ("libparley.so" in said("objdump", "-p", program)) == bool(where), how
+                out = said(program, daemon.address, env={**os.environ, **where})
+                print(name, repr(out[:100]), flush=True)
+                assert EXPECTED[name] in out, (name, out)
+
+
+EXPECTED = {"turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of"}
+
+
+def main():
+    meson, build, sources, parleyd = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as folder:
+        said(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--skip-subprojects", env={**os.environ, "DESTDIR": root})
+        header = found(root, "parley.h")
+        exports(root, header)
+        header_alone(root, folder, header)
+        examples(root, folder, sources, parleyd)
+
+
+if __name__ == "__main__":
+    main()
