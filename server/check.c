@@ -5,24 +5,35 @@
 #include <uv.h>
 
 #include "agents/agent.h"
+#include "agents/plugin/plugin.h"
 #include "base/env.h"
 #include "server/config/config.h"
 #include "server/journal/store.h"
 #include "server/net/listener.h"
 
+/* type: NULL: by the file. */
+static enum status check_agent(const struct config *config, const struct config_model *model,
+                               const struct agent_type *type, struct error *err)
+{
+    const struct agent_config open = {
+        .name = model->name, .path = model->path, .options = config->options, .env = &env_real};
+    struct agent *a;
+
+    if ((type == NULL ? agent_open(&a, NULL, &open, err) : agent_open_type(&a, type, &open, err)) !=
+        STATUS_OK)
+        return error_prefix(err, "model '%s'", model->name);
+    agent_unref(a);
+    return STATUS_OK;
+}
+
 static enum status check_models(const struct config *config, struct error *err)
 {
-    for (size_t i = 0; i < config->n_models; i++) {
-        const struct agent_config open = {.name = config->models[i].name,
-                                          .path = config->models[i].path,
-                                          .options = config->options,
-                                          .env = &env_real};
-        struct agent *a;
-
-        if (agent_open(&a, NULL, &open, err) != STATUS_OK)
-            return error_prefix(err, "model '%s'", config->models[i].name);
-        agent_unref(a);
-    }
+    for (size_t i = 0; i < config->n_models; i++)
+        if (check_agent(config, &config->models[i], NULL, err) != STATUS_OK)
+            return err->status;
+    for (size_t i = 0; i < config->n_plugins; i++)
+        if (check_agent(config, &config->plugins[i], &plugin_agent, err) != STATUS_OK)
+            return err->status;
     return STATUS_OK;
 }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agents/plugin/plugin.h"
 #include "base/buf.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -565,9 +566,13 @@ static enum status start_models(struct daemon *d, struct error *err)
     models_add_user(&d->models, &d->sequences.user);
     models_add_user(&d->models, &d->trainers.user);
     for (size_t i = 0; i < d->config.n_models && rc == STATUS_OK; i++)
-        rc = models_start(&d->models, d->config.models[i].name, d->config.models[i].path, err);
+        rc =
+            models_start(&d->models, d->config.models[i].name, d->config.models[i].path, NULL, err);
+    for (size_t i = 0; i < d->config.n_plugins && rc == STATUS_OK; i++)
+        rc = models_start(&d->models, d->config.plugins[i].name, d->config.plugins[i].path,
+                          &plugin_agent, err);
     if (rc == STATUS_OK)
-        rc = models_start(&d->models, "echo", NULL, err);
+        rc = models_start(&d->models, "echo", NULL, NULL, err);
     return rc == STATUS_OK ? models_scan(&d->models, err) : rc;
 }
 

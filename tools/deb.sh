@@ -20,7 +20,7 @@ rm -r "$root/usr/lib/sysusers.d"
 # libparley is for those who build: its library would be a package of its own.
 find "$root/usr/lib" \( -name 'libparley.*' -o -name parley.pc \) -delete
 find "$root/usr/lib" -type d -empty -delete
-rm -r "$root/usr/include"
+rm "$root/usr/include/parley.h"
 mkdir -p "$root/usr/share/zsh/vendor-completions" "$root/etc/parley" "$root/lib/systemd/system" "$root/DEBIAN" "$root/usr/share/lintian/overrides"
 mv "$root"/usr/share/zsh/site-functions/* "$root/usr/share/zsh/vendor-completions/"
 rmdir "$root/usr/share/zsh/site-functions"

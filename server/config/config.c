@@ -418,6 +418,18 @@ static enum status config_check_file(const struct config_model *m, struct error 
                      m->path, strerror(errno));
 }
 
+static enum status config_check_plugin(const struct config *c, const struct config_model *m,
+                                       struct error *err)
+{
+    for (size_t i = 0; i < c->n_models; i++)
+        if (strcmp(c->models[i].name, m->name) == 0)
+            return error_set(err, STATUS_INVALID, "a model is called '%s' too", m->name);
+    if (access(m->path, R_OK) != 0)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%.120s: %s",
+                         m->path, strerror(errno));
+    return STATUS_OK;
+}
+
 enum status config_check_files(const struct config *c, struct error *err)
 {
     for (size_t i = 0; i < c->n_models; i++) {
@@ -429,5 +441,8 @@ enum status config_check_files(const struct config *c, struct error *err)
             (void)error_prefix(err, "%.100s:%u: models", c->file_path, m->line);
         return err->status;
     }
+    for (size_t i = 0; i < c->n_plugins; i++)
+        if (config_check_plugin(c, &c->plugins[i], err) != STATUS_OK)
+            return config_blame(c, "plugins", err);
     return STATUS_OK;
 }

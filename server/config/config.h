@@ -12,7 +12,12 @@
 #include "base/status.h"
 #include "server/config/options.h"
 
-enum { CONFIG_MAX_MODELS = 16, CONFIG_MAX_LISTEN = 16, CONFIG_MAX_ORIGINS = 16 };
+enum {
+    CONFIG_MAX_MODELS = 16,
+    CONFIG_MAX_PLUGINS = 16,
+    CONFIG_MAX_LISTEN = 16,
+    CONFIG_MAX_ORIGINS = 16
+};
 
 struct config_file;
 
@@ -25,6 +30,8 @@ struct config_model {
 struct config {
     struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
     size_t n_models;
+    struct config_model plugins[CONFIG_MAX_PLUGINS]; /* [n_plugins] agents in shared objects */
+    size_t n_plugins;
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
     const char *data;      /* the journal's directory, in argv or the file; NULL: none is kept */
     const char *tls_cert, *tls_key, *tls_client_ca; /* likewise, PEM files; NULL: none */
@@ -82,7 +89,7 @@ bool config_differs(const struct config *a, const struct config *b, const struct
 /* Copies of the struct are invalid after this. */
 void config_deinit(struct config *c);
 
-/* Checks that the model files exist; the error says how to get one. */
+/* Checks that the files of models and plug-ins exist; the error says how to get one. */
 enum status config_check_files(const struct config *c, struct error *err) MUST_CHECK;
 
 #endif

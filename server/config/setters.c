@@ -103,14 +103,10 @@ static bool is_model_path(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-enum status config_add_model(struct config *c, const char *name, size_t len, const char *path,
-                             struct error *err)
+/* Fills m, which is beside the n others of its list. */
+static enum status config_name_model(struct config_model *m, const struct config_model *others,
+                                     size_t n, const char *name, size_t len, struct error *err)
 {
-    struct config_model *m;
-
-    if (c->n_models == CONFIG_MAX_MODELS)
-        return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
-    m = &c->models[c->n_models];
     if (len == 0 || len >= sizeof(m->name))
         return error_set(err, STATUS_INVALID, "a name has 1 to %zu characters",
                          sizeof(m->name) - 1);
@@ -122,19 +118,52 @@ enum status config_add_model(struct config *c, const char *name, size_t len, con
     }
     memcpy(m->name, name, len);
     m->name[len] = '\0';
+    m->line = 0; /* the one before in a replaced list may have had one */
     if (strcmp(m->name, "echo") == 0)
         return error_set(err, STATUS_INVALID,
                          "'echo' is the name of what is always served, choose another");
-    for (size_t i = 0; i < c->n_models; i++) {
-        if (strcmp(c->models[i].name, m->name) == 0)
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(others[i].name, m->name) == 0)
             return error_set(err, STATUS_INVALID, "'%s' is given twice", m->name);
     }
+    return STATUS_OK;
+}
+
+enum status config_add_model(struct config *c, const char *name, size_t len, const char *path,
+                             struct error *err)
+{
+    struct config_model *m;
+
+    if (c->n_models == CONFIG_MAX_MODELS)
+        return error_set(err, STATUS_INVALID, "at most %d models are served", CONFIG_MAX_MODELS);
+    m = &c->models[c->n_models];
+    if (config_name_model(m, c->models, c->n_models, name, len, err) != STATUS_OK)
+        return err->status;
     if (!is_model_path(path))
         return error_set(err, STATUS_INVALID,
                          "'%.100s' is no .gguf file, nor a folder or file of safetensors", path);
     m->path = path;
-    m->line = 0; /* the one before in a replaced list may have had one */
     c->n_models++;
+    return STATUS_OK;
+}
+
+enum status set_plugin(struct config *c, const char *value, struct error *err)
+{
+    const char *equals = strchr(value, '='), *slash = strrchr(value, '/');
+    const char *path = equals != NULL ? equals + 1 : value;
+    const char *name = equals != NULL ? value : slash != NULL ? slash + 1 : value;
+    struct config_model *m = &c->plugins[c->n_plugins];
+    size_t len = strlen(path);
+
+    if (c->n_plugins == CONFIG_MAX_PLUGINS)
+        return error_set(err, STATUS_INVALID, "at most %d plug-ins are served", CONFIG_MAX_PLUGINS);
+    if (len < 4 || strcmp(path + len - 3, ".so") != 0)
+        return error_set(err, STATUS_INVALID, "takes [NAME=]FILE.so, not '%.100s'", value);
+    len = equals != NULL ? (size_t)(equals - value) : strlen(name) - 3;
+    if (config_name_model(m, c->plugins, c->n_plugins, name, len, err) != STATUS_OK)
+        return err->status;
+    m->path = path;
+    c->n_plugins++;
     return STATUS_OK;
 }
 

@@ -69,7 +69,7 @@ static uint64_t weights_bytes(const char *path)
 
 uint64_t budget_of(const struct models *r, const struct model_entry *e)
 {
-    if (e->path == NULL)
+    if (e->path == NULL || e->type != NULL) /* a plug-in says nothing of its memory */
         return 0;
     return e->bytes != 0 ? e->bytes : weights_bytes(e->path) + r->config.model.options.kv_bytes;
 }

@@ -386,6 +386,7 @@ static enum status models_start_entry(struct models *r, struct model_entry *e, s
                              "%d models are loaded already", MODELS_MAX_LOADED);
     config.name = e->name;
     config.path = e->path;
+    config.type = e->type;
     if (model_start(&e->model, r->config.loop, &config, on_loaded, e, err) != STATUS_OK)
         return err->status;
     r->n_running++;
@@ -399,11 +400,14 @@ static enum status models_start_entry(struct models *r, struct model_entry *e, s
     return STATUS_OK;
 }
 
-enum status models_start(struct models *r, const char *name, const char *path, struct error *err)
+enum status models_start(struct models *r, const char *name, const char *path,
+                         const struct agent_type *type, struct error *err)
 {
     struct model_entry *e = make_known(r, name, path);
-    uint64_t n_bytes = budget_of(r, e), memory_bytes = r->config.memory_bytes;
+    uint64_t memory_bytes = r->config.memory_bytes, n_bytes;
 
+    e->type = type;
+    n_bytes = budget_of(r, e);
     if (memory_bytes != 0 && n_bytes <= memory_bytes && budget_used(r) + n_bytes > memory_bytes) {
         log_info("not loaded", "model=%s reason=\"--memory is full; a request loads it\"", name);
         return STATUS_OK;
@@ -728,7 +732,7 @@ static bool model_entry_must_go(const struct model_entry *e, const struct models
 {
     const char *path = e->next_path != NULL ? e->next_path : e->path;
 
-    if (e->path == NULL || (to == NULL && (e->is_from_dir || e->is_forgotten)))
+    if (e->path == NULL || e->type != NULL || (to == NULL && (e->is_from_dir || e->is_forgotten)))
         return false;
     return to == NULL || strcmp(path, to->path) != 0;
 }
@@ -770,7 +774,7 @@ static void models_add(struct models *r, const struct models_wanted *one)
 {
     struct error err;
 
-    if (models_start(r, one->name, one->path, &err) != STATUS_OK)
+    if (models_start(r, one->name, one->path, NULL, &err) != STATUS_OK)
         log_warn("load", "model=%s error=\"%s\"", one->name, err.text);
 }
 

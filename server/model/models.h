@@ -31,7 +31,8 @@ struct models_wait {
 struct model_entry {
     struct link link;
     struct models *models;
-    char *name, *path; /* path NULL: echo */
+    char *name, *path;             /* path NULL: echo */
+    const struct agent_type *type; /* of plug-ins; NULL: by the path */
     bool is_from_dir;
     bool is_forgotten; /* removed once it is unloaded */
     char *next_path;   /* loaded once it is unloaded; NULL: none */
@@ -104,9 +105,10 @@ void models_reweigh(struct models *r);
 /* Users retire and close in the order in which they were added. */
 void models_add_user(struct models *r, struct model_user *u);
 
-/* Registers a model and starts to load it: for the daemon's start. */
+/* Registers a model and starts to load it: for the daemon's start. type: of an agent that its path
+ * does not tell; NULL: by the path. */
 enum status models_start(struct models *r, const char *name, const char *path,
-                         struct error *err) MUST_CHECK;
+                         const struct agent_type *type, struct error *err) MUST_CHECK;
 /* A model of the configuration. */
 struct models_wanted {
     const char *name, *path; /* copied */
@@ -118,8 +120,8 @@ enum status models_check(const struct models *r, const struct models_wanted *wan
                          struct error *err) MUST_CHECK;
 /* After models_check, without a return to the loop. New models are loaded; those that were started
  * and are not wanted are unloaded and forgotten, as by models_unload; one with another path is
- * unloaded, then loaded from it. Those of --model-dir and echo stay. The order, and with it the
- * default, stays: new ones come last. */
+ * unloaded, then loaded from it. Those of --model-dir, plug-ins and echo stay. The order, and with
+ * it the default, stays: new ones come last. */
 void models_configure(struct models *r, const struct models_wanted *wanted, size_t n);
 
 /* Registers the files of --model-dir, and removes those that are missing and not loaded. */

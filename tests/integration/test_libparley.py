@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""libparley as others find it after `meson install`: what it exports, and that the examples build against it and run.
+"""What `meson install` places for programs of others: libparley, what it exports, and that the examples build against it and run; plug-ins too.
 
-usage: test_libparley.py MESON BUILD_DIR EXAMPLES_DIR parleyd      (any python3; no packages)
+usage: test_libparley.py MESON BUILD_DIR SOURCE_DIR parleyd      (any python3; no packages)
 """
 import glob
 import os
@@ -52,13 +52,13 @@ def flags(root, *options):
     return said("pkg-config", *options, "parley", env={**os.environ, **where}).split()
 
 
-def header_alone(root, folder, header):
-    """Each standard of C and C++ takes the header, without a warning."""
+def headers_alone(root, folder):
+    """Each standard of C and C++ takes the headers, without a warning."""
     for compiler, language, standards in ("cc", "c", ["c99", "c11", "c17"]), ("c++", "c++", ["c++11", "c++17", "c++20"]):
         for standard in standards:
             path = os.path.join(folder, f"header.{language}")
             with open(path, "w", encoding="utf-8") as file:
-                file.write("#include <parley.h>\n")
+                file.write("#include <parley_agent.h>\n#include <parley.h>\n")
             said(compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *flags(root, "--cflags"), path)
 
 
@@ -82,6 +82,20 @@ def examples(root, folder, sources, parleyd):
                 assert EXPECTED[name] in out, (name, out)
 
 
+def plugins(root, folder, sources, parleyd):
+    """The examples of plug-ins build as they say, and are served."""
+    flag = []
+    for source in sorted(glob.glob(os.path.join(sources, "*.c"))):
+        plugin = os.path.join(folder, os.path.basename(source)[:-1] + "so")
+        said("cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", source, *flags(root, "--cflags"), "-o", plugin)
+        undefined = said("nm", "-D", "--undefined-only", plugin)
+        assert "parley" not in undefined, undefined  # nothing of ours but by the table that it is given
+        flag += ["--plugin", "plugged_" + os.path.basename(source)[:-2] + "=" + plugin]
+    with Daemon(parleyd, *flag):
+        pass
+    return flag
+
+
 EXPECTED = {"turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of"}
 
 
@@ -91,8 +105,9 @@ def main():
         said(meson, "install", "-C", build, "--no-rebuild", "--quiet", "--skip-subprojects", env={**os.environ, "DESTDIR": root})
         header = found(root, "parley.h")
         exports(root, header)
-        header_alone(root, folder, header)
-        examples(root, folder, sources, parleyd)
+        headers_alone(root, folder)
+        examples(root, folder, os.path.join(sources, "client/examples"), parleyd)
+        assert len(plugins(root, folder, os.path.join(sources, "agents/plugin/examples"), parleyd)) == 4
 
 
 if __name__ == "__main__":

@@ -656,6 +656,7 @@ static Parley__V1__ModelKind wire_model_kind(const char *kind)
         {"policy", PARLEY__V1__MODEL_KIND__MODEL_KIND_POLICY},
         {"echo", PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO},
         {"params", PARLEY__V1__MODEL_KIND__MODEL_KIND_PARAMS},
+        {"plugin", PARLEY__V1__MODEL_KIND__MODEL_KIND_PLUGIN},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

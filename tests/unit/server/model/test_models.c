@@ -142,8 +142,8 @@ static void open_all(void)
     models_open(&all);
     models_add_user(&all, &first.base);
     models_add_user(&all, &second.base);
-    ck_assert_int_eq(models_start(&all, "one", NULL, &err), STATUS_OK);
-    ck_assert_int_eq(models_start(&all, "two", NULL, &err), STATUS_OK);
+    ck_assert_int_eq(models_start(&all, "one", NULL, NULL, &err), STATUS_OK);
+    ck_assert_int_eq(models_start(&all, "two", NULL, NULL, &err), STATUS_OK);
     until(&n_idle, 2);
     ck_assert_uint_eq(all.n_loading, 0);
     is_serving = true;

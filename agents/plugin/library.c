@@ -1,0 +1,156 @@
+#include "agents/plugin/library.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PLUGIN_MAX_ROWS = 4096, PLUGIN_NAME_MAX = 63, PLUGIN_VERSION_MAX = 64 };
+
+/* Of someone who could change parleyd itself. */
+static bool plugin_is_trusted(const struct stat *st)
+{
+    return st->st_uid == 0 || st->st_uid == geteuid();
+}
+
+static enum status plugin_check_file(const char *path, struct error *err)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    char *slash;
+
+    if (stat(path, &st) != 0)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%s",
+                         strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return error_set(err, STATUS_DENIED, "it is no file");
+    if (!plugin_is_trusted(&st))
+        return error_set(err, STATUS_DENIED, "it belongs to user %u; root or user %u must own it",
+                         (unsigned)st.st_uid, (unsigned)geteuid());
+    if ((st.st_mode & S_IWOTH) != 0)
+        return error_set(err, STATUS_DENIED, "everybody may write to it");
+    memcpy(folder, path, strlen(path) + 1); /* a realpath */
+    slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0';
+    if (stat(folder, &st) != 0)
+        return error_set(err, STATUS_DENIED, "its folder: %s", strerror(errno));
+    if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0)
+        return error_set(err, STATUS_DENIED, "everybody may replace it: its folder is writable");
+    return STATUS_OK;
+}
+
+/* --- what the object has --- */
+
+static bool plugin_is_name(const char *name, size_t max)
+{
+    size_t len = name == NULL ? 0 : strnlen(name, max + 1);
+
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)name[i]) && strchr("._-", name[i]) == NULL)
+            return false;
+    return len > 0 && len <= max;
+}
+
+/* The name of an entry that must be there and is not; NULL: none. */
+static const char *plugin_missing_entry(const struct parley_agent *a)
+{
+    const struct {
+        const char *name;
+        bool is_there;
+    } entries[] = {
+        {"open", a->open != NULL},           {"close", a->close != NULL},
+        {"create", a->create != NULL},       {"fork", a->fork != NULL},
+        {"free", a->free != NULL},           {"observe", a->observe != NULL},
+        {"batch_act", a->batch_act != NULL}, {"save", a->save != NULL || a->restore == NULL},
+        {"restore", a->restore != NULL || a->save == NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+        if (!entries[i].is_there)
+            return entries[i].name;
+    return NULL;
+}
+
+static enum status plugin_check_agent(const struct parley_agent *a, struct error *err)
+{
+    const uint32_t known = PARLEY_AGENT_DETERMINISTIC | PARLEY_AGENT_LIGHT;
+    const char *missing;
+
+    if (a->abi != PARLEY_AGENT_ABI)
+        return error_set(err, STATUS_PRECONDITION, "it has ABI %u, this parleyd has %d", a->abi,
+                         PARLEY_AGENT_ABI);
+    if (a->size_bytes < sizeof(*a)) /* a newer one has more, which nobody here asks for */
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_agent has %u bytes, %zu are needed: build it with "
+                         "parley_agent.h of this parleyd",
+                         a->size_bytes, sizeof(*a));
+    missing = plugin_missing_entry(a);
+    if (missing != NULL)
+        return error_set(err, STATUS_PRECONDITION, "its parley_agent has no %s", missing);
+    if (!plugin_is_name(a->name, PLUGIN_NAME_MAX))
+        return error_set(err, STATUS_PRECONDITION, "the name in its parley_agent is no name");
+    if (!plugin_is_name(a->version, PLUGIN_VERSION_MAX))
+        return error_set(err, STATUS_PRECONDITION, "the version in its parley_agent is no version");
+    if ((a->flags & ~known) != 0)
+        return error_set(err, STATUS_PRECONDITION, "its parley_agent has unknown flags, 0x%x",
+                         a->flags & ~known);
+    if (a->max_rows > PLUGIN_MAX_ROWS)
+        return error_set(err, STATUS_PRECONDITION, "its steps have %u rows, at most %d are taken",
+                         a->max_rows, PLUGIN_MAX_ROWS);
+    return STATUS_OK;
+}
+
+/* What dlerror says begins with the file, which our line names already. */
+static enum status plugin_fail_load(const char *path, struct error *err)
+{
+    const char *why = dlerror();
+    size_t len = strlen(path);
+
+    if (strncmp(why, path, len) == 0 && why[len] == ':')
+        why += len + 1 + (why[len + 1] == ' ');
+    return error_set(err, STATUS_PRECONDITION, "it does not load: %.160s", why);
+}
+
+enum status plugin_library_open(struct plugin_library *out, const char *path, struct error *err)
+{
+    struct plugin_library l = {.handle = NULL};
+    char whole[PATH_MAX]; /* a name without a slash would be looked for in other folders */
+    enum status rc;
+
+    if (realpath(path, whole) == NULL) {
+        rc = error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%s",
+                       strerror(errno));
+        goto out;
+    }
+    rc = plugin_check_file(whole, err);
+    if (rc != STATUS_OK)
+        goto out;
+    l.handle = dlopen(whole, RTLD_NOW | RTLD_LOCAL);
+    if (l.handle == NULL) {
+        rc = plugin_fail_load(whole, err);
+        goto out;
+    }
+    l.agent = dlsym(l.handle, "parley_agent");
+    if (l.agent == NULL)
+        rc = error_set(err, STATUS_PRECONDITION, "it defines no parley_agent");
+    else
+        rc = plugin_check_agent(l.agent, err);
+    if (rc != STATUS_OK)
+        goto out;
+    *out = l;
+    l.handle = NULL; /* given away */
+out:
+    plugin_library_close(&l);
+    return rc == STATUS_OK ? rc : error_prefix(err, "plug-in %.120s", path);
+}
+
+void plugin_library_close(struct plugin_library *l)
+{
+    if (l->handle != NULL)
+        (void)dlclose(l->handle); /* nothing can be done about a failure */
+    l->handle = NULL;
+}
