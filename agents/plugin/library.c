@@ -62,10 +62,14 @@ static const char *plugin_missing_entry(const struct parley_agent *a)
         const char *name;
         bool is_there;
     } entries[] = {
-        {"open", a->open != NULL},           {"close", a->close != NULL},
-        {"create", a->create != NULL},       {"fork", a->fork != NULL},
-        {"free", a->free != NULL},           {"observe", a->observe != NULL},
-        {"batch_act", a->batch_act != NULL}, {"save", a->save != NULL || a->restore == NULL},
+        {"open", a->open != NULL},
+        {"close", a->close != NULL},
+        {"create", a->create != NULL},
+        {"fork", a->fork != NULL},
+        {"free", a->free != NULL},
+        {"observe", a->observe != NULL},
+        {"batch_act", a->batch_act != NULL},
+        {"save", a->save != NULL || a->restore == NULL},
         {"restore", a->restore != NULL || a->save == NULL},
     };
 

@@ -97,10 +97,9 @@ static enum status plugin_fail(const struct plugin *p, struct error *err, int st
 {
     const enum status code = plugin_status(status, usual);
 
-    return error_because(err, code,
-                         code == STATUS_PRECONDITION ? REASON_MODEL_UNSUITABLE : REASON_NONE, NULL,
-                         "%s: %.*s", p->base.name, 200,
-                         text[0] == '\0' ? "it failed, and does not say why" : text);
+    return error_because(
+        err, code, code == STATUS_PRECONDITION ? REASON_MODEL_UNSUITABLE : REASON_NONE, NULL,
+        "%s: %.*s", p->base.name, 200, text[0] == '\0' ? "it failed, and does not say why" : text);
 }
 
 /* --- the host --- */
@@ -304,7 +303,8 @@ static void plugin_info(const struct agent *a, struct agent_info *out)
         .backend = "",
         .is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0,
     };
-    memcpy(out->version, p->type->version, strlen(p->type->version) + 1); /* its length is checked */
+    memcpy(out->version, p->type->version,
+           strlen(p->type->version) + 1); /* its length is checked */
     sampling_init(&out->defaults);
 }
 
@@ -586,7 +586,8 @@ static void plugin_stepped(struct agent *a, struct row *row)
     (void)a;
     if (row->outcome != ROW_FAILED && own->said.len > 0 &&
         buf_append(&reply->text, own->said.data, own->said.len) != STATUS_OK) {
-        (void)error_no_memory(&row->err, own->said.len, "a reply"); /* it fits: the limit is said's */
+        (void)error_no_memory(&row->err, own->said.len,
+                              "a reply"); /* it fits: the limit is said's */
         row->outcome = ROW_FAILED;
     }
     buf_clear(&own->said);

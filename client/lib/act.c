@@ -142,7 +142,7 @@ struct parley_call *parley_step_start(struct parley_channel *channel,
                                       const struct parley_step *step, parley_action_fn then,
                                       void *arg)
 {
-    static const struct call_kind kind = {false, on_step, on_step_end};
+    static const struct call_kind kind = {false, on_step, on_step_end, NULL};
     struct call_start how = {.method = "/parley.v1.Act/Step", .deadline_ms = step->deadline_ms};
     struct parley_call *call;
     struct arena arena;
@@ -187,7 +187,7 @@ enum parley_status parley_step(struct parley_channel *channel, const struct parl
     struct error err = {0};
     struct parley_call *call;
 
-    assert(!pthread_equal(channel->thread, pthread_self()));
+    assert(channel_may_wait(channel));
     waiter_init(&w.waiter);
     call = parley_step_start(channel, step, tell_waiter, &w);
     if (call == NULL) {
@@ -196,7 +196,7 @@ enum parley_status parley_step(struct parley_channel *channel, const struct parl
         tell_waiter(&w, NULL, &outcome);
     }
     parley_call_unref(call);
-    return waiter_wait(&w.waiter, ret_err);
+    return waiter_wait(&w.waiter, channel, ret_err);
 }
 
 /* --- steps on a stream --- */
@@ -245,7 +245,7 @@ static void on_act_end(struct parley_call *call, const struct parley_error *err)
 struct parley_call *parley_act_start(struct parley_channel *channel,
                                      const struct parley_act_events *events)
 {
-    static const struct call_kind kind = {true, on_answer, on_act_end};
+    static const struct call_kind kind = {true, on_answer, on_act_end, NULL};
     const struct call_start how = {.method = "/parley.v1.Act/Stream", .is_bidi = true};
     struct parley_call *call = parley_call_make(sizeof(struct act_call), &kind);
 
@@ -313,7 +313,7 @@ struct parley_call *parley_attach_start(struct parley_channel *channel,
                                         const struct parley_attach *offer,
                                         const struct parley_attach_events *events)
 {
-    static const struct call_kind kind = {true, on_order, on_attach_end};
+    static const struct call_kind kind = {true, on_order, on_attach_end, NULL};
     const struct call_start how = {.method = "/parley.v1.Act/Attach", .is_bidi = true};
     Parley__V1__ActAttachRequest request = PARLEY__V1__ACT_ATTACH_REQUEST__INIT;
     Parley__V1__ActOffer first = PARLEY__V1__ACT_OFFER__INIT;

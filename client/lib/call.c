@@ -40,6 +40,8 @@ void parley_call_unref(struct parley_call *call)
      */
     if (call == NULL || atomic_fetch_sub_explicit(&call->n_refs, 1, memory_order_acq_rel) > 1)
         return;
+    if (call->kind->free != NULL)
+        call->kind->free(call);
     grpc_metadata_array_destroy(&call->headers);
     grpc_metadata_array_destroy(&call->trailers);
     (void)pthread_mutex_destroy(&call->lock);

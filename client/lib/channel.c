@@ -1,14 +1,17 @@
-/* The channel's thread polls its completion queue and runs every callback. Close: live calls are
- * cancelled; the last one's end signals is_empty; then the queue is shut down, and its thread ends
- * and is joined. */
+/* The channel's thread polls its completion queue and runs every callback, or hands them over to
+ * the one who polls the channel. Close: live calls are cancelled; the last one's end signals
+ * is_empty; then the queue is shut down, and its thread ends and is joined. */
 #include <assert.h>
 #include <grpc/grpc_security.h>
 #include <grpc/support/time.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -16,6 +19,61 @@
 #include "grpc/health/v1/health.pb-c.h"
 #include "proto/codec.h"
 #include "proto/locks.h"
+
+/* --- a channel that its user polls --- */
+
+static void channel_hand_over(struct parley_channel *channel, struct call_op *op, bool ok)
+{
+    const uint64_t one = 1;
+
+    (void)pthread_mutex_lock(&channel->lock);
+    op->ok = ok;
+    list_push(&channel->back, &op->link);
+    (void)!write(channel->fd, &one, sizeof(one)); /* fails only if it is readable anyway */
+    (void)pthread_mutex_unlock(&channel->lock);
+}
+
+void parley_channel_dispatch(struct parley_channel *channel)
+{
+    struct list back;
+    struct link *l;
+    uint64_t ignored;
+
+    assert(channel->fd >= 0 && !channel->is_in_dispatch);
+    channel->is_in_dispatch = true;
+    list_init(&back);
+    (void)pthread_mutex_lock(&channel->lock);
+    (void)!read(channel->fd, &ignored, sizeof(ignored)); /* nothing to read is fine */
+    list_move(&channel->back, &back);
+    (void)pthread_mutex_unlock(&channel->lock);
+    while ((l = list_pop(&back)) != NULL) {
+        struct call_op *op = container_of(l, struct call_op, link);
+
+        parley_call_op_back(op, op->ok);
+    }
+    channel->is_in_dispatch = false;
+}
+
+void channel_dispatch_next(struct parley_channel *channel, int timeout_ms)
+{
+    struct pollfd fd = {.fd = channel->fd, .events = POLLIN};
+
+    (void)poll(&fd, 1, timeout_ms); /* a signal ends it early: the caller looks again */
+    parley_channel_dispatch(channel);
+}
+
+int parley_channel_fd(const struct parley_channel *channel)
+{
+    return channel->fd;
+}
+
+bool channel_may_wait(const struct parley_channel *channel)
+{
+    return !pthread_equal(channel->thread, pthread_self()) &&
+           (channel->fd < 0 || !channel->is_in_dispatch);
+}
+
+/* --- the thread --- */
 
 static void *channel_poll_queue(void *arg)
 {
@@ -27,7 +85,10 @@ static void *channel_poll_queue(void *arg)
             grpc_completion_queue_next(channel->queue, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
-        parley_call_op_back(event.tag, event.success != 0);
+        if (channel->fd < 0)
+            parley_call_op_back(event.tag, event.success != 0);
+        else
+            channel_hand_over(channel, event.tag, event.success != 0);
     }
 }
 
@@ -102,6 +163,9 @@ static void channel_free(struct parley_channel *channel)
     grpc_completion_queue_destroy(channel->queue);
     grpc_shutdown_blocking();
     (void)pthread_cond_destroy(&channel->is_empty);
+    (void)pthread_cond_destroy(&channel->is_settled);
+    if (channel->fd >= 0)
+        (void)close(channel->fd); /* nothing is written to it any more */
     (void)pthread_mutex_destroy(&channel->lock);
     if (channel->n_keys > 0)
         grpc_slice_unref(channel->key.value);
@@ -109,15 +173,32 @@ static void channel_free(struct parley_channel *channel)
     free(channel);
 }
 
+/* What a channel has beside gRPC. */
+static bool channel_init(struct parley_channel *channel,
+                         const struct parley_channel_options *options)
+{
+    channel->fd = -1;
+    channel->address = try_strndup(options->address, strlen(options->address));
+    if (channel->address == NULL)
+        return false;
+    if (options->is_polled) {
+        channel->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (channel->fd < 0)
+            return false;
+    }
+    return options->key == NULL || channel_set_key(channel, options->key);
+}
+
 static struct parley_channel *channel_make(const struct parley_channel_options *options)
 {
     struct parley_channel *channel = try_alloc(1, sizeof(*channel));
+    pthread_condattr_t monotonic;
 
     if (channel == NULL)
         return NULL;
-    channel->address = try_strndup(options->address, strlen(options->address));
-    if (channel->address == NULL ||
-        (options->key != NULL && !channel_set_key(channel, options->key))) {
+    if (!channel_init(channel, options)) {
+        if (channel->fd >= 0)
+            (void)close(channel->fd); /* nothing was written to it */
         free(channel->address);
         free(channel);
         return NULL;
@@ -127,6 +208,11 @@ static struct parley_channel *channel_make(const struct parley_channel_options *
     list_init(&channel->live);
     (void)pthread_mutex_init(&channel->lock, NULL); /* neither can fail on Linux */
     (void)pthread_cond_init(&channel->is_empty, NULL);
+    list_init(&channel->back);
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&channel->is_settled, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
     channel->core = connect_lazily(options);
     channel->queue = grpc_completion_queue_create_for_next(NULL);
     if (pthread_create(&channel->thread, NULL, channel_poll_queue, channel) != 0) {
@@ -162,14 +248,28 @@ struct parley_channel *parley_channel_open(const char *address)
     return parley_channel_open_with(&options);
 }
 
+static bool channel_is_quiet(struct parley_channel *channel)
+{
+    bool is_quiet;
+
+    (void)pthread_mutex_lock(&channel->lock);
+    is_quiet = list_is_empty(&channel->live);
+    (void)pthread_mutex_unlock(&channel->lock);
+    return is_quiet;
+}
+
 void parley_channel_close(struct parley_channel *channel)
 {
     if (channel == NULL)
         return;
-    assert(!pthread_equal(channel->thread, pthread_self()));
+    assert(channel_may_wait(channel));
     (void)pthread_mutex_lock(&channel->lock);
     for (struct link *l = list_first(&channel->live); l != NULL; l = list_next(&channel->live, l))
         parley_call_cancel(container_of(l, struct parley_call, link));
+    (void)pthread_mutex_unlock(&channel->lock);
+    while (channel->fd >= 0 && !channel_is_quiet(channel))
+        channel_dispatch_next(channel, -1);
+    (void)pthread_mutex_lock(&channel->lock);
     while (!list_is_empty(&channel->live))
         (void)pthread_cond_wait(&channel->is_empty, &channel->lock);
     (void)pthread_mutex_unlock(&channel->lock);

@@ -184,7 +184,7 @@ struct parley_call *parley_chat_start(struct parley_channel *channel,
                                       void (*end)(void *arg, const struct parley_error *err),
                                       void *arg)
 {
-    static const struct call_kind kind = {true, on_chat_event, on_chat_end};
+    static const struct call_kind kind = {true, on_chat_event, on_chat_end, NULL};
     const struct call_start how = {.method = "/parley.v1.Conversations/Chat", .is_bidi = true};
     struct parley_call *call = parley_call_make(sizeof(struct chat_call), &kind);
 

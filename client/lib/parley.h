@@ -1,7 +1,8 @@
 /* libparley: the C client of parleyd.
  *
  * A channel is thread-safe and cheap to share. Every call is asynchronous: it returns at once, and
- * its callbacks come on the channel's own thread, one at a time for one call; they must not block.
+ * its callbacks come on the channel's own thread, or in parley_channel_dispatch if the channel is
+ * polled, one at a time for one call; they must not block.
  * The blocking calls further below do the same and wait for the end; they may not be used in a
  * callback. Texts that the caller passes are copied; a callback's arguments are valid until it
  * returns. */
@@ -64,15 +65,26 @@ struct parley_channel_options {
     bool is_tls;     /* else the rest is not used, and the key can be read on the way */
     const char *ca;  /* PEM: whom the server's certificate must be of; NULL: the system's */
     const char *certificate, *private_key; /* PEM: our own, both or none */
+    bool
+        is_polled; /* callbacks come in parley_channel_dispatch, not on a thread of the channel's */
 };
 
-/* NULL without memory, or if the key has bytes that no header may have. */
+/* NULL without memory or, if it is polled, descriptors, or if the key has bytes that no header may
+ * have. */
 struct parley_channel *parley_channel_open_with(const struct parley_channel_options *options);
 /* Cancels the calls in flight, waits for their callbacks, frees. Not from a callback. */
 void parley_channel_close(struct parley_channel *channel);
 /* Waits until the server answers its health check, or until timeout_ms. */
 enum parley_status parley_channel_wait(struct parley_channel *channel, uint32_t timeout_ms,
                                        struct parley_error *err);
+
+/* For loops of others (poll, libuv, GLib): the descriptor of a channel that is polled, readable
+ * while there is something to dispatch; -1 for other channels. It is the channel's. */
+int parley_channel_fd(const struct parley_channel *channel);
+/* Runs the callbacks of what has come, and returns. Of a channel that is polled; not in a callback.
+ * One thread dispatches, and only it may call what waits, which dispatches meanwhile; calls may be
+ * started and cancelled on any thread. */
+void parley_channel_dispatch(struct parley_channel *channel);
 
 /* How to sample. A bit of `set` says that a field holds; the rest is the server's default. */
 enum parley_sampling_set {
@@ -217,6 +229,54 @@ enum parley_status parley_cancel_turn(struct parley_channel *channel, const char
                                       struct parley_error *err);
 enum parley_status parley_close(struct parley_channel *channel, const char *conversation,
                                 struct parley_error *err);
+
+/* --- the same without waiting: futures --- */
+
+/* What comes of a call later: it is pending, then settled once and for all. */
+struct parley_future;
+
+struct parley_result {
+    struct parley_error err;     /* the rest is of use if its status is PARLEY_OK */
+    struct parley_opened opened; /* of open; of fork, its conversation alone */
+    uint32_t turns;              /* of rewind: that are left */
+    const char *text;            /* of ask: the reply, [len] and a NUL */
+    size_t len;
+    struct parley_done done; /* of ask */
+};
+
+/* NULL only without memory; the result reports any other failure. */
+struct parley_future *parley_conversation_open_start(struct parley_channel *channel,
+                                                     const struct parley_open *what);
+struct parley_future *parley_fork_start(struct parley_channel *channel, const char *conversation,
+                                        uint32_t at_turn);
+struct parley_future *parley_rewind_start(struct parley_channel *channel, const char *conversation,
+                                          uint32_t to_turn);
+struct parley_future *parley_close_start(struct parley_channel *channel, const char *conversation);
+/* A turn whose reply comes as a whole. */
+struct parley_future *parley_ask_start(struct parley_channel *channel,
+                                       const struct parley_turn *turn);
+
+/* NULL while it is pending. Valid until parley_future_unref. Any thread. */
+const struct parley_result *parley_future_result(const struct parley_future *future);
+
+/* Called once, when the future settles, in the order in which they were given, where callbacks of
+ * the channel come; of a future that has settled already, at once, inside parley_future_then. False
+ * without memory: then is not called. The result is valid until it returns. */
+typedef void (*parley_then_fn)(void *arg, const struct parley_result *result);
+bool parley_future_then(struct parley_future *future, parley_then_fn then, void *arg);
+
+/* Wait for futures of one channel, at most timeout_ms; not in a callback. all: whether all have
+ * settled. any: the index of the first one that has; n when none has. */
+#define PARLEY_FOREVER UINT32_MAX
+bool parley_wait_all(struct parley_future *const *futures, size_t n, uint32_t timeout_ms);
+size_t parley_wait_any(struct parley_future *const *futures, size_t n, uint32_t timeout_ms);
+
+/* Requests the end; the future still settles. Any thread. */
+void parley_future_cancel(struct parley_future *future);
+/* Its call goes on, and its thens are still called. NULL is fine. */
+void parley_future_unref(struct parley_future *future);
+
+/* --- any method --- */
 
 /* The result of a unary call. data is from malloc and the callee frees it; NULL unless err->status
  * is PARLEY_OK. */

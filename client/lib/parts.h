@@ -13,6 +13,7 @@
 #include "client/lib/parley.h"
 #include "parley/v1/conversations.pb-c.h"
 #include "parley/v1/error.pb-c.h"
+#include "proto/words.h"
 
 struct parley_channel {
     char *address;
@@ -23,8 +24,20 @@ struct parley_channel {
     pthread_t thread; /* polls queue; every callback comes from it */
     pthread_mutex_t lock;
     pthread_cond_t is_empty;
-    struct list live; /* guarded by lock: calls that have not ended */
+    pthread_cond_t is_settled; /* a future of this channel; with the monotonic clock */
+    struct list live;          /* guarded by lock: calls that have not ended */
+    /* A channel that its user polls: the thread hands over what the queue gave, and the callbacks
+     * run in parley_channel_dispatch. */
+    int fd;              /* an eventfd; -1: callbacks run on the thread */
+    struct list back;    /* of call_op; guarded by lock; fd is readable while it is not empty */
+    bool is_in_dispatch; /* the dispatching thread's */
 };
+
+/* Whether this thread may wait for a call of the channel: not in a callback. */
+bool channel_may_wait(const struct parley_channel *channel);
+/* Of a channel that is polled: waits for events, at most timeout_ms (-1: no bound), and runs their
+ * callbacks. */
+void channel_dispatch_next(struct parley_channel *channel, int timeout_ms);
 
 /* How a kind of call handles its messages and its end. On the channel's thread. */
 struct call_kind {
@@ -33,6 +46,8 @@ struct call_kind {
     enum status (*message)(struct parley_call *call, const void *data, size_t len,
                            struct error *err);
     void (*end)(struct parley_call *call, const struct parley_error *err);
+    /* Before the last reference frees the call; may be NULL. */
+    void (*free)(struct parley_call *call);
 };
 
 /* The tag of a completion queue event. Atomic because ThreadSanitizer does not see gRPC's own
@@ -40,6 +55,8 @@ struct call_kind {
 struct call_op {
     struct parley_call *call;
     atomic_bool is_out;
+    struct link link; /* in the channel's back, with: */
+    bool ok;
 };
 
 /* The first member of every kind of call. Fields without a lock are the starter's until
@@ -98,7 +115,8 @@ struct waiter {
 void waiter_init(struct waiter *w);
 void waiter_tell(struct waiter *w, const struct parley_error *err); /* any thread */
 /* Waits for the end, then deinits w; ret_err may be NULL. */
-enum parley_status waiter_wait(struct waiter *w, struct parley_error *ret_err);
+enum parley_status waiter_wait(struct waiter *w, struct parley_channel *channel,
+                               struct parley_error *ret_err);
 
 typedef enum status (*request_message_fn)(void *arg, const void *data, size_t len,
                                           struct error *err);
@@ -107,6 +125,37 @@ typedef enum status (*request_message_fn)(void *arg, const void *data, size_t le
 enum parley_status request_wait(struct parley_channel *channel, const struct call_start *how,
                                 bool is_stream, request_message_fn message, void *arg,
                                 struct parley_error *ret_err);
+
+/* A unary call with a future. A server that accepts calls but never answers must not block the
+ * caller for ever: such calls, of which none waits for a model, have this deadline. */
+enum { REQUEST_DEADLINE_MS = 60000 };
+
+struct future_kind {
+    const char *method; /* "/parley.v1.Conversations/Fork" */
+    const ProtobufCMessageDescriptor *response;
+    /* Fills in the result; may be NULL. */
+    enum status (*take)(struct parley_future *f, const ProtobufCMessage *response,
+                        struct error *err);
+};
+
+struct parley_future {
+    struct parley_call base;
+    const struct future_kind *kind;
+    atomic_bool is_settled; /* set once all of result is there, with base.lock held */
+    struct list thens;      /* guarded by base.lock; empty once it is settled */
+    bool has_response;
+    struct parley_result result;
+    char finish_reason[WORD_CHARS];
+    char *text; /* the result's; owned */
+};
+
+/* NULL without memory. */
+struct parley_future *future_start(struct parley_channel *channel, const struct future_kind *kind,
+                                   const ProtobufCMessage *request, uint32_t deadline_ms);
+/* Takes the future, which may be NULL: waits for its end. ret_result, ret_err: may be NULL;
+ * *ret_result only if it succeeded, without its text. */
+enum parley_status future_finish(struct parley_future *f, struct parley_result *ret_result,
+                                 struct parley_error *ret_err);
 
 /* How a call ended: from its status and trailers, or from the client's own failure. */
 void outcome_of_call(struct parley_error *out, const struct parley_call *call);

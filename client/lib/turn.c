@@ -54,6 +54,18 @@ enum status turn_tell_piece(const struct parley_turn_events *e, const Parley__V1
     return STATUS_OK;
 }
 
+static void done_count(struct parley_done *done, const Parley__V1__Usage *usage,
+                       const Parley__V1__TurnTimings *timings)
+{
+    if (usage != NULL)
+        done->usage = (struct parley_usage){usage->prompt_tokens, usage->cached_tokens,
+                                            usage->completion_tokens};
+    if (timings != NULL)
+        done->timings =
+            (struct parley_timings){timings->queue_us, timings->prefill_us, timings->decode_us,
+                                    timings->total_us, timings->steps};
+}
+
 void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDone *from)
 {
     char reason[WORD_CHARS];
@@ -63,13 +75,7 @@ void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDo
             enum_word(reason, &parley__v1__finish_reason__descriptor, (int)from->finish_reason),
     };
 
-    if (from->usage != NULL)
-        done.usage = (struct parley_usage){from->usage->prompt_tokens, from->usage->cached_tokens,
-                                           from->usage->completion_tokens};
-    if (from->timings != NULL)
-        done.timings = (struct parley_timings){from->timings->queue_us, from->timings->prefill_us,
-                                               from->timings->decode_us, from->timings->total_us,
-                                               from->timings->steps};
+    done_count(&done, from->usage, from->timings);
     if (e->done != NULL)
         e->done(e->arg, &done);
 }
@@ -164,7 +170,7 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
                                       const struct parley_turn *turn,
                                       const struct parley_turn_events *events)
 {
-    static const struct call_kind kind = {true, on_message, on_end};
+    static const struct call_kind kind = {true, on_message, on_end, NULL};
     Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
     const struct call_start how = {.method = "/parley.v1.Conversations/Turn",
@@ -187,6 +193,44 @@ struct parley_call *parley_turn_start(struct parley_channel *channel,
     }
     arena_deinit(&arena);
     return call;
+}
+
+/* --- as a whole --- */
+
+static enum status take_reply(struct parley_future *f, const ProtobufCMessage *response,
+                              struct error *err)
+{
+    const Parley__V1__TurnReply *from = (const Parley__V1__TurnReply *)response;
+    const char *text = from->message != NULL ? from->message->text : "";
+    struct parley_result *r = &f->result;
+
+    r->len = strlen(text);
+    r->text = f->text = try_strndup(text, r->len);
+    if (f->text == NULL)
+        return error_no_memory(err, r->len, "a reply");
+    r->done.turn = from->turn;
+    r->done.finish_reason = enum_word(f->finish_reason, &parley__v1__finish_reason__descriptor,
+                                      (int)from->finish_reason);
+    done_count(&r->done, from->usage, from->timings);
+    return STATUS_OK;
+}
+
+struct parley_future *parley_ask_start(struct parley_channel *channel,
+                                       const struct parley_turn *turn)
+{
+    static const struct future_kind kind = {"/parley.v1.Conversations/Ask",
+                                            &parley__v1__turn_reply__descriptor, take_reply};
+    Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
+    Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
+    struct parley_future *f = NULL;
+    struct error ignored; /* fails only without memory */
+    struct arena arena;
+
+    arena_init(&arena, DECODED_MAX_BYTES);
+    if (turn_fill(&request, &sampling, turn, &arena, &ignored) == STATUS_OK)
+        f = future_start(channel, &kind, &request.base, turn->deadline_ms);
+    arena_deinit(&arena);
+    return f;
 }
 
 /* --- and wait --- */
@@ -249,7 +293,7 @@ enum parley_status parley_turn(struct parley_channel *channel, const struct parl
     struct error err = {0};
     struct parley_call *call;
 
-    assert(!pthread_equal(channel->thread, pthread_self()));
+    assert(channel_may_wait(channel));
     waiter_init(&w.waiter);
     call = parley_turn_start(channel, turn, &ours);
     if (call == NULL) {
@@ -260,5 +304,5 @@ enum parley_status parley_turn(struct parley_channel *channel, const struct parl
         waiter_tell(&w.waiter, &short_of);
     }
     parley_call_unref(call);
-    return waiter_wait(&w.waiter, ret_err);
+    return waiter_wait(&w.waiter, channel, ret_err);
 }

@@ -49,7 +49,7 @@ struct parley_call *parley_unary_start(struct parley_channel *channel, const cha
                                        const void *request, size_t request_len,
                                        uint32_t deadline_ms, parley_unary_fn then, void *arg)
 {
-    static const struct call_kind kind = {false, keep_response, unary_end};
+    static const struct call_kind kind = {false, keep_response, unary_end, NULL};
     const struct call_start how = {
         .method = method, .bytes = request, .len = request_len, .deadline_ms = deadline_ms};
     struct parley_call *call = parley_call_make(sizeof(struct unary_call), &kind);
@@ -90,7 +90,7 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
     struct error err = {0};
     enum parley_status rc;
 
-    assert(!pthread_equal(channel->thread, pthread_self()));
+    assert(channel_may_wait(channel));
     waiter_init(&w.waiter);
     call =
         parley_unary_start(channel, method, request, request_len, deadline_ms, take_response, &w);
@@ -100,7 +100,7 @@ enum parley_status parley_unary(struct parley_channel *channel, const char *meth
         waiter_tell(&w.waiter, &short_of);
     }
     parley_call_unref(call);
-    rc = waiter_wait(&w.waiter, ret_err);
+    rc = waiter_wait(&w.waiter, channel, ret_err);
     if (rc == PARLEY_OK) {
         *ret_data = w.data;
         *ret_len = w.len;

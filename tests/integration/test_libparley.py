@@ -75,7 +75,8 @@ def examples(root, folder, sources, parleyd):
             if compiler == "cc":
                 ways.append((static, {}))
             for how, where in ways:
-                said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, "-o", program)
+                more = said("pkg-config", "--libs", "libuv").split() if name.startswith("uv_") else []
+                said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, *more, "-o", program)
                 assert ("libparley.so" in said("objdump", "-p", program)) == bool(where), how
                 out = said(program, daemon.address, env={**os.environ, **where})
                 print(name, repr(out[:100]), flush=True)
@@ -96,7 +97,9 @@ def plugins(root, folder, sources, parleyd):
     return flag
 
 
-EXPECTED = {"turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of"}
+EXPECTED = {
+    "loop.c": ": Name a river.\n", "uv_loop.c": "Name a river.\n",
+    "turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of"}
 
 
 def main():

@@ -20,7 +20,7 @@ static void repeat_close(void *agent)
 }
 
 static void *repeat_create(void *agent, const char *system, size_t system_len,
-                         struct parley_agent_error *err)
+                           struct parley_agent_error *err)
 {
     (void)system;
     (void)system_len;
@@ -56,7 +56,7 @@ static bool last_of_user(const struct parley_agent_row *row, struct parley_agent
 }
 
 static bool repeat_observe(void *agent, void *clone, const struct parley_agent_row *row,
-                         struct parley_agent_error *err)
+                           struct parley_agent_error *err)
 {
     struct parley_agent_message m;
 

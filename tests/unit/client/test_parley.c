@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,6 +172,29 @@ static void fake_turn(struct call *call, const ProtobufCMessage *m, struct serve
     }
 }
 
+/* "hang" has no answer; else the reply is the text. */
+static void fake_ask(struct call *call, const ProtobufCMessage *m, struct server *server)
+{
+    static const struct call_handler hang = {.on_close = fake_gone};
+    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)m;
+    Parley__V1__TurnReply response = PARLEY__V1__TURN_REPLY__INIT;
+    Parley__V1__Message message = PARLEY__V1__MESSAGE__INIT;
+    Parley__V1__Usage usage = PARLEY__V1__USAGE__INIT;
+
+    if (strcmp(request->messages[0]->text, "hang") == 0) {
+        call_set_handler(call, &hang, server);
+        uv_sem_post(&server->has_begun);
+        return;
+    }
+    usage.completion_tokens = 2;
+    message.text = request->messages[0]->text;
+    response.message = &message;
+    response.turn = 7;
+    response.finish_reason = PARLEY__V1__FINISH_REASON__FINISH_REASON_LENGTH;
+    response.usage = &usage;
+    call_reply(call, &response.base);
+}
+
 static void fake_fork(struct call *call, const ProtobufCMessage *m, struct server *server)
 {
     Parley__V1__ConversationsForkResponse response = PARLEY__V1__CONVERSATIONS_FORK_RESPONSE__INIT;
@@ -237,6 +261,8 @@ static const struct rpc rpcs[] = {
     {SERVICE "Open", RPC_UNARY, TYPES(open), fake_open, ACCESS_KEY},
     {SERVICE "Turn", RPC_SERVER_STREAM, &parley__v1__turn_request__descriptor,
      &parley__v1__turn_event__descriptor, fake_turn, ACCESS_KEY},
+    {SERVICE "Ask", RPC_UNARY, &parley__v1__turn_request__descriptor,
+     &parley__v1__turn_reply__descriptor, fake_ask, ACCESS_KEY},
     {SERVICE "Fork", RPC_UNARY, TYPES(fork), fake_fork, ACCESS_KEY},
     {SERVICE "Rewind", RPC_UNARY, TYPES(rewind), fake_rewind, ACCESS_KEY},
     {SERVICE "Cancel", RPC_UNARY, TYPES(cancel), fake_cancel, ACCESS_KEY},
@@ -911,6 +937,246 @@ START_TEST(faults)
 }
 END_TEST
 
+/* --- futures --- */
+
+static struct parley_future *ask(struct parley_channel *channel, const char *text)
+{
+    const struct parley_message message = {"user", text};
+    const struct parley_turn turn = {.conversation = "c", .messages = &message, .n_messages = 1};
+    struct parley_future *f = parley_ask_start(channel, &turn);
+
+    ck_assert_ptr_nonnull(f);
+    return f;
+}
+
+static void drop_futures(struct parley_future *const *futures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        parley_future_unref(futures[i]);
+}
+
+/* Each call has a future, which brings what the waiting one does. */
+START_TEST(futures)
+{
+    const struct parley_open what = {.model = "m"};
+    const struct parley_result *r;
+    struct parley_channel *channel;
+    struct parley_future *all[6];
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    all[0] = parley_conversation_open_start(channel, &what);
+    all[1] = parley_fork_start(channel, "parent", 4);
+    all[2] = parley_rewind_start(channel, "c", 5);
+    all[3] = parley_close_start(channel, "known");
+    all[4] = parley_close_start(channel, "unknown");
+    all[5] = ask(channel, "hello");
+    ck_assert(parley_wait_all(all, 6, PARLEY_FOREVER));
+    ck_assert_str_eq(parley_future_result(all[0])->opened.model, "m||0|0|");
+    ck_assert_str_eq(parley_future_result(all[1])->opened.conversation, "parent-4");
+    ck_assert_uint_eq(parley_future_result(all[2])->turns, 5);
+    ck_assert_int_eq(parley_future_result(all[3])->err.status, PARLEY_OK);
+    ck_assert_int_eq(parley_future_result(all[4])->err.status, PARLEY_NOT_FOUND);
+    r = parley_future_result(all[5]);
+    ck_assert_str_eq(r->text, "hello");
+    ck_assert_uint_eq(r->len, 5);
+    ck_assert_uint_eq(r->done.turn, 7);
+    ck_assert_str_eq(r->done.finish_reason, "length");
+    ck_assert_uint_eq(r->done.usage.completion_tokens, 2);
+    parley_channel_close(channel);
+    ck_assert_str_eq(r->text, "hello"); /* results outlive their channel, and can be waited for */
+    ck_assert(parley_wait_all(all, 6, 0));
+    ck_assert_uint_eq(parley_wait_any(all, 6, 0), 0);
+    drop_futures(all, 6);
+    serve_no_more();
+}
+END_TEST
+
+static void note_then(void *arg, const struct parley_result *result)
+{
+    struct heard *h = arg;
+
+    note(h, "%s; ", result->err.status == PARLEY_OK ? result->text : result->err.text);
+}
+
+static void last_then(void *arg, const struct parley_result *result)
+{
+    note_then(arg, result);
+    on_end(arg, &result->err);
+}
+
+/* Thens are called in their order; a late one at once; all the same when nobody keeps the future.
+ */
+START_TEST(thens)
+{
+    struct parley_channel *channel;
+    struct parley_future *f;
+    struct heard h;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    (void)hear(&h);
+    f = ask(channel, "hang");
+    uv_sem_wait(&world.has_begun);
+    ck_assert_ptr_null(parley_future_result(f));
+    ck_assert(parley_future_then(f, note_then, &h));
+    ck_assert(parley_future_then(f, last_then, &h));
+    parley_future_cancel(f);
+    uv_sem_wait(&h.has_ended);
+    uv_sem_wait(&world.is_gone);
+    ck_assert_int_eq(h.err.status, PARLEY_CANCELLED);
+    ck_assert_str_eq(h.text, "cancelled; cancelled; ");
+    ck_assert(parley_future_then(f, note_then, &h));
+    ck_assert_str_eq(h.text, "cancelled; cancelled; cancelled; ");
+    parley_future_cancel(f); /* after the end it does nothing */
+    parley_future_unref(f);
+    h.text[0] = '\0';
+    f = ask(channel, "nobody keeps it");
+    ck_assert(parley_future_then(f, last_then, &h));
+    parley_future_unref(f);
+    uv_sem_wait(&h.has_ended);
+    ck_assert_str_eq(h.text, "nobody keeps it; ");
+    hear_no_more(&h);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+static void check_waits(struct parley_channel *channel)
+{
+    struct parley_future *all[3];
+
+    all[0] = ask(channel, "hang");
+    ck_assert_uint_eq(parley_wait_any(all, 1, 0), 1);
+    ck_assert(!parley_wait_all(all, 1, 1));
+    all[1] = ask(channel, "one");
+    all[2] = ask(channel, "hang");
+    ck_assert_uint_eq(parley_wait_any(all, 3, PARLEY_FOREVER), 1);
+    ck_assert(!parley_wait_all(all, 3, 1));
+    ck_assert(parley_wait_all(all + 1, 1, 0));
+    parley_future_cancel(all[0]);
+    parley_future_cancel(all[2]);
+    ck_assert(parley_wait_all(all, 3, PARLEY_FOREVER));
+    ck_assert_uint_eq(parley_wait_any(all, 3, 0), 0);
+    ck_assert(parley_wait_all(all, 0, 0));
+    ck_assert_uint_eq(parley_wait_any(all, 0, PARLEY_FOREVER), 0);
+    drop_futures(all, 3);
+}
+
+/* Waits end with what they wait for, or with their time. */
+START_TEST(waits)
+{
+    struct parley_channel *channel;
+
+    serve(NULL);
+    channel = parley_channel_open(rig.address);
+    check_waits(channel);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+struct polled {
+    pthread_t thread;
+    int n_thens;
+};
+
+static void then_here(void *arg, const struct parley_result *result)
+{
+    struct polled *p = arg;
+
+    ck_assert_int_eq(result->err.status, PARLEY_OK);
+    ck_assert(pthread_equal(p->thread, pthread_self()));
+    p->n_thens++;
+}
+
+/* A channel that is polled does nothing by itself: its descriptor says that something has come, and
+ * callbacks run where it is dispatched. What waits dispatches. */
+START_TEST(polled)
+{
+    struct polled p = {.thread = pthread_self()};
+    struct parley_channel_options options = {.is_polled = true};
+    struct pollfd fd = {.events = POLLIN};
+    struct parley_channel *channel;
+    struct parley_error err;
+    struct heard h;
+
+    serve(NULL);
+    options.address = rig.address;
+    channel = parley_channel_open_with(&options);
+    fd.fd = parley_channel_fd(channel);
+    ck_assert_int_ge(fd.fd, 0);
+    for (int i = 0; i < 10; i++) {
+        struct parley_future *f = ask(channel, "hello");
+
+        ck_assert(parley_future_then(f, then_here, &p));
+        parley_future_unref(f);
+    }
+    while (p.n_thens < 10) {
+        ck_assert_int_eq(poll(&fd, 1, -1), 1);
+        parley_channel_dispatch(channel);
+    }
+    ck_assert_int_eq(poll(&fd, 1, 0), 0);
+    parley_channel_dispatch(channel); /* nothing is fine */
+    parley_call_unref(start(channel, "hello", 0, &h));
+    while (uv_sem_trywait(&h.has_ended) != 0) {
+        ck_assert_int_eq(poll(&fd, 1, -1), 1);
+        parley_channel_dispatch(channel);
+    }
+    ck_assert_str_eq(h.text, WHOLE("hello"));
+    hear_no_more(&h);
+    ck_assert_int_eq(parley_close(channel, "known", &err), PARLEY_OK);
+    ck_assert_int_eq(parley_close(channel, "unknown", &err), PARLEY_NOT_FOUND);
+    check_waits(channel);
+    parley_call_unref(start(channel, "hang", 0, &h));
+    uv_sem_wait(&world.has_begun);
+    parley_channel_close(channel); /* cancels, and calls end */
+    ck_assert_int_eq(h.err.status, PARLEY_CANCELLED);
+    hear_no_more(&h);
+    channel = parley_channel_open(rig.address);
+    ck_assert_int_eq(parley_channel_fd(channel), -1);
+    parley_channel_close(channel);
+    serve_no_more();
+}
+END_TEST
+
+static void free_nothing(void *arg, const struct parley_result *result)
+{
+    (void)arg;
+    (void)result;
+}
+
+/* Nor does a future crash or hang without memory. */
+START_TEST(future_faults)
+{
+    const struct parley_message message = {"user", "hello"};
+    const struct parley_turn turn = {.conversation = "c", .messages = &message, .n_messages = 1};
+    bool is_done = false;
+    long n;
+
+    serve(NULL);
+    for (n = 0; !is_done; n++) {
+        struct parley_channel_options options = {.address = rig.address, .is_polled = n % 2 == 0};
+        struct parley_channel *channel = parley_channel_open_with(&options);
+        struct parley_future *f;
+
+        fault_after = n / 2;
+        f = parley_ask_start(channel, &turn);
+        if (f != NULL) {
+            is_done = parley_future_then(f, free_nothing, NULL);
+            ck_assert(parley_wait_all(&f, 1, PARLEY_FOREVER));
+            is_done =
+                is_done && parley_future_result(f)->err.status == PARLEY_OK && fault_after >= 0;
+        }
+        fault_after = -1;
+        parley_future_unref(f);
+        parley_channel_close(channel);
+    }
+    ck_assert_int_gt(n, 5);
+    serve_no_more();
+}
+END_TEST
+
 /* Statuses have gRPC's names. */
 START_TEST(names)
 {
@@ -923,4 +1189,4 @@ END_TEST
 SUITE_MAIN("client/parley", opens, turns, turns_blocking, refusals, small_requests, any_unary,
            any_server_stream, unary_without_waiting, cancels, deadlines, close_cancels,
            nobody_listens, server_goes_away, nonsense_from_the_server, waits_for_a_server,
-           threads_share_a_channel, faults, names)
+           threads_share_a_channel, faults, futures, thens, waits, polled, future_faults, names)

@@ -133,7 +133,11 @@ static void act(struct parley_agent_row *row, int *n_steps, const char *told)
     else if (strcmp(told, "rows?") == 0)
         say_rows(row);
     else
-        (void)parleyd->say(row, *n_steps == 1 ? "one " : *n_steps == 2 ? "two " : "three", *n_steps <= 2 ? 4 : 5);
+        (void)parleyd->say(row,
+                           *n_steps == 1   ? "one "
+                           : *n_steps == 2 ? "two "
+                                           : "three",
+                           *n_steps <= 2 ? 4 : 5);
     if (strcmp(told, "more") == 0 && *n_steps < 3)
         parleyd->more(row);
     else

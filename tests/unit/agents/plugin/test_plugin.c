@@ -165,7 +165,8 @@ START_TEST(test_owner)
 }
 END_TEST
 
-/* States: a fork and a rewind have the state of their turn, also a turn that others went on from. */
+/* States: a fork and a rewind have the state of their turn, also a turn that others went on from.
+ */
 START_TEST(test_states)
 {
     struct agent *a = open_plugin(PLUGIN_WORD_COUNT);
@@ -325,9 +326,9 @@ START_TEST(test_rows_fail_alone)
     agent_turn_deinit(&t.turn);
     for (size_t i = 0; i < N; i++)
         clone_close(clones[i]);
-    ck_assert_int_eq(clone_open(&refused, a,
-                                &(struct clone_config){.system = "refuse", .system_len = 6}, &err),
-                     STATUS_EXHAUSTED);
+    ck_assert_int_eq(
+        clone_open(&refused, a, &(struct clone_config){.system = "refuse", .system_len = 6}, &err),
+        STATUS_EXHAUSTED);
     ck_assert_str_eq(err.text, "p: no more");
     agent_unref(a);
 }
