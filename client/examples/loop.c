@@ -1,5 +1,5 @@
-/* Many conversations on one thread: all that happens comes by one descriptor, as a loop of one's own
- * polls it beside others.
+/* Many conversations on one thread: all that happens comes by one descriptor, as a loop of one's
+ * own polls it beside others.
  *
  *   cc loop.c $(pkg-config --cflags --libs parley) -o loop
  *   ./loop 127.0.0.1:8001 */
@@ -68,8 +68,8 @@ static void on_opened(void *arg, const struct parley_result *result)
 
 int main(int argc, char **argv)
 {
-    const struct parley_channel_options options = {
-        .address = argc > 1 ? argv[1] : "127.0.0.1:8001", .is_polled = true};
+    const struct parley_channel_options options = {.address = argc > 1 ? argv[1] : "127.0.0.1:8001",
+                                                   .is_polled = true};
     struct parley_channel *channel = parley_channel_open_with(&options);
     const struct parley_open what = {0};
     struct talk talks[N_TALKS];

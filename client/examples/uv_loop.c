@@ -32,8 +32,8 @@ static void on_end(void *arg, const struct parley_error *err)
 
 int main(int argc, char **argv)
 {
-    const struct parley_channel_options options = {
-        .address = argc > 1 ? argv[1] : "127.0.0.1:8001", .is_polled = true};
+    const struct parley_channel_options options = {.address = argc > 1 ? argv[1] : "127.0.0.1:8001",
+                                                   .is_polled = true};
     struct parley_channel *channel = parley_channel_open_with(&options);
     const struct parley_message message = {"user", "Name a river."};
     const struct parley_open what = {0};
@@ -49,8 +49,7 @@ int main(int argc, char **argv)
     {
         const struct parley_turn turn = {
             .conversation = opened.conversation, .messages = &message, .n_messages = 1};
-        const struct parley_turn_events events = {
-            .piece = on_piece, .end = on_end, .arg = &poll};
+        const struct parley_turn_events events = {.piece = on_piece, .end = on_end, .arg = &poll};
 
         parley_call_unref(parley_turn_start(channel, &turn, &events));
     }

@@ -26,6 +26,8 @@ static void channel_hand_over(struct parley_channel *channel, struct call_op *op
 {
     const uint64_t one = 1;
 
+    /* Pairs with the start of the operation, perhaps in a dispatch: see struct call_op. */
+    assert(atomic_load_explicit(&op->is_out, memory_order_acquire));
     (void)pthread_mutex_lock(&channel->lock);
     op->ok = ok;
     list_push(&channel->back, &op->link);

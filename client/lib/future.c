@@ -186,8 +186,8 @@ static void futures_wait(struct parley_future *const *futures, size_t n, uint32_
     struct parley_channel *channel;
     bool has_time = true;
 
-    if (n == 0 || (is_any ? futures_first_settled(futures, n) < n
-                          : futures_first_pending(futures, n) == n))
+    if (n == 0 ||
+        (is_any ? futures_first_settled(futures, n) < n : futures_first_pending(futures, n) == n))
         return;
     channel = futures[futures_first_pending(futures, n)]->base.channel;
     assert(channel_may_wait(channel));

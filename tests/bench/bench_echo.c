@@ -3,11 +3,13 @@
  * with one completion queue in each case, and the rounds are interleaved, so that other load on the
  * machine affects all alike.
  *
- *     echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] [--only bare|ask|turn|chat]
+ *     echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] [--only bare|ask|turn|chat|plugged]
+ *                  [--plugin ECHO.so]
  *
  * bare: a unary call that returns its request. ask: Conversations.Ask, one request, one reply.
  * turn: Conversations.Turn, the same request, the events accepted, piece, done. chat: the same
- * turns, all on one stream of Conversations.Chat. */
+ * turns, all on one stream of Conversations.Chat. plugged: ask again, of an echo that is a plug-in;
+ * its own ratio is to ask. */
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/grpc.h>
@@ -273,12 +275,12 @@ static void unary_end(struct unary *u)
     grpc_call_unref(u->call);
 }
 
-static void open_conversations(const char *address, size_t n, char (*out)[33])
+static void open_conversations(const char *address, const char *model, size_t n, char (*out)[33])
 {
     Parley__V1__ConversationsOpenRequest request = PARLEY__V1__CONVERSATIONS_OPEN_REQUEST__INIT;
     struct client c;
 
-    request.model = (char[]){"echo"};
+    request.model = (char *)(uintptr_t)model; /* only read */
     client_open(&c, address, "/parley.v1.Conversations/Open", 1);
     for (size_t i = 0; i < n; i++) {
         Parley__V1__ConversationsOpenResponse *response;
@@ -351,12 +353,22 @@ static double rate_bare(const char *address, size_t in_flight, double seconds)
     return rate_unary(address, "/bench.Bare/Echo", conversations, in_flight, seconds);
 }
 
-static double rate_ask(const char *address, size_t in_flight, double seconds)
+static double rate_ask_of(const char *model, const char *address, size_t in_flight, double seconds)
 {
     static char conversations[IN_FLIGHT_MAX][33];
 
-    open_conversations(address, in_flight, conversations);
+    open_conversations(address, model, in_flight, conversations);
     return rate_unary(address, "/parley.v1.Conversations/Ask", conversations, in_flight, seconds);
+}
+
+static double rate_ask(const char *address, size_t in_flight, double seconds)
+{
+    return rate_ask_of("echo", address, in_flight, seconds);
+}
+
+static double rate_plugged(const char *address, size_t in_flight, double seconds)
+{
+    return rate_ask_of("plugged", address, in_flight, seconds);
 }
 
 /* A server stream: the first batch brings the first message, one more each other; the status last.
@@ -416,7 +428,7 @@ static double rate_turn(const char *address, size_t in_flight, double seconds)
     struct client c;
     double start_s;
 
-    open_conversations(address, in_flight, conversations);
+    open_conversations(address, "echo", in_flight, conversations);
     client_open(&c, address, "/parley.v1.Conversations/Turn", in_flight);
     start_s = now_s();
     for (size_t i = 0; i < in_flight; i++) {
@@ -555,7 +567,7 @@ static double rate_chat(const char *address, size_t in_flight, double seconds)
     double start_s;
     size_t tag;
 
-    open_conversations(address, in_flight, conversations);
+    open_conversations(address, "echo", in_flight, conversations);
     client_open(&c, address, "/parley.v1.Conversations/Chat", in_flight);
     chat = (struct chat){.conversations = conversations};
     chat_begin(&c, &chat);
@@ -602,11 +614,11 @@ static double cpu_s(pid_t pid)
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-enum { BARE, ASK, TURN, CHAT, N_MODES };
+enum { BARE, ASK, PLUGGED, TURN, CHAT, N_MODES }; /* ask and plugged beside each other */
 
-static const char *const names[N_MODES] = {"bare", "ask", "turn", "chat"};
-static double (*const rates[N_MODES])(const char *, size_t, double) = {rate_bare, rate_ask,
-                                                                       rate_turn, rate_chat};
+static const char *const names[N_MODES] = {"bare", "ask", "plugged", "turn", "chat"};
+static double (*const rates[N_MODES])(const char *, size_t, double) = {
+    rate_bare, rate_ask, rate_plugged, rate_turn, rate_chat};
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -627,7 +639,7 @@ static double median(const double *values, size_t n)
 static int use(void)
 {
     (void)fprintf(stderr, "use: echo PARLEYD [--seconds S] [--rounds N] [--in-flight N] "
-                          "[--only bare|ask|turn|chat]\n");
+                          "[--only bare|ask|turn|chat|plugged] [--plugin ECHO.so]\n");
     return 2;
 }
 
@@ -636,7 +648,9 @@ int main(int argc, char **argv)
     static double rate[N_MODES][ROUNDS_MAX], ratio[N_MODES][ROUNDS_MAX];
     static double cpu[N_MODES][ROUNDS_MAX], cpu_ratio[N_MODES][ROUNDS_MAX]; /* seconds of an echo */
     size_t n_rounds = 5, in_flight = 64;
-    const char *only = NULL;
+    const char *only = NULL, *plugin = NULL;
+    static double plugged_ratio[ROUNDS_MAX], plugged_cpu[ROUNDS_MAX]; /* to ask */
+    char plugged[4096];
     double seconds = 2;
     struct child bare, parleyd;
 
@@ -653,6 +667,8 @@ int main(int argc, char **argv)
             in_flight = strtoul(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--only") == 0)
             only = argv[i + 1];
+        else if (strcmp(argv[i], "--plugin") == 0)
+            plugin = argv[i + 1];
         else
             return use();
     }
@@ -660,11 +676,13 @@ int main(int argc, char **argv)
         !(seconds > 0))
         return use();
 
+    (void)snprintf(plugged, sizeof(plugged), "plugged=%s", plugin == NULL ? "" : plugin);
     child_start(&bare, (char *[]){(char[]){"/proc/self/exe"}, (char[]){"--serve-bare"}, NULL},
                 STDOUT_FILENO);
     child_start(&parleyd,
                 (char *[]){argv[1], (char[]){"--listen"}, (char[]){"127.0.0.1:0"},
-                           (char[]){"--log-level"}, (char[]){"error"}, NULL},
+                           (char[]){"--log-level"}, (char[]){"error"},
+                           plugin == NULL ? NULL : (char[]){"--plugin"}, plugged, NULL},
                 STDERR_FILENO);
     (void)locks_unchecked(); /* as parleyd does */
     grpc_init();
@@ -673,7 +691,8 @@ int main(int argc, char **argv)
             const struct child *server = mode == BARE ? &bare : &parleyd;
             double server_s = cpu_s(server->pid), client_s = cpu_s(0), n;
 
-            if (only != NULL && strcmp(only, names[mode]) != 0)
+            if ((only != NULL && strcmp(only, names[mode]) != 0) ||
+                (mode == PLUGGED && plugin == NULL))
                 continue;
             rate[mode][round] = rates[mode](server->address, in_flight, seconds);
             ratio[mode][round] = rate[mode][round] / rate[BARE][round];
@@ -682,7 +701,7 @@ int main(int argc, char **argv)
             client_s = cpu_s(0) - client_s;
             cpu[mode][round] = (server_s + client_s) / n;
             cpu_ratio[mode][round] = cpu[BARE][round] / cpu[mode][round];
-            (void)printf("round %zu %-4s %8.0f /s  ratio %.3f  CPU %5.1f us (server %.1f, client "
+            (void)printf("round %zu %-7s %8.0f /s  ratio %.3f  CPU %5.1f us (server %.1f, client "
                          "%.1f)  ratio %.3f\n",
                          round + 1, names[mode], rate[mode][round], ratio[mode][round],
                          cpu[mode][round] * 1e6, server_s / n * 1e6, client_s / n * 1e6,
@@ -691,13 +710,20 @@ int main(int argc, char **argv)
         }
     }
     for (size_t mode = 0; mode < N_MODES; mode++) {
-        if (only == NULL || strcmp(only, names[mode]) == 0)
-            (void)printf("median  %-4s %8.0f /s  ratio %.3f  CPU %5.1f us  ratio %.3f  (%zu in "
+        if ((only == NULL || strcmp(only, names[mode]) == 0) && (mode != PLUGGED || plugin != NULL))
+            (void)printf("median  %-7s %8.0f /s  ratio %.3f  CPU %5.1f us  ratio %.3f  (%zu in "
                          "flight)\n",
                          names[mode], median(rate[mode], n_rounds), median(ratio[mode], n_rounds),
                          median(cpu[mode], n_rounds) * 1e6, median(cpu_ratio[mode], n_rounds),
                          in_flight);
     }
+    for (size_t i = 0; i < n_rounds; i++) {
+        plugged_ratio[i] = rate[PLUGGED][i] / rate[ASK][i];
+        plugged_cpu[i] = cpu[ASK][i] / cpu[PLUGGED][i];
+    }
+    if (plugin != NULL && only == NULL)
+        (void)printf("plugged to built in: turns/s %.3f, CPU %.3f\n",
+                     median(plugged_ratio, n_rounds), median(plugged_cpu, n_rounds));
     child_stop(&bare);
     child_stop(&parleyd);
     grpc_shutdown_blocking();

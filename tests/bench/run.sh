@@ -30,7 +30,7 @@ esac
 for what; do
     printf '== %s\n' "$what"
     case $what in
-    echo) "$build/tests/bench/echo" "$build/parleyd" ;;
+    echo) "$build/tests/bench/echo" "$build/parleyd" --plugin "$build/agents/plugin/examples/echo.so" ;;
     attend) "$build/tests/bench/bench_attend" ;;
     teacher) "$build/tests/bench/bench_teacher" ;;
     engine) "$build/tests/bench/bench_engine" "$model" ;;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agents/turn.h"
+#include "base/alloc.h"
 
 #include "tests/unit/base/suite.h"
 
@@ -362,5 +363,55 @@ START_TEST(test_more)
 }
 END_TEST
 
+/* All that a conversation does, up to the first failure. */
+static enum status converse(const char *text, struct error *err)
+{
+    struct agent *a = NULL;
+    struct clone *c = NULL, *fork = NULL;
+    enum status rc = open_path(&a, PLUGIN_ROWS, err);
+    struct one_turn t;
+
+    if (rc == STATUS_OK)
+        rc = clone_open(&c, a, &(struct clone_config){0}, err);
+    if (rc == STATUS_OK) {
+        rc = observe(&t, c, text, err);
+        if (rc == STATUS_OK) {
+            step(a, &t, 1);
+            if (t.turn.row.outcome == ROW_FAILED) {
+                *err = t.turn.row.err;
+                rc = err->status;
+                a->type->drop(c, &t.turn);
+            } else {
+                a->type->self_observe(c, &t.turn);
+            }
+        }
+        agent_turn_deinit(&t.turn);
+    }
+    if (rc == STATUS_OK)
+        rc = clone_fork(&fork, c, 1, err);
+    clone_close(fork);
+    clone_close(c);
+    agent_unref(a);
+    return rc;
+}
+
+/* Memory that is not there at any point is an error, and nothing leaks. */
+START_TEST(test_faults)
+{
+    enum status rc = STATUS_EXHAUSTED;
+    long n;
+
+    for (n = 0; rc != STATUS_OK; n++) {
+        struct error err = {0};
+
+        fault_after = n;
+        rc = converse("fine", &err);
+        fault_after = -1;
+        ck_assert(rc == STATUS_OK || rc == STATUS_EXHAUSTED);
+    }
+    ck_assert_int_gt(n, 6);
+}
+END_TEST
+
 SUITE_MAIN("agents/plugin", test_incomplete, test_owner, test_states, test_kept_states,
-           test_dropped, test_saved, test_rows_fail_alone, test_more)
+           test_dropped, test_saved, test_rows_fail_alone, test_more, test_faults)
