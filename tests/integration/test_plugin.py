@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Agents of one's own in shared objects (--plugin), through gRPC and OpenAI's API.
+"""Agents of one's own in shared objects (--plugin), through gRPC, OpenAI's API and a ParlAI world.
 
-usage: test_plugin.py PARLEYD BUILD_DIR      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+usage: test_plugin.py PARLEYD BUILD_DIR PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import json
 import os
+import signal
 import sys
 import tempfile
 import urllib.error
@@ -167,8 +168,51 @@ def refusals(parleyd, build, examples, folder):
         says(parley, parley.open("repeat"), "a b", "a b")
 
 
+def reloaded(parleyd, examples, folder):
+    """SIGHUP leaves plug-ins as they are: another list waits for a start."""
+    path = os.path.join(folder, "reloaded.yaml")
+    daemon = harness.Parleyd(parleyd, "--config", path)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"plugins: ['{examples}/word_count.so']\n")
+    with daemon as parley:
+        conversation = parley.open("word_count")
+        says(parley, conversation, "a b", "2 words in 1 turns")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"plugins: ['repeat={examples}/echo.so']\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        until("the word of what waits", lambda: any("wait_for_a_start=plugins" in line for line in daemon.said), daemon.process)
+        says(parley, conversation, "c", "3 words in 2 turns")
+        refused(grpc.StatusCode.NOT_FOUND, "there is no model 'repeat'", parley.open, "repeat")
+
+
+def worlds(parley, examples, folder):
+    """In a ParlAI world a conversation is an episode, however many there are at once."""
+    path = os.path.join(folder, "count.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        for episode in range(50):
+            n = 0
+            for turn in range(1, episode % 4 + 2):
+                words = (episode + turn) % 5 + 1
+                n += words
+                end = "\tepisode_done:True" if turn == episode % 4 + 1 else ""
+                file.write(f"text:{' '.join(['w'] * words)}\tlabels:{n} words in {turn} turns{end}\n")
+    def evaluated(*more):
+        return children.run([parley, "eval", "-t", f"parlai:{path}", "--plugin", *more, "--json"], capture_output=True, text=True)
+    for more in [], ["-bs", "16"], ["-bs", "16", "--numthreads", "2"], ["-bs", "64", "--dynamic-batching", "full", "--text-truncate", "100"]:
+        done = evaluated(f"{examples}/word_count.so", *more)
+        assert done.returncode == 0, done
+        report = json.loads(done.stdout.splitlines()[-1])
+        assert (report["exs"], report["accuracy"]) == (123, 1), (more, report)
+    done = evaluated("/nowhere/x.so")
+    assert done.returncode == 1 and done.stderr == "parley: plug-in /nowhere/x.so: No such file or directory\n", done
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("text:fail\tlabels:x\tepisode_done:True\n")
+    done = evaluated(f"{examples}/word_count.so")
+    assert done.returncode == 1 and "it was told to fail" in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def main():
-    parleyd, build = sys.argv[1:]
+    parleyd, build, parley_program = sys.argv[1:]
     examples = os.path.join(build, "agents/plugin/examples")
     rows = os.path.join(build, "tests/unit/agents/plugin/faulty_rows.so")
     with tempfile.TemporaryDirectory() as folder:
@@ -181,6 +225,10 @@ def main():
             batches(parley, folder)
         print("refusals", flush=True)
         refusals(parleyd, build, examples, folder)
+        print("reloaded", flush=True)
+        reloaded(parleyd, examples, folder)
+        print("worlds", flush=True)
+        worlds(parley_program, examples, folder)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/plugin/plugin.h"
+#include "base/env.h"
 #include "client/cli/options/model_file.h"
 #include "client/cli/output/console.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
 #include "worlds/participant/model.h"
 #include "worlds/participant/participant.h"
+#include "worlds/participant/speaker.h"
 
 enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATCH = 1 << 20 };
 
@@ -73,6 +76,8 @@ const struct option_row participant_option_rows[] = {
         "agent|m", OPTION_TEXT, agent, "NAME",
         "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response or lm"),
     AGENT("model|mf", OPTION_TEXT, model, "PATH", "a GGUF file for lm, which it implies"),
+    AGENT("plugin", OPTION_TEXT, plugin, "FILE.so",
+          "an agent of one's own instead, as parleyd --plugin takes it"),
     AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE", "of unigram and ir_baseline"),
     AGENT("fixed-response", OPTION_TEXT, fixed_response, "TEXT", "what fixed_response says"),
     AGENT("return-one-random-answer", OPTION_BOOL, return_one_random_answer, "BOOL",
@@ -381,6 +386,25 @@ static enum status open_model(struct participant **out, const struct data_option
     return model_open(out, &c, err);
 }
 
+static enum status open_plugin(struct participant **out, const struct data_options *data,
+                               const struct participant_options *o, struct error *err)
+{
+    struct speaker_config c = {
+        .type = &plugin_agent,
+        .agent = {.name = "plugin", .path = o->plugin, .env = &env_real},
+        .system = o->system,
+    };
+
+    if (o->agent != NULL || o->model != NULL)
+        return error_set(err, STATUS_INVALID, "--plugin stands alone, without --agent or --model");
+    sampling_init(&c.sampling);
+    c.sampling.temperature = o->temperature;
+    c.sampling.max_tokens = o->max_tokens;
+    c.sampling.seed = data->seed;
+    c.sampling.has_seed = true;
+    return speaker_open(out, &c, err);
+}
+
 static enum status open_simple(struct data_world *w, const char *name,
                                const struct data_options *data, const struct participant_options *o,
                                struct error *err)
@@ -433,13 +457,16 @@ enum status data_agent_open(struct data_world *w, const struct data_options *dat
     const char *name = o->agent != NULL ? o->agent : o->model != NULL ? "lm" : "repeat_label";
     enum status rc;
 
-    if (strcmp(name, "lm") == 0)
+    if (o->plugin != NULL)
+        rc = open_plugin(&w->agent, data, o, err);
+    else if (strcmp(name, "lm") == 0)
         rc = open_model(&w->agent, data, o, &w->arena, err);
     else
         rc = open_simple(w, name, data, o, err);
     if (rc != STATUS_OK)
         return rc;
-    if (w->config.dynamic != DYNAMIC_NONE && strncmp(name, "repeat_", strlen("repeat_")) == 0)
+    if (o->plugin == NULL && w->config.dynamic != DYNAMIC_NONE &&
+        strncmp(name, "repeat_", strlen("repeat_")) == 0)
         let_repeat(w);
     w->config.agents = &w->agent;
     w->config.n_agents = 1;

@@ -33,7 +33,7 @@ struct data_options {
 
 /* The agent that answers. */
 struct participant_options {
-    const char *agent, *model, *backend, *kv, *system, *use_reply, *delimiter;
+    const char *agent, *model, *plugin, *backend, *kv, *system, *use_reply, *delimiter;
     const char *dict_file, *fixed_response;
     int64_t history_size;
     uint32_t compute_threads, kv_mib, max_tokens;

@@ -150,6 +150,8 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
+    if (s.agent.plugin != NULL)
+        return options_misuse(verb, "two models talk here, no --plugin");
     if (s.n_turns == 0 || s.n_turns > MAX_TURNS)
         return options_misuse(verb, "--turns is %u, it is from 1 to %d", s.n_turns, MAX_TURNS);
     if (s.n_conversations == 0 || s.n_conversations > MAX_CONVERSATIONS)
