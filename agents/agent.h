@@ -83,6 +83,7 @@ struct agent_info {
     /* A step of few rows takes microseconds, less than a switch to another thread and back. Such
      * steps may run on the loop while the compute thread has no job of this agent. */
     bool is_light;
+    bool is_inexact; /* the same turn, computed again, may have another reply */
     struct sampling defaults;
 };
 

@@ -70,7 +70,8 @@ struct parley_agent_host {
 };
 
 enum {
-    /* The same messages, states and sampling give the same bytes, whatever else is in the step. */
+    /* The same messages, states and sampling give the same bytes, whatever else is in the step. A
+     * turn that an earlier process accepted is computed again only then. */
     PARLEY_AGENT_DETERMINISTIC = 1 << 0,
     /* A step takes microseconds: less than to hand it to another thread. */
     PARLEY_AGENT_LIGHT = 1 << 1,
@@ -103,7 +104,9 @@ struct parley_agent {
     /* Answers each of the rows once. A row without an answer, or with two, fails. */
     void (*batch_act)(void *agent, struct parley_agent_row *const *rows, size_t n);
 
-    /* The rest may be NULL; save and restore both or neither. */
+    /* The rest may be NULL; save and restore both or neither. With parleyd --data each complete
+     * turn is saved, and a conversation of an earlier process restored; without the two its turns
+     * are observed again there, and what batch_act did to the state is lost. */
     bool (*save)(void *agent, const void *clone, struct parley_agent_sink *sink,
                  struct parley_agent_error *err);
     void *(*restore)(void *agent, const void *data, size_t len, struct parley_agent_error *err);

@@ -302,6 +302,7 @@ static void plugin_info(const struct agent *a, struct agent_info *out)
         .architecture = p->type->name,
         .backend = "",
         .is_light = (p->type->flags & PARLEY_AGENT_LIGHT) != 0,
+        .is_inexact = (p->type->flags & PARLEY_AGENT_DETERMINISTIC) == 0,
     };
     memcpy(out->version, p->type->version,
            strlen(p->type->version) + 1); /* its length is checked */
@@ -504,6 +505,40 @@ static enum status plugin_observe(struct clone *c, struct agent_turn *turn, stru
     return STATUS_OK;
 }
 
+/* What batch_act made of the state: that is not computed again. */
+static enum status plugin_trace(const struct clone *c, const struct agent_turn *turn,
+                                struct buf *out, struct error *err)
+{
+    const struct plugin_clone *own = const_plugin_clone_of(c);
+    const struct plugin *p = plugin_of(c->agent);
+    struct parley_agent_sink sink = {out};
+    struct parley_agent_error why = {0};
+
+    (void)turn;
+    if (p->type->save == NULL || p->type->save(p->self, own->row.state->data, &sink, &why))
+        return STATUS_OK;
+    return plugin_fail(p, err, why.status, STATUS_INTERNAL, why.text);
+}
+
+static enum status plugin_recall(struct clone *c, struct agent_turn *turn, const void *trace,
+                                 size_t size_bytes, struct error *err)
+{
+    struct plugin_clone *own = plugin_clone_of(c);
+    const struct plugin *p = plugin_of(c->agent);
+    struct parley_agent_error why = {0};
+    void *data;
+
+    (void)turn;
+    if (p->type->restore == NULL)
+        return error_set(err, STATUS_DATA_LOSS, "%s restores no state", c->agent->name);
+    data = p->type->restore(p->self, trace, size_bytes, &why);
+    if (data == NULL)
+        return plugin_fail(p, err, why.status, STATUS_DATA_LOSS, why.text);
+    p->type->free(p->self, own->row.state->data); /* nobody shares the turn's own */
+    own->row.state->data = data;
+    return STATUS_OK;
+}
+
 static void plugin_self_observe(struct clone *c, struct agent_turn *turn)
 {
     struct plugin_clone *own = plugin_clone_of(c);
@@ -613,6 +648,8 @@ const struct agent_type plugin_agent = {
     .save = plugin_save,
     .restore = plugin_restore,
     .observe = plugin_observe,
+    .trace = plugin_trace,
+    .recall = plugin_recall,
     .self_observe = plugin_self_observe,
     .drop = plugin_drop,
     .cost = plugin_cost,

@@ -280,7 +280,8 @@ static enum status recall_accepted(struct recall *r, struct error *err)
     if (rc == STATUS_OK) {
         const struct sampling_overrides all = {.given = ~0u, .values = *accept.sampling};
 
-        u->is_changed = r->all->keeping.is_inexact || strcmp(r->binding.data, accept.binding) != 0;
+        u->is_changed = r->all->keeping.is_inexact || r->c->host.model->info.is_inexact ||
+                        strcmp(r->binding.data, accept.binding) != 0;
         r->c->is_inexact = r->c->is_inexact || u->is_changed;
         rc = sampling_overrides_copy(&u->resolved, &all, err);
     }

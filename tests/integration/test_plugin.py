@@ -185,6 +185,26 @@ def reloaded(parleyd, examples, folder):
         refused(grpc.StatusCode.NOT_FOUND, "there is no model 'repeat'", parley.open, "repeat")
 
 
+def outlives(parleyd, rows, examples, folder):
+    """With --data a conversation goes on after kill -9 with the state that it had, what batch_act did included."""
+    flags = ["--data", os.path.join(folder, "data"), "--plugin", f"rows={rows}", "--plugin", f"{examples}/word_count.so"]
+    daemon = harness.Parleyd(parleyd, *flags)
+    with daemon as parley:
+        counted, stepped = parley.open("word_count"), parley.open("rows")
+        says(parley, counted, "a b", "2 words in 1 turns")
+        says(parley, counted, "c", "3 words in 2 turns")
+        says(parley, stepped, "fine", "one ")
+        parley.channel.close()
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.listener.join()
+        parley = daemon.__enter__()
+        says(parley, counted, "d", "4 words in 3 turns")
+        says(parley, stepped, "fine", "two ")
+        parley.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=counted, to_turn=1))
+        says(parley, counted, "e e", "4 words in 2 turns")
+
+
 def worlds(parley, examples, folder):
     """In a ParlAI world a conversation is an episode, however many there are at once."""
     path = os.path.join(folder, "count.txt")
@@ -227,6 +247,8 @@ def main():
         refusals(parleyd, build, examples, folder)
         print("reloaded", flush=True)
         reloaded(parleyd, examples, folder)
+        print("outlives", flush=True)
+        outlives(parleyd, rows, examples, folder)
         print("worlds", flush=True)
         worlds(parley_program, examples, folder)
 

@@ -145,8 +145,7 @@ static enum status speaker_begin(struct participant_clone *c, const struct act *
         return STATUS_OK;
     if (spoken->is_over)
         spoken_begin_again(spoken);
-    if (spoken->clone == NULL &&
-        clone_open(&spoken->clone, s->agent, &config, err) != STATUS_OK)
+    if (spoken->clone == NULL && clone_open(&spoken->clone, s->agent, &config, err) != STATUS_OK)
         return err->status;
     agent_turn_init(&spoken->turn, &spoken->arena, SPEAKER_REPLY_BYTES);
     spoken->turn.seen =

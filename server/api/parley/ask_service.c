@@ -1,6 +1,7 @@
 /* parley.v1.Conversations, Ask: a turn that is answered whole. The turn begins as Turn's does. Its
  * reader is not read while the turn runs: the answer is made from the completed turn. A turn that
  * fails ends the call with its error; a peer that goes away closes the reader. */
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/turn_begin.h"
 #include "server/api/parley/wire.h"
 #include "server/api/services.h"
@@ -66,7 +67,7 @@ static enum status ask_begin(struct ask_call *a, const Parley__V1__TurnRequest *
     return rc;
 }
 
-static void start_ask(struct call *call, const ProtobufCMessage *message, struct server *server)
+static void ask_found(struct call *call, const ProtobufCMessage *message, struct server *server)
 {
     static const struct call_handler handler = {.on_write_ready = ask_write_ready,
                                                 .on_close = ask_on_close};
@@ -86,6 +87,13 @@ static void start_ask(struct call *call, const ProtobufCMessage *message, struct
     }
     call_set_handler(call, &handler, a);
     ask_notify(a); /* a stored reply is there already */
+}
+
+static void start_ask(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    const Parley__V1__TurnRequest *request = (const Parley__V1__TurnRequest *)message;
+
+    conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, ask_found);
 }
 
 static const struct rpc rows[] = {

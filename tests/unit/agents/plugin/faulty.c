@@ -158,18 +158,26 @@ static void faulty_batch_act(void *agent, struct parley_agent_row *const *rows, 
     }
 }
 
-#ifdef HALF_SAVED
 static bool faulty_save(void *agent, const void *clone, struct parley_agent_sink *sink,
                         struct parley_agent_error *err)
 {
     (void)agent;
-    (void)clone;
-    (void)sink;
     (void)err;
-    return false;
+    return parleyd->write(sink, clone, sizeof(int));
 }
+
+#ifdef HALF_SAVED
+#define faulty_restore NULL
 #else
-#define faulty_save NULL
+static void *faulty_restore(void *agent, const void *data, size_t len,
+                            struct parley_agent_error *err)
+{
+    int *clone = len == sizeof(int) ? faulty_create(agent, NULL, 0, err) : NULL;
+
+    if (clone != NULL)
+        memcpy(clone, data, sizeof(int));
+    return clone;
+}
 #endif
 
 #ifdef NO_SYMBOL
@@ -193,4 +201,5 @@ const struct parley_agent OBJECT = {
     .observe = faulty_observe,
     .batch_act = faulty_batch_act,
     .save = faulty_save,
+    .restore = faulty_restore,
 };

@@ -249,7 +249,7 @@ END_TEST
 /* A saved state goes on where it was; bytes of something else are refused. */
 START_TEST(test_saved)
 {
-    struct agent *a = open_plugin(PLUGIN_WORD_COUNT), *other = open_plugin(PLUGIN_ROWS);
+    struct agent *a = open_plugin(PLUGIN_WORD_COUNT), *other = open_plugin(PLUGIN_ECHO);
     struct clone *c = open_clone(a), *again = open_clone(a), *none = open_clone(other);
     struct error err = {0};
     struct buf state;
@@ -270,6 +270,46 @@ START_TEST(test_saved)
     ck_assert_int_eq(other->type->save(none, &state, &err), STATUS_UNIMPLEMENTED);
     ck_assert_int_eq(other->type->restore(none, "", 0, &err), STATUS_UNIMPLEMENTED);
     buf_deinit(&state);
+    clone_close(c);
+    clone_close(again);
+    clone_close(none);
+    agent_unref(a);
+    agent_unref(other);
+}
+END_TEST
+
+/* A turn of an earlier process leaves the state that it had after batch_act, which is not called.
+ */
+START_TEST(test_recalled)
+{
+    struct agent *a = open_plugin(PLUGIN_ROWS), *other = open_plugin(PLUGIN_ECHO);
+    struct clone *c = open_clone(a), *again = open_clone(a), *none = open_clone(other);
+    struct error err = {0};
+    struct buf trace;
+    struct one_turn t;
+
+    buf_init(&trace, 100);
+    ck_assert_int_eq(observe(&t, c, "fine", &err), STATUS_OK);
+    step(a, &t, 1);
+    ck_assert_int_eq(a->type->trace(c, &t.turn, &trace, &err), STATUS_OK);
+    a->type->self_observe(c, &t.turn);
+    agent_turn_deinit(&t.turn);
+    ck_assert_int_eq(observe(&t, again, "fine", &err), STATUS_OK);
+    ck_assert_int_eq(a->type->recall(again, &t.turn, trace.data, trace.len - 1, &err),
+                     STATUS_DATA_LOSS);
+    ck_assert_int_eq(a->type->recall(again, &t.turn, trace.data, trace.len, &err), STATUS_OK);
+    a->type->self_observe(again, &t.turn);
+    agent_turn_deinit(&t.turn);
+    says(again, "fine", "two ");
+    says(c, "fine", "two ");
+    trace.len = 0;
+    ck_assert_int_eq(observe(&t, none, "fine", &err), STATUS_OK);
+    ck_assert_int_eq(other->type->trace(none, &t.turn, &trace, &err), STATUS_OK);
+    ck_assert_uint_eq(trace.len, 0);
+    ck_assert_int_eq(other->type->recall(none, &t.turn, "x", 1, &err), STATUS_DATA_LOSS);
+    other->type->drop(none, &t.turn);
+    agent_turn_deinit(&t.turn);
+    buf_deinit(&trace);
     clone_close(c);
     clone_close(again);
     clone_close(none);
@@ -414,4 +454,4 @@ START_TEST(test_faults)
 END_TEST
 
 SUITE_MAIN("agents/plugin", test_incomplete, test_owner, test_states, test_kept_states,
-           test_dropped, test_saved, test_rows_fail_alone, test_more, test_faults)
+           test_dropped, test_saved, test_recalled, test_rows_fail_alone, test_more, test_faults)
