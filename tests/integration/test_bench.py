@@ -345,6 +345,7 @@ class Foreign(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     bodies, lock = [], threading.Lock()
+    all_here = threading.Barrier(60)
 
     def log_message(self, *args):
         pass
@@ -389,6 +390,8 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         if how == "refuses" or (how == "refuses-some" and nth % 3 == 0):
             self.send(429, json.dumps({"error": {"message": "too many words"}}).encode())
             return
+        if how == "waits":
+            self.all_here.wait(timeout=PATIENCE)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
@@ -416,8 +419,16 @@ class Foreign(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
 
+class ForeignServer(http.server.ThreadingHTTPServer):
+    request_queue_size = 128  # connections at once that nobody has taken yet
+
+    def handle_error(self, request, address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # those that cancel go away in the middle
+            super().handle_error(request, address)
+
+
 def foreign(cli):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Foreign)
+    server = ForeignServer(("127.0.0.1", 0), Foreign)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     load = ["--concurrency", 2, "--requests", 4, "--input-tokens", 20, "--output-tokens", 5]
@@ -444,6 +455,12 @@ def foreign(cli):
             assert said == schema and list(said["properties"]) == ["b", "a"], said
     figures = bench(cli, url, *load[:2], "--requests", 40, *load[4:], "--cancels", 0.5)
     assert figures["failed"] == 0 and figures["completed"] + figures["cancelled"] == 40, figures
+    many = ["--concurrency", "60", "--requests", "60", "--input-tokens", "20", "--output-tokens", "2", "--model", "waits"]
+    few = ["prlimit", "--nofile=40:", "--", cli.path]  # as a shell's soft limit: more may be had for the asking
+    done = children.run([*few, "bench", url, "--json", *many], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("{"), done
+    figures = json.loads(done.stdout)
+    assert (figures["completed"], figures["max_concurrent_requests"]) == (60, 60), "each has a connection, whatever the soft limit is"
     for model, n_failed, word in ("refuses", 4, "too many words"), ("breaks", 4, "out of ink"), ("drops", 4, "no end"):
         for api in [], ["--responses"]:
             figures = bench(cli, url, *load, "--model", model, *api, code=1)

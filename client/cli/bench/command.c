@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "client/cli/bench/sweep.h"
 #include "client/cli/options/options.h"
@@ -432,6 +433,18 @@ static enum exit_code check_target_address(const struct verb *verb, const char *
                                 address);
 }
 
+/* A connection for each conversation at once, where the protocol needs one: as many descriptors as
+ * the system lets us have. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit); /* else the load says what failed */
+    }
+}
+
 enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
 {
     struct sweep b = {.config = {.connection = {.wait_s = 5}},
@@ -456,6 +469,7 @@ enum exit_code bench_load_run(const struct verb *verb, int argc, char **argv)
         (code = check_target_address(verb, b.against)) != EXIT_DONE ||
         (code = settle(&b, verb)) != EXIT_DONE)
         goto free_trace;
+    raise_descriptors();
     interrupt_catch();
     code = sweep_run(&b, command);
 free_trace:
