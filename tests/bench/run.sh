@@ -3,6 +3,7 @@
 # usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -24,6 +25,7 @@ case ${1-} in
     by_python compare.py "$@"
     exit
     ;;
+leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
 [ $# -gt 0 ] || set -- echo engine conversation draft policy rhythm

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Parley and other servers of language models on this machine, interleaved: each load is put on one after the other, and whoever has
+none stands still, so that what else the machine does meets all. One table in Markdown and one in HTML, with the machine, the versions
+and the commands.
+
+usage: leaderboard.py BUILD_DIR MODEL.gguf PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
+       a PEER: llama-server[=FILE.gguf]   openvino[=FILE.gguf]   vllm=FOLDER
+
+Each peer is installed by its script when it is named (llama_server.sh, openvino.sh, vllm.sh). What it loads is MODEL, unless it says
+otherwise: of SmolLM2 OpenVINO loads the Q8_0 file, since its import of Q4_1 loses the model; vLLM wants a folder as transformers saves it.
+
+Equal quality is shown, not assumed: KL is the mean divergence of each server's next token from that of the reference, MODEL in plain C
+(--backend ref) unless --reference names a file of it in F16 or F32, over its twenty likeliest tokens and the rest, behind the beginnings
+of a text. OpenVINO, in process, says no probabilities: its cell is empty.
+"""
+import argparse
+import html
+import json
+import math
+import os
+import platform
+import shlex
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+
+import compare
+import loads
+
+import children  # the path that loads sets
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+N_THREADS = len(os.sched_getaffinity(0))
+PATIENCE_S = 300
+N_TOP = 20
+TEXT = (
+    "The river begins in the mountains and runs through three countries before it reaches the sea. In spring, when the snow melts, the water is high "
+    "and brown, and the ferries do not run. People who live on its banks have learned to build their houses on stone, and to keep a boat in the garden. "
+    "Every few years the river takes a bridge, and every time the towns decide to build it again, a little higher than before."
+).split()
+BEGINNINGS = [" ".join(TEXT[:n]) for n in range(4, len(TEXT), 4)]
+
+
+# What is measured: the load (conversations at once, tokens in, tokens out) and the figure that is shown.
+ROWS = {
+    "1": ("1 conversation, 64/64, tok/s", (1, 64, 64), lambda f: f["output_tok_s"], True),
+    "8": ("8 conversations, 64/64, tok/s", (8, 64, 64), lambda f: f["output_tok_s"], True),
+    "64": ("64 conversations, 64/64, tok/s", (64, 64, 64), lambda f: f["output_tok_s"], True),
+    "prefill": ("prompt of 512, tok/s", (1, 512, 1), compare.prefill_rate, True),
+    "long": ("64 × 1,024/64, s", (64, 1024, 64), lambda f: f["duration_s"], False),
+}
+
+
+def said_by(*command):
+    """The first line of what a command says of itself; "" where it says nothing."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return next((line.strip() for line in done.stdout.splitlines() if "version" in line or line[:1].isdigit()), done.stdout.strip().split("\n")[0])
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def top_logprobs(url, model, prompt):
+    """{token's text: log-probability} of the next token, by /v1/completions."""
+    body = {"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": N_TOP}
+    request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        said = json.load(answer)["choices"][0]["logprobs"]
+    if said.get("top_logprobs"):
+        return said["top_logprobs"][0]
+    return {one["token"]: one["logprob"] for one in said["content"][0]["top_logprobs"]}
+
+
+def divergence(of, reference):
+    """KL of the reference's distribution from the other one. What one of them does not list has at most the least of those that it lists."""
+    kl = rest_p = 0.0
+    rest_q = 1 - sum(math.exp(q) for q in of.values())
+    floor = min(of.values())
+    listed = 0.0
+    for token, p in reference.items():
+        q = of.get(token, floor)
+        kl += math.exp(p) * (p - q)
+        listed += math.exp(p)
+    rest_p = max(1 - listed, 1e-6)
+    return max(0.0, kl + rest_p * math.log(rest_p / max(rest_q, 1e-6)))
+
+
+class Competitor:
+    """One that is loaded: its name, version and command, and a process that stands still between loads."""
+
+    http = None  # where its OpenAI API is
+    version = command = ""
+    process = None
+
+    def stop(self):
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGCONT)
+
+    def load(self, seed, n, n_in, n_out):
+        options = ["--concurrency", n, "--requests", n, "--input-tokens", n_in, "--output-tokens", n_out, "--seed", seed]
+        figures = loads.bench(self.build, self.url, *options)
+        if self.name == "Parley" and figures["cached_tokens"]:
+            raise SystemExit(f"{figures['cached_tokens']} tokens were cached: a peer that caches none would look slower than it is")
+        if figures["failed"]:
+            print(f"{self.name}: {figures['failed']} of {n} failed: {figures.get('first_error')}", file=sys.stderr)
+        return figures
+
+    def quality(self):
+        return None if self.http is None else [top_logprobs(self.http, self.model_name, text) for text in BEGINNINGS]
+
+    def start_server(self, command, environment=None):
+        self.command = shlex.join(map(str, command))
+        self.process = children.start(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, start_new_session=True)
+
+    def wait_until_ready(self, path):
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.http}{path}", timeout=5):
+                    return
+            except OSError:
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise SystemExit(f"{self.name} is not ready: {self.command}")
+                time.sleep(0.2)
+
+    def close(self):
+        if self.process is not None:
+            self.go_on()
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+class Parley(Competitor):
+    name, model_name = "Parley", "model"
+
+    def __init__(self, build, model, *flags):
+        self.build = build
+        self.version = said_by(f"{build}/parleyd", "--version")
+        grpc, http = free_port(), free_port()
+        self.url, self.http = f"parley://127.0.0.1:{grpc}", f"http://127.0.0.1:{http}"
+        self.start_server([f"{build}/parleyd", "--listen", f"127.0.0.1:{grpc}", "--http", f"127.0.0.1:{http}", "--model", f"model={model}", "--log-level", "error", *flags])
+        self.wait_until_ready("/health")
+
+
+class LlamaServer(Competitor):
+    name, model_name = "llama-server", "model"
+
+    def __init__(self, build, model):
+        folder = subprocess.run([f"{HERE}/llama_server.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        environment = os.environ | {"LD_LIBRARY_PATH": folder}
+        done = subprocess.run([f"{folder}/llama-server", "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.version = next(line for line in done.stdout.splitlines() if "version" in line).strip()
+        self.build, port = build, free_port()
+        self.url = self.http = f"http://127.0.0.1:{port}"
+        # Its context is shared out among its slots: 2,048 tokens each.
+        self.start_server([f"{folder}/llama-server", "-m", model, "--host", "127.0.0.1", "--port", port, "-t", N_THREADS, "-np", 64, "-c", 131072], environment)
+        self.wait_until_ready("/health")
+
+
+class Vllm(Competitor):
+    name, model_name = "vLLM, CPU", "model"
+
+    def __init__(self, build, model):
+        if not os.path.isdir(model):
+            raise SystemExit("vllm=FOLDER: a model's folder as transformers saves it, not a GGUF file")
+        python = subprocess.run([f"{HERE}/vllm.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        self.version = said_by(python, "-c", "import vllm; print(vllm.__version__)")
+        self.build, port = build, free_port()
+        self.url = self.http = f"http://127.0.0.1:{port}"
+        serve = [os.path.join(os.path.dirname(python), "vllm"), "serve", model, "--served-model-name", "model", "--host", "127.0.0.1", "--port", port]
+        self.start_server([*serve, "--max-model-len", 2048, "--max-num-seqs", 64, "--no-enable-prefix-caching"], os.environ | {"HF_HUB_OFFLINE": "1"})
+        self.wait_until_ready("/health")
+
+
+class OpenVino(Competitor):
+    name = "OpenVINO GenAI"
+
+    def __init__(self, build, model):
+        os.environ["OPENVINO_PYTHON"] = python = subprocess.run([f"{HERE}/openvino.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        self.version = said_by(python, "-c", "import openvino_genai; print(openvino_genai.__version__)")
+        self.command = f"openvino_peer.py {model}"
+        self.peer = compare.OpenVino(model)
+
+    def load(self, seed, n, n_in, n_out):  # which stops itself
+        return self.peer.load(seed, n, n_in, n_out)
+
+    def close(self):
+        self.peer.close()
+
+
+PEERS = {"llama-server": LlamaServer, "openvino": OpenVino, "vllm": Vllm}
+
+
+def measure(competitors, rows, n_rounds):
+    """{(row, competitor): figures}; a round begins with another one each time."""
+    found = {(row, one): [] for row in rows for one in competitors}
+    for row in rows:
+        _, load, read, _ = ROWS[row]
+        for i in range(n_rounds):
+            seed = next(compare.SEEDS)
+            turn = i % len(competitors)
+            for one in competitors[turn:] + competitors[:turn]:
+                loads.progress(f"row {row}, round {i + 1} of {n_rounds}: {one.name}")
+                one.go_on()
+                figure = read(one.load(seed, *load))
+                one.stop()
+                if figure:
+                    found[row, one].append(figure)
+    loads.progress("")
+    return found
+
+
+def qualities(build, competitors, reference):
+    """The mean divergence of each, None of one that does not say."""
+    said = {}
+    for one in competitors:
+        one.go_on()
+        said[one] = one.quality()
+        one.stop()
+    definition = Parley(build, reference, "--backend", "ref")
+    try:
+        wanted = definition.quality()
+    finally:
+        definition.close()
+    return {one: None if said[one] is None else statistics.mean(map(divergence, said[one], wanted)) for one in competitors}
+
+
+def cell(figures, ours, more_is_better, is_first):
+    if not figures:
+        return "–"
+    median = statistics.median(figures)
+    text = f"{median:,.1f} ({min(figures):,.1f}–{max(figures):,.1f})"
+    if is_first or not ours:
+        return text
+    ratio = statistics.median(ours) / median
+    return f"{text}, {ratio if more_is_better else 1 / ratio:.2f} ×"
+
+
+def table_of(competitors, rows, found, kl):
+    """Lines of cells, the head first."""
+    lines = [["", *(one.name for one in competitors)]]
+    for row in rows:
+        title, _, _, more = ROWS[row]
+        ours = found[row, competitors[0]]
+        lines.append([title, *(cell(found[row, one], ours, more, i == 0) for i, one in enumerate(competitors))])
+    lines.append(["KL from the reference, nats", *("–" if kl[one] is None else f"{kl[one]:.4f}" for one in competitors)])
+    return lines
+
+
+def about(competitors, model, reference, n_rounds):
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
+    yield f"{names[0] if names else platform.processor()}, {N_THREADS} processors, {platform.system()} {platform.release()}, {time.strftime('%Y-%m-%d', time.gmtime())}."
+    yield f"{os.path.basename(model)}; the reference is {os.path.basename(reference)} by --backend ref. Medians of {n_rounds} interleaved rounds (least–most); × is Parley's figure over this one, above 1 where Parley is the better."
+    for one in competitors:
+        yield f"{one.name}: {one.version}; {one.command}"
+
+
+def write(folder, lines, notes):
+    os.makedirs(folder, exist_ok=True)
+    text = ["# Leaderboard", "", "| " + " | ".join(lines[0]) + " |", "|" + "---|" * len(lines[0])]
+    text += ["| " + " | ".join(line) + " |" for line in lines[1:]] + [""] + [f"- {note}" for note in notes]
+    with open(os.path.join(folder, "leaderboard.md"), "w") as file:
+        file.write("\n".join(text) + "\n")
+    rows = "".join(f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in line)}</tr>\n" for line, tag in zip(lines, ["th"] + ["td"] * len(lines)))
+    with open(os.path.join(folder, "leaderboard.html"), "w") as file:
+        file.write(
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Leaderboard</title>\n'
+            "<style>:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}table{border-collapse:collapse;"
+            "font-variant-numeric:tabular-nums}th,td{padding:.3rem .6rem;text-align:right;border-bottom:1px solid #8884}th:first-child,td:first-child,li{text-align:left}"
+            f"li{{overflow-wrap:anywhere}}</style></head><body>\n<h1>Leaderboard</h1>\n<table>\n{rows}</table>\n<ul>{''.join(f'<li>{html.escape(n)}</li>' for n in notes)}</ul>\n</body></html>\n"
+        )
+    print("\n".join(text))
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n\n")[0])
+    parser.add_argument("build")
+    parser.add_argument("model")
+    parser.add_argument("peers", nargs="+")
+    parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reference")
+    parser.add_argument("--out", default="build/leaderboard")
+    args = parser.parse_args()
+    rows, reference = args.rows.split(","), args.reference or args.model
+    if unknown := [row for row in rows if row not in ROWS]:
+        parser.error(f"there is no row '{unknown[0]}'; there are {','.join(ROWS)}")
+    if unknown := [peer for peer in args.peers if peer.split("=")[0] not in PEERS]:
+        parser.error(f"there is no peer '{unknown[0]}'; there are {', '.join(PEERS)}")
+    competitors = []
+    try:
+        competitors.append(Parley(args.build, args.model))
+        for peer in args.peers:
+            competitors[-1].stop()
+            name, _, file = peer.partition("=")
+            competitors.append(PEERS[name](args.build, file or args.model))
+        for one in competitors:  # each has been asked once before
+            one.go_on()
+            one.load(0, 1, 64, 8)
+            one.stop()
+        found = measure(competitors, rows, args.rounds)
+        kl = qualities(args.build, competitors, reference)
+        write(args.out, table_of(competitors, rows, found, kl), list(about(competitors, args.model, reference, args.rounds)))
+    finally:
+        for one in competitors:
+            one.close()
+
+
+main()
