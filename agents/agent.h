@@ -65,6 +65,7 @@ struct agent_info {
     char products[BACKEND_PRODUCTS_MAX]; /* how a device multiplies; else "" */
     char version[65];        /* content hash, hex: sha256 of the file; "1" without a file */
     size_t context, n_vocab; /* 0 if it has none */
+    size_t n_embedding;      /* values of an embedding; 0: it gives none */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* inputs, choices; 0 for kinds that do not act */
     bool has_value;                   /* its reply holds an estimate of the return */
@@ -177,6 +178,7 @@ struct agent_type {
     void (*stepped)(struct agent *a,
                     struct row *row); /* merges the step into the reply; optional */
     bool use_batch_act;
+    bool gives_prompt_results; /* embeddings and log-probabilities of prompts */
     /* Instead of both, for kinds whose steps are computed elsewhere, e.g. by another process; NULL
      * otherwise. Loop. begin starts to compute the step; step->done(step) is called once when the
      * step ends, on the loop, never inside begin. abort ends the running step early: done is called

@@ -47,6 +47,12 @@ enum status agent_turn_observe(struct agent_turn *t, struct clone *c, struct err
     if (t->seen.sampling.constraint != NULL && c->agent->type->prepare == NULL)
         return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "constraint",
                              "this kind of model cannot be constrained");
+    if ((t->seen.pooling != POOLING_NONE || t->seen.want_prompt_logprobs) &&
+        !c->agent->type->gives_prompt_results)
+        return error_because(err, STATUS_UNIMPLEMENTED, REASON_MODEL_UNSUITABLE, "model",
+                             "this kind of model gives no %s",
+                             t->seen.pooling != POOLING_NONE ? "embeddings"
+                                                             : "log-probabilities of prompts");
     rc = c->agent->type->observe(c, t, err);
     if (rc != STATUS_OK)
         return rc;

@@ -38,6 +38,9 @@ struct scored_continuation {
     size_t n_ids;
 };
 
+/* How the hidden states of a text's positions become its embedding. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
+
 /* A turn's input: messages for language models, tensors for policies and parameter servers.
  * Borrowed until the turn's end: it lies in the turn's arena. */
 struct observation {
@@ -56,7 +59,14 @@ struct observation {
      * no probabilities leave the reply's scores empty. */
     const struct scored_continuation *scored; /* [n_scored] none empty */
     size_t n_scored;
-    bool no_reply; /* only the scores are wanted; such a turn does not change the clone */
+    /* The prompt's embedding, which only no_reply may ask for; or the log-probability of each of
+     * its tokens, with the most likely ones. Neither together with scored. */
+    enum pooling pooling;
+    bool want_prompt_logprobs;
+    uint32_t n_prompt_tops; /* at most SAMPLING_MAX_LOGPROBS */
+    /* Only the scores, the embedding or the log-probabilities are wanted; such a turn does not
+     * change the clone. */
+    bool no_reply;
     /* A raw prompt: the messages' text and these token ids behind it, without roles or chat
      * template. The reply continues it. */
     bool is_raw_prompt;
@@ -70,6 +80,15 @@ struct text_score {
     uint32_t n_tokens;     /* of the text; where messages have roles also the end of the turn */
     uint32_t n_top;        /* how many of them no token was likelier than */
     double logprob;        /* of the text: the sum of logprobs, in order */
+};
+
+/* A token of a prompt whose log-probabilities are wanted. */
+struct prompt_token {
+    int32_t id;
+    uint32_t rank; /* 1: no token was likelier; 0: the first token, which has no log-probability */
+    float logprob; /* natural, given all tokens before it */
+    uint32_t n_top;
+    const struct top_logprob *top; /* [n_top], most likely first; in the turn's arena */
 };
 
 /* The result so far. Owned by the loop: what batch_act computes stays in the row's private state
@@ -87,6 +106,10 @@ struct reply {
     uint32_t n_prefilled;            /* tokens of the prompt in KV pages so far */
     const struct text_score *scores; /* [n_scores], as many as are complete, in order */
     size_t n_scores;
+    const float *embedding; /* [n_embedding], once it is complete; not normalised */
+    size_t n_embedding;
+    const struct prompt_token *prompt; /* [n_prompt_tokens], once they are complete */
+    size_t n_prompt_tokens;
 };
 
 enum agent_turn_state {

@@ -260,11 +260,12 @@ static enum status open_step_memory(struct lm *m, struct error *err)
 {
     m->rows = try_alloc(m->max_rows, sizeof *m->rows);
     m->logits = try_alloc(m->max_logits, m->n_vocab * sizeof *m->logits);
+    m->hidden = try_alloc(m->max_tokens, llama_shape(m->llama)->width * sizeof *m->hidden);
     if (llama_can_draw(m->llama)) {
         m->draws = try_alloc(m->max_logits, sizeof *m->draws);
         m->drawn = try_alloc(m->max_logits, sizeof *m->drawn);
     }
-    if (m->rows == NULL || m->logits == NULL ||
+    if (m->rows == NULL || m->logits == NULL || m->hidden == NULL ||
         (llama_can_draw(m->llama) && (m->draws == NULL || m->drawn == NULL)))
         return error_no_memory(err, m->max_logits * m->n_vocab * sizeof *m->logits,
                                "the logits of a step");
@@ -280,6 +281,7 @@ static void lm_close(struct agent *a)
     lm_cache_close(&m->cache);
     free(m->rows);
     free(m->logits);
+    free(m->hidden);
     free(m->draws);
     free(m->drawn);
     llama_close(m->llama);
@@ -353,6 +355,7 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .backend = m->backend->type->name,
         .context = m->limits.context,
         .n_vocab = m->n_vocab,
+        .n_embedding = llama_shape(m->llama)->width,
         .weight_bytes = llama_weight_bytes(m->llama),
         .kv_page_bytes = llama_page_bytes(m->llama),
         .kv_pages = usage.n_pages,
@@ -472,6 +475,7 @@ const struct agent_type lm_agent = {
     .batch_act = lm_batch_act,
     .stepped = lm_stepped,
     .use_batch_act = true,
+    .gives_prompt_results = true,
     .work_ahead = lm_work_ahead,
     .tokenize = lm_tokenize,
     .detokenize = lm_detokenize,

@@ -55,6 +55,7 @@ struct lm {
     /* A step's buffers, owned by the compute thread. */
     struct llama_row *rows; /* [max_rows] */
     float *logits;          /* [max_logits][n_vocab] */
+    float *hidden;          /* [max_tokens][width] of rows that want an embedding */
     struct draw *draws;     /* [max_logits] if the device draws, else NULL */
     struct drawn *drawn;    /* [max_logits] */
     struct draft_cost cost;
@@ -101,6 +102,22 @@ struct lm_scoring {
     uint32_t n_texts, at;
 };
 
+/* What a turn wants of its prompt's positions (prompt_results.c). */
+struct lm_results {
+    enum lm_results_kind { LM_RESULTS_NONE, LM_RESULTS_EMBEDDING, LM_RESULTS_LOGPROBS } kind;
+    bool no_reply;    /* the turn ends with them */
+    uint32_t n_taken; /* positions whose results are known, or not wanted: the first ones */
+    uint32_t n_wanted;
+    /* Of an embedding. */
+    double *sum;      /* [width] of the hidden states so far */
+    float *embedding; /* [width] at the end */
+    size_t width;
+    uint32_t n_pooled; /* positions */
+    /* Of log-probabilities. */
+    struct prompt_token *tokens; /* [n_prompt]; the first n_taken + 1 are known */
+    uint32_t n_tops;
+};
+
 /* A turn's private state, in the turn's arena. */
 struct lm_turn {
     /* Ids of the clone that this turn's prompt replaced, behind those that it kept: drop puts them
@@ -118,6 +135,7 @@ struct lm_turn {
     struct agent_turn *agent_turn; /* whose it is */
     struct detokenizer detokenizer;
     struct lm_scoring scoring;
+    struct lm_results results;
     /* Of the current step. */
     struct kv_copy copy; /* from < 0: none */
     uint32_t n_room;     /* positions after the last id that are reserved for draft tokens */
@@ -165,6 +183,21 @@ void lm_unprepare(struct clone *c, struct agent_turn *t);
 /* In reserve: adopts published pages of the turn's ids, and corrects its counts if its own pages
  * were evicted while it waited. */
 void lm_turn_resume(struct lm *m, struct agent_turn *turn);
+
+/* prompt_results.c */
+/* For the prompt ids [n_prompt]; *out is zeroed where nothing is wanted. */
+enum status lm_results_open(struct lm_results *out, const struct lm *m, struct agent_turn *turn,
+                            const int32_t *ids, uint32_t n_prompt, struct error *err) MUST_CHECK;
+bool lm_results_are_pending(const struct lm_turn *t);
+/* How many of the prompt's ids have to be computed before the turn ends, or its reply begins. */
+uint32_t lm_results_n_ids(const struct lm_results *r, uint32_t n_prompt);
+/* For a row whose results are pending: how many tokens the step computes, and of how many it
+ * returns logits, at most n_room > 0, or hidden states, behind those of other rows. */
+void lm_results_lay_out(struct lm *m, const struct row *row, size_t n_room, size_t n_hidden_before,
+                        struct llama_row *out);
+/* Takes the step's results; leaves in computed the logits that the reply begins with, if any. */
+enum status lm_results_take(struct lm *m, struct row *row, struct llama_row *computed) MUST_CHECK;
+void lm_results_stepped(struct agent_turn *turn);
 
 /* score.c */
 /* Appends ids of a request; INVALID if one is not a token. */

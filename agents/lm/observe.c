@@ -130,7 +130,9 @@ static void lm_observe_find_pages(struct lm *m, struct agent_turn *turn, bool ma
     const struct lm_turn *t = turn->row.turn;
     uint32_t n_before = c->pages.kv.n_tokens, n_found;
 
-    lm_cache_find(&m->cache, &c->pages, c->ids, lm_scores_known(t), may_reload);
+    lm_cache_find(&m->cache, &c->pages, c->ids,
+                  lm_results_are_pending(t) ? t->results.n_taken + 1 : lm_scores_known(t),
+                  may_reload);
     if (n_before < r->n_prefilled)
         n_before = r->n_prefilled; /* a preempted row finds its own pages again */
     if (c->pages.kv.n_tokens <= n_before || n_before >= t->n_prompt)
@@ -187,6 +189,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     struct lm_turn *t;
     struct buf ids;
     struct lm_scoring scoring = {0};
+    struct lm_results results = {0};
     uint32_t n_kept;
     size_t n_all, n_longest, n_bytes = 0;
     enum status rc;
@@ -202,7 +205,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     if (rc != STATUS_OK)
         goto out;
     n_all = n_kept + ids.len / sizeof(int32_t);
-    if (n_all >= m->limits.context) {
+    if (n_all + !turn->seen.no_reply > m->limits.context) {
         rc = error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
                            "the prompt has %zu tokens with all before it, the context holds %zu: "
                            "rewind, open a new conversation, or say less",
@@ -225,7 +228,9 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     c->n_ids = n_kept;
     if (ids.len != 0)
         memcpy(c->ids + c->n_ids, ids.data, ids.len);
-    rc = open_turn(t, m, turn, n_all, c, err);
+    rc = lm_results_open(&results, m, turn, c->ids, (uint32_t)n_all, err);
+    if (rc == STATUS_OK)
+        rc = open_turn(t, m, turn, n_all, c, err);
     if (rc != STATUS_OK) {
         restore_replaced(c, t);
         goto out;
@@ -242,6 +247,11 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     }
     t->scoring = scoring;
     lm_scores_begin(c, t);
+    t->results = results;
+    if (results.kind != LM_RESULTS_NONE) {
+        t->n_ids = lm_results_n_ids(&results, t->n_prompt);
+        lm_clone_pages_cut(&c->pages, &m->cache, results.n_taken);
+    }
     lm_clone_pages_busy(&c->pages);
     turn->row.clone = base;
     turn->row.turn = t;

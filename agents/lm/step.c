@@ -77,7 +77,8 @@ static size_t draft_room(const struct lm *m, const struct row *row)
     size_t end = lm_step_clone_of(row)->pages.kv.n_tokens + row->n_scheduled, room = DRAFT_MAX;
     struct kv_usage usage;
 
-    if (m->speculate == SPECULATE_OFF || end != t->n_ids || lm_is_scoring(t))
+    if (m->speculate == SPECULATE_OFF || end != t->n_ids || lm_is_scoring(t) ||
+        lm_results_are_pending(t))
         return 0;
     if (s->max_tokens != 0)
         room = lm_step_min_size(room, s->max_tokens - turn->reply.n_tokens - 1);
@@ -254,22 +255,28 @@ static enum status add_forced(struct lm *m, struct row *row)
 static enum status take_logits(struct lm *m, struct row *row, const struct llama_row *computed)
 {
     struct lm_turn *t = row->turn;
-    enum status rc;
+    struct llama_row rest = *computed; /* what is the reply's */
+    enum status rc = STATUS_OK;
 
     if (lm_is_scoring(t))
         return lm_scores_take(m, row, computed);
     t->n_sampled = 0;
-    rc = add_tokens(m, row, computed);
+    if (t->results.kind != LM_RESULTS_NONE && t->n_ids <= t->n_prompt)
+        rc = lm_results_take(m, row, &rest);
+    if (rc == STATUS_OK)
+        rc = add_tokens(m, row, &rest);
     if (rc == STATUS_OK)
         rc = add_forced(m, row);
     /* the last sampled token, and those after it, have no keys and values yet */
-    t->n_computed = (uint32_t)row->n_scheduled + (t->n_sampled > 0 ? t->n_sampled - 1 : 0);
+    t->n_computed = (uint32_t)computed->n_tokens - t->n_draft_tokens +
+                    (t->n_sampled > 0 ? t->n_sampled - 1 : 0);
     return rc;
 }
 
 /* What a step has left besides the scheduled tokens. */
 struct spare {
     size_t n_positions, n_logits;
+    size_t n_hidden; /* not left, but taken: hidden states */
     struct draft_load load;
     double slope;
 };
@@ -292,7 +299,7 @@ static size_t draft(struct row *row, struct spare *spare)
 }
 
 /* Sets how many tokens the row computes, and of how many of the last ones the logits. */
-static void lay_out_row(struct row *row, struct spare *spare, struct llama_row *out)
+static void lay_out_row(struct lm *m, struct row *row, struct spare *spare, struct llama_row *out)
 {
     const struct lm_clone *c = lm_step_clone_of(row);
     struct lm_turn *t = row->turn;
@@ -302,6 +309,12 @@ static void lay_out_row(struct row *row, struct spare *spare, struct llama_row *
     if (lm_is_scoring(t)) {
         out->n_logits = lm_scores_lay_out(row, 1 + spare->n_logits, &out->n_tokens);
         spare->n_logits -= out->n_logits > 1 ? out->n_logits - 1 : 0;
+        return;
+    }
+    if (lm_results_are_pending(t)) {
+        lm_results_lay_out(m, row, 1 + spare->n_logits, spare->n_hidden, out);
+        spare->n_logits -= out->n_logits > 1 ? out->n_logits - 1 : 0;
+        spare->n_hidden += out->n_hidden;
         return;
     }
     if (is_last)
@@ -316,7 +329,8 @@ static void plan_draws(struct lm *m, struct row *row, size_t first_logits, struc
     const struct lm_turn *t = row->turn;
     const uint32_t position = (uint32_t)agent_turn_of(row)->reply.n_tokens;
 
-    if (m->draws == NULL || lm_is_scoring(t) || out->n_logits == 0 || t->matcher != NULL)
+    if (m->draws == NULL || lm_is_scoring(t) || lm_results_are_pending(t) || out->n_logits == 0 ||
+        t->matcher != NULL)
         return;
     for (uint32_t i = 0; i < out->n_logits; i++)
         if (!sampler_plan(t->sampler, position + i, &m->draws[first_logits + i]))
@@ -329,7 +343,8 @@ static bool is_reading(const struct row *row)
 {
     const struct lm_turn *t = row->turn;
 
-    return lm_is_scoring(t) || lm_step_clone_of(row)->pages.kv.n_tokens + 1 < t->n_ids;
+    return lm_is_scoring(t) || lm_results_are_pending(t) ||
+           lm_step_clone_of(row)->pages.kv.n_tokens + 1 < t->n_ids;
 }
 
 /* What a draft token costs, see draft_cost_slope. Unless SPECULATE_ON, no draft tokens are computed
@@ -369,7 +384,7 @@ static void lm_step_lay_out(struct lm *m, struct row *const *rows, size_t n, siz
             .pages = c->pages.kv.pages,
             .logits = m->logits + n_logits * m->n_vocab,
         };
-        lay_out_row(rows[i], &spare, &m->rows[i]);
+        lay_out_row(m, rows[i], &spare, &m->rows[i]);
         plan_draws(m, rows[i], n_logits, &m->rows[i]);
         n_logits += m->rows[i].n_logits;
         n_positions += m->rows[i].n_tokens;
@@ -530,4 +545,6 @@ void lm_stepped(struct agent *a, struct row *row)
         turn_keep_generated(turn);
     if (lm_is_scoring(t) && row->outcome != ROW_FAILED)
         lm_scores_stepped(m, turn);
+    if (row->outcome != ROW_FAILED)
+        lm_results_stepped(turn);
 }

@@ -19,6 +19,10 @@ struct llama_row {
      * then written only where drawn has an id < 0. */
     const struct draw *draws; /* [n_logits] but for their row */
     struct drawn *drawn;      /* [n_logits] */
+    /* Of the last n_hidden tokens, of a row without logits: the last layer's output behind the
+     * final norm. */
+    size_t n_hidden;
+    float *hidden; /* [n_hidden][width], the caller's */
 };
 
 #endif

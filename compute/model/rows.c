@@ -24,9 +24,30 @@ static float query_factor(const struct llama_shape *s, size_t pos)
     return 1.0f + s->query_rise * logf(1.0f + (float)(pos / s->query_every));
 }
 
-/* Lays out the rows one after the other: all tokens, and those whose logits are wanted. */
+/* Adds the last n tokens of a row, whose tokens are laid out, to the wanted ones. */
+static void rows_pick(struct llama *m, const struct attend_row *row, size_t n,
+                      struct tokens *wanted)
+{
+    size_t at = row->first + row->n_tokens - n;
+
+    if (n == 0)
+        return;
+    m->pick_rows[wanted->n_rows++] = (struct attend_row){.first = wanted->n,
+                                                         .n_tokens = n,
+                                                         .pos = row->pos + row->n_tokens - n,
+                                                         .pages = row->pages};
+    for (; n > 0; n--, at++) {
+        if (m->query_factors != NULL)
+            m->pick_query_factors[wanted->n] = m->query_factors[at];
+        m->picks[wanted->n] = (uint32_t)at;
+        m->pick_positions[wanted->n++] = m->positions[at];
+    }
+}
+
+/* Lays out the rows one after the other: all tokens; and those whose logits are wanted,
+ * *ret_n_logits of them, before those whose hidden states are. */
 static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n_rows,
-                         struct tokens *all, struct tokens *wanted)
+                         struct tokens *all, struct tokens *wanted, size_t *ret_n_logits)
 {
     *all = (struct tokens){
         .x = m->x, .positions = m->positions, .query_factors = m->query_factors, .rows = m->rows};
@@ -36,32 +57,25 @@ static void rows_lay_out(struct llama *m, const struct llama_row *rows, size_t n
                               .rows = m->pick_rows};
     for (size_t i = 0; i < n_rows; i++) {
         const struct llama_row *row = &rows[i];
-        size_t n_before = row->n_tokens - row->n_logits; /* the wanted ones */
 
         assert(row->n_tokens > 0 && row->n_tokens <= m->config.max_tokens - all->n);
         assert(row->n_logits <= row->n_tokens && row->n_logits <= m->config.max_logits - wanted->n);
+        assert(row->n_hidden == 0 || (row->n_logits == 0 && row->n_hidden <= row->n_tokens));
         assert(row->pos + row->n_tokens <= m->shape.context);
         m->rows[all->n_rows++] = (struct attend_row){
             .first = all->n, .n_tokens = row->n_tokens, .pos = row->pos, .pages = row->pages};
-        if (row->n_logits > 0)
-            m->pick_rows[wanted->n_rows++] = (struct attend_row){.first = wanted->n,
-                                                                 .n_tokens = row->n_logits,
-                                                                 .pos = row->pos + n_before,
-                                                                 .pages = row->pages};
         for (size_t t = 0; t < row->n_tokens; t++, all->n++) {
             assert(row->ids[t] >= 0 && (size_t)row->ids[t] < m->shape.n_vocab);
             m->ids[all->n] = row->ids[t];
             m->positions[all->n] = (uint32_t)(row->pos + t);
             if (m->query_factors != NULL)
                 m->query_factors[all->n] = query_factor(&m->shape, row->pos + t);
-            if (t < n_before)
-                continue;
-            if (m->query_factors != NULL)
-                m->pick_query_factors[wanted->n] = m->query_factors[all->n];
-            m->picks[wanted->n] = (uint32_t)all->n;
-            m->pick_positions[wanted->n++] = (uint32_t)(row->pos + t);
         }
+        rows_pick(m, &m->rows[i], row->n_logits, wanted);
     }
+    *ret_n_logits = wanted->n;
+    for (size_t i = 0; i < n_rows; i++)
+        rows_pick(m, &m->rows[i], rows[i].n_hidden, wanted);
 }
 
 static struct input normed_input(const struct llama *m, const struct buffer *x,
@@ -378,43 +392,75 @@ static enum status take_draws(struct llama *m, const struct llama_row *rows, siz
     return rc;
 }
 
+/* Returns where the next ones are. */
+static const float *put_values(float *to, const float *from, size_t n)
+{
+    if (n > 0)
+        memcpy(to, from, n * sizeof *from);
+    return from + n;
+}
+
 /* Copies the logits from staged to their places. */
 static void put_staged(const struct llama *m, const struct llama_row *rows, size_t n_rows)
 {
     const float *from = m->staged;
 
-    for (size_t i = 0; i < n_rows; i++) {
-        size_t n_values = rows[i].n_logits * m->shape.n_vocab;
+    for (size_t i = 0; i < n_rows; i++)
+        from = put_values(rows[i].logits, from, rows[i].n_logits * m->shape.n_vocab);
+}
 
-        if (n_values > 0)
-            memcpy(rows[i].logits, from, n_values * sizeof *from);
-        from += n_values;
-    }
+/* Downloads the hidden states of the wanted tokens behind the first n_logits. */
+static void run_hidden(struct llama *m, const struct tokens *wanted, size_t n_logits)
+{
+    const struct input normed = normed_input(m, m->hidden, m->norm);
+    const struct backend_type *op = m->backend->type;
+    size_t n = wanted->n - n_logits, width = m->shape.width;
+
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        m->hidden_picks[i] = (uint32_t)(n_logits + i);
+    op->gather(m->backend, wanted->x, m->hidden_picks, n, width, m->hidden);
+    op->norm(m->backend, &normed, n, width, m->hidden);
+    op->download(m->backend, m->staged_hidden, m->hidden, n * width * sizeof(float));
+}
+
+static void put_hidden(const struct llama *m, const struct llama_row *rows, size_t n_rows)
+{
+    const float *from = m->staged_hidden;
+
+    for (size_t i = 0; i < n_rows; i++)
+        from = put_values(rows[i].hidden, from, rows[i].n_hidden * m->shape.width);
 }
 
 enum status rows_run(struct llama *m, const struct llama_row *rows, size_t n_rows,
                      struct error *err)
 {
     struct backend *b = m->backend;
-    struct tokens all, picked;
+    struct tokens all, picked, heads;
     const struct tokens *wanted;
     struct outcome o = {0};
+    size_t n_logits;
     enum status rc;
 
-    rows_lay_out(m, rows, n_rows, &all, &picked);
-    wanted = picked.n == all.n ? &all : &picked;
+    rows_lay_out(m, rows, n_rows, &all, &picked, &n_logits);
+    wanted = n_logits == all.n ? &all : &picked;
     o.place = one_place(m, rows, n_rows);
     lay_out_draws(m, rows, n_rows, &o);
     run_embedding(m, &all);
     if ((rc = run_layers(m, &all, wanted, err)) != STATUS_OK)
         return rc;
+    heads = *wanted;
+    heads.n = n_logits;
+    run_hidden(m, wanted, n_logits);
     if (o.n_draws > 0)
-        rows_run_draws(m, wanted, &o);
-    else if (wanted->n > 0)
-        run_logits(m, wanted, &o);
+        rows_run_draws(m, &heads, &o);
+    else if (n_logits > 0)
+        run_logits(m, &heads, &o);
     rc = b->type->sync(b, err);
     if (rc != STATUS_OK)
         return rc;
+    put_hidden(m, rows, n_rows);
     if (o.n_draws > 0)
         return take_draws(m, rows, n_rows, &o, err);
     if (o.place == NULL)

@@ -127,7 +127,8 @@ static enum status open_buffers(struct llama *m, struct error *err)
         (rc = open_buffer(m, &m->attn_output, n, q_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->k, n, kv_width, err)) != STATUS_OK ||
         (rc = open_buffer(m, &m->v, n, kv_width, err)) != STATUS_OK ||
-        (rc = open_buffer(m, &m->picked, n_logits, s->width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->picked, m->max_picks, s->width, err)) != STATUS_OK ||
+        (rc = open_buffer(m, &m->hidden, n, s->width, err)) != STATUS_OK ||
         (has_branch(s) && (rc = open_buffer(m, &m->branch, n, s->width, err)) != STATUS_OK))
         return rc;
     rc = experts_open_tables(m, err);
@@ -141,13 +142,17 @@ static enum status open_buffers(struct llama *m, struct error *err)
 enum status state_open_tables(struct llama *m, struct error *err)
 {
     size_t n = m->config.max_tokens, n_logits = m->config.max_logits;
+    size_t n_picks = n > n_logits ? n : n_logits;
 
+    m->max_picks = n_picks;
     m->ids = try_alloc(n, sizeof *m->ids);
     m->positions = try_alloc(n, sizeof *m->positions);
     m->rows = try_alloc(n, sizeof *m->rows);
-    m->picks = try_alloc(n_logits, sizeof *m->picks);
-    m->pick_positions = try_alloc(n_logits, sizeof *m->pick_positions);
-    m->pick_rows = try_alloc(n_logits, sizeof *m->pick_rows);
+    m->picks = try_alloc(n_picks, sizeof *m->picks);
+    m->pick_positions = try_alloc(n_picks, sizeof *m->pick_positions);
+    m->pick_rows = try_alloc(n_picks, sizeof *m->pick_rows);
+    m->hidden_picks = try_alloc(n, sizeof *m->hidden_picks);
+    m->staged_hidden = try_alloc(n, m->shape.width * sizeof *m->staged_hidden);
     m->staged = try_alloc(n_logits, m->shape.n_vocab * sizeof *m->staged);
     m->draws = try_alloc(n_logits, sizeof *m->draws);
     m->drawn = try_alloc(n_logits, sizeof *m->drawn);
@@ -155,13 +160,14 @@ enum status state_open_tables(struct llama *m, struct error *err)
     m->places = try_alloc(n_logits, sizeof *m->places);
     if (m->shape.query_rise > 0.0f) {
         m->query_factors = try_alloc(n, sizeof *m->query_factors);
-        m->pick_query_factors = try_alloc(n_logits, sizeof *m->pick_query_factors);
+        m->pick_query_factors = try_alloc(n_picks, sizeof *m->pick_query_factors);
         if (m->query_factors == NULL || m->pick_query_factors == NULL)
             return error_no_memory(err, n * sizeof *m->query_factors, "the tables of a step");
     }
     if (m->ids == NULL || m->positions == NULL || m->rows == NULL || m->picks == NULL ||
         m->pick_positions == NULL || m->pick_rows == NULL || m->staged == NULL ||
-        m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL)
+        m->draws == NULL || m->drawn == NULL || m->wanted == NULL || m->places == NULL ||
+        m->hidden_picks == NULL || m->staged_hidden == NULL)
         return error_no_memory(err, n_logits * m->shape.n_vocab * sizeof *m->staged,
                                "the tables of a step");
     return STATUS_OK;
@@ -251,8 +257,8 @@ static void close_weights(struct llama *m)
 
 static void close_buffers(struct llama *m)
 {
-    struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,      &m->v,
-                                 &m->picked, &m->branch, &m->logits,      &m->fetched};
+    struct buffer **buffers[] = {&m->x,      &m->q,      &m->attn_output, &m->k,       &m->v,
+                                 &m->picked, &m->branch, &m->logits,      &m->fetched, &m->hidden};
 
     experts_close_tables(m);
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++) {
@@ -287,6 +293,8 @@ void state_close(struct llama *m)
     free(m->pick_positions);
     free(m->pick_rows);
     free(m->staged);
+    free(m->hidden_picks);
+    free(m->staged_hidden);
     free(m->draws);
     free(m->drawn);
     free(m->wanted);

@@ -23,6 +23,7 @@ struct llama {
     struct llama_shape shape;
     struct llama_config config;
     size_t weight_bytes;
+    size_t max_picks;        /* of max_tokens and max_logits, the larger */
     atomic_size_t n_sharers; /* models that use its weights; any thread */
 
     struct model_layer *layers; /* [n_layers] */
@@ -40,7 +41,8 @@ struct llama {
     struct buffer *x;               /* [max_tokens][width], the residual stream */
     struct buffer *q, *attn_output; /* [max_tokens][n_heads * head_dim] */
     struct buffer *k, *v;           /* [max_tokens][n_kv_heads * head_dim] */
-    struct buffer *picked;          /* [max_logits][width] of x, in the last layer */
+    struct buffer *picked;          /* [max_picks][width] of x, in the last layer */
+    struct buffer *hidden;          /* [max_tokens][width] of that, of rows without logits */
     struct buffer *branch; /* [max_tokens][width], a half of a layer before it is added to x; NULL
                               where it is added at once */
     struct expert_tables experts;
@@ -52,10 +54,14 @@ struct llama {
     uint32_t *positions;     /* [max_tokens] */
     float *query_factors;    /* [max_tokens]; NULL: none */
     struct attend_row *rows; /* [max_tokens] */
-    uint32_t *picks; /* [max_logits] the tokens whose logits are wanted; as a part of all: */
-    uint32_t *pick_positions;     /* [max_logits] */
-    float *pick_query_factors;    /* [max_logits] */
-    struct attend_row *pick_rows; /* [max_logits] */
+    /* The tokens whose logits are wanted, and behind them those whose hidden states are; as a part
+     * of all: */
+    uint32_t *picks;              /* [max_picks] */
+    uint32_t *pick_positions;     /* [max_picks] */
+    float *pick_query_factors;    /* [max_picks] */
+    struct attend_row *pick_rows; /* [max_picks] */
+    uint32_t *hidden_picks;       /* [max_tokens] of the picks, those for hidden */
+    float *staged_hidden;         /* [max_tokens][width] */
     float *staged;                /* [max_logits][n_vocab]: logits that go to several places */
     struct draw *draws;           /* [max_logits] */
     struct drawn *drawn;          /* [max_logits] */

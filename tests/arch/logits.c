@@ -1,6 +1,7 @@
-/* Computes the logits of a prompt, and checks that they do not depend on how it is run.
+/* Computes the logits of a prompt and its hidden states, and checks that they do not depend on how
+ * it is run.
  * usage: logits MODEL BACKEND KV_TYPE IDS OUT [MAX_CONTEXT [once]]: IDS is a file of int32, OUT
- * gets [n][n_vocab] f32; once: nothing is checked.
+ * gets [n][n_vocab] f32 and behind them [n][width]; once: the logits alone, and nothing is checked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,37 @@ static void check_ways(const struct gguf *g, const char *backend, enum kv_type t
     run_close(&other);
 }
 
+/* The hidden states of tokens pos … pos + n - 1, in a step that also gives a row's logits. */
+static void run_hidden_part(struct run *r, size_t pos, size_t n, float *logits, float *out)
+{
+    const size_t width = llama_shape(r->model)->width;
+    struct llama_row rows[2] = {
+        {.ids = r->ids + pos,
+         .n_tokens = n,
+         .pos = pos,
+         .pages = r->pages[0],
+         .n_hidden = n,
+         .hidden = out + pos * width},
+        {.ids = r->ids, .n_tokens = 2, .pages = r->pages[1], .n_logits = 1, .logits = logits}};
+
+    must(llama_forward(r->model, rows, 2, NULL, 0, &err));
+}
+
+/* out [n][width]. */
+static void run_hidden(struct run *r, const float *want_logits, float *got_logits, float *out)
+{
+    const size_t width = llama_shape(r->model)->width;
+    float *again = xalloc(r->n * width * sizeof *again);
+
+    run_hidden_part(r, 0, r->n, got_logits, out);
+    for (size_t pos = 0; pos < r->n; pos += 11)
+        run_hidden_part(r, pos, r->n - pos < 11 ? r->n - pos : 11, got_logits, again);
+    if (memcmp(again, out, r->n * width * sizeof *out) != 0 ||
+        memcmp(got_logits, want_logits + r->n_vocab, r->n_vocab * sizeof *got_logits) != 0)
+        must(error_set(&err, STATUS_UNKNOWN, "other bits: hidden states"));
+    free(again);
+}
+
 static size_t read_ids(const char *path, int32_t ids[MAX_TOKENS])
 {
     FILE *in = fopen(path, "re");
@@ -182,7 +214,8 @@ int main(int argc, char **argv)
     struct run r = {.ids = ids};
     struct gguf *g;
     enum kv_type type;
-    float *want, *got;
+    float *want, *got, *hidden;
+    size_t n_hidden;
     FILE *out;
 
     if (argc < 6 || argc > 8)
@@ -196,15 +229,20 @@ int main(int argc, char **argv)
     want = xalloc(r.n * r.n_vocab * sizeof *want);
     got = xalloc(r.n * r.n_vocab * sizeof *got);
     run_part(&r, 0, r.n, 0, want);
-    if (argc < 8)
+    n_hidden = argc < 8 ? r.n * llama_shape(r.model)->width : 0;
+    hidden = xalloc((n_hidden + 1) * sizeof *hidden);
+    if (argc < 8) {
         check_ways(g, argv[2], type, &r, want, got);
+        run_hidden(&r, want, got, hidden);
+    }
     out = fopen(argv[5], "we");
     if (out == NULL || fwrite(want, sizeof *want, r.n * r.n_vocab, out) != r.n * r.n_vocab ||
-        fclose(out) != 0)
+        fwrite(hidden, sizeof *hidden, n_hidden, out) != n_hidden || fclose(out) != 0)
         must(error_set(&err, STATUS_UNKNOWN, "%s: cannot be written", argv[5]));
     run_close(&r);
     gguf_close(g);
     free(want);
     free(got);
+    free(hidden);
     return EXIT_SUCCESS;
 }

@@ -283,7 +283,7 @@ class Forward:
     def norm(self, name, x):
         return rms(x, self.t[name], self.m.n["eps"]) if name in self.t else x
 
-    def logits(self, ids):
+    def hidden(self, ids):
         n, arch = self.m.n, self.m.arch
         scale = math.sqrt(n["d"]) if arch.startswith("gemma") else self.key("embedding_scale", 1.0)
         residual = self.key("residual_scale", 1.0)
@@ -294,8 +294,12 @@ class Forward:
             x = x + residual * self.norm(b + "post_attention_norm.weight", a)
             f = self.network(b, self.norm(b + "ffn_norm.weight", x))
             x = x + residual * self.norm(b + "post_ffw_norm.weight", f)
+        return self.norm("output_norm.weight", x)
+
+    def logits(self, ids):
+        arch = self.m.arch
         head = self.t.get("output.weight", self.t["token_embd.weight"])
-        y = self.norm("output_norm.weight", x) @ head.T
+        y = self.hidden(ids) @ head.T
         if "output.bias" in self.t:
             y = y + self.t["output.bias"]
         if arch == "granite":

@@ -18,6 +18,7 @@ import models
 N_TOKENS = 120  # longer than the windows and original contexts of the models
 N_CUDA, MOST_CUDA_LAYERS = 40, 12  # fibres are slow
 REF_MOST = 1e-4
+HIDDEN_MOST = {"ref": 1e-5, "cpu": 0.05, "cuda": 0.05}  # of a state's norm, in the mean over the prompt
 CPU_MEAN = 0.02
 TOP1 = {"cpu": 0.98, "cuda": 0.95}  # of 40, one may differ
 
@@ -31,6 +32,7 @@ class Checks:
     def __init__(self, logits, folder, cuda):
         self.logits, self.folder, self.cuda = logits, pathlib.Path(folder), cuda
         self.failures = []
+        self.hidden = None  # of the last run, [n][width]
         self.max_context = 0
 
     def run(self, path, backend, ids, n_vocab):
@@ -46,7 +48,19 @@ class Checks:
         if done.returncode != 0:
             self.fail(f"{path.stem} on {backend}: exit {done.returncode}: {done.stderr.strip()}")
             return None
-        return log_softmax(np.fromfile(got, np.float32).astype(np.float64).reshape(len(ids), n_vocab))
+        values = np.fromfile(got, np.float32).astype(np.float64)
+        self.hidden = values[len(ids) * n_vocab:].reshape(len(ids), -1)
+        return log_softmax(values[:len(ids) * n_vocab].reshape(len(ids), n_vocab))
+
+    def run_both(self, name, path, backend, ids, n_vocab):
+        """run, and the check of the hidden states behind the final norm."""
+        got, want = self.run(path, backend, ids, n_vocab), self.want_hidden[:len(ids)]
+        if got is not None:
+            off = (np.linalg.norm(self.hidden - want, axis=1) / np.linalg.norm(want, axis=1)).mean()
+            print(f"{backend} hidden: {off:.1e}", end=" ")
+            if not off <= HIDDEN_MOST[backend]:
+                self.fail(f"{name}: {backend}'s hidden states differ by {off:.2e}")
+        return got
 
     def check_short_context(self):
         """Conversations that may not be longer than the original context have the short factors."""
@@ -69,8 +83,9 @@ class Checks:
         model.write(path)
         ids = np.random.default_rng(99).integers(0, model.n["vocab"], N_TOKENS)
         want = log_softmax(models.Forward(model).logits(ids))
-        ref, cpu = (self.run(path, b, ids, model.n["vocab"]) for b in ("ref", "cpu"))
-        cuda = self.run(path, "cuda", ids[:N_CUDA], model.n["vocab"]) if self.cuda and model.n["layers"] <= MOST_CUDA_LAYERS else None
+        self.want_hidden = models.Forward(model).hidden(ids)
+        ref, cpu = (self.run_both(name, path, b, ids, model.n["vocab"]) for b in ("ref", "cpu"))
+        cuda = self.run_both(name, path, "cuda", ids[:N_CUDA], model.n["vocab"]) if self.cuda and model.n["layers"] <= MOST_CUDA_LAYERS else None
         if ref is not None:
             most = np.abs(ref - want).max()
             print(f"{name:20} ref: at most {most:.1e}", end=" ")

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agents/lm/sampling/logits.h"
+#include "agents/lm/sampling/tops.h"
 #include "base/counter_rng.h"
 #include "compute/backend/backend.h"
 #include "compute/numerics/draw.h"
@@ -114,37 +115,6 @@ void sampler_accept(struct sampler *s, int32_t id)
 static size_t sampler_min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
-}
-
-/* Inserts the i-th logit into the n_top highest. */
-static void put_top(struct sampled *out, size_t i, float logit, uint32_t n_top)
-{
-    size_t at;
-
-    if (out->n_top == n_top && logit <= out->top[n_top - 1].logprob)
-        return;
-    if (out->n_top < n_top)
-        out->n_top++;
-    at = out->n_top - 1;
-    for (; at > 0 && out->top[at - 1].logprob < logit; at--)
-        out->top[at] = out->top[at - 1];
-    out->top[at] = (struct top_logprob){(int32_t)i, logit};
-}
-
-/* The n_top highest by insertion: n_top is small, and few logits are above the last of them. */
-static void take_top(const struct sampler *s, struct sampled *out, const float *logits, size_t n,
-                     double log_sum)
-{
-    const uint32_t n_top = s->s->n_logprobs;
-    size_t i = 0;
-
-    for (; i < n && out->n_top < n_top; i++)
-        put_top(out, i, logits[i], n_top);
-    while (n_top > 0 && (i = s->kernels->find_from(logits, n, i, out->top[n_top - 1].logprob)) < n)
-        for (size_t end = sampler_min_size(n, i + LOGITS_GROUP); i < end; i++)
-            put_top(out, i, logits[i], n_top);
-    for (i = 0; i < out->n_top; i++)
-        out->top[i].logprob = (float)((double)out->top[i].logprob - log_sum);
 }
 
 /* Clamps overflows to finite numbers, and keeps -inf, which bans. */
@@ -456,7 +426,8 @@ static enum status take_logprobs(struct sampler *s, struct sampled *out, const f
         return error_no_memory(err, n * sizeof *s->original, "logits");
     memcpy(s->original, logits, n * sizeof *logits);
     *ret_log_sum = logits_log_sum(s->kernels, logits, n, top);
-    take_top(s, out, logits, n, *ret_log_sum);
+    out->n_top =
+        (uint32_t)tops_take(s->kernels, logits, n, *ret_log_sum, out->top, s->s->n_logprobs);
     return STATUS_OK;
 }
 
