@@ -66,6 +66,7 @@ struct agent_info {
     char version[65];        /* content hash, hex: sha256 of the file; "1" without a file */
     size_t context, n_vocab; /* 0 if it has none */
     size_t n_embedding;      /* values of an embedding; 0: it gives none */
+    enum pooling pooling;    /* of embeddings; POOLING_NONE: it gives none */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* inputs, choices; 0 for kinds that do not act */
     bool has_value;                   /* its reply holds an estimate of the return */

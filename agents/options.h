@@ -17,6 +17,9 @@ enum speculate {
     SPECULATE_OFF,
 };
 
+/* How the hidden states of a text's positions become its embedding. */
+enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
+
 /* kv_host_bytes: the size that KV pages would default to on the host; 0 if the device is the host.
  */
 #define KV_HOST_DEFAULT SIZE_MAX
@@ -31,6 +34,7 @@ struct agent_options {
     enum kv_type kv_type;
     bool no_prefix_cache; /* clones do not find pages that others computed */
     enum speculate speculate;
+    enum pooling pooling; /* of embeddings; POOLING_NONE: what the file says, else the mean */
     /* Of its batcher. */
     size_t max_waiting;  /* requests; 0: the agent's default */
     uint64_t max_itl_us; /* of a step; 0: the agent's default */

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "agents/message.h"
+#include "agents/options.h"
 #include "agents/tensor.h"
 #include "base/arena.h"
 #include "base/buf.h"
@@ -37,9 +38,6 @@ struct scored_continuation {
     const int32_t *ids; /* [n_ids] NULL: the text's */
     size_t n_ids;
 };
-
-/* How the hidden states of a text's positions become its embedding. */
-enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_LAST };
 
 /* A turn's input: messages for language models, tensors for policies and parameter servers.
  * Borrowed until the turn's end: it lies in the turn's arena. */

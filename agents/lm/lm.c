@@ -49,6 +49,25 @@ static void read_defaults(struct lm *m)
         m->defaults.top_k = (uint32_t)top_k;
 }
 
+/* The option's, else the file's, which says it where it was made for embeddings, else the mean. */
+static enum pooling choose_pooling(const struct lm *m, enum pooling option)
+{
+    enum { FILE_LAST = 3 }; /* of <architecture>.pooling_type */
+    struct error ignored;
+    const char *arch;
+    char key[80];
+    uint64_t type;
+    size_t len;
+
+    if (option != POOLING_NONE ||
+        gguf_get_text(m->gguf, "general.architecture", &arch, &len, &ignored) != STATUS_OK)
+        return option == POOLING_NONE ? POOLING_MEAN : option;
+    (void)snprintf(key, sizeof key, "%.*s.pooling_type", (int)(len < 48 ? len : 48), arch);
+    if (gguf_get_u64(m->gguf, key, &type, &ignored) == STATUS_OK && type == FILE_LAST)
+        return POOLING_LAST;
+    return POOLING_MEAN;
+}
+
 /* An eighth of the machine's or the container's memory, at most 4 GiB. Pages take memory only
  * shortly before they are used. */
 static size_t default_kv_bytes(void)
@@ -338,6 +357,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         read_defaults(m);
     if (rc == STATUS_OK)
+        m->pooling = choose_pooling(m, config->options.pooling);
+    if (rc == STATUS_OK)
         lm_read_statistics(m);
     return rc; /* agent_open calls lm_close on failure */
 }
@@ -356,6 +377,7 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .context = m->limits.context,
         .n_vocab = m->n_vocab,
         .n_embedding = llama_shape(m->llama)->width,
+        .pooling = m->pooling,
         .weight_bytes = llama_weight_bytes(m->llama),
         .kv_page_bytes = llama_page_bytes(m->llama),
         .kv_pages = usage.n_pages,

@@ -43,6 +43,7 @@ struct lm {
     size_t max_logits; /* rows of logits of a step: one for each row, and some for draft tokens or
                           scores */
     struct sampling defaults;
+    enum pooling pooling;
     char version[65];
     struct lm_system *default_system;
     struct lm_systems systems;

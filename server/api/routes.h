@@ -11,6 +11,7 @@
     TABLE(completions_routes) \
     TABLE(responses_routes) \
     TABLE(responses_stored_routes) \
+    TABLE(embeddings_routes) \
     TABLE(operations_routes) \
     TABLE(anthropic_routes) \
     TABLE(ollama_chat_routes) \

@@ -11,6 +11,7 @@
     TABLE(turn_rpcs) \
     TABLE(ask_rpcs) \
     TABLE(watch_rpcs) \
+    TABLE(embeddings_rpcs) \
     TABLE(models_rpcs) \
     TABLE(admin_rpcs) \
     TABLE(health_rpcs) \

@@ -292,6 +292,17 @@ enum status set_data(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_pooling(struct config *c, const char *value, struct error *err)
+{
+    if (strcmp(value, "mean") == 0)
+        c->options.pooling = POOLING_MEAN;
+    else if (strcmp(value, "last") == 0)
+        c->options.pooling = POOLING_LAST;
+    else
+        return error_set(err, STATUS_INVALID, "takes mean or last, not '%.40s'", value);
+    return STATUS_OK;
+}
+
 enum status set_model_dir(struct config *c, const char *value, struct error *err)
 {
     if (value[0] == '\0')

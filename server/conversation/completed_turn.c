@@ -27,6 +27,7 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
         return rc;
     }
     b->n_logprobs = r->n_logprobs;
+    b->wants = r->wants;
     b->n_messages = (uint32_t)r->n_messages;
     b->size_bytes = size;
     b->is_plain = r->is_plain;
@@ -57,11 +58,17 @@ void stored_request_close(struct stored_request *b)
     free(b);
 }
 
+static bool prompt_wants_are_equal(const struct prompt_wants *a, const struct prompt_wants *b)
+{
+    return a->pooling == b->pooling && a->logprobs == b->logprobs && a->n_tops == b->n_tops &&
+           a->no_reply == b->no_reply;
+}
+
 bool stored_request_matches(const struct stored_request *b, const struct turn_request *r)
 {
     if (b->n_messages != r->n_messages || b->n_logprobs != r->n_logprobs ||
         b->is_plain != r->is_plain || b->is_observed != r->is_observed ||
-        b->n_plain_ids != r->n_plain_ids)
+        b->n_plain_ids != r->n_plain_ids || !prompt_wants_are_equal(&b->wants, &r->wants))
         return false;
     if (b->n_plain_ids > 0 &&
         memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)
@@ -110,12 +117,53 @@ static enum status keep_tokens(struct completed_turn *r, const struct reply *rep
     return STATUS_OK;
 }
 
+/* Copies what the reply has of its prompt. */
+static enum status keep_results(struct completed_turn *r, const struct reply *reply,
+                                size_t *ret_bytes, struct error *err)
+{
+    const size_t n_tokens = reply->n_prompt_tokens, n_embedding = reply->n_embedding;
+    struct prompt_results *results;
+    struct top_logprob *tops;
+    size_t n_tops = 0, n_bytes;
+
+    *ret_bytes = 0;
+    if (n_tokens == 0 && n_embedding == 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < n_tokens; i++)
+        n_tops += reply->prompt[i].n_top;
+    n_bytes = sizeof(*results) + n_tokens * sizeof(results->tokens[0]) + n_tops * sizeof(*tops) +
+              n_embedding * sizeof(results->embedding[0]);
+    results = try_alloc(1, n_bytes);
+    if (results == NULL)
+        return error_no_memory(err, n_bytes, "the results of a prompt");
+    results->tokens = (struct prompt_token *)(results + 1);
+    tops = (struct top_logprob *)(results->tokens + n_tokens);
+    results->embedding = (float *)(tops + n_tops);
+    results->n_tokens = n_tokens;
+    results->n_embedding = n_embedding;
+    if (n_embedding > 0)
+        memcpy(results->embedding, reply->embedding, n_embedding * sizeof(results->embedding[0]));
+    for (size_t i = 0; i < n_tokens; i++) {
+        struct prompt_token *t = &results->tokens[i];
+
+        *t = reply->prompt[i];
+        if (t->n_top > 0)
+            memcpy(tops, t->top, t->n_top * sizeof(*tops));
+        t->top = tops;
+        tops += t->n_top;
+    }
+    r->results = results;
+    *ret_bytes = n_bytes;
+    return STATUS_OK;
+}
+
 static void free_content(struct completed_turn *r)
 {
     free(r->text);
     free(r->tokens);
     free(r->logprobs);
     free(r->tops);
+    free(r->results);
 }
 
 /* Skips grow as in Myers' random-access stack: two of one length become one of twice the length and
@@ -135,11 +183,14 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
                                 struct error *err)
 {
     struct completed_turn *r = try_alloc(1, sizeof(*r));
+    size_t n_results = 0;
     enum status rc;
 
     if (r == NULL)
         return error_no_memory(err, sizeof(*r), "a turn's record");
     rc = keep_tokens(r, reply, request->n_logprobs > 0, err);
+    if (rc == STATUS_OK)
+        rc = keep_results(r, reply, &n_results, err);
     r->len = reply->text.len;
     r->text = try_strndup(r->len == 0 ? "" : reply->text.data, r->len);
     if (rc == STATUS_OK && r->text == NULL)
@@ -164,7 +215,7 @@ enum status completed_turn_open(struct completed_turn **out, struct completed_tu
         .n_completion = (uint32_t)reply->n_tokens,
     };
     r->total_bytes = (before == NULL ? 0 : before->total_bytes) + sizeof(*r) + request->size_bytes +
-                     r->len + r->n_tokens * sizeof(r->tokens[0]);
+                     r->len + r->n_tokens * sizeof(r->tokens[0]) + n_results;
     *out = r;
     return STATUS_OK;
 }

@@ -7,11 +7,20 @@
 #include "agents/turn.h"
 #include "server/conversation/sampling.h"
 
+/* What is wanted of a turn's prompt; as an observation's. */
+struct prompt_wants {
+    enum pooling pooling;
+    bool logprobs;
+    uint32_t n_tops;
+    bool no_reply; /* nothing else is wanted: no turn may follow */
+};
+
 /* A copy of a turn's request, in one block with its texts. Two requests with equal copies are the
  * same request. */
 struct stored_request {
     struct sampling_overrides *overrides; /* NULL: nothing given */
     uint32_t n_logprobs;                  /* 0: none requested */
+    struct prompt_wants wants;
     bool is_plain;                        /* no chat: as observation's */
     bool is_observed;                     /* no reply is asked for */
     bool is_kept;                         /* it goes on without readers, to its own end */
@@ -31,6 +40,7 @@ struct turn_request {
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
     uint32_t n_logprobs;
+    struct prompt_wants wants;
     bool is_kept;           /* it goes on without readers, to its own end */
     bool is_observed;       /* no reply: the messages wait for the next turn that acts */
     uint64_t deadline_us;   /* 0: none */
@@ -71,6 +81,14 @@ struct said_logprob {
     uint32_t tops_end; /* end of its alternatives in tops; they begin at the previous one's end */
 };
 
+/* Of a turn's prompt, in one block. */
+struct prompt_results {
+    float *embedding; /* [n_embedding], not normalised */
+    size_t n_embedding;
+    struct prompt_token *tokens; /* [n_tokens] */
+    size_t n_tokens;
+};
+
 struct completed_turn {
     size_t n_refs;
     struct completed_turn *before; /* the turn before, shared */
@@ -86,9 +104,10 @@ struct completed_turn {
     size_t n_tokens;
     struct said_logprob *logprobs; /* [n_tokens], NULL unless requested */
     struct top_logprob *tops;
-    size_t total_bytes; /* of this turn and all before it */
-    uint32_t n_acted;   /* of this turn and all before it, those with a reply */
-    uint32_t n_waiting; /* messages of the turns without one behind the last of those */
+    struct prompt_results *results; /* NULL unless requested */
+    size_t total_bytes;             /* of this turn and all before it */
+    uint32_t n_acted;               /* of this turn and all before it, those with a reply */
+    uint32_t n_waiting;             /* messages of the turns without one behind the last of those */
 };
 
 /* Copies the reply; takes before and request on success only. */

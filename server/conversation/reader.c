@@ -121,6 +121,21 @@ void reader_token(const struct turn_reader *r, const struct turn_event *piece, s
     }
 }
 
+const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *ret_n)
+{
+    const struct completed_turn *d = r->completed;
+
+    *ret_n = 0;
+    if (r->turn != NULL && r->turn->state != TURN_QUEUED) {
+        *ret_n = r->turn->agent.reply.n_prompt_tokens;
+        return r->turn->agent.reply.prompt;
+    }
+    if (d == NULL || d->results == NULL)
+        return NULL;
+    *ret_n = d->results->n_tokens;
+    return d->results->n_tokens > 0 ? d->results->tokens : NULL;
+}
+
 static size_t token_text_end(const struct turn_reader *r, size_t i)
 {
     return r->turn != NULL ? r->turn->agent.reply.tokens[i].text_end

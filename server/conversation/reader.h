@@ -59,6 +59,10 @@ bool reader_has_more(const struct turn_reader *r);
 void reader_token(const struct turn_reader *r, const struct turn_event *piece, size_t i,
                   struct piece_token *out);
 
+/* The prompt's tokens with their log-probabilities, [*ret_n], once they are known; else NULL. Valid
+ * until control returns to the loop. */
+const struct prompt_token *reader_prompt(const struct turn_reader *r, size_t *ret_n);
+
 /* Why the turn failed, once it has ended; NULL if it is done. */
 const struct error *reader_failure(const struct turn_reader *r);
 

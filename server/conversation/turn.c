@@ -392,6 +392,10 @@ static enum status turn_start(struct turn *t, struct error *err)
         .raw_ids = t->request->plain_ids,
         .n_raw_ids = t->request->n_plain_ids,
         .turn = observed_n_acted(h->newest) + 1,
+        .pooling = t->request->wants.pooling,
+        .want_prompt_logprobs = t->request->wants.logprobs,
+        .n_prompt_tops = t->request->wants.n_tops,
+        .no_reply = t->request->wants.no_reply,
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);

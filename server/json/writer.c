@@ -1,5 +1,6 @@
 #include "server/json/writer.h"
 
+#include <stdint.h>
 #include <time.h>
 
 enum status json_writer_end(struct json_writer *w)
@@ -22,6 +23,26 @@ void json_write_bytes(struct json_writer *w, const char *data, size_t len)
 {
     if (w->rc == STATUS_OK)
         w->rc = buf_append(w->out, data, len);
+}
+
+void json_write_base64(struct json_writer *w, const void *data, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *at = data;
+    char out[4];
+
+    json_write(w, "\"");
+    for (size_t i = 0; i < len; i += 3) {
+        const size_t n = len - i < 3 ? len - i : 3; /* bytes of this group */
+        uint32_t bits = (uint32_t)at[i] << 16;
+
+        bits |= n > 1 ? (uint32_t)at[i + 1] << 8 : 0;
+        bits |= n > 2 ? at[i + 2] : 0;
+        for (size_t k = 0; k < 4; k++)
+            out[k] = k <= n ? digits[bits >> (18 - 6 * k) & 63] : '=';
+        json_write_bytes(w, out, sizeof(out));
+    }
+    json_write(w, "\"");
 }
 
 void json_write_string(struct json_writer *w, const char *text, size_t len)

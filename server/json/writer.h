@@ -35,6 +35,8 @@ void json_write(struct json_writer *w, const char *text);
 void json_write_bytes(struct json_writer *w, const char *data, size_t len);
 /* A string, quoted and escaped. */
 void json_write_string(struct json_writer *w, const char *text, size_t len);
+/* The same of bytes in base64. */
+void json_write_base64(struct json_writer *w, const void *data, size_t len);
 /* A time as RFC 3339 has it, quoted: "2026-01-31T23:59:59.125Z". */
 void json_write_time(struct json_writer *w, uint64_t unix_ms);
 /* Raw JSON in printf's format. */

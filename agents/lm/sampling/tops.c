@@ -3,7 +3,8 @@
 #include "agents/lm/sampling/logits.h"
 #include "agents/message.h"
 
-/* Inserts the i-th logit into the highest, n_out of at most max; returns how many there are then. */
+/* Inserts the i-th logit into the highest, n_out of at most max; returns how many there are then.
+ */
 static size_t tops_put(struct top_logprob *out, size_t n_out, size_t max, size_t i, float logit)
 {
     size_t at;

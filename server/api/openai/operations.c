@@ -33,6 +33,9 @@ static void write_model(struct json_writer *w, const struct server *server, cons
     json_write_time(w, created_ms);
     if (m->info.context > 0)
         json_writef(w, ",\"max_model_len\":%zu", m->info.context);
+    if (m->info.n_embedding > 0)
+        json_writef(w, ",\"embedding_dimensions\":%zu,\"pooling\":\"%s\"", m->info.n_embedding,
+                    m->info.pooling == POOLING_LAST ? "last" : "mean");
     json_write(w, "}");
 }
 

@@ -1,0 +1,89 @@
+/* POST /v1/embeddings. */
+#include <string.h>
+
+#include "server/access/access.h"
+#include "server/api/openai/embedding_request.h"
+#include "server/api/openai/error.h"
+#include "server/api/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/embeddings.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/json/writer.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+enum { EMBEDDINGS_BODY_MAX_BYTES = 64 << 20 };
+
+static enum status take_format(bool *ret_is_base64, const json_t *body, struct error *err)
+{
+    const char *format = "float";
+
+    if (field_text(&format, body, "encoding_format", err) != STATUS_OK)
+        return err->status;
+    *ret_is_base64 = strcmp(format, "base64") == 0;
+    if (!*ret_is_base64 && strcmp(format, "float") != 0)
+        return error_field(err, "encoding_format", "is '%.40s', it must be float or base64",
+                           format);
+    return STATUS_OK;
+}
+
+static void write_values(struct json_writer *w, const float *values, size_t n, bool is_base64)
+{
+    if (is_base64) {
+        json_write_base64(w, values, n * sizeof(values[0])); /* the host is little-endian */
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        json_writef(w, i == 0 ? "[%.9g" : ",%.9g", (double)values[i]);
+    json_write(w, "]");
+}
+
+static void embeddings_write(const struct embedding_answer *a, struct json_writer *w)
+{
+    unsigned long long n_tokens = embeddings_n_tokens(a->embeddings);
+
+    json_write(w, "{\"object\":\"list\",\"model\":");
+    json_write_string(w, a->model->name, strlen(a->model->name));
+    json_write(w, ",\"data\":[");
+    for (size_t i = 0; i < a->n_inputs; i++) {
+        json_writef(w, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",",
+                    i);
+        write_values(w, embeddings_values(a->embeddings, i), embeddings_width(a->embeddings),
+                     a->is_base64);
+        json_write(w, "}");
+    }
+    json_writef(w, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n_tokens,
+                n_tokens);
+}
+
+static enum status embeddings_begin_request(struct exchange *x, const json_t *body,
+                                            struct error *err)
+{
+    struct embeddings_request r = {0};
+    struct embedding_input *inputs;
+    const char *model = "";
+    bool is_base64 = false;
+    int64_t dimensions = 0;
+
+    if (field_text(&model, body, "model", err) != STATUS_OK ||
+        take_format(&is_base64, body, err) != STATUS_OK ||
+        field_whole(&dimensions, NULL, body, "dimensions", 1, UINT32_MAX, err) != STATUS_OK ||
+        embedding_request_inputs(&inputs, &r.n_inputs, body, "input", exchange_arena(x), err) !=
+            STATUS_OK ||
+        resolution_find_model(&r.model, x, model, err) != STATUS_OK)
+        return err->status;
+    r.inputs = inputs;
+    r.dimensions = (size_t)dimensions;
+    return embedding_answer_start(x, &r, embeddings_write, is_base64, NULL, err);
+}
+
+static void embeddings_serve(struct exchange *x)
+{
+    resolution_serve(x, embeddings_begin_request);
+}
+
+static const struct route rows[] = {
+    {"/v1/embeddings", .methods = METHOD_POST, .serve = embeddings_serve, .api = &openai_api},
+};
+const struct route_table embeddings_routes = {rows, sizeof(rows) / sizeof(rows[0])};
