@@ -220,7 +220,13 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .n_logprobs = !r->want_logprobs ? 0
                       : r->n_top == 0   ? 1
                                         : r->n_top,
+        .wants = {.logprobs = request_wants_prompt_logprobs(r), .no_reply = r->no_reply},
     };
+
+    if (r->echo && r->want_logprobs)
+        turn.wants.n_tops = r->n_top;
+    if (r->has_prompt_logprobs && r->n_prompt_top > turn.wants.n_tops)
+        turn.wants.n_tops = r->n_prompt_top;
 
     overrides.values.seed += nth; /* with the same seed all replies would be the same */
     c->conversation = conversation->id;
@@ -614,10 +620,16 @@ const char *generation_finish_name(const struct choice *c)
 
 enum status generation_token(const struct generation *g, int32_t id, struct buf *out)
 {
+    return generation_text(g, &id, 1, out);
+}
+
+enum status generation_text(const struct generation *g, const int32_t *ids, size_t n,
+                            struct buf *out)
+{
     const struct agent *agent = g->model->agent;
     struct error ignored;
 
     if (agent->type->detokenize == NULL)
         return STATUS_OK;
-    return agent->type->detokenize(agent, &id, 1, out, &ignored);
+    return agent->type->detokenize(agent, ids, n, out, &ignored);
 }

@@ -25,6 +25,7 @@ struct choice {
     struct turn_reader reader;
     uint32_t n_prompt, n_cached, n_said; /* tokens so far */
     size_t n_chars;                      /* of the text so far, counted over its tokens */
+    bool has_echoed;                     /* the stream has the prompt */
     enum finish finish;
     struct timings timings; /* once it is done */
 };
@@ -97,6 +98,13 @@ enum status generation_reread(struct exchange *x, const struct generation_plan *
 void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,
                     size_t *ret_len);
 
+/* Whether the turns of r give the log-probabilities of their prompts; one without a reply gives
+ * them in any case. */
+static inline bool request_wants_prompt_logprobs(const struct request *r)
+{
+    return r->has_prompt_logprobs || r->no_reply || (r->echo && r->want_logprobs);
+}
+
 /* What several APIs write. */
 void generation_write_head(const struct generation *g, const char *object, struct json_writer *w);
 void generation_write_usage(const struct generation *g, struct json_writer *w);
@@ -115,5 +123,7 @@ const char *generation_finish_name(const struct choice *c);
 
 /* The bytes of a token, as text. */
 enum status generation_token(const struct generation *g, int32_t id, struct buf *out) MUST_CHECK;
+enum status generation_text(const struct generation *g, const int32_t *ids, size_t n,
+                            struct buf *out) MUST_CHECK;
 
 #endif

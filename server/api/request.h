@@ -29,7 +29,12 @@ struct request {
     struct sampling_overrides overrides;
     const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
     bool want_logprobs;
-    uint32_t n_top; /* alternatives returned */
+    uint32_t n_top;           /* alternatives returned */
+    bool echo;                /* the prompt comes before the reply; with its log-probabilities if
+                                 want_logprobs */
+    bool has_prompt_logprobs; /* the prompt's log-probabilities in a list of their own */
+    uint32_t n_prompt_top;    /* alternatives in that */
+    bool no_reply;            /* only what is wanted of the prompt */
     bool stream, include_usage, continuous_usage;
     bool is_background; /* the turns go on when the client has gone, who is answered at once */
 };

@@ -197,8 +197,7 @@ enum status embeddings_advance(struct embeddings *e, bool *ret_is_done, struct e
     for (size_t i = 0; i < IN_FLIGHT_MAX; i++) {
         struct embedding_turn *t = &e->turns[i];
 
-        if (t->is_busy && t->reader.turn == NULL &&
-            embedding_turn_take(t, err) != STATUS_OK)
+        if (t->is_busy && t->reader.turn == NULL && embedding_turn_take(t, err) != STATUS_OK)
             return name_input(e, t->input, err);
     }
     if (embeddings_begin(e, err) != STATUS_OK)

@@ -3,6 +3,7 @@
 
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
+#include "server/api/openai/prompt_logprobs.h"
 #include "server/api/openai/request.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -110,6 +111,7 @@ static void chat_whole(struct generation *g, struct json_writer *w)
         chat_write_choice(g, &g->choices[i], w);
     json_write(w, "],\"usage\":");
     generation_write_usage(g, w);
+    prompt_logprobs_write(g, &g->choices[0], w);
     json_write(w, "}");
 }
 

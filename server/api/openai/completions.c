@@ -1,9 +1,11 @@
 /* POST /v1/completions: raw prompts. */
 #include <stdbool.h>
+#include <string.h>
 
 #include "base/utf8.h"
 #include "server/api/generation.h"
 #include "server/api/openai/error.h"
+#include "server/api/openai/prompt_logprobs.h"
 #include "server/api/openai/request.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
@@ -11,7 +13,7 @@
 
 #define DATA "data: "
 
-enum { TOKEN_MAX_BYTES = 4096 };
+enum { TOKEN_MAX_BYTES = 4096, BODY_MAX_BYTES = 64 << 20 };
 
 static size_t count_chars(const struct buf *text)
 {
@@ -53,19 +55,53 @@ static void write_token_text(const struct generation *g, int32_t id, struct json
     buf_deinit(&text);
 }
 
+/* Keys and values of one object. */
+struct top_list {
+    struct buf keys;
+    size_t ends[SAMPLING_MAX_LOGPROBS + 1]; /* [n] */
+    size_t n;
+};
+
+/* Writes a key and its value. Different tokens may have the same text: the first and likeliest
+ * stays. */
+static void write_top(const struct generation *g, struct top_list *l, int32_t id, float logprob,
+                      struct json_writer *w)
+{
+    size_t start = l->n == 0 ? 0 : l->ends[l->n - 1], from = 0, ignored;
+    struct json_writer key = json_writer_begin(&l->keys);
+
+    write_token_text(g, id, &key, &ignored);
+    json_writer_fail(w, json_writer_end(&key));
+    for (size_t i = 0; i < l->n; from = l->ends[i++])
+        if (l->ends[i] - from == l->keys.len - start &&
+            memcmp(l->keys.data + from, l->keys.data + start, l->ends[i] - from) == 0) {
+            l->keys.len = start;
+            return;
+        }
+    json_write(w, l->n == 0 ? "" : ",");
+    json_write_bytes(w, l->keys.data + start, l->keys.len - start);
+    json_write(w, ":");
+    generation_write_logprob(w, logprob);
+    l->ends[l->n++] = l->keys.len;
+}
+
+/* The likeliest tokens, and the token itself. */
 static void write_tops(const struct generation *g, const struct piece_token *t,
                        struct json_writer *w)
 {
-    size_t ignored;
+    struct top_list list = {.n = 0};
+    bool has_own = false;
 
+    buf_init(&list.keys, 8 * (SAMPLING_MAX_LOGPROBS + 1) * TOKEN_MAX_BYTES);
     json_write(w, "{");
-    for (size_t k = 0; k < t->n_tops && k < g->request->n_top; k++) {
-        json_write(w, k == 0 ? "" : ",");
-        write_token_text(g, t->tops[k].id, w, &ignored);
-        json_write(w, ":");
-        generation_write_logprob(w, t->tops[k].logprob);
+    for (size_t k = 0; w->rc == STATUS_OK && k < t->n_tops && k < g->request->n_top; k++) {
+        write_top(g, &list, t->tops[k].id, t->tops[k].logprob, w);
+        has_own = has_own || t->tops[k].id == t->id;
     }
+    if (!has_own && w->rc == STATUS_OK)
+        write_top(g, &list, t->id, t->logprob, w);
     json_write(w, "}");
+    buf_deinit(&list.keys);
 }
 
 /* A list that is built in parallel with the others. */
@@ -99,12 +135,68 @@ static void write_list(struct json_writer *w, const struct token_list *l)
     json_write(w, "]");
 }
 
-static void completions_write_logprobs(const struct generation *g, struct choice *c,
-                                       const struct turn_event *piece, struct json_writer *w)
+/* Bytes of the first token that are in the prompt's text. */
+static size_t completions_first_bytes(const struct generation *g, const struct prompt *prompt,
+                                      const struct prompt_token *tokens, size_t n)
 {
+    size_t n_all = 0, n_first = 0;
+    struct buf text;
+
+    buf_init(&text, TOKEN_MAX_BYTES);
+    for (size_t i = 0; i < n; i++) {
+        buf_clear(&text);
+        if (generation_token(g, tokens[i].id, &text) != STATUS_OK)
+            break;
+        n_first = i == 0 ? text.len : n_first;
+        n_all += text.len;
+    }
+    buf_deinit(&text);
+    return n_all == prompt->messages[0].len + n_first ? 0 : n_first;
+}
+
+/* The prompt's tokens. The first has no log-probability. Where it is one that the text lacks (the
+ * model's mark of a beginning), it has no characters. */
+static void completions_add_prompt(const struct generation *g, struct choice *c,
+                                   struct token_list lists[N_LISTS])
+{
+    const struct prompt *prompt = &g->request->prompts[c->index / g->request->n];
+    size_t n = 0, n_chars = 0, n_bytes = 0;
+    const struct prompt_token *tokens = reader_prompt(&c->reader, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        const struct piece_token t = {.id = tokens[i].id,
+                                      .logprob = tokens[i].logprob,
+                                      .tops = tokens[i].top,
+                                      .n_tops = tokens[i].n_top};
+
+        if (i > 0) {
+            completions_add_token(g, c, &t, lists);
+            continue;
+        }
+        write_token_text(g, t.id, &lists[LIST_TOKENS].w, &n_chars);
+        json_write(&lists[LIST_LOGPROBS].w, "null");
+        json_write(&lists[LIST_TOPS].w, "null");
+        json_writef(&lists[LIST_OFFSETS].w, "%zu", c->n_chars);
+        n_bytes = prompt->n_messages > 0 ? completions_first_bytes(g, prompt, tokens, n) : 1;
+        c->n_chars += n_bytes > 0 ? n_chars : 0;
+    }
+}
+
+/* The part of a choice that is written at once: its prompt, if has_prompt, and a piece of its
+ * reply, or NULL. */
+struct completion_part {
+    const struct turn_event *piece;
+    bool has_prompt;
+};
+
+static void completions_write_logprobs(const struct generation *g, struct choice *c,
+                                       const struct completion_part *part, struct json_writer *w)
+{
+    const struct turn_event *piece = part->piece;
     struct token_list lists[N_LISTS];
 
-    if (!g->request->want_logprobs || !piece->piece.has_logprobs) {
+    if (!g->request->want_logprobs ||
+        (!part->has_prompt && (piece == NULL || !piece->piece.has_logprobs))) {
         json_write(w, ",\"logprobs\":null");
         return;
     }
@@ -112,7 +204,9 @@ static void completions_write_logprobs(const struct generation *g, struct choice
         buf_init(&lists[i].text, w->out->limit_bytes);
         lists[i].w = json_writer_begin(&lists[i].text);
     }
-    for (size_t i = 0; i < piece->piece.n_tokens; i++) {
+    if (part->has_prompt)
+        completions_add_prompt(g, c, lists);
+    for (size_t i = 0; piece != NULL && i < piece->piece.n_tokens; i++) {
         struct piece_token t;
 
         reader_token(&c->reader, piece, i, &t);
@@ -123,7 +217,7 @@ static void completions_write_logprobs(const struct generation *g, struct choice
     json_write(w, ",\"token_logprobs\":");
     write_list(w, &lists[LIST_LOGPROBS]);
     json_write(w, ",\"top_logprobs\":");
-    if (g->request->n_top == 0 && piece->piece.n_tokens > 0)
+    if (g->request->n_top == 0 && lists[LIST_TOKENS].text.len > 0)
         json_write(w, "null");
     else
         write_list(w, &lists[LIST_TOPS]);
@@ -134,21 +228,39 @@ static void completions_write_logprobs(const struct generation *g, struct choice
         buf_deinit(&lists[i].text);
 }
 
+/* The prompt's own text, or that of its ids. */
+static enum status completions_echo(const struct generation *g, const struct choice *c,
+                                    struct buf *out)
+{
+    const struct prompt *prompt = &g->request->prompts[c->index / g->request->n];
+
+    if (prompt->n_messages > 0)
+        return buf_append(out, prompt->messages[0].text, prompt->messages[0].len);
+    return generation_text(g, prompt->ids, prompt->n_ids, out);
+}
+
 /* Writes a choice with this text; finish NULL: not finished. */
 static void completions_write_choice(const struct generation *g, struct choice *c,
-                                     const struct turn_event *piece, const char *text, size_t len,
-                                     const char *finish, struct json_writer *w)
+                                     const struct completion_part *part, const char *text,
+                                     size_t len, const char *finish, struct json_writer *w)
 {
+    struct buf whole;
+
+    buf_init(&whole, w->out->limit_bytes);
+    if (part->has_prompt)
+        json_writer_fail(w, completions_echo(g, c, &whole));
+    if (len > 0)
+        json_writer_fail(w, buf_append(&whole, text, len));
     json_writef(w, "{\"index\":%u,\"text\":", c->index);
-    json_write_string(w, text, len);
-    if (piece == NULL)
-        json_write(w, ",\"logprobs\":null");
-    else
-        completions_write_logprobs(g, c, piece, w);
+    json_write_string(w, whole.len == 0 ? "" : whole.data, whole.len);
+    buf_deinit(&whole);
+    completions_write_logprobs(g, c, part, w);
     if (finish == NULL)
-        json_write(w, ",\"finish_reason\":null}");
+        json_write(w, ",\"finish_reason\":null");
     else
-        json_writef(w, ",\"finish_reason\":\"%s\"}", finish);
+        json_writef(w, ",\"finish_reason\":\"%s\"", finish);
+    prompt_logprobs_write(g, c, w);
+    json_write(w, "}");
 }
 
 static void completions_begin_chunk(const struct generation *g, struct json_writer *w)
@@ -174,7 +286,11 @@ static enum status completion_passed(struct generation *g, struct choice *c,
     enum status rc = STATUS_OK;
     struct buf text;
 
-    buf_init(&text, TOKEN_MAX_BYTES);
+    buf_init(&text, BODY_MAX_BYTES);
+    c->has_echoed = g->request->echo;
+    if (g->request->echo && g->request->want_logprobs)
+        rc = completions_echo(g, c, &text);
+    c->n_chars += count_chars(&text);
     for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
         struct piece_token t;
 
@@ -187,20 +303,39 @@ static enum status completion_passed(struct generation *g, struct choice *c,
     return rc == STATUS_OK ? rc : error_no_memory(err, TOKEN_MAX_BYTES, "a token's text");
 }
 
+/* The prompt comes as a chunk of its own, before the first of the reply. */
+static void completion_echo(struct generation *g, struct choice *c, struct json_writer *w)
+{
+    const struct completion_part part = {.has_prompt = true};
+
+    if (!g->request->echo || c->has_echoed)
+        return;
+    c->has_echoed = true;
+    completions_begin_chunk(g, w);
+    completions_write_choice(g, c, &part, "", 0, NULL, w);
+    completions_end_chunk(g, w);
+}
+
 static void completion_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                              struct json_writer *w)
 {
+    const struct completion_part part = {.piece = event};
+
+    completion_echo(g, c, w);
     if (event->piece.len == 0 && !event->piece.has_logprobs)
         return; /* tokens without text so far */
     completions_begin_chunk(g, w);
-    completions_write_choice(g, c, event, event->piece.text, event->piece.len, NULL, w);
+    completions_write_choice(g, c, &part, event->piece.text, event->piece.len, NULL, w);
     completions_end_chunk(g, w);
 }
 
 static void completion_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
+    const struct completion_part part = {.has_prompt = false};
+
+    completion_echo(g, c, w);
     completions_begin_chunk(g, w);
-    completions_write_choice(g, c, NULL, "", 0, generation_finish_name(c), w);
+    completions_write_choice(g, c, &part, "", 0, generation_finish_name(c), w);
     completions_end_chunk(g, w);
 }
 
@@ -223,16 +358,40 @@ static void completion_whole(struct generation *g, struct json_writer *w)
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];
         struct turn_event all;
+        const struct completion_part part = {.piece = &all, .has_prompt = g->request->echo};
         const char *text;
         size_t len;
 
         generation_all(c, &all, &text, &len);
         json_write(w, i == 0 ? "" : ",");
-        completions_write_choice(g, c, &all, text, len, generation_finish_name(c), w);
+        completions_write_choice(g, c, &part, text, len, generation_finish_name(c), w);
     }
     json_write(w, "],\"usage\":");
     generation_write_usage(g, w);
     json_write(w, "}");
+}
+
+/* The request's texts outlive its JSON where they are written with the reply. */
+static enum status completions_keep_prompts(struct request *r, struct arena *arena,
+                                            struct error *err)
+{
+    for (size_t i = 0; r->echo && i < r->n_prompts; i++) {
+        struct prompt *p = &r->prompts[i];
+        struct message *own;
+        char *text;
+
+        if (p->n_messages == 0)
+            continue;
+        own = arena_alloc(arena, 1, sizeof(*own));
+        text = arena_alloc(arena, p->messages[0].len + 1, 1);
+        if (own == NULL || text == NULL)
+            return error_no_memory(err, p->messages[0].len + 1, "a prompt");
+        memcpy(text, p->messages[0].text, p->messages[0].len + 1);
+        *own = p->messages[0];
+        own->text = text;
+        p->messages = own;
+    }
+    return STATUS_OK;
 }
 
 static enum status completions_begin(struct exchange *x, const json_t *body, struct error *err)
@@ -251,7 +410,8 @@ static enum status completions_begin(struct exchange *x, const json_t *body, str
 
     if (exchange_conversation(x)[0] != '\0')
         return error_field(err, "X-Conversation-Id", "is for /v1/chat/completions");
-    if (request_completion(&r, body, exchange_arena(x), err) != STATUS_OK)
+    if (request_completion(&r, body, exchange_arena(x), err) != STATUS_OK ||
+        completions_keep_prompts(&r, exchange_arena(x), err) != STATUS_OK)
         return err->status;
     return resolution_generate(x, &plan, &r, err);
 }

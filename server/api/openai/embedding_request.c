@@ -12,8 +12,8 @@
 
 enum { ANSWER_MAX_BYTES = 128 << 20 };
 
-static enum status embedding_take_ids(struct embedding_input *out, const json_t *list, const char *name,
-                            struct arena *arena, struct error *err)
+static enum status embedding_take_ids(struct embedding_input *out, const json_t *list,
+                                      const char *name, struct arena *arena, struct error *err)
 {
     size_t n = json_array_size(list);
     int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
@@ -33,8 +33,8 @@ static enum status embedding_take_ids(struct embedding_input *out, const json_t 
     return STATUS_OK;
 }
 
-static enum status embedding_take_input(struct embedding_input *out, const json_t *value, const char *name,
-                              struct arena *arena, struct error *err)
+static enum status embedding_take_input(struct embedding_input *out, const json_t *value,
+                                        const char *name, struct arena *arena, struct error *err)
 {
     size_t n = json_is_array(value) ? json_array_size(value) : json_string_length(value);
     char *text;
@@ -72,8 +72,8 @@ enum status embedding_request_inputs(struct embedding_input **out, size_t *ret_n
     if (inputs == NULL)
         return error_no_memory(err, n * sizeof(inputs[0]), "texts");
     for (size_t i = 0; i < n; i++)
-        if (embedding_take_input(&inputs[i], is_one ? value : json_array_get(value, i), name, arena, err) !=
-            STATUS_OK)
+        if (embedding_take_input(&inputs[i], is_one ? value : json_array_get(value, i), name, arena,
+                                 err) != STATUS_OK)
             return err->status;
     *out = inputs;
     *ret_n = n;

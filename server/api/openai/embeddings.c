@@ -47,8 +47,8 @@ static void embeddings_write(const struct embedding_answer *a, struct json_write
     json_write_string(w, a->model->name, strlen(a->model->name));
     json_write(w, ",\"data\":[");
     for (size_t i = 0; i < a->n_inputs; i++) {
-        json_writef(w, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",",
-                    i);
+        json_writef(
+            w, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i == 0 ? "" : ",", i);
         write_values(w, embeddings_values(a->embeddings, i), embeddings_width(a->embeddings),
                      a->is_base64);
         json_write(w, "}");

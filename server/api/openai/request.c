@@ -62,6 +62,22 @@ static enum status take_common(struct request *out, const json_t *body, const ch
     return STATUS_OK;
 }
 
+/* vLLM's field; false is none. */
+static enum status take_prompt_logprobs(struct request *r, const json_t *body, struct error *err)
+{
+    int64_t n = 0;
+
+    if (json_is_false(field(body, "prompt_logprobs")))
+        return STATUS_OK;
+    if (field_whole(&n, &r->has_prompt_logprobs, body, "prompt_logprobs", 0, SAMPLING_MAX_LOGPROBS,
+                    err) != STATUS_OK)
+        return err->status;
+    if (r->has_prompt_logprobs && r->stream)
+        return error_field(err, "prompt_logprobs", "has no place in a stream");
+    r->n_prompt_top = (uint32_t)n;
+    return STATUS_OK;
+}
+
 enum status request_chat(struct request *out, const json_t *body, struct arena *arena,
                          struct error *err)
 {
@@ -73,6 +89,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     if (take_common(&r, body, "max_completion_tokens", arena, err) != STATUS_OK ||
         refuse_lists(body, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_CHAT, err) != STATUS_OK ||
+        take_prompt_logprobs(&r, body, err) != STATUS_OK ||
         field_bool(&r.want_logprobs, body, "logprobs", err) != STATUS_OK ||
         field_whole(&n_top, &has_top, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
             STATUS_OK ||
@@ -96,22 +113,33 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
 static enum status refuse_completion(const json_t *body, const struct request *r, struct error *err)
 {
     const char *suffix = "";
-    bool echo = false, add_special = true;
+    bool add_special = true;
     int64_t best_of = r->n;
 
     if (field_text(&suffix, body, "suffix", err) != STATUS_OK ||
-        field_bool(&echo, body, "echo", err) != STATUS_OK ||
         field_bool(&add_special, body, "add_special_tokens", err) != STATUS_OK ||
         field_whole(&best_of, NULL, body, "best_of", 1, REQUEST_MAX_CHOICES, err) != STATUS_OK)
         return err->status;
     if (suffix[0] != '\0')
         return error_field(err, "suffix", "is not supported: a reply has nothing behind it");
-    if (echo)
-        return error_field(err, "echo", "is not supported: put the prompt before the reply");
     if (!add_special)
         return error_field(err, "add_special_tokens", "must be true: send token ids to have none");
     if (best_of != r->n)
         return error_field(err, "best_of", "must be as large as n, which is %u", r->n);
+    return STATUS_OK;
+}
+
+/* A bound of 0 leaves what is wanted of the prompt. */
+static enum status take_no_reply(struct request *r, struct error *err)
+{
+    struct sampling_overrides *o = &r->overrides;
+
+    if ((o->given & SAMPLING_MAX_TOKENS) == 0 || o->values.max_tokens > 0)
+        return STATUS_OK;
+    if (!r->echo && !r->has_prompt_logprobs)
+        return error_field(err, "max_tokens", "is 0, which needs echo or prompt_logprobs");
+    r->no_reply = true;
+    o->values.max_tokens = 1;
     return STATUS_OK;
 }
 
@@ -124,6 +152,8 @@ enum status request_completion(struct request *out, const json_t *body, struct a
     if (take_common(&r, body, "max_tokens", arena, err) != STATUS_OK ||
         refuse_completion(body, &r, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_COMPLETION, err) != STATUS_OK ||
+        field_bool(&r.echo, body, "echo", err) != STATUS_OK ||
+        take_prompt_logprobs(&r, body, err) != STATUS_OK || take_no_reply(&r, err) != STATUS_OK ||
         field_whole(&n_top, &r.want_logprobs, body, "logprobs", 0, COMPLETION_MAX_TOPS, err) !=
             STATUS_OK ||
         request_prompts(&r, field(body, "prompt"), arena, err) != STATUS_OK)

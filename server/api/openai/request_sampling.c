@@ -76,11 +76,12 @@ enum status request_sampling(struct sampling_overrides *out, const json_t *body,
 {
     const json_t *named = field(body, max_field);
     struct sampling_overrides p = {0};
+    /* 0 would mean no bound, so it is refused, or the caller (of completions) takes care of it. */
+    const int64_t min = strcmp(max_field, "max_tokens") == 0 ? 0 : 1;
     int64_t ignored;
 
-    /* Here 0 would mean no bound, so it is refused. */
-    if (field_whole(&ignored, NULL, body, "max_tokens", 1, UINT32_MAX, err) != STATUS_OK ||
-        field_whole(&ignored, NULL, body, max_field, 1, UINT32_MAX, err) != STATUS_OK ||
+    if (field_whole(&ignored, NULL, body, "max_tokens", min, UINT32_MAX, err) != STATUS_OK ||
+        field_whole(&ignored, NULL, body, max_field, min, UINT32_MAX, err) != STATUS_OK ||
         sampling_json_set_all(&p, body, arena, err) != STATUS_OK ||
         request_sampling_take_biases(&p, body, arena, err) != STATUS_OK)
         return err->status;

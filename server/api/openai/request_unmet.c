@@ -112,7 +112,7 @@ static const struct unmet {
     {"prompt", RESPONSES, request_unmet_is_empty, "is not supported: no prompts are stored"},
     {"prompt_embeds", COMPLETION, request_unmet_is_empty,
      "is not supported: a prompt is text or token ids"},
-    {"prompt_logprobs", ALL, is_false, "is not supported: only replies have log-probabilities"},
+    {"prompt_logprobs", RESPONSES, is_false, NO_LOGPROBS},
     {"return_token_ids", ALL, request_unmet_is_empty, "is not supported: /tokenize gives ids"},
     {"return_tokens_as_token_ids", ALL, request_unmet_is_empty,
      "is not supported: tokens are given as text"},
