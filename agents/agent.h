@@ -65,8 +65,14 @@ struct agent_info {
     char products[BACKEND_PRODUCTS_MAX]; /* how a device multiplies; else "" */
     char version[65];        /* content hash, hex: sha256 of the file; "1" without a file */
     size_t context, n_vocab; /* 0 if it has none */
-    size_t n_embedding;      /* values of an embedding; 0: it gives none */
-    enum pooling pooling;    /* of embeddings; POOLING_NONE: it gives none */
+    /* Of kinds that tokenize: tokens of the beginning and the end, -1: none, and the chat
+     * template's text [chat_template_len], NULL: none; valid as long as the agent. */
+    int32_t bos, eos;
+    bool adds_bos; /* a text begins with bos */
+    const char *chat_template;
+    size_t chat_template_len;
+    size_t n_embedding;   /* values of an embedding; 0: it gives none */
+    enum pooling pooling; /* of embeddings; POOLING_NONE: it gives none */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* inputs, choices; 0 for kinds that do not act */
     bool has_value;                   /* its reply holds an estimate of the return */

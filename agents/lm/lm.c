@@ -366,8 +366,13 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
 static void lm_info(const struct agent *a, struct agent_info *out)
 {
     const struct lm *m = container_of(a, const struct lm, base);
+    const char *text = NULL;
+    struct error ignored;
     struct kv_usage usage;
+    size_t len = 0;
 
+    if (gguf_get_text(m->gguf, "tokenizer.chat_template", &text, &len, &ignored) != STATUS_OK)
+        text = NULL;
     kv_pages_usage(m->cache.pages, &usage);
     *out = (struct agent_info){
         .name = a->name,
@@ -376,6 +381,11 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .backend = m->backend->type->name,
         .context = m->limits.context,
         .n_vocab = m->n_vocab,
+        .bos = vocab_bos(m->vocab),
+        .eos = vocab_eos(m->vocab),
+        .adds_bos = vocab_adds_bos(m->vocab),
+        .chat_template = text,
+        .chat_template_len = len,
         .n_embedding = llama_shape(m->llama)->width,
         .pooling = m->pooling,
         .weight_bytes = llama_weight_bytes(m->llama),

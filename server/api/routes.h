@@ -12,6 +12,7 @@
     TABLE(responses_routes) \
     TABLE(responses_stored_routes) \
     TABLE(embeddings_routes) \
+    TABLE(score_routes) \
     TABLE(operations_routes) \
     TABLE(anthropic_routes) \
     TABLE(ollama_chat_routes) \

@@ -139,6 +139,40 @@ def prompt_logprobs(parley):
     assert [str(i) in e for i, e in zip(rendered[1:], chat.prompt_logprobs[1:])] == [True] * (len(rendered) - 1)
 
 
+def tokenizer(parley):
+    """What lm_eval asks before: the end's text, and its id by /tokenize."""
+    with urllib.request.urlopen(f"http://{parley.http}/tokenizer_info", timeout=PATIENCE) as reply:
+        info = json.load(reply)
+    assert info["eos_token"] == "<|im_end|>" and info["bos_token"] == "<|im_start|>" and info["pad_token"]
+    assert "im_start" in info["chat_template"] and info["tokenizer_class"] and info["model_max_length"] == 2048
+    assert tokens(parley, info["eos_token"]) == [2] and tokens(parley, info["bos_token"]) == [1]
+
+
+def scores(parley):
+    """vLLM's /score: cosines of embeddings, one to one, one to many, many to many."""
+    def vector(text):
+        return post(parley, "/v1/embeddings", {"model": "tiny", "input": text})["data"][0]["embedding"]
+
+    def cosine(a, b):
+        return sum(x * y for x, y in zip(vector(a), vector(b)))
+
+    for path in ("/v1/score", "/score"):
+        one = post(parley, path, {"model": "tiny", "text_1": DOCUMENT, "text_2": ENDINGS[0]})
+        assert one["object"] == "list" and one["model"] == "tiny" and one["id"].startswith("score-") and one["created"] > 1.6e9
+        assert [list(d) for d in one["data"]] == [["index", "object", "score"]] and one["data"][0]["object"] == "score"
+        assert abs(one["data"][0]["score"] - cosine(DOCUMENT, ENDINGS[0])) < 1e-6 and one["usage"]["total_tokens"] > 0
+    many = post(parley, "/v1/score", {"text_1": [DOCUMENT], "text_2": ENDINGS})
+    assert [d["index"] for d in many["data"]] == [0, 1, 2, 3] and many["data"][0]["score"] == one["data"][0]["score"]
+    pairs = post(parley, "/v1/score", {"text_1": ENDINGS[::-1], "text_2": ENDINGS})
+    assert abs(pairs["data"][1]["score"] - cosine(ENDINGS[2], ENDINGS[1])) < 1e-6 and len(pairs["data"]) == 4
+    assert abs(post(parley, "/score", {"text_1": "a", "text_2": "a"})["data"][0]["score"] - 1) < 1e-6
+    for param, says, body in [("text_2", "as many", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}), ("text_1", "is missing", {"text_2": "a"}),
+                              ("text_2", "is empty", {"text_1": "a", "text_2": []}), ("model", "no embeddings", {"model": "echo", "text_1": "a", "text_2": "b"}),
+                              ("text_2", "may have 1024", {"text_1": "a", "text_2": ["a"] * 1025})]:
+        error = post(parley, "/v1/score", body)
+        assert error["param"] == param and says in error["message"], (param, says, error)
+
+
 def wrong(parley):
     for param, says, more in [("max_tokens", "needs echo", {"max_tokens": 0}), ("prompt_logprobs", "stream", {"prompt_logprobs": 1, "stream": True}),
                               ("prompt_logprobs", "20", {"prompt_logprobs": 21}), ("prompt", "the context holds", {"prompt": [5] * 2049, "max_tokens": 0, "echo": True})]:
@@ -155,7 +189,7 @@ def main():
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
         with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0") as parley:
-            for test in [echo, as_generated, streamed, prompt_logprobs, wrong]:
+            for test in [echo, as_generated, streamed, prompt_logprobs, tokenizer, scores, wrong]:
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
 

@@ -251,6 +251,58 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
     return rc;
 }
 
+/* Writes "name":"TOKEN", or null where there is none. */
+static void write_token_field(struct json_writer *w, const struct model *m, const char *name,
+                              int32_t id)
+{
+    struct error ignored;
+    struct buf text;
+
+    buf_init(&text, LIST_MAX_BYTES);
+    if (id >= 0)
+        json_writer_fail(w, m->agent->type->detokenize(m->agent, &id, 1, &text, &ignored));
+    json_writef(w, "\"%s\":", name);
+    if (id >= 0)
+        json_write_string(w, text.len == 0 ? "" : text.data, text.len);
+    else
+        json_write(w, "null");
+    json_write(w, ",");
+    buf_deinit(&text);
+}
+
+/* Of the default model: what programs that evaluate models look for before they send ids. */
+static void tokenizer_info_serve(struct exchange *x)
+{
+    const struct agent_info *info;
+    struct error err = {0};
+    struct json_writer w;
+    struct model *m;
+    struct buf out;
+
+    if (resolution_find_model(&m, x, "", &err) == STATUS_OK && m->agent->type->detokenize == NULL)
+        (void)error_field(&err, "model", "'%s' has no vocabulary", m->name);
+    if (err.status != STATUS_OK) {
+        exchange_fail(x, &err);
+        return;
+    }
+    info = &m->info;
+    buf_init(&out, TOKENS_MAX_BYTES);
+    w = json_writer_begin(&out);
+    json_write(&w, "{\"tokenizer_class\":\"PreTrainedTokenizerFast\",");
+    write_token_field(&w, m, "bos_token", info->bos);
+    write_token_field(&w, m, "eos_token", info->eos);
+    write_token_field(&w, m, "pad_token", info->eos); /* nothing is padded */
+    json_writef(&w, "\"add_bos_token\":%s,\"model_max_length\":%zu,\"chat_template\":",
+                info->adds_bos ? "true" : "false", info->context);
+    if (info->chat_template != NULL)
+        json_write_string(&w, info->chat_template, info->chat_template_len);
+    else
+        json_write(&w, "null");
+    json_write(&w, "}");
+    reply_json(x, &w, &out);
+    buf_deinit(&out);
+}
+
 static void tokenize_serve(struct exchange *x)
 {
     resolution_serve(x, tokenize);
@@ -268,6 +320,7 @@ static const struct route rows[] = {
     {"/v1/models/", true, LOOK, .serve = model_serve, .api = &openai_api},
     {"/tokenize", .methods = METHOD_POST, .serve = tokenize_serve, .api = &openai_api},
     {"/detokenize", .methods = METHOD_POST, .serve = detokenize_serve, .api = &openai_api},
+    {"/tokenizer_info", .methods = LOOK, .serve = tokenizer_info_serve, .api = &openai_api},
     {"/health", .methods = LOOK, .always = true, .serve = health_serve, .api = &openai_api,
      .access = ACCESS_OPEN},
     {"/metrics", .methods = LOOK, .always = true, .serve = metrics_serve, .api = &openai_api,

@@ -1,0 +1,102 @@
+/* POST /score, /v1/score: vLLM's comparison of texts, for models that are no cross-encoders the
+ * cosines of their embeddings. */
+#include <string.h>
+
+#include "base/env.h"
+#include "server/api/openai/embedding_request.h"
+#include "server/api/openai/error.h"
+#include "server/api/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversations.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/json/writer.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+enum { SCORE_MAX_TEXTS = EMBEDDINGS_MAX_INPUTS / 2 };
+
+/* The inputs are the n_first first texts, then the second ones. */
+struct score_request {
+    size_t n_first, n_second;
+};
+
+/* Of vectors of length 1. */
+static double score_of(const struct embeddings *e, size_t first, size_t second)
+{
+    const float *a = embeddings_values(e, first), *b = embeddings_values(e, second);
+    double sum = 0;
+
+    for (size_t i = 0; i < embeddings_width(e); i++)
+        sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+static void score_write(const struct embedding_answer *a, struct json_writer *w)
+{
+    const struct score_request *s = a->state;
+    const struct server *server = exchange_server(a->exchange);
+    unsigned long long id, n_tokens = embeddings_n_tokens(a->embeddings);
+
+    server->env->random(server->env->self, &id, sizeof(id));
+    json_writef(w,
+                "{\"id\":\"score-%016llx\",\"object\":\"list\",\"created\":%llu,"
+                "\"model\":",
+                id, (unsigned long long)conversations_unix_ms(server->conversations) / 1000);
+    json_write_string(w, a->model->name, strlen(a->model->name));
+    json_write(w, ",\"data\":[");
+    for (size_t i = 0; i < s->n_second; i++)
+        json_writef(w, "%s{\"index\":%zu,\"object\":\"score\",\"score\":%.9g}", i == 0 ? "" : ",", i,
+                    score_of(a->embeddings, s->n_first == 1 ? 0 : i, s->n_first + i));
+    json_writef(w, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n_tokens,
+                n_tokens);
+}
+
+static enum status score_take_texts(struct embedding_input **out, size_t *ret_n, const json_t *body,
+                                    const char *name, struct arena *arena, struct error *err)
+{
+    if (embedding_request_inputs(out, ret_n, body, name, arena, err) != STATUS_OK)
+        return err->status;
+    if (*ret_n > SCORE_MAX_TEXTS)
+        return error_field(err, name, "has %zu entries, it may have %d", *ret_n, SCORE_MAX_TEXTS);
+    return STATUS_OK;
+}
+
+static enum status score_begin(struct exchange *x, const json_t *body, struct error *err)
+{
+    struct arena *arena = exchange_arena(x);
+    struct score_request *s = arena_alloc(arena, 1, sizeof(*s));
+    struct embedding_input *first, *second, *all;
+    struct embeddings_request r = {0};
+    const char *model = "";
+
+    if (s == NULL)
+        return error_no_memory(err, sizeof(*s), "a request");
+    if (field_text(&model, body, "model", err) != STATUS_OK ||
+        score_take_texts(&first, &s->n_first, body, "text_1", arena, err) != STATUS_OK ||
+        score_take_texts(&second, &s->n_second, body, "text_2", arena, err) != STATUS_OK ||
+        resolution_find_model(&r.model, x, model, err) != STATUS_OK)
+        return err->status;
+    if (s->n_first != 1 && s->n_first != s->n_second)
+        return error_field(err, "text_2", "has %zu entries, it must have as many as text_1, %zu",
+                           s->n_second, s->n_first);
+    r.n_inputs = s->n_first + s->n_second;
+    all = arena_alloc(arena, r.n_inputs, sizeof(*all));
+    if (all == NULL)
+        return error_no_memory(err, r.n_inputs * sizeof(*all), "texts");
+    memcpy(all, first, s->n_first * sizeof(*all));
+    memcpy(all + s->n_first, second, s->n_second * sizeof(*all));
+    r.inputs = all;
+    return embedding_answer_start(x, &r, score_write, false, s, err);
+}
+
+static void score_serve(struct exchange *x)
+{
+    resolution_serve(x, score_begin);
+}
+
+static const struct route rows[] = {
+    {"/v1/score", .methods = METHOD_POST, .serve = score_serve, .api = &openai_api},
+    {"/score", .methods = METHOD_POST, .serve = score_serve, .api = &openai_api},
+};
+const struct route_table score_routes = {rows, sizeof(rows) / sizeof(rows[0])};
