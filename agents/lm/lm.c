@@ -18,8 +18,9 @@ enum {
     LM_MAX_TOKENS = 512,
     LM_MAX_WAITING = 1024,
     LM_MAX_ITL_US = 200 * 1000,
-    LM_LEAST_CONTEXT = 2048, /* tokens that all pages must hold if device memory is scarce */
-    LM_MAX_REPLY = 512,      /* the default max_tokens */
+    LM_LEAST_CONTEXT = 2048,   /* tokens that all pages must hold if device memory is scarce */
+    LM_MAX_REPLY = 512,        /* the default max_tokens */
+    LM_KNOWN_BYTES = 16 << 20, /* of prompts' log-probabilities that others may want */
 };
 
 /* The file's general.sampling.*, else the model card's values, else common values. */
@@ -307,6 +308,7 @@ static void lm_close(struct agent *a)
     backend_close(m->backend);
     chat_template_close(m->template);
     grammars_close(m->grammars);
+    known_logprobs_close(m->known);
     chat_prompter_close(m->prompter);
     vocab_close(m->vocab);
     gguf_close(m->gguf);
@@ -343,6 +345,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
         rc = open_engine(m, config, err);
     if (rc == STATUS_OK)
         rc = grammars_open(&m->grammars, m->vocab, m->n_vocab, config->background, err);
+    if (rc == STATUS_OK && !config->options.no_prefix_cache)
+        rc = known_logprobs_open(&m->known, LM_KNOWN_BYTES, config->env, err);
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)

@@ -15,6 +15,7 @@
 #include "agents/lm/chat/template.h"
 #include "agents/lm/grammar/matcher.h"
 #include "agents/lm/history.h"
+#include "agents/lm/known_logprobs.h"
 #include "agents/lm/sampling/draft.h"
 #include "agents/lm/sampling/sampler.h"
 #include "agents/lm/tokenizer/detokenizer.h"
@@ -48,6 +49,7 @@ struct lm {
     struct lm_system *default_system;
     struct lm_systems systems;
     struct grammars *grammars;
+    struct known_logprobs *known; /* of prompts; NULL: switched off with the prefix cache */
     uint64_t n_prefix_queries, n_prefix_hits; /* tokens of prompts */
     uint64_t n_losses_seen;                   /* the part of n_losses that the loop has handled */
     struct backend_statistics figures;        /* read between two steps */
@@ -117,6 +119,8 @@ struct lm_results {
     /* Of log-probabilities. */
     struct prompt_token *tokens; /* [n_prompt]; the first n_taken + 1 are known */
     uint32_t n_tops;
+    uint32_t n_pages;   /* of the tokens that are known, whole pages that lm->known has */
+    struct digest page; /* the name of the last of them */
 };
 
 /* A turn's private state, in the turn's arena. */
@@ -190,6 +194,9 @@ void lm_turn_resume(struct lm *m, struct agent_turn *turn);
 enum status lm_results_open(struct lm_results *out, const struct lm *m, struct agent_turn *turn,
                             const int32_t *ids, uint32_t n_prompt, struct error *err) MUST_CHECK;
 bool lm_results_are_pending(const struct lm_turn *t);
+/* On the loop, while no step has the row: takes log-probabilities that other prompts have computed,
+ * and gives away those that this one has. */
+void lm_results_share(struct lm *m, const struct lm_clone *c, struct lm_results *r);
 /* How many of the prompt's ids have to be computed before the turn ends, or its reply begins. */
 uint32_t lm_results_n_ids(const struct lm_results *r, uint32_t n_prompt);
 /* For a row whose results are pending: how many tokens the step computes, and of how many it
@@ -198,7 +205,7 @@ void lm_results_lay_out(struct lm *m, const struct row *row, size_t n_room, size
                         struct llama_row *out);
 /* Takes the step's results; leaves in computed the logits that the reply begins with, if any. */
 enum status lm_results_take(struct lm *m, struct row *row, struct llama_row *computed) MUST_CHECK;
-void lm_results_stepped(struct agent_turn *turn);
+void lm_results_stepped(struct lm *m, struct agent_turn *turn);
 
 /* score.c */
 /* Appends ids of a request; INVALID if one is not a token. */

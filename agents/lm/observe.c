@@ -147,7 +147,7 @@ void lm_turn_resume(struct lm *m, struct agent_turn *turn)
 {
     struct lm_clone *c = lm_observe_clone_of(&turn->row);
     struct reply *r = &turn->reply;
-    const struct lm_turn *t = turn->row.turn;
+    struct lm_turn *t = turn->row.turn;
 
     /* Pages were evicted while the turn waited. Nothing was computed, and prefix hits in these
      * pages do not count. */
@@ -155,6 +155,7 @@ void lm_turn_resume(struct lm *m, struct agent_turn *turn)
         m->n_prefix_queries += r->n_cached - c->pages.kv.n_tokens;
         r->n_cached = r->n_prefilled = c->pages.kv.n_tokens;
     }
+    lm_results_share(m, c, &t->results);
     lm_observe_find_pages(m, turn, true);
 }
 
@@ -250,7 +251,8 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     t->results = results;
     if (results.kind != LM_RESULTS_NONE) {
         t->n_ids = lm_results_n_ids(&results, t->n_prompt);
-        lm_clone_pages_cut(&c->pages, &m->cache, results.n_taken);
+        lm_results_share(m, c, &t->results);
+        lm_clone_pages_cut(&c->pages, &m->cache, t->results.n_taken);
     }
     lm_clone_pages_busy(&c->pages);
     turn->row.clone = base;

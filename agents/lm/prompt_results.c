@@ -3,7 +3,7 @@
  * positions' hidden states or the last one. Results are taken in the order of positions, so they
  * do not depend on how the prompt is cut into steps, and a position that is computed again after a
  * preemption is not taken twice. Pages of other clones are adopted only where their positions'
- * results are not wanted, or known. */
+ * results are not wanted, or known: log-probabilities are shared by pages, too. */
 #include <assert.h>
 #include <string.h>
 
@@ -151,13 +151,57 @@ enum status lm_results_take(struct lm *m, struct row *row, struct llama_row *com
     return rc;
 }
 
-void lm_results_stepped(struct agent_turn *turn)
+/* Copies a page's tokens, but for alternatives that are not wanted. */
+static void take_known(struct lm_results *r, const struct prompt_token *from, uint32_t first)
 {
-    const struct lm_turn *t = turn->row.turn;
-    const struct lm_results *r = &t->results;
+    for (uint32_t i = 0; i < KV_PAGE_TOKENS; i++) {
+        struct prompt_token *to = &r->tokens[first + i];
+        struct top_logprob *top = (struct top_logprob *)to->top; /* open_logprobs allocated it */
+
+        *to = from[i];
+        to->n_top = from[i].n_top < r->n_tops ? from[i].n_top : r->n_tops;
+        to->top = top;
+        if (to->n_top > 0)
+            memcpy(top, from[i].top, to->n_top * sizeof *top);
+    }
+}
+
+/* A page holds tokens, and a token is known once the position before it is taken. */
+void lm_results_share(struct lm *m, const struct lm_clone *c, struct lm_results *r)
+{
+    if (r->kind != LM_RESULTS_LOGPROBS || m->known == NULL)
+        return;
+    while ((r->n_pages + 1) * KV_PAGE_TOKENS <= r->n_wanted + 1) {
+        const uint32_t first = r->n_pages * KV_PAGE_TOKENS, last = first + KV_PAGE_TOKENS - 1;
+        const struct digest name = known_logprobs_name(m->known, first == 0 ? NULL : &r->page,
+                                                       c->pages.salt, c->ids + first);
+        const struct prompt_token *known = NULL;
+
+        if (r->n_taken >= last) {
+            known_logprobs_put(m->known, &name, r->tokens + first, r->n_tops);
+        } else {
+            known = known_logprobs_find(m->known, &name, r->n_tops);
+            if (known == NULL)
+                return;
+            take_known(r, known, first);
+            r->n_taken = last < r->n_wanted ? last : r->n_wanted - 1; /* a row computes something */
+        }
+        if (r->n_taken < last)
+            return;
+        r->page = name;
+        r->n_pages++;
+    }
+}
+
+void lm_results_stepped(struct lm *m, struct agent_turn *turn)
+{
+    struct lm_turn *t = turn->row.turn;
+    struct lm_results *r = &t->results;
     struct reply *reply = &turn->reply;
 
-    if (r->kind == LM_RESULTS_NONE || lm_results_are_pending(t))
+    lm_results_share(m, lm_results_clone_of(&turn->row), r);
+
+    if (r->kind == LM_RESULTS_NONE || lm_results_are_pending(t) || reply->prompt != NULL)
         return;
     reply->embedding = r->embedding;
     reply->n_embedding = r->width;

@@ -546,5 +546,5 @@ void lm_stepped(struct agent *a, struct row *row)
     if (lm_is_scoring(t) && row->outcome != ROW_FAILED)
         lm_scores_stepped(m, turn);
     if (row->outcome != ROW_FAILED)
-        lm_results_stepped(turn);
+        lm_results_stepped(m, turn);
 }

@@ -24,7 +24,13 @@
 #include "server/server.h"
 
 /* EVENTS_BYTES: of one write; further events wait for the next. */
-enum { EVENTS_BYTES = 64 << 10, BODY_MAX_BYTES = 64 << 20, FINGERPRINT_CHARS = 12 };
+enum {
+    ALIKE_TOKENS = 32,
+    ALIKE_BYTES = 128,
+    EVENTS_BYTES = 64 << 10,
+    BODY_MAX_BYTES = 64 << 20,
+    FINGERPRINT_CHARS = 12
+};
 
 /* --- the end --- */
 
@@ -172,28 +178,6 @@ static void read_choice(struct generation *g, struct choice *c)
     }
 }
 
-static void on_write_ready(struct exchange *x, void *state)
-{
-    struct generation *g = state;
-    bool all_done = true, has_more = false;
-
-    if (g->is_over)
-        return;
-    for (size_t i = 0; i < g->n_choices && !g->is_over; i++) {
-        struct choice *c = &g->choices[i];
-
-        read_choice(g, c);
-        all_done = all_done && c->is_done;
-        has_more = has_more || (!c->is_done && reader_has_more(&c->reader));
-    }
-    if (g->is_over)
-        return;
-    if (all_done || (g->request->is_background && !g->request->stream))
-        generation_finish(g);
-    else if (has_more)
-        exchange_notify(x);
-}
-
 /* --- start --- */
 
 static void generation_notify(void *arg)
@@ -276,18 +260,75 @@ static enum status begin_choice(struct generation *g, uint32_t i, struct convers
     return rc;
 }
 
-static enum status generation_begin(struct generation *g, const struct generation_plan *plan,
-                                    struct error *err)
+static size_t generation_n_wanted(const struct generation *g)
 {
-    bool is_ephemeral = plan->conversation == NULL || plan->is_ephemeral;
-    size_t n = g->request->n_prompts * g->request->n;
+    return g->request->n_prompts * g->request->n;
+}
 
-    for (uint32_t i = 0; i < n; i++) {
-        if (begin_choice(g, i, plan->conversation, is_ephemeral, err) != STATUS_OK)
+/* Raw prompts that begin alike for long enough to share what is computed of it. */
+static bool prompts_begin_alike(const struct prompt *a, const struct prompt *b)
+{
+    if (a->n_messages == 0 && b->n_messages == 0)
+        return a->n_ids >= ALIKE_TOKENS && b->n_ids >= ALIKE_TOKENS &&
+               memcmp(a->ids, b->ids, ALIKE_TOKENS * sizeof(a->ids[0])) == 0;
+    return a->n_messages > 0 && b->n_messages > 0 && a->messages[0].len >= ALIKE_BYTES &&
+           b->messages[0].len >= ALIKE_BYTES &&
+           memcmp(a->messages[0].text, b->messages[0].text, ALIKE_BYTES) == 0;
+}
+
+/* Where log-probabilities of raw prompts are wanted, one that begins as the one before begins when
+ * those of that are known: in the same steps both would compute all. */
+static bool choice_waits(const struct generation *g, uint32_t i)
+{
+    const struct request *r = g->request;
+    size_t n_known;
+
+    if (i == 0 || g->reply != NULL || !request_wants_prompt_logprobs(r) || !r->prompts[0].is_plain)
+        return false;
+    if (i % r->n == 0 && !prompts_begin_alike(&r->prompts[i / r->n - 1], &r->prompts[i / r->n]))
+        return false;
+    return !g->choices[i - 1].is_done && reader_prompt(&g->choices[i - 1].reader, &n_known) == NULL;
+}
+
+/* Begins choices up to one that waits. */
+static enum status generation_begin(struct generation *g, struct conversation *given,
+                                    bool is_ephemeral, struct error *err)
+{
+    for (uint32_t i = (uint32_t)g->n_choices; i < generation_n_wanted(g) && !choice_waits(g, i);
+         i++) {
+        if (begin_choice(g, i, given, is_ephemeral, err) != STATUS_OK)
             return err->status;
         g->n_choices++;
     }
     return STATUS_OK;
+}
+
+static void on_write_ready(struct exchange *x, void *state)
+{
+    struct generation *g = state;
+    bool all_done = true, has_more = false;
+    struct error err;
+
+    if (g->is_over)
+        return;
+    for (size_t i = 0; i < g->n_choices && !g->is_over; i++) {
+        struct choice *c = &g->choices[i];
+
+        read_choice(g, c);
+        all_done = all_done && c->is_done;
+        has_more = has_more || (!c->is_done && reader_has_more(&c->reader));
+    }
+    if (g->is_over)
+        return;
+    if (g->n_choices < generation_n_wanted(g)) {
+        if (generation_begin(g, NULL, true, &err) != STATUS_OK)
+            generation_fail(g, &err);
+        else if (has_more)
+            exchange_notify(x);
+    } else if (all_done || (g->request->is_background && !g->request->stream))
+        generation_finish(g);
+    else if (has_more)
+        exchange_notify(x);
 }
 
 static void name_it(struct generation *g, const struct generation_plan *plan)
@@ -369,7 +410,8 @@ enum status generation_start(struct exchange *x, const struct generation_plan *p
         return rc;
     }
     model_hold(g->model);
-    rc = generation_begin(g, plan, err);
+    rc = generation_begin(g, plan->conversation, plan->conversation == NULL || plan->is_ephemeral,
+                          err);
     if (rc != STATUS_OK) {
         if (g->reply != NULL)
             keyed_reply_forget(g->reply);

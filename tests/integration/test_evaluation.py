@@ -42,12 +42,6 @@ def complete(parley, prompt, **more):
     return client_of(parley).completions.create(model="tiny", prompt=prompt, **more)
 
 
-def counter(parley, name):
-    """Of all models; names of Prometheus."""
-    with urllib.request.urlopen(f"http://{parley.http}/metrics", timeout=PATIENCE) as reply:
-        return sum(float(line.split()[-1]) for line in reply.read().decode().splitlines() if line.startswith(name + "{"))
-
-
 def echo(parley):
     """All four lists have the prompt's tokens and the reply's; what is generated is the same as without echo."""
     ids = tokens(parley, DOCUMENT + ENDINGS[0])
@@ -173,6 +167,27 @@ def scores(parley):
         assert error["param"] == param and says in error["message"], (param, says, error)
 
 
+def endings(parley):
+    """Several endings of one document, in one request and in several: the document is computed once, and the numbers are those of each
+    alone, and of the score path of `parley eval`, which a unit test holds against the prompt's."""
+    document, rest = tokens(parley, DOCUMENT * 3), [tokens(parley, e) for e in ENDINGS]
+    asked = {"max_tokens": 1, "logprobs": 1, "echo": True, "temperature": 0}
+    got = complete(parley, [document + e for e in rest], **asked)
+    n, shared = len(document), (len(document) // 16 - 1) * 16
+    assert got.usage.prompt_tokens == sum(n + len(e) for e in rest)
+    assert got.usage.prompt_tokens_details.cached_tokens >= 3 * shared > 0, got.usage
+    for e, choice in zip(rest, got.choices):
+        alone = complete(parley, document + e, **asked)
+        assert alone.choices[0].logprobs.token_logprobs == choice.logprobs.token_logprobs and alone.choices[0].text == choice.text
+        assert alone.choices[0].logprobs.top_logprobs == choice.logprobs.top_logprobs
+        assert alone.usage.prompt_tokens_details.cached_tokens >= shared
+    texts = complete(parley, [DOCUMENT * 2 + e for e in ENDINGS], max_tokens=0, echo=True, logprobs=1)
+    assert [c.text for c in texts.choices] == [DOCUMENT * 2 + e for e in ENDINGS]
+    assert texts.usage.prompt_tokens_details.cached_tokens > 3 * 100
+    streamed_too = list(complete(parley, [DOCUMENT * 2 + e for e in ENDINGS], max_tokens=2, echo=True, logprobs=1, stream=True))
+    assert {c.choices[0].index for c in streamed_too} == {0, 1, 2, 3}
+
+
 def wrong(parley):
     for param, says, more in [("max_tokens", "needs echo", {"max_tokens": 0}), ("prompt_logprobs", "stream", {"prompt_logprobs": 1, "stream": True}),
                               ("prompt_logprobs", "20", {"prompt_logprobs": 21}), ("prompt", "the context holds", {"prompt": [5] * 2049, "max_tokens": 0, "echo": True})]:
@@ -189,7 +204,7 @@ def main():
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
         with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0") as parley:
-            for test in [echo, as_generated, streamed, prompt_logprobs, tokenizer, scores, wrong]:
+            for test in [echo, as_generated, streamed, prompt_logprobs, tokenizer, scores, endings, wrong]:
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
 

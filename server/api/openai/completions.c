@@ -371,11 +371,12 @@ static void completion_whole(struct generation *g, struct json_writer *w)
     json_write(w, "}");
 }
 
-/* The request's texts outlive its JSON where they are written with the reply. */
+/* The request's texts outlive its JSON where they are written with the reply, or where their turns
+ * begin later. */
 static enum status completions_keep_prompts(struct request *r, struct arena *arena,
                                             struct error *err)
 {
-    for (size_t i = 0; r->echo && i < r->n_prompts; i++) {
+    for (size_t i = 0; (r->echo || request_wants_prompt_logprobs(r)) && i < r->n_prompts; i++) {
         struct prompt *p = &r->prompts[i];
         struct message *own;
         char *text;

@@ -46,8 +46,8 @@ static void score_write(const struct embedding_answer *a, struct json_writer *w)
     json_write_string(w, a->model->name, strlen(a->model->name));
     json_write(w, ",\"data\":[");
     for (size_t i = 0; i < s->n_second; i++)
-        json_writef(w, "%s{\"index\":%zu,\"object\":\"score\",\"score\":%.9g}", i == 0 ? "" : ",", i,
-                    score_of(a->embeddings, s->n_first == 1 ? 0 : i, s->n_first + i));
+        json_writef(w, "%s{\"index\":%zu,\"object\":\"score\",\"score\":%.9g}", i == 0 ? "" : ",",
+                    i, score_of(a->embeddings, s->n_first == 1 ? 0 : i, s->n_first + i));
     json_writef(w, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}", n_tokens,
                 n_tokens);
 }

@@ -18,6 +18,7 @@ static struct agent *open_agent(const char *backend, size_t n_threads, size_t ma
 
     config.options.n_threads = n_threads;
     config.max_step_logits = max_logits;
+    config.options.no_prefix_cache = max_logits == 1;
     ck_assert_msg(drive_open(&a, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
     return a;
 }
@@ -319,7 +320,8 @@ START_TEST(backends_agree)
 }
 END_TEST
 
-/* Cached pages are used where their positions' results are not wanted, and only there. */
+/* Cached pages are used where their positions' results are not wanted, or are known from another
+ * prompt, and only there. */
 START_TEST(only_what_is_not_wanted_is_cached)
 {
     struct agent *a = open_agent("cpu", 1, 0);
@@ -334,6 +336,8 @@ START_TEST(only_what_is_not_wanted_is_cached)
         drive_run(a, &only, 1, 256);
         if (kind == 1)
             ck_assert_uint_ge(d.turn.reply.n_cached, 96);
+        else if (kind == 3)
+            ck_assert_uint_ge(d.turn.reply.n_cached, 80);
         else
             ck_assert_uint_eq(d.turn.reply.n_cached, 0);
         end(&d);
@@ -342,6 +346,54 @@ START_TEST(only_what_is_not_wanted_is_cached)
 }
 END_TEST
 
+/* Several endings of one document compute it once, give the numbers that each gives alone, and
+ * those with more alternatives than are known compute all. Prompts of other tenants share nothing.
+ */
+START_TEST(endings_share_their_document)
+{
+    enum { N_DOCUMENT = 90, N_ENDING = 9, N = 6 };
+    static struct results want, got;
+    struct agent *a = open_agent("cpu", 1, 0), *alone = open_agent("cpu", 1, 1);
+    struct clone_config other = {.salt = 7};
+    int32_t ids[MAX_PROMPT];
+    struct drive d, *only = &d;
+    struct error err;
+
+    make_ids(ids, 23);
+    for (int32_t i = 0; i < N; i++) {
+        struct observation seen = of_kind(ids, N_DOCUMENT + N_ENDING, 2 + i % 2);
+
+        for (int32_t k = 0; k < N_ENDING; k++)
+            ids[N_DOCUMENT + k] = 10 + (i * 7 + k) % 50;
+        seen.n_prompt_tops = i == N - 1 ? N_TOPS : 2;
+        run(&want, alone, &seen, 256);
+        begin(&d, a, &seen);
+        drive_run(a, &only, 1, 256);
+        keep(&got, &d.turn.reply);
+        ck_assert_mem_eq(&got, &want, sizeof want);
+        if (i > 0 && i < N - 1)
+            ck_assert_uint_eq(d.turn.reply.n_cached,
+                              (N_DOCUMENT / KV_PAGE_TOKENS - 1) * KV_PAGE_TOKENS);
+        else
+            ck_assert_uint_eq(d.turn.reply.n_cached, 0);
+        end(&d);
+        if (i > 0)
+            continue;
+        d = (struct drive){0};
+        ck_assert_int_eq(clone_open(&d.clone, a, &other, &err), STATUS_OK);
+        arena_init(&d.arena, 16 << 20);
+        agent_turn_init(&d.turn, &d.arena, 1 << 20);
+        d.turn.seen = seen;
+        ck_assert_int_eq(a->type->observe(d.clone, &d.turn, &err), STATUS_OK);
+        ck_assert_uint_eq(d.turn.reply.n_cached, 0);
+        drive_run(a, &only, 1, 256);
+        end(&d);
+    }
+    agent_unref(a);
+    agent_unref(alone);
+}
+END_TEST
+
 SUITE_MAIN("agents_lm_prompt_results", chunks_do_not_matter, company_does_not_matter,
            preemption_changes_no_result, a_logprob_is_the_score, the_mean_is_of_all_positions,
-           backends_agree, only_what_is_not_wanted_is_cached)
+           backends_agree, only_what_is_not_wanted_is_cached, endings_share_their_document)
