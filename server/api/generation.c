@@ -197,7 +197,7 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .messages = prompt->messages,
         .n_messages = prompt->n_messages,
         .is_plain = prompt->is_plain,
-        .is_kept = r->is_background,
+        .is_detached = r->is_background,
         .plain_ids = prompt->ids,
         .n_plain_ids = prompt->n_ids,
         .overrides = &overrides,

@@ -32,7 +32,7 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
     b->size_bytes = size;
     b->is_plain = r->is_plain;
     b->is_observed = r->is_observed;
-    b->is_kept = r->is_kept;
+    b->is_detached = r->is_detached;
     ids = (int32_t *)(b->messages + r->n_messages);
     b->plain_ids = ids;
     b->n_plain_ids = r->n_plain_ids;

@@ -23,7 +23,7 @@ struct stored_request {
     struct prompt_wants wants;
     bool is_plain;                        /* no chat: as observation's */
     bool is_observed;                     /* no reply is asked for */
-    bool is_kept;                         /* it goes on without readers, to its own end */
+    bool is_detached;                     /* it goes on without readers, to its own end */
     const int32_t *plain_ids;             /* [n_plain_ids] */
     size_t n_plain_ids;
     uint32_t n_messages;
@@ -41,7 +41,7 @@ struct turn_request {
     const struct sampling_overrides *overrides; /* may be NULL */
     uint32_t n_logprobs;
     struct prompt_wants wants;
-    bool is_kept;           /* it goes on without readers, to its own end */
+    bool is_detached;       /* it goes on without readers, to its own end */
     bool is_observed;       /* no reply: the messages wait for the next turn that acts */
     uint64_t deadline_us;   /* 0: none */
     bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */

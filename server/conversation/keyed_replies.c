@@ -169,14 +169,14 @@ static bool is_only_reader(const struct turn_reader *r)
     return list_first(&r->turn->readers) == &r->link && list_last(&r->turn->readers) == &r->link;
 }
 
-/* The turns end with what they have said, but for those that others read on, or that are kept. */
+/* The turns end with what they have said, but for detached ones and those that others read on. */
 static void keyed_reply_cancel(struct keyed_reply *r)
 {
     for (size_t i = 0; i < r->n_turns; i++) {
         struct turn_reader *reader = &r->turns[i].reader;
 
         if (reader->turn != NULL && is_only_reader(reader) &&
-            !turn_request_of(reader->turn)->is_kept)
+            !turn_request_of(reader->turn)->is_detached)
             turn_end(reader->turn, FINISH_CANCELLED);
     }
 }

@@ -779,7 +779,7 @@ void turn_left(struct turn *t, uint64_t deadline_us, enum status why)
     struct turn_host *h = t->host;
 
     t->left_deadline_us = deadline_us;
-    if (turn_is_ending(t) || t->request->is_kept || (t->is_numbered && h->config->linger(h, t)))
+    if (turn_is_ending(t) || t->request->is_detached || (t->is_numbered && h->config->linger(h, t)))
         return;
     turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
 }

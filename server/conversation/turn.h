@@ -143,7 +143,7 @@ void turn_attach(struct turn *t, struct turn_reader *r);
 void turn_attach_completed(struct completed_turn *completed, uint32_t generation,
                            struct turn_reader *r);
 
-/* The last reader has gone: the turn ends, or lingers, or is kept. */
+/* The last reader has gone: the turn ends, unless it lingers or is detached. */
 void turn_left(struct turn *t, uint64_t deadline_us, enum status why);
 
 /* Ends the turn. A queued one ends at once, and its readers get CANCELLED or DEADLINE; one that was

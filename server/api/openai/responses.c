@@ -254,7 +254,7 @@ void response_write(const struct response_view *v, struct json_writer *w)
                 "\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
                 r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
-                v->request != NULL && v->request->is_kept ? "true" : "false");
+                v->request != NULL && v->request->is_detached ? "true" : "false");
     if (t != NULL)
         write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
     json_write(w, "]");

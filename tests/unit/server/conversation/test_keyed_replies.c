@@ -298,15 +298,15 @@ START_TEST(spares_readers)
 }
 END_TEST
 
-/* Nor is one that is kept. */
-START_TEST(spares_kept)
+/* Nor is one that is detached. */
+START_TEST(spares_detached)
 {
     struct fake_reader reader;
     struct keyed_reply *r;
 
     open_keyed(0, 0);
     r = begin_reply("a", "say 9", &reader, 1);
-    reader.reader.turn->request->is_kept = true;
+    reader.reader.turn->request->is_detached = true;
     ck_assert(fake_server_step(&s));
     leave_reply(r, &reader, 1);
     s.now_us += LINGER_US;
@@ -402,5 +402,5 @@ START_TEST(bounds_their_bytes_and_age)
 END_TEST
 
 SUITE_MAIN("server/keyed_replies", answers_once, refuses_keys, forgets_failures,
-           forgets_what_was_refused, lingers, spares_readers, spares_kept, drains,
+           forgets_what_was_refused, lingers, spares_readers, spares_detached, drains,
            bounds_their_number, bounds_their_bytes_and_age)

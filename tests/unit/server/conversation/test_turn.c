@@ -372,18 +372,19 @@ START_TEST(test_reader_gone_in_between)
 }
 END_TEST
 
-/* A turn that is kept goes on to its end without readers, also from the queue; a cancel ends it. */
-START_TEST(test_kept)
+/* A detached turn goes on to its end without readers, also from the queue; a cancel ends it. */
+START_TEST(test_detached)
 {
     static const struct message message = {.role = ROLE_USER, .text = "say 9", .len = 5};
-    const struct turn_request kept = {.messages = &message, .n_messages = 1, .is_kept = true};
+    const struct turn_request detached = {
+        .messages = &message, .n_messages = 1, .is_detached = true};
     struct conversation *c = fake_conversation(&s);
     struct fake_reader r[3];
     struct error err;
 
     for (size_t i = 0; i < 3; i++) {
         fake_reader_init(&r[i]);
-        ck_assert_int_eq(conversation_turn(c, &kept, &r[i].reader, &err), STATUS_OK);
+        ck_assert_int_eq(conversation_turn(c, &detached, &r[i].reader, &err), STATUS_OK);
     }
     for (size_t i = 0; i < 3; i++)
         fake_reader_deinit(&r[i]);
@@ -858,7 +859,7 @@ int main(void)
     tcase_add_test(tc, test_queue);
     tcase_add_test(tc, test_reader_gone_before_the_first_step);
     tcase_add_test(tc, test_reader_gone_in_between);
-    tcase_add_test(tc, test_kept);
+    tcase_add_test(tc, test_detached);
     tcase_add_test(tc, test_one_of_two_readers_goes);
     tcase_add_test(tc, test_deadline);
     tcase_add_test(tc, test_latest_deadline);
