@@ -306,7 +306,7 @@ static enum status generation_begin(struct generation *g, struct conversation *g
 static void on_write_ready(struct exchange *x, void *state)
 {
     struct generation *g = state;
-    bool all_done = true, has_more = false;
+    bool all_done = true, all_accepted = true, has_more = false;
     struct error err;
 
     if (g->is_over)
@@ -316,6 +316,7 @@ static void on_write_ready(struct exchange *x, void *state)
 
         read_choice(g, c);
         all_done = all_done && c->is_done;
+        all_accepted = all_accepted && c->reader.has_accepted; /* durably, with a journal */
         has_more = has_more || (!c->is_done && reader_has_more(&c->reader));
     }
     if (g->is_over)
@@ -325,7 +326,7 @@ static void on_write_ready(struct exchange *x, void *state)
             generation_fail(g, &err);
         else if (has_more)
             exchange_notify(x);
-    } else if (all_done || (g->request->is_background && !g->request->stream))
+    } else if (all_done || (all_accepted && g->request->is_background && !g->request->stream))
         generation_finish(g);
     else if (has_more)
         exchange_notify(x);

@@ -36,7 +36,8 @@ struct request {
     uint32_t n_prompt_top;    /* alternatives in that */
     bool no_reply;            /* only what is wanted of the prompt */
     bool stream, include_usage, continuous_usage;
-    bool is_background; /* the turns go on when the client has gone, who is answered at once */
+    bool is_background; /* the turns go on without the client, who is answered once they are
+                           accepted */
 };
 
 enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };

@@ -198,6 +198,52 @@ void resolution_serve(struct exchange *x, resolution_begin_fn begin)
         exchange_set_handler(x, &handler, m);
 }
 
+/* A request about a conversation that may be in the journal alone. */
+struct recall_request {
+    struct lookup lookup;
+    struct exchange *exchange;
+    void (*serve)(struct exchange *x);
+};
+
+static void on_recalled(struct lookup *l, const struct error *err)
+{
+    struct recall_request *q = container_of(l, struct recall_request, lookup);
+
+    exchange_drop_handler(q->exchange);
+    if (err->status == STATUS_OK)
+        q->serve(q->exchange);
+    else
+        exchange_fail(q->exchange, err);
+}
+
+static void recall_request_close(struct exchange *x, void *state)
+{
+    struct recall_request *q = state;
+
+    (void)x;
+    lookup_leave(&q->lookup);
+}
+
+void resolution_recall(struct exchange *x, const char *id, void (*serve)(struct exchange *x))
+{
+    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
+                                                    .on_close = recall_request_close};
+    struct recall_request *q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
+    struct error err;
+
+    if (q == NULL) {
+        (void)error_no_memory(&err, sizeof(*q), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
+    *q = (struct recall_request){.exchange = x, .serve = serve};
+    if (lookup_begin(&q->lookup, exchange_server(x)->conversations, JOURNAL_BY_ID,
+                     exchange_principal(x)->id, id, on_recalled))
+        exchange_set_handler(x, &handler, q);
+    else
+        serve(x);
+}
+
 enum status resolution_find_model(struct model **out, struct exchange *x, const char *name,
                                   struct error *err)
 {

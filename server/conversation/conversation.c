@@ -483,6 +483,13 @@ enum status conversation_turn(struct conversation *c, const struct turn_request 
     return rc;
 }
 
+enum status conversation_run_unended(struct conversation *c, struct error *err)
+{
+    if (c->unended.request != NULL)
+        c->unended.request->is_detached = true;
+    return conversation_reopen_turn(c, err);
+}
+
 uint64_t conversation_idle_us(const struct conversation *c)
 {
     return c->host.n_live > 0 ? 0 : env_now_us(c->all->config.env) - c->host.last_done_us;

@@ -67,6 +67,10 @@ enum status conversation_cancel_from(struct conversation *c, uint32_t number, si
 enum status conversation_turn(struct conversation *c, const struct turn_request *r,
                               struct turn_reader *reader, struct error *err) MUST_CHECK;
 
+/* The turn that an earlier process had accepted and not ended runs again, detached. Nothing where
+ * there is none; a refusal as by conversation_turn. */
+enum status conversation_run_unended(struct conversation *c, struct error *err) MUST_CHECK;
+
 uint64_t conversation_idle_us(const struct conversation *c); /* 0 while it is busy */
 
 #endif

@@ -235,10 +235,9 @@ static enum status recall_event(struct recall *r, const struct journal_event *e,
     case JOURNAL_OPEN:
         r->accepted = NULL;
         r->last_unix_ms = e->unix_ms;
-        if (r->c->host.clone == NULL) {
-            r->c->opened_unix_ms = e->unix_ms;
+        r->c->opened_unix_ms = e->unix_ms; /* the last one is its own, those before its parents' */
+        if (r->c->host.clone == NULL)
             return recall_begin(r, e, err);
-        }
         r->c->host.generation = 1;
         r->c->rewound_to = 0;
         rc = recall_cut(r, e->turn, err);

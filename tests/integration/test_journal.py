@@ -273,6 +273,59 @@ def another_model(parleyd, flags, folder):
         assert parley.get(parley.fork(c)).continued_inexactly
 
 
+def ask(daemon, method, path, body=None):
+    """Status and JSON of an HTTP request."""
+    connection = http.client.HTTPConnection(daemon.http, timeout=children.PATIENCE)
+    connection.request(method, path, None if body is None else json.dumps(body))
+    answer = connection.getresponse()
+    said = json.loads(answer.read())
+    connection.close()
+    return answer.status, said
+
+
+def same_response(answer, of):
+    """Read again it is the same; its times are the journal's, whose records come a moment later."""
+    status, again = answer
+    times = "created_at", "completed_at"
+    assert status == 200 and {k: v for k, v in again.items() if k not in times} == {k: v for k, v in of.items() if k not in times}, (answer, of)
+    assert all(abs(again[k] - of[k]) <= 1 for k in times), (answer, of)
+
+
+def responses(parleyd, flags, folder):
+    """A response is read, gone on from and deleted by a later process, and one in the background is finished by it."""
+    flags = flags[: flags.index("--http")] + ["--http", "127.0.0.1:0"]
+    path = "/v1/responses"
+    common = {"model": "tiny", "max_output_tokens": N, "temperature": 1, "seed": 7, "ignore_eos": True}
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "responses")) as parley:
+        daemon = parley.daemon
+        first = ask(daemon, "POST", path, {**common, "input": "One.", "instructions": "Be brief.", "metadata": {"a": "b"}})[1]
+        second = ask(daemon, "POST", path, {**common, "input": "Two.", "previous_response_id": first["id"]})[1]
+        daemon.kill()
+        daemon.again()
+        same_response(ask(daemon, "GET", f"{path}/{second['id']}"), second)
+        same_response(ask(daemon, "GET", f"{path}/{first['id']}"), first)
+        assert ask(daemon, "GET", f"{path}/{first['id']}/input_items")[1]["data"][0]["content"][0]["text"] == "One."
+        daemon.kill()
+        daemon.again()
+        twin = ask(daemon, "POST", path, {**common, "input": "Two.", "previous_response_id": first["id"]})[1]
+        assert twin["usage"]["total_tokens"] == second["usage"]["total_tokens"] and twin["previous_response_id"] == first["id"]
+        assert ask(daemon, "DELETE", f"{path}/{first['id']}")[0] == 200
+        running = ask(daemon, "POST", path, {**common, "model": "long", "input": "Go on.", "max_output_tokens": 2000, "background": True})[1]
+        daemon.kill()
+        daemon.again()
+        assert ask(daemon, "GET", f"{path}/{first['id']}")[0] == 404
+        same_response(ask(daemon, "GET", f"{path}/{twin['id']}"), twin)
+        children.until("the end of the response", lambda: ask(daemon, "GET", f"{path}/{running['id']}")[1]["status"] != "in_progress")
+        assert ask(daemon, "GET", f"{path}/{running['id']}")[1]["usage"]["output_tokens"] == 2000
+        running = ask(daemon, "POST", path, {**common, "model": "long", "input": "On.", "max_output_tokens": 60000, "background": True})[1]
+        daemon.kill()
+        daemon.command += ["--kv", "q8"]
+        daemon.again()
+        children.until("the end of the response", lambda: ask(daemon, "GET", f"{path}/{running['id']}")[1]["status"] != "in_progress")
+        ended = ask(daemon, "GET", f"{path}/{running['id']}")[1]
+        assert ended["status"] == "failed" and ended["error"]["code"] == "server_error" and ended["incomplete_details"] is None, ended
+
+
 class Script:
     """One client: turns, each retried until it is done, with what it has of it. Its replies depend on the seed alone."""
 
@@ -377,7 +430,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, second_is_refused, goes_on, named_by_header, another_model, failing_disk, same_as_uninterrupted):
+        for part in (is_kept, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -14,11 +14,17 @@
 #include "server/api/resolution.h"
 #include "server/api/routes.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/exchange.h"
+#include "server/json/fields.h"
 #include "server/model/model.h"
 #include "server/server.h"
+
+/* Of a turn that ended so: what was to compute it is another model now. */
+#define RESPONSE_ERROR \
+    "{\"code\":\"server_error\",\"message\":\"the reply could not be computed to its end\"}"
 
 enum { RESPONSE_METADATA_BYTES = 8 * METADATA_MAX_BYTES };
 
@@ -34,22 +40,29 @@ static void format_id(char out[RESPONSE_ID_CHARS], const struct conversation_id 
     (void)snprintf(out, RESPONSE_ID_CHARS, "resp_%s%08x", hex, turn);
 }
 
+struct response_conversation response_conversation_of(const char *id)
+{
+    struct response_conversation c = {.text = ""};
+
+    if (strlen(id) == RESPONSE_ID_CHARS - 1 && strncmp(id, "resp_", 5) == 0)
+        memcpy(c.text, id + 5, CONVERSATION_ID_CHARS - 1);
+    return c;
+}
+
 enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,
                           const char *id, const char *field, struct error *err)
 {
-    char hex[CONVERSATION_ID_CHARS];
+    const struct response_conversation hex = response_conversation_of(id);
     struct conversation_id key;
     struct conversation *c = NULL;
     unsigned turn = 0;
 
-    if (strlen(id) == RESPONSE_ID_CHARS - 1 && strncmp(id, "resp_", 5) == 0 &&
-        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1) {
-        memcpy(hex, id + 5, CONVERSATION_ID_CHARS - 1);
-        hex[CONVERSATION_ID_CHARS - 1] = '\0';
-        if (conversation_id_parse(&key, hex))
-            c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
-                                     &key);
-    }
+    if (conversation_id_parse(&key, hex.text) &&
+        sscanf(id + 5 + CONVERSATION_ID_CHARS - 1, "%8x", &turn) == 1)
+        c = conversations_get_of(exchange_server(x)->conversations, exchange_principal(x)->id,
+                                 &key);
+    if (c != NULL && turn == c->host.n_turns + 1 && conversation_run_unended(c, err) != STATUS_OK)
+        return err->status;
     if (c == NULL || turn == 0 || turn > c->host.n_turns + c->host.n_live ||
         (turn <= c->host.n_turns &&
          completed_turn_find(c->host.newest, turn)->request->is_observed)) {
@@ -188,6 +201,8 @@ static const char *responses_status_of(const struct completed_turn *t)
         return "in_progress";
     if (t->finish == FINISH_CANCELLED)
         return "cancelled";
+    if (t->finish == FINISH_ERROR)
+        return "failed";
     return is_cut_short(t) ? "incomplete" : "completed";
 }
 
@@ -208,7 +223,7 @@ static void write_outcome(struct json_writer *w, uint64_t created_s, const struc
     u = &t->usage;
     json_writef(w, ",\"completed_at\":%llu",
                 (unsigned long long)(created_s + t->timings.total_us / 1000000));
-    if (is_cut_short(t) && t->finish != FINISH_CANCELLED)
+    if (is_cut_short(t) && t->finish != FINISH_CANCELLED && t->finish != FINISH_ERROR)
         json_writef(w, ",\"incomplete_details\":{\"reason\":\"%s\"}",
                     t->finish == FINISH_LENGTH ? "max_output_tokens" : finish_name(t->finish));
     else
@@ -245,7 +260,7 @@ void response_write(const struct response_view *v, struct json_writer *w)
 
     json_writef(w,
                 "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
-                "\"status\":\"%s\",\"model\":\"%s\",\"error\":null,\"metadata\":%s,"
+                "\"status\":\"%s\",\"model\":\"%s\",\"error\":%s,\"metadata\":%s,"
                 "\"parallel_tool_calls\":false,\"tool_choice\":\"none\",\"tools\":[],"
                 "\"store\":%s,\"background\":%s,\"truncation\":\"disabled\","
                 "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
@@ -253,6 +268,7 @@ void response_write(const struct response_view *v, struct json_writer *w)
                 "\"prompt_cache_key\":null,\"user\":null,"
                 "\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
+                t != NULL && t->finish == FINISH_ERROR ? RESPONSE_ERROR : "null",
                 r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
                 v->request != NULL && v->request->is_detached ? "true" : "false");
     if (t != NULL)
@@ -385,6 +401,13 @@ static void response_piece(struct generation *g, struct choice *c, const struct 
                event->piece.text, event->piece.len, w);
 }
 
+static const char *response_last_event(const struct completed_turn *t)
+{
+    if (t->finish == FINISH_ERROR)
+        return "response.failed";
+    return is_cut_short(t) ? "response.incomplete" : "response.completed";
+}
+
 static void response_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
     const struct response *r = g->renderer_state;
@@ -400,8 +423,7 @@ static void response_finish(struct generation *g, struct choice *c, struct json_
     item_event(r, "response.output_item.done", sequence + 2, responses_item_status(t), text, len,
                w);
     generation_write_id(g, w); /* the last: who has only some of these gets all of them again */
-    response_event(g, is_cut_short(t) ? "response.incomplete" : "response.completed", sequence + 3,
-                   false, w);
+    response_event(g, response_last_event(t), sequence + 3, false, w);
 }
 
 static void response_failed(struct generation *g, const struct error *err, struct json_writer *w)
@@ -507,11 +529,13 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     if (rc != STATUS_OK)
         return rc;
     id = c->id;
+    plan.created_s = response_created_s(c);
     rc = response_of_turn(&r, c, c->host.n_turns + 1, exchange_arena(x), err);
     if (rc == STATUS_OK)
         r->store = q->store;
+    if (rc == STATUS_OK && q->store)
+        rc = keeping_begin(c, NULL, err);
     plan.renderer_state = r;
-    plan.created_s = response_created_s(c);
     plan.model = model;
     plan.conversation = c;
     plan.instructions = q->instructions;
@@ -553,9 +577,29 @@ static enum status responses_begin(struct exchange *x, const json_t *body, struc
                              : responses_first(x, &q, &key, err);
 }
 
-static void responses_serve(struct exchange *x)
+static void responses_serve_now(struct exchange *x)
 {
     resolution_serve(x, responses_begin);
+}
+
+/* The response that the request goes on from may have to be read from the journal first. */
+static void responses_serve(struct exchange *x)
+{
+    struct response_conversation previous = {.text = ""};
+    struct error ignored; /* begin reports it */
+    json_t *body = NULL;
+    const char *text;
+    size_t len;
+
+    text = exchange_body(x, &len);
+    if (exchange_server(x)->conversations->keeping.journal != NULL &&
+        fields_parse(&body, text, len, &ignored) == STATUS_OK) {
+        const char *id = json_string_value(json_object_get(body, "previous_response_id"));
+
+        previous = response_conversation_of(id == NULL ? "" : id);
+        json_decref(body);
+    }
+    resolution_recall(x, previous.text, responses_serve_now);
 }
 
 static const struct route rows[] = {

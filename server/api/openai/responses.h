@@ -19,6 +19,12 @@ struct response {
 
 extern const struct response_renderer response_renderer;
 
+/* The id of the conversation that a response's id names; "" where it is none. */
+struct response_conversation {
+    char text[CONVERSATION_ID_CHARS];
+};
+struct response_conversation response_conversation_of(const char *id);
+
 /* Finds the conversation and the turn, completed or not, that the id names. NOT_FOUND names the
  * field, unless it is NULL. */
 enum status response_find(struct conversation **out, uint32_t *ret_turn, const struct exchange *x,

@@ -294,17 +294,32 @@ static const struct stored_operation *stored_operation_find(const char *method, 
     return NULL;
 }
 
-static void stored_responses_serve(struct exchange *x)
+/* The id in the request's path; a longer one is cut, so that it is none. */
+struct stored_id {
+    char text[RESPONSE_ID_CHARS + 1];
+};
+
+static struct stored_id stored_id_of(const struct exchange *x, const char **ret_rest)
 {
-    const char *rest = exchange_path(x) + strlen(RESPONSES_PATH);
+    const char *at = exchange_path(x) + strlen(RESPONSES_PATH);
+    struct stored_id id = {.text = ""};
+    size_t len = strcspn(at, "/");
+
+    memcpy(id.text, at, len < sizeof(id.text) ? len : sizeof(id.text) - 1);
+    *ret_rest = at + len;
+    return id;
+}
+
+static void stored_responses_serve_now(struct exchange *x)
+{
+    const char *what;
+    const struct stored_id id = stored_id_of(x, &what);
     const struct stored_operation *o;
-    char id[RESPONSE_ID_CHARS + 1] = "";
-    size_t len = strcspn(rest, "/");
     struct stored_response s = {0};
     struct error err;
     bool is_known;
 
-    o = stored_operation_find(exchange_method(x), rest + len, &is_known);
+    o = stored_operation_find(exchange_method(x), what, &is_known);
     if (o == NULL) {
         (void)error_set(&err, is_known ? STATUS_INVALID : STATUS_NOT_FOUND,
                         is_known ? "%s does not answer %s" : "there is no '%s' for %s",
@@ -312,9 +327,17 @@ static void stored_responses_serve(struct exchange *x)
         exchange_fail_as(x, is_known ? 405 : 404, &err);
         return;
     }
-    memcpy(id, rest, len < sizeof(id) ? len : sizeof(id) - 1); /* a longer one is none */
-    if (stored_response_find(&s, x, id, &err) != STATUS_OK || o->serve(&s, x, &err) != STATUS_OK)
+    if (stored_response_find(&s, x, id.text, &err) != STATUS_OK ||
+        o->serve(&s, x, &err) != STATUS_OK)
         exchange_fail(x, &err);
+}
+
+static void stored_responses_serve(struct exchange *x)
+{
+    const char *ignored;
+    const struct stored_id id = stored_id_of(x, &ignored);
+
+    resolution_recall(x, response_conversation_of(id.text).text, stored_responses_serve_now);
 }
 
 enum { STORED_METHODS = METHOD_GET | METHOD_HEAD | METHOD_POST | METHOD_DELETE };
