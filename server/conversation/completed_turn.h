@@ -21,10 +21,10 @@ struct stored_request {
     struct sampling_overrides *overrides; /* NULL: nothing given */
     uint32_t n_logprobs;                  /* 0: none requested */
     struct prompt_wants wants;
-    bool is_plain;                        /* no chat: as observation's */
-    bool is_observed;                     /* no reply is asked for */
-    bool is_detached;                     /* it goes on without readers, to its own end */
-    const int32_t *plain_ids;             /* [n_plain_ids] */
+    bool is_plain;            /* no chat: as observation's */
+    bool is_observed;         /* no reply is asked for */
+    bool is_detached;         /* it goes on without readers, to its own end */
+    const int32_t *plain_ids; /* [n_plain_ids] */
     size_t n_plain_ids;
     uint32_t n_messages;
     size_t size_bytes;         /* of all of it */

@@ -157,7 +157,7 @@ def errors(daemon):
     assert client.chat("tiny", STORY, options={"num_predict": 1, "repeat_last_n": 64, "mirostat": 0, "num_ctx": 4096, "seed": -1}).done
     expect(400, "context", client.generate, "tiny", "word " * 4000)
     for call in (client.embed, client.embeddings):
-        expect(501, "/api/embed", lambda model, text, c=call: [c(model, text)], "tiny", "x")
+        expect(501, "/v1/embeddings", lambda model, text, c=call: [c(model, text)], "tiny", "x")
     expect(501, "/api/delete", lambda model: [client.delete(model)], "tiny")
     expect(501, "/api/copy", lambda a, b: [client.copy(a, b)], "tiny", "small")
 

@@ -188,7 +188,7 @@ static void ollama_embed_serve(struct exchange *x)
     struct error err;
 
     (void)error_set(&err, STATUS_UNIMPLEMENTED,
-                    "%s is not served: there are /api/chat and /api/generate, and no embeddings",
+                    "%s is not served: POST /v1/embeddings with \"model\" and \"input\"",
                     exchange_path(x));
     exchange_fail_as(x, 501, &err);
 }

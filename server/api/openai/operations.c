@@ -299,7 +299,7 @@ static void tokenizer_info_serve(struct exchange *x)
     else
         json_write(&w, "null");
     json_write(&w, "}");
-    reply_json(x, &w, &out);
+    answer_json(x, &w, &out);
     buf_deinit(&out);
 }
 
