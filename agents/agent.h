@@ -188,10 +188,12 @@ struct agent_type {
     bool gives_prompt_results; /* embeddings and log-probabilities of prompts */
     /* Instead of both, for kinds whose steps are computed elsewhere, e.g. by another process; NULL
      * otherwise. Loop. begin starts to compute the step; step->done(step) is called once when the
-     * step ends, on the loop, never inside begin. abort ends the running step early: done is called
-     * soon, not inside abort, with the outcomes so far. Such a kind has no learn, which would need
-     * the compute thread to be free of steps. */
+     * step ends, on the loop. abort ends the running step early: done is called soon, with the
+     * outcomes so far. interrupt is optional: a turn of the step was cancelled, so the step may end
+     * soon, with ROW_MORE for rows that are not finished. done may be called inside all three. Such
+     * a kind has no learn, which would need the compute thread to be free of steps. */
     void (*step_begin)(struct agent *a, struct batch_step *step);
+    void (*step_interrupt)(struct agent *a, struct batch_step *step);
     void (*step_abort)(struct agent *a, struct batch_step *step);
 
     /* Optional: does a little work ahead for later steps, see base/prefault.h. Runs on a thread of

@@ -122,7 +122,7 @@ const char *finish_name(enum finish f)
         [FINISH_NONE] = "none",         [FINISH_STOP] = "stop",
         [FINISH_LENGTH] = "length",     [FINISH_CANCELLED] = "cancelled",
         [FINISH_DEADLINE] = "deadline", [FINISH_ERROR] = "error",
-        [FINISH_OBSERVED] = "observed",
+        [FINISH_OBSERVED] = "observed", [FINISH_WORKER_LOST] = "worker_lost",
     };
 
     assert((size_t)f < sizeof names / sizeof names[0]);

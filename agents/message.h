@@ -77,10 +77,12 @@ enum finish {
     FINISH_CANCELLED, /* by the caller, or the caller disconnected */
     FINISH_DEADLINE,
     FINISH_ERROR,
-    FINISH_OBSERVED, /* the turn asked for no reply */
+    FINISH_OBSERVED,    /* the turn asked for no reply */
+    FINISH_WORKER_LOST, /* the process that computed the agent went away in mid-reply */
 };
 
-/* "stop", "length", "cancelled", "deadline", "error", "observed". */
+/* "stop", "length", "cancelled", "deadline", "error", "observed",
+ * "worker_lost". */
 const char *finish_name(enum finish f);
 
 struct top_logprob {

@@ -44,3 +44,16 @@ enum status address_check(const char *address, struct error *err)
                          sizeof longest.sun_path - 1);
     return STATUS_OK;
 }
+
+bool address_is_local(const char *address)
+{
+    char host[ADDRESS_HOST_MAX + 1], port[6];
+    struct error ignored;
+
+    if (address_unix_path(address) != NULL)
+        return true;
+    if (address_split(host, port, address, &ignored) != STATUS_OK)
+        return false;
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && host[strspn(host, "0123456789.")] == '\0');
+}

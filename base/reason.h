@@ -21,6 +21,7 @@ enum reason {
     REASON_MODEL_NOT_READY,   /* it is being loaded or unloaded, is not loaded, or has failed */
     REASON_MODEL_IN_TRAINING, /* somebody trains it, or is attached to it for training */
     REASON_MODEL_UNSUITABLE,  /* its kind does not do what is asked */
+    REASON_WORKER_LOST,       /* the process that computed the turn went away: ask again */
 
     REASON_CONVERSATION_NOT_FOUND, /* no open one has this id: closed, expired or unknown */
     REASON_CONVERSATION_BUSY,      /* a turn is in flight */

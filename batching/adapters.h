@@ -45,6 +45,9 @@ struct batch_step {
  * a close wait for it. By then each row has its outcome; a row without one has failed. */
 struct batch_compute {
     void (*begin)(void *self, struct batch_step *step);
+    /* A request of the running step was cancelled: a step that may take long can end now, with
+     * ROW_MORE for rows that are not finished. done is not called inside. NULL: it is not told. */
+    void (*interrupt)(void *self);
     void *self;
 };
 

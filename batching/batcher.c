@@ -298,6 +298,8 @@ void batcher_cancel(struct batcher *b, struct batch_request *request)
         return;
     if (link_is_on(&request->in_step)) {
         request->is_cancelled = true;
+        if (b->compute.interrupt != NULL)
+            b->compute.interrupt(b->compute.self);
         return;
     }
     batch_request_end_cancelled(b, request);

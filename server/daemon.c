@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "agents/plugin/plugin.h"
+#include "base/address.h"
 #include "base/buf.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -39,6 +40,7 @@
 #include "server/conversation/names.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
+#include "server/model/attached.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
@@ -66,6 +68,7 @@ struct daemon {
     struct tls *tls;       /* NULL: none */
     struct access *access; /* NULL: everybody may call */
     struct models models;
+    struct attached attached;
     struct conversations conversations;
     struct journal *journal;         /* NULL: none */
     char binding[BINDING_MAX_BYTES]; /* what computes, for the journal */
@@ -78,7 +81,7 @@ struct daemon {
     struct health health;
     struct port *port;
     struct http *http; /* NULL: none */
-    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm;
+    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -139,6 +142,7 @@ static void daemon_end(struct daemon *d)
     sessions_close_all(&d->sessions, NULL);
     for (size_t i = 0; i < d->models.n_loaded; i++)
         model_abort(d->models.loaded[i]);
+    attached_end(&d->attached);
     if (d->tls != NULL)
         tls_refuse(d->tls);
     http_stop(d->http);
@@ -186,6 +190,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->keyed_alarm);
     alarm_close(&d->sessions_alarm);
     alarm_close(&d->sequences_alarm);
+    alarm_close(&d->attached_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
@@ -442,6 +447,11 @@ static void expire_sessions(void *all)
     sessions_tick(all);
 }
 
+static void tick_attached(void *attached)
+{
+    attached_tick(attached);
+}
+
 static void expire_sequences(void *all)
 {
     sequences_tick(all);
@@ -484,7 +494,7 @@ static void note_ready(struct daemon *d, struct model *m)
              m->info.products[0] == '\0' ? "" : log_quote(text, sizeof(text), m->info.products));
     if (d->server.state > SERVER_SERVING)
         return;
-    health_set(&d->health, m->name, HEALTH_SERVING);
+    health_set(&d->health, m->name, m->is_vacant ? HEALTH_NOT_SERVING : HEALTH_SERVING);
     if (d->server.state == SERVER_LOADING && d->models.n_loading == 0) {
         daemon_move(d, SERVER_SERVING);
         if (d->http != NULL)
@@ -557,6 +567,40 @@ static void init_models(struct daemon *d)
     models_init(&d->models, &config);
 }
 
+static void on_vacancy(void *arg, struct model *m)
+{
+    struct daemon *d = arg;
+
+    health_set(&d->health, m->name, m->is_vacant ? HEALTH_NOT_SERVING : HEALTH_SERVING);
+}
+
+/* Where no keys say who may attach, and the operator does not: whoever is on this machine. */
+static bool may_attach(const struct config *c)
+{
+    if (c->attach != ATTACH_AUTO || c->keys != NULL)
+        return c->attach != ATTACH_OFF;
+    for (size_t i = 0; i < c->n_listen; i++)
+        if (!address_is_local(c->listen[i]))
+            return false;
+    return true;
+}
+
+static void init_attached(struct daemon *d)
+{
+    const struct attached_config config = {
+        .models = &d->models,
+        .env = &d->env,
+        .silence_us = d->config.attach_timeout_ms * 1000,
+        .is_allowed = may_attach(&d->config),
+        .arm = alarm_arm,
+        .arm_self = &d->attached_alarm,
+        .on_change = on_vacancy,
+        .arg = d,
+    };
+
+    attached_init(&d->attached, &config);
+}
+
 static enum status start_models(struct daemon *d, struct error *err)
 {
     enum status rc = STATUS_OK;
@@ -565,6 +609,7 @@ static enum status start_models(struct daemon *d, struct error *err)
     models_add_user(&d->models, &d->sessions.user);
     models_add_user(&d->models, &d->sequences.user);
     models_add_user(&d->models, &d->trainers.user);
+    models_add_user(&d->models, &d->attached.user);
     for (size_t i = 0; i < d->config.n_models && rc == STATUS_OK; i++)
         rc =
             models_start(&d->models, d->config.models[i].name, d->config.models[i].path, NULL, err);
@@ -775,6 +820,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->keyed_alarm, &d->loop, &d->env, expire_keyed, &d->keyed);
     alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
     alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
+    alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
@@ -798,6 +844,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .env = &d.env,
         .start_us = env_now_us(&d.env),
         .models = &d.models,
+        .attached = &d.attached,
         .conversations = &d.conversations,
         .names = &d.names,
         .keyed = &d.keyed,
@@ -807,6 +854,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .params = &d.params,
     };
     init_models(&d);
+    init_attached(&d);
     reload_init(&d.reload, config, daemon_parts, sizeof(daemon_parts) / sizeof(daemon_parts[0]),
                 &d);
     trainers_init(&d.trainers, &d.sessions, &d.loop);

@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+struct attached;
 struct conversations;
 struct env;
 struct conversation_names;
@@ -29,6 +30,7 @@ struct server {
     const struct env *env;
     uint64_t start_us;
     struct models *models;
+    struct attached *attached; /* workers of agents */
     struct conversations *conversations;
     struct conversation_names *names; /* conversations by the names of HTTP clients */
     struct keyed_replies *keyed;      /* replies to HTTP requests with keys */

@@ -118,8 +118,8 @@ static void known_page_copy(struct known_page *p, const struct prompt_token *tok
 void known_logprobs_put(struct known_logprobs *k, const struct digest *page,
                         const struct prompt_token *tokens, uint32_t n_tops)
 {
-    size_t size_bytes = sizeof(struct known_page) +
-                        (size_t)KV_PAGE_TOKENS * n_tops * sizeof(struct top_logprob);
+    size_t size_bytes =
+        sizeof(struct known_page) + (size_t)KV_PAGE_TOKENS * n_tops * sizeof(struct top_logprob);
     struct known_page *p = known_page_of(k, page);
 
     if (p != NULL && p->n_tops >= n_tops) {

@@ -1,6 +1,6 @@
-/* The log-probabilities of prompts' tokens, by the page of the prompt that they lie in: prompts that
- * begin alike compute them once, as they do keys and values. The least recently used are forgotten.
- * Loop. */
+/* The log-probabilities of prompts' tokens, by the page of the prompt that they lie in: prompts
+ * that begin alike compute them once, as they do keys and values. The least recently used are
+ * forgotten. Loop. */
 #ifndef AGENTS_LM_KNOWN_LOGPROBS_H
 #define AGENTS_LM_KNOWN_LOGPROBS_H
 
@@ -19,8 +19,8 @@ enum status known_logprobs_open(struct known_logprobs **out, size_t max_bytes,
                                 const struct env *env, struct error *err) MUST_CHECK;
 void known_logprobs_close(struct known_logprobs *k); /* NULL is fine */
 
-/* Names a page by its ids [KV_PAGE_TOKENS], all before it (the name of the page before, NULL for the
- * first), and the salt of the tenant. */
+/* Names a page by its ids [KV_PAGE_TOKENS], all before it (the name of the page before, NULL for
+ * the first), and the salt of the tenant. */
 struct digest known_logprobs_name(const struct known_logprobs *k, const struct digest *before,
                                   uint64_t salt, const int32_t *ids);
 

@@ -282,6 +282,9 @@ enum status access_admit(const struct access_key **out, const struct access *a,
     if (level == ACCESS_ADMIN && (key->principal->roles & ACCESS_ROLE_ADMIN) == 0)
         return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
                              "this needs a key with the role admin");
+    if (level == ACCESS_ATTACH && (key->principal->roles & ACCESS_ROLE_ATTACH) == 0)
+        return error_because(err, STATUS_DENIED, REASON_ROLE_MISSING, NULL,
+                             "this needs a key with the role attach");
     *out = key;
     return STATUS_OK;
 }

@@ -15,7 +15,8 @@ struct access_key;
 struct env;
 
 enum access_role {
-    ACCESS_ROLE_ADMIN = 1, /* metrics, loading of models, training of served ones */
+    ACCESS_ROLE_ADMIN = 1,  /* metrics, loading of models, training of served ones */
+    ACCESS_ROLE_ATTACH = 2, /* serving agents as their worker */
 };
 
 /* Ids are small numbers, never used twice while the daemon runs. */
@@ -28,9 +29,10 @@ struct principal {
 
 /* What a method or a route asks of its caller. */
 enum access_level {
-    ACCESS_KEY,   /* a valid key */
-    ACCESS_OPEN,  /* nothing: health */
-    ACCESS_ADMIN, /* a valid key of a principal with the role admin */
+    ACCESS_KEY,    /* a valid key */
+    ACCESS_OPEN,   /* nothing: health */
+    ACCESS_ADMIN,  /* a valid key of a principal with the role admin */
+    ACCESS_ATTACH, /* the same with the role attach */
 };
 
 /* What a caller has sent; NULL: nothing. Borrowed. */

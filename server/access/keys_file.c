@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "server/access/access.h"
 
-enum { LINE_MAX_BYTES = 256, WORDS_MAX = 5, HEX_CHARS = 2 * SHA256_BYTES };
+enum { LINE_MAX_BYTES = 256, WORDS_MAX = 6, HEX_CHARS = 2 * SHA256_BYTES };
 
 static const char name_chars[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
@@ -86,6 +86,10 @@ static bool keys_take_rest(struct keys_line *k, const char *word)
         k->roles |= ACCESS_ROLE_ADMIN;
         return true;
     }
+    if (strcmp(word, "attach") == 0) {
+        k->roles |= ACCESS_ROLE_ATTACH;
+        return true;
+    }
     if (strncmp(word, "weight=", 7) == 0)
         return keys_take_weight(k, word + 7);
     return strncmp(word, "until=", 6) == 0 && keys_take_time(k, word + 6);
@@ -119,7 +123,8 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
         return STATUS_OK;
     if (n < 2 || n > WORDS_MAX)
         return error_set(err, STATUS_INVALID,
-                         "has not the form PRINCIPAL SHA256 [admin] [weight=N] [until=DATE]");
+                         "has not the form PRINCIPAL SHA256 [admin] [attach] [weight=N] "
+                         "[until=DATE]");
     if (!keys_take_name(out, words[0]))
         return error_set(err, STATUS_INVALID,
                          "a principal's name has 1 to %d letters, digits, '.', '_', '@' and '-'",
@@ -130,10 +135,10 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
             "a key's SHA-256 has %d lower-case hex digits: 'parley keys new' makes one", HEX_CHARS);
     for (size_t i = 2; i < n; i++) {
         if (!keys_take_rest(out, words[i]))
-            return error_set(
-                err, STATUS_INVALID,
-                "word %zu is none of admin, weight=1 to %d and until=YYYY-MM-DD[THH:MM:SSZ]", i + 1,
-                PRINCIPAL_WEIGHT_MAX);
+            return error_set(err, STATUS_INVALID,
+                             "word %zu is none of admin, attach, weight=1 to %d and "
+                             "until=YYYY-MM-DD[THH:MM:SSZ]",
+                             i + 1, PRINCIPAL_WEIGHT_MAX);
     }
     return STATUS_OK;
 }

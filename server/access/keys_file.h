@@ -1,6 +1,6 @@
 /* The file of keys: who may call, by the hashes of their keys. A line is
  *
- *     PRINCIPAL SHA256 [admin] [weight=N] [until=YYYY-MM-DD[THH:MM:SSZ]]
+ *     PRINCIPAL SHA256 [admin] [attach] [weight=N] [until=YYYY-MM-DD[THH:MM:SSZ]]
  *
  * where SHA256 is that of the key in hex; empty lines and what follows a # are skipped. The hash is
  * a plain one: keys are 32 random bytes, which nobody finds by trying, so a slow hash would only

@@ -24,7 +24,8 @@
     TABLE(kserve_infer_rpcs) \
     TABLE(reflection_rpcs) \
     TABLE(kserve_repository_rpcs) \
-    TABLE(conversations_update_rpcs)
+    TABLE(conversations_update_rpcs) \
+    TABLE(agents_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;

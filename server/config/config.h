@@ -50,6 +50,8 @@ struct config {
     size_t params_bytes;
     size_t memory_bytes; /* of all models; 0: no bound */
     size_t max_message_bytes;
+    enum config_attach { ATTACH_AUTO, ATTACH_ON, ATTACH_OFF } attach; /* who may be a worker */
+    uint64_t attach_timeout_ms;
     uint64_t drain_timeout_ms, linger_ms;
     uint64_t ttl_ms;
     uint64_t sequence_idle_ms;

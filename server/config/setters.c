@@ -303,6 +303,19 @@ enum status set_pooling(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_attach(struct config *c, const char *value, struct error *err)
+{
+    if (is_on(value))
+        c->attach = ATTACH_ON;
+    else if (is_off(value))
+        c->attach = ATTACH_OFF;
+    else if (strcmp(value, "auto") == 0)
+        c->attach = ATTACH_AUTO;
+    else
+        return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
+    return STATUS_OK;
+}
+
 enum status set_model_dir(struct config *c, const char *value, struct error *err)
 {
     if (value[0] == '\0')

@@ -39,6 +39,7 @@ enum status set_kv(struct config *c, const char *value, struct error *err) MUST_
 enum status set_prefix_cache(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_pooling(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_speculate(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_attach(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_drain_timeout(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_linger(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_log_level(struct config *c, const char *value, struct error *err) MUST_CHECK;

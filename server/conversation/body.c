@@ -461,7 +461,8 @@ enum status body_read_finish(struct body_finish *out, const void *body, size_t s
     struct reply *reply = &out->reply;
     uint32_t text_end = 0;
 
-    *out = (struct body_finish){.reply.finish = (enum finish)body_take_up_to(&r, FINISH_OBSERVED)};
+    *out =
+        (struct body_finish){.reply.finish = (enum finish)body_take_up_to(&r, FINISH_WORKER_LOST)};
     reply->n_prompt = body_take_u32(&r);
     reply->n_cached = body_take_u32(&r);
     out->timings.queue_us = body_take_u64(&r);

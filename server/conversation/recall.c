@@ -99,7 +99,8 @@ static bool recall_is_model(const struct recall *r, const struct body_accept *ac
     return strncmp(accept->binding, version, len) == 0 && accept->binding[len] == ' ';
 }
 
-/* For another model the ids that were generated mean nothing: its own ids of the reply's text. */
+/* For another model the ids that were generated mean nothing: its own ids of the reply's text.
+ * Kinds without tokens have a trace that is not the model's, e.g. the text itself. */
 static enum status recall_retrace(struct recall *r, struct body_finish *finish, struct error *err)
 {
     const struct agent *a = r->c->host.model->agent;
@@ -109,7 +110,7 @@ static enum status recall_retrace(struct recall *r, struct body_finish *finish, 
     enum status rc = STATUS_OK;
 
     buf_init(&ids, RECALL_MAX_BYTES);
-    if (a->type->tokenize != NULL && text->len > 0)
+    if (text->len > 0)
         rc = a->type->tokenize(a, text->data, text->len, false, &ids, err);
     if (rc == STATUS_OK && ids.len > 0) {
         trace = arena_strndup(&r->arena, ids.data, ids.len);
@@ -184,7 +185,8 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
     rc = body_read_accept(&accept, r->accepted->body, r->accepted->size_bytes, &r->arena, err);
     if (rc == STATUS_OK)
         rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
-    if (rc == STATUS_OK && !recall_is_model(r, &accept))
+    if (rc == STATUS_OK && !recall_is_model(r, &accept) &&
+        r->c->host.model->agent->type->tokenize != NULL)
         rc = recall_retrace(r, &finish, err);
     if (rc == STATUS_OK)
         rc = stored_request_open(&request, &accept.request, err);

@@ -589,8 +589,12 @@ void turn_accepted(struct turn *t, const struct error *err)
 }
 
 /* Why a request ended early, as a finish reason; FINISH_NONE if it did not. */
-static enum finish early_finish(const struct turn *t, enum status status)
+static enum finish early_finish(const struct turn *t, const struct error *ended)
 {
+    enum status status = ended->status;
+
+    if (ended->reason == REASON_WORKER_LOST)
+        return FINISH_NONE; /* nothing was sent: the turn was not taken */
     if (status != STATUS_CANCELLED && status != STATUS_DEADLINE && status != STATUS_UNAVAILABLE)
         return FINISH_NONE;
     if (t->state == TURN_ENDING)
@@ -603,7 +607,7 @@ static void on_ended(struct agent_turn *agent, const struct error *ended)
     struct turn *t = container_of(agent, struct turn, agent);
     struct completed_turn *completed = NULL;
     struct error err = *ended;
-    enum finish early = early_finish(t, ended->status);
+    enum finish early = early_finish(t, ended);
     uint64_t deadline_us;
 
     turn_tell(t);

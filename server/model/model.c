@@ -14,6 +14,8 @@
 
 #include "base/alloc.h"
 
+enum { VACANT_RETRY_MS = 1000 };
+
 static const uint32_t model_moves[] = {
     [MODEL_LOADING] = 1u << MODEL_READY | 1u << MODEL_FAILED,
     [MODEL_READY] = 1u << MODEL_DRAINING | 1u << MODEL_STOPPING,
@@ -40,8 +42,14 @@ const char *model_state_name(enum model_state s)
 
 enum status model_check_ready(const struct model *m, struct error *err)
 {
-    if (m->state == MODEL_READY)
+    if (m->state == MODEL_READY && !m->is_vacant)
         return STATUS_OK;
+    if (m->state == MODEL_READY) {
+        (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, "model",
+                            "no worker of model '%s' is attached", m->name);
+        err->retry_after_ms = VACANT_RETRY_MS;
+        return err->status;
+    }
     (void)error_because(err, STATUS_UNAVAILABLE, REASON_MODEL_NOT_READY, NULL, "model '%s' is %s",
                         m->name, model_state_name(m->state));
     err->retry_after_ms = m->state == MODEL_LOADING ? 200 : 0;
@@ -92,27 +100,55 @@ static void on_inline_step(uv_idle_t *idle)
 
 /* --- steps computed elsewhere --- */
 
+static void on_ended_idle(uv_idle_t *idle)
+{
+    (void)uv_idle_stop(idle); /* cannot fail */
+    end_step(idle->data);
+}
+
 static void on_elsewhere_done(struct batch_step *step)
 {
     struct model *m = container_of(step, struct model, elsewhere);
 
-    assert(m->step != NULL);
+    assert(m->step != NULL && !uv_is_active((uv_handle_t *)&m->ended));
     for (size_t i = 0; m->is_aborting && i < step->n_rows; i++) {
         struct row *row = step->rows[i];
 
         if (row->outcome == ROW_FAILED && row->err.status == STATUS_OK)
             (void)error_set(&row->err, STATUS_UNAVAILABLE, "the step was given up");
     }
-    end_step(m);
+    if (m->is_in_agent)
+        (void)uv_idle_start(&m->ended, on_ended_idle); /* fails only without a callback */
+    else
+        end_step(m);
+}
+
+typedef void (*elsewhere_fn)(struct agent *a, struct batch_step *step);
+
+/* The running step, unless it has ended already. */
+static void model_call_agent(struct model *m, elsewhere_fn fn)
+{
+    if (m->step == NULL || fn == NULL || uv_is_active((uv_handle_t *)&m->ended))
+        return;
+    m->is_in_agent = true;
+    fn(m->agent, &m->elsewhere);
+    m->is_in_agent = false;
 }
 
 static void begin_elsewhere(struct model *m)
 {
     m->elsewhere = *m->step;
     m->elsewhere.done = on_elsewhere_done;
-    m->agent->type->step_begin(m->agent, &m->elsewhere);
+    model_call_agent(m, m->agent->type->step_begin);
     if (m->is_aborting)
-        m->agent->type->step_abort(m->agent, &m->elsewhere);
+        model_call_agent(m, m->agent->type->step_abort);
+}
+
+static void model_interrupt_step(void *self)
+{
+    struct model *m = self;
+
+    model_call_agent(m, m->agent->type->step_interrupt);
 }
 
 void model_abort(struct model *m)
@@ -120,8 +156,8 @@ void model_abort(struct model *m)
     if (m->is_aborting)
         return;
     m->is_aborting = true;
-    if (m->step != NULL && m->agent->type->step_abort != NULL)
-        m->agent->type->step_abort(m->agent, &m->elsewhere);
+    if (m->agent != NULL)
+        model_call_agent(m, m->agent->type->step_abort);
 }
 
 /* --- where a step runs --- */
@@ -224,7 +260,8 @@ static void model_load(struct job *job)
 
 static enum status open_batcher(struct model *m, struct error *err)
 {
-    struct batch_compute compute = {.begin = model_begin_step, .self = m};
+    struct batch_compute compute = {
+        .begin = model_begin_step, .interrupt = model_interrupt_step, .self = m};
     struct batch_timer timer = {.arm = arm_timer, .self = m};
     const struct agent_options *options = &m->config.options;
     struct batch_agent agent;
@@ -270,10 +307,11 @@ static void model_open_handles(struct model *m, uv_loop_t *loop)
 {
     (void)uv_timer_init(loop, &m->now_timer); /* none can fail: the descriptor can be polled */
     (void)uv_idle_init(loop, &m->inline_step);
+    (void)uv_idle_init(loop, &m->ended);
     (void)uv_poll_init(loop, &m->alarm, m->alarm_fd);
-    m->now_timer.data = m->inline_step.data = m->alarm.data = m;
+    m->now_timer.data = m->inline_step.data = m->ended.data = m->alarm.data = m;
     (void)uv_poll_start(&m->alarm, UV_READABLE, on_alarm);
-    m->n_handles = 3;
+    m->n_handles = 4;
 }
 
 static const char *thread_name(const struct model *m)
@@ -356,6 +394,7 @@ static void on_worker_stopped(void *arg)
     m->agent = NULL;
     uv_close((uv_handle_t *)&m->now_timer, on_handle_closed);
     uv_close((uv_handle_t *)&m->inline_step, on_handle_closed);
+    uv_close((uv_handle_t *)&m->ended, on_handle_closed);
     uv_close((uv_handle_t *)&m->alarm, on_handle_closed);
 }
 

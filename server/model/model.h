@@ -67,6 +67,9 @@ struct model {
     struct batch_step *step;
     struct batch_step elsewhere; /* its copy for an agent that computes elsewhere */
     bool is_aborting;
+    bool is_in_agent;        /* inside a function of such an agent */
+    uv_idle_t ended;         /* active: the step ended there, and done is to be called */
+    bool is_vacant;          /* nobody computes for it: an attached agent without a worker */
     uint64_t step_us;        /* when the step began */
     enum status load_status; /* the compute thread's until the load is back, as agent and err */
     model_fn loaded;
@@ -104,7 +107,7 @@ void model_stop(struct model *m, void (*stopped)(void *arg), void *arg);
  * loads, the job runs afterwards. Not after a stop has begun; a later stop waits for the job. */
 void model_run(struct model *m, struct job *job);
 
-/* STATUS_UNAVAILABLE, with a hint while it loads. */
+/* STATUS_UNAVAILABLE, with a hint while it loads, or is vacant. */
 enum status model_check_ready(const struct model *m, struct error *err) MUST_CHECK;
 
 #endif

@@ -216,6 +216,36 @@ void models_leave(struct models_wait *w)
 
 /* --- the folder --- */
 
+static bool is_model_name(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)text[i]) && strchr("._-", text[i]) == NULL)
+            return false;
+    return len > 0 && len <= NAME_MAX_BYTES && text[0] != '.';
+}
+
+enum status models_add_type(struct models *r, const char *name, const struct agent_type *type,
+                            const void *spec, struct error *err)
+{
+    struct model_entry *e = models_find(r, name);
+
+    if (e != NULL && e->type != type)
+        return error_because(err, STATUS_EXISTS, REASON_NONE, "name",
+                             "there is another model '%s' already", e->name);
+    if (e != NULL)
+        return STATUS_OK;
+    if (!is_model_name(name, strlen(name)))
+        return error_field(err, "name", "has 1 to %d letters, digits, '.', '_' and '-'",
+                           NAME_MAX_BYTES);
+    if (r->n_entries == MODELS_MAX_KNOWN)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%d models are known already", MODELS_MAX_KNOWN);
+    e = make_known(r, name, NULL);
+    e->type = type;
+    e->spec = spec;
+    return STATUS_OK;
+}
+
 /* The length of the name in NAME.gguf, in NAME-00001-of-00003.gguf, a split model's first file, and
  * of a folder. 0 for other files. */
 static size_t name_len(const char *file, bool is_folder)
@@ -228,12 +258,7 @@ static size_t name_len(const char *file, bool is_folder)
     len -= is_folder ? 0 : 5;
     if (shard_name_parse(&shard, file, ".gguf"))
         len = shard.number == 1 ? shard.prefix_len : 0;
-    if (len > NAME_MAX_BYTES || file[0] == '.')
-        return 0;
-    for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)file[i]) && strchr("._-", file[i]) == NULL)
-            return 0;
-    return len;
+    return is_model_name(file, len) ? len : 0;
 }
 
 /* Whether the entry of the folder is a file, or a folder with safetensors; writes its path. */
@@ -387,8 +412,10 @@ static enum status models_start_entry(struct models *r, struct model_entry *e, s
     config.name = e->name;
     config.path = e->path;
     config.type = e->type;
+    config.spec = e->spec;
     if (model_start(&e->model, r->config.loop, &config, on_loaded, e, err) != STATUS_OK)
         return err->status;
+    e->model->is_vacant = e->spec != NULL; /* until a worker joins */
     r->n_running++;
     r->n_loading++;
     model_entry_move(e, MODEL_ENTRY_LOADING);

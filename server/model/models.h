@@ -31,8 +31,9 @@ struct models_wait {
 struct model_entry {
     struct link link;
     struct models *models;
-    char *name, *path;             /* path NULL: echo */
-    const struct agent_type *type; /* of plug-ins; NULL: by the path */
+    char *name, *path;             /* path NULL: echo, unless there is a type */
+    const struct agent_type *type; /* of plug-ins and of models_add_type; NULL: by the path */
+    const void *spec;              /* of models_add_type; else NULL */
     bool is_from_dir;
     bool is_forgotten; /* removed once it is unloaded */
     char *next_path;   /* loaded once it is unloaded; NULL: none */
@@ -113,6 +114,12 @@ enum status models_start(struct models *r, const char *name, const char *path,
 struct models_wanted {
     const char *name, *path; /* copied */
 };
+
+/* Makes a model known that is no file, to be loaded by models_load. spec outlives the models.
+ * EXISTS where the name is another's; fine where it was added before. INVALID names the rule for
+ * names. */
+enum status models_add_type(struct models *r, const char *name, const struct agent_type *type,
+                            const void *spec, struct error *err) MUST_CHECK;
 
 /* Whether models_configure can do it: a model that would go is neither loading nor refused by a
  * user, and there is room for the new ones. */

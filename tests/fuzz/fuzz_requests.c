@@ -11,6 +11,7 @@
 #include "proto/codec.h"
 #include "server/act/session.h"
 #include "server/api/kserve/request.h"
+#include "server/api/parley/agents_wire.h"
 #include "server/api/parley/params_wire.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_tensor.h"
@@ -160,6 +161,24 @@ static enum status convert_inference(const Inference__ModelInferRequest *r, bool
     return STATUS_OK;
 }
 
+/* What a worker sends, before it is compared with the step that it answers. */
+static enum status convert_worker(const Parley__V1__AgentsAttachRequest *r, struct arena *arena,
+                                  struct error *err)
+{
+    struct remote_answer *answers;
+    struct remote_offer offer;
+    enum status rc = STATUS_OK;
+
+    if (r->what_case == PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER) {
+        rc = agents_wire_offer(&offer, r->offer, err);
+    } else if (r->what_case == PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_RESULT) {
+        rc = agents_wire_result(&answers, r->result, arena, err);
+        for (size_t i = 0; rc == STATUS_OK && i < r->result->n_rows; i++)
+            assert((answers[i].outcome == ROW_FAILED) == (answers[i].err.status != STATUS_OK));
+    }
+    return rc;
+}
+
 static void convert(const ProtobufCMessage *m, struct arena *arena)
 {
     struct error err = {0};
@@ -191,6 +210,8 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
                           "observation", arena, &err);
         for (size_t i = 0; rc == STATUS_OK && i < step->n_observation; i++)
             check_tensor(&tensors[i], step->observation[i]);
+    } else if (m->descriptor == &parley__v1__agents_attach_request__descriptor) {
+        rc = convert_worker((const Parley__V1__AgentsAttachRequest *)m, arena, &err);
     } else if (m->descriptor == &inference__model_infer_request__descriptor) {
         const Inference__ModelInferRequest *r = (const Inference__ModelInferRequest *)m;
 

@@ -26,6 +26,7 @@ from harness import conversations
 
 OPEN = {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/inference.GRPCInferenceService/ServerLive",
         "/inference.GRPCInferenceService/ServerReady"}
+ATTACH = {"/parley.v1.Agents/Attach"}  # the role attach
 ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models/Unload", "/parley.v1.Act/Configure", "/parley.v1.Act/Train", "/parley.v1.Act/Attach",
          "/inference.GRPCInferenceService/RepositoryModelLoad", "/inference.GRPCInferenceService/RepositoryModelUnload",
          "/inference.GRPCInferenceService/ModelStatistics"}
@@ -118,7 +119,7 @@ def all_methods_ask(daemon, alice, admin):
                 continue
             for metadata in (bearer(alice), [("x-api-key", alice)]):
                 got = knock(channel, path, metadata)
-                assert (got == grpc.StatusCode.PERMISSION_DENIED) == (path in ADMIN) and got != grpc.StatusCode.UNAUTHENTICATED, (path, got)
+                assert (got == grpc.StatusCode.PERMISSION_DENIED) == (path in ADMIN | ATTACH) and got != grpc.StatusCode.UNAUTHENTICATED, (path, got)
 
 
 def all_routes_ask(daemon, alice, admin):

@@ -86,7 +86,7 @@ static void model_ready(struct call *call, const ProtobufCMessage *message, stru
 
     /* A known but unloaded model is not ready; that is no failure. */
     if (kserve_service_find_model(&m, server, r->name, r->version, &err) == STATUS_OK) {
-        response.ready = m->state == MODEL_READY;
+        response.ready = model_check_ready(m, &err) == STATUS_OK;
     } else if (err.status != STATUS_UNAVAILABLE) {
         call_finish(call, &err);
         return;

@@ -71,6 +71,7 @@ static void ollama_list(struct exchange *x, bool is_running)
     const struct models *models = exchange_server(x)->models;
     struct json_writer w;
     struct buf body;
+    size_t n = 0;
 
     buf_init(&body, OLLAMA_LIST_MAX_BYTES);
     w = json_writer_begin(&body);
@@ -78,7 +79,9 @@ static void ollama_list(struct exchange *x, bool is_running)
     for (size_t i = 0; i < models->n_loaded; i++) {
         const struct model *m = models->loaded[i];
 
-        json_write(&w, i == 0 ? "" : ",");
+        if (m->is_vacant)
+            continue;
+        json_write(&w, n++ == 0 ? "" : ",");
         ollama_begin_model(&w, m);
         if (is_running) {
             json_writef(&w,

@@ -45,18 +45,25 @@ static void models_serve(struct exchange *x)
     const struct models *all = server->models;
     struct json_writer w;
     struct buf body;
+    const char *first = NULL, *last = NULL;
+    size_t n = 0;
 
     buf_init(&body, LIST_MAX_BYTES);
     w = json_writer_begin(&body);
     json_write(&w, "{\"object\":\"list\",\"data\":[");
     for (size_t i = 0; i < all->n_loaded; i++) {
-        json_write(&w, i == 0 ? "" : ",");
-        write_model(&w, server, all->loaded[i]);
+        const struct model *m = all->loaded[i];
+
+        if (m->is_vacant)
+            continue;
+        first = first != NULL ? first : m->name;
+        last = m->name;
+        json_write(&w, n++ == 0 ? "" : ",");
+        write_model(&w, server, m);
     }
     json_write(&w, "],\"has_more\":false");
-    if (all->n_loaded > 0)
-        json_writef(&w, ",\"first_id\":\"%s\",\"last_id\":\"%s\"", all->loaded[0]->name,
-                    all->loaded[all->n_loaded - 1]->name);
+    if (n > 0)
+        json_writef(&w, ",\"first_id\":\"%s\",\"last_id\":\"%s\"", first, last);
     json_write(&w, "}");
     answer_json(x, &w, &body);
     buf_deinit(&body);

@@ -467,6 +467,7 @@ static Parley__V1__FinishReason wire_finish(enum finish finish)
         [FINISH_DEADLINE] = PARLEY__V1__FINISH_REASON__FINISH_REASON_DEADLINE,
         [FINISH_ERROR] = PARLEY__V1__FINISH_REASON__FINISH_REASON_ERROR,
         [FINISH_OBSERVED] = PARLEY__V1__FINISH_REASON__FINISH_REASON_OBSERVED,
+        [FINISH_WORKER_LOST] = PARLEY__V1__FINISH_REASON__FINISH_REASON_WORKER_LOST,
     };
 
     return reasons[finish];
@@ -657,6 +658,7 @@ static Parley__V1__ModelKind wire_model_kind(const char *kind)
         {"echo", PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO},
         {"params", PARLEY__V1__MODEL_KIND__MODEL_KIND_PARAMS},
         {"plugin", PARLEY__V1__MODEL_KIND__MODEL_KIND_PLUGIN},
+        {"remote", PARLEY__V1__MODEL_KIND__MODEL_KIND_REMOTE},
     };
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -670,7 +672,7 @@ static void fill_agent(Parley__V1__Model *out, const struct model *m, struct age
 {
     m->agent->type->info(m->agent, info);
     out->kind = wire_model_kind(m->info.kind);
-    out->version = (char *)m->info.version;
+    out->version = info->version;
     out->architecture = (char *)m->info.architecture;
     out->backend = (char *)m->info.backend;
     out->context = (uint32_t)info->context;
@@ -713,12 +715,16 @@ enum status wire_model(Parley__V1__Model **out, const struct model *m, bool is_d
     parley__v1__model__init(p);
     p->name = m->name;
     p->state = model_states[m->state];
-    p->kind = m->path == NULL ? PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO
-                              : PARLEY__V1__MODEL_KIND__MODEL_KIND_UNSPECIFIED;
+    p->kind = m->path == NULL && m->type == NULL ? PARLEY__V1__MODEL_KIND__MODEL_KIND_ECHO
+                                                 : PARLEY__V1__MODEL_KIND__MODEL_KIND_UNSPECIFIED;
     p->conversations = (uint32_t)m->n_conversations;
     p->is_default = is_default;
     if (m->state == MODEL_FAILED)
         p->error = (char *)m->err.text;
+    if (m->state == MODEL_READY && m->is_vacant) {
+        p->state = PARLEY__V1__MODEL_STATE__MODEL_STATE_UNLOADED;
+        p->error = (char *)"no worker is attached";
+    }
     if (m->state == MODEL_READY) {
         fill_agent(p, m, info);
         batcher_stats(m->batcher, stats);

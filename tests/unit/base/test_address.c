@@ -40,4 +40,19 @@ START_TEST(checks)
 }
 END_TEST
 
-SUITE_MAIN("base/address", splits, checks)
+/* An address is local if no other machine can reach it. */
+START_TEST(is_local)
+{
+    static const char *const local[] = {"unix:/tmp/s", "localhost:1", "127.0.0.1:1", "127.9.9.9:0",
+                                        "[::1]:1"};
+    static const char *const others[] = {"0.0.0.0:1",         "[::]:1",   "10.0.0.1:1", "host:1",
+                                         "127.example.org:1", "localhost"};
+
+    for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+        ck_assert_msg(address_is_local(local[i]), "%s", local[i]);
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        ck_assert_msg(!address_is_local(others[i]), "%s", others[i]);
+}
+END_TEST
+
+SUITE_MAIN("base/address", splits, checks, is_local)

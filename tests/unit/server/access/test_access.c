@@ -125,7 +125,9 @@ START_TEST(asks_for_role)
 {
     const struct access_key *key;
 
-    open_with("alice " FOO "\nroot " BAR " admin\n");
+    open_with("alice " FOO " attach\nroot " BAR " admin\n");
+    ck_assert_int_eq(admit(&key, ACCESS_ATTACH, NULL, "foo"), STATUS_OK);
+    ck_assert_int_eq(admit(&key, ACCESS_ATTACH, NULL, "bar"), STATUS_DENIED);
     ck_assert_int_eq(admit(&key, ACCESS_ADMIN, NULL, "foo"), STATUS_DENIED);
     ck_assert_int_eq(err.reason, REASON_ROLE_MISSING);
     ck_assert_int_eq(admit(&key, ACCESS_ADMIN, NULL, "bar"), STATUS_OK);

@@ -27,7 +27,7 @@ static enum status parse(const char *text)
 START_TEST(reads_lines)
 {
     ck_assert_int_eq(parse("# keys\n\nalice " FOO "\nalice\t" BAR
-                           " admin weight=1000 until=2027-01-31 # end\r\n"),
+                           " admin attach weight=1000 until=2027-01-31 # end\r\n"),
                      STATUS_OK);
     ck_assert_uint_eq(n_keys, 2);
     ck_assert_str_eq(keys[0].principal, "alice");
@@ -37,7 +37,7 @@ START_TEST(reads_lines)
     ck_assert_uint_eq(keys[0].until_s, 0);
     ck_assert_uint_eq(keys[0].weight, 1);
     ck_assert_uint_eq(keys[1].weight, 1000);
-    ck_assert_uint_eq(keys[1].roles, ACCESS_ROLE_ADMIN);
+    ck_assert_uint_eq(keys[1].roles, ACCESS_ROLE_ADMIN | ACCESS_ROLE_ATTACH);
     ck_assert_uint_eq(keys[1].until_s, 1801353600);
     free(keys);
 }
@@ -70,7 +70,7 @@ START_TEST(refuses)
         "alice " FOO " weight=-1",
         "alice " FOO " weight=2x",
         "alice " FOO " weight=",
-        "alice " FOO " admin until=2027-01-01 x",
+        "alice " FOO " admin attach until=2027-01-01 x",
         "bob " FOO "\nalice " FOO,
     };
 

@@ -180,6 +180,23 @@ START_TEST(names)
 }
 END_TEST
 
+/* An agent that is no file is added once, under a name that no other model has. */
+START_TEST(types_are_added)
+{
+    static const struct agent_type some = {.name = "some"};
+    struct error err;
+
+    open_all();
+    ck_assert_int_eq(models_add_type(&all, "mine", &some, NULL, &err), STATUS_OK);
+    ck_assert_int_eq(models_add_type(&all, "mine", &some, NULL, &err), STATUS_OK);
+    ck_assert_int_eq(models_find(&all, "mine")->state, MODEL_ENTRY_UNLOADED);
+    ck_assert_int_eq(models_add_type(&all, "one", &some, NULL, &err), STATUS_EXISTS);
+    ck_assert_int_eq(models_add_type(&all, "", &some, NULL, &err), STATUS_INVALID);
+    ck_assert_int_eq(models_add_type(&all, "a b", &some, NULL, &err), STATUS_INVALID);
+    close_all_models();
+}
+END_TEST
+
 /* An unload: users retire, close in order, and the model is stopped when none is busy; then it is
  * known but not loaded, and can be loaded again. */
 START_TEST(unload_and_load)
@@ -389,5 +406,5 @@ START_TEST(configured_in_vain)
 }
 END_TEST
 
-SUITE_MAIN("server/models", names, unload_and_load, refused, ends, load_fails, a_folder_is_scanned,
-           configured, configured_in_vain)
+SUITE_MAIN("server/models", names, types_are_added, unload_and_load, refused, ends, load_fails,
+           a_folder_is_scanned, configured, configured_in_vain)

@@ -1,0 +1,771 @@
+/* Rows and workers. A row that the batcher has in a step is given to its clone's worker, or to the
+ * least busy one, which is told to open the clone; it waits there for a slot, is sent in a step
+ * with all others that wait, and is answered. The batcher's step ends when any row is answered;
+ * rows that are not go on to be in its next step, so that a slow worker holds up no other.
+ *
+ * A row whose turn ends early (cancel, deadline) is left: what its worker still answers is ignored.
+ * The rows of a worker that goes away are given to others where nothing of their reply was sent, or
+ * where the agent always gives the same reply: what was sent is then compared and left out. Else
+ * the turn ends with what there is. */
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/remote/parts.h"
+#include "base/alloc.h"
+#include "base/env.h"
+
+enum { DEFAULT_MAX_ROWS = 64 };
+
+static struct remote_worker *worker_of(struct link *l)
+{
+    return container_of(l, struct remote_worker, link);
+}
+
+static struct remote_row *remote_row_of(struct link *l)
+{
+    return container_of(l, struct remote_row, link);
+}
+
+static uint64_t remote_now_us(const struct remote_agent *a)
+{
+    return env_now_us(a->base.env);
+}
+
+/* --- orders --- */
+
+static struct remote_order *remote_worker_push(struct remote_worker *w, enum remote_order_kind kind)
+{
+    struct remote_order *o = xalloc(sizeof(*o));
+
+    o->kind = kind;
+    list_push(&w->orders, &o->link);
+    if (++w->n_orders > REMOTE_MAX_ORDERS && !w->is_flooded) {
+        w->is_flooded = true; /* ended by the next tick: the caller uses the worker */
+        w->agent->config->arm(w->agent->config->arg, remote_now_us(w->agent));
+    }
+    w->notify(w);
+    return o;
+}
+
+static void remote_order_free(struct remote_worker *w, struct remote_order *o)
+{
+    list_remove(&o->link);
+    w->n_orders--;
+    remote_blob_unref(o->system);
+    remote_blob_unref(o->state);
+    remote_turn_unref(o->turn);
+    free(o);
+}
+
+static void remote_clone_enter(struct remote_clone *c, struct remote_worker *w)
+{
+    c->worker = w;
+    list_push(&w->clones, &c->on_worker);
+    w->n_clones++;
+}
+
+static void remote_clone_exit(struct remote_clone *c)
+{
+    list_remove(&c->on_worker);
+    c->worker->n_clones--;
+    c->worker = NULL;
+}
+
+void remote_clone_forget_save(struct remote_clone *c)
+{
+    if (c->save != NULL)
+        c->save->clone = NULL;
+    c->save = NULL;
+}
+
+void remote_worker_order_close(struct remote_clone *c)
+{
+    remote_worker_push(c->worker, REMOTE_ORDER_CLOSE)->clone = c->id;
+    remote_clone_exit(c);
+}
+
+void remote_worker_order_rewind(struct remote_clone *c)
+{
+    struct remote_order *o = remote_worker_push(c->worker, REMOTE_ORDER_REWIND);
+
+    o->clone = c->id;
+    o->at_turn = remote_clone_n_turns(c);
+}
+
+void remote_worker_order_fork(struct remote_clone *child, const struct remote_clone *parent)
+{
+    struct remote_order *o = remote_worker_push(parent->worker, REMOTE_ORDER_FORK);
+
+    o->clone = child->id;
+    o->parent = parent->id;
+    o->at_turn = remote_clone_n_turns(child);
+    remote_clone_enter(child, parent->worker);
+}
+
+void remote_worker_order_save(struct remote_clone *c)
+{
+    struct remote_save *s;
+
+    if (c->save != NULL)
+        return;
+    s = xalloc(sizeof(*s));
+    *s = (struct remote_save){.id = c->id, .clone = c, .turn = remote_clone_n_turns(c)};
+    c->save = s;
+    list_push(&c->worker->saves, &s->link);
+    remote_worker_push(c->worker, REMOTE_ORDER_SAVE)->clone = c->id;
+}
+
+/* Opens the clone at a worker, as it is after its last turn. */
+static void remote_clone_open_at(struct remote_clone *c, struct remote_worker *w)
+{
+    struct remote_order *o = remote_worker_push(w, REMOTE_ORDER_OPEN);
+    struct link *behind = &w->orders.head;
+    uint32_t n_saved = 0;
+
+    o->clone = c->id;
+    o->system = remote_blob_ref(c->system);
+    if (c->saved != NULL && c->saved->epoch == w->agent->epoch) {
+        o->state = remote_blob_ref(c->saved);
+        o->at_turn = n_saved = c->saved->turn;
+    }
+    for (struct remote_turn *t = c->last; t != NULL && t->number > n_saved; t = t->before) {
+        o = remote_worker_push(w, REMOTE_ORDER_REPLAY);
+        o->clone = c->id;
+        o->turn = remote_turn_ref(t);
+        list_remove(&o->link); /* the newest comes last */
+        list_insert_before(behind, &o->link);
+        behind = &o->link;
+    }
+    remote_clone_enter(c, w);
+}
+
+const struct remote_order *remote_worker_order(const struct remote_worker *w)
+{
+    struct link *l = list_first(&w->orders);
+
+    return l == NULL ? NULL : container_of(l, struct remote_order, link);
+}
+
+void remote_worker_taken(struct remote_worker *w)
+{
+    struct remote_order *o = container_of(list_first(&w->orders), struct remote_order, link);
+    uint32_t number = 0;
+
+    if (o->kind == REMOTE_ORDER_STEP) {
+        o->step->order = NULL;
+        for (struct link *l = list_first(&o->step->rows); l != NULL;
+             l = list_next(&o->step->rows, l))
+            remote_row_of(l)->number = number++;
+    }
+    remote_order_free(w, o);
+}
+
+uint64_t remote_row_clone(const struct remote_row *row)
+{
+    return row->clone->id;
+}
+
+const struct remote_blob *remote_row_system(const struct remote_row *row)
+{
+    return row->clone->system;
+}
+
+bool remote_worker_is_stateless(const struct remote_worker *w)
+{
+    return remote_agent_can(w->agent, REMOTE_STATELESS);
+}
+
+/* --- rows --- */
+
+static void remote_row_end(struct remote_row *row, enum row_outcome outcome)
+{
+    row->state = REMOTE_ROW_ANSWERED;
+    row->outcome = outcome;
+}
+
+/* The turn ends with what there is of the reply. */
+static void remote_row_cut(struct remote_row *row)
+{
+    row->turn->reply.finish = FINISH_WORKER_LOST;
+    row->is_whole = false;
+    remote_row_end(row, ROW_DONE);
+}
+
+/* No worker can answer. */
+static void remote_row_fail(struct remote_row *row, const char *why)
+{
+    if (row->said->reply.len > 0) {
+        remote_row_cut(row);
+        return;
+    }
+    (void)error_because(&row->err, STATUS_UNAVAILABLE, REASON_WORKER_LOST, "model",
+                        "model '%s' %s; the turn was not taken, ask again",
+                        row->clone->base.agent->name, why);
+    row->err.retry_after_ms = REMOTE_RETRY_MS;
+    remote_row_end(row, ROW_FAILED);
+}
+
+/* Its worker has gone while it had a part of the turn. IDLE or ANSWERED afterwards. */
+static void remote_row_lose(struct remote_row *row)
+{
+    const struct remote_agent *a = remote_agent_of(row->clone);
+    bool is_stateless = remote_agent_can(a, REMOTE_STATELESS);
+    bool may_go_on = is_stateless || remote_agent_can(a, REMOTE_DETERMINISTIC);
+
+    if (row->said->reply.len > 0 && !may_go_on) {
+        remote_row_cut(row);
+    } else if (a->n_workers == 0) {
+        remote_row_fail(row, "has lost its worker, and no other is attached");
+    } else if (++row->n_lost >= REMOTE_MAX_LOSSES) {
+        remote_row_fail(row, "has lost several workers in this turn");
+    } else {
+        row->state = REMOTE_ROW_IDLE;
+        row->has_begun = row->has_begun && is_stateless;
+        row->n_repeat = is_stateless ? 0 : row->said->reply.len;
+    }
+}
+
+static struct remote_worker *remote_agent_least_busy(const struct remote_agent *a)
+{
+    struct remote_worker *best = NULL;
+
+    for (struct link *l = list_first(&a->workers); l != NULL; l = list_next(&a->workers, l)) {
+        struct remote_worker *w = worker_of(l);
+
+        if (best == NULL || w->n_rows < best->n_rows ||
+            (w->n_rows == best->n_rows && w->n_clones < best->n_clones))
+            best = w;
+    }
+    return best;
+}
+
+void remote_row_assign(struct remote_row *row)
+{
+    struct remote_clone *c = row->clone;
+    struct remote_agent *a = remote_agent_of(c);
+    bool is_stateless = remote_agent_can(a, REMOTE_STATELESS);
+
+    if (row->has_begun && c->worker == NULL && !is_stateless)
+        remote_row_lose(row);
+    if (row->state == REMOTE_ROW_ANSWERED)
+        return;
+    row->worker = c->worker != NULL ? c->worker : remote_agent_least_busy(a);
+    if (row->worker == NULL) {
+        remote_row_fail(row, "has lost its worker, and no other is attached");
+        return;
+    }
+    if (c->worker == NULL && !is_stateless)
+        remote_clone_open_at(c, row->worker);
+    row->state = REMOTE_ROW_QUEUED;
+    list_push(&row->worker->queued, &row->link);
+    row->worker->n_rows++;
+}
+
+static void remote_row_free(struct remote_row *row)
+{
+    remote_turn_unref(row->said);
+    free(row);
+}
+
+/* A step that no row is left of, and that was not taken. */
+static void remote_worker_recall(struct remote_worker *w, struct remote_step *step)
+{
+    remote_order_free(w, step->order);
+    list_remove(&step->link);
+    w->n_steps--;
+    free(step);
+}
+
+void remote_row_leave(struct remote_row *row)
+{
+    struct remote_worker *w = row->worker;
+    struct remote_step *step = row->step;
+
+    row->clone->row = NULL;
+    row->clone = NULL;
+    row->turn = NULL;
+    if (row->state == REMOTE_ROW_SENT && step->order == NULL) {
+        struct remote_order *o = remote_worker_push(w, REMOTE_ORDER_CANCEL);
+
+        o->step_id = step->id;
+        o->row = row->number;
+        return; /* freed with its answer */
+    }
+    if (row->state == REMOTE_ROW_QUEUED || row->state == REMOTE_ROW_SENT) {
+        list_remove(&row->link);
+        w->n_rows--;
+    }
+    if (row->state == REMOTE_ROW_SENT && --step->n_rows == 0)
+        remote_worker_recall(w, step);
+    remote_row_free(row);
+}
+
+/* --- sending --- */
+
+static size_t remote_row_bytes(const struct remote_worker *w, const struct remote_row *row)
+{
+    if (remote_worker_is_stateless(w))
+        return row->said->total_bytes + row->said->reply.len;
+    return row->has_begun ? 0 : row->said->size_bytes;
+}
+
+/* A step of the rows that wait, in their order, as many as may be. */
+static void remote_worker_send_step(struct remote_worker *w)
+{
+    struct remote_step *step = xalloc(sizeof(*step));
+    size_t cost = 0, n_bytes = 0;
+    struct link *l;
+
+    step->id = ++w->n_numbered;
+    list_init(&step->rows);
+    while ((l = list_first(&w->queued)) != NULL && step->n_rows < w->max_rows) {
+        struct remote_row *row = remote_row_of(l);
+        size_t row_bytes = remote_row_bytes(w, row);
+
+        cost += w->agent->cost == REMOTE_COST_BYTES && row_bytes > 0 ? row_bytes : 1;
+        n_bytes += row_bytes;
+        if (step->n_rows > 0 &&
+            ((w->max_cost != 0 && cost > w->max_cost) || n_bytes > REMOTE_MAX_STEP_BYTES))
+            break;
+        list_remove(&row->link);
+        list_push(&step->rows, &row->link);
+        step->n_rows++;
+        row->state = REMOTE_ROW_SENT;
+        row->step = step;
+    }
+    list_push(&w->steps, &step->link);
+    w->n_steps++;
+    step->order = remote_worker_push(w, REMOTE_ORDER_STEP);
+    step->order->step = step;
+    step->due_us = remote_now_us(w->agent) + w->agent->config->silence_us;
+    w->agent->config->arm(w->agent->config->arg, step->due_us);
+}
+
+void remote_agent_send(struct remote_agent *a)
+{
+    for (struct link *l = list_first(&a->workers); l != NULL; l = list_next(&a->workers, l)) {
+        struct remote_worker *w = worker_of(l);
+
+        while (w->n_steps < w->n_slots && !list_is_empty(&w->queued))
+            remote_worker_send_step(w);
+    }
+}
+
+void remote_agent_end_step(struct remote_agent *a, bool is_forced)
+{
+    struct batch_step *step = a->step;
+    bool is_due = is_forced;
+
+    if (step == NULL)
+        return;
+    for (size_t i = 0; i < step->n_rows && !is_due; i++)
+        is_due = ((struct remote_row *)step->rows[i]->turn)->state == REMOTE_ROW_ANSWERED;
+    if (!is_due)
+        return;
+    for (size_t i = 0; i < step->n_rows; i++) {
+        struct remote_row *row = step->rows[i]->turn;
+
+        step->rows[i]->outcome = ROW_MORE;
+        if (row->state != REMOTE_ROW_ANSWERED)
+            continue;
+        step->rows[i]->outcome = row->outcome;
+        step->rows[i]->err = row->err;
+        row->state = REMOTE_ROW_IDLE;
+    }
+    a->step = NULL;
+    step->done(step);
+}
+
+/* --- answers --- */
+
+/* Leaves out what was sent already. False: it is not the same. */
+static bool remote_row_skip(struct remote_row *row, const char **text, size_t *len)
+{
+    const struct buf *reply = &row->said->reply;
+    size_t n = *len < row->n_repeat ? *len : row->n_repeat;
+
+    if (memcmp(reply->data + reply->len - row->n_repeat, *text, n) != 0)
+        return false;
+    *text += n;
+    *len -= n;
+    row->n_repeat -= n;
+    return true;
+}
+
+static enum status remote_row_append(struct remote_row *row, const char *text, size_t len)
+{
+    struct buf *said = &row->said->reply, *reply = &row->turn->reply.text;
+
+    if (buf_append(said, text, len) == STATUS_OK) {
+        if (buf_append(reply, text, len) == STATUS_OK)
+            return STATUS_OK;
+        said->len -= len;
+        said->data[said->len] = '\0';
+    }
+    if (said->is_full || reply->is_full)
+        return error_because(&row->err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
+                             "the reply would be longer than %zu bytes", reply->limit_bytes);
+    return error_no_memory(&row->err, len, "a reply");
+}
+
+static void remote_row_take(struct remote_row *row, const struct remote_answer *answer,
+                            size_t n_rows)
+{
+    struct reply *reply = &row->turn->reply;
+    const char *text = answer->text;
+    size_t len = strlen(text);
+
+    row->step = NULL;
+    row->worker = NULL;
+    row->has_begun = true;
+    reply->batch_rows = (uint32_t)n_rows;
+    if (answer->n_prompt != 0)
+        reply->n_prompt = reply->n_prefilled = answer->n_prompt;
+    if (answer->outcome == ROW_FAILED) {
+        row->has_failed = true;
+        row->err = answer->err;
+        remote_row_end(row, ROW_FAILED);
+        return;
+    }
+    if (row->n_repeat > 0 && (!remote_row_skip(row, &text, &len) ||
+                              (answer->outcome == ROW_DONE && row->n_repeat > 0))) {
+        remote_row_cut(row); /* it is not deterministic, though it said so */
+        return;
+    }
+    if (len > 0 && remote_row_append(row, text, len) != STATUS_OK) {
+        remote_row_end(row, ROW_FAILED);
+        return;
+    }
+    if (answer->outcome == ROW_DONE) {
+        row->is_whole = true;
+        reply->finish = answer->finish;
+    }
+    remote_row_end(row, answer->outcome);
+}
+
+static struct remote_step *remote_worker_find(const struct remote_worker *w, uint64_t id)
+{
+    for (struct link *l = list_first(&w->steps); l != NULL; l = list_next(&w->steps, l)) {
+        struct remote_step *step = container_of(l, struct remote_step, link);
+
+        if (step->id == id)
+            return step->order == NULL ? step : NULL; /* not sent, so not known to it */
+    }
+    return NULL;
+}
+
+/* Puts the answers in the order of rows. */
+static enum status remote_step_sort(const struct remote_step *step,
+                                    const struct remote_answer *by_row[REMOTE_MAX_ROWS],
+                                    const struct remote_answer *answers, size_t n,
+                                    struct error *err)
+{
+    memset(by_row, 0, step->n_rows * sizeof(by_row[0]));
+    for (size_t i = 0; i < n; i++) {
+        const struct remote_answer *answer = &answers[i];
+
+        if (answer->row >= step->n_rows)
+            return error_field(err, "result.rows", "has row %u, step %" PRIu64 " has %zu rows",
+                               answer->row, step->id, step->n_rows);
+        if (by_row[answer->row] != NULL)
+            return error_field(err, "result.rows", "has row %u of step %" PRIu64 " twice",
+                               answer->row, step->id);
+        if (strlen(answer->text) > REMOTE_MAX_PIECE_BYTES)
+            return error_field(err, "result.rows",
+                               "has a text of %zu bytes in row %u, at most %d are taken at once",
+                               strlen(answer->text), answer->row, REMOTE_MAX_PIECE_BYTES);
+        by_row[answer->row] = answer;
+    }
+    for (size_t i = 0; i < step->n_rows; i++)
+        if (by_row[i] == NULL)
+            return error_field(err, "result.rows", "lacks row %zu of step %" PRIu64, i, step->id);
+    return STATUS_OK;
+}
+
+/* The worker has shown that it is alive. */
+static void remote_worker_heard(struct remote_worker *w)
+{
+    uint64_t due_us = remote_now_us(w->agent) + w->agent->config->silence_us;
+
+    for (struct link *l = list_first(&w->steps); l != NULL; l = list_next(&w->steps, l))
+        container_of(l, struct remote_step, link)->due_us = due_us;
+}
+
+enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
+                                 const struct remote_answer *answers, size_t n, struct error *err)
+{
+    const struct remote_answer *by_row[REMOTE_MAX_ROWS];
+    struct remote_step *step = remote_worker_find(w, step_id);
+    struct remote_agent *a = w->agent;
+    struct link *l;
+
+    if (step == NULL)
+        return error_field(err, "result.step", "is %" PRIu64 ", no such step waits for its result",
+                           step_id);
+    if (remote_step_sort(step, by_row, answers, n, err) != STATUS_OK)
+        return err->status;
+    list_remove(&step->link);
+    w->n_steps--;
+    w->n_rows -= step->n_rows;
+    for (size_t i = 0; (l = list_pop(&step->rows)) != NULL; i++) {
+        struct remote_row *row = remote_row_of(l);
+
+        if (row->turn != NULL)
+            remote_row_take(row, by_row[i], step->n_rows);
+        else
+            remote_row_free(row);
+    }
+    free(step);
+    remote_worker_heard(w);
+    remote_agent_end_step(a, false);
+    remote_agent_send(a);
+    return STATUS_OK;
+}
+
+enum status remote_worker_state(struct remote_worker *w, uint64_t clone, const void *data,
+                                size_t size_bytes, struct error *err)
+{
+    struct remote_save *save = NULL;
+    struct remote_blob *state;
+    struct error ignored;
+
+    for (struct link *l = list_first(&w->saves); l != NULL && save == NULL;
+         l = list_next(&w->saves, l))
+        if (container_of(l, struct remote_save, link)->id == clone)
+            save = container_of(l, struct remote_save, link);
+    if (save == NULL)
+        return error_field(err, "state.clone", "is %" PRIu64 ", whose state was not asked for",
+                           clone);
+    if (size_bytes > REMOTE_MAX_STATE_BYTES)
+        return error_field(err, "state.state", "has %zu bytes, at most %d are kept", size_bytes,
+                           REMOTE_MAX_STATE_BYTES);
+    /* Without memory for it the transcript will do. */
+    if (save->clone != NULL && remote_blob_make(&state, data, size_bytes, &ignored) == STATUS_OK) {
+        state->turn = save->turn;
+        state->epoch = w->agent->epoch;
+        remote_blob_unref(save->clone->saved);
+        save->clone->saved = state;
+    }
+    if (save->clone != NULL)
+        save->clone->save = NULL;
+    list_remove(&save->link);
+    free(save);
+    remote_worker_heard(w);
+    return STATUS_OK;
+}
+
+/* --- coming and going --- */
+
+static bool is_version(const char *text)
+{
+    size_t len = strlen(text);
+
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)text[i]) && strchr("._+-", text[i]) == NULL)
+            return false;
+    return len <= REMOTE_MAX_VERSION;
+}
+
+static enum status remote_offer_check(const struct remote_offer *o, struct error *err)
+{
+    if (!is_version(o->version))
+        return error_field(err, "offer.version",
+                           "has up to %d letters, digits, '.', '_', '+' and '-'",
+                           REMOTE_MAX_VERSION);
+    if (o->max_rows > REMOTE_MAX_ROWS)
+        return error_field(err, "offer.max_rows", "is %zu, at most %d are sent in a step",
+                           o->max_rows, REMOTE_MAX_ROWS);
+    if (o->n_slots > REMOTE_MAX_SLOTS)
+        return error_field(err, "offer.slots", "is %zu, at most %d are used", o->n_slots,
+                           REMOTE_MAX_SLOTS);
+    return STATUS_OK;
+}
+
+/* What workers of one agent must have in common. */
+static enum status remote_agent_accept(struct remote_agent *a, const struct remote_offer *o,
+                                       struct error *err)
+{
+    const char *version = o->version[0] == '\0' ? "1" : o->version;
+    bool is_same = strcmp(a->version, version) == 0;
+
+    if (a->n_workers > 0 && !is_same)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the attached workers of '%.63s' have version %s, this one has %s",
+                         a->base.name, a->version, version);
+    if (a->n_workers > 0 && (a->capabilities != o->capabilities || a->cost != o->cost))
+        return error_set(err, STATUS_PRECONDITION,
+                         "the attached workers of '%.63s' have other capabilities or another "
+                         "cost unit",
+                         a->base.name);
+    if (a->n_workers > 0)
+        return STATUS_OK;
+    memcpy(a->version, version, strlen(version) + 1);
+    a->epoch += !is_same;
+    a->capabilities = o->capabilities;
+    a->cost = o->cost;
+    a->save_every = o->save_every != 0 ? o->save_every : REMOTE_SAVE_EVERY;
+    return STATUS_OK;
+}
+
+enum status remote_worker_open(struct remote_worker *w, struct agent *agent,
+                               const struct remote_offer *offer, struct error *err)
+{
+    struct remote_agent *a = remote_of(agent);
+
+    if (remote_offer_check(offer, err) != STATUS_OK ||
+        remote_agent_accept(a, offer, err) != STATUS_OK)
+        return err->status;
+    w->agent = a;
+    w->max_rows = offer->max_rows != 0 ? offer->max_rows : DEFAULT_MAX_ROWS;
+    w->n_slots = offer->n_slots != 0 ? offer->n_slots : 1;
+    w->max_cost = offer->max_cost;
+    list_init(&w->orders);
+    list_init(&w->queued);
+    list_init(&w->steps);
+    list_init(&w->clones);
+    list_init(&w->saves);
+    list_push(&a->workers, &w->link);
+    a->n_workers++;
+    return STATUS_OK;
+}
+
+static void remote_worker_free_all(struct remote_worker *w)
+{
+    struct link *l;
+
+    while ((l = list_first(&w->orders)) != NULL)
+        remote_order_free(w, container_of(l, struct remote_order, link));
+    while ((l = list_pop(&w->saves)) != NULL) {
+        struct remote_save *save = container_of(l, struct remote_save, link);
+
+        if (save->clone != NULL)
+            save->clone->save = NULL;
+        free(save);
+    }
+    while ((l = list_first(&w->clones)) != NULL)
+        remote_clone_exit(container_of(l, struct remote_clone, on_worker));
+}
+
+/* Moves all its rows onto a list, those that were sent first. */
+static void remote_worker_give_up_rows(struct remote_worker *w, struct list *rows)
+{
+    struct link *l;
+
+    while ((l = list_pop(&w->steps)) != NULL) {
+        struct remote_step *step = container_of(l, struct remote_step, link);
+
+        list_move(&step->rows, rows);
+        free(step);
+    }
+    list_move(&w->queued, rows);
+    w->n_steps = w->n_rows = 0;
+}
+
+void remote_worker_close(struct remote_worker *w)
+{
+    struct remote_agent *a = w->agent;
+    struct list rows;
+    struct link *l;
+
+    if (a == NULL)
+        return;
+    w->agent = NULL;
+    list_remove(&w->link);
+    a->n_workers--;
+    list_init(&rows);
+    remote_worker_free_all(w);
+    remote_worker_give_up_rows(w, &rows);
+    while ((l = list_pop(&rows)) != NULL) {
+        struct remote_row *row = remote_row_of(l);
+        bool was_sent = row->state == REMOTE_ROW_SENT;
+
+        row->state = REMOTE_ROW_IDLE;
+        row->step = NULL;
+        row->worker = NULL;
+        if (row->turn == NULL) {
+            remote_row_free(row);
+            continue;
+        }
+        if (was_sent)
+            remote_row_lose(row);
+        if (row->state == REMOTE_ROW_IDLE)
+            remote_row_assign(row);
+    }
+    remote_agent_send(a);
+    remote_agent_end_step(a, false);
+}
+
+/* --- time --- */
+
+static bool remote_worker_is_at_fault(const struct remote_worker *w, uint64_t now_us,
+                                      struct error *err)
+{
+    const struct link *l = list_first(&w->steps);
+
+    if (w->is_flooded) {
+        (void)error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                            "the worker reads too slowly: %zu messages wait for it", w->n_orders);
+        return true;
+    }
+    if (l == NULL || container_of(l, const struct remote_step, link)->due_us > now_us)
+        return false;
+    (void)error_set(err, STATUS_DEADLINE, "step %" PRIu64 " was not answered within %" PRIu64 " ms",
+                    container_of(l, const struct remote_step, link)->id,
+                    w->agent->config->silence_us / 1000);
+    return true;
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+uint64_t remote_agent_tick(struct agent *agent, uint64_t now_us)
+{
+    struct remote_agent *a = remote_of(agent);
+    uint64_t due_us = 0;
+    struct link *l, *next;
+    struct error err;
+    bool is_late = false;
+
+    for (l = list_first(&a->workers); l != NULL; l = next) {
+        struct remote_worker *w = worker_of(l);
+
+        next = list_next(&a->workers, l);
+        if (remote_worker_is_at_fault(w, now_us, &err))
+            w->fail(w, &err); /* leaves the list */
+        else if (!list_is_empty(&w->steps))
+            due_us = sooner(due_us,
+                            container_of(list_first(&w->steps), struct remote_step, link)->due_us);
+    }
+    for (size_t i = 0; a->step != NULL && i < a->step->n_rows; i++) {
+        const struct remote_row *row = a->step->rows[i]->turn;
+        uint64_t deadline_us = row->turn->request.deadline_us;
+
+        if (deadline_us != 0 && deadline_us <= now_us)
+            is_late = true;
+        else
+            due_us = sooner(due_us, deadline_us);
+    }
+    if (is_late)
+        remote_agent_end_step(a, true);
+    return due_us;
+}
+
+size_t remote_agent_capacity(const struct agent *agent)
+{
+    const struct remote_agent *a = const_remote_of(agent);
+    size_t n = 0;
+
+    for (struct link *l = list_first(&a->workers); l != NULL; l = list_next(&a->workers, l))
+        n += worker_of(l)->max_rows * worker_of(l)->n_slots;
+    return n < REMOTE_MAX_ROWS ? n : REMOTE_MAX_ROWS;
+}
+
+size_t remote_agent_n_workers(const struct agent *agent)
+{
+    return const_remote_of(agent)->n_workers;
+}

@@ -1,0 +1,218 @@
+/* parley.v1.Agents, Attach: a worker's stream. It sends its offer first, which is accepted once the
+ * model of its name is loaded; then it gets orders and sends answers. The end of the stream
+ * detaches it; so does a message that is wrong, with one sentence. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "parley/v1/agents.pb-c.h"
+#include "server/api/parley/agents_wire.h"
+#include "server/api/services.h"
+#include "server/model/attached.h"
+#include "server/server.h"
+
+enum { ORDER_MAX_BYTES = 64 << 20 }; /* of a step's message with all its pointers */
+
+struct agents_call {
+    struct call *call;
+    struct attached_worker worker;
+    bool is_accepted_due, is_joined, is_finished;
+};
+
+static void agents_finish(struct agents_call *a, const struct error *err)
+{
+    attached_close(&a->worker);
+    if (a->is_finished)
+        return;
+    a->is_finished = true;
+    if (err != NULL && err->status != STATUS_UNAVAILABLE)
+        log_warn("worker", "model=%s error=\"%s\"", a->worker.name, err->text);
+    call_finish(a->call, err);
+}
+
+static struct agents_call *agents_call_of(struct attached_worker *w)
+{
+    return container_of(w, struct agents_call, worker);
+}
+
+static void on_agents_notify(struct remote_worker *remote)
+{
+    struct agents_call *a = agents_call_of(container_of(remote, struct attached_worker, remote));
+
+    if (!a->is_finished)
+        call_notify(a->call);
+}
+
+static void on_agents_joined(struct attached_worker *w)
+{
+    struct agents_call *a = agents_call_of(w);
+
+    a->is_joined = a->is_accepted_due = true;
+    call_notify(a->call);
+}
+
+static void on_agents_ended(struct attached_worker *w, const struct error *err)
+{
+    agents_finish(agents_call_of(w), err);
+}
+
+/* --- what the worker sends --- */
+
+static enum status agents_take_offer(struct agents_call *a,
+                                     const Parley__V1__AgentsAttachRequest *request,
+                                     struct error *err)
+{
+    struct remote_offer offer;
+
+    if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER)
+        return error_field(err, "offer", "is missing, it comes first");
+    if (agents_wire_offer(&offer, request->offer, err) != STATUS_OK)
+        return err->status;
+    if (attached_offer(&a->worker, request->offer->name, &offer, err) != STATUS_OK)
+        return err->status;
+    return STATUS_OK;
+}
+
+static enum status agents_take_result(struct agents_call *a, const Parley__V1__AgentStepResult *m,
+                                      struct arena *arena, struct error *err)
+{
+    struct remote_answer *answers;
+
+    if (agents_wire_result(&answers, m, arena, err) != STATUS_OK)
+        return err->status;
+    return remote_worker_answer(&a->worker.remote, m->step, answers, m->n_rows, err);
+}
+
+static enum status agents_take(struct agents_call *a,
+                               const Parley__V1__AgentsAttachRequest *request, struct arena *arena,
+                               struct error *err)
+{
+    switch (request->what_case) {
+    case PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_RESULT:
+        return agents_take_result(a, request->result, arena, err);
+    case PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_STATE:
+        return remote_worker_state(&a->worker.remote, request->state->clone,
+                                   request->state->state.data, request->state->state.len, err);
+    default:
+        return error_field(err, "result", "is missing, and so is state; an offer comes once");
+    }
+}
+
+static void on_agents_message(struct call *call, void *state, const ProtobufCMessage *message,
+                              struct arena *arena)
+{
+    struct agents_call *a = state;
+    struct error err;
+    enum status rc;
+
+    if (a->is_finished)
+        return;
+    if (message == NULL) {
+        agents_finish(a, NULL);
+        return;
+    }
+    if (a->is_joined)
+        rc = agents_take(a, (const Parley__V1__AgentsAttachRequest *)message, arena, &err);
+    else if (a->worker.due_us == 0)
+        rc = error_field(&err, "offer", "is not accepted yet, nothing may follow it before");
+    else
+        rc = agents_take_offer(a, (const Parley__V1__AgentsAttachRequest *)message, &err);
+    if (rc != STATUS_OK)
+        agents_finish(a, &err);
+    else if (!a->is_finished)
+        call_read(call);
+}
+
+/* --- what it gets --- */
+
+static void agents_write_accepted(struct agents_call *a)
+{
+    Parley__V1__AgentsAttachResponse response = PARLEY__V1__AGENTS_ATTACH_RESPONSE__INIT;
+    Parley__V1__AgentAccepted accepted = PARLEY__V1__AGENT_ACCEPTED__INIT;
+
+    accepted.max_piece_bytes = REMOTE_MAX_PIECE_BYTES;
+    accepted.max_state_bytes = REMOTE_MAX_STATE_BYTES;
+    accepted.silence_ms = (uint32_t)(a->worker.attached->config.silence_us / 1000);
+    response.what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_ACCEPTED;
+    response.accepted = &accepted;
+    call_write(a->call, &response.base, false);
+}
+
+static void agents_write_order(struct agents_call *a)
+{
+    Parley__V1__AgentsAttachResponse response = PARLEY__V1__AGENTS_ATTACH_RESPONSE__INIT;
+    struct remote_worker *w = &a->worker.remote;
+    const struct remote_order *order = remote_worker_order(w);
+    struct arena arena;
+    struct error err;
+
+    if (order == NULL)
+        return;
+    arena_init(&arena, ORDER_MAX_BYTES);
+    if (agents_wire_order(&response, w, order, &arena, &err) == STATUS_OK) {
+        call_write(a->call, &response.base, false); /* the next order may be recalled */
+        remote_worker_taken(w);
+    } else {
+        agents_finish(a, &err);
+    }
+    arena_deinit(&arena);
+}
+
+static void on_agents_write_ready(struct call *call, void *state)
+{
+    struct agents_call *a = state;
+
+    (void)call;
+    if (a->is_finished || !a->is_joined)
+        return;
+    if (a->is_accepted_due) {
+        a->is_accepted_due = false;
+        agents_write_accepted(a);
+    } else {
+        agents_write_order(a);
+    }
+}
+
+static void on_agents_close(struct call *call, void *state, enum status why)
+{
+    struct agents_call *a = state;
+
+    (void)call;
+    (void)why;
+    a->is_finished = true;
+    attached_close(&a->worker);
+    free(a);
+}
+
+static void agents_attach(struct call *call, const ProtobufCMessage *request, struct server *server)
+{
+    /* Turns in flight need it while the server drains. */
+    static const struct call_handler handler = {.on_write_ready = on_agents_write_ready,
+                                                .message = on_agents_message,
+                                                .on_close = on_agents_close,
+                                                .is_unawaited = true};
+    struct agents_call *a = call_state(call, sizeof(*a));
+    struct error err;
+
+    (void)request;
+    if (a == NULL)
+        return;
+    a->call = call;
+    a->worker.remote.notify = on_agents_notify;
+    a->worker.joined = on_agents_joined;
+    a->worker.ended = on_agents_ended;
+    if (attached_open(&a->worker, server->attached, &err) != STATUS_OK) {
+        free(a);
+        call_finish(call, &err);
+        return;
+    }
+    call_set_handler(call, &handler, a);
+    call_read(call);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Agents/Attach", RPC_BIDI, &parley__v1__agents_attach_request__descriptor,
+     &parley__v1__agents_attach_response__descriptor, agents_attach, ACCESS_ATTACH},
+};
+
+const struct rpc_table agents_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

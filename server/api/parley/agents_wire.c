@@ -1,0 +1,379 @@
+#include "server/api/parley/agents_wire.h"
+
+#include <string.h>
+
+static enum status agents_wire_no_room(struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for a message to the worker");
+}
+
+/* --- orders --- */
+
+static void fill_text(Parley__V1__Message *out, enum role role, const char *text)
+{
+    parley__v1__message__init(out);
+    out->role = (char *)role_name(role);
+    out->text = (char *)text;
+}
+
+/* Appends a turn's messages, and its reply if it is wanted, at *n. */
+static void append_turn(Parley__V1__Message *messages, size_t *n, const struct remote_turn *t,
+                        bool with_reply)
+{
+    for (size_t i = 0; i < t->n_messages; i++)
+        fill_text(&messages[(*n)++], t->messages[i].role, t->messages[i].text);
+    if (with_reply)
+        fill_text(&messages[(*n)++], ROLE_ASSISTANT, t->reply.len == 0 ? "" : t->reply.data);
+}
+
+/* [n] pointers to n messages behind them. */
+static Parley__V1__Message **message_list(size_t n, Parley__V1__Message **ret_messages,
+                                          struct arena *arena)
+{
+    Parley__V1__Message **list = arena_alloc(arena, n + 1, sizeof(list[0]));
+    Parley__V1__Message *messages = arena_alloc(arena, n + 1, sizeof(messages[0]));
+
+    if (list == NULL || messages == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        list[i] = &messages[i];
+    *ret_messages = messages;
+    return list;
+}
+
+/* The turns before t, oldest first. */
+static enum status row_fill_history(Parley__V1__AgentRow *out, const struct remote_turn *t,
+                                    struct arena *arena)
+{
+    Parley__V1__Message *messages;
+    size_t n = 0, n_turn;
+
+    for (const struct remote_turn *at = t->before; at != NULL; at = at->before)
+        n += at->n_messages + 1;
+    out->history = message_list(n, &messages, arena);
+    if (out->history == NULL)
+        return STATUS_EXHAUSTED;
+    out->n_history = n;
+    for (const struct remote_turn *at = t->before; at != NULL; at = at->before) {
+        n -= at->n_messages + 1;
+        n_turn = n;
+        append_turn(messages, &n_turn, at, true);
+    }
+    return STATUS_OK;
+}
+
+static char *copy_stop(const struct text *t, struct arena *arena)
+{
+    char *copy = arena_alloc(arena, t->len + 1, 1);
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, t->text, t->len);
+    copy[t->len] = '\0';
+    return copy;
+}
+
+/* All of it is set: a worker has no defaults to fill in. */
+static enum status row_fill_sampling(Parley__V1__AgentRow *out, const struct sampling *s,
+                                     struct arena *arena)
+{
+    Parley__V1__Sampling *m = arena_alloc(arena, 1, sizeof(*m));
+
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__sampling__init(m);
+    m->has_temperature = m->has_top_k = m->has_top_p = m->has_min_p = true;
+    m->temperature = s->temperature;
+    m->top_k = s->top_k;
+    m->top_p = s->top_p;
+    m->min_p = s->min_p;
+    m->has_repetition_penalty = m->has_presence_penalty = m->has_frequency_penalty = true;
+    m->repetition_penalty = s->repetition_penalty;
+    m->presence_penalty = s->presence_penalty;
+    m->frequency_penalty = s->frequency_penalty;
+    m->has_seed = s->has_seed;
+    m->seed = s->seed;
+    m->has_max_tokens = m->has_min_tokens = true;
+    m->max_tokens = s->max_tokens;
+    m->min_tokens = s->min_tokens;
+    m->stop = arena_alloc(arena, s->n_stops + 1, sizeof(m->stop[0]));
+    if (m->stop == NULL)
+        return STATUS_EXHAUSTED;
+    for (; m->n_stop < s->n_stops; m->n_stop++) {
+        m->stop[m->n_stop] = copy_stop(&s->stops[m->n_stop], arena);
+        if (m->stop[m->n_stop] == NULL)
+            return STATUS_EXHAUSTED;
+    }
+    out->sampling = m;
+    return STATUS_OK;
+}
+
+static enum status agents_wire_row(Parley__V1__AgentRow *out, const struct remote_worker *w,
+                                   const struct remote_row *row, struct arena *arena)
+{
+    const struct remote_turn *said = row->said;
+    bool is_stateless = remote_worker_is_stateless(w);
+    Parley__V1__Message *messages;
+    size_t n = 0;
+
+    out->clone = is_stateless ? 0 : remote_row_clone(row);
+    out->turn = said->number;
+    out->is_continued = row->has_begun;
+    if (row_fill_sampling(out, &row->turn->seen.sampling, arena) != STATUS_OK)
+        return STATUS_EXHAUSTED;
+    if (row->has_begun && !is_stateless)
+        return STATUS_OK;
+    out->messages = message_list(said->n_messages, &messages, arena);
+    if (out->messages == NULL)
+        return STATUS_EXHAUSTED;
+    append_turn(messages, &n, said, false);
+    out->n_messages = n;
+    if (!is_stateless)
+        return STATUS_OK;
+    if (remote_row_system(row) != NULL)
+        out->system = (char *)remote_row_system(row)->data;
+    if (said->reply.len > 0)
+        out->reply = said->reply.data;
+    return row_fill_history(out, said, arena);
+}
+
+static enum status agents_wire_step(Parley__V1__AgentsAttachResponse *out,
+                                    const struct remote_worker *w, const struct remote_step *step,
+                                    struct arena *arena)
+{
+    Parley__V1__AgentStep *m = arena_alloc(arena, 1, sizeof(*m));
+    Parley__V1__AgentRow *rows = arena_alloc(arena, step->n_rows, sizeof(rows[0]));
+
+    if (m == NULL || rows == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__agent_step__init(m);
+    m->step = step->id;
+    m->rows = arena_alloc(arena, step->n_rows, sizeof(m->rows[0]));
+    if (m->rows == NULL)
+        return STATUS_EXHAUSTED;
+    for (struct link *l = list_first(&step->rows); l != NULL; l = list_next(&step->rows, l)) {
+        Parley__V1__AgentRow *row = &rows[m->n_rows];
+
+        parley__v1__agent_row__init(row);
+        row->row = (uint32_t)m->n_rows;
+        m->rows[m->n_rows++] = row;
+        if (agents_wire_row(row, w, container_of(l, struct remote_row, link), arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+    }
+    out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_STEP;
+    out->step = m;
+    return STATUS_OK;
+}
+
+static enum status agents_wire_open(Parley__V1__AgentsAttachResponse *out,
+                                    const struct remote_order *o, struct arena *arena)
+{
+    Parley__V1__AgentCloneOpen *m = arena_alloc(arena, 1, sizeof(*m));
+
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__agent_clone_open__init(m);
+    m->clone = o->clone;
+    if (o->system != NULL)
+        m->system = o->system->data;
+    m->has_state = o->state != NULL;
+    m->turn = o->at_turn;
+    if (o->state != NULL)
+        m->state = (ProtobufCBinaryData){o->state->size_bytes, (uint8_t *)o->state->data};
+    out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_OPEN;
+    out->open = m;
+    return STATUS_OK;
+}
+
+static enum status agents_wire_replay(Parley__V1__AgentsAttachResponse *out,
+                                      const struct remote_order *o, struct arena *arena)
+{
+    Parley__V1__AgentCloneReplay *m = arena_alloc(arena, 1, sizeof(*m));
+    Parley__V1__Message *messages;
+    size_t n = 0;
+
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    parley__v1__agent_clone_replay__init(m);
+    m->clone = o->clone;
+    m->turn = o->turn->number;
+    m->messages = message_list(o->turn->n_messages, &messages, arena);
+    if (m->messages == NULL)
+        return STATUS_EXHAUSTED;
+    append_turn(messages, &n, o->turn, false);
+    m->n_messages = n;
+    if (o->turn->reply.len > 0)
+        m->reply = o->turn->reply.data;
+    out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_REPLAY;
+    out->replay = m;
+    return STATUS_OK;
+}
+
+/* Orders of numbers alone. */
+static enum status agents_wire_short(Parley__V1__AgentsAttachResponse *out,
+                                     const struct remote_order *o, struct arena *arena)
+{
+    union {
+        Parley__V1__AgentCloneFork fork;
+        Parley__V1__AgentCloneRewind rewind;
+        Parley__V1__AgentCloneClose close;
+        Parley__V1__AgentCancel cancel;
+        Parley__V1__AgentSave save;
+    } *m = arena_alloc(arena, 1, sizeof(*m));
+
+    if (m == NULL)
+        return STATUS_EXHAUSTED;
+    switch (o->kind) {
+    case REMOTE_ORDER_FORK:
+        m->fork = (Parley__V1__AgentCloneFork)PARLEY__V1__AGENT_CLONE_FORK__INIT;
+        m->fork.clone = o->clone;
+        m->fork.parent = o->parent;
+        m->fork.at_turn = o->at_turn;
+        out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_FORK;
+        out->fork = &m->fork;
+        break;
+    case REMOTE_ORDER_REWIND:
+        m->rewind = (Parley__V1__AgentCloneRewind)PARLEY__V1__AGENT_CLONE_REWIND__INIT;
+        m->rewind.clone = o->clone;
+        m->rewind.to_turn = o->at_turn;
+        out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_REWIND;
+        out->rewind = &m->rewind;
+        break;
+    case REMOTE_ORDER_CANCEL:
+        m->cancel = (Parley__V1__AgentCancel)PARLEY__V1__AGENT_CANCEL__INIT;
+        m->cancel.step = o->step_id;
+        m->cancel.row = o->row;
+        out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_CANCEL;
+        out->cancel = &m->cancel;
+        break;
+    case REMOTE_ORDER_SAVE:
+        m->save = (Parley__V1__AgentSave)PARLEY__V1__AGENT_SAVE__INIT;
+        m->save.clone = o->clone;
+        out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_SAVE;
+        out->save = &m->save;
+        break;
+    default:
+        m->close = (Parley__V1__AgentCloneClose)PARLEY__V1__AGENT_CLONE_CLOSE__INIT;
+        m->close.clone = o->clone;
+        out->what_case = PARLEY__V1__AGENTS_ATTACH_RESPONSE__WHAT_CLOSE;
+        out->close = &m->close;
+        break;
+    }
+    return STATUS_OK;
+}
+
+enum status agents_wire_order(Parley__V1__AgentsAttachResponse *out, const struct remote_worker *w,
+                              const struct remote_order *o, struct arena *arena, struct error *err)
+{
+    enum status rc;
+
+    switch (o->kind) {
+    case REMOTE_ORDER_OPEN:
+        rc = agents_wire_open(out, o, arena);
+        break;
+    case REMOTE_ORDER_REPLAY:
+        rc = agents_wire_replay(out, o, arena);
+        break;
+    case REMOTE_ORDER_STEP:
+        rc = agents_wire_step(out, w, o->step, arena);
+        break;
+    default:
+        rc = agents_wire_short(out, o, arena);
+        break;
+    }
+    return rc == STATUS_OK ? rc : agents_wire_no_room(err);
+}
+
+/* --- answers --- */
+
+enum status agents_wire_offer(struct remote_offer *out, const Parley__V1__AgentOffer *m,
+                              struct error *err)
+{
+    static const unsigned capabilities[] = {
+        [PARLEY__V1__AGENT_CAPABILITY__AGENT_CAPABILITY_FORK] = REMOTE_FORK,
+        [PARLEY__V1__AGENT_CAPABILITY__AGENT_CAPABILITY_REWIND] = REMOTE_REWIND,
+        [PARLEY__V1__AGENT_CAPABILITY__AGENT_CAPABILITY_SAVE] = REMOTE_SAVE,
+        [PARLEY__V1__AGENT_CAPABILITY__AGENT_CAPABILITY_DETERMINISTIC] = REMOTE_DETERMINISTIC,
+        [PARLEY__V1__AGENT_CAPABILITY__AGENT_CAPABILITY_STATELESS] = REMOTE_STATELESS,
+    };
+    const size_t n_known = sizeof(capabilities) / sizeof(capabilities[0]);
+
+    *out = (struct remote_offer){
+        .version = m->version,
+        .max_rows = m->max_rows,
+        .n_slots = m->slots,
+        .max_cost = m->max_cost,
+        .save_every = m->save_every,
+    };
+    for (size_t i = 0; i < m->n_capabilities; i++) {
+        size_t number = (size_t)m->capabilities[i];
+
+        if (number >= n_known || capabilities[number] == 0)
+            return error_field(err, "offer.capabilities", "has %d, which is not known",
+                               (int)m->capabilities[i]);
+        out->capabilities |= capabilities[number];
+    }
+    if (m->cost_unit > PARLEY__V1__AGENT_COST_UNIT__AGENT_COST_UNIT_BYTE)
+        return error_field(err, "offer.cost_unit", "is %d, which is not known", (int)m->cost_unit);
+    out->cost = m->cost_unit == PARLEY__V1__AGENT_COST_UNIT__AGENT_COST_UNIT_BYTE
+                    ? REMOTE_COST_BYTES
+                    : REMOTE_COST_ROWS;
+    return STATUS_OK;
+}
+
+/* What a worker may say of a turn that failed; all else is INTERNAL. */
+static void row_take_error(struct error *out, const Parley__V1__ErrorDetail *m)
+{
+    enum status status = STATUS_INTERNAL;
+
+    if (m != NULL && (m->code == STATUS_INVALID || m->code == STATUS_EXHAUSTED ||
+                      m->code == STATUS_PRECONDITION || m->code == STATUS_RANGE ||
+                      m->code == STATUS_UNIMPLEMENTED))
+        status = (enum status)m->code;
+    (void)error_set(out, status, "%s",
+                    m == NULL || m->message[0] == '\0' ? "the agent failed" : m->message);
+    if (status == STATUS_EXHAUSTED)
+        out->retry_after_ms = m->retry_after_ms != 0 ? m->retry_after_ms : REMOTE_RETRY_MS;
+}
+
+static enum status row_take_outcome(struct remote_answer *out, const Parley__V1__AgentRowResult *m,
+                                    struct error *err)
+{
+    switch (m->outcome) {
+    case PARLEY__V1__AGENT_ROW_OUTCOME__AGENT_ROW_OUTCOME_DONE:
+        out->outcome = ROW_DONE;
+        out->finish = m->finish_reason == PARLEY__V1__FINISH_REASON__FINISH_REASON_LENGTH
+                          ? FINISH_LENGTH
+                          : FINISH_STOP;
+        return STATUS_OK;
+    case PARLEY__V1__AGENT_ROW_OUTCOME__AGENT_ROW_OUTCOME_MORE:
+        out->outcome = ROW_MORE;
+        return STATUS_OK;
+    case PARLEY__V1__AGENT_ROW_OUTCOME__AGENT_ROW_OUTCOME_FAILED:
+        out->outcome = ROW_FAILED;
+        row_take_error(&out->err, m->error);
+        return STATUS_OK;
+    default:
+        return error_field(err, "result.rows", "has outcome %d in row %u, which is none",
+                           (int)m->outcome, m->row);
+    }
+}
+
+enum status agents_wire_result(struct remote_answer **out, const Parley__V1__AgentStepResult *m,
+                               struct arena *arena, struct error *err)
+{
+    struct remote_answer *answers = arena_alloc(arena, m->n_rows + 1, sizeof(answers[0]));
+
+    if (answers == NULL)
+        return agents_wire_no_room(err);
+    for (size_t i = 0; i < m->n_rows; i++) {
+        answers[i].row = m->rows[i]->row;
+        answers[i].text = m->rows[i]->text;
+        answers[i].n_prompt = m->rows[i]->prompt_tokens;
+        if (row_take_outcome(&answers[i], m->rows[i], err) != STATUS_OK)
+            return err->status;
+    }
+    *out = answers;
+    return STATUS_OK;
+}

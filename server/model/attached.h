@@ -1,0 +1,66 @@
+/* The workers that are attached: programs that compute agents of their own (agents/remote/). A
+ * worker's offer makes a model of its name known and loads it; it stays when its last worker goes,
+ * and is vacant until one comes. Loop. */
+#ifndef SERVER_MODEL_ATTACHED_H
+#define SERVER_MODEL_ATTACHED_H
+
+#include "agents/remote/remote.h"
+#include "server/model/models.h"
+
+enum { ATTACHED_MAX_WORKERS = 256 };
+
+struct attached_config {
+    struct models *models;
+    const struct env *env;
+    uint64_t silence_us; /* for an offer, and for the answer to a step */
+    bool is_allowed;     /* else every worker is refused */
+    /* attached_tick is to be called at at_us; 0: never. The last call counts. */
+    void (*arm)(void *self, uint64_t at_us);
+    void *arm_self;
+    /* The model has its first worker, or none any more. */
+    void (*on_change)(void *arg, struct model *m);
+    void *arg;
+};
+
+struct attached {
+    struct attached_config config;
+    struct model_user user;
+    struct remote_config remote; /* of all agents */
+    struct list workers;
+    size_t n_workers;
+    uint64_t armed_us; /* 0: not armed */
+};
+
+/* A worker's stream, in its own memory. */
+struct attached_worker {
+    struct link link;
+    struct attached *attached;
+    struct remote_worker remote; /* open once joined */
+    struct remote_offer offer;
+    char version[REMOTE_MAX_VERSION + 1];
+    char name[64];       /* of its model */
+    struct model *model; /* once joined */
+    struct models_wait wait;
+    uint64_t due_us; /* of the offer; 0: it has come */
+    /* The stream's. joined: the offer is accepted; it may be called inside attached_offer. ended:
+     * the worker is closed, and its stream is to end with err. */
+    void (*joined)(struct attached_worker *w);
+    void (*ended)(struct attached_worker *w, const struct error *err);
+};
+
+void attached_init(struct attached *a, const struct attached_config *config);
+/* Ends all workers, for the daemon's end. */
+void attached_end(struct attached *a);
+void attached_tick(struct attached *a);
+
+/* A stream begins. w is zeroed but for its callbacks, and remote.notify. DENIED, EXHAUSTED: w is
+ * not used. */
+enum status attached_open(struct attached_worker *w, struct attached *a,
+                          struct error *err) MUST_CHECK;
+/* Its offer: joined is called soon, or ended. offer is copied. */
+enum status attached_offer(struct attached_worker *w, const char *name,
+                           const struct remote_offer *offer, struct error *err) MUST_CHECK;
+/* The worker goes, or is at fault. Calling it again is fine, also after ended. */
+void attached_close(struct attached_worker *w);
+
+#endif
