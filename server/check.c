@@ -1,15 +1,18 @@
 #include "server/check.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "agents/agent.h"
 #include "agents/plugin/plugin.h"
 #include "base/env.h"
+#include "server/access/access.h"
 #include "server/config/config.h"
 #include "server/journal/store.h"
 #include "server/net/listener.h"
+#include "server/net/tls.h"
 
 /* type: NULL: by the file. */
 static enum status check_agent(const struct config *config, const struct config_model *model,
@@ -74,9 +77,46 @@ static enum status check_addresses(const struct config *config, struct error *er
     return STATUS_OK;
 }
 
+static uint64_t check_unix_s(void)
+{
+    return (uint64_t)time(NULL);
+}
+
+static enum status try_keys(const struct config *config, struct error *err)
+{
+    const struct access_config keys = {
+        .path = config->keys, .env = &env_real, .unix_s = check_unix_s};
+    struct access *a;
+
+    if (keys.path == NULL)
+        return STATUS_OK;
+    if (access_open(&a, &keys, err) != STATUS_OK)
+        return error_prefix(err, "--keys");
+    access_close(a);
+    return STATUS_OK;
+}
+
+static enum status try_tls(const struct config *config, struct error *err)
+{
+    const struct tls_config files = {config->tls_cert, config->tls_key, config->tls_client_ca};
+    struct tls *t;
+    enum status rc;
+    uv_loop_t loop;
+
+    if (files.certificate == NULL && files.private_key == NULL && files.client_ca == NULL)
+        return STATUS_OK;
+    if (uv_loop_init(&loop) != 0)
+        return error_set(err, STATUS_EXHAUSTED, "no descriptors are left for the loop");
+    rc = tls_open(&t, &loop, &files, err);
+    if (rc == STATUS_OK)
+        tls_close(t);
+    (void)uv_run(&loop, UV_RUN_DEFAULT); /* frees t */
+    (void)uv_loop_close(&loop);          /* it is empty */
+    return rc == STATUS_OK ? rc : error_prefix(err, "TLS");
+}
+
 static enum status (*const checks[])(const struct config *config, struct error *err) = {
-    config_check_files,
-    check_addresses, /* before the models: it is quick */
+    config_check_files, try_keys, try_tls, check_addresses, /* before the models: it is quick */
     check_models,
 };
 

@@ -675,8 +675,6 @@ static enum status start_tls(struct daemon *d, struct error *err)
 
     if (c->tls_cert == NULL && c->tls_key == NULL && c->tls_client_ca == NULL)
         return STATUS_OK;
-    if (c->tls_cert == NULL || c->tls_key == NULL)
-        return error_set(err, STATUS_INVALID, "TLS needs both --tls-cert and --tls-key");
     if (tls_open(&d->tls, &d->loop, &config, err) == STATUS_OK)
         return STATUS_OK;
     return error_prefix(err, "TLS");

@@ -422,6 +422,8 @@ enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config 
     SSL_CTX *context;
     struct tls *t;
 
+    if (config->certificate == NULL || config->private_key == NULL)
+        return error_set(err, STATUS_INVALID, "both --tls-cert and --tls-key are needed");
     if (context_make(&context, config, err) != STATUS_OK)
         return err->status;
     t = xalloc(sizeof(*t));

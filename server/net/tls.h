@@ -19,7 +19,8 @@ struct tls_config {
     const char *client_ca; /* whom clients' certificates must be of; NULL: they need none */
 };
 
-/* STATUS_INVALID names the file that is wrong, or says that key and certificate do not match. */
+/* STATUS_INVALID names the file that is wrong, or says that key and certificate do not match, or
+ * that one of them (NULL) is not given. */
 enum status tls_open(struct tls **out, uv_loop_t *loop, const struct tls_config *config,
                      struct error *err) MUST_CHECK;
 /* Closes all connections, and frees t in the loop's next iterations. NULL is fine. */

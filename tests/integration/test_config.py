@@ -42,6 +42,31 @@ def tried(parley, parleyd, tiny, folder):
         assert code == 1 and path in said and os.path.exists(path), said
 
 
+def tries_files(parley, parleyd, tiny, folder):
+    """--check reads keys and certificates as a start does."""
+    anywhere = "--listen", "127.0.0.1:0"
+    keys, pem, key, other = (os.path.join(folder, name) for name in ("keys", "cert.pem", "key.pem", "other.pem"))
+    for path in key, other:
+        children.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path, "-out", pem,
+                      "-subj", "/CN=parley", "-days", "1"], check=True, capture_output=True)
+    right = "--tls-cert", pem, "--tls-key", other
+    with open(keys, "w", encoding="utf-8") as file:
+        file.write("alice " + "0" * 64 + "\n")
+    for mode, status, word in (0o640, 0, ""), (0o644, 1, "--keys"):
+        os.chmod(keys, mode)
+        code, said = check(parleyd, *anywhere, "--keys", keys, *right)
+        assert code == status and word in said, said
+    os.chmod(keys, 0o640)
+    with open(keys, "a", encoding="utf-8") as file:
+        file.write("bob nonsense\n")
+    code, said = check(parleyd, *anywhere, "--keys", keys)
+    assert code == 1 and f"{keys}: line 2" in said, said
+    for flags, word in (("--tls-cert", pem), "--tls-key"), (("--tls-cert", pem, "--tls-key", key), "mismatch"), \
+                       ((*right, "--tls-client-ca", "/nowhere"), "/nowhere"):
+        code, said = check(parleyd, *anywhere, *flags)
+        assert code == 1 and "TLS: " in said and word in said, said
+
+
 def from_environment(parley, parleyd, tiny, folder):
     """Variables set what no flag sets; a wrong one is named."""
     code, said = check(parleyd, PARLEY_TTL="soon")
@@ -200,7 +225,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
+        for test in tried, tries_files, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)
