@@ -50,6 +50,7 @@ const char *reason_name(enum reason reason)
         [REASON_KEY_INVALID] = "KEY_INVALID",
         [REASON_ROLE_MISSING] = "ROLE_MISSING",
         [REASON_JOURNAL_FAILING] = "JOURNAL_FAILING",
+        [REASON_QUOTA_EXCEEDED] = "QUOTA_EXCEEDED",
     };
 
     assert((unsigned)reason < N_REASONS);

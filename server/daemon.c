@@ -541,6 +541,13 @@ static unsigned weight_of_principal(void *arg, uint32_t principal)
     return d->access == NULL ? 1 : access_weight(d->access, principal);
 }
 
+static struct access_quota *quota_of_principal(void *arg, uint32_t principal)
+{
+    const struct daemon *d = arg;
+
+    return access_quota_of(d->access, principal);
+}
+
 static void init_models(struct daemon *d)
 {
     struct models_config config = {
@@ -748,6 +755,8 @@ static void start_conversations(struct daemon *d)
         .ttl_ms = d->config.ttl_ms,
         .linger_us = d->config.linger_ms * 1000,
         .env = &d->env,
+        .quota_of = quota_of_principal,
+        .quota_arg = d,
         .arm = alarm_arm,
         .arm_self = &d->conversations_alarm,
     };

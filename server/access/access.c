@@ -8,13 +8,17 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/env.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "server/access/keys_file.h"
+#include "server/access/quota.h"
 
 struct access_principal {
     struct link link;
     struct principal base;
+    struct access_quota quota;
+    struct quota_limits next_limits; /* while the keys are added */
     char name[PRINCIPAL_NAME_MAX + 1];
 };
 
@@ -22,6 +26,7 @@ struct access_key {
     struct link link; /* of all keys, the revoked ones too: calls may have them */
     struct hash_node by_digest;
     const struct principal *principal;
+    const struct access_quota *quota; /* its principal's */
     uint8_t digest[SHA256_BYTES];
     uint64_t until_s; /* 0: none */
     bool is_current;  /* in the file as last read; then in by_digest */
@@ -89,6 +94,19 @@ static struct access_principal *access_add_principal(struct access *a, const cha
     return p;
 }
 
+static uint32_t max_limit(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static void access_widen(struct quota_limits *to, const struct quota_limits *by)
+{
+    to->requests_per_minute = max_limit(to->requests_per_minute, by->requests_per_minute);
+    to->tokens_per_minute = max_limit(to->tokens_per_minute, by->tokens_per_minute);
+    to->tokens_in_flight = max_limit(to->tokens_in_flight, by->tokens_in_flight);
+    to->conversations = max_limit(to->conversations, by->conversations);
+}
+
 /* A key that was there before, with the same principal, stays the same. */
 static void access_add(struct access *a, const struct keys_line *line)
 {
@@ -98,6 +116,7 @@ static void access_add(struct access *a, const struct keys_line *line)
     p->base.roles |= line->roles;
     if (line->weight > p->base.weight)
         p->base.weight = line->weight;
+    access_widen(&p->next_limits, &line->quota);
     for (struct link *at = list_first(&a->keys); at != NULL && key == NULL;
          at = list_next(&a->keys, at)) {
         struct access_key *old = container_of(at, struct access_key, link);
@@ -109,6 +128,7 @@ static void access_add(struct access *a, const struct keys_line *line)
         key = xalloc(sizeof(*key));
         memcpy(key->digest, line->digest, SHA256_BYTES);
         key->principal = &p->base;
+        key->quota = &p->quota;
         list_push(&a->keys, &key->link);
     }
     key->until_s = line->until_s;
@@ -129,21 +149,41 @@ static void access_revoke_all(struct access *a)
          at = list_next(&a->principals, at)) {
         struct access_principal *p = container_of(at, struct access_principal, link);
 
+        p->next_limits = (struct quota_limits){0};
         p->base.roles = 0;
         p->base.weight = 1;
     }
 }
 
-unsigned access_weight(const struct access *a, uint32_t principal)
+static struct access_principal *access_get(const struct access *a, uint32_t id)
 {
     for (struct link *at = list_first(&a->principals); at != NULL;
          at = list_next(&a->principals, at)) {
-        const struct access_principal *p = container_of(at, struct access_principal, link);
+        struct access_principal *p = container_of(at, struct access_principal, link);
 
-        if (p->base.id == principal)
-            return p->base.weight;
+        if (p->base.id == id)
+            return p;
     }
-    return 1;
+    return NULL;
+}
+
+unsigned access_weight(const struct access *a, uint32_t principal)
+{
+    const struct access_principal *p = access_get(a, principal);
+
+    return p == NULL ? 1 : p->base.weight;
+}
+
+struct access_quota *access_quota_of(const struct access *a, uint32_t principal)
+{
+    struct access_principal *p = a == NULL ? NULL : access_get(a, principal);
+
+    return p == NULL ? NULL : &p->quota;
+}
+
+const struct access_quota *access_key_quota(const struct access_key *key)
+{
+    return key->quota != NULL && quota_is_limited(key->quota) ? key->quota : NULL;
 }
 
 const char *access_name(const struct access *a, uint32_t principal)
@@ -176,6 +216,12 @@ void access_commit(struct access *a)
     access_revoke_all(a);
     for (size_t i = 0; i < a->n_next; i++)
         access_add(a, &a->next[i]);
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at)) {
+        struct access_principal *p = container_of(at, struct access_principal, link);
+
+        quota_configure(&p->quota, &p->next_limits, env_now_us(a->config.env));
+    }
     access_discard(a);
 }
 

@@ -13,6 +13,7 @@
 struct access;
 struct access_key;
 struct env;
+struct access_quota;
 
 enum access_role {
     ACCESS_ROLE_ADMIN = 1,  /* metrics, loading of models, training of served ones */
@@ -73,6 +74,10 @@ unsigned access_weight(const struct access *a, uint32_t principal);
 
 /* Of a principal's id; "" for the one there is without keys, and for one that there is not. */
 const char *access_name(const struct access *a, uint32_t principal);
+/* Of a principal's id, as long as the daemon; NULL for one that there is not, and without keys. */
+struct access_quota *access_quota_of(const struct access *a, uint32_t principal);
+/* NULL where the key's principal has none. */
+const struct access_quota *access_key_quota(const struct access_key *key);
 
 const struct principal *access_key_principal(const struct access_key *key);
 /* The key was taken back, or has expired, since it was admitted. */

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "server/access/access.h"
 
-enum { LINE_MAX_BYTES = 256, WORDS_MAX = 6, HEX_CHARS = 2 * SHA256_BYTES };
+enum { LINE_MAX_BYTES = 384, WORDS_MAX = 10, HEX_CHARS = 2 * SHA256_BYTES };
 
 static const char name_chars[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
@@ -69,19 +69,30 @@ static bool keys_take_time(struct keys_line *k, const char *text)
     return true;
 }
 
-static bool keys_take_weight(struct keys_line *k, const char *text)
+static bool take_number(unsigned *out, const char *text, unsigned max)
 {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
 
-    if (*text < '0' || *text > '9' || *end != '\0' || n == 0 || n > PRINCIPAL_WEIGHT_MAX)
+    if (*text < '0' || *text > '9' || *end != '\0' || n == 0 || n > max)
         return false;
-    k->weight = (unsigned)n;
+    *out = (unsigned)n;
     return true;
 }
 
 static bool keys_take_rest(struct keys_line *k, const char *word)
 {
+    const struct {
+        const char *name;
+        unsigned *out, max;
+    } numbers[] = {
+        {"weight", &k->weight, PRINCIPAL_WEIGHT_MAX},
+        {"requests", &k->quota.requests_per_minute, QUOTA_LIMIT_MAX},
+        {"tokens", &k->quota.tokens_per_minute, QUOTA_LIMIT_MAX},
+        {"in-flight", &k->quota.tokens_in_flight, QUOTA_LIMIT_MAX},
+        {"conversations", &k->quota.conversations, QUOTA_LIMIT_MAX},
+    };
+
     if (strcmp(word, "admin") == 0) {
         k->roles |= ACCESS_ROLE_ADMIN;
         return true;
@@ -90,8 +101,12 @@ static bool keys_take_rest(struct keys_line *k, const char *word)
         k->roles |= ACCESS_ROLE_ATTACH;
         return true;
     }
-    if (strncmp(word, "weight=", 7) == 0)
-        return keys_take_weight(k, word + 7);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        size_t len = strlen(numbers[i].name);
+
+        if (strncmp(word, numbers[i].name, len) == 0 && word[len] == '=')
+            return take_number(numbers[i].out, word + len + 1, numbers[i].max);
+    }
     return strncmp(word, "until=", 6) == 0 && keys_take_time(k, word + 6);
 }
 
@@ -124,7 +139,7 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
     if (n < 2 || n > WORDS_MAX)
         return error_set(err, STATUS_INVALID,
                          "has not the form PRINCIPAL SHA256 [admin] [attach] [weight=N] "
-                         "[until=DATE]");
+                         "[until=DATE] [requests=N] [tokens=N] [in-flight=N] [conversations=N]");
     if (!keys_take_name(out, words[0]))
         return error_set(err, STATUS_INVALID,
                          "a principal's name has 1 to %d letters, digits, '.', '_', '@' and '-'",
@@ -135,10 +150,11 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
             "a key's SHA-256 has %d lower-case hex digits: 'parley keys new' makes one", HEX_CHARS);
     for (size_t i = 2; i < n; i++) {
         if (!keys_take_rest(out, words[i]))
-            return error_set(err, STATUS_INVALID,
-                             "word %zu is none of admin, attach, weight=1 to %d and "
-                             "until=YYYY-MM-DD[THH:MM:SSZ]",
-                             i + 1, PRINCIPAL_WEIGHT_MAX);
+            return error_set(
+                err, STATUS_INVALID,
+                "word %zu is none of admin, attach, weight=1 to %d, until=YYYY-MM-DD[THH:MM:SSZ], and "
+                "requests=, tokens=, in-flight= and conversations=1 to %d",
+                i + 1, PRINCIPAL_WEIGHT_MAX, QUOTA_LIMIT_MAX);
     }
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 /* The file of keys: who may call, by the hashes of their keys. A line is
  *
  *     PRINCIPAL SHA256 [admin] [attach] [weight=N] [until=YYYY-MM-DD[THH:MM:SSZ]]
+ *               [requests=N] [tokens=N] [in-flight=N] [conversations=N]
  *
  * where SHA256 is that of the key in hex; empty lines and what follows a # are skipped. The hash is
  * a plain one: keys are 32 random bytes, which nobody finds by trying, so a slow hash would only
@@ -13,6 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/status.h"
+#include "server/access/quota.h"
 
 enum {
     PRINCIPAL_WEIGHT_MAX = 1000,
@@ -27,6 +29,7 @@ struct keys_line {
     unsigned roles; /* of enum access_role */
     unsigned
         weight; /* 1 … PRINCIPAL_WEIGHT_MAX; of several keys of a principal the greatest holds */
+    struct quota_limits quota; /* likewise, of each */
     uint64_t until_s; /* the first second, since 1970, in which the key is invalid; 0: none */
 };
 

@@ -205,9 +205,12 @@ static void owner_add(struct conversations *all, struct conversation *c)
         o = xalloc(sizeof(*o));
         o->principal = c->principal;
         list_init(&o->newest_first);
+        if (all->config.quota_of != NULL)
+            o->quota = all->config.quota_of(all->config.quota_arg, c->principal);
         hash_add(&all->owners, &o->by_principal, owner_hash(all, c->principal));
     }
     c->owner = o;
+    c->host.quota = o->quota;
     list_push_front(&o->newest_first, &c->of_owner);
     o->n++;
 }
@@ -315,9 +318,12 @@ enum status conversations_add(struct conversations *all, struct conversation *c,
         uint64_t seed;
     } drawn;
     const struct env *env = all->config.env;
+    const struct conversation_owner *owner = owner_find(all, c->principal);
     enum status rc = conversations_check_room(all, err);
     int i;
 
+    if (rc == STATUS_OK && owner != NULL && owner->quota != NULL)
+        rc = quota_check_conversations(owner->quota, owner->n, err);
     if (rc != STATUS_OK)
         return rc;
     for (i = 0; i < DRAW_TRIES; i++) {

@@ -16,6 +16,7 @@
 struct clone;
 struct journal;
 struct model;
+struct access_quota;
 struct models;
 
 /* What conversations are kept by: see keeping.h. */
@@ -51,6 +52,7 @@ struct conversation_owner {
     uint32_t principal;
     size_t n;
     struct list newest_first;
+    struct access_quota *quota; /* NULL: none */
 };
 
 /* One clone of an agent, its completed turns, and its queued ones. Turns run one after the other;
@@ -89,6 +91,9 @@ struct conversations_config {
     /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
     uint64_t linger_us;
     uint64_t unix_ms; /* the wall clock at conversations_init */
+    /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
+    struct access_quota *(*quota_of)(void *arg, uint32_t principal);
+    void *quota_arg;
     const struct env *env;
     /* Arms the one timer: conversations_tick is to be called at at_us. */
     void (*arm)(void *self, uint64_t at_us);

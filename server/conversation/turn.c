@@ -110,6 +110,8 @@ static void turn_tell(struct turn *t)
     t->told_prompt = reply->n_prompt;
     t->told_cached = reply->n_cached;
     t->told_prefilled = reply->n_prefilled;
+    if (t->hold.quota != NULL)
+        quota_generated(&t->hold, turn_now_us(t), reply->n_tokens);
 }
 
 static void free_turn(struct turn *t)
@@ -117,6 +119,7 @@ static void free_turn(struct turn *t)
     assert(list_is_empty(&t->readers));
     if (link_is_on(&t->lingering))
         list_remove(&t->lingering);
+    quota_release(&t->hold);
     agent_turn_deinit(&t->agent);
     arena_deinit(&t->arena);
     stored_request_close(t->request);
@@ -383,6 +386,8 @@ static enum status turn_proceed(struct turn *t, struct error *err)
 static enum status turn_start(struct turn *t, struct error *err)
 {
     struct turn_host *h = t->host;
+    /* What an earlier process accepted was counted there. */
+    struct access_quota *quota = t->is_accepted ? NULL : h->quota;
     uint64_t begun_us;
     enum status rc;
 
@@ -399,6 +404,8 @@ static enum status turn_start(struct turn *t, struct error *err)
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);
+    if (quota != NULL && quota_check(quota, begun_us, err) != STATUS_OK)
+        return err->status;
     rc = observed_gather(&t->agent.seen, h->newest, t->request, &t->arena, err);
     if (rc == STATUS_OK)
         rc = agent_turn_observe(&t->agent, h->clone, err);
@@ -406,9 +413,12 @@ static enum status turn_start(struct turn *t, struct error *err)
         return name_prompt(t, err);
     t->input_us = turn_now_us(t) - begun_us;
     rc = bound_tokens(t, err);
+    if (rc == STATUS_OK && quota != NULL)
+        rc = quota_take(&t->hold, quota, turn_now_us(t), t->agent.reply.n_prompt, err);
     if (rc == STATUS_OK)
         rc = turn_proceed(t, err);
     if (rc != STATUS_OK) {
+        quota_undo(&t->hold, turn_now_us(t));
         if (agent_turn_is_open(&t->agent))
             agent_turn_drop(&t->agent);
         return name_prompt(t, err);

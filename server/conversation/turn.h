@@ -4,6 +4,7 @@
 #define SERVER_CONVERSATION_TURN_H
 
 #include "agents/turn.h"
+#include "server/access/quota.h"
 #include "server/conversation/completed_turn.h"
 #include "server/conversation/options.h"
 
@@ -43,7 +44,8 @@ struct turn_host {
     struct completed_turn *newest; /* last completed turn; NULL: none */
     struct list turns;             /* the one in flight first */
     uint64_t seed, last_done_us;
-    uint32_t n_turns; /* completed */
+    struct access_quota *quota; /* of its principal; NULL: none */
+    uint32_t n_turns;           /* completed */
     /* From 1, raised by a rewind, after which turn numbers recur: part of a cursor. */
     uint32_t generation;
     uint16_t n_live; /* length of turns */
@@ -107,6 +109,7 @@ struct turn {
     /* The readable part of the reply: a running step may be writing beyond it. */
     size_t told_len, told_tokens;
     uint32_t told_prompt, told_cached, told_prefilled;
+    struct quota_hold hold; /* while it is asked */
     struct arena arena;
     struct agent_turn agent;
 };

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/gzip.h"
+#include "server/http/rate_limits.h"
 #include "server/http/socket.h"
 #include "server/http/status.h"
 
@@ -453,6 +454,7 @@ static enum status append_head(struct exchange *x, int http_status, const char *
 {
     static const char room[SOCKET_ROOM_BYTES];
     const char *id_header = api_of(x)->id_header;
+    const struct access_quota *quota;
     struct buf *out = &x->out;
 
     x->status = http_status;
@@ -473,10 +475,15 @@ static enum status append_head(struct exchange *x, int http_status, const char *
     if (x->unenforced != NULL &&
         buf_printf(out, "X-Parley-Unenforced: %s\r\n", x->unenforced) != STATUS_OK)
         return STATUS_EXHAUSTED;
+    quota = x->access == NULL ? NULL : access_key_quota(x->access);
+    if (quota != NULL &&
+        rate_limits_append(out, quota, env_now_us(x->front->config.env)) != STATUS_OK)
+        return STATUS_EXHAUSTED;
     if (x->is_of_page && buf_printf(out,
                                     "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n"
                                     "Access-Control-Expose-Headers: X-Conversation-Id, "
-                                    "X-Parley-Unenforced, X-Request-Id, Retry-After\r\n",
+                                    "X-Parley-Unenforced, X-Request-Id, Retry-After"
+                                    ", " RATE_LIMITS_EXPOSED "\r\n",
                                     x->origin) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (len != SIZE_MAX && http_status != 204 &&

@@ -27,7 +27,8 @@ static enum status parse(const char *text)
 START_TEST(reads_lines)
 {
     ck_assert_int_eq(parse("# keys\n\nalice " FOO "\nalice\t" BAR
-                           " admin attach weight=1000 until=2027-01-31 # end\r\n"),
+                           " admin attach weight=1000 until=2027-01-31 requests=1 tokens=1000000000 "
+                           "in-flight=3 conversations=4 # end\r\n"),
                      STATUS_OK);
     ck_assert_uint_eq(n_keys, 2);
     ck_assert_str_eq(keys[0].principal, "alice");
@@ -37,6 +38,11 @@ START_TEST(reads_lines)
     ck_assert_uint_eq(keys[0].until_s, 0);
     ck_assert_uint_eq(keys[0].weight, 1);
     ck_assert_uint_eq(keys[1].weight, 1000);
+    ck_assert_uint_eq(keys[0].quota.requests_per_minute, 0);
+    ck_assert_uint_eq(keys[1].quota.requests_per_minute, 1);
+    ck_assert_uint_eq(keys[1].quota.tokens_per_minute, 1000000000);
+    ck_assert_uint_eq(keys[1].quota.tokens_in_flight, 3);
+    ck_assert_uint_eq(keys[1].quota.conversations, 4);
     ck_assert_uint_eq(keys[1].roles, ACCESS_ROLE_ADMIN | ACCESS_ROLE_ATTACH);
     ck_assert_uint_eq(keys[1].until_s, 1801353600);
     free(keys);
@@ -58,6 +64,10 @@ START_TEST(refuses)
     static const char *const wrong[] = {
         "alice",
         "alice sk-secret",
+        "alice " FOO " requests=0",
+        "alice " FOO " tokens=1000000001",
+        "alice " FOO " in-flight",
+        "alice " FOO " conversations=-1",
         "alice " FOO "0",
         "al:ice " FOO,
         "alice " FOO " root",

@@ -1,0 +1,69 @@
+/* What a principal may use: turns and tokens a minute, tokens in flight, open conversations. The
+ * two rates are token buckets: a minute's worth at once, refilled evenly. Prompts are counted
+ * before they are computed, replies as they are generated, so a rate may be overdrawn by the
+ * replies in flight; what comes next waits for it. Loop. */
+#ifndef SERVER_ACCESS_QUOTA_H
+#define SERVER_ACCESS_QUOTA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+enum { QUOTA_LIMIT_MAX = 1000000000 };
+
+/* 0: no limit. */
+struct quota_limits {
+    uint32_t requests_per_minute, tokens_per_minute, tokens_in_flight, conversations;
+};
+
+/* used, in 1/60,000,000 of a token: so a microsecond gives `limit` of them back. */
+struct quota_rate {
+    uint32_t limit; /* a minute; 0: none */
+    uint64_t used, at_us;
+};
+
+struct access_quota {
+    struct quota_limits limits;
+    struct quota_rate requests, tokens;
+    uint64_t n_in_flight; /* tokens */
+};
+
+/* What a turn has taken. Zeroed: nothing. */
+struct quota_hold {
+    struct access_quota *quota; /* NULL: none was taken, or it was given back */
+    uint64_t n_prompt, n_generated;
+};
+
+/* Changes the limits; what was used of a limit stays used of the next. A zeroed quota has no limits. */
+void quota_configure(struct access_quota *q, const struct quota_limits *limits, uint64_t now_us);
+bool quota_is_limited(const struct access_quota *q);
+
+/* Whether a turn may begin whose prompt is not counted yet: what is refused here is refused before
+ * any work. STATUS_EXHAUSTED with the time after which a short one may. */
+enum status quota_check(const struct access_quota *q, uint64_t now_us,
+                        struct error *err) MUST_CHECK;
+/* Takes a request and its prompt. EXHAUSTED with the time after which it may; RANGE for a prompt
+ * that is above the limit itself. */
+enum status quota_take(struct quota_hold *hold, struct access_quota *q, uint64_t now_us,
+                       uint64_t n_prompt, struct error *err) MUST_CHECK;
+/* The reply has so many tokens by now. */
+void quota_generated(struct quota_hold *hold, uint64_t now_us, uint64_t n_generated);
+/* The turn is over; nothing happens if it holds nothing. */
+void quota_release(struct quota_hold *hold);
+/* The turn did not begin after all. */
+void quota_undo(struct quota_hold *hold, uint64_t now_us);
+
+/* Whether a principal with n open conversations may open one more. */
+enum status quota_check_conversations(const struct access_quota *q, size_t n,
+                                      struct error *err) MUST_CHECK;
+
+/* Of a rate with a limit: how much of it is left, and when it is whole again. */
+struct quota_rest {
+    uint32_t limit, remaining;
+    uint64_t reset_us;
+};
+struct quota_rest quota_rate_rest(const struct quota_rate *r, uint64_t now_us);
+
+#endif
