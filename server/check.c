@@ -74,6 +74,8 @@ static enum status check_addresses(const struct config *config, struct error *er
     if (config->http != NULL && config->is_http_given &&
         check_address(config->http, err) != STATUS_OK)
         return error_prefix(err, "--http");
+    if (config->http_admin != NULL && check_address(config->http_admin, err) != STATUS_OK)
+        return error_prefix(err, "--http-admin");
     return STATUS_OK;
 }
 

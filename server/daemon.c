@@ -471,8 +471,10 @@ static void say_ready(const struct daemon *d)
 
     buf_init(&line, READY_MAX_BYTES);
     rc = buf_printf(&line, "ready grpc=%s", port_address(d->port, 0));
-    if (rc == STATUS_OK && d->http != NULL)
+    if (rc == STATUS_OK && d->http != NULL && http_address(d->http) != NULL)
         rc = buf_printf(&line, " http=%s", http_address(d->http));
+    if (rc == STATUS_OK && d->http != NULL && http_admin_address(d->http) != NULL)
+        rc = buf_printf(&line, " http_admin=%s", http_admin_address(d->http));
     for (size_t i = 0; i < d->models.n_loaded && rc == STATUS_OK; i++)
         rc = buf_printf(&line, "%s%s", i == 0 ? " models=" : ",", d->models.loaded[i]->name);
     if (rc == STATUS_OK)
@@ -717,8 +719,9 @@ static enum status start_port(struct daemon *d, struct error *err)
 
 static enum status start_http(struct daemon *d, struct error *err)
 {
-    const struct http_config config = {
+    struct http_config config = {
         .listen = d->config.http,
+        .admin = d->config.http_admin,
         .routes = routes_all,
         .max_body_bytes =
             d->config.max_message_bytes == 0 ? HTTP_BODY_BYTES : d->config.max_message_bytes,
@@ -729,22 +732,28 @@ static enum status start_http(struct daemon *d, struct error *err)
         .server = &d->server,
         .env = &d->env,
     };
-
     struct error why;
+    enum status rc;
 
-    if (config.listen == NULL)
+    if (config.listen == NULL && config.admin == NULL)
         return STATUS_OK;
-    if (http_start(&d->http, &d->loop, &config, &why) != STATUS_OK) {
-        (void)error_prefix(&why, "--http");
-        if (d->config.is_http_given) {
-            *err = why;
-            return err->status;
-        }
+    rc = http_start(&d->http, &d->loop, &config, &why);
+    if (rc != STATUS_OK && config.listen != NULL && !d->config.is_http_given) {
         /* The address is the default, not configured: its failure is no error. */
         log_warn("http", "off error=\"%s\"", why.text);
-        return STATUS_OK;
+        config.listen = NULL;
+        if (config.admin == NULL)
+            return STATUS_OK;
+        rc = http_start(&d->http, &d->loop, &config, &why);
     }
-    log_info("listening", "http=%s", http_address(d->http));
+    if (rc != STATUS_OK) {
+        *err = why;
+        return rc;
+    }
+    if (config.listen != NULL)
+        log_info("listening", "http=%s", http_address(d->http));
+    if (config.admin != NULL)
+        log_info("listening", "http_admin=%s", http_admin_address(d->http));
     return STATUS_OK;
 }
 

@@ -36,7 +36,8 @@ struct quota_hold {
     uint64_t n_prompt, n_generated;
 };
 
-/* Changes the limits; what was used of a limit stays used of the next. A zeroed quota has no limits. */
+/* Changes the limits; what was used of a limit stays used of the next. A zeroed quota has no
+ * limits. */
 void quota_configure(struct access_quota *q, const struct quota_limits *limits, uint64_t now_us);
 bool quota_is_limited(const struct access_quota *q);
 

@@ -186,18 +186,28 @@ enum status set_listen(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
-enum status set_http(struct config *c, const char *value, struct error *err)
+static enum status set_http_address(const char **out, const char *value, struct error *err)
 {
     char host[ADDRESS_HOST_MAX + 1], port[6];
 
-    c->http = NULL;
-    c->is_http_given = true;
+    *out = NULL;
     if (is_off(value))
         return STATUS_OK;
     if (address_split(host, port, value, err) != STATUS_OK)
         return error_set(err, STATUS_INVALID, "'%.80s' is no HOST:PORT or [IPV6]:PORT", value);
-    c->http = value;
+    *out = value;
     return STATUS_OK;
+}
+
+enum status set_http(struct config *c, const char *value, struct error *err)
+{
+    c->is_http_given = true;
+    return set_http_address(&c->http, value, err);
+}
+
+enum status set_http_admin(struct config *c, const char *value, struct error *err)
+{
+    return set_http_address(&c->http_admin, value, err);
 }
 
 enum status set_http_origin(struct config *c, const char *value, struct error *err)

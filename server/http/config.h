@@ -14,7 +14,9 @@ struct server;
 struct tls;
 
 struct http_config {
-    const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks one */
+    const char *listen; /* HOST:PORT or [IPV6]:PORT; port 0 picks one. NULL: none */
+    /* Where routes of administration are served, and then not at listen; likewise. */
+    const char *admin;
     size_t max_body_bytes;
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */

@@ -356,3 +356,8 @@ struct connection *connection_open(struct http_front *f, struct lws *wsi)
     connection_set_timeout(c, KEEP_ALIVE_MS);
     return c;
 }
+
+void connection_set_admin(struct connection *c)
+{
+    c->sink.is_admin = true;
+}

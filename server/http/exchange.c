@@ -205,6 +205,14 @@ static void exchange_check_length(struct exchange *x, const http_parser *p)
     }
 }
 
+/* Which routes there are where x came in. */
+static unsigned exchange_levels(const struct exchange *x)
+{
+    if (x->front->config.admin == NULL)
+        return ROUTES_ALL;
+    return x->sink->is_admin ? ROUTES_ADMIN : ROUTES_PUBLIC;
+}
+
 /* The route of the path without slashes at its end, which proxies and people add. */
 static const struct route *find_path(struct exchange *x)
 {
@@ -215,7 +223,7 @@ static const struct route *find_path(struct exchange *x)
     while (kept > 1 && x->url[kept - 1] == '/')
         kept--;
     x->url[kept] = '\0';
-    found = route_find(routes, x->url);
+    found = route_find(routes, exchange_levels(x), x->url);
     if (found == NULL && kept < len) /* named whole in the error */
         x->url[kept] = '/';
     return found;
@@ -230,7 +238,7 @@ static void find_route(struct exchange *x, unsigned method)
         return; /* a preflight: a page may do what a program may */
     x->route = find_path(x);
     if (x->route == NULL) {
-        route_list(list, sizeof(list), &f->config.routes);
+        route_list(list, sizeof(list), &f->config.routes, exchange_levels(x));
         (void)error_set(&x->err, STATUS_NOT_FOUND, "there is no '%.80s', there are: %s", x->url,
                         list);
         exchange_refuse(x, 404);
@@ -266,7 +274,11 @@ static void exchange_check_key(struct exchange *x, unsigned method)
 
 static void check_origin(struct exchange *x)
 {
-    if (origin_check(&x->front->config.origins, x->host, x->origin, &x->err) == STATUS_OK)
+    struct origin_rules rules = x->front->config.origins;
+
+    if (x->sink->is_admin)
+        rules.is_loopback = x->front->is_admin_loopback;
+    if (origin_check(&rules, x->host, x->origin, &x->err) == STATUS_OK)
         x->is_of_page = x->origin[0] != '\0';
     else
         exchange_refuse(x, 403);

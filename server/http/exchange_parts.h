@@ -25,6 +25,7 @@ enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
 /* Where an exchange's answer goes: the part of its connection that it needs. */
 struct exchange_sink {
     struct lws *wsi;
+    bool is_admin; /* its connection came to the address of administration */
     /* Closes the connection unless something happens within timeout_ms; 0: never. Each call
      * replaces the previous time-out. */
     void (*set_timeout)(struct exchange_sink *sink, uint64_t timeout_ms);

@@ -13,7 +13,8 @@ struct http_front {
     struct http_config config;
     struct list connections, exchanges, notified;
     size_t n_connections;
-    size_t n_answering; /* complete requests without an answer */
+    size_t n_answering;     /* complete requests without an answer */
+    bool is_admin_loopback; /* the address of administration */
     bool is_serving, is_draining, is_stopping;
     /* An exchange was notified: call front_serve before the loop sleeps, but not inside. */
     void (*stay_awake)(struct http_front *f);
@@ -39,6 +40,8 @@ void front_close_idle(struct http_front *f);
 
 /* A new socket. NULL: no memory, close it. */
 struct connection *connection_open(struct http_front *f, struct lws *wsi);
+/* It came to the address of administration. */
+void connection_set_admin(struct connection *c);
 /* The socket is closed. */
 void connection_close(struct connection *c);
 void connection_read(struct connection *c, const char *data, size_t len);

@@ -26,6 +26,7 @@
 
 enum {
     SWEEP_MS = 250,
+    PROTOCOL_ADMIN = 1,
     READ_BYTES = 64 << 10, /* of one read; all share one buffer */
     CONTEXT_ROOM_BYTES = 4 << 20,
 };
@@ -34,8 +35,8 @@ struct http {
     struct http_front front;
     struct lws_context *lws;
     struct lws_vhost *vhost;
-    struct listener *listener;
-    struct tls_port_config tls_port;
+    struct listener *listener, *admin; /* NULL: none */
+    struct tls_port_config tls_port, tls_admin;
     size_t max_connections; /* half of all descriptors: gRPC needs some, too */
     /* Notified exchanges are served right after the loop has polled; the idle handle keeps the loop
      * from sleeping when one was notified at another time. */
@@ -50,6 +51,8 @@ static int adopted(struct http *h, struct lws *wsi)
 {
     struct connection *c = connection_open(&h->front, wsi);
 
+    if (c != NULL && lws_get_protocol(wsi)->id == PROTOCOL_ADMIN)
+        connection_set_admin(c);
     lws_set_opaque_user_data(wsi, c);
     return c == NULL ? -1 : 0;
 }
@@ -84,6 +87,7 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
 
 static const struct lws_protocols protocols[] = {
     {.name = "http", .callback = on_event, .tx_packet_size = READ_BYTES},
+    {.name = "admin", .callback = on_event, .tx_packet_size = READ_BYTES, .id = PROTOCOL_ADMIN},
     {0},
 };
 
@@ -126,13 +130,22 @@ static bool has_room(void *arg)
     return h->front.n_connections < h->max_connections;
 }
 
-static void adopt(void *arg, int fd)
+static void http_adopt(struct http *h, int fd, const char *protocol)
 {
-    struct http *h = arg;
     const lws_sock_file_fd_type socket = {.sockfd = fd};
 
-    if (lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_SOCKET, socket, "http", NULL) == NULL)
+    if (lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_SOCKET, socket, protocol, NULL) == NULL)
         log_warn("refused", "http connection=%d", fd); /* libwebsockets has closed it */
+}
+
+static void adopt(void *arg, int fd)
+{
+    http_adopt(arg, fd, "http");
+}
+
+static void adopt_admin(void *arg, int fd)
+{
+    http_adopt(arg, fd, "admin");
 }
 
 static void adopt_tls(void *arg, int fd)
@@ -140,6 +153,13 @@ static void adopt_tls(void *arg, int fd)
     struct http *h = arg;
 
     tls_accept(h->front.config.tls, &h->tls_port, fd);
+}
+
+static void adopt_tls_admin(void *arg, int fd)
+{
+    struct http *h = arg;
+
+    tls_accept(h->front.config.tls, &h->tls_admin, fd);
 }
 
 /* Libwebsockets has time-outs, but on a foreign loop it notices a new one only with the next event
@@ -153,26 +173,44 @@ static void on_sweep(uv_timer_t *timer)
 
 /* --- start --- */
 
-static enum status open_listener(struct http *h, uv_loop_t *loop, struct error *err)
+/* address may be NULL: then there is none. */
+static enum status http_open_listener(struct http *h, struct listener **out, bool *ret_is_loopback,
+                                      uv_loop_t *loop, const char *address,
+                                      void (*accepted)(void *arg, int fd), struct error *err)
 {
     const struct listener_config config = {.name = "http",
-                                           .address = h->front.config.listen,
+                                           .address = address,
                                            .max_descriptors = open_files_for_http(),
                                            .has_room = has_room,
-                                           .accepted =
-                                               h->front.config.tls != NULL ? adopt_tls : adopt,
+                                           .accepted = accepted,
                                            .arg = h};
     struct sockaddr_storage at;
+
+    if (address == NULL)
+        return STATUS_OK;
+    if (listener_open(out, loop, &config, err) != STATUS_OK)
+        return err->status;
+    listener_sockaddr(*out, &at);
+    *ret_is_loopback = origin_is_loopback((struct sockaddr *)&at);
+    return STATUS_OK;
+}
+
+static enum status http_open_listeners(struct http *h, uv_loop_t *loop, struct error *err)
+{
+    struct http_front *f = &h->front;
+    bool is_tls = f->config.tls != NULL;
     enum status rc;
 
     h->max_connections = open_files_max() / 2;
     h->tls_port = (struct tls_port_config){"http/1.1", adopt, h};
-    rc = listener_open(&h->listener, loop, &config, err);
+    h->tls_admin = (struct tls_port_config){"http/1.1", adopt_admin, h};
+    rc = http_open_listener(h, &h->listener, &f->config.origins.is_loopback, loop, f->config.listen,
+                            is_tls ? adopt_tls : adopt, err);
     if (rc != STATUS_OK)
-        return rc;
-    listener_sockaddr(h->listener, &at);
-    h->front.config.origins.is_loopback = origin_is_loopback((struct sockaddr *)&at);
-    return STATUS_OK;
+        return error_prefix(err, "--http");
+    rc = http_open_listener(h, &h->admin, &f->is_admin_loopback, loop, f->config.admin,
+                            is_tls ? adopt_tls_admin : adopt_admin, err);
+    return rc == STATUS_OK ? rc : error_prefix(err, "--http-admin");
 }
 
 /* Libwebsockets (4.1) opens this file, and crashes where it cannot. */
@@ -252,7 +290,7 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
     front_init(&h->front, config, stay_awake);
     rc = check_random(err);
     if (rc == STATUS_OK)
-        rc = open_listener(h, loop, err);
+        rc = http_open_listeners(h, loop, err);
     if (rc == STATUS_OK)
         rc = open_context(h, loop, err);
     if (rc == STATUS_OK) {
@@ -261,6 +299,7 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
         return STATUS_OK;
     }
     listener_close(h->listener);
+    listener_close(h->admin);
     if (h->lws != NULL) {
         lws_context_destroy(h->lws);
         /* Its connections' handles close, then its own. */
@@ -274,7 +313,12 @@ enum status http_start(struct http **out, uv_loop_t *loop, const struct http_con
 
 const char *http_address(const struct http *h)
 {
-    return listener_address(h->listener);
+    return h->listener == NULL ? NULL : listener_address(h->listener);
+}
+
+const char *http_admin_address(const struct http *h)
+{
+    return h->admin == NULL ? NULL : listener_address(h->admin);
 }
 
 void http_configure(struct http *h, uint64_t timeout_ms, const char *const *origins,
@@ -313,7 +357,8 @@ void http_stop(struct http *h)
         return;
     h->front.is_stopping = true;
     listener_close(h->listener);
-    h->listener = NULL;
+    listener_close(h->admin);
+    h->listener = h->admin = NULL;
     uv_close((uv_handle_t *)&h->check, NULL);
     uv_close((uv_handle_t *)&h->no_sleep, NULL);
     uv_close((uv_handle_t *)&h->sweep, NULL);

@@ -15,7 +15,9 @@ struct http;
 enum status http_start(struct http **out, uv_loop_t *loop, const struct http_config *config,
                        struct error *err) MUST_CHECK;
 
+/* NULL: there is none. */
 const char *http_address(const struct http *h);
+const char *http_admin_address(const struct http *h);
 
 /* For requests from now on. The origins are kept until the next call; is_loopback stays. */
 void http_configure(struct http *h, uint64_t timeout_ms, const char *const *origins,

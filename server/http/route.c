@@ -3,6 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool is_among(const struct route *r, unsigned levels)
+{
+    return (levels & 1u << r->access) != 0;
+}
+
 static bool is_match(const struct route *r, const char *path)
 {
     size_t len = strlen(r->path);
@@ -11,16 +16,17 @@ static bool is_match(const struct route *r, const char *path)
                         : strcmp(path, r->path) == 0;
 }
 
-const struct route *route_find(const struct routes *all, const char *path)
+const struct route *route_find(const struct routes *all, unsigned levels, const char *path)
 {
     for (size_t i = 0; i < all->n_tables; i++)
         for (size_t k = 0; k < all->tables[i]->n; k++)
-            if (is_match(&all->tables[i]->rows[k], path))
+            if (is_among(&all->tables[i]->rows[k], levels) &&
+                is_match(&all->tables[i]->rows[k], path))
                 return &all->tables[i]->rows[k];
     return NULL;
 }
 
-void route_list(char *out, size_t size, const struct routes *all)
+void route_list(char *out, size_t size, const struct routes *all, unsigned levels)
 {
     size_t len = 0;
 
@@ -29,7 +35,8 @@ void route_list(char *out, size_t size, const struct routes *all)
         for (size_t k = 0; k < all->tables[i]->n; k++) {
             const struct route *r = &all->tables[i]->rows[k];
 
-            if (!r->is_prefix && len + strlen(r->path) + sizeof(", ") <= size)
+            if (is_among(r, levels) && !r->is_prefix &&
+                len + strlen(r->path) + sizeof(", ") <= size)
                 len +=
                     (size_t)snprintf(out + len, size - len, "%s%s", len > 0 ? ", " : "", r->path);
         }

@@ -51,10 +51,17 @@ struct routes {
     const struct http_api *api; /* of requests without a route */
 };
 
+/* levels: which routes there are, bits 1 << of enum access_level. */
+enum {
+    ROUTES_ALL = 1 << ACCESS_KEY | 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN,
+    ROUTES_PUBLIC = 1 << ACCESS_KEY | 1 << ACCESS_OPEN,
+    ROUTES_ADMIN = 1 << ACCESS_OPEN | 1 << ACCESS_ADMIN
+};
+
 /* NULL: there is none. */
-const struct route *route_find(const struct routes *all, const char *path);
+const struct route *route_find(const struct routes *all, unsigned levels, const char *path);
 /* "/a, /b": for the error of an unknown path. Truncated to size. */
-void route_list(char *out, size_t size, const struct routes *all);
+void route_list(char *out, size_t size, const struct routes *all, unsigned levels);
 /* "GET, HEAD" */
 const char *route_methods(const struct route *r);
 

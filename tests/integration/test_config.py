@@ -67,6 +67,35 @@ def tries_files(parley, parleyd, tiny, folder):
         assert code == 1 and "TLS: " in said and word in said, said
 
 
+def fetched(address, path):
+    """Status and body."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+def administers(parley, parleyd, tiny, folder):
+    """With an address of its own /metrics is there alone, and nothing else but /health is."""
+    for http in "127.0.0.1:0", "off":
+        with children.Daemon(parleyd, "--http", http, "--http-admin", "127.0.0.1:0") as daemon:
+            admin = daemon.ready["http_admin"]
+            assert fetched(admin, "/metrics")[0] == 200 and fetched(admin, "/health")[0] == 200
+            status, said = fetched(admin, "/v1/models")
+            assert status == 404 and "/metrics" in said and "/v1/" not in said.replace("'/v1/models'", ""), said
+            if http == "off":
+                assert daemon.http is None
+                continue
+            assert fetched(daemon.http, "/v1/models")[0] == 200 and fetched(daemon.http, "/health")[0] == 200
+            status, said = fetched(daemon.http, "/metrics")
+            assert status == 404 and "/v1/models" in said and "/metrics" not in said.replace("'/metrics'", ""), said
+            code, said = check(parleyd, "--listen", "127.0.0.1:0", "--http-admin", admin)
+            assert code == 1 and "--http-admin: " in said, said
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
+        assert fetched(daemon.http, "/metrics")[0] == 200 and "http_admin" not in daemon.ready
+
+
 def from_environment(parley, parleyd, tiny, folder):
     """Variables set what no flag sets; a wrong one is named."""
     code, said = check(parleyd, PARLEY_TTL="soon")
@@ -225,7 +254,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, tries_files, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
+        for test in tried, tries_files, administers, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)
