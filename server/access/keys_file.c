@@ -17,13 +17,18 @@ enum { LINE_MAX_BYTES = 384, WORDS_MAX = 10, HEX_CHARS = 2 * SHA256_BYTES };
 static const char name_chars[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
 
+bool keys_file_is_name(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 0 && len <= PRINCIPAL_NAME_MAX && strspn(name, name_chars) == len;
+}
+
 static bool keys_take_name(struct keys_line *k, const char *word)
 {
-    size_t len = strlen(word);
-
-    if (len > PRINCIPAL_NAME_MAX || strspn(word, name_chars) != len)
+    if (!keys_file_is_name(word))
         return false;
-    memcpy(k->principal, word, len + 1);
+    memcpy(k->principal, word, strlen(word) + 1);
     return true;
 }
 

@@ -9,6 +9,7 @@
 #ifndef SERVER_ACCESS_KEYS_FILE_H
 #define SERVER_ACCESS_KEYS_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ struct keys_line {
     struct quota_limits quota; /* likewise, of each */
     uint64_t until_s; /* the first second, since 1970, in which the key is invalid; 0: none */
 };
+
+/* 1 to PRINCIPAL_NAME_MAX letters, digits, '.', '_', '@' and '-'. */
+bool keys_file_is_name(const char *name);
 
 /* *out[*ret_n] is the caller's, by free; NULL where there is no key. STATUS_INVALID names the line
  * and never quotes it: it may hold a key. */

@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "server/access/access.h"
 
 /* Bound of a set's description. */
 #define SPEC_MAX_BYTES ((size_t)64 << 20)
@@ -59,29 +60,65 @@ void params_sets_stop(struct params_sets *s)
     }
 }
 
-static struct params_set *params_by_name(const struct params_sets *s, uint32_t principal,
+static struct params_set *params_by_name(const struct params_sets *s, const struct principal *owner,
                                          const char *name)
 {
     for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l))
-        if (set_of(l)->principal == principal && set_of(l)->state != PARAMS_CLOSING &&
+        if (set_of(l)->owner->id == owner->id && set_of(l)->state != PARAMS_CLOSING &&
             strcmp(set_of(l)->spec.name, name) == 0)
             return set_of(l);
     return NULL;
 }
 
-static enum status not_found(const struct params_sets *s, uint32_t principal, const char *name,
-                             struct error *err)
+static bool is_shared_with(const struct params_set *set, const struct principal *who)
 {
-    char names[160] = "";
+    return params_sharing_allows(&set->sharing, who, PARAMS_READ);
+}
+
+/* "OWNER/NAME": a principal's name has no '/', so that nobody else can take the place of a set. */
+static struct params_set *params_by_path(const struct params_sets *s, const struct principal *who,
+                                         const char *path)
+{
+    size_t len = strcspn(path, "/");
+
+    if (path[len] == '\0')
+        return NULL;
+    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
+        struct params_set *set = set_of(l);
+
+        if (set->state != PARAMS_CLOSING && strlen(set->owner->name) == len &&
+            memcmp(set->owner->name, path, len) == 0 &&
+            strcmp(set->spec.name, path + len + 1) == 0 && is_shared_with(set, who))
+            return set;
+    }
+    return NULL;
+}
+
+void params_name_for(char out[PARAMS_NAME_SIZE], const struct params_set *set,
+                     const struct principal *who)
+{
+    bool is_own = set->owner->id == who->id;
+
+    (void)snprintf(out, PARAMS_NAME_SIZE, "%s%s%s", is_own ? "" : set->owner->name,
+                   is_own ? "" : "/", set->spec.name);
+}
+
+bool params_is_listed(const struct params_set *set, const struct principal *who)
+{
+    return set->state == PARAMS_SERVING && (set->owner->id == who->id || is_shared_with(set, who));
+}
+
+static enum status not_found(const struct params_sets *s, const struct principal *who,
+                             const char *name, struct error *err)
+{
+    char names[160] = "", one[PARAMS_NAME_SIZE];
     size_t len = 0;
 
     for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
-        const char *served = set_of(l)->spec.name;
-
-        if (set_of(l)->principal == principal && set_of(l)->state == PARAMS_SERVING &&
-            len + strlen(served) + 3 < sizeof(names))
+        params_name_for(one, set_of(l), who);
+        if (params_is_listed(set_of(l), who) && len + strlen(one) + 3 < sizeof(names))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s%s", len > 0 ? ", " : "",
-                                    served);
+                                    one);
     }
     if (len == 0)
         return error_because(err, STATUS_NOT_FOUND, REASON_PARAMS_NOT_FOUND, "name",
@@ -90,13 +127,19 @@ static enum status not_found(const struct params_sets *s, uint32_t principal, co
                          "there are no parameters '%.64s', there are: %s", name, names);
 }
 
-enum status params_find(struct params_set **out, const struct params_sets *s, uint32_t principal,
-                        const char *name, struct error *err)
+enum status params_find(struct params_set **out, const struct params_sets *s,
+                        const struct principal *who, enum params_right right, const char *name,
+                        struct error *err)
 {
-    struct params_set *set = params_by_name(s, principal, name);
+    struct params_set *set = params_by_name(s, who, name);
 
     if (set == NULL)
-        return not_found(s, principal, name, err);
+        set = params_by_path(s, who, name);
+    if (set == NULL)
+        return not_found(s, who, name, err);
+    if (set->owner->id != who->id && !params_sharing_allows(&set->sharing, who, right))
+        return error_because(err, STATUS_DENIED, REASON_NONE, "name",
+                             "the parameters '%.64s' are shared with you, but not for this", name);
     if (set->state != PARAMS_SERVING) {
         (void)error_because(err, STATUS_UNAVAILABLE, REASON_PARAMS_NOT_READY, NULL,
                             "the first values of '%s' are not there yet", name);
@@ -219,8 +262,9 @@ static enum status params_start(struct params_set *set, const struct params_spec
     return model_start(&set->model, set->sets->loop, &config, on_loaded, set, err);
 }
 
-enum status params_make(struct params_set **out, struct params_sets *s, uint32_t principal,
-                        const struct params_spec *spec, struct error *err)
+enum status params_make(struct params_set **out, struct params_sets *s,
+                        const struct principal *owner, const struct params_spec *spec,
+                        const struct params_sharing *sharing, struct error *err)
 {
     struct params_spec checked = *spec;
     enum status rc = params_spec_check(&checked, err);
@@ -231,7 +275,7 @@ enum status params_make(struct params_set **out, struct params_sets *s, uint32_t
     if (s->is_stopping)
         return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                              "the server is stopping");
-    if (params_by_name(s, principal, spec->name) != NULL)
+    if (params_by_name(s, owner, spec->name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
                              "there are parameters '%s' already", spec->name);
     if (s->n == PARAMS_MAX_SETS)
@@ -241,13 +285,15 @@ enum status params_make(struct params_set **out, struct params_sets *s, uint32_t
     if (set == NULL)
         return error_no_memory(err, sizeof(*set), "parameters");
     set->sets = s;
-    set->principal = principal;
+    set->owner = owner;
     arena_init(&set->arena, SPEC_MAX_BYTES);
     list_init(&set->contributors);
     list_init(&set->subscribers);
     list_init(&set->updates);
     list_init(&set->queue);
-    rc = params_start(set, &checked, err);
+    rc = params_sharing_copy(&set->sharing, sharing, &set->arena, err);
+    if (rc == STATUS_OK)
+        rc = params_start(set, &checked, err);
     if (rc != STATUS_OK) {
         set_free(set);
         return rc;

@@ -8,6 +8,7 @@
 #include "agents/params/params.h"
 #include "base/list.h"
 #include "server/model/model.h"
+#include "server/params/sharing.h"
 
 enum {
     PARAMS_MAX_SETS = 64,
@@ -41,7 +42,8 @@ struct params_counters {
 struct params_set {
     struct link link;
     struct params_sets *sets;
-    uint32_t principal; /* its owner; calls of other principals do not find it */
+    const struct principal *owner;
+    struct params_sharing sharing; /* with others, who do not find it else; in arena */
     enum params_state state;
     struct arena arena; /* of spec */
     struct params_spec spec;
@@ -89,15 +91,25 @@ void params_sets_init(struct params_sets *s, uv_loop_t *loop, const struct env *
 /* Closes all sets; on_idle is called for each. No further set can be made. */
 void params_sets_stop(struct params_sets *s);
 
-/* The principal's set of this name. NOT_FOUND names the existing sets of the principal;
+/* The set of this name that is who's own, or "OWNER/NAME" of another that shares it. NOT_FOUND
+ * names the sets that there are for who; DENIED for one that is shared without the right;
  * UNAVAILABLE, with a hint, while the set waits for its first values. */
-enum status params_find(struct params_set **out, const struct params_sets *s, uint32_t principal,
-                        const char *name, struct error *err) MUST_CHECK;
+enum status params_find(struct params_set **out, const struct params_sets *s,
+                        const struct principal *who, enum params_right right, const char *name,
+                        struct error *err) MUST_CHECK;
 
-/* EXISTS for a name that the principal has in use; INVALID or other errors of spec; EXHAUSTED. The
- * set is FILLING soon; its first values may be uploaded at once. */
-enum status params_make(struct params_set **out, struct params_sets *s, uint32_t principal,
-                        const struct params_spec *spec, struct error *err) MUST_CHECK;
+/* "NAME", or "OWNER/NAME" of another's. Truncated to size. */
+enum { PARAMS_NAME_SIZE = 192 };
+void params_name_for(char out[PARAMS_NAME_SIZE], const struct params_set *set,
+                     const struct principal *who);
+/* Serving, and who may read it. */
+bool params_is_listed(const struct params_set *set, const struct principal *who);
+
+/* EXISTS for a name that the owner has in use; INVALID or other errors of spec and of sharing;
+ * EXHAUSTED. The set is FILLING soon; its first values may be uploaded at once. owner is kept. */
+enum status params_make(struct params_set **out, struct params_sets *s,
+                        const struct principal *owner, const struct params_spec *spec,
+                        const struct params_sharing *sharing, struct error *err) MUST_CHECK;
 /* Sets the first values, from params_memory_take; the set serves them once made is called with OK.
  * With a failure the set closes. */
 void params_fill(struct params_set *set, float *values,

@@ -20,7 +20,7 @@ from children import PATIENCE
 from harness import content, conversations, conversations_pb2_grpc, params, params_pb2_grpc, tensor_pb2
 
 sys.path.insert(0, os.environ["PARLEY_STUBS"])
-from parley.v1 import act_pb2 as act, act_pb2_grpc  # noqa: E402
+from parley.v1 import act_pb2 as act, act_pb2_grpc, principal_pb2 as principal  # noqa: E402
 from tritonclient.grpc import service_pb2 as kserve, service_pb2_grpc as kserve_grpc  # noqa: E402
 
 SECRET = "The password of the vault is swordfish. " * 12  # several pages
@@ -218,8 +218,8 @@ def by_session(alice, mallory):
     assert refusal(step, mallory, 1, 2)[0] == StatusCode.OUT_OF_RANGE
 
 
-def make_params(who, name):
-    config = params.ParamsConfig(name=name, specs=[tensor_pb2.TensorSpec(name="w", dtype=tensor_pb2.DTYPE_F32, shape=[4])], round_size=1,
+def make_params(who, name, **access):
+    config = params.ParamsConfig(name=name, access=principal.AccessList(**access), specs=[tensor_pb2.TensorSpec(name="w", dtype=tensor_pb2.DTYPE_F32, shape=[4])], round_size=1,
                                  optimiser=params.ParamsOptimiser(learning_rate=0.1))
     return who.params.Create(iter([params.ParamsCreateRequest(config=config)]))
 
@@ -238,6 +238,41 @@ def by_params(alice, mallory):
     make_params(mallory, "weights")  # the name tells nothing
     mallory.params.Delete(p.ParamsDeleteRequest(name="weights"))
     assert [s.name for s in alice.params.List(p.ParamsListRequest()).params] == ["weights"]
+
+
+def by_access_list(alice, mallory):
+    """What alice shares has her name before its own; a reader pulls, a writer also pushes, none deletes; whom it is not shared with finds nothing."""
+    p = params
+
+    def header(name):
+        return iter([p.ParamsUpload(header=p.ParamsUploadHeader(name=name, client_id="m", step_id=1))])
+
+    def pull(name):
+        return list(mallory.params.Pull(p.ParamsPullRequest(name=name)))
+
+    make_params(alice, "read", readers=["mallory"])
+    make_params(alice, "written", writers=["mallory"])
+    make_params(alice, "others", readers=["carol"], writers=["dave"])
+    assert [s.name for s in mallory.params.List(p.ParamsListRequest()).params] == ["alice/read", "alice/written"]
+    for name in "alice/read", "alice/written":
+        assert pull(name), name
+        assert next(mallory.params.Watch(p.ParamsWatchRequest(name=name))).version == 0
+        assert refusal(mallory.params.Delete, p.ParamsDeleteRequest(name=name))[0] == StatusCode.PERMISSION_DENIED
+        assert refusal(pull, name.split("/")[1])[0] == StatusCode.NOT_FOUND  # not by a name that he could take
+    for way in mallory.params.UpdateAndFetch, mallory.params.Push:
+        assert refusal(way, header("alice/read"))[0] == StatusCode.PERMISSION_DENIED
+        assert refusal(way, header("alice/written"))[0] == StatusCode.INVALID_ARGUMENT  # it may, but sends nothing
+        code, words = refusal(way, header("alice/others"))
+        assert code == StatusCode.NOT_FOUND and (code, words.replace("others", "no")) == refusal(way, header("alice/no")), words
+    for way in mallory.params.Delete, mallory.params.Pull, mallory.params.Watch:
+        assert refusal(way, p.ParamsDeleteRequest(name="alice/others") if way == mallory.params.Delete else p.ParamsPullRequest(name="alice/others")
+                       if way == mallory.params.Pull else p.ParamsWatchRequest(name="alice/others"))[0] == StatusCode.NOT_FOUND
+    for wrong in {"readers": ["a/b"]}, {"writers": [""]}, {"readers": ["a"] * 65}:
+        code, words = refusal(lambda: make_params(alice, "wrong", **wrong))
+        assert code == StatusCode.INVALID_ARGUMENT and f"access.{[*wrong][0]}" in words, words
+    for name in "read", "written", "others":
+        alice.params.Delete(p.ParamsDeleteRequest(name=name))
+    assert not mallory.params.List(p.ParamsListRequest()).params
 
 
 def by_weight(alice, mallory):
@@ -284,6 +319,7 @@ def main(parleyd, write_tiny_model, write_policy):
             by_sequence(alice, mallory)
             by_session(alice, mallory)
             by_params(alice, mallory)
+            by_access_list(alice, mallory)
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
             by_cache(*(Person(daemon, key) for key in keys))
         test_keys.write_keys(path, ("alice", keys[0], "weight=4"), ("mallory", keys[1]))

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "server/access/access.h"
 #include "server/params/params.h"
 
 struct params_rig {
@@ -16,6 +17,9 @@ struct params_rig {
     struct update_outcome end;
     struct update_waiter waiter;
 };
+
+static const struct principal rig_owner = {.name = ""};
+static const struct params_sharing rig_sharing = {0};
 
 static inline void rig_on_idle(void *arg)
 {
@@ -75,7 +79,7 @@ static inline struct params_set *rig_make(struct params_rig *r, struct params_sp
     spec.name = "p";
     spec.tensors = &one;
     spec.n_tensors = 1;
-    if (params_make(&set, &r->sets, 0, &spec, &r->err) != STATUS_OK)
+    if (params_make(&set, &r->sets, &rig_owner, &spec, &rig_sharing, &r->err) != STATUS_OK)
         return NULL;
     if (params_memory_take(&values, set->memory, &r->err) != STATUS_OK) {
         params_close(set, &r->err);

@@ -45,14 +45,16 @@ static void create_config(struct upload_stream *in, const ProtobufCMessage *mess
     struct creation *c = container_of(in, struct creation, upload_stream);
     struct server *server = call_server(in->call);
     struct upload_config config;
+    struct params_sharing sharing;
     struct params_spec spec;
     struct error err;
     enum status rc;
 
+    params_wire_sharing(&sharing, ((const Parley__V1__ParamsCreateRequest *)message)->config);
     rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
                             call_arena(in->call), &err);
     if (rc == STATUS_OK)
-        rc = params_make(&c->set, server->params, call_principal(in->call)->id, &spec, &err);
+        rc = params_make(&c->set, server->params, call_principal(in->call), &spec, &sharing, &err);
     if (rc != STATUS_OK) {
         c->set = NULL;
         upload_stream_fail(in, &err);
@@ -165,7 +167,7 @@ static void start_pull(struct call *call, const ProtobufCMessage *message, struc
         call_finish(call, &err);
         return;
     }
-    if (params_find(&set, server->params, call_principal(call)->id, request->name, &err) !=
+    if (params_find(&set, server->params, call_principal(call), PARAMS_READ, request->name, &err) !=
         STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -256,7 +258,7 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, call_principal(call)->id,
+    if (params_find(&set, server->params, call_principal(call), PARAMS_READ,
                     ((const Parley__V1__ParamsWatchRequest *)message)->name, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -275,12 +277,12 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
 
 /* --- List, Delete --- */
 
-static void fill_info(Parley__V1__ParamsInfo *out, const struct params_set *set)
+static void fill_info(Parley__V1__ParamsInfo *out, const struct params_set *set, char *name)
 {
     const struct snapshot *s = params_current(set->model->agent);
 
     parley__v1__params_info__init(out);
-    out->name = (char *)(uintptr_t)set->spec.name; /* only read */
+    out->name = name;
     out->version = s->version;
     out->size_bytes = s->size_bytes;
     out->round_size = (uint32_t)set->spec.round_size;
@@ -298,16 +300,19 @@ static void list_params(struct call *call, const ProtobufCMessage *message, stru
 {
     Parley__V1__ParamsListResponse response = PARLEY__V1__PARAMS_LIST_RESPONSE__INIT;
     Parley__V1__ParamsInfo infos[PARAMS_MAX_SETS], *pointers[PARAMS_MAX_SETS];
+    const struct principal *who = call_principal(call);
     const struct list *all = &server->params->all;
+    char names[PARAMS_MAX_SETS][PARAMS_NAME_SIZE];
 
     (void)message;
     for (struct link *l = list_first(all); l != NULL; l = list_next(all, l)) {
         const struct params_set *set = container_of(l, struct params_set, link);
         size_t i = response.n_params;
 
-        if (set->state != PARAMS_SERVING || set->principal != call_principal(call)->id)
+        if (!params_is_listed(set, who))
             continue;
-        fill_info(&infos[i], set);
+        params_name_for(names[i], set, who);
+        fill_info(&infos[i], set, names[i]);
         pointers[i] = &infos[i];
         response.n_params++;
     }
@@ -322,7 +327,8 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, call_principal(call)->id, name, &err) != STATUS_OK) {
+    if (params_find(&set, server->params, call_principal(call), PARAMS_OWN, name, &err) !=
+        STATUS_OK) {
         call_finish(call, &err);
         return;
     }

@@ -162,6 +162,19 @@ static enum status take_schedule(struct schedule *out, const Parley__V1__ParamsS
     return STATUS_OK;
 }
 
+void params_wire_sharing(struct params_sharing *out, const Parley__V1__ParamsConfig *from)
+{
+    const Parley__V1__AccessList *list = from->access;
+
+    *out = (struct params_sharing){0};
+    if (list == NULL)
+        return;
+    out->readers = (const char *const *)list->readers;
+    out->writers = (const char *const *)list->writers;
+    out->n_readers = list->n_readers;
+    out->n_writers = list->n_writers;
+}
+
 enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
                                struct arena *arena, struct error *err)
 {
