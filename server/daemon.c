@@ -44,6 +44,7 @@
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/net/open_files.h"
+#include "server/net/peers.h"
 #include "server/net/tls.h"
 #include "server/notify.h"
 #include "server/params/params.h"
@@ -66,6 +67,7 @@ struct daemon {
     struct server server;
     struct error *err;     /* daemon_run's: the reason of a failure */
     struct tls *tls;       /* NULL: none */
+    struct peers *peers;   /* NULL: no bound */
     struct access *access; /* NULL: everybody may call */
     struct models models;
     struct attached attached;
@@ -689,6 +691,12 @@ static enum status start_tls(struct daemon *d, struct error *err)
     return error_prefix(err, "TLS");
 }
 
+static void start_peers(struct daemon *d)
+{
+    if (d->config.max_peer_connections != 0)
+        d->peers = peers_open(d->config.max_peer_connections, &d->env);
+}
+
 static enum status start_port(struct daemon *d, struct error *err)
 {
     struct port_config config = {
@@ -698,6 +706,7 @@ static enum status start_port(struct daemon *d, struct error *err)
         .server = &d->server,
         .health = &d->health,
         .tls = d->tls,
+        .peers = d->peers,
         .access = d->access,
         .env = &d->env,
     };
@@ -728,6 +737,7 @@ static enum status start_http(struct daemon *d, struct error *err)
         .timeout_ms = d->config.http_timeout_ms,
         .origins = {.allowed = d->config.http_origins, .n_allowed = d->config.n_http_origins},
         .tls = d->tls,
+        .peers = d->peers,
         .access = d->access,
         .server = &d->server,
         .env = &d->env,
@@ -891,6 +901,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_params(&d);
     start_conversations(&d);
     start_sessions(&d);
+    start_peers(&d);
     if (start_access(&d, err) != STATUS_OK || start_journal(&d, err) != STATUS_OK ||
         start_tls(&d, err) != STATUS_OK || start_sequences(&d, err) != STATUS_OK ||
         start_port(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
@@ -900,6 +911,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     assert(d.server.state == SERVER_STOPPED);
     http_free(d.http);
     access_close(d.access);
+    peers_close(d.peers);
     keyed_replies_deinit(&d.keyed);
     conversation_names_deinit(&d.names);
     conversations_deinit(&d.conversations);

@@ -49,7 +49,8 @@ struct config {
     size_t max_sessions;
     uint64_t session_ttl_ms;
     size_t params_bytes;
-    size_t memory_bytes; /* of all models; 0: no bound */
+    size_t memory_bytes;         /* of all models; 0: no bound */
+    size_t max_peer_connections; /* 0: no bound */
     size_t max_message_bytes;
     enum config_attach { ATTACH_AUTO, ATTACH_ON, ATTACH_OFF } attach; /* who may be a worker */
     uint64_t attach_timeout_ms;

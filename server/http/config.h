@@ -10,6 +10,7 @@
 #include "server/http/route.h"
 
 struct access;
+struct peers;
 struct server;
 struct tls;
 
@@ -21,6 +22,7 @@ struct http_config {
     struct routes routes;
     uint64_t timeout_ms;         /* for a request to arrive, and for its answer to be taken */
     struct origin_rules origins; /* is_loopback is set from the socket */
+    struct peers *peers;         /* likewise */
     struct tls *tls;             /* borrowed until http_stop; NULL: none */
     const struct access *access; /* who may ask; kept. NULL: everybody */
     struct server *server;       /* passed to routes, never dereferenced */

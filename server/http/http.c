@@ -182,6 +182,7 @@ static enum status http_open_listener(struct http *h, struct listener **out, boo
                                            .address = address,
                                            .max_descriptors = open_files_for_http(),
                                            .has_room = has_room,
+                                           .peers = h->front.config.peers,
                                            .accepted = accepted,
                                            .arg = h};
     struct sockaddr_storage at;

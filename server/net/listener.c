@@ -17,6 +17,7 @@
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "server/net/peers.h"
 
 enum {
     SOCKETS_MAX = 8, /* addresses of one host */
@@ -107,14 +108,20 @@ static void pause_all(struct listener *l)
 
 static void listener_take(struct listener *l, int fd)
 {
-    if ((size_t)fd < l->config.max_descriptors &&
-        (l->config.has_room == NULL || l->config.has_room(l->config.arg))) {
+    const char *why = NULL;
+
+    if ((size_t)fd >= l->config.max_descriptors ||
+        (l->config.has_room != NULL && !l->config.has_room(l->config.arg)))
+        why = "too many connections for the limit of open files";
+    else if (l->config.peers != NULL && !peers_admit(l->config.peers, fd))
+        why = "too many connections of one address";
+    if (why == NULL) {
         l->config.accepted(l->config.arg, fd);
         return;
     }
     (void)close(fd); /* nothing was sent */
     l->n_refused++;
-    listener_say(l, "too many connections for the limit of open files");
+    listener_say(l, why);
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)

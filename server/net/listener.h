@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 struct listener;
+struct peers;
 
 struct listener_config {
     const char *name;    /* "grpc": for the log; kept */
@@ -21,6 +22,7 @@ struct listener_config {
     unsigned user_timeout_ms; /* TCP_USER_TIMEOUT; 0: the system's */
     /* False: the connection is refused. NULL: max_descriptors alone decides. */
     bool (*has_room)(void *arg);
+    struct peers *peers; /* kept; refuses the connections of a peer that has many. NULL: none */
     void (*accepted)(void *arg, int fd); /* takes fd, which does not block */
     void *arg;
 };

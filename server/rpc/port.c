@@ -350,6 +350,7 @@ static enum status open_listeners(struct port *p, uv_loop_t *loop, const struct 
                                                .address = config->listen[i],
                                                .max_descriptors = open_files_for_grpc(),
                                                .user_timeout_ms = ACKNOWLEDGE_MS,
+                                               .peers = config->peers,
                                                .accepted = is_plain ? on_accepted : on_accepted_tls,
                                                .arg = p};
 

@@ -9,6 +9,7 @@
 #include "server/rpc/call.h"
 
 struct port;
+struct peers;
 struct tls;
 
 struct port_config {
@@ -21,6 +22,7 @@ struct port_config {
     size_t n_services;
     struct server *server;       /* passed to handlers, never dereferenced */
     struct health *health;       /* for calls that use it */
+    struct peers *peers;         /* of the listeners; NULL: none. Kept */
     struct tls *tls;             /* of all but unix sockets; borrowed until port_stop. NULL: none */
     const struct access *access; /* who may call; kept. NULL: everybody */
     const struct env *env;       /* kept */

@@ -96,6 +96,34 @@ def administers(parley, parleyd, tiny, folder):
         assert fetched(daemon.http, "/metrics")[0] == 200 and "http_admin" not in daemon.ready
 
 
+def is_taken(address):
+    """A connection that is served until the caller closes it; None: it was closed at once."""
+    connection = socket.create_connection(address.rsplit(":", 1), timeout=PATIENCE)
+    try:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if connection.recv(4096).startswith(b"HTTP/1.1 200"):
+            return connection
+    except ConnectionError:
+        pass
+    connection.close()
+    return None
+
+
+def bounds_peers(parley, parleyd, tiny, folder):
+    """An address has so many connections over both ports; what was closed makes room."""
+    with children.Daemon(parleyd, "--http", "127.0.0.1:0", "--max-peer-connections", "3") as daemon:
+        grpc = socket.create_connection(daemon.address.rsplit(":", 1), timeout=PATIENCE)
+        grpc.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        assert grpc.recv(4096)  # gRPC's settings: it is served
+        first, second = is_taken(daemon.http), is_taken(daemon.http)
+        assert first and second and not is_taken(daemon.http)
+        held = [second]
+        for connection in grpc, first:
+            connection.close()
+            children.until("room for one more", lambda: held.append(is_taken(daemon.http)) or held[-1] is not None, daemon.process)
+            assert not is_taken(daemon.http)
+
+
 def from_environment(parley, parleyd, tiny, folder):
     """Variables set what no flag sets; a wrong one is named."""
     code, said = check(parleyd, PARLEY_TTL="soon")
@@ -254,7 +282,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        for test in tried, tries_files, administers, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
+        for test in tried, tries_files, administers, bounds_peers, from_environment, reloaded, reloads_models, keeps_the_old, notifies:
             if not only or test.__name__ in only:
                 print(test.__name__, flush=True)
                 test(parley, parleyd, tiny, folder)
