@@ -57,7 +57,7 @@ enum reason {
     REASON_ROLE_MISSING, /* the key's principal has not the role that the call needs */
 
     REASON_JOURNAL_FAILING, /* it cannot be written or read now: nothing was promised, come back */
-    REASON_QUOTA_EXCEEDED, /* the principal has used up what it may: come back after the delay */
+    REASON_QUOTA_EXCEEDED,  /* the principal has used up what it may: come back after the delay */
     N_REASONS
 };
 
