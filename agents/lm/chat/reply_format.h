@@ -1,0 +1,54 @@
+/* How families of models write calls of tools and thoughts into a reply: one row of a table each,
+ * found by what their chat templates say. */
+#ifndef AGENTS_LM_CHAT_REPLY_FORMAT_H
+#define AGENTS_LM_CHAT_REPLY_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum call_shape {
+    CALL_OBJECT,     /* {"name": …, "arguments": {…}} */
+    CALL_LIST,       /* a list of such objects */
+    CALL_NAMED,      /* the name, a mark, the arguments as JSON */
+    CALL_PARAMETERS, /* <function=NAME><parameter=KEY>VALUE</parameter></function> */
+    CALL_PAIRS,      /* NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> */
+};
+
+/* A reply's calls are: open, then each of them (before, prefix, the call, after), then close. Texts
+ * are "" where a family has none; white space may stand between them. */
+struct call_format {
+    const char *family;
+    const char *probes[2]; /* texts that its templates have, both */
+    enum call_shape shape;
+    const char *open, *close;
+    const char *before, *prefix, *after;
+    const char *arguments; /* CALL_NAMED: the mark before the arguments; objects: their key */
+    bool may_be_bare;      /* the whole reply may be a call, without open */
+};
+
+struct thought_format {
+    const char *open, *close;
+    const char *probe; /* a text that its templates have */
+};
+
+/* A model's own. */
+struct reply_format {
+    const struct call_format *calls;       /* never NULL */
+    bool takes_tools;                      /* the template shows the tools to the model */
+    const struct thought_format *thoughts; /* NULL: it has none */
+    bool begins_in_thought;                /* the prompt ends behind the open of a thought */
+    bool marks_calls; /* its marks are ordinary text, and a forced call is to have them */
+};
+
+enum { REPLY_FORMAT_MAX_MARKS = 8 };
+
+/* text NULL: a model without a template. Leaves begins_in_thought and marks_calls false. */
+void reply_format_find(struct reply_format *out, const char *text, size_t len, bool takes_tools);
+/* All texts of the format that may be control tokens: at most REPLY_FORMAT_MAX_MARKS, returns how
+ * many. */
+size_t reply_format_marks(const struct reply_format *f, const char *out[]);
+
+/* The i-th family; NULL after the last. */
+const struct call_format *call_format_at(size_t i);
+
+#endif

@@ -1,0 +1,486 @@
+/* held is the text that is not decided yet. Each state takes what it can from its front and may
+ * hand over to another state; when none gets further, more text is needed. */
+#include "agents/lm/chat/reply_parser.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/lm/chat/call_text.h"
+#include "base/alloc.h"
+
+enum parser_state {
+    PARSE_TEXT,      /* looks for a mark */
+    PARSE_THOUGHT,   /* looks for its close */
+    PARSE_CALL,      /* behind the open: reads a call up to its arguments */
+    PARSE_ARGUMENTS, /* hands out arguments as they come */
+    PARSE_REST,      /* of the object around the arguments, and the close */
+    PARSE_NOTHING,   /* one call was wanted, and came */
+};
+
+enum {
+    MAX_HELD_SPACE = 256, /* before a mark it is not text */
+    MAX_PARSED_BYTES = 64 << 20,
+    SLICE_BYTES = 4096,
+};
+
+/* Texts between the messages of gpt-oss's format, which are no part of any. */
+static const char *const dropped[] = {"<|start|>assistant", "<|channel|>final<|message|>"};
+
+struct parsed {
+    enum reply_part_kind kind;
+    uint32_t call;
+    size_t end; /* in out */
+};
+
+struct reply_parser {
+    const struct reply_format *format;
+    const struct call_format *calls; /* NULL: none are looked for */
+    const struct thought_format *thoughts;
+    json_t *tools;
+    bool may_be_bare, is_single;
+    enum parser_state state;
+    struct buf held, out, parts; /* parts: struct parsed */
+    size_t n_read, read_to;      /* parts that were read, and where the last of them ends in out */
+    size_t mark_len;             /* PARSE_CALL: of the open at the front of held */
+    struct json_place place;
+    uint32_t n_calls;
+    bool has_text;    /* so a bare call cannot begin any more */
+    bool skips_space; /* at the front of held */
+    bool is_in_object, is_over, is_bare;
+    bool is_short; /* of memory */
+};
+
+/* --- parts --- */
+
+static struct parsed *parser_last(struct reply_parser *p)
+{
+    return p->parts.len == 0 ? NULL : (struct parsed *)(void *)(p->parts.data + p->parts.len) - 1;
+}
+
+static void parser_put(struct reply_parser *p, enum reply_part_kind kind, const char *text,
+                       size_t len)
+{
+    const uint32_t call = p->n_calls == 0 ? 0 : p->n_calls - 1;
+    struct parsed *last = parser_last(p), part = {kind, call, p->out.len + len};
+
+    if (p->is_short || (len == 0 && kind != REPLY_CALL))
+        return;
+    if (buf_append(&p->out, text, len) != STATUS_OK)
+        p->is_short = true;
+    else if (last != NULL && last->kind == kind && last->call == call && kind != REPLY_CALL)
+        last->end = p->out.len;
+    else if (buf_append(&p->parts, &part, sizeof part) != STATUS_OK)
+        p->is_short = true;
+}
+
+/* Hands out the front of held. */
+static void parser_give(struct reply_parser *p, enum reply_part_kind kind, size_t len)
+{
+    for (size_t i = 0; kind == REPLY_TEXT && !p->has_text && i < len; i++)
+        p->has_text = !call_text_is_space(p->held.data[i]);
+    parser_put(p, kind, p->held.data, len);
+    buf_consume(&p->held, len);
+}
+
+bool reply_parser_next(struct reply_parser *p, struct reply_part *out)
+{
+    const struct parsed *parts = (const struct parsed *)(const void *)p->parts.data;
+
+    if (p->n_read * sizeof *parts == p->parts.len)
+        return false;
+    parts += p->n_read++;
+    *out = (struct reply_part){parts->kind, parts->call, p->out.data + p->read_to,
+                               parts->end - p->read_to};
+    p->read_to = parts->end;
+    return true;
+}
+
+uint32_t reply_parser_n_calls(const struct reply_parser *p)
+{
+    return p->n_calls;
+}
+
+/* --- marks --- */
+
+/* How many of the last bytes of held could be the beginning of mark. */
+static size_t parser_beginning(const struct reply_parser *p, const char *mark)
+{
+    const size_t n = strlen(mark);
+
+    for (size_t len = n == 0 ? 0 : n - 1; len > 0; len--)
+        if (len <= p->held.len && memcmp(p->held.data + p->held.len - len, mark, len) == 0)
+            return len;
+    return 0;
+}
+
+/* Whether held begins with mark; *ret_is_open if more text may make it so. */
+static bool parser_begins_with(const struct reply_parser *p, const char *mark, bool *ret_is_open)
+{
+    const size_t n = strlen(mark), most = n < p->held.len ? n : p->held.len;
+
+    if (n == 0 || most == 0 || memcmp(p->held.data, mark, most) != 0)
+        return false;
+    *ret_is_open = *ret_is_open || (most < n && !p->is_over);
+    return most == n;
+}
+
+static size_t parser_space(const struct reply_parser *p)
+{
+    size_t n = 0;
+
+    while (n < p->held.len && call_text_is_space(p->held.data[n]))
+        n++;
+    return n;
+}
+
+/* How many of the first len bytes of held remain without the space that they end in. */
+static size_t without_space(const struct reply_parser *p, size_t len)
+{
+    const size_t least = len > MAX_HELD_SPACE ? len - MAX_HELD_SPACE : 0;
+
+    while (len > least && call_text_is_space(p->held.data[len - 1]))
+        len--;
+    return len;
+}
+
+/* --- states; each returns whether it got further --- */
+
+struct found_mark {
+    size_t at, len; /* at SIZE_MAX: none */
+    enum parser_state next;
+    size_t n_open; /* last bytes that may begin a mark */
+};
+
+static void look_for(const struct reply_parser *p, struct found_mark *f, const char *mark,
+                     enum parser_state next)
+{
+    const char *found = memmem(p->held.data, p->held.len, mark, strlen(mark));
+    const size_t at = found == NULL ? SIZE_MAX : (size_t)(found - p->held.data);
+    const size_t n_open = parser_beginning(p, mark);
+
+    f->n_open = n_open > f->n_open ? n_open : f->n_open;
+    if (at < f->at)
+        *f = (struct found_mark){at, strlen(mark), next, f->n_open};
+}
+
+static struct found_mark parser_look(const struct reply_parser *p)
+{
+    struct found_mark f = {.at = SIZE_MAX};
+
+    if (p->calls != NULL && p->calls->open[0] != '\0')
+        look_for(p, &f, p->calls->open, PARSE_CALL);
+    if (p->thoughts != NULL) {
+        look_for(p, &f, p->thoughts->open, PARSE_THOUGHT);
+        if (p->thoughts->open[1] == '|') /* gpt-oss */
+            for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+                look_for(p, &f, dropped[i], PARSE_TEXT);
+    }
+    return f;
+}
+
+static bool parser_at_mark(struct reply_parser *p, const struct found_mark *f)
+{
+    const size_t n_text = without_space(p, f->at);
+
+    parser_give(p, REPLY_TEXT, n_text);
+    buf_consume(&p->held, f->at - n_text);
+    p->state = f->next;
+    p->mark_len = f->len;
+    if (f->next != PARSE_CALL) {
+        buf_consume(&p->held, f->len);
+        p->skips_space = true;
+    }
+    return true;
+}
+
+/* A reply that begins with an object may be a call as a whole. */
+static bool parser_may_begin_bare(const struct reply_parser *p)
+{
+    return p->may_be_bare && !p->has_text && p->held.len > 0 && p->held.data[0] == '{';
+}
+
+static bool parser_text(struct reply_parser *p)
+{
+    struct found_mark f;
+    size_t n;
+
+    if (p->skips_space || (p->may_be_bare && !p->has_text && !p->is_over)) {
+        n = parser_space(p);
+        if (n == p->held.len && !p->skips_space)
+            return false;
+        if (p->skips_space || p->held.data[n] == '{')
+            buf_consume(&p->held, n);
+        if (p->held.len == 0)
+            return false;
+        p->skips_space = false;
+    }
+    if (parser_may_begin_bare(p)) {
+        p->is_bare = true;
+        p->mark_len = 0;
+        p->state = PARSE_CALL;
+        return true;
+    }
+    f = parser_look(p);
+    if (f.at != SIZE_MAX)
+        return parser_at_mark(p, &f);
+    n = p->held.len;
+    if (!p->is_over && (p->calls != NULL || p->thoughts != NULL))
+        n = without_space(p, n - f.n_open);
+    parser_give(p, REPLY_TEXT, n);
+    return false;
+}
+
+static bool parser_thought(struct reply_parser *p)
+{
+    struct found_mark f = {.at = SIZE_MAX};
+    size_t n = p->skips_space ? parser_space(p) : 0;
+
+    buf_consume(&p->held, n);
+    p->skips_space = p->skips_space && p->held.len == 0;
+    if (p->held.len == 0)
+        return false;
+    look_for(p, &f, p->thoughts->close, PARSE_TEXT);
+    if (f.at == SIZE_MAX) {
+        n = p->is_over ? p->held.len : p->held.len - f.n_open;
+        parser_give(p, REPLY_THOUGHT, p->is_over ? n : without_space(p, n));
+        return false;
+    }
+    n = without_space(p, f.at);
+    parser_give(p, REPLY_THOUGHT, n);
+    buf_consume(&p->held, f.at - n + f.len);
+    p->skips_space = true;
+    p->state = PARSE_TEXT;
+    return true;
+}
+
+/* It is no call: its open is text, as what follows may be. */
+static bool parser_give_up_call(struct reply_parser *p)
+{
+    p->has_text = true;
+    p->is_bare = false;
+    parser_give(p, REPLY_TEXT, p->mark_len);
+    p->state = PARSE_TEXT;
+    return true;
+}
+
+static const struct call_format *parser_format(const struct reply_parser *p)
+{
+    static const struct call_format object = {.shape = CALL_OBJECT};
+
+    return p->is_bare ? &object : p->calls;
+}
+
+static bool parser_read_call(struct reply_parser *p)
+{
+    const struct call_format *format = parser_format(p);
+    const size_t most = format->shape == CALL_PARAMETERS || format->shape == CALL_PAIRS
+                            ? REPLY_MAX_MARKED_BYTES
+                            : REPLY_MAX_HEAD_BYTES;
+    const size_t len = p->held.len - p->mark_len;
+    struct call_text c = {0};
+    enum call_read rc = CALL_UNDECIDED;
+    struct buf arguments;
+
+    buf_init(&arguments, MAX_PARSED_BYTES);
+    if (len > 0)
+        rc = call_text_read(&c, format, p->held.data + p->mark_len, len < most ? len : most,
+                            p->tools, &arguments, &p->is_short);
+    if (rc == CALL_BEGINS || rc == CALL_IS_WHOLE) {
+        p->n_calls++;
+        parser_put(p, REPLY_CALL, c.name, c.name_len);
+        parser_put(p, REPLY_ARGUMENTS, arguments.data, arguments.len);
+        buf_consume(&p->held, p->mark_len + c.end);
+        p->place = (struct json_place){0};
+        p->is_in_object = false;
+        p->state = rc == CALL_BEGINS ? PARSE_ARGUMENTS : PARSE_REST;
+    }
+    buf_deinit(&arguments);
+    if (rc == CALL_UNDECIDED && len < most && !p->is_over)
+        return false;
+    return rc == CALL_BEGINS || rc == CALL_IS_WHOLE || parser_give_up_call(p);
+}
+
+/* How many bytes of held belong to the value at p->place; *ret_ends: its last byte is there. */
+static size_t parser_value(struct reply_parser *p, bool *ret_ends)
+{
+    *ret_ends = false;
+    for (size_t i = 0; i < p->held.len; i++)
+        if (json_place_add(&p->place, p->held.data[i])) {
+            *ret_ends = true;
+            return i + 1;
+        }
+    return p->held.len;
+}
+
+static bool parser_arguments(struct reply_parser *p)
+{
+    const enum call_shape shape = parser_format(p)->shape;
+    bool ends;
+    const size_t n = parser_value(p, &ends);
+
+    parser_give(p, REPLY_ARGUMENTS, n);
+    if (ends) {
+        p->is_in_object = shape == CALL_OBJECT || shape == CALL_LIST;
+        p->place = (struct json_place){.depth = 1};
+        p->state = PARSE_REST;
+    }
+    return ends;
+}
+
+/* After a call: whether another one begins at the front of held. */
+static bool parser_at_next(struct reply_parser *p, bool *ret_is_open)
+{
+    const struct call_format *f = parser_format(p);
+
+    if (p->is_bare || f->shape == CALL_LIST) {
+        if (p->held.data[0] == ',' || (p->is_bare && p->held.data[0] == ';')) {
+            buf_consume(&p->held, 1);
+            return true;
+        }
+        return p->is_bare && p->held.data[0] == '{';
+    }
+    return f->shape == CALL_NAMED && parser_begins_with(p, f->before, ret_is_open);
+}
+
+static bool parser_rest(struct reply_parser *p)
+{
+    const struct call_format *f = parser_format(p);
+    bool ends, is_open = false;
+
+    if (p->is_in_object) {
+        buf_consume(&p->held, parser_value(p, &ends));
+        p->is_in_object = !ends;
+        return ends;
+    }
+    if (p->is_single) {
+        p->state = PARSE_NOTHING;
+        return true;
+    }
+    buf_consume(&p->held, parser_space(p));
+    if (p->held.len == 0)
+        return false;
+    if (f->shape == CALL_NAMED && parser_begins_with(p, f->after, &is_open)) {
+        buf_consume(&p->held, strlen(f->after));
+        return true;
+    }
+    if (f->shape == CALL_LIST && p->held.data[0] == ']') {
+        buf_consume(&p->held, 1);
+        return true;
+    }
+    if (parser_at_next(p, &is_open)) {
+        p->mark_len = 0;
+        p->state = PARSE_CALL;
+        return true;
+    }
+    if (!p->is_bare && parser_begins_with(p, f->close, &is_open))
+        buf_consume(&p->held, strlen(f->close));
+    else if (is_open)
+        return false;
+    p->skips_space = true;
+    p->state = PARSE_TEXT;
+    return true;
+}
+
+static enum status parser_run(struct reply_parser *p, struct error *err)
+{
+    bool goes_on = true;
+
+    while (goes_on && !p->is_short) {
+        switch (p->state) {
+        case PARSE_TEXT:
+            goes_on = p->held.len > 0 && parser_text(p);
+            break;
+        case PARSE_THOUGHT:
+            goes_on = parser_thought(p);
+            break;
+        case PARSE_CALL:
+            goes_on = parser_read_call(p);
+            break;
+        case PARSE_ARGUMENTS:
+            goes_on = parser_arguments(p);
+            break;
+        case PARSE_REST:
+            goes_on = parser_rest(p);
+            break;
+        case PARSE_NOTHING:
+            buf_clear(&p->held);
+            goes_on = false;
+            break;
+        }
+    }
+    return p->is_short ? error_no_memory(err, p->held.len, "a reply's parts") : STATUS_OK;
+}
+
+static void parser_forget(struct reply_parser *p)
+{
+    buf_clear(&p->out);
+    buf_clear(&p->parts);
+    p->n_read = p->read_to = 0;
+}
+
+/* In slices, so that held stays short: its front is dropped often. */
+enum status reply_parser_add(struct reply_parser *p, const char *text, size_t len,
+                             struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    parser_forget(p);
+    for (size_t n; rc == STATUS_OK && len > 0; text += n, len -= n) {
+        n = len < SLICE_BYTES ? len : SLICE_BYTES;
+        rc = buf_append(&p->held, text, n) == STATUS_OK
+                 ? parser_run(p, err)
+                 : error_no_memory(err, n, "a reply's parts");
+    }
+    return rc;
+}
+
+enum status reply_parser_end(struct reply_parser *p, struct error *err)
+{
+    parser_forget(p);
+    p->is_over = true;
+    return parser_run(p, err);
+}
+
+/* --- life --- */
+
+enum status reply_parser_open(struct reply_parser **out, const struct reply_parser_config *config,
+                              struct error *err)
+{
+    struct reply_parser *p = try_alloc(1, sizeof *p);
+
+    if (p == NULL)
+        return error_no_memory(err, sizeof *p, "a reply's parts");
+    p->format = config->format;
+    buf_init(&p->held, MAX_PARSED_BYTES);
+    buf_init(&p->out, MAX_PARSED_BYTES);
+    buf_init(&p->parts, MAX_PARSED_BYTES);
+    if (p->format != NULL && config->tools.len > 0) {
+        p->tools = json_loadb(config->tools.text, config->tools.len, 0, NULL);
+        if (p->tools == NULL) {
+            reply_parser_close(p);
+            return error_no_memory(err, config->tools.len, "the tools");
+        }
+        p->calls = p->format->calls;
+        p->may_be_bare = config->is_forced || p->calls->may_be_bare;
+        p->is_single = config->is_single;
+    }
+    if (p->format != NULL && !config->keeps_thoughts)
+        p->thoughts = p->format->thoughts;
+    if (p->thoughts != NULL && p->format->begins_in_thought) {
+        p->state = PARSE_THOUGHT;
+        p->skips_space = true;
+    }
+    *out = p;
+    return STATUS_OK;
+}
+
+void reply_parser_close(struct reply_parser *p)
+{
+    if (p == NULL)
+        return;
+    json_decref(p->tools);
+    buf_deinit(&p->held);
+    buf_deinit(&p->out);
+    buf_deinit(&p->parts);
+    free(p);
+}

@@ -1,0 +1,57 @@
+/* Divides the text of a reply, as it comes, into text, thoughts and calls of tools. What is held
+ * back is only what may begin a call or a thought; what does not become one is text. The parts do
+ * not depend on how the text was cut. One thread at a time. */
+#ifndef AGENTS_LM_CHAT_REPLY_PARSER_H
+#define AGENTS_LM_CHAT_REPLY_PARSER_H
+
+#include <stdint.h>
+
+#include "agents/lm/chat/reply_format.h"
+#include "agents/message.h"
+#include "base/status.h"
+
+struct reply_parser;
+
+enum {
+    REPLY_MAX_HEAD_BYTES = 8 << 10,    /* of a call before its arguments; a longer one is text */
+    REPLY_MAX_MARKED_BYTES = 64 << 10, /* of a whole call whose arguments are not JSON, likewise */
+};
+
+enum reply_part_kind {
+    REPLY_TEXT,
+    REPLY_THOUGHT,
+    REPLY_CALL,      /* a call begins; the text is its tool's name */
+    REPLY_ARGUMENTS, /* more of the call's arguments, JSON as the model wrote it */
+};
+
+struct reply_part {
+    enum reply_part_kind kind;
+    uint32_t call; /* which one, from 0 */
+    const char *text;
+    size_t len;
+};
+
+struct reply_parser_config {
+    const struct reply_format *format; /* borrowed; NULL: all is text */
+    struct text tools;   /* an array in OpenAI's form; len 0: no calls are looked for */
+    bool is_forced;      /* the reply is a call, perhaps without its family's marks */
+    bool is_single;      /* calls after the first are left out */
+    bool keeps_thoughts; /* as text, with their marks */
+};
+
+/* Borrows nothing but the format. Fails without memory alone. */
+enum status reply_parser_open(struct reply_parser **out, const struct reply_parser_config *config,
+                              struct error *err) MUST_CHECK;
+void reply_parser_close(struct reply_parser *p); /* NULL is fine */
+
+/* Takes more text. What it decides is read by reply_parser_next, before the next call of these. */
+enum status reply_parser_add(struct reply_parser *p, const char *text, size_t len,
+                             struct error *err) MUST_CHECK;
+/* The reply has ended: what is held back is decided. */
+enum status reply_parser_end(struct reply_parser *p, struct error *err) MUST_CHECK;
+
+/* False: no further part. */
+bool reply_parser_next(struct reply_parser *p, struct reply_part *out);
+uint32_t reply_parser_n_calls(const struct reply_parser *p);
+
+#endif

@@ -1,0 +1,286 @@
+#include "agents/lm/chat/reply_parser.h"
+
+#include <check.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "tests/unit/base/suite.h"
+
+static struct error err;
+
+static const char tools[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{\"type\":"
+    "\"object\","
+    "\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}}}}},"
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}}]";
+
+static const struct call_format *family(const char *name)
+{
+    for (size_t i = 0; call_format_at(i) != NULL; i++)
+        if (strcmp(call_format_at(i)->family, name) == 0)
+            return call_format_at(i);
+    ck_abort_msg("there is no family %s", name);
+}
+
+/* Parts as a text: T(…) text, R(…) thoughts, C(…) a call, its arguments as they are. */
+static void add_parts(struct buf *out, struct reply_parser *p, char *ret_last)
+{
+    static const char kinds[] = {
+        [REPLY_TEXT] = 'T', [REPLY_THOUGHT] = 'R', [REPLY_CALL] = 'C', [REPLY_ARGUMENTS] = 'A'};
+    struct reply_part part;
+
+    while (reply_parser_next(p, &part)) {
+        const char kind = kinds[part.kind];
+
+        if (kind != *ret_last || kind == 'C')
+            ck_assert_int_eq(buf_printf(out, "|%c:", kind), STATUS_OK);
+        ck_assert_int_eq(buf_append(out, part.text, part.len), STATUS_OK);
+        *ret_last = kind;
+    }
+}
+
+static void parse(struct buf *out, const struct reply_parser_config *config, const char *text,
+                  size_t cut)
+{
+    const size_t len = strlen(text);
+    struct reply_parser *p;
+    char last = ' ';
+
+    buf_init(out, 1 << 20);
+    ck_assert_int_eq(reply_parser_open(&p, config, &err), STATUS_OK);
+    for (size_t at = 0; at < len; at += cut) {
+        const size_t n = cut < len - at ? cut : len - at;
+
+        ck_assert_int_eq(reply_parser_add(p, text + at, n, &err), STATUS_OK);
+        add_parts(out, p, &last);
+    }
+    ck_assert_int_eq(reply_parser_end(p, &err), STATUS_OK);
+    add_parts(out, p, &last);
+    reply_parser_close(p);
+}
+
+static void check_parts(const struct reply_parser_config *config, const char *text,
+                        const char *expected)
+{
+    struct buf out;
+
+    for (size_t cut = 1; cut <= strlen(text) + 1; cut++) {
+        parse(&out, config, text, cut);
+        ck_assert_msg(strcmp(out.len == 0 ? "" : out.data, expected) == 0,
+                      "%s\nin pieces of %zu gives\n%s\nnot\n%s", text, cut,
+                      out.len == 0 ? "" : out.data, expected);
+        buf_deinit(&out);
+    }
+}
+
+struct written {
+    const char *family, *text, *expected;
+};
+
+#define ARGS "{\"city\": \"K\\\"ö}ln\"}"
+#define CALLED "|C:weather|A:" ARGS
+
+/* What each family writes is taken apart, however it is cut; calls that are none stay text. */
+static const struct written written[] = {
+    {"hermes", "Hello.", "|T:Hello."},
+    {"hermes", "  \n", "|T:  \n"},
+    {"hermes", "a < b <tool and <tool_calls", "|T:a < b <tool and <tool_calls"},
+    {"hermes", "<tool_call>\n{\"name\": \"weather\", \"arguments\": " ARGS "}\n</tool_call>",
+     CALLED},
+    {"hermes",
+     "I look. \n\n<tool_call>{\"name\":\"weather\",\"arguments\":" ARGS
+     "}</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n",
+     "|T:I look." CALLED "|C:now|A:{}"},
+    {"hermes", "<tool_call>{\"arguments\": " ARGS ", \"name\": \"weather\"}</tool_call> ok",
+     CALLED "|T:ok"},
+    {"hermes", "<tool_call>{\"name\": \"now\"}</tool_call>", "|C:now|A:{}"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": \"{\\\"city\\\": 1}\"}",
+     "|C:weather|A:{\"city\": 1}"},
+    {"hermes", "<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>",
+     "|T:<tool_call>{\"name\": \"other\", \"arguments\": {}}</tool_call>"},
+    {"hermes", "<tool_call>no</tool_call>", "|T:<tool_call>no</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"weath", "|T:<tool_call>{\"name\": \"weath"},
+    {"hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"B",
+     "|C:weather|A:{\"city\": \"B"},
+    {"hermes", "{\"name\": \"now\", \"arguments\": {}}",
+     "|T:{\"name\": \"now\", \"arguments\": {}}"},
+    {"llama3", " {\"name\": \"weather\", \"parameters\": " ARGS "}", CALLED},
+    {"llama3",
+     "<|python_tag|>{\"type\": \"function\", \"name\": \"weather\", \"parameters\": " ARGS "}",
+     CALLED},
+    {"llama3",
+     "{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"weather\", \"parameters\": " ARGS "}",
+     "|C:now|A:{}" CALLED},
+    {"llama3", "{\"answer\": [1, {}, \"x\"]}", "|T:{\"answer\": [1, {}, \"x\"]}"},
+    {"llama3", "So: {\"name\": \"now\", \"parameters\": {}}",
+     "|T:So: {\"name\": \"now\", \"parameters\": {}}"},
+    {"mistral",
+     "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ARGS
+     ", \"id\": \"abc\"}, {\"name\": \"now\", \"arguments\": {}}]",
+     CALLED "|C:now|A:{}"},
+    {"mistral", "[TOOL_CALLS] and so on", "|T:[TOOL_CALLS] and so on"},
+    {"mistral-named", "[TOOL_CALLS]weather[CALL_ID]123456789[ARGS]" ARGS "[TOOL_CALLS]now[ARGS]{}",
+     CALLED "|C:now|A:{}"},
+    {"deepseek-v3",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ARGS
+     "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+     "<｜tool▁calls▁end｜>",
+     CALLED "|C:now|A:{}"},
+    {"deepseek-r1",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" ARGS
+     "\n```<｜tool▁call▁end｜>\n<｜tool▁calls▁end｜>",
+     CALLED},
+    {"kimi",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
+     "<|tool_call_argument_begin|>" ARGS "<|tool_call_end|><|tool_calls_section_end|>",
+     CALLED},
+    {"harmony",
+     "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ARGS "<|call|>",
+     CALLED},
+    {"granite3", "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGS "}]", CALLED},
+    {"phi4-mini", "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGS "}]<|/tool_call|>",
+     CALLED},
+    {"qwen3-coder",
+     "<tool_call>\n<function=weather>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\n3\n"
+     "</parameter>\n</function>\n</tool_call>",
+     "|C:weather|A:{\"city\": \"12\", \"days\": 3}"},
+    {"qwen3-coder", "<tool_call><function=now></function></tool_call>", "|C:now|A:{}"},
+    {"qwen3-coder", "<tool_call><function=now><p></function></tool_call>",
+     "|T:<tool_call><function=now><p></function></tool_call>"},
+    {"glm",
+     "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bonn</arg_value>\n<arg_key>days"
+     "</arg_key>\n<arg_value>two</arg_value>\n</tool_call>",
+     "|C:weather|A:{\"city\": \"Bonn\", \"days\": \"two\"}"},
+};
+
+START_TEST(test_families)
+{
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        const struct reply_format format = {.calls = family(written[i].family)};
+        const struct reply_parser_config config = {.format = &format,
+                                                   .tools = {tools, sizeof tools - 1}};
+
+        check_parts(&config, written[i].text, written[i].expected);
+    }
+}
+END_TEST
+
+/* Without tools nothing is a call, and without a format all is text as it comes. */
+START_TEST(test_no_tools)
+{
+    const char *text = "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call> <think>x";
+    const struct reply_format format = {.calls = family("hermes")};
+    struct reply_parser_config config = {.format = &format};
+    struct buf out;
+
+    parse(&out, &config, text, 3);
+    ck_assert_str_eq(out.data + 3, text);
+    buf_deinit(&out);
+    config = (struct reply_parser_config){.tools = {tools, sizeof tools - 1}};
+    parse(&out, &config, text, 3);
+    ck_assert_str_eq(out.data + 3, text);
+    buf_deinit(&out);
+}
+END_TEST
+
+/* A forced reply may be a bare call in any family, and one call is all where one was asked for. */
+START_TEST(test_forced)
+{
+    const struct reply_format format = {.calls = family("mistral")};
+    struct reply_parser_config config = {
+        .format = &format, .tools = {tools, sizeof tools - 1}, .is_forced = true};
+    static const char two[] =
+        "{\"name\": \"weather\", \"arguments\": " ARGS "}\n{\"name\": \"now\", \"arguments\": {}}";
+
+    check_parts(&config, two, CALLED "|C:now|A:{}");
+    config.is_single = true;
+    check_parts(&config, two, CALLED);
+}
+END_TEST
+
+/* Thoughts are parts of their own, without the white space around them; kept if so wished. */
+START_TEST(test_thoughts)
+{
+    struct reply_format format;
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
+    static const char template[] = "{{ tools }}<tool_call> ... </think>";
+
+    reply_format_find(&format, template, sizeof template - 1, true);
+    ck_assert_str_eq(format.calls->family, "hermes");
+    check_parts(&config, "<think>\nHm, <b>.\n</think>\n\nYes.", "|R:Hm, <b>.|T:Yes.");
+    check_parts(&config,
+                "<think>\n\n</think>\n\n<tool_call>{\"name\": \"now\", \"arguments\": {}}"
+                "</tool_call>",
+                "|C:now|A:{}");
+    check_parts(&config, "<think>Hm </thin", "|R:Hm </thin");
+    config.keeps_thoughts = true;
+    check_parts(&config, "<think>\nHm\n</think>\n\nYes.", "|T:<think>\nHm\n</think>\n\nYes.");
+    config.keeps_thoughts = false;
+    format.begins_in_thought = true;
+    check_parts(&config, "Hm\n</think>\n\nYes.", "|R:Hm|T:Yes.");
+    check_parts(&config, "Hm", "|R:Hm");
+}
+END_TEST
+
+/* gpt-oss's channels: thoughts, a call, the answer. */
+START_TEST(test_channels)
+{
+    static const char template[] = "<|channel|>analysis <|channel|>commentary functions.";
+    struct reply_format format;
+    struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
+
+    reply_format_find(&format, template, sizeof template - 1, true);
+    ck_assert_str_eq(format.calls->family, "harmony");
+    check_parts(&config,
+                "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+                "to=functions.weather <|constrain|>json<|message|>" ARGS,
+                "|R:Hm." CALLED);
+    check_parts(&config,
+                "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final"
+                "<|message|>Yes.",
+                "|R:Hm.|T:Yes.");
+}
+END_TEST
+
+/* What is held back is bounded: a head that is too long is text. */
+START_TEST(test_bounds)
+{
+    const struct reply_format format = {.calls = family("hermes")};
+    const struct reply_parser_config config = {.format = &format,
+                                               .tools = {tools, sizeof tools - 1}};
+    struct buf text, out;
+
+    buf_init(&text, 1 << 20);
+    ck_assert_int_eq(buf_append_text(&text, "<tool_call>{\"x\": \""), STATUS_OK);
+    for (size_t i = 0; i < REPLY_MAX_HEAD_BYTES; i++)
+        ck_assert_int_eq(buf_append(&text, "y", 1), STATUS_OK);
+    for (size_t cut = 1000; cut < 30000; cut += 14000) {
+        parse(&out, &config, text.data, cut);
+        ck_assert_str_eq(out.data + 3, text.data);
+        buf_deinit(&out);
+    }
+    buf_deinit(&text);
+}
+END_TEST
+
+/* Marks fit the bound that their users reserve. */
+START_TEST(test_marks)
+{
+    for (size_t i = 0; call_format_at(i) != NULL; i++) {
+        static const struct thought_format thoughts = {"a", "b", "c"};
+        const struct reply_format format = {.calls = call_format_at(i), .thoughts = &thoughts};
+        const char *marks[REPLY_FORMAT_MAX_MARKS];
+
+        ck_assert_uint_ge(reply_format_marks(&format, marks), 3);
+        ck_assert_uint_le(reply_format_marks(&format, marks), REPLY_FORMAT_MAX_MARKS);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_families, test_no_tools, test_forced, test_thoughts,
+                                  test_channels, test_bounds,   test_marks};
+
+    return suite_run("reply_parser", tests, sizeof tests / sizeof *tests);
+}
