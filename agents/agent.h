@@ -23,6 +23,7 @@
 #include "compute/backend/backend.h"
 
 struct agent;
+struct reply_format;
 struct clone;
 struct agent_turn;
 
@@ -92,6 +93,7 @@ struct agent_info {
      * steps may run on the loop while the compute thread has no job of this agent. */
     bool is_light;
     bool is_inexact; /* the same turn, computed again, may have another reply */
+    const struct reply_format *reply_format; /* of a language model; NULL: replies are text */
     struct sampling defaults;
 };
 

@@ -10,6 +10,7 @@ static const char *const roles[] = {
     [ROLE_SYSTEM] = "system",
     [ROLE_USER] = "user",
     [ROLE_ASSISTANT] = "assistant",
+    [ROLE_TOOL] = "tool",
 };
 
 enum { N_ROLES = sizeof roles / sizeof roles[0] };
@@ -28,7 +29,7 @@ enum status role_parse(enum role *out, const char *name, struct error *err)
             return STATUS_OK;
         }
     }
-    return error_field(err, "role", "is '%.40s', it must be system, user or assistant", name);
+    return error_field(err, "role", "is '%.40s', it must be system, user, assistant or tool", name);
 }
 
 void sampling_init(struct sampling *s)

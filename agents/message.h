@@ -9,16 +9,19 @@
 #include "agents/lm/grammar/form.h"
 #include "base/status.h"
 
-enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT };
+/* ROLE_TOOL: the result of a call. */
+enum role { ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL };
 
 const char *role_name(enum role r);
-/* "system", "user", "assistant"; anything else is STATUS_INVALID naming the three. */
+/* "system", "user", "assistant", "tool"; anything else is STATUS_INVALID naming them. */
 enum status role_parse(enum role *out, const char *name, struct error *err) MUST_CHECK;
 
 struct message {
     enum role role;
     const char *text; /* UTF-8, NUL-ended; may be empty */
     size_t len;
+    const char *more; /* a JSON object, see message_extras.h; may be NULL where more_len is 0 */
+    size_t more_len;
 };
 
 struct logit_bias {
@@ -29,6 +32,14 @@ struct logit_bias {
 struct text {
     const char *text;
     size_t len;
+};
+
+/* The tools that a reply may call. */
+struct tool_use {
+    struct text tools; /* a JSON array in the form of OpenAI's chat completions; len 0: none */
+    bool is_forced;    /* the reply is a call: a constraint says so, too */
+    bool is_single;    /* at most one call */
+    uint64_t seed;     /* of the ids of its calls */
 };
 
 /* What a reply's text must match; grammar/constraint.h makes them. */

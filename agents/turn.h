@@ -53,6 +53,7 @@ struct observation {
     uint32_t row_key;
     struct sampling sampling; /* complete: defaults are filled in */
     uint32_t turn;            /* 1, 2, … */
+    struct tool_use tool_use; /* of a language model's reply */
     /* Continuations to score, each as the whole reply, before a reply is generated. Kinds that give
      * no probabilities leave the reply's scores empty. */
     const struct scored_continuation *scored; /* [n_scored] none empty */

@@ -122,8 +122,9 @@ enum status lm_clone_fork(struct clone *base, const struct clone *parent_base, u
     c->pages.n_evicted = parent->pages.n_evicted < n_ids ? parent->pages.n_evicted : n_ids;
     c->acceptance = parent->acceptance;
     c->opened_s = parent->opened_s;
+    c->is_whole = parent->is_whole;
     rc = copy_past(c, parent->ids, n_ids, parent->turn_ends, at_turn, err);
-    if (rc == STATUS_OK && m->template == NULL)
+    if (rc == STATUS_OK && lm_remembers(m))
         rc = lm_history_copy(&c->history, &parent->history,
                              at_turn < parent->history.n_turns ? at_turn : parent->history.n_turns,
                              err);
@@ -170,7 +171,7 @@ struct saved_head {
     uint32_t has_system, system_len, n_turns, n_ids;
 };
 
-static const char saved_magic[8] = {'P', 'L', 'M', 'S', 'T', 'A', 'T', '1'};
+static const char saved_magic[8] = {'P', 'L', 'M', 'S', 'T', 'A', 'T', '2'};
 
 enum status lm_clone_save(const struct clone *base, struct buf *out, struct error *err)
 {
@@ -241,7 +242,7 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
                          m->version);
     n_before =
         sizeof head + head.system_len + (uint64_t)4 * head.n_turns + (uint64_t)4 * head.n_ids;
-    if (size_bytes < n_before || (size_bytes > n_before && m->template != NULL))
+    if (size_bytes < n_before || (size_bytes > n_before && !lm_remembers(m)))
         return error_set(err, STATUS_DATA_LOSS, "saved state: %zu bytes do not fit its head",
                          size_bytes);
     rc = check_saved(&head, at + head.system_len, at + head.system_len + (size_t)4 * head.n_turns,
@@ -278,6 +279,9 @@ enum status lm_clone_restore(struct clone *base, const void *data, size_t size_b
     free(c->turn_ends);
     c->system = system;
     c->history = past.history;
+    c->is_whole = false;
+    for (uint32_t i = 0; i < c->history.n; i++)
+        c->is_whole = c->is_whole || c->history.messages[i].more_len > 0;
     c->pages.salt = head.salt;
     c->has_system = head.has_system != 0;
     c->ids = past.ids;

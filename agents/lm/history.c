@@ -8,8 +8,10 @@
 
 static void history_drop(struct lm_history *h, uint32_t n)
 {
-    while (h->n > n)
+    while (h->n > n) {
         free((char *)h->messages[--h->n].text);
+        free((char *)h->messages[h->n].more);
+    }
 }
 
 void lm_history_deinit(struct lm_history *h)
@@ -44,27 +46,30 @@ static enum status history_grow(struct lm_history *h, size_t n_more, struct erro
 }
 
 /* There is room for it. */
-static enum status history_add(struct lm_history *h, enum role role, const char *text, size_t len,
-                               struct error *err)
+static enum status history_add(struct lm_history *h, const struct message *m, struct error *err)
 {
-    char *own = try_strndup(len == 0 ? "" : text, len);
+    char *text = try_strndup(m->len == 0 ? "" : m->text, m->len);
+    char *more = try_strndup(m->more_len == 0 ? "" : m->more, m->more_len);
 
-    if (own == NULL)
-        return error_no_memory(err, len, "a conversation's messages");
-    h->messages[h->n++] = (struct message){.role = role, .text = own, .len = len};
+    if (text == NULL || more == NULL) {
+        free(text);
+        free(more);
+        return error_no_memory(err, m->len + m->more_len, "a conversation's messages");
+    }
+    h->messages[h->n++] = (struct message){m->role, text, m->len, more, m->more_len};
     return STATUS_OK;
 }
 
 enum status lm_history_push(struct lm_history *h, const struct message *messages, size_t n,
-                            const char *reply, size_t reply_len, struct error *err)
+                            const struct message *reply, struct error *err)
 {
     const uint32_t before = h->n;
     enum status rc = history_grow(h, n + 1, err);
 
     for (size_t i = 0; rc == STATUS_OK && i < n; i++)
-        rc = history_add(h, messages[i].role, messages[i].text, messages[i].len, err);
+        rc = history_add(h, &messages[i], err);
     if (rc == STATUS_OK && reply != NULL)
-        rc = history_add(h, ROLE_ASSISTANT, reply, reply_len, err);
+        rc = history_add(h, reply, err);
     if (rc == STATUS_OK)
         h->turn_ends[h->n_turns++] = h->n;
     else
@@ -85,15 +90,15 @@ enum status lm_history_copy(struct lm_history *out, const struct lm_history *fro
     enum status rc = STATUS_OK;
 
     for (uint32_t i = 0, at = 0; rc == STATUS_OK && i < n_turns; at = from->turn_ends[i++])
-        rc = lm_history_push(out, from->messages + at, from->turn_ends[i] - at, NULL, 0, err);
+        rc = lm_history_push(out, from->messages + at, from->turn_ends[i] - at, NULL, err);
     if (rc != STATUS_OK)
         lm_history_deinit(out);
     return rc;
 }
 
-/* Before each message: its turn from 0, its role, its text's length. */
+/* Before each message: its turn from 0, its role, the lengths of its text and of its extras. */
 struct saved_message {
-    uint32_t turn, role, len;
+    uint32_t turn, role, len, more_len;
 };
 
 enum status lm_history_save(const struct lm_history *h, struct buf *out, struct error *err)
@@ -101,10 +106,12 @@ enum status lm_history_save(const struct lm_history *h, struct buf *out, struct 
     for (uint32_t turn = 0, i = 0; turn < h->n_turns; turn++)
         for (; i < h->turn_ends[turn]; i++) {
             const struct message *m = &h->messages[i];
-            const struct saved_message head = {turn, m->role, (uint32_t)m->len};
+            const struct saved_message head = {turn, m->role, (uint32_t)m->len,
+                                               (uint32_t)m->more_len};
 
             if (buf_append(out, &head, sizeof head) != STATUS_OK ||
-                (m->len != 0 && buf_append(out, m->text, m->len) != STATUS_OK))
+                (m->len != 0 && buf_append(out, m->text, m->len) != STATUS_OK) ||
+                (m->more_len != 0 && buf_append(out, m->more, m->more_len) != STATUS_OK))
                 return error_set(err, STATUS_EXHAUSTED, "no room for the saved state");
         }
     return STATUS_OK;
@@ -114,10 +121,12 @@ enum status lm_history_save(const struct lm_history *h, struct buf *out, struct 
 static enum status restore_message(struct lm_history *h, const struct saved_message *head,
                                    const uint8_t *text, struct error *err)
 {
+    const struct message m = {(enum role)head->role, (const char *)text, head->len,
+                              (const char *)text + head->len, head->more_len};
     enum status rc = history_grow(h, 1, err);
 
     if (rc == STATUS_OK)
-        rc = history_add(h, (enum role)head->role, (const char *)text, head->len, err);
+        rc = history_add(h, &m, err);
     if (rc == STATUS_OK && head->turn == h->n_turns)
         h->n_turns++;
     if (rc == STATUS_OK)
@@ -136,12 +145,13 @@ enum status lm_history_restore(struct lm_history *out, const uint8_t *data, size
         if (size_bytes < sizeof head)
             break;
         memcpy(&head, data, sizeof head);
-        if (head.len > size_bytes - sizeof head || head.role > ROLE_ASSISTANT ||
+        if (head.len > size_bytes - sizeof head ||
+            head.more_len > size_bytes - sizeof head - head.len || head.role > ROLE_TOOL ||
             head.turn > out->n_turns || head.turn + 1 < out->n_turns)
             break;
         rc = restore_message(out, &head, data + sizeof head, err);
-        data += sizeof head + head.len;
-        size_bytes -= sizeof head + head.len;
+        data += sizeof head + head.len + head.more_len;
+        size_bytes -= sizeof head + head.len + head.more_len;
     }
     if (rc != STATUS_OK)
         lm_history_deinit(out);

@@ -15,9 +15,9 @@ struct lm_history {
 };
 
 void lm_history_deinit(struct lm_history *h); /* as zeroed after it */
-/* A completed turn's messages and its reply. On failure nothing has changed. */
+/* A completed turn's messages and its reply, NULL: none. On failure nothing has changed. */
 enum status lm_history_push(struct lm_history *h, const struct message *messages, size_t n,
-                            const char *reply, size_t reply_len, struct error *err) MUST_CHECK;
+                            const struct message *reply, struct error *err) MUST_CHECK;
 /* Keeps the first n_turns. */
 void lm_history_cut(struct lm_history *h, uint32_t n_turns);
 /* Of the first n_turns, into a zeroed one. On failure out is as if zeroed. */

@@ -233,15 +233,25 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
 static enum status open_template(struct lm *m, struct error *err)
 {
     enum status rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
+    const bool is_whole = rc == STATUS_UNIMPLEMENTED; /* or there is none */
     const char *text = NULL;
     size_t len = 0;
 
-    if (rc == STATUS_UNIMPLEMENTED) { /* absent, or not one that is rendered in parts */
+    if (rc == STATUS_OK || is_whole) {
         rc = gguf_get_text(m->gguf, "tokenizer.chat_template", &text, &len, err);
-        if (rc == STATUS_OK || rc == STATUS_NOT_FOUND)
-            return chat_prompter_open(&m->prompter, rc == STATUS_OK ? text : NULL, len, m->vocab,
-                                      err);
+        if (rc == STATUS_NOT_FOUND) {
+            text = NULL;
+            rc = STATUS_OK;
+        }
     }
+    if (rc == STATUS_OK)
+        rc = chat_prompter_open(&m->prompter, text, len, m->vocab, err);
+    if (rc == STATUS_OK && !is_whole && !chat_prompter_uses(m->prompter, "tools")) {
+        chat_prompter_close(m->prompter);
+        m->prompter = NULL;
+    }
+    if (rc == STATUS_OK)
+        return lm_format_open(m, text, len, err);
     if (rc != STATUS_OK && strstr(err->text, gguf_path(m->gguf)) == NULL)
         rc = error_prefix(err, "%s: tokenizer.chat_template", gguf_path(m->gguf));
     return rc;
@@ -381,6 +391,7 @@ static void lm_info(const struct agent *a, struct agent_info *out)
     *out = (struct agent_info){
         .name = a->name,
         .kind = a->type->name,
+        .reply_format = &m->format,
         .architecture = "llama",
         .backend = m->backend->type->name,
         .context = m->limits.context,
@@ -459,7 +470,8 @@ static enum status lm_render(const struct agent *a, const struct message *messag
         n_bytes += messages[i].len;
     rc = prompt_check_size(&m->limits, 0, n_bytes, err);
     if (rc == STATUS_OK && m->template == NULL) {
-        const struct chat_input in = {messages, n, is_replied, time(NULL)};
+        const struct chat_input in = {
+            .messages = messages, .n_messages = n, .wants_reply = is_replied, .now = time(NULL)};
 
         return chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err);
     }

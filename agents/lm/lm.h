@@ -11,6 +11,7 @@
 #include "agents/agent.h"
 #include "agents/lm/cache/pages.h"
 #include "agents/lm/chat/prompt.h"
+#include "agents/lm/chat/reply_format.h"
 #include "agents/lm/chat/system.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/grammar/matcher.h"
@@ -27,6 +28,8 @@
 
 extern const struct agent_type lm_agent;
 
+enum { LM_MAX_MARKS = 32 };
+
 struct lm {
     struct agent base;
     struct gguf *gguf;
@@ -34,7 +37,13 @@ struct lm {
     struct llama *llama; /* owned by the compute thread once the first step ran */
     struct vocab *vocab;
     struct chat_template *template; /* rendered in parts; NULL: prompter renders it whole */
+    /* NULL: the template is rendered in parts always; else with tools whole. */
     struct chat_prompter *prompter;
+    struct reply_format format;
+    /* Control tokens that are part of a reply's text: the first n_thought_marks always, the others
+     * in a turn with tools. */
+    int32_t marks[LM_MAX_MARKS]; /* [n_marks] */
+    size_t n_marks, n_thought_marks;
     const struct logit_kernels *kernels;
     struct backend_config backend_config;
     struct lm_cache cache;
@@ -79,6 +88,7 @@ struct lm_clone {
     uint32_t n_turns, cap_turns;
     struct draft_acceptance acceptance;
     bool has_system; /* the caller gave it; else it is the model's own */
+    bool is_whole;   /* a turn had tools or calls: from then on the template is rendered whole */
     /* For a template that is rendered whole. */
     struct lm_history history;
     int64_t opened_s; /* Unix time, the date that the template shows */
@@ -133,6 +143,7 @@ struct lm_turn {
      * ids but the last instead of the reply. */
     uint32_t n_ids;
     uint32_t n_prompt;
+    bool is_whole;  /* the prompt is the whole conversation's */
     bool has_begun; /* it has had a place in a step */
     struct sampler *sampler;
     struct matcher *matcher;       /* NULL: the reply is free */
@@ -155,6 +166,32 @@ struct lm_turn {
     uint32_t n_computed;
     uint32_t n_verified, n_accepted; /* draft tokens */
 };
+
+/* Whether clones remember what was said as text. */
+static inline bool lm_remembers(const struct lm *m)
+{
+    return m->prompter != NULL;
+}
+
+/* reply.c */
+/* Finds how the model writes calls and thoughts, by its template text; NULL: it has none. */
+enum status lm_format_open(struct lm *m, const char *text, size_t len,
+                           struct error *err) MUST_CHECK;
+/* The messages as the model's template takes them: without tools of its own, calls are text and
+ * their results are the user's. *out is messages itself, or lies in arena. */
+enum status lm_fit_messages(const struct message **out, const struct lm *m,
+                            const struct message *messages, size_t n, struct arena *arena,
+                            struct error *err) MUST_CHECK;
+/* A completed turn's messages and reply into the clone's history. The reply is all that was
+ * generated but what ended it, since stop texts belong to the conversation, too. */
+enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn,
+                        struct error *err) MUST_CHECK;
+
+/* How many of m's marks are part of this turn's reply. */
+static inline size_t lm_n_marks(const struct lm *m, const struct observation *seen)
+{
+    return seen->tool_use.tools.len > 0 ? m->n_marks : m->n_thought_marks;
+}
 
 /* lm.c. Call both between two steps. */
 void lm_read_statistics(struct lm *m);

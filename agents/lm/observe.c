@@ -56,7 +56,11 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
     const struct lm_history *h = &c->history;
     const size_t n = c->has_system + h->n + seen->n_messages;
     struct message *all = arena_alloc(arena, n, sizeof *all);
-    struct chat_input in = {all, n, true, c->opened_s};
+    struct chat_input in = {.messages = all,
+                            .n_messages = n,
+                            .tools = seen->tool_use.tools,
+                            .wants_reply = true,
+                            .now = c->opened_s};
     size_t n_kept, at = 0;
     enum status rc;
 
@@ -66,14 +70,29 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
         return error_set(err, STATUS_PRECONDITION,
                          "the conversation has raw prompts: it cannot go on with messages");
     if (c->has_system)
-        all[at++] = (struct message){ROLE_SYSTEM, c->system->text, c->system->len};
+        all[at++] =
+            (struct message){.role = ROLE_SYSTEM, .text = c->system->text, .len = c->system->len};
     if (h->n != 0)
         memcpy(all + at, h->messages, h->n * sizeof *all);
     memcpy(all + at + h->n, seen->messages, seen->n_messages * sizeof *all);
-    rc = chat_prompter_render(m->prompter, &in, c->ids, c->n_ids, &n_kept, ids, err);
+    rc = lm_fit_messages(&in.messages, m, all, n, arena, err);
+    if (rc == STATUS_OK)
+        rc = chat_prompter_render(m->prompter, &in, c->ids, c->n_ids, &n_kept, ids, err);
     if (rc == STATUS_OK)
         *ret_n_kept = (uint32_t)n_kept;
     return rc;
+}
+
+/* Whether the turn's prompt is the whole conversation, rendered anew. */
+static bool turn_is_whole(const struct lm_clone *c, const struct observation *seen)
+{
+    const struct lm *m = lm_observe_lm_of(c);
+    bool is = m->template == NULL || (m->prompter != NULL && c->is_whole) ||
+              (m->prompter != NULL && seen->tool_use.tools.len > 0);
+
+    for (size_t i = 0; !is && m->prompter != NULL && i < seen->n_messages; i++)
+        is = seen->messages[i].more_len > 0 || seen->messages[i].role == ROLE_TOOL;
+    return is && !seen->is_raw_prompt;
 }
 
 /* The turn's prompt: the system prompt if it is the first turn, the messages, and the start of the
@@ -83,7 +102,7 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
                                      uint32_t *ret_n_kept, struct buf *ids, struct error *err)
 {
     struct lm *m = lm_observe_lm_of(c);
-    const struct message *first = &seen->messages[0];
+    const struct message *messages, *first;
     size_t i = 0;
     enum status rc = STATUS_OK;
 
@@ -91,8 +110,12 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
     *ret_n_kept = c->n_ids;
     if (seen->is_raw_prompt)
         return render_plain(c, seen, ids, err);
-    if (m->template == NULL)
+    if (turn_is_whole(c, seen))
         return render_whole(c, seen, arena, ret_n_kept, ids, err);
+    rc = lm_fit_messages(&messages, m, seen->messages, seen->n_messages, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    first = &messages[0];
     if (c->n_ids == 0) {
         if (!c->has_system && first->role == ROLE_SYSTEM) {
             rc = lm_system_ref(ret_system, &m->systems, first->text, first->len, err);
@@ -106,7 +129,7 @@ static enum status lm_observe_render(const struct lm_clone *c, const struct obse
             rc = error_no_memory(err, ids->len, "a prompt");
     }
     for (; rc == STATUS_OK && i < seen->n_messages; i++)
-        rc = chat_template_message(m->template, &seen->messages[i], ids, NULL, err);
+        rc = chat_template_message(m->template, &messages[i], ids, NULL, err);
     if (rc == STATUS_OK)
         rc = chat_template_reply_start(m->template, ids, NULL, err);
     return rc;
@@ -198,7 +221,7 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     buf_init(&ids, SIZE_MAX);
     rc = sampling_check(&turn->seen.sampling, m->n_vocab, err);
     for (size_t i = 0; i < turn->seen.n_messages; i++)
-        n_bytes += turn->seen.messages[i].len;
+        n_bytes += turn->seen.messages[i].len + turn->seen.messages[i].more_len;
     if (rc == STATUS_OK)
         rc = prompt_check_size(&m->limits, c->n_ids, n_bytes, err);
     if (rc == STATUS_OK)
@@ -239,6 +262,9 @@ enum status lm_observe(struct clone *base, struct agent_turn *turn, struct error
     if (t->n_replaced != 0)
         lm_clone_pages_cut(&c->pages, &m->cache, n_kept);
     detokenizer_init(&t->detokenizer, m->vocab, &turn->seen.sampling, MAX_REPLY_BYTES);
+    t->detokenizer.shown = m->marks;
+    t->detokenizer.n_shown = lm_n_marks(m, &turn->seen);
+    t->is_whole = turn_is_whole(c, &turn->seen);
     buf_init(&t->piece, MAX_REPLY_BYTES);
     if (system != NULL) { /* nothing fails from here */
         struct lm_system *old = c->system;
@@ -307,31 +333,6 @@ static void show_held(struct lm_turn *t, struct reply *r)
         r->tokens[r->n_tokens - 1].text_end = (uint32_t)r->text.len;
 }
 
-/* The turn's messages and its reply as text, for a template that is rendered whole. The reply is
- * all that was generated but what ended it, since stop texts belong to the conversation, too. Its
- * bytes may be no UTF-8. */
-static enum status remember(struct lm_clone *c, const struct agent_turn *turn, struct error *err)
-{
-    const struct lm *m = lm_observe_lm_of(c);
-    const struct lm_turn *t = turn->row.turn;
-    struct buf reply;
-    const char *bytes;
-    size_t len;
-    enum status rc = STATUS_OK;
-
-    buf_init(&reply, SIZE_MAX);
-    for (uint32_t i = t->n_prompt; i < t->n_ids && rc == STATUS_OK; i++) {
-        rc = vocab_bytes(m->vocab, c->ids[i], false, &bytes, &len, err);
-        if (rc == STATUS_OK && buf_append(&reply, bytes, len) != STATUS_OK)
-            rc = error_no_memory(err, len, "a reply");
-    }
-    if (rc == STATUS_OK)
-        rc = lm_history_push(&c->history, turn->seen.messages, turn->seen.n_messages,
-                             reply.len == 0 ? "" : reply.data, reply.len, err);
-    buf_deinit(&reply);
-    return rc;
-}
-
 /* What follows a turn with messages: of a template in parts the end of the reply, else the text is
  * remembered. */
 static enum status end_reply(struct lm_clone *c, const struct agent_turn *turn, struct buf *ids,
@@ -342,8 +343,10 @@ static enum status end_reply(struct lm_clone *c, const struct agent_turn *turn, 
 
     if (turn->seen.is_raw_prompt)
         return STATUS_OK;
-    if (m->template == NULL)
-        return remember(c, turn, err);
+    if (lm_remembers(m) && lm_remember(c, turn, err) != STATUS_OK)
+        return err->status;
+    if (t->is_whole)
+        return STATUS_OK;
     return chat_template_reply_end(m->template, c->ids[t->n_ids - 1], ids, NULL, err);
 }
 
@@ -385,6 +388,7 @@ void lm_self_observe(struct clone *base, struct agent_turn *turn)
         memcpy(c->ids + t->n_ids, ids.data, ids.len);
     buf_deinit(&ids);
     clamp_turn_ends(c, t);
+    c->is_whole = c->is_whole || t->is_whole;
     c->n_ids = t->n_ids + (uint32_t)n_end;
     c->turn_ends[c->n_turns++] = c->n_ids;
     close_turn(turn);

@@ -39,6 +39,7 @@ static void close_choice(struct choice *c, enum status why)
     struct conversations *all = exchange_server(c->generation->exchange)->conversations;
     struct conversation *conversation;
 
+    reply_parser_close(c->parser);
     reader_close(&c->reader, why);
     conversation = c->is_ephemeral ? conversations_get(all, &c->conversation) : NULL;
     if (conversation != NULL)
@@ -50,6 +51,8 @@ static void on_close(struct exchange *x, void *state)
     struct generation *g = state;
 
     (void)x;
+    if (g->renderer->close != NULL)
+        g->renderer->close(g);
     for (size_t i = 0; i < g->n_choices; i++)
         close_choice(&g->choices[i], STATUS_CANCELLED);
     if (g->reply != NULL)
@@ -201,6 +204,7 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .plain_ids = prompt->ids,
         .n_plain_ids = prompt->n_ids,
         .overrides = &overrides,
+        .tool_use = prompt->tool_use,
         .n_logprobs = !r->want_logprobs ? 0
                       : r->n_top == 0   ? 1
                                         : r->n_top,
@@ -532,6 +536,114 @@ enum status generation_reread(struct exchange *x, const struct generation_plan *
     exchange_set_handler(x, &generation_handler, g);
     exchange_notify(x);
     return STATUS_OK;
+}
+
+/* --- parts --- */
+
+/* NULL: the turn is not there yet, or failed. */
+static const struct stored_request *choice_request(const struct choice *c)
+{
+    return c->reader.turn != NULL        ? turn_request_of(c->reader.turn)
+           : c->reader.completed != NULL ? c->reader.completed->request
+                                         : NULL;
+}
+
+bool generation_request_divides(struct reply_parser_config *out, const struct stored_request *asked,
+                                const struct model *model)
+{
+    *out = (struct reply_parser_config){0};
+    if (asked == NULL || asked->is_plain)
+        return false;
+    out->format = model->info.reply_format;
+    out->tools = asked->tool_use.tools;
+    out->is_forced = asked->tool_use.is_forced;
+    out->is_single = asked->tool_use.is_single;
+    return out->format != NULL && (out->tools.len > 0 || out->format->thoughts != NULL);
+}
+
+static bool choice_divides(const struct choice *c, struct reply_parser_config *out)
+{
+    const struct stored_request *asked = choice_request(c);
+    const struct generation *g = c->generation;
+
+    const bool divides = generation_request_divides(out, asked, g->model);
+
+    out->keeps_thoughts = g->request->keeps_thoughts;
+    return divides && g->renderer->has_parts;
+}
+
+bool generation_has_parts(const struct choice *c)
+{
+    struct reply_parser_config ignored;
+
+    return choice_divides(c, &ignored);
+}
+
+static enum status choice_open_parser(struct choice *c, struct error *err)
+{
+    struct reply_parser_config config;
+
+    if (c->has_parser)
+        return STATUS_OK;
+    c->has_parser = true;
+    return choice_divides(c, &config) ? reply_parser_open(&c->parser, &config, err) : STATUS_OK;
+}
+
+enum status generation_parse(struct choice *c, const char *text, size_t len, struct error *err)
+{
+    if (choice_open_parser(c, err) != STATUS_OK)
+        return err->status;
+    return c->parser == NULL ? STATUS_OK : reply_parser_add(c->parser, text, len, err);
+}
+
+enum status generation_parse_end(struct choice *c, struct error *err)
+{
+    if (choice_open_parser(c, err) != STATUS_OK)
+        return err->status;
+    return c->parser == NULL ? STATUS_OK : reply_parser_end(c->parser, err);
+}
+
+const char *generation_passed_token(const struct choice *c, size_t i, size_t from,
+                                    const struct turn_event *part, size_t *ret_len)
+{
+    const struct turn_reader *r = &c->reader;
+    size_t end = part->piece.len;
+
+    if (i < part->piece.n_tokens)
+        end = r->turn != NULL ? r->turn->agent.reply.tokens[i].text_end
+                              : r->completed->tokens[i].text_end;
+    *ret_len = (end < part->piece.len ? end : part->piece.len) - from;
+    return (r->turn != NULL ? r->turn->agent.reply.text.data : r->completed->text) + from;
+}
+
+enum status generation_parse_passed(struct choice *c, size_t len, struct error *err)
+{
+    const struct turn_reader *r = &c->reader;
+    const char *text = r->turn != NULL        ? r->turn->agent.reply.text.data
+                       : r->completed != NULL ? r->completed->text
+                                              : NULL;
+
+    return len == 0 || text == NULL ? STATUS_OK : generation_parse(c, text, len, err);
+}
+
+enum status generation_divide(const struct choice *c, struct whole_reply *out, struct error *err)
+{
+    struct reply_parser_config config;
+    struct turn_event all;
+    const char *text;
+    size_t len;
+
+    generation_all(c, &all, &text, &len);
+    if (!choice_divides(c, &config))
+        config.format = NULL;
+    return whole_reply_read(out, &config, text, len, err);
+}
+
+uint64_t generation_call_seed(const struct choice *c)
+{
+    const struct stored_request *asked = choice_request(c);
+
+    return asked == NULL ? 0 : asked->tool_use.seed;
 }
 
 /* --- shared by several APIs --- */

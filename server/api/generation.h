@@ -3,6 +3,7 @@
 #ifndef SERVER_API_GENERATION_H
 #define SERVER_API_GENERATION_H
 
+#include "agents/lm/chat/whole_reply.h"
 #include "server/api/request.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
@@ -11,6 +12,7 @@
 
 struct generation;
 struct keyed_reply;
+struct reply_parser;
 struct request_key;
 
 struct choice {
@@ -28,6 +30,9 @@ struct choice {
     bool has_echoed;                     /* the stream has the prompt */
     enum finish finish;
     struct timings timings; /* once it is done */
+    /* Divides the text into parts; NULL: it is text alone, or nothing was read yet. */
+    struct reply_parser *parser;
+    bool has_parser; /* or it is known that none is needed */
 };
 
 /* How an API writes its responses. Written bytes are sent; the generation checks the writer for
@@ -36,6 +41,7 @@ struct response_renderer {
     const char *object;      /* of ids: "chatcmpl" */
     const char *stream_type; /* NULL: server-sent events */
     bool is_by_token;        /* a piece has one token */
+    bool has_parts;          /* it renders thoughts and calls of tools, not only text */
     /* The stream begins; may be NULL. */
     void (*begin)(struct generation *g, struct json_writer *w);
     /* The stream goes on behind this part of c's reply: its tokens from the first on, the length of
@@ -48,6 +54,8 @@ struct response_renderer {
     /* All choices are done, the stream ends; may be NULL. */
     void (*end)(struct generation *g, struct json_writer *w);
     void (*failed)(struct generation *g, const struct error *err, struct json_writer *w);
+    /* The generation is closed; may be NULL. */
+    void (*close)(struct generation *g);
     /* Without streaming: the whole body. */
     void (*whole)(struct generation *g, struct json_writer *w);
 };
@@ -93,6 +101,27 @@ enum status generation_rejoin(struct exchange *x, const struct generation_plan *
  * is_cancelled: it is ended. */
 enum status generation_reread(struct exchange *x, const struct generation_plan *plan, uint32_t turn,
                               bool is_cancelled, struct error *err) MUST_CHECK;
+/* Of a choice whose renderer has parts: takes more of the reply's text, or its end, into c->parser,
+ * which is opened first where the reply may have calls or thoughts. Its parts are then read by
+ * reply_parser_next. */
+enum status generation_parse(struct choice *c, const char *text, size_t len,
+                             struct error *err) MUST_CHECK;
+enum status generation_parse_end(struct choice *c, struct error *err) MUST_CHECK;
+/* The text of the i-th token of the passed part of c's reply, which begins at from; behind its last
+ * token: the rest. */
+const char *generation_passed_token(const struct choice *c, size_t i, size_t from,
+                                    const struct turn_event *part, size_t *ret_len);
+/* The same without parts: of what went out in an earlier stream. */
+enum status generation_parse_passed(struct choice *c, size_t len, struct error *err) MUST_CHECK;
+/* Whether c's reply is read in parts; the second: that of any such request. */
+bool generation_has_parts(const struct choice *c);
+bool generation_request_divides(struct reply_parser_config *out, const struct stored_request *asked,
+                                const struct model *model);
+/* A choice's whole reply in parts, once it is done; the caller deinits it. */
+enum status generation_divide(const struct choice *c, struct whole_reply *out,
+                              struct error *err) MUST_CHECK;
+/* Of the ids of c's calls; 0: it has none. */
+uint64_t generation_call_seed(const struct choice *c);
 
 /* A choice's whole reply, as one event, once it is done. */
 void generation_all(const struct choice *c, struct turn_event *out, const char **ret_text,

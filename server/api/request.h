@@ -9,7 +9,9 @@
 #include <stdint.h>
 
 #include "agents/message.h"
+#include "agents/message_extras.h"
 #include "base/arena.h"
+#include "server/api/tools.h"
 #include "server/conversation/sampling.h"
 
 /* The input of one reply: as in a turn_request. */
@@ -19,6 +21,7 @@ struct prompt {
     const int32_t *ids; /* [n_ids] */
     size_t n_ids;
     bool is_plain;
+    struct tool_use tool_use;
 };
 
 struct request {
@@ -28,6 +31,9 @@ struct request {
     uint32_t n; /* replies to each prompt */
     struct sampling_overrides overrides;
     const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
+    const struct offered_tools *tools; /* NULL: none */
+    bool is_function_call;             /* the call is answered in OpenAI's old form */
+    bool keeps_thoughts;               /* in the text of the reply */
     bool want_logprobs;
     uint32_t n_top;           /* alternatives returned */
     bool echo;                /* the prompt comes before the reply; with its log-probabilities if
@@ -41,6 +47,15 @@ struct request {
 };
 
 enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
+enum { REQUEST_MAX_CALLS = 128 }; /* of one message */
+
+/* Puts into r what its tools mean for a model's replies, once the model is known, before its
+ * generation starts. */
+enum status request_use_tools(struct request *r, const struct reply_format *format,
+                              struct arena *arena, struct error *err) MUST_CHECK;
+/* Puts the extras into the message, with memory of the arena. */
+enum status request_message_extras(struct message *out, const struct message_extras *x,
+                                   struct arena *arena, struct error *err) MUST_CHECK;
 
 /* A list of {"role", "content"}. */
 enum status request_messages(struct prompt *out, const json_t *list, const char *name,

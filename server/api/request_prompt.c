@@ -46,10 +46,12 @@ static enum status take_role(enum role *out, const json_t *message, const char *
     name = json_string_value(role);
     if (strcmp(name, "developer") == 0) /* the name in newer models */
         name = "system";
+    if (strcmp(name, "function") == 0) /* the old name */
+        name = "tool";
     if (role_parse(out, name, err) == STATUS_OK)
         return STATUS_OK;
     return error_field(err, name_of(&at).text,
-                       "is '%.40s', it must be system, developer, user or assistant", name);
+                       "is '%.40s', it must be system, developer, user, assistant or tool", name);
 }
 
 /* A part is {"type": "text", "text": …}; the Responses API calls the type input_text or
@@ -58,13 +60,14 @@ static enum status request_prompt_take_part(const char **out, size_t *ret_len, c
                                             const char *name, struct error *err)
 {
     const json_t *type = field(part, "type");
-    const json_t *text = field(part, "text");
     const char *kind = json_is_string(type) ? json_string_value(type) : "text";
+    const bool is_refusal = strcmp(kind, "refusal") == 0;
+    const json_t *text = field(part, is_refusal ? "refusal" : "text");
 
     if (!json_is_object(part))
         return field_wrong(err, name, "a list of objects", part);
     if (strcmp(kind, "text") != 0 && strcmp(kind, "input_text") != 0 &&
-        strcmp(kind, "output_text") != 0)
+        strcmp(kind, "output_text") != 0 && !is_refusal)
         return error_field(err, name, "has a part of type '%.40s': only text is taken", kind);
     if (!json_is_string(text))
         return error_field(err, name, "has a part without a text");
@@ -120,11 +123,124 @@ static enum status take_content(struct message *out, const json_t *message, cons
 
     if (content != NULL)
         return request_content(out, content, name_of(&at).text, arena, err);
-    if (out->role != ROLE_ASSISTANT)
+    if (out->role != ROLE_ASSISTANT && out->role != ROLE_TOOL)
         return error_field(err, name_of(&at).text, "is missing");
     out->text = "";
     out->len = 0;
     return STATUS_OK;
+}
+
+/* --- calls and their results --- */
+
+static struct text json_text(const json_t *value)
+{
+    return json_is_string(value)
+               ? (struct text){json_string_value(value), json_string_length(value)}
+               : (struct text){0};
+}
+
+/* A call's function; a name is wanted, arguments may be anything. */
+static enum status take_function(struct tool_call *out, const json_t *function,
+                                 const struct place *at, struct error *err)
+{
+    const json_t *name = json_object_get(function, "name");
+
+    if (!json_is_string(name))
+        return error_field(err, name_of(at).text, "has a call without a name");
+    out->name = json_text(name);
+    out->arguments = json_text(json_object_get(function, "arguments"));
+    if (out->arguments.len == 0)
+        out->arguments = (struct text){"{}", 2};
+    return STATUS_OK;
+}
+
+static enum status take_calls(struct message_extras *x, const json_t *message,
+                              const struct place *at, struct arena *arena, struct error *err)
+{
+    const json_t *list = field(message, "tool_calls"), *old = field(message, "function_call");
+    const size_t n = json_array_size(list);
+    struct tool_call *calls;
+
+    if (list != NULL && !json_is_array(list))
+        return field_wrong(err, name_of(at).text, "a list of calls", list);
+    if (n > REQUEST_MAX_CALLS)
+        return error_field(err, name_of(at).text, "has %zu calls, it may have %d", n,
+                           REQUEST_MAX_CALLS);
+    calls = arena_alloc(arena, n + 1, sizeof(calls[0]));
+    if (calls == NULL)
+        return request_prompt_no_memory(err);
+    x->calls = calls;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *call = json_array_get(list, i);
+
+        calls[i].id = json_text(json_object_get(call, "id"));
+        if (take_function(&calls[i], json_object_get(call, "function"), at, err) != STATUS_OK)
+            return err->status;
+        x->n_calls++;
+    }
+    if (n == 0 && old != NULL) {
+        x->n_calls = 1;
+        return take_function(&calls[0], old, at, err);
+    }
+    return STATUS_OK;
+}
+
+/* The name of the tool that a call in the messages before the n-th has asked for. */
+static struct text called_name(const json_t *list, size_t n, struct text id)
+{
+    while (n-- > 0) {
+        const json_t *calls = json_object_get(json_array_get(list, n), "tool_calls");
+
+        for (size_t i = 0; i < json_array_size(calls); i++) {
+            const json_t *call = json_array_get(calls, i);
+            const struct text its = json_text(json_object_get(call, "id"));
+
+            if (its.len == id.len && its.len > 0 && memcmp(its.text, id.text, id.len) == 0)
+                return json_text(json_object_get(json_object_get(call, "function"), "name"));
+        }
+    }
+    return (struct text){0};
+}
+
+enum status request_message_extras(struct message *out, const struct message_extras *x,
+                                   struct arena *arena, struct error *err)
+{
+    enum status rc = STATUS_OK;
+    struct buf more;
+
+    buf_init(&more, SIZE_MAX);
+    if (message_extras_write(&more, x) != STATUS_OK)
+        rc = request_prompt_no_memory(err);
+    if (rc == STATUS_OK && more.len > 0) {
+        out->more = arena_strndup(arena, more.data, more.len);
+        out->more_len = more.len;
+        if (out->more == NULL)
+            rc = request_prompt_no_memory(err);
+    }
+    buf_deinit(&more);
+    return rc;
+}
+
+static enum status take_extras(struct message *out, const json_t *list, size_t i, const char *name,
+                               struct arena *arena, struct error *err)
+{
+    const struct place at = {name, i, ".tool_calls"};
+    const json_t *message = json_array_get(list, i);
+    struct message_extras x = {0};
+
+    if (out->role == ROLE_ASSISTANT) {
+        x.thoughts = json_text(json_object_get(message, "reasoning_content"));
+        if (x.thoughts.len == 0)
+            x.thoughts = json_text(json_object_get(message, "reasoning"));
+        if (take_calls(&x, message, &at, arena, err) != STATUS_OK)
+            return err->status;
+    } else if (out->role == ROLE_TOOL) {
+        x.call_id = json_text(json_object_get(message, "tool_call_id"));
+        x.name = json_text(json_object_get(message, "name"));
+        if (x.name.len == 0)
+            x.name = called_name(list, i, x.call_id);
+    }
+    return request_message_extras(out, &x, arena, err);
 }
 
 enum status request_messages(struct prompt *out, const json_t *list, const char *name,
@@ -147,7 +263,8 @@ enum status request_messages(struct prompt *out, const json_t *list, const char 
         if (!json_is_object(message))
             return field_wrong(err, name_of(&at).text, "an object", message);
         if (take_role(&messages[i].role, message, name, i, err) != STATUS_OK ||
-            take_content(&messages[i], message, name, i, arena, err) != STATUS_OK)
+            take_content(&messages[i], message, name, i, arena, err) != STATUS_OK ||
+            take_extras(&messages[i], list, i, name, arena, err) != STATUS_OK)
             return err->status;
     }
     *out = (struct prompt){.messages = messages, .n_messages = n};

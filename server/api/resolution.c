@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agents/lm/chat/whole_reply.h"
 #include "server/access/access.h"
 #include "server/api/generation.h"
 #include "server/api/request_key.h"
@@ -252,10 +253,49 @@ enum status resolution_find_model(struct model **out, struct exchange *x, const 
     return rc != STATUS_OK ? rc : model_check_ready(*out, err);
 }
 
+/* A result's extras do not count: the name of its tool may be known from the messages before it. */
 static bool resolution_is_same(const struct message *a, const struct message *b)
 {
-    return a->role == b->role && a->len == b->len &&
-           (a->len == 0 || memcmp(a->text, b->text, a->len) == 0);
+    const bool with_more = a->role == ROLE_ASSISTANT;
+
+    if (a->role != b->role || a->len != b->len || (with_more && a->more_len != b->more_len))
+        return false;
+    return (a->len == 0 || memcmp(a->text, b->text, a->len) == 0) &&
+           (!with_more || a->more_len == 0 || memcmp(a->more, b->more, a->more_len) == 0);
+}
+
+/* Whether m is the turn's reply as its client got it: in parts, with thoughts or without. */
+static bool is_reply_of(const struct message *m, const struct completed_turn *r,
+                        const struct reply_format *format)
+{
+    const struct tool_use *use = &r->request->tool_use;
+    const struct reply_parser_config config = {.format = r->request->is_plain ? NULL : format,
+                                               .tools = use->tools,
+                                               .is_forced = use->is_forced,
+                                               .is_single = use->is_single};
+    struct message said = {.role = ROLE_ASSISTANT};
+    struct whole_reply reply = {0};
+    bool is_same = false;
+    struct error ignored;
+    struct buf more;
+
+    buf_init(&more, SIZE_MAX);
+    if (whole_reply_read(&reply, &config, r->text, r->len, &ignored) == STATUS_OK) {
+        said.text = reply.text.data;
+        said.len = reply.text.len;
+        for (int with_thoughts = 0; !is_same && with_thoughts < 2; with_thoughts++) {
+            buf_clear(&more);
+            if (whole_reply_extras(&reply, use->seed, with_thoughts != 0, &more, &ignored) !=
+                STATUS_OK)
+                break;
+            said.more = more.data;
+            said.more_len = more.len;
+            is_same = resolution_is_same(m, &said);
+        }
+    }
+    whole_reply_deinit(&reply);
+    buf_deinit(&more);
+    return is_same;
 }
 
 /* A turn that asked for no reply has none in the history. */
@@ -266,7 +306,8 @@ static bool has_said(const struct completed_turn *r)
 
 /* Whether p begins with the whole conversation up to newest; *ret_n: the number of those
  * messages. */
-static bool begins_with(const struct prompt *p, const struct completed_turn *newest, size_t *ret_n)
+static bool begins_with(const struct prompt *p, const struct completed_turn *newest,
+                        const struct reply_format *format, size_t *ret_n)
 {
     const struct completed_turn *r;
     size_t n = 0;
@@ -277,9 +318,7 @@ static bool begins_with(const struct prompt *p, const struct completed_turn *new
         return false;
     *ret_n = n;
     for (r = newest; r != NULL; r = r->before) { /* newest first */
-        const struct message reply = {.role = ROLE_ASSISTANT, .text = r->text, .len = r->len};
-
-        if (has_said(r) && !resolution_is_same(&p->messages[--n], &reply))
+        if (has_said(r) && !is_reply_of(&p->messages[--n], r, format))
             return false;
         for (size_t i = r->request->n_messages; i-- > 0;) {
             if (!resolution_is_same(&p->messages[--n], &r->request->messages[i]))
@@ -308,7 +347,8 @@ static enum status keep_new(const struct conversation *c, struct prompt *p, stru
         return error_because(
             err, STATUS_ABORTED, REASON_CONVERSATION_BUSY, NULL,
             "the conversation has a turn in flight, whose reply the messages lack");
-    if (!begins_with(p, c->host.newest, &at) || at == p->n_messages) {
+    if (!begins_with(p, c->host.newest, c->host.model->info.reply_format, &at) ||
+        at == p->n_messages) {
         (void)error_field(err, "messages",
                           "do not go on from what was said in the conversation: send only new "
                           "ones, or all of its own");
@@ -394,6 +434,8 @@ enum status resolution_generate(struct exchange *x, struct generation_plan *plan
         return err->status;
     if (is_named &&
         resolution_find_conversation(&plan->conversation, x, r, &plan->model, err) != STATUS_OK)
+        return err->status;
+    if (request_use_tools(r, plan->model->info.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
     return generation_start(x, plan, err);
 }

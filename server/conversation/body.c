@@ -4,7 +4,8 @@
 
 #include "server/conversation/conversations.h"
 
-enum { BODY_VERSION = 1, BODY_MAX_MESSAGES = 1 << 20 };
+/* Version 1 had no tools. */
+enum { BODY_VERSION = 2, BODY_MAX_MESSAGES = 1 << 20 };
 
 /* --- writing --- */
 
@@ -148,6 +149,12 @@ enum status body_write_accept(struct buf *out, const struct stored_request *requ
     if (sampling != NULL)
         body_put_sampling(&w, ~0u, sampling);
     body_put_text(&w, binding);
+    for (size_t i = 0; i < request->n_messages; i++)
+        body_put_bytes(&w, request->messages[i].more, request->messages[i].more_len);
+    body_put_bytes(&w, request->tool_use.tools.text, request->tool_use.tools.len);
+    body_put_u32(&w, request->tool_use.is_forced);
+    body_put_u32(&w, request->tool_use.is_single);
+    body_put_u64(&w, request->tool_use.seed);
     return body_written(&w, err);
 }
 
@@ -198,6 +205,7 @@ enum status body_write_finish(struct buf *out, const struct completed_turn *t, c
 struct body_reader {
     const unsigned char *at, *end;
     struct arena *arena;
+    uint32_t version;
     bool is_bad, is_short; /* short of memory */
 };
 
@@ -295,7 +303,7 @@ static void body_take_constraint(struct body_reader *r, struct sampling *out)
     c = body_take_array(r, 1, sizeof(*c), 1);
     if (c == NULL)
         return;
-    c->form = (enum constraint_form)body_take_up_to(r, CONSTRAINT_EBNF);
+    c->form = (enum constraint_form)body_take_up_to(r, CONSTRAINT_TAGS);
     c->text = body_take_bytes(r, &c->len);
     out->constraint = c;
 }
@@ -356,7 +364,8 @@ static struct body_reader body_begin(const void *body, size_t size_bytes, struct
     struct body_reader r = {
         .at = body, .end = (const unsigned char *)body + size_bytes, .arena = arena};
 
-    r.is_bad = body_take_u32(&r) != BODY_VERSION;
+    r.version = body_take_up_to(&r, BODY_VERSION);
+    r.is_bad = r.is_bad || r.version == 0;
     return r;
 }
 
@@ -399,6 +408,20 @@ enum status body_read_terms(struct body_terms *out, const void *body, size_t siz
     return body_end(&r, err);
 }
 
+/* What came with version 2. */
+static void body_take_tools(struct body_reader *r, struct turn_request *out,
+                            struct message *messages)
+{
+    struct tool_use *use = &out->tool_use;
+
+    for (size_t i = 0; messages != NULL && i < out->n_messages; i++)
+        messages[i].more = body_take_bytes(r, &messages[i].more_len);
+    use->tools.text = body_take_bytes(r, &use->tools.len);
+    use->is_forced = body_take_up_to(r, 1) != 0;
+    use->is_single = body_take_up_to(r, 1) != 0;
+    use->seed = body_take_u64(r);
+}
+
 enum status body_read_accept(struct body_accept *out, const void *body, size_t size_bytes,
                              struct arena *arena, struct error *err)
 {
@@ -418,7 +441,7 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
     request->n_messages = body_take_up_to(&r, BODY_MAX_MESSAGES);
     messages = body_take_array(&r, request->n_messages, sizeof(messages[0]), 12);
     for (size_t i = 0; messages != NULL && i < request->n_messages; i++) {
-        messages[i].role = (enum role)body_take_up_to(&r, ROLE_ASSISTANT);
+        messages[i].role = (enum role)body_take_up_to(&r, ROLE_TOOL);
         messages[i].text = body_take_bytes(&r, &messages[i].len);
     }
     request->messages = messages;
@@ -426,6 +449,8 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
     resolved = body_take_overrides(&r);
     out->sampling = resolved == NULL ? NULL : &resolved->values;
     out->binding = body_take_text(&r);
+    if (r.version > 1)
+        body_take_tools(&r, request, messages);
     return body_end(&r, err);
 }
 

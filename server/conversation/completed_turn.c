@@ -6,18 +6,34 @@
 
 #include "base/alloc.h"
 
+/* Copies a text to *at, where a zero follows it, and moves *at behind that. */
+static const char *stored_request_put(char **at, const char *text, size_t len)
+{
+    char *copy = *at;
+
+    if (len > 0)
+        memcpy(copy, text, len);
+    *at += len + 1;
+    return copy;
+}
+
+static bool text_is_equal(struct text a, struct text b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.text, b.text, a.len) == 0);
+}
+
 enum status stored_request_open(struct stored_request **out, const struct turn_request *r,
                                 struct error *err)
 {
     size_t size = sizeof(struct stored_request) + r->n_messages * sizeof(struct message) +
-                  r->n_plain_ids * sizeof(r->plain_ids[0]);
+                  r->n_plain_ids * sizeof(r->plain_ids[0]) + r->tool_use.tools.len + 1;
     int32_t *ids;
     struct stored_request *b;
     enum status rc;
     char *at;
 
     for (size_t i = 0; i < r->n_messages; i++)
-        size += r->messages[i].len + 1;
+        size += r->messages[i].len + 1 + r->messages[i].more_len + 1;
     b = try_alloc(1, size);
     if (b == NULL)
         return error_no_memory(err, size, "a turn's messages");
@@ -42,10 +58,14 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
     for (size_t i = 0; i < r->n_messages; i++) {
         const struct message *m = &r->messages[i];
 
-        b->messages[i] = (struct message){.role = m->role, .text = at, .len = m->len};
-        memcpy(at, m->text, m->len);
-        at += m->len + 1;
+        b->messages[i].role = m->role;
+        b->messages[i].text = stored_request_put(&at, m->text, m->len);
+        b->messages[i].len = m->len;
+        b->messages[i].more = stored_request_put(&at, m->more, m->more_len);
+        b->messages[i].more_len = m->more_len;
     }
+    b->tool_use = r->tool_use;
+    b->tool_use.tools.text = stored_request_put(&at, r->tool_use.tools.text, r->tool_use.tools.len);
     *out = b;
     return STATUS_OK;
 }
@@ -70,13 +90,20 @@ bool stored_request_matches(const struct stored_request *b, const struct turn_re
         b->is_plain != r->is_plain || b->is_observed != r->is_observed ||
         b->n_plain_ids != r->n_plain_ids || !prompt_wants_are_equal(&b->wants, &r->wants))
         return false;
+    if (!text_is_equal(b->tool_use.tools, r->tool_use.tools) ||
+        b->tool_use.is_forced != r->tool_use.is_forced ||
+        b->tool_use.is_single != r->tool_use.is_single)
+        return false;
     if (b->n_plain_ids > 0 &&
         memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)
         return false;
     for (size_t i = 0; i < r->n_messages; i++) {
         const struct message *x = &b->messages[i], *y = &r->messages[i];
 
-        if (x->role != y->role || x->len != y->len || memcmp(x->text, y->text, x->len) != 0)
+        if (x->role != y->role ||
+            !text_is_equal((struct text){x->text, x->len}, (struct text){y->text, y->len}) ||
+            !text_is_equal((struct text){x->more, x->more_len},
+                           (struct text){y->more, y->more_len}))
             return false;
     }
     return sampling_overrides_is_equal(b->overrides, r->overrides);

@@ -401,6 +401,7 @@ static enum status turn_start(struct turn *t, struct error *err)
         .want_prompt_logprobs = t->request->wants.logprobs,
         .n_prompt_tops = t->request->wants.n_tops,
         .no_reply = t->request->wants.no_reply,
+        .tool_use = t->request->tool_use,
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);
@@ -717,6 +718,11 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     reader->is_reply_deadline = r->is_reply_deadline;
     rc = stored_request_open(&t->request, r, err);
     if (rc == STATUS_OK) {
+        const struct env *env = h->config->env;
+        uint64_t *seed = &t->request->tool_use.seed;
+
+        if (r->tool_use.tools.len > 0 && *seed == 0) /* else it was stored */
+            env->random(env->self, seed, sizeof(*seed));
         turn_attach(t, reader);
         if (list_is_empty(&h->turns))
             rc = t->is_observed ? turn_take(t, &completed, err) : turn_start(t, err);

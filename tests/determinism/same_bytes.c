@@ -204,7 +204,8 @@ static bool is_same(const struct reply_bits *a, const struct reply_bits *b)
 
 static void begin(struct drive *d, struct clone *c, const struct one_case *k, int turn)
 {
-    static const struct message again = {ROLE_USER, "Say that again, word for word.", 30};
+    static const struct message again = {
+        .role = ROLE_USER, .text = "Say that again, word for word.", .len = 30};
     struct error err;
 
     if ((turn == 0 ? drive_begin_messages(d, c, k->prompt->messages, k->prompt->n_messages,

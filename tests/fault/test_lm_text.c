@@ -73,7 +73,7 @@ END_TEST
 static enum status render_once(void *arg)
 {
     const struct opened *o = arg;
-    const struct message m = {ROLE_USER, "hello 12345 hello", 17};
+    const struct message m = {.role = ROLE_USER, .text = "hello 12345 hello", .len = 17};
     struct buf ids, text;
     struct error err;
     enum status rc;

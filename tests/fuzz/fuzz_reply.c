@@ -45,7 +45,7 @@ static void parse(struct buf *out, const struct reply_parser_config *config, con
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
 {
-    static const struct thought_format thoughts = {"<think>", "</think>", ""};
+    static const struct thought_format thoughts = {.open = "<think>", .close = "</think>"};
     struct reply_format format = {.thoughts = &thoughts};
     struct reply_parser_config config = {.format = &format, .tools = {tools, sizeof tools - 1}};
     const char *text = (const char *)data + 1;

@@ -140,7 +140,7 @@ static void fuzz_text(const struct vocab *v, const char *text, size_t len)
 
 static void render(const struct chat_template *t)
 {
-    const struct message m = {ROLE_USER, " hi ", 4};
+    const struct message m = {.role = ROLE_USER, .text = " hi ", .len = 4};
     struct buf ids, text;
     struct error err;
     bool is_good;

@@ -377,10 +377,10 @@ def errors(parley):
             ("response_format", "at #/properties/a: 'not' cannot be enforced", {"response_format": {
                 "type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"properties": {"a": {"not": {}}}}}}}),
             ("response_format", "has no schema", {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}),
-            ("tools", "cannot be called", {"tools": [{"type": "function", "function": {"name": "f"}}]})]:
+            ("tools[0].type", "only functions", {"tools": [{"type": "custom", "custom": {"name": "f"}}]})]:
         error = expect(openai.BadRequestError, says, create, model="tiny", messages=user, **more)
         assert error.param == param, (error.param, param)
-    for param, messages in [("messages", []), ("messages[0].role", [{"role": "tool", "content": "x"}]), ("messages[0]", ["x"]),
+    for param, messages in [("messages", []), ("messages[0].role", [{"role": "tools", "content": "x"}]), ("messages[0]", ["x"]),
                             ("messages[1].content", [{"role": "user", "content": "x"}, {"role": "user", "content": 3}]),
                             ("messages[0].content", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])]:
         error = expect(openai.BadRequestError, param, create, model="tiny", messages=messages)

@@ -1,8 +1,10 @@
-/* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED]]`.
- * CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are still running when a test
- * reaches them. SEED: other weights than those of 1. */
+/* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED
+ * [TEMPLATE]]]`. CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are still
+ * running when a test reaches them. SEED: other weights than those of 1. TEMPLATE: a file with the
+ * chat template. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/tiny_model.h"
 
@@ -10,16 +12,25 @@ int main(int argc, char **argv)
 {
     struct tiny_config config = {.type = DTYPE_F32, .seed = 1};
     struct tiny_model model;
-    FILE *out;
+    char template[1 << 16];
+    FILE *out, *from;
     int is_good;
 
-    if (argc < 2 || argc > 4)
+    if (argc < 2 || argc > 5)
         return 2;
-    if (argc == 4)
+    if (argc >= 4)
         config.seed = (uint32_t)strtoul(argv[3], NULL, 10);
     if (argc >= 3) {
         config.set_key = "llama.context_length";
         config.set_value = (uint32_t)strtoul(argv[2], NULL, 10);
+    }
+    if (argc == 5) {
+        from = fopen(argv[4], "rb");
+        if (from == NULL)
+            return 1;
+        template[fread(template, 1, sizeof template - 1, from)] = '\0';
+        (void)fclose(from); /* it was only read */
+        config.chat_template = template;
     }
     out = fopen(argv[1], "wb");
     if (out == NULL)

@@ -74,6 +74,26 @@ void chat_prompter_close(struct chat_prompter *p)
     free(p);
 }
 
+bool chat_prompter_uses(const struct chat_prompter *p, const char *name)
+{
+    return p->template != NULL && jinja_uses(p->template, name);
+}
+
+/* Adds the members of a message's extras, which are a JSON object. */
+static bool add_extras(struct jinja_run *r, const struct message *m, struct jinja_map *to)
+{
+    struct jinja_value more;
+
+    if (m->more_len == 0)
+        return true;
+    if (!jinja_parse_json(r, m->more, m->more_len, &more))
+        return false;
+    for (size_t i = 0; more.kind == JINJA_MAP && i < more.as.map->n; i++)
+        if (!jinja_map_set(r, to, more.as.map->pairs[i].key, more.as.map->pairs[i].value))
+            return false;
+    return true;
+}
+
 static bool message_value(struct jinja_run *r, const struct message *m, struct jinja_value *out)
 {
     const char *role = role_name(m->role);
@@ -83,7 +103,7 @@ static bool message_value(struct jinja_run *r, const struct message *m, struct j
            jinja_string(r, role, strlen(role), JINJA_OF_TEMPLATE, &name) &&
            jinja_string(r, m->text, m->len, JINJA_OF_CALLER, &content) &&
            jinja_map_put(r, out->as.map, "role", name) &&
-           jinja_map_put(r, out->as.map, "content", content);
+           jinja_map_put(r, out->as.map, "content", content) && add_extras(r, m, out->as.map);
 }
 
 static bool set_control(struct jinja_run *r, const char *name, const struct buf *text)
@@ -99,7 +119,7 @@ static bool set_control(struct jinja_run *r, const char *name, const struct buf 
 static bool set_variables(struct jinja_run *r, const struct chat_prompter *p,
                           const struct chat_input *in)
 {
-    struct jinja_value messages, one;
+    struct jinja_value messages, one, tools = jinja_none();
 
     if (!jinja_list_new(r, in->n_messages, &messages))
         return false;
@@ -108,7 +128,9 @@ static bool set_variables(struct jinja_run *r, const struct chat_prompter *p,
             return false;
     jinja_set(r, "messages", messages);
     jinja_set(r, "add_generation_prompt", jinja_bool(in->wants_reply));
-    jinja_set(r, "tools", jinja_none());
+    if (in->tools.len > 0 && !jinja_parse_json(r, in->tools.text, in->tools.len, &tools))
+        return false;
+    jinja_set(r, "tools", tools);
     jinja_set(r, "documents", jinja_none());
     return set_control(r, "bos_token", &p->bos) && set_control(r, "eos_token", &p->eos);
 }
@@ -258,7 +280,7 @@ enum status chat_prompter_render(const struct chat_prompter *p, const struct cha
     const size_t ids_before = ids->len;
     struct arena arena;
     struct jinja_text text;
-    size_t n_bytes = 0;
+    size_t n_bytes = in->tools.len;
     enum status rc;
 
     if (p->template == NULL) {
@@ -266,7 +288,7 @@ enum status chat_prompter_render(const struct chat_prompter *p, const struct cha
         return err->status;
     }
     for (size_t i = 0; i < in->n_messages; i++)
-        n_bytes += in->messages[i].len;
+        n_bytes += in->messages[i].len + in->messages[i].more_len;
     arena_init(&arena, PROMPT_MAX_BYTES + 8 * n_bytes);
     rc = render_all(p, in, &arena, &text, err);
     if (rc == STATUS_OK)

@@ -18,11 +18,15 @@ enum status chat_prompter_open(struct chat_prompter **out, const char *text, siz
                                const struct vocab *v, struct error *err) MUST_CHECK;
 void chat_prompter_close(struct chat_prompter *p); /* NULL is fine */
 
+/* Whether the template uses this variable. */
+bool chat_prompter_uses(const struct chat_prompter *p, const char *name);
+
 struct chat_input {
     const struct message *messages; /* [n_messages] */
     size_t n_messages;
-    bool wants_reply; /* with the start of a reply */
-    time_t now;       /* what the template shows as the date, in UTC */
+    struct text tools; /* as in a tool_use */
+    bool wants_reply;  /* with the start of a reply */
+    time_t now;        /* what the template shows as the date, in UTC */
 };
 
 /* Renders a conversation and compares it with known [n_known], the ids that stand for its beginning

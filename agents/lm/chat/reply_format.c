@@ -128,10 +128,13 @@ static const struct call_format bare = {.family = "json",
                                         .may_be_bare = true};
 
 static const struct thought_format thoughts[] = {
-    {"<|channel|>analysis<|message|>", "<|end|>", "<|channel|>analysis"},
-    {"[THINK]", "[/THINK]", "[/THINK]"},
-    {"<|channel>thought", "<channel|>", "<|channel>thought"},
-    {"<think>", "</think>", "</think>"},
+    {.open = "<|channel|>analysis<|message|>",
+     .close = "<|end|>",
+     .probe = "<|channel|>analysis",
+     .between = {"<|start|>assistant", "<|channel|>final<|message|>"}},
+    {.open = "[THINK]", .close = "[/THINK]", .probe = "[/THINK]"},
+    {.open = "<|channel>thought", .close = "<channel|>", .probe = "<|channel>thought"},
+    {.open = "<think>", .close = "</think>", .probe = "</think>"},
 };
 
 static bool template_has(const char *text, size_t len, const char *what)
@@ -154,21 +157,26 @@ void reply_format_find(struct reply_format *out, const char *text, size_t len, b
             out->thoughts = &thoughts[i];
 }
 
-size_t reply_format_marks(const struct reply_format *f, const char *out[])
+size_t reply_format_marks(const struct reply_format *f, bool of_calls, const char *out[])
 {
+    const struct thought_format *t = f->thoughts;
     const struct call_format *c = f->calls;
-    const char *const of_calls[] = {
-        c->open,  c->close, c->before, c->after, c->shape == CALL_NAMED ? c->arguments : "",
-        c->prefix};
+    const char *const all[] = {c->open,
+                               c->close,
+                               c->before,
+                               c->prefix,
+                               c->after,
+                               c->shape == CALL_NAMED ? c->arguments : "",
+                               t == NULL ? NULL : t->open,
+                               t == NULL ? NULL : t->close,
+                               t == NULL ? NULL : t->between[0],
+                               t == NULL ? NULL : t->between[1]};
+    const size_t from = of_calls ? 0 : 6, to = of_calls ? 6 : 10;
     size_t n = 0;
 
-    for (size_t i = 0; i < sizeof of_calls / sizeof *of_calls; i++)
-        if (of_calls[i][0] != '\0')
-            out[n++] = of_calls[i];
-    if (f->thoughts != NULL) {
-        out[n++] = f->thoughts->open;
-        out[n++] = f->thoughts->close;
-    }
+    for (size_t i = from; i < to; i++)
+        if (all[i] != NULL && all[i][0] != '\0')
+            out[n++] = all[i];
     return n;
 }
 

@@ -28,7 +28,8 @@ struct call_format {
 
 struct thought_format {
     const char *open, *close;
-    const char *probe; /* a text that its templates have */
+    const char *probe;      /* a text that its templates have */
+    const char *between[2]; /* texts around its messages, which are no part of any; may be NULL */
 };
 
 /* A model's own. */
@@ -44,9 +45,9 @@ enum { REPLY_FORMAT_MAX_MARKS = 8 };
 
 /* text NULL: a model without a template. Leaves begins_in_thought and marks_calls false. */
 void reply_format_find(struct reply_format *out, const char *text, size_t len, bool takes_tools);
-/* All texts of the format that may be control tokens: at most REPLY_FORMAT_MAX_MARKS, returns how
- * many. */
-size_t reply_format_marks(const struct reply_format *f, const char *out[]);
+/* All texts of the format, which may have control tokens: of thoughts, or of calls. At most
+ * REPLY_FORMAT_MAX_MARKS; returns how many. */
+size_t reply_format_marks(const struct reply_format *f, bool of_calls, const char *out[]);
 
 /* The i-th family; NULL after the last. */
 const struct call_format *call_format_at(size_t i);

@@ -23,9 +23,6 @@ enum {
     SLICE_BYTES = 4096,
 };
 
-/* Texts between the messages of gpt-oss's format, which are no part of any. */
-static const char *const dropped[] = {"<|start|>assistant", "<|channel|>final<|message|>"};
-
 struct parsed {
     enum reply_part_kind kind;
     uint32_t call;
@@ -82,16 +79,24 @@ static void parser_give(struct reply_parser *p, enum reply_part_kind kind, size_
     buf_consume(&p->held, len);
 }
 
-bool reply_parser_next(struct reply_parser *p, struct reply_part *out)
+bool reply_parser_peek(const struct reply_parser *p, struct reply_part *out)
 {
     const struct parsed *parts = (const struct parsed *)(const void *)p->parts.data;
 
     if (p->n_read * sizeof *parts == p->parts.len)
         return false;
-    parts += p->n_read++;
+    parts += p->n_read;
     *out = (struct reply_part){parts->kind, parts->call, p->out.data + p->read_to,
                                parts->end - p->read_to};
-    p->read_to = parts->end;
+    return true;
+}
+
+bool reply_parser_next(struct reply_parser *p, struct reply_part *out)
+{
+    if (!reply_parser_peek(p, out))
+        return false;
+    p->n_read++;
+    p->read_to += out->len;
     return true;
 }
 
@@ -171,9 +176,8 @@ static struct found_mark parser_look(const struct reply_parser *p)
         look_for(p, &f, p->calls->open, PARSE_CALL);
     if (p->thoughts != NULL) {
         look_for(p, &f, p->thoughts->open, PARSE_THOUGHT);
-        if (p->thoughts->open[1] == '|') /* gpt-oss */
-            for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
-                look_for(p, &f, dropped[i], PARSE_TEXT);
+        for (size_t i = 0; i < 2 && p->thoughts->between[i] != NULL; i++)
+            look_for(p, &f, p->thoughts->between[i], PARSE_TEXT);
     }
     return f;
 }

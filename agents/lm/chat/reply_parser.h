@@ -52,6 +52,8 @@ enum status reply_parser_end(struct reply_parser *p, struct error *err) MUST_CHE
 
 /* False: no further part. */
 bool reply_parser_next(struct reply_parser *p, struct reply_part *out);
+/* The same, and the part comes again. */
+bool reply_parser_peek(const struct reply_parser *p, struct reply_part *out);
 uint32_t reply_parser_n_calls(const struct reply_parser *p);
 
 #endif

@@ -175,7 +175,7 @@ static enum status put_choice(struct buf *b, const struct text *t)
         if (c >= 0x80 || (c >= ' ' && c < 0x7F && c != '"' && c != '\\'))
             rc = buf_append(b, &t->text[i], 1);
         else
-            rc = buf_printf(b, "\\x%02x", c);
+            rc = buf_printf(b, "\\u%04x", c);
     }
     return rc == STATUS_OK ? buf_append_text(b, "\"") : rc;
 }
@@ -198,5 +198,140 @@ enum status constraint_of_choices(const struct constraint **out, const struct te
     if (rc == STATUS_OK)
         rc = constraint_keep(out, CONSTRAINT_EBNF, b.data, b.len, arena, err);
     buf_deinit(&b);
+    return rc;
+}
+
+/* --- calls --- */
+
+/* Pieces of JSON, each with its length before it. */
+struct tags_writer {
+    struct buf json; /* the piece that is being written */
+    struct buf pieces;
+    enum status rc;
+};
+
+static void tags_put(struct tags_writer *w, const char *json)
+{
+    if (w->rc == STATUS_OK)
+        w->rc = buf_append_text(&w->json, json);
+}
+
+static void tags_put_string(struct tags_writer *w, const char *text)
+{
+    if (w->rc == STATUS_OK)
+        w->rc = buf_append_json(&w->json, text, strlen(text));
+}
+
+static void tags_piece(struct tags_writer *w, char kind, const struct buf *text)
+{
+    if (w->rc == STATUS_OK)
+        w->rc = buf_printf(&w->pieces, "%c%zu:", kind, text->len);
+    if (w->rc == STATUS_OK && text->len > 0)
+        w->rc = buf_append(&w->pieces, text->data, text->len);
+}
+
+/* The schema takes the place of a value in the JSON. */
+static enum status tags_put_schema(struct tags_writer *w, const json_t *schema, bool strict,
+                                   struct buf *left_out, struct error *err)
+{
+    struct buf text;
+    enum status rc;
+
+    buf_init(&text, GUARD_MAX_BYTES + 1);
+    rc = guard_schema(&text, schema, strict, left_out, err);
+    if (rc == STATUS_OK) {
+        tags_piece(w, 'J', &w->json);
+        buf_clear(&w->json);
+        tags_piece(w, 'S', &text);
+    }
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum status tags_put_call(struct tags_writer *w, const struct call_constraint *call,
+                                 const struct calls_form *form, struct buf *left_out,
+                                 struct error *err)
+{
+    enum status rc = STATUS_OK;
+    struct buf begin;
+
+    buf_init(&begin, CONSTRAINT_MAX_BYTES);
+    if (buf_append_text(&begin, form->before) != STATUS_OK ||
+        buf_append_text(&begin, call->name) != STATUS_OK ||
+        buf_append_text(&begin, form->between) != STATUS_OK)
+        w->rc = STATUS_EXHAUSTED;
+    tags_put(w, "{\"type\":\"tag\",\"begin\":");
+    tags_put_string(w, begin.len == 0 ? "" : begin.data);
+    tags_put(w, ",\"content\":");
+    if (call->parameters == NULL)
+        tags_put(w, "{\"type\":\"const_string\",\"value\":\"{}\"}");
+    else
+        rc = tags_put_schema(w, call->parameters, call->strict, left_out, err);
+    tags_put(w, ",\"end\":");
+    tags_put_string(w, form->after);
+    tags_put(w, "}");
+    buf_deinit(&begin);
+    return rc == STATUS_OK ? rc : error_prefix(err, "the arguments of '%.64s'", call->name);
+}
+
+static enum status tags_put_calls(struct tags_writer *w, const struct call_constraint *calls,
+                                  size_t n, const struct calls_form *form, struct buf *left_out,
+                                  struct error *err)
+{
+    enum status rc = STATUS_OK;
+
+    tags_put(w, "{\"type\":\"structural_tag\",\"format\":");
+    if (form->first != NULL) {
+        tags_put(w, "{\"type\":\"sequence\",\"elements\":[{\"type\":\"tag\",\"begin\":\"\","
+                    "\"content\":{\"type\":\"any_text\"},\"end\":");
+        tags_put_string(w, form->first);
+        tags_put(w, "},");
+    }
+    if (form->trigger != NULL) {
+        tags_put(w, "{\"type\":\"triggered_tags\",\"triggers\":[");
+        tags_put_string(w, form->trigger);
+        tags_put(w, "],\"tags\":[");
+    } else {
+        tags_put(w, "{\"type\":\"tags_with_separator\",\"separator\":\"\\n\",\"tags\":[");
+    }
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        tags_put(w, i == 0 ? "" : ",");
+        rc = tags_put_call(w, &calls[i], form, left_out, err);
+    }
+    tags_put(w, "],\"at_least_one\":");
+    tags_put(w, form->trigger != NULL ? "false" : "true");
+    tags_put(w, ",\"stop_after_first\":");
+    tags_put(w, form->is_single ? "true}" : "false}");
+    tags_put(w, form->first != NULL ? "]}}" : "}");
+    return rc;
+}
+
+enum status constraint_of_calls(const struct constraint **out, const struct call_constraint *calls,
+                                size_t n, const struct calls_form *form, const char **ret_left_out,
+                                struct arena *arena, struct error *err)
+{
+    struct tags_writer w = {.rc = STATUS_OK};
+    struct buf left_out;
+    enum status rc;
+
+    buf_init(&w.json, CONSTRAINT_MAX_BYTES);
+    buf_init(&w.pieces, CONSTRAINT_MAX_BYTES);
+    buf_init(&left_out, CONSTRAINT_MAX_LEFT_OUT);
+    rc = tags_put_calls(&w, calls, n, form, &left_out, err);
+    tags_piece(&w, 'J', &w.json);
+    if (rc == STATUS_OK && w.rc != STATUS_OK)
+        rc = w.json.is_full || w.pieces.is_full
+                 ? constraint_wrong(err, "the tools are too long together")
+                 : error_no_memory(err, w.pieces.len, "a constraint");
+    if (rc == STATUS_OK)
+        rc = constraint_keep(out, CONSTRAINT_TAGS, w.pieces.data, w.pieces.len, arena, err);
+    if (rc == STATUS_OK) {
+        *ret_left_out = keep_list(&left_out, arena);
+        if (*ret_left_out == NULL)
+            rc = error_no_memory(err, left_out.len, "a constraint");
+    }
+    buf_deinit(&w.json);
+    buf_deinit(&w.pieces);
+    buf_deinit(&left_out);
     return rc;
 }

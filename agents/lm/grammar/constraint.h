@@ -35,4 +35,24 @@ enum status constraint_of_grammar(const struct constraint **out, const char *tex
 enum status constraint_of_choices(const struct constraint **out, const struct text *texts, size_t n,
                                   struct arena *arena, struct error *err) MUST_CHECK;
 
+/* One tool's call, as the model must write it. */
+struct call_constraint {
+    const char *name;
+    const json_t *parameters; /* a schema of an object; NULL: there are no arguments */
+    bool strict;              /* its keywords that cannot be enforced are refused */
+};
+
+/* How calls are written: before, the name, between, the arguments, after. */
+struct calls_form {
+    const char *before, *between, *after;
+    const char *first; /* a call follows this, which follows any text; NULL: calls begin at once */
+    const char *trigger; /* with which before begins, and free text has calls behind it; NULL: the
+                            text is calls alone, at least one */
+    bool is_single;      /* at most one */
+};
+
+enum status constraint_of_calls(const struct constraint **out, const struct call_constraint *calls,
+                                size_t n, const struct calls_form *form, const char **ret_left_out,
+                                struct arena *arena, struct error *err) MUST_CHECK;
+
 #endif

@@ -86,6 +86,14 @@ static enum status detokenizer_show(struct detokenizer *w, size_t len, struct bu
                          "the reply's text is longer than %zu bytes", text->limit_bytes);
 }
 
+static bool detokenizer_shows(const struct detokenizer *w, int32_t id)
+{
+    for (size_t i = 0; i < w->n_shown; i++)
+        if (w->shown[i] == id)
+            return true;
+    return false;
+}
+
 enum status detokenizer_add(struct detokenizer *w, int32_t id, struct buf *text, bool *ret_stopped,
                             struct error *err)
 {
@@ -93,7 +101,7 @@ enum status detokenizer_add(struct detokenizer *w, int32_t id, struct buf *text,
     const char *bytes;
     enum status rc;
 
-    if (vocab_bytes(w->vocab, id, false, &bytes, &len, err) != STATUS_OK)
+    if (vocab_bytes(w->vocab, id, detokenizer_shows(w, id), &bytes, &len, err) != STATUS_OK)
         return err->status;
     if (buf_append(&w->held, bytes, len) != STATUS_OK)
         return error_no_memory(err, len, "a reply's text");

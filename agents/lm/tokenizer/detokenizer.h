@@ -9,8 +9,10 @@
 struct detokenizer {
     const struct vocab *vocab;
     const struct sampling *sampling;
-    struct buf held; /* bytes not yet shown: part of a character or of a stop text */
-    size_t n_tokens; /* added */
+    struct buf held;      /* bytes not yet shown: part of a character or of a stop text */
+    size_t n_tokens;      /* added */
+    const int32_t *shown; /* [n_shown] control tokens whose text is part of the reply's */
+    size_t n_shown;
 };
 
 void detokenizer_init(struct detokenizer *w, const struct vocab *v, const struct sampling *s,

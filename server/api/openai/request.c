@@ -1,5 +1,6 @@
 #include "server/api/openai/request.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/conversation/conversation.h"
@@ -13,19 +14,14 @@ static enum status openai_request_no_memory(struct error *err)
                          "out of memory for the request");
 }
 
-/* Lists that are unsupported unless empty. */
-static enum status refuse_lists(const json_t *body, struct error *err)
+/* How thoughts come: apart, or as llama-server's "none" has it, in the text. */
+static enum status take_thoughts(struct request *out, const json_t *body, struct error *err)
 {
-    static const char *const names[] = {"tools", "functions"};
+    const char *format = "auto";
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const json_t *list = NULL;
-
-        if (field_array(&list, body, names[i], err) != STATUS_OK)
-            return err->status;
-        if (list != NULL && json_array_size(list) > 0)
-            return error_field(err, names[i], "cannot be called by the models that are served");
-    }
+    if (field_text(&format, body, "reasoning_format", err) != STATUS_OK)
+        return err->status;
+    out->keeps_thoughts = strcmp(format, "none") == 0;
     return STATUS_OK;
 }
 
@@ -87,7 +83,8 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     struct request r;
 
     if (take_common(&r, body, "max_completion_tokens", arena, err) != STATUS_OK ||
-        refuse_lists(body, err) != STATUS_OK ||
+        request_tools(&r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
+        take_thoughts(&r, body, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_CHAT, err) != STATUS_OK ||
         take_prompt_logprobs(&r, body, err) != STATUS_OK ||
         field_bool(&r.want_logprobs, body, "logprobs", err) != STATUS_OK ||
@@ -176,24 +173,17 @@ static enum status openai_request_take_input(struct prompt *out, const json_t *b
 {
     const json_t *input = field(body, "input");
     struct message *message;
+    json_t *messages;
 
     if (input == NULL)
         return error_field(err, "input", "is missing");
     if (json_is_array(input)) {
-        for (size_t i = 0; i < json_array_size(input); i++) {
-            const char *type = "message";
-
-            if (!json_is_object(json_array_get(input, i)))
-                return field_wrong(err, "input", "a list of messages", json_array_get(input, i));
-            if (field_text(&type, json_array_get(input, i), "type", err) != STATUS_OK)
-                return err->status;
-            if (strcmp(type, "message") != 0)
-                return error_field(err, "input",
-                                   "has an item of type '%.40s': only messages are "
-                                   "taken",
-                                   type);
-        }
-        return request_messages(out, input, "input", arena, err);
+        if (request_items(&messages, input, err) != STATUS_OK)
+            return err->status;
+        /* The body owns them, since the request borrows it. */
+        if (json_object_set_new((json_t *)body, "input as messages", messages) != 0)
+            return openai_request_no_memory(err);
+        return request_messages(out, messages, "input", arena, err);
     }
     if (!json_is_string(input))
         return field_wrong(err, "input", "a string or a list of messages", input);
@@ -237,6 +227,44 @@ static enum status openai_request_take_metadata(struct responses_request *out, c
     return STATUS_OK;
 }
 
+/* JSON in the arena. */
+static enum status keep_json_text(const char **out, json_t *value, struct arena *arena,
+                                  struct error *err)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY);
+
+    *out = text == NULL ? NULL : arena_strndup(arena, text, strlen(text));
+    free(text);
+    return *out != NULL ? STATUS_OK : openai_request_no_memory(err);
+}
+
+/* Tools and their choice as the response repeats them. */
+static enum status take_echo(struct responses_request *out, const json_t *body, struct arena *arena,
+                             struct error *err)
+{
+    const json_t *choice = field(body, "tool_choice");
+    json_t *tools = json_deep_copy(field(body, "tools")), *tool;
+    enum status rc;
+    size_t i;
+
+    json_array_foreach(tools, i, tool)
+    {
+        if (json_object_get(tool, "description") == NULL)
+            (void)json_object_set_new(tool, "description", json_null()); /* or it stays out */
+        if (json_object_get(tool, "parameters") == NULL)
+            (void)json_object_set_new(tool, "parameters", json_null());
+        if (json_object_get(tool, "strict") == NULL)
+            (void)json_object_set_new(tool, "strict", json_false());
+    }
+    out->tools = "[]";
+    out->choice = json_array_size(tools) > 0 ? "\"auto\"" : "\"none\"";
+    rc = tools == NULL ? STATUS_OK : keep_json_text(&out->tools, tools, arena, err);
+    json_decref(tools);
+    if (rc == STATUS_OK && choice != NULL)
+        rc = keep_json_text(&out->choice, (json_t *)choice, arena, err); /* it changes nothing */
+    return rc;
+}
+
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err)
 {
@@ -254,7 +282,8 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         field_bool(&r.base.is_background, body, "background", err) != STATUS_OK ||
         field_object(&text, body, "text", err) != STATUS_OK ||
         openai_request_take_metadata(&r, body, arena, err) != STATUS_OK ||
-        refuse_lists(body, err) != STATUS_OK ||
+        request_tools(&r.base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
+        take_echo(&r, body, arena, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
         request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
         openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK ||

@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "agents/message_extras.h"
 #include "base/arena.h"
 #include "server/api/request.h"
 
@@ -18,6 +19,7 @@ enum status request_completion(struct request *out, const json_t *body, struct a
 struct responses_request {
     struct request base;                 /* one prompt, without instructions */
     const char *instructions, *previous; /* NULL: not given */
+    const char *tools, *choice;          /* JSON, for the response */
     bool store;
     const struct pair *metadata; /* [n_metadata] */
     size_t n_metadata;
@@ -26,6 +28,11 @@ struct responses_request {
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err) MUST_CHECK;
 
+enum tools_spelling { TOOLS_OF_CHAT, TOOLS_OF_RESPONSES, TOOLS_AS_FUNCTIONS };
+
+/* Reads tools and their choice; out->tools stays as it is if there are none. Borrows body. */
+enum status request_tools(struct request *out, const json_t *body, enum tools_spelling spelling,
+                          struct arena *arena, struct error *err) MUST_CHECK;
 enum request_api { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_RESPONSES = 4 };
 
 /* STATUS_INVALID where body uses a known field in an unsupported way; part of the above. */
@@ -40,5 +47,7 @@ enum status request_sampling(struct sampling_overrides *out, const json_t *body,
 enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
                                const char *format_name, struct arena *arena,
                                struct error *err) MUST_CHECK;
+/* The input items of Responses as messages of chat completions, a new reference. */
+enum status request_items(json_t **out, const json_t *input, struct error *err) MUST_CHECK;
 
 #endif

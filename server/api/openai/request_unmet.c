@@ -49,12 +49,6 @@ static bool is_disabled(const json_t *value)
     return request_unmet_is_text(value, "disabled");
 }
 
-/* Without tools these are equal. */
-static bool is_no_call(const json_t *value)
-{
-    return request_unmet_is_text(value, "none") || request_unmet_is_text(value, "auto");
-}
-
 static bool is_all_text(const json_t *value)
 {
     for (size_t i = 0; i < json_array_size(value); i++) {
@@ -99,7 +93,6 @@ static const struct unmet {
     {"documents", CHAT | RESPONSES, request_unmet_is_empty,
      "is not supported: put them into a message"},
     {"echo", CHAT, request_unmet_is_empty, "is not supported: put the message before the reply"},
-    {"function_call", CHAT, is_no_call, "needs functions, and there are none"},
     {"include", RESPONSES, is_without_logprobs, NO_LOGPROBS},
     {"include_stop_str_in_output", ALL, request_unmet_is_empty,
      "is not supported: add the text to the reply"},
@@ -118,7 +111,6 @@ static const struct unmet {
      "is not supported: tokens are given as text"},
     {"skip_special_tokens", ALL, is_true, "must be true: replies have none"},
     {"stop_token_ids", ALL, request_unmet_is_empty, "is not supported: use stop"},
-    {"tool_choice", CHAT | RESPONSES, is_no_call, "needs tools, and there are none"},
     {"top_logprobs", RESPONSES, request_unmet_is_empty, NO_LOGPROBS},
     {"truncate_prompt_tokens", ALL, request_unmet_is_empty,
      "is not supported: a prompt is read whole"},

@@ -146,6 +146,7 @@ enum status response_of_turn(struct response **out, const struct conversation *c
         return error_no_memory(err, sizeof(*r), "a response");
     *r = (struct response){.store = true};
     format_id(r->id, &c->id, turn);
+    response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
     if (response_metadata(&r->metadata, m == NULL ? NULL : m->pairs, m == NULL ? 0 : m->n_pairs,
                           arena, err) != STATUS_OK ||
         response_previous(&r->previous, c, turn, arena, err) != STATUS_OK)
@@ -257,21 +258,31 @@ void response_write(const struct response_view *v, struct json_writer *w)
 {
     const struct response *r = v->response;
     const struct completed_turn *t = v->completed;
+    struct reply_parser_config config;
 
     json_writef(w,
                 "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%llu,"
                 "\"status\":\"%s\",\"model\":\"%s\",\"error\":%s,\"metadata\":%s,"
-                "\"parallel_tool_calls\":false,\"tool_choice\":\"none\",\"tools\":[],"
                 "\"store\":%s,\"background\":%s,\"truncation\":\"disabled\","
                 "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
                 "\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":null,"
                 "\"prompt_cache_key\":null,\"user\":null,"
-                "\"text\":{\"format\":{\"type\":\"text\"}},\"output\":[",
+                "\"text\":{\"format\":{\"type\":\"text\"}},\"parallel_tool_calls\":%s,"
+                "\"tool_choice\":",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
                 t != NULL && t->finish == FINISH_ERROR ? RESPONSE_ERROR : "null",
                 r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
-                v->request != NULL && v->request->is_detached ? "true" : "false");
-    if (t != NULL)
+                v->request != NULL && v->request->is_detached ? "true" : "false",
+                r->is_single ? "false" : "true");
+    json_write(w, r->choice != NULL                                          ? r->choice
+                  : v->request != NULL && v->request->tool_use.tools.len > 0 ? "\"auto\""
+                                                                             : "\"none\"");
+    json_write(w, ",\"tools\":");
+    json_write(w, r->tools == NULL ? "[]" : r->tools);
+    json_write(w, ",\"output\":[");
+    if (t != NULL && generation_request_divides(&config, t->request, v->model))
+        response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);
+    else if (t != NULL)
         write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);
     json_write(w, "]");
     response_write_sampling(v, w);
@@ -384,10 +395,14 @@ static void text_event(const struct response *r, const char *type, uint64_t sequ
 /* The first event may be the last of its turn: it is not done until that is sent. */
 static void response_begin(struct generation *g, struct json_writer *w)
 {
-    const struct response *r = g->renderer_state;
+    struct response *r = g->renderer_state;
 
+    r->output.has_after = r->has_after;
+    r->output.after = r->after;
     response_event(g, "response.created", SEQUENCE_CREATED, true, w);
     response_event(g, "response.in_progress", SEQUENCE_IN_PROGRESS, true, w);
+    if (generation_has_parts(&g->choices[0]))
+        return;
     item_event(r, "response.output_item.added", SEQUENCE_ITEM, "in_progress", NULL, 0, w);
     part_event(r, "response.content_part.added", SEQUENCE_PART, "", 0, w);
 }
@@ -395,6 +410,15 @@ static void response_begin(struct generation *g, struct json_writer *w)
 static void response_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                            struct json_writer *w)
 {
+    struct response *r = g->renderer_state;
+    struct error err;
+
+    if (generation_has_parts(c)) {
+        json_writer_fail(w, generation_parse(c, event->piece.text, event->piece.len, &err));
+        if (w->rc == STATUS_OK)
+            response_output_parts(&r->output, c, w);
+        return;
+    }
     generation_write_id(g, w);
     /* A token without text, too: numbers have no gaps. */
     text_event(g->renderer_state, "response.output_text.delta", response_sequence(c), "delta",
@@ -410,13 +434,24 @@ static const char *response_last_event(const struct completed_turn *t)
 
 static void response_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
-    const struct response *r = g->renderer_state;
+    struct response *r = g->renderer_state;
     const struct completed_turn *t = c->reader.completed;
     uint64_t sequence = response_sequence(c);
     struct turn_event all;
+    struct error err;
     const char *text;
     size_t len;
 
+    if (generation_has_parts(c)) {
+        json_writer_fail(w, generation_parse_end(c, &err));
+        if (w->rc == STATUS_OK)
+            response_output_parts(&r->output, c, w);
+        response_output_end(&r->output, c, responses_item_status(t), w);
+        generation_write_id(g, w);
+        response_event(g, is_cut_short(t) ? "response.incomplete" : "response.completed",
+                       r->output.sequence, false, w);
+        return;
+    }
     generation_all(c, &all, &text, &len);
     text_event(r, "response.output_text.done", sequence, "text", text, len, w);
     part_event(r, "response.content_part.done", sequence + 1, text, len, w);
@@ -428,7 +463,11 @@ static void response_finish(struct generation *g, struct choice *c, struct json_
 
 static void response_failed(struct generation *g, const struct error *err, struct json_writer *w)
 {
-    begin_event("error", response_sequence(&g->choices[0]) + 1, w);
+    const struct response *r = g->renderer_state;
+    const struct choice *c = &g->choices[0];
+
+    begin_event("error", generation_has_parts(c) ? r->output.sequence : response_sequence(c) + 1,
+                w);
     json_writef(w, ",\"code\":\"%s\",\"param\":null,\"message\":", status_name(err->status));
     json_write_string(w, err->text, strlen(err->text));
     end_event(w);
@@ -436,8 +475,43 @@ static void response_failed(struct generation *g, const struct error *err, struc
 
 /* --- requests --- */
 
+/* Counts the events of what an earlier stream had. */
+static enum status response_passed(struct generation *g, struct choice *c,
+                                   const struct turn_event *part, struct error *err)
+{
+    struct turn_event piece = {.kind = EVENT_PIECE};
+    size_t at = 0;
+    struct json_writer w;
+    struct buf scratch;
+    enum status rc = STATUS_OK;
+
+    if (!generation_has_parts(c))
+        return STATUS_OK;
+    buf_init(&scratch, SIZE_MAX);
+    for (size_t i = 0; rc == STATUS_OK && at < part->piece.len; i++) {
+        piece.piece.text = generation_passed_token(c, i, at, part, &piece.piece.len);
+        at += piece.piece.len;
+        buf_clear(&scratch);
+        w = json_writer_begin(&scratch);
+        response_piece(g, c, &piece, &w);
+        rc = json_writer_end(&w);
+    }
+    buf_deinit(&scratch);
+    return rc == STATUS_OK ? rc : error_no_memory(err, part->piece.len, "a response");
+}
+
+static void response_close(struct generation *g)
+{
+    struct response *r = g->renderer_state;
+
+    response_output_deinit(&r->output);
+}
+
 const struct response_renderer response_renderer = {
     .object = "resp",
+    .has_parts = true,
+    .passed = response_passed,
+    .close = response_close,
     .is_by_token = true,
     .begin = response_begin,
     .piece = response_piece,
@@ -490,6 +564,15 @@ static enum status keep_text(const char **text, struct arena *arena, struct erro
     return *text != NULL ? STATUS_OK : error_no_memory(err, 0, "the request");
 }
 
+/* What the response repeats of its request's tools, in its arena. */
+static void response_take_tools(struct response *r, const struct responses_request *q)
+{
+    r->tools = q->tools;
+    r->choice = q->choice;
+    r->is_single = q->base.tools != NULL && q->base.tools->is_single;
+    response_output_init(&r->output, r->id + 5, SEQUENCE_ITEM);
+}
+
 /* The response of a stored reply, whose conversation may have gone: what the repeated request says
  * of it is what the first one said. */
 static enum status response_of_reply(struct response **out, const struct responses_request *q,
@@ -503,6 +586,7 @@ static enum status response_of_reply(struct response **out, const struct respons
     *r = (struct response){
         .store = q->store, .previous = q->previous, .instructions = reply->instructions};
     format_id(r->id, &reply->turns[0].conversation, reply->turns[0].number);
+    response_take_tools(r, q);
     if (keep_text(&r->previous, arena, err) != STATUS_OK ||
         keep_text(&r->instructions, arena, err) != STATUS_OK ||
         response_metadata(&r->metadata, q->metadata, q->n_metadata, arena, err) != STATUS_OK)
@@ -531,8 +615,11 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     id = c->id;
     plan.created_s = response_created_s(c);
     rc = response_of_turn(&r, c, c->host.n_turns + 1, exchange_arena(x), err);
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK) {
         r->store = q->store;
+        response_take_tools(r, q);
+        rc = request_use_tools(&q->base, model->info.reply_format, exchange_arena(x), err);
+    }
     if (rc == STATUS_OK && q->store)
         rc = keeping_begin(c, NULL, err);
     plan.renderer_state = r;

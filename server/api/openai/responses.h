@@ -4,6 +4,7 @@
 #define SERVER_API_OPENAI_RESPONSES_H
 
 #include "server/api/generation.h"
+#include "server/api/openai/response_output.h"
 
 enum { RESPONSE_ID_CHARS = 5 + CONVERSATION_ID_CHARS - 1 + 8 + 1 };
 
@@ -13,7 +14,10 @@ struct response {
     const char *previous, *instructions; /* NULL: none */
     const char *metadata;                /* JSON; NULL: none */
     bool store;
-    bool has_after; /* the client has the events up to this number */
+    const char *tools, *choice;    /* JSON, as the request gave them; NULL: not known */
+    bool is_single;                /* at most one call */
+    struct response_output output; /* of a reply in parts */
+    bool has_after;                /* the client has the events up to this number */
     uint64_t after;
 };
 

@@ -242,7 +242,7 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
             char field[sizeof(err->field)];
 
             (void)snprintf(field, sizeof(field), "messages[%zu].role", i);
-            return error_field(err, field, "is '%.40s', it must be system, user or assistant",
+            return error_field(err, field, "is '%.40s', it must be system, user, assistant or tool",
                                m->role);
         }
         messages[i].text = m->text;

@@ -5,23 +5,23 @@
 
 #include "tests/unit/base/suite.h"
 
-/* A role's name parses to the role; any other is refused, naming the three. */
+/* A role's name parses to the role; any other is refused, naming them. */
 START_TEST(test_roles)
 {
-    static const enum role roles[] = {ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT};
-    static const char *const wrong[] = {"", "User", "user ", "tool", "assistan"};
+    static const enum role roles[] = {ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL};
+    static const char *const wrong[] = {"", "User", "user ", "tools", "assistan"};
     struct error err;
     enum role r = ROLE_ASSISTANT;
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         ck_assert_int_eq(role_parse(&r, role_name(roles[i]), &err), STATUS_OK);
         ck_assert_int_eq(r, roles[i]);
     }
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         ck_assert_int_eq(role_parse(&r, wrong[i], &err), STATUS_INVALID);
-        ck_assert_int_eq(r, ROLE_ASSISTANT);
+        ck_assert_int_eq(r, ROLE_TOOL);
         ck_assert_str_eq(err.field, "role");
-        ck_assert_ptr_nonnull(strstr(err.text, "system, user or assistant"));
+        ck_assert_ptr_nonnull(strstr(err.text, "system, user, assistant or tool"));
     }
 }
 END_TEST

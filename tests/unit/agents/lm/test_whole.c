@@ -180,7 +180,10 @@ END_TEST
 
 static enum status observe_system(struct clone *c)
 {
-    static const struct message messages[] = {{ROLE_SYSTEM, "Be brief.", 9}, {ROLE_USER, "Hi", 2}};
+    static const struct message messages[] = {
+        {.role = ROLE_SYSTEM, .text = "Be brief.", .len = 9},
+        {.role = ROLE_USER, .text = "Hi", .len = 2},
+    };
     const struct sampling s = brief();
     struct drive d;
     enum status rc = drive_begin_messages(&d, c, messages, 2, &s, &err);

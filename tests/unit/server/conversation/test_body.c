@@ -139,15 +139,20 @@ END_TEST
 START_TEST(an_acceptance_is_kept)
 {
     static const struct message messages[] = {
-        {ROLE_SYSTEM, "s", 1}, {ROLE_USER, "u\0v", 3}, {ROLE_ASSISTANT, "", 0}};
+        {.role = ROLE_SYSTEM, .text = "s", .len = 1},
+        {.role = ROLE_USER, .text = "u\0v", .len = 3},
+        {.role = ROLE_ASSISTANT, .text = "", .more = "{\"tool_calls\": []}", .more_len = 18},
+        {.role = ROLE_TOOL, .text = "t", .len = 1, .more = "{}", .more_len = 2},
+    };
     static const int32_t ids[] = {1, -2, INT32_MAX};
     struct sampling_overrides all = {.given = ~0u};
     struct turn_request r = {.messages = messages,
-                             .n_messages = 3,
+                             .n_messages = 4,
                              .plain_ids = ids,
                              .n_plain_ids = 3,
                              .is_plain = true,
                              .n_logprobs = 4,
+                             .tool_use = {{"[1]", 3}, true, true, 77},
                              .overrides = &all};
     struct sampling_overrides read_all = {.given = ~0u};
     struct stored_request *stored;
@@ -162,6 +167,7 @@ START_TEST(an_acceptance_is_kept)
     arena_init(&arena, 1 << 20);
     ck_assert_int_eq(body_read_accept(&out, body.data, body.len, &arena, &err), STATUS_OK);
     ck_assert(stored_request_matches(stored, &out.request));
+    ck_assert_uint_eq(out.request.tool_use.seed, 77);
     ck_assert_str_eq(out.binding, "engine 1");
     read_all.values = *out.sampling;
     ck_assert(sampling_overrides_is_equal(&read_all, &all));

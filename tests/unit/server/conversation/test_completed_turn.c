@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 static const struct message asked[] = {
-    {ROLE_SYSTEM, "be brief", 8},
-    {ROLE_USER, "why?", 4},
+    {.role = ROLE_SYSTEM, .text = "be brief", .len = 8},
+    {.role = ROLE_USER, .text = "why?", .len = 4},
 };
 
 static struct stored_request *make_stored(uint32_t n_logprobs)

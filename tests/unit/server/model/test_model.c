@@ -61,7 +61,7 @@ static void on_settled(struct future *f, const struct error *err, void *arg)
 /* echo loads, runs a request through timer, thread and loop, and stops without leaks. */
 START_TEST(test_ask)
 {
-    struct message said = {ROLE_USER, "hello", 5};
+    struct message said = {.role = ROLE_USER, .text = "hello", .len = 5};
     struct clone_config clone_config = {0};
     enum model_state state;
     struct model *m = start(NULL, &state);

@@ -267,12 +267,14 @@ END_TEST
 START_TEST(test_marks)
 {
     for (size_t i = 0; call_format_at(i) != NULL; i++) {
-        static const struct thought_format thoughts = {"a", "b", "c"};
+        static const struct thought_format thoughts = {
+            .open = "a", .close = "b", .probe = "c", .between = {"d", "e"}};
         const struct reply_format format = {.calls = call_format_at(i), .thoughts = &thoughts};
         const char *marks[REPLY_FORMAT_MAX_MARKS];
 
-        ck_assert_uint_ge(reply_format_marks(&format, marks), 3);
-        ck_assert_uint_le(reply_format_marks(&format, marks), REPLY_FORMAT_MAX_MARKS);
+        ck_assert_uint_ge(reply_format_marks(&format, true, marks), 1);
+        ck_assert_uint_le(reply_format_marks(&format, true, marks), REPLY_FORMAT_MAX_MARKS);
+        ck_assert_uint_eq(reply_format_marks(&format, false, marks), 4);
     }
 }
 END_TEST

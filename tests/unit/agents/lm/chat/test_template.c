@@ -149,7 +149,7 @@ static void begin(struct opened *o, const char *system)
 
 static void say(struct opened *o, enum role role, const char *text)
 {
-    const struct message m = {role, text, strlen(text)};
+    const struct message m = {.role = role, .text = text, .len = strlen(text)};
 
     ck_assert_int_eq(chat_template_message(o->t, &m, &o->ids, &o->text, &err), STATUS_OK);
 }
@@ -428,7 +428,8 @@ END_TEST
 START_TEST(failures_leave_the_prompt)
 {
     struct opened o = open_good(plain);
-    const struct message wrong = {ROLE_USER, "a\xFF", 2}, good = {ROLE_USER, "abc", 3};
+    const struct message wrong = {.role = ROLE_USER, .text = "a\xFF", .len = 2},
+                         good = {.role = ROLE_USER, .text = "abc", .len = 3};
 
     begin(&o, "x");
     ck_assert_int_eq(chat_template_message(o.t, &wrong, &o.ids, &o.text, &err), STATUS_INVALID);

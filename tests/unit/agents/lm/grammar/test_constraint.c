@@ -24,7 +24,7 @@ START_TEST(test_choices)
     arena_init(&arena, 1 << 20);
     ck_assert_int_eq(constraint_of_choices(&c, texts, 3, &arena, &err), STATUS_OK);
     ck_assert_int_eq(c->form, CONSTRAINT_EBNF);
-    ck_assert_str_eq(c->text, "root ::= \"yes\" | \"n\\x22o\\x5c\" | \"a\\x0ab\"");
+    ck_assert_str_eq(c->text, "root ::= \"yes\" | \"n\\u0022o\\u005c\" | \"a\\u000ab\"");
     ck_assert_int_eq(constraint_of_choices(&c, texts, 0, &arena, &err), STATUS_INVALID);
     arena_deinit(&arena);
 }

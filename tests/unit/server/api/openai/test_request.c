@@ -127,6 +127,7 @@ START_TEST(test_responses)
 }
 END_TEST
 
+#define TOOL "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"
 #define USER "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]"
 
 static const struct wrong {
@@ -155,7 +156,21 @@ static const struct wrong {
     {CHAT, "{" USER ",\"stream_options\":[]}", "stream_options", "must be an object"},
     {CHAT, "{" USER ",\"logit_bias\":{\"-1\":0}}", "logit_bias", "no token's id"},
     {CHAT, "{" USER ",\"logit_bias\":{\"1\":0,\"01\":0}}", "logit_bias", "token 1 twice"},
-    {CHAT, "{" USER ",\"tools\":[{}]}", "tools", "cannot be called"},
+    {CHAT, "{" USER ",\"tools\":[{}]}", "tools[0].type", "is missing"},
+    {CHAT, "{" USER ",\"tools\":[{\"type\":\"custom\"}]}", "tools[0].type", "only functions"},
+    {CHAT, "{" USER ",\"tools\":[{\"type\":\"function\"}]}", "tools[0].function", "is no object"},
+    {CHAT, "{" USER ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}",
+     "tools[0].function.name", "must have 1 to 64 letters"},
+    {CHAT, "{" USER "," TOOL ",\"tool_choice\":\"maybe\"}", "tool_choice", "must be none, auto"},
+    {CHAT, "{" USER "," TOOL ",\"tool_choice\":{\"function\":{\"name\":\"g\"}}}", "tool_choice",
+     "names 'g', which is no tool"},
+    {CHAT, "{" USER "," TOOL ",\"tool_choice\":{\"type\":\"allowed_tools\",\"tools\":[]}}",
+     "tool_choice", "allows no tool"},
+    {CHAT, "{" USER "," TOOL ",\"parallel_tool_calls\":1}", "parallel_tool_calls", "true or false"},
+    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"a\"}]}]}",
+     "messages[0].tool_calls", "a call without a name"},
+    {CHAT, "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":{}}]}", "messages[0].tool_calls",
+     "must be a list of calls"},
     {CHAT, "{" USER ",\"response_format\":{\"type\":\"xml\"}}", "response_format",
      "must be text, json_object or json_schema"},
     {CHAT, "{" USER ",\"response_format\":{\"type\":\"json_schema\"}}", "response_format",
@@ -179,7 +194,10 @@ static const struct wrong {
     {COMPLETION, "{\"prompt\":\"a\",\"best_of\":3}", "best_of", "as large as n"},
     {COMPLETION, "{\"prompt\":[\"a\",\"b\"],\"n\":100}", "n", "times the prompts is 200"},
     {RESPONSES, "{}", "input", "is missing"},
-    {RESPONSES, "{\"input\":[{\"type\":\"function_call\"}]}", "input", "only messages"},
+    {RESPONSES, "{\"input\":[{\"type\":\"function_call\"}]}", "input[0].tool_calls",
+     "a call without a name"},
+    {RESPONSES, "{\"input\":[{\"type\":\"item_reference\"}]}", "input",
+     "messages, function_call, function_call_output and reasoning are taken"},
     {RESPONSES, "{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"json_schema\"}}}", "format",
      "has no schema"},
 };

@@ -1,0 +1,28 @@
+/* A reply that is complete, divided into text, thoughts and calls. */
+#ifndef AGENTS_LM_CHAT_WHOLE_REPLY_H
+#define AGENTS_LM_CHAT_WHOLE_REPLY_H
+
+#include "agents/lm/chat/reply_parser.h"
+#include "agents/message_extras.h"
+#include "base/buf.h"
+
+struct whole_reply {
+    struct buf text, thoughts;
+    struct buf calls;  /* names and arguments, one after the other */
+    struct buf bounds; /* size_t: the end of each in calls */
+    uint32_t n_calls;
+};
+
+/* On failure, which is that of memory, out is as after whole_reply_deinit. */
+enum status whole_reply_read(struct whole_reply *out, const struct reply_parser_config *config,
+                             const char *text, size_t len, struct error *err) MUST_CHECK;
+void whole_reply_deinit(struct whole_reply *r);
+
+/* The texts are r's; arguments is "{}" if the model wrote none. The id is left empty. */
+void whole_reply_call(const struct whole_reply *r, uint32_t i, struct tool_call *out);
+
+/* Appends the extras of an assistant's message with r's calls, and its thoughts if so wished. */
+enum status whole_reply_extras(const struct whole_reply *r, uint64_t seed, bool with_thoughts,
+                               struct buf *out, struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,199 @@
+/* How a model writes thoughts and calls of tools into its replies, and what of that the
+ * conversation remembers. */
+#include <string.h>
+
+#include "agents/lm/chat/whole_reply.h"
+#include "agents/lm/lm.h"
+
+/* --- the format --- */
+
+static void add_marks(struct lm *m, const struct buf *ids)
+{
+    for (size_t i = 0; i < ids->len / sizeof(int32_t); i++) {
+        bool is_known = false;
+        int32_t id;
+
+        memcpy(&id, ids->data + i * sizeof id, sizeof id);
+        for (size_t k = 0; k < m->n_marks; k++)
+            is_known = is_known || m->marks[k] == id;
+        if (!is_known && vocab_is_control(m->vocab, id) && m->n_marks < LM_MAX_MARKS)
+            m->marks[m->n_marks++] = id;
+    }
+}
+
+/* The control tokens in the format's texts. */
+static enum status find_marks(struct lm *m, bool of_calls, struct error *err)
+{
+    const char *marks[REPLY_FORMAT_MAX_MARKS];
+    const size_t n = reply_format_marks(&m->format, of_calls, marks);
+    enum status rc = STATUS_OK;
+    struct buf ids;
+
+    buf_init(&ids, SIZE_MAX);
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        const struct text_span span = {strlen(marks[i]), true};
+
+        rc = vocab_encode_spans(m->vocab, marks[i], strlen(marks[i]), &span, 1, false, &ids, err);
+    }
+    if (rc == STATUS_OK)
+        add_marks(m, &ids);
+    buf_deinit(&ids);
+    return rc;
+}
+
+static bool ends_with(const struct buf *text, const char *what)
+{
+    size_t len = text->len;
+
+    while (len > 0 && (text->data[len - 1] == '\n' || text->data[len - 1] == ' '))
+        len--;
+    return len >= strlen(what) && memcmp(text->data + len - strlen(what), what, strlen(what)) == 0;
+}
+
+/* Whether a prompt ends in the open of a thought. A template that refuses the attempt shows it
+ * with the first request. */
+static enum status find_begin(struct lm *m, struct error *err)
+{
+    const struct message hello = {.role = ROLE_USER, .text = "Hello", .len = 5};
+    const struct chat_input in = {.messages = &hello, .n_messages = 1, .wants_reply = true};
+    struct buf ids, text;
+    size_t n_kept;
+    enum status rc;
+
+    if (m->format.thoughts == NULL || m->prompter == NULL)
+        return STATUS_OK;
+    buf_init(&ids, SIZE_MAX);
+    buf_init(&text, SIZE_MAX);
+    rc = chat_prompter_render(m->prompter, &in, NULL, 0, &n_kept, &ids, err);
+    if (rc == STATUS_OK)
+        rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
+                          ids.len / sizeof(int32_t), &text, err);
+    if (rc == STATUS_OK)
+        m->format.begins_in_thought = ends_with(&text, m->format.thoughts->open);
+    buf_deinit(&ids);
+    buf_deinit(&text);
+    return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
+}
+
+enum status lm_format_open(struct lm *m, const char *text, size_t len, struct error *err)
+{
+    const bool takes_tools = m->prompter != NULL && chat_prompter_uses(m->prompter, "tools");
+    enum status rc;
+
+    reply_format_find(&m->format, text, len, takes_tools);
+    rc = find_marks(m, false, err);
+    m->n_thought_marks = m->n_marks;
+    if (rc == STATUS_OK)
+        rc = find_marks(m, true, err);
+    m->format.marks_calls = m->format.calls->shape == CALL_OBJECT &&
+                            m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
+    return rc == STATUS_OK ? find_begin(m, err) : rc;
+}
+
+/* --- messages --- */
+
+static enum status fit_message(struct message *m, struct arena *arena, struct error *err)
+{
+    struct buf text;
+    enum status rc;
+
+    if (m->role == ROLE_TOOL)
+        m->role = ROLE_USER;
+    if (m->more_len == 0)
+        return STATUS_OK;
+    buf_init(&text, SIZE_MAX);
+    rc = buf_append(&text, m->text, m->len);
+    if (rc == STATUS_OK)
+        rc = message_extras_calls_text(&text, m);
+    m->more_len = 0;
+    m->text =
+        rc == STATUS_OK ? arena_strndup(arena, text.len == 0 ? "" : text.data, text.len) : NULL;
+    m->len = text.len;
+    buf_deinit(&text);
+    return m->text != NULL ? STATUS_OK : error_no_memory(err, m->len, "a message");
+}
+
+enum status lm_fit_messages(const struct message **out, const struct lm *m,
+                            const struct message *messages, size_t n, struct arena *arena,
+                            struct error *err)
+{
+    struct message *fit;
+    bool is_fit = true;
+
+    for (size_t i = 0; i < n && !m->format.takes_tools; i++)
+        is_fit = is_fit && messages[i].more_len == 0 && messages[i].role != ROLE_TOOL;
+    if (is_fit) {
+        *out = messages;
+        return STATUS_OK;
+    }
+    fit = arena_alloc(arena, n, sizeof *fit);
+    if (fit == NULL)
+        return error_no_memory(err, n * sizeof *fit, "a prompt");
+    memcpy(fit, messages, n * sizeof *fit);
+    for (size_t i = 0; i < n; i++)
+        if (fit_message(&fit[i], arena, err) != STATUS_OK)
+            return err->status;
+    *out = fit;
+    return STATUS_OK;
+}
+
+/* --- what is remembered --- */
+
+static bool is_shown(const struct lm *m, const struct observation *seen, int32_t id)
+{
+    for (size_t i = 0; i < lm_n_marks(m, seen); i++)
+        if (m->marks[i] == id)
+            return true;
+    return false;
+}
+
+/* The reply as text; its bytes may be no UTF-8. */
+static enum status reply_bytes(const struct lm_clone *c, const struct agent_turn *turn,
+                               struct buf *out, struct error *err)
+{
+    const struct lm *m = container_of(c->base.agent, const struct lm, base);
+    const struct lm_turn *t = turn->row.turn;
+    enum status rc = STATUS_OK;
+    const char *bytes;
+    size_t len;
+
+    for (uint32_t i = t->n_prompt; i < t->n_ids && rc == STATUS_OK; i++) {
+        rc = vocab_bytes(m->vocab, c->ids[i], is_shown(m, &turn->seen, c->ids[i]), &bytes, &len,
+                         err);
+        if (rc == STATUS_OK && buf_append(out, bytes, len) != STATUS_OK)
+            rc = error_no_memory(err, len, "a reply");
+    }
+    return rc;
+}
+
+/* Templates drop and show thoughts, and calls, by themselves. */
+enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struct error *err)
+{
+    const struct lm *m = container_of(c->base.agent, const struct lm, base);
+    const struct tool_use *use = &turn->seen.tool_use;
+    const struct reply_parser_config config = {.format = &m->format,
+                                               .tools = use->tools,
+                                               .is_forced = use->is_forced,
+                                               .is_single = use->is_single};
+    struct whole_reply reply = {0};
+    struct buf bytes, more;
+    enum status rc;
+
+    buf_init(&bytes, SIZE_MAX);
+    buf_init(&more, SIZE_MAX);
+    rc = reply_bytes(c, turn, &bytes, err);
+    if (rc == STATUS_OK)
+        rc = whole_reply_read(&reply, &config, bytes.data, bytes.len, err);
+    if (rc == STATUS_OK)
+        rc = whole_reply_extras(&reply, use->seed, true, &more, err);
+    if (rc == STATUS_OK) {
+        const struct message said = {ROLE_ASSISTANT, reply.text.data, reply.text.len, more.data,
+                                     more.len};
+
+        rc = lm_history_push(&c->history, turn->seen.messages, turn->seen.n_messages, &said, err);
+    }
+    whole_reply_deinit(&reply);
+    buf_deinit(&bytes);
+    buf_deinit(&more);
+    return rc;
+}

@@ -1,0 +1,35 @@
+/* What a message has besides its text: calls of tools, what a tool's result belongs to, thoughts.
+ * Kept as one JSON object, in the form in which chat templates read it (struct message's more). */
+#ifndef AGENTS_MESSAGE_EXTRAS_H
+#define AGENTS_MESSAGE_EXTRAS_H
+
+#include "agents/message.h"
+#include "base/buf.h"
+
+struct tool_call {
+    struct text id, name;
+    struct text arguments; /* JSON, or what the model wrote instead */
+};
+
+struct message_extras {
+    const struct tool_call *calls; /* [n_calls] of an assistant's message */
+    size_t n_calls;
+    struct text thoughts;      /* of an assistant's message; len 0: none */
+    struct text call_id, name; /* of a tool's result; len 0: not known */
+};
+
+enum { CALL_ID_CHARS = 10 };
+
+/* The id of a reply's call, unique over a conversation: nine letters and digits, which all
+ * templates take. */
+void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call);
+
+/* Appends the JSON object; nothing if there are no extras. Arguments that are a JSON object stand
+ * in it as one, others as a string. */
+enum status message_extras_write(struct buf *out, const struct message_extras *x) MUST_CHECK;
+
+/* Appends the calls of a message's more as text, as a model without a form of its own writes them.
+ * EXHAUSTED without memory. */
+enum status message_extras_calls_text(struct buf *out, const struct message *m) MUST_CHECK;
+
+#endif

@@ -1,0 +1,262 @@
+#include "server/api/openai/response_output.h"
+
+#include <string.h>
+
+enum { ITEM_MAX_BYTES = 64 << 20 };
+
+void response_output_init(struct response_output *o, const char *id, uint64_t sequence)
+{
+    *o = (struct response_output){.id = id, .sequence = sequence};
+    buf_init(&o->name, ITEM_MAX_BYTES);
+    buf_init(&o->text, ITEM_MAX_BYTES);
+}
+
+void response_output_deinit(struct response_output *o)
+{
+    buf_deinit(&o->name);
+    buf_deinit(&o->text);
+}
+
+/* --- items --- */
+
+/* What an item is called: its id, and the id of a call. */
+struct item_id {
+    char text[80], call[CALL_ID_CHARS];
+};
+
+static struct item_id item_id_of(const char *id, enum reply_part_kind kind, uint32_t number,
+                                 uint64_t seed)
+{
+    struct item_id out = {0};
+
+    call_id_format(out.call, seed, number);
+    if (kind == REPLY_CALL)
+        (void)snprintf(out.text, sizeof(out.text), "fc_%s", out.call);
+    else if (kind == REPLY_THOUGHT)
+        (void)snprintf(out.text, sizeof(out.text), "rs_%s", id);
+    else if (number == 0)
+        (void)snprintf(out.text, sizeof(out.text), "msg_%s", id);
+    else
+        (void)snprintf(out.text, sizeof(out.text), "msg_%s_%u", id, number);
+    return out;
+}
+
+static void write_text_part(struct json_writer *w, const char *type, struct text text)
+{
+    json_writef(w, "{\"type\":\"%s\",\"text\":", type);
+    json_write_string(w, text.text, text.len);
+    json_write(w, strcmp(type, "output_text") == 0 ? ",\"annotations\":[],\"logprobs\":[]}" : "}");
+}
+
+/* is_new: as it is added, without content. */
+static void write_output_item(struct json_writer *w, const struct item_id *id,
+                              enum reply_part_kind kind, const char *status, struct text name,
+                              struct text text, bool is_new)
+{
+    const bool is_thought = kind == REPLY_THOUGHT;
+
+    if (kind == REPLY_CALL) {
+        json_writef(
+            w,
+            "{\"type\":\"function_call\",\"id\":\"%s\",\"call_id\":\"%s\",\"status\":\"%s\","
+            "\"name\":",
+            id->text, id->call, status);
+        json_write_string(w, name.text, name.len);
+        json_write(w, ",\"arguments\":");
+        json_write_string(w, text.text, text.len);
+        json_write(w, "}");
+        return;
+    }
+    json_writef(w, "{\"type\":\"%s\",\"id\":\"%s\",\"status\":\"%s\",%s\"content\":[",
+                is_thought ? "reasoning" : "message", id->text, status,
+                is_thought ? "\"summary\":[]," : "\"role\":\"assistant\",");
+    if (!is_new)
+        write_text_part(w, is_thought ? "reasoning_text" : "output_text", text);
+    json_write(w, "]}");
+}
+
+/* --- events --- */
+
+static void output_event(struct response_output *o, const struct choice *c, const char *type,
+                         struct json_writer *w)
+{
+    o->event_at = w->out->len;
+    if (o->has_id)
+        generation_write_id(c->generation, w);
+    o->has_id = false;
+    json_writef(w, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu,\"output_index\":%u",
+                type, type, (unsigned long long)o->sequence++, o->index);
+}
+
+/* An event that the client has is taken back. */
+static void output_end_event(const struct response_output *o, struct json_writer *w)
+{
+    json_write(w, "}\n\n");
+    if (w->rc == STATUS_OK && o->has_after && o->sequence - 1 <= o->after)
+        w->out->len = o->event_at;
+}
+
+static struct item_id output_item_id(const struct response_output *o, const struct choice *c)
+{
+    return item_id_of(o->id, o->kind, o->kind == REPLY_CALL ? o->call : o->n_messages - 1,
+                      generation_call_seed(c));
+}
+
+static void output_item_event(struct response_output *o, const struct choice *c, const char *type,
+                              const char *status, bool is_new, struct json_writer *w)
+{
+    const struct item_id id = output_item_id(o, c);
+
+    output_event(o, c, type, w);
+    json_write(w, ",\"item\":");
+    write_output_item(w, &id, o->kind, status, (struct text){o->name.data, o->name.len},
+                      (struct text){o->text.data, o->text.len}, is_new);
+    output_end_event(o, w);
+}
+
+/* An event about the content of the open item, up to its own fields. */
+static void output_content_event(struct response_output *o, const struct choice *c,
+                                 const char *type, struct json_writer *w)
+{
+    const struct item_id id = output_item_id(o, c);
+
+    output_event(o, c, type, w);
+    json_writef(w, ",\"item_id\":\"%s\"%s", id.text,
+                o->kind == REPLY_CALL ? "" : ",\"content_index\":0");
+}
+
+static void output_part_event(struct response_output *o, const struct choice *c, const char *type,
+                              struct json_writer *w)
+{
+    if (o->kind != REPLY_TEXT)
+        return;
+    output_content_event(o, c, type, w);
+    json_write(w, ",\"part\":");
+    write_text_part(w, "output_text", (struct text){o->text.data, o->text.len});
+    output_end_event(o, w);
+}
+
+static void output_text_event(struct response_output *o, const struct choice *c, const char *what,
+                              const char *name, struct text text, struct json_writer *w)
+{
+    static const char *const types[] = {[REPLY_TEXT] = "response.output_text",
+                                        [REPLY_THOUGHT] = "response.reasoning_text",
+                                        [REPLY_CALL] = "response.function_call_arguments"};
+    char type[64];
+
+    (void)snprintf(type, sizeof(type), "%s.%s", types[o->kind], what);
+    output_content_event(o, c, type, w);
+    if (o->kind == REPLY_CALL && strcmp(what, "done") == 0) {
+        json_write(w, ",\"name\":");
+        json_write_string(w, o->name.data, o->name.len);
+    }
+    json_writef(w, "%s,\"%s\":", o->kind == REPLY_TEXT ? ",\"logprobs\":[]" : "", name);
+    json_write_string(w, text.text, text.len);
+    output_end_event(o, w);
+}
+
+static void output_close(struct response_output *o, const struct choice *c, const char *status,
+                         struct json_writer *w)
+{
+    if (!o->is_open)
+        return;
+    output_text_event(o, c, "done", o->kind == REPLY_CALL ? "arguments" : "text",
+                      (struct text){o->text.data, o->text.len}, w);
+    output_part_event(o, c, "response.content_part.done", w);
+    output_item_event(o, c, "response.output_item.done", status, false, w);
+    o->is_open = false;
+    o->index++;
+}
+
+static void output_open(struct response_output *o, const struct choice *c,
+                        const struct reply_part *part, bool is_last, struct json_writer *w)
+{
+    output_close(o, c, "completed", w);
+    o->has_id = is_last && part->kind == REPLY_CALL;
+    buf_clear(&o->name);
+    buf_clear(&o->text);
+    o->kind = part->kind;
+    o->call = part->call;
+    o->n_messages += part->kind == REPLY_TEXT;
+    o->is_open = true;
+    if (part->kind == REPLY_CALL)
+        json_writer_fail(w, buf_append(&o->name, part->text, part->len));
+    output_item_event(o, c, "response.output_item.added", "in_progress", true, w);
+    output_part_event(o, c, "response.content_part.added", w);
+}
+
+static void output_add(struct response_output *o, const struct choice *c,
+                       const struct reply_part *part, struct json_writer *w)
+{
+    output_text_event(o, c, "delta", "delta", (struct text){part->text, part->len}, w);
+    if (part->len > 0)
+        json_writer_fail(w, buf_append(&o->text, part->text, part->len));
+}
+
+void response_output_parts(struct response_output *o, struct choice *c, struct json_writer *w)
+{
+    struct reply_part part, next;
+
+    while (w->rc == STATUS_OK && reply_parser_next(c->parser, &part)) {
+        const bool is_last = !reply_parser_peek(c->parser, &next);
+
+        if (part.kind == REPLY_CALL ||
+            (part.kind != REPLY_ARGUMENTS && (!o->is_open || o->kind != part.kind)))
+            output_open(o, c, &part, is_last, w);
+        o->has_id = is_last && part.kind != REPLY_CALL;
+        if (part.kind != REPLY_CALL)
+            output_add(o, c, &part, w);
+    }
+}
+
+void response_output_end(struct response_output *o, struct choice *c, const char *status,
+                         struct json_writer *w)
+{
+    static const struct reply_part nothing = {.kind = REPLY_TEXT, .text = ""};
+
+    if (!o->is_open && o->index == 0)
+        output_open(o, c, &nothing, false, w);
+    output_close(o, c, status, w);
+}
+
+void response_output_whole(const char *id, const struct completed_turn *t,
+                           const struct reply_parser_config *config, const char *status,
+                           struct json_writer *w)
+{
+    const struct text none = {0};
+    const uint64_t seed = t->request->tool_use.seed;
+    struct whole_reply reply;
+    struct item_id item;
+    struct error err;
+    bool has_item = false;
+
+    if (whole_reply_read(&reply, config, t->text, t->len, &err) != STATUS_OK) {
+        json_writer_fail(w, err.status);
+        return;
+    }
+    if (reply.thoughts.len > 0) {
+        item = item_id_of(id, REPLY_THOUGHT, 0, seed);
+        write_output_item(w, &item, REPLY_THOUGHT,
+                          reply.text.len + reply.n_calls > 0 ? "completed" : status, none,
+                          (struct text){reply.thoughts.data, reply.thoughts.len}, false);
+        has_item = true;
+    }
+    if (reply.text.len > 0 || (reply.n_calls == 0 && !has_item)) {
+        item = item_id_of(id, REPLY_TEXT, 0, seed);
+        json_write(w, has_item ? "," : "");
+        write_output_item(w, &item, REPLY_TEXT, reply.n_calls > 0 ? "completed" : status, none,
+                          (struct text){reply.text.data, reply.text.len}, false);
+        has_item = true;
+    }
+    for (uint32_t i = 0; i < reply.n_calls; i++) {
+        struct tool_call call;
+
+        whole_reply_call(&reply, i, &call);
+        item = item_id_of(id, REPLY_CALL, i, seed);
+        json_write(w, has_item ? "," : "");
+        write_output_item(w, &item, REPLY_CALL, i + 1 < reply.n_calls ? "completed" : status,
+                          call.name, call.arguments, false);
+        has_item = true;
+    }
+    whole_reply_deinit(&reply);
+}

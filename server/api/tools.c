@@ -1,0 +1,182 @@
+#include "server/api/tools.h"
+
+#include <string.h>
+
+#include "agents/lm/chat/reply_format.h"
+#include "agents/lm/grammar/constraint.h"
+#include "server/api/request.h"
+
+enum status tools_check_name(const char *name, const char *field, struct error *err)
+{
+    const size_t len = strlen(name);
+
+    if (len == 0 || len > TOOLS_MAX_NAME ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != len)
+        return error_field(err, field,
+                           "is '%.70s', it must have 1 to %d letters, digits, '_', '-' or '.'",
+                           name, TOOLS_MAX_NAME);
+    return STATUS_OK;
+}
+
+static bool has_one_of(const json_t *schema, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (json_object_get(schema, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+/* The schema of a call's arguments, a reference; NULL: there are none, *ret_is_short or not.
+ * Members that it does not name are left out, unless it speaks of them. */
+static json_t *closed_schema(const json_t *parameters, bool *ret_is_short)
+{
+    static const char *const composed[] = {
+        "$ref", "allOf", "anyOf", "not", "oneOf", "patternProperties", "unevaluatedProperties"};
+    const json_t *others = json_object_get(parameters, "additionalProperties");
+    json_t *copy = NULL;
+
+    if (parameters == NULL)
+        return NULL;
+    copy = json_copy((json_t *)parameters); /* it changes nothing */
+    if (copy != NULL && (has_one_of(parameters, composed, sizeof(composed) / sizeof(composed[0])) ||
+                         (others != NULL && !json_is_false(others))))
+        return copy;
+    if (copy != NULL && json_object_size(json_object_get(parameters, "properties")) == 0) {
+        json_decref(copy);
+        return NULL;
+    }
+    if (copy == NULL || json_object_set_new(copy, "additionalProperties", json_false()) != 0) {
+        json_decref(copy);
+        *ret_is_short = true;
+        return NULL;
+    }
+    return copy;
+}
+
+/* The tools that a constrained reply may call; kept holds their schemas. NULL: there is no memory.
+ * Where the reply need not be a call, tools that do not insist may have any arguments. */
+static struct call_constraint *constrained_tools(const struct offered_tools *tools, json_t *kept,
+                                                 size_t *ret_n, struct arena *arena)
+{
+    struct call_constraint *calls = arena_alloc(arena, tools->n, sizeof(calls[0]));
+    bool is_short = calls == NULL || kept == NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; !is_short && i < tools->n; i++) {
+        const struct offered_tool *t = &tools->items[i];
+        json_t *schema;
+
+        if (tools->named != NULL && strcmp(tools->named, t->name) != 0)
+            continue;
+        schema = tools->choice == TOOLS_REQUIRED || t->is_strict
+                     ? closed_schema(t->parameters, &is_short)
+                     : json_pack("{s:s}", "type", "object");
+        if (schema != NULL && json_array_append_new(kept, schema) != 0)
+            is_short = true;
+        calls[n++] = (struct call_constraint){t->name, schema, t->is_strict};
+    }
+    *ret_n = n;
+    return is_short ? NULL : calls;
+}
+
+static bool has_strict(const struct offered_tools *tools)
+{
+    for (size_t i = 0; i < tools->n; i++)
+        if (tools->items[i].is_strict)
+            return true;
+    return false;
+}
+
+static struct calls_form calls_form_of(const struct offered_tools *tools,
+                                       const struct reply_format *f)
+{
+    const bool is_object = f->calls->shape == CALL_OBJECT;
+    struct calls_form form = {.before = "{\"name\": \"",
+                              .between = is_object && strcmp(f->calls->arguments, "parameters") == 0
+                                             ? "\", \"parameters\": "
+                                             : "\", \"arguments\": ",
+                              .after = "}",
+                              .is_single = tools->is_single};
+
+    if (f->marks_calls) { /* the one family with marks and objects */
+        form.before = "<tool_call>\n{\"name\": \"";
+        form.after = "}\n</tool_call>";
+    }
+    if (f->begins_in_thought)
+        form.first = f->thoughts->close;
+    return form;
+}
+
+static enum status constrain(const struct constraint **out, const char **ret_left_out,
+                             const struct offered_tools *tools, const struct reply_format *format,
+                             struct arena *arena, struct error *err)
+{
+    struct calls_form form = calls_form_of(tools, format);
+    json_t *kept = json_array();
+    struct call_constraint *calls;
+    size_t n;
+    enum status rc;
+
+    if (tools->choice != TOOLS_REQUIRED) {
+        form.trigger = format->calls->open;
+        form.first = NULL;
+    }
+    calls = constrained_tools(tools, kept, &n, arena);
+    rc = calls == NULL ? error_no_memory(err, tools->n * sizeof(calls[0]), "the tools")
+                       : constraint_of_calls(out, calls, n, &form, ret_left_out, arena, err);
+    json_decref(kept);
+    return rc == STATUS_INVALID ? error_name_field(err, "tools") : rc;
+}
+
+enum status tools_use(struct tool_use *out, const struct constraint **ret_constraint,
+                      const char **ret_left_out, const struct offered_tools *tools,
+                      const struct reply_format *format, struct arena *arena, struct error *err)
+{
+    const bool is_forced = tools->choice == TOOLS_REQUIRED;
+
+    *out = (struct tool_use){.is_forced = is_forced, .is_single = tools->is_single};
+    *ret_constraint = NULL;
+    *ret_left_out = "";
+    if (tools->choice == TOOLS_NONE || tools->n == 0)
+        return STATUS_OK;
+    if (format == NULL && is_forced)
+        return error_field(err, "tool_choice", "is for language models, the model is none");
+    if (format == NULL || (!is_forced && !format->takes_tools))
+        return STATUS_OK; /* it answers in text */
+    out->tools = tools->json;
+    if (is_forced)
+        return constrain(ret_constraint, ret_left_out, tools, format, arena, err);
+    if (!has_strict(tools))
+        return STATUS_OK;
+    if (!format->marks_calls) {
+        *ret_left_out = "tools strict";
+        return STATUS_OK;
+    }
+    return constrain(ret_constraint, ret_left_out, tools, format, arena, err);
+}
+
+enum status request_use_tools(struct request *r, const struct reply_format *format,
+                              struct arena *arena, struct error *err)
+{
+    const struct constraint *constraint;
+    const char *left_out;
+    struct tool_use use;
+
+    if (r->tools == NULL)
+        return STATUS_OK;
+    if (r->tools->choice == TOOLS_REQUIRED && (r->overrides.given & SAMPLING_CONSTRAINT) != 0)
+        return error_field(err, "tool_choice", "asks for a call, beside a format of the reply");
+    if (tools_use(&use, &constraint, &left_out, r->tools, format, arena, err) != STATUS_OK)
+        return err->status;
+    for (size_t i = 0; i < r->n_prompts; i++)
+        r->prompts[i].tool_use = use;
+    if (constraint == NULL || (r->overrides.given & SAMPLING_CONSTRAINT) != 0) {
+        if (r->left_out == NULL || r->left_out[0] == '\0')
+            r->left_out = left_out;
+        return STATUS_OK;
+    }
+    r->left_out = left_out;
+    r->overrides.given |= SAMPLING_CONSTRAINT;
+    r->overrides.values.constraint = constraint;
+    return STATUS_OK;
+}

@@ -1,0 +1,43 @@
+/* The tools that a request offers to the model, whatever its API, and what they mean for the turn.
+ */
+#ifndef SERVER_API_TOOLS_H
+#define SERVER_API_TOOLS_H
+
+#include <jansson.h>
+
+#include "agents/message.h"
+#include "base/arena.h"
+
+struct reply_format;
+
+enum { TOOLS_MAX = 512, TOOLS_MAX_NAME = 64 };
+
+struct offered_tool {
+    const char *name;
+    const json_t *parameters; /* NULL: it has none */
+    bool is_strict;           /* its arguments are to match the schema in any case */
+};
+
+enum tools_choice { TOOLS_AUTO, TOOLS_NONE, TOOLS_REQUIRED };
+
+struct offered_tools {
+    struct offered_tool *items; /* [n] */
+    size_t n;
+    struct text json; /* all of them, in the form of OpenAI's chat completions */
+    enum tools_choice choice;
+    const char *named; /* TOOLS_REQUIRED: the one that must be called; NULL: any */
+    bool is_single;
+};
+
+/* INVALID if it is no name of a tool: letters, digits, _, - and dots, at most TOOLS_MAX_NAME. */
+enum status tools_check_name(const char *name, const char *field, struct error *err) MUST_CHECK;
+
+/* What is offered to a reply of a model with this format (NULL: one without language), and in
+ * *ret_constraint what it must match, NULL: nothing. *ret_left_out lists what is not enforced; ""
+ * if all is. INVALID names the field "tools" or "tool_choice". */
+enum status tools_use(struct tool_use *out, const struct constraint **ret_constraint,
+                      const char **ret_left_out, const struct offered_tools *tools,
+                      const struct reply_format *format, struct arena *arena,
+                      struct error *err) MUST_CHECK;
+
+#endif

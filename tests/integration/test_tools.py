@@ -1,0 +1,375 @@
+#!/usr/bin/env python3
+"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client and bare HTTP: forced calls, round trips, streams,
+parallel calls, families' forms of calls, what is refused, and the same bytes alone and in company.
+
+What a model writes without being forced is put into its mouth by a constraint (guided_choice), since tiny models call nothing.
+
+usage: test_tools.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has the clients; see venv.sh)
+"""
+import concurrent.futures
+import json
+import os
+import sys
+import tempfile
+import time
+import urllib.request
+
+import openai
+
+import children
+import harness
+from children import PATIENCE
+
+WEATHER = {"type": "function", "function": {
+    "name": "weather", "description": "The weather of a city.",
+    "parameters": {"type": "object", "properties": {"city": {"enum": ["Bonn", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+                   "required": ["city", "days"]}}}
+NOW = {"type": "function", "function": {"name": "now"}}
+TOOLS = [WEATHER, NOW]
+ASK = [{"role": "user", "content": "What is the weather in Bonn?"}]
+NAMED = {"type": "function", "function": {"name": "weather"}}
+
+# How Qwen's templates show tools, calls, results and thoughts; the thoughts of earlier turns are dropped.
+HERMES = """{% if tools %}<|im_start|>system
+# Tools
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}Write <tool_call> and {"name": NAME, "arguments": {}}</tool_call>.<|im_end|>
+{% endif %}{% for message in messages %}<|im_start|>{% if message.role == 'tool' %}user
+<tool_response>
+{{ message.content }}
+</tool_response>{% else %}{{ message.role }}
+{% if loop.last and message.reasoning_content %}<think>
+{{ message.reasoning_content }}
+</think>
+
+{% endif %}{{ message.content }}{% for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def client_of(parley):
+    return openai.OpenAI(base_url=f"http://{parley.http}/v1", api_key="any", timeout=PATIENCE, max_retries=0)
+
+
+def says(text):
+    """The reply is this text, whatever the model would say."""
+    return {"guided_choice": [text]}
+
+
+def check_arguments(text):
+    arguments = json.loads(text)
+    assert set(arguments) == {"city", "days"} and arguments["city"] in ("Bonn", "Rome") and 1 <= arguments["days"] <= 9, text
+
+
+def forced(parley):
+    """A call that is required, or named, comes from any model, and its arguments match the schema."""
+    create = client_of(parley).chat.completions.create
+    for model in ("tiny", "hermes"):
+        for seed in range(4):
+            said = create(model=model, messages=ASK, tools=TOOLS, tool_choice=NAMED, parallel_tool_calls=False, seed=seed, temperature=1.5)
+            message = said.choices[0].message
+            assert said.choices[0].finish_reason == "tool_calls" and message.content is None and len(message.tool_calls) == 1, said
+            call = message.tool_calls[0]
+            assert call.type == "function" and call.function.name == "weather" and len(call.id) == 9
+            check_arguments(call.function.arguments)
+        said = create(model=model, messages=ASK, tools=[NOW], tool_choice="required", parallel_tool_calls=False)
+        assert said.choices[0].message.tool_calls[0].function.arguments == "{}", said
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "now"}}]}}
+        said = create(model=model, messages=ASK, tools=TOOLS, tool_choice=allowed, parallel_tool_calls=False)
+        assert said.choices[0].message.tool_calls[0].function.name == "now", said
+    names = ["K\u00e8be", 'a"be\\fe', "\U0001f600", "\u001fa"]
+    spelled = {"type": "function", "function": {"name": "spell", "parameters": {
+        "type": "object", "properties": {"name": {"enum": names}, "is": {"type": "boolean"}}, "required": ["name", "is"]}}}
+    for seed in range(12):
+        said = create(model="hermes", messages=ASK, tools=[spelled], tool_choice="required", parallel_tool_calls=False, seed=seed, temperature=2)
+        arguments = json.loads(said.choices[0].message.tool_calls[0].function.arguments)
+        assert arguments["name"] in names and arguments["is"] in (True, False), arguments
+    several = create(model="tiny", messages=ASK, tools=TOOLS, tool_choice=NAMED, parallel_tool_calls=False, n=3, temperature=1.5)
+    ids = [c.message.tool_calls[0].id for c in several.choices]
+    assert len(set(ids)) == 3, ids
+    cut = create(model="tiny", messages=ASK, tools=TOOLS, tool_choice=NAMED, max_tokens=40)
+    assert cut.choices[0].finish_reason == "length", cut
+
+
+def old_form(parley):
+    """functions and function_call: the same with another answer."""
+    create = client_of(parley).chat.completions.create
+    asked = dict(model="tiny", messages=ASK, functions=[WEATHER["function"]], function_call={"name": "weather"}, seed=3)
+    said = create(**asked)
+    assert said.choices[0].finish_reason == "function_call" and said.choices[0].message.tool_calls is None
+    check_arguments(said.choices[0].message.function_call.arguments)
+    chunks = [c.choices[0] for c in create(stream=True, **asked)]
+    parts = [c.delta.function_call for c in chunks if c.delta.function_call is not None]
+    assert [p.name for p in parts] == ["weather"] + [None] * (len(parts) - 1) and chunks[-1].finish_reason == "function_call"
+    assert "".join(p.arguments for p in parts) == said.choices[0].message.function_call.arguments
+    more = ASK + [{"role": "assistant", "content": None, "function_call": {"name": "weather", "arguments": "{}"}},
+                  {"role": "function", "name": "weather", "content": "rain"}]
+    assert create(model="tiny", messages=more, max_tokens=4).choices[0].finish_reason in ("stop", "length")
+
+
+def round_trip(parley):
+    """Call, result, answer: the history in the template's form is what the model wrote, so it is found in the cache."""
+    create = client_of(parley).chat.completions.create
+    for model in ("tiny", "hermes"):
+        messages = [{"role": "system", "content": "You know the weather of every city, and say so in few words."}] + ASK
+        first = create(model=model, messages=messages, tools=TOOLS, tool_choice=NAMED, parallel_tool_calls=False, temperature=0)
+        call = first.choices[0].message.tool_calls[0]
+        messages += [first.choices[0].message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "Sun, 21 degrees."}]
+        second = create(model=model, messages=messages, tools=TOOLS, max_tokens=8, temperature=0)
+        assert second.choices[0].message.content != "" or second.usage.completion_tokens == 1
+        assert second.usage.prompt_tokens > first.usage.total_tokens, (first.usage, second.usage)
+        cached = second.usage.prompt_tokens_details.cached_tokens
+        assert cached >= (first.usage.total_tokens - 2) // 16 * 16, (model, cached, first.usage)
+
+
+def joined(chunks):
+    """What a client makes of a stream: strings are concatenated, calls by their index."""
+    content, thoughts, calls = "", "", []
+    for c in chunks:
+        delta = c.choices[0].delta
+        content += delta.content or ""
+        thoughts += getattr(delta, "reasoning_content", None) or ""
+        for part in delta.tool_calls or []:
+            if part.index == len(calls):
+                assert part.id and part.function.name and part.type == "function"
+                calls.append([part.id, part.function.name, ""])
+            else:
+                assert part.index == len(calls) - 1 and part.id is None and part.function.name is None, part
+            calls[part.index][2] += part.function.arguments
+    return content, thoughts, calls
+
+
+def streams(parley):
+    """Deltas of a forced call join to what the same request gives whole; the client's own helper makes the same of them."""
+    client = client_of(parley)
+    for model in ("tiny", "hermes"):
+        asked = dict(model=model, messages=ASK, tools=TOOLS, tool_choice=NAMED, parallel_tool_calls=False, seed=5, temperature=1.5)
+        whole = client.chat.completions.create(**asked).choices[0].message.tool_calls[0].function
+        chunks = list(client.chat.completions.create(stream=True, **asked))
+        content, _, calls = joined(chunks)
+        assert content == "" and [c[1:] for c in calls] == [["weather", whole.arguments]], (calls, whole)
+        assert chunks[0].choices[0].delta.role == "assistant" and all(c.choices[0].delta.role is None for c in chunks[1:])
+        assert len(chunks) > 4 and chunks[-1].choices[0].finish_reason == "tool_calls"
+        with client.chat.completions.stream(**asked) as stream:
+            final = stream.get_final_completion().choices[0]
+        assert final.message.tool_calls[0].function.arguments == whole.arguments and final.finish_reason == "tool_calls"
+
+
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln", "days": 1}}\n</tool_call>'
+REPLIES = [  # content, thoughts, calls, finish
+    ("Hello.", ("Hello.", "", [], "stop")),
+    ("I look.\n\n" + CALL, ("I look.", "", [("weather", '{"city": "Köln", "days": 1}')], "tool_calls")),
+    (CALL + "\n" + '<tool_call>{"name": "now"}</tool_call>',
+     ("", "", [("weather", '{"city": "Köln", "days": 1}'), ("now", "{}")], "tool_calls")),
+    ("<think>\nHm.\n</think>\n\n" + CALL, ("", "Hm.", [("weather", '{"city": "Köln", "days": 1}')], "tool_calls")),
+    ("<think>\nHm.\n</think>\n\nIt rains.", ("It rains.", "Hm.", [], "stop")),
+    ('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
+     ('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>', "", [], "stop")),
+    ("a <tool_call", ("a <tool_call", "", [], "stop")),
+]
+
+
+def free(parley):
+    """A model that has the family's form calls by itself; what is no call is text; thoughts are apart, whole and streamed."""
+    create = client_of(parley).chat.completions.create
+    for text, (content, thoughts, calls, finish) in REPLIES:
+        asked = dict(model="hermes", messages=ASK, tools=TOOLS, extra_body=says(text))
+        choice = create(**asked).choices[0]
+        got = [(c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
+        assert (choice.message.content or "", getattr(choice.message, "reasoning_content", ""), got, choice.finish_reason) == \
+            (content, thoughts, calls, finish), (text, choice)
+        chunks = list(create(stream=True, **asked))
+        streamed = joined(chunks)
+        assert (streamed[0], streamed[1], [tuple(c[1:]) for c in streamed[2]]) == (content, thoughts, calls), (text, streamed)
+        assert chunks[-1].choices[0].finish_reason == finish
+    # Without tools a call is text, and so are thoughts for who wants them so.
+    said = create(model="hermes", messages=ASK, extra_body=says(CALL)).choices[0]
+    assert said.message.content == CALL and said.finish_reason == "stop"
+    said = create(model="hermes", messages=ASK, extra_body={"reasoning_format": "none", **says("<think>\nHm.\n</think>\n\nYes.")})
+    assert said.choices[0].message.content == "<think>\nHm.\n</think>\n\nYes."
+    # A model without a form of its own answers in text, and tool_choice none is no tools.
+    for model, more in (("tiny", {}), ("echo", {}), ("hermes", {"tool_choice": "none"})):
+        assert create(model=model, messages=ASK, tools=TOOLS, max_tokens=8, **more).choices[0].message.tool_calls is None
+    one = create(model="hermes", messages=ASK, tools=TOOLS, parallel_tool_calls=False, extra_body=says(REPLIES[2][0]))
+    assert [c.function.name for c in one.choices[0].message.tool_calls] == ["weather"]
+
+
+def strict(parley):
+    """strict holds without force, from where a call begins; what cannot be enforced is refused, or named."""
+    client = client_of(parley)
+    tool = {"type": "function", "function": {**WEATHER["function"], "strict": True}}
+    for seed in range(3):
+        said = client.chat.completions.create(model="hermes", messages=ASK, tools=[tool], seed=seed, temperature=1.5, max_tokens=40)
+        for call in said.choices[0].message.tool_calls or []:
+            if said.choices[0].finish_reason == "tool_calls":
+                check_arguments(call.function.arguments)
+    wrong = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+        "type": "object", "properties": {"a": {"not": {}}}}}}
+    try:
+        client.chat.completions.create(model="tiny", messages=ASK, tools=[wrong], tool_choice="required")
+        raise AssertionError("it was taken")
+    except openai.BadRequestError as error:
+        assert error.param == "tools" and "'f'" in str(error) and "'not' cannot be enforced" in str(error), error
+    wrong["function"]["strict"] = False
+    answer = client.chat.completions.with_raw_response.create(model="tiny", messages=ASK, tools=[wrong], tool_choice="required", max_tokens=4)
+    assert "not" in answer.headers["x-parley-unenforced"], answer.headers
+
+
+def bound(parley):
+    """X-Conversation-Id: a history with calls goes on from what was said, sent whole or not."""
+    create = client_of(parley).chat.completions.create
+    asked = dict(model="hermes", tools=TOOLS, extra_headers={"X-Conversation-Id": "weather-1"})
+    first = create(messages=ASK, extra_body=says("<think>\nHm.\n</think>\n\n" + CALL), **asked)
+    result = {"role": "tool", "tool_call_id": first.choices[0].message.tool_calls[0].id, "content": "rain"}
+    second = create(messages=[result], extra_body=says("It rains."), **asked)
+    assert second.usage.prompt_tokens > first.usage.prompt_tokens
+    history = ASK + [first.choices[0].message.model_dump(exclude_none=True), result,
+                     {"role": "assistant", "content": "It rains."}, {"role": "user", "content": "Thanks."}]
+    third = create(messages=history, max_tokens=4, temperature=0, **asked)
+    alone = create(model="hermes", tools=TOOLS, messages=history, max_tokens=4, temperature=0)
+    assert third.usage.prompt_tokens == alone.usage.prompt_tokens, "the template shows both the same"
+    assert third.choices[0].message.content == alone.choices[0].message.content
+
+
+def same_bits(parley):
+    """Tools, thoughts and constraints change no bit: 24 requests at once give what each gives alone."""
+    create = client_of(parley).chat.completions.create
+    requests = [dict(model=model, messages=ASK, tools=TOOLS, seed=seed, temperature=1.3, max_tokens=48, logprobs=True, parallel_tool_calls=False,
+                     tool_choice=choice)
+                for seed in range(4) for model in ("tiny", "hermes") for choice in ("auto", "required", NAMED)]
+
+    def ask(request):
+        choice = create(**request).choices[0]
+        calls = [(c.function.name, c.function.arguments) for c in choice.message.tool_calls or []]
+        return choice.message.content, calls, choice.finish_reason, [(t.token, t.logprob) for t in choice.logprobs.content]
+
+    alone = [ask(r) for r in requests]
+    with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+        assert list(pool.map(ask, requests)) == alone
+    assert any(calls for _, calls, _, _ in alone)
+
+
+FLAT = [{"type": "function", **t["function"]} for t in TOOLS]
+
+
+def items_of(events):
+    """The items that a stream of Responses builds, checked event by event: numbers without gaps, items one after another."""
+    items, texts = [], {}
+    assert [e.sequence_number for e in events] == list(range(len(events))), [e.sequence_number for e in events]
+    assert [e.type for e in events[:2]] == ["response.created", "response.in_progress"]
+    for e in events:
+        if e.type == "response.output_item.added":
+            assert e.output_index == len(items) and e.item.status == "in_progress"
+            items.append(None)
+            texts[e.output_index] = ""
+        elif e.type.endswith(".delta"):
+            assert e.output_index == len(items) - 1
+            texts[e.output_index] += e.delta
+        elif e.type in ("response.function_call_arguments.done", "response.output_text.done", "response.reasoning_text.done"):
+            assert texts[e.output_index] == (e.arguments if "arguments" in e.type else e.text)
+        elif e.type == "response.output_item.done":
+            assert items[e.output_index] is None
+            items[e.output_index] = e.item
+    return items
+
+
+def responses(parley):
+    """Responses: calls and thoughts are items, whole and streamed; their results come back as items, or behind a stored response."""
+    client = client_of(parley)
+    asked = dict(input=ASK[0]["content"], tools=FLAT, tool_choice={"type": "function", "name": "weather"}, parallel_tool_calls=False, temperature=0)
+    for model in ("tiny", "hermes"):
+        whole = client.responses.create(model=model, **asked)
+        assert whole.status == "completed" and [o.type for o in whole.output] == ["function_call"], whole
+        check_arguments(whole.output[0].arguments)
+        assert whole.tools[0].name == "weather" and whole.tool_choice.name == "weather" and whole.parallel_tool_calls is False
+        events = list(client.responses.create(model=model, stream=True, **asked))
+        items = items_of(events)
+        assert [i.model_dump() for i in items] == [o.model_dump() for o in events[-1].response.output] and len(events) > 6
+        assert items[0].arguments == whole.output[0].arguments and events[-1].type == "response.completed"
+        with client.responses.stream(model=model, **asked) as stream:
+            assert stream.get_final_response().output[0].arguments == whole.output[0].arguments
+        result = {"type": "function_call_output", "call_id": whole.output[0].call_id, "output": "Sun, 21 degrees."}
+        after = client.responses.create(model=model, previous_response_id=whole.id, input=[result], tools=FLAT, max_output_tokens=8, temperature=0)
+        history = [{"role": "user", "content": ASK[0]["content"]}, whole.output[0].model_dump(), result]
+        alone = client.responses.create(model=model, input=history, tools=FLAT, max_output_tokens=8, temperature=0)
+        assert after.usage.input_tokens > whole.usage.total_tokens
+        if model == "hermes":  # rendered whole, so both are the same prompt
+            assert after.usage.input_tokens == alone.usage.input_tokens and after.output_text == alone.output_text
+    for text, (content, thoughts, calls, _) in REPLIES:
+        expected = ([("reasoning", thoughts)] if thoughts else []) + ([("message", content)] if content else []) + \
+            [("function_call", name, arguments) for name, arguments in calls]
+
+        def told(output):
+            return [(o.type, o.name, o.arguments) if o.type == "function_call" else (o.type, o.content[0].text) for o in output]
+
+        more = dict(model="hermes", input=ASK[0]["content"], tools=FLAT, extra_body=says(text))
+        assert told(client.responses.create(**more).output) == expected, text
+        events = list(client.responses.create(stream=True, **more))
+        assert told(items_of(events)) == expected == told(events[-1].response.output), text
+    cut = client.responses.create(model="hermes", input="x", tools=FLAT, max_output_tokens=3)
+    assert cut.status == "incomplete" and cut.output[0].status == "incomplete", cut
+    for param, says_what, wrong in (("tools[0].type", "only functions", {"tools": [{"type": "web_search"}]}),
+                                    ("input", "item of type 'item_reference'", {"input": [{"type": "item_reference", "id": "x"}]})):
+        try:
+            client.responses.create(**{"model": "tiny", "input": "x", **wrong})
+            raise AssertionError("it was taken")
+        except openai.BadRequestError as error:
+            assert error.param == param and says_what in str(error), error
+
+
+def resumed(parley):
+    """A keyed stream with parts, read on from each of its places, is the stream: numbers, items and deltas."""
+    def stream(path, body, **headers):
+        request = urllib.request.Request(f"http://{parley.http}{path}", json.dumps({"stream": True, **body}).encode(),
+                                         {"Content-Type": "application/json", "Idempotency-Key": path, **headers})
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return [block for block in answer.read().decode().split("\n\n") if block]
+
+    def sums(blocks):
+        """Pieces of a chat may come joined: what they say together."""
+        if not blocks or "response" in blocks[-1]:
+            return blocks
+        out = {}
+        for block in blocks[:-1]:
+            choice = json.loads(block.split("data: ")[1])["choices"][0]
+            out = {**out, "finish": choice["finish_reason"]}
+            for name in ("role", "content", "reasoning_content"):
+                out[name] = out.get(name, "") + (choice["delta"].get(name) or "")
+            for call in choice["delta"].get("tool_calls", []):
+                for name, value in (("id", call.get("id", "")), *call["function"].items()):
+                    out[call["index"], name] = out.get((call["index"], name), "") + value
+        return out
+
+    text = REPLIES[3][0]
+    for path, body in (("/v1/responses", {"model": "hermes", "input": "x", "tools": FLAT, **says(text)}),
+                       ("/v1/chat/completions", {"model": "hermes", "messages": ASK, "tools": TOOLS, **says(text)})):
+        blocks = stream(path, body)
+        places = [i for i, block in enumerate(blocks) if block.startswith("id: ")]
+        assert len(places) > 1, blocks
+        for i in places:
+            id = blocks[i].split("\n")[0].removeprefix("id: ")
+            assert sums(stream(path, body, **{"Last-Event-ID": id})) == sums(blocks[i + 1:]), (path, id)
+
+
+def main():
+    parleyd, write_tiny_model = sys.argv[1:3]
+    only = sys.argv[3:]
+    with tempfile.TemporaryDirectory() as folder:
+        tiny, hermes, template = (os.path.join(folder, name) for name in ("tiny.gguf", "hermes.gguf", "hermes.jinja"))
+        with open(template, "w", encoding="utf-8") as f:
+            f.write(HERMES)
+        children.run([write_tiny_model, tiny], check=True)
+        children.run([write_tiny_model, hermes, "8192", "1", template], check=True)
+        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"hermes={hermes}", "--http", "127.0.0.1:0") as parley:
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, resumed, same_bits):
+                if not only or test.__name__ in only:
+                    start = time.monotonic()
+                    test(parley)
+                    print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
