@@ -63,7 +63,9 @@ enum status remote_turn_make(struct remote_turn **out, struct remote_turn *befor
     buf_init(&t->reply, reply_limit_bytes);
     at = (char *)(t->messages + n);
     for (size_t i = 0; i < n; i++) {
-        t->messages[i] = (struct message){messages[i].role, at, messages[i].len};
+        /* Workers get texts alone. */
+        t->messages[i] =
+            (struct message){.role = messages[i].role, .text = at, .len = messages[i].len};
         memcpy(at, messages[i].text, messages[i].len);
         at += messages[i].len + 1;
     }

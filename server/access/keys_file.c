@@ -155,11 +155,11 @@ static enum status keys_parse_line(struct keys_line *out, bool *ret_has, char *t
             "a key's SHA-256 has %d lower-case hex digits: 'parley keys new' makes one", HEX_CHARS);
     for (size_t i = 2; i < n; i++) {
         if (!keys_take_rest(out, words[i]))
-            return error_set(
-                err, STATUS_INVALID,
-                "word %zu is none of admin, attach, weight=1 to %d, until=YYYY-MM-DD[THH:MM:SSZ], and "
-                "requests=, tokens=, in-flight= and conversations=1 to %d",
-                i + 1, PRINCIPAL_WEIGHT_MAX, QUOTA_LIMIT_MAX);
+            return error_set(err, STATUS_INVALID,
+                             "word %zu is none of admin, attach, weight=1 to %d, "
+                             "until=YYYY-MM-DD[THH:MM:SSZ], and "
+                             "requests=, tokens=, in-flight= and conversations=1 to %d",
+                             i + 1, PRINCIPAL_WEIGHT_MAX, QUOTA_LIMIT_MAX);
     }
     return STATUS_OK;
 }

@@ -412,7 +412,7 @@ static void talker_ask(struct talker *t)
     arena_init(&t->arena, 1000);
     agent_turn_init(&t->turn, &t->arena, 100);
     (void)snprintf(t->text, sizeof(t->text), "message %u", ++s.n_messages);
-    t->message = (struct message){ROLE_USER, t->text, strlen(t->text)};
+    t->message = (struct message){.role = ROLE_USER, .text = t->text, .len = strlen(t->text)};
     t->turn.seen = (struct observation){.messages = &t->message, .n_messages = 1};
     sampling_init(&t->turn.seen.sampling);
     t->turn.request.deadline_us = 0;

@@ -26,10 +26,11 @@ static enum status parse(const char *text)
 /* A line names a principal, the hash of a key, its role and its end. */
 START_TEST(reads_lines)
 {
-    ck_assert_int_eq(parse("# keys\n\nalice " FOO "\nalice\t" BAR
-                           " admin attach weight=1000 until=2027-01-31 requests=1 tokens=1000000000 "
-                           "in-flight=3 conversations=4 # end\r\n"),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        parse("# keys\n\nalice " FOO "\nalice\t" BAR
+              " admin attach weight=1000 until=2027-01-31 requests=1 tokens=1000000000 "
+              "in-flight=3 conversations=4 # end\r\n"),
+        STATUS_OK);
     ck_assert_uint_eq(n_keys, 2);
     ck_assert_str_eq(keys[0].principal, "alice");
     ck_assert_uint_eq(keys[0].digest[0], 0x2c);
