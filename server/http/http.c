@@ -220,7 +220,7 @@ static enum status check_random(struct error *err)
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
-        return error_set(err, STATUS_UNAVAILABLE, "libwebsockets needs /dev/urandom: %s",
+        return error_set(err, STATUS_UNAVAILABLE, "--http: libwebsockets needs /dev/urandom: %s",
                          strerror(errno));
     (void)close(fd); /* nothing was written */
     return STATUS_OK;

@@ -184,7 +184,7 @@ def lines(daemon):
     for bad in (b"{", b"", b"[1]", b"nonsense", b"{\"model\": \"\xff\"}"):
         status, _, said = ask(daemon, "POST", "/api/generate", bad)
         assert status == 400 and isinstance(json.loads(said)["error"], str), (bad, said)
-    for wrong in ({"messages": 1}, {"options": []}, {"stream": "yes"}, {"format": 3}, {"think": []}, {"keep_alive": {}}, {"messages": [{"role": "tool", "content": "x"}]}):
+    for wrong in ({"messages": 1}, {"options": []}, {"stream": "yes"}, {"format": 3}, {"think": []}, {"keep_alive": {}}, {"messages": [{"role": "robot", "content": "x"}]}):
         status, _, said = ask(daemon, "POST", "/api/chat", {"model": "tiny", "messages": STORY, **wrong})
         assert status == 400 and next(iter(wrong)) in json.loads(said)["error"], (wrong, said)
     status, headers, _ = ask(daemon, "GET", "/api/chat")
