@@ -859,7 +859,7 @@ enum status exchange_query(const char **out, struct exchange *x, const char *nam
 {
     size_t name_len = strlen(name);
     const char *at = x->query;
-    size_t len, n = 0;
+    size_t len = 0, n = 0;
     char *value;
 
     *out = NULL;
