@@ -298,6 +298,7 @@ def test_drain(parleyd):
         worker.go()
         assert held.result().message.text == "2 words in turn 1"
         until("it is told", lambda: worker.has("ended"))
+        daemon.process.wait(children.PATIENCE)
     daemon = harness.Parleyd(parleyd, "--drain-timeout", "200ms", "--log-level", "error")
     with daemon as client:
         worker = Worker(client)

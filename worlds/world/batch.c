@@ -53,7 +53,7 @@ static enum status batch_world_ask(struct batch_world *b, size_t i, size_t posit
     request->observation = world_slot_heard(slot)[position];
     request->out = &world_slot_acts(slot)[position];
     request->slot = (uint32_t)i;
-    if (b->base.participants->counts_words)
+    if (position > 0 && b->base.participants->counts_words)
         participants_lengths(b->base.participants, request->clone, request->observation,
                              &request->lengths);
     request->then = on_answer;
