@@ -156,7 +156,7 @@ void model_abort(struct model *m)
     if (m->is_aborting)
         return;
     m->is_aborting = true;
-    if (m->agent != NULL)
+    if (m->state != MODEL_LOADING && m->agent != NULL) /* the loading thread's until then */
         model_call_agent(m, m->agent->type->step_abort);
 }
 

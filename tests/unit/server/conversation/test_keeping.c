@@ -200,6 +200,7 @@ START_TEST(a_failing_journal_takes_the_conversation)
         struct conversation *c;
 
         start();
+        store.fails = !at_end; /* before the journal's thread has anything to do */
         c = kept();
         ask(c, 1, "say 3", &r);
         ask(c, 2, "say 3", &behind);
