@@ -447,7 +447,7 @@ static enum status conversation_take_turn(struct conversation *c, const struct t
 }
 
 /* The turn that an earlier process had accepted is run again, before any other. One that the agent
- * refuses never was; if it only cannot be run now, it stays, and what is asked has to wait. */
+ * refuses is withdrawn; if it only cannot be run now, it stays, and other turns have to wait. */
 static enum status conversation_reopen_turn(struct conversation *c, struct error *err)
 {
     const struct unended_turn *u = &c->unended;

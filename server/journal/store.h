@@ -18,7 +18,7 @@ enum journal_kind {
     JOURNAL_ACCEPT = 3,   /* a turn was accepted: all that its bits depend on */
     JOURNAL_FINISH = 4,   /* the turn's reply, or where it was cut */
     JOURNAL_OBSERVE = 5,  /* a turn that asks for no reply */
-    JOURNAL_WITHDRAW = 6, /* the accepted turn failed: it never was */
+    JOURNAL_WITHDRAW = 6, /* the accepted turn failed; its number is free again */
     JOURNAL_REWIND = 7,   /* to turn; generation is the new one */
     JOURNAL_CLOSE = 8,    /* it is found no more */
 };
