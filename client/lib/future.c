@@ -1,5 +1,5 @@
 /* A future is a unary call that keeps its result. Its end, where all callbacks of the channel come,
- * fills the result in, settles it, calls its thens, and wakes those who wait on the channel.
+ * fills the result in, settles it, calls its callbacks, and wakes the threads that wait.
  *
  * Whoever waits first looks whether the futures have settled: then the channel, which may be closed
  * by now, is not touched. */

@@ -40,7 +40,7 @@ struct request {
                                  want_logprobs */
     bool has_prompt_logprobs; /* the prompt's log-probabilities in a list of their own */
     uint32_t n_prompt_top;    /* alternatives in that */
-    bool no_reply;            /* only what is wanted of the prompt */
+    bool no_reply;            /* results of the prompt alone */
     bool stream, include_usage, continuous_usage;
     bool is_background; /* the turns go on without the client, who is answered once they are
                            accepted */

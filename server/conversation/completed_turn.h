@@ -7,7 +7,7 @@
 #include "agents/turn.h"
 #include "server/conversation/sampling.h"
 
-/* What is wanted of a turn's prompt; as an observation's. */
+/* Results of the prompt that a turn asks for; the members are as in struct observation. */
 struct prompt_wants {
     enum pooling pooling;
     bool logprobs;

@@ -75,7 +75,7 @@ static bool is_shared_with(const struct params_set *set, const struct principal 
     return params_sharing_allows(&set->sharing, who, PARAMS_READ);
 }
 
-/* "OWNER/NAME": a principal's name has no '/', so that nobody else can take the place of a set. */
+/* "OWNER/NAME": how others name a shared set. Principals' names have no '/': it is unambiguous. */
 static struct params_set *params_by_path(const struct params_sets *s, const struct principal *who,
                                          const char *path)
 {

@@ -126,7 +126,7 @@ static enum status refuse_completion(const json_t *body, const struct request *r
     return STATUS_OK;
 }
 
-/* A bound of 0 leaves what is wanted of the prompt. */
+/* max_tokens of 0: results of the prompt alone, no reply. */
 static enum status take_no_reply(struct request *r, struct error *err)
 {
     struct sampling_overrides *o = &r->overrides;
