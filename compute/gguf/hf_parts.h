@@ -124,6 +124,7 @@ enum status hf_name_tensor(struct named_tensor *t, const struct hf_model *m, con
 struct hf_splitting {
     const char *model, *pre; /* tokenizer.ggml.model and .pre */
     bool ignores_merges;     /* a word that is a token is that token */
+    bool is_nfc;             /* text is composed (Unicode's NFC) before it is split */
     bool is_text;            /* merges of characters; those that are no token become bytes */
     /* Where merges are of characters: a space is put before text, only before that which begins
      * the prompt, only where none is. */

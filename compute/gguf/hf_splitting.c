@@ -49,6 +49,7 @@ struct hf_asked {
     size_t n_steps;
     bool keeps_matches_alone; /* what the expression does not match is dropped */
     bool is_byte_level;
+    bool is_nfc;
     bool replaces_spaces; /* by U+2581 */
     bool cuts_at_spaces;
     bool adds_space, only_first, only_missing;
@@ -131,6 +132,8 @@ static bool asked_normalize(struct hf_asked *a, const json_t *step)
         return strcmp(hf_json_text(hf_json_object(step, "pattern"), "String"), " ") == 0 &&
                strcmp(hf_json_text(step, "content"), blank) == 0;
     }
+    /* The character that takes a space's place is composed with none, so the order is the same. */
+    a->is_nfc = a->is_nfc || strcmp(type, "NFC") == 0;
     return strcmp(type, "NFC") == 0;
 }
 
@@ -207,6 +210,7 @@ enum status hf_splitting_read(struct hf_splitting *out, const json_t *tokenizer,
                          "its normalizer, of type '%.*s', is none that is known here; convert the "
                          "model to GGUF",
                          SPLIT_SHOWN_MAX, hf_json_text(normalizer, "type"));
+    s.is_nfc = a.is_nfc;
     if (asked_each(&a, pre, "pretokenizers", asked_pre_tokenize)) {
         s.is_text = hf_json_is_true(model, "byte_fallback") && a.replaces_spaces && a.n_steps == 0;
         s.pre = find_split(&a);

@@ -180,6 +180,8 @@ static void write_splitting(struct hf_keys *keys, const struct hf_splitting *s)
     hf_key_text(keys, "tokenizer.ggml.model", s->model, strlen(s->model));
     hf_key_text(keys, "tokenizer.ggml.pre", s->pre, strlen(s->pre));
     hf_key_bool(keys, "tokenizer.parley.ignore_merges", s->ignores_merges);
+    if (s->is_nfc)
+        hf_key_bool(keys, "tokenizer.parley.nfc", true);
     if (!s->is_text)
         return;
     hf_key_bool(keys, "tokenizer.ggml.add_space_prefix", s->adds_space);

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uninorm.h>
 
 #include "agents/lm/tokenizer/bpe.h"
 #include "agents/lm/tokenizer/spelling.h"
@@ -25,6 +26,12 @@ struct encoding {
 static enum status encoding_no_room(const struct encoding *e, size_t len)
 {
     return error_no_memory(e->err, len, "a text");
+}
+
+static enum status encoding_too_long(const struct encoding *e, size_t len)
+{
+    return error_because(e->err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
+                         "text of %zu bytes is more than can be encoded", len);
 }
 
 static bool begins_with_blank(const char *text, size_t len)
@@ -52,13 +59,40 @@ static enum status encoding_text_escaped(struct encoding *e, const char *text, s
     return bpe_encode(&e->bpe, e->v, e->plain.data, len, e->out, e->err);
 }
 
-static enum status encoding_text(struct encoding *e, const char *text, size_t len)
+static enum status encoding_text_split(struct encoding *e, const char *text, size_t len)
 {
     enum status rc = e->v->kind == VOCAB_BYTES_BPE
                          ? bpe_encode(&e->bpe, e->v, text, len, e->out, e->err)
                          : encoding_text_escaped(e, text, len);
 
     e->may_prefix = false;
+    return rc;
+}
+
+static bool is_ascii(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] >= 0x80)
+            return false;
+    return true;
+}
+
+/* Composes text (Unicode's NFC) where the vocabulary's tokenizer.json asks for it; ASCII is
+ * composed already. GGUF files do not say so, and llama.cpp does not compose. */
+static enum status encoding_text(struct encoding *e, const char *text, size_t len)
+{
+    uint8_t *composed;
+    size_t n_bytes;
+    enum status rc;
+
+    if (!e->v->is_nfc || is_ascii(text, len))
+        return encoding_text_split(e, text, len);
+    composed = u8_normalize(UNINORM_NFC, (const uint8_t *)text, len, NULL, &n_bytes);
+    if (composed == NULL)
+        return encoding_no_room(e, len);
+    rc = n_bytes > INT32_MAX ? encoding_too_long(e, n_bytes)
+                             : encoding_text_split(e, (const char *)composed, n_bytes);
+    free(composed);
     return rc;
 }
 
@@ -188,8 +222,7 @@ enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t l
 
     check_spans(spans, n_spans, len);
     if (len > INT32_MAX)
-        return error_because(err, STATUS_RANGE, REASON_CONTEXT_EXCEEDED, NULL,
-                             "text of %zu bytes is more than can be encoded", len);
+        return encoding_too_long(&e, len);
     if (!utf8_is_valid(text, len))
         return error_set(err, STATUS_INVALID, "the text is not UTF-8");
     buf_init(&e.plain, SIZE_MAX);

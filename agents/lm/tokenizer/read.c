@@ -447,6 +447,7 @@ enum status vocab_read(struct vocab *v, struct gguf *g, struct error *err)
         return err->status;
     rc = v->kind == VOCAB_SPM ? read_scores(v, g, err) : read_merges(v, g, &spelling, err);
     if (rc != STATUS_OK || read_prefix(v, g, err) != STATUS_OK ||
+        read_rule(&v->is_nfc, g, "tokenizer.parley.nfc", false, err) != STATUS_OK ||
         read_whole_words(v, g, err) != STATUS_OK || read_bos(v, g, err) != STATUS_OK ||
         ends_read(v, g, err) != STATUS_OK)
         return err->status;

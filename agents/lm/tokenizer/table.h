@@ -51,6 +51,7 @@ struct vocab {
     int32_t byte_ids[VOCAB_BYTES]; /* -1: the vocabulary lacks that byte */
     uint32_t *ranks;               /* SPM: [n], the lowest merges first */
     size_t longest;                /* SPM: bytes of the longest token in lookup */
+    bool is_nfc;                   /* text is composed before it is split */
     /* Kinds of characters: text that begins a prompt or follows a special token gets a space. */
     bool has_space_prefix;
     bool prefixes_once;    /* only text that begins a prompt does */

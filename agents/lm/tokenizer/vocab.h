@@ -45,9 +45,9 @@ struct text_span {
  * longest is taken. at_start: the text begins a prompt; there and behind special tokens SPM and
  * text-bpe may put a space before text. All but gpt2 take U+2581 for a space. A special token may
  * take the white space beside it that has its trust. Spans must end between characters. A
- * byte without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Time is
- * O(len log len) for any text. Text that is not UTF-8 is STATUS_INVALID. On failure ids is as
- * before. */
+ * byte without a token is left out, as in llama.cpp; vocab_bytes gives all others back. Where a
+ * tokenizer.json asks for NFC, text between special tokens is composed. Time is O(len log len) for
+ * any text. Text that is not UTF-8 is STATUS_INVALID. On failure ids is as before. */
 enum status vocab_encode_spans(const struct vocab *v, const char *text, size_t len,
                                const struct text_span *spans, size_t n_spans, bool at_start,
                                struct buf *ids, struct error *err) MUST_CHECK;

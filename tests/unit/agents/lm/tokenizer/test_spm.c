@@ -1,9 +1,11 @@
 #include "agents/lm/tokenizer/spm.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uninorm.h>
 
 #include "agents/lm/tokenizer/vocab.h"
 #include "tests/support/tiny_spm.h"
@@ -279,6 +281,50 @@ START_TEST(characters_merge_across_lines)
 }
 END_TEST
 
+static bool composing_fails;
+
+/* In the library's place, to fail as it does without memory: its allocations are its own. */
+uint8_t *u8_normalize(uninorm_t form, const uint8_t *s, size_t n, uint8_t *to, size_t *ret_n)
+{
+    uint8_t *(*found)(uninorm_t, const uint8_t *, size_t, uint8_t *, size_t *);
+    void *symbol = dlsym(RTLD_NEXT, "u8_normalize");
+
+    memcpy(&found, &symbol, sizeof found);
+    return composing_fails ? NULL : found(form, s, n, to, ret_n);
+}
+
+/* A tokenizer.json with NFC: e and U+0301 are composed, but not over a token. */
+START_TEST(text_is_composed)
+{
+    static const struct tiny_spm_token some[] = {
+        {"e", 0, 0}, {"\u00e9", 0, 0}, {"<tool>", 0, DEFINED}};
+    static const char *const merges[] = {"e e"};
+    struct tiny_spm_config config = {.tokens = some,
+                                     .n_tokens = 3,
+                                     .merges = merges,
+                                     .n_merges = 0,
+                                     .model = "text-bpe",
+                                     .bool_value = true};
+    struct vocab *v = open_config(config);
+    struct buf ids;
+
+    CHECK_IDS(v, "e\u0301", TS_TOKEN, BYTE(0xCC), BYTE(0x81));
+    vocab_close(v);
+    config.bool_key = "tokenizer.parley.nfc";
+    v = open_config(config);
+    CHECK_IDS(v, "e\u0301", TS_TOKEN + 1);
+    CHECK_IDS(v, "\u00e9e", TS_TOKEN + 1, TS_TOKEN);
+    CHECK_IDS(v, "e<tool>\u0301", TS_TOKEN, TS_TOKEN + 2, BYTE(0xCC), BYTE(0x81));
+    buf_init(&ids, SIZE_MAX);
+    composing_fails = true;
+    ck_assert_int_eq(vocab_encode(v, "e<tool>e\u0301", 10, &ids, &err), STATUS_EXHAUSTED);
+    composing_fails = false;
+    ck_assert_uint_eq(ids.len, 0);
+    buf_deinit(&ids);
+    vocab_close(v);
+}
+END_TEST
+
 /* The special tokens of Phi-3 take the white space behind them, <s> does not. */
 START_TEST(special_tokens_take_white_space)
 {
@@ -359,5 +405,5 @@ END_TEST
 SUITE_MAIN("agents/lm/spm", pairs_merge_by_score, characters_fall_back_to_bytes,
            spaces_are_put_before_text, texts_come_back, control_tokens_need_trust,
            ids_have_defaults, long_texts_are_quick, characters_merge_by_rank,
-           characters_merge_across_lines, special_tokens_take_white_space, ends_of_turns,
-           bad_vocabularies_are_refused)
+           characters_merge_across_lines, text_is_composed, special_tokens_take_white_space,
+           ends_of_turns, bad_vocabularies_are_refused)
