@@ -8,10 +8,25 @@
 #include "base/clock.h"
 
 /* The matmuls first, by a part of their weight's name. */
-enum part { QKV, OUT, FFN, HEAD, ROPE, KV_STORE, ATTEND, EMBED, GATHER, DOWNLOAD, N_PARTS };
+enum part {
+    QKV,
+    OUT,
+    FFN,
+    HEAD,
+    ROPE,
+    KV_STORE,
+    ATTEND,
+    EMBED,
+    GATHER,
+    DOWNLOAD,
+    NORM,
+    ELEMENTS, /* sums and factors of rows */
+    N_PARTS
+};
 
-static const char *const names[N_PARTS] = {"qkv",      "out",    "ffn",   "head",   "rope",
-                                           "kv_store", "attend", "embed", "gather", "download"};
+static const char *const names[N_PARTS] = {"qkv",    "out",      "ffn",    "head",
+                                           "rope",   "kv_store", "attend", "embed",
+                                           "gather", "download", "norm",   "elements"};
 
 struct weight {
     struct weight *real;
@@ -175,6 +190,43 @@ static void timed_attend(struct backend *b, const struct kv *kv, size_t layer,
     TIMED(b, ATTEND, r->type->attend(r, kv, layer, how, q, rows, n_rows, out));
 }
 
+static void timed_norm(struct backend *b, const struct input *in, size_t n, size_t width,
+                       struct buffer *out)
+{
+    struct input input = real_input(in);
+
+    TIMED(b, NORM, r->type->norm(r, &input, n, width, out));
+}
+
+static void timed_add(struct backend *b, const struct buffer *in, float factor, size_t n,
+                      size_t width, struct buffer *out)
+{
+    TIMED(b, ELEMENTS, r->type->add(r, in, factor, n, width, out));
+}
+
+static void timed_add_bias(struct backend *b, const struct weight *bias, size_t n, struct buffer *x)
+{
+    TIMED(b, ELEMENTS, r->type->add_bias(r, bias->real, n, x));
+}
+
+static void timed_scale(struct backend *b, float factor, float cap, size_t n, size_t width,
+                        struct buffer *x)
+{
+    TIMED(b, ELEMENTS, r->type->scale(r, factor, cap, n, width, x));
+}
+
+static void timed_scatter_add(struct backend *b, const struct buffer *in, const uint32_t *rows,
+                              const float *factors, size_t n, size_t width, struct buffer *out)
+{
+    TIMED(b, ELEMENTS, r->type->scatter_add(r, in, rows, factors, n, width, out));
+}
+
+static void timed_scale_rows(struct backend *b, const float *factors, size_t n, size_t width,
+                             struct buffer *x)
+{
+    TIMED(b, ELEMENTS, r->type->scale_rows(r, factors, n, width, x));
+}
+
 static void timed_gather(struct backend *b, const struct buffer *in, const uint32_t *rows, size_t n,
                          size_t width, struct buffer *out)
 {
@@ -206,6 +258,12 @@ static const struct backend_type timed_backend = {
     .rope = timed_rope,
     .kv_store = timed_kv_store,
     .attend = timed_attend,
+    .norm = timed_norm,
+    .add = timed_add,
+    .add_bias = timed_add_bias,
+    .scale = timed_scale,
+    .scatter_add = timed_scatter_add,
+    .scale_rows = timed_scale_rows,
     .gather = timed_gather,
 };
 
