@@ -10,6 +10,8 @@
 
 #include "compute/numerics/kv_type.h"
 
+enum { OPTIONS_MAX_TEMPLATES = 16 };
+
 /* Whether a step computes speculative tokens, for speed alone. */
 enum speculate {
     SPECULATE_AUTO, /* where they are likely enough to pay */
@@ -35,6 +37,9 @@ struct agent_options {
     bool no_prefix_cache; /* clones do not find pages that others computed */
     enum speculate speculate;
     enum pooling pooling; /* of embeddings; POOLING_NONE: what the file says, else the mean */
+    /* "[MODEL=]FILE|NAME" in place of the file's: for the model of that name, or for all. */
+    const char *chat_templates[OPTIONS_MAX_TEMPLATES]; /* [n_chat_templates] */
+    size_t n_chat_templates;
     /* Of its batcher. */
     size_t max_waiting;  /* requests; 0: the agent's default */
     uint64_t max_itl_us; /* of a step; 0: the agent's default */

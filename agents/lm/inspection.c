@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/lm/chat/jinja.h"
 #include "agents/lm/chat/template.h"
 #include "agents/lm/tokenizer/vocab.h"
 #include "base/cgroup.h"
@@ -162,27 +163,42 @@ static uint64_t machine_memory(void)
     return pages <= 0 || page_bytes <= 0 || limit < all ? limit : all;
 }
 
+/* A model whose template is absent or cannot be run loads, for raw prompts. */
+static enum status name_template(struct lm_inspection *x, const struct vocab *vocab,
+                                 struct error *err)
+{
+    struct chat_template *template = NULL;
+    struct jinja *whole = NULL;
+    enum status rc = chat_template_open(&template, x->file, vocab, err);
+
+    if (rc == STATUS_OK)
+        (void)snprintf(x->template_name, sizeof x->template_name, "%s",
+                       chat_template_name(template));
+    chat_template_close(template);
+    if (rc != STATUS_UNIMPLEMENTED || x->template_text == NULL)
+        return rc == STATUS_UNIMPLEMENTED ? STATUS_OK : rc;
+    if (jinja_open(&whole, x->template_text, x->template_len, &x->template_why) == STATUS_OK)
+        (void)snprintf(x->template_name, sizeof x->template_name, "jinja");
+    jinja_close(whole);
+    return x->template_why.status == STATUS_EXHAUSTED ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
 /* Whether the daemon would load it, by what it checks before it takes memory for weights. */
 static enum status check_loads(struct lm_inspection *x, struct error *err)
 {
     struct llama_shape shape;
     struct vocab *vocab = NULL;
-    struct chat_template *template = NULL;
     enum status rc = llama_read_shape(&shape, x->file, err);
 
     if (rc == STATUS_OK)
         rc = vocab_open(&vocab, x->file, err);
     if (rc == STATUS_OK)
-        rc = chat_template_open(&template, x->file, vocab, err);
-    if (rc == STATUS_OK)
-        (void)snprintf(x->template_name, sizeof x->template_name, "%s",
-                       chat_template_name(template));
+        rc = name_template(x, vocab, err);
     if (rc == STATUS_OK && x->weight_bytes > x->machine_bytes)
         rc = error_set(err, STATUS_EXHAUSTED,
                        "its weights take %" PRIu64 " MiB, and this machine has %" PRIu64
                        " MiB of memory",
                        x->weight_bytes >> 20, x->machine_bytes >> 20);
-    chat_template_close(template);
     vocab_close(vocab);
     return rc;
 }

@@ -32,7 +32,9 @@ struct lm_inspection {
     char mix[INSPECTION_TEXT_SIZE]; /* "Q4_K_M": as the file says, else its most frequent type */
     const char *template_text;      /* the file's, not NUL-ended; NULL: none */
     size_t template_len;
-    char template_name[INSPECTION_TEXT_SIZE]; /* "chatml"; "": none that is run here */
+    /* "chatml"; "jinja": another that is run; "": none, or template_why says why it is not run. */
+    char template_name[INSPECTION_TEXT_SIZE];
+    struct error template_why;
     uint64_t n_parameters, weight_bytes, size_bytes;
     size_t n_files, n_tensors;
     uint64_t n_layers, width, n_heads, n_kv_heads, head_dim, context, n_vocab; /* 0: unknown */

@@ -7,9 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agents/lm/chat/named_template.h"
 #include "agents/lm/sampling/logits.h"
 #include "base/alloc.h"
 #include "base/cgroup.h"
+#include "base/checksum.h"
 #include "compute/backends.h"
 #include "compute/gguf/hash.h"
 
@@ -230,31 +232,87 @@ static enum status open_engine(struct lm *m, const struct agent_config *config, 
                          err);
 }
 
-static enum status open_template(struct lm *m, struct error *err)
+/* The options' text for this model, "[MODEL=]FILE|NAME": the one that names it, else one for all.
+ */
+static const char *named_template_for(const struct agent_config *config)
 {
-    enum status rc = chat_template_open(&m->template, m->gguf, m->vocab, err);
-    const bool is_whole = rc == STATUS_UNIMPLEMENTED; /* or there is none */
-    const char *text = NULL;
-    size_t len = 0;
+    const size_t len = config->name == NULL ? 0 : strlen(config->name);
+    const char *for_all = NULL;
 
-    if (rc == STATUS_OK || is_whole) {
-        rc = gguf_get_text(m->gguf, "tokenizer.chat_template", &text, &len, err);
-        if (rc == STATUS_NOT_FOUND) {
-            text = NULL;
-            rc = STATUS_OK;
-        }
+    for (size_t i = 0; i < config->options.n_chat_templates; i++) {
+        const char *text = config->options.chat_templates[i], *equals = strchr(text, '=');
+
+        if (equals == NULL)
+            for_all = text;
+        else if ((size_t)(equals - text) == len && memcmp(text, config->name, len) == 0)
+            return equals + 1;
     }
-    if (rc == STATUS_OK)
-        rc = chat_prompter_open(&m->prompter, text, len, m->vocab, err);
+    return for_all;
+}
+
+static enum status read_template(struct lm *m, const struct agent_config *config, struct error *err)
+{
+    const char *named = named_template_for(config);
+    enum status rc;
+
+    if (named != NULL) {
+        rc = named_template_read(&m->named_template, named, err);
+        if (rc != STATUS_OK)
+            return error_prefix(err, "--chat-template");
+        m->template_text = m->named_template.data;
+        m->template_len = m->named_template.len;
+        return STATUS_OK;
+    }
+    rc =
+        gguf_get_text(m->gguf, "tokenizer.chat_template", &m->template_text, &m->template_len, err);
+    return rc == STATUS_NOT_FOUND ? STATUS_OK : rc;
+}
+
+static enum status open_template(struct lm *m, const struct agent_config *config, struct error *err)
+{
+    enum status rc = read_template(m, config, err);
+    bool is_whole = false; /* rendered whole, or there is none */
+
+    if (rc == STATUS_OK) {
+        rc =
+            chat_template_open_text(&m->template, m->template_text, m->template_len, m->vocab, err);
+        is_whole = rc == STATUS_UNIMPLEMENTED;
+    }
+    if (rc == STATUS_OK || is_whole)
+        rc = chat_prompter_open(&m->prompter, m->template_text, m->template_len, m->vocab, err);
     if (rc == STATUS_OK && !is_whole && !chat_prompter_uses(m->prompter, "tools")) {
         chat_prompter_close(m->prompter);
         m->prompter = NULL;
     }
     if (rc == STATUS_OK)
-        return lm_format_open(m, text, len, err);
+        rc = lm_format_open(m, m->template_text, m->template_len, err);
     if (rc != STATUS_OK && strstr(err->text, gguf_path(m->gguf)) == NULL)
-        rc = error_prefix(err, "%s: tokenizer.chat_template", gguf_path(m->gguf));
+        rc = error_prefix(err, "%s: its chat template", gguf_path(m->gguf));
     return rc;
+}
+
+/* The file's hash; with a named template the hash of both, for prompts are others then. */
+static enum status read_version(struct lm *m, struct error *err)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t hash[SHA256_BYTES];
+    struct sha256 *s;
+
+    if (model_hash_gguf(m->version, m->gguf, err) != STATUS_OK)
+        return err->status;
+    if (m->named_template.len == 0)
+        return STATUS_OK;
+    if (sha256_open(&s, err) != STATUS_OK)
+        return err->status;
+    sha256_add(s, m->version, strlen(m->version));
+    sha256_add(s, m->named_template.data, m->named_template.len);
+    sha256_take(s, hash);
+    sha256_close(s);
+    for (size_t i = 0; i < SHA256_BYTES; i++) {
+        m->version[2 * i] = digits[hash[i] >> 4];
+        m->version[2 * i + 1] = digits[hash[i] & 15];
+    }
+    return STATUS_OK;
 }
 
 /* Opens the default system prompt, before the engine, which checks that its pages can hold it. */
@@ -317,6 +375,7 @@ static void lm_close(struct agent *a)
     llama_close(m->llama);
     backend_close(m->backend);
     chat_template_close(m->template);
+    buf_deinit(&m->named_template);
     grammars_close(m->grammars);
     known_logprobs_close(m->known);
     chat_prompter_close(m->prompter);
@@ -330,6 +389,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     enum status rc;
 
     lm_cache_init(&m->cache, on_cache_event, m);
+    buf_init(&m->named_template, SIZE_MAX);
     if (config->path == NULL)
         return error_set(err, STATUS_INVALID, "a language model needs a file");
     m->speculate = config->options.speculate;
@@ -346,7 +406,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = vocab_open(&m->vocab, m->gguf, err);
     if (rc == STATUS_OK)
-        rc = open_template(m, err);
+        rc = open_template(m, config, err);
     if (rc == STATUS_OK)
         rc = find_longest(m, err);
     if (rc == STATUS_OK)
@@ -360,7 +420,7 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
     if (rc == STATUS_OK)
         rc = open_step_memory(m, err);
     if (rc == STATUS_OK)
-        rc = model_hash_gguf(m->version, m->gguf, err);
+        rc = read_version(m, err);
     if (rc == STATUS_OK)
         rc = gguf_check_unchanged(m->gguf, err);
     if (rc == STATUS_OK && m->default_system->n_ids > m->limits.context)
@@ -380,13 +440,8 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
 static void lm_info(const struct agent *a, struct agent_info *out)
 {
     const struct lm *m = container_of(a, const struct lm, base);
-    const char *text = NULL;
-    struct error ignored;
     struct kv_usage usage;
-    size_t len = 0;
 
-    if (gguf_get_text(m->gguf, "tokenizer.chat_template", &text, &len, &ignored) != STATUS_OK)
-        text = NULL;
     kv_pages_usage(m->cache.pages, &usage);
     *out = (struct agent_info){
         .name = a->name,
@@ -399,8 +454,8 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .bos = vocab_bos(m->vocab),
         .eos = vocab_eos(m->vocab),
         .adds_bos = vocab_adds_bos(m->vocab),
-        .chat_template = text,
-        .chat_template_len = len,
+        .chat_template = m->template_text,
+        .chat_template_len = m->template_len,
         .n_embedding = llama_shape(m->llama)->width,
         .pooling = m->pooling,
         .weight_bytes = llama_weight_bytes(m->llama),

@@ -36,6 +36,10 @@ struct lm {
     struct backend *backend;
     struct llama *llama; /* owned by the compute thread once the first step ran */
     struct vocab *vocab;
+    /* The file's, or what the options name, which is in named_template; NULL: none. */
+    const char *template_text; /* [template_len] */
+    size_t template_len;
+    struct buf named_template;
     struct chat_template *template; /* rendered in parts; NULL: prompter renders it whole */
     /* NULL: the template is rendered in parts always; else with tools whole. */
     struct chat_prompter *prompter;

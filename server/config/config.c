@@ -430,6 +430,23 @@ static enum status config_check_plugin(const struct config *c, const struct conf
     return STATUS_OK;
 }
 
+/* A template's MODEL must be one of --model; any may lie in --model-dir. */
+static enum status check_chat_templates(const struct config *c, struct error *err)
+{
+    for (size_t i = 0; i < c->options.n_chat_templates && c->model_dir == NULL; i++) {
+        const char *text = c->options.chat_templates[i], *equals = strchr(text, '=');
+        size_t len = equals == NULL ? 0 : (size_t)(equals - text), m = 0;
+
+        while (equals != NULL && m < c->n_models &&
+               !(strlen(c->models[m].name) == len && memcmp(c->models[m].name, text, len) == 0))
+            m++;
+        if (equals != NULL && m == c->n_models)
+            return error_set(err, STATUS_INVALID, "'%.*s' is the name of no model",
+                             (int)(len < 100 ? len : 100), text);
+    }
+    return STATUS_OK;
+}
+
 enum status config_check_files(const struct config *c, struct error *err)
 {
     for (size_t i = 0; i < c->n_models; i++) {
@@ -441,6 +458,8 @@ enum status config_check_files(const struct config *c, struct error *err)
             (void)error_prefix(err, "%.100s:%u: models", c->file_path, m->line);
         return err->status;
     }
+    if (check_chat_templates(c, err) != STATUS_OK)
+        return config_blame(c, "chat_templates", err);
     for (size_t i = 0; i < c->n_plugins; i++)
         if (config_check_plugin(c, &c->plugins[i], err) != STATUS_OK)
             return config_blame(c, "plugins", err);

@@ -302,6 +302,19 @@ enum status set_data(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_chat_template(struct config *c, const char *value, struct error *err)
+{
+    const char *equals = strchr(value, '=');
+
+    if (c->options.n_chat_templates == OPTIONS_MAX_TEMPLATES)
+        return error_set(err, STATUS_INVALID, "at most %d chat templates", OPTIONS_MAX_TEMPLATES);
+    if (*value == '\0' || equals == value || (equals != NULL && equals[1] == '\0'))
+        return error_set(err, STATUS_INVALID, "takes [MODEL=]FILE or [MODEL=]NAME, not '%.100s'",
+                         value);
+    c->options.chat_templates[c->options.n_chat_templates++] = value;
+    return STATUS_OK;
+}
+
 enum status set_pooling(struct config *c, const char *value, struct error *err)
 {
     if (strcmp(value, "mean") == 0)

@@ -142,6 +142,40 @@ def tokenizer(parley):
     assert tokens(parley, info["eos_token"]) == [2] and tokens(parley, info["bos_token"]) == [1]
 
 
+def templates(parleyd, model, folder):
+    """--chat-template in place of the file's: the file's own text gives the same replies and another version; a name, for one model; one
+    that cannot be compiled is refused to chat alone; a start is refused where neither a name nor a file, or no model is meant."""
+    flags = ["--model", f"tiny={model}", "--model", f"other={model}", "--http", "127.0.0.1:0"]
+    path = os.path.join(folder, "own.jinja")
+
+    def ask(parley, name):
+        return post(parley, "/v1/chat/completions", {"model": name, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0})
+
+    def shown(parley):  # the first model's
+        with urllib.request.urlopen(f"http://{parley.http}/tokenizer_info", timeout=PATIENCE) as reply:
+            return json.load(reply)["chat_template"]
+
+    with harness.Parleyd(parleyd, *flags) as parley:
+        own, said = shown(parley), ask(parley, "tiny")["choices"]
+        version = {m.name: m.version for m in parley.models.List(harness.models.ModelsListRequest()).models}
+    with open(path, "w") as file:
+        file.write(own)
+    with harness.Parleyd(parleyd, *flags, "--chat-template", f"tiny={path}", "--chat-template", "zephyr") as parley:
+        assert ask(parley, "tiny")["choices"] == said and shown(parley) == own
+        other = post(parley, "/tokenize", {"model": "other", "messages": [{"role": "user", "content": "a"}]})["tokens"]
+        assert post(parley, "/detokenize", {"model": "other", "tokens": other})["prompt"] == "<|user|>\na<|im_end|>\n<|assistant|>\n"
+        now = {m.name: m.version for m in parley.models.List(harness.models.ModelsListRequest()).models}
+        assert now["tiny"] != version["tiny"] == version["other"] != now["other"] != now["tiny"]
+    with open(path, "w") as file:
+        file.write("{% if %}")
+    with harness.Parleyd(parleyd, *flags, "--chat-template", path) as parley:
+        assert "the model's chat template: line 1" in ask(parley, "tiny")["message"]
+        assert complete(parley, "a", max_tokens=2).choices[0].finish_reason
+    for value, says in [("nothing", "no chat template is named 'nothing'"), ("tony=chatml", "'tony' is the name of no model"), ("tiny=", "takes [MODEL=]FILE")]:
+        got = children.run([parleyd, *flags, "--check", "--chat-template", value], capture_output=True, text=True)
+        assert got.returncode in (1, 2) and says in got.stderr and "--chat-template" in got.stderr, (value, got)
+
+
 def scores(parley):
     """vLLM's /score: cosines of embeddings, one to one, one to many, many to many."""
     def vector(text):
@@ -207,6 +241,8 @@ def main():
             for test in [echo, as_generated, streamed, prompt_logprobs, tokenizer, scores, endings, wrong]:
                 test(parley)
                 print(f"{test.__name__}: good", flush=True)
+        templates(parleyd, tiny, folder)
+        print("templates: good", flush=True)
 
 
 if __name__ == "__main__":

@@ -233,21 +233,16 @@ static enum status find_controls(struct chat_template *t, struct error *err)
     return find_control(t, f->end, &t->end, err);
 }
 
-enum status chat_template_open(struct chat_template **out, const struct gguf *g,
-                               const struct vocab *v, struct error *err)
+enum status chat_template_open_text(struct chat_template **out, const char *text, size_t len,
+                                    const struct vocab *v, struct error *err)
 {
     struct chat_template *t;
-    const char *text;
-    size_t len;
-    enum status rc = gguf_get_text(g, "tokenizer.chat_template", &text, &len, err);
+    enum status rc;
 
-    if (rc == STATUS_NOT_FOUND)
+    if (text == NULL)
         return error_set(err, STATUS_UNIMPLEMENTED,
-                         "%s: the file has no chat template (tokenizer.chat_template), so it is "
-                         "not known how to talk with it; recognised: chatml, llama3",
-                         gguf_path(g));
-    if (rc != STATUS_OK)
-        return rc;
+                         "the file has no chat template (tokenizer.chat_template), so it is not "
+                         "known how to talk with it; recognised: chatml, llama3");
     t = try_alloc(1, sizeof *t);
     if (t == NULL)
         return error_no_memory(err, sizeof *t, "a chat template");
@@ -255,12 +250,11 @@ enum status chat_template_open(struct chat_template **out, const struct gguf *g,
     rc = recognise(t, text, len, err);
     if (rc == STATUS_UNKNOWN)
         rc = error_set(err, STATUS_UNIMPLEMENTED,
-                       "%s: the chat template '%.*s%s' is not one we can render; recognised: "
+                       "the chat template '%.*s%s' is not one we can render; recognised: "
                        "chatml, llama3",
-                       gguf_path(g), (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text,
-                       len > SHOWN_MAX ? "…" : "");
-    else if (rc == STATUS_OK && find_controls(t, err) != STATUS_OK)
-        rc = error_prefix(err, "%s", gguf_path(g));
+                       (int)(len < SHOWN_MAX ? len : SHOWN_MAX), text, len > SHOWN_MAX ? "…" : "");
+    else if (rc == STATUS_OK)
+        rc = find_controls(t, err);
     if (rc != STATUS_OK)
         goto out;
     *out = t;
@@ -268,6 +262,19 @@ enum status chat_template_open(struct chat_template **out, const struct gguf *g,
 out:
     chat_template_close(t);
     return rc;
+}
+
+enum status chat_template_open(struct chat_template **out, const struct gguf *g,
+                               const struct vocab *v, struct error *err)
+{
+    const char *text = NULL;
+    size_t len = 0;
+    enum status rc = gguf_get_text(g, "tokenizer.chat_template", &text, &len, err);
+
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND)
+        return rc;
+    rc = chat_template_open_text(out, text, len, v, err);
+    return rc == STATUS_OK ? rc : error_prefix(err, "%s", gguf_path(g));
 }
 
 void chat_template_close(struct chat_template *t)

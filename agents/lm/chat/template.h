@@ -11,7 +11,10 @@
 struct chat_template;
 
 /* Borrows v until chat_template_close. DATA_LOSS if the vocabulary lacks a control token of the
- * template. */
+ * template. text NULL: there is none. */
+enum status chat_template_open_text(struct chat_template **out, const char *text, size_t len,
+                                    const struct vocab *v, struct error *err) MUST_CHECK;
+/* The file's own; its path stands before the error. */
 enum status chat_template_open(struct chat_template **out, const struct gguf *g,
                                const struct vocab *v, struct error *err) MUST_CHECK;
 void chat_template_close(struct chat_template *t);

@@ -96,9 +96,12 @@ static void print_template(const struct lm_inspection *x)
 {
     const char *at = x->template_text, *end = at + x->template_len;
 
-    printf("template      %s\n", x->template_text == NULL    ? "none"
-                                 : *x->template_name == '\0' ? "not run here"
-                                                             : x->template_name);
+    printf("template      %s%s\n",
+           x->template_text == NULL ? "none: it takes raw prompts; parleyd --chat-template gives "
+                                      "it one"
+           : *x->template_name == '\0' ? "not run here: "
+                                       : x->template_name,
+           x->template_text != NULL && *x->template_name == '\0' ? x->template_why.text : "");
     for (int i = 0; at != NULL && at < end && i < TEMPLATE_LINES; i++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((newline == NULL ? end : newline) - at);
