@@ -244,6 +244,9 @@ struct agent {
     clone_event_fn on_event; /* called on the loop; may be NULL */
     void *on_event_arg;
     char *name;
+    /* Set by a step that found that this process cannot compute the agent again; read between two
+     * steps. */
+    struct error lost;
     size_t n_refs; /* the opener's, and one for each clone; loop */
     size_t n_clones;
     const struct env *env;

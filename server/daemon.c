@@ -524,6 +524,15 @@ static void on_model_change(void *arg, struct model *m)
         daemon_fail(d, &m->err);
 }
 
+/* A supervisor starts the daemon anew: this process cannot use its device again. */
+static void on_model_lost(void *arg, const struct model *m, const struct error *why)
+{
+    struct error err = *why;
+
+    (void)error_prefix(&err, "model '%s'", m->name);
+    daemon_fail(arg, &err);
+}
+
 static enum status check_serving(void *arg, struct error *err)
 {
     const struct daemon *d = arg;
@@ -566,6 +575,8 @@ static void init_models(struct daemon *d)
                 .env = &d->env,
                 .weight_of = weight_of_principal,
                 .weight_arg = d,
+                .on_lost = on_model_lost,
+                .lost_arg = d,
             },
         .check_serving = check_serving,
         .on_change = on_model_change,

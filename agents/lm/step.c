@@ -412,6 +412,8 @@ static enum status restart(struct lm *m, struct error *err)
     m->backend_config.fast_math = false;
     rc = llama_restart(m->llama, &m->backend_config, err);
     m->is_down = rc != STATUS_OK;
+    if (rc == STATUS_INTERNAL)
+        m->base.lost = *err;
     return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
 }
 

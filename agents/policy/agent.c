@@ -117,6 +117,8 @@ enum status policy_ready(struct policy *p, struct error *err)
         rc = network_restart(&p->net, &p->backend_config, err);
         p->is_down = rc != STATUS_OK;
         p->is_stale = false;
+        if (rc == STATUS_INTERNAL)
+            p->base.lost = *err;
         return rc == STATUS_OK ? rc : error_prefix(err, "the device is not back yet");
     }
     if (p->is_stale) {

@@ -164,7 +164,8 @@ struct backend_type {
     void (*ffn)(struct backend *b, const struct input *in, size_t n, const struct ffn *f,
                 struct buffer *out);
     /* Rotates pairs of each head, in place: (a, b) becomes (a cos - b sin, a sin + b cos) at the
-     * angle that r has for the pair and the row's position. positions is host memory [n]. */
+     * angle that r has for the pair and the row's position. positions is host memory [n]. n 0, x
+     * NULL: prepares r->n_positions, if that takes time, before there is a step. */
     void (*rope)(struct backend *b, const struct rope *r, const uint32_t *positions, size_t n,
                  struct buffer *x);
     /* Stores k and v [n][n_kv_heads * head_dim] of the step's tokens at their positions. */
@@ -233,7 +234,8 @@ enum status backend_open_type(struct backend **out, const struct backend_type *t
                               const struct backend_config *config, struct error *err) MUST_CHECK;
 void backend_close(struct backend *b);
 /* After a sync that returned INTERNAL, with everything closed that was opened on b: closes and
- * opens the device, in the same place. On failure only this and backend_close may be called. */
+ * opens the device, in the same place. On failure only this and backend_close may be called;
+ * INTERNAL: this process cannot use the device again. */
 enum status backend_restart(struct backend *b, const struct backend_config *config,
                             struct error *err) MUST_CHECK;
 

@@ -14,6 +14,7 @@ struct rope {
     size_t n_rotated;    /* the first numbers of a head, an even number; 0: all of them */
     bool halves;         /* pairs are (j, j + n_rotated / 2), as in GPT-NeoX; else (2j, 2j + 1) */
     float amplitude;     /* of cosines and sines; 0: 1 */
+    size_t n_positions;  /* rows have positions below it, as a rule; 0: unknown */
 };
 
 static inline size_t rope_width(const struct rope *r)

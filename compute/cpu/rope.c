@@ -148,8 +148,11 @@ void cpu_rope(struct backend *b, const struct rope *r, const uint32_t *positions
 {
     struct cpu *c = to_cpu(b);
     size_t width = r->n_heads * r->head_dim, end = 0;
-    struct rotation rotation = {c, r->n_heads, positions, cpu_written(x, n, width)};
+    struct rotation rotation = {c, r->n_heads, positions, NULL};
 
+    if (n == 0)
+        return; /* its tables grow by little, and are quick */
+    rotation.x = cpu_written(x, n, width);
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;
     if (table_for(c, r, end))

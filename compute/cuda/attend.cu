@@ -389,21 +389,23 @@ static __device__ __forceinline__ void hold_queries(const struct cuda_kv *kv,
     }
 }
 
-/* True for all threads of the block that is the last of those that share the item's tokens. */
+/* True for all threads of the block that is the last of those that share the item's tokens. The
+ * barrier orders the block's partial results before its first thread's fence, which orders them
+ * before the count; the last block's first thread orders them again behind the count. */
 static __device__ __forceinline__ bool is_last(const struct cuda_attention *a, const struct work *w)
 {
     SHARED(uint32_t, before, 1);
     uint32_t *counter = a->counters + (size_t)w->item.counter * a->n_heads + w->first_head;
 
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence();
         before[0] = atomicAdd(counter, 1u);
+        __threadfence();
         if (before[0] == w->item.n_spans - 1)
             *counter = 0; /* for the next launch */
     }
     __syncthreads();
-    __threadfence();
     return before[0] == w->item.n_spans - 1;
 }
 

@@ -80,24 +80,40 @@ static void free_scratch(struct cuda *c)
         cuda_give_back(c, all[i]->at);
 }
 
+/* Waits for all work, so that the memory it uses can be freed. Where the device has failed, by now
+ * or before, its context is reset: the next open gets a fresh one. */
+static void stop_work(struct cuda *c)
+{
+    cudaError_t rc;
+
+    if (device_enter(&c->device)) {
+        rc = cudaFree(NULL); /* frees nothing, returns an earlier failure */
+        if (rc == cudaSuccess && c->list.compute != NULL)
+            rc = cudaStreamSynchronize(c->list.compute);
+        if (rc == cudaSuccess && c->list.copies != NULL)
+            rc = cudaStreamSynchronize(c->list.copies);
+        c->device.is_dead = rc != cudaSuccess;
+        device_leave();
+    }
+    if (c->device.is_dead)
+        device_reset(&c->device);
+}
+
 static void cuda_close(struct backend *b)
 {
     struct cuda *c = to_cuda(b);
 
     c->n_held = 0;
+    if (c->list.device != NULL)
+        list_run(&c->list);
+    stop_work(c);
     rope_close(c);
     free_scratch(c);
     fast_close(c);
     upload_close(c);
     downloads_close(c);
     list_close(&c->list);
-    if (device_enter(&c->device)) {
-        c->device.is_dead =
-            cudaFree(NULL) != cudaSuccess; /* frees nothing, returns an earlier failure */
-        device_leave();
-    }
-    if (c->device.is_dead)
-        device_reset(&c->device); /* the next open gets a fresh context */
+    stop_work(c); /* closing may have failed */
     *c = (struct cuda){.base = c->base};
 }
 
@@ -107,6 +123,10 @@ static enum status cuda_open(struct backend *b, const struct backend_config *con
     struct cuda *c = to_cuda(b);
     enum status rc;
 
+    if (device_is_lost())
+        return error_set(err, STATUS_INTERNAL,
+                         "the GPU failed and cannot be used again by this process, which must be "
+                         "started anew");
     device_opened(&c->device);
     if ((rc = check_driver(c, err)) == STATUS_OK &&
         (rc = list_open(&c->list, &c->device, err)) == STATUS_OK &&
@@ -146,6 +166,22 @@ void cuda_give_back(struct cuda *c, void *at)
         return;
     cuda_run(c); /* the list may use the memory; cudaFree waits for it */
     device_free(&c->device, at);
+}
+
+enum status cuda_copy_in(struct cuda *c, void *to, const void *host_from, size_t size_bytes,
+                         const char *what, struct error *err)
+{
+    cudaError_t rc;
+
+    if (!device_enter(&c->device)) {
+        *err = c->device.failed;
+        return err->status;
+    }
+    rc = cudaMemcpyAsync(to, host_from, size_bytes, cudaMemcpyHostToDevice, c->list.compute);
+    if (rc == cudaSuccess)
+        rc = cudaStreamSynchronize(c->list.compute);
+    device_leave();
+    return device_status(&c->device, rc, what, err);
 }
 
 void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes)

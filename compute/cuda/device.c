@@ -6,6 +6,7 @@
  * context. */
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static unsigned n_resets; /* under lock */
+static bool is_lost;      /* under lock: a reset did not give a context that works */
 
 void device_fail(struct cuda_device *d, const struct error *err)
 {
@@ -64,13 +65,28 @@ void device_opened(struct cuda_device *d)
 
 void device_reset(const struct cuda_device *d)
 {
+    cudaError_t rc;
+
     (void)pthread_rwlock_wrlock(&lock);
     if (d->n_resets == n_resets) {
-        (void)cudaDeviceReset();
+        rc = cudaDeviceReset();
+        if (rc == cudaSuccess)
+            rc = cudaFree(NULL); /* frees nothing, makes a new context */
+        is_lost = rc != cudaSuccess && rc != cudaErrorMemoryAllocation;
         n_resets++;
     }
     (void)cudaGetLastError();
     (void)pthread_rwlock_unlock(&lock);
+}
+
+bool device_is_lost(void)
+{
+    bool lost;
+
+    (void)pthread_rwlock_rdlock(&lock);
+    lost = is_lost;
+    (void)pthread_rwlock_unlock(&lock);
+    return lost;
 }
 
 void *device_take(struct cuda_device *d, size_t size_bytes)

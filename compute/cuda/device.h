@@ -42,7 +42,11 @@ bool device_enter(struct cuda_device *d) MUST_CHECK;
 void device_leave(void);
 /* Called first. */
 void device_opened(struct cuda_device *d);
-/* Resets the context of a dead device, unless another backend has done so. */
+/* Resets the context of a dead device, unless another backend has done so. What the device reads
+ * and writes in the host's memory may be freed after it, not before: work may still run. */
 void device_reset(const struct cuda_device *d);
+/* A reset has failed. Of some errors (an illegal address) CUDA's headers say that the process must
+ * be ended and started anew. */
+bool device_is_lost(void) MUST_CHECK;
 
 #endif

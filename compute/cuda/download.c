@@ -29,6 +29,7 @@ void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t 
 {
     struct cuda *c = to_cuda(b);
     struct download_copy_args a = {.to = to->at, .size_bytes = size_bytes};
+    struct error err;
 
     assert(size_bytes <= to->size_bytes);
     if (size_bytes == 0)
@@ -41,13 +42,9 @@ void cuda_upload(struct backend *b, struct buffer *to, const void *from, size_t 
         return;
     }
     cuda_run(c);
-    if (c->device.failed.status != STATUS_OK || !device_enter(&c->device))
-        return;
-    /* memory that is not pinned has been read when this returns */
-    device_works(&c->device,
-                 cudaMemcpyAsync(to->at, from, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
-                 "copy to a buffer");
-    device_leave();
+    if (c->device.failed.status == STATUS_OK &&
+        cuda_copy_in(c, to->at, from, size_bytes, "copy to a buffer", &err) != STATUS_OK)
+        device_fail(&c->device, &err);
 }
 
 /* Reserves pinned memory; NULL: there is none. */
@@ -86,7 +83,7 @@ void download_later(struct cuda *c, void *host_to, const void *from, size_t size
     if (c->device.failed.status != STATUS_OK || !device_enter(&c->device))
         return;
     at = bounce(c, size_bytes, host_to);
-    /* to memory that is not pinned the copy ends before this returns */
+    /* to memory that is not pinned the copy may end before this returns, and ends before a sync */
     device_works(&c->device,
                  cudaMemcpyAsync(at != NULL ? at : host_to, from, size_bytes,
                                  cudaMemcpyDeviceToHost, c->list.compute),

@@ -138,9 +138,13 @@ static __device__ void sort(uint64_t *keys, unsigned n)
         for (unsigned by = size / 2; by > 0; by /= 2) {
             for (unsigned i = threadIdx.x; i < n; i += THREADS) {
                 unsigned other = i ^ by;
-                uint64_t a = keys[i], b = keys[other];
+                uint64_t a, b;
 
-                if (other > i && ((i & size) == 0 ? a < b : a > b)) {
+                if (other < i)
+                    continue; /* the pair's lower thread swaps, and no other thread reads it */
+                a = keys[i];
+                b = keys[other];
+                if ((i & size) == 0 ? a < b : a > b) {
                     keys[i] = b;
                     keys[other] = a;
                 }

@@ -74,10 +74,7 @@ static enum status open_gain(struct cuda *c, struct weight *w, const struct tens
     if (w->gain == NULL)
         rc = device_no_memory(&c->device, size_bytes, t->name, err);
     else
-        rc = device_status(
-            &c->device,
-            cudaMemcpyAsync(w->gain, row, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
-            "copy a weight", err);
+        rc = cuda_copy_in(c, w->gain, row, size_bytes, "copy a weight", err);
 out:
     free(bytes);
     free(row);

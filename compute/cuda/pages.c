@@ -6,7 +6,32 @@
 #include "base/alloc.h"
 #include "compute/cuda/parts.h"
 
-enum { MAX_HEAD_DIM = 256 };
+enum {
+    MAX_HEAD_DIM = 256,
+    /* Of the partial results of attention that blocks share: a part of the pages' memory. */
+    PARTIALS_SHARE = 16,
+    LEAST_PARTIALS_BYTES = 1 << 20,
+    MOST_PARTIALS_BYTES = 64 << 20,
+};
+
+/* They are reserved with the pages, so that no step grows them. */
+static enum status reserve_partials(struct cuda *c, size_t pages_bytes, struct error *err)
+{
+    size_t size_bytes = pages_bytes / PARTIALS_SHARE;
+
+    if (size_bytes < LEAST_PARTIALS_BYTES)
+        size_bytes = LEAST_PARTIALS_BYTES;
+    else if (size_bytes > MOST_PARTIALS_BYTES)
+        size_bytes = MOST_PARTIALS_BYTES;
+    if (size_bytes <= c->partials.cap_bytes)
+        return STATUS_OK;
+    cuda_give_back(c, c->partials.at);
+    c->partials = (struct cuda_scratch){.at = device_take(&c->device, size_bytes)};
+    if (c->partials.at == NULL)
+        return device_no_memory(&c->device, size_bytes, "partial results of attention", err);
+    c->partials.cap_bytes = size_bytes;
+    return STATUS_OK;
+}
 
 static enum status open_memory(struct cuda *c, struct kv *kv, struct error *err)
 {
@@ -19,6 +44,9 @@ static enum status open_memory(struct cuda *c, struct kv *kv, struct error *err)
         kv->view.pages = device_take(&c->device, all_bytes);
     if (kv->view.pages == NULL)
         return device_no_memory(&c->device, all_bytes, "keys and values", err);
+    rc = reserve_partials(c, all_bytes, err);
+    if (rc != STATUS_OK)
+        return rc;
     if (kv->shape.n_slots == 0)
         return STATUS_OK;
     if (__builtin_mul_overflow(kv->shape.n_slots, kv->view.page_bytes, &slots_bytes))

@@ -136,6 +136,11 @@ static inline struct cuda *to_cuda(struct backend *b)
 /* Frees device memory once no recorded or running operator uses it. */
 void cuda_give_back(struct cuda *c, void *at);
 
+/* Copies memory of the host that is not pinned, and waits: the driver may read such memory after
+ * the call that copies it, and the caller may free it. No operator that was recorded has run. */
+enum status cuda_copy_in(struct cuda *c, void *to, const void *host_from, size_t size_bytes,
+                         const char *what, struct error *err) MUST_CHECK;
+
 /* Scratch memory of size_bytes. Where it grows, the list runs, the old contents are lost and the
  * new memory is zeros. NULL: failed, which is kept. */
 void *cuda_scratch(struct cuda *c, struct cuda_scratch *s, size_t size_bytes);

@@ -42,17 +42,15 @@ void rope_close(struct cuda *c)
 
 static bool copy_table(struct cuda *c, struct turns *t, const float *host, size_t size_bytes)
 {
-    bool well;
+    struct error err;
 
     t->at = device_take(&c->device, size_bytes);
-    if (t->at == NULL || !device_enter(&c->device))
+    if (t->at == NULL)
         return false;
-    well = device_works(
-        &c->device,
-        cudaMemcpyAsync(t->at, host, size_bytes, cudaMemcpyHostToDevice, c->list.compute),
-        "copy rope's table");
-    device_leave();
-    return well;
+    if (cuda_copy_in(c, t->at, host, size_bytes, "copy rope's table", &err) == STATUS_OK)
+        return true;
+    device_fail(&c->device, &err);
+    return false;
 }
 
 /* Makes t the table of rope r, of positions below n. */
@@ -98,6 +96,7 @@ static const struct turns *turns_for(struct cuda *c, const struct rope *r, size_
             t = &c->turns[i];
     if (t != NULL && n <= t->n_positions)
         return t;
+    n = n < r->n_positions ? r->n_positions : n;
     cuda_settle(c);
     if (t == NULL)
         t = &c->turns[c->n_made++ % CUDA_TURNS];
@@ -164,8 +163,12 @@ void cuda_rope_rows(struct backend *b, const struct rope *r, const uint32_t *pos
     const struct turns *turns;
     size_t end = 0;
 
-    if (n == 0 || c->device.failed.status != STATUS_OK)
+    if (c->device.failed.status != STATUS_OK)
         return;
+    if (n == 0) {
+        (void)turns_for(c, r, r->n_positions); /* a failure is kept */
+        return;
+    }
     cuda_run_copies(c);
     for (size_t i = 0; i < n; i++)
         end = positions[i] >= end ? positions[i] + (size_t)1 : end;

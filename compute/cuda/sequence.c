@@ -187,31 +187,32 @@ static bool plan_attention(struct cuda *c, const struct kv *kv, size_t n_heads,
 {
     size_t n_kv_heads = kv->shape.n_kv_heads, n_sharing = n_heads / n_kv_heads, n_pages = 0;
     size_t enough = (size_t)(BLOCKS_A_PROCESSOR * c->device.n_multiprocessors) / n_kv_heads + 1;
-    size_t items_bytes, tables_bytes, end = end_of(rows, n_rows);
+    size_t items_bytes, tables_bytes, partial_bytes, end = end_of(rows, n_rows);
     struct cuda_attention *a = &c->plan.attention;
     struct cuda_attend_sizes sizes;
-    void *partials, *counters, *items, *tables;
+    void *counters, *items, *tables;
 
     if (is_planned(c, rows, n_rows) && c->plan.has_items && a->n_heads == n_heads)
         return true;
+    partial_bytes = n_heads * (kv->shape.head_dim + 2) * sizeof(float);
     cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
+    if (sizes.n_partials > c->partials.cap_bytes / partial_bytes) {
+        enough = 0; /* long rows, and many of them: each is computed by one block */
+        cuda_attend_plan(&sizes, NULL, rows, n_rows, n_sharing, enough);
+    }
     for (const struct attend_row *r = rows; r < rows + n_rows; r++)
         n_pages += cuda_sequence_pages_for(r->pos + r->n_tokens);
     items_bytes = list_bucket(sizes.n_items) * sizeof(struct cuda_attend_item);
     tables_bytes = list_bucket(n_pages) * sizeof(int32_t);
-    partials = cuda_scratch(c, &c->partials,
-                            list_bucket(sizes.n_partials) * n_heads * (kv->shape.head_dim + 2) *
-                                sizeof(float));
     counters =
         cuda_scratch(c, &c->counters, list_bucket(sizes.n_counters) * n_heads * sizeof(uint32_t));
-    if (partials == NULL || counters == NULL ||
-        !list_reserve(&c->list,
-                      tokens_bytes(end) + items_bytes + tables_bytes + MOST_PIECES * LIST_ALIGN))
+    if (counters == NULL || !list_reserve(&c->list, tokens_bytes(end) + items_bytes + tables_bytes +
+                                                        MOST_PIECES * LIST_ALIGN))
         return false;
     if (!is_planned(c, rows, n_rows))
         stage_tokens(c, kv, rows, n_rows, end);
     a->n_heads = (uint32_t)n_heads;
-    a->partials = partials;
+    a->partials = c->partials.at;
     a->counters = counters;
     a->items = list_stage(&c->list, NULL, 0, items_bytes, &items);
     a->tables = list_stage(&c->list, NULL, 0, tables_bytes, &tables);

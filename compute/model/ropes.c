@@ -204,7 +204,8 @@ enum status model_ropes_init(struct model_ropes *out, const struct gguf *g,
                              .scale = is_scaled ? out->scale : NULL,
                              .n_rotated = s->n_rotated,
                              .halves = s->arch->rope_halves,
-                             .amplitude = (float)amplitude_of(&k)};
+                             .amplitude = (float)amplitude_of(&k),
+                             .n_positions = context};
     out->windowed = out->all;
     out->windowed.base = (float)k.window_base;
     if (s->arch->window_rope != WINDOW_ROPE_SAME) {

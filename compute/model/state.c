@@ -187,12 +187,25 @@ static enum status open_kv(struct llama *m, struct error *err)
     return m->backend->type->kv_open(m->backend, &shape, &m->kv, err);
 }
 
+/* Before keys and values take the memory, and before a step would wait for it. */
+static enum status prepare_ropes(struct llama *m, struct error *err)
+{
+    const struct backend_type *op = m->backend->type;
+
+    if (m->shape.n_rotated > 0)
+        op->rope(m->backend, &m->ropes.all, NULL, 0, NULL);
+    if (m->shape.n_rotated > 0 && m->shape.window > 0)
+        op->rope(m->backend, &m->ropes.windowed, NULL, 0, NULL);
+    return op->sync(m->backend, err);
+}
+
 enum status state_open_device(struct llama *m, struct error *err)
 {
     enum status rc;
 
     m->weight_bytes = 0;
-    if ((rc = open_weights(m, err)) != STATUS_OK || (rc = open_kv(m, err)) != STATUS_OK)
+    if ((rc = open_weights(m, err)) != STATUS_OK || (rc = prepare_ropes(m, err)) != STATUS_OK ||
+        (rc = open_kv(m, err)) != STATUS_OK)
         return rc;
     return open_buffers(m, err);
 }

@@ -76,10 +76,15 @@ static void model_count_step(struct model *m)
 
 static void end_step(struct model *m)
 {
+    const bool is_lost = m->agent->lost.status != STATUS_OK;
     struct batch_step *step = m->step;
 
     model_count_step(m);
     m->step = NULL;
+    if (is_lost && m->on_lost != NULL) {
+        m->on_lost(m->lost_arg, m, &m->agent->lost);
+        m->on_lost = NULL;
+    }
     step->done(step);
 }
 
@@ -333,6 +338,8 @@ enum status model_start(struct model **out, uv_loop_t *loop, const struct model_
     m->backend = xstrdup(config->options.backend);
     m->env = config->env;
     m->tenants = (struct tenants){.weight_of = config->weight_of, .arg = config->weight_arg};
+    m->on_lost = config->on_lost;
+    m->lost_arg = config->lost_arg;
     m->loaded = loaded;
     m->loaded_arg = arg;
     m->config = (struct agent_config){

@@ -19,6 +19,11 @@ enum model_state { MODEL_LOADING, MODEL_READY, MODEL_DRAINING, MODEL_FAILED, MOD
 /* "loading", "ready", "unloading", "failed", "stopping". */
 const char *model_state_name(enum model_state s);
 
+struct model;
+typedef void (*model_fn)(struct model *m, void *arg);
+/* This process cannot compute the agent again. */
+typedef void (*model_lost_fn)(void *arg, const struct model *m, const struct error *why);
+
 struct model_config {
     const char *name;
     const char *path;              /* NULL: echo, unless there is a type */
@@ -28,10 +33,9 @@ struct model_config {
     const struct env *env;
     tenant_weight_fn weight_of; /* of a principal; NULL: 1 for all */
     void *weight_arg;
+    model_lost_fn on_lost; /* at most once; may be NULL */
+    void *lost_arg;
 };
-
-struct model;
-typedef void (*model_fn)(struct model *m, void *arg);
 
 struct model {
     char *name, *path; /* path NULL: echo */
@@ -45,8 +49,10 @@ struct model {
     struct batcher *batcher;
     struct tenants tenants;         /* of the batcher, by principal */
     struct batcher_config batching; /* the agent's own */
-    size_t n_conversations;         /* of its users: for metrics */
-    size_t n_holders; /* generations that use it: it is not unloaded before they release it */
+    model_lost_fn on_lost;          /* as configured; NULL once it was called */
+    void *lost_arg;
+    size_t n_conversations; /* of its users: for metrics */
+    size_t n_holders;       /* generations that use it: it is not unloaded before they release it */
     struct statistics statistics;
     /* Compute. */
     const struct env *env;

@@ -87,7 +87,7 @@ static struct memory *memories;
 static size_t bytes_taken, bytes_in_all = (size_t)16 << 30;
 static uint64_t n_calls, n_graphs, n_copies;
 static long fail_after = -1;
-static cudaError_t fail_with, broken;
+static cudaError_t fail_with, broken, reset_with;
 static bool is_set_up;
 static int driver_version = 13000, n_devices = 1, capability = 90;
 
@@ -113,6 +113,7 @@ static void set_up(void)
     capability = (int)number_of("CUDA_HOST_CAPABILITY", capability);
     bytes_in_all = (size_t)number_of("CUDA_HOST_MEMORY", (long)bytes_in_all);
     fibres_set_orders((unsigned)number_of("CUDA_HOST_ORDERS", 1), 1);
+    reset_with = (cudaError_t)number_of("CUDA_HOST_RESET", cudaSuccess);
     if (text != NULL && strchr(text, ':') != NULL) {
         fail_after = strtol(text, NULL, 10);
         fail_with = (cudaError_t)strtol(strchr(text, ':') + 1, NULL, 10);
@@ -307,21 +308,6 @@ static bool let_go(enum handle_kind kind, const void *at)
     free(h);
     n_handles--;
     return true;
-}
-
-/* Whether all of [at, at + size_bytes) is pinned. */
-static bool is_pinned(const void *at, size_t size_bytes)
-{
-    const unsigned char *first = at;
-
-    for (const struct handle *h = handles; h != NULL; h = h->next) {
-        const unsigned char *pinned = h->at;
-
-        if ((h->kind == PINNED || h->kind == REGISTERED) && first >= pinned &&
-            first + size_bytes <= pinned + h->size_bytes)
-            return true;
-    }
-    return false;
 }
 
 /* Queues. */
@@ -519,6 +505,10 @@ static void free_memory(struct memory **p)
 cudaError_t cudaDeviceReset(void)
 {
     enter();
+    if (reset_with != cudaSuccess) {
+        (void)break_device(reset_with);
+        return leave(reset_with);
+    }
     while (memories != NULL)
         free_memory(&memories);
     while (handles != NULL) {
@@ -659,7 +649,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum 
                             cudaStream_t stream)
 {
     cudaError_t rc = begin();
-    bool is_snapshot, is_at_once;
     struct item *i;
 
     if (rc == cudaSuccess && !is_held(STREAM, stream))
@@ -669,19 +658,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size_bytes, enum 
     if (rc != cudaSuccess)
         return leave(rc);
     n_copies += kind != cudaMemcpyDeviceToDevice;
-    /* memory that is not pinned has been read, or written, when the call returns */
-    is_snapshot = kind == cudaMemcpyHostToDevice && !is_pinned(from, size_bytes);
-    is_at_once = kind == cudaMemcpyDeviceToHost && !is_pinned(to, size_bytes);
-    i = item_make(COPY, is_snapshot ? from : NULL, is_snapshot ? size_bytes : 0);
+    /* Memory that is not pinned is read, or written, as late as any: NVIDIA promises no more. */
+    i = item_make(COPY, NULL, 0);
     i->to = to;
-    i->from = is_snapshot ? NULL : from;
+    i->from = from;
     i->size_bytes = size_bytes;
-    rc = put(stream, i);
-    if (rc == cudaSuccess && is_at_once) {
-        run_until(stream, NULL, 0);
-        rc = broken;
-    }
-    return leave(rc);
+    return leave(put(stream, i));
 }
 
 cudaError_t cudaMemsetAsync(void *at, int value, size_t size_bytes, cudaStream_t stream)

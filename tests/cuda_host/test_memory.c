@@ -35,7 +35,7 @@ START_TEST(pages_make_room)
     struct agent *a = NULL;
     struct error err;
 
-    for (size_t bytes = 1 << 20; bytes < MAX_BYTES && n_opened < 6; bytes += bytes / 8) {
+    for (size_t bytes = 1 << 20; bytes < MAX_BYTES && n_opened < 12; bytes += bytes / 8) {
         struct agent_info info;
         enum status rc = try_open(&a, bytes, 0, &err);
 

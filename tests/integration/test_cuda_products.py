@@ -43,6 +43,34 @@ def served(parley, parleyd, tiny, products, *flags):
     assert len(lines) == 1 and f'products="{products}' in lines[0], daemon.said
 
 
+def fails(parley, parleyd, tiny, reset):
+    """An illegal address in a step: where a reset heals the device, the next turn is answered; else the daemon ends, for a supervisor to
+    start it anew, and says so."""
+    os.environ |= {"CUDA_HOST_FAIL": "2000:700", "CUDA_HOST_RESET": reset}
+    daemon = children.Daemon(parleyd, "--backend", "cuda", "--http", "127.0.0.1:0", "--kv-bytes", "4M", "--kv-host-bytes", "off", "--model", f"tiny={tiny}")
+
+    def ask():
+        return children.run([parley, "ask", "--server", daemon.address, "--max-tokens", "200", "--seed", "1", "hello"], capture_output=True, text=True)
+
+    try:
+        with daemon:
+            asked = 0
+            while (failed := ask()).returncode == 0:
+                asked += 1
+                assert asked < 200, "the device does not fail"
+            if reset == "0":
+                assert "cudaErrorIllegalAddress" in failed.stderr, failed
+                good(ask())
+                assert metric(daemon.http, "parley_device_losses_total") == 1
+            else:
+                assert daemon.process.wait(children.PATIENCE) == 1
+    except AssertionError as error:
+        if reset == "0" or "ended with 1" not in str(error):
+            raise
+        assert sum("model 'tiny': the GPU failed and cannot be used again by this process" in line for line in daemon.said) == 1, daemon.said
+    del os.environ["CUDA_HOST_FAIL"], os.environ["CUDA_HOST_RESET"]
+
+
 def main():
     parley, parleyd, write_tiny_model, module, cublas = sys.argv[1:6]
     os.environ["PARLEY_CUDA_MODULE"] = module
@@ -54,6 +82,8 @@ def main():
         served(parley, parleyd, tiny, NONE, "--fast-math")
         os.environ["PARLEY_CUBLAS"] = cublas
         served(parley, parleyd, tiny, FAST, "--fast-math")
+        fails(parley, parleyd, tiny, "0")
+        fails(parley, parleyd, tiny, "700")
         refused = children.run([parleyd, "--fast-math", "--check"], capture_output=True, text=True)
         assert refused.returncode == 2 and "changes nothing on backend cpu" in refused.stderr and refused.stderr.count("\n") == 1, refused
     print("cuda_products: each says what multiplies")
