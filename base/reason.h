@@ -48,6 +48,7 @@ enum reason {
     REASON_PARAMS_DELETED,     /* while the call was in flight */
     REASON_GRADIENT_TOO_OLD,   /* base_version: see have_version and want_version */
     REASON_GRADIENT_NOT_NEW,   /* step_id: it was counted before, or a later one was */
+    REASON_PARAMS_RESTORED,    /* rounds were lost with a process: go on from want_version */
     REASON_ROUND_GIVEN_UP,     /* the round did not come about: send the gradient again */
     REASON_CHECKSUM_DIFFERS,   /* what came is not what was sent */
     REASON_SEQUENCE_NOT_FOUND, /* of KServe: its first request must start it */

@@ -47,6 +47,7 @@
 #include "server/net/peers.h"
 #include "server/net/tls.h"
 #include "server/notify.h"
+#include "server/params/checkpoint.h"
 #include "server/params/params.h"
 #include "server/reload.h"
 #include "server/rpc/health.h"
@@ -213,6 +214,8 @@ static void daemon_advance(struct daemon *d)
         return; /* wait for running loads and steps */
     conversations_close_all(&d->conversations, NULL, "the server stops");
     assert(d->conversations.n_closing == 0);
+    if (!params_sets_are_kept(&d->params))
+        return;
     params_sets_stop(&d->params);
     if (d->params.n > 0)
         return;
@@ -310,6 +313,7 @@ static void apply_limits(void *self, const struct config *to)
     conversations_configure(&d->conversations, to->max_conversations, to->ttl_ms,
                             to->linger_ms * 1000);
     d->keyed.config.linger_us = to->linger_ms * 1000;
+    d->params.keeping.checkpoint_rounds = to->checkpoint_rounds;
     d->sessions.config.max_sessions = to->max_sessions != 0 ? to->max_sessions : MAX_SESSIONS;
 }
 
@@ -665,6 +669,13 @@ static const char *daemon_principal_name(void *self, uint32_t principal)
     return d->access == NULL ? "" : access_name(d->access, principal);
 }
 
+static const struct principal *daemon_find_principal(void *self, const char *name)
+{
+    const struct daemon *d = self;
+
+    return access_principal(d->access, name);
+}
+
 static enum status start_journal(struct daemon *d, struct error *err)
 {
     const struct agent_options *options = &d->config.options;
@@ -676,6 +687,12 @@ static enum status start_journal(struct daemon *d, struct error *err)
         .principal_name = daemon_principal_name,
         .self = d,
     };
+    struct params_keeping params = {
+        .checkpoint_rounds = d->config.checkpoint_rounds,
+        .read_config = services_read_params,
+        .find_owner = daemon_find_principal,
+        .self = d,
+    };
 
     if (config.dir == NULL)
         return STATUS_OK;
@@ -684,8 +701,9 @@ static enum status start_journal(struct daemon *d, struct error *err)
                    (int)options->kv_type); /* it fits */
     if (journal_open(&d->journal, &d->loop, &config, err) != STATUS_OK)
         return error_prefix(err, "--data");
-    keeping.journal = d->journal;
+    keeping.journal = params.journal = d->journal;
     conversations_keep(&d->conversations, &keeping);
+    params_keep(&d->params, &params);
     log_info("keeps", "data=%s", config.dir);
     return STATUS_OK;
 }

@@ -24,6 +24,8 @@ struct params {
     struct sha256 *sha;
     struct params_turn **order; /* [round_size] */
     struct snapshot *next;      /* made, not published yet */
+    uint64_t made_version;      /* the last one that was made */
+    bool has_gone_on;           /* from a version of an earlier process; before any round */
 };
 
 static struct params *params_of(struct agent *a)
@@ -171,6 +173,16 @@ enum status params_check_fresh(const struct agent *a, uint64_t base_version, str
     const struct params *p = const_params_of(a);
     uint64_t have = p->current->version, most = p->spec->max_staleness;
 
+    if (base_version > have && p->has_gone_on) {
+        (void)error_because(err, STATUS_ABORTED, REASON_PARAMS_RESTORED, "base_version",
+                            "the server was started again, and '%s' goes on from version %llu: "
+                            "the rounds up to %llu are lost",
+                            p->spec->name, (unsigned long long)have,
+                            (unsigned long long)base_version);
+        err->have_version = base_version;
+        err->want_version = have;
+        return err->status;
+    }
     if (base_version > have)
         return error_field(err, "base_version", "is %llu, '%s' is at %llu",
                            (unsigned long long)base_version, p->spec->name,
@@ -347,6 +359,7 @@ static void params_batch_act(struct agent *a, struct row *const *rows, size_t n)
     r.snapshot->values = first->values;
     first->values = NULL; /* owned by the snapshot now */
     params_pass_run(&pass, r.snapshot, p->sha);
+    p->made_version = pass.round;
     p->next = snapshot_ref(r.snapshot);
     round_free(&r);
     for (size_t i = 0; i < n; i++) {
@@ -379,7 +392,8 @@ static void params_stepped(struct agent *a, struct row *row)
     t->base.reply.batch_rows = (uint32_t)t->n_rows;
 }
 
-enum status params_begin(struct agent *a, float *values, struct error *err)
+enum status params_begin(struct agent *a, float *values, const struct params_moments *from,
+                         struct error *err)
 {
     struct params *p = params_of(a);
     struct snapshot *s;
@@ -388,11 +402,33 @@ enum status params_begin(struct agent *a, float *values, struct error *err)
     if (rc != STATUS_OK)
         return rc;
     s->values = values;
+    if (from != NULL) {
+        const size_t size_bytes = p->spec->n * sizeof(float);
+
+        if (p->m != NULL)
+            memcpy(p->m, from->m, size_bytes);
+        if (p->v != NULL)
+            memcpy(p->v, from->v, size_bytes);
+        p->has_gone_on = true;
+        s->version = p->made_version = from->version;
+    }
     for (size_t i = 0; i < s->n_chunks; i++)
         snapshot_add_checksum(s, p->sha, i * SNAPSHOT_CHUNK_BYTES, snapshot_chunk_bytes(s, i));
     sha256_take(p->sha, s->sha256);
     p->next = s;
     return STATUS_OK;
+}
+
+void params_copy_moments(const struct agent *a, struct params_moments *out)
+{
+    const struct params *p = const_params_of(a);
+    const size_t size_bytes = p->spec->n * sizeof(float);
+
+    if (p->m != NULL)
+        memcpy(out->m, p->m, size_bytes);
+    if (p->v != NULL)
+        memcpy(out->v, p->v, size_bytes);
+    out->version = p->made_version;
 }
 
 struct snapshot *params_current(const struct agent *a)

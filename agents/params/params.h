@@ -49,9 +49,19 @@ enum status params_client_open(struct params_client **out, struct agent *a, cons
                                struct error *err) MUST_CHECK;
 struct params_client *params_client_of(struct clone *c);
 
-/* Makes the first version; takes ownership of values, except on STATUS_EXHAUSTED. Compute thread,
- * before any round. */
-enum status params_begin(struct agent *a, float *values, struct error *err) MUST_CHECK;
+/* What a version has beside its values. */
+struct params_moments {
+    uint64_t version;
+    float *m, *v; /* [spec->n]; NULL: the optimiser does not have it */
+};
+
+/* Makes the first version, which is 0, or of a set that goes on the one of from (NULL: 0), whose
+ * numbers are copied; takes ownership of values, except on STATUS_EXHAUSTED. Compute thread, before
+ * any round. */
+enum status params_begin(struct agent *a, float *values, const struct params_moments *from,
+                         struct error *err) MUST_CHECK;
+/* Copies those of the version that was made last. Compute thread. */
+void params_copy_moments(const struct agent *a, struct params_moments *out);
 /* Publishes the version that params_begin or a round made. Loop. */
 void params_publish(struct agent *a);
 
@@ -59,7 +69,8 @@ void params_publish(struct agent *a);
 struct snapshot *params_current(const struct agent *a);
 
 /* Checks that a gradient of base_version is not too old: PRECONDITION with both versions. INVALID
- * if it is newer than the current version. Loop. */
+ * if it is newer than the current version; ABORTED with both, if the set goes on from one of an
+ * earlier process, which may have made that version. Loop. */
 enum status params_check_fresh(const struct agent *a, uint64_t base_version,
                                struct error *err) MUST_CHECK;
 

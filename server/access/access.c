@@ -186,6 +186,15 @@ const struct access_quota *access_key_quota(const struct access_key *key)
     return key->quota != NULL && quota_is_limited(key->quota) ? key->quota : NULL;
 }
 
+const struct principal *access_principal(const struct access *a, const char *name)
+{
+    const struct access_principal *p = a == NULL ? NULL : access_find_principal(a, name);
+
+    if (a == NULL)
+        return *name == '\0' ? &anyone : NULL;
+    return p == NULL ? NULL : &p->base;
+}
+
 const char *access_name(const struct access *a, uint32_t principal)
 {
     for (struct link *at = list_first(&a->principals); at != NULL;

@@ -72,6 +72,8 @@ enum status access_admit(const struct access_key **out, const struct access *a,
 /* Of a principal's id; 1 for one that there is not. */
 unsigned access_weight(const struct access *a, uint32_t principal);
 
+/* The principal of this name; NULL: there is none. a NULL: everybody is "". */
+const struct principal *access_principal(const struct access *a, const char *name);
 /* Of a principal's id; "" for the one there is without keys, and for one that there is not. */
 const char *access_name(const struct access *a, uint32_t principal);
 /* Of a principal's id, as long as the daemon; NULL for one that there is not, and without keys. */

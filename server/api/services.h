@@ -31,6 +31,15 @@
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;
 SERVICES(SERVICES_DECLARE)
 
+struct params_spec;
+struct params_sharing;
+struct arena;
+
+/* Reads what the service describes a set of parameters by: params_keeping's read_config. */
+enum status services_read_params(struct params_spec *out, struct params_sharing *sharing,
+                                 const void *config, size_t size_bytes, struct arena *arena,
+                                 struct error *err) MUST_CHECK;
+
 /* [*ret_n]; static. */
 const struct rpc_table *const *services_tables(size_t *ret_n);
 

@@ -3,61 +3,12 @@
 #include <string.h>
 
 #include "server/conversation/conversations.h"
+#include "server/journal/body_bytes.h"
 
 /* Version 1 had no tools. */
 enum { BODY_VERSION = 2, BODY_MAX_MESSAGES = 1 << 20 };
 
 /* --- writing --- */
-
-/* Writes are noted, and checked once at the end. */
-struct body_writer {
-    struct buf *out;
-    bool has_failed;
-};
-
-static void body_put(struct body_writer *w, const void *bytes, size_t len)
-{
-    if (!w->has_failed && len > 0)
-        w->has_failed = buf_append(w->out, bytes, len) != STATUS_OK;
-}
-
-static void body_put_number(struct body_writer *w, uint64_t number, size_t n_bytes)
-{
-    unsigned char bytes[8];
-
-    for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (unsigned char)(number >> 8 * i);
-    body_put(w, bytes, n_bytes);
-}
-
-static void body_put_u32(struct body_writer *w, uint32_t number)
-{
-    body_put_number(w, number, 4);
-}
-
-static void body_put_u64(struct body_writer *w, uint64_t number)
-{
-    body_put_number(w, number, 8);
-}
-
-static void body_put_float(struct body_writer *w, float value)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    body_put_u32(w, bits);
-}
-
-static void body_put_bytes(struct body_writer *w, const void *bytes, size_t len)
-{
-    body_put_u64(w, len);
-    body_put(w, bytes, len);
-}
-
-static void body_put_text(struct body_writer *w, const char *text)
-{
-    body_put_bytes(w, text, strlen(text));
-}
 
 static void body_put_sampling(struct body_writer *w, uint32_t given, const struct sampling *s)
 {
@@ -94,11 +45,6 @@ static void body_put_overrides(struct body_writer *w, const struct sampling_over
     body_put_u32(w, overrides != NULL);
     if (overrides != NULL)
         body_put_sampling(w, overrides->given, &overrides->values);
-}
-
-static enum status body_written(const struct body_writer *w, struct error *err)
-{
-    return w->has_failed ? error_no_memory(err, w->out->len, "a record of the journal") : STATUS_OK;
 }
 
 enum status body_write_terms(struct buf *out, const struct body_terms *t, struct error *err)
@@ -201,99 +147,6 @@ enum status body_write_finish(struct buf *out, const struct completed_turn *t, c
 
 /* --- reading --- */
 
-/* After a failure everything that is read is zero. */
-struct body_reader {
-    const unsigned char *at, *end;
-    struct arena *arena;
-    uint32_t version;
-    bool is_bad, is_short; /* short of memory */
-};
-
-static const void *body_take(struct body_reader *r, size_t len)
-{
-    const void *at = r->at;
-
-    if (r->is_bad || len > (size_t)(r->end - r->at)) {
-        r->is_bad = true;
-        return NULL;
-    }
-    r->at += len;
-    return at;
-}
-
-static uint64_t body_take_number(struct body_reader *r, size_t n_bytes)
-{
-    const unsigned char *bytes = body_take(r, n_bytes);
-    uint64_t number = 0;
-
-    for (size_t i = 0; bytes != NULL && i < n_bytes; i++)
-        number |= (uint64_t)bytes[i] << 8 * i;
-    return number;
-}
-
-static uint32_t body_take_u32(struct body_reader *r)
-{
-    return (uint32_t)body_take_number(r, 4);
-}
-
-static uint64_t body_take_u64(struct body_reader *r)
-{
-    return body_take_number(r, 8);
-}
-
-/* A number of at most max. */
-static uint32_t body_take_up_to(struct body_reader *r, uint32_t max)
-{
-    uint32_t number = body_take_u32(r);
-
-    r->is_bad = r->is_bad || number > max;
-    return r->is_bad ? 0 : number;
-}
-
-static float body_take_float(struct body_reader *r)
-{
-    uint32_t bits = body_take_u32(r);
-    float value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static const void *body_take_bytes(struct body_reader *r, size_t *ret_len)
-{
-    const void *bytes;
-
-    *ret_len = (size_t)body_take_u64(r);
-    bytes = body_take(r, *ret_len);
-    if (bytes == NULL)
-        *ret_len = 0;
-    return bytes;
-}
-
-/* "" after a failure. */
-static const char *body_take_text(struct body_reader *r)
-{
-    size_t len;
-    const char *bytes = body_take_bytes(r, &len);
-    char *text = bytes == NULL ? NULL : arena_strndup(r->arena, bytes, len);
-
-    r->is_short = r->is_short || (bytes != NULL && text == NULL);
-    return text == NULL ? "" : text;
-}
-
-/* An array of n, each of which takes at least min_bytes of the body. */
-static void *body_take_array(struct body_reader *r, size_t n, size_t size_bytes, size_t min_bytes)
-{
-    void *array = NULL;
-
-    r->is_bad = r->is_bad || n > (size_t)(r->end - r->at) / min_bytes;
-    if (!r->is_bad)
-        array = arena_alloc(r->arena, n + 1, size_bytes);
-    r->is_short = r->is_short || (!r->is_bad && array == NULL);
-    r->is_bad = r->is_bad || array == NULL;
-    return array;
-}
-
 static void body_take_constraint(struct body_reader *r, struct sampling *out)
 {
     struct constraint *c;
@@ -359,30 +212,10 @@ static struct sampling_overrides *body_take_overrides(struct body_reader *r)
     return o;
 }
 
-static struct body_reader body_begin(const void *body, size_t size_bytes, struct arena *arena)
-{
-    struct body_reader r = {
-        .at = body, .end = (const unsigned char *)body + size_bytes, .arena = arena};
-
-    r.version = body_take_up_to(&r, BODY_VERSION);
-    r.is_bad = r.is_bad || r.version == 0;
-    return r;
-}
-
-static enum status body_end(const struct body_reader *r, struct error *err)
-{
-    if (r->is_short)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for a stored conversation");
-    if (r->is_bad || r->at != r->end)
-        return error_set(err, STATUS_DATA_LOSS, "a record of the journal is not correct");
-    return STATUS_OK;
-}
-
 enum status body_read_terms(struct body_terms *out, const void *body, size_t size_bytes,
                             struct arena *arena, struct error *err)
 {
-    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct body_reader r = body_begin(body, size_bytes, BODY_VERSION, arena);
     struct pair *pairs;
 
     *out = (struct body_terms){.model = body_take_text(&r)};
@@ -425,7 +258,7 @@ static void body_take_tools(struct body_reader *r, struct turn_request *out,
 enum status body_read_accept(struct body_accept *out, const void *body, size_t size_bytes,
                              struct arena *arena, struct error *err)
 {
-    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct body_reader r = body_begin(body, size_bytes, BODY_VERSION, arena);
     struct turn_request *request = &out->request;
     const struct sampling_overrides *resolved;
     struct message *messages;
@@ -482,7 +315,7 @@ static void body_take_logprobs(struct body_reader *r, struct reply *reply)
 enum status body_read_finish(struct body_finish *out, const void *body, size_t size_bytes,
                              struct arena *arena, struct error *err)
 {
-    struct body_reader r = body_begin(body, size_bytes, arena);
+    struct body_reader r = body_begin(body, size_bytes, BODY_VERSION, arena);
     struct reply *reply = &out->reply;
     uint32_t text_end = 0;
 

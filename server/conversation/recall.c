@@ -260,7 +260,10 @@ static enum status recall_event(struct recall *r, const struct journal_event *e,
         return recall_cut(r, e->turn, err);
     case JOURNAL_WITHDRAW:
     case JOURNAL_CLOSE:
-        break; /* are not stored */
+    case JOURNAL_BLOCK:
+    case JOURNAL_CHECKPOINT:
+    case JOURNAL_NO_PARAMS:
+        break; /* are no events of a conversation that are stored */
     }
     return error_set(err, STATUS_DATA_LOSS, "the journal has an event of no kind");
 }

@@ -20,7 +20,7 @@
 #include "base/alloc.h"
 #include "server/journal/store.h"
 
-enum { SCHEMA_VERSION = 1, APPLICATION_ID = 0x5061726c /* Parl */ };
+enum { APPLICATION_ID = 0x5061726c /* Parl */ };
 enum { BUSY_MS = 2000, MAX_ANCESTORS = 1 << 16, SQLITE_RETRY_MS = 1000 };
 
 enum statement {
@@ -42,6 +42,13 @@ enum statement {
     ST_BY_NAME,
     ST_PARENT,
     ST_READ,
+    ST_BLOCK,
+    ST_NO_BLOCKS_BEFORE,
+    ST_NO_BLOCKS,
+    ST_CHECKPOINT,
+    ST_NO_CHECKPOINT,
+    ST_CHECKPOINTS,
+    ST_READ_BLOCK,
     N_STATEMENTS
 };
 
@@ -73,11 +80,21 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_PARENT] = "SELECT parent, seq FROM conversation WHERE id = ?1",
     [ST_READ] = "SELECT kind, generation, turn, unix_ms, body FROM event"
                 " WHERE conversation = ?1 AND seq < ?2 ORDER BY seq",
+    [ST_BLOCK] = "INSERT OR REPLACE INTO block (checkpoint, number, body) VALUES (?1, ?2, ?3)",
+    [ST_NO_BLOCKS_BEFORE] = "DELETE FROM block WHERE checkpoint IN (SELECT checkpoint FROM params"
+                            " WHERE principal = ?1 AND name = ?2 AND checkpoint <> ?3)",
+    [ST_NO_BLOCKS] = "DELETE FROM block WHERE checkpoint = ?1",
+    [ST_CHECKPOINT] = "INSERT OR REPLACE INTO params (principal, name, checkpoint, body)"
+                      " VALUES (?1, ?2, ?3, ?4)",
+    [ST_NO_CHECKPOINT] = "DELETE FROM params WHERE principal = ?1 AND name = ?2",
+    [ST_CHECKPOINTS] = "SELECT 17, 0, 0, 0, body FROM params ORDER BY rowid",
+    [ST_READ_BLOCK] = "SELECT 16, 0, number, 0, body FROM block"
+                      " WHERE checkpoint = ?1 AND number = ?2",
 };
 
 /* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
  * daemons share; here always the one that holds the lock. */
-static const char schema[] =
+static const char schema_1[] =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL);"
     "INSERT INTO meta VALUES ('secret', randomblob(16));"
     "CREATE TABLE conversation (id BLOB NOT NULL UNIQUE, principal TEXT NOT NULL,"
@@ -93,6 +110,19 @@ static const char schema[] =
     " generation INTEGER NOT NULL, turn INTEGER NOT NULL, kind INTEGER NOT NULL,"
     " unix_ms INTEGER NOT NULL, body BLOB NOT NULL);"
     "CREATE UNIQUE INDEX event_place ON event (conversation, generation, turn, kind);";
+
+/* Blocks of a checkpoint that params does not have (yet) are one that was never completed. */
+static const char schema_2[] =
+    "CREATE TABLE params (principal TEXT NOT NULL, name TEXT NOT NULL, checkpoint BLOB NOT NULL,"
+    " body BLOB NOT NULL, UNIQUE (principal, name));"
+    "CREATE TABLE block (seq INTEGER PRIMARY KEY, checkpoint BLOB NOT NULL,"
+    " number INTEGER NOT NULL, body BLOB NOT NULL);"
+    "CREATE UNIQUE INDEX block_place ON block (checkpoint, number);";
+
+/* Each leads from the schema before to the one of its number, the first from an empty file. */
+static const char *const schemas[] = {schema_1, schema_2};
+
+enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 
 struct sqlite_store {
     struct journal_store base;
@@ -150,14 +180,19 @@ static int sqlite_number(struct sqlite_store *s, const char *sql)
     return number;
 }
 
-static enum status sqlite_create(struct sqlite_store *s, struct error *err)
+/* In one transaction. */
+static enum status sqlite_migrate(struct sqlite_store *s, int from, struct error *err)
 {
     char sql[64];
 
     (void)snprintf(sql, sizeof(sql), "PRAGMA application_id = %d; PRAGMA user_version = %d",
                    APPLICATION_ID, SCHEMA_VERSION);
-    if (sqlite_run(s, "BEGIN IMMEDIATE", err) != STATUS_OK ||
-        sqlite_run(s, schema, err) != STATUS_OK || sqlite_run(s, sql, err) != STATUS_OK)
+    if (sqlite_run(s, "BEGIN IMMEDIATE", err) != STATUS_OK)
+        return err->status;
+    for (int i = from; i < SCHEMA_VERSION; i++)
+        if (sqlite_run(s, schemas[i], err) != STATUS_OK)
+            return err->status;
+    if (sqlite_run(s, sql, err) != STATUS_OK)
         return err->status;
     return sqlite_run(s, "COMMIT", err);
 }
@@ -169,14 +204,14 @@ static enum status sqlite_check_schema(struct sqlite_store *s, struct error *err
     if (version < 0)
         return sqlite_failed(s, "read", err);
     if (version == 0 && sqlite_number(s, "SELECT count(*) FROM sqlite_schema") == 0)
-        return sqlite_create(s, err);
+        return sqlite_migrate(s, 0, err);
     if (sqlite_number(s, "PRAGMA application_id") != APPLICATION_ID)
         return error_set(err, STATUS_PRECONDITION, "%s is no journal of parleyd", s->path);
-    if (version != SCHEMA_VERSION)
+    if (version == 0 || version > SCHEMA_VERSION)
         return error_set(err, STATUS_PRECONDITION,
                          "%s has schema %d, this parleyd writes schema %d", s->path, version,
                          SCHEMA_VERSION);
-    return STATUS_OK;
+    return version < SCHEMA_VERSION ? sqlite_migrate(s, version, err) : STATUS_OK;
 }
 
 static enum status sqlite_read_secret(struct sqlite_store *s, struct error *err)
@@ -379,6 +414,22 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
     return true;
 }
 
+static bool sqlite_put_checkpoint(struct sqlite_store *s, const struct journal_record *r)
+{
+    return DO(s, ST_NO_BLOCKS_BEFORE, text_value(r->principal), text_value(r->name),
+              id_value(r->conversation)) &&
+           DO(s, ST_CHECKPOINT, text_value(r->principal), text_value(r->name),
+              id_value(r->conversation), bytes_value(r->body, r->size_bytes));
+}
+
+static bool sqlite_put_no_params(struct sqlite_store *s, const struct journal_record *r)
+{
+    return DO(s, ST_NO_BLOCKS_BEFORE, text_value(r->principal), text_value(r->name),
+              id_value(r->conversation)) &&
+           DO(s, ST_NO_BLOCKS, id_value(r->conversation)) &&
+           DO(s, ST_NO_CHECKPOINT, text_value(r->principal), text_value(r->name));
+}
+
 static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
 {
     switch (r->kind) {
@@ -396,6 +447,13 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_OBSERVE:
     case JOURNAL_REWIND:
         return sqlite_put_event(s, r);
+    case JOURNAL_BLOCK:
+        return DO(s, ST_BLOCK, id_value(r->conversation), number_value(r->turn),
+                  bytes_value(r->body, r->size_bytes));
+    case JOURNAL_CHECKPOINT:
+        return sqlite_put_checkpoint(s, r);
+    case JOURNAL_NO_PARAMS:
+        return sqlite_put_no_params(s, r);
     }
     return false;
 }
@@ -521,18 +579,17 @@ static enum status sqlite_ancestry(struct sqlite_store *s, const struct journal_
     return STATUS_OK;
 }
 
-static enum status sqlite_read_events(struct sqlite_store *s, const struct sqlite_past *past,
-                                      size_t max_bytes, struct journal_found *out,
-                                      struct error *err)
+/* Takes what a statement gives, of the columns of ST_READ. */
+static enum status sqlite_read_rows(struct sqlite_store *s, enum statement which,
+                                    const struct sqlite_value *values, int n, size_t max_bytes,
+                                    struct journal_found *out, struct error *err)
 {
-    const struct sqlite_value values[] = {id_value(past->id),
-                                          number_value((uint64_t)past->until_seq)};
     struct journal_event *e;
     sqlite3_stmt *st;
     enum status rc = STATUS_OK;
     int step;
 
-    for (step = sqlite_first(s, &st, ST_READ, values, 2); step == SQLITE_ROW && rc == STATUS_OK;
+    for (step = sqlite_first(s, &st, which, values, n); step == SQLITE_ROW && rc == STATUS_OK;
          step = rc == STATUS_OK ? sqlite3_step(st) : step) {
         size_t size_bytes = (size_t)sqlite3_column_bytes(st, 4);
 
@@ -557,21 +614,48 @@ static enum status sqlite_read_events(struct sqlite_store *s, const struct sqlit
     return rc;
 }
 
+static enum status sqlite_read_past(struct sqlite_store *s, const struct journal_query *q,
+                                    size_t max_bytes, struct journal_found *out, struct error *err)
+{
+    struct sqlite_past *past = NULL;
+    size_t n = 0;
+    enum status rc = sqlite_find(s, q, out, err);
+
+    if (rc == STATUS_OK && out->is_found)
+        rc = sqlite_ancestry(s, out, &past, &n, err);
+    while (rc == STATUS_OK && n > 0) {
+        const struct sqlite_past *p = &past[--n];
+        const struct sqlite_value values[] = {id_value(p->id),
+                                              number_value((uint64_t)p->until_seq)};
+
+        rc = sqlite_read_rows(s, ST_READ, values, 2, max_bytes, out, err);
+    }
+    free(past);
+    return rc;
+}
+
 static enum status sqlite_read(struct journal_store *base, const struct journal_query *q,
                                size_t max_bytes, struct journal_found *out, struct error *err)
 {
+    const struct sqlite_value block[] = {id_value(q->id), number_value(q->number)};
     struct sqlite_store *s = sqlite_store_of(base);
-    struct sqlite_past *past = NULL;
-    size_t n = 0;
     enum status rc = sqlite_connect(s, err);
 
-    if (rc == STATUS_OK)
-        rc = sqlite_find(s, q, out, err);
-    if (rc == STATUS_OK && out->is_found)
-        rc = sqlite_ancestry(s, out, &past, &n, err);
-    while (rc == STATUS_OK && n > 0)
-        rc = sqlite_read_events(s, &past[--n], max_bytes, out, err);
-    free(past);
+    if (rc != STATUS_OK)
+        return rc;
+    switch (q->by) {
+    case JOURNAL_BY_ID:
+    case JOURNAL_BY_REQUEST:
+    case JOURNAL_BY_NAME:
+        rc = sqlite_read_past(s, q, max_bytes, out, err);
+        break;
+    case JOURNAL_CHECKPOINTS:
+        rc = sqlite_read_rows(s, ST_CHECKPOINTS, NULL, 0, max_bytes, out, err);
+        break;
+    case JOURNAL_BLOCKS:
+        rc = sqlite_read_rows(s, ST_READ_BLOCK, block, 2, max_bytes, out, err);
+        break;
+    }
     if (rc != STATUS_OK)
         journal_found_deinit(out);
     return rc;
@@ -673,6 +757,11 @@ static enum status sqlite_open(struct journal_store **out, const char *dir, stru
     rc = sqlite_lock(s, dir, err);
     if (rc == STATUS_OK)
         rc = sqlite_connect(s, err);
+    if (rc == STATUS_OK) /* of checkpoints that the process before did not complete */
+        rc = sqlite_run(s,
+                        "DELETE FROM block WHERE checkpoint NOT IN"
+                        " (SELECT checkpoint FROM params)",
+                        err);
     if (rc == STATUS_OK) {
         *out = &s->base;
         s = NULL; /* given away */

@@ -21,6 +21,10 @@ enum journal_kind {
     JOURNAL_WITHDRAW = 6, /* the accepted turn failed; its number is free again */
     JOURNAL_REWIND = 7,   /* to turn; generation is the new one */
     JOURNAL_CLOSE = 8,    /* it is found no more */
+    /* Of sets of parameters, whose checkpoints have ids in place of a conversation's. */
+    JOURNAL_BLOCK = 16,      /* a part of a checkpoint, turn its number; replaces the same part */
+    JOURNAL_CHECKPOINT = 17, /* all its parts are there: it replaces the one before of its set */
+    JOURNAL_NO_PARAMS = 18,  /* the set was deleted, and this checkpoint is not completed */
 };
 
 /* Texts and bytes are borrowed. */
@@ -31,7 +35,7 @@ struct journal_record {
     uint64_t unix_ms;
     const void *body; /* [size_bytes] */
     size_t size_bytes;
-    /* Of JOURNAL_OPEN. */
+    /* Of JOURNAL_OPEN; principal and name also of a checkpoint and of JOURNAL_NO_PARAMS. */
     const char *principal; /* its name */
     const char
         *request_id;       /* NULL: none; else no other open conversation of the principal has it */
@@ -49,12 +53,19 @@ struct journal_event {
     unsigned char body[]; /* [size_bytes] */
 };
 
-enum journal_by { JOURNAL_BY_ID, JOURNAL_BY_REQUEST, JOURNAL_BY_NAME };
+enum journal_by {
+    JOURNAL_BY_ID,
+    JOURNAL_BY_REQUEST,
+    JOURNAL_BY_NAME,
+    JOURNAL_CHECKPOINTS, /* the events are JOURNAL_CHECKPOINT, of all sets of parameters */
+    JOURNAL_BLOCKS,      /* the one event is a checkpoint's JOURNAL_BLOCK */
+};
 
 struct journal_query {
     enum journal_by by;
-    const char *principal; /* whose it must be, by name */
+    const char *principal; /* whose it must be, by name; NULL where by says all */
     uint8_t id[JOURNAL_ID_BYTES];
+    uint32_t number;  /* of a block */
     const char *text; /* the request's id, or the name */
 };
 

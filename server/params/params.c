@@ -14,13 +14,15 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/access/access.h"
+#include "server/params/checkpoint.h"
 
 /* Bound of a set's description. */
 #define SPEC_MAX_BYTES ((size_t)64 << 20)
 
 static const uint32_t params_moves[] = {
     [PARAMS_LOADING] = 1u << PARAMS_FILLING | 1u << PARAMS_CLOSING,
-    [PARAMS_FILLING] = 1u << PARAMS_SERVING | 1u << PARAMS_CLOSING,
+    [PARAMS_FILLING] = 1u << PARAMS_KEEPING | 1u << PARAMS_SERVING | 1u << PARAMS_CLOSING,
+    [PARAMS_KEEPING] = 1u << PARAMS_SERVING | 1u << PARAMS_CLOSING,
     [PARAMS_SERVING] = 1u << PARAMS_CLOSING,
     [PARAMS_CLOSING] = 0,
 };
@@ -51,6 +53,7 @@ void params_sets_stop(struct params_sets *s)
     struct error err;
 
     s->is_stopping = true;
+    params_restore_stop(s);
     (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                         "the server is stopping");
     for (l = list_first(&s->all); l != NULL; l = next) {
@@ -108,6 +111,17 @@ bool params_is_listed(const struct params_set *set, const struct principal *who)
     return set->state == PARAMS_SERVING && (set->owner->id == who->id || is_shared_with(set, who));
 }
 
+/* Until the sets of the process before are there again, nobody knows which there are. */
+static enum status params_check_restored(const struct params_sets *s, struct error *err)
+{
+    if (s->restore == NULL)
+        return STATUS_OK;
+    (void)error_because(err, STATUS_UNAVAILABLE, REASON_PARAMS_NOT_READY, NULL,
+                        "sets of parameters are being read from the journal");
+    err->retry_after_ms = 200;
+    return err->status;
+}
+
 static enum status not_found(const struct params_sets *s, const struct principal *who,
                              const char *name, struct error *err)
 {
@@ -135,6 +149,8 @@ enum status params_find(struct params_set **out, const struct params_sets *s,
 
     if (set == NULL)
         set = params_by_path(s, who, name);
+    if (set == NULL && params_check_restored(s, err) != STATUS_OK)
+        return err->status;
     if (set == NULL)
         return not_found(s, who, name, err);
     if (set->owner->id != who->id && !params_sharing_allows(&set->sharing, who, right))
@@ -156,6 +172,8 @@ static void set_free(struct params_set *set)
     params_forget(set);
     if (set->memory != NULL) {
         params_memory_give(set->memory, set->first);
+        params_memory_give(set->memory, set->first_moments.m);
+        params_memory_give(set->memory, set->first_moments.v);
         params_memory_close(set->memory);
     }
     arena_deinit(&set->arena);
@@ -189,7 +207,9 @@ static void run_begin(struct job *job)
 {
     struct params_set *set = container_of(job, struct params_set, begin);
 
-    if (params_begin(set->model->agent, set->first, &set->begin_err) == STATUS_OK)
+    const struct params_moments *from = set->goes_on ? &set->first_moments : NULL;
+
+    if (params_begin(set->model->agent, set->first, from, &set->begin_err) == STATUS_OK)
         set->first = NULL; /* the snapshot owns it now */
 }
 
@@ -204,8 +224,44 @@ static void begin_done(struct job *job)
         return;
     }
     params_publish(set->model->agent);
+    params_memory_give(set->memory, set->first_moments.m);
+    params_memory_give(set->memory, set->first_moments.v);
+    set->first_moments = (struct params_moments){0};
+    if (set->sets->keeping.journal != NULL && set->config != NULL && !set->goes_on) {
+        params_move(set, PARAMS_KEEPING);
+        checkpoint_begin(set);
+        return;
+    }
     params_move(set, PARAMS_SERVING);
     tell_made(set, &set->begin_err);
+}
+
+void params_checkpointed(struct params_set *set, const struct error *err)
+{
+    struct params_sets *sets = set->sets;
+
+    if (set->state == PARAMS_KEEPING && err->status != STATUS_OK) {
+        params_close(set, err);
+    } else if (set->state == PARAMS_KEEPING) {
+        params_move(set, PARAMS_SERVING);
+        tell_made(set, err);
+    } else if (err->status == STATUS_OK) {
+        checkpoint_after_round(set); /* others came meanwhile */
+    }
+    if (sets->is_ending)
+        sets->on_idle(sets->idle_arg);
+}
+
+enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
+                            struct error *err)
+{
+    char *copy = arena_strndup(&set->arena, config, size_bytes);
+
+    if (copy == NULL)
+        return error_no_memory(err, size_bytes, "what describes a set of parameters");
+    set->config = copy;
+    set->config_size = size_bytes;
+    return STATUS_OK;
 }
 
 static void maybe_begin(struct params_set *set)
@@ -275,6 +331,8 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     if (s->is_stopping)
         return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
                              "the server is stopping");
+    if (!s->is_restoring_one && params_check_restored(s, err) != STATUS_OK)
+        return err->status;
     if (params_by_name(s, owner, spec->name) != NULL)
         return error_because(err, STATUS_EXISTS, REASON_PARAMS_EXIST, "name",
                              "there are parameters '%s' already", spec->name);
@@ -308,8 +366,14 @@ void params_close(struct params_set *set, const struct error *why)
 {
     struct error err = *why; /* may lie in the set, or in its model */
     bool is_loading = set->state == PARAMS_LOADING;
+    struct error ignored;
     struct link *l;
 
+    /* Who created it was not told that it is there, so it must not come again. Without room for
+     * that it does, and can be deleted then. */
+    if (set->state == PARAMS_KEEPING && !set->sets->is_stopping)
+        (void)!params_unkeep(set, &ignored);
+    checkpoint_abandon(set);
     params_move(set, PARAMS_CLOSING);
     while ((l = list_pop(&set->subscribers)) != NULL) {
         struct params_subscriber *u = container_of(l, struct params_subscriber, link);

@@ -17,6 +17,22 @@ enum {
     PARAMS_MAX_CLIENT = 128,        /* bytes of a client's id */
 };
 
+struct journal;
+struct checkpoint;
+struct params_restore;
+
+/* What sets are kept by: see checkpoint.h. */
+struct params_keeping {
+    struct journal *journal;    /* NULL: none is kept */
+    uint64_t checkpoint_rounds; /* from one checkpoint to the next */
+    /* Of what params_describe was given; what it needs is in the arena or the bytes. */
+    enum status (*read_config)(struct params_spec *out, struct params_sharing *sharing,
+                               const void *config, size_t size_bytes, struct arena *arena,
+                               struct error *err);
+    const struct principal *(*find_owner)(void *self, const char *name); /* NULL: there is none */
+    void *self;
+};
+
 struct params_sets {
     uv_loop_t *loop;
     const struct env *env;
@@ -26,11 +42,16 @@ struct params_sets {
     bool is_stopping;
     void (*on_idle)(void *arg); /* a set was freed */
     void *idle_arg;
+    struct params_keeping keeping;
+    struct params_restore *restore; /* sets are made again; NULL: no more */
+    bool is_restoring_one;          /* inside params_make */
+    bool is_ending;                 /* the last checkpoints were begun */
 };
 
 enum params_state {
     PARAMS_LOADING, /* its thread starts */
     PARAMS_FILLING, /* waits for its first values */
+    PARAMS_KEEPING, /* has them, and they are being written to the journal */
     PARAMS_SERVING,
     PARAMS_CLOSING,
 };
@@ -62,8 +83,18 @@ struct params_set {
     void (*made)(void *arg, const struct error *err); /* NULL once it was called */
     void *made_arg;
     struct job begin;
-    float *first; /* its first values, while begin is under way */
+    float *first;                        /* its first values, while begin is under way */
+    struct params_moments first_moments; /* with them, of a set that goes on */
+    bool goes_on;                        /* it was made again from a checkpoint */
     struct error begin_err;
+    /* In the journal. */
+    const void *config; /* [config_size] what describes it, in arena; NULL: it is not kept */
+    size_t config_size;
+    struct checkpoint *checkpoint; /* being written; NULL: none */
+    uint8_t next_checkpoint[16];   /* id of the one being written, or else of the next */
+    uint64_t kept_version;         /* of the last one */
+    bool is_kept;                  /* there is one */
+    bool has_failed_to_keep;       /* the last attempt did */
 };
 
 /* A call that subscribes to a set. It is notified when a version is published and when the set
@@ -110,6 +141,9 @@ bool params_is_listed(const struct params_set *set, const struct principal *who)
 enum status params_make(struct params_set **out, struct params_sets *s,
                         const struct principal *owner, const struct params_spec *spec,
                         const struct params_sharing *sharing, struct error *err) MUST_CHECK;
+/* The set is kept, if sets are: what makes it again. Copied. Before its first values. */
+enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
+                            struct error *err) MUST_CHECK;
 /* Sets the first values, from params_memory_take; the set serves them once made is called with OK.
  * With a failure the set closes. */
 void params_fill(struct params_set *set, float *values,

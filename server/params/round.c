@@ -9,6 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "server/params/checkpoint.h"
+#include "server/params/checkpoint_body.h"
 #include "server/params/params.h"
 
 struct contributor {
@@ -215,6 +217,7 @@ static void round_update_count_end(struct round_update *c, enum status status)
     set->counters.rounds++;
     set->counters.partial += c->turn.n_rows < set->spec.round_size;
     notify_subscribers(set);
+    checkpoint_after_round(set);
 }
 
 static void on_ended(struct agent_turn *turn, const struct error *err)
@@ -440,4 +443,39 @@ void params_forget(struct params_set *set)
     while ((l = list_pop(&set->queue)) != NULL)
         gradient_free(set, &container_of(l, struct pushed, link)->gradient);
     set->n_queued = 0;
+}
+
+/* --- the journal --- */
+
+enum status params_remember(struct params_set *set, const char *client, uint64_t step,
+                            uint64_t version, struct error *err)
+{
+    struct contributor *t;
+    enum status rc = params_meet_contributor(&t, set, client, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    t->client->has_step = true;
+    t->client->last_step = step;
+    t->client->last_version = version;
+    return STATUS_OK;
+}
+
+enum status params_remembered(struct checkpoint_body *out, const struct params_set *set,
+                              struct error *err)
+{
+    struct checkpoint_client *clients = try_alloc(set->n_contributors + 1, sizeof(clients[0]));
+
+    if (clients == NULL)
+        return error_no_memory(err, set->n_contributors * sizeof(clients[0]), "the clients");
+    out->clients = clients;
+    for (struct link *l = list_first(&set->contributors); l != NULL;
+         l = list_next(&set->contributors, l)) {
+        const struct params_client *c = container_of(l, struct contributor, link)->client;
+
+        if (c->has_step)
+            clients[out->n_clients++] =
+                (struct checkpoint_client){c->id, c->last_step, c->last_version};
+    }
+    return STATUS_OK;
 }

@@ -2,10 +2,12 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "server/api/parley/conversation_call.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
 #include "server/api/services.h"
 #include "server/model/model.h"
+#include "server/params/checkpoint.h"
 #include "server/params/params.h"
 #include "server/server.h"
 
@@ -56,6 +58,14 @@ static void create_config(struct upload_stream *in, const ProtobufCMessage *mess
     if (rc == STATUS_OK)
         rc = params_make(&c->set, server->params, call_principal(in->call), &spec, &sharing, &err);
     if (rc != STATUS_OK) {
+        c->set = NULL;
+        upload_stream_fail(in, &err);
+        return;
+    }
+    rc = params_wire_describe(c->set, ((const Parley__V1__ParamsCreateRequest *)message)->config,
+                              &err);
+    if (rc != STATUS_OK) {
+        params_close(c->set, &err);
         c->set = NULL;
         upload_stream_fail(in, &err);
         return;
@@ -332,10 +342,14 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
         call_finish(call, &err);
         return;
     }
+    if (params_unkeep(set, &err) != STATUS_OK) {
+        call_finish(call, &err);
+        return;
+    }
     (void)error_because(&err, STATUS_NOT_FOUND, REASON_PARAMS_DELETED, "name",
                         "the parameters '%s' were deleted", name);
     params_close(set, &err);
-    call_reply(call, &response.base);
+    conversation_call_reply(call, server, &response.base);
 }
 
 static const struct rpc rows[] = {

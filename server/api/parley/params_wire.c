@@ -1,7 +1,11 @@
 #include "server/api/parley/params_wire.h"
 #include "server/api/parley/wire_tensor.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/alloc.h"
+#include "server/api/services.h"
 
 #include "proto/codec.h"
 
@@ -213,4 +217,35 @@ enum status params_wire_config(struct params_spec *out, const Parley__V1__Params
     if (rc == STATUS_OK)
         rc = params_wire_tensors(&out->tensors, from->specs, from->n_specs, arena, err);
     return rc;
+}
+
+/* --- what is kept --- */
+
+enum status params_wire_describe(struct params_set *set, const Parley__V1__ParamsConfig *from,
+                                 struct error *err)
+{
+    size_t size_bytes = codec_size(&from->base);
+    uint8_t *bytes = try_alloc(1, size_bytes + 1);
+    enum status rc;
+
+    if (bytes == NULL)
+        return error_no_memory(err, size_bytes, "what describes a set of parameters");
+    size_bytes = codec_encode(&from->base, bytes);
+    rc = params_describe(set, bytes, size_bytes, err);
+    free(bytes);
+    return rc;
+}
+
+enum status services_read_params(struct params_spec *out, struct params_sharing *sharing,
+                                 const void *config, size_t size_bytes, struct arena *arena,
+                                 struct error *err)
+{
+    ProtobufCMessage *m = NULL;
+    enum status rc = codec_decode(&m, &parley__v1__params_config__descriptor, config, size_bytes,
+                                  PARAMS_WIRE_MAX_FIELDS, arena, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    params_wire_sharing(sharing, (const Parley__V1__ParamsConfig *)m);
+    return params_wire_config(out, (const Parley__V1__ParamsConfig *)m, arena, err);
 }

@@ -32,6 +32,9 @@ void params_wire_sharing(struct params_sharing *out, const Parley__V1__ParamsCon
 /* Texts stay the message's; other memory comes from arena. */
 enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
                                struct arena *arena, struct error *err) MUST_CHECK;
+/* What params_describe keeps of a set. */
+enum status params_wire_describe(struct params_set *set, const Parley__V1__ParamsConfig *from,
+                                 struct error *err) MUST_CHECK;
 enum status params_wire_tensors(const struct tensor_view **out,
                                 Parley__V1__TensorSpec *const *specs, size_t n, struct arena *arena,
                                 struct error *err) MUST_CHECK;

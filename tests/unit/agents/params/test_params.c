@@ -38,7 +38,7 @@ static void server_open(struct server *s, const struct params_spec *spec, const 
     ck_assert_int_eq(agent_open_type(&s->agent, &params_agent, &config, &err), STATUS_OK);
     ck_assert_int_eq(params_memory_take(&block, s->memory, &err), STATUS_OK);
     memcpy(block, values, n * sizeof(float));
-    ck_assert_int_eq(params_begin(s->agent, block, &err), STATUS_OK);
+    ck_assert_int_eq(params_begin(s->agent, block, NULL, &err), STATUS_OK);
     params_publish(s->agent);
 }
 

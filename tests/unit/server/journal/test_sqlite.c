@@ -1,3 +1,4 @@
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,6 +256,84 @@ START_TEST(test_foreign)
 }
 END_TEST
 
+static struct journal_record of_params(enum journal_kind kind, int checkpoint, const char *body)
+{
+    struct journal_record r = record(kind, checkpoint, 0, body);
+
+    r.principal = "anna";
+    r.name = "set";
+    return r;
+}
+
+static const char *checkpoints(struct journal_store *s)
+{
+    return stored_by(s, &(struct journal_query){.by = JOURNAL_CHECKPOINTS});
+}
+
+static const char *block(struct journal_store *s, int checkpoint, uint32_t number)
+{
+    struct journal_query q = {.by = JOURNAL_BLOCKS, .number = number};
+
+    memcpy(q.id, ids[checkpoint], JOURNAL_ID_BYTES);
+    return stored_by(s, &q);
+}
+
+/* A checkpoint replaces the one before as a whole; one that was never completed is gone with the
+ * next opening, and a set that was deleted at once. */
+START_TEST(test_checkpoints)
+{
+    struct journal_store *s = opened();
+
+    commit(s, record(JOURNAL_BLOCK, 0, 0, "old"));
+    commit(s, record(JOURNAL_BLOCK, 0, 1, "older"));
+    commit(s, record(JOURNAL_BLOCK, 0, 1, "part"));
+    ck_assert_str_eq(checkpoints(s), "");
+    commit(s, of_params(JOURNAL_CHECKPOINT, 0, "first"));
+    commit(s, record(JOURNAL_BLOCK, 1, 0, "new"));
+    s->type->close(s);
+    s = opened();
+    ck_assert_str_eq(checkpoints(s), "17.0.0:first");
+    ck_assert_str_eq(block(s, 0, 0), "16.0.0:old");
+    ck_assert_str_eq(block(s, 0, 1), "16.0.1:part");
+    ck_assert_str_eq(block(s, 0, 2), "");
+    ck_assert_str_eq(block(s, 1, 0), "");
+    commit(s, record(JOURNAL_BLOCK, 1, 0, "new"));
+    commit(s, of_params(JOURNAL_CHECKPOINT, 1, "second"));
+    ck_assert_str_eq(checkpoints(s), "17.0.0:second");
+    ck_assert_str_eq(block(s, 0, 0), "");
+    ck_assert_str_eq(block(s, 1, 0), "16.0.0:new");
+    commit(s, record(JOURNAL_BLOCK, 2, 0, "begun"));
+    commit(s, of_params(JOURNAL_NO_PARAMS, 2, ""));
+    ck_assert_str_eq(checkpoints(s), "");
+    ck_assert_str_eq(block(s, 1, 0), "");
+    ck_assert_str_eq(block(s, 2, 0), "");
+    s->type->close(s);
+}
+END_TEST
+
+/* A file of the first schema is taken over, with what it has. */
+START_TEST(test_migration)
+{
+    struct journal_store *s = opened();
+    char path[64];
+    sqlite3 *db;
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "terms"));
+    s->type->close(s);
+    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, "DROP TABLE params; DROP TABLE block; PRAGMA user_version=1",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+    s = opened();
+    ck_assert_str_eq(stored(s, 0), "1.1.0:terms");
+    commit(s, of_params(JOURNAL_CHECKPOINT, 1, "first"));
+    ck_assert_str_eq(checkpoints(s), "17.0.0:first");
+    s->type->close(s);
+}
+END_TEST
+
 /* One run with a fault: turns are committed one by one, the store is closed, and read again without
  * faults. All that was acknowledged is there, the rest wholly or not at all, and, once the fault is
  * over, commits succeed. Returns whether the fault was reached. */
@@ -433,6 +512,8 @@ int main(void)
     tcase_add_test(t, test_lock);
     tcase_add_test(t, test_bound);
     tcase_add_test(t, test_foreign);
+    tcase_add_test(t, test_checkpoints);
+    tcase_add_test(t, test_migration);
     tcase_add_loop_test(t, test_faults, 0, 5);
     tcase_add_test(t, test_power);
     tcase_add_test(t, test_lying_disk);

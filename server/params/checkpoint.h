@@ -1,0 +1,50 @@
+/* Sets of parameters in the journal: a checkpoint is a version's values, moments and remembered
+ * steps, and replaces the one before as a whole. Without a journal nothing is kept. Loop. */
+#ifndef SERVER_PARAMS_CHECKPOINT_H
+#define SERVER_PARAMS_CHECKPOINT_H
+
+#include "server/journal/journal.h"
+#include "server/params/params.h"
+
+struct checkpoint_body;
+
+/* Sets that are made from now on are kept, if they are described, and those that the journal has
+ * are made again: until that is done, others are UNAVAILABLE. Borrows what k has. */
+void params_keep(struct params_sets *s, const struct params_keeping *k);
+
+/* Whether all versions are in the journal that can be; else it is being written, and on_idle is
+ * called when it is. For the end: nobody updates any more. */
+bool params_sets_are_kept(struct params_sets *s);
+
+/* The journal is to forget the set; what it has appended by now is settled when that is durable.
+ * UNAVAILABLE: it does not. Nothing for a set that is not kept. */
+enum status params_unkeep(struct params_set *set, struct error *err) MUST_CHECK;
+
+/* --- for this folder --- */
+
+enum { CHECKPOINT_PART_BYTES = 1 << 20 };
+
+/* The number of the block with the bytes from offset on: of the values (which 0), of a moment. */
+uint32_t checkpoint_block(size_t size_bytes, unsigned which, size_t offset);
+
+/* Begins a checkpoint of the version that there is; params_checkpointed is called later. */
+void checkpoint_begin(struct params_set *set);
+/* A round was published: begins a checkpoint where one is due. */
+void checkpoint_after_round(struct params_set *set);
+/* The set closes: what is being written is given up. */
+void checkpoint_abandon(struct params_set *set);
+
+/* params.c: the checkpoint that was begun is durable, or is not. */
+void params_checkpointed(struct params_set *set, const struct error *err);
+
+/* restore.c: makes the sets again that the journal has. */
+void params_restore_begin(struct params_sets *s);
+void params_restore_stop(struct params_sets *s);
+/* round.c: the client's last step. */
+enum status params_remember(struct params_set *set, const char *client, uint64_t step,
+                            uint64_t version, struct error *err) MUST_CHECK;
+/* round.c: the steps that are remembered; *out is malloc'd, its texts the set's. */
+enum status params_remembered(struct checkpoint_body *out, const struct params_set *set,
+                              struct error *err) MUST_CHECK;
+
+#endif
