@@ -312,6 +312,7 @@ static void apply_limits(void *self, const struct config *to)
 
     conversations_configure(&d->conversations, to->max_conversations, to->ttl_ms,
                             to->linger_ms * 1000);
+    d->conversations.config.unload_us = to->unload_idle_ms * 1000;
     d->keyed.config.linger_us = to->linger_ms * 1000;
     d->params.keeping.checkpoint_rounds = to->checkpoint_rounds;
     d->sessions.config.max_sessions = to->max_sessions != 0 ? to->max_sessions : MAX_SESSIONS;
@@ -802,6 +803,7 @@ static void start_conversations(struct daemon *d)
         .max_conversations = d->config.max_conversations,
         .ttl_ms = d->config.ttl_ms,
         .linger_us = d->config.linger_ms * 1000,
+        .unload_us = d->config.unload_idle_ms * 1000,
         .env = &d->env,
         .quota_of = quota_of_principal,
         .quota_arg = d,

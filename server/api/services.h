@@ -8,6 +8,7 @@
 /* clang-format off */
 #define SERVICES(TABLE) \
     TABLE(conversations_rpcs) \
+    TABLE(conversations_list_rpcs) \
     TABLE(turn_rpcs) \
     TABLE(ask_rpcs) \
     TABLE(watch_rpcs) \

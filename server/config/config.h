@@ -50,6 +50,7 @@ struct config {
     uint64_t session_ttl_ms;
     size_t params_bytes;
     size_t checkpoint_rounds;
+    uint64_t unload_idle_ms;
     size_t memory_bytes;         /* of all models; 0: no bound */
     size_t max_peer_connections; /* 0: no bound */
     size_t max_message_bytes;

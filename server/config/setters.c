@@ -390,6 +390,12 @@ enum status set_linger(struct config *c, const char *value, struct error *err)
     return config_number(&c->linger_ms, value, config_times, (uint64_t)3600 * 1000, err);
 }
 
+enum status set_unload_idle(struct config *c, const char *value, struct error *err)
+{
+    return config_number(&c->unload_idle_ms, value, config_times, (uint64_t)3650 * 24 * 3600 * 1000,
+                         err);
+}
+
 enum status set_log_level(struct config *c, const char *value, struct error *err)
 {
     return log_level_parse(&c->log_level, value, err);

@@ -163,6 +163,18 @@ static uint64_t due_us(const struct conversation *c, uint64_t now_us)
     return from + c->host.options->ttl_ms * 1000;
 }
 
+/* When it is next to be looked at: it expires, or leaves memory. */
+static uint64_t conversation_leave_us(const struct conversation *c, uint64_t now_us)
+{
+    uint64_t due = due_us(c, now_us), from = c->host.n_live > 0 ? now_us : c->host.last_done_us;
+
+    if (!c->host.is_kept || c->all->config.unload_us == 0)
+        return due;
+    if (from < c->registered_us) /* it was idle before that, too, and then was wanted */
+        from = c->registered_us;
+    return from + c->all->config.unload_us < due ? from + c->all->config.unload_us : due;
+}
+
 static void announce(const struct conversation *c, enum watch_what what, const char *reason)
 {
     struct watch_event e = {
@@ -281,7 +293,8 @@ static enum status conversations_register(struct conversations *all, struct conv
     c->all = all;
     c->host.config = &all->turns;
     c->host.last_done_us = now_us > idle_us ? now_us - idle_us : 0;
-    c->expiry.at_us = due_us(c, now_us);
+    c->registered_us = now_us;
+    c->expiry.at_us = conversation_leave_us(c, now_us);
     rc = expiry_add(&all->expiry, &c->expiry, err);
     if (rc != STATUS_OK)
         return rc;
@@ -383,10 +396,9 @@ size_t conversation_cancel(struct conversation *c)
     return turn_cancel_all(&c->host);
 }
 
-/* Out of memory; what the journal has of it stays. */
-static void conversation_leave(struct conversation *c, enum watch_what what, const char *reason)
+/* Out of memory, untold; what the journal has of it stays. */
+static void conversation_leave_untold(struct conversation *c)
 {
-    announce(c, what, reason);
     conversations_remove(c->all, c);
     c->all->n_closing++;
     /* Queued turns end inside this call; the one in flight does not, so c is freed later. */
@@ -394,6 +406,12 @@ static void conversation_leave(struct conversation *c, enum watch_what what, con
     c->is_closed = true;
     if (c->host.n_live == 0)
         conversation_free(c);
+}
+
+static void conversation_leave(struct conversation *c, enum watch_what what, const char *reason)
+{
+    announce(c, what, reason);
+    conversation_leave_untold(c);
 }
 
 void conversation_close(struct conversation *c, enum watch_what what, const char *reason)
@@ -477,13 +495,15 @@ void conversations_tick(struct conversations *all)
 
     while ((first = expiry_first(&all->expiry)) != NULL && first->at_us <= now_us) {
         struct conversation *c = container_of(first, struct conversation, expiry);
-        uint64_t due = due_us(c, now_us);
+        uint64_t at_us = conversation_leave_us(c, now_us);
 
-        if (due <= now_us) {
+        if (due_us(c, now_us) <= now_us) {
             conversation_close(c, WATCH_EXPIRED, "idle for too long");
+        } else if (at_us <= now_us) {
+            conversation_leave_untold(c); /* it is as open as before */
         } else {
             /* Turns have postponed the expiry; the entry moves only now. */
-            c->expiry.at_us = due;
+            c->expiry.at_us = at_us;
             expiry_moved(&all->expiry, &c->expiry);
         }
     }
@@ -495,7 +515,7 @@ void conversations_tick(struct conversations *all)
 
 void conversations_expiry_changed(struct conversation *c)
 {
-    c->expiry.at_us = due_us(c, env_now_us(c->all->config.env));
+    c->expiry.at_us = conversation_leave_us(c, env_now_us(c->all->config.env));
     expiry_moved(&c->all->expiry, &c->expiry);
     conversations_arm(c->all);
 }

@@ -71,6 +71,7 @@ struct conversation {
     struct opened_request *opened; /* that opened it; NULL: one without an id */
     uint64_t serial;               /* grows with the order of opening */
     uint64_t opened_unix_ms;
+    uint64_t registered_us; /* when it came into memory */
     struct unended_turn unended;
     uint32_t rewound_to; /* the last rewind's turn */
     struct conversation_id parent;
@@ -90,7 +91,8 @@ struct conversations_config {
     uint64_t ttl_ms;             /* of conversations that set none; a day */
     /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
     uint64_t linger_us;
-    uint64_t unix_ms; /* the wall clock at conversations_init */
+    uint64_t unload_us; /* idle for so long, one that is kept leaves memory; 0: never */
+    uint64_t unix_ms;   /* the wall clock at conversations_init */
     /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
     struct access_quota *(*quota_of)(void *arg, uint32_t principal);
     void *quota_arg;
@@ -143,8 +145,9 @@ struct conversation *conversations_get_of(const struct conversations *all, uint3
 struct conversation *conversations_get(const struct conversations *all,
                                        const struct conversation_id *id);
 
-/* Closes the expired conversations, and ends the turns that have lingered long enough. A second
- * after most were closed, also returns their memory to the system. */
+/* Closes the expired conversations, has those leave memory that may, and ends the turns that have
+ * lingered long enough. A second after most were closed, also returns their memory to the system.
+ */
 void conversations_tick(struct conversations *all);
 
 /* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end. */

@@ -125,10 +125,12 @@ enum status keeping_begin(struct conversation *c, const char *name, struct error
         (c->has_parent && (parent == NULL || !parent->host.is_kept)))
         return STATUS_OK;
     c->host.is_kept = true;
+    conversations_expiry_changed(c);
     r.turn = c->host.n_turns;
     r.principal = keeping_principal(c->all, c->principal);
     r.request_id = c->opened == NULL ? NULL : c->opened->id;
     r.name = name;
+    r.model = c->host.model->name;
     r.parent = c->has_parent ? c->parent.bytes : NULL;
     return keeping_write(c, &r, err);
 }

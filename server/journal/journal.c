@@ -153,7 +153,7 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
                            void *arg, struct error *err)
 {
     size_t size_bytes = sizeof(struct journal_item) + r->size_bytes + text_size(r->principal) +
-                        text_size(r->request_id) + text_size(r->name) +
+                        text_size(r->request_id) + text_size(r->name) + text_size(r->model) +
                         (r->parent == NULL ? 0 : JOURNAL_ID_BYTES);
     struct journal_item *item = NULL;
     char *at;
@@ -179,6 +179,7 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     item->record.principal = journal_copy(&at, r->principal, text_size(r->principal));
     item->record.request_id = journal_copy(&at, r->request_id, text_size(r->request_id));
     item->record.name = journal_copy(&at, r->name, text_size(r->name));
+    item->record.model = journal_copy(&at, r->model, text_size(r->model));
     item->record.parent = journal_copy(&at, r->parent, JOURNAL_ID_BYTES);
     j->figures.waiting_bytes += size_bytes;
     list_push(&j->waiting, &item->link);

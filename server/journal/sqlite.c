@@ -9,7 +9,6 @@
  * before it is used. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,39 +17,14 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "server/journal/store.h"
+#include "server/journal/sqlite_parts.h"
 
 enum { APPLICATION_ID = 0x5061726c /* Parl */ };
 enum { BUSY_MS = 2000, MAX_ANCESTORS = 1 << 16, SQLITE_RETRY_MS = 1000 };
 
-enum statement {
-    ST_BEGIN,
-    ST_COMMIT,
-    ST_ROLLBACK,
-    ST_UNNAME,
-    ST_OPEN,
-    ST_EVENT,
-    ST_NO_UPDATE,
-    ST_WITHDRAW,
-    ST_CLOSE,
-    ST_CHILD,
-    ST_CLOSED,
-    ST_DELETE_EVENTS,
-    ST_DELETE,
-    ST_BY_ID,
-    ST_BY_REQUEST,
-    ST_BY_NAME,
-    ST_PARENT,
-    ST_READ,
-    ST_BLOCK,
-    ST_NO_BLOCKS_BEFORE,
-    ST_NO_BLOCKS,
-    ST_CHECKPOINT,
-    ST_NO_CHECKPOINT,
-    ST_CHECKPOINTS,
-    ST_READ_BLOCK,
-    N_STATEMENTS
-};
+/* For a row of a list; seq is the place of its JOURNAL_OPEN. */
+#define LIST_COLUMNS "c.id, c.parent, o.unix_ms, o.body"
+#define LIST_TABLES " FROM conversation AS c JOIN event AS o ON o.seq = c.seq"
 
 static const char *const statements[N_STATEMENTS] = {
     [ST_BEGIN] = "BEGIN IMMEDIATE",
@@ -59,8 +33,8 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_UNNAME] = "UPDATE conversation SET name = NULL WHERE principal = ?1 AND name = ?2",
     [ST_EVENT] = "INSERT OR ABORT INTO event (conversation, generation, turn, kind, unix_ms, body)"
                  " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    [ST_OPEN] = "INSERT INTO conversation (id, principal, request_id, name, parent, seq)"
-                " VALUES (?1, ?2, ?3, ?4, ?5, last_insert_rowid())",
+    [ST_OPEN] = "INSERT INTO conversation (id, principal, request_id, name, parent, model, seq)"
+                " VALUES (?1, ?2, ?3, ?4, ?5, ?6, last_insert_rowid())",
     [ST_NO_UPDATE] = "DELETE FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
                      " AND kind = 2",
     [ST_WITHDRAW] = "DELETE FROM event WHERE conversation = ?1 AND generation = ?2 AND turn = ?3"
@@ -90,6 +64,21 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_CHECKPOINTS] = "SELECT 17, 0, 0, 0, body FROM params ORDER BY rowid",
     [ST_READ_BLOCK] = "SELECT 16, 0, number, 0, body FROM block"
                       " WHERE checkpoint = ?1 AND number = ?2",
+    [ST_PAGE] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
+                " WHERE c.principal = ?1 AND c.seq < ?2 AND NOT c.is_closed"
+                " ORDER BY c.seq DESC LIMIT ?3",
+    [ST_PAGE_OF_MODEL] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
+                         " WHERE c.principal = ?1 AND c.model = ?4 AND c.seq < ?2"
+                         " AND NOT c.is_closed ORDER BY c.seq DESC LIMIT ?3",
+    [ST_TOTAL] = "SELECT count(*) FROM conversation WHERE principal = ?1 AND NOT is_closed",
+    [ST_TOTAL_OF_MODEL] = "SELECT count(*) FROM conversation"
+                          " WHERE principal = ?1 AND model = ?2 AND NOT is_closed",
+    [ST_SWEEP] = "SELECT " LIST_COLUMNS ", c.rowid" LIST_TABLES
+                 " WHERE c.rowid > ?1 AND NOT c.is_closed ORDER BY c.rowid LIMIT ?2",
+    [ST_LAST] = "SELECT generation, turn, kind, unix_ms FROM event WHERE conversation = ?1"
+                " ORDER BY generation DESC, turn DESC, kind DESC LIMIT 1",
+    [ST_UPDATE] = "SELECT body FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
+                  " AND kind = 2",
 };
 
 /* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
@@ -119,27 +108,29 @@ static const char schema_2[] =
     " number INTEGER NOT NULL, body BLOB NOT NULL);"
     "CREATE UNIQUE INDEX block_place ON block (checkpoint, number);";
 
+static const char schema_3[] =
+    /* The model's name stands in the terms, behind a version of 4 bytes and a length of 8. */
+    "ALTER TABLE conversation ADD COLUMN model TEXT NOT NULL DEFAULT '';"
+    "UPDATE conversation SET model = coalesce((SELECT CAST(substr(body, 13,"
+    " unicode(CAST(substr(body, 5, 1) AS TEXT))) AS TEXT) FROM event"
+    " WHERE event.seq = conversation.seq AND length(body) > 12), '');"
+    "CREATE INDEX conversation_list ON conversation (principal, seq) WHERE NOT is_closed;"
+    "CREATE INDEX conversation_of_model ON conversation (principal, model, seq)"
+    " WHERE NOT is_closed;";
+
 /* Each leads from the schema before to the one of its number, the first from an empty file. */
-static const char *const schemas[] = {schema_1, schema_2};
+static const char *const schemas[] = {schema_1, schema_2, schema_3};
 
 enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 
-struct sqlite_store {
-    struct journal_store base;
-    char *path;
-    int lock;                               /* the file that other daemons find locked; -1: none */
-    sqlite3 *db;                            /* NULL: to be opened before it is used */
-    sqlite3_stmt *statements[N_STATEMENTS]; /* NULL: not prepared yet */
-};
-
-static struct sqlite_store *sqlite_store_of(struct journal_store *s)
+struct sqlite_store *sqlite_store_of(struct journal_store *s)
 {
     return container_of(s, struct sqlite_store, base);
 }
 
 /* --- the connection --- */
 
-static enum status sqlite_failed(const struct sqlite_store *s, const char *what, struct error *err)
+enum status sqlite_failed(const struct sqlite_store *s, const char *what, struct error *err)
 {
     (void)error_because(err, STATUS_UNAVAILABLE, REASON_JOURNAL_FAILING, NULL,
                         "the journal cannot be %s: %s", what,
@@ -242,7 +233,7 @@ static enum status sqlite_checkpoint(struct sqlite_store *s, struct error *err)
     return STATUS_OK;
 }
 
-static enum status sqlite_connect(struct sqlite_store *s, struct error *err)
+enum status sqlite_connect(struct sqlite_store *s, struct error *err)
 {
     enum status rc = STATUS_OK;
 
@@ -284,32 +275,24 @@ static sqlite3_stmt *sqlite_statement(struct sqlite_store *s, enum statement whi
     return *st;
 }
 
-/* A parameter of a statement; all are borrowed until it is reset. */
-struct sqlite_value {
-    enum { VALUE_NUMBER, VALUE_TEXT, VALUE_BYTES } type;
-    int64_t number;
-    const void *bytes; /* NULL: SQL's NULL */
-    size_t size_bytes;
-};
-
-static struct sqlite_value number_value(uint64_t number)
+struct sqlite_value sqlite_number_value(uint64_t number)
 {
     return (struct sqlite_value){.type = VALUE_NUMBER, .number = (int64_t)number};
 }
 
-static struct sqlite_value text_value(const char *text)
+struct sqlite_value sqlite_text_value(const char *text)
 {
     return (struct sqlite_value){
         .type = VALUE_TEXT, .bytes = text, .size_bytes = text == NULL ? 0 : strlen(text)};
 }
 
-static struct sqlite_value bytes_value(const void *bytes, size_t size_bytes)
+struct sqlite_value sqlite_bytes_value(const void *bytes, size_t size_bytes)
 {
     return (struct sqlite_value){
         .type = VALUE_BYTES, .bytes = bytes == NULL ? "" : bytes, .size_bytes = size_bytes};
 }
 
-static struct sqlite_value id_value(const uint8_t *id)
+struct sqlite_value sqlite_id_value(const uint8_t *id)
 {
     return (struct sqlite_value){.type = VALUE_BYTES, .bytes = id, .size_bytes = JOURNAL_ID_BYTES};
 }
@@ -325,10 +308,8 @@ static int sqlite_bind(sqlite3_stmt *st, int at, const struct sqlite_value *v)
     return sqlite3_bind_blob64(st, at, v->bytes, v->size_bytes, SQLITE_STATIC);
 }
 
-/* Binds the parameters and steps once: SQLITE_ROW, SQLITE_DONE, or an error's code. *out is to be
- * reset. */
-static int sqlite_first(struct sqlite_store *s, sqlite3_stmt **out, enum statement which,
-                        const struct sqlite_value *values, int n)
+int sqlite_first(struct sqlite_store *s, sqlite3_stmt **out, enum statement which,
+                 const struct sqlite_value *values, int n)
 {
     sqlite3_stmt *st = sqlite_statement(s, which);
     int rc = st == NULL ? sqlite3_errcode(s->db) : SQLITE_OK;
@@ -339,9 +320,8 @@ static int sqlite_first(struct sqlite_store *s, sqlite3_stmt **out, enum stateme
     return rc == SQLITE_OK ? sqlite3_step(st) : rc;
 }
 
-/* For statements that give no row, or one that does not matter: true on success. */
-static bool sqlite_do(struct sqlite_store *s, enum statement which,
-                      const struct sqlite_value *values, int n)
+bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite_value *values,
+               int n)
 {
     sqlite3_stmt *st;
     int rc = sqlite_first(s, &st, which, values, n);
@@ -350,27 +330,24 @@ static bool sqlite_do(struct sqlite_store *s, enum statement which,
     return rc == SQLITE_DONE || rc == SQLITE_ROW;
 }
 
-#define DO(s, which, ...)                                     \
-    sqlite_do(                                                \
-        s, which, (const struct sqlite_value[]){__VA_ARGS__}, \
-        (int)(sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)))
-
 /* --- writing --- */
 
 static bool sqlite_put_event(struct sqlite_store *s, const struct journal_record *r)
 {
-    return DO(s, ST_EVENT, id_value(r->conversation), number_value(r->generation),
-              number_value(r->turn), number_value(r->kind), number_value(r->unix_ms),
-              bytes_value(r->body, r->size_bytes));
+    return DO(s, ST_EVENT, sqlite_id_value(r->conversation), sqlite_number_value(r->generation),
+              sqlite_number_value(r->turn), sqlite_number_value(r->kind),
+              sqlite_number_value(r->unix_ms), sqlite_bytes_value(r->body, r->size_bytes));
 }
 
 static bool sqlite_put_open(struct sqlite_store *s, const struct journal_record *r)
 {
-    if (r->name != NULL && !DO(s, ST_UNNAME, text_value(r->principal), text_value(r->name)))
+    if (r->name != NULL &&
+        !DO(s, ST_UNNAME, sqlite_text_value(r->principal), sqlite_text_value(r->name)))
         return false;
     return sqlite_put_event(s, r) &&
-           DO(s, ST_OPEN, id_value(r->conversation), text_value(r->principal),
-              text_value(r->request_id), text_value(r->name), id_value(r->parent));
+           DO(s, ST_OPEN, sqlite_id_value(r->conversation), sqlite_text_value(r->principal),
+              sqlite_text_value(r->request_id), sqlite_text_value(r->name),
+              sqlite_id_value(r->parent), sqlite_text_value(r->model == NULL ? "" : r->model));
 }
 
 /* Whether the statement with the id gives a row; its first column, an id, in out, zeroed where that
@@ -378,7 +355,7 @@ static bool sqlite_put_open(struct sqlite_store *s, const struct journal_record 
 static int sqlite_look_up(struct sqlite_store *s, enum statement which, const uint8_t *id,
                           uint8_t out[JOURNAL_ID_BYTES], bool *ret_has_id)
 {
-    const struct sqlite_value value = id_value(id);
+    const struct sqlite_value value = sqlite_id_value(id);
     sqlite3_stmt *st;
     int rc = sqlite_first(s, &st, which, &value, 1);
 
@@ -398,7 +375,7 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
     int found;
 
     memcpy(id, r->conversation, sizeof(id));
-    if (!DO(s, ST_CLOSE, id_value(id)))
+    if (!DO(s, ST_CLOSE, sqlite_id_value(id)))
         return false;
     while (has_parent) {
         found = sqlite_look_up(s, ST_CHILD, id, parent, &ignored);
@@ -407,7 +384,7 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
         found = sqlite_look_up(s, ST_CLOSED, id, parent, &has_parent);
         if (found != 1)
             return found == 0;
-        if (!DO(s, ST_DELETE_EVENTS, id_value(id)) || !DO(s, ST_DELETE, id_value(id)))
+        if (!DO(s, ST_DELETE_EVENTS, sqlite_id_value(id)) || !DO(s, ST_DELETE, sqlite_id_value(id)))
             return false;
         memcpy(id, parent, sizeof(id));
     }
@@ -416,18 +393,18 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
 
 static bool sqlite_put_checkpoint(struct sqlite_store *s, const struct journal_record *r)
 {
-    return DO(s, ST_NO_BLOCKS_BEFORE, text_value(r->principal), text_value(r->name),
-              id_value(r->conversation)) &&
-           DO(s, ST_CHECKPOINT, text_value(r->principal), text_value(r->name),
-              id_value(r->conversation), bytes_value(r->body, r->size_bytes));
+    return DO(s, ST_NO_BLOCKS_BEFORE, sqlite_text_value(r->principal), sqlite_text_value(r->name),
+              sqlite_id_value(r->conversation)) &&
+           DO(s, ST_CHECKPOINT, sqlite_text_value(r->principal), sqlite_text_value(r->name),
+              sqlite_id_value(r->conversation), sqlite_bytes_value(r->body, r->size_bytes));
 }
 
 static bool sqlite_put_no_params(struct sqlite_store *s, const struct journal_record *r)
 {
-    return DO(s, ST_NO_BLOCKS_BEFORE, text_value(r->principal), text_value(r->name),
-              id_value(r->conversation)) &&
-           DO(s, ST_NO_BLOCKS, id_value(r->conversation)) &&
-           DO(s, ST_NO_CHECKPOINT, text_value(r->principal), text_value(r->name));
+    return DO(s, ST_NO_BLOCKS_BEFORE, sqlite_text_value(r->principal), sqlite_text_value(r->name),
+              sqlite_id_value(r->conversation)) &&
+           DO(s, ST_NO_BLOCKS, sqlite_id_value(r->conversation)) &&
+           DO(s, ST_NO_CHECKPOINT, sqlite_text_value(r->principal), sqlite_text_value(r->name));
 }
 
 static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
@@ -436,10 +413,10 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_OPEN:
         return sqlite_put_open(s, r);
     case JOURNAL_UPDATE:
-        return DO(s, ST_NO_UPDATE, id_value(r->conversation)) && sqlite_put_event(s, r);
+        return DO(s, ST_NO_UPDATE, sqlite_id_value(r->conversation)) && sqlite_put_event(s, r);
     case JOURNAL_WITHDRAW:
-        return DO(s, ST_WITHDRAW, id_value(r->conversation), number_value(r->generation),
-                  number_value(r->turn));
+        return DO(s, ST_WITHDRAW, sqlite_id_value(r->conversation),
+                  sqlite_number_value(r->generation), sqlite_number_value(r->turn));
     case JOURNAL_CLOSE:
         return sqlite_put_close(s, r);
     case JOURNAL_ACCEPT:
@@ -448,8 +425,8 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_REWIND:
         return sqlite_put_event(s, r);
     case JOURNAL_BLOCK:
-        return DO(s, ST_BLOCK, id_value(r->conversation), number_value(r->turn),
-                  bytes_value(r->body, r->size_bytes));
+        return DO(s, ST_BLOCK, sqlite_id_value(r->conversation), sqlite_number_value(r->turn),
+                  sqlite_bytes_value(r->body, r->size_bytes));
     case JOURNAL_CHECKPOINT:
         return sqlite_put_checkpoint(s, r);
     case JOURNAL_NO_PARAMS:
@@ -504,8 +481,9 @@ static enum status sqlite_find(struct sqlite_store *s, const struct journal_quer
     static const enum statement by[] = {[JOURNAL_BY_ID] = ST_BY_ID,
                                         [JOURNAL_BY_REQUEST] = ST_BY_REQUEST,
                                         [JOURNAL_BY_NAME] = ST_BY_NAME};
-    const struct sqlite_value values[] = {
-        text_value(q->principal), q->by == JOURNAL_BY_ID ? id_value(q->id) : text_value(q->text)};
+    const struct sqlite_value values[] = {sqlite_text_value(q->principal),
+                                          q->by == JOURNAL_BY_ID ? sqlite_id_value(q->id)
+                                                                 : sqlite_text_value(q->text)};
     sqlite3_stmt *st;
     int rc = sqlite_first(s, &st, by[q->by], values, 2);
     enum status status = STATUS_OK;
@@ -543,7 +521,7 @@ static enum status sqlite_ancestry(struct sqlite_store *s, const struct journal_
 
     memcpy(id, of->id, sizeof(id));
     while (rc == STATUS_OK && has_id) {
-        const struct sqlite_value value = id_value(id);
+        const struct sqlite_value value = sqlite_id_value(id);
         sqlite3_stmt *st;
         int found;
 
@@ -625,8 +603,8 @@ static enum status sqlite_read_past(struct sqlite_store *s, const struct journal
         rc = sqlite_ancestry(s, out, &past, &n, err);
     while (rc == STATUS_OK && n > 0) {
         const struct sqlite_past *p = &past[--n];
-        const struct sqlite_value values[] = {id_value(p->id),
-                                              number_value((uint64_t)p->until_seq)};
+        const struct sqlite_value values[] = {sqlite_id_value(p->id),
+                                              sqlite_number_value((uint64_t)p->until_seq)};
 
         rc = sqlite_read_rows(s, ST_READ, values, 2, max_bytes, out, err);
     }
@@ -637,7 +615,7 @@ static enum status sqlite_read_past(struct sqlite_store *s, const struct journal
 static enum status sqlite_read(struct journal_store *base, const struct journal_query *q,
                                size_t max_bytes, struct journal_found *out, struct error *err)
 {
-    const struct sqlite_value block[] = {id_value(q->id), number_value(q->number)};
+    const struct sqlite_value block[] = {sqlite_id_value(q->id), sqlite_number_value(q->number)};
     struct sqlite_store *s = sqlite_store_of(base);
     enum status rc = sqlite_connect(s, err);
 
@@ -654,6 +632,10 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
         break;
     case JOURNAL_BLOCKS:
         rc = sqlite_read_rows(s, ST_READ_BLOCK, block, 2, max_bytes, out, err);
+        break;
+    case JOURNAL_PAGE:
+    case JOURNAL_SWEEP:
+        rc = sqlite_read_list(s, q, out, err);
         break;
     }
     if (rc != STATUS_OK)

@@ -9,6 +9,7 @@ void journal_found_init(struct journal_found *f)
 {
     memset(f, 0, sizeof(*f));
     list_init(&f->events);
+    list_init(&f->rows);
 }
 
 void journal_found_deinit(struct journal_found *f)
@@ -17,6 +18,8 @@ void journal_found_deinit(struct journal_found *f)
 
     while ((at = list_pop(&f->events)) != NULL)
         free(container_of(at, struct journal_event, link));
+    while ((at = list_pop(&f->rows)) != NULL)
+        free(container_of(at, struct journal_row, link));
     free(f->request_id);
     journal_found_init(f);
 }

@@ -40,6 +40,7 @@ struct journal_record {
     const char
         *request_id;       /* NULL: none; else no other open conversation of the principal has it */
     const char *name;      /* NULL: none; else taken from the conversation that had it */
+    const char *model;     /* of JOURNAL_OPEN: its name */
     const uint8_t *parent; /* [JOURNAL_ID_BYTES] NULL: none */
 };
 
@@ -59,6 +60,8 @@ enum journal_by {
     JOURNAL_BY_NAME,
     JOURNAL_CHECKPOINTS, /* the events are JOURNAL_CHECKPOINT, of all sets of parameters */
     JOURNAL_BLOCKS,      /* the one event is a checkpoint's JOURNAL_BLOCK */
+    JOURNAL_PAGE,        /* rows of the principal's, newest first, those before place */
+    JOURNAL_SWEEP,       /* rows of all there are, those behind place */
 };
 
 struct journal_query {
@@ -66,7 +69,22 @@ struct journal_query {
     const char *principal; /* whose it must be, by name; NULL where by says all */
     uint8_t id[JOURNAL_ID_BYTES];
     uint32_t number;  /* of a block */
-    const char *text; /* the request's id, or the name */
+    const char *text; /* the request's id, or the name; of a page the model's, NULL: of any */
+    uint64_t place;   /* of rows: the last one's of the page before */
+    uint32_t max_rows;
+    bool wants_total;
+};
+
+/* An open conversation in short, one block. */
+struct journal_row {
+    struct link link;
+    uint8_t id[JOURNAL_ID_BYTES], parent[JOURNAL_ID_BYTES];
+    bool has_parent;
+    uint64_t place; /* in the order of the query */
+    uint32_t generation, turns;
+    uint64_t opened_unix_ms, last_unix_ms; /* last: of its last turn */
+    size_t size_bytes;
+    unsigned char body[]; /* [size_bytes] of JOURNAL_OPEN, or the update behind it */
 };
 
 /* An open conversation with all that happened to it, in order: to the first of its parents, from
@@ -77,8 +95,10 @@ struct journal_found {
     bool has_parent;
     uint8_t parent[JOURNAL_ID_BYTES];
     char *request_id; /* NULL: none */
-    struct list events;
-    size_t size_bytes; /* of the events */
+    struct list events, rows;
+    size_t size_bytes; /* of both */
+    uint64_t n_total;  /* rows of all pages, if it was wanted */
+    bool has_more;     /* rows beyond those */
 };
 
 void journal_found_init(struct journal_found *f);

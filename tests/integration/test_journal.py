@@ -175,6 +175,56 @@ def is_kept(parleyd, flags, folder):
     assert checked.returncode == 1 and "journal.db" in checked.stderr, checked
 
 
+def pages(parley, size, model=""):
+    """All pages of a list, one behind the other."""
+    token, listed, totals = "", [], set()
+    while True:
+        page = parley.conversations.List(conversations.ConversationsListRequest(page_size=size, page_token=token, model=model))
+        assert len(page.conversations) <= size
+        listed += page.conversations
+        totals.add(page.total)
+        token = page.next_page_token
+        if not token:
+            assert totals == {len(listed)}, (totals, len(listed))
+            return listed
+
+
+def stable(c):
+    """What is told of a conversation wherever it is."""
+    c = conversations.Conversation.FromString(c.SerializeToString())
+    for field in ("context_tokens", "kv_pages", "kv_pages_shared", "idle_ms"):
+        c.ClearField(field)
+    return c
+
+
+def is_listed(parleyd, flags, folder):
+    """Pages come from the journal, the same whether conversations are in memory or not, and one that was idle for long leaves it."""
+    data = ["--data", os.path.join(folder, "listed")]
+    with Mortal(parleyd, *flags, *data) as parley:
+        daemon = parley.daemon
+        _, alive, _ = all_kinds(parley)
+        before = [stable(c) for c in pages(parley, 1000)]
+        assert [c.conversation for c in before] == alive[::-1], "newest first"
+        daemon.kill()
+        parley = daemon.again()
+        for size in (1, 2, 1000):
+            assert [stable(c) for c in pages(parley, size)] == before, size
+        assert all(c.context_tokens == 0 for c in pages(parley, 1000)), "nothing was read for the list"
+        assert [stable(c) for c in pages(parley, 2, "tiny")] == [c for c in before if c.model == "tiny"]
+        assert len(pages(parley, 2, "echo")) == 1
+        said(parley, turn(alive[2], 3, "Not listed wrongly."))
+        listed = {c.conversation: c for c in pages(parley, 2)}
+        assert listed[alive[2]].turns == 3 and listed[alive[2]].context_tokens > 0
+        refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: parley.conversations.List(conversations.ConversationsListRequest(page_token="x")))
+        known = [everything(parley, c) for c in alive]
+        after = next_turns(parley, [parley.fork(c) for c in alive])
+    with Mortal(parleyd, *flags, *data, "--unload-idle", "100ms") as parley:
+        assert [everything(parley, c) for c in alive] == known
+        children.until("all to leave memory", lambda: all(c.context_tokens == 0 for c in pages(parley, 1000)))
+        assert [everything(parley, c) for c in alive] == known
+        assert next_turns(parley, alive) == after
+
+
 def second_is_refused(parleyd, flags, folder):
     with Mortal(parleyd, *flags, "--data", os.path.join(folder, "one")) as parley:
         other = children.run([*parley.daemon.command], stderr=-1, text=True)
@@ -430,7 +480,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
+        for part in (is_kept, is_listed, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

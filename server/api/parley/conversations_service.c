@@ -12,8 +12,6 @@
 #include "server/model/models.h"
 #include "server/server.h"
 
-enum { PAGE_DEFAULT = 50, PAGE_MAX = 1000 };
-
 /* Bound of one answer's memory. */
 #define ANSWER_MAX_BYTES ((size_t)256 << 20)
 
@@ -261,114 +259,6 @@ static void get_conversation(struct call *call, const ProtobufCMessage *message,
     conversation_call_want(call, server, JOURNAL_BY_ID, request->conversation, message, get_found);
 }
 
-/* --- List --- */
-
-/* A page token names the last conversation of its page by id, for a direct lookup, and by serial,
- * to find the position after the conversation was closed. */
-enum { TOKEN_CHARS = CONVERSATION_ID_CHARS + 1 + 16 };
-
-static void token_format(char out[TOKEN_CHARS], const struct conversation *c)
-{
-    conversation_id_format(&c->id, out);
-    (void)snprintf(out + CONVERSATION_ID_CHARS - 1, TOKEN_CHARS - CONVERSATION_ID_CHARS + 1,
-                   "-%016llx", (unsigned long long)c->serial);
-}
-
-/* Finds the first conversation of the page. */
-static enum status page_start(const struct conversation **out, const struct conversations *all,
-                              uint32_t principal, const char *token, struct error *err)
-{
-    char text[CONVERSATION_ID_CHARS];
-    const struct conversation *c;
-    struct conversation_id id;
-    unsigned long long serial;
-    size_t id_len = sizeof(text) - 1;
-
-    if (token[0] == '\0') {
-        *out = conversations_newest_of(all, principal);
-        return STATUS_OK;
-    }
-    if (strlen(token) != TOKEN_CHARS - 1 || token[id_len] != '-' ||
-        sscanf(token + id_len + 1, "%16llx", &serial) != 1)
-        return error_field(err, "page_token", "is none that was given out");
-    memcpy(text, token, id_len);
-    text[id_len] = '\0';
-    if (!conversation_id_parse(&id, text))
-        return error_field(err, "page_token", "is none that was given out");
-    c = conversations_get_of(all, principal, &id);
-    if (c != NULL) {
-        *out = conversations_older_of(c);
-        return STATUS_OK;
-    }
-    c = conversations_newest_of(all, principal);
-    while (c != NULL && c->serial >= serial)
-        c = conversations_older_of(c);
-    *out = c;
-    return STATUS_OK;
-}
-
-static enum status fill_page(Parley__V1__ConversationsListResponse *response,
-                             const struct call *call,
-                             const Parley__V1__ConversationsListRequest *request,
-                             struct arena *arena, struct error *err)
-{
-    struct server *server = call_server(call);
-    const struct conversations *all = server->conversations;
-    uint32_t principal = call_principal(call)->id;
-    size_t size = request->page_size == 0 ? PAGE_DEFAULT : request->page_size;
-    const struct conversation *c = NULL, *last = NULL;
-    struct model *model = NULL;
-    char *token;
-    enum status rc = STATUS_OK;
-
-    size = size > PAGE_MAX ? PAGE_MAX : size;
-    if (request->model[0] != '\0')
-        rc = models_get(&model, server->models, request->model, err);
-    if (rc == STATUS_OK)
-        rc = page_start(&c, all, principal, request->page_token, err);
-    if (rc != STATUS_OK)
-        return rc;
-    response->total = (uint32_t)conversations_count_of(all, principal, model);
-    response->conversations = arena_alloc(arena, size, sizeof(response->conversations[0]));
-    token = arena_alloc(arena, TOKEN_CHARS, 1);
-    if (response->conversations == NULL || token == NULL)
-        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
-                             "out of memory for a page of conversations");
-    for (; c != NULL; c = conversations_older_of(c)) {
-        if (model != NULL && c->host.model != model)
-            continue;
-        if (response->n_conversations == size) {
-            token_format(token, last);
-            response->next_page_token = token;
-            break;
-        }
-        rc = wire_conversation(&response->conversations[response->n_conversations], c, arena, err);
-        if (rc != STATUS_OK)
-            return rc;
-        response->n_conversations++;
-        last = c;
-    }
-    return STATUS_OK;
-}
-
-static void list_conversations(struct call *call, const ProtobufCMessage *message,
-                               struct server *server)
-{
-    const Parley__V1__ConversationsListRequest *request =
-        (const Parley__V1__ConversationsListRequest *)message;
-    Parley__V1__ConversationsListResponse response = PARLEY__V1__CONVERSATIONS_LIST_RESPONSE__INIT;
-    struct arena arena;
-    struct error err;
-
-    (void)server;
-    arena_init(&arena, ANSWER_MAX_BYTES);
-    if (fill_page(&response, call, request, &arena, &err) == STATUS_OK)
-        call_reply(call, &response.base);
-    else
-        call_finish(call, &err);
-    arena_deinit(&arena);
-}
-
 #define UNARY(name, request, response, start)                                              \
     {                                                                                      \
         "/parley.v1.Conversations/" name, RPC_UNARY, &parley__v1__##request##__descriptor, \
@@ -384,7 +274,6 @@ static const struct rpc rows[] = {
     UNARY("Close", conversations_close_request, conversations_close_response,
           conversations_service_close_conversation),
     UNARY("Get", conversations_get_request, conversation, get_conversation),
-    UNARY("List", conversations_list_request, conversations_list_response, list_conversations),
 };
 
 const struct rpc_table conversations_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};

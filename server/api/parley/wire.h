@@ -9,8 +9,10 @@
 #include "parley/v1/sampling.pb-c.h"
 
 #include "base/arena.h"
+#include "server/conversation/body.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
+#include "server/journal/store.h"
 #include "server/model/model.h"
 
 enum { WIRE_MAX_MESSAGES = 4096 };
@@ -56,6 +58,11 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
 /* Without its transcript. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,
                               struct arena *arena, struct error *err) MUST_CHECK;
+
+/* The same of one that the journal has alone; of the KV cache nothing is known. */
+enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
+                                     const struct body_terms *t, uint64_t idle_ms,
+                                     struct arena *arena, struct error *err) MUST_CHECK;
 
 /* Of a page of a transcript; bytes are those of the whole message. A page has at least one turn,
  * however many bytes that has. */

@@ -6,22 +6,22 @@
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_parts.h"
 
-static enum status fill_metadata(Parley__V1__Conversation *out, const struct metadata *m,
+static enum status fill_metadata(Parley__V1__Conversation *out, const struct pair *pairs, size_t n,
                                  struct arena *arena)
 {
     Parley__V1__Conversation__MetadataEntry *entries;
 
-    if (m == NULL)
+    if (n == 0)
         return STATUS_OK;
-    entries = arena_alloc(arena, m->n_pairs, sizeof(entries[0]));
-    out->metadata = arena_alloc(arena, m->n_pairs, sizeof(out->metadata[0]));
+    entries = arena_alloc(arena, n, sizeof(entries[0]));
+    out->metadata = arena_alloc(arena, n, sizeof(out->metadata[0]));
     if (entries == NULL || out->metadata == NULL)
         return STATUS_EXHAUSTED;
-    out->n_metadata = m->n_pairs;
-    for (size_t i = 0; i < m->n_pairs; i++) {
+    out->n_metadata = n;
+    for (size_t i = 0; i < n; i++) {
         parley__v1__conversation__metadata_entry__init(&entries[i]);
-        entries[i].key = (char *)m->pairs[i].key;
-        entries[i].value = (char *)m->pairs[i].value;
+        entries[i].key = (char *)pairs[i].key;
+        entries[i].value = (char *)pairs[i].value;
         out->metadata[i] = &entries[i];
     }
     return STATUS_OK;
@@ -61,8 +61,11 @@ static enum status fill_stops(Parley__V1__Sampling *out, const struct sampling *
         return STATUS_EXHAUSTED;
     out->n_stop = s->n_stops;
     out->has_clear_stop = out->clear_stop = s->n_stops == 0;
-    for (size_t i = 0; i < s->n_stops; i++)
-        out->stop[i] = (char *)s->stops[i].text; /* a copy of the options', which ends in NUL */
+    for (size_t i = 0; i < s->n_stops; i++) {
+        out->stop[i] = arena_strndup(arena, s->stops[i].text, s->stops[i].len);
+        if (out->stop[i] == NULL)
+            return STATUS_EXHAUSTED;
+    }
     return STATUS_OK;
 }
 
@@ -153,7 +156,8 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
     m->generation = c->host.generation;
     fill_limits(limits, &c->host.options->limits);
     m->limits = limits;
-    if (fill_metadata(m, c->metadata, arena) != STATUS_OK ||
+    if ((c->metadata != NULL &&
+         fill_metadata(m, c->metadata->pairs, c->metadata->n_pairs, arena) != STATUS_OK) ||
         fill_sampling(&m->sampling, c->host.options->overrides, arena) != STATUS_OK)
         goto no_memory;
     *out = m;
@@ -161,6 +165,46 @@ enum status wire_conversation(Parley__V1__Conversation **out, const struct conve
 no_memory:
     return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                          "out of memory for what is known of a conversation");
+}
+
+enum status wire_stored_conversation(Parley__V1__Conversation **out, const struct journal_row *row,
+                                     const struct body_terms *t, uint64_t idle_ms,
+                                     struct arena *arena, struct error *err)
+{
+    Parley__V1__Conversation *m = arena_alloc(arena, 1, sizeof(*m));
+    char *ids = arena_alloc(arena, 2, CONVERSATION_ID_CHARS);
+    Parley__V1__ConversationLimits *limits = arena_alloc(arena, 1, sizeof(*limits));
+    struct conversation_id id;
+
+    if (m == NULL || ids == NULL || limits == NULL)
+        goto no_memory;
+    parley__v1__conversation__init(m);
+    memcpy(id.bytes, row->id, sizeof(id.bytes));
+    conversation_id_format(&id, ids);
+    m->conversation = ids;
+    if (row->has_parent) {
+        memcpy(id.bytes, row->parent, sizeof(id.bytes));
+        conversation_id_format(&id, ids + CONVERSATION_ID_CHARS);
+        m->parent = ids + CONVERSATION_ID_CHARS;
+    }
+    m->model = (char *)t->model;
+    m->version = (char *)t->version;
+    m->system = arena_strndup(arena, t->system, t->system_len);
+    m->turns = row->turns;
+    m->state = PARLEY__V1__CONVERSATION_STATE__CONVERSATION_STATE_IDLE;
+    m->idle_ms = idle_ms;
+    m->ttl_ms = t->ttl_ms;
+    m->opened_unix_ms = row->opened_unix_ms;
+    m->generation = row->generation;
+    fill_limits(limits, &t->limits);
+    m->limits = limits;
+    if (m->system == NULL || fill_metadata(m, t->metadata, t->n_metadata, arena) != STATUS_OK ||
+        fill_sampling(&m->sampling, t->overrides, arena) != STATUS_OK)
+        goto no_memory;
+    *out = m;
+    return STATUS_OK;
+no_memory:
+    return error_no_memory(err, sizeof(*m), "what is known of a conversation");
 }
 
 /* --- the transcript --- */

@@ -286,6 +286,53 @@ START_TEST(changes_are_written)
 }
 END_TEST
 
+static void on_nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* One that was idle for long leaves memory, untold and still open; not while it has a turn, and not
+ * one that is in memory alone. */
+START_TEST(an_idle_one_leaves_memory)
+{
+    struct conversation *c, *other;
+    struct watcher watcher = {0};
+    struct watch_event event;
+    struct watch_place place;
+    struct fake_reader r;
+    struct error err;
+    uint64_t lost;
+
+    start();
+    s.all.config.unload_us = 1000000;
+    other = fake_conversation(&s);
+    c = kept();
+    ask(c, 1, "say 2", &r);
+    s.now_us += 1500000;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 2);
+    settle();
+    ck_assert_int_eq(watch_token_parse(&place, &s.all.watch, "", &err), STATUS_OK);
+    watcher_open(&watcher, &s.all.watch, c->principal, NULL, &place, on_nothing, NULL);
+    s.now_us = c->host.last_done_us + 999999;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 2);
+    ck_assert_uint_eq(s.expiry_at_us, s.now_us + 1);
+    s.now_us++;
+    conversations_tick(&s.all);
+    ck_assert_uint_eq(s.all.n, 1);
+    ck_assert_ptr_eq(conversations_newest(&s.all), other);
+    ck_assert(!watcher_next(&watcher, &event, &lost));
+    watcher_close(&watcher);
+    fake_reader_read(&r);
+    ck_assert(r.is_done); /* the reader has what was said */
+    fake_reader_deinit(&r);
+    settle();
+    ck_assert_str_eq(store.kinds, "OAF");
+    stop();
+}
+END_TEST
+
 /* One that is not kept writes nothing, nor do its forks. */
 START_TEST(others_write_nothing)
 {
@@ -307,4 +354,5 @@ END_TEST
 
 SUITE_MAIN("server/conversation/keeping", a_turn_waits_for_the_journal,
            an_accepted_turn_keeps_its_number, a_failing_journal_takes_the_conversation,
-           an_observed_turn_waits_too, changes_are_written, others_write_nothing)
+           an_observed_turn_waits_too, changes_are_written, an_idle_one_leaves_memory,
+           others_write_nothing)

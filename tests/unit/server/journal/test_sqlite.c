@@ -11,7 +11,7 @@
 enum { MAX_BYTES = 1 << 20 };
 
 static char dir[32];
-static const uint8_t ids[3][JOURNAL_ID_BYTES] = {{1}, {2}, {3}};
+static const uint8_t ids[4][JOURNAL_ID_BYTES] = {{1}, {2}, {3}, {4}};
 
 static void setup(void)
 {
@@ -311,23 +311,116 @@ START_TEST(test_checkpoints)
 }
 END_TEST
 
+/* The rows of a list, as "ID:TURNS.GENERATION.LAST …"; "…" ends one that goes on, and its total
+ * stands in brackets. */
+static const char *listed(struct journal_store *s, struct journal_query *q)
+{
+    static char text[256];
+    struct journal_found f;
+    struct error err = {0};
+    size_t at = 0;
+
+    journal_found_init(&f);
+    ck_assert_msg(s->type->read(s, q, MAX_BYTES, &f, &err) == STATUS_OK, "%s", err.text);
+    text[0] = '\0';
+    for (struct link *l = list_first(&f.rows); l != NULL; l = list_next(&f.rows, l)) {
+        const struct journal_row *row = container_of(l, struct journal_row, link);
+
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%d:%u.%u.%llu", at == 0 ? "" : " ",
+                               row->id[0] - 1, row->turns, row->generation,
+                               (unsigned long long)row->last_unix_ms);
+        q->place = row->place;
+        ck_assert_uint_lt(at, sizeof(text) - 32);
+    }
+    if (q->wants_total)
+        at +=
+            (size_t)snprintf(text + at, sizeof(text) - at, "[%llu]", (unsigned long long)f.n_total);
+    if (f.has_more)
+        (void)snprintf(text + at, sizeof(text) - at, "…");
+    journal_found_deinit(&f);
+    return text;
+}
+
+static struct journal_record at_time(struct journal_record r, uint64_t unix_ms)
+{
+    r.unix_ms = unix_ms;
+    return r;
+}
+
+/* Lists tell the turns that are complete, of what is open and the principal's, by pages. */
+START_TEST(test_list)
+{
+    struct journal_store *s = opened();
+    struct journal_record other = record(JOURNAL_OPEN, 3, 0, "terms"),
+                          fork = record(JOURNAL_OPEN, 2, 1, "terms"),
+                          update = record(JOURNAL_UPDATE, 0, 0, "updated");
+    struct journal_query page = {.by = JOURNAL_PAGE,
+                                 .principal = "anna",
+                                 .place = INT64_MAX,
+                                 .max_rows = 2,
+                                 .wants_total = true};
+    struct journal_query sweep = {.by = JOURNAL_SWEEP, .max_rows = 3};
+    struct journal_record rewind = record(JOURNAL_REWIND, 1, 0, "");
+
+    other.principal = "ben";
+    fork.parent = ids[0];
+    update.generation = 0;
+    rewind.generation = 2;
+    commit(s, at_time(record(JOURNAL_OPEN, 0, 0, "terms"), 1));
+    commit(s, at_time(record(JOURNAL_ACCEPT, 0, 1, "a"), 2));
+    commit(s, at_time(record(JOURNAL_FINISH, 0, 1, "f"), 3));
+    commit(s, at_time(record(JOURNAL_ACCEPT, 0, 2, "a"), 4));
+    commit(s, at_time(update, 9));
+    commit(s, at_time(record(JOURNAL_OPEN, 1, 0, "terms"), 5));
+    commit(s, at_time(record(JOURNAL_OBSERVE, 1, 1, "o"), 6));
+    commit(s, at_time(fork, 7));
+    commit(s, at_time(other, 8));
+    ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:1.1.6[3]…");
+    page.wants_total = false;
+    ck_assert_str_eq(listed(s, &page), "0:1.1.4");
+    ck_assert_str_eq(listed(s, &sweep), "0:1.1.4 1:1.1.6 2:1.1.7…");
+    ck_assert_str_eq(listed(s, &sweep), "3:0.1.8");
+    commit(s, at_time(rewind, 10));
+    commit(s, record(JOURNAL_CLOSE, 0, 0, ""));
+    page.place = INT64_MAX;
+    page.wants_total = true;
+    ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:0.2.10[2]…");
+    s->type->close(s);
+}
+END_TEST
+
 /* A file of the first schema is taken over, with what it has. */
 START_TEST(test_migration)
 {
     struct journal_store *s = opened();
     char path[64];
     sqlite3 *db;
+    struct journal_record open = record(JOURNAL_OPEN, 0, 0, "");
 
-    commit(s, record(JOURNAL_OPEN, 0, 0, "terms"));
+    open.body = "\2\0\0\0\4\0\0\0\0\0\0\0tiny and the rest";
+    open.size_bytes = 12 + strlen("tiny and the rest");
+    open.model = "tiny";
+    commit(s, record(JOURNAL_OPEN, 1, 0, "short"));
+    commit(s, open);
     s->type->close(s);
     (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
-    ck_assert_int_eq(sqlite3_exec(db, "DROP TABLE params; DROP TABLE block; PRAGMA user_version=1",
+    ck_assert_int_eq(sqlite3_exec(db,
+                                  "DROP TABLE params; DROP TABLE block;"
+                                  "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
+                                  "ALTER TABLE conversation DROP COLUMN model;"
+                                  "PRAGMA user_version = 1",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
     s = opened();
-    ck_assert_str_eq(stored(s, 0), "1.1.0:terms");
+    ck_assert_str_eq(stored(s, 1), "1.1.0:short");
+    ck_assert_str_eq(listed(s, &(struct journal_query){.by = JOURNAL_PAGE,
+                                                       .principal = "anna",
+                                                       .text = "tiny",
+                                                       .place = INT64_MAX,
+                                                       .max_rows = 9}),
+                     "0:0.1.0");
     commit(s, of_params(JOURNAL_CHECKPOINT, 1, "first"));
     ck_assert_str_eq(checkpoints(s), "17.0.0:first");
     s->type->close(s);
@@ -513,6 +606,7 @@ int main(void)
     tcase_add_test(t, test_bound);
     tcase_add_test(t, test_foreign);
     tcase_add_test(t, test_checkpoints);
+    tcase_add_test(t, test_list);
     tcase_add_test(t, test_migration);
     tcase_add_loop_test(t, test_faults, 0, 5);
     tcase_add_test(t, test_power);
