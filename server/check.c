@@ -130,6 +130,15 @@ enum status check_config(const struct config *config, struct error *err)
     return STATUS_OK;
 }
 
+enum status check_backup(const struct config *config, struct error *err)
+{
+    if (config->data == NULL)
+        return error_set(err, STATUS_INVALID, "--backup: --data does not say of what");
+    if (journal_sqlite.backup(config->data, config->backup, err) == STATUS_OK)
+        return STATUS_OK;
+    return error_prefix(err, "--backup");
+}
+
 enum status check_data(const struct config *config, uint64_t *ret_conversations,
                        uint64_t *ret_turns, struct error *err)
 {

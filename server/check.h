@@ -17,4 +17,7 @@ enum status check_config(const struct config *config, struct error *err) MUST_CH
 enum status check_data(const struct config *config, uint64_t *ret_conversations,
                        uint64_t *ret_turns, struct error *err) MUST_CHECK;
 
+/* Copies what --data has to the file of --backup. */
+enum status check_backup(const struct config *config, struct error *err) MUST_CHECK;
+
 #endif

@@ -38,6 +38,7 @@
 #include "server/conversation/keeping.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
+#include "server/conversation/retention.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
 #include "server/model/attached.h"
@@ -73,6 +74,7 @@ struct daemon {
     struct models models;
     struct attached attached;
     struct conversations conversations;
+    struct retention retention;
     struct journal *journal;         /* NULL: none */
     char binding[BINDING_MAX_BYTES]; /* what computes, for the journal */
     struct params_sets params;
@@ -84,7 +86,8 @@ struct daemon {
     struct health health;
     struct port *port;
     struct http *http; /* NULL: none */
-    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm;
+    struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
+        retention_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -194,6 +197,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->sessions_alarm);
     alarm_close(&d->sequences_alarm);
     alarm_close(&d->attached_alarm);
+    alarm_close(&d->retention_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
@@ -212,6 +216,7 @@ static void daemon_advance(struct daemon *d)
     if (d->models.n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
         !trainers_are_idle(&d->trainers))
         return; /* wait for running loads and steps */
+    retention_stop(&d->retention);
     conversations_close_all(&d->conversations, NULL, "the server stops");
     assert(d->conversations.n_closing == 0);
     if (!params_sets_are_kept(&d->params))
@@ -314,6 +319,7 @@ static void apply_limits(void *self, const struct config *to)
                             to->linger_ms * 1000);
     d->conversations.config.unload_us = to->unload_idle_ms * 1000;
     d->keyed.config.linger_us = to->linger_ms * 1000;
+    retention_configure(&d->retention, to->retain_age_ms, to->retain_bytes);
     d->params.keeping.checkpoint_rounds = to->checkpoint_rounds;
     d->sessions.config.max_sessions = to->max_sessions != 0 ? to->max_sessions : MAX_SESSIONS;
 }
@@ -452,6 +458,11 @@ static void expire_keyed(void *keyed)
 static void expire_sessions(void *all)
 {
     sessions_tick(all);
+}
+
+static void tick_retention(void *retention)
+{
+    retention_tick(retention);
 }
 
 static void tick_attached(void *attached)
@@ -705,6 +716,7 @@ static enum status start_journal(struct daemon *d, struct error *err)
     keeping.journal = params.journal = d->journal;
     conversations_keep(&d->conversations, &keeping);
     params_keep(&d->params, &params);
+    retention_configure(&d->retention, d->config.retain_age_ms, d->config.retain_bytes);
     log_info("keeps", "data=%s", config.dir);
     return STATUS_OK;
 }
@@ -817,6 +829,7 @@ static void start_conversations(struct daemon *d)
         .arm = alarm_arm,
         .arm_self = &d->keyed_alarm,
     };
+    const struct retention_config retention = {.arm = alarm_arm, .arm_self = &d->retention_alarm};
     struct timespec now;
 
     (void)clock_gettime(CLOCK_REALTIME, &now); /* cannot fail with this clock */
@@ -824,6 +837,7 @@ static void start_conversations(struct daemon *d)
     conversations_init(&d->conversations, &config);
     d->conversations.on_idle = go_on_later;
     d->conversations.idle_arg = d;
+    retention_init(&d->retention, &d->conversations, &retention);
     conversation_names_init(&d->names, &d->conversations, &d->env);
     keyed_replies_init(&d->keyed, &keyed);
 }
@@ -877,6 +891,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->keyed_alarm, &d->loop, &d->env, expire_keyed, &d->keyed);
     alarm_open(&d->sessions_alarm, &d->loop, &d->env, expire_sessions, &d->sessions);
     alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
+    alarm_open(&d->retention_alarm, &d->loop, &d->env, tick_retention, &d->retention);
     alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),

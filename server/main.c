@@ -58,6 +58,14 @@ static int server_main_serve(const struct config *config)
     return EXIT_STOPPED;
 }
 
+static int server_main_backup(const struct config *config)
+{
+    if (check_backup(config, &failure) == STATUS_OK)
+        return EXIT_STOPPED;
+    (void)fprintf(stderr, "parleyd: %s\n", failure.text);
+    return EXIT_FAILED;
+}
+
 static int server_main_check_data(const struct config *config)
 {
     uint64_t n_conversations, n_turns;
@@ -88,6 +96,8 @@ int main(int argc, char **argv)
         document_example(stdout);
     else if (config.version)
         (void)puts("parleyd " PARLEY_VERSION);
+    else if (config.backup != NULL)
+        code = server_main_backup(&config);
     else if (config.check_data)
         code = server_main_check_data(&config);
     else

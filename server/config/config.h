@@ -33,6 +33,7 @@ struct config {
     struct config_model plugins[CONFIG_MAX_PLUGINS]; /* [n_plugins] agents in shared objects */
     size_t n_plugins;
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
+    const char *backup;    /* only copy what data has to this file; NULL: no */
     const char *data;      /* the journal's directory, in argv or the file; NULL: none is kept */
     const char *tls_cert, *tls_key, *tls_client_ca; /* likewise, PEM files; NULL: none */
     const char *keys; /* the file of keys, in argv or the file; NULL: everybody may call */
@@ -50,7 +51,8 @@ struct config {
     uint64_t session_ttl_ms;
     size_t params_bytes;
     size_t checkpoint_rounds;
-    uint64_t unload_idle_ms;
+    uint64_t unload_idle_ms, retain_age_ms;
+    size_t retain_bytes;
     size_t memory_bytes;         /* of all models; 0: no bound */
     size_t max_peer_connections; /* 0: no bound */
     size_t max_message_bytes;

@@ -286,6 +286,14 @@ enum status set_speculate(struct config *c, const char *value, struct error *err
     return error_set(err, STATUS_INVALID, "takes on, off or auto, not '%.40s'", value);
 }
 
+enum status set_backup(struct config *c, const char *value, struct error *err)
+{
+    if (*value == '\0')
+        return error_set(err, STATUS_INVALID, "is empty");
+    c->backup = value;
+    return STATUS_OK;
+}
+
 enum status set_check_data(struct config *c, const char *value, struct error *err)
 {
     (void)value;

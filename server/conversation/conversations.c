@@ -159,8 +159,11 @@ static void conversations_trim(struct conversations *all)
 static uint64_t due_us(const struct conversation *c, uint64_t now_us)
 {
     uint64_t from = c->host.n_live > 0 ? now_us : c->host.last_done_us;
+    uint64_t ttl_ms = c->host.options->ttl_ms, retain_ms = c->all->config.retain_ms;
 
-    return from + c->host.options->ttl_ms * 1000;
+    if (c->host.is_kept && retain_ms != 0 && retain_ms < ttl_ms)
+        ttl_ms = retain_ms;
+    return from + ttl_ms * 1000;
 }
 
 /* When it is next to be looked at: it expires, or leaves memory. */
@@ -614,6 +617,7 @@ void conversations_init(struct conversations *all, const struct conversations_co
     expiry_init(&all->expiry);
     list_init(&all->newest_first);
     list_init(&all->lingering);
+    list_init(&all->closing);
     config->env->random(config->env->self, &life, sizeof(life));
     watch_ring_init(&all->watch, life);
 }

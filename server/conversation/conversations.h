@@ -91,6 +91,7 @@ struct conversations_config {
     uint64_t ttl_ms;             /* of conversations that set none; a day */
     /* How long a turn that can be asked for again goes on without a reader; 0: not at all. */
     uint64_t linger_us;
+    uint64_t retain_ms; /* without a turn, one that is kept is closed, whatever its ttl; 0: no */
     uint64_t unload_us; /* idle for so long, one that is kept leaves memory; 0: never */
     uint64_t unix_ms;   /* the wall clock at conversations_init */
     /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
@@ -125,6 +126,7 @@ struct conversations {
     void *idle_arg;
     struct model_user user;
     struct keeping_config keeping;
+    struct list closing; /* in the journal, by a pass: see retention.h */
 };
 
 void conversations_init(struct conversations *all, const struct conversations_config *config);

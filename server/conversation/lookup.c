@@ -4,6 +4,7 @@
 
 #include "server/conversation/keeping.h"
 #include "server/conversation/recall.h"
+#include "server/conversation/retention.h"
 
 static void on_lookup(void *arg, struct journal_found *found, const struct error *err)
 {
@@ -12,7 +13,7 @@ static void on_lookup(void *arg, struct journal_found *found, const struct error
     struct conversation *c;
 
     memcpy(l->id.bytes, found->id, sizeof(l->id.bytes));
-    if (why.status == STATUS_OK && found->is_found) {
+    if (why.status == STATUS_OK && found->is_found && !retention_is_closing(l->all, &l->id)) {
         c = conversations_get(l->all, &l->id);
         if (c == NULL) /* else another lookup was sooner */
             (void)!conversation_recall(&c, l->all, l->principal, found, &why); /* it is in why */

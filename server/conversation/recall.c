@@ -353,7 +353,8 @@ enum status conversation_recall(struct conversation **out, struct conversations 
     rc = recall_all(&r, found, err);
     *out = NULL;
     if (rc == STATUS_OK && now_ms > r.last_unix_ms &&
-        now_ms - r.last_unix_ms >= c->host.options->ttl_ms) {
+        (now_ms - r.last_unix_ms >= c->host.options->ttl_ms ||
+         (all->config.retain_ms != 0 && now_ms - r.last_unix_ms >= all->config.retain_ms))) {
         keeping_close(c);
         conversation_release(c);
     } else if (rc == STATUS_OK) {

@@ -79,6 +79,8 @@ static const char *const statements[N_STATEMENTS] = {
                 " ORDER BY generation DESC, turn DESC, kind DESC LIMIT 1",
     [ST_UPDATE] = "SELECT body FROM event WHERE conversation = ?1 AND generation = 0 AND turn = 0"
                   " AND kind = 2",
+    [ST_BYTES] = "SELECT (page_count - freelist_count) * page_size"
+                 " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
 };
 
 /* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
@@ -758,5 +760,6 @@ const struct journal_store_type journal_sqlite = {
     .close = sqlite_close,
     .commit = sqlite_commit,
     .read = sqlite_read,
+    .backup = sqlite_backup,
     .check = sqlite_check,
 };

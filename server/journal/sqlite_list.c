@@ -118,6 +118,20 @@ static enum status list_count(struct sqlite_store *s, const struct journal_query
     return rc;
 }
 
+static enum status list_measure(struct sqlite_store *s, struct journal_found *out,
+                                struct error *err)
+{
+    enum status rc = STATUS_OK;
+    sqlite3_stmt *st;
+
+    if (sqlite_first(s, &st, ST_BYTES, NULL, 0) != SQLITE_ROW)
+        rc = sqlite_failed(s, "read", err);
+    else
+        out->store_bytes = (uint64_t)sqlite3_column_int64(st, 0);
+    (void)sqlite3_reset(st);
+    return rc;
+}
+
 enum status sqlite_read_list(struct sqlite_store *s, const struct journal_query *q,
                              struct journal_found *out, struct error *err)
 {
@@ -131,6 +145,8 @@ enum status sqlite_read_list(struct sqlite_store *s, const struct journal_query 
     sqlite3_stmt *st;
     int step;
 
+    if (rc == STATUS_OK && !is_page)
+        rc = list_measure(s, out, err);
     if (rc != STATUS_OK)
         return rc;
     step = sqlite_first(s, &st, which, is_page ? page : page + 1,

@@ -39,6 +39,7 @@ enum statement {
     ST_SWEEP,
     ST_LAST,
     ST_UPDATE,
+    ST_BYTES,
     N_STATEMENTS
 };
 
@@ -82,6 +83,9 @@ bool sqlite_do(struct sqlite_store *s, enum statement which, const struct sqlite
     sqlite_do(                                                \
         s, which, (const struct sqlite_value[]){__VA_ARGS__}, \
         (int)(sizeof((const struct sqlite_value[]){__VA_ARGS__}) / sizeof(struct sqlite_value)))
+
+/* sqlite_backup.c: journal_store_type's backup. */
+enum status sqlite_backup(const char *dir, const char *path, struct error *err) MUST_CHECK;
 
 /* Rows of JOURNAL_PAGE and JOURNAL_SWEEP. */
 enum status sqlite_read_list(struct sqlite_store *s, const struct journal_query *q,

@@ -96,9 +96,10 @@ struct journal_found {
     uint8_t parent[JOURNAL_ID_BYTES];
     char *request_id; /* NULL: none */
     struct list events, rows;
-    size_t size_bytes; /* of both */
-    uint64_t n_total;  /* rows of all pages, if it was wanted */
-    bool has_more;     /* rows beyond those */
+    size_t size_bytes;    /* of both */
+    uint64_t n_total;     /* rows of all pages, if it was wanted */
+    bool has_more;        /* rows beyond those */
+    uint64_t store_bytes; /* that the store takes, of JOURNAL_SWEEP */
 };
 
 void journal_found_init(struct journal_found *f);
@@ -122,6 +123,8 @@ struct journal_store_type {
      * more than max_bytes. */
     enum status (*read)(struct journal_store *s, const struct journal_query *q, size_t max_bytes,
                         struct journal_found *out, struct error *err);
+    /* Copies what is committed in dir to a new file, also while another process has dir open. */
+    enum status (*backup)(const char *dir, const char *path, struct error *err);
     /* Whether all that is stored is sound; on failure the error says what is not. */
     enum status (*check)(struct journal_store *s, uint64_t *ret_conversations, uint64_t *ret_turns,
                          struct error *err);

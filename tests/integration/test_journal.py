@@ -5,11 +5,13 @@ again to the same bytes; while the disk fails nothing is promised, and nothing t
 usage: test_journal.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import os
 import random
 import resource
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -175,8 +177,8 @@ def is_kept(parleyd, flags, folder):
     assert checked.returncode == 1 and "journal.db" in checked.stderr, checked
 
 
-def pages(parley, size, model=""):
-    """All pages of a list, one behind the other."""
+def pages(parley, size, model="", counted=True):
+    """All pages of a list, one behind the other; counted: the total is their number."""
     token, listed, totals = "", [], set()
     while True:
         page = parley.conversations.List(conversations.ConversationsListRequest(page_size=size, page_token=token, model=model))
@@ -185,7 +187,7 @@ def pages(parley, size, model=""):
         totals.add(page.total)
         token = page.next_page_token
         if not token:
-            assert totals == {len(listed)}, (totals, len(listed))
+            assert totals == {len(listed)} or not counted, (totals, len(listed))
             return listed
 
 
@@ -223,6 +225,92 @@ def is_listed(parleyd, flags, folder):
         children.until("all to leave memory", lambda: all(c.context_tokens == 0 for c in pages(parley, 1000)))
         assert [everything(parley, c) for c in alive] == known
         assert next_turns(parley, alive) == after
+
+
+def stored_turns(daemon, data):
+    """What --check-data says: open conversations and turns."""
+    checked = children.run([daemon.command[0], "--data", data, "--check-data"], stdout=-1, stderr=-1, text=True)
+    assert checked.returncode == 0, checked
+    return [int(part.split("=")[1]) for part in checked.stdout.split()]
+
+
+def is_backed_up(parleyd, flags, folder):
+    """A backup beside turns has one moment: each conversation with a prefix of its turns, none that ended before missing. It is restored
+    as the manual says."""
+    data, file, restored = (os.path.join(folder, name) for name in ("saved", "backup.db", "restored"))
+    with Mortal(parleyd, *flags, "--data", data) as parley:
+        daemon = parley.daemon
+        made = [parley.open("tiny") for _ in range(4)]
+        for c in made:
+            said(parley, turn(c, 1))
+        busy = threading.Event()
+
+        def go_on(c):
+            number = 1
+            while not busy.is_set():
+                number += 1
+                said(parley, turn(c, number, tokens=4))
+            return number
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            last = [pool.submit(go_on, c) for c in made]
+            backup = children.run([daemon.command[0], "--data", data, "--backup", file], stderr=-1, text=True)
+            busy.set()
+            last = [one.result(children.PATIENCE) for one in last]
+        assert backup.returncode == 0, backup
+        before = [everything(parley, c) for c in made]
+        again = children.run([daemon.command[0], "--data", data, "--backup", file], stderr=-1, text=True)
+        assert again.returncode == 1 and "there already" in again.stderr, again
+    assert not os.path.exists(file + ".part")
+    os.mkdir(restored)
+    os.rename(file, os.path.join(restored, "journal.db"))
+    with Mortal(parleyd, *flags, "--data", restored) as parley:
+        for c, one, n in zip(made, before, last):
+            have = everything(parley, c)
+            assert 1 <= have[0] <= n and have[5] == one[5][:have[0]], (c, have[0], n)
+        said(parley, turn(made[0], everything(parley, made[0])[0] + 1, tokens=4))
+    none = children.run([parleyd, "--data", os.path.join(folder, "none"), "--backup", file], stderr=-1, text=True)
+    assert none.returncode == 1 and "No such file" in none.stderr, none
+
+
+def is_forgotten(parleyd, flags, folder):
+    """Conversations whose time has passed, which nobody asked for since the start, go from the journal; so do those beyond the bounds of
+    age and size, the idlest first, and forks keep what they share."""
+    data = os.path.join(folder, "forgotten")
+    flags = [*flags, "--data", data]
+    with Mortal(parleyd, *flags) as parley:
+        daemon = parley.daemon
+        short = [parley.open("echo", ttl_ms=3600000) for _ in range(50)]
+        long = parley.open("echo", metadata={"which": "long"})
+        for c in short + [long]:
+            said(parley, conversations.TurnRequest(conversation=c, turn=1, text="hello"))
+        child = parley.fork(short[0])
+        parley.conversations.Update(conversations.ConversationsUpdateRequest(conversation=child, ttl_ms=10 * 3600000))
+        daemon.kill()
+        with contextlib.closing(sqlite3.connect(f"{data}/journal.db")) as db, db:  # two hours pass
+            db.execute("UPDATE event SET unix_ms = unix_ms - 2 * 3600000")
+        parley = daemon.again()
+        assert [c.conversation for c in pages(parley, 100, counted=False)] == [child, long]
+
+        def those():
+            with contextlib.closing(sqlite3.connect(f"file:{data}/journal.db?mode=ro", uri=True)) as db:
+                return {row[0].hex() for row in db.execute("SELECT id FROM conversation WHERE NOT is_closed")}
+
+        children.until("the short ones to go", lambda: those() == {child, long})
+        assert parley.get(child).turns == 1
+    assert stored_turns(daemon, data)[0] == 2
+    with Mortal(parleyd, *flags) as parley:
+        big = [parley.open("echo") for _ in range(40)]
+        for c in big:
+            said(parley, conversations.TurnRequest(conversation=c, turn=1, text="x" * 20000))
+    with Mortal(parleyd, *flags, "--retain-size", "1M") as parley:
+        children.until("the idlest to go", lambda: not {child, long} & those() and len(those()) <= 25)
+        left = those()
+        assert left == set(big[-len(left):]), "the idlest went first"
+        assert len(left) >= 8, "no more than had to"
+    with Mortal(parleyd, *flags, "--retain-age", "100ms") as parley:
+        children.until("all to go", lambda: not those())
+    assert stored_turns(daemon, data) == [0, 0]
 
 
 def second_is_refused(parleyd, flags, folder):
@@ -480,7 +568,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, is_listed, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
+        for part in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)

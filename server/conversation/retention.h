@@ -1,0 +1,45 @@
+/* What the journal keeps of conversations that nobody asks for any more: passes over all of them
+ * close those whose time has passed, which were not in memory since a restart, and those beyond the
+ * bounds of age and size. Loop. */
+#ifndef SERVER_CONVERSATION_RETENTION_H
+#define SERVER_CONVERSATION_RETENTION_H
+
+#include "server/conversation/conversations.h"
+#include "server/journal/journal.h"
+
+struct retention_config {
+    uint64_t age_ms; /* without a turn, whatever the time to live; 0: no bound */
+    uint64_t bytes;  /* that the journal takes, the idlest go beyond; 0: no bound */
+    void (*arm)(void *self, uint64_t at_us); /* retention_tick is to be called then; 0: not */
+    void *arm_self;
+};
+
+enum { RETENTION_IDLEST = 256 };
+
+struct retention {
+    struct conversations *all;
+    struct retention_config config;
+    struct journal_wait wait;
+    uint64_t place; /* of the pass */
+    bool is_passing;
+    bool is_over_size; /* the pass is followed by closing of the idlest */
+    struct idle_one {
+        struct conversation_id id;
+        uint64_t last_unix_ms;
+    } idlest[RETENTION_IDLEST]; /* [n_idlest] that the pass has seen, the idlest first */
+    size_t n_idlest, next_idlest;
+};
+
+/* Without a journal nothing is done. The first pass begins soon. */
+void retention_init(struct retention *r, struct conversations *all,
+                    const struct retention_config *config);
+/* From the next pass on, which begins soon. */
+void retention_configure(struct retention *r, uint64_t age_ms, uint64_t bytes);
+void retention_tick(struct retention *r);
+/* No pass goes on, none begins. */
+void retention_stop(struct retention *r);
+
+/* A conversation is being closed by a pass: what was read of it before is not to be used. */
+bool retention_is_closing(const struct conversations *all, const struct conversation_id *id);
+
+#endif
