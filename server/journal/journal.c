@@ -122,6 +122,8 @@ static void journal_done(struct job *job)
     /* What is told may append more, which is not behind the failure. */
     if (err.status != STATUS_OK)
         list_move(&j->waiting, &ended);
+    /* Before anybody is told: the disk works while the loop does. */
+    journal_begin(j);
     while ((at = list_pop(&ended)) != NULL)
         journal_item_end(j, container_of(at, struct journal_item, link), &err);
     journal_begin(j);

@@ -250,6 +250,7 @@ enum status sqlite_connect(struct sqlite_store *s, struct error *err)
         rc = sqlite_run(s,
                         "PRAGMA page_size = 8192; PRAGMA journal_mode = WAL;"
                         "PRAGMA synchronous = FULL; PRAGMA mmap_size = 0;"
+                        "PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4096;"
                         "PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY",
                         err);
     }
