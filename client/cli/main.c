@@ -16,8 +16,8 @@ static const struct verb verbs[] = {
      "What the server serves; the model files of a folder, which needs no server.", models_run},
     {"inspect", "PATH [OPTION]…", "What a model's file holds; needs no server.", inspect_run},
     {"conversations",
-     "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID]] "
-     "[OPTION]…",
+     "[list | show ID | fork ID | rewind ID TURN | cancel ID [TURN] | close ID… | watch [ID] | "
+     "export [ID…] | import] [OPTION]…",
      "The server's conversations.", conversations_run},
     {"keys", "new --principal NAME [OPTION]…",
      "A new key, and its line for parleyd's file of keys; needs no server.", keys_run},

@@ -9,6 +9,7 @@
 #define SERVICES(TABLE) \
     TABLE(conversations_rpcs) \
     TABLE(conversations_list_rpcs) \
+    TABLE(conversations_import_rpcs) \
     TABLE(turn_rpcs) \
     TABLE(ask_rpcs) \
     TABLE(watch_rpcs) \

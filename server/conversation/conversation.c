@@ -342,6 +342,14 @@ static enum status check_limits(const struct conversation *c, size_t n_bytes, st
     return STATUS_OK;
 }
 
+enum status conversation_check_room(const struct conversation *c, const struct turn_request *r,
+                                    size_t n_bytes, struct error *err)
+{
+    enum status rc = conversation_check_turn(c, r, err);
+
+    return rc == STATUS_OK ? check_limits(c, n_bytes, err) : rc;
+}
+
 static struct turn *find_live(const struct conversation *c, uint32_t number)
 {
     struct link *at;

@@ -71,6 +71,10 @@ enum status conversation_turn(struct conversation *c, const struct turn_request 
  * there is none; a refusal as by conversation_turn. */
 enum status conversation_run_unended(struct conversation *c, struct error *err) MUST_CHECK;
 
+/* For import.c: whether one more turn may come, of a request that is correct. */
+enum status conversation_check_room(const struct conversation *c, const struct turn_request *r,
+                                    size_t n_bytes, struct error *err) MUST_CHECK;
+
 uint64_t conversation_idle_us(const struct conversation *c); /* 0 while it is busy */
 
 #endif

@@ -155,6 +155,42 @@ enum status keeping_rewind(struct conversation *c, struct error *err)
     return keeping_note(c, &r, err);
 }
 
+/* Without a binding: when it is read again, it is as of another model. */
+static enum status keeping_import_part(struct conversation *c, enum journal_kind kind,
+                                       const struct completed_turn *t, const void *trace,
+                                       size_t trace_size, struct error *err)
+{
+    struct journal_record r = keeping_record(c, kind);
+    struct buf body;
+    enum status rc;
+
+    buf_init(&body, RECORD_MAX_BYTES);
+    rc = kind == JOURNAL_FINISH ? body_write_finish(&body, t, trace, trace_size, err)
+                                : body_write_accept(&body, t->request, NULL, "", err);
+    r.turn = t->number;
+    r.body = body.data;
+    r.size_bytes = body.len;
+    if (rc != STATUS_OK)
+        conversation_unload(c);
+    else
+        rc = keeping_note(c, &r, err);
+    buf_deinit(&body);
+    return rc;
+}
+
+enum status keeping_import(struct conversation *c, const struct completed_turn *t,
+                           const void *trace, size_t trace_size, struct error *err)
+{
+    enum status rc;
+
+    if (!c->host.is_kept)
+        return STATUS_OK;
+    if (t->request->is_observed)
+        return keeping_import_part(c, JOURNAL_OBSERVE, t, NULL, 0, err);
+    rc = keeping_import_part(c, JOURNAL_ACCEPT, t, NULL, 0, err);
+    return rc == STATUS_OK ? keeping_import_part(c, JOURNAL_FINISH, t, trace, trace_size, err) : rc;
+}
+
 void keeping_close(struct conversation *c)
 {
     const struct journal_record r = keeping_record(c, JOURNAL_CLOSE);

@@ -19,6 +19,9 @@ enum status keeping_begin(struct conversation *c, const char *name, struct error
 /* The conversation was updated or rewound. UNAVAILABLE: it has left memory. */
 enum status keeping_update(struct conversation *c, struct error *err) MUST_CHECK;
 enum status keeping_rewind(struct conversation *c, struct error *err) MUST_CHECK;
+/* A completed turn of another origin was added. UNAVAILABLE: it has left memory. */
+enum status keeping_import(struct conversation *c, const struct completed_turn *t,
+                           const void *trace, size_t trace_size, struct error *err) MUST_CHECK;
 /* It is found no more. */
 void keeping_close(struct conversation *c);
 /* The turn that an earlier process accepted cannot be run. */

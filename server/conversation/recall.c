@@ -99,11 +99,9 @@ static bool recall_is_model(const struct recall *r, const struct body_accept *ac
     return strncmp(accept->binding, version, len) == 0 && accept->binding[len] == ' ';
 }
 
-/* For another model the ids that were generated mean nothing: its own ids of the reply's text.
- * Kinds without tokens have a trace that is not the model's, e.g. the text itself. */
-static enum status recall_retrace(struct recall *r, struct body_finish *finish, struct error *err)
+enum status recall_retrace(struct body_finish *finish, const struct agent *a, struct arena *arena,
+                           struct error *err)
 {
-    const struct agent *a = r->c->host.model->agent;
     const struct buf *text = &finish->reply.text;
     struct buf ids;
     char *trace = NULL;
@@ -113,7 +111,7 @@ static enum status recall_retrace(struct recall *r, struct body_finish *finish, 
     if (text->len > 0)
         rc = a->type->tokenize(a, text->data, text->len, false, &ids, err);
     if (rc == STATUS_OK && ids.len > 0) {
-        trace = arena_strndup(&r->arena, ids.data, ids.len);
+        trace = arena_strndup(arena, ids.data, ids.len);
         if (trace == NULL)
             rc = error_no_memory(err, ids.len, "a stored conversation");
     }
@@ -123,11 +121,9 @@ static enum status recall_retrace(struct recall *r, struct body_finish *finish, 
     return rc;
 }
 
-/* The clone observes the turn, and takes in its reply. */
-static enum status recall_clone(struct recall *r, const struct stored_request *request,
-                                const struct body_finish *finish, struct error *err)
+enum status recall_turn(struct turn_host *h, const struct stored_request *request,
+                        const struct body_finish *finish, struct error *err)
 {
-    struct turn_host *h = &r->c->host;
     struct agent_turn *t = try_alloc(1, sizeof(*t));
     struct arena arena;
     enum status rc;
@@ -187,12 +183,12 @@ static enum status recall_finish(struct recall *r, const struct journal_event *e
         rc = body_read_finish(&finish, e->body, e->size_bytes, &r->arena, err);
     if (rc == STATUS_OK && !recall_is_model(r, &accept) &&
         r->c->host.model->agent->type->tokenize != NULL)
-        rc = recall_retrace(r, &finish, err);
+        rc = recall_retrace(&finish, r->c->host.model->agent, &r->arena, err);
     if (rc == STATUS_OK)
         rc = stored_request_open(&request, &accept.request, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = recall_clone(r, request, &finish, err);
+    rc = recall_turn(h, request, &finish, err);
     if (rc == STATUS_OK)
         rc = completed_turn_open(&completed, h->newest, request, &finish.reply, err);
     if (rc != STATUS_OK) {

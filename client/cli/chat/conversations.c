@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cli/chat/export.h"
 #include "client/cli/chat/transcript.h"
 #include "client/cli/chat/watch.h"
 #include "client/cli/connection.h"
@@ -234,6 +235,25 @@ static enum exit_code conversations_watch(struct conversation_list *c, int n_arg
     return EXIT_DONE;
 }
 
+static enum exit_code conversations_export(struct conversation_list *c, int n_args, char **args)
+{
+    struct parley_error err;
+
+    for (int i = 0; i < n_args; i++)
+        if (export_one(c->channel, args[i], &err) != PARLEY_OK)
+            return connection_complain(&err);
+    if (n_args == 0 && export_all(c->channel, c->model, &err) != PARLEY_OK)
+        return connection_complain(&err);
+    return EXIT_DONE;
+}
+
+static enum exit_code conversations_import(struct conversation_list *c, int n_args, char **args)
+{
+    (void)n_args;
+    (void)args;
+    return import_run(c->channel);
+}
+
 static const struct action actions[] = {
     {"list", "", 0, 0, conversations_list},
     {"show", "ID", 1, 1, conversations_show},
@@ -242,6 +262,8 @@ static const struct action actions[] = {
     {"cancel", "ID [TURN]", 1, 2, conversations_cancel},
     {"close", "ID…", 1, 1000, conversations_close},
     {"watch", "[ID]", 0, 1, conversations_watch},
+    {"export", "[ID…]", 0, 1000, conversations_export},
+    {"import", "", 0, 0, conversations_import},
 };
 
 static const struct action *find_action(const char *name)

@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proto/words.h"
@@ -92,7 +93,8 @@ static bool is_map(const ProtobufCFieldDescriptor *field)
     len = strlen(entry->short_name);
     return len > 5 && strcmp(entry->short_name + len - 5, "Entry") == 0 &&
            strcmp(entry->fields[0].name, "key") == 0 &&
-           entry->fields[0].type == PROTOBUF_C_TYPE_STRING;
+           (entry->fields[0].type == PROTOBUF_C_TYPE_STRING ||
+            entry->fields[0].type == PROTOBUF_C_TYPE_INT32);
 }
 
 static json_t *map_json(const ProtobufCMessage *const *entries, size_t n)
@@ -102,9 +104,14 @@ static json_t *map_json(const ProtobufCMessage *const *entries, size_t n)
     for (size_t i = 0; i < n; i++) {
         const ProtobufCFieldDescriptor *fields = entries[i]->descriptor->fields;
         const char *bytes = (const char *)entries[i];
-        const char *key = *(const char *const *)(const void *)(bytes + fields[0].offset);
+        const void *at = bytes + fields[0].offset;
+        char number[16];
 
-        (void)json_object_set_new(object, key, value_json(&fields[1], bytes + fields[1].offset));
+        if (fields[0].type == PROTOBUF_C_TYPE_INT32)
+            (void)snprintf(number, sizeof number, "%d", *(const int32_t *)at); /* it fits */
+        (void)json_object_set_new(
+            object, fields[0].type == PROTOBUF_C_TYPE_INT32 ? number : *(const char *const *)at,
+            value_json(&fields[1], bytes + fields[1].offset));
     }
     return object;
 }

@@ -575,6 +575,42 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     return STATUS_OK;
 }
 
+/* False: there is no such reason. */
+static bool wire_take_finish(enum finish *out, Parley__V1__FinishReason reason)
+{
+    for (int i = 0; i <= FINISH_WORKER_LOST; i++) {
+        if (wire_finish((enum finish)i) == reason) {
+            *out = (enum finish)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__TranscriptTurn *from,
+                               struct arena *arena, struct error *err)
+{
+    Parley__V1__TurnRequest request = PARLEY__V1__TURN_REQUEST__INIT;
+    struct imported_turn t = {.reply = from->reply, .reply_len = strlen(from->reply)};
+    enum status rc;
+
+    request.turn = from->turn;
+    request.messages = from->messages;
+    request.n_messages = from->n_messages;
+    request.observe_only = from->finish_reason == PARLEY__V1__FINISH_REASON__FINISH_REASON_OBSERVED;
+    rc = wire_turn(&t.request, &request, arena, err);
+    if (rc != STATUS_OK)
+        return rc;
+    if (!wire_take_finish(&t.finish, from->finish_reason))
+        return error_field(err, "finish_reason", "is %d, there is no such reason",
+                           (int)from->finish_reason);
+    if (from->usage != NULL)
+        t.usage = (struct usage){.n_prompt = from->usage->prompt_tokens,
+                                 .n_cached = from->usage->cached_tokens};
+    *out = t;
+    return STATUS_OK;
+}
+
 enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
                                  struct arena *arena)
 {

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "server/conversation/body.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/import.h"
 #include "server/conversation/reader.h"
 #include "server/journal/store.h"
 #include "server/model/model.h"
@@ -23,6 +24,10 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
 
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;
+
+/* A turn as a transcript tells it. */
+enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__TranscriptTurn *from,
+                               struct arena *arena, struct error *err) MUST_CHECK;
 
 enum status wire_open(struct open_request *out, const Parley__V1__ConversationsOpenRequest *from,
                       struct arena *arena, struct error *err) MUST_CHECK;

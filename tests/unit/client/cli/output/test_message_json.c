@@ -87,13 +87,28 @@ START_TEST(a_oneof_shows_its_member)
 }
 END_TEST
 
+/* A map whose keys are numbers is an object, too. */
+START_TEST(a_map_of_numbers_is_an_object)
+{
+    Parley__V1__Sampling__LogitBiasEntry entry = PARLEY__V1__SAMPLING__LOGIT_BIAS_ENTRY__INIT;
+    Parley__V1__Sampling__LogitBiasEntry *entries[] = {&entry};
+    Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
+
+    entry.key = -7;
+    entry.value = 2;
+    sampling.logit_bias = entries;
+    sampling.n_logit_bias = 1;
+    check_json(&sampling.base, "{\"logit_bias\":{\"-7\":2.0},\"stop\":[]}");
+}
+END_TEST
+
 /* Fields that know whether they are set are there only then. */
 START_TEST(an_optional_field_shows_when_set)
 {
     Parley__V1__Sampling sampling = PARLEY__V1__SAMPLING__INIT;
 
     sampling.has_temperature = 1;
-    check_json(&sampling.base, "{\"temperature\":0.0,\"logit_bias\":[],\"stop\":[]}");
+    check_json(&sampling.base, "{\"temperature\":0.0,\"logit_bias\":{},\"stop\":[]}");
 }
 END_TEST
 
@@ -124,6 +139,7 @@ int main(void)
     tcase_add_test(all, what_is_empty_is_there);
     tcase_add_test(all, what_is_nested_is_written);
     tcase_add_test(all, a_map_is_an_object);
+    tcase_add_test(all, a_map_of_numbers_is_an_object);
     tcase_add_test(all, a_oneof_shows_its_member);
     tcase_add_test(all, an_optional_field_shows_when_set);
     tcase_add_test(all, what_json_cannot_say_is_left);

@@ -1,0 +1,20 @@
+/* Conversations as JSON lines, from one server to another: a line for each conversation, then one
+ * for each of its turns. The lines are parley.v1's Conversation and TranscriptTurn with their
+ * fields' names, and "type", which says what a line is: "conversation" or "turn". */
+#ifndef CLIENT_CLI_CHAT_EXPORT_H
+#define CLIENT_CLI_CHAT_EXPORT_H
+
+#include "client/cli/options/verb.h"
+#include "client/lib/parley.h"
+
+enum parley_status export_one(struct parley_channel *channel, const char *conversation,
+                              struct parley_error *err);
+/* All that the caller has, of the model only unless that is NULL; newest first. One that is closed
+ * meanwhile is left out. */
+enum parley_status export_all(struct parley_channel *channel, const char *model,
+                              struct parley_error *err);
+
+/* Opens what the lines of stdin say, and prints a line for each: its id, and the one it had. */
+enum exit_code import_run(struct parley_channel *channel);
+
+#endif

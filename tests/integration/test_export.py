@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Conversations go from one server to another as JSON lines, each principal's own, and go on there.
+
+usage: test_export.py PARLEYD WRITE_TINY_MODEL PARLEY      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+
+import json
+import os
+import sys
+import tempfile
+
+import children
+from harness import conversations
+from test_journal import Mortal, turn
+from test_keys import bearer, new_key, write_keys
+
+
+class As:
+    """A principal's calls."""
+
+    def __init__(self, parley, key):
+        self.stub, self.key = parley.conversations, key
+
+    def __getattr__(self, name):
+        return lambda request: getattr(self.stub, name)(request, metadata=bearer(self.key))
+
+
+def cli(parley, program, key, *arguments, lines=""):
+    """Its exit status, its lines of JSON, its complaint."""
+    env = {**os.environ, "PARLEY_API_KEY": key}
+    done = children.run([program, "conversations", *arguments, "--server", parley.address], input=lines, stdout=-1, stderr=-1, text=True, env=env)
+    return done.returncode, [json.loads(line) for line in done.stdout.split("\n") if line], done.stderr
+
+
+def told(line):
+    """What import keeps: not ids, times, what is computed, and how many tokens."""
+    line = dict(line)
+    for key in ("conversation", "opened_unix_ms", "idle_ms", "context_tokens", "kv_pages", "kv_pages_shared", "continued_inexactly", "generation", "parent"):
+        line.pop(key, None)
+    if "usage" in line:
+        line["usage"] = {"prompt_tokens": line["usage"]["prompt_tokens"]}
+    return line
+
+
+def talk(anna):
+    """Two conversations, the newest last: turns of each kind, options, a rewind."""
+    r = conversations.ConversationsOpenRequest(model="tiny", system="You are brief. \u00e9\n", ttl_ms=7200000, metadata={"who": "anna"})
+    r.sampling.temperature, r.sampling.top_k, r.sampling.stop[:] = 0.5, 7, ["never said"]
+    r.sampling.logit_bias[3] = -2
+    r.limits.max_turns = 9
+    first = anna.Open(r).conversation
+    for number, text in ((1, "Tell me."), (2, "\"Quoted\" \u2028 and so on")):
+        said_by(anna, turn(first, number, text))
+    list(anna.Turn(conversations.TurnRequest(conversation=first, turn=3, text="Only listen.", observe_only=True)))
+    said_by(anna, turn(first, 4, "And now?"))
+    second = anna.Open(conversations.ConversationsOpenRequest(model="echo")).conversation
+    said_by(anna, conversations.TurnRequest(conversation=second, turn=1, text="hello"))
+    said_by(anna, conversations.TurnRequest(conversation=second, turn=2, text="gone"))
+    anna.Rewind(conversations.ConversationsRewindRequest(conversation=second, to_turn=1))
+    return first, second
+
+
+def said_by(who, request):
+    return [event for event in who.Turn(request)][-1].done
+
+
+def main():
+    parleyd, write_tiny_model, program = sys.argv[1:4]
+    with tempfile.TemporaryDirectory() as folder:
+        tiny, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "keys")
+        children.run([write_tiny_model, tiny], check=True)
+        anna_key, ben_key = new_key(), new_key()
+        write_keys(path, ("anna", anna_key), ("ben", ben_key))
+        flags = ["--model", f"tiny={tiny}", "--http", "off", "--keys", path]
+        with Mortal(parleyd, *flags, "--data", os.path.join(folder, "from")) as parley:
+            first, second = talk(As(parley, anna_key))
+            bens = As(parley, ben_key).Open(conversations.ConversationsOpenRequest(model="echo")).conversation
+            status, exported, _ = cli(parley, program, anna_key, "export")
+            assert status == 0 and [line["type"] for line in exported] == ["conversation", "turn", "conversation", "turn", "turn", "turn", "turn"], exported
+            assert [line["conversation"] for line in exported if line["type"] == "conversation"] == [second, first], "hers alone, the newest first"
+            assert [line["turn"] for line in exported if line["type"] == "turn"] == [1, 1, 2, 3, 4]
+            assert [told(line) for line in cli(parley, program, anna_key, "export", second)[1]] == [told(line) for line in exported[:2]]
+            assert cli(parley, program, anna_key, "export", bens)[0] != 0, "another's is not found"
+        with Mortal(parleyd, *flags, "--data", os.path.join(folder, "to")) as parley:
+            daemon, anna = parley.daemon, As(parley, anna_key)
+            lines = "\n".join(json.dumps(line) for line in exported)
+            status, made, complaint = cli(parley, program, anna_key, "import", lines=lines)
+            assert status == 0, complaint
+            assert [(line["was"], line["turns"]) for line in made] == [(second, 1), (first, 4)], made
+            again = cli(parley, program, anna_key, "export")[1]
+            newest_first = exported[2:] + exported[:2]
+            assert [told(line) for line in again] == [told(line) for line in newest_first]
+            assert all(line["continued_inexactly"] for line in again if line["type"] == "conversation")
+            assert not cli(parley, program, ben_key, "export")[1], "they are anna's"
+            daemon.kill()
+            parley = daemon.again()
+            anna = As(parley, anna_key)
+            kept = cli(parley, program, anna_key, "export")[1]
+            assert [told(line) for line in kept] == [told(line) for line in again]
+            assert [line.get("usage") for line in kept] == [line.get("usage") for line in again]
+            mine = {line["was"]: line["conversation"] for line in made}
+            assert said_by(anna, turn(mine[first], 5, "Go on.")).turn == 5
+            assert said_by(anna, conversations.TurnRequest(conversation=mine[second], turn=2, text="more")).turn == 2
+            for bad, says in (("{", "line 1"), ('{"type":"turn","turn":1}', "before any conversation"), ('{"type":"other"}', "its type is"),
+                              ('{"type":"conversation","model":"none"}', "none"),
+                              ('{"type":"conversation","model":"echo"}\n{"type":"turn","turn":2,"messages":[{"role":"user","text":"x"}],"reply":"x","finish_reason":"stop"}', "the next one is 1")):
+                status, _, complaint = cli(parley, program, anna_key, "import", lines=bad)
+                assert status != 0 and says in complaint, (bad, complaint)
+
+
+main()
