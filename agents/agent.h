@@ -225,10 +225,10 @@ struct agent_type {
                             struct buf *ids, struct error *err);
     enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
                               struct error *err);
-    /* The prompt of a new conversation's first turn with these messages, n > 0; with the start of a
-     * reply only if is_replied. Appends int32_t. */
+    /* The prompt of a new conversation's first turn with these messages, n > 0, and these tools, as
+     * in a tool_use; with the start of a reply only if is_replied. Appends int32_t. */
     enum status (*render)(const struct agent *a, const struct message *messages, size_t n,
-                          bool is_replied, struct buf *ids, struct error *err);
+                          struct text tools, bool is_replied, struct buf *ids, struct error *err);
 };
 
 /* Events of a clone that no request caused. EVICTED: it lost its KV pages while idle, waiting or

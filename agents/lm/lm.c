@@ -512,34 +512,43 @@ static enum status lm_detokenize(const struct agent *a, const int32_t *ids, size
     return vocab_decode(m->vocab, ids, n, text, err);
 }
 
-static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,
-                             bool is_replied, struct buf *ids, struct error *err)
+static enum status render_parts(const struct lm *m, const struct message *messages, size_t n,
+                                bool is_replied, struct buf *ids, struct error *err)
 {
-    const struct lm *m = container_of(a, const struct lm, base);
     const bool has_system = messages[0].role == ROLE_SYSTEM;
-    const char *system;
-    size_t n_bytes = 0, ignored;
-    enum status rc;
+    const char *system = has_system ? messages[0].text : chat_template_default_system(m->template);
+    enum status rc = chat_template_begin(
+        m->template, system, has_system ? messages[0].len : strlen(system), ids, NULL, err);
 
-    for (size_t i = 0; i < n; i++)
-        n_bytes += messages[i].len;
-    rc = prompt_check_size(&m->limits, 0, n_bytes, err);
-    if (rc == STATUS_OK && m->template == NULL) {
-        const struct chat_input in = {
-            .messages = messages, .n_messages = n, .wants_reply = is_replied, .now = time(NULL)};
-
-        return chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err);
-    }
-    if (rc != STATUS_OK)
-        return rc;
-    system = has_system ? messages[0].text : chat_template_default_system(m->template);
-    if (rc == STATUS_OK)
-        rc = chat_template_begin(m->template, system, has_system ? messages[0].len : strlen(system),
-                                 ids, NULL, err);
     for (size_t i = has_system; rc == STATUS_OK && i < n; i++)
         rc = chat_template_message(m->template, &messages[i], ids, NULL, err);
     if (rc == STATUS_OK && is_replied)
         rc = chat_template_reply_start(m->template, ids, NULL, err);
+    return rc;
+}
+
+static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,
+                             struct text tools, bool is_replied, struct buf *ids, struct error *err)
+{
+    const struct lm *m = container_of(a, const struct lm, base);
+    struct chat_input in = {
+        .n_messages = n, .tools = tools, .wants_reply = is_replied, .now = time(NULL)};
+    size_t n_bytes = tools.len, ignored;
+    struct arena arena;
+    enum status rc;
+
+    for (size_t i = 0; i < n; i++)
+        n_bytes += messages[i].len + messages[i].more_len;
+    rc = prompt_check_size(&m->limits, 0, n_bytes, err);
+    if (rc != STATUS_OK)
+        return rc;
+    arena_init(&arena, SIZE_MAX);
+    rc = lm_fit_messages(&in.messages, m, messages, n, &arena, err);
+    if (rc == STATUS_OK)
+        rc = lm_needs_whole(m, messages, n, tools)
+                 ? chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err)
+                 : render_parts(m, in.messages, n, is_replied, ids, err);
+    arena_deinit(&arena);
     return rc;
 }
 

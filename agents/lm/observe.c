@@ -87,12 +87,11 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
 static bool turn_is_whole(const struct lm_clone *c, const struct observation *seen)
 {
     const struct lm *m = lm_observe_lm_of(c);
-    bool is = m->template == NULL || (m->prompter != NULL && c->is_whole) ||
-              (m->prompter != NULL && seen->tool_use.tools.len > 0);
 
-    for (size_t i = 0; !is && m->prompter != NULL && i < seen->n_messages; i++)
-        is = seen->messages[i].more_len > 0 || seen->messages[i].role == ROLE_TOOL;
-    return is && !seen->is_raw_prompt;
+    if (seen->is_raw_prompt)
+        return false;
+    return (m->prompter != NULL && c->is_whole) ||
+           lm_needs_whole(m, seen->messages, seen->n_messages, seen->tool_use.tools);
 }
 
 /* The turn's prompt: the system prompt if it is the first turn, the messages, and the start of the

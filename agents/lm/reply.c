@@ -137,6 +137,15 @@ enum status lm_fit_messages(const struct message **out, const struct lm *m,
     return STATUS_OK;
 }
 
+bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools)
+{
+    bool needs = m->template == NULL || (m->prompter != NULL && tools.len > 0);
+
+    for (size_t i = 0; !needs && m->prompter != NULL && i < n; i++)
+        needs = messages[i].more_len > 0 || messages[i].role == ROLE_TOOL;
+    return needs;
+}
+
 /* --- what is remembered --- */
 
 static bool is_shown(const struct lm *m, const struct observation *seen, int32_t id)

@@ -49,6 +49,18 @@ struct request {
 enum { REQUEST_MAX_CHOICES = 128, REQUEST_MAX_PROMPTS = 256, REQUEST_MAX_MESSAGES = 4096 };
 enum { REQUEST_MAX_CALLS = 128 }; /* of one message */
 
+/* What the replies must match. format: the value of
+ * OpenAI's own field for it, or NULL. */
+enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
+                               const char *format_name, struct arena *arena,
+                               struct error *err) MUST_CHECK;
+
+enum tools_spelling { TOOLS_OF_CHAT, TOOLS_OF_RESPONSES, TOOLS_AS_FUNCTIONS };
+
+/* Reads tools and their choice; out->tools stays as it is if there are none. Borrows body. */
+enum status request_tools(struct request *out, const json_t *body, enum tools_spelling spelling,
+                          struct arena *arena, struct error *err) MUST_CHECK;
+
 /* Puts into r what its tools mean for a model's replies, once the model is known, before its
  * generation starts. */
 enum status request_use_tools(struct request *r, const struct reply_format *format,

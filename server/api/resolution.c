@@ -253,15 +253,30 @@ enum status resolution_find_model(struct model **out, struct exchange *x, const 
     return rc != STATUS_OK ? rc : model_check_ready(*out, err);
 }
 
+/* APIs that have the arguments of calls as objects lose their white space. */
+static bool resolution_more_is_same(const struct message *a, const struct message *b)
+{
+    json_t *x, *y;
+    bool is_same;
+
+    if (a->more_len == b->more_len && (a->more_len == 0 || !memcmp(a->more, b->more, a->more_len)))
+        return true;
+    if (a->more_len == 0 || b->more_len == 0)
+        return false;
+    x = json_loadb(a->more, a->more_len, 0, NULL);
+    y = json_loadb(b->more, b->more_len, 0, NULL);
+    is_same = x != NULL && json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return is_same;
+}
+
 /* A result's extras do not count: the name of its tool may be known from the messages before it. */
 static bool resolution_is_same(const struct message *a, const struct message *b)
 {
-    const bool with_more = a->role == ROLE_ASSISTANT;
-
-    if (a->role != b->role || a->len != b->len || (with_more && a->more_len != b->more_len))
-        return false;
-    return (a->len == 0 || memcmp(a->text, b->text, a->len) == 0) &&
-           (!with_more || a->more_len == 0 || memcmp(a->more, b->more, a->more_len) == 0);
+    return a->role == b->role && a->len == b->len &&
+           (a->len == 0 || memcmp(a->text, b->text, a->len) == 0) &&
+           (a->role != ROLE_ASSISTANT || resolution_more_is_same(a, b));
 }
 
 /* Whether m is the turn's reply as its client got it: in parts, with thoughts or without. */

@@ -5,6 +5,8 @@
 #include "agents/lm/chat/reply_format.h"
 #include "agents/lm/grammar/constraint.h"
 #include "server/api/request.h"
+#include "server/json/fields.h"
+#include "server/json/writer.h"
 
 enum status tools_check_name(const char *name, const char *field, struct error *err)
 {
@@ -16,6 +18,20 @@ enum status tools_check_name(const char *name, const char *field, struct error *
                            "is '%.70s', it must have 1 to %d letters, digits, '_', '-' or '.'",
                            name, TOOLS_MAX_NAME);
     return STATUS_OK;
+}
+
+void tools_write_arguments(struct json_writer *w, struct text arguments)
+{
+    bool was_short = false;
+    json_t *value = fields_load(arguments.text, arguments.len, NULL, &was_short);
+
+    if (was_short)
+        json_writer_fail(w, STATUS_EXHAUSTED);
+    else if (json_is_object(value))
+        json_write_bytes(w, arguments.text, arguments.len);
+    else
+        json_write(w, "{}");
+    json_decref(value);
 }
 
 static bool has_one_of(const json_t *schema, const char *const *names, size_t n)

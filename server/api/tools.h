@@ -8,6 +8,7 @@
 #include "agents/message.h"
 #include "base/arena.h"
 
+struct json_writer;
 struct reply_format;
 
 enum { TOOLS_MAX = 512, TOOLS_MAX_NAME = 64 };
@@ -31,6 +32,10 @@ struct offered_tools {
 
 /* INVALID if it is no name of a tool: letters, digits, _, - and dots, at most TOOLS_MAX_NAME. */
 enum status tools_check_name(const char *name, const char *field, struct error *err) MUST_CHECK;
+
+/* Writes a call's arguments as an object, as APIs have them that spell them so: as the model wrote
+ * them, {} where they are none, because the reply was cut. */
+void tools_write_arguments(struct json_writer *w, struct text arguments);
 
 /* What is offered to a reply of a model with this format (NULL: one without language), and in
  * *ret_constraint what it must match, NULL: nothing. *ret_left_out lists what is not enforced; ""

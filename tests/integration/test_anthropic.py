@@ -142,7 +142,7 @@ def errors(daemon):
     create, asked = client.messages.create, dict(model="tiny", max_tokens=5, messages=STORY)
     error = expect(anthropic.NotFoundError, "nobody", create, **{**asked, "model": "nobody"})
     assert error.body["type"] == "error" and error.body["error"]["type"] == "not_found_error" and error.request_id
-    error = expect(anthropic.BadRequestError, "tools", create, tools=[{"name": "f", "input_schema": {"type": "object"}}], **asked)
+    error = expect(anthropic.BadRequestError, "tools", create, tools=[{"name": "f f", "input_schema": {"type": "object"}}], **asked)
     assert error.body["error"]["type"] == "invalid_request_error"
     for says, more in (("tool_choice", {"tool_choice": {"type": "any"}}), ("thinking", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
                        ("messages", {"messages": STORY + [{"role": "assistant", "content": "Once"}]}), ("messages", {"messages": []}),

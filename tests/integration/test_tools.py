@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client and bare HTTP: forced calls, round trips, streams,
+"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client, over Messages with `anthropic`, and bare HTTP: forced calls, round trips, streams,
 parallel calls, families' forms of calls, what is refused, and the same bytes alone and in company.
 
 What a model writes without being forced is put into its mouth by a constraint (guided_choice), since tiny models call nothing.
@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 
+import anthropic
 import openai
 
 import children
@@ -333,6 +334,11 @@ def resumed(parley):
         if not blocks or "response" in blocks[-1]:
             return blocks
         out = {}
+        if "event: " in blocks[-1]:
+            for event in (json.loads(block.split("data: ")[1]) for block in blocks):
+                out[event["type"], event.get("index")] = out.get((event["type"], event.get("index")), "") + "".join(
+                    v for k, v in sorted(event.get("delta", {}).items()) if k in ("text", "thinking", "partial_json"))
+            return out
         for block in blocks[:-1]:
             choice = json.loads(block.split("data: ")[1])["choices"][0]
             out = {**out, "finish": choice["finish_reason"]}
@@ -345,13 +351,94 @@ def resumed(parley):
 
     text = REPLIES[3][0]
     for path, body in (("/v1/responses", {"model": "hermes", "input": "x", "tools": FLAT, **says(text)}),
-                       ("/v1/chat/completions", {"model": "hermes", "messages": ASK, "tools": TOOLS, **says(text)})):
+                       ("/v1/chat/completions", {"model": "hermes", "messages": ASK, "tools": TOOLS, **says(text)}),
+                       ("/v1/messages", {"model": "hermes", "messages": ASK, "max_tokens": 200, **says(text), "tools": [
+                           {"name": "weather", "input_schema": WEATHER["function"]["parameters"]}]})):
         blocks = stream(path, body)
         places = [i for i, block in enumerate(blocks) if block.startswith("id: ")]
         assert len(places) > 1, blocks
         for i in places:
             id = blocks[i].split("\n")[0].removeprefix("id: ")
             assert sums(stream(path, body, **{"Last-Event-ID": id})) == sums(blocks[i + 1:]), (path, id)
+
+
+def given(message):
+    """The blocks of a message as its client gives them back."""
+    return [b.model_dump(exclude_none=True) for b in message.content]
+
+
+def events_of(events):
+    """The blocks that a stream of messages builds, checked event by event: one after another, each begun and ended."""
+    blocks, open_at = [], None
+    assert events[0].type == "message_start" and [e.type for e in events[-2:]] == ["message_delta", "message_stop"]
+    for e in events:
+        if e.type == "content_block_start":
+            assert open_at is None and e.index == len(blocks), e
+            open_at = e.index
+            blocks.append([e.content_block.type, e.content_block.name if e.content_block.type == "tool_use" else "", ""])
+        elif e.type == "content_block_delta":
+            assert e.index == open_at and e.delta.type == {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}[blocks[-1][0]]
+            blocks[-1][2] += getattr(e.delta, {"text": "text", "thinking": "thinking", "tool_use": "partial_json"}[blocks[-1][0]])
+        elif e.type == "content_block_stop":
+            assert e.index == open_at
+            open_at = None
+    assert open_at is None
+    return blocks
+
+
+def messages(parley):
+    """Anthropic's Messages: calls and thoughts are blocks, whole, streamed and in the client's own accumulator; results come back as blocks."""
+    client = anthropic.Anthropic(base_url=f"http://{parley.http}", api_key="any", timeout=PATIENCE, max_retries=0)
+    tools = [{"name": t["function"]["name"], "description": "It tells.", "input_schema": t["function"].get("parameters", {"type": "object", "properties": {}})}
+             for t in TOOLS]
+    ask = dict(messages=ASK, tools=tools, max_tokens=200)
+    named = {"type": "tool", "name": "weather", "disable_parallel_tool_use": True}
+    for model in ("tiny", "hermes"):
+        asked = dict(model=model, tool_choice=named, extra_body={"temperature": 0}, **ask)
+        first = client.messages.create(**asked)
+        assert first.stop_reason == "tool_use" and [b.type for b in first.content] == ["tool_use"] and len(first.content[0].id) == 9, first
+        check_arguments(json.dumps(first.content[0].input))
+        events = list(client.messages.create(stream=True, **asked))
+        assert [(b[0], b[1], json.loads(b[2])) for b in events_of(events)] == [("tool_use", "weather", first.content[0].input)], events
+        assert events[-2].delta.stop_reason == "tool_use" and len(events) > 8
+        with client.messages.stream(**asked) as stream:
+            final = stream.get_final_message()
+        assert final.content[0].input == first.content[0].input and final.stop_reason == "tool_use"
+        counted = client.messages.count_tokens(model=model, messages=ASK, tools=tools).input_tokens
+        auto = client.messages.create(model=model, **{**ask, "max_tokens": 1}).usage
+        assert counted == auto.input_tokens + auto.cache_read_input_tokens
+        assert (counted > client.messages.count_tokens(model=model, messages=ASK).input_tokens) == (model == "hermes")
+        result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": [{"type": "text", "text": "Sun, 21 degrees."}]}
+        history = ASK + [{"role": "assistant", "content": given(first)}, {"role": "user", "content": [result, {"type": "text", "text": "And?"}]}]
+        second = client.messages.create(model=model, **{**ask, "messages": history, "max_tokens": 4})
+        used = second.usage.input_tokens + second.usage.cache_read_input_tokens
+        assert used == client.messages.count_tokens(model=model, messages=history, tools=tools).input_tokens
+        assert used > counted + first.usage.output_tokens
+        any_one = client.messages.create(model=model, tool_choice={"type": "any", "disable_parallel_tool_use": True}, **{**ask, "tools": tools[1:]})
+        assert any_one.content[0].name == "now" and any_one.content[0].input == {}
+    for text, (content, thoughts, calls, finish) in REPLIES:
+        expected = ([["thinking", "", thoughts]] if thoughts else []) + ([["text", "", content]] if content else []) + [["tool_use", *c] for c in calls]
+        asked = dict(model="hermes", extra_body=says(text), **ask)
+
+        def told(message):
+            return [["tool_use", b.name, json.dumps(b.input, ensure_ascii=False)] if b.type == "tool_use" else [b.type, "", getattr(b, b.type)]
+                    for b in message.content]
+
+        whole = client.messages.create(**asked)
+        assert told(whole) == expected and whole.stop_reason == ("tool_use" if calls else "end_turn"), (text, whole)
+        with client.messages.stream(**asked) as stream:
+            events = [e for e in stream if e.type.startswith(("message_", "content_block_"))]
+            assert told(stream.get_final_message()) == expected, text
+        got = [[b[0], b[1], b[2] or "{}"] if b[0] == "tool_use" else b for b in events_of(events)]
+        assert got == expected and events[-2].delta.stop_reason == whole.stop_reason, (text, got)
+    none = client.messages.create(model="hermes", tool_choice={"type": "none"}, **{**ask, "max_tokens": 4})
+    assert none.stop_reason in ("max_tokens", "end_turn")
+    # In a bound conversation a history of the client's objects goes on from what was said.
+    bound = dict(model="hermes", extra_headers={"X-Conversation-Id": "weather-2"}, **ask)
+    first = client.messages.create(extra_body=says(CALL.replace(": ", ":")), **bound)
+    result = {"type": "tool_result", "tool_use_id": first.content[0].id, "content": "rain", "is_error": True}
+    history = ASK + [{"role": "assistant", "content": given(first)}, {"role": "user", "content": [result]}]
+    assert client.messages.create(**{**bound, "messages": history, "max_tokens": 4}).usage.output_tokens > 0
 
 
 def main():
@@ -364,7 +451,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, hermes, "8192", "1", template], check=True)
         with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"hermes={hermes}", "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

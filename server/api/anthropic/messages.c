@@ -1,5 +1,5 @@
 /* POST /v1/messages and /v1/messages/count_tokens. A message is a list of blocks, in a stream one
- * after the other; a reply has one, of text. */
+ * after the other: thoughts, text, and calls of tools. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -11,7 +11,7 @@
 #include "server/api/routes.h"
 #include "server/model/model.h"
 
-enum { COUNT_MAX_BYTES = 64 << 20, COUNT_ANSWER_BYTES = 256, TEXT_BLOCK = 0 };
+enum { COUNT_MAX_BYTES = 64 << 20, COUNT_ANSWER_BYTES = 256 };
 
 /* --- why a reply ended --- */
 
@@ -99,14 +99,15 @@ static const struct text *anthropic_stop(const struct generation *g, const struc
 }
 
 static void anthropic_write_stop(const struct generation *g, const struct choice *c,
-                                 struct json_writer *w)
+                                 uint32_t n_calls, struct json_writer *w)
 {
     const struct text *stop = anthropic_stop(g, c);
 
     json_writef(w, "\"stop_reason\":\"%s\",\"stop_sequence\":",
-                stop != NULL                 ? "stop_sequence"
-                : c->finish == FINISH_LENGTH ? "max_tokens"
-                                             : "end_turn");
+                stop != NULL                              ? "stop_sequence"
+                : c->finish == FINISH_LENGTH              ? "max_tokens"
+                : n_calls > 0 && c->finish == FINISH_STOP ? "tool_use"
+                                                          : "end_turn");
     if (stop == NULL)
         json_write(w, "null");
     else
@@ -144,10 +145,109 @@ static void anthropic_end_event(struct json_writer *w)
     json_write(w, "}\n\n");
 }
 
-static void anthropic_begin_in_block(const char *type, uint32_t block, struct json_writer *w)
+/* --- blocks of a stream --- */
+
+/* Where a stream is in the content of its message. */
+struct anthropic_content {
+    enum reply_part_kind kind; /* of the open block, REPLY_CALL also for its arguments */
+    bool is_open;
+    uint32_t n_done; /* blocks that are closed: the open one's index */
+};
+
+static void content_begin_event(const struct anthropic_content *s, const char *type,
+                                struct json_writer *w)
 {
     anthropic_begin_event(type, w);
-    json_writef(w, ",\"index\":%u", block);
+    json_writef(w, ",\"index\":%u", s->n_done);
+}
+
+static void content_close(struct anthropic_content *s, struct json_writer *w)
+{
+    if (!s->is_open)
+        return;
+    content_begin_event(s, "content_block_stop", w);
+    anthropic_end_event(w);
+    s->is_open = false;
+    s->n_done++;
+}
+
+static void content_write_call(const struct choice *c, uint32_t call, struct text name,
+                               struct json_writer *w)
+{
+    char id[CALL_ID_CHARS];
+
+    call_id_format(id, generation_call_seed(c), call);
+    json_writef(w, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
+    json_write_string(w, name.text, name.len);
+    json_write(w, ",\"input\":");
+}
+
+/* Whether the part begins a block. */
+static bool content_is_new(const struct anthropic_content *s, const struct reply_part *part)
+{
+    return part->kind == REPLY_CALL ||
+           (part->kind != REPLY_ARGUMENTS && (!s->is_open || s->kind != part->kind));
+}
+
+static void content_open(struct anthropic_content *s, const struct choice *c,
+                         const struct reply_part *part, struct json_writer *w)
+{
+    s->kind = part->kind;
+    s->is_open = true;
+    content_begin_event(s, "content_block_start", w);
+    json_write(w, ",\"content_block\":");
+    if (part->kind == REPLY_CALL) {
+        content_write_call(c, part->call, (struct text){part->text, part->len}, w);
+        json_write(w, "{}}");
+    } else {
+        json_write(w, part->kind == REPLY_THOUGHT
+                          ? "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"
+                          : "{\"type\":\"text\",\"text\":\"\"}");
+    }
+    anthropic_end_event(w);
+}
+
+static void content_add(const struct anthropic_content *s, const struct reply_part *part,
+                        struct json_writer *w)
+{
+    static const char *const names[][2] = {
+        [REPLY_TEXT] = {"text_delta", "text"},
+        [REPLY_THOUGHT] = {"thinking_delta", "thinking"},
+        [REPLY_ARGUMENTS] = {"input_json_delta", "partial_json"},
+    };
+
+    content_begin_event(s, "content_block_delta", w);
+    json_writef(w, ",\"delta\":{\"type\":\"%s\",\"%s\":", names[part->kind][0],
+                names[part->kind][1]);
+    json_write_string(w, part->text, part->len);
+    json_write(w, "}");
+    anthropic_end_event(w);
+}
+
+/* is_last: the last event of the part stands for all of the piece. */
+static void content_take(struct anthropic_content *s, const struct choice *c,
+                         const struct reply_part *part, bool is_last, struct json_writer *w)
+{
+    if (content_is_new(s, part)) {
+        content_close(s, w);
+        if (is_last && part->kind == REPLY_CALL)
+            generation_write_id(c->generation, w);
+        content_open(s, c, part, w);
+    }
+    if (part->kind == REPLY_CALL || part->len == 0)
+        return;
+    if (is_last)
+        generation_write_id(c->generation, w);
+    content_add(s, part, w);
+}
+
+static void content_take_parts(struct anthropic_content *s, struct choice *c, bool has_id,
+                               struct json_writer *w)
+{
+    struct reply_part part, next;
+
+    while (reply_parser_next(c->parser, &part))
+        content_take(s, c, &part, has_id && !reply_parser_peek(c->parser, &next), w);
 }
 
 static void anthropic_begin(struct generation *g, struct json_writer *w)
@@ -159,34 +259,68 @@ static void anthropic_begin(struct generation *g, struct json_writer *w)
     anthropic_write_usage(&g->choices[0], w);
     json_write(w, "}");
     anthropic_end_event(w);
-    anthropic_begin_in_block("content_block_start", TEXT_BLOCK, w);
-    json_write(w, ",\"content_block\":{\"type\":\"text\",\"text\":\"\"}");
-    anthropic_end_event(w);
     anthropic_begin_event("ping", w);
     anthropic_end_event(w);
+}
+
+/* Goes through the blocks that the client has. */
+static enum status anthropic_passed(struct generation *g, struct choice *c,
+                                    const struct turn_event *passed, struct error *err)
+{
+    struct anthropic_content *s = g->renderer_state;
+    struct reply_part part;
+    enum status rc = generation_parse_passed(c, passed->piece.len, err);
+
+    if (rc != STATUS_OK || c->parser == NULL) {
+        s->is_open = passed->piece.len > 0;
+        s->kind = REPLY_TEXT;
+        return rc;
+    }
+    while (reply_parser_next(c->parser, &part)) {
+        if (content_is_new(s, &part)) {
+            s->n_done += s->is_open;
+            s->is_open = true;
+            s->kind = part.kind;
+        }
+    }
+    return STATUS_OK;
 }
 
 static void anthropic_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                             struct json_writer *w)
 {
-    (void)c;
+    const struct reply_part text = {
+        .kind = REPLY_TEXT, .text = event->piece.text, .len = event->piece.len};
+    struct error err;
+
     if (event->piece.len == 0)
         return; /* tokens without text so far */
-    generation_write_id(g, w);
-    anthropic_begin_in_block("content_block_delta", TEXT_BLOCK, w);
-    json_write(w, ",\"delta\":{\"type\":\"text_delta\",\"text\":");
-    json_write_string(w, event->piece.text, event->piece.len);
-    json_write(w, "}");
-    anthropic_end_event(w);
+    json_writer_fail(w, generation_parse(c, event->piece.text, event->piece.len, &err));
+    if (w->rc == STATUS_OK && c->parser != NULL)
+        content_take_parts(g->renderer_state, c, true, w);
+    else
+        content_take(g->renderer_state, c, &text, true, w);
 }
 
+/* A reply without anything has a block of empty text. */
 static void anthropic_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
-    anthropic_begin_in_block("content_block_stop", TEXT_BLOCK, w);
-    anthropic_end_event(w);
+    static const struct reply_part nothing = {.kind = REPLY_TEXT, .text = ""};
+    struct anthropic_content *s = g->renderer_state;
+    uint32_t n_calls = 0;
+    struct error err;
+
+    json_writer_fail(w, generation_parse_end(c, &err));
+    if (w->rc == STATUS_OK && c->parser != NULL) {
+        content_take_parts(s, c, false, w);
+        n_calls = reply_parser_n_calls(c->parser);
+    }
+    if (!s->is_open && s->n_done == 0)
+        content_open(s, c, &nothing, w);
+    content_close(s, w);
     anthropic_begin_event("message_delta", w);
     json_write(w, ",\"delta\":{");
-    anthropic_write_stop(g, c, w);
+    anthropic_write_stop(g, c, n_calls, w);
     json_write(w, "}");
     anthropic_write_usage(c, w);
     anthropic_end_event(w);
@@ -203,21 +337,52 @@ static void anthropic_failed(struct generation *g, const struct error *err, stru
     json_write(w, "\n\n");
 }
 
+static void anthropic_write_blocks(const struct choice *c, const struct whole_reply *reply,
+                                   struct json_writer *w)
+{
+    const char *separator = "";
+
+    if (reply->thoughts.len > 0) {
+        json_write(w, "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
+        json_write_string(w, reply->thoughts.data, reply->thoughts.len);
+        json_write(w, "}");
+        separator = ",";
+    }
+    if (reply->text.len > 0 || (reply->n_calls == 0 && reply->thoughts.len == 0)) {
+        json_writef(w, "%s{\"type\":\"text\",\"text\":", separator);
+        json_write_string(w, reply->text.data, reply->text.len);
+        json_write(w, "}");
+        separator = ",";
+    }
+    for (uint32_t i = 0; i < reply->n_calls; i++) {
+        struct tool_call call;
+
+        whole_reply_call(reply, i, &call);
+        json_write(w, separator);
+        content_write_call(c, i, call.name, w);
+        tools_write_arguments(w, call.arguments);
+        json_write(w, "}");
+        separator = ",";
+    }
+}
+
 static void anthropic_whole(struct generation *g, struct json_writer *w)
 {
     const struct choice *c = &g->choices[0];
-    struct turn_event all;
-    const char *text;
-    size_t len;
+    struct whole_reply reply;
+    struct error err;
 
-    generation_all(c, &all, &text, &len);
+    if (generation_divide(c, &reply, &err) != STATUS_OK) {
+        json_writer_fail(w, err.status);
+        return;
+    }
     anthropic_begin_message(g, w);
-    json_write(w, "{\"type\":\"text\",\"text\":");
-    json_write_string(w, text, len);
-    json_write(w, "}],");
-    anthropic_write_stop(g, c, w);
+    anthropic_write_blocks(c, &reply, w);
+    json_write(w, "],");
+    anthropic_write_stop(g, c, reply.n_calls, w);
     anthropic_write_usage(c, w);
     json_write(w, "}");
+    whole_reply_deinit(&reply);
 }
 
 /* --- requests --- */
@@ -226,15 +391,20 @@ static enum status anthropic_begin_reply(struct exchange *x, const json_t *body,
 {
     static const struct response_renderer renderer = {
         .object = "msg",
+        .has_parts = true,
         .begin = anthropic_begin,
+        .passed = anthropic_passed,
         .piece = anthropic_piece,
         .finish = anthropic_finish,
         .failed = anthropic_failed,
         .whole = anthropic_whole,
     };
-    struct generation_plan plan = {.renderer = &renderer};
+    struct anthropic_content *content = arena_alloc(exchange_arena(x), 1, sizeof(*content));
+    struct generation_plan plan = {.renderer = &renderer, .renderer_state = content};
     struct request r;
 
+    if (content == NULL)
+        return error_no_memory(err, sizeof(*content), "a reply");
     if (anthropic_request(&r, body, false, exchange_arena(x), err) != STATUS_OK)
         return err->status;
     return resolution_generate(x, &plan, &r, err);
@@ -255,8 +425,10 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     buf_init(&ids, COUNT_MAX_BYTES);
     buf_init(&out, COUNT_ANSWER_BYTES);
-    rc = m->agent->type->render(m->agent, r.prompts->messages, r.prompts->n_messages, true, &ids,
-                                err);
+    rc = request_use_tools(&r, m->info.reply_format, exchange_arena(x), err);
+    if (rc == STATUS_OK)
+        rc = m->agent->type->render(m->agent, r.prompts->messages, r.prompts->n_messages,
+                                    r.prompts->tool_use.tools, true, &ids, err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
         json_writef(&w, "{\"input_tokens\":%zu}", ids.len / sizeof(int32_t));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/lm/grammar/constraint.h"
+#include "server/api/anthropic/request_chat.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
@@ -16,22 +17,13 @@ static const char *anthropic_type_of(const json_t *object)
 
 static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
 {
-    const json_t *lists[2] = {NULL, NULL}, *choice = NULL, *thinking = NULL;
-    const char *type;
+    const json_t *servers = NULL, *thinking = NULL;
 
-    if (field_array(&lists[0], body, "tools", err) != STATUS_OK ||
-        field_array(&lists[1], body, "mcp_servers", err) != STATUS_OK ||
-        field_object(&choice, body, "tool_choice", err) != STATUS_OK ||
+    if (field_array(&servers, body, "mcp_servers", err) != STATUS_OK ||
         field_object(&thinking, body, "thinking", err) != STATUS_OK)
         return err->status;
-    for (size_t i = 0; i < 2; i++) {
-        if (json_array_size(lists[i]) > 0)
-            return error_field(err, i == 0 ? "tools" : "mcp_servers",
-                               "cannot be called by the models that are served");
-    }
-    type = anthropic_type_of(choice);
-    if (choice != NULL && strcmp(type, "none") != 0 && strcmp(type, "auto") != 0)
-        return error_field(err, "tool_choice", "needs tools, and there are none");
+    if (json_array_size(servers) > 0)
+        return error_field(err, "mcp_servers", "cannot be called by the models that are served");
     if (strcmp(anthropic_type_of(thinking), "enabled") == 0)
         return error_field(err, "thinking", "cannot be enabled: the models that are served do not");
     return STATUS_OK;
@@ -46,12 +38,15 @@ static enum status anthropic_take_format(struct request *out, const json_t *body
     const struct constraint *constraint;
     enum status rc;
 
-    if (field_object(&config, body, "output_config", err) != STATUS_OK ||
+    if (request_constraint(out, body, NULL, "", arena, err) != STATUS_OK ||
+        field_object(&config, body, "output_config", err) != STATUS_OK ||
         field_object(&format, config, "format", err) != STATUS_OK ||
         field_object(&format, body, "output_format", err) != STATUS_OK) /* its former place */
         return err->status;
     if (format == NULL)
         return STATUS_OK;
+    if ((out->overrides.given & SAMPLING_CONSTRAINT) != 0)
+        return error_field(err, "output_config.format", "cannot stand beside another constraint");
     schema = json_object_get(format, "schema");
     if (strcmp(anthropic_type_of(format), "json_schema") != 0 || schema == NULL)
         return error_field(err, "output_config.format", "must be a json_schema with its schema");
@@ -103,19 +98,32 @@ static enum status anthropic_put_first(struct prompt *p, const json_t *system, s
     return STATUS_OK;
 }
 
-static enum status anthropic_take_prompt(struct prompt *out, const json_t *body,
+static enum status anthropic_take_prompt(struct prompt *out, const json_t *body, const json_t *chat,
                                          struct arena *arena, struct error *err)
 {
-    const json_t *messages = NULL, *system = field(body, "system");
+    const json_t *system = field(body, "system");
 
-    if (field_array(&messages, body, "messages", err) != STATUS_OK)
-        return err->status;
-    if (messages == NULL)
-        return error_field(err, "messages", "is missing");
-    if (request_messages(out, messages, "messages", arena, err) != STATUS_OK ||
+    if (request_messages(out, json_object_get(chat, "messages"), "messages", arena, err) !=
+            STATUS_OK ||
         request_refuse_begun(out, "messages", err) != STATUS_OK)
         return err->status;
     return system == NULL ? STATUS_OK : anthropic_put_first(out, system, arena, err);
+}
+
+/* Tools and messages. The body owns the form of chat completions, since the request borrows it. */
+static enum status anthropic_take_chat(struct request *out, const json_t *body, struct arena *arena,
+                                       struct error *err)
+{
+    json_t *chat;
+
+    if (anthropic_chat(&chat, body, err) != STATUS_OK)
+        return err->status;
+    if (json_object_set_new((json_t *)body, "as chat", chat) != 0)
+        return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                             "out of memory for the request");
+    if (request_tools(out, chat, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
+        return err->status;
+    return anthropic_take_prompt(out->prompts, body, chat, arena, err);
 }
 
 enum status anthropic_request(struct request *out, const json_t *body, bool is_counted,
@@ -133,7 +141,7 @@ enum status anthropic_request(struct request *out, const json_t *body, bool is_c
         anthropic_refuse_unmet(body, err) != STATUS_OK ||
         anthropic_take_sampling(&r, body, is_counted, arena, err) != STATUS_OK ||
         anthropic_take_format(&r, body, arena, err) != STATUS_OK ||
-        anthropic_take_prompt(r.prompts, body, arena, err) != STATUS_OK)
+        anthropic_take_chat(&r, body, arena, err) != STATUS_OK)
         return err->status;
     *out = r;
     return STATUS_OK;

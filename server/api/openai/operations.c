@@ -150,6 +150,7 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
 {
     bool is_replied = true, goes_on = false;
     struct prompt p = {0};
+    struct request r = {.prompts = &p, .n_prompts = 1};
 
     if (field_bool(&is_replied, body, "add_generation_prompt", err) != STATUS_OK ||
         field_bool(&goes_on, body, "continue_final_message", err) != STATUS_OK)
@@ -158,9 +159,12 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
         return error_field(err, "continue_final_message", "is not served here");
     if (m->agent->type->render == NULL)
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
-    if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK)
+    if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK ||
+        request_tools(&r, body, TOOLS_OF_CHAT, exchange_arena(x), err) != STATUS_OK ||
+        request_use_tools(&r, m->info.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    return m->agent->type->render(m->agent, p.messages, p.n_messages, is_replied, ids, err);
+    return m->agent->type->render(m->agent, p.messages, p.n_messages, p.tool_use.tools, is_replied,
+                                  ids, err);
 }
 
 static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,

@@ -28,11 +28,6 @@ struct responses_request {
 enum status request_responses(struct responses_request *out, const json_t *body,
                               struct arena *arena, struct error *err) MUST_CHECK;
 
-enum tools_spelling { TOOLS_OF_CHAT, TOOLS_OF_RESPONSES, TOOLS_AS_FUNCTIONS };
-
-/* Reads tools and their choice; out->tools stays as it is if there are none. Borrows body. */
-enum status request_tools(struct request *out, const json_t *body, enum tools_spelling spelling,
-                          struct arena *arena, struct error *err) MUST_CHECK;
 enum request_api { REQUEST_CHAT = 1, REQUEST_COMPLETION = 2, REQUEST_RESPONSES = 4 };
 
 /* STATUS_INVALID where body uses a known field in an unsupported way; part of the above. */
@@ -43,10 +38,6 @@ enum status request_refuse_unmet(const json_t *body, enum request_api api,
 enum status request_sampling(struct sampling_overrides *out, const json_t *body,
                              const char *max_field, struct arena *arena,
                              struct error *err) MUST_CHECK;
-/* What the replies must match. format: OpenAI's own spelling of it, the field's value or NULL. */
-enum status request_constraint(struct request *out, const json_t *body, const json_t *format,
-                               const char *format_name, struct arena *arena,
-                               struct error *err) MUST_CHECK;
 /* The input items of Responses as messages of chat completions, a new reference. */
 enum status request_items(json_t **out, const json_t *input, struct error *err) MUST_CHECK;
 

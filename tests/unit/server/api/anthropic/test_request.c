@@ -68,6 +68,63 @@ START_TEST(test_message)
 }
 END_TEST
 
+static const char with_tools[] =
+    "{\"max_tokens\":5,\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"cache_control\":{},"
+    "\"input_schema\":{\"type\":\"object\"}},{\"name\":\"g\",\"type\":\"custom\",\"strict\":true,"
+    "\"input_schema\":{\"type\":\"object\",\"properties\":{}}}],\"tool_choice\":{\"type\":\"tool\","
+    "\"name\":\"g\",\"disable_parallel_tool_use\":true},\"messages\":[{\"role\":\"user\","
+    "\"content\":"
+    "\"a\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"h\","
+    "\"signature\":\"\"},{\"type\":\"redacted_thinking\",\"data\":\"x\"},{\"type\":\"thinking\","
+    "\"thinking\":\"m\"},{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"tool_use\",\"id\":\"1\","
+    "\"name\":\"f\",\"input\":{\"x\":1.0}}]},{\"role\":\"user\",\"content\":[{\"type\":"
+    "\"tool_result\",\"tool_use_id\":\"1\",\"is_error\":true,\"content\":[{\"type\":\"text\","
+    "\"text\":\"no\"}]},{\"type\":\"tool_result\",\"tool_use_id\":\"1\"},{\"type\":\"text\","
+    "\"text\":\"and?\"}]},{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\","
+    "\"tool_use_id\":\"2\",\"content\":\"yes\"}]}]}";
+
+static void check_extras(const struct message *m, const char *expected)
+{
+    ck_assert_msg(m->more_len == strlen(expected) && memcmp(m->more, expected, m->more_len) == 0,
+                  "%.*s", (int)m->more_len, m->more);
+}
+
+/* Calls, their results and thoughts of the history are those of chat completions; so are tools. */
+START_TEST(test_tools)
+{
+    const struct offered_tools *t;
+    const struct message *m;
+    struct read x;
+
+    ck_assert_int_eq(take(&x, false, with_tools), STATUS_OK);
+    t = x.r.tools;
+    ck_assert_uint_eq(t->n, 2);
+    ck_assert_str_eq(t->named, "g");
+    ck_assert(t->is_single && t->choice == TOOLS_REQUIRED && t->items[1].is_strict);
+    ck_assert_str_eq(t->json.text,
+                     "[{\"type\": \"function\", \"function\": {\"parameters\": {\"type\": "
+                     "\"object\"}, \"name\": \"f\", \"description\": \"d\"}}, {\"type\": "
+                     "\"function\", \"function\": {\"parameters\": {\"type\": \"object\", "
+                     "\"properties\": {}}, \"name\": \"g\", \"strict\": true}}]");
+    ck_assert_uint_eq(x.r.prompts->n_messages, 6);
+    m = x.r.prompts->messages;
+    ck_assert_str_eq(m[1].text, "b");
+    check_extras(&m[1], "{\"tool_calls\": [{\"id\": \"1\", \"type\": \"function\", \"function\": "
+                        "{\"name\": \"f\", \"arguments\": {\"x\": 1.0}}}], "
+                        "\"reasoning_content\": \"hm\"}");
+    ck_assert_int_eq(m[2].role, ROLE_TOOL);
+    ck_assert_str_eq(m[2].text, "Error: no");
+    check_extras(&m[2], "{\"tool_call_id\": \"1\", \"name\": \"f\"}");
+    ck_assert_int_eq(m[3].role, ROLE_TOOL);
+    ck_assert_str_eq(m[3].text, "");
+    ck_assert_int_eq(m[4].role, ROLE_USER);
+    ck_assert_str_eq(m[4].text, "and?");
+    ck_assert_int_eq(m[5].role, ROLE_TOOL);
+    ck_assert_str_eq(m[5].text, "yes");
+    drop(&x);
+}
+END_TEST
+
 /* What cannot be kept is refused by name. */
 START_TEST(test_refusals)
 {
@@ -80,9 +137,27 @@ START_TEST(test_refusals)
          "{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
         {"tool_use", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
                      "\"tool_use\"}]}]}"},
-        {"tools", "{\"max_tokens\":1,\"tools\":[{\"name\":\"f\"}]}"},
+        {"tools[0].input_schema", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":"
+                                  "\"a\"}],\"tools\":[{\"name\":\"f\"}]}"},
+        {"tools[0].type", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                          "\"tools\":[{\"type\":\"bash_20250124\",\"name\":\"bash\"}]}"},
+        {"tool_choice.type",
+         "{\"max_tokens\":1,\"messages\":[],\"tool_choice\":{\"type\":\"some\"}}"},
+        {"tool_choice.name",
+         "{\"max_tokens\":1,\"messages\":[],\"tool_choice\":{\"type\":\"tool\"}}"},
+        {"tool_use",
+         "{\"max_tokens\":1,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
+         "\"tool_use\",\"name\":\"f\",\"input\":\"{}\"}]}]}"},
+        {"tool_result", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                        "\"tool_result\",\"tool_use_id\":\"a\",\"content\":3}]}]}"},
+        {"thinking", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
+                     "\"thinking\",\"thinking\":\"a\"}]}]}"},
+        {"messages[1].content",
+         "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"},"
+         "{\"role\":\"user\",\"content\":[{\"type\":\"image\"}]}]}"},
         {"mcp_servers", "{\"max_tokens\":1,\"mcp_servers\":[{}]}"},
-        {"tool_choice", "{\"max_tokens\":1,\"tool_choice\":{\"type\":\"any\"}}"},
+        {"tool_choice", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+                        "\"tool_choice\":{\"type\":\"any\"}}"},
         {"thinking", "{\"max_tokens\":1,\"thinking\":{\"type\":\"enabled\"}}"},
         {"stop_sequences", "{\"max_tokens\":1,\"stop_sequences\":[7]}"},
         {"output_config", "{\"max_tokens\":1,\"output_config\":{\"format\":{}}}"},
@@ -111,12 +186,14 @@ static enum status take_once(void *arg)
 /* Without memory a request is refused as such. */
 START_TEST(memory_fails)
 {
-    char text[sizeof(whole)];
+    char text[sizeof(whole)], tools[sizeof(with_tools)];
 
     memcpy(text, whole, sizeof(text));
+    memcpy(tools, with_tools, sizeof(tools));
     fields_init();
     ck_assert_int_gt(sweep(take_once, text), 5);
+    ck_assert_int_gt(sweep(take_once, tools), 20);
 }
 END_TEST
 
-SUITE_MAIN("server/api/anthropic/request", test_message, test_refusals, memory_fails)
+SUITE_MAIN("server/api/anthropic/request", test_message, test_tools, test_refusals, memory_fails)

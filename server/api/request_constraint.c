@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "agents/lm/grammar/constraint.h"
-#include "server/api/openai/request.h"
+#include "server/api/request.h"
 #include "server/json/fields.h"
 
 struct constraint_reader {

@@ -1,9 +1,10 @@
-/* The tools of a request, in the spelling of chat completions, in that of Responses, and in the old
- * one (functions, function_call). */
+/* The tools of a request, in the spelling of chat completions, which is also Ollama's and into
+ * which Anthropic's is brought, in that of Responses, and in the old one (functions,
+ * function_call). */
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/api/openai/request.h"
+#include "server/api/request.h"
 #include "server/json/fields.h"
 
 static enum status request_tools_no_memory(struct error *err)

@@ -1,0 +1,338 @@
+#include "server/api/anthropic/request_chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/json/fields.h"
+
+static enum status anthropic_chat_no_memory(struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the request");
+}
+
+struct block_path {
+    char text[64];
+};
+
+static struct block_path block_path(const char *list, size_t i, const char *member)
+{
+    struct block_path p;
+
+    (void)snprintf(p.text, sizeof(p.text), "%s[%zu]%s", list, i, member);
+    return p;
+}
+
+/* A member, or null; a new reference. */
+static json_t *block_member(const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+
+    return value == NULL ? json_null() : json_incref(value);
+}
+
+static bool type_is(const json_t *object, const char *name)
+{
+    const char *type = json_string_value(json_object_get(object, "type"));
+
+    return type != NULL && strcmp(type, name) == 0;
+}
+
+/* --- messages --- */
+
+/* A message that is read: its text, thoughts and calls so far. */
+struct blocks {
+    size_t i; /* its place in the list, for errors */
+    bool is_user;
+    bool has_results;
+    json_t *all;                      /* the messages, borrowed */
+    json_t *texts, *calls; /* arrays */
+    json_t *thoughts;      /* NULL: none */
+};
+
+static bool append(json_t *list, json_t *value)
+{
+    return value != NULL && json_array_append_new(list, value) == 0;
+}
+
+static bool blocks_add_call(struct blocks *b, const json_t *block)
+{
+    char *arguments = json_dumps(json_object_get(block, "input"), 0);
+    json_t *call = arguments == NULL
+                       ? NULL
+                       : json_pack("{s:o,s:s,s:{s:o,s:s}}", "id", block_member(block, "id"), "type",
+                                   "function", "function", "name", block_member(block, "name"),
+                                   "arguments", arguments);
+
+    free(arguments);
+    return append(b->calls, call);
+}
+
+/* Appends what there is as one message. */
+static bool blocks_end(struct blocks *b, const json_t *role)
+{
+    const bool has_texts = json_array_size(b->texts) > 0;
+    json_t *message = json_object();
+    bool is_good =
+        message != NULL && json_object_set(message, "role", (json_t *)role) == 0 &&
+        json_object_set(message, "content",
+                        has_texts || json_array_size(b->calls) == 0 ? b->texts : json_null()) == 0;
+
+    if (is_good && json_array_size(b->calls) > 0)
+        is_good = json_object_set(message, "tool_calls", b->calls) == 0;
+    if (is_good && b->thoughts != NULL)
+        is_good = json_object_set(message, "reasoning_content", b->thoughts) == 0;
+    if (!is_good) {
+        json_decref(message);
+        return false;
+    }
+    return append(b->all, message);
+}
+
+/* The text of a result, as parts; one that is an error says so. */
+static json_t *result_parts(const json_t *block)
+{
+    const json_t *content = field(block, "content");
+    json_t *parts = json_array();
+    bool is_good = parts != NULL;
+
+    if (is_good && json_is_true(json_object_get(block, "is_error")))
+        is_good = append(parts, json_pack("{s:s,s:s}", "type", "text", "text", "Error: "));
+    if (is_good && json_is_string(content))
+        is_good = append(parts, json_pack("{s:s,s:O}", "type", "text", "text", content));
+    else if (is_good && content != NULL)
+        is_good = json_array_extend(parts, (json_t *)content) == 0;
+    if (is_good)
+        return parts;
+    json_decref(parts);
+    return NULL;
+}
+
+/* Results come first; text before one is a message before it. */
+static enum status blocks_add_result(struct blocks *b, const json_t *role, const json_t *block,
+                                     struct error *err)
+{
+    const json_t *content = field(block, "content");
+    json_t *parts;
+
+    if (content != NULL && !json_is_string(content) && !json_is_array(content))
+        return error_field(err, block_path("messages", b->i, ".content").text,
+                           "has a tool_result whose content is no text and no list");
+    if (json_array_size(b->texts) > 0) {
+        if (!blocks_end(b, role))
+            return anthropic_chat_no_memory(err);
+        json_decref(b->texts); /* the message has it */
+        b->texts = json_array();
+    }
+    b->has_results = true;
+    parts = result_parts(block);
+    if (parts == NULL || b->texts == NULL ||
+        !append(b->all, json_pack("{s:s,s:o,s:O}", "role", "tool", "tool_call_id",
+                                  block_member(block, "tool_use_id"), "content", parts))) {
+        json_decref(parts);
+        return anthropic_chat_no_memory(err);
+    }
+    json_decref(parts);
+    return STATUS_OK;
+}
+
+static bool blocks_add_thought(struct blocks *b, const char *thought)
+{
+    json_t *all =
+        json_pack("s+", b->thoughts == NULL ? "" : json_string_value(b->thoughts), thought);
+
+    json_decref(b->thoughts);
+    b->thoughts = all;
+    return all != NULL;
+}
+
+static enum status blocks_add_own(struct blocks *b, const char *type, const json_t *block,
+                                  struct error *err)
+{
+    const struct block_path path = block_path("messages", b->i, ".content");
+    const char *thought = json_string_value(json_object_get(block, "thinking"));
+    bool is_good = true;
+
+    if (strcmp(type, "thinking") == 0) {
+        if (thought == NULL)
+            return error_field(err, path.text, "has a thinking block without a text");
+        is_good = blocks_add_thought(b, thought);
+    } else if (strcmp(type, "tool_use") == 0) {
+        if (!json_is_object(json_object_get(block, "input")))
+            return error_field(err, path.text, "has a tool_use whose input is no object");
+        is_good = blocks_add_call(b, block);
+    } else if (strcmp(type, "redacted_thinking") != 0) {
+        return error_field(err, path.text,
+                           "has a block of type '%.40s': text, thinking and tool_use are taken "
+                           "from an assistant",
+                           type);
+    }
+    return is_good ? STATUS_OK : anthropic_chat_no_memory(err);
+}
+
+static enum status blocks_add(struct blocks *b, const json_t *role, json_t *block,
+                              struct error *err)
+{
+    const struct block_path path = block_path("messages", b->i, ".content");
+    const char *type = json_string_value(json_object_get(block, "type"));
+
+    if (type == NULL)
+        return error_field(err, path.text, "has a block without a type");
+    if (strcmp(type, "text") == 0)
+        return json_array_append(b->texts, block) == 0 ? STATUS_OK : anthropic_chat_no_memory(err);
+    if (!b->is_user)
+        return blocks_add_own(b, type, block, err);
+    if (strcmp(type, "tool_result") == 0)
+        return blocks_add_result(b, role, block, err);
+    return error_field(err, path.text,
+                       "has a block of type '%.40s': text and tool_result are taken from a user",
+                       type);
+}
+
+static enum status blocks_read(struct blocks *b, const json_t *message, struct error *err)
+{
+    const json_t *content = json_object_get(message, "content");
+    const json_t *role = json_object_get(message, "role");
+    const char *name = json_string_value(role);
+
+    b->is_user = name == NULL || strcmp(name, "assistant") != 0;
+    for (size_t i = 0; i < json_array_size(content); i++)
+        if (blocks_add(b, role, json_array_get(content, i), err) != STATUS_OK)
+            return err->status;
+    if (b->has_results && json_array_size(b->texts) == 0)
+        return STATUS_OK;
+    return blocks_end(b, role) ? STATUS_OK : anthropic_chat_no_memory(err);
+}
+
+static enum status add_message(json_t *all, const json_t *messages, size_t i, struct error *err)
+{
+    json_t *message = json_array_get(messages, i);
+    struct blocks b = {.i = i, .all = all};
+    enum status rc;
+
+    if (!json_is_object(message))
+        return field_wrong(err, block_path("messages", i, "").text, "an object", message);
+    if (!json_is_array(json_object_get(message, "content")))
+        return json_array_append(all, message) == 0 ? STATUS_OK : anthropic_chat_no_memory(err);
+    b.texts = json_array();
+    b.calls = json_array();
+    rc = b.texts == NULL || b.calls == NULL ? anthropic_chat_no_memory(err)
+                                            : blocks_read(&b, message, err);
+    json_decref(b.texts);
+    json_decref(b.thoughts);
+    json_decref(b.calls);
+    return rc;
+}
+
+static enum status chat_messages(json_t *out, const json_t *body, struct error *err)
+{
+    const json_t *messages = NULL;
+    json_t *all;
+    enum status rc = field_array(&messages, body, "messages", err);
+
+    if (rc == STATUS_OK && messages == NULL)
+        rc = error_field(err, "messages", "is missing");
+    if (rc != STATUS_OK)
+        return rc;
+    all = json_array();
+    if (json_object_set_new(out, "messages", all) != 0)
+        return anthropic_chat_no_memory(err);
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(messages); i++)
+        rc = add_message(all, messages, i, err);
+    return rc;
+}
+
+/* --- tools --- */
+
+/* Tools that the provider of the API runs itself have a type of their own. */
+static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct error *err)
+{
+    static const char *const taken[] = {"name", "description", "strict"};
+    const char *type = json_string_value(json_object_get(tool, "type"));
+    const json_t *schema = json_object_get(tool, "input_schema");
+    json_t *function;
+    bool is_good;
+
+    if (!json_is_object(tool))
+        return field_wrong(err, block_path("tools", i, "").text, "an object", tool);
+    if (type != NULL && strcmp(type, "custom") != 0)
+        return error_field(err, block_path("tools", i, ".type").text,
+                           "is '%.40s', only tools of the client's can be called", type);
+    if (!json_is_string(json_object_get(tool, "name")))
+        return error_field(err, block_path("tools", i, ".name").text, "is missing");
+    if (!json_is_object(schema))
+        return error_field(err, block_path("tools", i, ".input_schema").text, "is no schema");
+    function = json_pack("{s:O}", "parameters", schema);
+    is_good = function != NULL;
+    for (size_t k = 0; is_good && k < sizeof(taken) / sizeof(taken[0]); k++) {
+        json_t *value = json_object_get(tool, taken[k]);
+
+        is_good = value == NULL || json_object_set(function, taken[k], value) == 0;
+    }
+    is_good = is_good &&
+              append(all, json_pack("{s:s,s:O}", "type", "function", "function", function));
+    json_decref(function);
+    return is_good ? STATUS_OK : anthropic_chat_no_memory(err);
+}
+
+static enum status chat_tools(json_t *out, const json_t *body, struct error *err)
+{
+    const json_t *tools = NULL;
+    json_t *all;
+    enum status rc = field_array(&tools, body, "tools", err);
+
+    if (rc != STATUS_OK || tools == NULL)
+        return rc;
+    all = json_array();
+    if (json_object_set_new(out, "tools", all) != 0)
+        return anthropic_chat_no_memory(err);
+    for (size_t i = 0; rc == STATUS_OK && i < json_array_size(tools); i++)
+        rc = chat_tool(all, json_array_get(tools, i), i, err);
+    return rc;
+}
+
+static enum status chat_choice(json_t *out, const json_t *body, struct error *err)
+{
+    const json_t *choice = NULL;
+    const char *name = NULL;
+    bool is_single = false;
+    json_t *mode;
+
+    if (field_object(&choice, body, "tool_choice", err) != STATUS_OK)
+        return err->status;
+    if (choice == NULL)
+        return STATUS_OK;
+    if (field_bool(&is_single, choice, "disable_parallel_tool_use", err) != STATUS_OK ||
+        field_text(&name, choice, "name", err) != STATUS_OK)
+        return error_name_field(err, "tool_choice");
+    if (type_is(choice, "auto") || type_is(choice, "none"))
+        mode = json_incref(json_object_get(choice, "type"));
+    else if (type_is(choice, "any"))
+        mode = json_string("required");
+    else if (!type_is(choice, "tool"))
+        return error_field(err, "tool_choice.type", "must be auto, any, tool or none");
+    else if (name == NULL)
+        return error_field(err, "tool_choice.name", "is missing");
+    else
+        mode = json_pack("{s:s,s:{s:s}}", "type", "function", "function", "name", name);
+    if (json_object_set_new(out, "tool_choice", mode) != 0 ||
+        json_object_set_new(out, "parallel_tool_calls", json_boolean(!is_single)) != 0)
+        return anthropic_chat_no_memory(err);
+    return STATUS_OK;
+}
+
+enum status anthropic_chat(json_t **out, const json_t *body, struct error *err)
+{
+    json_t *chat = json_object();
+
+    if (chat == NULL)
+        return anthropic_chat_no_memory(err);
+    if (chat_messages(chat, body, err) != STATUS_OK || chat_tools(chat, body, err) != STATUS_OK ||
+        chat_choice(chat, body, err) != STATUS_OK) {
+        json_decref(chat);
+        return err->status;
+    }
+    *out = chat;
+    return STATUS_OK;
+}
