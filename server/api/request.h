@@ -33,7 +33,8 @@ struct request {
     const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
     const struct offered_tools *tools; /* NULL: none */
     bool is_function_call;             /* the call is answered in OpenAI's old form */
-    bool keeps_thoughts;               /* in the text of the reply */
+    const char *thinks;  /* the field that asks for thoughts; NULL: none does, models may */
+    bool keeps_thoughts; /* in the text of the reply */
     bool want_logprobs;
     uint32_t n_top;           /* alternatives returned */
     bool echo;                /* the prompt comes before the reply; with its log-probabilities if
@@ -61,9 +62,9 @@ enum tools_spelling { TOOLS_OF_CHAT, TOOLS_OF_RESPONSES, TOOLS_AS_FUNCTIONS };
 enum status request_tools(struct request *out, const json_t *body, enum tools_spelling spelling,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
-/* Puts into r what its tools mean for a model's replies, once the model is known, before its
- * generation starts. */
-enum status request_use_tools(struct request *r, const struct reply_format *format,
+/* Puts into r what its tools and thoughts mean for a model's replies, once the model is known,
+ * before its generation starts. */
+enum status request_fit_model(struct request *r, const struct reply_format *format,
                               struct arena *arena, struct error *err) MUST_CHECK;
 /* Puts the extras into the message, with memory of the arena. */
 enum status request_message_extras(struct message *out, const struct message_extras *x,

@@ -450,7 +450,7 @@ enum status resolution_generate(struct exchange *x, struct generation_plan *plan
     if (is_named &&
         resolution_find_conversation(&plan->conversation, x, r, &plan->model, err) != STATUS_OK)
         return err->status;
-    if (request_use_tools(r, plan->model->info.reply_format, exchange_arena(x), err) != STATUS_OK)
+    if (request_fit_model(r, plan->model->info.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
     return generation_start(x, plan, err);
 }

@@ -16,6 +16,7 @@
     TABLE(operations_routes) \
     TABLE(anthropic_routes) \
     TABLE(ollama_chat_routes) \
+    TABLE(ollama_embed_routes) \
     TABLE(ollama_models_routes)
 /* clang-format on */
 

@@ -171,13 +171,16 @@ enum status tools_use(struct tool_use *out, const struct constraint **ret_constr
     return constrain(ret_constraint, ret_left_out, tools, format, arena, err);
 }
 
-enum status request_use_tools(struct request *r, const struct reply_format *format,
+enum status request_fit_model(struct request *r, const struct reply_format *format,
                               struct arena *arena, struct error *err)
 {
     const struct constraint *constraint;
     const char *left_out;
     struct tool_use use;
 
+    if (r->thinks != NULL && (format == NULL || format->thoughts == NULL))
+        return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, r->thinks,
+                             "\"%.80s\" does not support thinking", r->model);
     if (r->tools == NULL)
         return STATUS_OK;
     if (r->tools->choice == TOOLS_REQUIRED && (r->overrides.given & SAMPLING_CONSTRAINT) != 0)

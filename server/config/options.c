@@ -57,7 +57,7 @@ const struct config_option config_options[] = {
      .usual = "127.0.0.1:8000, where it can be had, unless --listen is given: then off",
      .example = "127.0.0.1:8000",
      .help = "HOST:PORT for the HTTP APIs; port 0 picks one",
-     .more = "It answers /v1/chat/completions, /v1/completions, /v1/responses, /v1/responses/ID, /v1/embeddings, /v1/score, /v1/models, /tokenize, /detokenize, /tokenizer_info, /health and /metrics, of Anthropic /v1/messages and /v1/messages/count_tokens, and of Ollama /api/chat, /api/generate, /api/tags, /api/show, /api/ps, /api/version and /api/pull. A request with an Idempotency-Key is answered once: sent again within 24 hours it joins its reply, or gets the stored one (of the newest 100,000 keys and 1 GiB), a stream behind its Last-Event-ID."},
+     .more = "It answers /v1/chat/completions, /v1/completions, /v1/responses, /v1/responses/ID, /v1/embeddings, /v1/score, /v1/models, /tokenize, /detokenize, /tokenizer_info, /health and /metrics, of Anthropic /v1/messages and /v1/messages/count_tokens, and of Ollama /api/chat, /api/generate, /api/embed, /api/tags, /api/show, /api/ps, /api/version and /api/pull. A request with an Idempotency-Key is answered once: sent again within 24 hours it joins its reply, or gets the stored one (of the newest 100,000 keys and 1 GiB), a stream behind its Last-Event-ID."},
     {.flag = "--http-admin", .value = "ADDRESS|off", .key = "http_admin", .set = set_http_admin,
      .usual = "off: --http has it", .example = "127.0.0.1:9090",
      .help = "HOST:PORT for /metrics, which --http then has no more; port 0 picks one",

@@ -115,6 +115,21 @@ def formats(daemon):
     expect(400, "'type' is no type", client.chat, "tiny", STORY, format={"type": "nothing"})
 
 
+def embed(daemon):
+    """The embeddings of one text and of several, scaled, shortened and in the old form."""
+    client = client_of(daemon)
+    one, both = client.embed("tiny:latest", "one"), client.embed("tiny", ["one", "and another"])
+    assert one.model == "tiny:latest" and len(one.embeddings) == 1 and len(both.embeddings) == 2 and one.embeddings[0] == both.embeddings[0]
+    assert abs(sum(x * x for x in one.embeddings[0]) - 1) < 1e-6 and 0 < one.prompt_eval_count < both.prompt_eval_count and one.total_duration > 0
+    short = client.embed("tiny", "one", dimensions=8, truncate=True).embeddings[0]
+    assert len(short) == 8 and abs(sum(x * x for x in short) - 1) < 1e-6
+    old = client.embeddings("tiny", "one").embedding
+    scale = sum(x * x for x in old) ** 0.5
+    assert len(old) == len(one.embeddings[0]) and max(abs(a / scale - b) for a, b in zip(old, one.embeddings[0])) < 1e-6
+    status, _, body = ask(daemon, "POST", "/api/embeddings", {"model": "tiny", "prompt": ["a", "b"]})
+    assert status == 400 and "/api/embed takes lists" in json.loads(body)["error"]
+
+
 def models(daemon):
     client = client_of(daemon)
     listed = client.list().models
@@ -126,7 +141,7 @@ def models(daemon):
     for name in ("tiny", "tiny:latest"):
         shown = client.show(name)
         assert shown.modelinfo["general.architecture"] == "llama" and shown.modelinfo["llama.context_length"] == running[0].context_length
-        assert shown.capabilities == ["completion"] and "temperature" in shown.parameters
+        assert shown.capabilities == ["completion", "embedding"] and "temperature" in shown.parameters
     assert client.pull("tiny").status == "success"
     status, _, body = ask(daemon, "GET", "/api/version")
     assert status == 200 and [int(part) for part in json.loads(body)["version"].split(".")] >= [0, 6, 4]
@@ -142,7 +157,8 @@ def errors(daemon):
     expect(404, "not found", client.chat, "nobody:latest", STORY)
     expect(404, "not found", client.chat, "nobody", STORY, stream=True)
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    expect(400, '"tiny" does not support tools', client.chat, "tiny", STORY, tools=[tool])
+    expect(400, "tools", client.chat, "tiny", STORY, tools=[{**tool, "function": {**tool["function"], "name": "f f"}}])
+    assert client.chat("tiny", STORY, tools=[tool], options={"num_predict": 2}).message.tool_calls is None  # its template shows none: it answers in text
     expect(400, '"tiny" does not support thinking', client.chat, "tiny", STORY, think=True)
     assert client.chat("echo", STORY, think=False, tools=[]).done
     expect(400, "images", client.chat, "tiny", [{"role": "user", "content": "x", "images": [b"abc"]}])
@@ -156,8 +172,9 @@ def errors(daemon):
     expect(400, "repeat_last_n", client.chat, "tiny", STORY, options={"repeat_last_n": 64, "repeat_penalty": 1.1})
     assert client.chat("tiny", STORY, options={"num_predict": 1, "repeat_last_n": 64, "mirostat": 0, "num_ctx": 4096, "seed": -1}).done
     expect(400, "context", client.generate, "tiny", "word " * 4000)
-    for call in (client.embed, client.embeddings):
-        expect(501, "/v1/embeddings", lambda model, text, c=call: [c(model, text)], "tiny", "x")
+    expect(400, "embeddings", lambda model, text: [client.embed(model, text)], "echo", "x")
+    for given in ("", [], ["a", ""]):
+        expect(400, "empty", lambda model, text: [client.embed(model, text)], "tiny", given)
     expect(501, "/api/delete", lambda model: [client.delete(model)], "tiny")
     expect(501, "/api/copy", lambda a, b: [client.copy(a, b)], "tiny", "small")
 
@@ -252,7 +269,7 @@ def main():
                 print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
 
         with children.Daemon(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "127.0.0.1:0", "--http-timeout", "10m") as daemon:
-            for test in (chat, logprobs, generate, formats, models, errors, lines, repeated, remembered, hang_up):
+            for test in (chat, logprobs, generate, formats, embed, models, errors, lines, repeated, remembered, hang_up):
                 run(test, daemon)
         run(keys, parleyd, folder)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client, over Messages with `anthropic`, and bare HTTP: forced calls, round trips, streams,
+"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client, over Messages with `anthropic`, over /api/chat with `ollama`, and bare HTTP: forced calls, round trips, streams,
 parallel calls, families' forms of calls, what is refused, and the same bytes alone and in company.
 
 What a model writes without being forced is put into its mouth by a constraint (guided_choice), since tiny models call nothing.
@@ -15,6 +15,7 @@ import time
 import urllib.request
 
 import anthropic
+import ollama
 import openai
 
 import children
@@ -441,6 +442,59 @@ def messages(parley):
     assert client.messages.create(**{**bound, "messages": history, "max_tokens": 4}).usage.output_tokens > 0
 
 
+def ollama_chat(parley):
+    """Ollama's chat: a call comes whole in a line, its arguments are an object; results find their call by name; thoughts are apart."""
+    client = ollama.Client(host=f"http://{parley.http}", timeout=PATIENCE)
+
+    def bare(**more):
+        body = json.dumps({"model": "hermes", "messages": ASK, "tools": TOOLS, **more}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}/api/chat", body), timeout=PATIENCE) as answer:
+            return [json.loads(line) for line in answer.read().decode().splitlines()]
+
+    shown = client.show("hermes")
+    assert shown.capabilities == ["completion", "tools", "thinking", "embedding"], shown
+    for text, (content, thoughts, calls, _) in REPLIES:
+        whole, lines = bare(stream=False, **says(text))[0], bare(**says(text))
+        assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True] and lines[-1]["done_reason"] == whole["done_reason"] == "stop"
+        for messages in ([whole["message"]], [line["message"] for line in lines]):
+            found = [c for m in messages for c in m.get("tool_calls", [])]
+            assert "".join(m["content"] for m in messages) == content and "".join(m.get("thinking", "") for m in messages) == thoughts, (text, messages)
+            assert [(c["function"]["name"], json.dumps(c["function"]["arguments"], ensure_ascii=False)) for c in found] == calls, (text, messages)
+            assert [c["function"]["index"] for c in found] == list(range(len(calls))) and all(len(c["id"]) == 9 for c in found)
+    # The package's own types; a call that must come, since tiny models call nothing.
+    call = {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [
+        {"function": {"name": "now", "arguments": {}}}, {"function": {"name": "weather", "arguments": {"city": "Bonn", "days": 1}}}]}
+    results = [{"role": "tool", "tool_name": "weather", "content": "rain"}, {"role": "tool", "tool_name": "now", "content": "noon"}]
+    said = client.chat("hermes", ASK + [call] + results, tools=TOOLS, think=True, options={"num_predict": 4})
+    alone = client.chat("hermes", ASK, tools=TOOLS, options={"num_predict": 4})
+    assert said.prompt_eval_count > alone.prompt_eval_count + 40
+    ids = [{**c, "id": f"call0000{i}", "type": "function", "function": {**c["function"], "arguments": json.dumps(c["function"]["arguments"])}}
+           for i, c in enumerate(call["tool_calls"])]
+    chat = ASK + [{"role": "assistant", "content": "", "reasoning_content": "Hm.", "tool_calls": ids},
+                  {"role": "tool", "tool_call_id": "call00001", "content": "rain"}, {"role": "tool", "tool_call_id": "call00000", "content": "noon"}]
+    same = client_of(parley).chat.completions.create(model="hermes", messages=chat, tools=TOOLS, max_tokens=4)
+    # The package writes tools in its own way, so the same prompt is that of a bare request.
+    assert same.usage.prompt_tokens == bare(messages=ASK + [call] + results, stream=False, options={"num_predict": 4})[0]["prompt_eval_count"]
+    forced_one = bare(stream=False, tool_choice="required", parallel_tool_calls=False)[0]["message"]["tool_calls"][0]["function"]
+    assert forced_one["name"] in ("weather", "now") and isinstance(forced_one["arguments"], dict)
+    said = client.chat("hermes", ASK, tools=[weather_of], options={"num_predict": 4}, stream=True)
+    assert list(said)[-1].done
+    try:
+        client.chat("tiny", ASK, think=True)
+        raise AssertionError("it was taken")
+    except ollama.ResponseError as error:
+        assert error.status_code == 400 and error.error == '"tiny" does not support thinking', error
+
+
+def weather_of(city: str) -> str:
+    """The weather of a city.
+
+    Args:
+        city: its name
+    """
+    return city
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
@@ -451,7 +505,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, hermes, "8192", "1", template], check=True)
         with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"hermes={hermes}", "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

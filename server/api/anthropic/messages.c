@@ -425,7 +425,7 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     buf_init(&ids, COUNT_MAX_BYTES);
     buf_init(&out, COUNT_ANSWER_BYTES);
-    rc = request_use_tools(&r, m->info.reply_format, exchange_arena(x), err);
+    rc = request_fit_model(&r, m->info.reply_format, exchange_arena(x), err);
     if (rc == STATUS_OK)
         rc = m->agent->type->render(m->agent, r.prompts->messages, r.prompts->n_messages,
                                     r.prompts->tool_use.tools, true, &ids, err);

@@ -15,7 +15,8 @@ static const char *anthropic_type_of(const json_t *object)
     return type == NULL ? "" : type;
 }
 
-static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
+static enum status anthropic_refuse_unmet(struct request *out, const json_t *body,
+                                          struct error *err)
 {
     const json_t *servers = NULL, *thinking = NULL;
 
@@ -25,7 +26,7 @@ static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
     if (json_array_size(servers) > 0)
         return error_field(err, "mcp_servers", "cannot be called by the models that are served");
     if (strcmp(anthropic_type_of(thinking), "enabled") == 0)
-        return error_field(err, "thinking", "cannot be enabled: the models that are served do not");
+        out->thinks = "thinking";
     return STATUS_OK;
 }
 
@@ -138,7 +139,7 @@ enum status anthropic_request(struct request *out, const json_t *body, bool is_c
     if (field_text(&r.model, body, "model", err) != STATUS_OK ||
         field_bool(&r.stream, body, "stream", err) != STATUS_OK ||
         field_object(&metadata, body, "metadata", err) != STATUS_OK ||
-        anthropic_refuse_unmet(body, err) != STATUS_OK ||
+        anthropic_refuse_unmet(&r, body, err) != STATUS_OK ||
         anthropic_take_sampling(&r, body, is_counted, arena, err) != STATUS_OK ||
         anthropic_take_format(&r, body, arena, err) != STATUS_OK ||
         anthropic_take_chat(&r, body, arena, err) != STATUS_OK)

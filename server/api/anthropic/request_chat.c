@@ -46,7 +46,7 @@ struct blocks {
     size_t i; /* its place in the list, for errors */
     bool is_user;
     bool has_results;
-    json_t *all;                      /* the messages, borrowed */
+    json_t *all;           /* the messages, borrowed */
     json_t *texts, *calls; /* arrays */
     json_t *thoughts;      /* NULL: none */
 };
@@ -270,8 +270,8 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
 
         is_good = value == NULL || json_object_set(function, taken[k], value) == 0;
     }
-    is_good = is_good &&
-              append(all, json_pack("{s:s,s:O}", "type", "function", "function", function));
+    is_good =
+        is_good && append(all, json_pack("{s:s,s:O}", "type", "function", "function", function));
     json_decref(function);
     return is_good ? STATUS_OK : anthropic_chat_no_memory(err);
 }

@@ -1,5 +1,5 @@
 /* POST /api/chat and /api/generate: a stream of JSON objects, one a line, unless the request says
- * otherwise. */
+ * otherwise. A call of a tool comes whole, in a line of its own. */
 #include <string.h>
 
 #include "server/api/answer.h"
@@ -13,11 +13,14 @@
 #include "server/model/model.h"
 #include "server/server.h"
 
-enum { OLLAMA_EMPTY_MAX_BYTES = 4096 };
+enum { OLLAMA_EMPTY_MAX_BYTES = 4096, OLLAMA_CALL_MAX_BYTES = 64 << 20 };
 
 struct ollama_reply {
     const char *model; /* as the request names it */
     bool is_chat;
+    bool has_call; /* whose name and arguments are these, so far */
+    uint32_t call;
+    struct buf name, arguments;
 };
 
 /* --- output --- */
@@ -31,24 +34,115 @@ static void ollama_begin_line(const struct exchange *x, const char *model, struc
     json_write_time(w, conversations_unix_ms(exchange_server(x)->conversations));
 }
 
-static void ollama_write_said(bool is_chat, const char *text, size_t len, struct json_writer *w)
+/* Writes what was said up to the message's end, where calls may follow. */
+static void ollama_begin_said(bool is_chat, struct text text, struct text thoughts,
+                              struct json_writer *w)
 {
     json_write(w, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"response\":");
-    json_write_string(w, text, len);
+    json_write_string(w, text.text, text.len);
+    if (thoughts.len > 0) {
+        json_write(w, ",\"thinking\":");
+        json_write_string(w, thoughts.text, thoughts.len);
+    }
+}
+
+static void ollama_end_said(bool is_chat, struct json_writer *w)
+{
     json_write(w, is_chat ? "}" : "");
 }
 
-static void ollama_write_piece(const struct generation *g, const struct choice *c,
-                               const struct turn_event *piece, struct json_writer *w)
+static void ollama_write_logprobs(const struct generation *g, const struct choice *c,
+                                  const struct turn_event *piece, struct json_writer *w)
+{
+    if (!g->request->want_logprobs || !piece->piece.has_logprobs)
+        return;
+    json_write(w, ",\"logprobs\":");
+    generation_write_logprobs(g, c, piece, w);
+}
+
+static void ollama_write_call(const struct choice *c, uint32_t i, struct text name,
+                              struct text arguments, struct json_writer *w)
+{
+    char id[CALL_ID_CHARS];
+
+    call_id_format(id, generation_call_seed(c), i);
+    json_writef(w, "{\"id\":\"%s\",\"function\":{\"index\":%u,\"name\":", id, i);
+    json_write_string(w, name.text, name.len);
+    json_write(w, ",\"arguments\":");
+    tools_write_arguments(w, arguments);
+    json_write(w, "}}");
+}
+
+/* piece: whose log-probabilities the line has; NULL: none. */
+static void ollama_write_line(const struct generation *g, const struct choice *c, struct text text,
+                              struct text thoughts, const struct turn_event *piece,
+                              struct json_writer *w)
 {
     const struct ollama_reply *r = g->renderer_state;
 
     ollama_begin_line(g->exchange, r->model, w);
-    ollama_write_said(r->is_chat, piece->piece.text, piece->piece.len, w);
-    if (g->request->want_logprobs && piece->piece.has_logprobs) {
-        json_write(w, ",\"logprobs\":");
-        generation_write_logprobs(g, c, piece, w);
+    ollama_begin_said(r->is_chat, text, thoughts, w);
+    ollama_end_said(r->is_chat, w);
+    if (piece != NULL)
+        ollama_write_logprobs(g, c, piece, w);
+    json_write(w, ",\"done\":false}\n");
+}
+
+/* The call that was begun is complete. */
+static void ollama_end_call(const struct generation *g, const struct choice *c,
+                            struct json_writer *w)
+{
+    struct ollama_reply *r = g->renderer_state;
+
+    if (!r->has_call)
+        return;
+    r->has_call = false;
+    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
+    json_write(w, ",\"tool_calls\":[");
+    ollama_write_call(c, r->call, (struct text){r->name.data, r->name.len},
+                      (struct text){r->arguments.data, r->arguments.len}, w);
+    json_write(w, "]");
+    ollama_end_said(r->is_chat, w);
+    json_write(w, ",\"done\":false}\n");
+}
+
+static void ollama_take_call(struct ollama_reply *r, const struct reply_part *part,
+                             struct json_writer *w)
+{
+    if (part->kind == REPLY_CALL) {
+        buf_clear(&r->name);
+        buf_clear(&r->arguments);
+        r->has_call = true;
+        r->call = part->call;
     }
+    json_writer_fail(
+        w, buf_append(part->kind == REPLY_CALL ? &r->name : &r->arguments, part->text, part->len));
+}
+
+/* piece: of whose text these are the parts; NULL: of the reply's end. */
+static void ollama_take_parts(struct generation *g, struct choice *c,
+                              const struct turn_event *piece, struct json_writer *w)
+{
+    struct ollama_reply *r = g->renderer_state;
+    const struct text nothing = {"", 0};
+    struct reply_part part;
+
+    while (w->rc == STATUS_OK && reply_parser_next(c->parser, &part)) {
+        const bool is_text = part.kind == REPLY_TEXT;
+
+        if (part.kind != REPLY_ARGUMENTS)
+            ollama_end_call(g, c, w);
+        if (part.kind == REPLY_CALL || part.kind == REPLY_ARGUMENTS) {
+            ollama_take_call(r, &part, w);
+            continue;
+        }
+        ollama_write_line(g, c, is_text ? (struct text){part.text, part.len} : nothing,
+                          is_text ? nothing : (struct text){part.text, part.len}, piece, w);
+        piece = NULL;
+    }
+    if (piece != NULL && g->request->want_logprobs && piece->piece.has_logprobs)
+        ollama_write_line(g, c, nothing, nothing, piece, w);
 }
 
 /* Durations are in nanoseconds. */
@@ -68,17 +162,30 @@ static void ollama_write_done(const struct choice *c, struct json_writer *w)
 static void ollama_piece(struct generation *g, struct choice *c, const struct turn_event *event,
                          struct json_writer *w)
 {
+    struct error err;
+
     if (event->piece.len == 0 && !event->piece.has_logprobs)
         return; /* tokens without text so far */
-    ollama_write_piece(g, c, event, w);
-    json_write(w, ",\"done\":false}\n");
+    json_writer_fail(w, generation_parse(c, event->piece.text, event->piece.len, &err));
+    if (w->rc == STATUS_OK && c->parser != NULL)
+        ollama_take_parts(g, c, event, w);
+    else
+        ollama_write_line(g, c, (struct text){event->piece.text, event->piece.len},
+                          (struct text){0}, event, w);
 }
 
 static void ollama_finish(struct generation *g, struct choice *c, struct json_writer *w)
 {
-    static const struct turn_event nothing = {.kind = EVENT_PIECE, .piece.text = ""};
+    const struct ollama_reply *r = g->renderer_state;
+    struct error err;
 
-    ollama_write_piece(g, c, &nothing, w);
+    json_writer_fail(w, generation_parse_end(c, &err));
+    if (w->rc == STATUS_OK && c->parser != NULL)
+        ollama_take_parts(g, c, NULL, w);
+    ollama_end_call(g, c, w);
+    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_said(r->is_chat, (struct text){"", 0}, (struct text){0}, w);
+    ollama_end_said(r->is_chat, w);
     ollama_write_done(c, w);
     json_write(w, "\n");
 }
@@ -90,17 +197,44 @@ static void ollama_failed(struct generation *g, const struct error *err, struct 
     json_write(w, "\n");
 }
 
+static void ollama_close(struct generation *g)
+{
+    struct ollama_reply *r = g->renderer_state;
+
+    buf_deinit(&r->name);
+    buf_deinit(&r->arguments);
+}
+
 static void ollama_whole(struct generation *g, struct json_writer *w)
 {
+    const struct ollama_reply *r = g->renderer_state;
     const struct choice *c = &g->choices[0];
+    struct whole_reply reply;
     struct turn_event all;
-    const char *text;
+    const char *ignored;
+    struct error err;
     size_t len;
 
-    generation_all(c, &all, &text, &len);
-    all.piece.text = text;
-    ollama_write_piece(g, c, &all, w);
+    if (generation_divide(c, &reply, &err) != STATUS_OK) {
+        json_writer_fail(w, err.status);
+        return;
+    }
+    generation_all(c, &all, &ignored, &len);
+    ollama_begin_line(g->exchange, r->model, w);
+    ollama_begin_said(r->is_chat, (struct text){reply.text.data, reply.text.len},
+                      (struct text){reply.thoughts.data, reply.thoughts.len}, w);
+    for (uint32_t i = 0; i < reply.n_calls; i++) {
+        struct tool_call call;
+
+        whole_reply_call(&reply, i, &call);
+        json_write(w, i == 0 ? ",\"tool_calls\":[" : ",");
+        ollama_write_call(c, i, call.name, call.arguments, w);
+    }
+    json_write(w, reply.n_calls > 0 ? "]" : "");
+    ollama_end_said(r->is_chat, w);
+    ollama_write_logprobs(g, c, &all, w);
     ollama_write_done(c, w);
+    whole_reply_deinit(&reply);
 }
 
 /* --- requests --- */
@@ -131,7 +265,8 @@ static enum status ollama_answer_empty(struct exchange *x, const struct ollama_r
     buf_init(&out, OLLAMA_EMPTY_MAX_BYTES);
     w = json_writer_begin(&out);
     ollama_begin_line(x, r->base.model[0] == '\0' ? model->name : r->base.model, &w);
-    ollama_write_said(is_chat, "", 0, &w);
+    ollama_begin_said(is_chat, (struct text){"", 0}, (struct text){0}, &w);
+    ollama_end_said(is_chat, &w);
     json_write(&w, ",\"done\":true,\"done_reason\":\"load\"}\n");
     answer_json(x, &w, &out);
     buf_deinit(&out);
@@ -144,9 +279,11 @@ static enum status ollama_start(struct exchange *x, struct ollama_request *r, bo
     static const struct response_renderer renderer = {
         .object = "ollama",
         .stream_type = "application/x-ndjson",
+        .has_parts = true,
         .piece = ollama_piece,
         .finish = ollama_finish,
         .failed = ollama_failed,
+        .close = ollama_close,
         .whole = ollama_whole,
     };
     struct arena *arena = exchange_arena(x);
@@ -161,6 +298,8 @@ static enum status ollama_start(struct exchange *x, struct ollama_request *r, bo
     if (reply == NULL)
         return error_no_memory(err, sizeof(*reply), "a reply");
     reply->is_chat = is_chat;
+    buf_init(&reply->name, OLLAMA_CALL_MAX_BYTES);
+    buf_init(&reply->arguments, OLLAMA_CALL_MAX_BYTES);
     reply->model = arena_strndup(arena, r->base.model, strlen(r->base.model));
     if (reply->model == NULL)
         return error_no_memory(err, strlen(r->base.model), "a reply");

@@ -1,6 +1,7 @@
 /* Ollama's lists of models, and what it has that is not served here. */
 #include <string.h>
 
+#include "agents/lm/chat/reply_format.h"
 #include "server/api/answer.h"
 #include "server/api/ollama/error.h"
 #include "server/api/resolution.h"
@@ -123,6 +124,21 @@ static enum status ollama_named_model(struct model **out, struct exchange *x, co
     return resolution_find_model(out, x, name, err);
 }
 
+/* Clients offer tools and thoughts only where these say so. */
+static void ollama_write_capabilities(struct json_writer *w, const struct model *m)
+{
+    const struct reply_format *f = m->info.reply_format;
+
+    json_write(w, ",\"capabilities\":[\"completion\"");
+    if (f != NULL && f->takes_tools)
+        json_write(w, ",\"tools\"");
+    if (f != NULL && f->thoughts != NULL)
+        json_write(w, ",\"thinking\"");
+    if (m->info.n_embedding > 0)
+        json_write(w, ",\"embedding\"");
+    json_write(w, "]");
+}
+
 static enum status ollama_show(struct exchange *x, const json_t *body, struct error *err)
 {
     struct json_writer w;
@@ -140,12 +156,13 @@ static enum status ollama_show(struct exchange *x, const json_t *body, struct er
     json_writef(&w,
                 ",\"model_info\":{\"general.architecture\":\"%s\","
                 "\"%s.context_length\":%zu,\"%s.vocab_size\":%zu},"
-                "\"capabilities\":[\"completion\"],\"parameters\":\"temperature %g\\ntop_k %u\\n"
+                "\"parameters\":\"temperature %g\\ntop_k %u\\n"
                 "top_p %g\\nmin_p %g\",\"modified_at\":",
                 family, family, m->info.context, family, m->info.n_vocab,
                 (double)m->info.defaults.temperature, m->info.defaults.top_k,
                 (double)m->info.defaults.top_p, (double)m->info.defaults.min_p);
     json_write_time(&w, ollama_start_ms(x));
+    ollama_write_capabilities(&w, m);
     json_write(&w, "}");
     answer_json(x, &w, &out);
     buf_deinit(&out);
@@ -186,16 +203,6 @@ static void ollama_refuse_serve(struct exchange *x)
     exchange_fail_as(x, 501, &err);
 }
 
-static void ollama_embed_serve(struct exchange *x)
-{
-    struct error err;
-
-    (void)error_set(&err, STATUS_UNIMPLEMENTED,
-                    "%s is not served: POST /v1/embeddings with \"model\" and \"input\"",
-                    exchange_path(x));
-    exchange_fail_as(x, 501, &err);
-}
-
 /* --- probes --- */
 
 static void ollama_version_serve(struct exchange *x)
@@ -223,8 +230,6 @@ static const struct route rows[] = {
     {"/api/ps", .methods = LOOKS, .serve = ollama_ps_serve, .api = &ollama_api},
     {"/api/show", .methods = METHOD_POST, .serve = ollama_show_serve, .api = &ollama_api},
     {"/api/pull", .methods = METHOD_POST, .serve = ollama_pull_serve, .api = &ollama_api},
-    {"/api/embed", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
-    {"/api/embeddings", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
     {"/api/push", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
     {"/api/create", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},
     {"/api/copy", .methods = METHOD_POST, .serve = ollama_refuse_serve, .api = &ollama_api},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agents/lm/grammar/constraint.h"
+#include "server/api/ollama/request_chat.h"
 #include "server/json/fields.h"
 #include "server/json/sampling.h"
 
@@ -102,6 +103,8 @@ static enum status ollama_take_format(struct request *out, const json_t *body, s
 
     if (format == NULL || (json_is_string(format) && json_string_length(format) == 0))
         return STATUS_OK;
+    if ((out->overrides.given & SAMPLING_CONSTRAINT) != 0)
+        return error_field(err, "format", "cannot stand beside another constraint");
     if (json_is_object(format))
         rc = constraint_of_schema(&constraint, format, false, &out->left_out, arena, err);
     else if (json_is_string(format) && strcmp(json_string_value(format), "json") == 0)
@@ -128,18 +131,23 @@ static bool is_given_list(const json_t *value)
     return json_is_array(value) && json_array_size(value) > 0;
 }
 
-static enum status ollama_refuse_unmet(const json_t *body, const char *model, struct error *err)
+static enum status ollama_take_thinking(struct request *out, const json_t *body, struct error *err)
 {
-    const json_t *think = field(body, "think"), *keep = field(body, "keep_alive");
+    const json_t *think = field(body, "think");
 
-    if (is_given_list(field(body, "tools")))
-        return ollama_refuse(err, "tools", model, "tools");
-    if (is_given_list(field(body, "images")))
-        return ollama_refuse(err, "images", model, "images");
     if (think != NULL && !json_is_boolean(think) && !json_is_string(think))
         return field_wrong(err, "think", "true, false or a level", think);
     if (think != NULL && !json_is_false(think))
-        return ollama_refuse(err, "think", model, "thinking");
+        out->thinks = "think";
+    return STATUS_OK;
+}
+
+static enum status ollama_refuse_unmet(const json_t *body, const char *model, struct error *err)
+{
+    const json_t *keep = field(body, "keep_alive");
+
+    if (is_given_list(field(body, "images")))
+        return ollama_refuse(err, "images", model, "images");
     /* Models are loaded and unloaded by the server's own rules. */
     if (keep != NULL && !json_is_string(keep) && !json_is_number(keep))
         return field_wrong(err, "keep_alive", "a duration or a number of seconds", keep);
@@ -162,7 +170,9 @@ static enum status ollama_take_common(struct ollama_request *out, const json_t *
         field_whole(&n_top, NULL, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
             STATUS_OK ||
         ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
+        ollama_take_thinking(r, body, err) != STATUS_OK ||
         ollama_take_options(&r->overrides, body, arena, err) != STATUS_OK ||
+        request_constraint(r, body, NULL, "", arena, err) != STATUS_OK ||
         ollama_take_format(r, body, arena, err) != STATUS_OK)
         return err->status;
     r->n_top = (uint32_t)n_top;
@@ -178,10 +188,25 @@ static enum status ollama_refuse_messages(const json_t *list, const char *model,
 
         if (is_given_list(field(message, "images")))
             return ollama_refuse(err, "messages", model, "images");
-        if (is_given_list(field(message, "tool_calls")))
-            return ollama_refuse(err, "messages", model, "tools");
     }
     return STATUS_OK;
+}
+
+/* The body owns the form of chat completions, since the request borrows it. */
+static enum status ollama_take_messages(struct request *out, const json_t *body,
+                                        const json_t *messages, struct arena *arena,
+                                        struct error *err)
+{
+    json_t *chat;
+
+    if (ollama_chat_messages(&chat, messages, err) != STATUS_OK)
+        return err->status;
+    if (json_object_set_new((json_t *)body, "as chat", chat) != 0)
+        return ollama_no_memory(err);
+    if (request_messages(out->prompts, chat, "messages", arena, err) != STATUS_OK ||
+        request_tools(out, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK)
+        return err->status;
+    return request_refuse_begun(out->prompts, "messages", err);
 }
 
 enum status ollama_request_chat(struct ollama_request *out, const json_t *body, struct arena *arena,
@@ -195,9 +220,7 @@ enum status ollama_request_chat(struct ollama_request *out, const json_t *body, 
         ollama_refuse_messages(messages, r.base.model, err) != STATUS_OK)
         return err->status;
     r.is_empty = json_array_size(messages) == 0;
-    if (!r.is_empty &&
-        (request_messages(r.base.prompts, messages, "messages", arena, err) != STATUS_OK ||
-         request_refuse_begun(r.base.prompts, "messages", err) != STATUS_OK))
+    if (!r.is_empty && ollama_take_messages(&r.base, body, messages, arena, err) != STATUS_OK)
         return err->status;
     *out = r;
     return STATUS_OK;

@@ -161,7 +161,7 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK ||
         request_tools(&r, body, TOOLS_OF_CHAT, exchange_arena(x), err) != STATUS_OK ||
-        request_use_tools(&r, m->info.reply_format, exchange_arena(x), err) != STATUS_OK)
+        request_fit_model(&r, m->info.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
     return m->agent->type->render(m->agent, p.messages, p.n_messages, p.tool_use.tools, is_replied,
                                   ids, err);

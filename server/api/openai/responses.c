@@ -618,7 +618,7 @@ static enum status responses_first(struct exchange *x, struct responses_request 
     if (rc == STATUS_OK) {
         r->store = q->store;
         response_take_tools(r, q);
-        rc = request_use_tools(&q->base, model->info.reply_format, exchange_arena(x), err);
+        rc = request_fit_model(&q->base, model->info.reply_format, exchange_arena(x), err);
     }
     if (rc == STATUS_OK && q->store)
         rc = keeping_begin(c, NULL, err);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/env.h"
-#include "server/api/openai/embedding_request.h"
+#include "server/api/embedding_request.h"
 #include "server/api/openai/error.h"
 #include "server/api/resolution.h"
 #include "server/api/routes.h"

@@ -158,7 +158,6 @@ START_TEST(test_refusals)
         {"mcp_servers", "{\"max_tokens\":1,\"mcp_servers\":[{}]}"},
         {"tool_choice", "{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
                         "\"tool_choice\":{\"type\":\"any\"}}"},
-        {"thinking", "{\"max_tokens\":1,\"thinking\":{\"type\":\"enabled\"}}"},
         {"stop_sequences", "{\"max_tokens\":1,\"stop_sequences\":[7]}"},
         {"output_config", "{\"max_tokens\":1,\"output_config\":{\"format\":{}}}"},
         {"metadata", "{\"max_tokens\":1,\"metadata\":3}"},

@@ -65,6 +65,51 @@ START_TEST(test_chat)
 }
 END_TEST
 
+static const char with_calls[] =
+    "{\"think\":\"low\",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
+    "\"messages\":[{"
+    "\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\",\"thinking\":"
+    "\"hm\","
+    "\"tool_calls\":[{\"function\":{\"name\":\"g\",\"arguments\":{}}},{\"function\":{\"name\":"
+    "\"f\","
+    "\"arguments\":{\"x\":1.0}}},{\"id\":\"own\",\"function\":{\"name\":\"f\",\"arguments\":{}}}]},"
+    "{\"role\":\"tool\",\"tool_name\":\"f\",\"content\":\"1\"},{\"role\":\"tool\",\"content\":"
+    "\"2\"},"
+    "{\"role\":\"tool\",\"tool_call_id\":\"own\",\"content\":\"3\"},"
+    "{\"role\":\"tool\",\"tool_name\":\"h\",\"content\":\"4\"}]}";
+
+/* Calls get ids, and results find them: by their tool's name, in order, by an id; else by none. */
+START_TEST(test_calls)
+{
+    static const char *const extras[] = {
+        "{\"tool_calls\": [{\"id\": \"call00000\", \"type\": \"function\", \"function\": "
+        "{\"name\": "
+        "\"g\", \"arguments\": {}}}, {\"id\": \"call00001\", \"type\": \"function\", \"function\": "
+        "{\"name\": \"f\", \"arguments\": {\"x\": 1.0}}}, {\"id\": \"own\", \"type\": "
+        "\"function\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": {}}}], \"reasoning_content\": \"hm\"}",
+        "{\"tool_call_id\": \"call00001\", \"name\": \"f\"}",
+        "{\"tool_call_id\": \"call00000\", \"name\": \"g\"}",
+        "{\"tool_call_id\": \"own\", \"name\": \"f\"}",
+        "{\"name\": \"h\"}",
+    };
+    struct read x;
+
+    ck_assert_int_eq(take(&x, true, with_calls), STATUS_OK);
+    ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 6);
+    for (size_t i = 0; i < 5; i++) {
+        const struct message *m = &x.r.base.prompts[0].messages[i + 1];
+
+        ck_assert_msg(m->more_len == strlen(extras[i]) &&
+                          memcmp(m->more, extras[i], m->more_len) == 0,
+                      "%.*s", (int)m->more_len, m->more);
+    }
+    ck_assert_str_eq(x.r.base.thinks, "think");
+    ck_assert_uint_eq(x.r.base.tools->n, 1);
+    drop(&x);
+}
+END_TEST
+
 /* A prompt is a user's message behind the system's, or raw; without one nothing is said. */
 START_TEST(test_generate)
 {
@@ -94,11 +139,14 @@ START_TEST(test_refusals)
         bool is_chat;
         const char *field, *text;
     } all[] = {
-        {true, "tools", "{\"tools\":[{}]}"},
+        {true, "tools[0].type",
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],"
+         "\"tools\":[{}]}"},
         {true, "images", "{\"messages\":[{\"role\":\"user\",\"images\":[\"a\"]}]}"},
-        {true, "tools", "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}"},
+        {true, "tool_calls", "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{}]}]}"},
         {true, "messages", "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}]}"},
-        {true, "thinking", "{\"think\":\"high\"}"},
+        {true, "think", "{\"think\":3}"},
+        {true, "format", "{\"format\":\"json\",\"guided_choice\":[\"a\"]}"},
         {true, "format", "{\"format\":\"xml\"}"},
         {true, "num_predict", "{\"options\":{\"num_predict\":\"a\"}}"},
         {true, "mirostat", "{\"options\":{\"mirostat\":2}}"},
@@ -133,12 +181,15 @@ static enum status take_once(void *arg)
 /* Without memory a request is refused as such. */
 START_TEST(memory_fails)
 {
-    char text[sizeof(whole_chat)];
+    char text[sizeof(whole_chat)], calls[sizeof(with_calls)];
 
     memcpy(text, whole_chat, sizeof(text));
+    memcpy(calls, with_calls, sizeof(calls));
     fields_init();
     ck_assert_int_gt(sweep(take_once, text), 5);
+    ck_assert_int_gt(sweep(take_once, calls), 20);
 }
 END_TEST
 
-SUITE_MAIN("server/api/ollama/request", test_chat, test_generate, test_refusals, memory_fails)
+SUITE_MAIN("server/api/ollama/request", test_chat, test_calls, test_generate, test_refusals,
+           memory_fails)

@@ -1,7 +1,7 @@
 /* What requests whose answer is made of embeddings have in common: their texts, and the exchange
  * that waits for them. */
-#ifndef SERVER_API_OPENAI_EMBEDDING_REQUEST_H
-#define SERVER_API_OPENAI_EMBEDDING_REQUEST_H
+#ifndef SERVER_API_EMBEDDING_REQUEST_H
+#define SERVER_API_EMBEDDING_REQUEST_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* Happy path: embedding_answer_start begins the embeddings; their notification notifies the
  * exchange, which takes what is done, and answers once all is. A peer that goes away ends them. */
-#include "server/api/openai/embedding_request.h"
+#include "server/api/embedding_request.h"
 
 #include <string.h>
 

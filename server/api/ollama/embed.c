@@ -1,0 +1,112 @@
+/* POST /api/embed, and /api/embeddings of older clients. */
+#include <string.h>
+
+#include "server/api/embedding_request.h"
+#include "server/api/ollama/error.h"
+#include "server/api/resolution.h"
+#include "server/api/routes.h"
+#include "server/conversation/conversations.h"
+#include "server/http/exchange.h"
+#include "server/json/fields.h"
+#include "server/json/writer.h"
+#include "server/model/model.h"
+#include "server/server.h"
+
+struct ollama_embedding {
+    const char *model; /* as the request names it */
+    uint64_t started_us;
+};
+
+static uint64_t ollama_embed_now_us(const struct exchange *x)
+{
+    return env_now_us(exchange_server(x)->conversations->config.env);
+}
+
+static void ollama_embed_write_values(const struct embedding_answer *a, size_t i, struct json_writer *w)
+{
+    const float *values = embeddings_values(a->embeddings, i);
+
+    for (size_t k = 0; k < embeddings_width(a->embeddings); k++)
+        json_writef(w, k == 0 ? "[%.9g" : ",%.9g", (double)values[k]);
+    json_write(w, "]");
+}
+
+static void ollama_embed_write(const struct embedding_answer *a, struct json_writer *w)
+{
+    const struct ollama_embedding *e = a->state;
+
+    json_write(w, "{\"model\":");
+    json_write_string(w, e->model, strlen(e->model));
+    json_write(w, ",\"embeddings\":[");
+    for (size_t i = 0; i < a->n_inputs; i++) {
+        json_write(w, i == 0 ? "" : ",");
+        ollama_embed_write_values(a, i, w);
+    }
+    json_writef(w, "],\"total_duration\":%llu,\"load_duration\":0,\"prompt_eval_count\":%llu}",
+                (unsigned long long)(ollama_embed_now_us(a->exchange) - e->started_us) * 1000,
+                (unsigned long long)embeddings_n_tokens(a->embeddings));
+}
+
+static void ollama_embed_write_one(const struct embedding_answer *a, struct json_writer *w)
+{
+    json_write(w, "{\"embedding\":");
+    ollama_embed_write_values(a, 0, w);
+    json_write(w, "}");
+}
+
+static enum status ollama_embed_start(struct exchange *x, const json_t *body, bool is_old,
+                               struct error *err)
+{
+    struct arena *arena = exchange_arena(x);
+    struct ollama_embedding *e = arena_alloc(arena, 1, sizeof(*e));
+    struct embeddings_request r = {.keeps_length = is_old};
+    struct embedding_input *inputs;
+    const char *model = "";
+    int64_t dimensions = 0;
+
+    if (e == NULL)
+        return error_no_memory(err, sizeof(*e), "a request");
+    if (is_old && json_is_array(field(body, "prompt")))
+        return error_field(err, "prompt", "must be a text: /api/embed takes lists");
+    if (field_text(&model, body, "model", err) != STATUS_OK ||
+        field_whole(&dimensions, NULL, body, "dimensions", 0, UINT32_MAX, err) != STATUS_OK ||
+        embedding_request_inputs(&inputs, &r.n_inputs, body, is_old ? "prompt" : "input", arena,
+                                 err) != STATUS_OK ||
+        resolution_find_model(&r.model, x, model, err) != STATUS_OK)
+        return err->status;
+    if (model[0] == '\0')
+        model = r.model->name;
+    *e = (struct ollama_embedding){.model = arena_strndup(arena, model, strlen(model)),
+                                   .started_us = ollama_embed_now_us(x)};
+    if (e->model == NULL)
+        return error_no_memory(err, strlen(model), "a request");
+    r.inputs = inputs;
+    r.dimensions = (size_t)dimensions;
+    return embedding_answer_start(x, &r, is_old ? ollama_embed_write_one : ollama_embed_write, false, e, err);
+}
+
+static enum status ollama_embed_begin(struct exchange *x, const json_t *body, struct error *err)
+{
+    return ollama_embed_start(x, body, false, err);
+}
+
+static enum status ollama_embed_begin_old(struct exchange *x, const json_t *body, struct error *err)
+{
+    return ollama_embed_start(x, body, true, err);
+}
+
+static void ollama_embed_serve(struct exchange *x)
+{
+    resolution_serve(x, ollama_embed_begin);
+}
+
+static void ollama_embed_serve_old(struct exchange *x)
+{
+    resolution_serve(x, ollama_embed_begin_old);
+}
+
+static const struct route rows[] = {
+    {"/api/embed", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
+    {"/api/embeddings", .methods = METHOD_POST, .serve = ollama_embed_serve_old, .api = &ollama_api},
+};
+const struct route_table ollama_embed_routes = {rows, sizeof(rows) / sizeof(rows[0])};
