@@ -22,7 +22,8 @@ static uint64_t ollama_embed_now_us(const struct exchange *x)
     return env_now_us(exchange_server(x)->conversations->config.env);
 }
 
-static void ollama_embed_write_values(const struct embedding_answer *a, size_t i, struct json_writer *w)
+static void ollama_embed_write_values(const struct embedding_answer *a, size_t i,
+                                      struct json_writer *w)
 {
     const float *values = embeddings_values(a->embeddings, i);
 
@@ -55,7 +56,7 @@ static void ollama_embed_write_one(const struct embedding_answer *a, struct json
 }
 
 static enum status ollama_embed_start(struct exchange *x, const json_t *body, bool is_old,
-                               struct error *err)
+                                      struct error *err)
 {
     struct arena *arena = exchange_arena(x);
     struct ollama_embedding *e = arena_alloc(arena, 1, sizeof(*e));
@@ -82,7 +83,8 @@ static enum status ollama_embed_start(struct exchange *x, const json_t *body, bo
         return error_no_memory(err, strlen(model), "a request");
     r.inputs = inputs;
     r.dimensions = (size_t)dimensions;
-    return embedding_answer_start(x, &r, is_old ? ollama_embed_write_one : ollama_embed_write, false, e, err);
+    return embedding_answer_start(x, &r, is_old ? ollama_embed_write_one : ollama_embed_write,
+                                  false, e, err);
 }
 
 static enum status ollama_embed_begin(struct exchange *x, const json_t *body, struct error *err)
@@ -107,6 +109,7 @@ static void ollama_embed_serve_old(struct exchange *x)
 
 static const struct route rows[] = {
     {"/api/embed", .methods = METHOD_POST, .serve = ollama_embed_serve, .api = &ollama_api},
-    {"/api/embeddings", .methods = METHOD_POST, .serve = ollama_embed_serve_old, .api = &ollama_api},
+    {"/api/embeddings", .methods = METHOD_POST, .serve = ollama_embed_serve_old,
+     .api = &ollama_api},
 };
 const struct route_table ollama_embed_routes = {rows, sizeof(rows) / sizeof(rows[0])};

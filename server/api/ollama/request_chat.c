@@ -40,8 +40,8 @@ static bool history_add_call(struct ollama_history *h, json_t *call)
         return true; /* it is refused where messages are read */
     if (json_is_object(arguments)) {
         text = json_dumps(arguments, 0);
-        is_good = text != NULL &&
-                  json_object_set_new(function, "arguments", json_string(text)) == 0;
+        is_good =
+            text != NULL && json_object_set_new(function, "arguments", json_string(text)) == 0;
         free(text);
         if (!is_good)
             return false;
