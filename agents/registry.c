@@ -5,9 +5,13 @@
 #include "agents/agent.h"
 #include "compute/gguf/gguf.h"
 
-extern const struct agent_type echo_agent, lm_agent, policy_agent;
+extern const struct agent_type echo_agent, lm_agent, policy_agent, starspace_agent;
 
-static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent};
+static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy_agent,
+                                                 &starspace_agent};
+
+/* Kinds whose files say so by their general.architecture. */
+static const char *const own_files[] = {"policy", "starspace"};
 
 const struct agent_type *agent_type_at(size_t i)
 {
@@ -30,7 +34,10 @@ enum status agent_kind_of_file(const char **out, const char *path, struct error 
     if (rc != STATUS_OK)
         return rc;
     (void)gguf_get_text(g, "general.architecture", &architecture, &len, &ignored);
-    *out = len == strlen("policy") && memcmp(architecture, "policy", len) == 0 ? "policy" : "lm";
+    *out = "lm";
+    for (size_t i = 0; i < sizeof own_files / sizeof own_files[0]; i++)
+        if (len == strlen(own_files[i]) && memcmp(architecture, own_files[i], len) == 0)
+            *out = own_files[i];
     gguf_close(g);
     return STATUS_OK;
 }

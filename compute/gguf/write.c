@@ -14,12 +14,13 @@
 
 enum {
     ALIGNMENT = 32, /* GGUF's default */
-    HEAD_MAX = 1 << 20,
+    HEAD_MAX = 256 << 20,
     NAME_MAX_BYTES = 64, /* longer names are not for tensors */
     /* the format's numbers of types */
     TYPE_F32 = 6,
     TYPE_BOOL = 7,
     TYPE_TEXT = 8,
+    TYPE_ARRAY = 9,
     TYPE_U64 = 10,
 };
 
@@ -127,6 +128,19 @@ void gguf_write_text(struct gguf_writer *w, const char *key, const char *text)
 {
     put_key(w, key, TYPE_TEXT);
     gguf_writer_put_text(w, &w->keys, text);
+}
+
+void gguf_write_texts(struct gguf_writer *w, const char *key, size_t n)
+{
+    put_key(w, key, TYPE_ARRAY);
+    put_int(w, &w->keys, TYPE_TEXT, 4);
+    put_int(w, &w->keys, n, 8);
+}
+
+void gguf_write_item(struct gguf_writer *w, const char *text, size_t len)
+{
+    put_int(w, &w->keys, len, 8);
+    gguf_writer_put(w, &w->keys, text, len);
 }
 
 void gguf_write_u64(struct gguf_writer *w, const char *key, uint64_t value)

@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agents/words/tokens.h"
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/utf8.h"
 #include "worlds/message/act.h"
-#include "worlds/score/normal.h"
 #include "worlds/score/words.h"
 #include "worlds/teachers/lines.h"
 
@@ -282,40 +282,13 @@ enum status dictionary_write(struct dictionary *d, const char *path, struct erro
 /* --- words -------------------------------------------------------------------------------------
  */
 
-static bool dictionary_is_word(uint32_t c)
-{
-    return c == '_' || is_alphanumeric(c);
-}
-
-struct text dictionary_next(struct text text, size_t *at)
-{
-    while (*at < text.len) {
-        const char *from = text.text + *at;
-        uint32_t c;
-        size_t n = utf8_next(from, text.len - *at, &c);
-
-        if (!dictionary_is_word(c)) {
-            *at += n;
-            if (c == '\n' || !is_white_space(c))
-                return (struct text){from, n};
-            continue;
-        }
-        do {
-            *at += n;
-            n = utf8_next(text.text + *at, text.len - *at, &c);
-        } while (n > 0 && dictionary_is_word(c));
-        return (struct text){from, (size_t)(text.text + *at - from)};
-    }
-    return (struct text){NULL, 0};
-}
-
 enum status dictionary_add(struct dictionary *d, struct text text, struct error *err)
 {
     enum status rc = STATUS_OK;
     struct text word;
     size_t at = 0;
 
-    while (rc == STATUS_OK && (word = dictionary_next(text, &at)).text != NULL)
+    while (rc == STATUS_OK && (word = token_next(text, &at)).text != NULL)
         rc = dictionary_add_count(d, word, 1, err);
     return rc;
 }

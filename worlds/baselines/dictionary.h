@@ -1,7 +1,6 @@
-/* A dictionary: words and their counts, as ParlAI's with the tokenizer `re`. A token is a run of
- * word characters (Unicode letters, numbers, underscore), any other single character that is not
- * white space, or a newline. A file has `token TAB count` on each line, by falling count, then
- * by bytes; a token's line number is its id. */
+/* A dictionary: words and their counts, as ParlAI's with the tokenizer `re`
+ * (agents/words/tokens.h). A file has `token TAB count` on each line, by falling count, then by
+ * bytes; a token's line number is its id. */
 #ifndef WORLDS_BASELINES_DICTIONARY_H
 #define WORLDS_BASELINES_DICTIONARY_H
 
@@ -36,8 +35,5 @@ size_t dictionary_n(const struct dictionary *d);
 uint64_t dictionary_count(const struct dictionary *d, struct text word);
 /* id < dictionary_n. */
 struct text dictionary_word(const struct dictionary *d, size_t id, uint64_t *ret_count);
-
-/* The next word of text from offset *at, which moves past it; text NULL at the end. */
-struct text dictionary_next(struct text text, size_t *at);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unicase.h>
 
+#include "agents/words/tokens.h"
 #include "base/alloc.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/reply.h"
@@ -162,8 +163,7 @@ static enum status read_query(struct ir_query *q, const struct simple_clone *c)
     }
     buf_deinit(&text);
     words_clear(&q->words);
-    while (rc == STATUS_OK &&
-           (word = dictionary_next((struct text){q->low, len}, &at)).text != NULL) {
+    while (rc == STATUS_OK && (word = token_next((struct text){q->low, len}, &at)).text != NULL) {
         uint32_t number;
 
         rc = words_of(&q->words, word, &number);
@@ -189,7 +189,7 @@ static enum status ir_query_score(struct ir_query *q, struct text candidate, dou
     if (low == NULL)
         return STATUS_EXHAUSTED;
     words_clear(&q->used);
-    while (rc == STATUS_OK && (word = dictionary_next((struct text){low, len}, &at)).text != NULL) {
+    while (rc == STATUS_OK && (word = token_next((struct text){low, len}, &at)).text != NULL) {
         uint32_t n = q->used.n, number;
 
         rc = words_of(&q->used, word, &number);

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/words/tokens.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/reply.h"
-#include "worlds/score/normal.h"
 
 enum { DEFAULT_WORDS = 10, MAX_TEXT_BYTES = 1 << 20 };
 

@@ -6,23 +6,12 @@
 #include <unicase.h>
 #include <unictype.h>
 
+#include "agents/words/tokens.h"
 #include "base/utf8.h"
 
 enum kind { KIND_OTHER, KIND_WORD, KIND_SPACE };
 
 enum { SIGMA = 0x3A3, SMALL_SIGMA = 0x3C3, FINAL_SIGMA = 0x3C2, I_WITH_DOT = 0x130, DOT = 0x307 };
-
-bool is_white_space(uint32_t c)
-{
-    return (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-           c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
-           c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-bool is_alphanumeric(uint32_t c)
-{
-    return uc_is_general_category(c, UC_CATEGORY_L) || uc_is_general_category(c, UC_CATEGORY_N);
-}
 
 static enum kind normal_kind_of(uint32_t c)
 {

@@ -4,9 +4,7 @@
 #ifndef WORLDS_SCORE_NORMAL_H
 #define WORLDS_SCORE_NORMAL_H
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "agents/message.h"
 #include "base/buf.h"
@@ -14,9 +12,5 @@
 
 /* Appends the normalised text. Invalid UTF-8 counts as U+FFFD. */
 enum status normalise(struct buf *out, const char *text, size_t len) MUST_CHECK;
-
-/* As Python's isspace() and isalnum(). */
-bool is_white_space(uint32_t c);
-bool is_alphanumeric(uint32_t c);
 
 #endif

@@ -10,6 +10,7 @@
 #include "client/cli/output/console.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
+#include "worlds/learners/starspace.h"
 #include "worlds/participant/model.h"
 #include "worlds/participant/participant.h"
 #include "worlds/participant/speaker.h"
@@ -72,10 +73,11 @@ const struct option_row data_option_rows[] = {
     }
 
 const struct option_row participant_option_rows[] = {
-    AGENT(
-        "agent|m", OPTION_TEXT, agent, "NAME",
-        "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response or lm"),
-    AGENT("model|mf", OPTION_TEXT, model, "PATH", "a GGUF file for lm, which it implies"),
+    AGENT("agent|m", OPTION_TEXT, agent, "NAME",
+          "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response, "
+          "starspace or lm"),
+    AGENT("model|mf", OPTION_TEXT, model, "PATH",
+          "a GGUF file for lm or starspace, which it implies"),
     AGENT("plugin", OPTION_TEXT, plugin, "FILE.so",
           "an agent of one's own instead, as parleyd --plugin takes it"),
     AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE", "of unigram and ir_baseline"),
@@ -153,6 +155,16 @@ static size_t bound_of(int64_t own, int64_t both)
     int64_t bound = own >= 0 ? own : both;
 
     return bound > 0 ? (size_t)bound : 0;
+}
+
+size_t data_text_bound(const struct data_options *o)
+{
+    return bound_of(o->text_truncate, o->truncate);
+}
+
+size_t data_label_bound(const struct data_options *o)
+{
+    return bound_of(o->label_truncate, o->truncate);
 }
 
 static enum status check_counts(const struct data_options *o, struct error *err)
@@ -326,8 +338,8 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
     w->config.aggregate_micro = o->aggregate_micro;
     w->config.seed = o->seed;
     w->config.batch_size = o->batch_size;
-    w->config.text_truncate = bound_of(o->text_truncate, o->truncate);
-    w->config.label_truncate = bound_of(o->label_truncate, o->truncate);
+    w->config.text_truncate = data_text_bound(o);
+    w->config.label_truncate = data_label_bound(o);
     w->config.n_threads = o->n_threads;
     w->config.n_examples = o->n_examples;
     return STATUS_OK;
@@ -339,13 +351,12 @@ static enum status configure_listener(struct dialogue_listener_config *c,
                                       const struct data_options *data,
                                       const struct participant_options *o, struct error *err)
 {
-    *c = (struct dialogue_listener_config){
-        .history = {.size = o->history_size,
-                    .split_lines = o->split_lines,
-                    .person_tokens = o->person_tokens,
-                    .reversed = o->history_reversed},
-        .text_truncate = bound_of(data->text_truncate, data->truncate),
-        .label_truncate = bound_of(data->label_truncate, data->truncate)};
+    *c = (struct dialogue_listener_config){.history = {.size = o->history_size,
+                                                       .split_lines = o->split_lines,
+                                                       .person_tokens = o->person_tokens,
+                                                       .reversed = o->history_reversed},
+                                           .text_truncate = data_text_bound(data),
+                                           .label_truncate = data_label_bound(data)};
     if (o->delimiter != NULL)
         c->history.delimiter = (struct text){o->delimiter, strlen(o->delimiter)};
     return use_reply_parse(&c->use_reply, o->use_reply, err);
@@ -384,6 +395,44 @@ static enum status open_model(struct participant **out, const struct data_option
     if (o->max_tokens != 0)
         c.sampling.max_tokens = o->max_tokens;
     return model_open(out, &c, err);
+}
+
+bool data_is_learner(const char *kind)
+{
+    return strcmp(kind, "starspace") == 0;
+}
+
+enum status data_learner_open(struct participant **out, const char *kind, const char *path,
+                              const struct dialogue_listener_config *listener, const char *opening,
+                              struct error *err)
+{
+    struct starspace_participant_config c;
+    struct starspace *space;
+
+    if (path == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "%s needs --model FILE, which 'parley train --task TASK --agent %s "
+                         "--model-file FILE' makes",
+                         kind, kind);
+    starspace_participant_config_init(&c);
+    c.listener = *listener;
+    if (listener->history.delimiter.text == NULL)
+        c.listener.history.delimiter = (struct text){"", 0};
+    c.opening = opening;
+    if (starspace_read(&space, path, err) != STATUS_OK)
+        return err->status;
+    return starspace_participant_open(out, space, &c, err);
+}
+
+static enum status open_learner(struct participant **out, const char *kind,
+                                const struct data_options *data,
+                                const struct participant_options *o, struct error *err)
+{
+    struct dialogue_listener_config listener;
+
+    if (configure_listener(&listener, data, o, err) != STATUS_OK)
+        return err->status;
+    return data_learner_open(out, kind, o->model, &listener, NULL, err);
 }
 
 static enum status open_plugin(struct participant **out, const struct data_options *data,
@@ -454,13 +503,19 @@ static void let_repeat(struct data_world *w)
 enum status data_agent_open(struct data_world *w, const struct data_options *data,
                             const struct participant_options *o, struct error *err)
 {
-    const char *name = o->agent != NULL ? o->agent : o->model != NULL ? "lm" : "repeat_label";
-    enum status rc;
+    const char *name = o->agent != NULL ? o->agent : "repeat_label";
+    enum status rc = STATUS_OK;
 
+    if (o->agent == NULL && o->model != NULL && o->plugin == NULL)
+        rc = agent_kind_of_file(&name, o->model, err);
+    if (rc != STATUS_OK)
+        return rc;
     if (o->plugin != NULL)
         rc = open_plugin(&w->agent, data, o, err);
     else if (strcmp(name, "lm") == 0)
         rc = open_model(&w->agent, data, o, &w->arena, err);
+    else if (data_is_learner(name))
+        rc = open_learner(&w->agent, name, data, o, err);
     else
         rc = open_simple(w, name, data, o, err);
     if (rc != STATUS_OK)

@@ -46,6 +46,10 @@ struct participant_options {
 
 extern const struct option_row data_option_rows[], participant_option_rows[];
 
+/* The most tokens of a text, of a label; 0: no bound. */
+size_t data_text_bound(const struct data_options *o);
+size_t data_label_bound(const struct data_options *o);
+
 void data_options_init(struct data_options *o, const char *datatype);
 void participant_options_init(struct participant_options *o);
 /* How lm computes. STATUS_INVALID: an option has an invalid value. */
@@ -76,6 +80,12 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o,
 /* Opens the agent that answers. */
 enum status data_agent_open(struct data_world *w, const struct data_options *data,
                             const struct participant_options *o, struct error *err) MUST_CHECK;
+/* Whether an agent of that kind is made by 'parley train --agent KIND'. */
+bool data_is_learner(const char *kind);
+/* Opens such an agent's file, to reply. opening: of a clone that heard nothing; NULL: an error. */
+enum status data_learner_open(struct participant **out, const char *kind, const char *path,
+                              const struct dialogue_listener_config *listener, const char *opening,
+                              struct error *err) MUST_CHECK;
 /* Then opens the world; config may be changed before. */
 enum status data_world_open(struct data_world *w, struct error *err) MUST_CHECK;
 void data_world_close(struct data_world *w);

@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/words/tokens.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "client/cli/options/data.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
 #include "client/cli/worlds/world_log.h"
-#include "worlds/baselines/dictionary.h"
 #include "worlds/message/text_line.h"
 #include "worlds/participant/participant.h"
 
@@ -247,7 +247,7 @@ static enum status stats_count_words(struct data_stats *s, enum side side, struc
     struct text word;
 
     buf_clear(&s->words);
-    for (size_t at = 0; (word = dictionary_next(utterance, &at)).text != NULL;) {
+    for (size_t at = 0; (word = token_next(utterance, &at)).text != NULL;) {
         if (buf_append(&s->words, " ", s->words.len > 0) != STATUS_OK ||
             buf_append(&s->words, word.text, word.len) != STATUS_OK)
             return error_no_memory(err, word.len, "an utterance");

@@ -76,16 +76,22 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
                             const char *system, struct error *err)
 {
     struct model_participant_config c;
+    const char *kind;
     enum status rc;
 
+    rc = agent_kind_of_file(&kind, path, err);
+    if (rc != STATUS_OK)
+        return rc;
     model_config_init(&c);
+    c.listener.use_reply = USE_REPLY_MODEL;
+    c.listener.history.size = s->agent.history_size;
+    if (data_is_learner(kind))
+        return data_learner_open(out, kind, path, &c.listener, s->opening, err);
     rc = participant_agent_options(&c.agent.options, &s->agent, err);
     if (rc != STATUS_OK)
         return rc;
     c.agent.path = path;
     c.agent.name = "lm";
-    c.listener.use_reply = USE_REPLY_MODEL;
-    c.listener.history.size = s->agent.history_size;
     c.system = system;
     c.opening = s->opening;
     c.no_score = true;

@@ -2,17 +2,15 @@
 
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/alloc.h"
 #include "client/cli/options/data.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
 #include "client/cli/output/progress.h"
+#include "client/cli/worlds/survey.h"
+#include "client/cli/worlds/train_model.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
-#include "worlds/participant/participant.h"
 
 struct train_task {
     struct data_options data;
@@ -22,8 +20,8 @@ struct train_task {
 };
 
 static const struct option_row train_task_rows[] = {
-    {"agent|m", "NAME", "unigram or ir_baseline (unigram)", OPTION_TEXT,
-     offsetof(struct train_task, agent), 0},
+    {"agent|m", "NAME", "unigram or ir_baseline (unigram); see also: --agent starspace --help",
+     OPTION_TEXT, offsetof(struct train_task, agent), 0},
     {"dict-file|df", "FILE", "where the dictionary goes", OPTION_TEXT,
      offsetof(struct train_task, dict_file), 0},
     {"log-every-n-secs|lfc", "N", "between lines of progress where stderr is no terminal (10)",
@@ -38,33 +36,12 @@ struct learning {
     struct run_progress progress;
 };
 
-/* One epoch of a task, its acts one after the other. */
-static enum status learn_task(struct learning *l, struct participant *task, struct error *err)
+static enum status learning_add(void *arg, const struct act *act, struct error *err)
 {
-    static const struct participant_slot place = {0};
-    struct participant_clone *c = xalloc(participant_clone_size(task));
-    struct arena arena;
-    enum status rc = participant_clone_init(c, task, &place, err);
-    bool is_over = false;
+    struct learning *l = arg;
+    enum status rc = dictionary_add_act(l->dictionary, act, err);
 
-    arena_init(&arena, SIZE_MAX);
-    while (rc == STATUS_OK && !is_over && (l->n_most == 0 || l->n_examples < l->n_most)) {
-        struct act act;
-
-        arena_deinit(&arena);
-        act_init(&act, &arena);
-        rc = task->type->act(c, &act, err);
-        if (rc != STATUS_OK)
-            break;
-        is_over = task->type->epoch_done(c);
-        if (act_is_padding(&act))
-            continue;
-        rc = dictionary_add_act(l->dictionary, &act, err);
-        run_progress_tell(&l->progress, ++l->n_examples);
-    }
-    participant_clone_deinit(c);
-    arena_deinit(&arena);
-    free(c);
+    run_progress_tell(&l->progress, l->n_examples);
     return rc;
 }
 
@@ -93,7 +70,7 @@ static enum status train_task_learn(struct data_world *w, const struct train_tas
         n_all += teacher_n_examples(teacher_of(w->tasks[i]));
     run_progress_start(&l.progress, "train", n_all, t->log_every_s, &env_real);
     for (size_t i = 0; rc == STATUS_OK && i < w->n_tasks; i++)
-        rc = learn_task(&l, w->tasks[i], err);
+        rc = survey_task(w->tasks[i], l.n_most, &l.n_examples, learning_add, &l, err);
     run_progress_end(&l.progress);
     if (rc == STATUS_OK)
         rc = dictionary_write(l.dictionary, t->dict_file, err);
@@ -114,6 +91,8 @@ enum exit_code train_task_run(const struct verb *verb, int argc, char **argv)
     enum status rc;
     int first;
 
+    if (train_model_is_wanted(argc, argv))
+        return train_model_run(verb, argc, argv);
     data_options_init(&t.data, "train:ordered");
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))

@@ -1,0 +1,505 @@
+/* The agent `starspace`: replies with the candidate of its file that is nearest to what was said so
+ * far. A clone's state is the words of its conversation, both sides', and where each turn ends. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agents/agent.h"
+#include "agents/starspace/starspace.h"
+#include "agents/turn.h"
+#include "agents/words/word_table.h"
+#include "base/alloc.h"
+#include "base/list.h"
+#include "compute/gguf/hash.h"
+
+extern const struct agent_type starspace_agent;
+
+enum {
+    STARSPACE_MAX_ROWS = 256,
+    STARSPACE_MAX_WAITING = 16384,
+    STARSPACE_HISTORY_WORDS = 10000, /* the newest, which the reply follows from; as ParlAI's */
+    STARSPACE_CLONE_WORDS = 1 << 20,
+    STARSPACE_MAX_TURNS = 1 << 20,
+};
+
+struct starspace_original {
+    struct agent base;
+    struct starspace *space;
+    struct starspace_index *index; /* made when it is opened: nothing learns here */
+    size_t max_rows;
+    float *query;         /* [n_dims]; the compute thread's */
+    size_t longest_words; /* a bound of the words of a candidate */
+};
+
+struct starspace_clone {
+    struct clone base;
+    struct buf words; /* int32_t */
+    struct buf ends;  /* uint32_t [n_turns]: words up to and including the turn */
+};
+
+/* In the turn's arena. */
+struct starspace_turn {
+    const int32_t *query; /* [n_query]: what the reply follows from, the messages' words last */
+    size_t n_query, n_own; /* n_own: of the messages */
+    uint32_t chosen;       /* the candidate */
+    bool has_chosen;
+};
+
+static struct starspace_original *starspace_original_of(struct agent *a)
+{
+    return container_of(a, struct starspace_original, base);
+}
+
+static struct starspace_clone *starspace_clone_of(struct clone *c)
+{
+    return container_of(c, struct starspace_clone, base);
+}
+
+static const struct starspace_clone *const_starspace_clone_of(const struct clone *c)
+{
+    return container_of(c, const struct starspace_clone, base);
+}
+
+static size_t n_words_of(const struct buf *b)
+{
+    return b->len / sizeof(int32_t);
+}
+
+/* --- the original ---------------------------------------------------------------------------- */
+
+static void starspace_agent_close(struct agent *a)
+{
+    struct starspace_original *s = starspace_original_of(a);
+
+    starspace_index_close(s->index);
+    starspace_close(s->space);
+    free(s->query);
+}
+
+static enum status starspace_agent_open(struct agent *a, const struct agent_config *config,
+                                        struct error *err)
+{
+    struct starspace_original *s = starspace_original_of(a);
+
+    if (config->path == NULL)
+        return error_set(err, STATUS_INVALID, "a starspace needs a file");
+    if (starspace_read(&s->space, config->path, err) != STATUS_OK)
+        return err->status;
+    if (starspace_n_candidates(s->space) == 0)
+        return error_set(err, STATUS_INVALID, "%s: has no candidates to reply with", config->path);
+    s->max_rows = config->max_step_rows != 0 ? config->max_step_rows : STARSPACE_MAX_ROWS;
+    for (size_t i = 0; i < starspace_n_candidates(s->space); i++) {
+        const size_t len = starspace_candidate(s->space, i).len; /* a word has at least a byte */
+
+        s->longest_words = len > s->longest_words ? len : s->longest_words;
+    }
+    s->query = try_alloc(starspace_spec(s->space)->n_dims, sizeof(float));
+    if (s->query == NULL)
+        return error_no_memory(err, STARSPACE_MAX_DIMS, "a starspace");
+    if (starspace_index_open(&s->index, s->space, err) != STATUS_OK)
+        return err->status;
+    return starspace_index_ready(s->index, err);
+}
+
+static void starspace_info(const struct agent *a, struct agent_info *out)
+{
+    const struct starspace_original *s =
+        container_of(a, const struct starspace_original, base);
+    const size_t n_words = word_table_n(starspace_words(s->space));
+
+    *out = (struct agent_info){
+        .name = a->name,
+        .kind = a->type->name,
+        .architecture = "starspace",
+        .backend = "",
+        .n_vocab = n_words,
+        .bos = -1,
+        .eos = -1,
+        .weight_bytes = n_words * starspace_spec(s->space)->n_dims * sizeof(float),
+    };
+    memcpy(out->version, starspace_version(s->space), sizeof(out->version));
+    sampling_init(&out->defaults);
+}
+
+static void starspace_batching(const struct agent *a, struct batcher_config *out)
+{
+    *out = (struct batcher_config){
+        .policy = BATCH_CONTINUOUS,
+        .max_rows = container_of(a, const struct starspace_original, base)->max_rows,
+        .max_waiting = STARSPACE_MAX_WAITING,
+    };
+}
+
+/* --- the clone -------------------------------------------------------------------------------- */
+
+static enum status starspace_clone_open(struct clone *base, const struct clone_config *config,
+                                        struct error *err)
+{
+    struct starspace_clone *c = starspace_clone_of(base);
+
+    (void)config; /* the system prompt does not affect the reply */
+    (void)err;
+    buf_init(&c->words, STARSPACE_CLONE_WORDS * sizeof(int32_t));
+    buf_init(&c->ends, STARSPACE_MAX_TURNS * sizeof(uint32_t));
+    return STATUS_OK;
+}
+
+static void starspace_clone_close(struct clone *base)
+{
+    struct starspace_clone *c = starspace_clone_of(base);
+
+    buf_deinit(&c->words);
+    buf_deinit(&c->ends);
+}
+
+static void starspace_clone_info(const struct clone *base, struct clone_info *out)
+{
+    const struct starspace_clone *c = const_starspace_clone_of(base);
+
+    *out = (struct clone_info){.n_tokens = n_words_of(&c->words),
+                               .state_bytes = sizeof(*c) + c->words.cap + c->ends.cap};
+}
+
+static size_t starspace_clone_n_turns(const struct starspace_clone *c)
+{
+    return c->ends.len / sizeof(uint32_t);
+}
+
+/* How many words the first at_turn turns have. */
+static size_t starspace_clone_end(const struct starspace_clone *c, size_t at_turn)
+{
+    uint32_t end;
+
+    if (at_turn == 0)
+        return 0;
+    memcpy(&end, c->ends.data + (at_turn - 1) * sizeof(end), sizeof(end));
+    return end;
+}
+
+static enum status starspace_clone_check_turn(const struct starspace_clone *c, uint32_t at_turn,
+                                              struct error *err)
+{
+    if (at_turn > starspace_clone_n_turns(c))
+        return error_because(err, STATUS_RANGE, REASON_TURN_NOT_FOUND, NULL,
+                             "turn %u is not there, the conversation has %zu", at_turn,
+                             starspace_clone_n_turns(c));
+    return STATUS_OK;
+}
+
+static enum status starspace_fork(struct clone *base, const struct clone *parent, uint32_t at_turn,
+                                  struct error *err)
+{
+    const struct starspace_clone *from = const_starspace_clone_of(parent);
+    struct starspace_clone *c = starspace_clone_of(base);
+    const struct clone_config none = {0};
+    const size_t n = starspace_clone_end(
+        from, at_turn < starspace_clone_n_turns(from) ? at_turn : starspace_clone_n_turns(from));
+    enum status rc = starspace_clone_open(base, &none, err);
+
+    if (rc == STATUS_OK)
+        rc = starspace_clone_check_turn(from, at_turn, err);
+    if (rc != STATUS_OK || at_turn == 0)
+        return rc;
+    if ((n > 0 && buf_append(&c->words, from->words.data, n * sizeof(int32_t)) != STATUS_OK) ||
+        buf_append(&c->ends, from->ends.data, at_turn * sizeof(uint32_t)) != STATUS_OK)
+        return error_no_memory(err, n * sizeof(int32_t), "a conversation");
+    return STATUS_OK;
+}
+
+static void starspace_clone_cut(struct starspace_clone *c, size_t at_turn)
+{
+    c->words.len = starspace_clone_end(c, at_turn) * sizeof(int32_t);
+    c->ends.len = at_turn * sizeof(uint32_t);
+}
+
+static enum status starspace_rewind(struct clone *base, uint32_t at_turn, struct error *err)
+{
+    enum status rc = starspace_clone_check_turn(starspace_clone_of(base), at_turn, err);
+
+    if (rc == STATUS_OK)
+        starspace_clone_cut(starspace_clone_of(base), at_turn);
+    return rc;
+}
+
+static void starspace_reset(struct clone *base)
+{
+    starspace_clone_cut(starspace_clone_of(base), 0);
+}
+
+/* --- saved state: a magic, the file's version, two counts, then ends and words, all little endian
+ * (as the machine is) --- */
+
+static const char starspace_magic[8] = {'s', 't', 'a', 'r', 's', 'p', 'c', 1};
+
+static enum status starspace_save_clone(const struct clone *base, struct buf *out,
+                                        struct error *err)
+{
+    const struct starspace_clone *c = const_starspace_clone_of(base);
+    const struct starspace_original *s =
+        container_of(base->agent, const struct starspace_original, base);
+    const char *version = starspace_version(s->space);
+    const uint32_t counts[2] = {(uint32_t)starspace_clone_n_turns(c),
+                                (uint32_t)n_words_of(&c->words)};
+    char padded[MODEL_HASH_SIZE] = "";
+    const size_t before = out->len;
+
+    memcpy(padded, version, strlen(version));
+    if (buf_append(out, starspace_magic, sizeof(starspace_magic)) == STATUS_OK &&
+        buf_append(out, padded, sizeof(padded)) == STATUS_OK &&
+        buf_append(out, counts, sizeof(counts)) == STATUS_OK &&
+        (c->ends.len == 0 || buf_append(out, c->ends.data, c->ends.len) == STATUS_OK) &&
+        (c->words.len == 0 || buf_append(out, c->words.data, c->words.len) == STATUS_OK))
+        return STATUS_OK;
+    out->len = before;
+    return error_no_memory(err, c->words.len, "a saved state");
+}
+
+static enum status starspace_state_bad(struct error *err)
+{
+    return error_set(err, STATUS_DATA_LOSS, "this is no state of this starspace, version 1");
+}
+
+/* Whether ends never fall, and end with all words; and words are of the vocabulary. */
+static bool starspace_state_is_good(const char *ends, uint32_t n_turns, const char *words,
+                                    uint32_t n_words, size_t n_vocab)
+{
+    uint32_t before = 0;
+    int32_t word;
+
+    for (uint32_t i = 0; i < n_turns; i++) {
+        uint32_t end;
+
+        memcpy(&end, ends + i * sizeof(end), sizeof(end));
+        if (end < before || end > n_words)
+            return false;
+        before = end;
+    }
+    for (uint32_t i = 0; i < n_words; i++) {
+        memcpy(&word, words + i * sizeof(word), sizeof(word));
+        if (word < 0 || (size_t)word >= n_vocab)
+            return false;
+    }
+    return before == n_words;
+}
+
+static enum status starspace_restore(struct clone *base, const void *data, size_t size_bytes,
+                                     struct error *err)
+{
+    struct starspace_clone *c = starspace_clone_of(base);
+    const struct starspace_original *s =
+        container_of(base->agent, const struct starspace_original, base);
+    const char *at = data, *version = starspace_version(s->space);
+    const size_t head = sizeof(starspace_magic) + MODEL_HASH_SIZE;
+    uint32_t counts[2];
+    const char *ends, *words;
+
+    if (size_bytes < head + sizeof(counts) ||
+        memcmp(at, starspace_magic, sizeof(starspace_magic)) != 0 ||
+        memcmp(at + sizeof(starspace_magic), version, strlen(version) + 1) != 0)
+        return starspace_state_bad(err);
+    memcpy(counts, at + head, sizeof(counts));
+    ends = at + head + sizeof(counts);
+    words = ends + counts[0] * sizeof(uint32_t);
+    if (size_bytes - head - sizeof(counts) != ((uint64_t)counts[0] + counts[1]) * sizeof(int32_t) ||
+        !starspace_state_is_good(ends, counts[0], words, counts[1],
+                                 word_table_n(starspace_words(s->space))))
+        return starspace_state_bad(err);
+    starspace_clone_cut(c, 0);
+    if ((counts[1] > 0 && buf_append(&c->words, words, counts[1] * sizeof(int32_t)) != STATUS_OK) ||
+        (counts[0] > 0 && buf_append(&c->ends, ends, counts[0] * sizeof(uint32_t)) != STATUS_OK)) {
+        starspace_clone_cut(c, 0);
+        return error_no_memory(err, size_bytes, "a conversation");
+    }
+    return STATUS_OK;
+}
+
+/* --- a turn ----------------------------------------------------------------------------------- */
+
+/* Makes room for n more words, so that self_observe cannot fail. */
+static enum status starspace_clone_reserve(struct starspace_clone *c, size_t n, struct error *err)
+{
+    static const int32_t zeros[256];
+    const size_t words_len = c->words.len, ends_len = c->ends.len;
+    enum status rc = buf_append(&c->ends, zeros, sizeof(uint32_t));
+
+    for (size_t left = n; rc == STATUS_OK && left > 0;) {
+        const size_t some = left < 256 ? left : 256;
+
+        rc = buf_append(&c->words, zeros, some * sizeof(int32_t));
+        left -= some;
+    }
+    c->words.len = words_len;
+    c->ends.len = ends_len;
+    if (rc == STATUS_OK)
+        return STATUS_OK;
+    if (c->words.is_full || c->ends.is_full)
+        return error_set(err, STATUS_RANGE, "the conversation would have more than %d words",
+                         STARSPACE_CLONE_WORDS);
+    return error_no_memory(err, n * sizeof(int32_t), "a conversation");
+}
+
+/* The newest words of the conversation, up to STARSPACE_HISTORY_WORDS, with the messages' last. */
+static enum status starspace_turn_read(struct starspace_turn *t, const struct starspace_original *s,
+                                       const struct starspace_clone *c,
+                                       const struct agent_turn *turn, struct error *err)
+{
+    enum status rc = STATUS_OK;
+    const char *newest;
+    struct buf words;
+    int32_t *query;
+
+    buf_init(&words, STARSPACE_CLONE_WORDS * sizeof(int32_t));
+    if (c->words.len > 0 && buf_append(&words, c->words.data, c->words.len) != STATUS_OK)
+        rc = error_no_memory(err, c->words.len, "a turn");
+    for (size_t i = 0; rc == STATUS_OK && i < turn->seen.n_messages; i++)
+        rc = word_table_encode(starspace_words(s->space), turn->seen.messages[i].text,
+                               turn->seen.messages[i].len, &words, err);
+    if (rc == STATUS_OK) {
+        t->n_own = n_words_of(&words) - n_words_of(&c->words);
+        t->n_query = n_words_of(&words);
+        if (t->n_query > STARSPACE_HISTORY_WORDS && t->n_own < STARSPACE_HISTORY_WORDS)
+            t->n_query = STARSPACE_HISTORY_WORDS;
+        else if (t->n_query > STARSPACE_HISTORY_WORDS)
+            t->n_query = t->n_own;
+        query = arena_alloc(turn->arena, t->n_query + 1, sizeof(query[0]));
+        if (query == NULL) {
+            rc = error_no_memory(err, t->n_query * sizeof(query[0]), "a turn");
+        } else if (t->n_query > 0) {
+            newest = words.data + words.len - t->n_query * sizeof(query[0]);
+            memcpy(query, newest, t->n_query * sizeof(query[0]));
+        }
+        t->query = query;
+    }
+    buf_deinit(&words);
+    return rc;
+}
+
+static enum status starspace_observe(struct clone *base, struct agent_turn *turn, struct error *err)
+{
+    struct starspace_original *s = starspace_original_of(base->agent);
+    struct starspace_clone *c = starspace_clone_of(base);
+    struct starspace_turn *t;
+
+    if (turn->seen.n_messages == 0)
+        return error_field(err, "messages", "are none, there is nothing to reply to");
+    if (sampling_check(&turn->seen.sampling, 0, err) != STATUS_OK)
+        return err->status;
+    t = arena_alloc(turn->arena, 1, sizeof(*t));
+    if (t == NULL)
+        return error_no_memory(err, sizeof(*t), "a turn");
+    if (starspace_turn_read(t, s, c, turn, err) != STATUS_OK ||
+        starspace_clone_reserve(c, t->n_own + s->longest_words, err) != STATUS_OK)
+        return err->status;
+    turn->reply.n_prompt = (uint32_t)t->n_query;
+    turn->row.turn = t;
+    turn->row.clone = base;
+    return STATUS_OK;
+}
+
+/* observe made room, so nothing here can fail. */
+static void starspace_self_observe(struct clone *base, struct agent_turn *turn)
+{
+    struct starspace_original *s = starspace_original_of(base->agent);
+    struct starspace_clone *c = starspace_clone_of(base);
+    const struct starspace_turn *t = turn->row.turn;
+    enum status rc = STATUS_OK;
+    struct error never;
+    uint32_t end;
+
+    if (t->n_own > 0)
+        rc = buf_append(&c->words, t->query + t->n_query - t->n_own, t->n_own * sizeof(int32_t));
+    if (t->has_chosen) {
+        const struct text said = starspace_candidate(s->space, t->chosen);
+
+        if (rc == STATUS_OK)
+            rc = word_table_encode(starspace_words(s->space), said.text, said.len, &c->words,
+                                   &never);
+    }
+    end = (uint32_t)n_words_of(&c->words);
+    if (rc == STATUS_OK)
+        rc = buf_append(&c->ends, &end, sizeof(end));
+    assert(rc == STATUS_OK);
+}
+
+static void starspace_drop(struct clone *c, struct agent_turn *turn)
+{
+    (void)c; /* a turn leaves no trace before self_observe */
+    (void)turn;
+}
+
+static enum status starspace_trace(const struct clone *base, const struct agent_turn *turn,
+                                   struct buf *out, struct error *err)
+{
+    const struct starspace_turn *t = turn->row.turn;
+
+    (void)base;
+    if (t->has_chosen && buf_append(out, &t->chosen, sizeof(t->chosen)) != STATUS_OK)
+        return error_no_memory(err, sizeof(t->chosen), "a turn's trace");
+    return STATUS_OK;
+}
+
+static enum status starspace_recall(struct clone *base, struct agent_turn *turn, const void *trace,
+                                    size_t size_bytes, struct error *err)
+{
+    struct starspace_turn *t = turn->row.turn;
+    uint32_t chosen = 0;
+
+    if (size_bytes == sizeof(chosen))
+        memcpy(&chosen, trace, sizeof(chosen));
+    if (size_bytes != sizeof(chosen) ||
+        chosen >= starspace_n_candidates(starspace_original_of(base->agent)->space))
+        return error_set(err, STATUS_DATA_LOSS, "this is no trace of a starspace's turn");
+    t->chosen = chosen;
+    t->has_chosen = true;
+    return STATUS_OK;
+}
+
+static void starspace_act(struct agent *a, struct row *row)
+{
+    struct starspace_original *s = starspace_original_of(a);
+    struct agent_turn *turn = agent_turn_of(row);
+    struct starspace_turn *t = row->turn;
+    struct text said;
+
+    starspace_embed(s->space, t->query, t->n_query, s->query);
+    t->chosen = (uint32_t)starspace_index_nearest(s->index, s->query);
+    t->has_chosen = true;
+    said = starspace_candidate(s->space, t->chosen);
+    if (buf_append(&turn->reply.text, said.text, said.len) != STATUS_OK) {
+        if (turn->reply.text.is_full)
+            (void)error_because(&row->err, STATUS_RANGE, REASON_REPLY_TOO_LONG, NULL,
+                                "the reply would be longer than %zu bytes",
+                                turn->reply.text.limit_bytes);
+        else
+            (void)error_no_memory(&row->err, said.len, "a reply");
+        row->outcome = ROW_FAILED;
+        return;
+    }
+    turn->reply.finish = FINISH_STOP;
+    turn->reply.n_prefilled = turn->reply.n_prompt;
+    row->outcome = ROW_DONE;
+}
+
+const struct agent_type starspace_agent = {
+    .name = "starspace",
+    .agent_size = sizeof(struct starspace_original),
+    .clone_size = sizeof(struct starspace_clone),
+    .open = starspace_agent_open,
+    .close = starspace_agent_close,
+    .info = starspace_info,
+    .batching = starspace_batching,
+    .clone_open = starspace_clone_open,
+    .clone_close = starspace_clone_close,
+    .clone_info = starspace_clone_info,
+    .fork = starspace_fork,
+    .rewind = starspace_rewind,
+    .reset = starspace_reset,
+    .save = starspace_save_clone,
+    .restore = starspace_restore,
+    .observe = starspace_observe,
+    .self_observe = starspace_self_observe,
+    .drop = starspace_drop,
+    .trace = starspace_trace,
+    .recall = starspace_recall,
+    .act = starspace_act,
+};

@@ -1,0 +1,338 @@
+#include "client/cli/worlds/train_model.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agents/words/word_table.h"
+#include "client/cli/options/data.h"
+#include "client/cli/output/console.h"
+#include "client/cli/output/out.h"
+#include "client/cli/worlds/survey.h"
+#include "client/cli/worlds/train_loop.h"
+#include "worlds/learners/starspace.h"
+#include "worlds/participant/participant.h"
+
+struct train_model {
+    struct data_options data;
+    struct train_loop_options loop;
+    const char *agent, *path, *init_path, *valid_task;
+    int64_t history_size;
+    uint32_t n_words;
+    /* starspace */
+    uint32_t n_dims, n_negatives, cache_size;
+    float max_norm, margin;
+    float rate;
+};
+
+#define TRAIN(name, kind, member, value, help)                           \
+    {                                                                    \
+        name, value, help, kind, offsetof(struct train_model, member), 0 \
+    }
+
+static const struct option_row train_model_rows[] = {
+    TRAIN("agent|m", OPTION_TEXT, agent, "NAME", "starspace"),
+    TRAIN("model-file|mf", OPTION_TEXT, path, "FILE", "where the agent goes"),
+    TRAIN("init-model|im", OPTION_TEXT, init_path, "FILE",
+          "an agent of the same kind to go on with; its sizes and words stay"),
+    TRAIN("evaltask|et", OPTION_TEXT, valid_task, "TASK[,TASK]", "of validations (--task)"),
+    TRAIN("history-size|histsz", OPTION_I64, history_size, "N",
+          "utterances that are remembered; 0 or -1: all (-1)"),
+    TRAIN("dict-maxtokens", OPTION_U32, n_words, "N", "the most words of its vocabulary (all)"),
+    TRAIN("learningrate|lr", OPTION_FLOAT, rate, "X", "of a step (0.1)"),
+    TRAIN("embeddingsize|esz", OPTION_U32, n_dims, "N", "of a word's vector (128)"),
+    TRAIN("embeddingnorm|enorm", OPTION_FLOAT, max_norm, "X", "of a word's vector, at most (10)"),
+    TRAIN("margin", OPTION_FLOAT, margin, "X", "a wrong label's cosine up to this is good (0.1)"),
+    TRAIN("neg-samples|k", OPTION_U32, n_negatives, "N", "wrong labels of a step (10)"),
+    TRAIN("cache-size|cs", OPTION_U32, cache_size, "N", "labels that they are drawn from (1000)"),
+    {0},
+};
+
+/* --- the kinds -------------------------------------------------------------------------------- */
+
+/* A kind of agent that learns. open: from words, which it takes also on failure, or from init_path
+ * where words is NULL. */
+struct learner_kind {
+    const char *name;
+    enum status (*open)(struct participant **out, const struct train_model *t,
+                        struct word_table *words, struct error *err);
+    enum status (*save)(void *participant, const char *path, struct error *err);
+    survey_fn candidate; /* of each act, with the participant; NULL: the kind has no candidates */
+};
+
+static enum status train_starspace_open(struct participant **out, const struct train_model *t,
+                                        struct word_table *words, struct error *err)
+{
+    const struct starspace_spec spec = {
+        .n_dims = t->n_dims, .max_norm = t->max_norm, .seed = t->data.seed};
+    struct starspace_participant_config c;
+    struct starspace *s;
+    enum status rc = words != NULL ? starspace_create(&s, &spec, words, err)
+                                   : starspace_read(&s, t->init_path, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    starspace_participant_config_init(&c);
+    c.listener.history.size = t->history_size;
+    c.listener.text_truncate = data_text_bound(&t->data);
+    c.listener.label_truncate = data_label_bound(&t->data);
+    c.learns = true;
+    c.learn = (struct starspace_learn_config){.rate = t->rate,
+                                              .margin = t->margin,
+                                              .n_negatives = t->n_negatives,
+                                              .cache_size = t->cache_size,
+                                              .seed = t->data.seed};
+    return starspace_participant_open(out, s, &c, err);
+}
+
+static enum status train_starspace_save(void *participant, const char *path, struct error *err)
+{
+    return starspace_save(starspace_participant_space(participant), path, err);
+}
+
+static enum status train_starspace_candidate(void *participant, const struct act *act,
+                                             struct error *err)
+{
+    const struct value *labels = act_list(act, ACT_LABELS);
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && labels != NULL && i < labels->list.n; i++)
+        rc = starspace_add_candidate(starspace_participant_space(participant),
+                                     labels->list.items[i], err);
+    return rc;
+}
+
+static const struct learner_kind learner_kinds[] = {
+    {"starspace", train_starspace_open, train_starspace_save, train_starspace_candidate},
+};
+
+static const struct learner_kind *learner_kind_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof(learner_kinds) / sizeof(learner_kinds[0]); i++)
+        if (strcmp(learner_kinds[i].name, name) == 0)
+            return &learner_kinds[i];
+    return NULL;
+}
+
+bool train_model_is_wanted(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *name = NULL;
+
+        if (strncmp(argv[i], "--agent=", 8) == 0)
+            name = argv[i] + 8;
+        else if (i + 1 < argc && (strcmp(argv[i], "-m") == 0 || strcmp(argv[i], "--agent") == 0))
+            name = argv[i + 1];
+        if (name != NULL && learner_kind_named(name) != NULL)
+            return true;
+    }
+    return false;
+}
+
+/* --- the agent -------------------------------------------------------------------------------- */
+
+static enum status train_count_words(void *words, const struct act *act, struct error *err)
+{
+    const struct value *labels = act_list(act, ACT_LABELS);
+    enum status rc = word_table_add(words, act_text(act), err);
+
+    for (size_t i = 0; rc == STATUS_OK && labels != NULL && i < labels->list.n; i++)
+        rc = word_table_add(words, labels->list.items[i], err);
+    return rc;
+}
+
+/* The training data in order, once: each call is a pass. */
+static enum status train_survey(const struct train_model *t, survey_fn each, void *arg,
+                                struct error *err)
+{
+    struct data_options o = t->data;
+    struct data_world w = {0};
+    uint64_t n = 0;
+    enum status rc;
+
+    o.datatype = "train:ordered";
+    o.batch_size = o.n_threads = 1;
+    o.dynamic = "none";
+    o.batch_sort = o.hide_labels = false;
+    o.batch_sort_cache = "none";
+    rc = data_tasks_open(&w, &o, err);
+    for (size_t i = 0; rc == STATUS_OK && i < w.n_tasks; i++)
+        rc = survey_task(w.tasks[i], 0, &n, each, arg, err);
+    data_world_close(&w);
+    return rc;
+}
+
+/* Fresh, from the words of the data; or the one to go on with. */
+static enum status train_agent_open(struct participant **out, const struct train_model *t,
+                                    const struct learner_kind *kind, struct error *err)
+{
+    struct word_table *words = NULL;
+    enum status rc = STATUS_OK;
+
+    if (t->init_path != NULL)
+        return kind->open(out, t, NULL, err);
+    rc = word_table_open(&words, err);
+    if (rc == STATUS_OK)
+        rc = train_survey(t, train_count_words, words, err);
+    if (rc == STATUS_OK)
+        rc = word_table_settle(words, t->n_words, err);
+    if (rc != STATUS_OK) {
+        word_table_close(words);
+        return rc;
+    }
+    rc = kind->open(out, t, words, err);
+    if (rc == STATUS_OK && kind->candidate != NULL) {
+        rc = train_survey(t, kind->candidate, *out, err);
+        if (rc != STATUS_OK)
+            participant_unref(*out);
+    }
+    return rc;
+}
+
+/* --- the run ---------------------------------------------------------------------------------- */
+
+static enum status train_valid_open(struct data_world *w, const struct train_model *t,
+                                    struct participant *agent, struct error *err)
+{
+    struct data_options o = t->data;
+
+    o.task = t->valid_task != NULL ? t->valid_task : t->data.task;
+    o.datatype = "valid";
+    o.n_examples = t->loop.valid_examples;
+    o.weights = NULL;
+    if (data_tasks_open(w, &o, err) != STATUS_OK)
+        return err->status;
+    data_world_warn(w);
+    if (t->valid_task == NULL)
+        console_line("validations are on the training data: --evaltask names others");
+    w->agent = participant_ref(agent);
+    w->config.agents = &w->agent;
+    w->config.n_agents = 1;
+    return data_world_open(w, err);
+}
+
+static size_t train_n_epoch(const struct data_world *w)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->n_tasks; i++)
+        n += teacher_n_examples(teacher_of(w->tasks[i]));
+    return n;
+}
+
+/* Data that are drawn at random have no end but a number of examples; others have epochs. */
+static void train_bound(struct data_world *w, const struct train_model *t, struct train_loop *loop)
+{
+    const double n = t->loop.n_epochs;
+
+    loop->n_rounds = n >= 0 && !w->config.shuffle ? (uint64_t)ceil(n) : UINT64_MAX;
+    if (w->config.shuffle || t->data.n_examples != 0)
+        loop->n_rounds = 1;
+    if (w->config.shuffle && n >= 0) {
+        const uint64_t most = (uint64_t)ceil(n * (double)loop->n_epoch);
+
+        if (w->config.n_examples == 0 || most < w->config.n_examples)
+            w->config.n_examples = most > 0 ? most : 1;
+    }
+}
+
+static void train_model_print(const struct train_model *t, const struct train_result *r)
+{
+    const double rate = r->seconds > 0 ? (double)r->n_examples / r->seconds : 0;
+
+    if (t->loop.is_json) {
+        (void)out_json(json_pack("{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I}", "model_file", t->path,
+                                 "examples", (json_int_t)r->n_examples, "seconds", r->seconds,
+                                 "exs_per_s", rate, "ended_by", r->why, "validations",
+                                 (json_int_t)r->n_validations, "metric", t->loop.metric, "best",
+                                 isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
+                                 (json_int_t)r->best_examples)); /* out_end reports a failure */
+        return;
+    }
+    printf("%s: %llu examples in %.1f s, %.1f exs/s, ended by %s", t->path,
+           (unsigned long long)r->n_examples, r->seconds, rate, r->why);
+    if (r->n_validations > 0)
+        printf("; best %s %.4g after %llu examples", t->loop.metric, r->best,
+               (unsigned long long)r->best_examples);
+    printf("\n");
+}
+
+static enum status train_model_learn(struct data_world *w, struct data_world *valid,
+                                     const struct train_model *t, const struct learner_kind *kind,
+                                     struct error *err)
+{
+    struct train_loop loop = {.options = &t->loop,
+                              .tasks = w->tasks,
+                              .n_tasks = w->n_tasks,
+                              .n_epoch = train_n_epoch(w),
+                              .path = t->path,
+                              .save = kind->save,
+                              .env = &env_real};
+    struct train_result result;
+    enum status rc = train_agent_open(&w->agent, t, kind, err);
+
+    if (rc != STATUS_OK) {
+        w->agent = NULL;
+        return rc;
+    }
+    loop.save_arg = w->agent;
+    w->config.agents = &w->agent;
+    w->config.n_agents = 1;
+    w->config.counts_words = true;
+    train_bound(w, t, &loop);
+    rc = data_world_open(w, err);
+    loop.train = w->world;
+    if (rc == STATUS_OK && train_loop_validates(&t->loop)) {
+        rc = train_valid_open(valid, t, w->agent, err);
+        loop.valid = valid->world;
+    }
+    if (rc == STATUS_OK)
+        rc = train_loop_run(&result, &loop, err);
+    if (rc == STATUS_OK)
+        train_model_print(t, &result);
+    return rc;
+}
+
+enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
+{
+    struct train_model t = {.history_size = -1,
+                            .n_dims = 128,
+                            .n_negatives = 10,
+                            .cache_size = 1000,
+                            .max_norm = 10,
+                            .margin = 0.1F,
+                            .rate = 0.1F};
+    const struct option_group groups[] = {{data_option_rows, &t.data, NULL},
+                                          {train_model_rows, &t, NULL},
+                                          {train_loop_rows, &t.loop, &t.loop.set}};
+    struct data_world w = {0}, valid = {0};
+    const struct learner_kind *kind;
+    struct error err;
+    enum exit_code code;
+    enum status rc;
+    int first;
+
+    data_options_init(&t.data, "train");
+    train_loop_options_init(&t.loop);
+    if (!options_read(verb, groups, sizeof(groups) / sizeof(groups[0]), argc, argv, 0, 0, &first,
+                      &code))
+        return code;
+    kind = learner_kind_named(t.agent);
+    if (kind == NULL)
+        return options_misuse(verb, "--agent is '%.40s', which does not learn so", t.agent);
+    if (t.path == NULL)
+        return options_misuse(verb, "--model-file is missing");
+    if (train_loop_check(&t.loop, t.data.n_examples != 0, &err) != STATUS_OK)
+        return options_misuse(verb, "%s", err.text);
+    rc = data_tasks_open(&w, &t.data, &err);
+    if (rc == STATUS_OK) {
+        data_world_warn(&w);
+        rc = train_model_learn(&w, &valid, &t, kind, &err);
+    }
+    if (rc != STATUS_OK)
+        console_error("%s", err.text);
+    data_world_close(&valid);
+    data_world_close(&w);
+    return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
+}

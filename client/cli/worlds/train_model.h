@@ -1,0 +1,13 @@
+/* parley train --task TASK --agent NAME --model-file FILE: an agent that learns from dialogues. */
+#ifndef CLIENT_CLI_WORLDS_TRAIN_MODEL_H
+#define CLIENT_CLI_WORLDS_TRAIN_MODEL_H
+
+#include <stdbool.h>
+
+#include "client/cli/options/verb.h"
+
+/* Whether the command line names such an agent. */
+bool train_model_is_wanted(int argc, char **argv);
+enum exit_code train_model_run(const struct verb *verb, int argc, char **argv);
+
+#endif

@@ -1,0 +1,228 @@
+"""Agents that learn from dialogues: what they learn, what a step of theirs is, beside numpy, and how they are served.
+
+usage: test_learners.py PARLEY PARLEYD
+"""
+import json
+import pathlib
+import random
+import re
+import sys
+import tempfile
+
+import gguf
+import numpy
+
+import children
+from harness import Parleyd, conversations
+
+PARLEY, PARLEYD = sys.argv[1:]
+
+
+def parley(*words, status=0, **more):
+    done = children.run([PARLEY, *map(str, words)], capture_output=True, text=True, timeout=4 * children.PATIENCE, **more)
+    assert done.returncode == status, (words, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def lines(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def write_task(path, n, seed, n_keys=60, n_candidates=20):
+    """Three of the text's words say what the three of the label are; the others say nothing. No word is in both."""
+    chance = random.Random(seed)
+    with open(path, "w") as out:
+        for _ in range(n):
+            keys = chance.sample(range(n_keys), 3)
+            words = [f"q{k}" for k in keys] + [f"n{chance.randrange(40)}" for _ in range(4)]
+            chance.shuffle(words)
+            candidates = [" ".join(f"a{k}" for k in sorted(keys))]
+            label = candidates[0]
+            while len(candidates) < n_candidates:
+                other = " ".join(f"a{k}" for k in sorted(chance.sample(range(n_keys), 3)))
+                if other not in candidates:
+                    candidates.append(other)
+            chance.shuffle(candidates)
+            out.write(f"text:{' '.join(words)}\tlabels:{label}\tlabel_candidates:{'|'.join(candidates)}\tepisode_done:True\n")
+    return f"parlai:{path}"
+
+
+# --- Starspace ---
+
+
+def philox(counter, key):
+    """Philox-4x32-10 (Salmon et al., 2011), by its definition."""
+    counter, key = list(counter), list(key)
+    for _ in range(10):
+        one, other = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [other >> 32 ^ counter[1] ^ key[0], other & 0xFFFFFFFF, one >> 32 ^ counter[3] ^ key[1], one & 0xFFFFFFFF]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return counter
+
+
+def read_space(path):
+    reader = gguf.GGUFReader(path)
+    words = reader.fields["starspace.words"].contents()
+    return words, reader.tensors[0].data.astype(numpy.float64)
+
+
+class Reference:
+    """Starspace's learning in float64: PyTorch's CosineEmbeddingLoss over means of embeddings, and plain SGD."""
+
+    def __init__(self, words, vectors, seed, rate=0.1, margin=0.1, n_negatives=10, cache_size=1000, max_norm=10):
+        self.ids = {word: i for i, word in enumerate(words)}
+        self.v, self.seed, self.rate, self.margin = vectors.copy(), seed, rate, margin
+        self.n_negatives, self.cache_size, self.max_norm = n_negatives, cache_size, max_norm
+        self.cache, self.n_drawn, self.losses = [], 0, []
+
+    def draw(self, n):
+        bits = philox((self.n_drawn & 0xFFFFFFFF, self.n_drawn >> 32, 0, 0x73746172), (self.seed & 0xFFFFFFFF, self.seed >> 32))
+        self.n_drawn += 1
+        return bits[0] * n >> 32
+
+    def learn(self, text, label):
+        text, label = ([self.ids[word] for word in re.findall(r"\w+", t)] for t in (text, label))
+        wrong, tries = [], 1
+        while tries < 3 * self.n_negatives and len(self.cache) >= 2 and len(wrong) < self.n_negatives:
+            one = self.cache[self.draw(len(self.cache))]
+            if one != label:
+                wrong.append(one)
+            tries += 1
+        if wrong:
+            self.step(text, [label, *wrong])
+        if len(self.cache) < self.cache_size:
+            self.cache.append(label)
+        else:
+            self.cache[self.draw(len(self.cache))] = label
+
+    def step(self, text, labels):
+        x, loss = self.v[text].mean(0), 0
+        by_word = numpy.zeros_like(self.v)
+        by_x = numpy.zeros_like(x)
+        for j, label in enumerate(labels):
+            y = self.v[label].mean(0)
+            norms = numpy.linalg.norm(x) * numpy.linalg.norm(y)
+            cosine = x @ y / norms
+            if j > 0 and cosine <= self.margin:
+                continue
+            loss += 1 - cosine if j == 0 else cosine - self.margin
+            sign = -1 if j == 0 else 1
+            by_x += sign * (y / norms - cosine * x / (x @ x))
+            by_y = sign * (x / norms - cosine * y / (y @ y))
+            for word in label:
+                by_word[word] += by_y / len(label)
+        for word in text:
+            by_word[word] += by_x / len(text)
+        self.losses.append(loss)
+        self.v -= self.rate * by_word
+        norms = numpy.linalg.norm(self.v, axis=1, keepdims=True)
+        self.v *= numpy.minimum(1, self.max_norm / numpy.maximum(norms, 1e-30))
+
+
+def test_a_step_is_numpys(folder):
+    """600 steps over data in order, the cache full after 40: the same vectors as the reference's, whatever the norm allows."""
+    path = folder / "few.txt"
+    task = write_task(path, 600, seed=5, n_keys=12)
+    turns = [re.match(r"text:(.*?)\tlabels:(.*?)\t", line).groups() for line in open(path)]
+    for max_norm, margin, rate in ((10, 0.1, 0.1), (1, 0.3, 0.1), (0.2, -0.5, 0.001)):
+        more = ["-t", task, "--agent", "starspace", "-dt", "train:ordered", "-esz", 24, "-cs", 40, "-k", 4, "--margin", margin,
+                "-enorm", max_norm, "-lr", rate, "--seed", 2**40 + 9, "--json"]
+        parley("train", *more, "-mf", folder / "fresh.gguf", "--num-examples", 1)
+        learned = lines(parley("train", *more, "-mf", folder / "learned.gguf", "-im", folder / "fresh.gguf", "-eps", 1))[-1]
+        assert learned["examples"] == 600
+        words, fresh = read_space(folder / "fresh.gguf")
+        got = read_space(folder / "learned.gguf")[1]
+        assert (numpy.linalg.norm(fresh, axis=1) < max_norm * 1.00001).all() and (fresh[0] == 0).all()
+        reference = Reference(words, fresh, 2**40 + 9, rate=rate, margin=margin, n_negatives=4, cache_size=40, max_norm=max_norm)
+        for turn in turns:
+            reference.learn(*turn)
+        moved, apart = numpy.abs(reference.v - fresh).max(), numpy.abs(reference.v - got).max()
+        assert moved > 0.05 * min(max_norm, 1) and apart < 2e-4 * moved, (max_norm, moved, apart)
+        assert learned["exs_per_s"] > 0
+
+
+def test_starspace_learns(folder):
+    """Held-out hits@1 of 20 is far above chance (0.05), for one thread and for two; one thread gives the same bits."""
+    task, held_out = write_task(folder / "train.txt", 6000, 1), write_task(folder / "valid.txt", 200, 2)
+    more = ["-t", task, "--agent", "starspace", "-enorm", 1, "-esz", 32, "-eps", 3, "--seed", 7, "--json"]
+    for n_threads, name in ((1, "one"), (1, "again"), (2, "two")):
+        said = lines(parley("train", *more, "-mf", folder / f"{name}.gguf", "--numthreads", n_threads))[-1]
+        assert said["examples"] == 18000 and said["ended_by"] == "epochs" and said["best"] is None, said
+        report = json.loads(parley("eval", "-t", held_out, "-mf", folder / f"{name}.gguf", "-nt", n_threads, "--json").stdout)
+        assert report["exs"] == 200 and report["hits@1"] > 0.9, report
+    assert (folder / "one.gguf").read_bytes() == (folder / "again.gguf").read_bytes()
+    assert (folder / "one.gguf").read_bytes() != (folder / "two.gguf").read_bytes()
+    report = json.loads(parley("eval", "-t", held_out, "-mf", folder / "one.gguf", "-bs", 8, "-dynb", "full", "-tr", 64, "--json").stdout)
+    assert report["hits@1"] > 0.9, report
+
+
+def test_validation(folder):
+    """Validations are of held-out data and at most so many examples; the best is kept; patience, a cutoff and time end learning."""
+    task, held_out = f"parlai:{folder}/train.txt", f"parlai:{folder}/valid.txt"
+    path = folder / "best.gguf"
+    more = ["-t", task, "-et", held_out, "--agent", "starspace", "-esz", 16, "-mf", path, "--json"]
+    *valid, end = lines(parley("train", *more, "-enorm", 1, "-veps", 0.5, "-vme", 50, "-vmt", "hits@1", "-vp", 3))
+    assert end["ended_by"] == "patience" and end["validations"] == len(valid), end
+    assert all(v["valid"]["exs"] == 50 for v in valid) and valid[0]["examples"] >= 3000
+    scores = [v["valid"]["hits@1"] for v in valid]
+    best = scores.index(max(scores))
+    assert best == len(valid) - 4 and end["best"] == scores[best] and end["best_examples"] == valid[best]["examples"]
+    report = json.loads(parley("eval", "-t", held_out, "-ne", 50, "-mf", path, "--json").stdout)
+    assert report["hits@1"] == end["best"], "the file is the best one's"
+    *valid, end = lines(parley("train", *more, "-enorm", 1, "-veps", 0.5, "-vmt", "hits@1", "-vcut", 0.5))
+    assert end["ended_by"] == "cutoff" and valid[-1]["valid"]["hits@1"] >= 0.5 and all(v["valid"]["hits@1"] < 0.5 for v in valid[:-1])
+    end = lines(parley("train", *more, "-ttim", 0.3, "-nt", 2))[-1]
+    assert end["ended_by"] == "time" and 0.3 <= end["seconds"], end
+    *valid, end = lines(parley("train", *more, "-ttim", 1, "-vtim", 0.2, "-vmt", "f1", "-vmm", "min", "-vp", 1000))
+    assert end["ended_by"] == "time" and end["best"] == min(v["valid"]["f1"] for v in valid), end
+    told = parley("train", *more, "-eps", 1, "-ltim", 1).stderr
+    assert "exs" not in told or "loss" in told
+    for words, says in [
+        (["-eps", 1, "-vmm", "most"], "max or min"),
+        ([], "nothing ends the learning"),
+        (["-eps", 1, "-veps", 0], "above 0"),
+        (["-eps", 1, "-veps", 1, "-vp", 0], "patience"),
+    ]:
+        assert says in parley("train", *more, *words, status=2).stderr, words
+    for words, says in [
+        (["-eps", 1, "-lr", 0], "learning_rate"),
+        (["-eps", 1, "-esz", 5000], "embedding_size"),
+        (["-eps", 1, "-veps", 1, "-vmt", "charm"], "charm"),
+        (["-eps", 1, "-im", folder / "train.txt"], "train.txt"),
+    ]:
+        assert says in parley("train", *more, *words, status=1).stderr, words
+
+
+def test_starspace_is_served(folder):
+    """The file talks: in parleyd, with itself, and with a person; and what is no such file is refused."""
+    path = folder / "one.gguf"
+    with Parleyd(PARLEYD, "--model", f"space={path}") as client:
+        c = client.open("space")
+        said = [client.conversations.Ask(conversations.TurnRequest(conversation=c, text=t)).message.text for t in ("q3 q5 q8", "n1")]
+        fork = client.fork(c, at_turn=1)
+        again = client.conversations.Ask(conversations.TurnRequest(conversation=fork, text="n1")).message.text
+    assert {"a3", "a5", "a8"} & set(said[0].split()), said
+    assert again == said[1]
+    chat = parley("self-chat", "--model", path, "--opening", "q3 q5 q8", "--turns", 2).stdout.splitlines()
+    assert chat[:2] == ["A: q3 q5 q8", f"B: {said[0]}"] and len(chat) == 4, chat
+    assert parley("interactive", "--model", path, input="q3 q5 q8\n").stdout == f"[Starspace]: {said[0]}\n"
+    damaged = folder / "damaged.gguf"
+    whole = path.read_bytes()
+    damaged.write_bytes(whole[: len(whole) - 64])
+    assert "damaged.gguf" in parley("interactive", "--model", damaged, status=1, input="").stderr
+    at = whole.index(b"starspace.max_norm") + len("starspace.max_norm") + 4
+    damaged.write_bytes(whole[:at] + b"\0\0\0\0" + whole[at + 4:])
+    assert "max_norm" in parley("interactive", "--model", damaged, status=1, input="").stderr
+    assert "parley train" in parley("interactive", "--agent", "starspace", status=1, input="").stderr
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        test_a_step_is_numpys(folder)
+        test_starspace_learns(folder)
+        test_validation(folder)
+        test_starspace_is_served(folder)
+
+
+main()
