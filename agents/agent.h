@@ -288,8 +288,8 @@ void clone_close(struct clone *c); /* NULL is fine; no request of it may be unde
 /* The i-th kind in the registry; NULL after the last. */
 const struct agent_type *agent_type_at(size_t i);
 
-/* The kind that serves a model's file, by its general.architecture: "policy", "starspace", else
- * "lm"; "echo" for no file. *out is a string constant. Errors are gguf_open's. */
+/* The kind that serves a model's file, by its general.architecture: "policy", "starspace",
+ * "seq2seq", else "lm"; "echo" for no file. *out is a string constant. Errors are gguf_open's. */
 enum status agent_kind_of_file(const char **out, const char *path, struct error *err) MUST_CHECK;
 
 #endif

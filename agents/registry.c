@@ -11,7 +11,7 @@ static const struct agent_type *const types[] = {&echo_agent, &lm_agent, &policy
                                                  &starspace_agent};
 
 /* Kinds whose files say so by their general.architecture. */
-static const char *const own_files[] = {"policy", "starspace"};
+static const char *const own_files[] = {"policy", "starspace", "seq2seq"};
 
 const struct agent_type *agent_type_at(size_t i)
 {

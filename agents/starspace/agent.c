@@ -39,7 +39,7 @@ struct starspace_clone {
 
 /* In the turn's arena. */
 struct starspace_turn {
-    const int32_t *query; /* [n_query]: what the reply follows from, the messages' words last */
+    const int32_t *query;  /* [n_query]: what the reply follows from, the messages' words last */
     size_t n_query, n_own; /* n_own: of the messages */
     uint32_t chosen;       /* the candidate */
     bool has_chosen;
@@ -103,8 +103,7 @@ static enum status starspace_agent_open(struct agent *a, const struct agent_conf
 
 static void starspace_info(const struct agent *a, struct agent_info *out)
 {
-    const struct starspace_original *s =
-        container_of(a, const struct starspace_original, base);
+    const struct starspace_original *s = container_of(a, const struct starspace_original, base);
     const size_t n_words = word_table_n(starspace_words(s->space));
 
     *out = (struct agent_info){

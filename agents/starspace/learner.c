@@ -25,7 +25,7 @@ struct starspace_learner {
     struct word_bag *cache; /* [cache_size], n_cached in use */
     size_t n_cached;
     const struct word_bag **labels; /* [1 + n_negatives]: the right one, then the wrong ones */
-    float *vectors; /* [1 + n_negatives][n_dims], of the labels; then gradients */
+    float *vectors;                 /* [1 + n_negatives][n_dims], of the labels; then gradients */
     float *text, *gradient;         /* [n_dims] of the text */
     uint64_t n_drawn;
 };

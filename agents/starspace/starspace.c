@@ -71,8 +71,8 @@ static void starspace_draw(struct starspace *s)
         float *v = starspace_vector(s, (int32_t)w);
 
         for (size_t i = 0; i < s->spec.n_dims; i++)
-            v[i] = bound * (2.0F * counter_rng_uniform(s->spec.seed, (uint32_t)w, (uint32_t)i, 1) -
-                            1.0F);
+            v[i] = bound *
+                   (2.0F * counter_rng_uniform(s->spec.seed, (uint32_t)w, (uint32_t)i, 1) - 1.0F);
         starspace_bound(s, (int32_t)w);
     }
 }

@@ -134,7 +134,8 @@ enum status word_table_add(struct word_table *t, struct text text, struct error 
 
 static int table_word_compare(const void *a, const void *b)
 {
-    const struct table_word *x = *(struct table_word *const *)a, *y = *(struct table_word *const *)b;
+    const struct table_word *x = *(struct table_word *const *)a,
+                            *y = *(struct table_word *const *)b;
     const size_t len = x->text.len < y->text.len ? x->text.len : y->text.len;
     int order;
 
@@ -223,12 +224,12 @@ static enum status word_table_read_words(struct word_table *t, struct gguf *g, c
         if (gguf_array_text(g, key, i, &text, &len, err) != STATUS_OK)
             return err->status;
         if (len == 0 || len > WORD_MAX_BYTES || !utf8_is_valid(text, len))
-            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is no word",
-                             gguf_path(g), i, key);
+            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is no word", gguf_path(g),
+                             i, key);
         if (i < WORD_N_SPECIALS &&
             (len != strlen(specials[i]) || memcmp(text, specials[i], len) != 0))
-            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is not %s", gguf_path(g),
-                             i, key, specials[i]);
+            return error_set(err, STATUS_DATA_LOSS, "%s: word %zu of %s is not %s", gguf_path(g), i,
+                             key, specials[i]);
         if (word_table_count(t, (struct text){text, len}, err) != STATUS_OK)
             return err->status;
         if (t->n != i + 1)

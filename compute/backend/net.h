@@ -23,6 +23,10 @@ struct net_ops {
     /* x += y */
     void (*add)(struct backend *b, struct buffer *x, const struct buffer *y, size_t n,
                 size_t width);
+    /* x[rows[i]] += y[i], i rising: the gradient of a lookup. rows may repeat; host memory [n]
+     * below n_x, until the next sync. NULL: a device, which has no such networks yet. */
+    void (*add_at)(struct backend *b, struct buffer *x, size_t n_x, const uint32_t *rows,
+                   const struct buffer *y, size_t n, size_t width);
     /* x[i] = keep[i] ? x[i] : 0; keep is host memory [n] */
     void (*keep_rows)(struct backend *b, const bool *keep, size_t n, size_t width,
                       struct buffer *x);

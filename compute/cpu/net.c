@@ -28,6 +28,21 @@ static void cpu_net_zero(struct backend *b, struct buffer *x, size_t n, size_t w
     memset(cpu_written(x, n, width), 0, n * width * sizeof(float));
 }
 
+static void cpu_net_add_at(struct backend *b, struct buffer *x, size_t n_x, const uint32_t *rows,
+                           const struct buffer *y, size_t n, size_t width)
+{
+    float *to = cpu_written(x, n_x, width);
+    const float *from = cpu_read(y, n, width);
+
+    (void)b;
+    for (size_t i = 0; i < n; i++) {
+        float *row = to + rows[i] * width;
+
+        for (size_t k = 0; k < width; k++)
+            row[k] += from[i * width + k];
+    }
+}
+
 static void cpu_net_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
                               struct buffer *x)
 {
@@ -379,6 +394,7 @@ static void cpu_net_optim_step(struct backend *b, const struct optim *o, uint64_
 const struct net_ops cpu_net_ops = {
     .zero = cpu_net_zero,
     .add = cpu_net_add,
+    .add_at = cpu_net_add_at,
     .keep_rows = cpu_net_keep_rows,
     .linear = cpu_net_linear,
     .linear_backward = cpu_net_linear_backward,

@@ -24,6 +24,18 @@ static void ref_net_add(struct backend *b, struct buffer *x, const struct buffer
         to[i] += from[i];
 }
 
+static void ref_add_at(struct backend *b, struct buffer *x, size_t n_x, const uint32_t *rows,
+                       const struct buffer *y, size_t n, size_t width)
+{
+    float *to = ref_floats(x, n_x, width);
+    const float *from = ref_const_floats(y, n, width);
+
+    (void)b;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < width; k++)
+            to[rows[i] * width + k] += from[i * width + k];
+}
+
 static void ref_keep_rows(struct backend *b, const bool *keep, size_t n, size_t width,
                           struct buffer *x)
 {
@@ -196,6 +208,7 @@ static void ref_optim_step(struct backend *b, const struct optim *o, uint64_t st
 const struct net_ops ref_net_ops = {
     .zero = ref_zero,
     .add = ref_net_add,
+    .add_at = ref_add_at,
     .keep_rows = ref_keep_rows,
     .linear = ref_linear,
     .linear_backward = ref_linear_backward,

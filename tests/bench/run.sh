@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -75,7 +75,8 @@ for what; do
     drive) python3 "$here/drive.py" "$build" ;;
     journal) by_python journal.py ;;
     page) python3 "$here/page.py" "$build" ;;
+    dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, quotas, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, quotas, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching\n' "$what" >&2; exit 2 ;;
     esac
 done

@@ -216,6 +216,50 @@ def test_starspace_is_served(folder):
     assert "parley train" in parley("interactive", "--agent", "starspace", status=1, input="").stderr
 
 
+# --- Seq2Seq ---
+
+
+def write_echo_task(path, n, seed):
+    """The label is the text's last word but one, in another alphabet; most texts are short, some are long."""
+    chance = random.Random(seed)
+    with open(path, "w") as out:
+        for _ in range(n):
+            words = [chance.randrange(12) for _ in range(2 + min(20, int(chance.paretovariate(1.1))))]
+            out.write(f"text:{' '.join(f'w{w}' for w in words)}\tlabels:v{words[-2]} .\tepisode_done:True\n")
+    return f"parlai:{path}"
+
+
+def test_seq2seq(folder):
+    """It learns under dynamic batching, the same each time; reports have the same bits in every batch; the file talks."""
+    task, held_out, path = write_echo_task(folder / "echo.txt", 1500, 3), write_echo_task(folder / "held.txt", 60, 4), folder / "echo.gguf"
+    more = ["-t", task, "--agent", "seq2seq", "-esz", 24, "-hs", 32, "-lr", 0.01, "-eps", 6, "--threads", 1, "-tr", 32, "-bs", 4, "--json"]
+    *valid, end = lines(parley("train", *more, "-dynb", "full", "-et", held_out, "-veps", 2, "-vmt", "ppl", "-mf", path))
+    assert end["examples"] == 9000 and end["best"] == min(v["valid"]["ppl"] for v in valid) < 1.3, end
+    assert end["words"] < end["padded"] and end["batches"] < 9000 / 8, end
+    parley("train", *more, "-dynb", "full", "-et", held_out, "-veps", 2, "-vmt", "ppl", "-mf", folder / "again.gguf")
+    assert path.read_bytes() == (folder / "again.gguf").read_bytes()
+    reports = {
+        parley("eval", "-t", held_out, "-mf", path, "-tr", 32, "--json", *ways).stdout
+        for ways in ([], ["-bs", 7], ["-bs", 4, "-dynb", "full"], ["-bs", 5, "-dynb", "batchsort"], ["-bs", 3, "--backend", "ref"])
+    }
+    assert len(reports) == 1, reports
+    report = json.loads(reports.pop())
+    assert report["accuracy"] > 0.7 and report["ppl"] < 1.3 and report["token_em"] > 0.7, report
+    for kind in ("none", "batchsort"):
+        said = lines(parley("train", *more[:-1], "-eps", 1, "-dynb", kind, "-mf", folder / "other.gguf", "--json"))[-1]
+        assert said["examples"] == 1500 and said["batches"] >= 1500 / 4, said
+    went_on = lines(parley("train", *more, "-eps", 1, "-im", path, "-mf", folder / "other.gguf", "-et", held_out, "-veps", 1, "-vmt", "loss"))
+    assert went_on[0]["valid"]["loss"] < 0.3, went_on
+    said = parley("interactive", "--model", path, input="w5 w6\n").stdout
+    assert re.fullmatch(r"\[Seq2Seq\]: v\d+ \.\n", said), said
+    assert parley("self-chat", "--model", path, "--opening", "w5 w6", "--turns", 1).stdout == f"A: w5 w6\nB: {said.split(': ')[1]}"
+    for words, says in [(["-nt", 2], "--threads"), (["-lr", 0], "learning_rate"), (["-hs", 0], "hidden_size"), (["--backend", "cuda"], "cuda")]:
+        assert says in parley("train", *more, *words, "-mf", folder / "other.gguf", status=1).stderr, words
+    damaged = folder / "damaged.gguf"
+    damaged.write_bytes(path.read_bytes().replace(b"writer.in.bias", b"writer.in.boas"))
+    assert "writer.in.bias" in parley("interactive", "--model", damaged, status=1, input="").stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -223,6 +267,7 @@ def main():
         test_starspace_learns(folder)
         test_validation(folder)
         test_starspace_is_served(folder)
+        test_seq2seq(folder)
 
 
 main()

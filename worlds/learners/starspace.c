@@ -83,8 +83,8 @@ static enum status starspace_participant_make(struct participant **out, struct s
     p->space = s;
     p->shared = shared;
     p->config = *config;
-    p->config.listener.history.coder = (struct coder){
-        .encode = starspace_participant_encode, .self = s, .start = -1, .end = -1};
+    p->config.listener.history.coder =
+        (struct coder){.encode = starspace_participant_encode, .self = s, .start = -1, .end = -1};
     p->query = try_alloc(starspace_spec(s)->n_dims, sizeof(float));
     p->candidate = try_alloc(starspace_spec(s)->n_dims, sizeof(float));
     if (p->query == NULL || p->candidate == NULL)

@@ -10,6 +10,7 @@
 #include "client/cli/output/console.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
+#include "worlds/learners/seq2seq.h"
 #include "worlds/learners/starspace.h"
 #include "worlds/participant/model.h"
 #include "worlds/participant/participant.h"
@@ -75,9 +76,9 @@ const struct option_row data_option_rows[] = {
 const struct option_row participant_option_rows[] = {
     AGENT("agent|m", OPTION_TEXT, agent, "NAME",
           "repeat_label, repeat_query, random_candidate, unigram, ir_baseline, fixed_response, "
-          "starspace or lm"),
+          "starspace, seq2seq or lm"),
     AGENT("model|mf", OPTION_TEXT, model, "PATH",
-          "a GGUF file for lm or starspace, which it implies"),
+          "a GGUF file of lm, starspace or seq2seq, which it implies"),
     AGENT("plugin", OPTION_TEXT, plugin, "FILE.so",
           "an agent of one's own instead, as parleyd --plugin takes it"),
     AGENT("dict-file|df", OPTION_TEXT, dict_file, "FILE", "of unigram and ir_baseline"),
@@ -399,21 +400,16 @@ static enum status open_model(struct participant **out, const struct data_option
 
 bool data_is_learner(const char *kind)
 {
-    return strcmp(kind, "starspace") == 0;
+    return strcmp(kind, "starspace") == 0 || strcmp(kind, "seq2seq") == 0;
 }
 
-enum status data_learner_open(struct participant **out, const char *kind, const char *path,
-                              const struct dialogue_listener_config *listener, const char *opening,
-                              struct error *err)
+static enum status open_starspace(struct participant **out, const char *path,
+                                  const struct dialogue_listener_config *listener,
+                                  const char *opening, struct error *err)
 {
     struct starspace_participant_config c;
     struct starspace *space;
 
-    if (path == NULL)
-        return error_set(err, STATUS_INVALID,
-                         "%s needs --model FILE, which 'parley train --task TASK --agent %s "
-                         "--model-file FILE' makes",
-                         kind, kind);
     starspace_participant_config_init(&c);
     c.listener = *listener;
     if (listener->history.delimiter.text == NULL)
@@ -424,6 +420,41 @@ enum status data_learner_open(struct participant **out, const char *kind, const 
     return starspace_participant_open(out, space, &c, err);
 }
 
+static enum status open_seq2seq(struct participant **out, const char *path,
+                                const struct dialogue_listener_config *listener,
+                                const char *opening, const struct participant_options *o,
+                                struct error *err)
+{
+    const struct seq2seq_config config = {.backend = o->backend, .n_threads = o->compute_threads};
+    struct seq2seq_participant_config c;
+    struct seq2seq *model;
+
+    seq2seq_participant_config_init(&c);
+    c.listener = *listener;
+    c.opening = opening;
+    c.no_score = o->skip_scoring;
+    c.no_reply = o->skip_generation;
+    if (o->max_tokens != 0)
+        c.max_words = o->max_tokens;
+    if (seq2seq_read(&model, path, &config, err) != STATUS_OK)
+        return err->status;
+    return seq2seq_participant_open(out, model, &c, err);
+}
+
+enum status data_learner_open(struct participant **out, const char *kind, const char *path,
+                              const struct dialogue_listener_config *listener, const char *opening,
+                              const struct participant_options *o, struct error *err)
+{
+    if (path == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "%s needs --model FILE, which 'parley train --task TASK --agent %s "
+                         "--model-file FILE' makes",
+                         kind, kind);
+    if (strcmp(kind, "seq2seq") == 0)
+        return open_seq2seq(out, path, listener, opening, o, err);
+    return open_starspace(out, path, listener, opening, err);
+}
+
 static enum status open_learner(struct participant **out, const char *kind,
                                 const struct data_options *data,
                                 const struct participant_options *o, struct error *err)
@@ -432,7 +463,7 @@ static enum status open_learner(struct participant **out, const char *kind,
 
     if (configure_listener(&listener, data, o, err) != STATUS_OK)
         return err->status;
-    return data_learner_open(out, kind, o->model, &listener, NULL, err);
+    return data_learner_open(out, kind, o->model, &listener, NULL, o, err);
 }
 
 static enum status open_plugin(struct participant **out, const struct data_options *data,

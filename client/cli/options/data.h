@@ -85,7 +85,7 @@ bool data_is_learner(const char *kind);
 /* Opens such an agent's file, to reply. opening: of a clone that heard nothing; NULL: an error. */
 enum status data_learner_open(struct participant **out, const char *kind, const char *path,
                               const struct dialogue_listener_config *listener, const char *opening,
-                              struct error *err) MUST_CHECK;
+                              const struct participant_options *o, struct error *err) MUST_CHECK;
 /* Then opens the world; config may be changed before. */
 enum status data_world_open(struct data_world *w, struct error *err) MUST_CHECK;
 void data_world_close(struct data_world *w);

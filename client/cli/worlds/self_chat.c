@@ -86,7 +86,7 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
     c.listener.use_reply = USE_REPLY_MODEL;
     c.listener.history.size = s->agent.history_size;
     if (data_is_learner(kind))
-        return data_learner_open(out, kind, path, &c.listener, s->opening, err);
+        return data_learner_open(out, kind, path, &c.listener, s->opening, &s->agent, err);
     rc = participant_agent_options(&c.agent.options, &s->agent, err);
     if (rc != STATUS_OK)
         return rc;

@@ -14,8 +14,8 @@
 
 enum { POLL_US = 10000 };
 
-#define LOOP(name, kind, member, value, help, set)                              \
-    {                                                                           \
+#define LOOP(name, kind, member, value, help, set)                                \
+    {                                                                             \
         name, value, help, kind, offsetof(struct train_loop_options, member), set \
     }
 
@@ -63,8 +63,10 @@ enum status train_loop_check(const struct train_loop_options *o, bool ends_other
 {
     if (o->metric_mode != NULL && strcmp(o->metric_mode, "max") != 0 &&
         strcmp(o->metric_mode, "min") != 0)
-        return error_set(err, STATUS_INVALID, "--validation-metric-mode is '%.40s', it is max or "
-                         "min", o->metric_mode);
+        return error_set(err, STATUS_INVALID,
+                         "--validation-metric-mode is '%.40s', it is max or "
+                         "min",
+                         o->metric_mode);
     if (o->valid_epochs == 0)
         return error_set(err, STATUS_INVALID, "--validation-every-n-epochs must be above 0");
     if (train_loop_validates(o) && o->patience == 0)
@@ -80,11 +82,11 @@ enum status train_loop_check(const struct train_loop_options *o, bool ends_other
 struct train_state {
     const struct train_loop *loop;
     struct train_result *result;
-    uint64_t n_before;                /* examples of earlier rounds */
-    uint64_t started_us, paused_us;   /* paused: by validations and files, not learning */
-    uint64_t logged_us, n_logged;     /* of the last line of progress */
+    uint64_t n_before;              /* examples of earlier rounds */
+    uint64_t started_us, paused_us; /* paused: by validations and files, not learning */
+    uint64_t logged_us, n_logged;   /* of the last line of progress */
     double validated_s;
-    uint64_t n_validated;             /* examples at the last validation */
+    uint64_t n_validated; /* examples at the last validation */
     uint32_t n_worse;
     uint64_t polled_us;
     bool is_over;
@@ -122,9 +124,9 @@ static void train_state_describe(const struct train_state *s, char *out, size_t 
     if (world_report(&report, s->loop->train, &ignored) == STATUS_OK)
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
             const struct metric *m = report_get(&report, names[i]);
-            int n = m == NULL ? 0
-                              : snprintf(out + len, size - len, ", %s %.4g", names[i],
-                                         metric_value(m));
+            int n = m == NULL
+                        ? 0
+                        : snprintf(out + len, size - len, ", %s %.4g", names[i], metric_value(m));
 
             if (n > 0 && (size_t)n < size - len)
                 len += (size_t)n;
@@ -182,9 +184,9 @@ static enum status train_state_measure(const struct train_state *s, double *out,
     else
         *out = metric_value(m);
     if (rc == STATUS_OK && o->is_json && report_json(&report, &json, err) == STATUS_OK)
-        (void)out_json(json_pack(
-            "{s:I,s:o?}", "examples", (json_int_t)train_state_examples(s), "valid",
-            json_loadb(json.data, json.len, 0, NULL))); /* out_end reports a failure */
+        (void)out_json(
+            json_pack("{s:I,s:o?}", "examples", (json_int_t)train_state_examples(s), "valid",
+                      json_loadb(json.data, json.len, 0, NULL))); /* out_end reports a failure */
     buf_deinit(&json);
     report_deinit(&report);
     return rc;
@@ -294,6 +296,7 @@ enum status train_loop_run(struct train_result *out, const struct train_loop *t,
     }
     result.n_examples = train_state_examples(&s);
     result.seconds = (double)train_state_us(&s) / 1e6;
+    world_counters(t->train, &result.counters);
     why = result.why;
     if (rc == STATUS_OK && t->valid != NULL && s.n_validated < result.n_examples)
         rc = train_state_validate(&s, err);

@@ -11,9 +11,9 @@
 #include "base/env.h"
 #include "base/status.h"
 #include "client/cli/options/options.h"
+#include "worlds/world/world.h"
 
 struct participant;
-struct world;
 
 /* Below 0: not given. */
 struct train_loop_options {
@@ -41,13 +41,13 @@ typedef enum status (*train_save_fn)(void *arg, const char *path, struct error *
 
 struct train_loop {
     const struct train_loop_options *options;
-    struct world *train, *valid;       /* valid NULL: no validations */
-    struct participant *const *tasks;  /* [n_tasks] of train: their metrics begin anew at each line
-                                          of progress */
+    struct world *train, *valid;      /* valid NULL: no validations */
+    struct participant *const *tasks; /* [n_tasks] of train: their metrics begin anew at each line
+                                         of progress */
     size_t n_tasks;
-    size_t n_epoch;     /* examples of an epoch */
-    uint64_t n_rounds;  /* how often train runs to its end */
-    const char *path;   /* where the agent goes */
+    size_t n_epoch;    /* examples of an epoch */
+    uint64_t n_rounds; /* how often train runs to its end */
+    const char *path;  /* where the agent goes */
     train_save_fn save;
     void *save_arg;
     const struct env *env;
@@ -56,10 +56,11 @@ struct train_loop {
 struct train_result {
     uint64_t n_examples;
     uint32_t n_validations;
-    double seconds;          /* of learning alone */
-    double best;             /* the metric; NAN without validations */
-    uint64_t best_examples;  /* learned from until then */
-    const char *why;         /* "epochs", "time", "patience", "cutoff", "interrupted" */
+    struct world_counters counters; /* of the last round: its batches */
+    double seconds;                 /* of learning alone */
+    double best;                    /* the metric; NAN without validations */
+    uint64_t best_examples;         /* learned from until then */
+    const char *why;                /* "epochs", "time", "patience", "cutoff", "interrupted" */
 };
 
 enum status train_loop_run(struct train_result *out, const struct train_loop *t,

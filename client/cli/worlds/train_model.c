@@ -11,6 +11,7 @@
 #include "client/cli/output/out.h"
 #include "client/cli/worlds/survey.h"
 #include "client/cli/worlds/train_loop.h"
+#include "worlds/learners/seq2seq.h"
 #include "worlds/learners/starspace.h"
 #include "worlds/participant/participant.h"
 
@@ -20,11 +21,17 @@ struct train_model {
     const char *agent, *path, *init_path, *valid_task;
     int64_t history_size;
     uint32_t n_words;
+    const char *backend;
+    uint32_t n_threads, n_hidden, max_words;
+    bool skip_generation;
     /* starspace */
     uint32_t n_dims, n_negatives, cache_size;
     float max_norm, margin;
     float rate;
+    unsigned set;
 };
+
+enum { TRAIN_RATE = 1 };
 
 #define TRAIN(name, kind, member, value, help)                           \
     {                                                                    \
@@ -32,7 +39,7 @@ struct train_model {
     }
 
 static const struct option_row train_model_rows[] = {
-    TRAIN("agent|m", OPTION_TEXT, agent, "NAME", "starspace"),
+    TRAIN("agent|m", OPTION_TEXT, agent, "NAME", "starspace or seq2seq"),
     TRAIN("model-file|mf", OPTION_TEXT, path, "FILE", "where the agent goes"),
     TRAIN("init-model|im", OPTION_TEXT, init_path, "FILE",
           "an agent of the same kind to go on with; its sizes and words stay"),
@@ -40,12 +47,23 @@ static const struct option_row train_model_rows[] = {
     TRAIN("history-size|histsz", OPTION_I64, history_size, "N",
           "utterances that are remembered; 0 or -1: all (-1)"),
     TRAIN("dict-maxtokens", OPTION_U32, n_words, "N", "the most words of its vocabulary (all)"),
-    TRAIN("learningrate|lr", OPTION_FLOAT, rate, "X", "of a step (0.1)"),
+    {"learningrate|lr", "X",
+     "of a step (starspace: 0.1, of gradient descent; seq2seq: 0.003, of Adam)", OPTION_FLOAT,
+     offsetof(struct train_model, rate), TRAIN_RATE},
     TRAIN("embeddingsize|esz", OPTION_U32, n_dims, "N", "of a word's vector (128)"),
-    TRAIN("embeddingnorm|enorm", OPTION_FLOAT, max_norm, "X", "of a word's vector, at most (10)"),
-    TRAIN("margin", OPTION_FLOAT, margin, "X", "a wrong label's cosine up to this is good (0.1)"),
-    TRAIN("neg-samples|k", OPTION_U32, n_negatives, "N", "wrong labels of a step (10)"),
-    TRAIN("cache-size|cs", OPTION_U32, cache_size, "N", "labels that they are drawn from (1000)"),
+    TRAIN("hiddensize|hs", OPTION_U32, n_hidden, "N", "seq2seq: of the state (128)"),
+    TRAIN("skip-generation", OPTION_BOOL, skip_generation, "BOOL",
+          "seq2seq: validations score labels and write no replies (false)"),
+    TRAIN("max-tokens", OPTION_U32, max_words, "N", "seq2seq: of a reply in validations (128)"),
+    TRAIN("backend", OPTION_TEXT, backend, "NAME", "seq2seq: cpu or ref (cpu)"),
+    TRAIN("threads", OPTION_U32, n_threads, "N", "seq2seq: of the arithmetic (the cores)"),
+    TRAIN("embeddingnorm|enorm", OPTION_FLOAT, max_norm, "X",
+          "starspace: of a word's vector, at most (10)"),
+    TRAIN("margin", OPTION_FLOAT, margin, "X",
+          "starspace: a wrong label's cosine up to this is good (0.1)"),
+    TRAIN("neg-samples|k", OPTION_U32, n_negatives, "N", "starspace: wrong labels of a step (10)"),
+    TRAIN("cache-size|cs", OPTION_U32, cache_size, "N",
+          "starspace: labels that they are drawn from (1000)"),
     {0},
 };
 
@@ -78,11 +96,12 @@ static enum status train_starspace_open(struct participant **out, const struct t
     c.listener.text_truncate = data_text_bound(&t->data);
     c.listener.label_truncate = data_label_bound(&t->data);
     c.learns = true;
-    c.learn = (struct starspace_learn_config){.rate = t->rate,
-                                              .margin = t->margin,
-                                              .n_negatives = t->n_negatives,
-                                              .cache_size = t->cache_size,
-                                              .seed = t->data.seed};
+    c.learn =
+        (struct starspace_learn_config){.rate = (t->set & TRAIN_RATE) != 0 ? t->rate : c.learn.rate,
+                                        .margin = t->margin,
+                                        .n_negatives = t->n_negatives,
+                                        .cache_size = t->cache_size,
+                                        .seed = t->data.seed};
     return starspace_participant_open(out, s, &c, err);
 }
 
@@ -103,7 +122,38 @@ static enum status train_starspace_candidate(void *participant, const struct act
     return rc;
 }
 
+static enum status train_seq2seq_open(struct participant **out, const struct train_model *t,
+                                      struct word_table *words, struct error *err)
+{
+    const struct seq2seq_spec spec = {
+        .n_dims = t->n_dims, .n_hidden = t->n_hidden, .seed = t->data.seed};
+    const struct seq2seq_config config = {.backend = t->backend, .n_threads = t->n_threads};
+    struct seq2seq_participant_config c;
+    struct seq2seq *s;
+    enum status rc = words != NULL ? seq2seq_create(&s, &spec, words, &config, err)
+                                   : seq2seq_read(&s, t->init_path, &config, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    seq2seq_participant_config_init(&c);
+    c.listener.history.size = t->history_size;
+    c.listener.text_truncate = data_text_bound(&t->data);
+    c.listener.label_truncate = data_label_bound(&t->data);
+    c.learns = true;
+    c.no_reply = t->skip_generation;
+    c.max_words = t->max_words;
+    if ((t->set & TRAIN_RATE) != 0)
+        c.rate = t->rate;
+    return seq2seq_participant_open(out, s, &c, err);
+}
+
+static enum status train_seq2seq_save(void *participant, const char *path, struct error *err)
+{
+    return seq2seq_save(seq2seq_participant_model(participant), path, err);
+}
+
 static const struct learner_kind learner_kinds[] = {
+    {"seq2seq", train_seq2seq_open, train_seq2seq_save, NULL},
     {"starspace", train_starspace_open, train_starspace_save, train_starspace_candidate},
 };
 
@@ -242,12 +292,14 @@ static void train_model_print(const struct train_model *t, const struct train_re
     const double rate = r->seconds > 0 ? (double)r->n_examples / r->seconds : 0;
 
     if (t->loop.is_json) {
-        (void)out_json(json_pack("{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I}", "model_file", t->path,
-                                 "examples", (json_int_t)r->n_examples, "seconds", r->seconds,
-                                 "exs_per_s", rate, "ended_by", r->why, "validations",
-                                 (json_int_t)r->n_validations, "metric", t->loop.metric, "best",
-                                 isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
-                                 (json_int_t)r->best_examples)); /* out_end reports a failure */
+        (void)out_json(json_pack(
+            "{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I,s:I,s:I,s:I}", "model_file", t->path, "examples",
+            (json_int_t)r->n_examples, "seconds", r->seconds, "exs_per_s", rate, "ended_by", r->why,
+            "validations", (json_int_t)r->n_validations, "metric", t->loop.metric, "best",
+            isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
+            (json_int_t)r->best_examples, "batches", (json_int_t)r->counters.n_batches, "words",
+            (json_int_t)r->counters.n_words, "padded",
+            (json_int_t)r->counters.n_padded)); /* out_end reports a failure */
         return;
     }
     printf("%s: %llu examples in %.1f s, %.1f exs/s, ended by %s", t->path,
@@ -302,9 +354,11 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
                             .cache_size = 1000,
                             .max_norm = 10,
                             .margin = 0.1F,
-                            .rate = 0.1F};
+                            .backend = "cpu",
+                            .n_hidden = 128,
+                            .max_words = 128};
     const struct option_group groups[] = {{data_option_rows, &t.data, NULL},
-                                          {train_model_rows, &t, NULL},
+                                          {train_model_rows, &t, &t.set},
                                           {train_loop_rows, &t.loop, &t.loop.set}};
     struct data_world w = {0}, valid = {0};
     const struct learner_kind *kind;

@@ -365,6 +365,32 @@ static struct backend *open_device(void)
     return b;
 }
 
+/* Rows are added where they belong, in order, though some belong to the same place. */
+START_TEST(rows_are_added_in_their_places)
+{
+    enum { N_X = 5, N_Y = 7, EACH = 33 };
+    static const uint32_t rows[N_Y] = {4, 0, 4, 2, 0, 4, 2};
+    static const char *const names[] = {"ref", "cpu"};
+
+    for (size_t k = 0; k < 2; k++) {
+        struct backend *b = open_named(names[k], "generic", 1);
+        struct array x = array_of(b, N_X * EACH), y = array_of(b, N_Y * EACH);
+        float want[N_X * EACH];
+
+        memcpy(want, x.x, sizeof want);
+        for (size_t i = 0; i < N_Y; i++)
+            for (size_t c = 0; c < EACH; c++)
+                want[rows[i] * EACH + c] += y.x[i * EACH + c];
+        b->type->net->add_at(b, x.at, N_X, rows, y.at, N_Y, EACH);
+        receive(&x);
+        ck_assert_mem_eq(x.x, want, sizeof want);
+        array_free(&x, 1);
+        array_free(&y, 1);
+        backend_close(b);
+    }
+}
+END_TEST
+
 /* Every set, on one thread and on several, has the bits of ref; so has a device. */
 START_TEST(sets_have_the_bits_of_ref)
 {
@@ -452,4 +478,5 @@ START_TEST(rows_do_not_meet)
 END_TEST
 
 SUITE_MAIN("compute/net", layer_gradients, log_prob_gradient, cell_gradients, scalars_are_near,
-           dropout_is_drawn_by_its_key, sets_have_the_bits_of_ref, rows_do_not_meet)
+           dropout_is_drawn_by_its_key, rows_are_added_in_their_places, sets_have_the_bits_of_ref,
+           rows_do_not_meet)
