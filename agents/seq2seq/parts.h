@@ -32,9 +32,9 @@ struct seq2seq_param {
 
 /* What a step of one of the two cells keeps for the backward pass. */
 struct seq2seq_step {
-    size_t cap;                         /* rows; 0: no buffers */
-    struct buffer *x, *gates, *c, *h;   /* [cap][n_dims], [4 * n_hidden], [n_hidden], [n_hidden] */
-    struct buffer *dtop;                /* [cap][n_hidden], of the writer: by h through the output */
+    size_t cap;                       /* rows; 0: no buffers */
+    struct buffer *x, *gates, *c, *h; /* [cap][n_dims], [4 * n_hidden], [n_hidden], [n_hidden] */
+    struct buffer *dtop;              /* [cap][n_hidden], of the writer: by h through the output */
 };
 
 struct seq2seq_cell {
@@ -52,15 +52,15 @@ struct seq2seq {
     struct seq2seq_cell reader, writer;
     /* Of a pass, [cap_rows][…]. */
     size_t cap_rows;
-    struct buffer *zeros;            /* [n_hidden] */
-    struct buffer *h, *c;            /* [n_hidden]: states after each row's last word */
+    struct buffer *zeros;             /* [n_hidden] */
+    struct buffer *h, *c;             /* [n_hidden]: states after each row's last word */
     struct buffer *h_start, *c_start; /* [n_hidden]: the same in the writer's order */
-    struct buffer *from_h, *dgates;  /* [4 * n_hidden] */
+    struct buffer *from_h, *dgates;   /* [4 * n_hidden] */
     struct buffer *dh, *dc, *dh_start, *dc_start; /* [n_hidden] */
-    struct buffer *dx;               /* [n_dims] */
-    struct buffer *logits, *logp;    /* [n_words] */
-    float *host_logp;                /* [cap_rows][n_words] */
-    uint32_t *identity;              /* [cap_rows] 0, 1, 2, …: the rows of a copy */
+    struct buffer *dx;                            /* [n_dims] */
+    struct buffer *logits, *logp;                 /* [n_words] */
+    float *host_logp;                             /* [cap_rows][n_words] */
+    uint32_t *identity;                           /* [cap_rows] 0, 1, 2, …: the rows of a copy */
 };
 
 extern const char *const seq2seq_param_names[N_SEQ2SEQ_PARAMS];

@@ -15,9 +15,9 @@
 
 /* One direction of a pass: words by time, packed. */
 struct word_steps {
-    uint32_t *ids;   /* [n_cells], by step */
-    size_t *n_rows;  /* [n_steps] falling */
-    size_t *first;   /* [n_steps] of the step's cells */
+    uint32_t *ids;  /* [n_cells], by step */
+    size_t *n_rows; /* [n_steps] falling */
+    size_t *first;  /* [n_steps] of the step's cells */
     size_t n_steps;
     uint32_t *order; /* [n]: the row of each place */
 };
@@ -26,9 +26,9 @@ struct pass {
     struct seq2seq *s;
     struct seq2seq_row *rows;
     size_t n;
-    struct word_steps text, label; /* label: what the writer hears: __start__, then the label */
-    int32_t *targets;              /* [label cells] */
-    float *weights;                /* [label cells], of the targets in the loss */
+    struct word_steps text, label;   /* label: what the writer hears: __start__, then the label */
+    int32_t *targets;                /* [label cells] */
+    float *weights;                  /* [label cells], of the targets in the loss */
     uint32_t *to_writer, *to_reader; /* [n]: the row in the other order */
     bool learns;
 };
@@ -88,8 +88,7 @@ static enum status word_steps_make(struct word_steps *w, struct row_length *leng
         n_cells += left;
     }
     w->ids = try_alloc(n_cells, sizeof(w->ids[0]));
-    return w->ids != NULL ? STATUS_OK
-                          : error_no_memory(err, n_cells * sizeof(w->ids[0]), "a pass");
+    return w->ids != NULL ? STATUS_OK : error_no_memory(err, n_cells * sizeof(w->ids[0]), "a pass");
 }
 
 static size_t word_steps_n_cells(const struct word_steps *w)
@@ -159,8 +158,8 @@ static enum status pass_check(const struct pass *p, bool has_labels, struct erro
                                  n_words);
         for (size_t k = 0; has_labels && k < r->n_label; k++)
             if (r->label[k] < 0 || (size_t)r->label[k] >= n_words)
-                return error_set(err, STATUS_INVALID, "token %d is not one of the %zu",
-                                 r->label[k], n_words);
+                return error_set(err, STATUS_INVALID, "token %d is not one of the %zu", r->label[k],
+                                 n_words);
     }
     return STATUS_OK;
 }
@@ -214,10 +213,11 @@ static enum status seq2seq_reserve_rows(struct seq2seq *s, size_t n, struct erro
     struct {
         struct buffer **buffer;
         size_t width;
-    } const all[] = {{&s->zeros, h},    {&s->h, h},        {&s->c, h},         {&s->h_start, h},
-                     {&s->c_start, h},  {&s->from_h, 4 * h}, {&s->dgates, 4 * h}, {&s->dh, h},
-                     {&s->dc, h},       {&s->dh_start, h}, {&s->dc_start, h},  {&s->dx, s->spec.n_dims},
-                     {&s->logits, v},   {&s->logp, v}};
+    } const all[] = {{&s->zeros, h},      {&s->h, h},        {&s->c, h},
+                     {&s->h_start, h},    {&s->c_start, h},  {&s->from_h, 4 * h},
+                     {&s->dgates, 4 * h}, {&s->dh, h},       {&s->dc, h},
+                     {&s->dh_start, h},   {&s->dc_start, h}, {&s->dx, s->spec.n_dims},
+                     {&s->logits, v},     {&s->logp, v}};
 
     if (n <= s->cap_rows)
         return STATUS_OK;
@@ -440,8 +440,7 @@ static void pass_backward(struct pass *p)
         const struct seq2seq_step *steps = s->reader.steps;
 
         seq2seq_cell_backward(s, &s->reader, t, p->text.ids + p->text.first[t], p->text.n_rows[t],
-                              t > 0 ? steps[t - 1].h : s->zeros,
-                              t > 0 ? steps[t - 1].c : s->zeros);
+                              t > 0 ? steps[t - 1].h : s->zeros, t > 0 ? steps[t - 1].c : s->zeros);
     }
 }
 

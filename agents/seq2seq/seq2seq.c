@@ -11,11 +11,16 @@
 #include "compute/backends.h"
 
 const char *const seq2seq_param_names[N_SEQ2SEQ_PARAMS] = {
-    [PARAM_WORDS] = "words.weight",          [PARAM_READ_IN] = "reader.in.weight",
-    [PARAM_READ_IN_BIAS] = "reader.in.bias", [PARAM_READ_BACK] = "reader.back.weight",
-    [PARAM_READ_BACK_BIAS] = "reader.back.bias", [PARAM_WRITE_IN] = "writer.in.weight",
-    [PARAM_WRITE_IN_BIAS] = "writer.in.bias", [PARAM_WRITE_BACK] = "writer.back.weight",
-    [PARAM_WRITE_BACK_BIAS] = "writer.back.bias", [PARAM_OUT] = "output.weight",
+    [PARAM_WORDS] = "words.weight",
+    [PARAM_READ_IN] = "reader.in.weight",
+    [PARAM_READ_IN_BIAS] = "reader.in.bias",
+    [PARAM_READ_BACK] = "reader.back.weight",
+    [PARAM_READ_BACK_BIAS] = "reader.back.bias",
+    [PARAM_WRITE_IN] = "writer.in.weight",
+    [PARAM_WRITE_IN_BIAS] = "writer.in.bias",
+    [PARAM_WRITE_BACK] = "writer.back.weight",
+    [PARAM_WRITE_BACK_BIAS] = "writer.back.bias",
+    [PARAM_OUT] = "output.weight",
     [PARAM_OUT_BIAS] = "output.bias",
 };
 
@@ -162,8 +167,7 @@ enum status seq2seq_create(struct seq2seq **out, const struct seq2seq_spec *spec
         const struct seq2seq_param *p = &s->params[i];
 
         for (size_t k = 0; k < p->n_rows * p->n_cols; k++)
-            *at++ = p->bound *
-                    (2.0F * counter_rng_uniform(spec->seed, i, (uint32_t)k, 1) - 1.0F);
+            *at++ = p->bound * (2.0F * counter_rng_uniform(spec->seed, i, (uint32_t)k, 1) - 1.0F);
     }
     rc = seq2seq_set_numbers(s, numbers, err);
     free(numbers);
@@ -208,10 +212,9 @@ void seq2seq_close(struct seq2seq *s)
     if (s == NULL)
         return;
     if (s->backend != NULL) {
-        struct buffer **const all[] = {&s->zeros,  &s->h,      &s->c,        &s->h_start,
-                                       &s->c_start, &s->from_h, &s->dgates,   &s->dh,
-                                       &s->dc,      &s->dh_start, &s->dc_start, &s->dx,
-                                       &s->logits,  &s->logp};
+        struct buffer **const all[] = {
+            &s->zeros, &s->h,  &s->c,        &s->h_start,  &s->c_start, &s->from_h, &s->dgates,
+            &s->dh,    &s->dc, &s->dh_start, &s->dc_start, &s->dx,      &s->logits, &s->logp};
 
         for (size_t i = 0; i < N_SEQ2SEQ_PARAMS; i++) {
             seq2seq_give(s, &s->params[i].value);

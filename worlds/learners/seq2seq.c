@@ -252,9 +252,9 @@ static enum status seq2seq_tell_reply(const struct seq2seq_batch *b, const struc
     enum status rc;
 
     buf_init(&text, SIZE_MAX);
-    rc = word_table_decode(seq2seq_words(b->of->model),
-                           (const int32_t *)(const void *)r->reply.data,
-                           r->reply.len / sizeof(int32_t), &text, err);
+    rc =
+        word_table_decode(seq2seq_words(b->of->model), (const int32_t *)(const void *)r->reply.data,
+                          r->reply.len / sizeof(int32_t), &text, err);
     if (rc == STATUS_OK) {
         kept = arena_strndup(out->arena, text.len != 0 ? text.data : "", text.len);
         rc = kept != NULL ? act_set(out, ACT_TEXT, value_text((struct text){kept, text.len}), err)
@@ -291,8 +291,8 @@ static void seq2seq_batch_run(struct seq2seq_batch *b)
     err = (struct error){0};
     seq2seq_batch_pack(b, ROW_LEARN, true);
     if (b->n_packed > 0)
-        seq2seq_batch_finish(
-            b, seq2seq_learn(b->of->model, b->packed, b->n_packed, c->rate, &err), false, &err);
+        seq2seq_batch_finish(b, seq2seq_learn(b->of->model, b->packed, b->n_packed, c->rate, &err),
+                             false, &err);
     err = (struct error){0};
     seq2seq_batch_pack(b, ROW_ANSWER, true);
     if (b->n_packed > 0 && !c->no_score)

@@ -194,7 +194,8 @@ START_TEST(learns_by_heart)
     }
     ck_assert_mem_eq(&last[0], &last[1], sizeof(last[0]));
     ck_assert_int_eq(truncate(path, 1000), 0);
-    ck_assert_int_eq(seq2seq_read(&(struct seq2seq *){NULL}, path, &config, &err), STATUS_DATA_LOSS);
+    ck_assert_int_eq(seq2seq_read(&(struct seq2seq *){NULL}, path, &config, &err),
+                     STATUS_DATA_LOSS);
     ck_assert_int_eq(unlink(path), 0);
 }
 END_TEST
