@@ -92,6 +92,42 @@ def files(e, golden, folder):
     assert got["exs"] == 28 and got["accuracy"] == 1, got
 
 
+def odd_files(e, folder):
+    """Files that are not quite in form give ParlAI's acts, or one line with the file, the line and what is wrong."""
+    one, far = "text:hi\tlabels:yo\tepisode_done:True", "text:a\tlabels:b\tepisode_done:True"
+    acts = {
+        "crlf": ("parlai", f"{one}\r\n{far}\r\n", [("hi", "yo", True), ("a", "b", True)]),
+        "no_end": ("parlai", f"{one}\n{far}", [("hi", "yo", True), ("a", "b", True)]),
+        "blank_lines": ("parlai", f"\n{one}\n\n\n{far}\n\n", [("hi", "yo", True), ("a", "b", True)]),
+        "never_done": ("parlai", "text:a\tlabels:b\ntext:c\tlabels:d\n", [("a", "b", False), ("c", "d", True)]),
+        "empty_text": ("parlai", "text:\tlabels:b\tepisode_done:True\n", [("", "b", True)]),
+        "empty_fields": ("parlai", "text:a\t\t\tlabels:b\tepisode_done:True\n", [("a", "b", True)]),
+        "nul": ("parlai", one.replace("hi", "h\0i"), [("h\0i", "yo", True)]),
+        "numbers_skip": ("fbdialog", "1 hi\tyo\n5 a\tb\n", [("hi", "yo", False), ("a", "b", True)]),
+        "numbers_begin_again": ("fbdialog", "1 hi\tyo\n1 a\tb\n", [("hi", "yo", True), ("a", "b", True)]),
+        "blank_between": ("fbdialog", "1 hi\tyo\n\n2 a\tb\n", [("hi", "yo", False), ("a", "b", True)]),
+    }
+    for name, (form, text, want) in acts.items():
+        out = e.run("convert", "-t", f"{form}:{write(folder, name, text)}", "--to", "jsonl").stdout
+        got = [(act["text"], act["labels"][0], act["episode_done"]) for act in map(json.loads, out.splitlines())]
+        assert got == want, (name, got)
+    for name, form, text, says in [
+        ("mixed_ends", "parlai", f"{one}\n{one}\r\n{one}\r{one}\n", "mixed_ends:3: episode_done"),
+        ("nothing", "parlai", "", "nothing: no examples"),
+        ("only_blank", "parlai", "\n\n\n", "only_blank: no examples"),
+        ("byte_order_mark", "parlai", "\ufeff" + one, "byte_order_mark:1: the field text is missing"),
+        ("latin_1", "parlai", one.encode() + b"\ntext:caf\xe9\tlabels:x\n", "latin_1:2: not UTF-8"),
+        ("huge_line", "parlai", f"{one}\ntext:{'a' * (17 << 20)}\tlabels:x\n", "huge_line:2: a line of more than 16777216 bytes"),
+        ("no_labels", "parlai", f"{one}\ntext:a\tepisode_done:True\n", "no_labels:2: the field labels is missing"),
+        ("no_text", "parlai", "labels:a\tepisode_done:True\n", "no_text:1: the field text is missing"),
+        ("empty_episode", "conversations", '{"dialog":[]}\n', "empty_episode: no examples"),
+        ("array", "jsonl", "[1]\n", "array:1: byte 1: not a JSON object"),
+        ("cut_off", "jsonl", '{"text":"a","labels":["b"]}\n{"text":"a"\n', "cut_off:2: byte 12: '}' is missing"),
+        ("key_twice", "jsonl", '{"text":"a","text":"b","labels":["b"]}\n', "key_twice:1: byte 23: a key that was there before"),
+    ]:
+        e.refused("-t", f"{form}:{write(folder, name, text)}", "--to", "jsonl", says=says, verb="convert")
+
+
 def refusals(e, golden, folder):
     """Bad input is one line that says where, and never a count."""
     task = f"parlai:{golden}/dialogues.txt"
@@ -275,6 +311,7 @@ def main():
         dictionaries(e, golden, folder)
         files(e, golden, folder)
         refusals(e, golden, folder)
+        odd_files(e, folder)
         display(e, folder)
         streams(e, golden, folder)
         converted(e, golden, folder)
