@@ -293,6 +293,22 @@ def self_chat(e, tiny, partner, folder):
     other = [json.loads(line)["text"] for line in e.run(*args, "-pmf", partner).stdout.splitlines()]
     assert other[0] == "the hello" and other[1:] != [u["text"] for u in said][1:], other
     e.refused(*args[1:], "-pmf", f"{folder}/none.gguf", says="none.gguf", verb="self-chat")
+    rounds = {}
+    for name, more in {"own": [], "again": [], "second": ["-pmf", partner], "third": ["-pmf", tiny, "-pmf", partner]}.items():
+        said = [json.loads(line) for line in e.run(*args, "--speakers", 3, *more, "--world-logs", logs).stdout.splitlines()]
+        assert [u["id"] for u in said] == ["A", "B", "C"] * 3 and said[0]["text"] == "the hello", said
+        with open(logs) as f:
+            assert [[act.get("text") for act in turn] for turn in json.loads(f.read())["dialog"]] == [
+                [u["text"] for u in said[i : i + 3]] for i in (0, 3, 6)
+            ]
+        rounds[name] = [u["text"] for u in said]
+    assert rounds["own"] == rounds["again"]
+    assert rounds["second"][1] != rounds["own"][1] and rounds["second"][2] != rounds["own"][2], "the third hears the second"
+    assert rounds["third"][1] == rounds["own"][1] and rounds["third"][2] != rounds["own"][2]
+    assert rounds["third"][3] != rounds["own"][3], "the first hears the third"
+    for more, says in ((["--speakers", 1], "from 2 to 26"), (["--speakers", 27], "from 2 to 26"), (["-pmf", tiny, "-pmf", tiny], "2 times for 2 speakers")):
+        e.refused(*args[1:], *more, says=says, code=2, verb="self-chat")
+    said = [json.loads(line) for line in one.splitlines()]
     many = [json.loads(line) for line in e.run(*args, "--conversations", 3).stdout.splitlines()]
     assert len(many) == 18
     assert [u["text"] for u in many if u["conversation"] == 0] == [u["text"] for u in said]

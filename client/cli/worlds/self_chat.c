@@ -1,4 +1,5 @@
-/* The verb "self-chat": two clones of a model, or of two models, in one conversation. */
+/* The verb "self-chat": clones of a model, or of several, in one conversation; more than two are a
+ * round robin, in which each hears all others. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,13 @@
 #include "worlds/participant/model.h"
 #include "worlds/participant/participant.h"
 
-enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000 };
+enum { MAX_CONVERSATIONS = 1024, MAX_TURNS = 10000, MAX_SPEAKERS = 26 };
 
 struct self_chat {
     struct participant_options agent;
-    const char *opening, *topic, *world_logs, *partner;
-    uint32_t n_turns, n_conversations;
+    const char *opening, *topic, *world_logs;
+    struct option_texts partners;
+    uint32_t n_turns, n_conversations, n_speakers;
     uint64_t seed;
     bool is_json;
 };
@@ -25,11 +27,14 @@ struct self_chat {
 static const struct option_row self_chat_rows[] = {
     {"opening", "TEXT", "what the first one says first", OPTION_TEXT,
      offsetof(struct self_chat, opening), 0},
-    {"topic", "TEXT", "what the two are told to talk about", OPTION_TEXT,
+    {"topic", "TEXT", "what they are told to talk about", OPTION_TEXT,
      offsetof(struct self_chat, topic), 0},
-    {"partner-model-file|pmf", "PATH", "the second one's model (the first one's)", OPTION_TEXT,
-     offsetof(struct self_chat, partner), 0},
-    {"turns", "N", "what each of the two says so often (6)", OPTION_U32,
+    {"partner-model-file|pmf", "PATH",
+     "the second one's model (the first one's); again: the third one's, and so on", OPTION_TEXTS,
+     offsetof(struct self_chat, partners), 0},
+    {"speakers", "N", "in the conversation, each hears all others (2)", OPTION_U32,
+     offsetof(struct self_chat, n_speakers), 0},
+    {"turns", "N", "each says something so often (6)", OPTION_U32,
      offsetof(struct self_chat, n_turns), 0},
     {"conversations|bs", "N", "side by side, each with chance of its own (1)", OPTION_U32,
      offsetof(struct self_chat, n_conversations), 0},
@@ -60,14 +65,15 @@ static void print_utterance(const struct self_chat *s, size_t conversation, cons
 
 static void print_turn(const struct self_chat *s, const struct world *w)
 {
-    static const char *const who[] = {"A", "B"};
-
     for (size_t i = 0; i < world_n_rows(w); i++) {
         struct world_row row;
 
         world_row(w, i, &row);
-        for (size_t k = 0; k < row.n_acts && k < 2; k++)
-            print_utterance(s, row.slot, who[k], act_text(&row.acts[k]));
+        for (size_t k = 0; k < row.n_acts && k < MAX_SPEAKERS; k++) {
+            const char who[] = {(char)('A' + k), '\0'};
+
+            print_utterance(s, row.slot, who, act_text(&row.acts[k]));
+        }
     }
     (void)out_flush();
 }
@@ -103,13 +109,14 @@ static enum status open_one(struct participant **out, const struct self_chat *s,
     return model_open(out, &c, err);
 }
 
-static enum status self_chat_dialogue(const struct self_chat *s, struct participant *first,
-                                      struct participant *second, struct error *err)
+/* The first of the speakers [n_speakers] begins. */
+static enum status self_chat_dialogue(const struct self_chat *s,
+                                      struct participant *const *speakers, struct error *err)
 {
-    struct world_config config = {.tasks = &first,
+    struct world_config config = {.tasks = speakers,
                                   .n_tasks = 1,
-                                  .agents = &second,
-                                  .n_agents = 1,
+                                  .agents = speakers + 1,
+                                  .n_agents = s->n_speakers - 1,
                                   .batch_size = s->n_conversations,
                                   .seed = s->seed};
     struct world_log *log = NULL;
@@ -140,11 +147,13 @@ static enum status self_chat_dialogue(const struct self_chat *s, struct particip
 
 enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
 {
-    struct self_chat s = {
-        .n_turns = 6, .n_conversations = 1, .opening = "Hello! What would you like to talk about?"};
+    struct self_chat s = {.n_turns = 6,
+                          .n_conversations = 1,
+                          .n_speakers = 2,
+                          .opening = "Hello! What would you like to talk about?"};
     const struct option_group groups[] = {{participant_option_rows, &s.agent, NULL},
                                           {self_chat_rows, &s, NULL}};
-    struct participant *one = NULL, *other = NULL;
+    struct participant *speakers[MAX_SPEAKERS] = {NULL};
     char *path = NULL, *system = NULL;
     struct error err;
     enum exit_code code;
@@ -157,7 +166,13 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                       &code))
         return code;
     if (s.agent.plugin != NULL)
-        return options_misuse(verb, "two models talk here, no --plugin");
+        return options_misuse(verb, "models talk here, no --plugin");
+    if (s.n_speakers < 2 || s.n_speakers > MAX_SPEAKERS)
+        return options_misuse(verb, "--speakers is %u, it is from 2 to %d", s.n_speakers,
+                              MAX_SPEAKERS);
+    if (s.partners.n >= s.n_speakers)
+        return options_misuse(verb, "--partner-model-file is given %zu times for %u speakers",
+                              s.partners.n, s.n_speakers);
     if (s.n_turns == 0 || s.n_turns > MAX_TURNS)
         return options_misuse(verb, "--turns is %u, it is from 1 to %d", s.n_turns, MAX_TURNS);
     if (s.n_conversations == 0 || s.n_conversations > MAX_CONVERSATIONS)
@@ -168,15 +183,20 @@ enum exit_code self_chat_run(const struct verb *verb, int argc, char **argv)
                                     s.agent.system != NULL ? "\n" : "", s.topic) < 0)
         abort(); /* no memory for a line */
     path = model_file_path(s.agent.model);
-    rc = open_one(&one, &s, path, system != NULL ? system : s.agent.system, &err);
-    if (rc == STATUS_OK && s.partner != NULL)
-        rc = open_one(&other, &s, s.partner, system != NULL ? system : s.agent.system, &err);
+    rc = open_one(&speakers[0], &s, path, system != NULL ? system : s.agent.system, &err);
+    for (size_t i = 1; rc == STATUS_OK && i < s.n_speakers; i++) {
+        if (i <= s.partners.n)
+            rc = open_one(&speakers[i], &s, s.partners.texts[i - 1],
+                          system != NULL ? system : s.agent.system, &err);
+        else
+            speakers[i] = participant_ref(speakers[0]);
+    }
     if (rc == STATUS_OK)
-        rc = self_chat_dialogue(&s, one, other != NULL ? other : one, &err);
+        rc = self_chat_dialogue(&s, speakers, &err);
     if (rc != STATUS_OK)
         console_error("%s", err.text);
-    participant_unref(one);
-    participant_unref(other);
+    for (size_t i = 0; i < s.n_speakers; i++)
+        participant_unref(speakers[i]);
     free(path);
     free(system);
     return rc == STATUS_OK ? EXIT_DONE : EXIT_FAILED;
