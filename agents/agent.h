@@ -76,6 +76,8 @@ struct agent_info {
     enum pooling pooling; /* of embeddings; POOLING_NONE: it gives none */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* inputs, choices; 0 for kinds that do not act */
+    size_t n_action_numbers;          /* of an action that is no choice; else 0 */
+    bool has_logp;                    /* its reply holds the action's log-probability */
     bool has_value;                   /* its reply holds an estimate of the return */
     size_t kv_page_bytes, kv_pages, kv_pages_free, kv_pages_shared;
     size_t kv_pages_cached;    /* found by their prefix; held by clones, or free */

@@ -159,6 +159,7 @@ static void policy_info(const struct agent *a, struct agent_info *out)
                                .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES,
                                .n_observations = p->net.spec.n_observations,
                                .n_actions = p->net.spec.n_actions,
+                               .has_logp = true,
                                .has_value = p->net.spec.has_value};
     memcpy(out->version, p->version, sizeof out->version);
     sampling_init(&out->defaults);

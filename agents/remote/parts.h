@@ -14,6 +14,7 @@ struct remote_agent {
     unsigned capabilities;
     enum remote_cost cost;
     uint32_t save_every;
+    struct remote_tensors tensors;
     uint32_t epoch;          /* counts versions: states are of one */
     struct batch_step *step; /* the batcher's running step; NULL: none */
     uint64_t n_clones;       /* since the start: ids */

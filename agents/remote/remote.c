@@ -38,6 +38,11 @@ static void remote_agent_info(const struct agent *a, struct agent_info *out)
         (struct agent_info){.name = a->name, .kind = "remote", .architecture = "", .backend = ""};
     memcpy(out->version, const_remote_of(a)->version, sizeof(const_remote_of(a)->version));
     out->is_inexact = !remote_agent_can(const_remote_of(a), REMOTE_DETERMINISTIC);
+    out->n_observations = const_remote_of(a)->tensors.n_observations;
+    out->n_actions = const_remote_of(a)->tensors.n_actions;
+    out->n_action_numbers = const_remote_of(a)->tensors.n_action_numbers;
+    out->has_logp = const_remote_of(a)->tensors.has_logp;
+    out->has_value = const_remote_of(a)->tensors.has_value;
     sampling_init(&out->defaults);
 }
 
@@ -186,6 +191,22 @@ static enum status remote_clone_check_room(const struct remote_clone *c, struct 
                          "the conversation has more than %zu bytes of text already", max_bytes);
 }
 
+static enum status remote_clone_check_turn(const struct remote_clone *c,
+                                           const struct observation *seen, struct error *err)
+{
+    const struct remote_tensors *tensors = &remote_agent_of(c)->tensors;
+
+    if (tensors->n_observations > 0)
+        return remote_tensors_check_observation(tensors, seen, err);
+    if (seen->n_messages == 0)
+        return error_field(err, "messages", "has none, an attached agent takes no token ids");
+    if (seen->is_raw_prompt && seen->n_raw_ids > 0)
+        return error_field(err, "prompt", "has token ids, an attached agent takes text");
+    if (sampling_check(&seen->sampling, 0, err) != STATUS_OK)
+        return err->status;
+    return remote_clone_check_room(c, err);
+}
+
 static enum status remote_observe(struct clone *c, struct agent_turn *turn, struct error *err)
 {
     const struct observation *seen = &turn->seen;
@@ -198,12 +219,7 @@ static enum status remote_observe(struct clone *c, struct agent_turn *turn, stru
         err->retry_after_ms = REMOTE_RETRY_MS;
         return err->status;
     }
-    if (seen->n_messages == 0)
-        return error_field(err, "messages", "has none, an attached agent takes no token ids");
-    if (seen->is_raw_prompt && seen->n_raw_ids > 0)
-        return error_field(err, "prompt", "has token ids, an attached agent takes text");
-    if (sampling_check(&seen->sampling, 0, err) != STATUS_OK ||
-        remote_clone_check_room(rc, err) != STATUS_OK)
+    if (remote_clone_check_turn(rc, seen, err) != STATUS_OK)
         return err->status;
     row = try_alloc(1, sizeof(*row));
     if (row == NULL)
@@ -214,6 +230,11 @@ static enum status remote_observe(struct clone *c, struct agent_turn *turn, stru
         return err->status;
     }
     row->turn = turn;
+    row->tensors = remote_agent_of(rc)->tensors;
+    if (seen->n_tensors > 0) {
+        row->said->number = seen->turn;
+        row->said->size_bytes = seen->tensors[0].size_bytes;
+    }
     row->clone = rc;
     rc->row = row;
     turn->row.clone = c;
@@ -235,6 +256,10 @@ static void remote_self_observe(struct clone *c, struct agent_turn *turn)
     struct remote_row *row = row_of(turn);
     bool is_whole = row->is_whole;
 
+    if (turn->seen.n_tensors > 0) {
+        remote_row_leave(row); /* no later row needs it */
+        return;
+    }
     remote_turn_unref(rc->last); /* what was said holds it */
     rc->last = remote_turn_ref(row->said);
     remote_row_leave(row);

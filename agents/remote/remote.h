@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "agents/agent.h"
+#include "agents/remote/tensors.h"
 #include "agents/remote/transcript.h"
 #include "agents/turn.h"
 #include "base/list.h"
@@ -59,6 +60,8 @@ struct remote_offer {
     enum remote_cost cost;
     unsigned capabilities; /* of enum remote_capability */
     uint32_t save_every;   /* turns between two saves of a clone's state; 0: REMOTE_SAVE_EVERY */
+    bool is_acting;        /* on observations, as tensors says; such a worker is stateless */
+    struct remote_tensors tensors; /* all zero unless is_acting */
 };
 
 /* The spec of an agent_config for this kind; outlives the agent. */
@@ -91,13 +94,14 @@ struct remote_step {
 
 /* A row of a turn; the agent's private state of it. */
 struct remote_row {
-    struct link link;             /* in its worker's queue, or in its step */
-    struct agent_turn *turn;      /* NULL: it was left, and the answer is ignored */
-    struct remote_clone *clone;   /* NULL as turn */
-    struct remote_turn *said;     /* the turn as it will be in the transcript; its reply grows */
-    struct remote_worker *worker; /* QUEUED, SENT */
-    struct remote_step *step;     /* SENT */
-    uint32_t number;              /* within the step, once that is taken */
+    struct link link;              /* in its worker's queue, or in its step */
+    struct agent_turn *turn;       /* NULL: it was left, and the answer is ignored */
+    struct remote_clone *clone;    /* NULL as turn */
+    struct remote_turn *said;      /* the turn as it will be in the transcript; its reply grows */
+    struct remote_worker *worker;  /* QUEUED, SENT */
+    struct remote_step *step;      /* SENT */
+    uint32_t number;               /* within the step, once that is taken */
+    struct remote_tensors tensors; /* the agent's, when the turn was observed */
     enum remote_row_state {
         REMOTE_ROW_IDLE,
         REMOTE_ROW_QUEUED,   /* at its worker, for a slot */
@@ -152,6 +156,10 @@ struct remote_answer {
     enum finish finish; /* with ROW_DONE */
     uint32_t n_prompt;  /* tokens of the prompt, as the worker counts them; 0: not counted */
     struct error err;   /* with ROW_FAILED */
+    /* With ROW_DONE, of agents that act. */
+    const struct tensor_view *output; /* [n_output] */
+    size_t n_output;
+    uint64_t params_version;
 };
 
 /* INVALID names the field; PRECONDITION where the agent's other workers offer something else. */

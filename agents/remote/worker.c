@@ -248,6 +248,10 @@ void remote_row_assign(struct remote_row *row)
     struct remote_agent *a = remote_agent_of(c);
     bool is_stateless = remote_agent_can(a, REMOTE_STATELESS);
 
+    if (!remote_tensors_are_equal(&row->tensors, &a->tensors)) {
+        remote_row_fail(row, "has another worker now, which takes other observations");
+        return;
+    }
     if (row->has_begun && c->worker == NULL && !is_stateless)
         remote_row_lose(row);
     if (row->state == REMOTE_ROW_ANSWERED)
@@ -430,6 +434,14 @@ static void remote_row_take(struct remote_row *row, const struct remote_answer *
         remote_row_end(row, ROW_FAILED);
         return;
     }
+    if (row->tensors.n_observations > 0) {
+        reply->params_version = answer->params_version;
+        remote_row_end(row, remote_tensors_keep(row->turn, answer->output, answer->n_output,
+                                                &row->err) == STATUS_OK
+                                ? ROW_DONE
+                                : ROW_FAILED);
+        return;
+    }
     if (row->n_repeat > 0 && (!remote_row_skip(row, &text, &len) ||
                               (answer->outcome == ROW_DONE && row->n_repeat > 0))) {
         remote_row_cut(row); /* it is not deterministic, though it said so */
@@ -457,8 +469,31 @@ static struct remote_step *remote_worker_find(const struct remote_worker *w, uin
     return NULL;
 }
 
+static enum status remote_tensors_check_answer(const struct remote_tensors *t,
+                                               const struct remote_answer *answer,
+                                               struct error *err)
+{
+    bool is_acting = t->n_observations > 0;
+
+    if (answer->outcome == ROW_FAILED || (!is_acting && answer->n_output == 0))
+        return STATUS_OK;
+    if (!is_acting)
+        return error_field(err, "result.rows", "has an output in row %u, none was offered",
+                           answer->row);
+    if (answer->outcome == ROW_MORE)
+        return error_field(err, "result.rows", "has MORE in row %u, an action is given at once",
+                           answer->row);
+    if (answer->text[0] != '\0')
+        return error_field(err, "result.rows", "has a text in row %u, tensors were offered",
+                           answer->row);
+    if (remote_tensors_check_output(t, answer->output, answer->n_output, err) != STATUS_OK)
+        return error_prefix(err, "row %u", answer->row);
+    return STATUS_OK;
+}
+
 /* Puts the answers in the order of rows. */
 static enum status remote_step_sort(const struct remote_step *step,
+                                    const struct remote_tensors *tensors,
                                     const struct remote_answer *by_row[REMOTE_MAX_ROWS],
                                     const struct remote_answer *answers, size_t n,
                                     struct error *err)
@@ -478,6 +513,8 @@ static enum status remote_step_sort(const struct remote_step *step,
                                "has a text of %zu bytes in row %u, at most %d are taken at once",
                                strlen(answer->text), answer->row, REMOTE_MAX_PIECE_BYTES);
         by_row[answer->row] = answer;
+        if (remote_tensors_check_answer(tensors, answer, err) != STATUS_OK)
+            return err->status;
     }
     for (size_t i = 0; i < step->n_rows; i++)
         if (by_row[i] == NULL)
@@ -505,7 +542,7 @@ enum status remote_worker_answer(struct remote_worker *w, uint64_t step_id,
     if (step == NULL)
         return error_field(err, "result.step", "is %" PRIu64 ", no such step waits for its result",
                            step_id);
-    if (remote_step_sort(step, by_row, answers, n, err) != STATUS_OK)
+    if (remote_step_sort(step, &a->tensors, by_row, answers, n, err) != STATUS_OK)
         return err->status;
     list_remove(&step->link);
     w->n_steps--;
@@ -581,7 +618,12 @@ static enum status remote_offer_check(const struct remote_offer *o, struct error
     if (o->n_slots > REMOTE_MAX_SLOTS)
         return error_field(err, "offer.slots", "is %zu, at most %d are used", o->n_slots,
                            REMOTE_MAX_SLOTS);
-    return STATUS_OK;
+    if (!o->is_acting)
+        return STATUS_OK;
+    if (o->capabilities & ~(unsigned)(REMOTE_STATELESS | REMOTE_DETERMINISTIC))
+        return error_field(err, "offer.capabilities",
+                           "has more than STATELESS and DETERMINISTIC, of a worker with tensors");
+    return remote_tensors_check(&o->tensors, err);
 }
 
 /* What workers of one agent must have in common. */
@@ -589,22 +631,28 @@ static enum status remote_agent_accept(struct remote_agent *a, const struct remo
                                        struct error *err)
 {
     const char *version = o->version[0] == '\0' ? "1" : o->version;
+    unsigned capabilities = o->capabilities | (o->is_acting ? REMOTE_STATELESS : 0);
     bool is_same = strcmp(a->version, version) == 0;
 
     if (a->n_workers > 0 && !is_same)
         return error_set(err, STATUS_PRECONDITION,
                          "the attached workers of '%.63s' have version %s, this one has %s",
                          a->base.name, a->version, version);
-    if (a->n_workers > 0 && (a->capabilities != o->capabilities || a->cost != o->cost))
+    if (a->n_workers > 0 && (a->capabilities != capabilities || a->cost != o->cost))
         return error_set(err, STATUS_PRECONDITION,
                          "the attached workers of '%.63s' have other capabilities or another "
                          "cost unit",
+                         a->base.name);
+    if (a->n_workers > 0 && !remote_tensors_are_equal(&a->tensors, &o->tensors))
+        return error_set(err, STATUS_PRECONDITION,
+                         "the attached workers of '%.63s' take or give other tensors",
                          a->base.name);
     if (a->n_workers > 0)
         return STATUS_OK;
     memcpy(a->version, version, strlen(version) + 1);
     a->epoch += !is_same;
-    a->capabilities = o->capabilities;
+    a->capabilities = capabilities;
+    a->tensors = o->tensors;
     a->cost = o->cost;
     a->save_every = o->save_every != 0 ? o->save_every : REMOTE_SAVE_EVERY;
     return STATUS_OK;

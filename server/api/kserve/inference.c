@@ -217,7 +217,6 @@ static void open_response(const struct inference *in, struct inference_response 
     out->message.outputs = out->output_list;
     out->message.raw_output_contents = out->raw;
     out->message.parameters = out->parameter_list;
-    out->dim = 1;
 }
 
 static Inference__InferParameter *add_parameter(struct inference_response *out, const char *key)
@@ -269,7 +268,7 @@ static void add_output(const struct inference *in, struct inference_response *ou
     inference__model_infer_response__infer_output_tensor__init(tensor);
     tensor->name = (char *)t->name;
     tensor->datatype = (char *)t->datatype;
-    tensor->shape = &out->dim;
+    tensor->shape = (int64_t *)&t->dim;
     tensor->n_shape = 1;
     out->output_list[i] = tensor;
     out->raw[i] = (ProtobufCBinaryData){.len = size_bytes, .data = (uint8_t *)data};

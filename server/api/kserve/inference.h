@@ -52,7 +52,6 @@ struct inference_response {
     Inference__ModelInferResponse__ParametersEntry parameters[INFERENCE_MAX_PARAMETERS];
     Inference__ModelInferResponse__ParametersEntry *parameter_list[INFERENCE_MAX_PARAMETERS];
     Inference__InferParameter values[INFERENCE_MAX_PARAMETERS];
-    int64_t dim;
 };
 
 enum inference_said {

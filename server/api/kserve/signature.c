@@ -34,7 +34,15 @@ void kserve_signature(struct kserve_signature *out, const struct agent_info *inf
     out->n_declared = is_lm ? out->n_inputs : 1;
     if (out->is_policy) {
         out->inputs[0].dim = (int64_t)info->n_observations;
-        out->n_outputs = info->has_value ? 3 : 2;
+        if (info->n_action_numbers > 0)
+            out->outputs[0] =
+                (struct kserve_tensor){"action", "FP32", INFERENCE__DATA_TYPE__TYPE_FP32,
+                                       (int64_t)info->n_action_numbers, false};
+        out->n_outputs = 1;
+        if (info->has_logp)
+            out->outputs[out->n_outputs++] = acting.outputs[1];
+        if (info->has_value)
+            out->outputs[out->n_outputs++] = acting.outputs[2];
     }
     out->platform = out->is_policy ? "parley_policy" : is_lm ? "parley_lm" : "parley_agent";
     out->backend = info->backend[0] != '\0' ? info->backend : "none";

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "server/api/parley/wire_tensor.h"
+
 static enum status agents_wire_no_room(struct error *err)
 {
     return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
@@ -109,6 +111,28 @@ static enum status row_fill_sampling(Parley__V1__AgentRow *out, const struct sam
     return STATUS_OK;
 }
 
+/* Its sampling is the seed of its session's draws. */
+static enum status row_fill_observation(Parley__V1__AgentRow *out, const struct observation *seen,
+                                        struct arena *arena)
+{
+    Parley__V1__Tensor *tensor = arena_alloc(arena, 1, sizeof(*tensor));
+
+    out->observation = arena_alloc(arena, 1, sizeof(out->observation[0]));
+    out->sampling = arena_alloc(arena, 1, sizeof(*out->sampling));
+    if (tensor == NULL || out->observation == NULL || out->sampling == NULL)
+        return STATUS_EXHAUSTED;
+    wire_tensor(tensor, &seen->tensors[0]);
+    out->observation[0] = tensor;
+    out->n_observation = 1;
+    parley__v1__sampling__init(out->sampling);
+    out->sampling->has_seed = seen->sampling.has_seed;
+    out->sampling->seed = seen->sampling.seed;
+    out->reward = seen->reward;
+    out->is_first = seen->is_first;
+    out->row_key = seen->row_key;
+    return STATUS_OK;
+}
+
 static enum status agents_wire_row(Parley__V1__AgentRow *out, const struct remote_worker *w,
                                    const struct remote_row *row, struct arena *arena)
 {
@@ -120,6 +144,8 @@ static enum status agents_wire_row(Parley__V1__AgentRow *out, const struct remot
     out->clone = is_stateless ? 0 : remote_row_clone(row);
     out->turn = said->number;
     out->is_continued = row->has_begun;
+    if (row->tensors.n_observations > 0)
+        return row_fill_observation(out, &row->turn->seen, arena);
     if (row_fill_sampling(out, &row->turn->seen.sampling, arena) != STATUS_OK)
         return STATUS_EXHAUSTED;
     if (row->has_begun && !is_stateless)
@@ -306,6 +332,16 @@ enum status agents_wire_offer(struct remote_offer *out, const Parley__V1__AgentO
         .max_cost = m->max_cost,
         .save_every = m->save_every,
     };
+    if (m->tensors != NULL) {
+        out->is_acting = true;
+        out->tensors = (struct remote_tensors){
+            .n_observations = m->tensors->observations,
+            .n_actions = m->tensors->actions,
+            .n_action_numbers = m->tensors->action_numbers,
+            .has_logp = m->tensors->has_logp,
+            .has_value = m->tensors->has_value,
+        };
+    }
     for (size_t i = 0; i < m->n_capabilities; i++) {
         size_t number = (size_t)m->capabilities[i];
 
@@ -371,6 +407,11 @@ enum status agents_wire_result(struct remote_answer **out, const Parley__V1__Age
         answers[i].row = m->rows[i]->row;
         answers[i].text = m->rows[i]->text;
         answers[i].n_prompt = m->rows[i]->prompt_tokens;
+        answers[i].params_version = m->rows[i]->params_version;
+        answers[i].n_output = m->rows[i]->n_output;
+        if (wire_tensors(&answers[i].output, m->rows[i]->output, m->rows[i]->n_output, 3,
+                         "result.rows.output", arena, err) != STATUS_OK)
+            return err->status;
         if (row_take_outcome(&answers[i], m->rows[i], err) != STATUS_OK)
             return err->status;
     }
