@@ -46,8 +46,9 @@ enum status remote_tensors_check_observation(const struct remote_tensors *t,
     const int64_t shape[1] = {(int64_t)t->n_observations};
 
     if (seen->n_tensors == 0 && seen->n_messages > 0)
-        return error_field(err, "messages", "are nothing that this model takes, it acts on "
-                                            "observations");
+        return error_field(err, "messages",
+                           "are nothing that this model takes, it acts on "
+                           "observations");
     if (seen->n_tensors != 1)
         return error_field(err, "observation", "has %zu tensors, a policy takes one",
                            seen->n_tensors);

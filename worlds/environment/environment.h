@@ -24,12 +24,16 @@ struct environment_step {
 struct environment_type {
     const char *name; /* gymnasium's: "CartPole-v1" */
     size_t size;      /* of the struct, whose first member is struct environment */
-    size_t n_observation, n_actions;
-    size_t max_steps; /* of an episode */
-    double solved;    /* mean reward at which it counts as solved */
+    size_t n_observation;
+    size_t n_actions;        /* choices; 0: an action is numbers */
+    size_t n_action_numbers; /* of an action that is no choice; else 0 */
+    size_t max_steps;        /* of an episode */
+    double solved;           /* mean reward at which it counts as solved; 0: not said */
     /* Starts episode number `episode` of the series that follows from seed. */
     void (*reset)(struct environment *e, uint64_t seed, uint32_t episode, float *observation);
     void (*step)(struct environment *e, size_t action, struct environment_step *out);
+    /* Instead, where an action is numbers, [n_action_numbers], all finite. */
+    void (*step_numbers)(struct environment *e, const float *action, struct environment_step *out);
 };
 
 struct environment {
@@ -48,7 +52,13 @@ void environment_close(struct environment *e);
 void environment_reset(struct environment *e, uint64_t seed, uint32_t episode, float *observation);
 /* action < n_actions, the episode not over (asserted). Cuts the episode at max_steps. */
 void environment_step(struct environment *e, size_t action, struct environment_step *out);
+/* The same where an action is numbers: [n_action_numbers], all finite. */
+void environment_step_numbers(struct environment *e, const float *action,
+                              struct environment_step *out);
 
+/* The kind of a name; NULL: none. */
+const struct environment_type *environment_type_find(const char *name);
+struct environment *environment_open_type(const struct environment_type *type);
 /* NULL after the last. */
 const struct environment_type *environment_type_at(size_t i);
 

@@ -77,6 +77,13 @@ enum status environment_worker_open(struct environment_worker **out, struct parl
 
     if (rc != STATUS_OK)
         return rc;
+    if (environment->type->n_actions == 0) {
+        rc = error_set(err, STATUS_UNIMPLEMENTED,
+                       "the actions of %s are numbers, a policy of a file chooses among some",
+                       environment->type->name);
+        environment_close(environment);
+        return rc;
+    }
     w = xalloc(sizeof(*w));
     (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail */
     w->channel = channel;

@@ -141,6 +141,9 @@ enum exit_code train_run(const struct verb *verb, int argc, char **argv)
         return options_misuse(verb, "--kind is '%s', it must be mlp or lstm", o.kind);
     if (environment_open(&environment, argv[first], &err) != STATUS_OK)
         return options_misuse(verb, "%s", err.text);
+    if (environment->type->n_actions == 0)
+        return options_misuse(verb, "the actions of %s are numbers, a policy chooses among some",
+                              environment->type->name);
     if (o.until == 0)
         o.until = environment->type->solved;
     if (asprintf(&path, "%s%s", o.out != NULL ? o.out : argv[first], o.out != NULL ? "" : ".gguf") <

@@ -60,4 +60,35 @@ START_TEST(test_falls)
 }
 END_TEST
 
-SUITE_MAIN("worlds/environment", test_opens_by_name, test_resets_by_seed, test_falls)
+/* GridWorld begins in two different cells of the grid, Pendulum within its bounds; each is cut. */
+START_TEST(test_other_kinds)
+{
+    struct environment *grid, *pendulum;
+    struct environment_step step = {0};
+    const float torque = 5;
+    struct error err;
+    float o[4];
+
+    ck_assert_int_eq(environment_open(&grid, "gridworld", &err), STATUS_OK);
+    ck_assert_int_eq(environment_open(&pendulum, "pendulum", &err), STATUS_OK);
+    for (uint32_t episode = 0; episode < 2000; episode++) {
+        environment_reset(grid, 7, episode, o);
+        ck_assert(o[0] != o[2] || o[1] != o[3]);
+        for (size_t i = 0; i < 4; i++)
+            ck_assert(o[i] >= 0 && o[i] <= 4);
+        environment_reset(pendulum, 7, episode, o);
+        ck_assert(o[2] >= -1 && o[2] < 1);
+    }
+    for (size_t i = 0; i < 200; i++) {
+        ck_assert(!pendulum->is_over);
+        environment_step_numbers(pendulum, &torque, &step);
+        ck_assert(step.reward <= 0 && step.observation[2] <= 8 && !step.terminated);
+    }
+    ck_assert(pendulum->is_over && step.truncated);
+    environment_close(grid);
+    environment_close(pendulum);
+}
+END_TEST
+
+SUITE_MAIN("worlds/environment", test_opens_by_name, test_resets_by_seed, test_falls,
+           test_other_kinds)
