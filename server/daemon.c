@@ -39,6 +39,7 @@
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/conversation/retention.h"
+#include "server/environment/vectors.h"
 #include "server/http/http.h"
 #include "server/journal/journal.h"
 #include "server/model/attached.h"
@@ -73,6 +74,7 @@ struct daemon {
     struct access *access; /* NULL: everybody may call */
     struct models models;
     struct attached attached;
+    struct vectors vectors;
     struct conversations conversations;
     struct retention retention;
     struct journal *journal;         /* NULL: none */
@@ -87,7 +89,7 @@ struct daemon {
     struct port *port;
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
-        retention_alarm;
+        retention_alarm, vectors_alarm;
     uv_timer_t drain_timer;
     uv_idle_t later; /* has the loop itself call daemon_advance */
     uv_signal_t signals[N_SIGNALS];
@@ -149,6 +151,7 @@ static void daemon_end(struct daemon *d)
     for (size_t i = 0; i < d->models.n_loaded; i++)
         model_abort(d->models.loaded[i]);
     attached_end(&d->attached);
+    vectors_end(&d->vectors);
     if (d->tls != NULL)
         tls_refuse(d->tls);
     http_stop(d->http);
@@ -198,6 +201,7 @@ static void daemon_close_handles(struct daemon *d)
     alarm_close(&d->sequences_alarm);
     alarm_close(&d->attached_alarm);
     alarm_close(&d->retention_alarm);
+    alarm_close(&d->vectors_alarm);
     models_close(&d->models);
     notifier_close(&d->notifier);
     uv_close((uv_handle_t *)&d->drain_timer, NULL);
@@ -465,6 +469,11 @@ static void tick_retention(void *retention)
     retention_tick(retention);
 }
 
+static void tick_vectors(void *vectors)
+{
+    vectors_tick(vectors);
+}
+
 static void tick_attached(void *attached)
 {
     attached_tick(attached);
@@ -637,6 +646,19 @@ static void init_attached(struct daemon *d)
     };
 
     attached_init(&d->attached, &config);
+}
+
+static void init_vectors(struct daemon *d)
+{
+    const struct vectors_config config = {
+        .env = &d->env,
+        .silence_us = d->config.attach_timeout_ms * 1000,
+        .is_allowed = true, /* whoever may not attach does not get so far */
+        .arm = alarm_arm,
+        .arm_self = &d->vectors_alarm,
+    };
+
+    vectors_init(&d->vectors, &config);
 }
 
 static enum status start_models(struct daemon *d, struct error *err)
@@ -893,6 +915,7 @@ static void daemon_open_handles(struct daemon *d)
     alarm_open(&d->sequences_alarm, &d->loop, &d->env, expire_sequences, &d->sequences);
     alarm_open(&d->retention_alarm, &d->loop, &d->env, tick_retention, &d->retention);
     alarm_open(&d->attached_alarm, &d->loop, &d->env, tick_attached, &d->attached);
+    alarm_open(&d->vectors_alarm, &d->loop, &d->env, tick_vectors, &d->vectors);
     models_open(&d->models);
     notifier_open(&d->notifier, &d->loop, getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"),
                   getenv("WATCHDOG_PID"));
@@ -924,9 +947,11 @@ enum status daemon_run(const struct config *config, struct error *err)
         .sequences = &d.sequences,
         .trainers = &d.trainers,
         .params = &d.params,
+        .vectors = &d.vectors,
     };
     init_models(&d);
     init_attached(&d);
+    init_vectors(&d);
     reload_init(&d.reload, config, daemon_parts, sizeof(daemon_parts) / sizeof(daemon_parts[0]),
                 &d);
     trainers_init(&d.trainers, &d.sessions, &d.loop);
@@ -964,6 +989,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     models_deinit(&d.models);
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
+    vectors_deinit(&d.vectors);
     health_deinit(&d.health);
     reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);

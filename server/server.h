@@ -16,6 +16,7 @@ struct port;
 struct sequences;
 struct sessions;
 struct trainers;
+struct vectors;
 
 enum server_state {
     SERVER_LOADING, /* the port is open, models load */
@@ -38,6 +39,7 @@ struct server {
     struct sequences *sequences;
     struct trainers *trainers;
     struct params_sets *params;
+    struct vectors *vectors;                   /* environments that clients opened */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     const struct port *port;                   /* for its statistics; NULL: none */
 };

@@ -27,7 +27,8 @@
     TABLE(reflection_rpcs) \
     TABLE(kserve_repository_rpcs) \
     TABLE(conversations_update_rpcs) \
-    TABLE(agents_rpcs)
+    TABLE(agents_rpcs) \
+    TABLE(env_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;

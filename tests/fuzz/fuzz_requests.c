@@ -12,6 +12,7 @@
 #include "server/act/session.h"
 #include "server/api/kserve/request.h"
 #include "server/api/parley/agents_wire.h"
+#include "server/api/parley/environment_wire.h"
 #include "server/api/parley/params_wire.h"
 #include "server/api/parley/wire.h"
 #include "server/api/parley/wire_tensor.h"
@@ -167,6 +168,7 @@ static enum status convert_worker(const Parley__V1__AgentsAttachRequest *r, stru
 {
     struct remote_answer *answers;
     struct remote_offer offer;
+    struct host_answer answer;
     enum status rc = STATUS_OK;
 
     if (r->what_case == PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER) {
@@ -175,6 +177,11 @@ static enum status convert_worker(const Parley__V1__AgentsAttachRequest *r, stru
         rc = agents_wire_result(&answers, r->result, arena, err);
         for (size_t i = 0; rc == STATUS_OK && i < r->result->n_rows; i++)
             assert((answers[i].outcome == ROW_FAILED) == (answers[i].err.status != STATUS_OK));
+    } else if (r->what_case == PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_ENV_RESULT) {
+        rc = environment_wire_answer(&answer, r->env_result, arena, err);
+        if (rc == STATUS_OK && r->env_result->observation != NULL)
+            check_tensor(&answer.observation, r->env_result->observation);
+        assert(rc != STATUS_OK || answer.n_failures == r->env_result->n_failures);
     }
     return rc;
 }

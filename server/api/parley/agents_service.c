@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "parley/v1/agents.pb-c.h"
 #include "server/api/parley/agents_wire.h"
+#include "server/api/parley/environment_wire.h"
 #include "server/api/services.h"
+#include "server/environment/vectors.h"
 #include "server/model/attached.h"
 #include "server/server.h"
 
@@ -16,17 +18,21 @@ enum { ORDER_MAX_BYTES = 64 << 20 }; /* of a step's message with all its pointer
 struct agents_call {
     struct call *call;
     struct attached_worker worker;
+    struct environment_host host; /* open where is_hosting */
+    bool is_hosting;              /* environments, instead of computing an agent */
     bool is_accepted_due, is_joined, is_finished;
 };
 
 static void agents_finish(struct agents_call *a, const struct error *err)
 {
     attached_close(&a->worker);
+    environment_host_close(&a->host);
     if (a->is_finished)
         return;
     a->is_finished = true;
     if (err != NULL && err->status != STATUS_UNAVAILABLE)
-        log_warn("worker", "model=%s error=\"%s\"", a->worker.name, err->text);
+        log_warn("worker", "%s=%s error=\"%s\"", a->is_hosting ? "environment" : "model",
+                 a->is_hosting ? a->host.name : a->worker.name, err->text);
     call_finish(a->call, err);
 }
 
@@ -56,7 +62,40 @@ static void on_agents_ended(struct attached_worker *w, const struct error *err)
     agents_finish(agents_call_of(w), err);
 }
 
+static void on_host_notify(struct environment_host *h)
+{
+    struct agents_call *a = container_of(h, struct agents_call, host);
+
+    if (!a->is_finished)
+        call_notify(a->call);
+}
+
+static void on_host_ended(struct environment_host *h, const struct error *err)
+{
+    agents_finish(container_of(h, struct agents_call, host), err);
+}
+
 /* --- what the worker sends --- */
+
+static enum status agents_take_environment(struct agents_call *a, const Parley__V1__AgentOffer *m,
+                                           struct error *err)
+{
+    const Parley__V1__AgentEnvironment *e = m->environment;
+    const struct environment_spaces spaces = {
+        .n_observation = e->observations,
+        .n_actions = e->actions,
+        .n_action_numbers = e->action_numbers,
+    };
+
+    if (environment_host_open(&a->host, call_server(a->call)->vectors, m->name, &spaces,
+                              e->max_instances, err) != STATUS_OK)
+        return err->status;
+    a->worker.due_us = 0; /* its offer has come */
+    a->is_hosting = a->is_joined = a->is_accepted_due = true;
+    log_info("attached", "environment=%s", a->host.name);
+    call_notify(a->call);
+    return STATUS_OK;
+}
 
 static enum status agents_take_offer(struct agents_call *a,
                                      const Parley__V1__AgentsAttachRequest *request,
@@ -66,6 +105,8 @@ static enum status agents_take_offer(struct agents_call *a,
 
     if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_OFFER)
         return error_field(err, "offer", "is missing, it comes first");
+    if (request->offer->environment != NULL)
+        return agents_take_environment(a, request->offer, err);
     if (agents_wire_offer(&offer, request->offer, err) != STATUS_OK)
         return err->status;
     if (attached_offer(&a->worker, request->offer->name, &offer, err) != STATUS_OK)
@@ -87,6 +128,15 @@ static enum status agents_take(struct agents_call *a,
                                const Parley__V1__AgentsAttachRequest *request, struct arena *arena,
                                struct error *err)
 {
+    struct host_answer answer;
+
+    if (a->is_hosting) {
+        if (request->what_case != PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_ENV_RESULT)
+            return error_field(err, "env_result", "is missing");
+        if (environment_wire_answer(&answer, request->env_result, arena, err) != STATUS_OK)
+            return err->status;
+        return environment_host_answer(&a->host, &answer, err);
+    }
     switch (request->what_case) {
     case PARLEY__V1__AGENTS_ATTACH_REQUEST__WHAT_RESULT:
         return agents_take_result(a, request->result, arena, err);
@@ -158,6 +208,25 @@ static void agents_write_order(struct agents_call *a)
     arena_deinit(&arena);
 }
 
+static void agents_write_host_order(struct agents_call *a)
+{
+    Parley__V1__AgentsAttachResponse response = PARLEY__V1__AGENTS_ATTACH_RESPONSE__INIT;
+    const struct host_order *order = environment_host_order(&a->host);
+    struct arena arena;
+    struct error err;
+
+    if (order == NULL)
+        return;
+    arena_init(&arena, ORDER_MAX_BYTES);
+    if (environment_wire_order(&response, &a->host, order, &arena, &err) == STATUS_OK) {
+        call_write(a->call, &response.base, false);
+        environment_host_taken(&a->host);
+    } else {
+        agents_finish(a, &err);
+    }
+    arena_deinit(&arena);
+}
+
 static void on_agents_write_ready(struct call *call, void *state)
 {
     struct agents_call *a = state;
@@ -168,6 +237,8 @@ static void on_agents_write_ready(struct call *call, void *state)
     if (a->is_accepted_due) {
         a->is_accepted_due = false;
         agents_write_accepted(a);
+    } else if (a->is_hosting) {
+        agents_write_host_order(a);
     } else {
         agents_write_order(a);
     }
@@ -181,6 +252,7 @@ static void on_agents_close(struct call *call, void *state, enum status why)
     (void)why;
     a->is_finished = true;
     attached_close(&a->worker);
+    environment_host_close(&a->host);
     free(a);
 }
 
@@ -201,6 +273,8 @@ static void agents_attach(struct call *call, const ProtobufCMessage *request, st
     a->worker.remote.notify = on_agents_notify;
     a->worker.joined = on_agents_joined;
     a->worker.ended = on_agents_ended;
+    a->host.notify = on_host_notify;
+    a->host.ended = on_host_ended;
     if (attached_open(&a->worker, server->attached, &err) != STATUS_OK) {
         free(a);
         call_finish(call, &err);

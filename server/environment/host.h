@@ -1,0 +1,97 @@
+/* A worker that hosts environments for others: the orders that wait for it, and its answers. In the
+ * memory of its stream (parley.v1.Agents.Attach), which takes the orders one after the other and
+ * knows the wire. Loop. */
+#ifndef SERVER_ENVIRONMENT_HOST_H
+#define SERVER_ENVIRONMENT_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agents/tensor.h"
+#include "base/list.h"
+#include "base/status.h"
+
+struct vector;
+struct vector_request;
+struct vectors;
+
+enum {
+    HOST_MAX_INSTANCES = 4096,
+    HOST_MAX_ORDERS = 65536, /* that a host has not taken yet */
+    HOST_NAME_SIZE = 64,
+};
+
+/* An action is one of n_actions choices, or n_action_numbers numbers. */
+struct environment_spaces {
+    size_t n_observation, n_actions, n_action_numbers;
+};
+
+enum host_order_kind { HOST_RESET, HOST_STEP, HOST_CLOSE };
+
+/* Resets, steps or closes n instances together; in one block with its arrays. */
+struct host_order {
+    struct link link; /* in the host's orders, then, but for CLOSE, in its sent */
+    uint64_t id;
+    enum host_order_kind kind;
+    size_t n;
+    uint64_t *numbers;              /* [n] of the instances, on this stream */
+    uint64_t *seeds;                /* [n] RESET: of the episodes that begin */
+    int64_t *choices;               /* [n] STEP, or */
+    float *action_numbers;          /* [n][n_action_numbers] */
+    uint32_t *indices;              /* [n] in the vector */
+    uint32_t *rows;                 /* [n] in the request */
+    struct vector *vector;          /* which does not go before its orders; CLOSE: NULL */
+    struct vector_request *request; /* NULL: nobody waits */
+    uint64_t due_us;
+};
+
+struct environment_host {
+    struct link link;    /* in the vectors' hosts */
+    struct vectors *all; /* NULL: not open */
+    char name[HOST_NAME_SIZE];
+    struct environment_spaces spaces;
+    size_t max_instances;
+    struct list instances; /* of struct vector_instance */
+    size_t n_instances;
+    struct list orders, sent; /* of struct host_order */
+    size_t n_orders;
+    uint64_t n_numbered_orders, n_numbered;
+    size_t n_rows[2];            /* while a request is divided: by kind */
+    struct host_order *order[2]; /* likewise */
+    /* The stream's: there are orders to take. */
+    void (*notify)(struct environment_host *h);
+    /* The stream's: the host is at fault; it is closed, and its stream is to end with err. */
+    void (*ended)(struct environment_host *h, const struct error *err);
+};
+
+/* An answer to a reset (observation alone) or a step. */
+struct host_answer {
+    uint64_t order;
+    struct tensor_view observation; /* f32 [n][n_observation] */
+    struct tensor_view reward, terminated, truncated; /* f32, bool, bool [n] */
+    /* [n_failures] instances that failed, by their place in the order; they are to be reset. */
+    const struct host_failure {
+        uint32_t place;
+        const char *text;
+    } *failures;
+    size_t n_failures;
+};
+
+/* h is zeroed but for its callbacks. INVALID names the field; EXISTS for a name that is built in;
+ * PRECONDITION where other hosts of the name have other spaces; DENIED, EXHAUSTED. */
+enum status environment_host_open(struct environment_host *h, struct vectors *all, const char *name,
+                                  const struct environment_spaces *spaces, size_t max_instances,
+                                  struct error *err) MUST_CHECK;
+/* Its instances are lost: their steps end UNAVAILABLE, and they can be reset on another host. Not
+ * open is fine. */
+void environment_host_close(struct environment_host *h);
+
+/* The next order to send; NULL: none. It is valid until environment_host_taken. */
+const struct host_order *environment_host_order(const struct environment_host *h);
+void environment_host_taken(struct environment_host *h);
+/* On failure the host is to be closed: nothing of the answer was used. */
+enum status environment_host_answer(struct environment_host *h, const struct host_answer *answer,
+                                    struct error *err) MUST_CHECK;
+
+#endif

@@ -1,0 +1,367 @@
+/* The happy path: vectors_open, then vectors_ask: the request is checked whole, instances that are
+ * built in are reset or stepped at once, the others are divided into orders, at most one of each
+ * kind a host. vector_order_over counts them; the last one calls done.
+ *
+ * Failure: an instance without a host, one that failed and those of a host that went away are
+ * failures of their rows. A request that is left goes on at its hosts; its instances are busy until
+ * then. A vector that is closed meanwhile is freed with its last order. */
+#include "server/environment/vectors.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/environment/orders.h"
+
+static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
+                                             .text = "out of memory for an environment's error"};
+
+void vectors_init(struct vectors *all, const struct vectors_config *config)
+{
+    *all = (struct vectors){.config = *config};
+    hash_init(&all->by_id, NULL); /* handles are random */
+    list_init(&all->idle);
+    list_init(&all->hosts);
+}
+
+static void vector_free(struct vector *v)
+{
+    for (size_t i = 0; i < v->n; i++)
+        environment_close(v->instances[i].built_in);
+    free(v);
+}
+
+void vectors_arm(struct vectors *all, uint64_t at_us)
+{
+    if (all->armed_us != 0 && all->armed_us <= at_us)
+        return;
+    all->armed_us = at_us;
+    all->config.arm(all->config.arm_self, at_us);
+}
+
+static void vector_begin_idle(struct vector *v)
+{
+    v->idle_since_us = env_now_us(v->all->config.env);
+    list_push(&v->all->idle, &v->idle);
+    vectors_arm(v->all, v->idle_since_us + (uint64_t)VECTOR_TTL_MS * 1000);
+}
+
+void vectors_close(struct vector *v)
+{
+    hash_remove(&v->all->by_id, &v->by_id);
+    v->all->n_instances -= v->n;
+    v->has_ended = true;
+    if (link_is_on(&v->idle))
+        list_remove(&v->idle);
+    vector_leave_hosts(v);
+    if (v->n_orders == 0)
+        vector_free(v);
+}
+
+void vectors_deinit(struct vectors *all)
+{
+    struct hash_node *node;
+
+    assert(list_is_empty(&all->hosts));
+    while ((node = hash_each(&all->by_id, NULL)) != NULL)
+        vectors_close(container_of(node, struct vector, by_id));
+    hash_deinit(&all->by_id);
+}
+
+void vectors_tick(struct vectors *all)
+{
+    uint64_t now_us = env_now_us(all->config.env), ttl_us = (uint64_t)VECTOR_TTL_MS * 1000;
+    struct link *l;
+
+    all->armed_us = 0;
+    while ((l = list_first(&all->idle)) != NULL) {
+        struct vector *v = container_of(l, struct vector, idle);
+
+        if (v->idle_since_us + ttl_us > now_us) {
+            vectors_arm(all, v->idle_since_us + ttl_us);
+            break;
+        }
+        vectors_close(v);
+    }
+    hosts_tick(all, now_us);
+}
+
+/* --- opening --- */
+
+static enum status vectors_check_open(const struct vectors *all, size_t n, size_t n_seeds,
+                                      struct error *err)
+{
+    if (n == 0 || n > VECTOR_MAX_INSTANCES)
+        return error_field(err, "count", "is %zu, it is 1 to %d", n, VECTOR_MAX_INSTANCES);
+    if (n_seeds > 1 && n_seeds != n)
+        return error_field(err, "seeds", "has %zu, there are %zu environments", n_seeds, n);
+    if (all->by_id.n >= VECTORS_MAX || all->n_instances + n > VECTORS_MAX_INSTANCES)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, NULL,
+                             "%zu environments are open already", all->n_instances);
+    return STATUS_OK;
+}
+
+static enum status vectors_find_spaces(struct environment_spaces *out,
+                                       const struct environment_type **ret_type,
+                                       const struct vectors *all, const char *name,
+                                       struct error *err)
+{
+    const struct environment_type *type = environment_type_find(name);
+
+    *ret_type = type;
+    if (type == NULL)
+        return hosts_find_spaces(out, all, name, err);
+    *out = (struct environment_spaces){type->n_observation, type->n_actions,
+                                       type->n_action_numbers};
+    return STATUS_OK;
+}
+
+static uint64_t vectors_draw(const struct vectors *all)
+{
+    const struct env *env = all->config.env;
+    uint64_t drawn = 0;
+
+    env->random(env->self, &drawn, sizeof(drawn));
+    return drawn;
+}
+
+static void vector_seed(struct vector *v, const uint64_t *seeds, size_t n_seeds)
+{
+    uint64_t first = n_seeds > 0 ? seeds[0] : vectors_draw(v->all);
+
+    for (size_t i = 0; i < v->n; i++)
+        v->instances[i].seed = n_seeds > 1 ? seeds[i] : first + i;
+}
+
+enum status vectors_open(struct vector **out, struct vectors *all, uint32_t principal,
+                         const char *name, size_t n, const uint64_t *seeds, size_t n_seeds,
+                         struct error *err)
+{
+    const struct environment_type *type;
+    struct environment_spaces spaces;
+    struct vector *v;
+    size_t widest;
+    uint64_t id;
+
+    if (vectors_check_open(all, n, n_seeds, err) != STATUS_OK ||
+        vectors_find_spaces(&spaces, &type, all, name, err) != STATUS_OK)
+        return err->status;
+    widest = spaces.n_observation > spaces.n_action_numbers ? spaces.n_observation
+                                                            : spaces.n_action_numbers;
+    if (widest * n > VECTOR_MAX_NUMBERS)
+        return error_field(err, "count", "is %zu, of this kind at most %zu are opened", n,
+                           VECTOR_MAX_NUMBERS / widest);
+    v = try_alloc(1, sizeof(*v) + n * sizeof(v->instances[0]));
+    if (v == NULL)
+        return error_no_memory(err, n * sizeof(v->instances[0]), "environments");
+    v->all = all;
+    v->principal = principal;
+    v->type = type;
+    v->spaces = spaces;
+    v->n = n;
+    memcpy(v->name, type != NULL ? type->name : name,
+           strlen(type != NULL ? type->name : name) + 1);
+    vector_seed(v, seeds, n_seeds);
+    for (size_t i = 0; type != NULL && i < n; i++)
+        v->instances[i].built_in = environment_open_type(type);
+    do
+        id = vectors_draw(all);
+    while (id == 0 || hash_first(&all->by_id, id) != NULL);
+    hash_add(&all->by_id, &v->by_id, id);
+    all->n_instances += n;
+    vector_begin_idle(v);
+    *out = v;
+    return STATUS_OK;
+}
+
+enum status vectors_get(struct vector **out, struct vectors *all, uint32_t principal, uint64_t id,
+                        struct error *err)
+{
+    struct hash_node *node = hash_first(&all->by_id, id);
+    struct vector *v = node == NULL ? NULL : container_of(node, struct vector, by_id);
+
+    if (v == NULL || v->principal != principal) {
+        (void)error_field(err, "handle", "%016" PRIx64 " is of no environments that are open", id);
+        return err->status = STATUS_NOT_FOUND;
+    }
+    *out = v;
+    return STATUS_OK;
+}
+
+/* --- a request --- */
+
+static uint32_t request_index(const struct vector_request *r, size_t row)
+{
+    return r->indices != NULL ? r->indices[row] : (uint32_t)row;
+}
+
+static bool request_resets(const struct vector_request *r, const struct vector_instance *i)
+{
+    return r->is_reset || (r->resets_ended && i->state != VECTOR_RUNNING);
+}
+
+static enum status vector_check_instance(const struct vector *v, const struct vector_request *r,
+                                         uint32_t index, struct error *err)
+{
+    const struct vector_instance *i = &v->instances[index];
+
+    if (i->is_asked)
+        return error_field(err, "indices", "has %u twice", index);
+    if (i->is_busy)
+        return error_because(err, STATUS_PRECONDITION, REASON_SESSION_BUSY, "indices",
+                             "environment %u is in another request", index);
+    if (!request_resets(r, i) && (i->state == VECTOR_OVER || i->state == VECTOR_FRESH))
+        return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, "indices",
+                             i->state == VECTOR_OVER ? "the episode of environment %u is over, "
+                                                       "reset it"
+                                                     : "environment %u was not reset yet",
+                             index);
+    return STATUS_OK;
+}
+
+static enum status vector_check_actions(const struct vector *v, const struct vector_request *r,
+                                        struct error *err)
+{
+    size_t n_numbers = v->spaces.n_action_numbers;
+
+    for (size_t row = 0; v->spaces.n_actions > 0 && row < r->n; row++)
+        if (r->choices[row] < 0 || (uint64_t)r->choices[row] >= v->spaces.n_actions)
+            return error_field(err, "action", "has %" PRId64 " at %zu, there are %zu actions",
+                               r->choices[row], row, v->spaces.n_actions);
+    for (size_t i = 0; i < n_numbers * r->n; i++)
+        if (!isfinite(r->action_numbers[i]))
+            return error_field(err, "action", "holds %g at %zu", (double)r->action_numbers[i], i);
+    return STATUS_OK;
+}
+
+static enum status vector_check(struct vector *v, const struct vector_request *r,
+                                struct error *err)
+{
+    enum status rc = STATUS_OK;
+    size_t n_asked;
+
+    if (r->n > v->n) /* before any of them is looked at */
+        return error_field(err, "indices", "has %zu, there are %zu environments", r->n, v->n);
+    for (n_asked = 0; n_asked < r->n && rc == STATUS_OK; n_asked++) {
+        uint32_t index = request_index(r, n_asked);
+
+        if (index >= v->n) {
+            (void)error_field(err, "indices", "has %u, there are %zu environments", index, v->n);
+            rc = err->status = STATUS_RANGE;
+            break;
+        }
+        rc = vector_check_instance(v, r, index, err);
+        v->instances[index].is_asked = true;
+    }
+    while (n_asked-- > 0)
+        v->instances[request_index(r, n_asked)].is_asked = false;
+    return rc == STATUS_OK && !r->is_reset ? vector_check_actions(v, r, err) : rc;
+}
+
+static enum status request_lay_out(struct vector_request *r, const struct vector *v,
+                                   struct arena *arena, struct error *err)
+{
+    size_t n_numbers = r->n * v->spaces.n_observation;
+
+    r->arena = arena;
+    r->observation = arena_alloc(arena, n_numbers, sizeof(r->observation[0]));
+    r->reward = arena_alloc(arena, r->n, sizeof(r->reward[0]));
+    r->terminated = arena_alloc(arena, r->n, sizeof(r->terminated[0]));
+    r->truncated = arena_alloc(arena, r->n, sizeof(r->truncated[0]));
+    r->failed = arena_alloc(arena, r->n, sizeof(r->failed[0]));
+    if (r->observation != NULL && r->reward != NULL && r->terminated != NULL &&
+        r->truncated != NULL && r->failed != NULL)
+        return STATUS_OK;
+    return error_no_memory(err, n_numbers * sizeof(r->observation[0]), "environments' steps");
+}
+
+void vector_request_fail(struct vector_request *r, size_t row, const struct error *why)
+{
+    struct error *kept = arena_alloc(r->arena, 1, sizeof(*kept));
+
+    if (kept != NULL)
+        *kept = *why;
+    r->failed[row] = kept != NULL ? kept : &no_memory_error;
+    r->n_failed++;
+}
+
+static void vector_step_built_in(const struct vector *v, struct vector_request *r, size_t row,
+                                 struct vector_instance *i)
+{
+    size_t n_observation = v->spaces.n_observation;
+    float *observation = r->observation + row * n_observation;
+    struct environment_step step;
+
+    if (request_resets(r, i)) {
+        environment_reset(i->built_in, i->seed, i->n_episodes++, observation);
+        i->state = VECTOR_RUNNING;
+        return;
+    }
+    if (v->spaces.n_actions > 0)
+        environment_step(i->built_in, (size_t)r->choices[row], &step);
+    else
+        environment_step_numbers(i->built_in, r->action_numbers + row * v->spaces.n_action_numbers,
+                                 &step);
+    memcpy(observation, step.observation, n_observation * sizeof(observation[0]));
+    r->reward[row] = step.reward;
+    r->terminated[row] = step.terminated;
+    r->truncated[row] = step.truncated;
+    if (i->built_in->is_over)
+        i->state = VECTOR_OVER;
+}
+
+enum status vectors_ask(struct vector *v, struct vector_request *r, struct arena *arena,
+                        struct error *err)
+{
+    if (r->n == 0 && r->indices == NULL)
+        r->n = v->n;
+    r->is_done = false;
+    r->n_pending = r->n_failed = 0;
+    if (vector_check(v, r, err) != STATUS_OK || request_lay_out(r, v, arena, err) != STATUS_OK)
+        return err->status;
+    for (size_t row = 0; r->is_reset && r->seeds != NULL && row < r->n; row++) {
+        v->instances[request_index(r, row)].seed = r->seeds[row];
+        v->instances[request_index(r, row)].n_episodes = 0;
+    }
+    if (v->type == NULL && vector_order(v, r, err) != STATUS_OK)
+        return err->status;
+    for (size_t row = 0; v->type != NULL && row < r->n; row++)
+        vector_step_built_in(v, r, row, &v->instances[request_index(r, row)]);
+    if (link_is_on(&v->idle))
+        list_remove(&v->idle);
+    if (v->n_orders == 0)
+        vector_begin_idle(v);
+    r->is_done = r->n_pending == 0;
+    r->vector = r->is_done ? NULL : v;
+    return STATUS_OK;
+}
+
+void vector_order_over(struct vector *v, struct vector_request *r)
+{
+    v->n_orders--;
+    if (v->n_orders == 0 && !v->has_ended)
+        vector_begin_idle(v);
+    if (r != NULL && --r->n_pending == 0) {
+        r->is_done = true;
+        r->vector = NULL;
+        r->done(r);
+    }
+    if (v->n_orders == 0 && v->has_ended)
+        vector_free(v);
+}
+
+void vector_request_leave(struct vector_request *r)
+{
+    if (r->vector != NULL)
+        hosts_forget(r->vector->all, r);
+    r->vector = NULL;
+}
+
+void vectors_end(struct vectors *all)
+{
+    hosts_end(all);
+    all->config.is_allowed = false;
+}
