@@ -25,8 +25,7 @@ static struct host_order *host_order_of(struct link *l)
     return container_of(l, struct host_order, link);
 }
 
-static bool spaces_are_equal(const struct environment_spaces *a,
-                             const struct environment_spaces *b)
+static bool spaces_are_equal(const struct environment_spaces *a, const struct environment_spaces *b)
 {
     return a->n_observation == b->n_observation && a->n_actions == b->n_actions &&
            a->n_action_numbers == b->n_action_numbers;
@@ -173,7 +172,7 @@ static void vector_divide(struct vector *v, struct vector_request *r)
         struct vector_instance *i = request_instance(v, r, row);
         enum host_order_kind kind = order_kind(r, i);
 
-        if (i->host == NULL && kind == HOST_STEP) {
+        if (kind == HOST_STEP && i->state != VECTOR_RUNNING) {
             (void)error_because(&err, STATUS_UNAVAILABLE, REASON_WORKER_LOST, "indices",
                                 "the environment is lost with its worker, reset it");
             vector_request_fail(r, row, &err);
@@ -228,13 +227,26 @@ static void order_add(struct host_order *o, const struct vector *v, const struct
     i->is_busy = true;
 }
 
+/* Their hosts were not told of them. */
+static void vector_unplace(struct vector *v, const struct vector_request *r)
+{
+    for (size_t row = 0; row < r->n; row++) {
+        struct vector_instance *i = request_instance(v, r, row);
+
+        if (i->state == VECTOR_FRESH || i->state == VECTOR_LOST)
+            vector_instance_leave(i);
+    }
+}
+
 enum status vector_order(struct vector *v, struct vector_request *r, struct error *err)
 {
     struct link *l;
 
     vector_divide(v, r);
-    if (vector_make_orders(v, err) != STATUS_OK)
+    if (vector_make_orders(v, err) != STATUS_OK) {
+        vector_unplace(v, r);
         return err->status;
+    }
     for (size_t row = 0; row < r->n; row++) {
         struct vector_instance *i = request_instance(v, r, row);
 
@@ -317,7 +329,8 @@ void environment_host_taken(struct environment_host *h)
 
 /* --- answers --- */
 
-static enum status answer_check_numbers(const struct tensor_view *t, const char *field, struct error *err)
+static enum status answer_check_numbers(const struct tensor_view *t, const char *field,
+                                        struct error *err)
 {
     const float *numbers = t->data;
 
@@ -328,8 +341,8 @@ static enum status answer_check_numbers(const struct tensor_view *t, const char 
 }
 
 static enum status answer_check_tensor(const struct tensor_view *t, enum tensor_type type,
-                                const int64_t *shape, size_t n_dims, const char *field,
-                                struct error *err)
+                                       const int64_t *shape, size_t n_dims, const char *field,
+                                       struct error *err)
 {
     if (tensor_expect(t, type, shape, n_dims, err) != STATUS_OK)
         return error_name_field(err, field);
@@ -344,20 +357,21 @@ static enum status host_check_answer(const struct environment_host *h, const str
     if (answer_check_tensor(&a->observation, TENSOR_F32, shape, 2, "env_result.observation", err) !=
         STATUS_OK)
         return err->status;
-    if (o->kind == HOST_STEP &&
-        (answer_check_tensor(&a->reward, TENSOR_F32, shape, 1, "env_result.reward", err) != STATUS_OK ||
-         answer_check_tensor(&a->terminated, TENSOR_BOOL, shape, 1, "env_result.terminated", err) !=
-             STATUS_OK ||
-         answer_check_tensor(&a->truncated, TENSOR_BOOL, shape, 1, "env_result.truncated", err) !=
-             STATUS_OK))
+    if (o->kind == HOST_STEP && (answer_check_tensor(&a->reward, TENSOR_F32, shape, 1,
+                                                     "env_result.reward", err) != STATUS_OK ||
+                                 answer_check_tensor(&a->terminated, TENSOR_BOOL, shape, 1,
+                                                     "env_result.terminated", err) != STATUS_OK ||
+                                 answer_check_tensor(&a->truncated, TENSOR_BOOL, shape, 1,
+                                                     "env_result.truncated", err) != STATUS_OK))
         return err->status;
     if (a->n_failures > o->n)
         return error_field(err, "env_result.failures", "has %zu, order %" PRIu64 " has %zu",
                            a->n_failures, o->id, o->n);
     for (size_t i = 0; i < a->n_failures; i++) {
         if (a->failures[i].place >= o->n)
-            return error_field(err, "env_result.failures", "has place %u, order %" PRIu64 " has %zu",
-                               a->failures[i].place, o->id, o->n);
+            return error_field(err, "env_result.failures",
+                               "has place %u, order %" PRIu64 " has %zu", a->failures[i].place,
+                               o->id, o->n);
         if (i > 0 && a->failures[i].place <= a->failures[i - 1].place)
             return error_field(err, "env_result.failures", "has place %u twice or out of order",
                                a->failures[i].place);
@@ -571,7 +585,8 @@ void hosts_tick(struct vectors *all, uint64_t now_us)
                                 h->n_orders);
             host_end(h, &err);
         } else if (due_us != 0 && due_us <= now_us) {
-            (void)error_set(&err, STATUS_DEADLINE, "an order was not answered within %" PRIu64 " ms",
+            (void)error_set(&err, STATUS_DEADLINE,
+                            "an order was not answered within %" PRIu64 " ms",
                             all->config.silence_us / 1000);
             host_end(h, &err);
         } else if (due_us != 0) {

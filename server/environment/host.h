@@ -68,13 +68,13 @@ struct environment_host {
 /* An answer to a reset (observation alone) or a step. */
 struct host_answer {
     uint64_t order;
-    struct tensor_view observation; /* f32 [n][n_observation] */
+    struct tensor_view observation;                   /* f32 [n][n_observation] */
     struct tensor_view reward, terminated, truncated; /* f32, bool, bool [n] */
     /* [n_failures] instances that failed, by their place in the order; they are to be reset. */
     const struct host_failure {
         uint32_t place;
         const char *text;
-    } *failures;
+    } * failures;
     size_t n_failures;
 };
 

@@ -114,8 +114,8 @@ static enum status vectors_find_spaces(struct environment_spaces *out,
     *ret_type = type;
     if (type == NULL)
         return hosts_find_spaces(out, all, name, err);
-    *out = (struct environment_spaces){type->n_observation, type->n_actions,
-                                       type->n_action_numbers};
+    *out =
+        (struct environment_spaces){type->n_observation, type->n_actions, type->n_action_numbers};
     return STATUS_OK;
 }
 
@@ -162,8 +162,7 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
     v->type = type;
     v->spaces = spaces;
     v->n = n;
-    memcpy(v->name, type != NULL ? type->name : name,
-           strlen(type != NULL ? type->name : name) + 1);
+    memcpy(v->name, type != NULL ? type->name : name, strlen(type != NULL ? type->name : name) + 1);
     vector_seed(v, seeds, n_seeds);
     for (size_t i = 0; type != NULL && i < n; i++)
         v->instances[i].built_in = environment_open_type(type);
@@ -237,8 +236,7 @@ static enum status vector_check_actions(const struct vector *v, const struct vec
     return STATUS_OK;
 }
 
-static enum status vector_check(struct vector *v, const struct vector_request *r,
-                                struct error *err)
+static enum status vector_check(struct vector *v, const struct vector_request *r, struct error *err)
 {
     enum status rc = STATUS_OK;
     size_t n_asked;

@@ -52,14 +52,14 @@ enum vector_instance_state {
 };
 
 struct vector_instance {
-    struct environment *built_in; /* NULL: on a host */
+    struct environment *built_in;  /* NULL: on a host */
     struct environment_host *host; /* NULL: none yet, or lost */
     struct link on_host;
     uint64_t number; /* there */
     uint64_t seed;
     uint32_t n_episodes; /* that have begun since the seed was given */
     enum vector_instance_state state;
-    bool is_busy; /* in an order */
+    bool is_busy;  /* in an order */
     bool is_asked; /* while a request is checked */
 };
 
@@ -81,11 +81,11 @@ struct vector {
 /* A reset or a step; in the caller's memory until done, or vector_request_leave. */
 struct vector_request {
     bool is_reset;
-    bool resets_ended;       /* a step: an instance that does not run is reset instead */
-    size_t n;                /* 0: all instances, in their order */
-    const uint32_t *indices; /* [n] each once */
-    const uint64_t *seeds;   /* [n] a reset: new ones; NULL: none */
-    const int64_t *choices;  /* [n] a step: by the vector's spaces, or */
+    bool resets_ended;           /* a step: an instance that does not run is reset instead */
+    size_t n;                    /* 0: all instances, in their order */
+    const uint32_t *indices;     /* [n] each once */
+    const uint64_t *seeds;       /* [n] a reset: new ones; NULL: none */
+    const int64_t *choices;      /* [n] a step: by the vector's spaces, or */
     const float *action_numbers; /* [n][n_action_numbers] */
     /* The results, in the arena that was given. Rows that failed are zero. */
     float *observation; /* [n][n_observation] */

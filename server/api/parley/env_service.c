@@ -34,10 +34,10 @@ static void env_open(struct call *call, const ProtobufCMessage *message, struct 
 
     if (server->state >= SERVER_DRAINING)
         rc = error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
-                            "the server is stopping");
+                           "the server is stopping");
     else
         rc = vectors_open(&v, server->vectors, call_principal(call)->id, m->name, m->count,
-                           m->seeds, m->n_seeds, &err);
+                          m->seeds, m->n_seeds, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;

@@ -15,8 +15,7 @@ static enum status environment_wire_step(Parley__V1__AgentsAttachResponse *out,
     *action = (struct tensor_view){.name = "action", .n_dims = 1, .dims = {(int64_t)o->n}};
     action->type = n_numbers > 0 ? TENSOR_F32 : TENSOR_I64;
     action->data = n_numbers > 0 ? (const void *)o->action_numbers : (const void *)o->choices;
-    action->size_bytes =
-        o->n * (n_numbers > 0 ? n_numbers * sizeof(float) : sizeof(o->choices[0]));
+    action->size_bytes = o->n * (n_numbers > 0 ? n_numbers * sizeof(float) : sizeof(o->choices[0]));
     if (n_numbers > 0)
         action->dims[action->n_dims++] = (int64_t)n_numbers;
     parley__v1__agent_env_step__init(m);
@@ -110,9 +109,8 @@ enum status environment_wire_answer(struct host_answer *out, const Parley__V1__A
     if (failures == NULL)
         return error_no_memory(err, m->n_failures * sizeof(failures[0]), "failures");
     for (; out->n_failures < m->n_failures; out->n_failures++)
-        failures[out->n_failures] =
-            (struct host_failure){m->failures[out->n_failures]->place,
-                                  m->failures[out->n_failures]->message};
+        failures[out->n_failures] = (struct host_failure){m->failures[out->n_failures]->place,
+                                                          m->failures[out->n_failures]->message};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         views[i]->name = names[i];
         if (tensors[i] != NULL &&
