@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -41,6 +41,7 @@ for what; do
     conversation) "$build/tests/bench/bench_conversation" ;;
     draft) "$build/tests/bench/bench_draft" "$model" ;;
     policy) "$build/tests/bench/bench_policy" ;;
+    env) by_python environments.py ;;
     rhythm) "$build/tests/bench/bench_rhythm" "$model" ;;
     worlds)
         data=$(mktemp -d)
