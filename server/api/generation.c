@@ -18,7 +18,9 @@
 
 #include "server/api/request_key.h"
 #include "server/conversation/conversation.h"
+#include "server/conversation/keeping.h"
 #include "server/conversation/keyed_replies.h"
+#include "server/journal/journal.h"
 #include "server/model/model.h"
 #include "server/model/models.h"
 #include "server/server.h"
@@ -29,6 +31,7 @@ enum {
     ALIKE_BYTES = 128,
     EVENTS_BYTES = 64 << 10,
     BODY_MAX_BYTES = 64 << 20,
+    KEY_BODY_MAX_BYTES = 4 << 20, /* with the instructions */
     FINGERPRINT_CHARS = 12
 };
 
@@ -168,6 +171,61 @@ static void generation_finish(struct generation *g)
         generation_reply(g);
 }
 
+/* Moves c behind this index, with all that the renderer knows there. */
+static enum status choice_seek(struct choice *c, uint64_t index, struct error *err)
+{
+    struct generation *g = c->generation;
+    struct turn_event passed = {.kind = EVENT_PIECE};
+    const struct completed_turn *completed = c->reader.completed;
+    enum status rc = reader_seek(&c->reader, index, err);
+
+    if (rc != STATUS_OK && completed != NULL && reader_index(&c->reader) + 1 == index) {
+        c->was_finished = true;
+        rc = STATUS_OK;
+    }
+    if (rc != STATUS_OK)
+        return error_name_field(err, "Last-Event-ID");
+    c->place = index;
+    c->is_seeking = c->reader.is_ahead;
+    if (c->is_seeking) /* what is passed is not there yet */
+        return STATUS_OK;
+    c->n_said = (uint32_t)c->reader.token_at;
+    passed.piece.len = c->reader.text_at;
+    passed.piece.n_tokens = c->reader.token_at;
+    passed.piece.has_logprobs =
+        c->reader.turn != NULL || (completed != NULL && completed->logprobs != NULL);
+    return g->renderer->passed == NULL ? STATUS_OK : g->renderer->passed(g, c, &passed, err);
+}
+
+/* Whether c has come to its place, or never will. */
+static bool choice_is_at_place(struct choice *c)
+{
+    struct turn_reader *r = &c->reader;
+    struct error err;
+
+    if (!c->is_seeking)
+        return true;
+    if (r->turn != NULL && !reader_has_more(r))
+        return false;
+    c->is_seeking = false;
+    if (r->turn == NULL && r->completed == NULL) /* its failure is read */
+        return true;
+    r->is_ahead = false;
+    if (choice_seek(c, c->place, &err) != STATUS_OK)
+        generation_fail(c->generation, &err);
+    return !c->is_seeking;
+}
+
+/* What a stream says of one choice, its usage, depends on the places of all. */
+static bool generation_is_at_place(struct generation *g)
+{
+    bool are_all = true;
+
+    for (size_t i = 0; i < g->n_choices && !g->is_over; i++)
+        are_all = choice_is_at_place(&g->choices[i]) && are_all;
+    return are_all;
+}
+
 /* Reads all of choice c's events, up to the bound of one write. */
 static void read_choice(struct generation *g, struct choice *c)
 {
@@ -190,12 +248,21 @@ static void generation_notify(void *arg)
     exchange_notify(c->generation->exchange);
 }
 
+/* Results of a prompt are not in the journal, and a reply with them is not found by a key there. */
+static bool generation_keeps_key(const struct generation *g)
+{
+    return g->reply != NULL && !request_wants_prompt_logprobs(g->request) && !g->request->no_reply;
+}
+
 static enum status generation_begin_turn(struct choice *c, const struct prompt *prompt,
                                          uint32_t nth, struct conversation *conversation,
-                                         struct error *err)
+                                         bool is_ephemeral, struct error *err)
 {
     const struct request *r = c->generation->request;
     struct sampling_overrides overrides = r->overrides;
+    struct turn_key key;
+    struct buf key_body;
+    enum status rc = STATUS_OK;
     struct turn_request turn = {
         .messages = prompt->messages,
         .n_messages = prompt->n_messages,
@@ -218,7 +285,16 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
 
     overrides.values.seed += nth; /* with the same seed all replies would be the same */
     c->conversation = conversation->id;
-    return conversation_turn(conversation, &turn, &c->reader, err);
+    buf_init(&key_body, KEY_BODY_MAX_BYTES);
+    if (conversation->host.is_kept && generation_keeps_key(c->generation)) {
+        rc = keyed_reply_key(c->generation->reply, c->index, conversation, is_ephemeral, &key,
+                             &key_body, err);
+        turn.key = &key;
+    }
+    if (rc == STATUS_OK)
+        rc = conversation_turn(conversation, &turn, &c->reader, err);
+    buf_deinit(&key_body);
+    return rc;
 }
 
 /* A model without chat and raw prompts takes a raw prompt as a message. */
@@ -242,6 +318,23 @@ static void choice_begun(struct choice *c, const struct conversation *conversati
         keyed_reply_add(reply, c->index, conversation, is_ephemeral, &c->reader);
 }
 
+/* Before its first turn, in this conversation. */
+static void generation_name(struct generation *g, const struct conversation *c, bool is_ephemeral)
+{
+    const struct env *env = c->all->config.env;
+    struct conversation_id id = c->id;
+    char text[CONVERSATION_ID_CHARS];
+
+    if (!is_ephemeral) /* it has several responses */
+        env->random(env->self, &id, sizeof(id));
+    conversation_id_format(&id, text);
+    (void)snprintf(g->id, sizeof(g->id), "%s-%s", g->renderer->object, text);
+    if (g->created_s == 0)
+        g->created_s = conversations_unix_ms(c->all) / 1000;
+    if (g->reply != NULL)
+        keyed_reply_name(g->reply, g->id, g->created_s);
+}
+
 static enum status begin_choice(struct generation *g, uint32_t i, struct conversation *given,
                                 bool is_ephemeral, struct error *err)
 {
@@ -256,7 +349,14 @@ static enum status begin_choice(struct generation *g, uint32_t i, struct convers
         rc = conversation_open(&conversation, all, g->model, &nothing, err);
     if (rc != STATUS_OK)
         return rc;
-    rc = generation_begin_turn(&g->choices[i], &prompt, i % g->request->n, conversation, err);
+    if (i == 0)
+        generation_name(g, conversation, is_ephemeral);
+    if (is_ephemeral && generation_keeps_key(g))
+        rc = keeping_begin(conversation, NULL, err);
+    if (rc != STATUS_OK) /* it is not there any more */
+        return rc;
+    rc = generation_begin_turn(&g->choices[i], &prompt, i % g->request->n, conversation,
+                               is_ephemeral, err);
     if (rc == STATUS_OK)
         choice_begun(&g->choices[i], conversation, is_ephemeral);
     else if (is_ephemeral)
@@ -313,7 +413,7 @@ static void on_write_ready(struct exchange *x, void *state)
     bool all_done = true, all_accepted = true, has_more = false;
     struct error err;
 
-    if (g->is_over)
+    if (g->is_over || !generation_is_at_place(g) || g->is_over)
         return;
     for (size_t i = 0; i < g->n_choices && !g->is_over; i++) {
         struct choice *c = &g->choices[i];
@@ -334,20 +434,6 @@ static void on_write_ready(struct exchange *x, void *state)
         generation_finish(g);
     else if (has_more)
         exchange_notify(x);
-}
-
-static void name_it(struct generation *g, const struct generation_plan *plan)
-{
-    const struct conversations *all = exchange_server(g->exchange)->conversations;
-    const struct env *env = all->config.env;
-    struct conversation_id id = g->choices[0].conversation;
-    char text[CONVERSATION_ID_CHARS];
-
-    if (plan->conversation != NULL && !plan->is_ephemeral) /* it has several responses */
-        env->random(env->self, &id, sizeof(id));
-    conversation_id_format(&id, text);
-    (void)snprintf(g->id, sizeof(g->id), "%s-%s", g->renderer->object, text);
-    g->created_s = plan->created_s != 0 ? plan->created_s : conversations_unix_ms(all) / 1000;
 }
 
 /* Without its choices. */
@@ -401,6 +487,7 @@ static enum status generation_open_reply(struct generation *g, const struct gene
 enum status generation_start(struct exchange *x, const struct generation_plan *plan,
                              struct error *err)
 {
+    struct journal *journal;
     struct generation *g = NULL;
     enum status rc;
 
@@ -415,17 +502,22 @@ enum status generation_start(struct exchange *x, const struct generation_plan *p
         return rc;
     }
     model_hold(g->model);
+    g->created_s = plan->created_s;
+    journal = exchange_server(x)->conversations->keeping.journal;
+    if (g->reply == NULL)
+        journal = NULL; /* what is not found again need not be there as a whole */
+    if (journal != NULL)
+        journal_hold(journal);
     rc = generation_begin(g, plan->conversation, plan->conversation == NULL || plan->is_ephemeral,
                           err);
+    if (journal != NULL)
+        journal_release(journal);
     if (rc != STATUS_OK) {
         if (g->reply != NULL)
             keyed_reply_forget(g->reply);
         on_close(x, g);
         return rc;
     }
-    name_it(g, plan);
-    if (g->reply != NULL)
-        keyed_reply_name(g->reply, g->id, g->created_s);
     exchange_set_handler(x, &generation_handler, g);
     exchange_notify(x);
     return STATUS_OK;
@@ -442,29 +534,6 @@ static enum status find_reply_model(struct model **out, struct exchange *x,
         return error_set(err, STATUS_PRECONDITION,
                          "model '%s' was replaced since this request was answered", reply->model);
     return rc;
-}
-
-/* Moves c behind this index, with all that the renderer knows there. */
-static enum status choice_seek(struct choice *c, uint64_t index, struct error *err)
-{
-    struct generation *g = c->generation;
-    struct turn_event passed = {.kind = EVENT_PIECE};
-    const struct completed_turn *completed = c->reader.completed;
-    enum status rc = reader_seek(&c->reader, index, err);
-
-    if (rc != STATUS_OK && completed != NULL && reader_index(&c->reader) + 1 == index) {
-        c->was_finished = true;
-        rc = STATUS_OK;
-    }
-    if (rc != STATUS_OK)
-        return error_name_field(err, "Last-Event-ID");
-    c->place = index;
-    c->n_said = (uint32_t)c->reader.token_at;
-    passed.piece.len = c->reader.text_at;
-    passed.piece.n_tokens = c->reader.token_at;
-    passed.piece.has_logprobs =
-        c->reader.turn != NULL || (completed != NULL && completed->logprobs != NULL);
-    return g->renderer->passed == NULL ? STATUS_OK : g->renderer->passed(g, c, &passed, err);
 }
 
 static enum status rejoin_choices(struct generation *g, const struct event_id *from,

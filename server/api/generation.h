@@ -23,6 +23,7 @@ struct choice {
     bool has_begun;    /* the stream of it has begun */
     bool is_done;
     bool was_finished; /* the client has its finish, from an earlier stream */
+    bool is_seeking;   /* its turn is computed again, and has not come to its place yet */
     uint64_t place;    /* index of the cursor behind what was written; the finish is one more */
     struct turn_reader reader;
     uint32_t n_prompt, n_cached, n_said; /* tokens so far */

@@ -8,6 +8,7 @@
 #include "server/api/request_key.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/keeping.h"
+#include "server/conversation/keyed_lookup.h"
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/lookup.h"
 #include "server/conversation/names.h"
@@ -92,8 +93,8 @@ static bool request_look_up(struct conversation_request *q, enum journal_by by)
                         exchange_principal(x)->id, exchange_conversation(x), on_conversation);
 }
 
-/* The model is there: waits for the conversation, if the header names one that is not in memory. */
-static void resolution_want(struct exchange *x, resolution_begin_fn begin)
+/* Waits for the conversation, if the header names one that is not in memory. */
+static void resolution_want_conversation(struct exchange *x, resolution_begin_fn begin)
 {
     static const struct exchange_handler handler = {.on_write_ready = request_ignore,
                                                     .on_close = conversation_request_close};
@@ -116,6 +117,60 @@ static void resolution_want(struct exchange *x, resolution_begin_fn begin)
     *q = (struct conversation_request){.exchange = x, .begin = begin};
     exchange_set_handler(x, &handler, q);
     (void)request_look_up(q, JOURNAL_BY_NAME); /* it waits: a name is not looked for in memory */
+}
+
+/* A request whose key may be in the journal alone. */
+struct keyed_request {
+    struct keyed_lookup lookup;
+    struct exchange *exchange;
+    resolution_begin_fn begin;
+};
+
+static void on_key_looked_up(struct keyed_lookup *l, const struct error *err)
+{
+    struct keyed_request *q = container_of(l, struct keyed_request, lookup);
+    struct exchange *x = q->exchange;
+
+    exchange_drop_handler(x);
+    if (err->status == STATUS_OK)
+        resolution_want_conversation(x, q->begin);
+    else
+        exchange_fail(x, err);
+}
+
+static void keyed_request_close(struct exchange *x, void *state)
+{
+    struct keyed_request *q = state;
+
+    (void)x;
+    keyed_lookup_leave(&q->lookup);
+}
+
+/* The model is there: waits for what the key has, if that is not in memory. */
+static void resolution_want(struct exchange *x, resolution_begin_fn begin)
+{
+    static const struct exchange_handler handler = {.on_write_ready = request_ignore,
+                                                    .on_close = keyed_request_close};
+    struct server *server = exchange_server(x);
+    struct keyed_request *q;
+    struct error err;
+
+    if (server->conversations->keeping.journal == NULL || exchange_key(x) == NULL) {
+        resolution_want_conversation(x, begin);
+        return;
+    }
+    q = arena_alloc(exchange_arena(x), 1, sizeof(*q));
+    if (q == NULL) {
+        (void)error_no_memory(&err, sizeof(*q), "a request");
+        exchange_fail(x, &err);
+        return;
+    }
+    *q = (struct keyed_request){.exchange = x, .begin = begin};
+    if (keyed_lookup_begin(&q->lookup, server->keyed, exchange_principal(x)->id, exchange_key(x),
+                           on_key_looked_up))
+        exchange_set_handler(x, &handler, q);
+    else
+        resolution_want_conversation(x, begin);
 }
 
 static void on_model(struct models_wait *w, const struct error *err)

@@ -6,7 +6,7 @@
 #include "server/journal/body_bytes.h"
 
 /* Version 1 had no tools. */
-enum { BODY_VERSION = 2, BODY_MAX_MESSAGES = 1 << 20 };
+enum { BODY_VERSION = 2, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 /* --- writing --- */
 
@@ -340,5 +340,57 @@ enum status body_read_finish(struct body_finish *out, const void *body, size_t s
     if (body_take_up_to(&r, 1) != 0)
         body_take_logprobs(&r, reply);
     out->trace = body_take_bytes(&r, &out->trace_size);
+    return body_end(&r, err);
+}
+
+/* --- keys --- */
+
+enum status body_write_key(struct buf *out, const struct body_key *k, struct error *err)
+{
+    struct body_writer w = {.out = out};
+
+    body_put_u32(&w, BODY_VERSION);
+    body_put_bytes(&w, k->conversation, sizeof(k->conversation));
+    body_put_bytes(&w, k->digest, sizeof(k->digest));
+    body_put_u32(&w, k->n_turns);
+    body_put_u32(&w, k->is_ephemeral);
+    body_put_u64(&w, k->created_s);
+    body_put_text(&w, k->id);
+    body_put_text(&w, k->model);
+    body_put_text(&w, k->version);
+    body_put_u32(&w, k->instructions != NULL);
+    if (k->instructions != NULL)
+        body_put_text(&w, k->instructions);
+    return body_written(&w, err);
+}
+
+/* Bytes of a size that is known. */
+static void body_take_fixed(struct body_reader *r, void *out, size_t size_bytes)
+{
+    size_t len;
+    const void *bytes = body_take_bytes(r, &len);
+
+    if (bytes == NULL || len != size_bytes)
+        r->is_bad = true;
+    else
+        memcpy(out, bytes, size_bytes);
+}
+
+enum status body_read_key(struct body_key *out, const void *body, size_t size_bytes,
+                          struct arena *arena, struct error *err)
+{
+    struct body_reader r = body_begin(body, size_bytes, BODY_VERSION, arena);
+
+    *out = (struct body_key){0};
+    body_take_fixed(&r, out->conversation, sizeof(out->conversation));
+    body_take_fixed(&r, out->digest, sizeof(out->digest));
+    out->n_turns = body_take_up_to(&r, BODY_MAX_TURNS);
+    out->is_ephemeral = body_take_up_to(&r, 1) != 0;
+    out->created_s = body_take_u64(&r);
+    out->id = body_take_text(&r);
+    out->model = body_take_text(&r);
+    out->version = body_take_text(&r);
+    if (body_take_up_to(&r, 1) != 0)
+        out->instructions = body_take_text(&r);
     return body_end(&r, err);
 }

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/checksum.h"
 #include "base/digest.h"
 #include "server/conversation/completed_turn.h"
 #include "server/conversation/options.h"
@@ -58,5 +59,20 @@ enum status body_write_finish(struct buf *out, const struct completed_turn *t, c
                               size_t trace_size, struct error *err) MUST_CHECK;
 enum status body_read_finish(struct body_finish *out, const void *body, size_t size_bytes,
                              struct arena *arena, struct error *err) MUST_CHECK;
+
+/* The body of a key, of a turn that was accepted under one: of which reply it is. */
+struct body_key {
+    uint8_t conversation[16]; /* of the turn */
+    uint8_t digest[SHA256_BYTES];
+    uint32_t n_turns; /* of the reply */
+    bool is_ephemeral;
+    uint64_t created_s;
+    const char *id, *model, *version; /* NUL-ended */
+    const char *instructions;         /* NULL: none */
+};
+
+enum status body_write_key(struct buf *out, const struct body_key *k, struct error *err) MUST_CHECK;
+enum status body_read_key(struct body_key *out, const void *body, size_t size_bytes,
+                          struct arena *arena, struct error *err) MUST_CHECK;
 
 #endif

@@ -32,6 +32,15 @@ struct stored_request {
     struct message messages[]; /* [n_messages] */
 };
 
+/* By which a kept turn is found again, as a part of a keyed reply. */
+struct turn_key {
+    const char *text; /* NUL-ended */
+    uint32_t part;
+    const void *body; /* [size_bytes] of struct body_key */
+    size_t size_bytes;
+    uint64_t until_unix_ms; /* nobody has the key then; 0: as long as the conversation is */
+};
+
 struct turn_request {
     uint32_t number;                /* 0: the next */
     const struct message *messages; /* [n_messages] */
@@ -43,10 +52,11 @@ struct turn_request {
     struct tool_use tool_use;                   /* its seed is drawn with the turn, where 0 */
     uint32_t n_logprobs;
     struct prompt_wants wants;
-    bool is_detached;       /* it goes on without readers, to its own end */
-    bool is_observed;       /* no reply: the messages wait for the next turn that acts */
-    uint64_t deadline_us;   /* 0: none */
-    bool is_reply_deadline; /* it ends the reply, as done; else the reader, as a failure */
+    bool is_detached;           /* it goes on without readers, to its own end */
+    bool is_observed;           /* no reply: the messages wait for the next turn that acts */
+    const struct turn_key *key; /* NULL: none */
+    uint64_t deadline_us;       /* 0: none */
+    bool is_reply_deadline;     /* it ends the reply, as done; else the reader, as a failure */
     /* Reads an existing turn, from behind this place on; messages may be missing. */
     struct turn_resume {
         bool is_wanted;

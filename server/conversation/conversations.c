@@ -423,6 +423,11 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
     conversation_leave(c, what, reason);
 }
 
+void conversation_put_away(struct conversation *c, const char *reason)
+{
+    conversation_leave(c, WATCH_CLOSED, reason);
+}
+
 void conversation_unload(struct conversation *c)
 {
     turn_lose_all(&c->host);
@@ -545,7 +550,7 @@ void conversations_close_all(struct conversations *all, const struct model *mode
     for (c = conversations_newest(all); c != NULL; c = next) {
         next = conversations_older(all, c);
         if (model == NULL || c->host.model == model)
-            conversation_leave(c, WATCH_CLOSED, reason);
+            conversation_put_away(c, reason);
     }
 }
 

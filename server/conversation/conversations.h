@@ -194,6 +194,8 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
 
 /* Its turns fail, and it leaves memory without being closed: the journal has what is true of it. */
 void conversation_unload(struct conversation *c);
+/* It leaves memory without being closed, and its turns are cancelled. reason is static. */
+void conversation_put_away(struct conversation *c, const char *reason);
 /* As conversation_unload, of one that has no turn any more and may be closed already. */
 void conversation_lose(struct conversation *c);
 

@@ -201,6 +201,16 @@ void keeping_close(struct conversation *c)
         (void)!journal_append(c->all->keeping.journal, &r, NULL, NULL, &ignored);
 }
 
+void keeping_forget(struct conversations *all, const struct conversation_id *id)
+{
+    struct journal_record r = {.kind = JOURNAL_CLOSE, .unix_ms = conversations_unix_ms(all)};
+    struct error ignored;
+
+    memcpy(r.conversation, id->bytes, sizeof(r.conversation));
+    if (all->keeping.journal != NULL)
+        (void)!journal_append(all->keeping.journal, &r, NULL, NULL, &ignored);
+}
+
 /* --- turns --- */
 
 static void on_accept(void *arg, const struct error *err)
@@ -228,6 +238,14 @@ static enum status keeping_accept(struct turn_host *h, struct turn *t, struct er
     r.turn = t->number;
     r.body = body.data;
     r.size_bytes = body.len;
+    if (t->key != NULL) {
+        r.principal = keeping_principal(c->all, c->principal);
+        r.key = t->key->text;
+        r.part = t->key->part;
+        r.key_body = t->key->body;
+        r.key_size_bytes = t->key->size_bytes;
+        r.key_until_unix_ms = t->key->until_unix_ms;
+    }
     if (rc == STATUS_OK)
         rc = journal_append(c->all->keeping.journal, &r, on_accept, t, err);
     buf_deinit(&binding);

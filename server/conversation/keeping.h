@@ -24,6 +24,8 @@ enum status keeping_import(struct conversation *c, const struct completed_turn *
                            const void *trace, size_t trace_size, struct error *err) MUST_CHECK;
 /* It is found no more. */
 void keeping_close(struct conversation *c);
+/* The same of one that has left memory. */
+void keeping_forget(struct conversations *all, const struct conversation_id *id);
 /* The turn that an earlier process accepted cannot be run. */
 void keeping_withdraw(struct conversation *c, uint32_t number);
 

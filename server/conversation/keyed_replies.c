@@ -14,6 +14,8 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
+#include "server/conversation/body.h"
+#include "server/conversation/keeping.h"
 #include "server/model/model.h"
 
 #define KEYED_MAX_BYTES ((size_t)1 << 30)
@@ -72,21 +74,56 @@ static void keyed_reply_free(struct keyed_reply *r)
     free(r);
 }
 
-static void close_conversation(struct keyed_turn *t)
+static struct conversation *keyed_turn_conversation(const struct keyed_turn *t)
 {
-    struct conversation *c =
-        t->is_ephemeral ? conversations_get(t->reply->all->config.conversations, &t->conversation)
-                        : NULL;
+    return t->is_ephemeral
+               ? conversations_get(t->reply->all->config.conversations, &t->conversation)
+               : NULL;
+}
 
-    t->is_ephemeral = false;
+/* The turn is complete, and its conversation has no other. A kept one stays in the journal as long
+ * as the reply. */
+static void keyed_turn_put_away(struct keyed_turn *t)
+{
+    static const char why[] = "its request is answered";
+    struct conversation *c = keyed_turn_conversation(t);
+
+    if (c != NULL && t->is_kept)
+        conversation_put_away(c, why);
+    else if (c != NULL)
+        conversation_close(c, WATCH_CLOSED, why);
+}
+
+/* The reply is not kept any more, nor is what the journal has of it. */
+static void keyed_turn_forget(struct keyed_turn *t)
+{
+    struct conversation *c = keyed_turn_conversation(t);
+
     if (c != NULL)
         conversation_close(c, WATCH_CLOSED, "its request is answered");
+    else if (t->is_ephemeral && t->is_kept && !t->reply->all->is_stopped)
+        keeping_forget(t->reply->all->config.conversations, &t->conversation);
+    t->is_ephemeral = false;
+}
+
+/* A turn was lost: the journal has what is true of it, and may have accepted it. */
+static bool keyed_reply_is_lost(const struct keyed_reply *r)
+{
+    for (size_t i = 0; i < r->n_turns; i++) {
+        const struct keyed_turn *t = &r->turns[i];
+
+        if (t->is_kept && t->reader.turn == NULL && t->reader.completed == NULL &&
+            t->reader.err.status == STATUS_UNAVAILABLE)
+            return true;
+    }
+    return false;
 }
 
 /* Removes it from the table; r is freed if nobody reads it. */
 static void keyed_reply_drop(struct keyed_reply *r)
 {
     struct keyed_replies *k = r->all;
+    const bool is_lost = keyed_reply_is_lost(r);
 
     if (r->state == KEYED_COMPLETE)
         k->n_bytes -= r->size_bytes;
@@ -94,8 +131,13 @@ static void keyed_reply_drop(struct keyed_reply *r)
     hash_remove(&k->by_key, &r->by_key);
     list_remove(&r->link);
     for (size_t i = 0; i < r->n_turns; i++) {
+        struct conversation *c = is_lost ? keyed_turn_conversation(&r->turns[i]) : NULL;
+
+        if (c != NULL)
+            conversation_unload(c); /* its turns are not stored as cancelled */
         reader_close(&r->turns[i].reader, STATUS_CANCELLED);
-        close_conversation(&r->turns[i]);
+        if (!is_lost)
+            keyed_turn_forget(&r->turns[i]);
     }
     if (link_is_on(&r->ended)) /* by the readers, too */
         list_remove(&r->ended);
@@ -142,7 +184,8 @@ static void keyed_reply_settle(struct keyed_reply *r)
         if (t->reader.turn != NULL)
             continue;
         has_failed = has_failed || t->reader.completed == NULL || t->reader.err.status != STATUS_OK;
-        close_conversation(t);
+        if (t->reader.completed != NULL)
+            keyed_turn_put_away(t);
     }
     if (has_failed)
         keyed_reply_drop(r);
@@ -254,7 +297,32 @@ void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation 
     t->number = reader->turn->number;
     t->generation = c->host.generation;
     t->is_ephemeral = is_ephemeral;
+    t->is_kept = c->host.is_kept;
     turn_attach(reader->turn, &t->reader);
+}
+
+enum status keyed_reply_key(const struct keyed_reply *r, size_t i, const struct conversation *c,
+                            bool is_ephemeral, struct turn_key *out, struct buf *body,
+                            struct error *err)
+{
+    struct body_key key = {
+        .n_turns = (uint32_t)r->n_turns,
+        .is_ephemeral = is_ephemeral,
+        .created_s = r->created_s,
+        .id = r->id,
+        .model = r->model,
+        .version = r->version,
+        .instructions = r->instructions,
+    };
+
+    memcpy(key.conversation, c->id.bytes, sizeof(key.conversation));
+    memcpy(key.digest, r->digest, sizeof(key.digest));
+    if (body_write_key(body, &key, err) != STATUS_OK)
+        return err->status;
+    *out = (struct turn_key){r->key, (uint32_t)i, body->data, body->len, 0};
+    if (is_ephemeral) /* from the end of the turn, which is later */
+        out->until_unix_ms = conversations_unix_ms(c->all) + 2 * r->all->config.ttl_us / 1000;
+    return STATUS_OK;
 }
 
 /* --- the table --- */
@@ -285,6 +353,14 @@ static struct keyed_reply *keyed_replies_get(const struct keyed_replies *k, uint
     return NULL;
 }
 
+bool keyed_replies_lack(const struct keyed_replies *k, uint32_t principal, const char *key)
+{
+    struct error ignored;
+
+    return check_reply_key(key, &ignored) == STATUS_OK &&
+           keyed_replies_get(k, principal, key) == NULL;
+}
+
 enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k,
                                uint32_t principal, const char *key,
                                const uint8_t digest[SHA256_BYTES], struct error *err)
@@ -313,13 +389,11 @@ static enum status make_room(struct keyed_replies *k, struct error *err)
     return STATUS_EXHAUSTED;
 }
 
-static enum status keyed_reply_copy(struct keyed_reply *r, const struct model *model,
+static enum status keyed_reply_copy(struct keyed_reply *r, const char *model, const char *version,
                                     const char *instructions, struct error *err)
 {
-    const char *version = model->info.version;
-
     r->turns = try_alloc(r->n_turns, sizeof(r->turns[0]));
-    r->model = try_strndup(model->name, strlen(model->name));
+    r->model = try_strndup(model, strlen(model));
     r->version = try_strndup(version, strlen(version));
     if (instructions != NULL)
         r->instructions = try_strndup(instructions, strlen(instructions));
@@ -329,10 +403,9 @@ static enum status keyed_reply_copy(struct keyed_reply *r, const struct model *m
     return STATUS_OK;
 }
 
-enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, uint32_t principal,
-                             const char *key, const uint8_t digest[SHA256_BYTES],
-                             const struct model *model, const char *instructions, size_t n_turns,
-                             struct error *err)
+static enum status keyed_reply_new(struct keyed_reply **out, struct keyed_replies *k,
+                                   uint32_t principal, const char *key, const struct body_key *what,
+                                   struct error *err)
 {
     struct keyed_reply *r;
 
@@ -344,19 +417,125 @@ enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, 
     r->all = k;
     r->principal = principal;
     r->n_joined = 1;
-    r->n_turns = n_turns;
-    memcpy(r->digest, digest, SHA256_BYTES);
+    r->n_turns = what->n_turns;
+    memcpy(r->digest, what->digest, SHA256_BYTES);
     memcpy(r->key, key, strlen(key) + 1);
-    if (keyed_reply_copy(r, model, instructions, err) != STATUS_OK) {
+    if (keyed_reply_copy(r, what->model, what->version, what->instructions, err) != STATUS_OK) {
         keyed_reply_free(r);
         return err->status;
     }
-    for (size_t i = 0; i < n_turns; i++) {
+    for (size_t i = 0; i < r->n_turns; i++) {
         r->turns[i].reply = r;
         reader_init(&r->turns[i].reader, on_keyed_turn, &r->turns[i]);
     }
     hash_add(&k->by_key, &r->by_key, hash_text(&k->by_key, principal, key));
     list_push(&k->attended, &r->link);
+    *out = r;
+    return STATUS_OK;
+}
+
+enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, uint32_t principal,
+                             const char *key, const uint8_t digest[SHA256_BYTES],
+                             const struct model *model, const char *instructions, size_t n_turns,
+                             struct error *err)
+{
+    struct body_key what = {.n_turns = (uint32_t)n_turns,
+                            .model = model->name,
+                            .version = model->info.version,
+                            .instructions = instructions};
+
+    memcpy(what.digest, digest, SHA256_BYTES);
+    return keyed_reply_new(out, k, principal, key, &what, err);
+}
+
+/* --- from the journal --- */
+
+static struct journal_event *first_part(const struct list *parts)
+{
+    return container_of(list_first(parts), struct journal_event, link);
+}
+
+/* The turn runs, or is complete; NULL if its conversation is not there any more. */
+static enum status keyed_turn_restore(struct keyed_turn *t, struct conversation **out,
+                                      const struct journal_event *part, struct arena *arena,
+                                      struct error *err)
+{
+    const struct keyed_reply *r = t->reply;
+    const struct turn_request again = {
+        .number = part->turn,
+        .resume = {.is_wanted = true, .generation = part->generation},
+    };
+    struct conversation *c;
+    struct body_key key;
+
+    if (body_read_key(&key, part->body, part->size_bytes, arena, err) != STATUS_OK)
+        return err->status;
+    memcpy(t->conversation.bytes, key.conversation, sizeof(t->conversation.bytes));
+    c = conversations_get_of(r->all->config.conversations, r->principal, &t->conversation);
+    if (c == NULL) {
+        *out = NULL;
+        return STATUS_OK;
+    }
+    if (c->host.generation != part->generation)
+        return error_because(err, STATUS_PRECONDITION, REASON_TURN_NOT_FOUND, "Idempotency-Key",
+                             "the turn of this Idempotency-Key was dropped by a rewind");
+    t->number = part->turn;
+    t->generation = part->generation;
+    t->is_ephemeral = key.is_ephemeral;
+    t->is_kept = true;
+    *out = c;
+    return conversation_turn(c, &again, &t->reader, err);
+}
+
+/* Out of the table, without an effect on what the journal has. */
+static void keyed_reply_let_go(struct keyed_reply *r)
+{
+    for (size_t i = 0; i < r->n_turns; i++) {
+        struct conversation *c = keyed_turn_conversation(&r->turns[i]);
+
+        if (c != NULL)
+            conversation_unload(c);
+        r->turns[i].is_ephemeral = false;
+    }
+    keyed_reply_drop(r);
+    keyed_reply_leave(r);
+}
+
+enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
+                                uint32_t principal, const char *key, const struct list *parts,
+                                struct error *err)
+{
+    const struct link *at = list_first(parts);
+    struct keyed_reply *r = NULL;
+    struct conversation *c = NULL;
+    struct body_key what;
+    struct arena arena;
+    size_t n = 0;
+    enum status rc;
+
+    arena_init(&arena, KEYED_MAX_BYTES);
+    rc = body_read_key(&what, first_part(parts)->body, first_part(parts)->size_bytes, &arena, err);
+    if (rc == STATUS_OK && (strlen(what.id) >= KEYED_ID_CHARS || what.n_turns == 0))
+        rc = error_set(err, STATUS_DATA_LOSS, "the journal has a key that is not correct");
+    if (rc == STATUS_OK)
+        rc = keyed_reply_new(&r, k, principal, key, &what, err);
+    if (rc == STATUS_OK)
+        keyed_reply_name(r, what.id, what.created_s);
+    for (; rc == STATUS_OK && at != NULL && n < what.n_turns; at = list_next(parts, at), n++) {
+        rc = keyed_turn_restore(&r->turns[n], &c, container_of(at, struct journal_event, link),
+                                &arena, err);
+        if (rc == STATUS_OK && c == NULL)
+            break;
+    }
+    if (r != NULL && (rc != STATUS_OK || n < what.n_turns)) {
+        keyed_reply_let_go(r);
+        r = NULL;
+    }
+    arena_deinit(&arena);
+    if (rc != STATUS_OK)
+        return rc;
+    if (r != NULL)
+        keyed_reply_settle(r);
     *out = r;
     return STATUS_OK;
 }
@@ -409,6 +588,7 @@ void keyed_replies_deinit(struct keyed_replies *k)
     const struct list *lists[] = {&k->attended, &k->lingering, &k->complete};
     struct keyed_reply *r;
 
+    k->is_stopped = true;
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         while ((r = first_reply(lists[i])) != NULL)
             keyed_reply_drop(r);

@@ -10,6 +10,7 @@
 #include "server/conversation/conversation.h"
 #include "server/conversation/reader.h"
 
+struct buf;
 struct env;
 
 enum { KEYED_KEY_MAX = 255, KEYED_ID_CHARS = 48 };
@@ -27,7 +28,8 @@ struct keyed_turn {
     struct turn_reader reader;
     struct conversation_id conversation;
     uint32_t number, generation; /* of the turn, when it was accepted */
-    bool is_ephemeral;           /* its conversation is closed with the turn */
+    bool is_ephemeral;           /* its conversation is closed with the turn, or, if it is kept, */
+    bool is_kept;                /* with the reply */
 };
 
 struct keyed_reply {
@@ -69,7 +71,7 @@ struct keyed_replies {
     struct list attended, lingering, complete; /* the last two: the earliest due first */
     struct list ended;
     size_t n_bytes; /* of complete ones */
-    bool is_draining;
+    bool is_draining, is_stopped;
 };
 
 void keyed_replies_init(struct keyed_replies *k, const struct keyed_replies_config *config);
@@ -82,6 +84,8 @@ void keyed_replies_deinit(struct keyed_replies *k);
 enum status keyed_replies_find(struct keyed_reply **out, struct keyed_replies *k,
                                uint32_t principal, const char *key,
                                const uint8_t digest[SHA256_BYTES], struct error *err) MUST_CHECK;
+/* Whether nothing is in memory under it, and it is a key. */
+bool keyed_replies_lack(const struct keyed_replies *k, uint32_t principal, const char *key);
 /* Stores the replies whose turns have ended, ends those that lingered long enough, and drops the
  * expired ones. */
 void keyed_replies_tick(struct keyed_replies *k);
@@ -94,9 +98,20 @@ enum status keyed_reply_open(struct keyed_reply **out, struct keyed_replies *k, 
                              const char *key, const uint8_t digest[SHA256_BYTES],
                              const struct model *model, const char *instructions, size_t n_turns,
                              struct error *err) MUST_CHECK;
+/* The key of the turn i that c is asked for, where c is kept; its body is in out, which is empty.
+ * The reply has its name. */
+enum status keyed_reply_key(const struct keyed_reply *r, size_t i, const struct conversation *c,
+                            bool is_ephemeral, struct turn_key *out, struct buf *body,
+                            struct error *err) MUST_CHECK;
 /* The turn i was accepted: from now on it runs also without its reader, which is attached. */
 void keyed_reply_add(struct keyed_reply *r, size_t i, const struct conversation *c,
                      bool is_ephemeral, const struct turn_reader *reader);
+/* The reply with the turns that the journal has of it, joined by its caller, whose conversations
+ * are in memory; parts are JOURNAL_KEYED. *out is NULL if not all of them are there. PRECONDITION
+ * if a turn was rewound. */
+enum status keyed_reply_restore(struct keyed_reply **out, struct keyed_replies *k,
+                                uint32_t principal, const char *key, const struct list *parts,
+                                struct error *err) MUST_CHECK;
 /* id is shorter than KEYED_ID_CHARS. */
 void keyed_reply_name(struct keyed_reply *r, const char *id, uint64_t created_s);
 /* A further reader of the reply. */

@@ -259,6 +259,7 @@ static enum status recall_event(struct recall *r, const struct journal_event *e,
     case JOURNAL_BLOCK:
     case JOURNAL_CHECKPOINT:
     case JOURNAL_NO_PARAMS:
+    case JOURNAL_KEYED:
         break; /* are no events of a conversation that are stored */
     }
     return error_set(err, STATUS_DATA_LOSS, "the journal has an event of no kind");

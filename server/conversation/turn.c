@@ -21,6 +21,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "server/conversation/observed.h"
@@ -124,6 +125,7 @@ static void free_turn(struct turn *t)
     arena_deinit(&t->arena);
     stored_request_close(t->request);
     free(t->resolved);
+    free(t->key);
     buf_deinit(&t->trace);
     completed_turn_unref(t->completed);
     conversation_options_unref(t->options);
@@ -664,6 +666,23 @@ static struct turn *turn_new(struct turn_host *h, uint32_t number)
     return t;
 }
 
+static enum status turn_take_key(struct turn *t, const struct turn_key *key, struct error *err)
+{
+    size_t text_size = key == NULL ? 0 : strlen(key->text) + 1;
+    char *at;
+
+    if (key == NULL || !t->host->is_kept)
+        return STATUS_OK;
+    t->key = try_alloc(1, sizeof(*t->key) + text_size + key->size_bytes);
+    if (t->key == NULL)
+        return error_no_memory(err, key->size_bytes, "a request with a key");
+    at = (char *)(t->key + 1);
+    *t->key = *key;
+    t->key->text = memcpy(at, key->text, text_size);
+    t->key->body = memcpy(at + text_size, key->body, key->size_bytes);
+    return STATUS_OK;
+}
+
 static void turn_enqueue(struct turn *t)
 {
     struct turn_host *h = t->host;
@@ -717,6 +736,8 @@ enum status turn_open(struct turn_host *h, const struct turn_request *r, uint32_
     reader->deadline_us = r->deadline_us;
     reader->is_reply_deadline = r->is_reply_deadline;
     rc = stored_request_open(&t->request, r, err);
+    if (rc == STATUS_OK)
+        rc = turn_take_key(t, r->key, err);
     if (rc == STATUS_OK) {
         const struct env *env = h->config->env;
         uint64_t *seed = &t->request->tool_use.seed;

@@ -98,6 +98,7 @@ struct turn {
     /* Of a turn that was accepted by an earlier process: its complete sampling parameters. NULL:
      * those of now. Owned. */
     struct sampling_overrides *resolved;
+    struct turn_key *key;             /* in one block; NULL: none */
     bool is_accepted;                 /* durably */
     bool is_cut;                      /* TURN_ACCEPTING: it ends as soon as it is accepted */
     struct completed_turn *completed; /* TURN_STORING: owned; NULL: the turn failed, by err */

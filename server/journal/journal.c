@@ -30,6 +30,7 @@ struct journal_item {
     journal_found_fn read_done;
     void *arg;
     size_t size_bytes;
+    bool with_next; /* in one transaction with what comes behind it */
 };
 
 struct journal {
@@ -38,11 +39,14 @@ struct journal {
     size_t max_waiting_bytes, max_found_bytes;
     struct list waiting;
     struct list running; /* the job's, as are those below */
-    const struct journal_record *records[JOURNAL_MAX_ITEMS];
+    const struct journal_record *records[JOURNAL_MAX_ITEMS + JOURNAL_MAX_HELD];
     size_t n_records;
     struct error err; /* of the transaction */
     struct job job;
     bool is_running, is_stopping;
+    bool is_held;
+    size_t n_held;             /* since journal_hold */
+    struct journal_item *held; /* the last of those; NULL: none */
     struct journal_figures figures;
     void (*stopped)(void *arg);
     void *stopped_arg;
@@ -70,14 +74,17 @@ static void journal_done(struct job *job);
 
 static void journal_begin(struct journal *j)
 {
+    bool with_next = false;
     struct link *at;
 
-    if (j->is_running || list_is_empty(&j->waiting))
+    if (j->is_running || j->is_held || list_is_empty(&j->waiting))
         return;
     j->n_records = 0;
-    for (size_t n = 0; n < JOURNAL_MAX_ITEMS && (at = list_pop(&j->waiting)) != NULL; n++) {
+    for (size_t n = 0; (with_next || n < JOURNAL_MAX_ITEMS) && (at = list_pop(&j->waiting)) != NULL;
+         n++) {
         const struct journal_item *item = container_of(at, struct journal_item, link);
 
+        with_next = item->with_next;
         list_push(&j->running, at);
         if (item->kind == ITEM_RECORD)
             j->records[j->n_records++] = &item->record;
@@ -156,7 +163,8 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
 {
     size_t size_bytes = sizeof(struct journal_item) + r->size_bytes + text_size(r->principal) +
                         text_size(r->request_id) + text_size(r->name) + text_size(r->model) +
-                        (r->parent == NULL ? 0 : JOURNAL_ID_BYTES);
+                        (r->parent == NULL ? 0 : JOURNAL_ID_BYTES) + text_size(r->key) +
+                        r->key_size_bytes;
     struct journal_item *item = NULL;
     char *at;
 
@@ -183,10 +191,33 @@ enum status journal_append(struct journal *j, const struct journal_record *r, jo
     item->record.name = journal_copy(&at, r->name, text_size(r->name));
     item->record.model = journal_copy(&at, r->model, text_size(r->model));
     item->record.parent = journal_copy(&at, r->parent, JOURNAL_ID_BYTES);
+    item->record.key = journal_copy(&at, r->key, text_size(r->key));
+    item->record.key_body = journal_copy(&at, r->key_body, r->key_size_bytes);
     j->figures.waiting_bytes += size_bytes;
     list_push(&j->waiting, &item->link);
+    if (j->is_held) {
+        assert(j->n_held < JOURNAL_MAX_HELD);
+        if (j->held != NULL)
+            j->held->with_next = true;
+        j->held = item;
+        j->n_held++;
+    }
     journal_begin(j);
     return STATUS_OK;
+}
+
+void journal_hold(struct journal *j)
+{
+    assert(!j->is_held);
+    j->is_held = true;
+}
+
+void journal_release(struct journal *j)
+{
+    j->is_held = false;
+    j->held = NULL;
+    j->n_held = 0;
+    journal_begin(j);
 }
 
 /* A small item, which no bound refuses: its owner has a request in flight, of which there are not

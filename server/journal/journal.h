@@ -36,6 +36,12 @@ typedef void (*journal_done_fn)(void *arg, const struct error *err);
 enum status journal_append(struct journal *j, const struct journal_record *r, journal_done_fn done,
                            void *arg, struct error *err) MUST_CHECK;
 
+/* What is appended until journal_release is in one transaction: all of it is durable or none. At
+ * most JOURNAL_MAX_HELD records; not nested. */
+enum { JOURNAL_MAX_HELD = 256 };
+void journal_hold(struct journal *j);
+void journal_release(struct journal *j);
+
 /* Someone waits for the journal; a member of its owner's struct. */
 struct journal_wait {
     struct journal_item *item; /* NULL: it does not wait */

@@ -81,6 +81,15 @@ static const char *const statements[N_STATEMENTS] = {
                   " AND kind = 2",
     [ST_BYTES] = "SELECT (page_count - freelist_count) * page_size"
                  " FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+    [ST_KEY] = "INSERT OR REPLACE INTO keyed (principal, key, part, conversation, generation, turn,"
+               " unix_ms, until_ms, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    [ST_EXPIRED_KEY] = "SELECT conversation FROM keyed WHERE until_ms > 0 AND until_ms < ?1"
+                       " ORDER BY until_ms LIMIT 1",
+    [ST_NO_KEYED_TURN] =
+        "DELETE FROM keyed WHERE conversation = ?1 AND generation = ?2 AND turn = ?3",
+    [ST_NO_KEYED] = "DELETE FROM keyed WHERE conversation = ?1",
+    [ST_BY_KEY] = "SELECT 9, generation, turn, unix_ms, body FROM keyed"
+                  " WHERE principal = ?1 AND key = ?2 ORDER BY part",
 };
 
 /* owner and owner_epoch: which daemon has the conversation, for leases of a store that several
@@ -120,8 +129,17 @@ static const char schema_3[] =
     "CREATE INDEX conversation_of_model ON conversation (principal, model, seq)"
     " WHERE NOT is_closed;";
 
+/* The turns that are found by a key. */
+static const char schema_4[] =
+    "CREATE TABLE keyed (principal TEXT NOT NULL, key TEXT NOT NULL, part INTEGER NOT NULL,"
+    " conversation BLOB NOT NULL, generation INTEGER NOT NULL, turn INTEGER NOT NULL,"
+    " unix_ms INTEGER NOT NULL, until_ms INTEGER NOT NULL, body BLOB NOT NULL,"
+    " UNIQUE (principal, key, part));"
+    "CREATE INDEX keyed_until ON keyed (until_ms) WHERE until_ms > 0;"
+    "CREATE INDEX keyed_place ON keyed (conversation, generation, turn);";
+
 /* Each leads from the schema before to the one of its number, the first from an empty file. */
-static const char *const schemas[] = {schema_1, schema_2, schema_3};
+static const char *const schemas[] = {schema_1, schema_2, schema_3, schema_4};
 
 enum { SCHEMA_VERSION = sizeof(schemas) / sizeof(schemas[0]) };
 
@@ -353,6 +371,15 @@ static bool sqlite_put_open(struct sqlite_store *s, const struct journal_record 
               sqlite_id_value(r->parent), sqlite_text_value(r->model == NULL ? "" : r->model));
 }
 
+static bool sqlite_put_withdraw(struct sqlite_store *s, const struct journal_record *r)
+{
+    const struct sqlite_value place[] = {sqlite_id_value(r->conversation),
+                                         sqlite_number_value(r->generation),
+                                         sqlite_number_value(r->turn)};
+
+    return sqlite_do(s, ST_WITHDRAW, place, 3) && sqlite_do(s, ST_NO_KEYED_TURN, place, 3);
+}
+
 /* Whether the statement with the id gives a row; its first column, an id, in out, zeroed where that
  * is NULL. -1: a failure. */
 static int sqlite_look_up(struct sqlite_store *s, enum statement which, const uint8_t *id,
@@ -378,7 +405,7 @@ static bool sqlite_put_close(struct sqlite_store *s, const struct journal_record
     int found;
 
     memcpy(id, r->conversation, sizeof(id));
-    if (!DO(s, ST_CLOSE, sqlite_id_value(id)))
+    if (!DO(s, ST_CLOSE, sqlite_id_value(id)) || !DO(s, ST_NO_KEYED, sqlite_id_value(id)))
         return false;
     while (has_parent) {
         found = sqlite_look_up(s, ST_CHILD, id, parent, &ignored);
@@ -410,6 +437,41 @@ static bool sqlite_put_no_params(struct sqlite_store *s, const struct journal_re
            DO(s, ST_NO_CHECKPOINT, sqlite_text_value(r->principal), sqlite_text_value(r->name));
 }
 
+/* Closes some conversations whose keys were not sent again: more than come. */
+static bool sqlite_close_expired(struct sqlite_store *s, uint64_t unix_ms)
+{
+    const struct sqlite_value now = sqlite_number_value(unix_ms);
+
+    for (int i = 0; i < 2; i++) {
+        struct journal_record close = {.kind = JOURNAL_CLOSE};
+        sqlite3_stmt *st;
+        int rc = sqlite_first(s, &st, ST_EXPIRED_KEY, &now, 1);
+        bool has_id = rc == SQLITE_ROW && sqlite3_column_bytes(st, 0) == JOURNAL_ID_BYTES;
+
+        if (has_id)
+            memcpy(close.conversation, sqlite3_column_blob(st, 0), JOURNAL_ID_BYTES);
+        (void)sqlite3_reset(st);
+        if (!has_id)
+            return rc == SQLITE_DONE;
+        if (!sqlite_put_close(s, &close))
+            return false;
+    }
+    return true;
+}
+
+static bool sqlite_put_accept(struct sqlite_store *s, const struct journal_record *r)
+{
+    if (!sqlite_put_event(s, r))
+        return false;
+    return r->key == NULL ||
+           (DO(s, ST_KEY, sqlite_text_value(r->principal), sqlite_text_value(r->key),
+               sqlite_number_value(r->part), sqlite_id_value(r->conversation),
+               sqlite_number_value(r->generation), sqlite_number_value(r->turn),
+               sqlite_number_value(r->unix_ms), sqlite_number_value(r->key_until_unix_ms),
+               sqlite_bytes_value(r->key_body, r->key_size_bytes)) &&
+            sqlite_close_expired(s, r->unix_ms));
+}
+
 static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
 {
     switch (r->kind) {
@@ -418,11 +480,11 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
     case JOURNAL_UPDATE:
         return DO(s, ST_NO_UPDATE, sqlite_id_value(r->conversation)) && sqlite_put_event(s, r);
     case JOURNAL_WITHDRAW:
-        return DO(s, ST_WITHDRAW, sqlite_id_value(r->conversation),
-                  sqlite_number_value(r->generation), sqlite_number_value(r->turn));
+        return sqlite_put_withdraw(s, r);
     case JOURNAL_CLOSE:
         return sqlite_put_close(s, r);
     case JOURNAL_ACCEPT:
+        return sqlite_put_accept(s, r);
     case JOURNAL_FINISH:
     case JOURNAL_OBSERVE:
     case JOURNAL_REWIND:
@@ -434,6 +496,8 @@ static bool sqlite_put(struct sqlite_store *s, const struct journal_record *r)
         return sqlite_put_checkpoint(s, r);
     case JOURNAL_NO_PARAMS:
         return sqlite_put_no_params(s, r);
+    case JOURNAL_KEYED:
+        break; /* comes with JOURNAL_ACCEPT */
     }
     return false;
 }
@@ -615,6 +679,17 @@ static enum status sqlite_read_past(struct sqlite_store *s, const struct journal
     return rc;
 }
 
+static enum status sqlite_read_key(struct sqlite_store *s, const struct journal_query *q,
+                                   size_t max_bytes, struct journal_found *out, struct error *err)
+{
+    const struct sqlite_value values[] = {sqlite_text_value(q->principal),
+                                          sqlite_text_value(q->text)};
+    enum status rc = sqlite_read_rows(s, ST_BY_KEY, values, 2, max_bytes, out, err);
+
+    out->is_found = !list_is_empty(&out->events);
+    return rc;
+}
+
 static enum status sqlite_read(struct journal_store *base, const struct journal_query *q,
                                size_t max_bytes, struct journal_found *out, struct error *err)
 {
@@ -640,6 +715,9 @@ static enum status sqlite_read(struct journal_store *base, const struct journal_
     case JOURNAL_SWEEP:
         rc = sqlite_read_list(s, q, out, err);
         break;
+    case JOURNAL_BY_KEY:
+        rc = sqlite_read_key(s, q, max_bytes, out, err);
+        break;
     }
     if (rc != STATUS_OK)
         journal_found_deinit(out);
@@ -657,6 +735,9 @@ static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conver
         "SELECT count(*) FROM event AS e WHERE kind = 4 AND NOT EXISTS (SELECT 1 FROM event"
         " WHERE conversation = e.conversation AND generation = e.generation AND turn = e.turn"
         " AND kind = 3)";
+    static const char keyed[] =
+        "SELECT count(*) FROM keyed AS k WHERE NOT EXISTS (SELECT 1 FROM event WHERE conversation ="
+        " k.conversation AND generation = k.generation AND turn = k.turn AND kind = 3)";
     static const char parents[] =
         "SELECT count(*) FROM conversation WHERE parent IS NOT NULL AND parent NOT IN"
         " (SELECT id FROM conversation)";
@@ -684,6 +765,9 @@ static enum status sqlite_check(struct journal_store *base, uint64_t *ret_conver
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d replies belong to no accepted turn",
                          s->path, n);
+    n = sqlite_number(s, keyed);
+    if (n != 0)
+        return error_set(err, STATUS_DATA_LOSS, "%s: %d keys are of no accepted turn", s->path, n);
     n = sqlite_number(s, parents);
     if (n != 0)
         return error_set(err, STATUS_DATA_LOSS, "%s: %d conversations have lost their parent",

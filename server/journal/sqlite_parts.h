@@ -40,6 +40,11 @@ enum statement {
     ST_LAST,
     ST_UPDATE,
     ST_BYTES,
+    ST_KEY,
+    ST_EXPIRED_KEY,
+    ST_NO_KEYED_TURN,
+    ST_NO_KEYED,
+    ST_BY_KEY,
     N_STATEMENTS
 };
 

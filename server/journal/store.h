@@ -21,6 +21,7 @@ enum journal_kind {
     JOURNAL_WITHDRAW = 6, /* the accepted turn failed; its number is free again */
     JOURNAL_REWIND = 7,   /* to turn; generation is the new one */
     JOURNAL_CLOSE = 8,    /* it is found no more */
+    JOURNAL_KEYED = 9,    /* of what is found by a key alone: the key's body of an accepted turn */
     /* Of sets of parameters, whose checkpoints have ids in place of a conversation's. */
     JOURNAL_BLOCK = 16,      /* a part of a checkpoint, turn its number; replaces the same part */
     JOURNAL_CHECKPOINT = 17, /* all its parts are there: it replaces the one before of its set */
@@ -42,6 +43,15 @@ struct journal_record {
     const char *name;      /* NULL: none; else taken from the conversation that had it */
     const char *model;     /* of JOURNAL_OPEN: its name */
     const uint8_t *parent; /* [JOURNAL_ID_BYTES] NULL: none */
+    /* Of JOURNAL_ACCEPT: the turn is found by this key of the principal, as this part of what the
+     * key has, until it is withdrawn or its conversation closed. Replaces the same part. */
+    const char *key; /* NULL: none */
+    uint32_t part;
+    const void *key_body; /* [key_size_bytes] */
+    size_t key_size_bytes;
+    /* The conversation is for this turn alone: it is closed some time after, by a later record with
+     * a key. 0: it is not. */
+    uint64_t key_until_unix_ms;
 };
 
 /* A stored record, one block. */
@@ -62,6 +72,7 @@ enum journal_by {
     JOURNAL_BLOCKS,      /* the one event is a checkpoint's JOURNAL_BLOCK */
     JOURNAL_PAGE,        /* rows of the principal's, newest first, those before place */
     JOURNAL_SWEEP,       /* rows of all there are, those behind place */
+    JOURNAL_BY_KEY,      /* the events are JOURNAL_KEYED, of the key's parts in order */
 };
 
 struct journal_query {
@@ -69,7 +80,7 @@ struct journal_query {
     const char *principal; /* whose it must be, by name; NULL where by says all */
     uint8_t id[JOURNAL_ID_BYTES];
     uint32_t number;  /* of a block */
-    const char *text; /* the request's id, or the name; of a page the model's, NULL: of any */
+    const char *text; /* the request's id, the name, or the key; of a page the model's, NULL: any */
     uint64_t place;   /* of rows: the last one's of the page before */
     uint32_t max_rows;
     bool wants_total;

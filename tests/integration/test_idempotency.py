@@ -5,10 +5,12 @@ was cut at any place goes on behind it.
 usage: test_idempotency.py PARLEYD WRITE_TINY_MODEL      (any python3; no packages)"""
 import concurrent.futures
 import contextlib
+import hashlib
 import http.client
 import itertools
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -329,6 +331,74 @@ def drained(parleyd, models):
         assert not is_idle(daemon)
 
 
+# --- kills, with --data ---
+
+
+def killed(daemon):
+    """kill -9, and another process on the same address and files."""
+    daemon.process.kill()
+    daemon.process.wait()
+    daemon.listener.join()
+    for flag, address in (("--listen", daemon.address), ("--http", daemon.http)):
+        daemon.command[daemon.command.index(flag) + 1] = address
+    daemon.__enter__()
+
+
+def timeless(answer):
+    """A reply without how much of its prompt was in the cache, which a restart empties."""
+    assert answer[0] == 200, answer
+    return re.sub(rb'"cached_tokens":\d+', b"", answer[1])
+
+
+def survives(daemon):
+    """The stored reply has the same bytes in another process; what had not ended is computed again, and streams go on; the key is taken."""
+    told = [(path, body, key, timeless(call(daemon, path, body, key))) for path, body in bodies() for key in [next(keys)]]
+    bound = {"model": "tiny", "messages": STORY, "max_tokens": 8, **FREE}
+    named = [call(daemon, CHAT, bound, f"at home {i}", X_Conversation_Id="home") for i in range(2)]
+    streams = []
+    for path, body in bodies(2000):
+        body["model"], key = "long", next(keys)
+        stream = events(daemon, path, body, key)
+        streams.append((path, body, key, [next(stream) for _ in range(9)], stream))
+    killed(daemon)
+    for path, body, key, seen, stream in streams:
+        stream.close()
+        while seen[-1][0] is None:
+            seen.pop()
+        seen += events(daemon, path, body, key, seen[-1][0])
+        assert meaning(path, seen)[1:] == meaning(path, list(events(daemon, path, body, key)))[1:], path
+    before = answered(daemon)
+    for path, body, key, reply in told:
+        assert timeless(call(daemon, path, body, key)) == reply, path
+        assert error(daemon, path, {**body, "seed": 8}, key)[:2] == (422, "idempotency_key_reused")
+    assert error(daemon, CHAT, bound, "at home 0", X_Conversation_Id="else")[0] == 422
+    for i, answer in enumerate(named):
+        again = call(daemon, CHAT, bound, f"at home {i}", X_Conversation_Id="home")
+        assert timeless(again) == timeless(answer) and again[2]["X-Conversation-Id"] == answer[2]["X-Conversation-Id"]
+    assert answered(daemon) == before, "nothing is generated again"
+    third = json.loads(call(daemon, CHAT, bound, "at home 2", X_Conversation_Id="home")[1])
+    assert third["usage"]["prompt_tokens"] > json.loads(named[1][1])["usage"]["prompt_tokens"]
+    killed(daemon)
+    assert [timeless(call(daemon, path, body, key)) for path, body, key, _ in told] == [reply for *_, reply in told]
+
+
+def survives_apart(parleyd, models, folder):
+    """A key of one principal is not another's, before a kill and after it."""
+    keyed = {"alice": "a" * 32, "mallory": "m" * 32}
+    path = os.path.join(folder, "keys")
+    with open(path, "w", encoding="utf-8") as file:
+        for name, secret in keyed.items():
+            file.write(f"{name} {hashlib.sha256(secret.encode()).hexdigest()}\n")
+    os.chmod(path, 0o600)
+    bodies_of = {name: {"model": "tiny", "messages": STORY, "max_tokens": 8, "user": name, **FREE} for name in keyed}
+    with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--keys", path, "--data", os.path.join(folder, "apart")) as daemon:
+        first = {name: timeless(call(daemon, CHAT, bodies_of[name], "one", X_Api_Key=secret)) for name, secret in keyed.items()}
+        assert len(set(first.values())) == 2
+        killed(daemon)
+        assert {name: timeless(call(daemon, CHAT, bodies_of[name], "one", X_Api_Key=secret)) for name, secret in keyed.items()} == first
+        assert call(daemon, CHAT, bodies_of["alice"], "one", X_Api_Key=keyed["mallory"])[0] == 422
+
+
 def pages(daemon):
     """Pages may send both headers."""
     connection = http.client.HTTPConnection(daemon.http, timeout=PATIENCE)
@@ -361,6 +431,9 @@ def main():
             run(cut_everywhere, daemon)
             run(cut_while_it_runs, daemon, neighbours=64)
         run(drained, parleyd, models)
+        with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--data", os.path.join(folder, "data")) as daemon:
+            run(survives, daemon)
+        run(survives_apart, parleyd, models, folder)
 
 
 if __name__ == "__main__":

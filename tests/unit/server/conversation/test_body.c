@@ -224,4 +224,51 @@ START_TEST(an_end_is_kept)
 }
 END_TEST
 
-SUITE_MAIN("server/conversation/body", terms_are_kept, an_acceptance_is_kept, an_end_is_kept)
+static enum status read_key(const void *body, size_t size_bytes, struct error *err)
+{
+    struct body_key out;
+
+    return body_read_key(&out, body, size_bytes, &arena, err);
+}
+
+START_TEST(a_key_is_kept)
+{
+    const struct body_key key = {.conversation = {7},
+                                 .digest = {8},
+                                 .n_turns = 3,
+                                 .is_ephemeral = true,
+                                 .created_s = 99,
+                                 .id = "resp_1",
+                                 .model = "tiny",
+                                 .version = "abc",
+                                 .instructions = "Be brief."};
+    struct body_key out, bare = key;
+    struct error err;
+    struct buf body;
+
+    buf_init(&body, 1 << 20);
+    arena_init(&arena, 1 << 20);
+    ck_assert_int_eq(body_write_key(&body, &key, &err), STATUS_OK);
+    ck_assert_int_eq(body_read_key(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert_mem_eq(out.conversation, key.conversation, sizeof(key.conversation));
+    ck_assert_mem_eq(out.digest, key.digest, sizeof(key.digest));
+    ck_assert_uint_eq(out.n_turns, 3);
+    ck_assert(out.is_ephemeral);
+    ck_assert_uint_eq(out.created_s, 99);
+    ck_assert_str_eq(out.id, "resp_1");
+    ck_assert_str_eq(out.model, "tiny");
+    ck_assert_str_eq(out.version, "abc");
+    ck_assert_str_eq(out.instructions, "Be brief.");
+    check_cuts(&body, read_key);
+    buf_clear(&body);
+    bare.instructions = NULL;
+    ck_assert_int_eq(body_write_key(&body, &bare, &err), STATUS_OK);
+    ck_assert_int_eq(body_read_key(&out, body.data, body.len, &arena, &err), STATUS_OK);
+    ck_assert_ptr_null(out.instructions);
+    buf_deinit(&body);
+    arena_deinit(&arena);
+}
+END_TEST
+
+SUITE_MAIN("server/conversation/body", terms_are_kept, an_acceptance_is_kept, an_end_is_kept,
+           a_key_is_kept)

@@ -10,6 +10,7 @@
 struct fake_store {
     struct journal_store base;
     size_t n_commits, n_records, n_closed;
+    size_t n_most;   /* records of one commit */
     int fail_commit; /* this one fails, from 1; 0: none */
     uv_sem_t *gate;  /* the first commit waits for it; NULL: it does not */
 };
@@ -35,6 +36,7 @@ static enum status fake_commit(struct journal_store *s, const struct journal_rec
 {
     (void)s;
     fake.n_commits++;
+    fake.n_most = n > fake.n_most ? n : fake.n_most;
     if (fake.gate != NULL && fake.n_commits == 1)
         uv_sem_wait(fake.gate);
     if (fake.fail_commit == (int)fake.n_commits)
@@ -165,6 +167,33 @@ START_TEST(records_share_a_transaction)
 }
 END_TEST
 
+/* What is held is one transaction, also where the ones before it fill theirs. */
+START_TEST(what_is_held_stays_together)
+{
+    uv_sem_t gate;
+
+    start(0);
+    ck_assert_int_eq(uv_sem_init(&gate, 0), 0);
+    fake.gate = &gate;
+    append_all(0, 511); /* the first is a transaction of its own */
+    journal_hold(j);
+    append_all(511, 511 + JOURNAL_MAX_HELD);
+    journal_release(j);
+    append_all(511 + JOURNAL_MAX_HELD, 512 + JOURNAL_MAX_HELD);
+    uv_sem_post(&gate);
+    run_until(&n_ok, 512 + JOURNAL_MAX_HELD);
+    ck_assert_uint_eq(fake.n_commits, 3);
+    ck_assert_uint_eq(fake.n_most, 510 + JOURNAL_MAX_HELD);
+    journal_hold(j);
+    append_all(512 + JOURNAL_MAX_HELD, 514 + JOURNAL_MAX_HELD); /* the journal is idle */
+    journal_release(j);
+    run_until(&n_ok, 514 + JOURNAL_MAX_HELD);
+    ck_assert_uint_eq(fake.n_commits, 4);
+    stop();
+    uv_sem_destroy(&gate);
+}
+END_TEST
+
 /* With a failed transaction all fails that was appended behind it; what comes later does not. */
 START_TEST(a_failure_takes_what_follows)
 {
@@ -237,4 +266,4 @@ START_TEST(what_waits_is_bounded)
 END_TEST
 
 SUITE_MAIN("server/journal/journal", records_share_a_transaction, a_failure_takes_what_follows,
-           reads_are_behind_what_was_appended, what_waits_is_bounded)
+           reads_are_behind_what_was_appended, what_waits_is_bounded, what_is_held_stays_together)

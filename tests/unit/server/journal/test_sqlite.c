@@ -152,6 +152,110 @@ START_TEST(test_kept)
 }
 END_TEST
 
+static void commit_keyed(struct journal_store *s, int of, uint32_t turn, uint32_t part,
+                         const char *key_body)
+{
+    struct journal_record r = record(JOURNAL_ACCEPT, of, turn, "a");
+
+    r.principal = "anna";
+    r.key = "key";
+    r.part = part;
+    r.key_body = key_body;
+    r.key_size_bytes = strlen(key_body);
+    commit(s, r);
+}
+
+/* Turns are found by their key in the order of its parts, until they are withdrawn or their
+ * conversation is closed; to another principal they are not there. */
+START_TEST(test_keys)
+{
+    struct journal_query q = {.by = JOURNAL_BY_KEY, .principal = "anna", .text = "key"};
+    struct journal_store *s = opened();
+    uint64_t n_conversations, n_turns;
+    struct error err = {0};
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    commit(s, record(JOURNAL_OPEN, 1, 0, "p"));
+    ck_assert_str_eq(stored_by(s, &q), "");
+    commit_keyed(s, 1, 1, 1, "second");
+    commit_keyed(s, 0, 1, 0, "first");
+    s->type->close(s);
+    s = opened();
+    ck_assert_str_eq(stored_by(s, &q), "9.1.1:first 9.1.1:second");
+    q.principal = "berta";
+    ck_assert_str_eq(stored_by(s, &q), "");
+    q = (struct journal_query){.by = JOURNAL_BY_KEY, .principal = "anna", .text = "ke"};
+    ck_assert_str_eq(stored_by(s, &q), "");
+    q.text = "key";
+    commit(s, record(JOURNAL_WITHDRAW, 0, 1, ""));
+    ck_assert_str_eq(stored_by(s, &q), "9.1.1:second");
+    commit_keyed(s, 0, 1, 0, "again");
+    commit_keyed(s, 0, 2, 0, "later"); /* in place of it */
+    ck_assert_str_eq(stored_by(s, &q), "9.1.2:later 9.1.1:second");
+    ck_assert_int_eq(s->type->check(s, &n_conversations, &n_turns, &err), STATUS_OK);
+    commit(s, record(JOURNAL_CLOSE, 1, 0, ""));
+    ck_assert_str_eq(stored_by(s, &q), "9.1.2:later");
+    s->type->close(s);
+}
+END_TEST
+
+/* What nobody sends again goes with later requests. */
+START_TEST(test_old_keys)
+{
+    struct journal_query q = {.by = JOURNAL_BY_KEY, .principal = "anna", .text = "old"};
+    struct journal_store *s = opened();
+    struct journal_record r = record(JOURNAL_ACCEPT, 0, 1, "a");
+
+    for (int i = 0; i < 3; i++)
+        commit(s, record(JOURNAL_OPEN, i, 0, "o"));
+    r.principal = "anna";
+    r.key = "old";
+    r.unix_ms = 10;
+    r.key_until_unix_ms = 20;
+    commit(s, r);
+    commit(s, record(JOURNAL_FINISH, 0, 1, "f"));
+    r = record(JOURNAL_ACCEPT, 1, 1, "a");
+    r.principal = "anna";
+    r.key = "next";
+    r.unix_ms = 20;
+    commit(s, r);
+    ck_assert_str_eq(stored_by(s, &q), "9.1.1:");
+    r = record(JOURNAL_ACCEPT, 2, 1, "a");
+    r.principal = "anna";
+    r.key = "last";
+    r.unix_ms = 21;
+    commit(s, r);
+    ck_assert_str_eq(stored_by(s, &q), "");
+    ck_assert_str_eq(stored(s, 0), "");
+    q.text = "next"; /* it is not for its turn alone */
+    ck_assert_str_eq(stored_by(s, &q), "9.1.1:");
+    s->type->close(s);
+}
+END_TEST
+
+/* A file of the schema without keys gets them, and keeps what it has. */
+START_TEST(test_schema_before)
+{
+    struct journal_query q = {.by = JOURNAL_BY_KEY, .principal = "anna", .text = "key"};
+    struct journal_store *s = opened();
+    char path[64];
+    sqlite3 *db;
+
+    commit(s, record(JOURNAL_OPEN, 0, 0, "o"));
+    s->type->close(s);
+    (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
+    ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+    ck_assert_int_eq(
+        sqlite3_exec(db, "DROP TABLE keyed; PRAGMA user_version = 3", NULL, NULL, NULL), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+    s = opened();
+    commit_keyed(s, 0, 1, 0, "k");
+    ck_assert_str_eq(stored(s, 0), "1.1.0:o 3.1.1:a");
+    ck_assert_str_eq(stored_by(s, &q), "9.1.1:k");
+    s->type->close(s);
+}
+END_TEST
+
 /* A fork has the past of its parent until then, whatever happens to that, and pins it: a closed
  * parent is deleted with its last fork. */
 START_TEST(test_forks)
@@ -406,7 +510,7 @@ START_TEST(test_migration)
     (void)snprintf(path, sizeof(path), "%s/journal.db", dir);
     ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(db,
-                                  "DROP TABLE params; DROP TABLE block;"
+                                  "DROP TABLE params; DROP TABLE block; DROP TABLE keyed;"
                                   "DROP INDEX conversation_list; DROP INDEX conversation_of_model;"
                                   "ALTER TABLE conversation DROP COLUMN model;"
                                   "PRAGMA user_version = 1",
@@ -600,6 +704,9 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_kept);
+    tcase_add_test(t, test_keys);
+    tcase_add_test(t, test_old_keys);
+    tcase_add_test(t, test_schema_before);
     tcase_add_test(t, test_forks);
     tcase_add_test(t, test_atomic);
     tcase_add_test(t, test_lock);
