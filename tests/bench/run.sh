@@ -5,6 +5,7 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N]
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 build=$1 model=$2
@@ -25,6 +26,7 @@ case ${1-} in
     by_python compare.py "$@"
     exit
     ;;
+history) by_python ../history/bench.py "${@:2}"; exit ;;
 leaderboard) by_python leaderboard.py "${@:2}"; exit ;;
 --endurance) by_python endurance.py "${@:2}"; exit ;;
 esac
