@@ -218,8 +218,7 @@ static void keyed_reply_cancel(struct keyed_reply *r)
     for (size_t i = 0; i < r->n_turns; i++) {
         struct turn_reader *reader = &r->turns[i].reader;
 
-        if (reader->turn != NULL && is_only_reader(reader) &&
-            !turn_request_of(reader->turn)->is_detached)
+        if (reader->turn != NULL && is_only_reader(reader) && !turn_is_detached(reader->turn))
             turn_end(reader->turn, FINISH_CANCELLED);
     }
 }

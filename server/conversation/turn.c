@@ -53,6 +53,8 @@ static uint64_t latest_deadline_us(const struct turn *t)
     uint64_t latest = 0;
     struct link *at;
 
+    if (t->resolved != NULL)
+        return 0; /* as turn_is_detached */
     if (list_is_empty(&t->readers))
         return t->left_deadline_us;
     for (at = list_first(&t->readers); at != NULL; at = list_next(&t->readers, at)) {
@@ -135,6 +137,11 @@ static void free_turn(struct turn *t)
 const struct stored_request *turn_request_of(const struct turn *t)
 {
     return t->request != NULL ? t->request : t->completed->request;
+}
+
+bool turn_is_detached(const struct turn *t)
+{
+    return turn_request_of(t)->is_detached || t->resolved != NULL;
 }
 
 bool turn_has_begun(const struct turn *t)
@@ -820,7 +827,7 @@ void turn_left(struct turn *t, uint64_t deadline_us, enum status why)
     struct turn_host *h = t->host;
 
     t->left_deadline_us = deadline_us;
-    if (turn_is_ending(t) || t->request->is_detached || (t->is_numbered && h->config->linger(h, t)))
+    if (turn_is_ending(t) || turn_is_detached(t) || (t->is_numbered && h->config->linger(h, t)))
         return;
     turn_end(t, why == STATUS_DEADLINE ? FINISH_DEADLINE : FINISH_CANCELLED);
 }

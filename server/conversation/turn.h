@@ -137,6 +137,9 @@ void turn_stored(struct turn *t, const struct error *err);
  * more. */
 void turn_lose_all(struct turn_host *h);
 
+/* Nobody's leaving ends it. So it is with one that is computed again: the process before may have
+ * told more of it than this one has come to. */
+bool turn_is_detached(const struct turn *t);
 /* Its request, in every state. */
 const struct stored_request *turn_request_of(const struct turn *t);
 /* It may have said something: its readers have events. */
