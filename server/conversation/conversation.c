@@ -416,6 +416,9 @@ static enum status turn_resume(struct conversation *c, const struct turn_request
         return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.generation",
                              "generation is %u, the conversation's is %u: it was rewound",
                              r->resume.generation, c->host.generation);
+    if (c->unended.request != NULL && r->number == c->host.n_turns + 1) /* it was not reopened */
+        return error_because(err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                             "the server is stopping");
     if (r->number == 0 || r->number > c->host.n_turns + c->host.n_live)
         return error_because(err, STATUS_RANGE, REASON_CURSOR_NOT_FOUND, "resume_from.turn",
                              "there is no turn %u", r->number);

@@ -430,8 +430,24 @@ void conversation_put_away(struct conversation *c, const char *reason)
 
 void conversation_unload(struct conversation *c)
 {
-    turn_lose_all(&c->host);
+    turn_lose_all(&c->host, NULL);
     conversation_leave(c, WATCH_CLOSED, "the journal could not be written");
+}
+
+static const struct error suspended = {
+    .status = STATUS_UNAVAILABLE,
+    .reason = REASON_SERVER_DRAINING,
+    .retry_after_ms = 1000,
+    .text = "the server is stopping; the turn goes on when it is back",
+};
+
+bool conversation_suspend(struct conversation *c)
+{
+    if (!c->host.is_kept || c->all->keeping.is_inexact || c->host.model->info.is_inexact)
+        return false;
+    turn_lose_all(&c->host, &suspended);
+    conversation_leave(c, WATCH_CLOSED, "the server is stopping");
+    return true;
 }
 
 void conversation_lose(struct conversation *c)
@@ -473,6 +489,17 @@ static bool on_turn_linger(struct turn_host *host, struct turn *t)
     return true;
 }
 
+/* An accepted turn that nobody reads is not cut because the server stops. */
+static void leave_lingering(struct turn *t)
+{
+    struct conversation *c = container_of(t->host, struct conversation, host);
+    bool is_alone = c->host.n_live == 1;
+
+    if (t->state == TURN_QUEUED || (is_alone && !conversation_suspend(c)))
+        turn_end(t, FINISH_CANCELLED);
+    /* Else others wait for it: it goes on. */
+}
+
 /* Ends the turns that have lingered until then. */
 static void end_lingering(struct conversations *all, uint64_t until_us)
 {
@@ -482,7 +509,10 @@ static void end_lingering(struct conversations *all, uint64_t until_us)
         if (t->linger_until_us > until_us)
             return;
         list_remove(&t->lingering);
-        turn_end(t, FINISH_CANCELLED);
+        if (all->is_draining)
+            leave_lingering(t);
+        else
+            turn_end(t, FINISH_CANCELLED);
     }
 }
 
@@ -536,10 +566,13 @@ void conversations_drain(struct conversations *all)
 
 void conversations_cancel_all(struct conversations *all)
 {
-    struct conversation *c;
+    struct conversation *c, *next;
 
-    for (c = conversations_newest(all); c != NULL; c = conversations_older(all, c))
-        (void)conversation_cancel(c); /* the number does not matter */
+    for (c = conversations_newest(all); c != NULL; c = next) {
+        next = conversations_older(all, c);
+        if (c->host.n_live > 0 && !conversation_suspend(c))
+            (void)conversation_cancel(c); /* the number does not matter */
+    }
 }
 
 void conversations_close_all(struct conversations *all, const struct model *model,

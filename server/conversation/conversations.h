@@ -152,9 +152,11 @@ struct conversation *conversations_get(const struct conversations *all,
  */
 void conversations_tick(struct conversations *all);
 
-/* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end. */
+/* Every later open or turn fails with STATUS_UNAVAILABLE. Turns that linger end, or are left to the
+ * next process. */
 void conversations_drain(struct conversations *all);
-/* Cancels every turn; on_idle is called once they have all ended. */
+/* Cancels every turn, or leaves it to the next process; on_idle is called once they have all ended.
+ */
 void conversations_cancel_all(struct conversations *all);
 /* Closes all conversations of a model (NULL: of any); those that are kept only leave memory. One
  * whose turn is still in a step is freed when the step is done. reason is static. */
@@ -196,6 +198,9 @@ void conversation_close(struct conversation *c, enum watch_what what, const char
 void conversation_unload(struct conversation *c);
 /* It leaves memory without being closed, and its turns are cancelled. reason is static. */
 void conversation_put_away(struct conversation *c, const char *reason);
+/* As conversation_unload, because the server stops: what was accepted is computed again by the next
+ * process. False, and nothing is done, where that could not be. */
+bool conversation_suspend(struct conversation *c);
 /* As conversation_unload, of one that has no turn any more and may be closed already. */
 void conversation_lose(struct conversation *c);
 

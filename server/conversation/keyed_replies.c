@@ -212,12 +212,24 @@ static bool is_only_reader(const struct turn_reader *r)
     return list_first(&r->turn->readers) == &r->link && list_last(&r->turn->readers) == &r->link;
 }
 
+/* The turn is left to the next process, if this one stops. Its end settles the reply. */
+static bool keyed_turn_suspend(const struct keyed_turn *t)
+{
+    struct conversations *all = t->reply->all->config.conversations;
+    struct conversation *c =
+        t->reply->all->is_draining ? conversations_get(all, &t->conversation) : NULL;
+
+    return c != NULL && c->host.n_live == 1 && conversation_suspend(c);
+}
+
 /* The turns end with what they have said, but for detached ones and those that others read on. */
 static void keyed_reply_cancel(struct keyed_reply *r)
 {
     for (size_t i = 0; i < r->n_turns; i++) {
         struct turn_reader *reader = &r->turns[i].reader;
 
+        if (reader->turn != NULL && is_only_reader(reader) && keyed_turn_suspend(&r->turns[i]))
+            continue;
         if (reader->turn != NULL && is_only_reader(reader) && !turn_is_detached(reader->turn))
             turn_end(reader->turn, FINISH_CANCELLED);
     }

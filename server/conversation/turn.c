@@ -548,9 +548,9 @@ static void turn_settle(struct turn *t, struct completed_turn *completed, const 
         turn_conclude(t, completed, err);
         return;
     }
-    if (h->is_lost) {
+    if (h->lost != NULL) {
         completed_turn_unref(completed);
-        turn_lose(t, &turn_lost);
+        turn_lose(t, h->lost);
         return;
     }
     t->completed = completed;
@@ -591,9 +591,9 @@ void turn_accepted(struct turn *t, const struct error *err)
     struct error why;
 
     assert(t->state == TURN_ACCEPTING);
-    if (err->status != STATUS_OK || t->host->is_lost) {
+    if (err->status != STATUS_OK || t->host->lost != NULL) {
         agent_turn_drop(&t->agent);
-        turn_lose(t, err->status != STATUS_OK ? err : &turn_lost);
+        turn_lose(t, err->status != STATUS_OK ? err : t->host->lost);
         return;
     }
     t->is_accepted = true;
@@ -808,17 +808,17 @@ void turn_end(struct turn *t, enum finish why)
     }
 }
 
-void turn_lose_all(struct turn_host *h)
+void turn_lose_all(struct turn_host *h, const struct error *why)
 {
     struct link *at = list_first(&h->turns);
 
-    h->is_lost = true;
+    h->lost = why == NULL ? &turn_lost : why;
     while (at != NULL) {
         struct turn *t = container_of(at, struct turn, link);
 
         at = list_next(&h->turns, at);
         if (t->state == TURN_QUEUED)
-            remove_turn(t, NULL, &turn_lost);
+            remove_turn(t, NULL, h->lost);
     }
 }
 

@@ -50,7 +50,9 @@ struct turn_host {
     uint32_t generation;
     uint16_t n_live; /* length of turns */
     bool is_kept;    /* its turns are durable before anybody is told */
-    bool is_lost;    /* what it is may differ from what is kept of it: nothing more is written */
+    /* What it is may differ from what is kept of it: nothing more is written, and its turns fail
+     * so. NULL: it does not. Static. */
+    const struct error *lost;
 };
 
 /* A reader of a turn, in the caller's memory. After EVENT_DONE or EVENT_FAILED there is no more. */
@@ -133,9 +135,9 @@ enum status turn_reopen(struct turn_host *h, struct stored_request *request,
 void turn_accepted(struct turn *t, const struct error *err);
 void turn_stored(struct turn *t, const struct error *err);
 
-/* The host is lost: its turns fail as UNAVAILABLE, the queued ones at once, and none is stored any
- * more. */
-void turn_lose_all(struct turn_host *h);
+/* The host is lost: its turns fail so, the queued ones at once, and none is stored any more. NULL:
+ * as UNAVAILABLE, because of the journal; why is static. */
+void turn_lose_all(struct turn_host *h, const struct error *why);
 
 /* Nobody's leaving ends it. So it is with one that is computed again: the process before may have
  * told more of it than this one has come to. */

@@ -17,6 +17,7 @@ update  conv, meta
 close   conv
 gone    conv, error              any call of a conversation that was closed before
 keyed   key, body, status, reply an HTTP request with an Idempotency-Key; reply without times
+refused step, error, why         an answer that can never come
 final   step, ids, text, finish, is_cut, is_free
                                  what the client has of a step at its end. is_cut: it was cancelled, or its time was up, somewhere;
                                  is_free: its seed was drawn by the daemon
@@ -172,6 +173,9 @@ class Checker:
         if t.is_acknowledged and r["error"] != "ALREADY_EXISTS":
             self.fault("lost", r, "its number was acknowledged for another body")
 
+    def refused(self, r):
+        self.fault("refused", r, r["why"])
+
     def keyed(self, r):
         had = self.keys.setdefault((r["c"], r["key"]), r)
         if had["body"] != r["body"]:
@@ -206,7 +210,7 @@ def compare(checker, records, reference):
             checker.counts["compared"] += 1
 
 
-def judge(records, reference=()):
+def judge(records=(), reference=()):
     checker = Checker().check(records)
     if reference:
         compare(checker, records, reference)

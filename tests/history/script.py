@@ -65,17 +65,21 @@ class Walk:
         self.records.append({"c": self.number, "op": op, **more})
 
     def patiently(self, act):
-        """Until it is answered."""
-        for _ in range(10**6):
+        """Until it is answered, however often the daemon is killed."""
+        tries = life = 0
+        while tries < 300:
+            tries, life = (tries + 1, life) if life == self.daemon.life else (0, self.daemon.life)
             try:
                 return act(self.daemon.client)
             except (grpc.RpcError, ValueError) as error:
                 if status(error) not in ("UNAVAILABLE", "CANCELLED"):
-                    raise
+                    self.note("refused", step=self.step, error=status(error), why=error.details())
+                    raise Refused(error) from error
             except Gone:
                 pass
             self.wait()
-        raise AssertionError("it is never answered")
+        self.note("refused", step=self.step, error=None, why="it is never answered")
+        raise Refused
 
     def wait(self):
         assert self.may_fail, "the daemon failed, and nobody killed it"
@@ -86,6 +90,7 @@ class Walk:
     def round(self):
         plan = Plan(self.seed, self.number, self.n_rounds)
         self.n_rounds += 1
+        self.step = f"{plan.name}/open"
         self.plan, self.meta, self.gen, self.turns, self.sent = plan, {}, 1, 0, {}
         self.root = self.open(plan)
         self.conv = self.root
@@ -190,8 +195,13 @@ class Walk:
         if error in ("UNAVAILABLE", "CANCELLED"):
             raise Gone(error)
         if error is not None and error != "DEADLINE_EXCEEDED" and not (error == "OUT_OF_RANGE" and is_read):
-            raise Refused(error)
+            raise Refused(error)  # the record says so
         return error
+
+    def go_on(self, parley, number, r, part, leave_at):
+        """Behind what it has of an acknowledged turn."""
+        if self.stream(parley, number, r, part, leave_at, is_read=True) == "OUT_OF_RANGE":
+            raise Refused  # the record says so
 
     def taken(self, parley, number, r):
         """Another body under the number of a turn that was acknowledged."""
@@ -220,7 +230,7 @@ class Walk:
             leave_at = self.chance.randint(1, 20) if self.chance.random() < 0.2 and not observe else None
             how = self.chance.random() if part.is_acknowledged and not observe else 1
             if how < 0.5:
-                self.stream(parley, number, r, part, leave_at, is_read=True)
+                self.go_on(parley, number, r, part, leave_at)
             else:
                 self.stream(parley, number, r, part, leave_at)
             if part.done is None:
@@ -257,6 +267,8 @@ class Walk:
         r = conversations.ConversationsForkRequest(conversation=self.conv, at_turn=at, request_id=name)
         got = self.patiently(lambda parley: parley.conversations.Fork(r))
         self.note("fork", request=name, parent=self.conv, at=at, conv=got.conversation, turns=got.turns)
+        if need["logprobs"] == 0:  # the parent goes on; the fork is to have nothing of that
+            self.turn(need, self.turns + 1)
         self.conv, self.turns, self.gen, self.sent, self.meta = got.conversation, at, 1, {}, {}
         self.patiently(self.get)
 
@@ -278,7 +290,10 @@ class Walk:
         self.sent[number] = r
 
         def cancelled(parley):
-            self.stream(parley, number, r, part, leave_at=need["patience"])
+            if part.index > 0:  # what it has is not cut away: it goes on behind that
+                self.go_on(parley, number, r, part, leave_at=1)
+            if part.done is None:
+                self.stream(parley, number, r, part, leave_at=need["patience"])
             if part.done is None:
                 parley.conversations.Cancel(conversations.ConversationsCancelRequest(conversation=self.conv, turn=number))
                 self.stream(parley, number, r, part)

@@ -71,6 +71,7 @@ BAD = [
     (20, {"reply": "else"}, "differs"),
     (20, {"status": 500}, "refused"),
     (21, {"status": 200}, "lost"),
+    (21, {"op": "refused", "error": "NOT_FOUND", "why": "no such conversation"}, "refused"),
     (22, {"ids": [1, 3]}, "differs"),
     (22, {"finish": "stop"}, "differs"),
     (23, {"ids": [2]}, "differs"),

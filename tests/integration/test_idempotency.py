@@ -399,6 +399,19 @@ def survives_apart(parleyd, models, folder):
         assert call(daemon, CHAT, bodies_of["alice"], "one", X_Api_Key=keyed["mallory"])[0] == 422
 
 
+def drained_and_back(parleyd, models, folder):
+    """With --data what lingers is not cut for it, but goes on in the next process."""
+    key, body = next(keys), {**LONG, "max_tokens": 6000}
+    with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--linger", "1h", "--drain-timeout", "1h", "--data",
+                         os.path.join(folder, "drained")) as daemon:
+        last = hang_up(daemon, key, body)
+        daemon.process.terminate()
+        assert daemon.process.wait(PATIENCE) == 0, daemon.said
+        killed(daemon)
+        rest = list(events(daemon, CHAT, body, key, last))
+        assert json.loads(rest[-2][1])["choices"][0]["finish_reason"] == "length", rest[-2]
+
+
 def pages(daemon):
     """Pages may send both headers."""
     connection = http.client.HTTPConnection(daemon.http, timeout=PATIENCE)
@@ -431,6 +444,7 @@ def main():
             run(cut_everywhere, daemon)
             run(cut_while_it_runs, daemon, neighbours=64)
         run(drained, parleyd, models)
+        run(drained_and_back, parleyd, models, folder)
         with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--data", os.path.join(folder, "data")) as daemon:
             run(survives, daemon)
         run(survives_apart, parleyd, models, folder)

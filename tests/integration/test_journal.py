@@ -353,6 +353,29 @@ def goes_on(parleyd, flags, folder):
         assert said(parley, turn(c, 3, "Again.")).generation == 2
 
 
+def drained(parleyd, flags, folder):
+    """A daemon that is asked to stop cuts no accepted turn: neither one that is read for longer than it waits, nor one that nobody reads."""
+    with Mortal(parleyd, *flags, "--data", os.path.join(folder, "drained"), "--drain-timeout", "50ms", "--linger", "1h") as parley:
+        daemon = parley.daemon
+        read, left = parley.open("long"), parley.open("long")
+        parts, streams = {}, {}
+        for c in (left, read):
+            streams[c] = parley.conversations.Turn(turn(c, 1, tokens=5000))
+            parts[c] = Reply().read(streams[c], 1)
+            if c == left:
+                streams[c].cancel()
+        daemon.process.terminate()
+        refused(grpc.StatusCode.UNAVAILABLE, streams[read])
+        assert daemon.process.wait(children.PATIENCE) == 0, daemon.said
+        daemon.listener.join()
+        parley = daemon.again()
+        for c, part in parts.items():
+            assert c == left or parley.get(c).turns == 0
+            resumed(parley, part, c, 1)
+            assert word(part.done, "finish_reason") == "length" and len(part.ids) == 5000, part.done
+        assert said(parley, turn(read, 1, tokens=5000)).end() == parts[read].end()
+
+
 def chat(daemon, name, text):
     """One chat of a conversation that the header names; its reply, the conversation's id, and how much of the prompt it had before."""
     connection = http.client.HTTPConnection(daemon.http, timeout=children.PATIENCE)
@@ -568,7 +591,7 @@ def main():
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, long, "65536"], check=True)
         flags = ["--model", f"tiny={tiny}", "--model", f"long={long}", "--http", "off"]
-        for part in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
+        for part in (is_kept, is_listed, is_backed_up, is_forgotten, second_is_refused, goes_on, drained, named_by_header, another_model, responses, failing_disk, same_as_uninterrupted):
             began = time.monotonic()
             part(parleyd, flags, folder)
             print(f"{part.__name__}: {time.monotonic() - began:.1f} s", flush=True)
