@@ -475,20 +475,6 @@ static void on_turn_left(struct turn_host *host, bool is_complete)
         all->on_idle(all->idle_arg);
 }
 
-static bool on_turn_linger(struct turn_host *host, struct turn *t)
-{
-    struct conversation *c = container_of(host, struct conversation, host);
-    struct conversations *all = c->all;
-
-    if (all->is_draining || c->is_closed || all->config.linger_us == 0)
-        return false;
-    t->linger_until_us = env_now_us(all->config.env) + all->config.linger_us;
-    list_push(&all->lingering, &t->lingering);
-    if (first_lingering(all) == t)
-        conversations_arm(all);
-    return true;
-}
-
 /* An accepted turn that nobody reads is not cut because the server stops. */
 static void leave_lingering(struct turn *t)
 {
@@ -498,6 +484,24 @@ static void leave_lingering(struct turn *t)
     if (t->state == TURN_QUEUED || (is_alone && !conversation_suspend(c)))
         turn_end(t, FINISH_CANCELLED);
     /* Else others wait for it: it goes on. */
+}
+
+static bool on_turn_linger(struct turn_host *host, struct turn *t)
+{
+    struct conversation *c = container_of(host, struct conversation, host);
+    struct conversations *all = c->all;
+
+    if (all->is_draining && c->host.is_kept && !c->is_closed) {
+        leave_lingering(t);
+        return true;
+    }
+    if (all->is_draining || c->is_closed || all->config.linger_us == 0)
+        return false;
+    t->linger_until_us = env_now_us(all->config.env) + all->config.linger_us;
+    list_push(&all->lingering, &t->lingering);
+    if (first_lingering(all) == t)
+        conversations_arm(all);
+    return true;
 }
 
 /* Ends the turns that have lingered until then. */

@@ -21,7 +21,8 @@ struct turn_config {
      * valid. */
     void (*left)(struct turn_host *host, bool is_complete);
     /* The last reader of a turn that can be asked for again has gone: true if turn_end will be
-     * called later unless a reader comes. It may put t->lingering into a list of its own. */
+     * called later unless a reader comes, or the turn was seen to. It may put t->lingering into a
+     * list of its own. */
     bool (*linger)(struct turn_host *host, struct turn *t);
     /* No turn is left, and nothing touches the host afterwards: it may be freed. */
     void (*emptied)(struct turn_host *host);

@@ -107,7 +107,7 @@ def histories(args, flags, folder, paths, n_kills, seed):
 def run(args, model, folder, n_kills, seed):
     """Judges one run, of which the histories may be there already."""
     paths = [os.path.join(folder, f"{seed}.{what}.jsonl") for what in ("killed", "unharmed")]
-    flags = ["--model", f"tiny={model}", "--http", "127.0.0.1:0", "--linger", "2s", "--drain-timeout", "20ms"]
+    flags = ["--model", f"tiny={model}", "--http", "127.0.0.1:0", "--linger", "1m", "--drain-timeout", "20ms"]
     began = time.monotonic()
     broken = []
     if not all(map(os.path.exists, paths)):
