@@ -1,6 +1,7 @@
 #include "tests/sim/fake_disk.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,8 +90,10 @@ static enum status disk_commit(struct journal_store *s, const struct journal_rec
                                size_t n, struct error *err)
 {
     uint64_t chance = disk_chance(fake_disk.seed + ++fake_disk.n_jobs) % 100;
-    bool fails = !fake_disk.is_whole && chance < 4;
-    bool is_unknown = !fake_disk.is_whole && chance >= 4 && chance < 8;
+    bool may_fail =
+        fake_disk.n_jobs < atomic_load_explicit(&fake_disk.whole_from, memory_order_relaxed);
+    bool fails = may_fail && chance < 4;
+    bool is_unknown = may_fail && chance >= 4 && chance < 8;
 
     (void)s;
     for (size_t i = 0; i < n && !fails; i++) {
@@ -113,14 +116,14 @@ void fake_disk_crash(size_t last_job)
 {
     while (fake_disk.n > 0 && fake_disk.records[fake_disk.n - 1].job > last_job)
         disk_drop_last();
-    fake_disk.is_whole = false;
+    atomic_store_explicit(&fake_disk.whole_from, SIZE_MAX, memory_order_relaxed);
 }
 
 void fake_disk_empty(uint64_t seed)
 {
     while (fake_disk.n > 0)
         disk_drop_last();
-    fake_disk = (struct fake_disk){.seed = disk_chance(seed)};
+    fake_disk = (struct fake_disk){.seed = disk_chance(seed), .whole_from = SIZE_MAX};
 }
 
 /* The record that opened it, below a place of the log; NULL: none. */

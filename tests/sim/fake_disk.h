@@ -20,8 +20,10 @@ struct fake_disk {
     size_t n;
     size_t n_jobs; /* transactions since the start */
     uint64_t seed; /* of which of them fail */
-    bool is_whole; /* none fails */
-    bool is_twice; /* a place was written twice: the daemon is at fault */
+    /* Transactions from this one on do not fail. The journal's thread reads it; relaxed: what it is
+     * about begins later, by a mutex. */
+    _Atomic size_t whole_from;
+    bool is_twice; /* a place was written twice: the daemon is at fault; read when nobody uses it */
     uint64_t n_failed, n_unknown;
 };
 

@@ -6,6 +6,7 @@
  * with what was told before. --seed N replays one. */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -409,8 +410,10 @@ static void life_end(struct world *w)
     bool is_busy;
 
     journal_read_figures(w->journal, &figures);
-    last_job = w->n_jobs + (size_t)figures.n_transactions + (size_t)world_draw(w, 2);
-    fake_disk.is_whole = true; /* what is done on the way to the end is not there afterwards */
+    last_job = w->n_jobs + (size_t)figures.n_transactions;
+    /* Behind the one that is being written: all that is not there afterwards. */
+    atomic_store_explicit(&fake_disk.whole_from, last_job + 2, memory_order_relaxed);
+    last_job += (size_t)world_draw(w, 2);
     for (size_t i = 0; i < N_CLIENTS; i++) {
         struct client *c = &w->clients[i];
 
@@ -430,6 +433,8 @@ static void life_end(struct world *w)
     (void)uv_run(&w->loop, UV_RUN_DEFAULT);
     if (!w->is_stopped || uv_loop_close(&w->loop) != 0)
         world_fault(w, NULL, "the journal does not stop");
+    if (fake_disk.is_twice)
+        world_fault(w, NULL, "a place of the journal is written twice");
     fake_disk_crash(last_job);
 }
 
@@ -459,8 +464,6 @@ static void world_tick(struct world *w)
         life_end(w);
         life_begin(w);
     }
-    if (fake_disk.is_twice)
-        world_fault(w, NULL, "a place of the journal is written twice");
 }
 
 static void world_run(struct world *w)
