@@ -5,7 +5,7 @@
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --endurance [MINUTES] [--json]
-#        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N]
+#        tests/bench/run.sh BUILD_DIR MODEL.gguf history [--kills N] [--seed N] | history --mutations [NAME…]
 set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 build=$1 model=$2
