@@ -89,6 +89,82 @@ enum status message_extras_write(struct buf *out, const struct message_extras *x
     return rc == STATUS_OK ? buf_append_text(out, "}") : rc;
 }
 
+static enum status extras_keep_text(struct text *out, const json_t *value, struct arena *arena)
+{
+    if (!json_is_string(value))
+        return STATUS_OK;
+    out->len = json_string_length(value);
+    out->text = arena_strndup(arena, json_string_value(value), out->len);
+    return out->text == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+static enum status extras_keep_arguments(struct text *out, const json_t *value, struct arena *arena)
+{
+    char *text;
+
+    if (!json_is_object(value))
+        return extras_keep_text(out, value, arena);
+    text = json_dumps(value, 0);
+    if (text == NULL)
+        return STATUS_EXHAUSTED;
+    out->len = strlen(text);
+    out->text = arena_strndup(arena, text, out->len);
+    free(text);
+    return out->text == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+}
+
+static enum status extras_keep_calls(struct message_extras *x, const json_t *list,
+                                     struct arena *arena)
+{
+    const size_t n = json_array_size(list);
+    struct tool_call *calls = arena_alloc(arena, n, sizeof calls[0]);
+    enum status rc = n > 0 && calls == NULL ? STATUS_EXHAUSTED : STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < n; i++) {
+        const json_t *call = json_array_get(list, i);
+        const json_t *function = json_object_get(call, "function");
+
+        calls[i] = (struct tool_call){{"", 0}, {"", 0}, {"", 0}};
+        rc = extras_keep_text(&calls[i].id, json_object_get(call, "id"), arena);
+        if (rc == STATUS_OK)
+            rc = extras_keep_text(&calls[i].name, json_object_get(function, "name"), arena);
+        if (rc == STATUS_OK)
+            rc = extras_keep_arguments(&calls[i].arguments, json_object_get(function, "arguments"),
+                                       arena);
+    }
+    x->calls = calls;
+    x->n_calls = n;
+    return rc;
+}
+
+enum status message_extras_read(struct message_extras *out, const struct message *m,
+                                struct arena *arena)
+{
+    const struct text none = {"", 0};
+    struct message_extras x = {.thoughts = none, .call_id = none, .name = none};
+    json_t *more;
+    enum status rc;
+
+    if (m->more_len == 0) {
+        *out = x;
+        return STATUS_OK;
+    }
+    more = json_loadb(m->more, m->more_len, 0, NULL);
+    rc = more == NULL ? STATUS_EXHAUSTED : STATUS_OK; /* we wrote it */
+    if (rc == STATUS_OK)
+        rc = extras_keep_calls(&x, json_object_get(more, "tool_calls"), arena);
+    if (rc == STATUS_OK)
+        rc = extras_keep_text(&x.thoughts, json_object_get(more, "reasoning_content"), arena);
+    if (rc == STATUS_OK)
+        rc = extras_keep_text(&x.call_id, json_object_get(more, "tool_call_id"), arena);
+    if (rc == STATUS_OK)
+        rc = extras_keep_text(&x.name, json_object_get(more, "name"), arena);
+    json_decref(more);
+    if (rc == STATUS_OK)
+        *out = x;
+    return rc;
+}
+
 enum status message_extras_calls_text(struct buf *out, const struct message *m)
 {
     json_t *more = m->more_len > 0 ? json_loadb(m->more, m->more_len, 0, NULL) : NULL;

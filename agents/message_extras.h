@@ -4,6 +4,7 @@
 #define AGENTS_MESSAGE_EXTRAS_H
 
 #include "agents/message.h"
+#include "base/arena.h"
 #include "base/buf.h"
 
 struct tool_call {
@@ -27,6 +28,10 @@ void call_id_format(char out[CALL_ID_CHARS], uint64_t seed, uint32_t call);
 /* Appends the JSON object; nothing if there are no extras. Arguments that are a JSON object stand
  * in it as one, others as a string. */
 enum status message_extras_write(struct buf *out, const struct message_extras *x) MUST_CHECK;
+
+/* Reads m's more, with texts in the arena, each ended by NUL. */
+enum status message_extras_read(struct message_extras *out, const struct message *m,
+                                struct arena *arena) MUST_CHECK;
 
 /* Appends the calls of a message's more as text, as a model without a form of its own writes them.
  * EXHAUSTED without memory. */

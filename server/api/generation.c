@@ -617,25 +617,12 @@ static const struct stored_request *choice_request(const struct choice *c)
                                          : NULL;
 }
 
-bool generation_request_divides(struct reply_parser_config *out, const struct stored_request *asked,
-                                const struct model *model)
-{
-    *out = (struct reply_parser_config){0};
-    if (asked == NULL || asked->is_plain)
-        return false;
-    out->format = model->info.reply_format;
-    out->tools = asked->tool_use.tools;
-    out->is_forced = asked->tool_use.is_forced;
-    out->is_single = asked->tool_use.is_single;
-    return out->format != NULL && (out->tools.len > 0 || out->format->thoughts != NULL);
-}
-
 static bool choice_divides(const struct choice *c, struct reply_parser_config *out)
 {
     const struct stored_request *asked = choice_request(c);
     const struct generation *g = c->generation;
 
-    const bool divides = generation_request_divides(out, asked, g->model);
+    const bool divides = tools_divide(out, asked, g->model->info.reply_format);
 
     out->keeps_thoughts = g->request->keeps_thoughts;
     return divides && g->renderer->has_parts;

@@ -114,10 +114,8 @@ const char *generation_passed_token(const struct choice *c, size_t i, size_t fro
                                     const struct turn_event *part, size_t *ret_len);
 /* The same without parts: of what went out in an earlier stream. */
 enum status generation_parse_passed(struct choice *c, size_t len, struct error *err) MUST_CHECK;
-/* Whether c's reply is read in parts; the second: that of any such request. */
+/* Whether c's reply is read in parts. */
 bool generation_has_parts(const struct choice *c);
-bool generation_request_divides(struct reply_parser_config *out, const struct stored_request *asked,
-                                const struct model *model);
 /* A choice's whole reply in parts, once it is done; the caller deinits it. */
 enum status generation_divide(const struct choice *c, struct whole_reply *out,
                               struct error *err) MUST_CHECK;

@@ -1,10 +1,12 @@
 #include "server/api/tools.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "agents/lm/chat/reply_format.h"
+#include "agents/lm/chat/reply_parser.h"
 #include "agents/lm/grammar/constraint.h"
 #include "server/api/request.h"
+#include "server/conversation/completed_turn.h"
 #include "server/json/fields.h"
 #include "server/json/writer.h"
 
@@ -169,6 +171,120 @@ enum status tools_use(struct tool_use *out, const struct constraint **ret_constr
         return STATUS_OK;
     }
     return constrain(ret_constraint, ret_left_out, tools, format, arena, err);
+}
+
+/* --- tools as texts --- */
+
+static enum status texts_no_memory(struct error *err)
+{
+    return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
+                         "out of memory for the tools");
+}
+
+static enum status texts_take(struct offered_tool *out, json_t *all, const struct tool_text *t,
+                              size_t i, struct error *err)
+{
+    bool was_short = false, is_good;
+    json_t *parameters = NULL, *function, *tool;
+    char name[48];
+
+    (void)snprintf(name, sizeof(name), "tools[%zu].name", i);
+    if (tools_check_name(t->name, name, err) != STATUS_OK)
+        return err->status;
+    if (t->parameters[0] != '\0') {
+        parameters = fields_load(t->parameters, strlen(t->parameters), NULL, &was_short);
+        if (!was_short && !json_is_object(parameters)) {
+            json_decref(parameters);
+            (void)snprintf(name, sizeof(name), "tools[%zu].parameters", i);
+            return error_field(err, name, "are no JSON object");
+        }
+    }
+    function = json_pack("{s:s}", "name", t->name);
+    is_good = !was_short && function != NULL &&
+              (t->description[0] == '\0' ||
+               json_object_set_new(function, "description", json_string(t->description)) == 0) &&
+              (parameters == NULL || json_object_set(function, "parameters", parameters) == 0) &&
+              (!t->is_strict || json_object_set_new(function, "strict", json_true()) == 0);
+    *out = (struct offered_tool){.name = t->name,
+                                 .parameters = json_object_size(parameters) > 0 ? parameters : NULL,
+                                 .is_strict = t->is_strict};
+    tool = is_good ? json_pack("{s:s,s:O}", "type", "function", "function", function) : NULL;
+    json_decref(function);
+    json_decref(parameters); /* the list has it */
+    return tool != NULL && json_array_append_new(all, tool) == 0 ? STATUS_OK : texts_no_memory(err);
+}
+
+static enum status texts_choose(struct offered_tools *out, const struct tool_texts *texts,
+                                struct error *err)
+{
+    out->choice = texts->choice;
+    out->is_single = texts->is_single;
+    if (texts->named == NULL)
+        return STATUS_OK;
+    for (size_t i = 0; i < out->n; i++) {
+        if (strcmp(out->items[i].name, texts->named) == 0) {
+            out->choice = TOOLS_REQUIRED;
+            out->named = out->items[i].name;
+            return STATUS_OK;
+        }
+    }
+    return error_field(err, "tool_choice", "names '%.64s', which is no tool of the request",
+                       texts->named);
+}
+
+static enum status texts_list(struct offered_tools *out, json_t *all,
+                              const struct tool_texts *texts, struct arena *arena,
+                              struct error *err)
+{
+    char *json;
+
+    out->items = arena_alloc(arena, texts->n, sizeof(out->items[0]));
+    if (all == NULL || out->items == NULL)
+        return texts_no_memory(err);
+    for (; out->n < texts->n; out->n++)
+        if (texts_take(&out->items[out->n], all, &texts->items[out->n], out->n, err) != STATUS_OK)
+            return err->status;
+    json = json_dumps(all, 0);
+    if (json == NULL)
+        return texts_no_memory(err);
+    out->json.len = strlen(json);
+    out->json.text = arena_strndup(arena, json, out->json.len);
+    free(json);
+    return out->json.text == NULL ? texts_no_memory(err) : texts_choose(out, texts, err);
+}
+
+enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_constraint,
+                            const char **ret_left_out, const struct tool_texts *texts,
+                            const struct reply_format *format, struct arena *arena,
+                            struct error *err)
+{
+    struct offered_tools tools = {0};
+    json_t *all;
+    enum status rc;
+
+    if (texts->n > TOOLS_MAX)
+        return error_field(err, "tools", "has %zu entries, it may have %d", texts->n, TOOLS_MAX);
+    if (texts->n == 0 && (texts->choice == TOOLS_REQUIRED || texts->named != NULL))
+        return error_field(err, "tool_choice", "needs tools, and there are none");
+    all = json_array();
+    rc = texts_list(&tools, all, texts, arena, err);
+    if (rc == STATUS_OK)
+        rc = tools_use(out, ret_constraint, ret_left_out, &tools, format, arena, err);
+    json_decref(all);
+    return rc;
+}
+
+bool tools_divide(struct reply_parser_config *out, const struct stored_request *asked,
+                  const struct reply_format *format)
+{
+    *out = (struct reply_parser_config){0};
+    if (asked == NULL || asked->is_plain)
+        return false;
+    out->format = format;
+    out->tools = asked->tool_use.tools;
+    out->is_forced = asked->tool_use.is_forced;
+    out->is_single = asked->tool_use.is_single;
+    return format != NULL && (out->tools.len > 0 || format->thoughts != NULL);
 }
 
 enum status request_fit_model(struct request *r, const struct reply_format *format,

@@ -10,6 +10,8 @@
 
 struct json_writer;
 struct reply_format;
+struct reply_parser_config;
+struct stored_request;
 
 enum { TOOLS_MAX = 512, TOOLS_MAX_NAME = 64 };
 
@@ -32,6 +34,33 @@ struct offered_tools {
 
 /* INVALID if it is no name of a tool: letters, digits, _, - and dots, at most TOOLS_MAX_NAME. */
 enum status tools_check_name(const char *name, const char *field, struct error *err) MUST_CHECK;
+
+/* Tools whose schemas are texts, and their choice. */
+struct tool_text {
+    const char *name, *description;
+    const char *parameters; /* JSON; "": it has none */
+    bool is_strict;
+};
+
+struct tool_texts {
+    const struct tool_text *items; /* [n] */
+    size_t n;
+    enum tools_choice choice;
+    const char *named; /* NULL: any */
+    bool is_single;
+    bool has_strict; /* one of them is */
+};
+
+/* As tools_use, which is called. */
+enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_constraint,
+                            const char **ret_left_out, const struct tool_texts *texts,
+                            const struct reply_format *format, struct arena *arena,
+                            struct error *err) MUST_CHECK;
+
+/* How a reply to this request is divided into parts: false if it is text alone. asked may be NULL.
+ */
+bool tools_divide(struct reply_parser_config *out, const struct stored_request *asked,
+                  const struct reply_format *format);
 
 /* Writes a call's arguments as an object, as APIs have them that spell them so: as the model wrote
  * them, {} where they are none, because the reply was cut. */

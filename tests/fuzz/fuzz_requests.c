@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/lm/chat/reply_format.h"
 #include "base/utf8.h"
 #include "parley/v1/act.pb-c.h"
 #include "proto/codec.h"
@@ -194,15 +195,17 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
     struct update_request update;
     const struct tensor_view *tensors;
     const struct pair *pairs;
+    struct reply_format format;
     enum status rc = STATUS_OK;
 
+    reply_format_find(&format, "tools <tool_call> <think>", 25, true);
     if (m->descriptor == &parley__v1__turn_request__descriptor) {
-        rc = wire_turn(&turn, (const Parley__V1__TurnRequest *)m, arena, &err);
+        rc = wire_turn(&turn, (const Parley__V1__TurnRequest *)m, &format, arena, &err);
     } else if (m->descriptor == &parley__v1__chat_request__descriptor) {
         const Parley__V1__ChatRequest *chat = (const Parley__V1__ChatRequest *)m;
 
         if (chat->turn != NULL)
-            rc = wire_turn(&turn, chat->turn, arena, &err);
+            rc = wire_turn(&turn, chat->turn, &format, arena, &err);
     } else if (m->descriptor == &parley__v1__conversations_open_request__descriptor) {
         rc = wire_open(&open, (const Parley__V1__ConversationsOpenRequest *)m, arena, &err);
     } else if (m->descriptor == &parley__v1__conversations_update_request__descriptor) {

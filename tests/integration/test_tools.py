@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tools and thoughts over chat completions and Responses, with the unmodified `openai` client, over Messages with `anthropic`, over /api/chat with `ollama`, and bare HTTP: forced calls, round trips, streams,
+"""Tools and thoughts over gRPC, chat completions and Responses, with the unmodified `openai` client, over Messages with `anthropic`, over /api/chat with `ollama`, and bare HTTP: forced calls, round trips, streams,
 parallel calls, families' forms of calls, what is refused, and the same bytes alone and in company.
 
 What a model writes without being forced is put into its mouth by a constraint (guided_choice), since tiny models call nothing.
@@ -15,12 +15,15 @@ import time
 import urllib.request
 
 import anthropic
+import grpc
 import ollama
 import openai
 
 import children
 import harness
 from children import PATIENCE
+from harness import content, conversations as pb
+from parley.v1 import cursor_pb2 as cursor  # found by harness
 
 WEATHER = {"type": "function", "function": {
     "name": "weather", "description": "The weather of a city.",
@@ -495,6 +498,111 @@ def weather_of(city: str) -> str:
     return city
 
 
+def wire_tools():
+    return [content.Tool(name=t["function"]["name"], description=t["function"].get("description", ""),
+                         parameters=json.dumps(t["function"]["parameters"]) if "parameters" in t["function"] else "") for t in TOOLS]
+
+
+def says_on_wire(text):
+    return content.Constraint(choice=content.Constraint.Choice(texts=[text]))
+
+
+def in_parts(events):
+    """What a stream of a turn's events says: text, reasoning, calls (id, name, arguments), how it ended, and the events' cursors."""
+    text, thoughts, calls, places = "", "", [], []
+    for e in events:
+        if e.WhichOneof("event") != "piece":
+            continue
+        text, thoughts = text + e.piece.text, thoughts + e.piece.reasoning
+        for d in e.piece.tool_calls:
+            if d.index == len(calls):
+                assert d.name and len(d.id) == 9
+                calls.append([d.id, d.name, ""])
+            else:
+                assert d.index == len(calls) - 1 and not d.name and not d.id, d
+            calls[d.index][2] += d.arguments
+        places.append(e.piece.next_index)
+    assert events[-1].WhichOneof("event") == "done"
+    return (text, thoughts, calls, harness.word(events[-1].done, "finish_reason")), places
+
+
+def wired(parley):
+    """gRPC: calls and reasoning come apart in pieces, in Ask's message and on Chat; results are messages; a stream goes on from each of its places."""
+    for text, (said, thoughts, calls, finish) in REPLIES:
+        c = parley.open("hermes")
+        request = pb.TurnRequest(conversation=c, turn=1, text="x", tools=wire_tools(), constraint=says_on_wire(text))
+        events = list(parley.conversations.Turn(request))
+        got, places = in_parts(events)
+        assert (got[0], got[1], [tuple(x[1:]) for x in got[2]], got[3]) == (said, thoughts, calls, finish), (text, got)
+        for place in {p for p in places if p}:
+            rest = list(parley.conversations.Turn(pb.TurnRequest(conversation=c, turn=1, tools=wire_tools(), resume_from=cursor.Cursor(
+                turn=1, generation=events[0].accepted.generation, index=place))))
+            i = max(k for k, e in enumerate(events) if e.piece.next_index == place)
+
+            def joined_of(some):
+                pieces = [e.piece for e in some if e.WhichOneof("event") == "piece"]
+                return ["".join(p.text for p in pieces), "".join(p.reasoning for p in pieces),
+                        "".join(d.id + d.name + d.arguments for p in pieces for d in p.tool_calls)]
+            assert joined_of(rest) == joined_of(events[i + 1:]), (text, place)
+        whole = parley.conversations.Ask(pb.TurnRequest(conversation=c, turn=1, text="x", tools=wire_tools(), constraint=says_on_wire(text)))
+        assert (whole.message.text, whole.message.reasoning) == (said, thoughts) and harness.word(whole, "finish_reason") == finish
+        assert [(t.id, t.name, t.arguments) for t in whole.message.tool_calls] == [tuple(x) for x in got[2]]
+        tagged = parley.conversations.Chat(iter([pb.ChatRequest(tag=7, turn=request)]))
+        other = in_parts([pb.TurnEvent(**{e.WhichOneof("event"): getattr(e, e.WhichOneof("event"))}) for e in tagged])[0]
+        assert other == got
+    # Without tools the text is all that the model wrote, unless reasoning is asked for.
+    c = parley.open("hermes")
+    text = REPLIES[4][0]
+    plain = parley.conversations.Ask(pb.TurnRequest(conversation=c, text="x", constraint=says_on_wire(text)))
+    assert plain.message.text == text and plain.message.reasoning == ""
+    apart = parley.conversations.Ask(pb.TurnRequest(conversation=c, text="x", constraint=says_on_wire(text), reasoning=content.Reasoning()))
+    assert apart.message.text == "It rains." and apart.message.reasoning == "Hm."
+    # A forced call of any model matches its schema.
+    for model in ("tiny", "hermes"):
+        said = parley.conversations.Ask(pb.TurnRequest(
+            conversation=parley.open(model), text="Bonn?", tools=wire_tools(), tool_choice=content.ToolChoice(name="weather", no_parallel=True)))
+        assert [t.name for t in said.message.tool_calls] == ["weather"] and harness.word(said, "finish_reason") == "tool_calls"
+        check_arguments(said.message.tool_calls[0].arguments)
+    wrong = {"tools[0].name": dict(tools=[content.Tool(name="a b")]), "tools[0].parameters": dict(tools=[content.Tool(name="f", parameters="[")]),
+             "tool_choice": dict(tool_choice=content.ToolChoice(mode=content.ToolChoice.MODE_REQUIRED)),
+             "tool_choice.name": dict(tools=wire_tools(), tool_choice=content.ToolChoice(mode=content.ToolChoice.MODE_NONE, name="now")),
+             "messages[0].tool_call_id": dict(text="", messages=[content.Message(role="user", text="x", tool_call_id="1")]),
+             "messages[0].tool_calls": dict(text="", messages=[content.Message(role="assistant", tool_calls=[content.ToolCall(id="1")])]),
+             "reasoning": dict(model="tiny", reasoning=content.Reasoning())}
+    for field, more in wrong.items():
+        conversation = parley.open(more.pop("model", "hermes"))
+        try:
+            parley.conversations.Ask(pb.TurnRequest(**{"conversation": conversation, "text": "x", **more}))
+            raise AssertionError(f"{field} was taken")
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and field in error.details(), (field, error.details())
+
+
+def kept(parleyd, flags, folder):
+    """The journal keeps calls, tools and results: after a restart the conversation goes on as it would have."""
+    flags = [*flags, "--data", os.path.join(folder, "data")]
+    result = [content.Message(role="tool", tool_call_id="?", name="weather", text="Sun.")]
+
+    def go_on(parley, c, **more):
+        return parley.conversations.Ask(pb.TurnRequest(conversation=c, messages=result, tools=wire_tools(), **more,
+                                                       sampling=harness.sampling.Sampling(max_tokens=8, temperature=0)))
+
+    with harness.Parleyd(parleyd, *flags) as parley:
+        c = parley.open("hermes")
+        asked = pb.TurnRequest(conversation=c, turn=1, text="Bonn?", tools=wire_tools(), constraint=says_on_wire(REPLIES[3][0]))
+        first = parley.conversations.Ask(asked)
+        result[0].tool_call_id = first.message.tool_calls[0].id
+        expected = go_on(parley, parley.fork(c))
+    with harness.Parleyd(parleyd, *flags) as parley:
+        again = parley.conversations.Ask(asked)
+        assert again.message == first.message
+        second = go_on(parley, c, turn=2)
+        assert second.message == expected.message and second.usage.prompt_tokens == expected.usage.prompt_tokens
+    with harness.Parleyd(parleyd, *flags) as parley:
+        transcript = parley.get(c).transcript
+        assert [m for m in transcript[1].messages] == result and transcript[0].reply == REPLIES[3][0]
+
+
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
@@ -504,12 +612,16 @@ def main():
             f.write(HERMES)
         children.run([write_tiny_model, tiny], check=True)
         children.run([write_tiny_model, hermes, "8192", "1", template], check=True)
-        with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"hermes={hermes}", "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, resumed, same_bits):
+        flags = ["--model", f"tiny={tiny}", "--model", f"hermes={hermes}"]
+        with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)
                     print(f"{test.__name__}: good, {time.monotonic() - start:.2f} s", flush=True)
+        if not only or "kept" in only:
+            kept(parleyd, flags, folder)
+            print("kept: good", flush=True)
 
 
 if __name__ == "__main__":

@@ -280,7 +280,7 @@ void response_write(const struct response_view *v, struct json_writer *w)
     json_write(w, ",\"tools\":");
     json_write(w, r->tools == NULL ? "[]" : r->tools);
     json_write(w, ",\"output\":[");
-    if (t != NULL && generation_request_divides(&config, t->request, v->model))
+    if (t != NULL && tools_divide(&config, t->request, v->model->info.reply_format))
         response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);
     else if (t != NULL)
         write_item(r, w, responses_item_status(t), t->len == 0 ? "" : t->text, t->len);

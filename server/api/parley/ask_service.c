@@ -12,6 +12,7 @@
 struct ask_call {
     struct call *call;
     struct turn_reader reader;
+    struct turn_parts parts;
     uint32_t generation; /* of the conversation, while the turn runs */
 };
 
@@ -37,7 +38,7 @@ static void ask_write_ready(struct call *call, void *state)
         return;
     }
     arena_init(&arena, REPLY_MAX_BYTES);
-    if (wire_reply(&reply, &a->reader, a->generation, &arena, &err) == STATUS_OK)
+    if (wire_reply(&reply, &a->reader, &a->parts, a->generation, &arena, &err) == STATUS_OK)
         call_reply(call, &reply->base);
     else
         call_finish(call, &err);
@@ -61,7 +62,7 @@ static enum status ask_begin(struct ask_call *a, const Parley__V1__TurnRequest *
     if (request->resume_from != NULL)
         return error_field(err, "resume_from", "has no place here: the reply comes whole");
     reader_init(&a->reader, ask_notify, a);
-    rc = turn_begin(&c, a->call, request, call_arena(a->call), &a->reader, err);
+    rc = turn_begin(&c, a->call, request, call_arena(a->call), &a->reader, &a->parts, err);
     if (rc == STATUS_OK)
         a->generation = c->host.generation;
     return rc;

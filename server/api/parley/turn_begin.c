@@ -23,7 +23,7 @@ static void take_deadline(struct turn_request *r, uint64_t deadline_ms, uint64_t
 
 enum status turn_begin(struct conversation **out, struct call *call,
                        const Parley__V1__TurnRequest *request, struct arena *arena,
-                       struct turn_reader *reader, struct error *err)
+                       struct turn_reader *reader, struct turn_parts *parts, struct error *err)
 {
     struct server *server = call_server(call);
     struct turn_request r;
@@ -35,12 +35,14 @@ enum status turn_begin(struct conversation **out, struct call *call,
     rc = conversations_find(&c, server->conversations, call_principal(call)->id,
                             request->conversation, err);
     if (rc == STATUS_OK)
-        rc = wire_turn(&r, request, arena, err);
+        rc = wire_turn(&r, request, c->host.model->info.reply_format, arena, err);
     if (rc != STATUS_OK)
         return rc;
     take_deadline(&r, request->deadline_ms, env_now_us(server->env), call_deadline_us(call));
     rc = conversation_turn(c, &r, reader, err);
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK) {
         *out = c;
+        turn_parts_init(parts, c->host.model->info.reply_format, request->reasoning != NULL);
+    }
     return rc;
 }

@@ -8,12 +8,15 @@
 #include "server/conversation/conversations.h"
 
 struct call;
+struct turn_parts;
 struct turn_reader;
 
 /* Queues the request's turn in its conversation, as conversation_turn. call is the one that the
- * request came on; arena is for the decoded request. *out is the conversation. */
+ * request came on; arena is for the decoded request. *out is the conversation, parts is how the
+ * reply's text is to be divided. */
 enum status turn_begin(struct conversation **out, struct call *call,
                        const Parley__V1__TurnRequest *request, struct arena *arena,
-                       struct turn_reader *reader, struct error *err) MUST_CHECK;
+                       struct turn_reader *reader, struct turn_parts *parts,
+                       struct error *err) MUST_CHECK;
 
 #endif

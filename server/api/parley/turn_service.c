@@ -25,6 +25,7 @@ enum { CHAT_MAX_TURNS = 1024 };
 struct turn_call {
     struct call *call;
     struct turn_reader reader;
+    struct turn_parts parts;
 };
 
 static void turn_notify(void *arg)
@@ -43,10 +44,10 @@ static void turn_write_ready(struct call *call, void *state)
     struct arena arena;
     struct error err;
 
-    if (!reader_next(&t->reader, &event))
+    if (!turn_parts_next(&t->parts, &t->reader, &event))
         return;
     arena_init(&arena, EVENT_MAX_BYTES);
-    if (wire_event(&w, &event, &t->reader, &arena, &err) != STATUS_OK) {
+    if (wire_event(&w, &event, &t->reader, &t->parts, &arena, &err) != STATUS_OK) {
         call_finish(call, &err);
         goto out;
     }
@@ -72,7 +73,7 @@ static void turn_write_ready(struct call *call, void *state)
         call_finish(call, event.err);
         goto out;
     }
-    call_write(call, &message.base, reader_has_more(&t->reader));
+    call_write(call, &message.base, turn_parts_has_more(&t->parts, &t->reader));
 out:
     arena_deinit(&arena);
 }
@@ -82,6 +83,7 @@ static void turn_on_close(struct call *call, void *state, enum status why)
     struct turn_call *t = state;
 
     (void)call;
+    turn_parts_close(&t->parts);
     reader_close(&t->reader, why);
 }
 
@@ -103,7 +105,7 @@ static void turn_found(struct call *call, const ProtobufCMessage *message, struc
     t->call = call;
     reader_init(&t->reader, turn_notify, t);
     rc = turn_begin(&c, call, (const Parley__V1__TurnRequest *)message, call_arena(call),
-                    &t->reader, &err);
+                    &t->reader, &t->parts, &err);
     if (rc != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -127,6 +129,7 @@ struct chat_item {
     struct multiplex_item base;
     uint64_t tag;
     struct turn_reader reader;
+    struct turn_parts parts;
     /* While the conversation is read from the journal. */
     struct lookup lookup;
     struct arena arena; /* of request, once it is taken */
@@ -169,7 +172,7 @@ static enum status chat_begin_turn(struct chat_item *item, const Parley__V1__Cha
 
     reader_init(&item->reader, item_notify, item);
     rc = turn_begin(&c, multiplex_call(&item->base), request->turn, arena, &item->reader,
-                    &item->err);
+                    &item->parts, &item->err);
     item->has_begun = rc == STATUS_OK;
     if (item->has_begun && item->is_cancelled)
         reader_cancel(&item->reader);
@@ -250,11 +253,11 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
 
     if (item->is_wanted)
         return WROTE_NOTHING;
-    if (item->has_begun && !reader_next(&item->reader, &event))
+    if (item->has_begun && !turn_parts_next(&item->parts, &item->reader, &event))
         return WROTE_NOTHING;
     message.tag = item->tag;
     arena_init(&arena, EVENT_MAX_BYTES);
-    if (wire_event(&w, &event, &item->reader, &arena, &item->err) != STATUS_OK)
+    if (wire_event(&w, &event, &item->reader, &item->parts, &arena, &item->err) != STATUS_OK)
         event = (struct turn_event){.kind = EVENT_FAILED, .err = &item->err};
     switch (event.kind) {
     case EVENT_ACCEPTED:
@@ -286,7 +289,8 @@ static enum multiplex_written chat_write(struct multiplex_item *base)
         is_last = true;
         break;
     }
-    multiplex_write(base, &message.base, !is_last && reader_has_more(&item->reader));
+    multiplex_write(base, &message.base,
+                    !is_last && turn_parts_has_more(&item->parts, &item->reader));
     arena_deinit(&arena);
     return is_last ? WROTE_LAST : WROTE_ONE;
 }
@@ -296,6 +300,7 @@ static void turn_service_chat_end(struct multiplex_item *base, enum status why)
     struct chat_item *item = chat_item_of(base);
 
     lookup_leave(&item->lookup);
+    turn_parts_close(&item->parts);
     if (item->has_begun)
         reader_close(&item->reader, why == STATUS_OK ? STATUS_CANCELLED : why);
     if (item->request != NULL)

@@ -5,6 +5,7 @@
 
 #include "agents/lm/grammar/constraint.h"
 #include "server/api/parley/wire_parts.h"
+#include "server/api/parley/wire_tools.h"
 #include "server/rpc/call.h"
 
 /* --- requests --- */
@@ -116,36 +117,6 @@ enum status wire_sampling(const struct sampling_overrides **out, const Parley__V
     return rc;
 }
 
-/* Fields that are agreed on and not served yet. */
-static enum status check_message(const Parley__V1__Message *m, size_t i, struct error *err)
-{
-    const char *name = m->name[0] != '\0'           ? "name"
-                       : m->n_tool_calls > 0        ? "tool_calls"
-                       : m->tool_call_id[0] != '\0' ? "tool_call_id"
-                       : m->reasoning[0] != '\0'    ? "reasoning"
-                                                    : NULL;
-    char field[sizeof(err->field)];
-
-    if (name == NULL)
-        return STATUS_OK;
-    (void)snprintf(field, sizeof(field), "messages[%zu].%s", i, name);
-    (void)error_field(err, field, "is not served yet");
-    return err->status = STATUS_UNIMPLEMENTED;
-}
-
-static enum status wire_check_served(const Parley__V1__TurnRequest *from, struct error *err)
-{
-    const char *field = from->n_tools > 0           ? "tools"
-                        : from->tool_choice != NULL ? "tool_choice"
-                        : from->reasoning != NULL   ? "reasoning"
-                                                    : NULL;
-
-    if (field == NULL)
-        return STATUS_OK;
-    (void)error_field(err, field, "is not served yet");
-    return err->status = STATUS_UNIMPLEMENTED;
-}
-
 static enum status wire_choice(const struct constraint **out,
                                const Parley__V1__Constraint__Choice *from, struct arena *arena,
                                struct error *err)
@@ -207,6 +178,8 @@ static enum status check_observed(const Parley__V1__TurnRequest *from, struct er
 {
     const char *field = from->sampling != NULL     ? "sampling"
                         : from->constraint != NULL ? "constraint"
+                        : from->n_tools > 0        ? "tools"
+                        : from->reasoning != NULL  ? "reasoning"
                         : from->want_logprobs > 0  ? "want_logprobs"
                                                    : NULL;
 
@@ -236,8 +209,6 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
         const Parley__V1__Message *m = from->messages[i];
         struct error why;
 
-        if (check_message(m, i, err) != STATUS_OK)
-            return err->status;
         if (role_parse(&messages[i].role, m->role, &why) != STATUS_OK) {
             char field[sizeof(err->field)];
 
@@ -247,13 +218,16 @@ static enum status take_messages(struct turn_request *out, const Parley__V1__Tur
         }
         messages[i].text = m->text;
         messages[i].len = strlen(m->text);
+        if (wire_extras(&messages[i], from, i, arena, err) != STATUS_OK)
+            return err->status;
     }
     out->messages = messages;
     out->n_messages = n;
     return STATUS_OK;
 }
 
-/* A message and a bias have three fields each; the rest are the turn's own. */
+/* A message and a bias have three fields each; the rest are the turn's own. Calls of tools and
+ * their results have more: histories that are full of them may have fewer messages. */
 _Static_assert(3 * WIRE_MAX_MESSAGES + 3 * SAMPLING_MAX_BIASES + SAMPLING_MAX_STOPS + 64 <=
                    CALL_MAX_FIELDS,
                "a turn may have more fields than are decoded");
@@ -273,7 +247,7 @@ static enum status wire_resume(struct turn_request *out, const Parley__V1__Curso
 }
 
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
-                      struct arena *arena, struct error *err)
+                      const struct reply_format *format, struct arena *arena, struct error *err)
 {
     struct turn_request r = {
         .number = from->turn,
@@ -282,9 +256,7 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
     };
     enum status rc;
 
-    rc = wire_check_served(from, err);
-    if (rc == STATUS_OK)
-        rc = check_observed(from, err);
+    rc = check_observed(from, err);
     if (rc == STATUS_OK)
         rc = wire_resume(&r, from->resume_from, err);
     if (rc == STATUS_OK)
@@ -293,6 +265,8 @@ enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *f
         rc = wire_sampling(&r.overrides, from->sampling, arena, err);
     if (rc == STATUS_OK && from->constraint != NULL)
         rc = wire_constraint(&r.overrides, from->constraint, arena, err);
+    if (rc == STATUS_OK)
+        rc = wire_tools(&r, from, format, arena, err);
     if (rc == STATUS_OK)
         *out = r;
     return rc;
@@ -384,13 +358,20 @@ enum status wire_fork_metadata(const struct pair **out,
  * string cannot hold. */
 static char *wire_text(const char *text, size_t len, struct arena *arena)
 {
+    if (len == 0)
+        return (char *)"";
+    if (memchr(text, '\0', len) == NULL && text[len] == '\0')
+        return (char *)text;
+    return wire_copy(text, len, arena);
+}
+
+char *wire_copy(const char *text, size_t len, struct arena *arena)
+{
     size_t n = 0;
     char *copy;
 
     if (len == 0)
         return (char *)"";
-    if (memchr(text, '\0', len) == NULL && text[len] == '\0')
-        return (char *)text;
     copy = arena_alloc(arena, len + 1, 1);
     if (copy == NULL)
         return NULL;
@@ -424,13 +405,20 @@ static enum status fill_logprob(Parley__V1__TokenLogprob **out, const struct pie
     return STATUS_OK;
 }
 
+/* parts NULL: all of the text is text. */
 static enum status fill_piece(Parley__V1__TurnPiece *out, const struct turn_event *event,
-                              const struct turn_reader *reader, struct arena *arena)
+                              const struct turn_reader *reader, struct turn_parts *parts,
+                              struct arena *arena)
 {
     size_t n = event->piece.n_tokens;
 
     out->next_index = event->piece.next_index;
-    out->text = wire_text(event->piece.text, event->piece.len, arena);
+    if (parts != NULL && parts->parser != NULL) {
+        if (turn_parts_fill(out, parts, arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
+    } else {
+        out->text = wire_text(event->piece.text, event->piece.len, arena);
+    }
     if (out->text == NULL)
         return STATUS_EXHAUSTED;
     if (n == 0)
@@ -491,8 +479,16 @@ static void fill_timings(Parley__V1__TurnTimings *out, const struct timings *tim
     out->steps = timings->n_steps;
 }
 
+static Parley__V1__FinishReason wire_finish_of(enum finish finish, uint32_t n_calls)
+{
+    return finish == FINISH_STOP && n_calls > 0
+               ? PARLEY__V1__FINISH_REASON__FINISH_REASON_TOOL_CALLS
+               : wire_finish(finish);
+}
+
 enum status wire_event(struct wire_event *out, const struct turn_event *event,
-                       const struct turn_reader *reader, struct arena *arena, struct error *err)
+                       const struct turn_reader *reader, struct turn_parts *parts,
+                       struct arena *arena, struct error *err)
 {
     switch (event->kind) {
     case EVENT_ACCEPTED:
@@ -509,7 +505,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
         break;
     case EVENT_PIECE:
         parley__v1__turn_piece__init(&out->piece);
-        if (fill_piece(&out->piece, event, reader, arena) != STATUS_OK)
+        if (fill_piece(&out->piece, event, reader, parts, arena) != STATUS_OK)
             return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                                  "out of memory for a piece of the reply");
         break;
@@ -517,7 +513,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
         parley__v1__turn_done__init(&out->done);
         fill_usage(&out->usage, &event->usage);
         fill_timings(&out->timings, &event->timings);
-        out->done.finish_reason = wire_finish(event->finish);
+        out->done.finish_reason = wire_finish_of(event->finish, turn_parts_n_calls(parts));
         out->done.usage = &out->usage;
         out->done.timings = &out->timings;
         out->done.turn = event->number;
@@ -541,7 +537,8 @@ static struct turn_event whole_piece(const struct completed_turn *r)
 }
 
 enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
-                       uint32_t generation, struct arena *arena, struct error *err)
+                       const struct turn_parts *parts, uint32_t generation, struct arena *arena,
+                       struct error *err)
 {
     const struct completed_turn *r = reader->completed;
     const struct turn_event event = whole_piece(r);
@@ -553,7 +550,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
         Parley__V1__TurnTimings timings;
     } *w = arena_alloc(arena, 1, sizeof(*w));
 
-    if (w == NULL || fill_piece(&piece, &event, reader, arena) != STATUS_OK)
+    if (w == NULL || fill_piece(&piece, &event, reader, NULL, arena) != STATUS_OK)
         return wire_no_memory(err);
     parley__v1__turn_reply__init(&w->reply);
     parley__v1__message__init(&w->message);
@@ -561,6 +558,8 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     fill_timings(&w->timings, &r->timings);
     w->message.role = (char *)role_name(ROLE_ASSISTANT);
     w->message.text = piece.text;
+    if (turn_parts_message(&w->message, parts, r, arena) != STATUS_OK)
+        return wire_no_memory(err);
     w->reply.turn = r->number;
     w->reply.generation = generation;
     w->reply.message = &w->message;
@@ -568,7 +567,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     w->reply.token_ids = piece.token_ids;
     w->reply.n_logprobs = piece.n_logprobs;
     w->reply.logprobs = piece.logprobs;
-    w->reply.finish_reason = wire_finish(r->finish);
+    w->reply.finish_reason = wire_finish_of(r->finish, (uint32_t)w->message.n_tool_calls);
     w->reply.usage = &w->usage;
     w->reply.timings = &w->timings;
     *out = &w->reply;
@@ -598,7 +597,7 @@ enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__Tran
     request.messages = from->messages;
     request.n_messages = from->n_messages;
     request.observe_only = from->finish_reason == PARLEY__V1__FINISH_REASON__FINISH_REASON_OBSERVED;
-    rc = wire_turn(&t.request, &request, arena, err);
+    rc = wire_turn(&t.request, &request, NULL, arena, err);
     if (rc != STATUS_OK)
         return rc;
     if (!wire_take_finish(&t.finish, from->finish_reason))
@@ -627,6 +626,8 @@ enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct 
         parley__v1__message__init(&messages[i]);
         messages[i].role = (char *)role_name(r->request->messages[i].role);
         messages[i].text = (char *)r->request->messages[i].text;
+        if (wire_fill_extras(&messages[i], &r->request->messages[i], arena) != STATUS_OK)
+            return STATUS_EXHAUSTED;
         list[i] = &messages[i];
     }
     fill_usage(usage, &r->usage);

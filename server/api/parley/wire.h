@@ -9,6 +9,7 @@
 #include "parley/v1/sampling.pb-c.h"
 
 #include "base/arena.h"
+#include "server/api/parley/turn_parts.h"
 #include "server/conversation/body.h"
 #include "server/conversation/conversation.h"
 #include "server/conversation/import.h"
@@ -22,8 +23,10 @@ enum { WIRE_MAX_MESSAGES = 4096 };
 enum status wire_sampling(const struct sampling_overrides **out, const Parley__V1__Sampling *from,
                           struct arena *arena, struct error *err) MUST_CHECK;
 
+/* format: of the model that the turn is of; NULL: it has none. */
 enum status wire_turn(struct turn_request *out, const Parley__V1__TurnRequest *from,
-                      struct arena *arena, struct error *err) MUST_CHECK;
+                      const struct reply_format *format, struct arena *arena,
+                      struct error *err) MUST_CHECK;
 
 /* A turn as a transcript tells it. */
 enum status wire_imported_turn(struct imported_turn *out, const Parley__V1__TranscriptTurn *from,
@@ -50,15 +53,16 @@ struct wire_event {
     Parley__V1__TurnTimings timings;
 };
 
-/* reader produced the event. STATUS_EXHAUSTED without memory. */
+/* reader produced the event, parts took it; parts may be NULL. STATUS_EXHAUSTED without memory. */
 enum status wire_event(struct wire_event *out, const struct turn_event *event,
-                       const struct turn_reader *reader, struct arena *arena,
-                       struct error *err) MUST_CHECK;
+                       const struct turn_reader *reader, struct turn_parts *parts,
+                       struct arena *arena, struct error *err) MUST_CHECK;
 
 /* The whole reply of the turn that reader has seen complete: its completed is set. generation: of
  * the conversation. STATUS_EXHAUSTED without memory. */
 enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *reader,
-                       uint32_t generation, struct arena *arena, struct error *err) MUST_CHECK;
+                       const struct turn_parts *parts, uint32_t generation, struct arena *arena,
+                       struct error *err) MUST_CHECK;
 
 /* Without its transcript. */
 enum status wire_conversation(Parley__V1__Conversation **out, const struct conversation *c,

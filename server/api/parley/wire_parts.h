@@ -11,4 +11,8 @@
 enum status wire_transcript_turn(Parley__V1__TranscriptTurn **out, const struct completed_turn *r,
                                  struct arena *arena) MUST_CHECK;
 
+/* A copy, ended by NUL, without the NUL bytes that such a string cannot hold. NULL without memory.
+ */
+char *wire_copy(const char *text, size_t len, struct arena *arena) MUST_CHECK;
+
 #endif
