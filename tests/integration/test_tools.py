@@ -290,6 +290,9 @@ def responses(parley):
         assert whole.status == "completed" and [o.type for o in whole.output] == ["function_call"], whole
         check_arguments(whole.output[0].arguments)
         assert whole.tools[0].name == "weather" and whole.tool_choice.name == "weather" and whole.parallel_tool_calls is False
+        again = client.responses.retrieve(whole.id)
+        assert [t.name for t in again.tools] == ["weather", "now"] and again.tools[0].parameters == FLAT[0]["parameters"] and again.tools[1].strict is None
+        assert again.tool_choice == "required" and again.parallel_tool_calls is False and again.output[0].arguments == whole.output[0].arguments
         events = list(client.responses.create(model=model, stream=True, **asked))
         items = items_of(events)
         assert [i.model_dump() for i in items] == [o.model_dump() for o in events[-1].response.output] and len(events) > 6

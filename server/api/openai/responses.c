@@ -4,6 +4,7 @@
 #include "server/api/openai/responses.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "server/access/access.h"
@@ -254,6 +255,64 @@ static void response_write_sampling(const struct response_view *v, struct json_w
         json_writef(w, "%u", s.max_tokens);
 }
 
+/* A tool in the form of chat completions as Responses have it; a new reference. */
+static json_t *flat_tool(const json_t *tool)
+{
+    static const char *const nullable[] = {"description", "parameters", "strict"};
+    json_t *flat = json_copy(json_object_get(tool, "function"));
+    bool is_good = flat != NULL && json_object_set_new(flat, "type", json_string("function")) == 0;
+
+    for (size_t i = 0; is_good && i < sizeof(nullable) / sizeof(nullable[0]); i++)
+        is_good = json_object_get(flat, nullable[i]) != NULL ||
+                  json_object_set_new(flat, nullable[i], json_null()) == 0;
+    if (is_good)
+        return flat;
+    json_decref(flat);
+    return NULL;
+}
+
+/* Of a response that is read again only its turn knows the tools. */
+static void response_write_turn_tools(const struct tool_use *use, struct json_writer *w)
+{
+    json_t *list = json_loadb(use->tools.text, use->tools.len, 0, NULL);
+    char *text;
+
+    for (size_t i = 0; w->rc == STATUS_OK && i < json_array_size(list); i++) {
+        json_t *flat = flat_tool(json_array_get(list, i));
+
+        if (json_array_set_new(list, i, flat) != 0)
+            json_writer_fail(w, STATUS_EXHAUSTED);
+    }
+    text = list == NULL ? NULL : json_dumps(list, 0);
+    if (text == NULL)
+        json_writer_fail(w, STATUS_EXHAUSTED);
+    else
+        json_write(w, text);
+    free(text);
+    json_decref(list);
+}
+
+/* Which tool a choice names is not kept with the turn: read again, such a choice is "required". */
+static void response_write_tools(const struct response_view *v, struct json_writer *w)
+{
+    static const struct tool_use none = {.is_single = false};
+    const struct response *r = v->response;
+    const struct tool_use *use = v->request != NULL ? &v->request->tool_use : &none;
+    const bool is_again = r->tools == NULL && use->tools.len > 0;
+
+    json_writef(w, "\"parallel_tool_calls\":%s,\"tool_choice\":",
+                (is_again ? use->is_single : r->is_single) ? "false" : "true");
+    json_write(w, r->choice != NULL     ? r->choice
+                  : use->tools.len == 0 ? "\"none\""
+                  : use->is_forced      ? "\"required\""
+                                        : "\"auto\"");
+    json_write(w, ",\"tools\":");
+    if (is_again)
+        response_write_turn_tools(use, w);
+    else
+        json_write(w, r->tools == NULL ? "[]" : r->tools);
+}
+
 void response_write(const struct response_view *v, struct json_writer *w)
 {
     const struct response *r = v->response;
@@ -267,18 +326,12 @@ void response_write(const struct response_view *v, struct json_writer *w)
                 "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
                 "\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":null,"
                 "\"prompt_cache_key\":null,\"user\":null,"
-                "\"text\":{\"format\":{\"type\":\"text\"}},\"parallel_tool_calls\":%s,"
-                "\"tool_choice\":",
+                "\"text\":{\"format\":{\"type\":\"text\"}},",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
                 t != NULL && t->finish == FINISH_ERROR ? RESPONSE_ERROR : "null",
                 r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
-                v->request != NULL && v->request->is_detached ? "true" : "false",
-                r->is_single ? "false" : "true");
-    json_write(w, r->choice != NULL                                          ? r->choice
-                  : v->request != NULL && v->request->tool_use.tools.len > 0 ? "\"auto\""
-                                                                             : "\"none\"");
-    json_write(w, ",\"tools\":");
-    json_write(w, r->tools == NULL ? "[]" : r->tools);
+                v->request != NULL && v->request->is_detached ? "true" : "false");
+    response_write_tools(v, w);
     json_write(w, ",\"output\":[");
     if (t != NULL && tools_divide(&config, t->request, v->model->info.reply_format))
         response_output_whole(r->id + 5, t, &config, responses_item_status(t), w);

@@ -81,8 +81,7 @@ bool turn_parts_next(struct turn_parts *p, struct turn_reader *r, struct turn_ev
     }
     if (!reader_next(r, out))
         return false;
-    if ((out->kind == EVENT_PIECE || out->kind == EVENT_DONE) &&
-        parts_take(p, r, out) != STATUS_OK)
+    if ((out->kind == EVENT_PIECE || out->kind == EVENT_DONE) && parts_take(p, r, out) != STATUS_OK)
         *out = (struct turn_event){.kind = EVENT_FAILED, .err = &p->err};
     return true;
 }

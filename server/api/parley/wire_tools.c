@@ -63,10 +63,10 @@ static enum status wire_list(struct tool_texts *out, const Parley__V1__TurnReque
 static enum status wire_reasoning(const Parley__V1__Reasoning *from,
                                   const struct reply_format *format, struct error *err)
 {
-    const char *field =
-        from->effort != PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED ? "reasoning.effort"
-        : from->max_tokens != 0                                           ? "reasoning.max_tokens"
-                                                                          : NULL;
+    const char *field = from->effort != PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED
+                            ? "reasoning.effort"
+                        : from->max_tokens != 0 ? "reasoning.max_tokens"
+                                                : NULL;
 
     if (field != NULL) {
         (void)error_field(err, field, "is not served yet");
@@ -83,9 +83,10 @@ static enum status wire_constrain(struct turn_request *out, const struct constra
     struct sampling_overrides *p;
 
     if (out->overrides != NULL && (out->overrides->given & SAMPLING_CONSTRAINT) != 0)
-        return is_forced ? error_field(err, "tool_choice",
-                                       "asks for a call, beside a constraint of the reply")
-                         : error_field(err, "tools", "are strict, beside a constraint of the reply");
+        return is_forced
+                   ? error_field(err, "tool_choice",
+                                 "asks for a call, beside a constraint of the reply")
+                   : error_field(err, "tools", "are strict, beside a constraint of the reply");
     p = arena_alloc(arena, 1, sizeof(*p));
     if (p == NULL)
         return wire_tools_no_memory(err);
@@ -162,9 +163,9 @@ static enum status wire_calls(struct message_extras *out, const Parley__V1__Mess
 
         if (c->name[0] == '\0')
             return error_field(err, field, "has a call without a name");
-        calls[k] = (struct tool_call){
-            wire_tools_text(c->id), wire_tools_text(c->name),
-            wire_tools_text(c->arguments[0] == '\0' ? "{}" : c->arguments)};
+        calls[k] =
+            (struct tool_call){wire_tools_text(c->id), wire_tools_text(c->name),
+                               wire_tools_text(c->arguments[0] == '\0' ? "{}" : c->arguments)};
     }
     out->calls = calls;
     out->n_calls = m->n_tool_calls;
@@ -191,8 +192,7 @@ enum status wire_extras(struct message *out, const Parley__V1__TurnRequest *from
     return request_message_extras(out, &x, arena, err);
 }
 
-enum status wire_fill_extras(Parley__V1__Message *out, const struct message *m,
-                             struct arena *arena)
+enum status wire_fill_extras(Parley__V1__Message *out, const struct message *m, struct arena *arena)
 {
     struct message_extras x;
     Parley__V1__ToolCall *calls;
