@@ -1,34 +1,22 @@
 #include "server/api/anthropic/request.h"
 
-#include "server/json/fields.h"
-#include "tests/fault/sweep.h"
+#include "tests/support/request_case.h"
 #include "tests/unit/base/suite.h"
 #include <check.h>
 #include <string.h>
 
-enum { ARENA_BYTES = 1 << 20 };
-
-/* A request parsed from a text; valid until drop. */
+/* A request read from a text; valid until its case is closed. */
 struct read {
-    struct arena arena;
-    json_t *body;
+    struct request_case c;
     struct request r;
-    struct error err;
 };
 
 static enum status take(struct read *x, bool is_counted, const char *text)
 {
     *x = (struct read){0};
-    arena_init(&x->arena, ARENA_BYTES);
-    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
-        return x->err.status;
-    return anthropic_request(&x->r, x->body, is_counted, &x->arena, &x->err);
-}
-
-static void drop(struct read *x)
-{
-    json_decref(x->body);
-    arena_deinit(&x->arena);
+    if (request_case_open(&x->c, text) != STATUS_OK)
+        return x->c.err.status;
+    return anthropic_request(&x->r, x->c.body, is_counted, &x->c.arena, &x->c.err);
 }
 
 static const char whole[] =
@@ -60,11 +48,11 @@ START_TEST(test_message)
     ck_assert_uint_eq(x.r.overrides.values.max_tokens, 5);
     ck_assert_uint_eq(x.r.overrides.given,
                       SAMPLING_MAX_TOKENS | SAMPLING_TOP_K | SAMPLING_STOPS | SAMPLING_CONSTRAINT);
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take(&x, true, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}"),
                      STATUS_OK);
     ck_assert_uint_eq(x.r.prompts->n_messages, 1);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -121,7 +109,7 @@ START_TEST(test_tools)
     ck_assert_str_eq(m[4].text, "and?");
     ck_assert_int_eq(m[5].role, ROLE_TOOL);
     ck_assert_str_eq(m[5].text, "yes");
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -167,8 +155,8 @@ START_TEST(test_refusals)
         struct read x;
 
         ck_assert_int_eq(take(&x, false, all[i][1]), STATUS_INVALID);
-        ck_assert_msg(strstr(x.err.text, all[i][0]) != NULL, "%s", x.err.text);
-        drop(&x);
+        ck_assert_msg(strstr(x.c.err.text, all[i][0]) != NULL, "%s", x.c.err.text);
+        request_case_close(&x.c);
     }
 }
 END_TEST
@@ -178,20 +166,15 @@ static enum status take_once(void *arg)
     struct read x;
     enum status rc = take(&x, false, arg);
 
-    drop(&x);
+    request_case_close(&x.c);
     return rc;
 }
 
 /* Without memory a request is refused as such. */
 START_TEST(memory_fails)
 {
-    char text[sizeof(whole)], tools[sizeof(with_tools)];
-
-    memcpy(text, whole, sizeof(text));
-    memcpy(tools, with_tools, sizeof(tools));
-    fields_init();
-    ck_assert_int_gt(sweep(take_once, text), 5);
-    ck_assert_int_gt(sweep(take_once, tools), 20);
+    ck_assert_int_gt(request_case_sweep(take_once, whole), 5);
+    ck_assert_int_gt(request_case_sweep(take_once, with_tools), 20);
 }
 END_TEST
 

@@ -1,35 +1,23 @@
 #include "server/api/ollama/request.h"
 
-#include "server/json/fields.h"
-#include "tests/fault/sweep.h"
+#include "tests/support/request_case.h"
 #include "tests/unit/base/suite.h"
 #include <check.h>
 #include <string.h>
 
-enum { ARENA_BYTES = 1 << 20 };
-
-/* A request parsed from a text; valid until drop. */
+/* A request read from a text; valid until its case is closed. */
 struct read {
-    struct arena arena;
-    json_t *body;
+    struct request_case c;
     struct ollama_request r;
-    struct error err;
 };
 
 static enum status take(struct read *x, bool is_chat, const char *text)
 {
     *x = (struct read){0};
-    arena_init(&x->arena, ARENA_BYTES);
-    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
-        return x->err.status;
-    return (is_chat ? ollama_request_chat : ollama_request_generate)(&x->r, x->body, &x->arena,
-                                                                     &x->err);
-}
-
-static void drop(struct read *x)
-{
-    json_decref(x->body);
-    arena_deinit(&x->arena);
+    if (request_case_open(&x->c, text) != STATUS_OK)
+        return x->c.err.status;
+    return (is_chat ? ollama_request_chat : ollama_request_generate)(&x->r, x->c.body, &x->c.arena,
+                                                                     &x->c.err);
 }
 
 static const char whole_chat[] =
@@ -61,7 +49,7 @@ START_TEST(test_chat)
     ck_assert_uint_eq(x.r.base.overrides.given, SAMPLING_MAX_TOKENS | SAMPLING_TOP_K |
                                                     SAMPLING_STOPS | SAMPLING_REPETITION |
                                                     SAMPLING_TEMPERATURE | SAMPLING_CONSTRAINT);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -106,7 +94,7 @@ START_TEST(test_calls)
     }
     ck_assert_str_eq(x.r.base.thinks, "think");
     ck_assert_uint_eq(x.r.base.tools->n, 1);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -121,14 +109,14 @@ START_TEST(test_generate)
     ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 2);
     ck_assert_int_eq(x.r.base.prompts[0].messages[0].role, ROLE_SYSTEM);
     ck_assert_str_eq(x.r.base.prompts[0].messages[1].text, "a");
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take(&x, false, "{\"prompt\":\"a\",\"raw\":true,\"context\":[]}"), STATUS_OK);
     ck_assert(x.r.base.prompts[0].is_plain);
     ck_assert_uint_eq(x.r.base.prompts[0].n_messages, 1);
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take(&x, false, "{\"model\":\"m\"}"), STATUS_OK);
     ck_assert(x.r.is_empty);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -163,8 +151,8 @@ START_TEST(test_refusals)
         struct read x;
 
         ck_assert_int_eq(take(&x, all[i].is_chat, all[i].text), STATUS_INVALID);
-        ck_assert_msg(strstr(x.err.text, all[i].field) != NULL, "%s", x.err.text);
-        drop(&x);
+        ck_assert_msg(strstr(x.c.err.text, all[i].field) != NULL, "%s", x.c.err.text);
+        request_case_close(&x.c);
     }
 }
 END_TEST
@@ -174,20 +162,15 @@ static enum status take_once(void *arg)
     struct read x;
     enum status rc = take(&x, true, arg);
 
-    drop(&x);
+    request_case_close(&x.c);
     return rc;
 }
 
 /* Without memory a request is refused as such. */
 START_TEST(memory_fails)
 {
-    char text[sizeof(whole_chat)], calls[sizeof(with_calls)];
-
-    memcpy(text, whole_chat, sizeof(text));
-    memcpy(calls, with_calls, sizeof(calls));
-    fields_init();
-    ck_assert_int_gt(sweep(take_once, text), 5);
-    ck_assert_int_gt(sweep(take_once, calls), 20);
+    ck_assert_int_gt(request_case_sweep(take_once, whole_chat), 5);
+    ck_assert_int_gt(request_case_sweep(take_once, with_calls), 20);
 }
 END_TEST
 

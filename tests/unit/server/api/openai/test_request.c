@@ -2,45 +2,33 @@
 
 #include "server/api/openai/error.h"
 #include "server/http/status.h"
-#include "server/json/fields.h"
-#include "tests/fault/sweep.h"
+#include "tests/support/request_case.h"
 #include "tests/unit/base/suite.h"
 #include <check.h>
 #include <string.h>
 
-enum { ARENA_BYTES = 1 << 20 };
-
 enum api { CHAT, COMPLETION, RESPONSES };
 
-/* A request parsed from a text; valid until drop. */
+/* A request read from a text; valid until its case is closed. */
 struct read {
-    struct arena arena;
-    json_t *body;
+    struct request_case c;
     struct request r;
     struct responses_request responses;
-    struct error err;
 };
 
 static enum status take(struct read *x, enum api api, const char *text)
 {
     *x = (struct read){0};
-    arena_init(&x->arena, ARENA_BYTES);
-    if (fields_parse(&x->body, text, strlen(text), &x->err) != STATUS_OK)
-        return x->err.status;
+    if (request_case_open(&x->c, text) != STATUS_OK)
+        return x->c.err.status;
     if (api == CHAT)
-        return request_chat(&x->r, x->body, &x->arena, &x->err);
+        return request_chat(&x->r, x->c.body, &x->c.arena, &x->c.err);
     if (api == COMPLETION)
-        return request_completion(&x->r, x->body, &x->arena, &x->err);
-    if (request_responses(&x->responses, x->body, &x->arena, &x->err) != STATUS_OK)
-        return x->err.status;
+        return request_completion(&x->r, x->c.body, &x->c.arena, &x->c.err);
+    if (request_responses(&x->responses, x->c.body, &x->c.arena, &x->c.err) != STATUS_OK)
+        return x->c.err.status;
     x->r = x->responses.base;
     return STATUS_OK;
-}
-
-static void drop(struct read *x)
-{
-    json_decref(x->body);
-    arena_deinit(&x->arena);
 }
 
 static const char whole_chat[] =
@@ -78,7 +66,7 @@ START_TEST(test_chat)
     ck_assert_uint_eq(x.r.overrides.given &
                           (SAMPLING_IGNORE_EOS | SAMPLING_MIN_TOKENS | SAMPLING_TOP_P),
                       SAMPLING_IGNORE_EOS | SAMPLING_MIN_TOKENS);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -91,18 +79,18 @@ START_TEST(test_prompts)
     ck_assert(x.r.prompts[0].is_plain && !x.r.want_logprobs);
     ck_assert_str_eq(x.r.prompts[0].messages[0].text, "once");
     ck_assert_uint_eq(x.r.overrides.values.max_tokens, 16);
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take(&x, COMPLETION, "{\"prompt\":[5,6,7],\"logprobs\":0}"), STATUS_OK);
     ck_assert_uint_eq(x.r.n_prompts, 1);
     ck_assert_uint_eq(x.r.prompts[0].n_ids, 3);
     ck_assert_int_eq(x.r.prompts[0].ids[2], 7);
     ck_assert(x.r.want_logprobs);
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take(&x, COMPLETION, "{\"prompt\":[\"a\",[1,2],\"b\"],\"n\":3}"), STATUS_OK);
     ck_assert_uint_eq(x.r.n_prompts, 3);
     ck_assert_uint_eq(x.r.prompts[1].n_ids, 2);
     ck_assert_uint_eq(x.r.n, 3);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -123,7 +111,7 @@ START_TEST(test_responses)
     ck_assert_str_eq(x.responses.previous, "resp_1");
     ck_assert(!x.responses.store);
     ck_assert_uint_eq(x.r.overrides.values.max_tokens, 9);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -210,15 +198,15 @@ START_TEST(test_wrong)
     struct read x;
 
     ck_assert_int_eq(take(&x, w->api, w->text), STATUS_INVALID);
-    ck_assert_str_eq(x.err.field, w->field);
-    ck_assert_msg(strstr(x.err.text, w->says) != NULL, "'%s' does not say '%s'", x.err.text,
+    ck_assert_str_eq(x.c.err.field, w->field);
+    ck_assert_msg(strstr(x.c.err.text, w->says) != NULL, "'%s' does not say '%s'", x.c.err.text,
                   w->says);
     buf_init(&body, 4096);
-    ck_assert_int_eq(openai_api.append_error(&body, http_status_of(x.err.status), &x.err),
+    ck_assert_int_eq(openai_api.append_error(&body, http_status_of(x.c.err.status), &x.c.err),
                      STATUS_OK);
     ck_assert(strstr(body.data, "\"type\":\"invalid_request_error\"") != NULL);
     buf_deinit(&body);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -311,14 +299,14 @@ START_TEST(test_unmet)
     struct read x;
 
     ck_assert_int_eq(take_with(&x, u->api, u->field, u->on), STATUS_INVALID);
-    ck_assert_str_eq(x.err.field, u->field);
-    drop(&x);
+    ck_assert_str_eq(x.c.err.field, u->field);
+    request_case_close(&x.c);
     ck_assert_int_eq(take_with(&x, u->api, u->field, "null"), STATUS_OK);
-    drop(&x);
+    request_case_close(&x.c);
     for (size_t i = 0; i < 3 && u->off[i] != NULL; i++) {
         ck_assert_msg(take_with(&x, u->api, u->field, u->off[i]) == STATUS_OK, "%s: %s", u->off[i],
-                      x.err.text);
-        drop(&x);
+                      x.c.err.text);
+        request_case_close(&x.c);
     }
 }
 END_TEST
@@ -329,15 +317,15 @@ START_TEST(test_constrained)
     const struct sampling_overrides *o;
     struct read x;
 
-    ck_assert_msg(take_with(&x, c->api, c->field, c->value) == STATUS_OK, "%s", x.err.text);
+    ck_assert_msg(take_with(&x, c->api, c->field, c->value) == STATUS_OK, "%s", x.c.err.text);
     o = c->api == RESPONSES ? &x.responses.base.overrides : &x.r.overrides;
     ck_assert((o->given & SAMPLING_CONSTRAINT) != 0);
     ck_assert_int_eq(o->values.constraint->form, c->form);
-    drop(&x);
+    request_case_close(&x.c);
     ck_assert_int_eq(take_with(&x, c->api, c->field, "null"), STATUS_OK);
     o = c->api == RESPONSES ? &x.responses.base.overrides : &x.r.overrides;
     ck_assert((o->given & SAMPLING_CONSTRAINT) == 0);
-    drop(&x);
+    request_case_close(&x.c);
 }
 END_TEST
 
@@ -346,15 +334,14 @@ static enum status read_once(void *arg)
     struct read x;
     enum status rc = take(&x, CHAT, arg);
 
-    drop(&x);
+    request_case_close(&x.c);
     return rc;
 }
 
 /* Any allocation may fail. */
 START_TEST(test_no_memory)
 {
-    fields_init();
-    ck_assert_int_gt(sweep(read_once, (void *)whole_chat), 20);
+    ck_assert_int_gt(request_case_sweep(read_once, whole_chat), 20);
 }
 END_TEST
 
