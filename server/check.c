@@ -70,6 +70,8 @@ static enum status check_addresses(const struct config *config, struct error *er
     for (size_t i = 0; i < config->n_listen; i++)
         if (check_address(config->listen[i], err) != STATUS_OK)
             return error_prefix(err, "--listen");
+    if (config->listen_admin != NULL && check_address(config->listen_admin, err) != STATUS_OK)
+        return error_prefix(err, "--listen-admin");
     /* A start does without the default address where it cannot be had. */
     if (config->http != NULL && config->is_http_given &&
         check_address(config->http, err) != STATUS_OK)

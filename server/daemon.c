@@ -61,7 +61,17 @@ enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
 enum { SESSION_TTL_MS = 10 * 60 * 1000, MAX_SESSIONS = 65536 };
 enum { DRAIN_LOOK_MS = 10, RETRY_MS = 100, READY_MAX_BYTES = 4096, HTTP_BODY_BYTES = 4 << 20 };
 
+/* With --listen-admin there are both, else the first. */
+enum { DAEMON_PORT, DAEMON_PORT_ADMIN, DAEMON_PORTS };
+
 enum { N_SIGNALS = 3, BINDING_MAX_BYTES = 64 };
+
+struct daemon_port {
+    struct daemon *daemon;
+    struct port *port; /* NULL: none */
+    const struct port **in_server;
+    bool is_stopping;
+};
 
 struct daemon {
     uv_loop_t loop;
@@ -86,7 +96,7 @@ struct daemon {
     struct sequences sequences;
     struct trainers trainers;
     struct health health;
-    struct port *port;
+    struct daemon_port ports[DAEMON_PORTS];
     struct http *http; /* NULL: none */
     struct alarm conversations_alarm, keyed_alarm, sessions_alarm, sequences_alarm, attached_alarm,
         retention_alarm, vectors_alarm;
@@ -97,7 +107,7 @@ struct daemon {
     struct reload reload;
     struct notifier notifier;
     bool is_reload_due; /* SIGHUP came while models loaded */
-    bool is_stopping_models, is_stopping_port, is_stopping_journal;
+    bool is_stopping_models, is_stopping_journal;
 };
 
 static const uint32_t daemon_moves[] = {
@@ -155,9 +165,11 @@ static void daemon_end(struct daemon *d)
     if (d->tls != NULL)
         tls_refuse(d->tls);
     http_stop(d->http);
-    if (d->port != NULL) {
-        port_refuse(d->port);
-        port_cancel_all(d->port);
+    for (size_t i = 0; i < DAEMON_PORTS; i++) {
+        if (d->ports[i].port == NULL)
+            continue;
+        port_refuse(d->ports[i].port);
+        port_cancel_all(d->ports[i].port);
     }
     go_on_later(d);
 }
@@ -178,10 +190,39 @@ static void daemon_watch(bool is_on)
 
 static void on_port_stopped(void *arg)
 {
-    struct daemon *d = arg;
+    struct daemon_port *p = arg;
 
-    d->server.port = d->port = NULL;
-    go_on_later(d);
+    *p->in_server = p->port = NULL;
+    go_on_later(p->daemon);
+}
+
+/* Whether all have stopped. */
+static bool daemon_stop_ports(struct daemon *d)
+{
+    bool is_stopped = true;
+
+    for (size_t i = 0; i < DAEMON_PORTS; i++) {
+        struct daemon_port *p = &d->ports[i];
+
+        if (p->port == NULL)
+            continue;
+        is_stopped = false;
+        if (!p->is_stopping) {
+            daemon_watch(true);
+            port_stop(p->port, on_port_stopped, p);
+        }
+        p->is_stopping = true;
+    }
+    return is_stopped;
+}
+
+static size_t daemon_n_awaited(const struct daemon *d)
+{
+    size_t n = d->http == NULL ? 0 : http_n_answering(d->http);
+
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        n += d->ports[i].port == NULL ? 0 : port_n_awaited(d->ports[i].port);
+    return n;
 }
 
 static void on_journal_stopped(void *arg)
@@ -213,7 +254,7 @@ static void daemon_close_handles(struct daemon *d)
 static void daemon_advance(struct daemon *d)
 {
     if (d->server.state == SERVER_DRAINING && d->conversations.n_live == 0 &&
-        port_n_awaited(d->port) == 0 && (d->http == NULL || http_n_answering(d->http) == 0))
+        daemon_n_awaited(d) == 0)
         daemon_end(d);
     if (d->server.state != SERVER_ENDING)
         return;
@@ -234,14 +275,8 @@ static void daemon_advance(struct daemon *d)
     }
     if (d->models.n_running > 0)
         return;
-    if (d->port != NULL) {
-        if (!d->is_stopping_port) {
-            daemon_watch(true);
-            port_stop(d->port, on_port_stopped, d);
-        }
-        d->is_stopping_port = true;
+    if (!daemon_stop_ports(d))
         return;
-    }
     if (d->journal != NULL) {
         if (!d->is_stopping_journal)
             journal_stop(d->journal, on_journal_stopped, d);
@@ -276,7 +311,9 @@ static void daemon_drain(struct daemon *d)
     sessions_drain(&d->sessions);
     if (d->http != NULL)
         http_drain(d->http);
-    port_drain(d->port);
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        if (d->ports[i].port != NULL)
+            port_drain(d->ports[i].port);
     d->drain_until_us = env_now_us(&d->env) + d->config.drain_timeout_ms * 1000;
     (void)uv_timer_start(&d->drain_timer, on_drain_timer, DRAIN_LOOK_MS,
                          DRAIN_LOOK_MS); /* fails only when closing */
@@ -360,8 +397,9 @@ static void apply_keys(void *self, const struct config *to)
         return;
     access_commit(d->access);
     models_reweigh(&d->models);
-    if (d->port != NULL)
-        port_check_keys(d->port);
+    for (size_t i = 0; i < DAEMON_PORTS; i++)
+        if (d->ports[i].port != NULL)
+            port_check_keys(d->ports[i].port);
     if (d->http != NULL)
         http_check_keys(d->http);
 }
@@ -497,7 +535,9 @@ static void say_ready(const struct daemon *d)
     struct buf line;
 
     buf_init(&line, READY_MAX_BYTES);
-    rc = buf_printf(&line, "ready grpc=%s", port_address(d->port, 0));
+    rc = buf_printf(&line, "ready grpc=%s", port_address(d->ports[DAEMON_PORT].port, 0));
+    if (rc == STATUS_OK && d->ports[DAEMON_PORT_ADMIN].port != NULL)
+        rc = buf_printf(&line, " grpc_admin=%s", port_address(d->ports[DAEMON_PORT_ADMIN].port, 0));
     if (rc == STATUS_OK && d->http != NULL && http_address(d->http) != NULL)
         rc = buf_printf(&line, " http=%s", http_address(d->http));
     if (rc == STATUS_OK && d->http != NULL && http_admin_address(d->http) != NULL)
@@ -531,7 +571,7 @@ static void note_ready(struct daemon *d, struct model *m)
         health_set_all(&d->health, HEALTH_SERVING);
         say_ready(d);
         notifier_send(&d->notifier, "READY=1\nSTATUS=serves %zu models on %s", d->models.n_loaded,
-                      port_address(d->port, 0));
+                      port_address(d->ports[DAEMON_PORT].port, 0));
         if (d->is_reload_due)
             daemon_reload(d);
     }
@@ -761,11 +801,16 @@ static void start_peers(struct daemon *d)
         d->peers = peers_open(d->config.max_peer_connections, &d->env);
 }
 
-static enum status start_port(struct daemon *d, struct error *err)
+static enum status daemon_start_port(struct daemon *d, const char *flag, struct daemon_port *p,
+                                     enum port_part part, const char *const *listen,
+                                     size_t n_listen, struct error *err)
 {
     struct port_config config = {
-        .listen = d->config.listen,
-        .n_listen = d->config.n_listen,
+        .part = part,
+        .listen = listen,
+        .n_listen = n_listen,
+        .idle_ms = d->config.connection_idle_ms,
+        .age_ms = d->config.connection_age_ms,
         .max_message_bytes = d->config.max_message_bytes,
         .server = &d->server,
         .health = &d->health,
@@ -779,15 +824,34 @@ static enum status start_port(struct daemon *d, struct error *err)
     config.services = services_tables(&config.n_services);
     (void)error_set(err, STATUS_EXHAUSTED, "gRPC does not start: it has no memory or no threads");
     daemon_watch(true);
-    rc = port_start(&d->port, &d->loop, &config, err);
+    rc = port_start(&p->port, &d->loop, &config, err);
     daemon_watch(false);
     if (rc != STATUS_OK)
-        return error_prefix(err, "--listen");
-    d->server.port = d->port;
+        return error_prefix(err, "%s", flag);
+    p->daemon = d;
+    *p->in_server = p->port;
     for (size_t i = 0; i < config.n_listen; i++)
-        log_info("listening", "grpc=%s", port_address(d->port, i));
+        log_info("listening", "%s=%s", part == PORT_ADMIN ? "grpc_admin" : "grpc",
+                 port_address(p->port, i));
     *err = (struct error){0};
     return STATUS_OK;
+}
+
+static enum status start_ports(struct daemon *d, struct error *err)
+{
+    const char *const *admin = &d->config.listen_admin;
+    bool is_apart = *admin != NULL;
+    enum status rc;
+
+    d->ports[DAEMON_PORT].in_server = &d->server.port;
+    d->ports[DAEMON_PORT_ADMIN].in_server = &d->server.admin_port;
+    rc = daemon_start_port(d, "--listen", &d->ports[DAEMON_PORT],
+                           is_apart ? PORT_WITHOUT_ADMIN : PORT_EVERYTHING, d->config.listen,
+                           d->config.n_listen, err);
+    if (rc != STATUS_OK || !is_apart)
+        return rc;
+    return daemon_start_port(d, "--listen-admin", &d->ports[DAEMON_PORT_ADMIN], PORT_ADMIN, admin,
+                             1, err);
 }
 
 static enum status start_http(struct daemon *d, struct error *err)
@@ -975,7 +1039,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     start_peers(&d);
     if (start_access(&d, err) != STATUS_OK || start_journal(&d, err) != STATUS_OK ||
         start_tls(&d, err) != STATUS_OK || start_sequences(&d, err) != STATUS_OK ||
-        start_port(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
+        start_ports(&d, err) != STATUS_OK || start_http(&d, err) != STATUS_OK ||
         start_models(&d, err) != STATUS_OK)
         daemon_fail(&d, err);
     (void)uv_run(&d.loop, UV_RUN_DEFAULT); /* returns when the loop is empty */

@@ -41,7 +41,7 @@ struct server {
     struct params_sets *params;
     struct vectors *vectors;                   /* environments that clients opened */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
-    const struct port *port;                   /* for its statistics; NULL: none */
+    const struct port *port, *admin_port;      /* for their statistics; NULL: none */
 };
 
 /* "loading", "serving", "draining". */

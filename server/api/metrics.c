@@ -449,8 +449,8 @@ static void say_daemon(const struct metrics_page *p)
     SAY(p, "parley_build_info{version=\"" PARLEY_VERSION "\"} 1\n");
     say_one(p, "parley_uptime_seconds", "gauge", "Since the start.",
             (double)(env_now_us(server->env) - server->start_us) / 1e6);
-    if (server->port != NULL)
-        port_stats(server->port, &port);
+    port_add_stats(server->port, &port);
+    port_add_stats(server->admin_port, &port);
     say_one(p, "parley_calls", "gauge", "gRPC calls in flight.", (double)port.n_calls);
     say_one(p, "parley_calls_total", "counter", "gRPC calls, the refused ones too.",
             (double)port.n_started);

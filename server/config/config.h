@@ -39,11 +39,13 @@ struct config {
     const char *keys; /* the file of keys, in argv or the file; NULL: everybody may call */
     const char *listen[CONFIG_MAX_LISTEN]; /* [n_listen], in argv or the file */
     size_t n_listen;
-    const char *http;       /* in argv or the file; NULL: no HTTP */
-    bool is_http_given;     /* else a failure to bind the default address is no error */
-    const char *http_admin; /* likewise; NULL: --http serves it */
+    const char *listen_admin; /* likewise; NULL: listen serves all */
+    const char *http;         /* in argv or the file; NULL: no HTTP */
+    bool is_http_given;       /* else a failure to bind the default address is no error */
+    const char *http_admin;   /* likewise; NULL: --http serves it */
     uint64_t http_timeout_ms;
-    const char *http_origins[CONFIG_MAX_ORIGINS]; /* [n_http_origins], in argv or the file */
+    uint64_t connection_idle_ms, connection_age_ms; /* of gRPC; 0: no bound */
+    const char *http_origins[CONFIG_MAX_ORIGINS];   /* [n_http_origins], in argv or the file */
     size_t n_http_origins;
     struct agent_options options; /* of every model; fast_math only of a backend that has it */
     size_t max_conversations;     /* 0: the default, as for those that follow */

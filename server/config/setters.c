@@ -186,6 +186,17 @@ enum status set_listen(struct config *c, const char *value, struct error *err)
     return STATUS_OK;
 }
 
+enum status set_listen_admin(struct config *c, const char *value, struct error *err)
+{
+    c->listen_admin = NULL;
+    if (is_off(value))
+        return STATUS_OK;
+    if (address_check(value, err) != STATUS_OK)
+        return error_prefix(err, "%.80s", value);
+    c->listen_admin = value;
+    return STATUS_OK;
+}
+
 static enum status set_http_address(const char **out, const char *value, struct error *err)
 {
     char host[ADDRESS_HOST_MAX + 1], port[6];

@@ -31,6 +31,7 @@ enum status set_check_data(struct config *c, const char *value, struct error *er
 enum status set_data(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_model_dir(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_listen(struct config *c, const char *value, struct error *err) MUST_CHECK;
+enum status set_listen_admin(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_http(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_http_admin(struct config *c, const char *value, struct error *err) MUST_CHECK;
 enum status set_http_origin(struct config *c, const char *value, struct error *err) MUST_CHECK;

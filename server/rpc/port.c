@@ -201,14 +201,21 @@ static void on_grpc_log(gpr_log_func_args *args)
     log_debug("grpc", "text=%s", log_quote(text, sizeof(text), args->message));
 }
 
-static grpc_server *server_make(size_t max_message_bytes)
+/* For gRPC, to which INT_MAX milliseconds are for ever. */
+static int port_int(uint64_t n)
 {
-    const int max_bytes = max_message_bytes > INT_MAX ? INT_MAX : (int)max_message_bytes;
+    return n == 0 || n > INT_MAX ? INT_MAX : (int)n;
+}
+
+static grpc_server *server_make(const struct port_config *config, size_t max_message_bytes)
+{
     struct {
         const char *key;
         int value;
     } const ints[] = {
-        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, max_bytes},
+        {GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, port_int(max_message_bytes)},
+        {GRPC_ARG_MAX_CONNECTION_IDLE_MS, port_int(config->idle_ms)},
+        {GRPC_ARG_MAX_CONNECTION_AGE_MS, port_int(config->age_ms)},
         {GRPC_ARG_ENABLE_CHANNELZ, 0},
         {GRPC_ARG_ENABLE_CENSUS, 0},
         /* Bound of an unread stream's buffer: probing would let it grow to 16 MiB each. */
@@ -243,6 +250,14 @@ static void register_method(struct port *p, const struct rpc *rpc)
     assert(m->registered != NULL); /* NULL for a duplicate path */
 }
 
+static bool port_serves(enum port_part part, const struct rpc *rpc)
+{
+    bool is_admin = rpc->access == ACCESS_ADMIN;
+
+    return part == PORT_EVERYTHING || rpc->access == ACCESS_OPEN ||
+           is_admin == (part == PORT_ADMIN);
+}
+
 static struct port *port_make(const struct port_config *config)
 {
     struct port *p = xalloc(sizeof(*p));
@@ -267,12 +282,13 @@ static struct port *port_make(const struct port_config *config)
     grpc_init();
     gpr_set_log_function(on_grpc_log);
     p->queue.events = grpc_completion_queue_create_for_next(NULL);
-    p->queue.server = server_make(p->queue.max_message_bytes);
+    p->queue.server = server_make(config, p->queue.max_message_bytes);
     p->insecure = grpc_insecure_server_credentials_create();
     grpc_server_register_completion_queue(p->queue.server, p->queue.events, NULL);
     for (size_t i = 0; i < config->n_services; i++)
         for (size_t k = 0; k < config->services[i]->n; k++)
-            register_method(p, &config->services[i]->rows[k]);
+            if (port_serves(config->part, &config->services[i]->rows[k]))
+                register_method(p, &config->services[i]->rows[k]);
     p->n_methods++; /* without rpc */
     return p;
 }
@@ -397,10 +413,14 @@ const char *port_address(const struct port *p, size_t i)
     return listener_address(p->listeners[i]);
 }
 
-void port_stats(const struct port *p, struct port_stats *out)
+void port_add_stats(const struct port *p, struct port_stats *out)
 {
+    if (p == NULL)
+        return;
     ASSERT_OWNER(&p->queue.owner);
-    *out = (struct port_stats){p->queue.n_live, p->queue.n_started, p->queue.n_failed};
+    out->n_calls += p->queue.n_live;
+    out->n_started += p->queue.n_started;
+    out->n_failed += p->queue.n_failed;
 }
 
 void port_drain(struct port *p)

@@ -12,12 +12,23 @@ struct port;
 struct peers;
 struct tls;
 
+/* Which methods a port serves. Health is served by all. */
+enum port_part {
+    PORT_EVERYTHING,
+    PORT_WITHOUT_ADMIN, /* not what needs the role admin */
+    PORT_ADMIN,         /* that alone */
+};
+
 struct port_config {
+    enum port_part part;
     const char *const *listen; /* [n_listen] "127.0.0.1:8001", "[::1]:0", "unix:/path" */
     size_t n_listen;
     size_t n_threads;         /* that poll; 0: 1 */
     size_t max_message_bytes; /* of a request; 0: 4 MiB */
     size_t max_calls;         /* in flight; one more is RESOURCE_EXHAUSTED; 0: 65,536 */
+    /* A connection without a call for so long, or of such an age, ends as soon as its calls have;
+     * 0: never. */
+    uint64_t idle_ms, age_ms;
     const struct rpc_table *const *services; /* [n_services] the dispatcher; their rows are kept */
     size_t n_services;
     struct server *server;       /* passed to handlers, never dereferenced */
@@ -41,7 +52,8 @@ enum status port_start(struct port **out, uv_loop_t *loop, const struct port_con
 
 /* The bound address of listen[i], with its real port number. */
 const char *port_address(const struct port *p, size_t i);
-void port_stats(const struct port *p, struct port_stats *out);
+/* Adds the port's to *out; NULL adds nothing. */
+void port_add_stats(const struct port *p, struct port_stats *out);
 
 /* Tells long-lived calls to drain, those in flight and those that begin from now on. */
 void port_drain(struct port *p);

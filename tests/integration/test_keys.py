@@ -59,10 +59,22 @@ def status(call):
         return e.code()
 
 
-def knock(channel, path, metadata):
-    """The status of a call with an empty message and nothing behind it."""
+def knocking(channel, path, metadata):
+    """A call with an empty message and nothing behind it."""
     call = channel.stream_stream(path, request_serializer=bytes, response_deserializer=bytes)
-    return status(call(iter([b""]), metadata=metadata, timeout=PATIENCE))
+    return call(iter([b""]), metadata=metadata, timeout=PATIENCE)
+
+
+def knock(channel, path, metadata):
+    """Its status."""
+    return status(knocking(channel, path, metadata))
+
+
+def is_there(channel, path, metadata):
+    """Whether there is such a method."""
+    call = knocking(channel, path, metadata)
+    status(call)
+    return "there is no method" not in call.details()
 
 
 def methods(channel):
@@ -236,6 +248,31 @@ def client_sends_key(parley, daemon, folder, path, alice, *others):
         assert client(parley, daemon.address, *load, "--key-file", key_file, key="pk-wrong").returncode == 0
 
 
+def administers(parleyd, parley, folder, path, alice, admin):
+    """With an address of its own, what needs the role admin is there alone, with health; keys are asked for as ever. A socket is as open as the umask has it."""
+    socket = os.path.join(folder, "admin.sock")
+    write_keys(path, ("alice", alice), ("root", admin, "admin"))
+    for where in "127.0.0.1:0", f"unix:{socket}":
+        with children.Daemon(parleyd, "--http", "off", "--keys", path, "--listen-admin", where) as daemon:
+            apart = daemon.ready["grpc_admin"]
+            assert apart != daemon.address and (where != f"unix:{socket}" or os.stat(socket).st_mode & 0o002 == 0), os.stat(socket)
+            for address, has in (daemon.address, lambda path: path not in ADMIN), (apart, lambda path: path in ADMIN | OPEN):
+                with with_key(daemon.address, admin) as channel:
+                    paths = sorted(methods(channel))
+                with grpc.insecure_channel(address) as channel:
+                    for call in paths:
+                        if call.endswith(("/Watch", "/Attach", "/Train")) or "Reflection" in call:
+                            continue
+                        assert is_there(channel, call, bearer(admin)) == has(call), (address, call)
+                        if call in ADMIN and has(call):
+                            assert knock(channel, call, bearer(alice)) == grpc.StatusCode.PERMISSION_DENIED
+                            assert knock(channel, call, []) == grpc.StatusCode.UNAUTHENTICATED
+            done = client(parley, apart, "status", key=admin)
+            assert done.returncode == 0 and "serving" in done.stdout, done
+            done = children.run([parleyd, "--check", "--listen", "127.0.0.1:0", "--listen-admin", apart], capture_output=True, text=True)
+            assert done.returncode == 1 and "--listen-admin: " in done.stderr, done
+
+
 def refuses_open_file(parleyd, path):
     write_keys(path, ("alice", new_key()))
     os.chmod(path, 0o644)
@@ -259,6 +296,7 @@ def main(parleyd, write_tiny_model, parley):
             keeps_on_failure(daemon, path, new)
         said = "".join(daemon.said)
         assert not any(key in said for key in (alice, bob, admin, new)) and "Tell me." not in said
+        administers(parleyd, parley, folder, path, alice, admin)
         refuses_open_file(parleyd, path)
 
 

@@ -24,7 +24,7 @@ static void admin_service_status(struct call *call, const ProtobufCMessage *mess
 {
     Parley__V1__AdminStatusResponse response = PARLEY__V1__ADMIN_STATUS_RESPONSE__INIT;
     Parley__V1__Model *models[MODELS_MAX_LOADED];
-    struct port_stats stats;
+    struct port_stats stats = {0};
     struct error err;
     size_t rss_bytes;
 
@@ -36,7 +36,8 @@ static void admin_service_status(struct call *call, const ProtobufCMessage *mess
             return;
         }
     }
-    port_stats(server->port, &stats);
+    port_add_stats(server->port, &stats);
+    port_add_stats(server->admin_port, &stats);
     if (uv_resident_set_memory(&rss_bytes) == 0)
         response.rss_bytes = rss_bytes;
     response.version = (char *)PARLEY_VERSION;

@@ -95,12 +95,12 @@ void rig_stop(struct rig *r)
 
 static void get_stats(struct rig *r, void *arg)
 {
-    port_stats(r->port, arg);
+    port_add_stats(r->port, arg);
 }
 
 struct port_stats rig_stats(struct rig *r)
 {
-    struct port_stats stats;
+    struct port_stats stats = {0};
 
     rig_on_loop(r, get_stats, &stats);
     return stats;
@@ -124,6 +124,16 @@ void dial_open(struct dial *d, const char *address)
     d->channel = grpc_channel_create(address, insecure, &args);
     grpc_channel_credentials_release(insecure);
     d->queue = grpc_completion_queue_create_for_pluck(NULL);
+}
+
+void dial_wait_while_ready(struct dial *d)
+{
+    const gpr_timespec never = gpr_inf_future(GPR_CLOCK_REALTIME);
+
+    while (grpc_channel_check_connectivity_state(d->channel, 0) == GRPC_CHANNEL_READY) {
+        grpc_channel_watch_connectivity_state(d->channel, GRPC_CHANNEL_READY, never, d->queue, d);
+        assert(grpc_completion_queue_pluck(d->queue, d, never, NULL).type == GRPC_OP_COMPLETE);
+    }
 }
 
 void dial_close(struct dial *d)

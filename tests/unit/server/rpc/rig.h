@@ -58,6 +58,8 @@ struct dialled {
 
 void dial_open(struct dial *d, const char *address);
 void dial_close(struct dial *d);
+/* Returns when the connection takes no calls any more. */
+void dial_wait_while_ready(struct dial *d);
 
 /* Begins a call and sends headers; text (unless NULL) goes as a Message, then half-closes. */
 void dial_start(struct dial *d, struct dialled *c, const char *path, const char *text,

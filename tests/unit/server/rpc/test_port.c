@@ -360,6 +360,8 @@ static const struct rpc rpcs[] = {
     {"/test.Port/Talk", RPC_BIDI, MESSAGE, MESSAGE, talk, ACCESS_KEY},
     {"/test.Port/Turns", RPC_BIDI, MESSAGE, MESSAGE, turns, ACCESS_KEY},
     {"/test.Port/Gather", RPC_CLIENT_STREAM, MESSAGE, MESSAGE, gather, ACCESS_KEY},
+    {"/test.Port/Rule", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_ADMIN},
+    {"/test.Port/Knock", RPC_UNARY, MESSAGE, MESSAGE, echo, ACCESS_OPEN},
 };
 
 static const struct rpc_table service = {rpcs, sizeof(rpcs) / sizeof(rpcs[0])};
@@ -374,12 +376,17 @@ static void world_open(void)
     ck_assert_int_eq(uv_sem_init(&world.is_gone, 0), 0);
 }
 
-static void open_all(struct dial *d)
+static void open_with(struct dial *d, const struct port_config *with)
 {
     world_open();
-    rig_start(&rig, &config);
+    rig_start(&rig, with);
     ck_assert_int_eq(rig.rc, STATUS_OK);
     dial_open(d, rig.address);
+}
+
+static void open_all(struct dial *d)
+{
+    open_with(d, &config);
 }
 
 static void close_all(struct dial *d)
@@ -1061,6 +1068,76 @@ START_TEST(server_cancels)
 }
 END_TEST
 
+/* What needs the role admin is either with the rest, or with health alone: elsewhere there is no
+ * such method. */
+START_TEST(parts)
+{
+    static const struct {
+        enum port_part part;
+        bool has_rest, has_admin;
+    } cases[] = {
+        {PORT_EVERYTHING, true, true},
+        {PORT_WITHOUT_ADMIN, true, false},
+        {PORT_ADMIN, false, true},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct {
+            const char *path;
+            bool is_served;
+        } calls[] = {{"/test.Port/Echo", cases[i].has_rest},
+                     {"/test.Port/Rule", cases[i].has_admin},
+                     {"/test.Port/Knock", true}};
+        struct port_config with = config;
+        struct dial d;
+
+        with.part = cases[i].part;
+        open_with(&d, &with);
+        for (size_t k = 0; k < sizeof(calls) / sizeof(calls[0]); k++) {
+            dial_unary(&d, &c, calls[k].path, "hi", 0);
+            ck_assert_int_eq(c.status, calls[k].is_served ? STATUS_OK : STATUS_UNIMPLEMENTED);
+        }
+        close_all(&d);
+    }
+}
+END_TEST
+
+/* A connection without a call is closed; the next call makes another. */
+START_TEST(idle_connections_close)
+{
+    struct port_config with = config;
+    struct dial d;
+
+    with.idle_ms = 1000;
+    open_with(&d, &with);
+    expect_alive(&d);
+    dial_wait_while_ready(&d);
+    expect_alive(&d);
+    close_all(&d);
+}
+END_TEST
+
+/* An old connection takes no new calls, and those that it has go on. */
+START_TEST(old_connections_end)
+{
+    static struct dialled held; /* large */
+    struct port_config with = config;
+    struct dial d;
+
+    with.age_ms = 500;
+    open_with(&d, &with);
+    dial_start(&d, &held, "/test.Port/Hang", "", 0);
+    uv_sem_wait(&world.has_begun);
+    dial_wait_while_ready(&d);
+    expect_alive(&d);
+    ck_assert_uint_eq(world.n_gone, 0);
+    rig_on_loop(&rig, cancel_all, NULL);
+    dial_end(&d, &held);
+    (void)wait_gone(); /* either way it is over */
+    close_all(&d);
+}
+END_TEST
+
 /* A stop ends calls of every kind, notifies each handler once, and leaves nothing behind. */
 START_TEST(stops_with_calls_in_flight)
 {
@@ -1235,6 +1312,9 @@ int main(int argc, char **argv)
         drains,
         refuses_new,
         server_cancels,
+        parts,
+        idle_connections_close,
+        old_connections_end,
         stops_with_calls_in_flight,
         bidi_reads_behind_answers,
         stops_with_a_read_put_off,
