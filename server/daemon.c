@@ -731,9 +731,12 @@ static enum status start_access(struct daemon *d, struct error *err)
     const struct access_config config = {
         .path = d->config.keys, .env = &d->env, .unix_s = daemon_unix_s};
 
-    if (config.path == NULL || access_open(&d->access, &config, err) == STATUS_OK)
+    if (config.path == NULL)
         return STATUS_OK;
-    return error_prefix(err, "--keys");
+    if (access_open(&d->access, &config, err) != STATUS_OK)
+        return error_prefix(err, "--keys");
+    d->server.access = d->access;
+    return STATUS_OK;
 }
 
 static const char *daemon_principal_name(void *self, uint32_t principal)
@@ -937,6 +940,8 @@ static void start_sessions(struct daemon *d)
         .env = &d->env,
         .arm = alarm_arm,
         .arm_self = &d->sessions_alarm,
+        .quota_of = quota_of_principal,
+        .quota_arg = d,
         .on_idle = go_on_later,
         .idle_arg = d,
     };
@@ -964,6 +969,8 @@ static void start_params(struct daemon *d)
     size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes / 2;
 
     params_sets_init(&d->params, &d->loop, &d->env, max_bytes);
+    d->params.quota_of = quota_of_principal;
+    d->params.quota_arg = d;
     d->params.on_idle = go_on_later;
     d->params.idle_arg = d;
 }

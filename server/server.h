@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+struct access;
 struct attached;
 struct conversations;
 struct env;
@@ -30,6 +31,7 @@ struct server {
     enum server_state state;
     const struct env *env;
     uint64_t start_us;
+    const struct access *access; /* NULL: everybody may call */
     struct models *models;
     struct attached *attached; /* workers of agents */
     struct conversations *conversations;

@@ -12,7 +12,8 @@ enum { KEY_RANDOM_BYTES = 32, KEY_CHARS = 3 + 2 * KEY_RANDOM_BYTES + 1 };
 
 struct keys_options {
     const char *principal;
-    bool is_admin;
+    bool is_admin, is_attach;
+    uint32_t weight, requests, tokens, in_flight, conversations; /* 0: the word is left out */
     const char *until;
 };
 
@@ -20,6 +21,18 @@ static const struct option_row rows[] = {
     {"principal", "NAME", "whose key it is", OPTION_TEXT, offsetof(struct keys_options, principal),
      0},
     {"admin", NULL, "with the role admin", OPTION_FLAG, offsetof(struct keys_options, is_admin), 0},
+    {"attach", NULL, "with the role attach", OPTION_FLAG, offsetof(struct keys_options, is_attach),
+     0},
+    {"weight", "N", "its share of the computing beside others", OPTION_U32,
+     offsetof(struct keys_options, weight), 0},
+    {"requests", "N", "at most so many requests a minute", OPTION_U32,
+     offsetof(struct keys_options, requests), 0},
+    {"tokens", "N", "at most so many tokens a minute", OPTION_U32,
+     offsetof(struct keys_options, tokens), 0},
+    {"in-flight", "N", "at most so many tokens at once", OPTION_U32,
+     offsetof(struct keys_options, in_flight), 0},
+    {"conversations", "N", "at most so many open conversations", OPTION_U32,
+     offsetof(struct keys_options, conversations), 0},
     {"until", "DATE", "it expires then: YYYY-MM-DD[THH:MM:SSZ]", OPTION_TEXT,
      offsetof(struct keys_options, until), 0},
     {0},
@@ -47,6 +60,12 @@ static enum status key_make(char key[KEY_CHARS], uint8_t digest[SHA256_BYTES], s
     return STATUS_OK;
 }
 
+static void print_number(const char *word, uint32_t n)
+{
+    if (n != 0)
+        (void)printf(" %s=%u", word, n);
+}
+
 /* The key on a line of its own, for a script to take; then the line, which is no secret. */
 static void print_key(const struct keys_options *o, const char *key,
                       const uint8_t digest[SHA256_BYTES])
@@ -56,8 +75,16 @@ static void print_key(const struct keys_options *o, const char *key,
     print_hex(digest, SHA256_BYTES, hex);
     (void)printf("%s\n", key); /* main reports a failure of stdout */
     (void)fprintf(stderr, "the key is printed once; its line for 'parleyd --keys FILE' is:\n");
-    (void)printf("%s %s%s%s%s\n", o->principal, hex, o->is_admin ? " admin" : "",
-                 o->until == NULL ? "" : " until=", o->until == NULL ? "" : o->until);
+    (void)printf("%s %s%s%s", o->principal, hex, o->is_admin ? " admin" : "",
+                 o->is_attach ? " attach" : "");
+    print_number("weight", o->weight);
+    print_number("requests", o->requests);
+    print_number("tokens", o->tokens);
+    print_number("in-flight", o->in_flight);
+    print_number("conversations", o->conversations);
+    if (o->until != NULL)
+        (void)printf(" until=%s", o->until);
+    (void)printf("\n");
 }
 
 enum exit_code keys_run(const struct verb *verb, int argc, char **argv)

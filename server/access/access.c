@@ -181,6 +181,16 @@ struct access_quota *access_quota_of(const struct access *a, uint32_t principal)
     return p == NULL ? NULL : &p->quota;
 }
 
+uint64_t access_n_refused(const struct access *a, unsigned kind)
+{
+    uint64_t n = 0;
+
+    for (struct link *at = list_first(&a->principals); at != NULL;
+         at = list_next(&a->principals, at))
+        n += container_of(at, struct access_principal, link)->quota.n_refused[kind];
+    return n;
+}
+
 const struct access_quota *access_key_quota(const struct access_key *key)
 {
     return key->quota != NULL && quota_is_limited(key->quota) ? key->quota : NULL;

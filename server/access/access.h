@@ -78,6 +78,8 @@ const struct principal *access_principal(const struct access *a, const char *nam
 const char *access_name(const struct access *a, uint32_t principal);
 /* Of a principal's id, as long as the daemon; NULL for one that there is not, and without keys. */
 struct access_quota *access_quota_of(const struct access *a, uint32_t principal);
+/* How often quotas of a kind (enum quota_kind) have refused, of all principals together. */
+uint64_t access_n_refused(const struct access *a, unsigned kind);
 /* NULL where the key's principal has none. */
 const struct access_quota *access_key_quota(const struct access_key *key);
 

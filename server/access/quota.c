@@ -86,60 +86,101 @@ bool quota_is_limited(const struct access_quota *q)
            q->limits.conversations != 0;
 }
 
-static enum status quota_refuse(struct error *err, uint64_t wait_us, uint32_t limit,
-                                const char *what)
+const char *quota_kind_name(enum quota_kind kind)
+{
+    static const char *const names[] = {
+        [QUOTA_REQUESTS] = "requests",
+        [QUOTA_TOKENS] = "tokens",
+        [QUOTA_IN_FLIGHT] = "in_flight",
+        [QUOTA_CONVERSATIONS] = "conversations",
+    };
+
+    return names[kind];
+}
+
+static enum status quota_refuse(struct access_quota *q, enum quota_kind kind, uint64_t wait_us,
+                                uint32_t limit, const char *what, struct error *err)
 {
     uint64_t wait_ms = (wait_us + 999) / 1000;
 
+    q->n_refused[kind]++;
     (void)error_because(err, STATUS_EXHAUSTED, REASON_QUOTA_EXCEEDED, NULL,
                         "the quota of %u %s is used up", limit, what);
     err->retry_after_ms = wait_ms < UINT32_MAX ? (uint32_t)wait_ms : UINT32_MAX;
     return err->status;
 }
 
-static enum status quota_check_tokens(const struct access_quota *q, uint64_t now_us, uint64_t n,
+static enum status quota_check_tokens(struct access_quota *q, uint64_t now_us, uint64_t n,
                                       struct error *err)
 {
+    bool is_above_rate = q->tokens.limit != 0 && n > q->tokens.limit;
     uint64_t wait_us;
 
-    if ((q->tokens.limit != 0 && n > q->tokens.limit) ||
-        (q->limits.tokens_in_flight != 0 && n > q->limits.tokens_in_flight))
+    if (is_above_rate || (q->limits.tokens_in_flight != 0 && n > q->limits.tokens_in_flight)) {
+        q->n_refused[is_above_rate ? QUOTA_TOKENS : QUOTA_IN_FLIGHT]++;
         return error_because(err, STATUS_RANGE, REASON_QUOTA_EXCEEDED, NULL,
                              "the prompt has %llu tokens, more than the quota ever allows at once",
                              (unsigned long long)n);
+    }
     wait_us = quota_rate_wait_us(&q->tokens, now_us, n);
     if (wait_us > 0)
-        return quota_refuse(err, wait_us, q->tokens.limit, "tokens a minute");
+        return quota_refuse(q, QUOTA_TOKENS, wait_us, q->tokens.limit, "tokens a minute", err);
     if (q->limits.tokens_in_flight != 0 && q->n_in_flight + n > q->limits.tokens_in_flight)
-        return quota_refuse(err, 0, q->limits.tokens_in_flight, "tokens in flight");
+        return quota_refuse(q, QUOTA_IN_FLIGHT, 0, q->limits.tokens_in_flight, "tokens in flight",
+                            err);
     return STATUS_OK;
 }
 
-static enum status quota_check_for(const struct access_quota *q, uint64_t now_us, uint64_t n_prompt,
-                                   struct error *err)
+static enum status quota_check_requests(struct access_quota *q, uint64_t now_us, unsigned n,
+                                        struct error *err)
 {
-    uint64_t wait_us = q->requests.limit == 0 ? 0 : quota_rate_wait_us(&q->requests, now_us, 1);
+    uint64_t wait_us = n == 0 ? 0 : quota_rate_wait_us(&q->requests, now_us, n);
 
-    if (wait_us > 0)
-        return quota_refuse(err, wait_us, q->requests.limit, "requests a minute");
+    if (wait_us == 0)
+        return STATUS_OK;
+    return quota_refuse(q, QUOTA_REQUESTS, wait_us, q->requests.limit, "requests a minute", err);
+}
+
+static enum status quota_check_for(struct access_quota *q, uint64_t now_us, unsigned n_requests,
+                                   uint64_t n_prompt, struct error *err)
+{
+    if (quota_check_requests(q, now_us, n_requests, err) != STATUS_OK)
+        return err->status;
     return quota_check_tokens(q, now_us, n_prompt, err);
 }
 
-enum status quota_check(const struct access_quota *q, uint64_t now_us, struct error *err)
+enum status quota_check(struct access_quota *q, uint64_t now_us, unsigned n_requests,
+                        struct error *err)
 {
-    return quota_check_for(q, now_us, 1, err); /* no prompt has fewer */
+    return quota_check_for(q, now_us, n_requests, 1, err); /* no prompt has fewer */
 }
 
 enum status quota_take(struct quota_hold *hold, struct access_quota *q, uint64_t now_us,
-                       uint64_t n_prompt, struct error *err)
+                       unsigned n_requests, uint64_t n_prompt, struct error *err)
 {
-    if (quota_check_for(q, now_us, n_prompt, err) != STATUS_OK)
+    if (quota_check_for(q, now_us, n_requests, n_prompt, err) != STATUS_OK)
         return err->status;
-    quota_rate_use(&q->requests, now_us, 1);
+    quota_rate_use(&q->requests, now_us, n_requests);
     quota_rate_use(&q->tokens, now_us, n_prompt);
     q->n_in_flight += n_prompt;
-    *hold = (struct quota_hold){.quota = q, .n_prompt = n_prompt};
+    *hold = (struct quota_hold){.quota = q, .n_prompt = n_prompt, .n_requests = n_requests};
     return STATUS_OK;
+}
+
+enum status quota_take_request(struct access_quota *q, uint64_t now_us, struct error *err)
+{
+    if (q == NULL)
+        return STATUS_OK;
+    if (quota_check_requests(q, now_us, 1, err) != STATUS_OK)
+        return err->status;
+    quota_rate_use(&q->requests, now_us, 1);
+    return STATUS_OK;
+}
+
+void quota_give_back_request(struct access_quota *q, uint64_t now_us)
+{
+    if (q != NULL)
+        quota_rate_give_back(&q->requests, now_us, 1);
 }
 
 void quota_generated(struct quota_hold *hold, uint64_t now_us, uint64_t n_generated)
@@ -167,15 +208,16 @@ void quota_undo(struct quota_hold *hold, uint64_t now_us)
 
     if (q == NULL)
         return;
-    quota_rate_give_back(&q->requests, now_us, 1);
+    quota_rate_give_back(&q->requests, now_us, hold->n_requests);
     quota_rate_give_back(&q->tokens, now_us, hold->n_prompt + hold->n_generated);
     quota_release(hold);
 }
 
-enum status quota_check_conversations(const struct access_quota *q, size_t n, struct error *err)
+enum status quota_check_conversations(struct access_quota *q, size_t n, struct error *err)
 {
     if (q->limits.conversations == 0 || n < q->limits.conversations)
         return STATUS_OK;
+    q->n_refused[QUOTA_CONVERSATIONS]++;
     return error_because(err, STATUS_EXHAUSTED, REASON_QUOTA_EXCEEDED, NULL,
                          "the quota of %u open conversations is used up", q->limits.conversations);
 }

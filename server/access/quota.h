@@ -1,4 +1,4 @@
-/* What a principal may use: turns and tokens a minute, tokens in flight, open conversations. The
+/* What a principal may use: requests and tokens a minute, tokens in flight, open conversations. The
  * two rates are token buckets: a minute's worth at once, refilled evenly. Prompts are counted
  * before they are computed, replies as they are generated, so a rate may be overdrawn by the
  * replies in flight; what comes next waits for it. Loop. */
@@ -24,17 +24,30 @@ struct quota_rate {
     uint64_t used, at_us;
 };
 
+enum quota_kind {
+    QUOTA_REQUESTS,
+    QUOTA_TOKENS,
+    QUOTA_IN_FLIGHT,
+    QUOTA_CONVERSATIONS,
+    N_QUOTA_KINDS
+};
+
 struct access_quota {
     struct quota_limits limits;
     struct quota_rate requests, tokens;
     uint64_t n_in_flight; /* tokens */
+    uint64_t n_refused[N_QUOTA_KINDS];
 };
 
 /* What a turn has taken. Zeroed: nothing. */
 struct quota_hold {
     struct access_quota *quota; /* NULL: none was taken, or it was given back */
     uint64_t n_prompt, n_generated;
+    unsigned n_requests;
 };
+
+/* "requests", "tokens", "in_flight", "conversations". */
+const char *quota_kind_name(enum quota_kind kind);
 
 /* Changes the limits; what was used of a limit stays used of the next. A zeroed quota has no
  * limits. */
@@ -42,13 +55,18 @@ void quota_configure(struct access_quota *q, const struct quota_limits *limits, 
 bool quota_is_limited(const struct access_quota *q);
 
 /* Whether a turn may begin whose prompt is not counted yet: what is refused here is refused before
- * any work. STATUS_EXHAUSTED with the time after which a short one may. */
-enum status quota_check(const struct access_quota *q, uint64_t now_us,
+ * any work. STATUS_EXHAUSTED with the time after which a short one may. n_requests: 1, or 0 for a
+ * part of a request that was counted. */
+enum status quota_check(struct access_quota *q, uint64_t now_us, unsigned n_requests,
                         struct error *err) MUST_CHECK;
 /* Takes a request and its prompt. EXHAUSTED with the time after which it may; RANGE for a prompt
  * that is above the limit itself. */
 enum status quota_take(struct quota_hold *hold, struct access_quota *q, uint64_t now_us,
-                       uint64_t n_prompt, struct error *err) MUST_CHECK;
+                       unsigned n_requests, uint64_t n_prompt, struct error *err) MUST_CHECK;
+/* Takes a request that has no tokens; NULL: no quota. */
+enum status quota_take_request(struct access_quota *q, uint64_t now_us,
+                               struct error *err) MUST_CHECK;
+void quota_give_back_request(struct access_quota *q, uint64_t now_us);
 /* The reply has so many tokens by now. */
 void quota_generated(struct quota_hold *hold, uint64_t now_us, uint64_t n_generated);
 /* The turn is over; nothing happens if it holds nothing. */
@@ -57,7 +75,7 @@ void quota_release(struct quota_hold *hold);
 void quota_undo(struct quota_hold *hold, uint64_t now_us);
 
 /* Whether a principal with n open conversations may open one more. */
-enum status quota_check_conversations(const struct access_quota *q, size_t n,
+enum status quota_check_conversations(struct access_quota *q, size_t n,
                                       struct error *err) MUST_CHECK;
 
 /* Of a rate with a limit: how much of it is left, and when it is whole again. */

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "server/access/quota.h"
 #include "server/model/model.h"
 
 struct session {
@@ -23,6 +24,7 @@ struct session {
     struct model *model;
     struct clone *clone;
     struct session_lease *lease;
+    struct access_quota *quota; /* of its principal; NULL: none */
     uint64_t run_id;
     uint64_t seq; /* of the last completed step */
     uint64_t seed, idle_since_us;
@@ -116,6 +118,8 @@ static enum status make_session(struct session **out, struct sessions *all, uint
         return error_no_memory(err, sizeof(*s) + id_size, "a session");
     s->all = all;
     s->principal = principal;
+    if (all->config.quota_of != NULL)
+        s->quota = all->config.quota_of(all->config.quota_arg, principal);
     s->model = model;
     s->by_env.hash = hash; /* for its later insertion */
     s->run_id = run_id;
@@ -331,6 +335,8 @@ static enum status session_observe(struct session *s, const struct step_request 
     enum status rc;
 
     s->accepted_us = env_now_us(s->all->config.env);
+    if (quota_take_request(s->quota, s->accepted_us, err) != STATUS_OK)
+        return err->status;
     s->asked = step_digest(s->all, r);
     s->arena = *arena;
     agent_turn_init(&s->turn, &s->arena, 0);
@@ -350,6 +356,7 @@ static enum status session_observe(struct session *s, const struct step_request 
         agent_turn_deinit(&s->turn);
         *arena = s->arena;
         arena_init(&s->arena, 0);
+        quota_give_back_request(s->quota, s->accepted_us);
         return rc;
     }
     arena_init(arena, s->arena.limit_bytes); /* taken */
@@ -363,6 +370,7 @@ static enum status session_begin_step(struct session *s, const struct step_reque
     if (session_ask(s, r->priority, err) != STATUS_OK) {
         agent_turn_drop(&s->turn);
         end_turn(s);
+        quota_give_back_request(s->quota, s->accepted_us);
         return err->status;
     }
     end_idle(s);

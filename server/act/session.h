@@ -17,6 +17,7 @@
 #include "server/act/reply.h"
 #include "server/model/models.h"
 
+struct access_quota;
 struct model;
 struct session;
 
@@ -63,6 +64,9 @@ struct sessions_config {
     /* Arms the one timer: sessions_tick is to be called at at_us. */
     void (*arm)(void *self, uint64_t at_us);
     void *arm_self;
+    /* Of a principal, valid as long as all; NULL, and NULL from it: none. A step is a request. */
+    struct access_quota *(*quota_of)(void *arg, uint32_t principal);
+    void *quota_arg;
     void (*on_idle)(void *arg); /* the last step in flight has ended; may be NULL */
     void *idle_arg;
 };
@@ -86,7 +90,8 @@ void sessions_deinit(struct sessions *all);
 /* Takes the step, and *arena with what the request points to; w is notified. If *ret_stored is set,
  * the step was done before: it is the reply, borrowed, nothing is taken and w is not used. A
  * refusal takes nothing: INVALID naming the field, RANGE (a number that is not the next), EXISTS
- * (one that was given with another observation), EXHAUSTED (sessions, the queue), PRECONDITION (a
+ * (one that was given with another observation), EXHAUSTED (sessions, the queue, the
+ * principal's quota), PRECONDITION (a
  * model that does not act; lock-step: another session's observation has the row), UNAVAILABLE, or
  * the agent's error. */
 enum status sessions_step(struct sessions *all, const struct step_request *r, struct arena *arena,

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 
 #include "base/env.h"
+#include "server/access/access.h"
+#include "server/access/quota.h"
 #include "server/act/session.h"
 #include "server/api/kserve/sequences.h"
 #include "server/conversation/conversations.h"
@@ -440,6 +442,18 @@ static void say_process(const struct metrics_page *p)
             seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime));
 }
 
+/* Whose quota it was is not told. */
+static void say_quotas(const struct metrics_page *p)
+{
+    if (p->server->access == NULL)
+        return;
+    head(p, "parley_quota_refusals_total", "counter", "Requests refused by a principal's quota.");
+    for (unsigned kind = 0; kind < N_QUOTA_KINDS; kind++)
+        SAY(p, "parley_quota_refusals_total{limit=\"%s\"} %llu\n",
+            quota_kind_name((enum quota_kind)kind),
+            (unsigned long long)access_n_refused(p->server->access, kind));
+}
+
 static void say_daemon(const struct metrics_page *p)
 {
     const struct server *server = p->server;
@@ -456,6 +470,15 @@ static void say_daemon(const struct metrics_page *p)
             (double)port.n_started);
     say_one(p, "parley_calls_failed_total", "counter",
             "gRPC calls that ended with an error or were left.", (double)port.n_failed);
+    head(p, "parley_refusal_seconds", "histogram",
+         "gRPC calls that were refused as one too many, from their arrival on; with keys.");
+    SAY(p, "parley_refusal_seconds_bucket{le=\"0.001\"} %llu\n",
+        (unsigned long long)port.n_refused_in_1ms);
+    SAY(p, "parley_refusal_seconds_bucket{le=\"0.01\"} %llu\n",
+        (unsigned long long)port.n_refused_in_10ms);
+    SAY(p, "parley_refusal_seconds_bucket{le=\"+Inf\"} %llu\n", (unsigned long long)port.n_refused);
+    SAY(p, "parley_refusal_seconds_sum %.17g\nparley_refusal_seconds_count %llu\n",
+        (double)port.refused_us / 1e6, (unsigned long long)port.n_refused);
     say_one(p, "parley_conversations_opened_total", "counter", "Conversations opened or forked.",
             (double)server->conversations->n_opened);
     say_one(p, "parley_sessions", "gauge", "Runs of environments that live.",
@@ -517,5 +540,6 @@ void metrics_render(struct server *server, struct buf *out)
     for (size_t i = 0; i < sizeof(spreads) / sizeof(spreads[0]); i++)
         say_spread(&page, &spreads[i]);
     say_daemon(&page);
+    say_quotas(&page);
     say_process(&page);
 }

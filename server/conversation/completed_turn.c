@@ -81,7 +81,7 @@ void stored_request_close(struct stored_request *b)
 static bool prompt_wants_are_equal(const struct prompt_wants *a, const struct prompt_wants *b)
 {
     return a->pooling == b->pooling && a->logprobs == b->logprobs && a->n_tops == b->n_tops &&
-           a->no_reply == b->no_reply;
+           a->no_reply == b->no_reply && a->is_counted == b->is_counted;
 }
 
 bool stored_request_matches(const struct stored_request *b, const struct turn_request *r)

@@ -12,7 +12,8 @@ struct prompt_wants {
     enum pooling pooling;
     bool logprobs;
     uint32_t n_tops;
-    bool no_reply; /* nothing else is wanted: no turn may follow */
+    bool no_reply;   /* nothing else is wanted: no turn may follow */
+    bool is_counted; /* a quota has its request already, of which this is a further part */
 };
 
 /* A copy of a turn's request, in one block with its texts. Two requests with equal copies are the

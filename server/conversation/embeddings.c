@@ -74,7 +74,7 @@ static enum status embedding_turn_begin(struct embedding_turn *t, size_t input, 
         .is_plain = true,
         .plain_ids = in->ids,
         .n_plain_ids = in->text != NULL ? 0 : in->n_ids,
-        .wants = {.pooling = e->request.pooling, .no_reply = true},
+        .wants = {.pooling = e->request.pooling, .no_reply = true, .is_counted = input > 0},
         .deadline_us = e->request.deadline_us,
     };
     struct conversation *c;

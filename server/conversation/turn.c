@@ -397,6 +397,7 @@ static enum status turn_start(struct turn *t, struct error *err)
     struct turn_host *h = t->host;
     /* What an earlier process accepted was counted there. */
     struct access_quota *quota = t->is_accepted ? NULL : h->quota;
+    unsigned n_requests = t->request->wants.is_counted ? 0 : 1;
     uint64_t begun_us;
     enum status rc;
 
@@ -414,7 +415,7 @@ static enum status turn_start(struct turn *t, struct error *err)
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);
-    if (quota != NULL && quota_check(quota, begun_us, err) != STATUS_OK)
+    if (quota != NULL && quota_check(quota, begun_us, n_requests, err) != STATUS_OK)
         return err->status;
     rc = observed_gather(&t->agent.seen, h->newest, t->request, &t->arena, err);
     if (rc == STATUS_OK)
@@ -424,7 +425,7 @@ static enum status turn_start(struct turn *t, struct error *err)
     t->input_us = turn_now_us(t) - begun_us;
     rc = bound_tokens(t, err);
     if (rc == STATUS_OK && quota != NULL)
-        rc = quota_take(&t->hold, quota, turn_now_us(t), t->agent.reply.n_prompt, err);
+        rc = quota_take(&t->hold, quota, turn_now_us(t), n_requests, t->agent.reply.n_prompt, err);
     if (rc == STATUS_OK)
         rc = turn_proceed(t, err);
     if (rc != STATUS_OK) {

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "server/access/access.h"
+#include "server/access/quota.h"
 #include "server/params/checkpoint.h"
 
 /* Bound of a set's description. */
@@ -410,4 +411,12 @@ size_t params_n_waiting(const struct params_set *set)
     if (set->model->batcher != NULL)
         batcher_stats(set->model->batcher, &stats);
     return stats.n_waiting + stats.n_running + stats.n_flow_queued;
+}
+
+enum status params_count_request(const struct params_sets *s, const struct principal *who,
+                                 struct error *err)
+{
+    struct access_quota *quota = s->quota_of == NULL ? NULL : s->quota_of(s->quota_arg, who->id);
+
+    return quota_take_request(quota, env_now_us(s->env), err);
 }

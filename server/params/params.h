@@ -17,6 +17,7 @@ enum {
     PARAMS_MAX_CLIENT = 128,        /* bytes of a client's id */
 };
 
+struct access_quota;
 struct journal;
 struct checkpoint;
 struct params_restore;
@@ -34,6 +35,9 @@ struct params_keeping {
 };
 
 struct params_sets {
+    /* Of a principal, valid as long as all; NULL, and NULL from it: none. */
+    struct access_quota *(*quota_of)(void *arg, uint32_t principal);
+    void *quota_arg;
     uv_loop_t *loop;
     const struct env *env;
     struct params_budget budget;
@@ -167,6 +171,10 @@ enum params_step {
     PARAMS_STEP_JOINS,  /* its update is waiting */
     PARAMS_STEP_STORED, /* counted, and the client's last */
 };
+
+/* Counts who's gradient as a request of its quota, before its values have come. EXHAUSTED. */
+enum status params_count_request(const struct params_sets *s, const struct principal *who,
+                                 struct error *err) MUST_CHECK;
 
 /* EXISTS for a step before the client's last; PRECONDITION for a new step whose base is too old.
  * With STORED *ret_version is the version that counted it. */

@@ -767,6 +767,22 @@ void call_tick(struct rpc_queue *q)
         read_now(container_of(link, struct call, delayed));
 }
 
+/* Only what is refused before anything was done: else the time is not a refusal's. */
+static void call_count_refusal(struct call *call)
+{
+    struct rpc_queue *q = call->queue;
+    uint64_t came_us = call->ops[OP_REQUEST].came_us, now_us, took_us;
+
+    if (came_us == 0 || !call->is_starting)
+        return;
+    now_us = env_now_us(q->env);
+    took_us = now_us > came_us ? now_us - came_us : 0;
+    q->n_refused++;
+    q->refused_us += took_us;
+    q->n_refused_in_1ms += took_us <= 1000;
+    q->n_refused_in_10ms += took_us <= 10000;
+}
+
 void call_finish(struct call *call, const struct error *err)
 {
     ASSERT_OWNER(&call->queue->owner);
@@ -778,6 +794,8 @@ void call_finish(struct call *call, const struct error *err)
     if (err != NULL && err->status != STATUS_OK) {
         call->failure = failure_make(err);
         call->queue->n_failed++;
+        if (err->status == STATUS_EXHAUSTED)
+            call_count_refusal(call);
     }
     if (call->state == CALL_OPEN && !call->is_starting)
         call_flush(call);

@@ -96,7 +96,7 @@ static void port_poll_queue(void *arg)
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             break;
         op = event.tag;
-        rpc_op_take(op, event.success != 0);
+        rpc_queue_take(&p->queue, op, event.success != 0);
         mailbox_post(&p->mailbox, &op->link);
     }
     mailbox_post(&p->mailbox, &poller->exited.link);
@@ -421,6 +421,10 @@ void port_add_stats(const struct port *p, struct port_stats *out)
     out->n_calls += p->queue.n_live;
     out->n_started += p->queue.n_started;
     out->n_failed += p->queue.n_failed;
+    out->n_refused += p->queue.n_refused;
+    out->refused_us += p->queue.refused_us;
+    out->n_refused_in_1ms += p->queue.n_refused_in_1ms;
+    out->n_refused_in_10ms += p->queue.n_refused_in_10ms;
 }
 
 void port_drain(struct port *p)

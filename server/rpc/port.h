@@ -43,6 +43,9 @@ struct port_stats {
     size_t n_calls;     /* since the start, including refused ones */
     uint64_t n_started; /* since the start, the refused ones too */
     uint64_t n_failed;  /* of those, ended with an error or left by their peer */
+    /* With keys: those that RESOURCE_EXHAUSTED ended at once, the time since gRPC handed them over,
+     * and how many took no longer than a millisecond, and ten. */
+    uint64_t n_refused, refused_us, n_refused_in_1ms, n_refused_in_10ms;
 };
 
 /* Binds and serves, on loop and its thread. A port in use is STATUS_UNAVAILABLE naming the address;

@@ -37,6 +37,13 @@ void rpc_queue_await_tick(struct rpc_queue *q, struct list *list, struct link *l
         (void)uv_timer_start(&q->tick, on_tick, UNWATCHED_MS, UNWATCHED_MS); /* nor can this */
 }
 
+void rpc_queue_take(const struct rpc_queue *q, struct rpc_op *op, bool ok)
+{
+    rpc_op_take(op, ok);
+    if (op->kind == OP_REQUEST && q->access != NULL)
+        op->came_us = env_now_us(q->env);
+}
+
 void rpc_queue_cache_open(struct rpc_queue *q)
 {
     grpc_completion_queue_thread_local_cache_init(q->events);
@@ -51,7 +58,7 @@ struct rpc_op *rpc_queue_cache_close(struct rpc_queue *q)
     if (!grpc_completion_queue_thread_local_cache_flush(q->events, &tag, &ok))
         return NULL;
     op = tag;
-    rpc_op_take(op, ok != 0);
+    rpc_queue_take(q, op, ok != 0);
     return op;
 }
 

@@ -31,6 +31,7 @@ struct rpc_op {
     struct call *call; /* NULL for the port's own */
     enum op_kind kind;
     bool ok;
+    uint64_t came_us; /* of a request, where there are keys: when gRPC returned it */
     /* Given to gRPC and not returned yet. Atomic because ThreadSanitizer cannot see gRPC's own
      * ordering: rpc_op_give releases what rpc_op_take acquires. */
     atomic_bool is_out;
@@ -80,6 +81,7 @@ struct rpc_queue {
     size_t n_unawaited; /* of the live ones */
     size_t n_requested; /* calls requested from gRPC */
     uint64_t n_started, n_failed;
+    uint64_t n_refused, refused_us, n_refused_in_1ms, n_refused_in_10ms; /* as port_stats' */
     bool is_draining, is_refusing, is_stopping, is_shut_down;
 };
 
@@ -90,6 +92,9 @@ void rpc_queue_open_tick(struct rpc_queue *q, uv_loop_t *loop); /* closed by its
 
 /* Links a call into a list that the tick handles. */
 void rpc_queue_await_tick(struct rpc_queue *q, struct list *list, struct link *link);
+
+/* Takes an operation that gRPC returned, on any thread, and notes when a request came. */
+void rpc_queue_take(const struct rpc_queue *q, struct rpc_op *op, bool ok);
 
 /* A pair around each call into gRPC core: one event that completes inside is returned instead of
  * going to the queue's thread. */

@@ -237,6 +237,12 @@ def client_sends_key(parley, daemon, folder, path, alice, *others):
     assert asked.returncode == 0 and "Hello!" in asked.stdout, asked
     key, line = client(parley, "", "keys", "new", "--principal", "carol", "--until", "2999-01-01").stdout.splitlines()
     assert line == f"carol {hashlib.sha256(key.encode()).hexdigest()} until=2999-01-01"
+    words = "--admin --attach --weight 4 --requests 60 --tokens 1000 --in-flight 500 --conversations 9 --until 2999-01-01"
+    dave, line = client(parley, "", "keys", "new", "--principal", "dave", *words.split()).stdout.splitlines()
+    quota = "weight=4", "requests=60", "tokens=1000", "in-flight=500", "conversations=9"
+    assert line.split()[2:] == ["admin", "attach", *quota, "until=2999-01-01"], line
+    reload(daemon, path, ("alice", alice), ("dave", dave, *line.split()[2:]), *others)
+    assert ask(daemon, "GET", "/v1/models", x_api_key=dave)[1]["x-ratelimit-limit-tokens"] == "1000"
     reload(daemon, path, ("alice", alice), ("carol", key, "until=2999-01-01"), *others)
     key_file = os.path.join(folder, "key")
     with open(key_file, "w") as f:

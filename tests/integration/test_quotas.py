@@ -2,7 +2,7 @@
 """What a principal may use, over gRPC and HTTP: turns and tokens a minute, tokens in flight, conversations. What is above it is refused, with the
 time after which it succeeds; others, and principals without quotas, notice nothing.
 
-usage: test_quotas.py PARLEYD WRITE_TINY_MODEL      (run by the interpreter that has grpcio and the stubs; see venv.sh)
+usage: test_quotas.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY      (run by the interpreter that has grpcio and the stubs; see venv.sh)
 """
 import os
 import sys
@@ -12,12 +12,15 @@ import threading
 import grpc
 from grpc import StatusCode
 
+import numpy as np
+
 import children
 import harness
 import test_keys
+import trainer
 from children import PATIENCE
-from harness import content, conversations
-from test_principals import CHAT, Person
+from harness import content, conversations, params
+from test_principals import CHAT, Person, make_params, step
 
 
 def refused(act):
@@ -34,6 +37,43 @@ def refused(act):
 
 def chat(who, **more):
     return who.http(CHAT, {"model": "tiny", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 4, "ignore_eos": True, **more})
+
+
+def metrics(who):
+    lines = test_keys.ask(who.daemon, "GET", "/metrics", x_api_key=who.key)[2].decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def acts(alice, bob):
+    """A step of Act is a request, once however often it is sent again."""
+    for seq in 1, 2, 2, 3:
+        step(alice, 1, seq)
+    hint_ms, words = refused(lambda: step(alice, 1, 4))
+    assert hint_ms > 0 and "3 requests a minute" in words, words
+    step(alice, 1, 3)  # what was stored costs nothing
+    step(bob, 1, 1)
+
+
+def gradients(alice, bob):
+    """A gradient is a request, refused before its values come; it is the writer's quota, not the set's owner's."""
+    make_params(bob, "weights", writers=["alice"])
+
+    def upload(number):
+        return trainer.upload("bob/weights", "alice", number, np.ones(4, np.float32))
+
+    for number in 1, 2:
+        assert list(alice.params.UpdateAndFetch(upload(number)))
+    alice.params.Push(upload(3))
+    for way in alice.params.Push, lambda chunks: list(alice.params.UpdateAndFetch(chunks)):
+        assert "3 requests a minute" in refused(lambda: way(upload(4)))[1]
+
+
+def embeddings(alice):
+    """A request with all its inputs is one."""
+    for _ in range(3):
+        got, answer, _ = alice.http("/v1/embeddings", {"model": "tiny", "input": ["Hello!"] * 40})
+        assert got == 200 and len(answer["data"]) == 40, answer
+    assert alice.http("/v1/embeddings", {"model": "tiny", "input": "Hello!"})[0] == 429
 
 
 def requests(alice, bob):
@@ -55,6 +95,10 @@ def requests(alice, bob):
     assert 0 < hint_ms <= 1000 and "60 requests a minute" in words, words
     got, _, headers = chat(bob)
     assert got == 200 and not any("ratelimit" in name for name in headers), headers
+    refusals = metrics(alice)
+    assert refusals['parley_quota_refusals_total{limit="requests"}'] >= 3 and refusals['parley_quota_refusals_total{limit="tokens"}'] == 0, refusals
+    assert refusals["parley_refusal_seconds_count"] == 1 and refusals["parley_refusal_seconds_sum"] > 0, refusals
+    assert refusals['parley_refusal_seconds_bucket{le="0.001"}'] <= refusals['parley_refusal_seconds_bucket{le="0.01"}'] <= 1, refusals
     threading.Event().wait(hint_ms / 1000)  # what the hint asks for
     alice.ask(ours, "Hello!")
 
@@ -114,16 +158,17 @@ def repeats(alice):
     assert chat(alice)[0] == 429
 
 
-def main(parleyd, write_tiny_model):
+def main(parleyd, write_tiny_model, write_policy):
     with tempfile.TemporaryDirectory() as folder:
-        model, path = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "keys")
+        model, policy, path = (os.path.join(folder, name) for name in ("tiny.gguf", "policy.gguf", "keys"))
         children.run([write_tiny_model, model], check=True)
+        children.run([write_policy, policy], check=True)
         alice, bob = test_keys.new_key(), test_keys.new_key()
 
         def line(*quota):
             return ("alice", alice, *quota), ("bob", bob)
 
-        test_keys.write_keys(path, *line("requests=60"))
+        test_keys.write_keys(path, ("alice", alice, "requests=60", "admin"), ("bob", bob))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path, "--log-level", "info") as daemon:
             people = Person(daemon, alice), Person(daemon, bob)
             requests(*people)
@@ -139,6 +184,9 @@ def main(parleyd, write_tiny_model):
         test_keys.write_keys(path, *line("requests=3"))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path, "--log-level", "info") as daemon:
             repeats(Person(daemon, alice))
+        for test in acts, gradients, lambda alice, bob: embeddings(alice):
+            with children.Daemon(parleyd, "--model", f"tiny={model}", "--model", f"policy={policy}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
+                test(Person(daemon, alice), Person(daemon, bob))
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
     out->step_id = from->step_id;
     out->base_version = from->base_version;
     out->want = from->want;
-    return look_up(out, &out->step, &version, err);
+    rc = look_up(out, &out->step, &version, err);
+    if (rc == STATUS_OK && out->step == PARAMS_STEP_NEW)
+        rc = params_count_request(call_server(call)->params, call_principal(call), err);
+    return rc;
 }
 
 static void begin_upload(struct upload_stream *in, const struct header *h)

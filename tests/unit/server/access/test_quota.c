@@ -19,7 +19,7 @@ static void configure(struct quota_limits limits)
 static enum status take(struct quota_hold *hold, uint64_t now_us, uint64_t n)
 {
     *hold = (struct quota_hold){0};
-    return quota_take(hold, &q, now_us, n, &err);
+    return quota_take(hold, &q, now_us, 1, n, &err);
 }
 
 /* A minute's requests may come at once; then one comes back after its part of a minute, and the
@@ -36,7 +36,7 @@ START_TEST(bounds_requests)
     ck_assert_int_eq(err.reason, REASON_QUOTA_EXCEEDED);
     ck_assert_uint_eq(err.retry_after_ms, 1000);
     now_us += SECOND_US / 4;
-    ck_assert_int_eq(quota_check(&q, now_us, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(quota_check(&q, now_us, 1, &err), STATUS_EXHAUSTED);
     ck_assert_uint_eq(err.retry_after_ms, 750);
     now_us += 750 * 1000;
     ck_assert_int_eq(take(&hold, now_us, 1), STATUS_OK);
@@ -94,9 +94,9 @@ START_TEST(bounds_in_flight)
     ck_assert_uint_gt(error_retry_ms(&err), 0);
     ck_assert_int_eq(take(&b, start_us, 30), STATUS_OK);
     quota_generated(&a, start_us, 10);
-    ck_assert_int_eq(quota_check(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(quota_check(&q, start_us, 1, &err), STATUS_EXHAUSTED);
     quota_release(&a);
-    ck_assert_int_eq(quota_check(&q, start_us, &err), STATUS_OK);
+    ck_assert_int_eq(quota_check(&q, start_us, 1, &err), STATUS_OK);
     quota_release(&b);
     ck_assert_uint_eq(q.n_in_flight, 0);
 }
@@ -114,7 +114,7 @@ START_TEST(undoes)
         quota_undo(&hold, start_us);
     }
     ck_assert_int_eq(take(&hold, start_us, 10), STATUS_OK);
-    ck_assert_int_eq(quota_check(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(quota_check(&q, start_us, 1, &err), STATUS_EXHAUSTED);
 }
 END_TEST
 
@@ -128,7 +128,7 @@ START_TEST(keeps_counts)
     ck_assert(quota_is_limited(&q));
     ck_assert_int_eq(take(&hold, start_us, 1), STATUS_OK);
     ck_assert_int_eq(take(&hold, start_us, 1), STATUS_OK);
-    ck_assert_int_eq(quota_check(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(quota_check(&q, start_us, 1, &err), STATUS_EXHAUSTED);
     quota_configure(&q, &more, start_us);
     ck_assert_uint_eq(quota_rate_rest(&q.requests, start_us).remaining, 1);
     quota_configure(&q, &none, start_us);
@@ -159,12 +159,36 @@ START_TEST(does_not_overflow)
     configure((struct quota_limits){QUOTA_LIMIT_MAX, QUOTA_LIMIT_MAX, QUOTA_LIMIT_MAX, 0});
     ck_assert_int_eq(take(&hold, start_us, QUOTA_LIMIT_MAX), STATUS_OK);
     quota_generated(&hold, start_us, UINT32_MAX);
-    ck_assert_int_eq(quota_check(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_int_eq(quota_check(&q, start_us, 1, &err), STATUS_EXHAUSTED);
     quota_release(&hold);
-    ck_assert_int_eq(quota_check(&q, UINT64_MAX, &err), STATUS_OK);
+    ck_assert_int_eq(quota_check(&q, UINT64_MAX, 1, &err), STATUS_OK);
     ck_assert_uint_eq(quota_rate_rest(&q.tokens, UINT64_MAX).remaining, QUOTA_LIMIT_MAX);
 }
 END_TEST
 
+/* What has no tokens is bounded by its count alone; a part of a request that was counted costs
+ * none. Each refusal is counted by what refused. */
+START_TEST(counts_requests_apart)
+{
+    struct quota_hold hold = {0};
+
+    configure((struct quota_limits){.requests_per_minute = 2, .tokens_per_minute = 10});
+    ck_assert_int_eq(quota_take_request(NULL, start_us, &err), STATUS_OK);
+    ck_assert_int_eq(quota_take(&hold, &q, start_us, 1, 10, &err), STATUS_OK);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(err.retry_after_ms, 30000);
+    quota_give_back_request(&q, start_us);
+    ck_assert_int_eq(quota_take_request(&q, start_us, &err), STATUS_OK);
+    ck_assert_int_eq(quota_check(&q, start_us, 0, &err), STATUS_EXHAUSTED); /* the tokens */
+    ck_assert_int_eq(quota_check(&q, start_us + 6 * SECOND_US, 0, &err), STATUS_OK);
+    ck_assert_int_eq(quota_check(&q, start_us + 6 * SECOND_US, 1, &err), STATUS_EXHAUSTED);
+    ck_assert_uint_eq(q.n_refused[QUOTA_REQUESTS], 2);
+    ck_assert_uint_eq(q.n_refused[QUOTA_TOKENS], 1);
+    ck_assert_uint_eq(q.n_refused[QUOTA_CONVERSATIONS], 0);
+}
+END_TEST
+
 SUITE_MAIN("server/quota", bounds_requests, counts_replies, refuses_what_never_fits,
-           bounds_in_flight, undoes, keeps_counts, bounds_conversations, does_not_overflow)
+           bounds_in_flight, undoes, keeps_counts, bounds_conversations, does_not_overflow,
+           counts_requests_apart)

@@ -16,7 +16,7 @@ static void says(struct quota_limits limits, uint64_t n_tokens, const char *line
 
     quota_configure(&q, &limits, 1);
     if (n_tokens > 0)
-        ck_assert_int_eq(quota_take(&hold, &q, 1, n_tokens, &err), STATUS_OK);
+        ck_assert_int_eq(quota_take(&hold, &q, 1, 1, n_tokens, &err), STATUS_OK);
     buf_init(&out, 4096);
     ck_assert_int_eq(rate_limits_append(&out, &q, 1), STATUS_OK);
     ck_assert_int_eq(buf_append(&out, "", 1), STATUS_OK);
