@@ -173,13 +173,22 @@ def by_name(alice, mallory):
     assert alice.http(one)[1] == kept and SECRET in str(alice.http(one + "/input_items"))
 
 
-def by_cache(alice, mallory):
+def counted(root, name):
+    lines = test_keys.ask(root.daemon, "GET", "/metrics", x_api_key=root.key)[2].decode().splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{"))
+
+
+def by_cache(alice, mallory, root):
     """Pages by counter: what alice computed serves alice, and never mallory, however often he asks and whichever way."""
     text = "Whatever alice has computed before is hers alone. " * 12
     body = {"model": "tiny", "messages": [{"role": "user", "content": text}], "max_tokens": 1}
     answers = [alice.http(CHAT, body)[1] for _ in range(2)]
     assert cached(answers[0]) == 0 and cached(answers[1]) > 0, answers
+    before = counted(root, "parley_cached_prompt_tokens_total")
+    assert before == cached(answers[1])
     assert cached(mallory.http(CHAT, body)[1]) == 0
+    # By the server's own count as by his answer; and no page of his is one of hers.
+    assert counted(root, "parley_cached_prompt_tokens_total") == before and counted(root, "parley_kv_pages_shared") == 0
     assert cached(mallory.http(CHAT, body)[1]) > 0  # his own
     system = "You keep the secrets of whoever asks you to. " * 12
     usage = [who.ask(who.open(system=system), "Hello!").usage.cached_tokens for who in (alice, alice, mallory, mallory)]
@@ -320,8 +329,10 @@ def main(parleyd, write_tiny_model, write_policy):
             by_session(alice, mallory)
             by_params(alice, mallory)
             by_access_list(alice, mallory)
+        root = test_keys.new_key()
+        test_keys.write_keys(path, ("alice", keys[0]), ("mallory", keys[1]), ("root", root, "admin"))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--http", "127.0.0.1:0", "--keys", path) as daemon:
-            by_cache(*(Person(daemon, key) for key in keys))
+            by_cache(*(Person(daemon, key) for key in (*keys, root)))
         test_keys.write_keys(path, ("alice", keys[0], "weight=4"), ("mallory", keys[1]))
         with children.Daemon(parleyd, "--model", f"tiny={model}", "--max-conversations", "1000", "--keys", path) as daemon:
             by_weight(*(Person(daemon, key) for key in keys))
