@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs a Debian package in a bare root, serves from it, and purges it: nothing of it may stay. Needs root, mmdebstrap and Debian's
-# archive.
-# usage: tools/try_deb.sh PACKAGE.deb [ROOT.tar]      ROOT.tar: a root that was made before, or is made for the next time
+# Installs Debian packages in a bare root, serves from them, builds the C examples and has them run, and purges all: nothing may stay.
+# Needs root, mmdebstrap and Debian's archive. PARLEY_ROOT_TAR: a root that was made before, or is made for the next time.
+# usage: tools/try_deb.sh PARLEY.deb LIBPARLEY0.deb LIBPARLEY-DEV.deb
 set -euo pipefail
-package=$(realpath "$1") saved=${2-}
+saved=${PARLEY_ROOT_TAR-}
 root=$(mktemp -d /tmp/parley-root.XXXXXX)
 pid=''
 finish() {
@@ -27,8 +27,10 @@ fi
 mount -t proc proc "$root/proc" 2>/dev/null || echo 'try_deb: no /proc in the root: parleyd takes less for granted' >&2
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 for file in /etc/apt/apt.conf.d/*proxy*; do [ ! -f "$file" ] || cp "$file" "$root/etc/apt/apt.conf.d/"; done
-cp "$package" "$root/tmp/parley.deb"
-inside sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/parley.deb' >"$root/tmp/install.log" 2>&1 ||
+mkdir "$root/tmp/debs"
+cp "$@" "$root/tmp/debs/"
+# The daemon by itself first: it must not need what is beside it.
+inside sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends /tmp/debs/parley_*.deb' >"$root/tmp/install.log" 2>&1 ||
     { tail "$root/tmp/install.log" >&2; fail 'it does not install'; }
 
 inside getent passwd parley >/dev/null || fail 'there is no user parley'
@@ -42,11 +44,21 @@ while IFS= read -r -u "$said" line; do
 done
 [ -n "$address" ] || fail 'parleyd is not ready'
 inside parley ask --server "$address" --model echo hello | grep -q hello || fail 'it does not answer'
+inside sh -c 'apt-get install -y -qq --no-install-recommends /tmp/debs/libparley*.deb gcc libc6-dev libuv1-dev pkg-config' >"$root/tmp/install.log" 2>&1 ||
+    { tail "$root/tmp/install.log" >&2; fail 'libparley does not install'; }
+for example in "$root"/usr/share/doc/libparley-dev/examples/*.c; do
+    name=$(basename "$example" .c) more=''
+    case $name in uv_*) more=libuv ;; esac
+    inside sh -c "cc -Wall -Werror /usr/share/doc/libparley-dev/examples/$name.c \$(pkg-config --cflags --libs parley $more) -o /tmp/$name" ||
+        fail "the example $name.c does not build"
+    inside timeout 60 "/tmp/$name" "$address" >"$root/tmp/said" || fail "the example $name does not run"
+    [ -s "$root/tmp/said" ] || fail "the example $name says nothing"
+done
 kill "$pid"
 pid=''
-inside apt-get purge -y -qq parley >"$root/tmp/purge.log" 2>&1 || { tail "$root/tmp/purge.log" >&2; fail 'it cannot be purged'; }
+inside apt-get purge -y -qq parley libparley0 libparley-dev >"$root/tmp/purge.log" 2>&1 || { tail "$root/tmp/purge.log" >&2; fail 'it cannot be purged'; }
 ! inside getent passwd parley >/dev/null || fail 'the user stays'
 left=$(find "$root/etc" "$root/usr" "$root/lib/systemd" "$root/var/lib" "$root/var/cache" \
     \( -iname '*parley*' \) ! -path '*/apt/*' 2>/dev/null || true)
 [ -z "$left" ] || fail "this stays: $left"
-echo 'try_deb: it installs, serves and purges'
+echo 'try_deb: they install, serve, build the examples and are purged'
