@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/denormals.h"
+#include "base/suggest.h"
 #include "client/cli/options/verb.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
@@ -61,6 +62,20 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+static enum exit_code no_such_verb(const char *name)
+{
+    struct suggest near;
+
+    suggest_init(&near, name);
+    for (size_t i = 0; i < N_VERBS; i++)
+        suggest_try(&near, verbs[i].name);
+    if (near.word != NULL)
+        console_error("there is no verb '%s', did you mean '%s'?", name, near.word);
+    else
+        console_error("there is no verb '%s'; 'parley --help' lists them", name);
+    return EXIT_MISUSE;
+}
+
 static void main_print_help(void)
 {
     printf("usage: parley [VERB] [--server HOST:PORT] [--json] …\n\nverbs:\n");
@@ -82,10 +97,8 @@ static enum exit_code main_run(int argc, char **argv)
         printf("parley %s\n", PARLEY_VERSION);
         return EXIT_DONE;
     }
-    if (verb == NULL) {
-        console_error("there is no verb '%s'; 'parley --help' lists them", argv[at]);
-        return EXIT_MISUSE;
-    }
+    if (verb == NULL)
+        return no_such_verb(argv[at]);
     return verb_run(verb, argc, argv, at);
 }
 

@@ -107,6 +107,7 @@ class Terminal:
 
 
 def helps(cli):
+    assert "did you mean 'chat'?" in cli.complaint("chta", code=2)
     verbs = re.findall(r"^  (\w+)  ", cli.out("--help"), re.M)
     assert set(verbs) >= {"chat", "ask", "models", "conversations", "status", "tokenize", "detokenize", "eval", "selftest"}, verbs
     for verb in verbs:

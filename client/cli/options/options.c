@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/suggest.h"
 #include "client/cli/output/console.h"
 
 enum { MAX_OPTIONS = 128, MAX_NAME = 32, HELP_COLUMN = 30 };
@@ -198,9 +199,24 @@ static void options_print_help(const struct verb *verb, const struct all_options
     printf("\n'man parley' says more.\n");
 }
 
-/* getopt answered ':' or '?' to what was given. */
-static void explain(int answer, const char *given, struct error *err)
+/* "seed" for "--sed"; NULL: none is near, or what was given is a short name. */
+static const char *options_near(const struct option *longs, const char *given)
 {
+    struct suggest near;
+
+    if (strncmp(given, "--", 2) != 0)
+        return NULL;
+    suggest_init(&near, given + 2);
+    for (; longs->name != NULL; longs++)
+        suggest_try(&near, longs->name);
+    return near.word;
+}
+
+/* getopt answered ':' or '?' to what was given. */
+static void explain(const struct option *longs, int answer, const char *given, struct error *err)
+{
+    const char *near = options_near(longs, given);
+
     if (answer == ':')
         (void)error_set(err, STATUS_INVALID, "%s wants a value", given);
     else if (strncmp(given, "--", 2) != 0 && optopt != 0)
@@ -208,6 +224,9 @@ static void explain(int answer, const char *given, struct error *err)
     else if (strchr(given, '=') != NULL)
         (void)error_set(err, STATUS_INVALID, "'%.*s' is no option, or takes no value",
                         (int)strcspn(given, "="), given);
+    else if (near != NULL)
+        (void)error_set(err, STATUS_INVALID, "there is no option '%s', did you mean '--%s'?", given,
+                        near);
     else
         (void)error_set(err, STATUS_INVALID, "there is no option '%s'", given);
 }
@@ -229,7 +248,7 @@ enum options_end options_parse(const struct verb *verb, const struct option_grou
             return OPTIONS_HELP;
         }
         if (c == ':' || c == '?') {
-            explain(c, argv[optind - 1], err);
+            explain(all.longs, c, argv[optind - 1], err);
             return OPTIONS_WRONG;
         }
         if (options_read_value(all.rows[i], all.groups[i], optarg, err) != STATUS_OK)

@@ -101,8 +101,8 @@ START_TEST(second_names_have_one_dash)
 {
     char both[] = "try -bs 7 --task a --context-length -1 -bsrt false --quiet";
     char other[] = "try --batchsize=8 -t b --context-length 9223372036854775807 --batch-sort True";
-    char unknown[] = "try -bx 7", no_bool[] = "try --batch-sort perhaps",
-         no_number[] = "try --context-length -",
+    char unknown[] = "try -bx 7", mistyped[] = "try --context-lenght 7",
+         no_bool[] = "try --batch-sort perhaps", no_number[] = "try --context-length -",
          too_low[] = "try --context-length -9223372036854775809";
     struct named_twice got;
 
@@ -118,6 +118,9 @@ START_TEST(second_names_have_one_dash)
     ck_assert(got.sort);
     ck_assert_int_eq(parse_twice(&got, unknown), OPTIONS_WRONG);
     ck_assert_str_eq(err.text, "there is no option '-bx'");
+    ck_assert_int_eq(parse_twice(&got, mistyped), OPTIONS_WRONG);
+    ck_assert_str_eq(err.text,
+                     "there is no option '--context-lenght', did you mean '--context-length'?");
     ck_assert_int_eq(parse_twice(&got, no_bool), OPTIONS_WRONG);
     ck_assert_str_eq(err.text, "--batch-sort wants true or false, not 'perhaps'");
     ck_assert_int_eq(parse_twice(&got, no_number), OPTIONS_WRONG);
