@@ -460,8 +460,8 @@ def test_front_doors(parleyd):
     with harness.Parleyd(parleyd, "--http", "127.0.0.1:0") as client:
         openai_client = openai.OpenAI(base_url=f"http://{client.http}/v1", api_key="any", timeout=children.PATIENCE, max_retries=0)
         assert [m.id for m in openai_client.models.list()] == ["echo"]
-        stubs = os.environ["PARLEY_STUBS"]
-        worker = children.start([sys.executable, example, client.address], env={**os.environ, "PYTHONPATH": stubs})
+        package = os.environ["PARLEY_PACKAGE"]
+        worker = children.start([sys.executable, example, client.address], env={**os.environ, "PYTHONPATH": package})
         until("it is listed", lambda: [m.id for m in openai_client.models.list()] == ["echo", "words"], worker)
         hello = [{"role": "user", "content": "one two three"}]
         reply = openai_client.chat.completions.create(model="words", messages=hello).choices[0]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The foreign programs of the tests: Python's grpcio, numpy, gymnasium, openai, anthropic, ollama, jinja2 and tokenizers
-# in build/venv, with stubs made from proto/ into build/venv/stubs. Each is made once, and again when what it is made
+# in build/venv, with stubs made from proto/ into build/venv/stubs, and our own package, unpacked from its wheel into
+# build/venv/package. Each is made once, and again when what it is made
 # from changes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -22,4 +23,11 @@ if [ "$(cat "$venv/protos" 2>/dev/null)" != "$protos" ]; then
     mkdir "$venv/stubs"
     "$venv/bin/python" -m grpc_tools.protoc -Iproto --python_out="$venv/stubs" --grpc_python_out="$venv/stubs" proto/parley/v1/*.proto
     printf '%s' "$protos" >"$venv/protos"
+fi
+package=$(find client/python proto/parley/v1 meson.build tools/wheel.sh -type f -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+if [ "$(cat "$venv/package.sha256" 2>/dev/null)" != "$package" ]; then
+    rm -rf "$venv/package"
+    wheel=$(tools/wheel.sh "$venv/bin/python" "$venv/wheel")
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --target "$venv/package" "$wheel" >&2
+    printf '%s' "$package" >"$venv/package.sha256"
 fi

@@ -1,0 +1,14 @@
+"""Parley from Python.
+
+    with parley.connect("127.0.0.1:8001") as server, server.open("smollm2") as chat:
+        for piece in chat.turn("What is the capital of Germany?"):
+            print(piece, end="", flush=True)
+
+`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own; `parley.optim` trains on shared parameters,
+`parley.gym` trains and runs policies in gymnasium's environments."""
+from parley import aio
+from parley.agents import Row, agent, serve
+from parley.client import Conversation, Server, Turn, connect
+from parley.wire import Cursor, Error, Piece, Reply
+
+__all__ = ["Conversation", "Cursor", "Error", "Piece", "Reply", "Row", "Server", "Turn", "agent", "aio", "connect", "serve"]

@@ -1,0 +1,252 @@
+"""Agents of your own. A class with these methods is one; there is an instance for each conversation:
+
+    observe(messages)    what was said to it: each has .role and .text
+    act()                its reply: a text, or an iterator of pieces; with parley.aio.serve also a coroutine or async generator
+    self_observe(reply)  optional: what it has said
+    save(), restore(state)  optional: its state as bytes; without them it is given all its turns again at another worker
+    batch_act(rows)      optional, a classmethod or staticmethod in place of act: the replies of all rows of a step, in order
+
+`__init__` may take `system`, the system prompt. When a worker was lost the turns are given to observe and self_observe again:
+act alone changes nothing that a later turn needs. What an instance holds is copied before each turn, so that a turn that fails
+leaves no trace: weights and the like belong to the class or the module."""
+from __future__ import annotations
+
+import asyncio
+import copy
+import dataclasses
+import inspect
+import queue
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import grpc
+
+from parley import wire
+from parley.v1 import agents_pb2 as pb
+from parley.v1 import content_pb2, error_pb2, sampling_pb2
+from parley.wire import Error
+
+C = TypeVar("C", bound=type)
+GRPC_INTERNAL = 13
+
+
+def agent(name: str, *, version: str = "", rows: int = 0, deterministic: bool = False, save_every: int = 0) -> Callable[[C], C]:
+    """Names a class as an agent: `@parley.agent("words")`. rows: of a step, at most (0: 64). deterministic: the same messages
+    always give the same reply, so that a turn of which a part was sent may be run again."""
+    def mark(what: C) -> C:
+        what.__parley_offer__ = {"name": name, "version": version, "max_rows": rows, "save_every": save_every}  # type: ignore[attr-defined]
+        what.__parley_deterministic__ = deterministic  # type: ignore[attr-defined]
+        return what
+    return mark
+
+
+@dataclasses.dataclass
+class Row:
+    """A conversation's part of a step, for batch_act."""
+
+    agent: Any
+    turn: int
+    messages: Sequence[content_pb2.Message]
+    sampling: sampling_pb2.Sampling
+
+
+@dataclasses.dataclass
+class Clone:
+    """agent has had `turns` turns. During one, before is what it was, and rest is the pieces to come."""
+
+    agent: Any
+    turns: int
+    before: Any = None
+    rest: Any = None
+    said: str = ""
+
+
+class Worker:
+    """What a worker does with its orders, however they come."""
+
+    def __init__(self, cls: Any, name: str) -> None:
+        if not hasattr(cls, "__parley_offer__"):
+            raise TypeError(f"{cls!r} is no agent: mark it with @parley.agent(NAME)")
+        self.cls, self.name, self.piece_bytes = cls, name, 65536
+        self.clones: dict[int, Clone] = {}
+        self.takes_system = "system" in inspect.signature(cls).parameters
+
+    def offer(self) -> pb.AgentsAttachRequest:
+        offer = pb.AgentOffer(**self.cls.__parley_offer__)
+        offer.name = self.name or offer.name
+        offer.capabilities.append(pb.AGENT_CAPABILITY_FORK)
+        if hasattr(self.cls, "save"):
+            offer.capabilities.append(pb.AGENT_CAPABILITY_SAVE)
+        if self.cls.__parley_deterministic__:
+            offer.capabilities.append(pb.AGENT_CAPABILITY_DETERMINISTIC)
+        return pb.AgentsAttachRequest(offer=offer)
+
+    def take(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
+        """Any order but a step."""
+        what = order.WhichOneof("what")
+        if what == "accepted":
+            self.piece_bytes = order.accepted.max_piece_bytes
+        elif what == "open":
+            made = self.cls(system=order.open.system) if self.takes_system else self.cls()
+            if order.open.has_state:
+                made.restore(order.open.state)
+            self.clones[order.open.clone] = Clone(made, order.open.turn)
+        elif what == "replay":
+            clone = self.clones[order.replay.clone]
+            clone.agent.observe(order.replay.messages)
+            self.end(clone, order.replay.reply)
+        elif what == "fork":
+            parent = self.clones[order.fork.parent]
+            source = parent.agent if parent.before is None else parent.before
+            self.clones[order.fork.clone] = Clone(copy.deepcopy(source), order.fork.at_turn)
+        elif what == "close":
+            self.clones.pop(order.close.clone, None)
+        elif what == "save":
+            clone = self.clones[order.save.clone]
+            state = (clone.agent if clone.before is None else clone.before).save()
+            return pb.AgentsAttachRequest(state=pb.AgentState(clone=order.save.clone, state=state))
+        return None  # a cancel asks for nothing
+
+    def end(self, clone: Clone, reply: str) -> None:
+        if hasattr(clone.agent, "self_observe"):
+            clone.agent.self_observe(reply)
+        clone.turns += 1
+        clone.before, clone.rest, clone.said = None, None, ""
+
+    def begin(self, row: pb.AgentRow) -> None:
+        clone = self.clones[row.clone]
+        clone.before = copy.deepcopy(clone.agent)
+        clone.agent.observe(row.messages)
+
+    def failed(self, row: pb.AgentRow, e: BaseException) -> pb.AgentRowResult:
+        clone = self.clones.get(row.clone)
+        if clone is not None and clone.before is not None:
+            clone.agent, clone.before, clone.rest, clone.said = clone.before, None, None, ""
+        detail = error_pb2.ErrorDetail(code=GRPC_INTERNAL, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
+        if isinstance(e, Error):
+            detail.code = getattr(grpc.StatusCode, e.code, grpc.StatusCode.INTERNAL).value[0]
+            detail.message = e.message
+        return pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_FAILED, error=detail)
+
+    def piece(self, row: pb.AgentRow, clone: Clone, text: str | None) -> pb.AgentRowResult:
+        """text: None after the last."""
+        result = pb.AgentRowResult(row=row.row, outcome=pb.AGENT_ROW_OUTCOME_MORE)
+        if text is None:
+            result.outcome = pb.AGENT_ROW_OUTCOME_DONE
+            self.end(clone, clone.said)
+        else:
+            result.text = text
+            clone.said += text
+        return result
+
+    def whole(self, row: pb.AgentRow, clone: Clone, reply: str) -> pb.AgentRowResult:
+        if len(reply.encode()) > self.piece_bytes:
+            size = self.piece_bytes // 4  # of characters, each of which takes at most four bytes
+            clone.rest = iter([reply[at:at + size] for at in range(0, len(reply), size)])
+            return self.piece(row, clone, next(clone.rest))
+        self.end(clone, reply)
+        return pb.AgentRowResult(row=row.row, text=reply, outcome=pb.AGENT_ROW_OUTCOME_DONE)
+
+    def reply(self, row: pb.AgentRow, clone: Clone, reply: Any) -> pb.AgentRowResult:
+        if isinstance(reply, str):
+            return self.whole(row, clone, reply)
+        clone.rest = iter(reply)
+        return self.piece(row, clone, next(clone.rest, None))
+
+    def batch(self, rows: Sequence[pb.AgentRow]) -> list[Any]:
+        """What batch_act says to rows that began."""
+        replies = list(self.cls.batch_act([Row(self.clones[r.clone].agent, r.turn, r.messages, r.sampling) for r in rows]))
+        if len(replies) != len(rows):
+            raise ValueError(f"batch_act gave {len(replies)} replies to {len(rows)} rows")
+        return replies
+
+    def step(self, step: pb.AgentStep) -> pb.AgentsAttachRequest:
+        """One after the other."""
+        results, begun = [], list[pb.AgentRow]()
+        for row in step.rows:
+            try:
+                clone = self.clones[row.clone]
+                if row.is_continued:
+                    results.append(self.piece(row, clone, next(clone.rest, None)))
+                    continue
+                self.begin(row)
+                if hasattr(self.cls, "batch_act"):
+                    begun.append(row)
+                else:
+                    results.append(self.reply(row, clone, clone.agent.act()))
+            except Exception as e:  # the agent's: its turn fails, and nobody else's
+                results.append(self.failed(row, e))
+        replies: list[Any] = []
+        try:
+            replies = self.batch(begun) if begun else []
+        except Exception as e:
+            results.extend(self.failed(row, e) for row in begun)
+        for row, reply in zip(begun, replies):
+            try:
+                results.append(self.reply(row, self.clones[row.clone], reply))
+            except Exception as e:
+                results.append(self.failed(row, e))
+        return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=step.step, rows=results))
+
+    async def row_at_once(self, row: pb.AgentRow) -> pb.AgentRowResult:
+        try:
+            clone = self.clones[row.clone]
+            if not row.is_continued:
+                self.begin(row)
+                reply = clone.agent.act()
+                if inspect.isawaitable(reply):
+                    reply = await reply
+                if not isinstance(reply, AsyncIterator):
+                    return self.reply(row, clone, reply)
+                clone.rest = reply
+            if isinstance(clone.rest, Iterator):
+                return self.piece(row, clone, next(clone.rest, None))
+            return self.piece(row, clone, await anext(clone.rest, None))
+        except Exception as e:
+            return self.failed(row, e)
+
+    async def step_at_once(self, step: pb.AgentStep) -> pb.AgentsAttachRequest:
+        """All rows at once."""
+        if hasattr(self.cls, "batch_act"):
+            return self.step(step)
+        results = await asyncio.gather(*map(self.row_at_once, step.rows))
+        return pb.AgentsAttachRequest(result=pb.AgentStepResult(step=step.step, rows=results))
+
+
+def is_final(error: Error) -> bool:
+    """Whether it is of no use to attach again."""
+    return error.code != "UNAVAILABLE" or error.message.endswith("was unloaded")
+
+
+def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
+    """Computes an agent for a daemon until that wants it no more. A daemon that goes away is waited for. Run it in several
+    processes, and they share the conversations."""
+    from parley.client import Link
+
+    link, delay = Link(address, key, tls, 0), 0.05
+    method = link.channel.stream_stream("/parley.v1.Agents/Attach", pb.AgentsAttachRequest.SerializeToString,
+                                        pb.AgentsAttachResponse.FromString)
+    try:
+        while True:
+            answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
+            worker = Worker(agent, name)
+            answers.put(worker.offer())
+            call = method(iter(answers.get, None), metadata=link.metadata)
+            try:
+                for order in call:
+                    delay = 0.05
+                    answer = worker.step(order.step) if order.WhichOneof("what") == "step" else worker.take(order)
+                    if answer is not None:
+                        answers.put(answer)
+            except grpc.RpcError as e:
+                error = wire.error_of(e)
+                if is_final(error):
+                    raise error from None
+            finally:
+                answers.put(None)
+                call.cancel()
+            time.sleep(delay)
+            delay = min(2 * delay, 1.0)
+    finally:
+        link.channel.close()

@@ -1,0 +1,255 @@
+"""The same for asyncio: `async with await parley.aio.connect().open("smollm2") as chat: …`, and agents whose act() may wait."""
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from parley import agents, wire
+from parley.v1 import agents_pb2, sampling_pb2
+from parley.v1 import conversations_pb2 as pb
+from parley.wire import Cursor, Error, Patience, Piece, Reply, Said, TurnProgress
+
+T = TypeVar("T")
+
+
+class Link:
+    """A channel to one address."""
+
+    def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
+        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
+        credentials, options = wire.channel_arguments(address, tls)
+        self.channel = (grpc.aio.insecure_channel(address, options) if credentials is None
+                        else grpc.aio.secure_channel(address, credentials, options))
+
+    async def once(self, method: str, request: Any, response: type[T]) -> T:
+        call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        try:
+            answer: T = await call(request, metadata=self.metadata)
+            return answer
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    async def call(self, method: str, request: Any, response: type[T]) -> T:
+        """Tried again while it may help: for calls that are safe to repeat."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                return await self.once(method, request, response)
+            except Error as e:
+                await asyncio.sleep(patience.wait_after(e))
+
+    def stream(self, method: str, request: Any, response: type[T]) -> Any:
+        call = self.channel.unary_stream(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        return call(request, metadata=self.metadata)
+
+
+class Server:
+    """As parley.Server."""
+
+    def __init__(self, addresses: str | Sequence[str], key: str | None, tls: wire.Tls, patience: float) -> None:
+        self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
+        self.patience, self._next = patience, 0
+
+    async def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0,
+                   **sampling: Any) -> Conversation:
+        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
+                                              request_id=uuid.uuid4().hex)
+        if sampling:
+            request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+        patience = Patience(self.patience)
+        while True:
+            for _ in self.links:
+                link = self.links[self._next % len(self.links)]
+                self._next += 1
+                try:
+                    answer = await link.once("Conversations/Open", request, pb.ConversationsOpenResponse)
+                    return Conversation(link, answer.conversation)
+                except Error as e:
+                    error = e
+                    if e.code not in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
+                        raise
+            await asyncio.sleep(patience.wait_after(error))
+
+    async def conversation(self, id: str) -> Conversation:
+        error: Error | None = None
+        for link in self.links:
+            try:
+                request = pb.ConversationsGetRequest(conversation=id, without_transcript=True)
+                state = await link.call("Conversations/Get", request, pb.Conversation)
+                return Conversation(link, id, state.turns, state.generation)
+            except Error as e:
+                error = e if error is None or error.code == "NOT_FOUND" else error
+        assert error is not None
+        raise error
+
+    async def close(self) -> None:
+        for link in self.links:
+            await link.channel.close()
+
+    async def __aenter__(self) -> Server:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+class Turn:
+    """As parley.Turn: `async for piece in chat.turn(…)`."""
+
+    def __init__(self, chat: Conversation, progress: TurnProgress) -> None:
+        self._chat, self._progress = chat, progress
+        self._patience = Patience(chat._link.patience)
+        self._call: Any = None
+
+    @property
+    def number(self) -> int:
+        return self._progress.request.turn
+
+    @property
+    def cursor(self) -> Cursor | None:
+        return self._progress.after
+
+    def __aiter__(self) -> AsyncIterator[Piece]:
+        return self
+
+    async def __anext__(self) -> Piece:
+        while self._progress.done is None:
+            try:
+                if self._call is None:
+                    self._call = self._chat._link.stream("Conversations/Turn", self._progress.next_request(), pb.TurnEvent)
+                while (event := await self._call.read()) is not grpc.aio.EOF:
+                    piece = self._progress.take(event)
+                    if piece is not None:
+                        return piece
+                if self._progress.done is None:
+                    raise Error("UNAVAILABLE", "the reply ended before its end")
+            except (Error, grpc.RpcError) as e:
+                self._call = None
+                await asyncio.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+        self._chat._ended(self._progress)
+        raise StopAsyncIteration
+
+    async def reply(self) -> Reply:
+        async for _ in self:
+            pass
+        return self._progress.reply()
+
+    async def close(self) -> None:
+        if self._call is not None and self._progress.done is None:
+            request = pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number)
+            await self._chat._link.call("Conversations/Cancel", request, pb.ConversationsCancelResponse)
+            await self.reply()
+
+    async def __aenter__(self) -> Turn:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+class Conversation:
+    """As parley.Conversation. One task at a time."""
+
+    def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
+        self._link, self.id, self.turns, self.generation = link, id, turns, generation
+
+    def _ended(self, progress: TurnProgress) -> None:
+        self.turns, self.generation = progress.request.turn, progress.generation
+
+    def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
+        return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation))
+
+    async def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
+        request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
+        reply = await self._link.call("Conversations/Ask", request, pb.TurnReply)
+        self.turns, self.generation = reply.turn, reply.generation
+        return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
+                     reply.usage.completion_tokens)
+
+    async def observe(self, said: Said) -> None:
+        await Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation)).reply()
+
+    def resume(self, cursor: Cursor) -> Turn:
+        return Turn(self, TurnProgress(pb.TurnRequest(conversation=self.id, turn=cursor.turn), cursor.generation, cursor))
+
+    async def fork(self, at_turn: int | None = None) -> Conversation:
+        request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
+        if at_turn is not None:
+            request.at_turn = at_turn
+        answer = await self._link.call("Conversations/Fork", request, pb.ConversationsForkResponse)
+        return Conversation(self._link, answer.conversation, answer.turns)
+
+    async def rewind(self, to_turn: int) -> None:
+        request = pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn)
+        answer = await self._link.call("Conversations/Rewind", request, pb.ConversationsRewindResponse)
+        self.turns, self.generation = answer.turns, answer.generation
+
+    async def get(self) -> pb.Conversation:
+        return await self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
+
+    async def close(self) -> None:
+        try:
+            request = pb.ConversationsCloseRequest(conversation=self.id)
+            await self._link.call("Conversations/Close", request, pb.ConversationsCloseResponse)
+        except Error as e:
+            if e.code != "NOT_FOUND":
+                raise
+
+    async def __aenter__(self) -> Conversation:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+
+def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
+            patience: float = 30) -> Server:
+    """As parley.connect; nothing is sent before the first call."""
+    return Server(addresses, key, tls, patience)
+
+
+async def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
+    """As parley.serve, for agents whose act() is a coroutine or an async generator, too; the rows of a step run at once."""
+    link = Link(address, key, tls, 0)
+    method = link.channel.stream_stream("/parley.v1.Agents/Attach", agents_pb2.AgentsAttachRequest.SerializeToString,
+                                        agents_pb2.AgentsAttachResponse.FromString)
+    delay = 0.05
+    try:
+        while True:
+            worker, call, steps = agents.Worker(agent, name), method(metadata=link.metadata), set[asyncio.Task[None]]()
+
+            async def answer(step: agents_pb2.AgentStep) -> None:
+                await call.write(await worker.step_at_once(step))
+
+            try:
+                await call.write(worker.offer())
+                while (order := await call.read()) is not grpc.aio.EOF:
+                    delay = 0.05
+                    if order.WhichOneof("what") == "step":
+                        task = asyncio.create_task(answer(order.step))
+                        steps.add(task)
+                        task.add_done_callback(steps.discard)
+                        continue
+                    state = worker.take(order)
+                    if state is not None:
+                        await call.write(state)
+                raise Error("UNAVAILABLE", "the daemon ended the stream")
+            except (grpc.RpcError, Error) as e:
+                error = e if isinstance(e, Error) else wire.error_of(e)
+                if agents.is_final(error):
+                    raise error from None
+            finally:
+                call.cancel()
+                for task in steps:
+                    task.cancel()
+                await asyncio.gather(*steps, return_exceptions=True)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, 1.0)
+    finally:
+        await link.channel.close()

@@ -1,0 +1,228 @@
+"""The blocking client."""
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import grpc
+
+from parley import wire
+from parley.v1 import conversations_pb2 as pb
+from parley.v1 import sampling_pb2
+from parley.wire import Cursor, Error, Patience, Piece, Reply, Said, TurnProgress
+
+T = TypeVar("T")
+
+
+class Link:
+    """A channel to one address."""
+
+    def __init__(self, address: str, key: str | None, tls: wire.Tls, patience: float) -> None:
+        self.address, self.patience, self.metadata = address, patience, wire.metadata_of(key)
+        credentials, options = wire.channel_arguments(address, tls)
+        self.channel = (grpc.insecure_channel(address, options) if credentials is None
+                        else grpc.secure_channel(address, credentials, options))
+
+    def once(self, method: str, request: Any, response: type[T]) -> T:
+        """A call of one answer; method is "Service/Name"."""
+        call = self.channel.unary_unary(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        try:
+            answer: T = call(request, metadata=self.metadata)
+            return answer
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def call(self, method: str, request: Any, response: type[T]) -> T:
+        """The same, tried again while it may help: for calls that are safe to repeat."""
+        patience = Patience(self.patience)
+        while True:
+            try:
+                return self.once(method, request, response)
+            except Error as e:
+                time.sleep(patience.wait_after(e))
+
+    def stream(self, method: str, request: Any, response: type[T]) -> Any:
+        call = self.channel.unary_stream(f"/parley.v1.{method}", type(request).SerializeToString, response.FromString)  # type: ignore[attr-defined]
+        return call(request, metadata=self.metadata)
+
+
+class Server:
+    """One daemon or several. A conversation lives at the one that opened it; new ones go to each in turn, past those that
+    cannot be reached."""
+
+    def __init__(self, addresses: str | Sequence[str], key: str | None, tls: wire.Tls, patience: float) -> None:
+        self.links = [Link(a, key, tls, patience) for a in wire.addresses_of(addresses)]
+        self.patience, self._next = patience, 0
+
+    def open(self, model: str = "", system: str = "", *, metadata: Mapping[str, str] | None = None, ttl: float = 0,
+             **sampling: Any) -> Conversation:
+        """A conversation; sampling is of all its turns, as temperature=0, max_tokens=50."""
+        request = pb.ConversationsOpenRequest(model=model, system=system, ttl_ms=round(1000 * ttl), metadata=metadata or {},
+                                              request_id=uuid.uuid4().hex)
+        if sampling:
+            request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+        patience = Patience(self.patience)
+        while True:
+            for _ in self.links:
+                link = self.links[self._next % len(self.links)]
+                self._next += 1
+                try:
+                    return Conversation(link, link.once("Conversations/Open", request, pb.ConversationsOpenResponse).conversation)
+                except Error as e:
+                    error = e
+                    if e.code not in ("UNAVAILABLE", "RESOURCE_EXHAUSTED"):
+                        raise
+            time.sleep(patience.wait_after(error))
+
+    def conversation(self, id: str) -> Conversation:
+        """One that was opened before, by whomever: it goes on where it is."""
+        error: Error | None = None
+        for link in self.links:
+            try:
+                state = link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=id, without_transcript=True), pb.Conversation)
+                return Conversation(link, id, state.turns, state.generation)
+            except Error as e:
+                error = e if error is None or error.code == "NOT_FOUND" else error
+        assert error is not None
+        raise error
+
+    def close(self) -> None:
+        for link in self.links:
+            link.channel.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Turn:
+    """A turn under way: an iterator of the pieces of its reply. One that is left before its end is cancelled by close(), or
+    at the end of a `with`; what was said until then stays said."""
+
+    def __init__(self, chat: Conversation, progress: TurnProgress) -> None:
+        self._chat, self._progress = chat, progress
+        self._patience = Patience(chat._link.patience)
+        self._call: Any = None
+
+    @property
+    def number(self) -> int:
+        return self._progress.request.turn
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Behind the last piece."""
+        return self._progress.after
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self
+
+    def __next__(self) -> Piece:
+        while self._progress.done is None:
+            try:
+                if self._call is None:
+                    self._call = self._chat._link.stream("Conversations/Turn", self._progress.next_request(), pb.TurnEvent)
+                for event in self._call:
+                    piece = self._progress.take(event)
+                    if piece is not None:
+                        return piece
+                if self._progress.done is None:
+                    raise Error("UNAVAILABLE", "the reply ended before its end")
+            except (Error, grpc.RpcError) as e:
+                self._call = None
+                time.sleep(self._patience.wait_after(e if isinstance(e, Error) else wire.error_of(e)))
+        self._chat._ended(self._progress)
+        raise StopIteration
+
+    def reply(self) -> Reply:
+        """Waits for the rest."""
+        for _ in self:
+            pass
+        return self._progress.reply()
+
+    def close(self) -> None:
+        """Cancels what is left."""
+        if self._call is not None and self._progress.done is None:
+            self._chat._link.call("Conversations/Cancel", pb.ConversationsCancelRequest(conversation=self._chat.id, turn=self.number),
+                                  pb.ConversationsCancelResponse)
+            self.reply()
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Conversation:
+    """A conversation. Its turns are numbered, so that one whose connection broke is asked for again and happens once. One
+    thread at a time."""
+
+    def __init__(self, link: Link, id: str, turns: int = 0, generation: int = 1) -> None:
+        self._link, self.id, self.turns, self.generation = link, id, turns, generation
+
+    def _ended(self, progress: TurnProgress) -> None:
+        self.turns, self.generation = progress.request.turn, progress.generation
+
+    def turn(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Turn:
+        """Says a text, or messages ({"role": …, "text": …}); the reply comes in pieces."""
+        return Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline), self.generation))
+
+    def ask(self, said: Said, *, deadline: float = 0, **sampling: Any) -> Reply:
+        """The whole reply at once."""
+        request = wire.turn_request(self.id, self.turns + 1, said, sampling, deadline=deadline)
+        reply = self._link.call("Conversations/Ask", request, pb.TurnReply)
+        self.turns, self.generation = reply.turn, reply.generation
+        return Reply(reply.message.text, wire.finish_word(reply.finish_reason), reply.turn, reply.usage.prompt_tokens,
+                     reply.usage.completion_tokens)
+
+    def observe(self, said: Said) -> None:
+        """Says something that wants no reply: the next turn sees it."""
+        Turn(self, TurnProgress(wire.turn_request(self.id, self.turns + 1, said, {}, observe_only=True), self.generation)).reply()
+
+    def resume(self, cursor: Cursor) -> Turn:
+        """The rest of a reply that was begun, behind a piece's cursor."""
+        return Turn(self, TurnProgress(pb.TurnRequest(conversation=self.id, turn=cursor.turn), cursor.generation, cursor))
+
+    def fork(self, at_turn: int | None = None) -> Conversation:
+        """A new conversation that has the turns of this one, or the first so many."""
+        request = pb.ConversationsForkRequest(conversation=self.id, request_id=uuid.uuid4().hex)
+        if at_turn is not None:
+            request.at_turn = at_turn
+        answer = self._link.call("Conversations/Fork", request, pb.ConversationsForkResponse)
+        return Conversation(self._link, answer.conversation, answer.turns)
+
+    def rewind(self, to_turn: int) -> None:
+        """Forgets the turns after to_turn."""
+        answer = self._link.call("Conversations/Rewind", pb.ConversationsRewindRequest(conversation=self.id, to_turn=to_turn),
+                                 pb.ConversationsRewindResponse)
+        self.turns, self.generation = answer.turns, answer.generation
+
+    def get(self) -> pb.Conversation:
+        """What the daemon knows of it, with its first turns."""
+        return self._link.call("Conversations/Get", pb.ConversationsGetRequest(conversation=self.id), pb.Conversation)
+
+    def close(self) -> None:
+        """Frees it. One that is gone already is closed, too."""
+        try:
+            self._link.call("Conversations/Close", pb.ConversationsCloseRequest(conversation=self.id), pb.ConversationsCloseResponse)
+        except Error as e:
+            if e.code != "NOT_FOUND":
+                raise
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(addresses: str | Sequence[str] = wire.DEFAULT_ADDRESS, *, key: str | None = None, tls: wire.Tls = None,
+            patience: float = 30) -> Server:
+    """A daemon, or several ("host:port" or "unix:path", in a list or between commas). Calls that are safe to repeat are
+    tried again for `patience` seconds. tls: True, a file with certificates to trust, or grpc.ChannelCredentials."""
+    return Server(addresses, key, tls, patience)

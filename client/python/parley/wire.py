@@ -1,0 +1,183 @@
+"""What the blocking and the asyncio clients share: addresses, errors, when to try again, and a turn's way through retries.
+Nothing here waits."""
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import grpc
+
+from parley.v1 import content_pb2, conversations_pb2, cursor_pb2, error_pb2, sampling_pb2
+
+DEFAULT_ADDRESS = "127.0.0.1:8001"
+Tls = Any  # None, True, the path of a file with certificates to trust, or grpc.ChannelCredentials
+
+
+class Error(Exception):
+    """A call failed: `code` is gRPC's ("NOT_FOUND"), `reason` a stable word that a program may branch on."""
+
+    def __init__(self, code: str, message: str, reason: str = "", field: str = "", retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.code, self.message, self.reason, self.field, self.retry_after = code, message, reason, field, retry_after
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.reason or self.code})"
+
+
+def error_of(failure: Any) -> Error:
+    """Of what grpc raised, blocking or not."""
+    code, message = failure.code().name, failure.details() or ""
+    for key, value in failure.trailing_metadata() or ():
+        if key == "parley-error-bin":
+            detail = error_pb2.ErrorDetail.FromString(value)
+            return Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
+    return Error(code, message)
+
+
+def channel_arguments(address: str, tls: Tls) -> tuple[Any, list[tuple[str, int]]]:
+    """Credentials, None for none, and the options of a channel."""
+    options = [("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 100),
+               ("grpc.min_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000), ("grpc.use_local_subchannel_pool", 1)]
+    if tls is None or tls is False:
+        return None, options
+    if tls is True:
+        return grpc.ssl_channel_credentials(), options
+    if isinstance(tls, str):
+        with open(tls, "rb") as f:
+            return grpc.ssl_channel_credentials(f.read()), options
+    return tls, options
+
+
+def metadata_of(key: str | None) -> list[tuple[str, str]]:
+    return [("authorization", f"Bearer {key}")] if key else []
+
+
+def addresses_of(addresses: str | Sequence[str]) -> list[str]:
+    found = addresses.split(",") if isinstance(addresses, str) else list(addresses)
+    if not found or not all(found):
+        raise ValueError(f"addresses is {addresses!r}")
+    return found
+
+
+class Patience:
+    """Says how long to wait before the next try of a call that is safe to repeat, until it is over."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end, self.delay = time.monotonic() + seconds, 0.05
+
+    def wait_after(self, error: Error) -> float:
+        """Seconds; raises the error if another try is of no use, or too late."""
+        passing = (error.code == "UNAVAILABLE" or error.code == "RESOURCE_EXHAUSTED" and error.retry_after > 0
+                   or error.reason == "MODEL_NOT_FOUND")  # of a conversation that is open: its worker has not come back yet
+        delay = min(error.retry_after or self.delay, max(0.0, self.end - time.monotonic()))
+        self.delay = min(2 * self.delay, 1.0)
+        if not passing or delay <= 0:
+            raise error
+        return delay
+
+
+@dataclasses.dataclass(frozen=True)
+class Cursor:
+    """A place in a reply: behind so many tokens of a turn."""
+
+    generation: int
+    turn: int
+    index: int
+
+
+class Piece(str):
+    """A part of a reply. `cursor` is the place behind it; None where an agent speaks without tokens, whose pieces have none
+    that stays."""
+
+    cursor: Cursor | None
+    token_ids: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reply:
+    """A whole reply."""
+
+    text: str
+    finish_reason: str
+    turn: int
+    prompt_tokens: int
+    completion_tokens: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def finish_word(value: int) -> str:
+    return content_pb2.FinishReason.Name(value).removeprefix("FINISH_REASON_").lower()
+
+
+Said = str | Iterable[Mapping[str, Any]]
+
+
+def turn_request(conversation: str, number: int, said: Said, sampling: Mapping[str, Any], observe_only: bool = False,
+                 deadline: float = 0) -> conversations_pb2.TurnRequest:
+    request = conversations_pb2.TurnRequest(conversation=conversation, turn=number, observe_only=observe_only,
+                                            deadline_ms=round(1000 * deadline))
+    if isinstance(said, str):
+        request.text = said
+    else:
+        request.messages.extend(content_pb2.Message(**message) for message in said)
+    if sampling:
+        request.sampling.CopyFrom(sampling_pb2.Sampling(**sampling))
+    return request
+
+
+class TurnProgress:
+    """A turn through all its tries: a broken stream is resumed behind the last token that came, and what follows is passed over as
+    far as it came, too."""
+
+    def __init__(self, request: conversations_pb2.TurnRequest, generation: int, after: Cursor | None = None) -> None:
+        self.request, self.generation, self.after = request, generation, after
+        self.pieces: list[str] = []
+        self.behind = ""  # what came after `after`
+        self.repeated = 0  # how much of that came again
+        self.done: conversations_pb2.TurnDone | None = None
+
+    def next_request(self) -> conversations_pb2.TurnRequest:
+        self.repeated = 0
+        if self.after is not None:
+            self.request.resume_from.CopyFrom(
+                cursor_pb2.Cursor(generation=self.after.generation, turn=self.after.turn, index=self.after.index))
+        return self.request
+
+    def fresh(self, text: str) -> str:
+        """What of it did not come before."""
+        n = min(len(text), len(self.behind) - self.repeated)
+        if text[:n] != self.behind[self.repeated:self.repeated + n]:
+            raise Error("DATA_LOSS", "the reply is not the one that was begun")
+        self.repeated += n
+        return text[n:]
+
+    def take(self, event: conversations_pb2.TurnEvent) -> Piece | None:
+        what = event.WhichOneof("event")
+        if what == "accepted":
+            self.generation = event.accepted.generation
+            self.request.turn = event.accepted.turn
+        elif what == "done":
+            self.done = event.done
+        elif what == "piece":
+            piece = Piece(self.fresh(event.piece.text))
+            piece.cursor, piece.token_ids = None, tuple(event.piece.token_ids)
+            if piece.token_ids:
+                piece.cursor = self.after = Cursor(self.generation, self.request.turn, event.piece.next_index)
+                self.behind, self.repeated = "", 0
+            else:
+                self.behind += piece
+                self.repeated += len(piece)
+            if piece:
+                self.pieces.append(piece)
+                return piece
+        return None
+
+    def reply(self) -> Reply:
+        if self.done is None:
+            raise RuntimeError("the turn has not ended yet")
+        return Reply("".join(self.pieces), finish_word(self.done.finish_reason), self.request.turn,
+                     self.done.usage.prompt_tokens, self.done.usage.completion_tokens)

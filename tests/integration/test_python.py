@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""The Python package, unpacked from its wheel: conversations, blocking and by asyncio, agents of one's own.
+
+usage: test_python.py PARLEYD WRITE_TINY_MODEL PARLEY EXAMPLE      (run by the interpreter that has grpcio; see venv.sh)"""
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+
+import children
+from children import Daemon, until
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+from parley.v1 import models_pb2  # noqa: E402
+
+PARLEYD, WRITE_TINY_MODEL, PARLEY, EXAMPLE = sys.argv[1:5]
+
+
+@parley.agent("speller", deterministic=True)
+class Speller:
+    """Says each word that it is told in a piece of its own, then how many it has heard. A word of these does what it says."""
+
+    gate = threading.Event()
+
+    def __init__(self, system=""):
+        self.system, self.heard, self.said, self.words = system, 0, 0, []
+
+    def observe(self, messages):
+        self.words = [w for m in messages for w in m.text.split()]
+        self.heard += len(self.words)
+
+    def act(self):
+        if "fail" in self.words:
+            raise parley.Error("FAILED_PRECONDITION", "it was told to fail")
+        for word in self.words:
+            if word == "wait":
+                Speller.gate.wait()
+            yield word + " "
+        yield f"{self.heard} {self.said}{self.system}"
+
+    def self_observe(self, reply):
+        self.said += 1
+
+
+def serve(agent, address, name=""):
+    threading.Thread(target=parley.serve, args=(agent, address, name), daemon=True).start()
+
+
+def models(server):
+    return {m.name: m for m in server.links[0].call("Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse).models}
+
+
+def attached(server, name):
+    until(f"{name} is attached", lambda: name in models(server))
+
+
+def refused(call, code, words):
+    try:
+        call()
+    except parley.Error as e:
+        assert e.code == code and words in e.message, (e.code, e.message)
+        return e
+    raise AssertionError(f"it was not refused: {words}")
+
+
+def test_a_conversation():
+    """Turns in pieces and whole, forks, rewinds, what is observed, resumed, left and closed."""
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        serve(Speller, daemon.address)
+        attached(server, "speller")
+        chat = server.open("speller", system="!")
+        turn = chat.turn("one two")
+        assert list(turn) == ["one ", "two ", "2 0!"] and turn.reply().finish_reason == "stop" and turn.number == 1
+        reply = chat.ask([{"role": "user", "text": "three"}])
+        assert (str(reply), reply.turn, chat.turns) == ("three 3 1!", 2, 2)
+        fork = chat.fork(at_turn=1)
+        assert (fork.turns, fork.ask("three").text) == (1, "three 3 1!")
+        chat.rewind(0)
+        assert (chat.turns, chat.generation, chat.ask("one").text) == (0, 2, "one 1 0!")
+        e = refused(lambda: chat.ask("now fail"), "FAILED_PRECONDITION", "it was told to fail")
+        assert e.retry_after == 0 and chat.ask("two").text == "two 2 1!", "a turn that failed left no trace"
+        pieces = list(chat.turn("a b c"))
+        again = server.conversation(chat.id)
+        assert (again.turns, again.generation) == (3, 2)
+        assert pieces == ["a ", "b ", "c ", "5 2!"] and pieces[0].cursor is None
+        assert again.resume(parley.Cursor(2, 3, 0)).reply().text == "".join(pieces)
+        e = refused(lambda: again.resume(parley.Cursor(2, 3, 99)).reply(), "OUT_OF_RANGE", "")
+        assert e.reason == "CURSOR_NOT_FOUND"
+        Speller.gate.clear()
+        with chat.turn("x wait y") as left:
+            assert next(left) == "x "
+            threading.Timer(0.05, Speller.gate.set).start()  # the worker, which is single-minded, hears of a cancel at its next step
+        assert left.reply().finish_reason == "cancelled" and chat.turns == 4
+        assert [t.turn for t in chat.get().transcript] == [1, 2, 3, 4]
+        echo = server.open("echo")
+        echo.observe("by the way")
+        assert echo.turns == 1 and echo.ask("hello").turn == 2
+        for c in (chat, fork, echo, echo):
+            c.close()
+        refused(lambda: chat.ask("more"), "NOT_FOUND", "")
+        refused(lambda: server.conversation(chat.id), "NOT_FOUND", "")
+        refused(lambda: server.open("nobody"), "NOT_FOUND", "nobody")
+
+
+def test_a_cursor():
+    """A reply of tokens goes on behind any piece's cursor, in another client, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tiny.gguf")
+        children.run([WRITE_TINY_MODEL, path], check=True)
+        with Daemon(PARLEYD, "--model", f"tiny={path}") as daemon, parley.connect(daemon.address) as server:
+            chat = server.open("tiny", temperature=0, max_tokens=12, ignore_eos=True)
+            pieces = list(chat.turn("hello"))
+            marks = [(i, p.cursor) for i, p in enumerate(pieces) if p.cursor is not None]
+            assert marks and "".join(pieces) == chat.resume(parley.Cursor(1, 1, 0)).reply().text
+            for i, cursor in marks:
+                assert server.conversation(chat.id).resume(cursor).reply().text == "".join(pieces[i + 1:]), i
+
+
+def test_asyncio():
+    """The same for asyncio; an agent whose act waits has all rows of a step at once."""
+
+    @parley.agent("together")
+    class Together:
+        present, full, go = 0, None, None
+
+        def observe(self, messages):
+            self.text = messages[0].text
+
+        async def act(self):
+            if self.text == "hold":
+                await Together.go.wait()
+                return "held"
+            Together.present += 1
+            if Together.present == 2:
+                Together.full.set()
+            await Together.full.wait()  # nobody goes on before two are here
+            return self.text + "!"
+
+    @parley.agent("letters")
+    class Letters:
+        def observe(self, messages):
+            self.text = messages[0].text
+
+        async def act(self):
+            for letter in self.text:
+                await asyncio.sleep(0)
+                yield letter
+
+    async def main(address):
+        Together.full, Together.go = asyncio.Event(), asyncio.Event()
+        workers = [asyncio.create_task(parley.aio.serve(a, address)) for a in (Together, Letters)]
+        async with parley.aio.connect(address) as server:
+            async def model(name):
+                answer = await server.links[0].call("Models/List", models_pb2.ModelsListRequest(), models_pb2.ModelsListResponse)
+                return next((m for m in answer.models if m.name == name), None)
+
+            while await model("together") is None or await model("letters") is None:
+                await asyncio.sleep(0.01)  # nobody tells
+            chat = await server.open("letters")
+            assert [p async for p in chat.turn("abc")] == ["a", "b", "c"]
+            fork = await chat.fork()
+            assert (await fork.ask("de")).text == "de" and fork.turns == 2
+            await chat.rewind(0)
+            assert [p async for p in chat.turn("xyz")] == ["x", "y", "z"]
+            assert (await (await server.conversation(chat.id)).resume(parley.Cursor(2, 1, 0)).reply()).text == "xyz"
+            assert (await chat.get()).turns == 1
+            await chat.close()
+            try:
+                await chat.ask("more")
+                raise AssertionError("it was answered")
+            except parley.Error as e:
+                assert e.reason == "CONVERSATION_NOT_FOUND"
+            # While a step is held others wait, and come together.
+            chats = [await server.open("together") for _ in range(3)]
+            held = asyncio.create_task(chats[0].ask("hold"))
+            while (await model("together")).batching.running < 1:
+                await asyncio.sleep(0.01)
+            both = asyncio.gather(chats[1].ask("a"), chats[2].ask("b"))
+            while (await model("together")).batching.waiting < 2:
+                await asyncio.sleep(0.01)
+            Together.go.set()
+            assert [(await held).text, *(r.text for r in await both)] == ["held", "a!", "b!"]
+        for w in workers:
+            w.cancel()
+        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*workers, return_exceptions=True))
+
+    with Daemon(PARLEYD) as daemon:
+        asyncio.run(main(daemon.address))
+
+
+def test_a_restart():
+    """The daemon is killed in mid-reply and comes back: the reply goes on behind its last piece, and happens once. The worker
+    waits for the daemon, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        first = Daemon(PARLEYD, "--data", folder)
+        first.__enter__()
+        serve(Speller, first.address)
+        with parley.connect(first.address, patience=children.PATIENCE) as server:
+            attached(server, "speller")
+            chat = server.open("speller")
+            assert chat.ask("zero").text == "zero 1 0"
+            Speller.gate.clear()
+            turn = chat.turn("one wait two")
+            assert next(turn) == "one "
+            first.process.kill()
+            first.process.wait()
+            Speller.gate.set()
+            with Daemon(PARLEYD, "--data", folder, listen=first.address):
+                assert list(turn) == ["wait ", "two ", "4 1"]
+                assert chat.ask("three").text == "three 5 2"
+                assert [t.reply for t in chat.get().transcript] == ["zero 1 0", "one wait two 4 1", "three 5 2"]
+
+
+def test_several_addresses():
+    """New conversations go to each daemon in turn, past one that is gone; each conversation stays where it is."""
+    with Daemon(PARLEYD) as one, Daemon(PARLEYD) as two:
+        gone = Daemon(PARLEYD)
+        with gone:
+            pass
+        with parley.connect([one.address, gone.address, two.address], patience=children.PATIENCE) as server:
+            chats = [server.open("echo") for _ in range(4)]
+            assert {c._link.address for c in chats} == {one.address, two.address}
+            assert all(c.ask("hi").turn == 1 and c.ask("again").turn == 2 for c in chats)
+        with parley.connect(f"{one.address},{two.address}") as server:
+            assert all(server.conversation(c.id).turns == 2 for c in chats)
+        with parley.connect(gone.address, patience=0.2) as server:
+            refused(lambda: server.open("echo"), "UNAVAILABLE", "")
+
+
+def test_keys_and_tls():
+    """A key goes with each call; a server's certificate is checked against the file that is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        keys, key, cert = (os.path.join(folder, n) for n in ("keys", "key.pem", "cert.pem"))
+        with open(keys, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as f:
+            print("anna", hashlib.sha256(b"pk-anna").hexdigest(), file=f)
+        children.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                      "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert],
+                     check=True, capture_output=True)
+        with Daemon(PARLEYD, "--keys", keys, "--tls-cert", cert, "--tls-key", key) as daemon:
+            with parley.connect(daemon.address, key="pk-anna", tls=cert) as server:
+                assert server.open("echo").ask("hello").text
+            with parley.connect(daemon.address, tls=cert) as server:
+                e = refused(lambda: server.open("echo"), "UNAUTHENTICATED", "")
+                assert e.reason == "KEY_MISSING"
+            with parley.connect(daemon.address, key="pk-anna", patience=0.2) as server:
+                refused(lambda: server.open("echo"), "UNAVAILABLE", "")
+
+
+def worker(address, *more):
+    return children.start([sys.executable, EXAMPLE, address, *more], env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+
+
+def together(chats, texts):
+    """Asks all at once; their replies."""
+    async def main():
+        async with parley.aio.connect(chats[0]._link.address, patience=children.PATIENCE) as server:
+            those = [await server.conversation(c.id) for c in chats]
+            return [r.text for r in await asyncio.gather(*(c.ask(t) for c, t in zip(those, texts)))]
+    return asyncio.run(main())
+
+
+def test_batches_of_an_agent():
+    """64 conversations of the twenty-line example form batches of more than 30 rows. Its worker is killed in mid-step and
+    started again: whoever waits gets its turn once. Two workers share the load."""
+    lines = open(EXAMPLE).read().splitlines()
+    assert len(lines) <= 20, len(lines)
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        first = worker(daemon.address)
+        attached(server, "words")
+        chats = [server.open("words") for _ in range(64)]
+        assert together(chats, ["w " * (i + 1) for i in range(64)]) == [f"{i + 1} words" for i in range(64)]
+        # A step is held while the worker stands still; all others wait, and come together.
+        os.kill(first.pid, signal.SIGSTOP)
+        replies = []
+        asking = threading.Thread(target=lambda: replies.extend(together(chats, ["w"] * 64)))
+        asking.start()
+        until("all wait", lambda: models(server)["words"].batching.waiting + models(server)["words"].batching.running >= 64)
+        os.kill(first.pid, signal.SIGCONT)
+        asking.join()
+        assert replies == [f"{i + 2} words" for i in range(64)]
+        assert models(server)["words"].batching.max_rows_seen > 30, models(server)["words"].batching
+        os.kill(first.pid, signal.SIGSTOP)
+        replies.clear()
+        asking = threading.Thread(target=lambda: replies.extend(together(chats, ["w"] * 64)))
+        asking.start()
+        until("it is in mid-step", lambda: models(server)["words"].batching.running > 0)
+        first.kill()
+        first.wait()
+        second, third = worker(daemon.address), worker(daemon.address)
+        asking.join()
+        assert replies == [f"{i + 3} words" for i in range(64)]
+        assert all(server.conversation(c.id).turns == 3 for c in chats)
+        for one, other in ((second, third), (third, second)):  # whichever stands still, the other serves new conversations
+            os.kill(one.pid, signal.SIGSTOP)
+            fresh = [server.open("words") for _ in range(2)]
+            os.kill(one.pid, signal.SIGCONT)
+            assert together(fresh, ["a b", "c"]) == ["2 words", "1 words"] and other.poll() is None
+        for w in (second, third):
+            w.kill()
+            w.wait()
+
+
+def test_batch_act_and_states():
+    """batch_act has the rows of a step together; what it gets wrong fails its rows; a long reply goes out in pieces; states are
+    saved and restored."""
+
+    @parley.agent("sums", rows=8, save_every=1)
+    class Sums:
+        made, restored, batches = 0, [], []
+
+        def __init__(self):
+            self.sum, self.last = 0, ""
+            Sums.made += 1
+
+        def observe(self, messages):
+            self.last = messages[0].text
+            self.sum += int(self.last) if self.last.lstrip("-").isdigit() else 0
+
+        @staticmethod
+        def batch_act(rows):
+            Sums.batches.append(len(rows))
+            if any(r.agent.last == "miscount" for r in rows):
+                return []
+            return ["é" * 50000 if r.agent.last == "long" else str(r.agent.sum) for r in rows]
+
+        def save(self):
+            return str(self.sum).encode()
+
+        def restore(self, state):
+            self.sum = int(state)
+            Sums.restored.append(self.sum)
+
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        serve(Sums, daemon.address)
+        attached(server, "sums")
+        chats = [server.open("sums") for _ in range(8)]
+        assert together(chats, [str(i) for i in range(8)]) == [str(i) for i in range(8)]
+        assert sum(Sums.batches) == 8
+        chats[0].turns = chats[3].turns = 1  # the other client's
+        assert chats[3].ask("4").text == "7"
+        e = refused(lambda: chats[3].ask("miscount"), "INTERNAL", "batch_act gave 0 replies to 1 rows")
+        assert e.code == "INTERNAL" and chats[3].ask("1").text == "8"
+        assert len(list(chats[0].turn("long"))) > 1 and chats[0].ask("long").text == "é" * 50000
+        # The daemon drops the worker, which attaches again: a state comes back, and no turn is seen twice.
+        made = Sums.made
+        refused(lambda: server.links[0].once("Models/Get", models_pb2.ModelsGetRequest(name="none"), models_pb2.Model), "NOT_FOUND", "")
+        again = worker_of_sums(daemon.address)
+        until("it is attached, too", lambda: again.stdout.readline().strip() == "attached", again)
+        assert Sums.made == made
+        fresh = [server.open("sums") for _ in range(4)]
+        texts = together(fresh, ["5"] * 4)
+        assert texts == ["5"] * 4
+        again.kill()
+        again.wait()
+        assert together(fresh, ["2"] * 4) == ["7"] * 4, "the other worker's clones came over with their states"
+        assert Sums.restored and set(Sums.restored) == {5}, Sums.restored
+
+
+SUMS = """
+import sys, threading, parley
+@parley.agent("sums", rows=8, save_every=1)
+class Sums:
+    sum = 0
+    def __init__(self):
+        pass
+    def observe(self, messages): self.sum += int(messages[0].text)
+    def act(self): return str(self.sum)
+    def save(self): return str(self.sum).encode()
+    def restore(self, state): self.sum = int(state)
+take = parley.agents.Worker.take
+def told(self, order):
+    if order.WhichOneof("what") == "accepted": print("attached", flush=True)
+    return take(self, order)
+parley.agents.Worker.take = told
+parley.serve(Sums, sys.argv[1])
+"""
+
+
+def worker_of_sums(address):
+    return children.start([sys.executable, "-c", SUMS, address], stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+
+
+def test_misuse():
+    """What cannot be an agent, and whom the daemon does not want."""
+    class Plain:
+        pass
+
+    try:
+        parley.serve(Plain)
+        raise AssertionError("it was served")
+    except TypeError as e:
+        assert "@parley.agent" in str(e)
+    with Daemon(PARLEYD, "--attach", "off") as daemon:
+        refused(lambda: parley.serve(Speller, daemon.address), "PERMISSION_DENIED", "may not attach")
+    with Daemon(PARLEYD) as daemon:
+        refused(lambda: parley.serve(Speller, daemon.address, "echo"), "ALREADY_EXISTS", "echo")
+    for bad in ("", [], ["a", ""]):
+        try:
+            parley.connect(bad)
+            raise AssertionError("it was taken")
+        except ValueError:
+            pass
+
+
+def test_the_page():
+    """The examples of the package's page do what they say, in their order."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../client/python/README.md")
+    examples = re.findall(r"^```python\n(.*?)^```", open(page).read(), re.DOTALL | re.MULTILINE)
+    assert len(examples) >= 3
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "tiny.gguf")
+        children.run([WRITE_TINY_MODEL, path], check=True)
+        with Daemon(PARLEYD, "--model", f"smollm2={path}") as daemon, parley.connect(daemon.address) as server:
+            for example in examples:
+                with contextlib.redirect_stdout(io.StringIO()):  # the tiny model says nothing of sense
+                    exec(compile(example, page, "exec"), {"ADDRESS": daemon.address, "__name__": "example"})
+            attached(server, "words")
+            assert server.open("words").ask("one two").text == "2 words"
+
+
+TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
+         test_batch_act_and_states, test_misuse, test_the_page]
+
+
+def main():
+    wanted = sys.argv[5:]
+    for test in TESTS:
+        if not wanted or test.__name__ in wanted:
+            print(test.__name__, flush=True)
+            test()
+
+
+main()
