@@ -1,0 +1,213 @@
+"""Training on parameters that several processes share: each sends its gradient, and the daemon takes one step of the optimiser
+for a round of them.
+
+    optimizer = parley.optim.RemoteOptimizer(model.parameters(), server, "net", round_size=3, lr=0.1)
+    for x, y in mine:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()  # all trainers have the same parameters now
+
+Parameters are tensors of torch, or arrays of numpy, whose gradients are given to step()."""
+from __future__ import annotations
+
+import hashlib
+import queue
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from parley import wire
+from parley.client import Server, connect
+from parley.crc32c import crc32c
+from parley.v1 import params_pb2 as pb
+from parley.v1 import tensor_pb2
+from parley.wire import Error, Patience
+
+CHUNK_BYTES = 1 << 20
+Floats = npt.NDArray[np.float32]
+
+
+def is_torch(parameter: Any) -> bool:
+    return not isinstance(parameter, np.ndarray)
+
+
+def numbers_of(value: Any) -> Floats:
+    """A tensor's or an array's, flat."""
+    if not isinstance(value, np.ndarray):
+        value = value.detach().cpu().numpy()
+    return np.ascontiguousarray(value, dtype="<f4").reshape(-1)
+
+
+def chunks_of(message: type[Any], values: Floats) -> Iterator[Any]:
+    """The chunks and the hash, as messages of a kind."""
+    data, sha256 = values.data.cast("B"), hashlib.sha256()
+    for at in range(0, len(data), CHUNK_BYTES):
+        part = bytes(data[at:at + CHUNK_BYTES])
+        sha256.update(part)
+        yield message(chunk=pb.ParamsChunk(offset=at, data=part, crc32c=crc32c(part)))
+    yield message(sha256=sha256.digest())
+
+
+def download(stream: Iterator[pb.ParamsDownload]) -> tuple[pb.ParamsVersion, Floats]:
+    """A version, and its values; none if it brings none."""
+    version = next(stream).version
+    data, at, sha256 = bytearray(version.size_bytes), 0, hashlib.sha256()
+    while at < len(data):
+        chunk = next(stream).chunk
+        if chunk.offset != at or not chunk.data or chunk.crc32c != crc32c(chunk.data) or at + len(chunk.data) > len(data):
+            raise Error("DATA_LOSS", f"the chunk at {at} is not what was sent", "CHECKSUM_DIFFERS")
+        data[at:at + len(chunk.data)] = chunk.data
+        sha256.update(chunk.data)
+        at += len(chunk.data)
+    if data and next(stream).sha256 != sha256.digest():
+        raise Error("DATA_LOSS", "the parameters are not what was sent", "CHECKSUM_DIFFERS")
+    return version, np.frombuffer(data, "<f4")
+
+
+class RemoteOptimizer:
+    """The first trainer that comes makes the parameters from its own; the others take them over. kind: "sgd", "adam" or "adamw".
+    More of ParamsOptimiser (momentum, weight_decay, beta1 …) and of ParamsConfig (reduce, schedule, quorum, max_staleness …) by
+    their names, for whoever is first."""
+
+    def __init__(self, parameters: Iterable[Any], server: Server | str, name: str, *, round_size: int = 1, kind: str = "sgd",
+                 lr: float = 0.01, client: str = "", **more: Any) -> None:
+        self.parameters: list[Any] = list(parameters)
+        if not self.parameters:
+            raise ValueError("there are no parameters")
+        for p in self.parameters:
+            if not is_torch(p) and p.dtype.kind != "f":
+                raise TypeError(f"a parameter is of {p.dtype}, not of floats")
+        self._link = (connect(server) if isinstance(server, str) else server).links[0]
+        self.name, self.client, self.version, self.steps = name, client or uuid.uuid4().hex, 0, 0
+        self._requests: queue.SimpleQueue[pb.ParamsUpload | None] | None = None
+        self._stream: Any = None
+        own = {f.name for f in pb.ParamsOptimiser.DESCRIPTOR.fields}
+        optimiser = pb.ParamsOptimiser(kind=f"PARAMS_OPTIMISER_KIND_{kind.upper()}", learning_rate=lr,
+                                       **{k: v for k, v in more.items() if k in own})
+        specs = [tensor_pb2.TensorSpec(name=str(i), dtype=tensor_pb2.DTYPE_F32, shape=list(p.shape)) for i, p in enumerate(self.parameters)]
+        self._create(pb.ParamsConfig(name=name, specs=specs, optimiser=optimiser, round_size=round_size, dedupe=True,
+                                     **{k: v for k, v in more.items() if k not in own}))
+        self.pull()
+
+    def _create(self, config: pb.ParamsConfig) -> None:
+        create = self._link.channel.stream_unary("/parley.v1.Params/Create", pb.ParamsCreateRequest.SerializeToString,
+                                                 pb.ParamsCreateResponse.FromString)
+
+        def messages() -> Iterator[pb.ParamsCreateRequest]:
+            yield pb.ParamsCreateRequest(config=config)
+            yield from chunks_of(pb.ParamsCreateRequest, self._values())
+
+        patience = Patience(self._link.patience)
+        while True:
+            try:
+                create(messages(), metadata=self._link.metadata)
+                return
+            except grpc.RpcError as e:
+                error = wire.error_of(e)
+            if error.reason == "PARAMS_EXIST":
+                return
+            time.sleep(patience.wait_after(error))
+
+    def _values(self) -> Floats:
+        return np.concatenate([numbers_of(p) for p in self.parameters])
+
+    def _take(self, version: pb.ParamsVersion, values: Floats) -> None:
+        self.version = version.version
+        if version.size_bytes == 0:
+            return
+        at = 0
+        for p in self.parameters:
+            n = int(np.prod(p.shape))
+            part = values[at:at + n].reshape(tuple(p.shape))
+            if is_torch(p):
+                import torch
+
+                with torch.no_grad():
+                    p.copy_(torch.from_numpy(part))
+            else:
+                p[...] = part
+            at += n
+
+    def pull(self) -> int:
+        """Takes over the newest parameters; their version."""
+        patience = Patience(self._link.patience)
+        while True:
+            try:
+                self._take(*download(self._link.stream("Params/Pull", pb.ParamsPullRequest(name=self.name), pb.ParamsDownload)))
+                return self.version
+            except grpc.RpcError as e:
+                error = wire.error_of(e)
+            if error.reason == "PARAMS_NOT_READY":  # the first trainer's values are under way
+                error.code = "UNAVAILABLE"
+            time.sleep(patience.wait_after(error))
+
+    def zero_grad(self) -> None:
+        for p in self.parameters:
+            if is_torch(p):
+                p.grad = None
+
+    def _gradient(self, gradients: Sequence[Any] | None) -> Floats:
+        given = [p.grad for p in self.parameters] if gradients is None else list(gradients)
+        if len(given) != len(self.parameters):
+            raise ValueError(f"{len(given)} gradients of {len(self.parameters)} parameters")
+        parts = []
+        for p, g in zip(self.parameters, given):
+            if g is not None and tuple(g.shape) != tuple(p.shape):
+                raise ValueError(f"a gradient is {tuple(g.shape)}, its parameter {tuple(p.shape)}")
+            parts.append(np.zeros(int(np.prod(p.shape)), "<f4") if g is None else numbers_of(g))
+        return np.concatenate(parts)
+
+    def _upload(self, gradient: Floats) -> Iterator[pb.ParamsUpload]:
+        yield pb.ParamsUpload(header=pb.ParamsUploadHeader(name=self.name, client_id=self.client, step_id=self.steps,
+                                                           base_version=self.version))
+        yield from chunks_of(pb.ParamsUpload, gradient)
+
+    def step(self, gradients: Sequence[Any] | None = None) -> int:
+        """Sends the gradient, waits for its round, takes over the new parameters; their version. gradients: one a parameter; None:
+        those of torch. What broke is sent again, and counts once."""
+        gradient = self._gradient(gradients)
+        self.steps += 1
+        patience = Patience(self._link.patience)
+        while True:
+            try:
+                if self._stream is None:
+                    self._requests = queue.SimpleQueue()
+                    call = self._link.channel.stream_stream("/parley.v1.Params/UpdateAndFetch", pb.ParamsUpload.SerializeToString,
+                                                            pb.ParamsDownload.FromString)
+                    self._stream = call(iter(self._requests.get, None), metadata=self._link.metadata)
+                assert self._requests is not None
+                for message in self._upload(gradient):
+                    self._requests.put(message)
+                self._take(*download(self._stream))
+                return self.version
+            except grpc.RpcError as e:
+                error = wire.error_of(e)
+            except StopIteration:
+                error = Error("UNAVAILABLE", "the stream ended")
+            self.close()
+            if error.reason == "ROUND_GIVEN_UP":
+                error.code = "UNAVAILABLE"
+            time.sleep(patience.wait_after(error))
+
+    def push(self, gradients: Sequence[Any] | None = None) -> int:
+        """Sends the gradient without waiting for its round; the newest version there is. What is lost on the way is not sent again."""
+        gradient = self._gradient(gradients)
+        self.steps += 1
+        call = self._link.channel.stream_unary("/parley.v1.Params/Push", pb.ParamsUpload.SerializeToString, pb.ParamsPushResponse.FromString)
+        try:
+            return int(call(self._upload(gradient), metadata=self._link.metadata).version)
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def close(self) -> None:
+        """Ends the stream; the next step opens another."""
+        if self._stream is not None:
+            assert self._requests is not None
+            self._requests.put(None)
+            self._stream.cancel()
+            self._stream = self._requests = None

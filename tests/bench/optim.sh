@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# A Python with torch of Debian (python3-torch, python3-torchvision) and grpcio, in build/torch. Prints its path.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+packages="grpcio==1.81.1 protobuf==6.33.6"
+if [ "$(cat build/torch/packages 2>/dev/null)" != "$packages" ]; then
+    /usr/bin/python3 -c 'import torch, torchvision' 2>/dev/null ||
+        { echo "no torch: apt-get install --no-install-recommends python3-torch python3-torchvision" >&2; exit 1; }
+    rm -rf build/torch
+    /usr/bin/python3 -m venv --system-site-packages build/torch >&2
+    # shellcheck disable=SC2086 # one word a package
+    build/torch/bin/pip install --quiet --disable-pip-version-check $packages >&2
+    printf '%s' "$packages" >build/torch/packages
+fi
+echo "$PWD/build/torch/bin/python"

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The Python package's RemoteOptimizer: what several processes train together is what one process trains alone.
+
+usage: test_optim.py PARLEYD                            (run by the interpreter that has grpcio and numpy; see venv.sh)
+       test_optim.py train ADDRESS SHARD N_SHARDS KIND  (one of the processes)"""
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+
+import children
+from children import Daemon, until
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+import parley.optim  # noqa: E402
+from parley.crc32c import crc32c  # noqa: E402
+
+N_INPUTS, N_HIDDEN, N_SAMPLES, ROUNDS = 7, 33, 48, 25
+KINDS = {"sgd": {"lr": 0.1, "momentum": 0.9}, "adam": {"lr": 0.01}}
+
+
+class Net:
+    """A perceptron with one hidden layer, its gradient written out."""
+
+    def __init__(self, seed):
+        draw = np.random.default_rng(seed)
+        self.parameters = [(draw.standard_normal(shape) / 3).astype(np.float32)
+                           for shape in [(N_INPUTS, N_HIDDEN), (N_HIDDEN,), (N_HIDDEN, 1), (1,)]]
+
+    def gradients(self, x, y):
+        """Of the mean of the squared errors."""
+        w, b, v, c = self.parameters
+        hidden = np.tanh(x @ w + b)
+        error = (hidden @ v + c - y) * np.float32(2 / len(x))
+        back = (error @ v.T) * (1 - hidden * hidden)
+        return [x.T @ back, back.sum(0), hidden.T @ error, error.sum(0)]
+
+
+def data(shard, n_shards):
+    draw = np.random.default_rng(543)
+    x = draw.standard_normal((N_SAMPLES, N_INPUTS)).astype(np.float32)
+    y = np.sin(x.sum(1, keepdims=True)).astype(np.float32)
+    return x[shard::n_shards], y[shard::n_shards]
+
+
+def train(address, shard, n_shards, kind):
+    net = Net(seed=shard)  # of its own; whoever is first, the parameters are its
+    x, y = data(shard, n_shards)
+    with parley.connect(address, patience=children.PATIENCE) as server:
+        optimizer = parley.optim.RemoteOptimizer(net.parameters, server, kind, round_size=n_shards, kind=kind, **KINDS[kind])
+        if optimizer.version == 0:
+            print("first", np.concatenate([p.reshape(-1) for p in net.parameters]).tobytes().hex(), flush=True)
+        sys.stdin.readline()  # all are there
+        for _ in range(ROUNDS):
+            optimizer.step(net.gradients(x, y))
+        print("last", optimizer.version, np.concatenate([p.reshape(-1) for p in net.parameters]).tobytes().hex(), flush=True)
+        optimizer.close()
+
+
+class Alone:
+    """torch's SGD and Adam, in numpy, in double precision."""
+
+    def __init__(self, kind):
+        self.kind, self.moments, self.t = kind, {}, 0
+
+    def step(self, parameters, gradients):
+        self.t += 1
+        for i, (p, g) in enumerate(zip(parameters, gradients)):
+            m, v = self.moments.get(i, (np.zeros(p.shape), np.zeros(p.shape)))
+            g = g.astype(np.float64)
+            if self.kind == "sgd":
+                m = 0.9 * m + g
+                p[...] = p - 0.1 * m
+            else:
+                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+                p[...] = p - 0.01 * (m / (1 - 0.9**self.t)) / (np.sqrt(v / (1 - 0.999**self.t)) + 1e-8)
+            self.moments[i] = m, v
+
+
+def test_three_processes_are_one(parleyd):
+    """A module that three processes train on a third of the data each is, to 1e-6, what one process trains on all of it."""
+    with Daemon(parleyd) as daemon:
+        for kind in KINDS:
+            trainers = [children.start([sys.executable, __file__, "train", daemon.address, str(i), "3", kind], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True) for i in range(3)]
+            first = [t.stdout.readline().split() for t in trainers]
+            assert [f[0] for f in first] == ["first"] * 3 and len({f[1] for f in first}) == 1, "all begin with the same"
+            for t in trainers:
+                t.stdin.write("\n")
+                t.stdin.flush()
+            last = [t.communicate()[0].split() for t in trainers]
+            assert [t.returncode for t in trainers] == [0, 0, 0] and len({x[2] for x in last}) == 1 and last[0][1] == str(ROUNDS), last
+            net, at = Net(0), 0
+            flat = np.frombuffer(bytes.fromhex(first[0][1]), np.float32)
+            for p in net.parameters:
+                p[...] = flat[at:at + p.size].reshape(p.shape)
+                at += p.size
+            begun = np.concatenate([p.reshape(-1) for p in net.parameters])
+            alone = Alone(kind)
+            for _ in range(ROUNDS):
+                alone.step(net.parameters, net.gradients(*data(0, 1)))
+            one = np.concatenate([p.reshape(-1) for p in net.parameters])
+            three = np.frombuffer(bytes.fromhex(last[0][2]), np.float32)
+            assert np.abs(one - begun).max() > 0.05, "it has learned something"
+            assert np.abs(one - three).max() <= 1e-6, (kind, np.abs(one - three).max())
+
+
+def test_a_trainer_alone(parleyd):
+    """Steps, pushes and pulls; more than one chunk; a stream that broke; what cannot be."""
+    with Daemon(parleyd) as daemon, parley.connect(daemon.address, patience=children.PATIENCE) as server:
+        big, small = np.zeros((700, 500), np.float32), np.ones(3)  # float64 is taken and given as such
+        optimizer = parley.optim.RemoteOptimizer([big, small], server, "net", lr=0.5)
+        assert optimizer.step([np.full(big.shape, 2.0), np.array([1, 2, 3])]) == 1
+        assert (big == -1).all() and small.tolist() == [0.5, 0, -0.5] and small.dtype == np.float64
+        optimizer.close()
+        assert optimizer.step([np.zeros(big.shape), None]) == 2, "on another stream"
+        other = [np.zeros(big.shape, np.float32), np.zeros(3, np.float32)]
+        joined = parley.optim.RemoteOptimizer(other, daemon.address, "net", lr=9)
+        assert joined.version == 2 and (other[0] == -1).all() and other[1].tolist() == [0.5, 0, -0.5]
+        joined.push([None, np.array([1, 1, 1])])
+        until("it is counted", lambda: optimizer.pull() == 3)
+        assert small.tolist() == [0, -0.5, -1]
+        # a round that is not complete keeps its trainers waiting
+        pair = [parley.optim.RemoteOptimizer([np.zeros(2)], server, "pair", round_size=2, lr=1) for _ in range(2)]
+        waits = threading.Thread(target=pair[0].step, args=([np.array([2, 0])],))
+        waits.start()
+        pair[1].step([np.array([0, 4])])
+        waits.join()
+        assert [p.parameters[0].tolist() for p in pair] == [[-1, -2]] * 2
+        for bad in (lambda: optimizer.step([None]), lambda: optimizer.step([None, np.zeros(2)]),
+                    lambda: parley.optim.RemoteOptimizer([], server, "none")):
+            try:
+                bad()
+                raise AssertionError("it was taken")
+            except ValueError:
+                pass
+        try:
+            joined.step([None, np.array([np.nan, 0, 0])])
+            raise AssertionError("it was taken")
+        except parley.Error as e:
+            assert e.code == "INVALID_ARGUMENT", e
+
+
+def test_checksums(_):
+    """CRC-32C by lanes is what it is byte by byte, of any length."""
+    assert crc32c(b"123456789") == 0xE3069283 and crc32c(b"") == 0
+    draw = np.random.default_rng(1)
+    for n in (1, 255, 256, 257, 511, 512, 769, 4096, 100_001):
+        data = draw.integers(0, 256, n, np.uint8).tobytes()
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        assert crc32c(data) == crc ^ 0xFFFFFFFF, n
+
+
+def main():
+    if sys.argv[1] == "train":
+        train(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+        return
+    for test in (test_checksums, test_a_trainer_alone, test_three_processes_are_one):
+        print(test.__name__, flush=True)
+        test(sys.argv[1])
+
+
+main()
