@@ -50,7 +50,8 @@ def trainer(kind, shard, address, out, o):
 
     net = module(kind)
     with parley.connect(address, patience=600) as server:
-        optimizer = parley.optim.RemoteOptimizer(net.parameters(), server, kind, round_size=N_TRAINERS, lr=LR, momentum=MOMENTUM)
+        optimizer = parley.optim.RemoteOptimizer(net.parameters(), server, kind, round_size=N_TRAINERS, lr=LR, momentum=MOMENTUM,
+                                                 client=f"trainer{shard}")
         print("ready", flush=True)
         sys.stdin.readline()
         for round_ in range(o.rounds):
@@ -66,8 +67,14 @@ def alone(kind, o):
     optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM)
     for round_ in range(o.rounds):
         optimizer.zero_grad()
+        total = None
         for shard in range(N_TRAINERS):
-            (loss_of(net, kind, shard, round_, o) / N_TRAINERS).backward()
+            net.zero_grad()
+            loss_of(net, kind, shard, round_, o).backward()
+            mine = [p.grad.clone() for p in net.parameters()]
+            total = mine if total is None else [t + g for t, g in zip(total, mine)]
+        for p, t in zip(net.parameters(), total):
+            p.grad = t / N_TRAINERS
         optimizer.step()
     return flat(net)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python package, unpacked from its wheel: conversations, blocking and by asyncio, agents of one's own.
 
-usage: test_python.py PARLEYD WRITE_TINY_MODEL PARLEY EXAMPLE      (run by the interpreter that has grpcio; see venv.sh)"""
+usage: test_python.py PARLEYD WRITE_TINY_MODEL WRITE_POLICY EXAMPLE      (run by the interpreter that has grpcio; see venv.sh)"""
 import asyncio
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 from parley.v1 import models_pb2  # noqa: E402
 
-PARLEYD, WRITE_TINY_MODEL, PARLEY, EXAMPLE = sys.argv[1:5]
+PARLEYD, WRITE_TINY_MODEL, WRITE_POLICY, EXAMPLE = sys.argv[1:5]
 
 
 @parley.agent("speller", deterministic=True)
@@ -419,7 +419,9 @@ def test_the_page():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tiny.gguf")
         children.run([WRITE_TINY_MODEL, path], check=True)
-        with Daemon(PARLEYD, "--model", f"smollm2={path}") as daemon, parley.connect(daemon.address) as server:
+        pole = os.path.join(folder, "pole.gguf")
+        children.run([WRITE_POLICY, pole], check=True)
+        with Daemon(PARLEYD, "--model", f"smollm2={path}", "--model", f"pole={pole}") as daemon, parley.connect(daemon.address) as server:
             for example in examples:
                 with contextlib.redirect_stdout(io.StringIO()):  # the tiny model says nothing of sense
                     exec(compile(example, page, "exec"), {"ADDRESS": daemon.address, "__name__": "example"})

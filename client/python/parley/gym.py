@@ -1,0 +1,240 @@
+"""Gymnasium's environments as observers of a policy that a daemon serves: it acts in all of a vector's environments by one batch,
+and learns from them.
+
+    for e in parley.gym.train("CartPole-v1", server, model="pole", n=8, episodes=100):
+        print(e.episode, e.mean_reward)"""
+from __future__ import annotations
+
+import dataclasses
+import queue
+import secrets
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from parley import wire
+from parley.client import Link, Server, connect
+from parley.v1 import act_pb2 as pb
+from parley.v1 import tensor_pb2
+from parley.wire import Error
+
+Array = npt.NDArray[Any]
+DTYPES = {tensor_pb2.DTYPE_F32: "<f4", tensor_pb2.DTYPE_F64: "<f8", tensor_pb2.DTYPE_I32: "<i4", tensor_pb2.DTYPE_I64: "<i8",
+          tensor_pb2.DTYPE_U8: "u1", tensor_pb2.DTYPE_BOOL: "?"}
+
+
+def policy_shape(envs: Any) -> tuple[int, int]:
+    """The numbers of a policy's inputs and actions for these environments."""
+    observation, action = envs.single_observation_space, envs.single_action_space
+    if not isinstance(observation, gymnasium.spaces.Box):
+        raise TypeError(f"observations are {observation}; a policy takes a Box")
+    if not isinstance(action, gymnasium.spaces.Discrete):
+        raise TypeError(f"actions are {action}; a policy takes one of Discrete")
+    return int(np.prod(observation.shape)), int(action.n)
+
+
+def make(env: Any, n: int) -> Any:
+    """n environments of a name; or a vector environment as it is, if it resets itself in the step that ends an episode."""
+    mode = gymnasium.vector.AutoresetMode.SAME_STEP
+    if isinstance(env, str):
+        env = gymnasium.make_vec(env, num_envs=n, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
+    if env.metadata.get("autoreset_mode") != mode:
+        raise ValueError("a vector environment is to reset itself in the same step: autoreset_mode=AutoresetMode.SAME_STEP")
+    policy_shape(env)
+    return env
+
+
+class Actor:
+    """A policy's sessions for the environments of a vector, all on one stream. Session i is of (env_ids[i], run + i)."""
+
+    def __init__(self, envs: Any, link: Link, model: str, run: int | None = None) -> None:
+        self.envs, self.link, self.model = envs, link, model
+        self.n_inputs, self.n_actions = policy_shape(envs)
+        self.run = secrets.randbits(48) if run is None else run
+        name = secrets.token_hex(8)  # sessions of its own, whatever the run
+        self.env_ids = [f"{name}-{i}" for i in range(envs.num_envs)]
+        self.rows = list(range(envs.num_envs))  # of a batch in lock-step
+        self.seq = 0
+        self._requests: queue.SimpleQueue[pb.ActStepRequest | None] = queue.SimpleQueue()
+        call = link.channel.stream_stream("/parley.v1.Act/Stream", pb.ActStepRequest.SerializeToString, pb.ActStepResponse.FromString)
+        self._stream = call(iter(self._requests.get, None), metadata=link.metadata)
+
+    def act(self, observations: Array, rewards: Array, done: Array) -> dict[str, Array]:
+        """The policy's outputs for an observation of each environment, "action" and "logp" among them: [n_envs, …]."""
+        self.seq += 1
+        flat = np.ascontiguousarray(observations, dtype="<f4").reshape(len(self.env_ids), self.n_inputs)
+        for i, env_id in enumerate(self.env_ids):
+            tensor = tensor_pb2.Tensor(name="observation", dtype=tensor_pb2.DTYPE_F32, shape=[self.n_inputs], data=flat[i].tobytes())
+            self._requests.put(pb.ActStepRequest(model=self.model, env_id=env_id, run_id=self.run + i, seq=self.seq, observation=[tensor],
+                                                 reward=float(rewards[i]), done=bool(done[i]), tag=i, row=self.rows[i]))
+        outputs: list[dict[str, Array]] = [{} for _ in self.env_ids]
+        for _ in self.env_ids:
+            try:
+                response = next(self._stream)
+            except StopIteration:
+                raise Error("UNAVAILABLE", "the stream of actions ended") from None
+            except grpc.RpcError as e:
+                raise wire.error_of(e) from None
+            if response.HasField("error"):
+                detail = response.error
+                code = next(c.name for c in grpc.StatusCode if c.value[0] == detail.code)
+                raise Error(code, detail.message, detail.reason, detail.field, detail.retry_after_ms / 1000)
+            outputs[response.tag] = {t.name: np.frombuffer(t.data, DTYPES[t.dtype]).reshape(tuple(t.shape)) for t in response.output}
+        found = {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}
+        found["action"] = found["action"].reshape(len(outputs)).astype(np.int64)
+        if found["action"].max() >= self.n_actions:
+            raise ValueError(f"the policy chose action {found['action'].max()}, the environment has {self.n_actions}")
+        return found
+
+    def close(self) -> None:
+        self._requests.put(None)
+        self._stream.cancel()
+
+
+@dataclasses.dataclass
+class Rollout:
+    """What came of steps, [n_steps, n_envs, …] each; done: the episode ended with the step. n_inputs and run say whose they are."""
+
+    observations: Array
+    actions: Array
+    rewards: Array
+    done: Array
+    outputs: dict[str, Array]
+    run: int
+
+    def mean_return(self) -> float:
+        """Of the episodes that ended."""
+        totals, found = np.zeros(self.rewards.shape[1]), []
+        for reward, done in zip(self.rewards, self.done):
+            totals += reward
+            found += totals[done].tolist()
+            totals[done] = 0
+        return float(np.mean(found)) if found else float("nan")
+
+
+def run_steps(envs: Any, actor: Actor, n_steps: int, seed: int | None) -> Rollout:
+    start = int(getattr(envs.single_action_space, "start", 0))
+    observation, _ = envs.reset(seed=seed)
+    reward, done = np.zeros(envs.num_envs), np.zeros(envs.num_envs, bool)
+    kept: list[tuple[Array, Array, Array]] = []
+    outputs = []
+    for _ in range(n_steps):
+        out = actor.act(observation, reward, done)
+        before = np.array(observation)
+        observation, reward, terminated, truncated, _ = envs.step(out["action"] + start)
+        done = terminated | truncated
+        kept.append((before, np.array(reward), np.array(done)))
+        outputs.append(out)
+    return Rollout(np.stack([k[0] for k in kept]), np.stack([o["action"] for o in outputs]), np.stack([k[1] for k in kept]),
+                   np.stack([k[2] for k in kept]), {name: np.stack([o[name] for o in outputs]) for name in outputs[0]}, actor.run)
+
+
+def link_of(server: Server | str) -> Link:
+    return (connect(server) if isinstance(server, str) else server).links[0]
+
+
+def rollout(env: Any, server: Server | str, model: str = "", *, n: int = 8, n_steps: int = 500, seed: int | None = None,
+            run: int | None = None) -> Rollout:
+    """Has a policy act for n_steps in n environments of a name, or in a vector environment."""
+    envs = make(env, n)
+    actor = Actor(envs, link_of(server), model, run)
+    try:
+        return run_steps(envs, actor, n_steps, seed)
+    finally:
+        actor.close()
+        if envs is not env:
+            envs.close()
+
+
+def rewards_to_go(rewards: Array, done: Array, gamma: float) -> Array:
+    """[n_steps, n_envs]: discounted, within each episode."""
+    found, total = np.zeros(rewards.shape, "<f4"), np.zeros(rewards.shape[1])
+    for t in range(len(rewards) - 1, -1, -1):
+        total = rewards[t] + gamma * np.where(done[t], 0, total)
+        found[t] = total
+    return found
+
+
+class Observers:
+    """The environments of a vector, each offered to the daemon as an observer; they run their episodes together."""
+
+    def __init__(self, envs: Any, link: Link, model: str) -> None:
+        self.envs, self.link, self.actor = envs, link, Actor(envs, link, model)
+        self.failure: BaseException | None = None
+        method = link.channel.stream_stream("/parley.v1.Act/Attach", pb.ActAttachRequest.SerializeToString, pb.ActAttachResponse.FromString)
+        self.answers: list[queue.SimpleQueue[pb.ActAttachRequest | None]] = []
+        self.calls: list[Any] = []
+        for i, env_id in enumerate(self.actor.env_ids):
+            answers: queue.SimpleQueue[pb.ActAttachRequest | None] = queue.SimpleQueue()
+            answers.put(pb.ActAttachRequest(offer=pb.ActOffer(model=model, env_id=env_id, run_id=self.actor.run + i, environment="gymnasium")))
+            self.answers.append(answers)
+            self.calls.append(method(iter(answers.get, None), metadata=link.metadata))
+        self.is_closing = False
+
+    def attach(self) -> None:
+        try:
+            self.actor.rows = [next(call).accepted.row for call in self.calls]
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def episodes(self, on_failure: Any) -> None:
+        """Runs what is asked for, until close()."""
+        try:
+            while True:
+                orders = [next(call).run for call in self.calls]
+                steps = run_steps(self.envs, self.actor, orders[0].n_steps, orders[0].seed % (1 << 31))
+                returns = rewards_to_go(steps.rewards, steps.done, orders[0].gamma)
+                for i, order in enumerate(orders):
+                    ends = np.flatnonzero(steps.done[:, i])
+                    first = steps.rewards[:ends[0] + 1 if len(ends) else None, i].sum()
+                    self.answers[i].put(pb.ActAttachRequest(
+                        result=pb.ActEpisodeResult(episode=order.episode, returns=returns[:, i].tolist(), reward=float(first))))
+        except BaseException as e:  # whatever it is, who waits for the training is to know
+            if not self.is_closing:
+                self.failure = wire.error_of(e) if isinstance(e, grpc.RpcError) else e
+                on_failure()
+
+    def close(self) -> None:
+        self.is_closing = True
+        for answers, call in zip(self.answers, self.calls):
+            answers.put(None)
+            call.cancel()
+        self.actor.close()
+
+
+def train(env: Any, server: Server | str, model: str = "", *, n: int = 8, episodes: int = 100, n_steps: int = 500, gamma: float = 0.99,
+          learning_rate: float = 0.01, normalise: bool = True, seed: int = 1, until: float = 0.0, save_path: str = "") -> Iterator[pb.ActTrainEvent]:
+    """Has a policy learn from n environments by REINFORCE: after each episode of n_steps in all of them comes an event, with
+    mean_reward and running_reward. It ends once the running reward is `until`, unless that is 0. save_path: as ActTrainRequest's."""
+    envs, link = make(env, n), link_of(server)
+    observers = Observers(envs, link, model)
+    thread, call = None, None
+    try:
+        observers.attach()
+        lockstep = pb.ActConfigureRequest(model=model, mode=pb.ACT_MODE_LOCKSTEP, n=envs.num_envs)
+        link.call("Act/Configure", lockstep, pb.ActConfigureResponse)
+        request = pb.ActTrainRequest(model=model, observers=envs.num_envs, episodes=episodes, n_steps=n_steps, gamma=gamma,
+                                     learning_rate=learning_rate, normalise=normalise, seed=seed, until=until, save_path=save_path)
+        call = link.stream("Act/Train", request, pb.ActTrainEvent)
+        thread = threading.Thread(target=observers.episodes, args=(call.cancel,), daemon=True)
+        thread.start()
+        try:
+            yield from call
+        except grpc.RpcError as e:
+            if observers.failure is not None:
+                raise observers.failure from None
+            raise wire.error_of(e) from None
+    finally:
+        if call is not None:
+            call.cancel()
+        observers.close()
+        if thread is not None:
+            thread.join()
+        link.call("Act/Configure", pb.ActConfigureRequest(model=model, mode=pb.ACT_MODE_AUTO), pb.ActConfigureResponse)
+        if envs is not env:
+            envs.close()
