@@ -63,19 +63,20 @@ def trainer(kind, shard, address, out, o):
 
 
 def alone(kind, o):
+    """One process: the mean of the gradients and SGD as torch's, each product rounded before it is added."""
     net = module(kind)
-    optimizer = torch.optim.SGD(net.parameters(), lr=LR, momentum=MOMENTUM)
+    moments = [torch.zeros_like(p) for p in net.parameters()]
     for round_ in range(o.rounds):
-        optimizer.zero_grad()
         total = None
         for shard in range(N_TRAINERS):
             net.zero_grad()
             loss_of(net, kind, shard, round_, o).backward()
             mine = [p.grad.clone() for p in net.parameters()]
             total = mine if total is None else [t + g for t, g in zip(total, mine)]
-        for p, t in zip(net.parameters(), total):
-            p.grad = t / N_TRAINERS
-        optimizer.step()
+        with torch.no_grad():
+            for p, m, t in zip(net.parameters(), moments, total):
+                m.mul_(MOMENTUM).add_(t / N_TRAINERS)
+                p.sub_(LR * m)
     return flat(net)
 
 

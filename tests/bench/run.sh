@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|optim]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|agents|optim|gym]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -14,7 +14,7 @@ shift 2
 # by_python SCRIPT [arguments]: with the foreign client of the tests
 by_python() {
     "$here/../integration/venv.sh"
-    PARLEY_STUBS=$PWD/build/venv/stubs PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/$1" "$build" "$model" "${@:2}"
+    PARLEY_STUBS=$PWD/build/venv/stubs PARLEY_PACKAGE=$PWD/build/venv/package PYTHONDONTWRITEBYTECODE=1 build/venv/bin/python "$here/$1" "$build" "$model" "${@:2}"
 }
 
 case ${1-} in
@@ -77,6 +77,8 @@ for what; do
     tutorial) /usr/bin/python3 "$here/tutorial.py" "$build" ;; # Debian's, which may have torch
     stall) python3 "$here/stall.py" "$build/parley" ;;
     agreement) by_python agreement.py kserve openai ;;
+    agents) by_python agents.py ;;
+    gym) by_python gym.py ;;
     optim)
         "$here/../integration/venv.sh"
         python=$("$here/optim.sh")
@@ -87,6 +89,6 @@ for what; do
     page) python3 "$here/page.py" "$build" ;;
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, optim\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, agents, optim, gym\n' "$what" >&2; exit 2 ;;
     esac
 done
