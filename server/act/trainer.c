@@ -199,7 +199,7 @@ static void saved(struct job *job)
 
 static bool is_good_enough(const struct act_training_run *t)
 {
-    return t->config.until > 0 && t->event.running_reward >= t->config.until;
+    return t->config.until != 0 && t->event.running_reward >= t->config.until;
 }
 
 static void trainer_advance(struct act_training_run *t)

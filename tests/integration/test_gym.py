@@ -62,6 +62,8 @@ def test_training(server):
     assert (before.observations[0] == after.observations[0]).all() and (before.outputs["logp"][0] != after.outputs["logp"][0]).any()
     early = list(parley.gym.train("CartPole-v1", server, "pole", n=2, episodes=9, n_steps=20, until=5))
     assert len(early) < 9, "it was good enough"
+    events = list(parley.gym.train("Acrobot-v1", server, "bot", n=2, episodes=3, n_steps=20, until=-11))
+    assert [e.running_reward for e in events] == [-10], "a reward below 0 is one to reach, too"
     for e in parley.gym.train("CartPole-v1", server, "pole", n=2, episodes=9, n_steps=20):
         break  # whoever leaves ends it, and another may train
     assert len(list(parley.gym.train("CartPole-v1", server, "pole", n=2, episodes=1, n_steps=20))) == 1
