@@ -105,6 +105,14 @@ static bool has_strict(const struct offered_tools *tools)
     return false;
 }
 
+/* A tool that is named is called once. So is any by a model that was never taught calls: made to
+ * call, it would repeat itself up to its limit. */
+static bool makes_one_call(const struct offered_tools *tools, const struct reply_format *f)
+{
+    return tools->is_single || tools->named != NULL ||
+           (tools->choice == TOOLS_REQUIRED && f != NULL && !f->takes_tools);
+}
+
 static struct calls_form calls_form_of(const struct offered_tools *tools,
                                        const struct reply_format *f)
 {
@@ -114,7 +122,7 @@ static struct calls_form calls_form_of(const struct offered_tools *tools,
                                              ? "\", \"parameters\": "
                                              : "\", \"arguments\": ",
                               .after = "}",
-                              .is_single = tools->is_single};
+                              .is_single = makes_one_call(tools, f)};
 
     if (f->marks_calls) { /* the one family with marks and objects */
         form.before = "<tool_call>\n{\"name\": \"";
@@ -152,7 +160,7 @@ enum status tools_use(struct tool_use *out, const struct constraint **ret_constr
 {
     const bool is_forced = tools->choice == TOOLS_REQUIRED;
 
-    *out = (struct tool_use){.is_forced = is_forced, .is_single = tools->is_single};
+    *out = (struct tool_use){.is_forced = is_forced, .is_single = makes_one_call(tools, format)};
     *ret_constraint = NULL;
     *ret_left_out = "";
     if (tools->choice == TOOLS_NONE || tools->n == 0)
@@ -299,8 +307,9 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
                              "\"%.80s\" does not support thinking", r->model);
     if (r->tools == NULL)
         return STATUS_OK;
-    if (r->tools->choice == TOOLS_REQUIRED && (r->overrides.given & SAMPLING_CONSTRAINT) != 0)
-        return error_field(err, "tool_choice", "asks for a call, beside a format of the reply");
+    /* A format is one of the text, and a reply that must call has none. */
+    if (r->tools->choice == TOOLS_REQUIRED)
+        r->overrides.given &= ~(unsigned)SAMPLING_CONSTRAINT;
     if (tools_use(&use, &constraint, &left_out, r->tools, format, arena, err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < r->n_prompts; i++)

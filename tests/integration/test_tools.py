@@ -85,6 +85,12 @@ def forced(parley):
         allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "now"}}]}}
         said = create(model=model, messages=ASK, tools=TOOLS, tool_choice=allowed, parallel_tool_calls=False)
         assert said.choices[0].message.tool_calls[0].function.name == "now", said
+    # A tool that is named is called once; so is any by a model that was never taught calls. A format beside it is of a text that does not come.
+    one_format = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"type": "array"}}}
+    for choice, more in ((NAMED, {}), ("required", {}), (NAMED, {"response_format": one_format}), ("required", {"response_format": {"type": "json_object"}})):
+        said = create(model="tiny", messages=ASK, tools=[WEATHER], tool_choice=choice, temperature=0, **more).choices[0]
+        assert said.finish_reason == "tool_calls" and len(said.message.tool_calls) == 1 and said.message.content is None, (choice, more, said)
+        check_arguments(said.message.tool_calls[0].function.arguments)
     names = ["K\u00e8be", 'a"be\\fe', "\U0001f600", "\u001fa"]
     spelled = {"type": "function", "function": {"name": "spell", "parameters": {
         "type": "object", "properties": {"name": {"enum": names}, "is": {"type": "boolean"}}, "required": ["name", "is"]}}}
@@ -95,7 +101,7 @@ def forced(parley):
     several = create(model="tiny", messages=ASK, tools=TOOLS, tool_choice=NAMED, parallel_tool_calls=False, n=3, temperature=1.5)
     ids = [c.message.tool_calls[0].id for c in several.choices]
     assert len(set(ids)) == 3, ids
-    cut = create(model="tiny", messages=ASK, tools=TOOLS, tool_choice=NAMED, max_tokens=40)
+    cut = create(model="tiny", messages=ASK, tools=TOOLS, tool_choice=NAMED, max_tokens=8)
     assert cut.choices[0].finish_reason == "length", cut
 
 

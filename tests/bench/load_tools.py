@@ -2,7 +2,7 @@
 """Load tools that others wrote, unmodified and from PyPI, against parleyd's HTTP: guidellm, aiperf, locust. Each in an environment of
 its own under build/clients, made once (minutes, gigabytes). What counts is that no request fails.
 
-usage: clients.py BUILD_DIR MODEL.gguf [guidellm|aiperf|locust]…
+usage: load_tools.py BUILD_DIR MODEL.gguf [guidellm|aiperf|locust]…
 """
 import json
 import os
