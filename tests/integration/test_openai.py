@@ -13,6 +13,8 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import openai
 
@@ -777,6 +779,35 @@ def drain(parleyd, tiny):
         daemon.process.wait(timeout=PATIENCE)
 
 
+def hostile(parleyd, tiny):
+    """Schemas that would be compiled for ever are refused before they are compiled, and a chat beside them goes on."""
+    deep = '{"type":"string"}'
+    for _ in range(2000):
+        deep = '{"properties":{"a":%s}}' % deep
+    some = '{"type":"string"}'
+    for _ in range(100):
+        some = '{"properties":{"a":%s}}' % some
+    wide = "[" + ",".join(map(str, range(5000))) + "]"
+    schemas = [(deep, "parsing depth"), (some, "nested more deeply"), ('{"enum":[%s1]}' % ("1," * 999_999), "more values than are taken"),
+               ('{"enum":%s}' % wide, "more values than are taken"), ('{"type":"string","maxLength":1000000000}', "'maxLength' is above the bound"),
+               ('{"type":"array","minItems":1000000000}', "'minItems' is above the bound"), ('{"type":"string","pattern":"^(a{1000}){1000}$"}', "repetitions of more than"),
+               ('{"enum":[%s]}' % ",".join(map(str, range(1_000_000))), "bytes, at most")]
+    with harness.Parleyd(parleyd, "--model", f"tiny={tiny}", "--http", "127.0.0.1:0") as parley:
+        asked = {"model": "tiny", "messages": [{"role": "user", "content": "x"}], "max_tokens": 400}
+        stream = iter(client_of(parley).chat.completions.create(stream=True, extra_body={"ignore_eos": True}, **asked))
+        for schema, says in schemas:
+            next(stream)
+            body = json.dumps(asked)[:-1] + ',"response_format":{"type":"json_schema","json_schema":{"name":"a","strict":true,"schema":%s}}}' % schema
+            try:
+                urllib.request.urlopen(f"http://{parley.http}/v1/chat/completions", body.encode(), timeout=PATIENCE)
+                raise AssertionError(f"taken: {schema[:80]}")
+            except urllib.error.HTTPError as error:
+                text = error.read().decode()
+                assert error.code in (400, 413) and says in text, (schema[:80], error.code, text)
+        *_, last = stream
+        assert last.choices[0].finish_reason == "length", last
+
+
 def readme(parleyd, tiny):
     """The README's examples work as they are printed."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
@@ -830,6 +861,7 @@ def main():
         run(slow, parleyd)
         run(full_queue, parleyd, tiny)
         run(drain, parleyd, tiny)
+        run(hostile, parleyd, tiny)
         run(readme, parleyd, tiny)
         run(wrong_starts, parleyd)
 
