@@ -359,6 +359,33 @@ def constrained(parley):
     assert set(json.loads(answer.output_text)) == {"a", "b"}, answer.output_text
 
 
+def closed(parley):
+    """Under a schema a reply that repeats itself for long is closed as soon as the schema lets it, and validates; under a regular expression it is not."""
+    if not os.path.exists(os.path.join(os.path.dirname(sys.argv[1]), "agents/lm/grammar/libparley-grammar.so")):
+        return
+    client = client_of(parley)
+
+    def tokens_of(text):
+        body = json.dumps({"model": "tiny", "content": text, "add_special": False}).encode()
+        with urllib.request.urlopen(f"http://{parley.http}/tokenize", body, timeout=PATIENCE) as answer:
+            return json.load(answer)["tokens"]
+
+    def reply(letter, **more):
+        [token] = tokens_of(letter)
+        answer = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}], max_tokens=400, temperature=0,
+                                                logit_bias={str(token): 100}, extra_body=more)
+        return answer.choices[0].message.content, answer.choices[0].finish_reason
+
+    text, finish = reply("b", guided_json={"type": "string"})
+    assert finish == "stop" and re.fullmatch("b{128,}", json.loads(text)[-128:]), (text, finish)
+    some = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}}, "n": {"type": "integer"}}, "required": ["a", "n"]}
+    for letter in "b1":
+        text, finish = reply(letter, guided_json=some)
+        said = json.loads(text)
+        assert finish == "stop" and set(said) == {"a", "n"} and isinstance(said["n"], int), (text, finish)
+    assert reply("b", guided_regex="b+")[1] == "length"
+
+
 def errors(parley):
     client = client_of(parley)
     create = client.chat.completions.create
@@ -840,7 +867,7 @@ def wrong_starts(parleyd):
 def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
-    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, background, constrained, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
+    shared = [chat, streams, tokens, completions, logprobs, several, models, responses, stored, background, constrained, closed, errors, history, bound, bound_and_told, hang_up, bare, keep_alive,
               chunks, lengths]
     with tempfile.TemporaryDirectory() as folder:
         tiny, long = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "long.gguf")

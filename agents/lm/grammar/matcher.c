@@ -10,6 +10,8 @@
 enum {
     MAX_FORCED_BYTES = 256, /* of a forced text that are looked at; the rest follows */
     MIN_FORCED_BYTES = 2,
+    MAX_PERIOD = 64,    /* tokens of a phrase that is repeated */
+    MIN_REPEATED = 128, /* tokens in a row that repeat such a phrase, until a reply is closed */
 };
 
 struct matcher {
@@ -19,6 +21,10 @@ struct matcher {
     size_t n_words;
     int32_t forced[MAX_FORCED_BYTES]; /* [n_forced] the canonical tokens of a forced text */
     size_t n_forced, at_forced;
+    int32_t last[MAX_PERIOD];       /* the last tokens, in turn */
+    uint32_t n_repeats[MAX_PERIOD]; /* how many in a row were as the one 1 + i tokens before */
+    size_t n_accepted;
+    bool is_closing; /* it repeats itself: the reply comes to its end as soon as it may */
 };
 
 static const struct grammar_module *matcher_module(const struct matcher *m)
@@ -108,6 +114,80 @@ void matcher_close(struct matcher *m)
     grammar_unref(m->grammar);
 }
 
+/* A small model that may write a string, a number or a list of any length often writes the same
+ * for ever. What is valid and long repeats itself seldom as long as this. */
+static void matcher_watch(struct matcher *m, int32_t id)
+{
+    if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || m->is_closing)
+        return;
+    for (size_t i = 0; i < MAX_PERIOD && i < m->n_accepted; i++) {
+        bool repeats = m->last[(m->n_accepted - 1 - i) % MAX_PERIOD] == id;
+
+        m->n_repeats[i] = repeats ? m->n_repeats[i] + 1 : 0;
+        m->is_closing = m->is_closing || m->n_repeats[i] >= MIN_REPEATED;
+    }
+    m->last[m->n_accepted++ % MAX_PERIOD] = id;
+}
+
+/* What a token does for a JSON text that is to end soon, the best last. */
+enum closing { CLOSES_NOTHING, CLOSES_VALUE, CLOSES_STRING, CLOSES_HOLDER, ENDS_REPLY };
+
+static enum closing closing_of(const char *bytes, size_t len)
+{
+    if (len == 0)
+        return ENDS_REPLY;                                /* a control token */
+    if (len == 1 && (bytes[0] == ',' || bytes[0] == '@')) /* '@': what an address goes on with */
+        return CLOSES_VALUE;
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != '"' && bytes[i] != ']' && bytes[i] != '}')
+            return CLOSES_NOTHING;
+    return bytes[0] == '"' ? CLOSES_STRING : CLOSES_HOLDER;
+}
+
+static enum closing matcher_closing_of(const struct matcher *m, size_t id, bool *ret_is_letter)
+{
+    const char *bytes = NULL;
+    size_t len = 0;
+    struct error ignored;
+
+    if (vocab_bytes(m->grammar->owner->vocab, (int32_t)id, false, &bytes, &len, &ignored) !=
+        STATUS_OK)
+        return CLOSES_NOTHING;
+    *ret_is_letter = len == 1 && bytes[0] == 'z';
+    return closing_of(bytes, len);
+}
+
+static bool mask_has(const uint32_t *mask, size_t id)
+{
+    return (mask[id / 32] >> id % 32 & 1) != 0;
+}
+
+/* Leaves of the mask what closes the most. Where any letter may stand, within a string, brackets
+ * close nothing. */
+static void matcher_close_reply(struct matcher *m)
+{
+    const size_t n = m->grammar->owner->n_tokens;
+    enum closing best = CLOSES_NOTHING, here;
+    bool has[ENDS_REPLY + 1] = {false}, is_text = false, is_letter;
+
+    for (size_t id = 0; id < n; id++) {
+        if (!mask_has(m->mask, id))
+            continue;
+        is_letter = false;
+        here = matcher_closing_of(m, id, &is_letter);
+        is_text = is_text || is_letter;
+        has[here] = true;
+        best = here > best ? here : best;
+    }
+    if (is_text)
+        best = has[CLOSES_STRING]  ? CLOSES_STRING
+               : has[CLOSES_VALUE] ? CLOSES_VALUE
+                                   : CLOSES_NOTHING;
+    for (size_t id = 0; best != CLOSES_NOTHING && id < n; id++)
+        if (mask_has(m->mask, id) && matcher_closing_of(m, id, &is_letter) != best)
+            m->mask[id / 32] &= ~(1u << id % 32);
+}
+
 int32_t matcher_forced(const struct matcher *m)
 {
     return m->at_forced < m->n_forced ? m->forced[m->at_forced] : -1;
@@ -122,6 +202,8 @@ enum status matcher_mask(struct matcher *m, const uint32_t **out, struct error *
         m->mask[forced / 32] = 1u << forced % 32;
     } else if (!matcher_module(m)->matcher_mask(m->engine, m->mask)) {
         return error_set(err, STATUS_INTERNAL, "the constraint allows no token");
+    } else if (m->is_closing) {
+        matcher_close_reply(m);
     }
     *out = m->mask;
     return STATUS_OK;
@@ -131,6 +213,7 @@ enum status matcher_accept(struct matcher *m, int32_t id, struct error *err)
 {
     if (!matcher_module(m)->matcher_accept(m->engine, id))
         return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", id);
+    matcher_watch(m, id);
     if (m->at_forced < m->n_forced) {
         assert(id == m->forced[m->at_forced]);
         m->at_forced++;

@@ -20,8 +20,8 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
 void matcher_close(struct matcher *m); /* NULL is fine */
 
 /* A bit for each token that may come next [(tokens of the model + 31) / 32], valid until the next
- * call. Within text that the constraint forces that is its canonical token alone. INTERNAL if none
- * may. */
+ * call. Within text that the constraint forces that is its canonical token alone. Under a schema, a
+ * reply that has repeated itself for long may only close what is open. INTERNAL if none may. */
 enum status matcher_mask(struct matcher *m, const uint32_t **out, struct error *err) MUST_CHECK;
 
 /* The token that must come next, -1 if there is a choice. The last token of a forced text is not
