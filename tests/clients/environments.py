@@ -6,16 +6,13 @@ import sys
 FOLDER = os.path.abspath("build/clients")
 UV = "uv==0.13.9"
 # None of these is of use here, and torch alone has gigabytes.
-LEFT_OUT = ("torch", "torchvision", "sentence-transformers", "transformers", "accelerate", "faster-whisper", "onnxruntime", "opencv-python-headless",
-            "rapidocr-onnxruntime", "colbert-ai", "unstructured", "azure-ai-documentintelligence", "playwright")
+LEFT_OUT = ("torch", "transformers", "accelerate", "sentence-transformers")
 FRAMEWORKS = ("langchain==1.5.2", "langchain-openai==1.7.4", "pydantic-ai-slim[openai]==2.38.0", "instructor==1.17.0", "openai-agents==0.24.0",
               "dspy==3.4.1", "litellm[proxy]==1.108.7", "jsonschema==4.26.0")
 PACKAGES = {
     "frameworks": FRAMEWORKS,
     "llama_index": ("llama-index-llms-openai-like==0.8.1",),
     "lm_eval": ("lm_eval[api]==0.4.13", "gguf==0.19.0"),
-    "open_webui": ("open-webui==0.12.4",),
-    "playwright": ("playwright==1.58.0",),
 }
 
 
@@ -35,7 +32,7 @@ def python_of(name):
         print(f"installing {wanted}", flush=True)
         os.makedirs(FOLDER, exist_ok=True)
         with open(f"{FOLDER}/left_out.txt", "w", encoding="utf-8") as file:
-            file.writelines(f'{package} ; python_version < "3"\n' for package in LEFT_OUT if package != name)
+            file.writelines(f'{package} ; python_version < "3"\n' for package in LEFT_OUT)
         subprocess.run([uv(), "venv", "--quiet", "--clear", folder], check=True)
         subprocess.run([uv(), "pip", "install", "--quiet", "--python", f"{folder}/bin/python", "--override", f"{FOLDER}/left_out.txt", *PACKAGES[name]], check=True)
         with open(stamp, "w", encoding="utf-8") as file:

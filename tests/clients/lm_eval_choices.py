@@ -70,10 +70,10 @@ model = models.Model("llama", 0, layers=key("block_count"), d=key("embedding_len
                      hd=key("embedding_length") // key("attention.head_count"), ff=key("feed_forward_length"), ctx=key("context_length"),
                      eps=key("attention.layer_norm_rms_epsilon"), base=key("rope.freq_base"))
 forward = models.Forward(model)
-forward.t = {{t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float32) for t in reader.tensors}}
+forward.t = {{t.name: gguf.dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors}}
 for line in sys.stdin:
     ids, n_asked = json.loads(line)
-    y = forward.logits(np.array(ids[:-1]))[n_asked - 1:].astype(np.float64)
+    y = forward.logits(np.array(ids[:-1]))[n_asked - 1:]
     y -= y.max(axis=1, keepdims=True)
     y -= np.log(np.exp(y).sum(axis=1, keepdims=True))
     print(float(sum(y[i, t] for i, t in enumerate(ids[n_asked:]))), flush=True)
