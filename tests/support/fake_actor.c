@@ -41,7 +41,13 @@ static void actor_close(struct agent *a)
 static void actor_info(const struct agent *a, struct agent_info *out)
 {
     *out = (struct agent_info){
-        .name = a->name, .kind = "actor", .architecture = "", .backend = "", .version = "1"};
+        .name = a->name,
+        .kind = "actor",
+        .architecture = "",
+        .backend = "",
+        .version = "1",
+        .n_observations = 1,
+    };
 }
 
 static void actor_batching(const struct agent *a, struct batcher_config *out)

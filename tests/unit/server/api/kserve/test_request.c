@@ -35,6 +35,7 @@ static void setup(void)
                                    .backend = "cpu",
                                    .n_observations = 2,
                                    .n_actions = 2,
+                                   .has_logp = true,
                                    .has_value = true};
 
     kserve_signature(&text, &lm);
