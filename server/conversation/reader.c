@@ -165,7 +165,8 @@ static void cut_tokens(struct turn_reader *r, const struct reader_view *v, struc
     out->piece.len = reader_text_end(r, v, r->token_at + n) - r->text_at;
 }
 
-/* Takes text behind the tokens: all of it, in pieces from its beginning. */
+/* Takes text behind the tokens: all of it, in pieces from its beginning, each of which is a place.
+ * Without tokens it comes as the agent gives it, so each byte is a place: pieces may be joined. */
 static void cut_tail(struct turn_reader *r, const struct reader_view *v, struct turn_event *out)
 {
     size_t len = v->len - r->text_at;
@@ -173,7 +174,7 @@ static void cut_tail(struct turn_reader *r, const struct reader_view *v, struct 
     if (len > PIECE_MAX_BYTES)
         len = utf8_complete_len(v->text + r->text_at, PIECE_MAX_BYTES);
     out->piece.len = len;
-    r->n_tail++;
+    r->n_tail += v->n_tokens == 0 ? len : 1;
 }
 
 /* Takes what is readable, within the bounds of a message. */
@@ -196,6 +197,14 @@ uint64_t reader_index(const struct turn_reader *r)
     return r->token_at + r->n_tail;
 }
 
+/* Goes on behind index bytes of a reply without tokens, where a character begins there. */
+static void seek_byte(struct turn_reader *r, const struct reader_view *v, uint64_t index)
+{
+    if (index > v->len || (index < v->len && ((unsigned char)v->text[index] & 0xC0) == 0x80))
+        return;
+    r->text_at = r->n_tail = (size_t)index;
+}
+
 enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err)
 {
     struct reader_view v = {0};
@@ -204,10 +213,14 @@ enum status reader_seek(struct turn_reader *r, uint64_t index, struct error *err
     assert(!r->has_accepted && r->text_at == 0 && r->token_at == 0);
     if (r->turn == NULL || turn_has_begun(r->turn))
         v = reader_view_of(r);
-    r->token_at = index < v.n_tokens ? (size_t)index : v.n_tokens;
-    r->text_at = reader_text_end(r, &v, r->token_at);
-    while (r->token_at + r->n_tail < index && r->text_at < v.len)
-        cut_piece(r, &v, &ignored);
+    if (v.n_tokens == 0) {
+        seek_byte(r, &v, index);
+    } else {
+        r->token_at = index < v.n_tokens ? (size_t)index : v.n_tokens;
+        r->text_at = reader_text_end(r, &v, r->token_at);
+        while (r->token_at + r->n_tail < index && r->text_at < v.len)
+            cut_piece(r, &v, &ignored);
+    }
     if (r->token_at + r->n_tail == index)
         return STATUS_OK;
     if (r->turn != NULL && r->turn->resolved != NULL && r->turn->state != TURN_STORING) {

@@ -112,13 +112,21 @@ def chat_resumes(parley, whole):
 
 
 def echo_resumes(parley):
-    """A reply without tokens is in pieces of 64 KiB, which are its places."""
+    """In a reply without tokens each byte is a place, however its pieces were joined, where a character begins."""
     c = parley.open("echo")
     text = "äb" * 40000
     assert Part(parley.conversations.Turn(conversations.TurnRequest(conversation=c, turn=1, text=text))).text == text
-    at = [Part(parley.conversations.Turn(conversations.TurnRequest(conversation=c, resume_from=place(i)))) for i in range(3)]
-    assert at[0].text == text and 0 < len(at[1].text) < len(text) and text.endswith(at[1].text) and at[2].text == ""
-    assert all(word(p.done, "finish_reason") == "stop" for p in at)
+    for index in [0, 2, 3, 65538, 119999, 120000]:
+        part = Part(parley.conversations.Turn(conversations.TurnRequest(conversation=c, resume_from=place(index))))
+        assert part.text == text.encode()[index:].decode() and word(part.done, "finish_reason") == "stop", index
+        assert part.index == (120000 if index < 120000 else None), (index, part.index)
+    for index in [1, 120001]:
+        try:
+            Part(parley.conversations.Turn(conversations.TurnRequest(conversation=c, resume_from=place(index))))
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.OUT_OF_RANGE
+        else:
+            raise AssertionError(f"{index} is no place")
 
 
 def wrong_places(parley):
