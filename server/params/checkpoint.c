@@ -55,7 +55,7 @@ static void checkpoint_free(struct checkpoint *c)
     free(c);
 }
 
-static void checkpoint_draw_id(struct params_set *set)
+void checkpoint_draw_id(struct params_set *set)
 {
     const struct env *env = set->sets->env;
 
@@ -222,7 +222,7 @@ void checkpoint_begin(struct params_set *set)
     c->name = xstrdup(set->spec.name);
     buf_init(&c->body, CHECKPOINT_MAX_BYTES);
     if (!set->is_kept && !set->has_failed_to_keep)
-        checkpoint_draw_id(set);
+        checkpoint_draw_id(set); /* the first of a new set */
     memcpy(c->id, set->next_checkpoint, sizeof(c->id));
     if (checkpoint_take_memory(c, n_moments, &err) != STATUS_OK) {
         checkpoint_end(c, &err);

@@ -210,6 +210,7 @@ static enum status restore_make(struct params_restore *r, const struct principal
         return rc;
     r->set->first_moments.version = r->set->kept_version = r->set->told_version = r->body.version;
     r->set->goes_on = r->set->is_kept = true;
+    checkpoint_draw_id(r->set);
     r->set->counters = r->body.counters;
     return STATUS_OK;
 }

@@ -3,8 +3,10 @@
 
 usage: test_checkpoints.py PARLEYD      (run by the interpreter that has grpcio, numpy and the stubs; see venv.sh)"""
 
+import contextlib
 import os
 import random
+import sqlite3
 import sys
 import tempfile
 import time
@@ -114,6 +116,12 @@ def harness_access(*readers):
     return params.ParamsConfig().access.__class__(readers=readers)
 
 
+def checkpoint_id(data):
+    """Of the one that is complete: the parts of the next one must not replace its own."""
+    with contextlib.closing(sqlite3.connect(os.path.join(data, "journal.db"))) as journal:
+        return journal.execute("SELECT checkpoint FROM params").fetchone()[0]
+
+
 def killed_at_any_time(parleyd, flags, folder):
     """Killed while rounds and checkpoints are under way: what is there is always a whole checkpoint, none older than was seen before."""
     seed = random.randrange(2**32)
@@ -133,6 +141,7 @@ def killed_at_any_time(parleyd, flags, folder):
             least = have
             rounds(parley, "p", have + 1, have + chance.randrange(1, 12), n)
             daemon.kill()
+            assert any(checkpoint_id(os.path.join(folder, "any"))), "a checkpoint has an id that was not drawn"
             parley = daemon.again()
 
 
