@@ -24,6 +24,10 @@ enum { BUSY_MS = 2000, MAX_ANCESTORS = 1 << 16, SQLITE_RETRY_MS = 1000 };
 
 /* For a row of a list; seq is the place of its JOURNAL_OPEN. */
 #define LIST_COLUMNS "c.id, c.parent, o.unix_ms, o.body"
+/* A conversation that one request with a key has made for itself is not listed. */
+#define IS_LISTED(c)                                                                            \
+    " AND NOT " c "is_closed AND NOT EXISTS (SELECT 1 FROM keyed WHERE keyed.conversation = " c \
+    "id AND keyed.until_ms > 0)"
 #define LIST_TABLES " FROM conversation AS c JOIN event AS o ON o.seq = c.seq"
 
 static const char *const statements[N_STATEMENTS] = {
@@ -64,15 +68,16 @@ static const char *const statements[N_STATEMENTS] = {
     [ST_CHECKPOINTS] = "SELECT 17, 0, 0, 0, body FROM params ORDER BY rowid",
     [ST_READ_BLOCK] = "SELECT 16, 0, number, 0, body FROM block"
                       " WHERE checkpoint = ?1 AND number = ?2",
-    [ST_PAGE] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
-                " WHERE c.principal = ?1 AND c.seq < ?2 AND NOT c.is_closed"
-                " ORDER BY c.seq DESC LIMIT ?3",
+    [ST_PAGE] =
+        "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
+        " WHERE c.principal = ?1 AND c.seq < ?2" IS_LISTED("c.") " ORDER BY c.seq DESC LIMIT ?3",
     [ST_PAGE_OF_MODEL] = "SELECT " LIST_COLUMNS ", c.seq" LIST_TABLES
-                         " WHERE c.principal = ?1 AND c.model = ?4 AND c.seq < ?2"
-                         " AND NOT c.is_closed ORDER BY c.seq DESC LIMIT ?3",
-    [ST_TOTAL] = "SELECT count(*) FROM conversation WHERE principal = ?1 AND NOT is_closed",
+                         " WHERE c.principal = ?1 AND c.model = ?4 AND c.seq < ?2" IS_LISTED(
+                             "c.") " ORDER BY c.seq DESC LIMIT ?3",
+    [ST_TOTAL] =
+        "SELECT count(*) FROM conversation WHERE principal = ?1" IS_LISTED("conversation."),
     [ST_TOTAL_OF_MODEL] = "SELECT count(*) FROM conversation"
-                          " WHERE principal = ?1 AND model = ?2 AND NOT is_closed",
+                          " WHERE principal = ?1 AND model = ?2" IS_LISTED("conversation."),
     [ST_SWEEP] = "SELECT " LIST_COLUMNS ", c.rowid" LIST_TABLES
                  " WHERE c.rowid > ?1 AND NOT c.is_closed ORDER BY c.rowid LIMIT ?2",
     [ST_LAST] = "SELECT generation, turn, kind, unix_ms FROM event WHERE conversation = ?1"

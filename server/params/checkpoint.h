@@ -27,8 +27,8 @@ enum { CHECKPOINT_PART_BYTES = 1 << 20 };
 /* The number of the block with the bytes from offset on: of the values (which 0), of a moment. */
 uint32_t checkpoint_block(size_t size_bytes, unsigned which, size_t offset);
 
-/* Gives the set's next checkpoint an id of its own: parts of one that is written under the id of the
- * one that is complete would replace its parts. */
+/* Gives the set's next checkpoint an id of its own: parts of one that is written under the id of
+ * the one that is complete would replace its parts. */
 void checkpoint_draw_id(struct params_set *set);
 
 /* Begins a checkpoint of the version that there is; params_checkpointed is called later. */

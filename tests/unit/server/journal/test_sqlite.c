@@ -11,7 +11,7 @@
 enum { MAX_BYTES = 1 << 20 };
 
 static char dir[32];
-static const uint8_t ids[4][JOURNAL_ID_BYTES] = {{1}, {2}, {3}, {4}};
+static const uint8_t ids[5][JOURNAL_ID_BYTES] = {{1}, {2}, {3}, {4}, {5}};
 
 static void setup(void)
 {
@@ -465,6 +465,7 @@ START_TEST(test_list)
                                  .wants_total = true};
     struct journal_query sweep = {.by = JOURNAL_SWEEP, .max_rows = 3};
     struct journal_record rewind = record(JOURNAL_REWIND, 1, 0, "");
+    struct journal_record keyed = record(JOURNAL_ACCEPT, 4, 1, "a");
 
     other.principal = "ben";
     fork.parent = ids[0];
@@ -488,6 +489,21 @@ START_TEST(test_list)
     commit(s, record(JOURNAL_CLOSE, 0, 0, ""));
     page.place = INT64_MAX;
     page.wants_total = true;
+    ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:0.2.10[2]…");
+    keyed.principal = "anna";
+    keyed.key = "key";
+    keyed.key_until_unix_ms = 100; /* the conversation is for this request alone */
+    commit(s, record(JOURNAL_OPEN, 4, 0, "terms"));
+    commit(s, keyed);
+    page.place = INT64_MAX;
+    ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:0.2.10[2]…");
+    keyed.key = "another";
+    keyed.unix_ms = 10;
+    memcpy(keyed.conversation, ids[1], sizeof(keyed.conversation));
+    keyed.generation = 2;
+    keyed.key_until_unix_ms = 0;
+    commit(s, keyed);
+    page.place = INT64_MAX;
     ck_assert_str_eq(listed(s, &page), "2:1.1.7 1:0.2.10[2]…");
     s->type->close(s);
 }
