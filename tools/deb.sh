@@ -40,6 +40,9 @@ mkdir -p "$root/usr/share/zsh/vendor-completions" "$root/etc/parley" "$root/lib/
 mv "$root"/usr/share/zsh/site-functions/* "$root/usr/share/zsh/vendor-completions/"
 mv "$root/usr/lib/systemd/system/parleyd.service" "$root/lib/systemd/system/"
 cp "$root/usr/share/doc/parley/examples/parleyd.yaml" "$root/etc/parley/"
+if [ -e "$root/usr/lib/parley/libparley-grammar.so" ]; then
+    install -D -m 644 build/xgrammar/xgrammar-0.2.8/NOTICE "$root/usr/share/doc/parley/NOTICE.xgrammar"
+fi
 cp packaging/deb/lintian-overrides "$root/usr/share/lintian/overrides/parley"
 find "$root/usr/share/man" -type f -exec gzip -9n {} +
 find "$root" -type d -empty ! -path "$root/etc/*" -delete

@@ -35,6 +35,7 @@ inside sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommen
 
 inside getent passwd parley >/dev/null || fail 'there is no user parley'
 [ -L "$root/etc/systemd/system/multi-user.target.wants/parleyd.service" ] || fail 'the unit is not enabled'
+inside ldd /usr/lib/parley/libparley-grammar.so >"$root/tmp/ldd.log" && ! grep 'not found' "$root/tmp/ldd.log" || fail 'the grammar module does not load'
 inside parleyd --check --config /etc/parley/parleyd.yaml --listen 127.0.0.1:0 --http off || fail '--check refuses the example'
 exec {said}< <(exec chroot --userspec=parley:parley "$root" env -i PARLEY_CONFIG=/etc/parley/parleyd.yaml parleyd --listen 127.0.0.1:0 --http 127.0.0.1:0 2>&1)
 pid=$!

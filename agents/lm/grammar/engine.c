@@ -21,6 +21,7 @@ static enum status engine_find(char out[PATH_MAX], struct error *err)
         return STATUS_OK;
     }
     if (program_beside(out, "../lib/libparley-grammar.so") ||
+        program_beside(out, "../lib/parley/libparley-grammar.so") || /* as it is installed */
         program_beside(out, "agents/lm/grammar/libparley-grammar.so"))
         return STATUS_OK;
     return error_set(err, STATUS_UNAVAILABLE,
