@@ -25,6 +25,7 @@ enum {
 
 struct closing_one {
     struct link link; /* in the conversations' closing */
+    struct retention *retention;
     struct conversation_id id;
 };
 
@@ -36,13 +37,29 @@ bool retention_is_closing(const struct conversations *all, const struct conversa
     return false;
 }
 
+static void retention_ask(struct retention *r);
+
 static void on_retention_closed(void *arg, const struct error *err)
 {
     struct closing_one *one = arg;
+    struct retention *r = one->retention;
 
     (void)err; /* if it is still there, the next pass finds it */
     list_remove(&one->link);
     free(one);
+    if (--r->n_closing == 0 && r->is_waiting) {
+        r->is_waiting = false;
+        retention_ask(r);
+    }
+}
+
+/* Asks for more when what is being closed is: before, the journal's size is not what it will be. */
+static void retention_go_on(struct retention *r)
+{
+    if (r->n_closing > 0)
+        r->is_waiting = true;
+    else
+        retention_ask(r);
 }
 
 static void retention_close(struct retention *r, const struct conversation_id *id)
@@ -52,6 +69,7 @@ static void retention_close(struct retention *r, const struct conversation_id *i
     struct error ignored;
 
     one->id = *id;
+    one->retention = r;
     memcpy(record.conversation, id->bytes, sizeof(record.conversation));
     list_push(&r->all->closing, &one->link);
     /* Without room for it the next pass finds it. */
@@ -59,7 +77,9 @@ static void retention_close(struct retention *r, const struct conversation_id *i
         STATUS_OK) {
         list_remove(&one->link);
         free(one);
+        return;
     }
+    r->n_closing++;
 }
 
 /* Keeps the idlest of those that were seen, in order. */
@@ -101,24 +121,33 @@ static bool retention_is_over(const struct retention *r, const struct journal_ro
     return is_over;
 }
 
-static void retention_ask(struct retention *r);
-
 static void retention_end_pass(struct retention *r)
 {
     r->is_passing = false;
     r->config.arm(r->config.arm_self, env_now_us(r->all->config.env) + RETENTION_PERIOD_US);
 }
 
-/* The journal is too large, and all has been seen: the idlest go, some at a time. */
-static void retention_shrink(struct retention *r)
+/* Half as many as would be too many if all were of one size, so that few go that need not. */
+static size_t retention_to_close(const struct retention *r, uint64_t store_bytes)
 {
-    for (size_t n = 0; n < RETENTION_CLOSES && r->next_idlest < r->n_idlest; n++) {
+    const double share = 1.0 - (double)r->config.bytes / (double)store_bytes;
+    const size_t n = (size_t)((double)(r->n_idlest - r->next_idlest) * share / 2.0);
+
+    return n == 0 ? 1 : n > RETENTION_CLOSES ? RETENTION_CLOSES : n;
+}
+
+/* The journal is too large, and all has been seen: the idlest go, some at a time. */
+static void retention_shrink(struct retention *r, uint64_t store_bytes)
+{
+    size_t n = retention_to_close(r, store_bytes);
+
+    for (; n > 0 && r->next_idlest < r->n_idlest; n--) {
         const struct idle_one *one = &r->idlest[r->next_idlest++];
 
         if (conversations_get(r->all, &one->id) == NULL)
             retention_close(r, &one->id);
     }
-    retention_ask(r);
+    retention_go_on(r);
 }
 
 /* Looks at the rows, until enough of them are being closed. */
@@ -154,13 +183,13 @@ static void on_retention_rows(void *arg, struct journal_found *found, const stru
     }
     if (!list_is_empty(&found->rows)) {
         retention_look(r, found);
-        retention_ask(r);
+        retention_go_on(r);
         return;
     }
     if (r->config.bytes == 0 || found->store_bytes <= r->config.bytes) {
         retention_end_pass(r);
     } else if (r->next_idlest < r->n_idlest) {
-        retention_shrink(r);
+        retention_shrink(r, found->store_bytes);
     } else if (r->n_idlest == RETENTION_IDLEST) { /* there may be more of them */
         r->n_idlest = r->next_idlest = 0;
         r->place = 0;
@@ -206,5 +235,6 @@ void retention_init(struct retention *r, struct conversations *all,
 void retention_stop(struct retention *r)
 {
     journal_leave(&r->wait);
+    r->is_waiting = false;
     r->is_passing = true; /* and none begins */
 }

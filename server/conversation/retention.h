@@ -20,9 +20,10 @@ struct retention {
     struct conversations *all;
     struct retention_config config;
     struct journal_wait wait;
-    uint64_t place; /* of the pass */
-    bool is_passing;
-    bool is_over_size; /* the pass is followed by closing of the idlest */
+    uint64_t place;              /* of the pass */
+    bool is_passing, is_waiting; /* for what is being closed */
+    size_t n_closing;            /* of what is not durable yet */
+    bool is_over_size;           /* the pass is followed by closing of the idlest */
     struct idle_one {
         struct conversation_id id;
         uint64_t last_unix_ms;
