@@ -15,21 +15,11 @@ enum { ANSWER_MAX_BYTES = 128 << 20 };
 static enum status embedding_take_ids(struct embedding_input *out, const json_t *list,
                                       const char *name, struct arena *arena, struct error *err)
 {
-    size_t n = json_array_size(list);
-    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
+    int32_t *ids;
 
-    if (ids == NULL)
-        return error_no_memory(err, n * sizeof(ids[0]), "tokens");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-
-        if (!json_is_integer(id))
-            return field_wrong(err, name, "text, or token ids", id);
-        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            return error_field(err, name, "has the token %lld", (long long)json_integer_value(id));
-        ids[i] = (int32_t)json_integer_value(id);
-    }
-    *out = (struct embedding_input){.ids = ids, .n_ids = n};
+    if (field_token_ids(&ids, list, name, "text, or token ids", arena, err) != STATUS_OK)
+        return err->status;
+    *out = (struct embedding_input){.ids = ids, .n_ids = json_array_size(list)};
     return STATUS_OK;
 }
 

@@ -286,22 +286,13 @@ static enum status request_prompt_take_ids(struct prompt *out, const json_t *lis
                                            struct arena *arena, struct error *err)
 {
     size_t n = json_array_size(list);
-    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
+    int32_t *ids;
 
     if (n == 0)
         return error_field(err, "prompt", "is empty");
-    if (ids == NULL)
-        return request_prompt_no_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-
-        if (!json_is_integer(id))
-            return field_wrong(err, "prompt", "text, or a list of token ids", id);
-        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            return error_field(err, "prompt", "has the token %lld",
-                               (long long)json_integer_value(id));
-        ids[i] = (int32_t)json_integer_value(id);
-    }
+    if (field_token_ids(&ids, list, "prompt", "text, or a list of token ids", arena, err) !=
+        STATUS_OK)
+        return err->status;
     *out = (struct prompt){.ids = ids, .n_ids = n, .is_plain = true};
     return STATUS_OK;
 }

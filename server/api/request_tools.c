@@ -13,30 +13,18 @@ static enum status request_tools_no_memory(struct error *err)
                          "out of memory for the tools");
 }
 
-struct tool_path {
-    char text[64];
-};
-
-static struct tool_path tool_path(const char *list, size_t i, const char *member)
-{
-    struct tool_path p;
-
-    (void)snprintf(p.text, sizeof(p.text), "%s[%zu]%s", list, i, member);
-    return p;
-}
-
 /* function: the object that has the name. */
 static enum status take_tool(struct offered_tool *out, const json_t *function, const char *list,
                              size_t i, const char *member, struct error *err)
 {
-    const struct tool_path name = tool_path(list, i, member);
+    const struct field_path name = field_path_of(list, i, member);
     const json_t *parameters = NULL;
     struct offered_tool t = {0};
 
     if (field_text(&t.name, function, "name", err) != STATUS_OK ||
         field_object(&parameters, function, "parameters", err) != STATUS_OK ||
         field_bool(&t.is_strict, function, "strict", err) != STATUS_OK)
-        return error_name_field(err, tool_path(list, i, "").text);
+        return error_name_field(err, field_path_of(list, i, "").text);
     if (t.name == NULL)
         return error_field(err, name.text, "is missing");
     if (json_object_size(parameters) > 0)
@@ -58,11 +46,11 @@ static enum status list_tool(json_t *all, const json_t *function, bool is_flat)
 
 static enum status check_type(const json_t *tool, size_t i, struct error *err)
 {
-    const struct tool_path type = tool_path("tools", i, ".type");
+    const struct field_path type = field_path_of("tools", i, ".type");
     const char *is = json_string_value(json_object_get(tool, "type"));
 
     if (!json_is_object(tool))
-        return field_wrong(err, tool_path("tools", i, "").text, "an object", tool);
+        return field_wrong(err, field_path_of("tools", i, "").text, "an object", tool);
     if (is == NULL)
         return error_field(err, type.text, "is missing, it must be function");
     return strcmp(is, "function") == 0
@@ -86,7 +74,7 @@ static enum status take_list(struct offered_tools *out, json_t *all, const json_
             member = ".function.name";
         }
         if (!json_is_object(function))
-            return error_field(err, tool_path(name, i, ".function").text, "is no object");
+            return error_field(err, field_path_of(name, i, ".function").text, "is no object");
         if (take_tool(&out->items[i], function, name, i, member, err) != STATUS_OK)
             return err->status;
         if (list_tool(all, function, spelling != TOOLS_OF_CHAT) != STATUS_OK)

@@ -1,5 +1,6 @@
 #include "server/json/fields.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,4 +195,33 @@ enum status field_array(const json_t **out, const json_t *object, const char *na
         return field_wrong(err, name, "a list", value);
     *out = value;
     return STATUS_OK;
+}
+
+enum status field_token_ids(int32_t **out, const json_t *list, const char *name, const char *want,
+                            struct arena *arena, struct error *err)
+{
+    size_t n = json_array_size(list);
+    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
+
+    if (ids == NULL)
+        return error_no_memory(err, n * sizeof(ids[0]), "tokens");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(list, i);
+
+        if (!json_is_integer(id))
+            return field_wrong(err, name, want, id);
+        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return error_field(err, name, "has the token %lld", (long long)json_integer_value(id));
+        ids[i] = (int32_t)json_integer_value(id);
+    }
+    *out = ids;
+    return STATUS_OK;
+}
+
+struct field_path field_path_of(const char *list, size_t i, const char *member)
+{
+    struct field_path p;
+
+    (void)snprintf(p.text, sizeof(p.text), "%s[%zu]%s", list, i, member);
+    return p;
 }

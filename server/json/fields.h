@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/status.h"
 
 /* JSON is allocated with try_alloc from now on. Once, before any JSON is made. Loop. */
@@ -34,6 +35,16 @@ enum status field_object(const json_t **out, const json_t *object, const char *n
                          struct error *err) MUST_CHECK;
 enum status field_array(const json_t **out, const json_t *object, const char *name,
                         struct error *err) MUST_CHECK;
+/* The token ids in list, the value of the field of that name: [json_array_size(list)] in the arena.
+ * want: what the error says is expected, "a list of token ids". */
+enum status field_token_ids(int32_t **out, const json_t *list, const char *name, const char *want,
+                            struct arena *arena, struct error *err) MUST_CHECK;
+
+/* The name of a member of a list's entry: "tools[3].type". member: ".type", or "". */
+struct field_path {
+    char text[64];
+};
+struct field_path field_path_of(const char *list, size_t i, const char *member);
 
 /* STATUS_INVALID "NAME must be WHAT, not a KIND". */
 enum status field_wrong(struct error *err, const char *name, const char *what, const json_t *value);

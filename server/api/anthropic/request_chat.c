@@ -1,6 +1,5 @@
 #include "server/api/anthropic/request_chat.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,18 +9,6 @@ static enum status anthropic_chat_no_memory(struct error *err)
 {
     return error_because(err, STATUS_EXHAUSTED, REASON_OUT_OF_MEMORY, NULL,
                          "out of memory for the request");
-}
-
-struct block_path {
-    char text[64];
-};
-
-static struct block_path block_path(const char *list, size_t i, const char *member)
-{
-    struct block_path p;
-
-    (void)snprintf(p.text, sizeof(p.text), "%s[%zu]%s", list, i, member);
-    return p;
 }
 
 /* A member, or null; a new reference. */
@@ -117,7 +104,7 @@ static enum status blocks_add_result(struct blocks *b, const json_t *role, const
     json_t *parts;
 
     if (content != NULL && !json_is_string(content) && !json_is_array(content))
-        return error_field(err, block_path("messages", b->i, ".content").text,
+        return error_field(err, field_path_of("messages", b->i, ".content").text,
                            "has a tool_result whose content is no text and no list");
     if (json_array_size(b->texts) > 0) {
         if (!blocks_end(b, role))
@@ -150,7 +137,7 @@ static bool blocks_add_thought(struct blocks *b, const char *thought)
 static enum status blocks_add_own(struct blocks *b, const char *type, const json_t *block,
                                   struct error *err)
 {
-    const struct block_path path = block_path("messages", b->i, ".content");
+    const struct field_path path = field_path_of("messages", b->i, ".content");
     const char *thought = json_string_value(json_object_get(block, "thinking"));
     bool is_good = true;
 
@@ -174,7 +161,7 @@ static enum status blocks_add_own(struct blocks *b, const char *type, const json
 static enum status blocks_add(struct blocks *b, const json_t *role, json_t *block,
                               struct error *err)
 {
-    const struct block_path path = block_path("messages", b->i, ".content");
+    const struct field_path path = field_path_of("messages", b->i, ".content");
     const char *type = json_string_value(json_object_get(block, "type"));
 
     if (type == NULL)
@@ -212,7 +199,7 @@ static enum status add_message(json_t *all, const json_t *messages, size_t i, st
     enum status rc;
 
     if (!json_is_object(message))
-        return field_wrong(err, block_path("messages", i, "").text, "an object", message);
+        return field_wrong(err, field_path_of("messages", i, "").text, "an object", message);
     if (!json_is_array(json_object_get(message, "content")))
         return json_array_append(all, message) == 0 ? STATUS_OK : anthropic_chat_no_memory(err);
     b.texts = json_array();
@@ -255,14 +242,14 @@ static enum status chat_tool(json_t *all, const json_t *tool, size_t i, struct e
     bool is_good;
 
     if (!json_is_object(tool))
-        return field_wrong(err, block_path("tools", i, "").text, "an object", tool);
+        return field_wrong(err, field_path_of("tools", i, "").text, "an object", tool);
     if (type != NULL && strcmp(type, "custom") != 0)
-        return error_field(err, block_path("tools", i, ".type").text,
+        return error_field(err, field_path_of("tools", i, ".type").text,
                            "is '%.40s', only tools of the client's can be called", type);
     if (!json_is_string(json_object_get(tool, "name")))
-        return error_field(err, block_path("tools", i, ".name").text, "is missing");
+        return error_field(err, field_path_of("tools", i, ".name").text, "is missing");
     if (!json_is_object(schema))
-        return error_field(err, block_path("tools", i, ".input_schema").text, "is no schema");
+        return error_field(err, field_path_of("tools", i, ".input_schema").text, "is no schema");
     function = json_pack("{s:O}", "parameters", schema);
     is_good = function != NULL;
     for (size_t k = 0; is_good && k < sizeof(taken) / sizeof(taken[0]); k++) {

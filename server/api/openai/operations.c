@@ -208,27 +208,6 @@ static enum status tokenize(struct exchange *x, const json_t *body, struct error
     return rc;
 }
 
-static enum status operations_take_ids(int32_t **out, const json_t *list, struct arena *arena,
-                                       struct error *err)
-{
-    size_t n = json_array_size(list);
-    int32_t *ids = arena_alloc(arena, n, sizeof(ids[0]));
-
-    if (ids == NULL)
-        return error_no_memory(err, n * sizeof(ids[0]), "tokens");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *id = json_array_get(list, i);
-
-        if (!json_is_integer(id))
-            return field_wrong(err, "tokens", "a list of ids", id);
-        if (json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            return error_field(err, "tokens", "has the id %lld", (long long)json_integer_value(id));
-        ids[i] = (int32_t)json_integer_value(id);
-    }
-    *out = ids;
-    return STATUS_OK;
-}
-
 static enum status detokenize(struct exchange *x, const json_t *body, struct error *err)
 {
     const json_t *list = NULL;
@@ -242,7 +221,7 @@ static enum status detokenize(struct exchange *x, const json_t *body, struct err
         return err->status;
     if (list == NULL)
         return error_field(err, "tokens", "is missing");
-    if (operations_take_ids(&ids, list, exchange_arena(x), err) != STATUS_OK)
+    if (field_token_ids(&ids, list, "tokens", "a list of ids", exchange_arena(x), err) != STATUS_OK)
         return err->status;
     buf_init(&text, TOKENS_MAX_BYTES);
     buf_init(&out, TOKENS_MAX_BYTES);
