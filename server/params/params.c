@@ -112,7 +112,7 @@ bool params_is_listed(const struct params_set *set, const struct principal *who)
     return set->state == PARAMS_SERVING && (set->owner->id == who->id || is_shared_with(set, who));
 }
 
-/* Until the sets of the process before are there again, nobody knows which there are. */
+/* While stored sets are being restored, it is unknown which ones exist. */
 static enum status params_check_restored(const struct params_sets *s, struct error *err)
 {
     if (s->restore == NULL)

@@ -86,7 +86,7 @@ def until_up(port, proxy, log):
         except OSError:
             log.seek(0)
             assert proxy.poll() is None and time.monotonic() < end, f"the proxy did not start: {log.read()[-300:]}"
-            time.sleep(0.2)
+            time.sleep(0.2)  # the proxy sends no event when it is up, so its health is polled
 
 
 def through(port):

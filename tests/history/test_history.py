@@ -52,7 +52,7 @@ class Mortal(harness.Parleyd):
     def kill_while_it_starts(self, after_s):
         """Before it is ready, or just after; nobody knows of it."""
         early = children.start(self.command, stdin=-3, stdout=-3, stderr=-3)  # -3: DEVNULL
-        time.sleep(after_s)  # when it is killed is what is drawn
+        time.sleep(after_s)  # the moment of the kill is random, and nothing is waited for
         early.kill()
         early.wait()
 
@@ -64,7 +64,7 @@ def killed(daemon, n_kills, seed):
         running = script.start_all(pool, daemon, seed, True, lambda _: is_over.is_set)
         try:
             for _ in range(n_kills):
-                time.sleep(chance.uniform(0.02, 0.3))  # when it is killed is what is drawn
+                time.sleep(chance.uniform(0.02, 0.3))  # the moment of the kill is random, and nothing is waited for
                 failed = next((one for one in running if one.done()), None)
                 if failed is not None:
                     break

@@ -538,7 +538,7 @@ def run_all(parleyd, flags, data, n_kills, seed):
             all_of_them = [pool.submit(Script(i).run, daemon) for i in range(64)]
             n_killed = 0
             for _ in range(n_kills):
-                time.sleep(chance.uniform(0.05, 0.5))  # when it is killed is what is drawn
+                time.sleep(chance.uniform(0.05, 0.5))  # the moment of the kill is random, and nothing is waited for
                 if all(one.done() for one in all_of_them):
                     break
                 daemon.is_back.clear()
