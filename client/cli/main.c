@@ -48,6 +48,7 @@ static const struct verb verbs[] = {
      self_chat_run},
     {"observe", "[OPTION]…", "An environment that asks a server for every action, to train it.",
      observe_run},
+    {"place", "[FILE]", "Models on devices, JSON to JSON; needs no server.", place_run},
     {"selftest", "[OPTION]…", "A backend's operators against those of ref; needs no server.",
      selftest_run},
 };

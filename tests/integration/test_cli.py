@@ -216,6 +216,30 @@ def inspect(cli, tiny):
     assert "list DIR" in cli.complaint("models", "lists", code=2)
 
 
+def place(cli):
+    """Models on devices, from a file or a pipe; every mistake is named."""
+    models = [{"name": "actor", "bytes": 4e6}, {"name": "critic", "bytes": 4e6}]
+    asked = {"models": models, "devices": [{"name": name, "bytes": 6e6} for name in ("left", "right")]}
+    (apart,) = cli.lines("place", stdin=json.dumps(asked))
+    assert sorted(apart["placement"].values()) == ["left", "right"] and apart["exact"] and apart["cost"] == 0, apart
+    assert [d["free"] for d in apart["devices"]] == [2e6, 2e6]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "host.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({**asked, "devices": [{"name": "gpu", "bytes": 4e6}, {"name": "host", "kind": "cpu", "bytes": 1e9}]}, file)
+        (spilt,) = cli.lines("place", path)
+        assert sorted(spilt["placement"].values()) == ["gpu", "host"] and spilt["load_cost"] == 0.5, spilt
+    for wrong, said in (({"models": []}, "models is no list of 1 to 64 objects"), ({"models": models * 2}, "models[2] has the name of models[0]"),
+                        ({"models": [{"name": "a"}]}, "models[0] has no bytes"), ({"modles": 1}, 'there is no field "modles"'),
+                        ({"devices": [{"name": "a", "bytes": -1}]}, "devices[0].bytes is no number from 0"), ({"load_weight": "x"}, "load_weight is no number"),
+                        ({"devices": [{"name": "a", "bytes": 1, "kind": "tpu"}]}, 'neither "cpu" nor "gpu"'),
+                        ({"connections": [{"between": ["actor", "none"], "weight": 1}]}, "connections[0].between does not name two"),
+                        ({"models": [{"name": "a", "bytes": 7e6}]}, "the models have no room: they need 7000000 bytes, of 12000000 on 2 devices")):
+        assert said in cli.complaint("place", stdin=json.dumps({**asked, **wrong}), code=1), said
+    assert ":1:" in cli.complaint("place", stdin="{", code=1)
+    assert "No such file" in cli.complaint("place", "/nowhere.json", code=1)
+
+
 def selftest(cli, tiny):
     rows = cli.lines("selftest", "--backend", "ref", "--json")
     operators = [row for row in rows if row["part"] == "operators"]
@@ -737,6 +761,7 @@ def main():
         unwritable(cli)
         tokens(cli, tiny, golden, model)
         inspect(cli, tiny)
+        place(cli)
         selftest(cli, tiny)
         with Parleyd(parleyd, "--model", f"tiny={tiny}", "--model", f"long={long}", "--backend", "ref", "--threads", "1") as address:
             cli = Cli(path, address)
