@@ -1,10 +1,14 @@
 """What the checks of the client programs share: a line for each check, and whether any failed. run.py starts them."""
 import os
+import socket
 import sys
+import time
 import traceback
+import urllib.request
 
 URL = sys.argv[1]  # http://HOST:PORT/v1
 MODEL = sys.argv[2]
+TOOLS_MODEL = "tools"  # the same, with a template that tells it the tools
 CITIES = ("Bonn", "Rome")
 _checks = []
 
@@ -20,6 +24,25 @@ def check(what):
 def one_line(error):
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) < 400 else text[:397] + "..."
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def until_up(url, server, log):
+    """Returns once a server's health page answers."""
+    end = time.monotonic() + 300
+    while True:
+        try:
+            urllib.request.urlopen(url, timeout=5).read()
+            return
+        except OSError:
+            log.seek(0)
+            assert server.poll() is None and time.monotonic() < end, f"it did not start: {log.read()[-300:]}"
+            time.sleep(0.2)  # it sends no event when it is up, so its health is polled
 
 
 def main(program):

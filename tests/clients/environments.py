@@ -5,13 +5,17 @@ import sys
 
 FOLDER = os.path.abspath("build/clients")
 UV = "uv==0.13.9"
-# None of these is of use here, and torch alone has gigabytes.
-LEFT_OUT = ("torch", "transformers", "accelerate", "sentence-transformers")
+# None of these is of use here, and torch alone has gigabytes. The second line's are what Open WebUI runs models and reads documents with.
+LEFT_OUT = ("torch", "transformers", "accelerate", "sentence-transformers",
+            "torchvision", "faster-whisper", "onnxruntime", "opencv-python-headless", "rapidocr-onnxruntime", "colbert-ai", "unstructured",
+            "azure-ai-documentintelligence")
 FRAMEWORKS = ("langchain==1.5.2", "langchain-openai==1.7.4", "pydantic-ai-slim[openai]==2.38.0", "instructor==1.17.0", "openai-agents==0.24.0",
               "dspy==3.4.1", "litellm[proxy]==1.108.7", "jsonschema==4.26.0")
 PACKAGES = {
     "frameworks": FRAMEWORKS,
     "llama_index": ("llama-index-llms-openai-like==0.8.1",),
+    "open_webui": ("open-webui==0.12.4",),
+    "browser": ("playwright==1.61.0",),
     "lm_eval": ("lm_eval[api]==0.4.13", "gguf==0.19.0"),
 }
 
@@ -38,3 +42,7 @@ def python_of(name):
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(wanted)
     return f"{folder}/bin/python"
+
+
+def program_of(name, program):
+    return os.path.join(os.path.dirname(python_of(name)), program)

@@ -13,7 +13,7 @@ import children  # noqa: E402
 import environments  # noqa: E402
 
 PROGRAMS = {"langchain": "frameworks", "pydantic_ai": "frameworks", "instructor": "frameworks", "openai_agents": "frameworks",
-            "llama_index": "llama_index", "dspy": "frameworks", "litellm": "frameworks"}
+            "llama_index": "llama_index", "dspy": "frameworks", "litellm": "frameworks", "open_webui": "browser"}
 # What keeps them from telling others, and from asking the network.
 QUIET = {"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False", "DO_NOT_TRACK": "1",
          "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "none", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
@@ -26,10 +26,12 @@ def main():
     if unknown:
         sys.exit(f"no program is called {unknown[0]}; there are: {', '.join(PROGRAMS)}")
     failed = []
-    with children.Daemon(f"{build}/parleyd", "--http", "127.0.0.1:0", "--model", f"smollm2={model}") as parley:
+    with children.Daemon(f"{build}/parleyd", "--http", "127.0.0.1:0", "--model", f"smollm2={model}", "--model", f"tools={model}",
+                         "--chat-template", f"tools={HERE}/tools.jinja") as parley:
         for name in chosen:
             command = [environments.python_of(PROGRAMS[name]), f"{HERE}/with_{name}.py", f"http://{parley.http}/v1", "smollm2"]
-            if children.run(command, timeout=LIMIT_SECONDS, env=os.environ | QUIET).returncode != 0:
+            more = {"OPEN_WEBUI": environments.program_of("open_webui", "open-webui")} if name == "open_webui" else {}
+            if children.run(command, timeout=LIMIT_SECONDS, env=os.environ | QUIET | more).returncode != 0:
                 failed.append(name)
     print(f"{len(chosen) - len(failed)} of {len(chosen)} programs without a failure", flush=True)
     sys.exit(3 if failed else 0)

@@ -1,16 +1,13 @@
 """litellm: the SDK with both of its providers for such servers, and its proxy with the openai client before it."""
 import json
 import os
-import socket
 import subprocess
 import tempfile
-import time
-import urllib.request
 
 import litellm
 import openai
 
-from checks import CITIES, MODEL, URL, check, main
+from checks import CITIES, MODEL, URL, check, free_port, main, until_up
 
 SCHEMA = {"type": "object", "properties": {"city": {"enum": list(CITIES)}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
           "required": ["city", "days"], "additionalProperties": False}
@@ -52,12 +49,6 @@ def _():
     assert said.output, said
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @check("proxy")
 def _():
     port = free_port()
@@ -70,23 +61,11 @@ def _():
             proxy = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", os.path.join(os.path.dirname(os.sys.executable), "litellm"), "--config", config,
                                       "--host", "127.0.0.1", "--port", str(port)], stdout=log, stderr=log)
             try:
-                until_up(port, proxy, log)
+                until_up(f"http://127.0.0.1:{port}/health/liveliness", proxy, log)
                 through(port)
             finally:
                 proxy.kill()
                 proxy.wait()
-
-
-def until_up(port, proxy, log):
-    end = time.monotonic() + 180
-    while True:
-        try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health/liveliness", timeout=5).read()
-            return
-        except OSError:
-            log.seek(0)
-            assert proxy.poll() is None and time.monotonic() < end, f"the proxy did not start: {log.read()[-300:]}"
-            time.sleep(0.2)  # the proxy sends no event when it is up, so its health is polled
 
 
 def through(port):
