@@ -56,7 +56,7 @@ def _():
         config = os.path.join(folder, "config.yaml")
         with open(config, "w", encoding="utf-8") as file:  # JSON is YAML
             json.dump({"model_list": [{"model_name": "small", "litellm_params": {"model": f"openai/{MODEL}", "api_base": URL, "api_key": "none"}}],
-                       "litellm_settings": {"num_retries": 0}}, file)
+                       "general_settings": {"master_key": "sk-proxy"}, "litellm_settings": {"num_retries": 0}}, file)
         with open(os.path.join(folder, "log"), "w+", encoding="utf-8") as log:
             proxy = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", os.path.join(os.path.dirname(os.sys.executable), "litellm"), "--config", config,
                                       "--host", "127.0.0.1", "--port", str(port)], stdout=log, stderr=log)
@@ -69,7 +69,7 @@ def _():
 
 
 def through(port):
-    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0)
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key="sk-proxy", max_retries=0)
     ask = {"model": "small", "messages": ASK, "temperature": 0, "max_tokens": 64}
     assert client.chat.completions.create(**ask).choices[0].message.content
     assert len(list(client.chat.completions.create(stream=True, **ask))) > 2
