@@ -15,7 +15,7 @@ EXAMPLE = os.path.join(here, "..", "..", "client", "examples", "retries.py")
 
 
 def started(how, address):
-    return children.start([sys.executable, EXAMPLE, how, address, "Tell me a long story.", "7", "3000"], stdout=-1, env={**os.environ, "PYTHONPATH": os.environ["PARLEY_STUBS"]})
+    return children.start([sys.executable, EXAMPLE, how, address, "Tell me a long story.", "7", str(children.LONG_TURN)], stdout=-1, env={**os.environ, "PYTHONPATH": os.environ["PARLEY_STUBS"]})
 
 
 def live_turns(daemon):

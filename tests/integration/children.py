@@ -14,6 +14,9 @@ if TEST_SECONDS > 0:
 
 PATIENCE = max(60, int(TEST_SECONDS / 3))  # seconds for anything that is to happen, however loaded the machine is and whatever watches the daemon
 
+# Tokens of a turn that still runs after whatever a test does meanwhile. ./run lets a daemon under ThreadSanitizer, which is slower, make fewer.
+LONG_TURN = int(os.environ.get("PARLEY_LONG_TURN", 5000))
+
 
 def ended(one):
     """How a process or a call that should still be under way has ended; None: it has not."""

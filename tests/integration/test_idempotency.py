@@ -289,7 +289,7 @@ def events_of_bound(daemon, body, key):
 # --- who goes away ---
 
 
-LONG = {"model": "long", "messages": STORY, "max_tokens": 60000, "stream": True, **FREE}
+LONG = {"model": "long", "messages": STORY, "max_tokens": children.LONG_TURN0, "stream": True, **FREE}
 
 
 def hang_up(daemon, key, body):
@@ -401,7 +401,7 @@ def survives_apart(parleyd, models, folder):
 
 def drained_and_back(parleyd, models, folder):
     """With --data what lingers is not cut for it, but goes on in the next process."""
-    key, body = next(keys), {**LONG, "max_tokens": 6000}
+    key, body = next(keys), {**LONG, "max_tokens": children.LONG_TURN}
     with children.Daemon(parleyd, *models, "--http", "127.0.0.1:0", "--linger", "1h", "--drain-timeout", "1h", "--data",
                          os.path.join(folder, "drained")) as daemon:
         last = hang_up(daemon, key, body)

@@ -360,7 +360,7 @@ def drained(parleyd, flags, folder):
         read, left = parley.open("long"), parley.open("long")
         parts, streams = {}, {}
         for c in (left, read):
-            streams[c] = parley.conversations.Turn(turn(c, 1, tokens=5000))
+            streams[c] = parley.conversations.Turn(turn(c, 1, tokens=children.LONG_TURN))
             parts[c] = Reply().read(streams[c], 1)
             if c == left:
                 streams[c].cancel()
@@ -372,8 +372,8 @@ def drained(parleyd, flags, folder):
         for c, part in parts.items():
             assert c == left or parley.get(c).turns == 0
             resumed(parley, part, c, 1)
-            assert word(part.done, "finish_reason") == "length" and len(part.ids) == 5000, part.done
-        assert said(parley, turn(read, 1, tokens=5000)).end() == parts[read].end()
+            assert word(part.done, "finish_reason") == "length" and len(part.ids) == children.LONG_TURN, part.done
+        assert said(parley, turn(read, 1, tokens=children.LONG_TURN)).end() == parts[read].end()
 
 
 def chat(daemon, name, text):
