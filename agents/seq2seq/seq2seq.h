@@ -52,6 +52,15 @@ enum status seq2seq_read(struct seq2seq **out, const char *path,
 void seq2seq_close(struct seq2seq *s); /* NULL is fine */
 /* By rename. The optimiser's moments are not written. */
 enum status seq2seq_save(struct seq2seq *s, const char *path, struct error *err) MUST_CHECK;
+/* The same with the moments, the count of steps, and `state`, the caller's text, as the key
+ * "training.state": what learning goes on from with the same bits. seq2seq_read reads the file,
+ * too. */
+enum status seq2seq_save_training(struct seq2seq *s, const char *state, const char *path,
+                                  struct error *err) MUST_CHECK;
+/* The moments and the count, over what seq2seq_read made of that file. DATA_LOSS: it is no such
+ * one. */
+enum status seq2seq_restore_training(struct seq2seq *s, const char *path,
+                                     struct error *err) MUST_CHECK;
 const struct word_table *seq2seq_words(const struct seq2seq *s);
 
 /* loss and n_right of each row. */

@@ -24,7 +24,8 @@ static void starspace_tell(const struct starspace *s, struct gguf_writer *w)
     gguf_write_tensor(w, vectors_name, word_table_n(s->words), s->spec.n_dims);
 }
 
-enum status starspace_save(const struct starspace *s, const char *path, struct error *err)
+enum status starspace_save_with(const struct starspace *s, const char *path, starspace_tell_fn more,
+                                const void *arg, struct error *err)
 {
     float row[STARSPACE_MAX_DIMS];
     struct gguf_writer *w;
@@ -33,6 +34,8 @@ enum status starspace_save(const struct starspace *s, const char *path, struct e
     if (rc != STATUS_OK)
         return rc;
     starspace_tell(s, w);
+    if (more != NULL)
+        more(arg, w);
     for (size_t k = 0; k < word_table_n(s->words); k++) {
         const float *v = starspace_vector(s, (int32_t)k);
 
@@ -45,8 +48,12 @@ enum status starspace_save(const struct starspace *s, const char *path, struct e
     return rc;
 }
 
-/* A missing key is a damaged file. */
-static enum status starspace_damaged(enum status rc, struct error *err)
+enum status starspace_save(const struct starspace *s, const char *path, struct error *err)
+{
+    return starspace_save_with(s, path, NULL, NULL, err);
+}
+
+enum status starspace_damaged(enum status rc, struct error *err)
 {
     if (rc == STATUS_NOT_FOUND)
         rc = err->status = STATUS_DATA_LOSS;

@@ -5,6 +5,7 @@
  *
  * All gradients are taken before the first word moves. Each word of a bag of n moves by 1/n of its
  * bag's gradient, as often as it stands there. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "agents/words/word_table.h"
 #include "base/alloc.h"
 #include "base/counter_rng.h"
+#include "compute/gguf/gguf.h"
+#include "compute/gguf/write.h"
 
 struct word_bag {
     int32_t *ids; /* [n] */
@@ -263,4 +266,89 @@ enum status starspace_learn(struct starspace_learner *l, const int32_t *text, si
         out->has_learned = true;
     }
     return starspace_learner_remember(l, &said, err);
+}
+
+/* --- between two processes -------------------------------------------------------------------- */
+
+static const char cache_key[] = "starspace.learner.cache", drawn_key[] = "starspace.learner.draws";
+
+struct learner_state {
+    const struct starspace_learner *learner;
+    const char *text;
+};
+
+/* The cache is one array: of each label how many words it has, then their ids. */
+static void learner_state_tell(const void *arg, struct gguf_writer *w)
+{
+    const struct learner_state *state = arg;
+    const struct starspace_learner *l = state->learner;
+    size_t n = l->n_cached;
+
+    for (size_t i = 0; i < l->n_cached; i++)
+        n += l->cache[i].n;
+    gguf_write_text(w, "training.state", state->text);
+    gguf_write_u64(w, drawn_key, l->n_drawn);
+    gguf_write_ints(w, cache_key, n);
+    for (size_t i = 0; i < l->n_cached; i++) {
+        gguf_write_int(w, (int32_t)l->cache[i].n);
+        for (size_t k = 0; k < l->cache[i].n; k++)
+            gguf_write_int(w, l->cache[i].ids[k]);
+    }
+}
+
+enum status starspace_learner_save(const struct starspace_learner *l, const char *state,
+                                   const char *path, struct error *err)
+{
+    const struct learner_state all = {.learner = l, .text = state};
+
+    return starspace_save_with(l->of, path, learner_state_tell, &all, err);
+}
+
+/* The label at *at, which moves behind it. */
+static enum status starspace_learner_read_label(struct starspace_learner *l, const struct gguf *g,
+                                                size_t n, size_t *at, struct error *err)
+{
+    const int64_t n_words = (int64_t)word_table_n(l->of->words);
+    struct word_bag *to = &l->cache[l->n_cached];
+    int64_t value = 0;
+
+    if (gguf_array_i64(g, cache_key, *at, &value, err) != STATUS_OK)
+        return err->status;
+    if (value < 1 || (uint64_t)value > n - *at - 1 || l->n_cached == l->config.cache_size)
+        return error_set(err, STATUS_DATA_LOSS, "%s: '%s' does not hold labels, or too many",
+                         gguf_path(g), cache_key);
+    to->n = (size_t)value;
+    to->ids = try_alloc(to->n, sizeof(to->ids[0]));
+    if (to->ids == NULL)
+        return error_no_memory(err, to->n * sizeof(to->ids[0]), "a label");
+    l->n_cached++;
+    for (size_t k = 0; k < to->n; k++) {
+        if (gguf_array_i64(g, cache_key, *at + 1 + k, &value, err) != STATUS_OK)
+            return err->status;
+        if (value < 0 || value >= n_words)
+            return error_set(err, STATUS_DATA_LOSS, "%s: '%s' has a word that there is not",
+                             gguf_path(g), cache_key);
+        to->ids[k] = (int32_t)value;
+    }
+    *at += 1 + to->n;
+    return STATUS_OK;
+}
+
+enum status starspace_learner_restore(struct starspace_learner *l, const char *path,
+                                      struct error *err)
+{
+    size_t n = 0, at = 0;
+    struct gguf *g;
+    enum status rc = gguf_open(&g, path, err);
+
+    if (rc != STATUS_OK)
+        return rc;
+    assert(l->n_cached == 0);
+    rc = gguf_get_u64(g, drawn_key, &l->n_drawn, err);
+    if (rc == STATUS_OK)
+        rc = gguf_array_len(g, cache_key, &n, err);
+    while (rc == STATUS_OK && at < n)
+        rc = starspace_learner_read_label(l, g, n, &at, err);
+    gguf_close(g);
+    return starspace_damaged(rc, err);
 }

@@ -9,6 +9,9 @@
 #include "base/hash.h"
 #include "compute/gguf/hash.h"
 
+struct gguf;
+struct gguf_writer;
+
 struct starspace_candidate {
     struct hash_node node;
     struct text text; /* the arena's */
@@ -53,5 +56,12 @@ void starspace_bound(struct starspace *s, int32_t id);
 /* With room for the vectors; takes words, also on failure. */
 enum status starspace_make(struct starspace **out, const struct starspace_spec *spec,
                            struct word_table *words, struct error *err) MUST_CHECK;
+
+/* file.c. The file of starspace_save, with the keys that `more` writes. */
+typedef void (*starspace_tell_fn)(const void *arg, struct gguf_writer *w);
+enum status starspace_save_with(const struct starspace *s, const char *path, starspace_tell_fn more,
+                                const void *arg, struct error *err) MUST_CHECK;
+/* A missing key is a damaged file. */
+enum status starspace_damaged(enum status rc, struct error *err);
 
 #endif

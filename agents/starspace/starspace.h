@@ -92,6 +92,15 @@ enum status starspace_learner_open(struct starspace_learner **out, struct starsp
                                    const struct starspace_learn_config *config,
                                    struct error *err) MUST_CHECK;
 void starspace_learner_close(struct starspace_learner *l); /* NULL is fine */
+/* By rename, what learning goes on from with the same bits: what starspace_save writes, the labels
+ * that wrong ones are drawn from, the count of draws, and `state`, the caller's text, as the key
+ * "training.state". starspace_read reads the file, too. */
+enum status starspace_learner_save(const struct starspace_learner *l, const char *state,
+                                   const char *path, struct error *err) MUST_CHECK;
+/* Of a learner that has not learned yet, over what starspace_read made of that file. DATA_LOSS: the
+ * file is no such one, or is of another cache_size. */
+enum status starspace_learner_restore(struct starspace_learner *l, const char *path,
+                                      struct error *err) MUST_CHECK;
 /* A step of gradient descent on one example. */
 enum status starspace_learn(struct starspace_learner *l, const int32_t *text, size_t n_text,
                             const int32_t *label, size_t n_label, struct starspace_lesson *out,

@@ -17,6 +17,7 @@ enum {
     HEAD_MAX = 256 << 20,
     NAME_MAX_BYTES = 64, /* longer names are not for tensors */
     /* the format's numbers of types */
+    TYPE_I32 = 5,
     TYPE_F32 = 6,
     TYPE_BOOL = 7,
     TYPE_TEXT = 8,
@@ -141,6 +142,18 @@ void gguf_write_item(struct gguf_writer *w, const char *text, size_t len)
 {
     put_int(w, &w->keys, len, 8);
     gguf_writer_put(w, &w->keys, text, len);
+}
+
+void gguf_write_ints(struct gguf_writer *w, const char *key, size_t n)
+{
+    put_key(w, key, TYPE_ARRAY);
+    put_int(w, &w->keys, TYPE_I32, 4);
+    put_int(w, &w->keys, n, 8);
+}
+
+void gguf_write_int(struct gguf_writer *w, int32_t value)
+{
+    put_int(w, &w->keys, (uint32_t)value, 4);
 }
 
 void gguf_write_u64(struct gguf_writer *w, const char *key, uint64_t value)

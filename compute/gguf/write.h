@@ -27,6 +27,9 @@ void gguf_write_bool(struct gguf_writer *w, const char *key, bool value);
 /* An array of n texts, which follow in order by gguf_write_item before the next key. */
 void gguf_write_texts(struct gguf_writer *w, const char *key, size_t n);
 void gguf_write_item(struct gguf_writer *w, const char *text, size_t len);
+/* The same of n whole numbers, by gguf_write_int. */
+void gguf_write_ints(struct gguf_writer *w, const char *key, size_t n);
+void gguf_write_int(struct gguf_writer *w, int32_t value);
 
 /* Declares an f32 matrix [n_rows][n_cols]; a vector has one row. */
 void gguf_write_tensor(struct gguf_writer *w, const char *name, size_t n_rows, size_t n_cols);

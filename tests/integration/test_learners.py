@@ -1,11 +1,14 @@
 """Agents that learn from dialogues: what they learn, what a step of theirs is, beside numpy, and how they are served.
 
-usage: test_learners.py PARLEY PARLEYD
+usage: test_learners.py PARLEY PARLEYD [KILL_AT_RENAME.so]
 """
+import itertools
 import json
+import os
 import pathlib
 import random
 import re
+import signal
 import sys
 import tempfile
 
@@ -15,7 +18,7 @@ import numpy
 import children
 from harness import Parleyd, conversations
 
-PARLEY, PARLEYD = sys.argv[1:]
+PARLEY, PARLEYD, *KILL_AT_RENAME = sys.argv[1:]
 
 
 def parley(*words, status=0, **more):
@@ -260,6 +263,99 @@ def test_seq2seq(folder):
     assert "writer.in.bias" in parley("interactive", "--model", damaged, status=1, input="").stderr
 
 
+# --- killed ---
+
+
+def killed_trainings(folder):
+    """A training of each kind: batches, conversations of several turns, data by chance and in order, validations."""
+    space, pair = folder / "long.txt", folder / "echo.txt"
+    write_task(space, 900, 8)
+    text = open(space).read().splitlines(keepends=True)
+    with open(space, "w") as out:  # every third turn ends its conversation
+        out.writelines(line if i % 3 == 2 else line.replace("\tepisode_done:True", "") for i, line in enumerate(text))
+    write_task(folder / "held_out.txt", 40, 9)
+    yield "starspace", ["-t", f"parlai:{space}", "-et", f"parlai:{folder}/held_out.txt", "-esz", 16, "-enorm", 1, "-cs", 50, "-eps", 4, "-veps", 0.9,
+                        "-vmt", "hits@1", "--seed", 5]
+    yield "seq2seq", ["-t", f"parlai:{pair}", "-et", f"parlai:{folder}/held.txt", "-dt", "train:ordered", "-esz", 16, "-hs", 16, "-eps", 2, "--threads", 1,
+                      "-tr", 32, "-bs", 4, "-dynb", "full", "-veps", 0.6, "-vmt", "ppl", "-vme", 20]
+
+
+def test_killed(folder):
+    """However often a training is killed with -9, wherever that is, the same command goes on from the last checkpoint, to the same file and validations."""
+    for kind, words in killed_trainings(folder):
+        more = ["train", "--agent", kind, *map(str, words), "--json"]
+        told, whole = run_all(more, folder / f"{kind}-whole.gguf")
+        assert told[-1]["ended_by"] == "epochs" and len(told) >= 4, told
+        assert not os.path.exists(f"{folder}/{kind}-whole.gguf.checkpoint")
+        # At an event: a line of a validation, wherever the training is by the time that the signal comes.
+        path = folder / f"{kind}-signal.gguf"
+        learning = children.start([PARLEY, *more, "-mf", str(path), "--save-after-valid", "true"], stdout=-3, stderr=-1, text=True)  # -3: DEVNULL
+        n_seen = sum(1 for _ in itertools.islice((line for line in learning.stderr if line.startswith("valid:")), 2))
+        learning.send_signal(signal.SIGKILL)
+        code = learning.wait(children.PATIENCE)
+        learning.stderr.close()
+        assert n_seen == 2 and code in (-signal.SIGKILL, 0), (n_seen, code)
+        assert run_all(more, path)[1] == whole, kind
+        if not KILL_AT_RENAME:
+            continue
+        # Before each file gets its name: the best agents, and the checkpoints.
+        path, lives = folder / f"{kind}-points.gguf", 0
+        env = {**os.environ, "LD_PRELOAD": KILL_AT_RENAME[0], "PARLEY_KILL_AT_RENAME": "2"}
+        while True:
+            has_checkpoint = os.path.exists(f"{path}.checkpoint")
+            done = children.run([PARLEY, *more, "-mf", str(path), "-sval", "true"], capture_output=True, text=True, timeout=4 * children.PATIENCE, env=env)
+            assert ("goes on from" in done.stderr) == has_checkpoint, done.stderr
+            if done.returncode == 0:
+                break
+            assert done.returncode == -signal.SIGKILL, done
+            lives += 1
+            env["PARLEY_KILL_AT_RENAME"] = str(2 + lives % 2)
+            assert lives < 40, "each life comes further"
+        assert lives >= 3, lives
+        end = lines(done)[-1]
+        same = ("examples", "validations", "best", "best_examples", "ended_by")
+        assert [end[k] for k in same] == [told[-1][k] for k in same], (end, told[-1])
+        assert path.read_bytes() == whole, kind
+        assert not os.path.exists(f"{path}.checkpoint")
+
+
+def run_all(more, path):
+    """What a training says when nobody kills it, and its file."""
+    done = parley(*more, "-mf", path)
+    return lines(done), path.read_bytes()
+
+
+def test_checkpoints_are_refused(folder):
+    """One of other options or data says which; it is left alone, and begins anew when it is told to; a damaged one says so, and no other stays."""
+    kind, words = next(iter(killed_trainings(folder)))
+    path = folder / "other.gguf"
+    more = ["train", "--agent", kind, *map(str, words), "-mf", path, "--json"]
+    learning = children.start([PARLEY, *map(str, more), "-eps", "100000", "-vp", "1000000"], stdout=-3, stderr=-1, text=True)
+    next(line for line in learning.stderr if line.startswith("valid:"))
+    learning.send_signal(signal.SIGINT)  # writes the file, and a checkpoint
+    assert learning.wait(children.PATIENCE) == 0
+    learning.stderr.close()
+    checkpoint = pathlib.Path(f"{path}.checkpoint")
+    kept = checkpoint.read_bytes()
+    assert "--seed 5, not 6" in parley(*more, "--seed", 6, status=1).stderr
+    assert "--embeddingsize 16, not 8" in parley(*more, "-esz", 8, status=1).stderr
+    whole = (folder / "long.txt").read_text()
+    (folder / "long.txt").write_text(whole + "text:a\tlabels:b\tepisode_done:True\n")
+    assert "901 examples now, and was 900" in parley(*more, status=1).stderr
+    (folder / "long.txt").write_text(whole)
+    assert "this training ends after" in parley(*more, "-eps", 0.001, "-dt", "train", status=1).stderr
+    for damaged in (kept[: len(kept) // 2], kept.replace(b'"examples":', b'"exemples":'), kept.replace(b"learner.cache", b"learner.cachd")):
+        checkpoint.write_bytes(damaged)
+        assert "other.gguf.checkpoint" in parley(*more, status=1).stderr
+        assert checkpoint.read_bytes() == damaged
+    assert lines(parley(*more, "--load-from-checkpoint", "false", "-eps", 1))[-1]["ended_by"] == "epochs"
+    assert not checkpoint.exists()
+    checkpoint.mkdir()  # none can be written: said, and learning goes on
+    done = parley(*more, "--load-from-checkpoint", "false", "-eps", 2, "-sval", "true")
+    assert "no checkpoint: " in done.stderr and lines(done)[-1]["ended_by"] == "epochs", done
+    checkpoint.rmdir()
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -268,6 +364,8 @@ def main():
         test_validation(folder)
         test_starspace_is_served(folder)
         test_seq2seq(folder)
+        test_killed(folder)
+        test_checkpoints_are_refused(folder)
 
 
 main()

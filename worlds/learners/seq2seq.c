@@ -15,6 +15,7 @@ struct seq2seq_participant {
     struct participant base;
     struct seq2seq *model;
     struct seq2seq_participant_config config;
+    bool is_paused;
 };
 
 struct seq2seq_participant_clone {
@@ -95,6 +96,11 @@ enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s
 struct seq2seq *seq2seq_participant_model(const struct participant *p)
 {
     return container_of(p, const struct seq2seq_participant, base)->model;
+}
+
+void seq2seq_participant_pause(struct participant *p, bool is_paused)
+{
+    seq2seq_participant_of(p)->is_paused = is_paused;
 }
 
 /* --- clones ----------------------------------------------------------------------------------- */
@@ -290,7 +296,7 @@ static void seq2seq_batch_run(struct seq2seq_batch *b)
         b->uses[i] = seq2seq_batch_begin(b, &b->rows[i], &err);
     err = (struct error){0};
     seq2seq_batch_pack(b, ROW_LEARN, true);
-    if (b->n_packed > 0)
+    if (b->n_packed > 0 && !b->of->is_paused)
         seq2seq_batch_finish(b, seq2seq_learn(b->of->model, b->packed, b->n_packed, c->rate, &err),
                              false, &err);
     err = (struct error){0};

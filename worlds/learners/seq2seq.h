@@ -28,5 +28,7 @@ enum status seq2seq_participant_open(struct participant **out, struct seq2seq *s
                                      const struct seq2seq_participant_config *config,
                                      struct error *err) MUST_CHECK;
 struct seq2seq *seq2seq_participant_model(const struct participant *p);
+/* Hears what has labels, and learns nothing from it; between two parleys. */
+void seq2seq_participant_pause(struct participant *p, bool is_paused);
 
 #endif

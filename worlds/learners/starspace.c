@@ -18,6 +18,7 @@ struct starspace_participant {
     struct starspace_learner *learner; /* of this thread; NULL unless it learns */
     struct starspace_index *index;     /* of this thread */
     float *query, *candidate;          /* [n_dims] */
+    bool is_paused;                    /* the first one's; set while no thread is in a parley */
 };
 
 /* A clone's memory of its conversation. */
@@ -108,6 +109,21 @@ enum status starspace_participant_open(struct participant **out, struct starspac
 struct starspace *starspace_participant_space(const struct participant *p)
 {
     return container_of(p, const struct starspace_participant, base)->space;
+}
+
+struct starspace_learner *starspace_participant_learner(const struct participant *p)
+{
+    return container_of(p, const struct starspace_participant, base)->learner;
+}
+
+void starspace_participant_pause(struct participant *p, bool is_paused)
+{
+    starspace_participant_of(p)->is_paused = is_paused;
+}
+
+static bool starspace_participant_is_paused(struct starspace_participant *s)
+{
+    return s->shared != NULL ? starspace_participant_of(s->shared)->is_paused : s->is_paused;
 }
 
 /* Each thread learns and ranks in memory of its own, over the same vectors. */
@@ -309,6 +325,8 @@ static enum status starspace_participant_answer(struct participant_clone *c, str
         return act_set(out, ACT_TEXT,
                        value_text((struct text){s->config.opening, strlen(s->config.opening)}),
                        err);
+    if (s->learner != NULL && act_has(heard, ACT_LABELS) && starspace_participant_is_paused(s))
+        return STATUS_OK;
     if (s->learner != NULL && act_has(heard, ACT_LABELS))
         return starspace_participant_learn(s, heard, out, err);
     return starspace_participant_rank(s, heard, out, err);

@@ -23,5 +23,9 @@ enum status starspace_participant_open(struct participant **out, struct starspac
                                        const struct starspace_participant_config *config,
                                        struct error *err) MUST_CHECK;
 struct starspace *starspace_participant_space(const struct participant *p);
+/* Its first thread's; NULL unless it learns. */
+struct starspace_learner *starspace_participant_learner(const struct participant *p);
+/* Hears what has labels, and learns nothing from it, in all its threads; between two parleys. */
+void starspace_participant_pause(struct participant *p, bool is_paused);
 
 #endif

@@ -38,6 +38,10 @@ const struct option_row train_loop_rows[] = {
          TRAIN_LOOP_CUTOFF),
     LOOP("log-every-n-secs|ltim", OPTION_U32, log_seconds, "N", "between lines of progress (10)",
          0),
+    LOOP("save-every-n-secs|stim", OPTION_DOUBLE, checkpoint_seconds, "SECONDS",
+         "of learning between checkpoints, FILE.checkpoint; -1: none (60)", 0),
+    LOOP("save-after-valid|sval", OPTION_BOOL, checkpoint_after_valid, "BOOL",
+         "a checkpoint after each validation, too (false)", 0),
     LOOP("json", OPTION_FLAG, is_json, NULL, "print one JSON object a line", 0),
     {0},
 };
@@ -50,7 +54,8 @@ void train_loop_options_init(struct train_loop_options *o)
                                      .valid_epochs = -1,
                                      .patience = 10,
                                      .metric = "accuracy",
-                                     .log_seconds = 10};
+                                     .log_seconds = 10,
+                                     .checkpoint_seconds = 60};
 }
 
 bool train_loop_validates(const struct train_loop_options *o)
@@ -84,17 +89,17 @@ struct train_state {
     struct train_result *result;
     uint64_t n_before;              /* examples of earlier rounds */
     uint64_t started_us, paused_us; /* paused: by validations and files, not learning */
+    uint64_t before_us;             /* learned by the processes before this one */
     uint64_t logged_us, n_logged;   /* of the last line of progress */
-    double validated_s;
-    uint64_t n_validated; /* examples at the last validation */
-    uint32_t n_worse;
+    uint64_t saved_us;              /* of the last checkpoint */
     uint64_t polled_us;
-    bool is_over;
+    struct train_progress *at; /* the result's; examples and seconds are set where it is used */
+    bool is_catching_up, is_over;
 };
 
 static uint64_t train_state_us(const struct train_state *s)
 {
-    return env_now_us(s->loop->env) - s->started_us - s->paused_us;
+    return s->before_us + env_now_us(s->loop->env) - s->started_us - s->paused_us;
 }
 
 static uint64_t train_state_examples(const struct train_state *s)
@@ -199,7 +204,7 @@ static enum status train_state_validate(struct train_state *s, struct error *err
     const struct train_loop_options *o = t->options;
     const bool wants_least = train_loop_wants_least(o);
     const uint64_t begun_us = env_now_us(t->env);
-    struct train_result *r = s->result;
+    struct train_progress *r = s->at;
     double value = 0;
     bool is_best;
 
@@ -207,7 +212,7 @@ static enum status train_state_validate(struct train_state *s, struct error *err
         return err->status;
     is_best = r->n_validations == 0 || (wants_least ? value < r->best : value > r->best);
     r->n_validations++;
-    s->n_worse = is_best ? 0 : s->n_worse + 1;
+    r->n_worse = is_best ? 0 : r->n_worse + 1;
     if (is_best) {
         r->best = value;
         r->best_examples = train_state_examples(s);
@@ -218,14 +223,14 @@ static enum status train_state_validate(struct train_state *s, struct error *err
                  train_state_epochs(s, train_state_examples(s)),
                  is_best ? ", the best so far; saved" : "");
     s->paused_us += env_now_us(t->env) - begun_us;
-    s->validated_s = (double)train_state_us(s) / 1e6;
-    s->n_validated = train_state_examples(s);
-    if (s->n_worse >= o->patience) {
-        r->why = "patience";
+    r->validated_s = (double)train_state_us(s) / 1e6;
+    r->n_validated = train_state_examples(s);
+    if (r->n_worse >= o->patience) {
+        s->result->why = "patience";
         s->is_over = true;
     } else if ((o->set & TRAIN_LOOP_CUTOFF) != 0 &&
                (wants_least ? value <= o->cutoff : value >= o->cutoff)) {
-        r->why = "cutoff";
+        s->result->why = "cutoff";
         s->is_over = true;
     }
     return STATUS_OK;
@@ -238,9 +243,58 @@ static bool train_state_is_valid_due(const struct train_state *s)
     if (s->loop->valid == NULL)
         return false;
     return (o->valid_seconds >= 0 &&
-            (double)train_state_us(s) / 1e6 - s->validated_s >= o->valid_seconds) ||
+            (double)train_state_us(s) / 1e6 - s->at->validated_s >= o->valid_seconds) ||
            (o->valid_epochs >= 0 &&
-            train_state_epochs(s, train_state_examples(s) - s->n_validated) >= o->valid_epochs);
+            train_state_epochs(s, train_state_examples(s) - s->at->n_validated) >= o->valid_epochs);
+}
+
+/* --- checkpoints ------------------------------------------------------------------------------ */
+
+static void train_state_update(struct train_state *s)
+{
+    s->at->n_examples = train_state_examples(s);
+    s->at->seconds = (double)train_state_us(s) / 1e6;
+}
+
+static bool train_loop_has_checkpoints(const struct train_loop_options *o)
+{
+    return o->checkpoint_seconds >= 0 || o->checkpoint_after_valid;
+}
+
+/* One that cannot be written is said, and the one before stays: the training itself is sound. */
+static void train_state_checkpoint(struct train_state *s)
+{
+    const struct train_checkpoints *c = &s->loop->checkpoints;
+    const uint64_t begun_us = env_now_us(s->loop->env);
+    struct error err;
+
+    train_state_update(s);
+    if (c->write(c->arg, s->at, &err) != STATUS_OK)
+        console_error("no checkpoint: %s", err.text);
+    s->paused_us += env_now_us(s->loop->env) - begun_us;
+    s->saved_us = train_state_us(s);
+}
+
+static void train_state_checkpoint_if_due(struct train_state *s)
+{
+    const double every = s->loop->options->checkpoint_seconds;
+
+    if (every >= 0 && (double)(train_state_us(s) - s->saved_us) / 1e6 >= every)
+        train_state_checkpoint(s);
+}
+
+/* After each parley that only catches up. */
+static void train_state_catch_up(struct train_state *s)
+{
+    const struct train_loop *t = s->loop;
+
+    if (train_state_examples(s) < t->checkpoints.from->n_examples)
+        return;
+    s->is_catching_up = false;
+    t->checkpoints.pause(t->checkpoints.arg, false);
+    s->paused_us = env_now_us(t->env) - s->started_us; /* nothing was learned until now */
+    s->logged_us = s->saved_us = s->polled_us = train_state_us(s);
+    s->n_logged = train_state_examples(s);
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
@@ -265,27 +319,73 @@ static enum status train_state_round(struct train_state *s, struct error *err)
         rc = world_parley(s->loop->train, err);
         if (rc != STATUS_OK)
             break;
-        train_state_log(s);
+        if (s->is_catching_up)
+            train_state_catch_up(s);
+        else
+            train_state_log(s);
         if (train_state_is_interrupted(s)) {
             s->result->why = "interrupted";
             s->is_over = true;
+        } else if (s->is_catching_up) {
+            continue;
         } else if (o->max_seconds >= 0 && (double)train_state_us(s) / 1e6 >= o->max_seconds) {
             s->result->why = "time";
             s->is_over = true;
         } else if (train_state_is_valid_due(s)) {
             rc = train_state_validate(s, err);
+            if (rc == STATUS_OK && !s->is_over && o->checkpoint_after_valid)
+                train_state_checkpoint(s);
+        } else {
+            train_state_checkpoint_if_due(s);
         }
     }
     return rc;
 }
 
-enum status train_loop_run(struct train_result *out, const struct train_loop *t, struct error *err)
+/* The last validation, the file, and what becomes of the checkpoint: it stays where a training was
+ * interrupted, so that the same command goes on with it. */
+static enum status train_state_finish(struct train_state *s, struct error *err)
 {
-    struct train_result result = {.best = (double)NAN, .why = "epochs"};
-    struct train_state s = {.loop = t, .result = &result, .started_us = env_now_us(t->env)};
-    const char *why;
+    const struct train_loop *t = s->loop;
+    const char *why = s->result->why;
+    const bool is_interrupted = strcmp(why, "interrupted") == 0;
     enum status rc = STATUS_OK;
 
+    if (s->is_catching_up && !is_interrupted)
+        return error_set(err, STATUS_PRECONDITION,
+                         "the checkpoint is of %llu examples, and this training ends after %llu",
+                         (unsigned long long)t->checkpoints.from->n_examples,
+                         (unsigned long long)train_state_examples(s));
+    if (s->is_catching_up) { /* files are as they were */
+        s->at->n_examples = t->checkpoints.from->n_examples;
+        return STATUS_OK;
+    }
+    if (is_interrupted && train_loop_has_checkpoints(t->options))
+        train_state_checkpoint(s);
+    train_state_update(s);
+    if (t->valid != NULL && s->at->n_validated < s->at->n_examples)
+        rc = train_state_validate(s, err);
+    else if (t->valid == NULL)
+        rc = t->save(t->save_arg, t->path, err);
+    s->result->why = why;
+    if (rc == STATUS_OK && !is_interrupted)
+        t->checkpoints.remove(t->checkpoints.arg);
+    return rc;
+}
+
+enum status train_loop_run(struct train_result *out, const struct train_loop *t, struct error *err)
+{
+    struct train_result result = {.at = {.best = (double)NAN}, .why = "epochs"};
+    struct train_state s = {
+        .loop = t, .result = &result, .at = &result.at, .started_us = env_now_us(t->env)};
+    enum status rc = STATUS_OK;
+
+    if (t->checkpoints.from != NULL) {
+        result.at = *t->checkpoints.from;
+        s.before_us = (uint64_t)(result.at.seconds * 1e6);
+        s.is_catching_up = true;
+        t->checkpoints.pause(t->checkpoints.arg, true);
+    }
     interrupt_catch();
     for (uint64_t round = 0; rc == STATUS_OK && !s.is_over && round < t->n_rounds; round++) {
         if (round > 0) {
@@ -294,15 +394,9 @@ enum status train_loop_run(struct train_result *out, const struct train_loop *t,
         }
         rc = train_state_round(&s, err);
     }
-    result.n_examples = train_state_examples(&s);
-    result.seconds = (double)train_state_us(&s) / 1e6;
     world_counters(t->train, &result.counters);
-    why = result.why;
-    if (rc == STATUS_OK && t->valid != NULL && s.n_validated < result.n_examples)
-        rc = train_state_validate(&s, err);
-    else if (rc == STATUS_OK && t->valid == NULL)
-        rc = t->save(t->save_arg, t->path, err);
-    result.why = why;
+    if (rc == STATUS_OK)
+        rc = train_state_finish(&s, err);
     interrupt_release();
     if (rc == STATUS_OK)
         *out = result;

@@ -1,6 +1,11 @@
 /* How an agent learns in a world, as ParlAI's TrainLoop: until enough epochs, seconds or examples,
  * with validations between, each of which saves the agent if it was the best so far; learning ends
- * early when several in a row were not. */
+ * early when several in a row were not.
+ *
+ * Checkpoints say where the loop is, so that another process goes on from there. Its world then
+ * plays what was learned from before once more, with an agent that learns nothing of it: so the
+ * data, their order by chance and the conversations stand where they stood, whatever the kind of
+ * world, and the same bits follow. */
 #ifndef CLIENT_CLI_WORLDS_TRAIN_LOOP_H
 #define CLIENT_CLI_WORLDS_TRAIN_LOOP_H
 
@@ -24,6 +29,8 @@ struct train_loop_options {
     const char *metric, *metric_mode;   /* mode: max or min; NULL: by the metric */
     double cutoff;                      /* a metric that good ends learning */
     uint32_t log_seconds;
+    double checkpoint_seconds; /* of learning, between checkpoints; below 0: none */
+    bool checkpoint_after_valid;
     bool is_json;
     unsigned set;
 };
@@ -39,6 +46,26 @@ bool train_loop_validates(const struct train_loop_options *o);
 
 typedef enum status (*train_save_fn)(void *arg, const char *path, struct error *err);
 
+/* Where a training is. */
+struct train_progress {
+    uint64_t n_examples;
+    double seconds; /* of learning alone */
+    uint32_t n_validations;
+    uint32_t n_worse;       /* validations in a row that were not the best */
+    double best;            /* the metric; NAN without validations */
+    uint64_t best_examples; /* learned from until then */
+    double validated_s;     /* seconds at the last validation */
+    uint64_t n_validated;   /* examples at the last validation */
+};
+
+struct train_checkpoints {
+    enum status (*write)(void *arg, const struct train_progress *at, struct error *err);
+    void (*remove)(void *arg);                /* the training is over */
+    void (*pause)(void *arg, bool is_paused); /* hear, and learn nothing */
+    void *arg;
+    const struct train_progress *from; /* the last one; NULL: a new training */
+};
+
 struct train_loop {
     const struct train_loop_options *options;
     struct world *train, *valid;      /* valid NULL: no validations */
@@ -50,16 +77,13 @@ struct train_loop {
     const char *path;  /* where the agent goes */
     train_save_fn save;
     void *save_arg;
+    struct train_checkpoints checkpoints;
     const struct env *env;
 };
 
 struct train_result {
-    uint64_t n_examples;
-    uint32_t n_validations;
+    struct train_progress at;
     struct world_counters counters; /* of the last round: its batches */
-    double seconds;                 /* of learning alone */
-    double best;                    /* the metric; NAN without validations */
-    uint64_t best_examples;         /* learned from until then */
     const char *why;                /* "epochs", "time", "patience", "cutoff", "interrupted" */
 };
 

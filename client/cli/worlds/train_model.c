@@ -3,13 +3,16 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agents/words/word_table.h"
 #include "client/cli/options/data.h"
 #include "client/cli/output/console.h"
 #include "client/cli/output/out.h"
 #include "client/cli/worlds/survey.h"
+#include "client/cli/worlds/train_checkpoint.h"
 #include "client/cli/worlds/train_loop.h"
 #include "worlds/learners/seq2seq.h"
 #include "worlds/learners/starspace.h"
@@ -19,6 +22,7 @@ struct train_model {
     struct data_options data;
     struct train_loop_options loop;
     const char *agent, *path, *init_path, *valid_task;
+    bool loads_checkpoint;
     int64_t history_size;
     uint32_t n_words;
     const char *backend;
@@ -43,6 +47,8 @@ static const struct option_row train_model_rows[] = {
     TRAIN("model-file|mf", OPTION_TEXT, path, "FILE", "where the agent goes"),
     TRAIN("init-model|im", OPTION_TEXT, init_path, "FILE",
           "an agent of the same kind to go on with; its sizes and words stay"),
+    TRAIN("load-from-checkpoint", OPTION_BOOL, loads_checkpoint, "BOOL",
+          "go on from FILE.checkpoint where there is one (true)"),
     TRAIN("evaltask|et", OPTION_TEXT, valid_task, "TASK[,TASK]", "of validations (--task)"),
     TRAIN("history-size|histsz", OPTION_I64, history_size, "N",
           "utterances that are remembered; 0 or -1: all (-1)"),
@@ -76,6 +82,12 @@ struct learner_kind {
     enum status (*open)(struct participant **out, const struct train_model *t,
                         struct word_table *words, struct error *err);
     enum status (*save)(void *participant, const char *path, struct error *err);
+    /* With all that learning goes on from, and the text; and that again, into an agent that was
+     * opened from the file. */
+    enum status (*write)(struct participant *participant, const char *state, const char *path,
+                         struct error *err);
+    enum status (*restore)(struct participant *participant, const char *path, struct error *err);
+    void (*pause)(struct participant *participant, bool is_paused);
     survey_fn candidate; /* of each act, with the participant; NULL: the kind has no candidates */
 };
 
@@ -108,6 +120,18 @@ static enum status train_starspace_open(struct participant **out, const struct t
 static enum status train_starspace_save(void *participant, const char *path, struct error *err)
 {
     return starspace_save(starspace_participant_space(participant), path, err);
+}
+
+static enum status train_starspace_write(struct participant *participant, const char *state,
+                                         const char *path, struct error *err)
+{
+    return starspace_learner_save(starspace_participant_learner(participant), state, path, err);
+}
+
+static enum status train_starspace_restore(struct participant *participant, const char *path,
+                                           struct error *err)
+{
+    return starspace_learner_restore(starspace_participant_learner(participant), path, err);
 }
 
 static enum status train_starspace_candidate(void *participant, const struct act *act,
@@ -152,9 +176,32 @@ static enum status train_seq2seq_save(void *participant, const char *path, struc
     return seq2seq_save(seq2seq_participant_model(participant), path, err);
 }
 
+static enum status train_seq2seq_write(struct participant *participant, const char *state,
+                                       const char *path, struct error *err)
+{
+    return seq2seq_save_training(seq2seq_participant_model(participant), state, path, err);
+}
+
+static enum status train_seq2seq_restore(struct participant *participant, const char *path,
+                                         struct error *err)
+{
+    return seq2seq_restore_training(seq2seq_participant_model(participant), path, err);
+}
+
 static const struct learner_kind learner_kinds[] = {
-    {"seq2seq", train_seq2seq_open, train_seq2seq_save, NULL},
-    {"starspace", train_starspace_open, train_starspace_save, train_starspace_candidate},
+    {.name = "seq2seq",
+     .open = train_seq2seq_open,
+     .save = train_seq2seq_save,
+     .write = train_seq2seq_write,
+     .restore = train_seq2seq_restore,
+     .pause = seq2seq_participant_pause},
+    {.name = "starspace",
+     .open = train_starspace_open,
+     .save = train_starspace_save,
+     .write = train_starspace_write,
+     .restore = train_starspace_restore,
+     .pause = starspace_participant_pause,
+     .candidate = train_starspace_candidate},
 };
 
 static const struct learner_kind *learner_kind_named(const char *name)
@@ -240,6 +287,93 @@ static enum status train_agent_open(struct participant **out, const struct train
     return rc;
 }
 
+/* --- its checkpoints -------------------------------------------------------------------------- */
+
+struct train_keeper {
+    const struct learner_kind *kind;
+    struct participant *agent;
+    char *path;      /* FILE.checkpoint */
+    json_t *options; /* that it depends on */
+    size_t n_epoch;
+    struct train_progress from; /* of the checkpoint that is there */
+    bool has_from;
+};
+
+static enum status train_keeper_write(void *arg, const struct train_progress *at, struct error *err)
+{
+    const struct train_keeper *k = arg;
+    char *text = train_checkpoint_text(at, k->n_epoch, k->options);
+    enum status rc = k->kind->write(k->agent, text, k->path, err);
+
+    free(text);
+    return rc;
+}
+
+static void train_keeper_remove(void *arg)
+{
+    const struct train_keeper *k = arg;
+
+    (void)unlink(k->path); /* mostly there is none */
+}
+
+static void train_keeper_pause(void *arg, bool is_paused)
+{
+    const struct train_keeper *k = arg;
+
+    k->kind->pause(k->agent, is_paused);
+}
+
+static enum status train_keeper_init(struct train_keeper *k, const struct train_model *t,
+                                     const struct learner_kind *kind, size_t n_epoch,
+                                     struct error *err)
+{
+    struct train_model options = *t; /* the tables want what they can write to */
+    const struct option_group groups[] = {{data_option_rows, &options.data, NULL},
+                                          {train_model_rows, &options, NULL}};
+    struct error why;
+    enum status rc;
+
+    *k = (struct train_keeper){.kind = kind, .n_epoch = n_epoch};
+    if (asprintf(&k->path, "%s.checkpoint", t->path) < 0)
+        abort(); /* no memory for a path */
+    k->options = train_checkpoint_options(groups, sizeof(groups) / sizeof(groups[0]));
+    if (!t->loads_checkpoint)
+        return STATUS_OK;
+    rc = train_checkpoint_read(&k->from, k->path, n_epoch, k->options, &why);
+    k->has_from = rc == STATUS_OK;
+    if (rc != STATUS_OK && rc != STATUS_NOT_FOUND) {
+        *err = why;
+        return rc;
+    }
+    if (k->has_from)
+        console_line("train: goes on from %s, %llu examples", k->path,
+                     (unsigned long long)k->from.n_examples);
+    return STATUS_OK;
+}
+
+static void train_keeper_deinit(struct train_keeper *k)
+{
+    json_decref(k->options);
+    free(k->path);
+}
+
+/* From the checkpoint, or as the options say. */
+static enum status train_keeper_open(struct train_keeper *k, const struct train_model *t,
+                                     struct error *err)
+{
+    struct train_model from = *t;
+    enum status rc;
+
+    if (k->has_from)
+        from.init_path = k->path;
+    rc = train_agent_open(&k->agent, &from, k->kind, err);
+    if (rc != STATUS_OK) {
+        k->agent = NULL;
+        return rc;
+    }
+    return k->has_from ? k->kind->restore(k->agent, k->path, err) : STATUS_OK;
+}
+
 /* --- the run ---------------------------------------------------------------------------------- */
 
 static enum status train_valid_open(struct data_world *w, const struct train_model *t,
@@ -287,23 +421,24 @@ static void train_bound(struct data_world *w, const struct train_model *t, struc
     }
 }
 
-static void train_model_print(const struct train_model *t, const struct train_result *r)
+static void train_model_print(const struct train_model *t, const struct train_result *result)
 {
+    const struct train_progress *r = &result->at;
     const double rate = r->seconds > 0 ? (double)r->n_examples / r->seconds : 0;
 
     if (t->loop.is_json) {
         (void)out_json(json_pack(
             "{s:s,s:I,s:f,s:f,s:s,s:I,s:s,s:o,s:I,s:I,s:I,s:I}", "model_file", t->path, "examples",
-            (json_int_t)r->n_examples, "seconds", r->seconds, "exs_per_s", rate, "ended_by", r->why,
-            "validations", (json_int_t)r->n_validations, "metric", t->loop.metric, "best",
-            isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
-            (json_int_t)r->best_examples, "batches", (json_int_t)r->counters.n_batches, "words",
-            (json_int_t)r->counters.n_words, "padded",
-            (json_int_t)r->counters.n_padded)); /* out_end reports a failure */
+            (json_int_t)r->n_examples, "seconds", r->seconds, "exs_per_s", rate, "ended_by",
+            result->why, "validations", (json_int_t)r->n_validations, "metric", t->loop.metric,
+            "best", isnan(r->best) ? json_null() : json_real(r->best), "best_examples",
+            (json_int_t)r->best_examples, "batches", (json_int_t)result->counters.n_batches,
+            "words", (json_int_t)result->counters.n_words, "padded",
+            (json_int_t)result->counters.n_padded)); /* out_end reports a failure */
         return;
     }
     printf("%s: %llu examples in %.1f s, %.1f exs/s, ended by %s", t->path,
-           (unsigned long long)r->n_examples, r->seconds, rate, r->why);
+           (unsigned long long)r->n_examples, r->seconds, rate, result->why);
     if (r->n_validations > 0)
         printf("; best %s %.4g after %llu examples", t->loop.metric, r->best,
                (unsigned long long)r->best_examples);
@@ -322,13 +457,20 @@ static enum status train_model_learn(struct data_world *w, struct data_world *va
                               .save = kind->save,
                               .env = &env_real};
     struct train_result result;
-    enum status rc = train_agent_open(&w->agent, t, kind, err);
+    struct train_keeper keeper;
+    enum status rc = train_keeper_init(&keeper, t, kind, loop.n_epoch, err);
 
-    if (rc != STATUS_OK) {
-        w->agent = NULL;
-        return rc;
-    }
+    if (rc == STATUS_OK)
+        rc = train_keeper_open(&keeper, t, err);
+    w->agent = keeper.agent;
+    if (rc != STATUS_OK)
+        goto out;
     loop.save_arg = w->agent;
+    loop.checkpoints = (struct train_checkpoints){.write = train_keeper_write,
+                                                  .remove = train_keeper_remove,
+                                                  .pause = train_keeper_pause,
+                                                  .arg = &keeper,
+                                                  .from = keeper.has_from ? &keeper.from : NULL};
     w->config.agents = &w->agent;
     w->config.n_agents = 1;
     w->config.counts_words = true;
@@ -343,6 +485,8 @@ static enum status train_model_learn(struct data_world *w, struct data_world *va
         rc = train_loop_run(&result, &loop, err);
     if (rc == STATUS_OK)
         train_model_print(t, &result);
+out:
+    train_keeper_deinit(&keeper);
     return rc;
 }
 
@@ -356,7 +500,8 @@ enum exit_code train_model_run(const struct verb *verb, int argc, char **argv)
                             .margin = 0.1F,
                             .backend = "cpu",
                             .n_hidden = 128,
-                            .max_words = 128};
+                            .max_words = 128,
+                            .loads_checkpoint = true};
     const struct option_group groups[] = {{data_option_rows, &t.data, NULL},
                                           {train_model_rows, &t, &t.set},
                                           {train_loop_rows, &t.loop, &t.loop.set}};

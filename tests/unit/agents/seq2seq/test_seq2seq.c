@@ -240,9 +240,11 @@ static enum status live(void *arg)
     if (rc == STATUS_OK)
         rc = seq2seq_generate(s, rows, N_ROWS, 3, &err);
     if (rc == STATUS_OK)
-        rc = seq2seq_save(s, path, &err);
+        rc = seq2seq_save_training(s, "here", path, &err);
     if (rc == STATUS_OK)
         rc = seq2seq_read(&again, path, &config, &err);
+    if (rc == STATUS_OK)
+        rc = seq2seq_restore_training(again, path, &err);
     seq2seq_close(again);
     seq2seq_close(s);
     rows_deinit(rows);

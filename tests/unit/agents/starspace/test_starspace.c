@@ -245,6 +245,66 @@ START_TEST(misuse)
 }
 END_TEST
 
+/* The labels of a space's own words, in turn. */
+static void learn_some(struct starspace_learner *l, size_t first, size_t n)
+{
+    static const int32_t words[] = {4, 5, 6, 7, 8, 9};
+    struct starspace_lesson lesson;
+
+    for (size_t i = first; i < first + n; i++)
+        ck_assert_int_eq(
+            starspace_learn(l, &words[i % 5], 2, &words[i % 4], 1 + i % 3, &lesson, &err),
+            STATUS_OK);
+}
+
+/* What another process goes on with is the same to the bit; its vectors alone are not enough, and
+ * a file without the learner, or of a larger one, is refused. */
+START_TEST(interrupted)
+{
+    const struct starspace_learn_config config = {
+        .rate = 0.1F, .margin = 0.1F, .n_negatives = 2, .cache_size = 5, .seed = 9};
+    const struct starspace_learn_config smaller = {
+        .rate = 0.1F, .margin = 0.1F, .n_negatives = 2, .cache_size = 2};
+    struct starspace *s, *again, *bare;
+    struct starspace_learner *l, *restored, *fresh, *small;
+    const int32_t word = 4;
+    float v[3][8];
+
+    take_path();
+    ck_assert_int_eq(make_space(&s), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_open(&l, s, &config, &err), STATUS_OK);
+    learn_some(l, 0, 40);
+    ck_assert_int_eq(starspace_learner_save(l, "here", path, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_read(&again, path, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_read(&bare, path, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_open(&restored, again, &config, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_open(&fresh, bare, &config, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_open(&small, bare, &smaller, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_restore(restored, path, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_restore(small, path, &err), STATUS_DATA_LOSS);
+    learn_some(l, 40, 40);
+    learn_some(restored, 40, 40);
+    learn_some(fresh, 40, 40);
+    starspace_embed(s, &word, 1, v[0]);
+    starspace_embed(again, &word, 1, v[1]);
+    starspace_embed(bare, &word, 1, v[2]);
+    ck_assert_mem_eq(v[0], v[1], sizeof(v[0]));
+    ck_assert_mem_ne(v[0], v[2], sizeof(v[0]));
+    starspace_learner_close(small);
+    starspace_learner_close(fresh);
+    ck_assert_int_eq(starspace_save(s, path, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_open(&fresh, bare, &config, &err), STATUS_OK);
+    ck_assert_int_eq(starspace_learner_restore(fresh, path, &err), STATUS_DATA_LOSS);
+    starspace_learner_close(fresh);
+    starspace_learner_close(restored);
+    starspace_learner_close(l);
+    starspace_close(bare);
+    starspace_close(again);
+    starspace_close(s);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 enum { N_THREADS = 3, N_STEPS = 400 };
 
 static void *learn_a_while(void *arg)
@@ -301,7 +361,7 @@ static enum status live(void *arg)
     const struct starspace_learn_config config = {
         .rate = 0.1F, .margin = 0.1F, .n_negatives = 2, .cache_size = 4};
     const int32_t text[] = {4, 5}, labels[3][1] = {{6}, {7}, {8}};
-    struct starspace_learner *l = NULL;
+    struct starspace_learner *l = NULL, *restored = NULL;
     struct starspace_lesson lesson;
     struct clone *c = NULL, *fork = NULL;
     struct starspace *s = NULL;
@@ -313,6 +373,12 @@ static enum status live(void *arg)
         rc = starspace_learner_open(&l, s, &config, &err);
     for (size_t i = 0; i < 6 && rc == STATUS_OK; i++)
         rc = starspace_learn(l, text, 2, labels[i % 3], 1, &lesson, &err);
+    if (rc == STATUS_OK)
+        rc = starspace_learner_save(l, "here", path, &err);
+    if (rc == STATUS_OK)
+        rc = starspace_learner_open(&restored, s, &config, &err);
+    if (rc == STATUS_OK)
+        rc = starspace_learner_restore(restored, path, &err);
     if (rc == STATUS_OK)
         rc = starspace_save(s, path, &err);
     if (rc == STATUS_OK)
@@ -326,6 +392,7 @@ static enum status live(void *arg)
     clone_close(fork);
     clone_close(c);
     agent_unref(a);
+    starspace_learner_close(restored);
     starspace_learner_close(l);
     starspace_close(s);
     return rc;
@@ -340,4 +407,4 @@ START_TEST(faults)
 }
 END_TEST
 
-SUITE_MAIN("agents/starspace", conversations, recalled, misuse, many_threads, faults)
+SUITE_MAIN("agents/starspace", conversations, recalled, misuse, interrupted, many_threads, faults)

@@ -1,0 +1,25 @@
+/* The text in a checkpoint of `parley train` that says where the training is, and the options that
+ * what follows depends on: another process with the same ones makes the same bits of it. */
+#ifndef CLIENT_CLI_WORLDS_TRAIN_CHECKPOINT_H
+#define CLIENT_CLI_WORLDS_TRAIN_CHECKPOINT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/status.h"
+#include "client/cli/options/options.h"
+#include "client/cli/worlds/train_loop.h"
+
+/* All options of the groups by name, but those that change nothing in what is learned. The caller
+ * calls json_decref. */
+json_t *train_checkpoint_options(const struct option_group *groups, size_t n_groups);
+
+/* The text; the caller calls free. n_epoch: the examples of an epoch. */
+char *train_checkpoint_text(const struct train_progress *at, size_t n_epoch, const json_t *options);
+
+/* Reads it back from the file at path. NOT_FOUND: there is none. PRECONDITION names the option that
+ * was another one, or says that the data were. */
+enum status train_checkpoint_read(struct train_progress *out, const char *path, size_t n_epoch,
+                                  const json_t *options, struct error *err) MUST_CHECK;
+
+#endif
