@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,17 +35,23 @@ void arena_deinit(struct arena *a)
     arena_init(a, a->limit_bytes);
 }
 
-static struct arena_chunk *chunk_make(size_t size_bytes)
+/* A chunk for one large piece comes zeroed, which the system does for nothing where its pages are
+ * new. Others are not: of most chunks much stays unused. */
+static struct arena_chunk *chunk_make(size_t size_bytes, bool is_zeroed)
 {
-    return try_alloc(sizeof(struct arena_chunk) + size_bytes, 1);
+    const size_t size = sizeof(struct arena_chunk) + size_bytes;
+
+    return is_zeroed ? try_alloc(size, 1) : try_realloc(NULL, size, 1);
 }
 
-void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
+/* ret_is_zeroed may be false: the piece has any bytes then. */
+static void *arena_take(struct arena *a, size_t n, size_t size_bytes, bool *ret_is_zeroed)
 {
     struct arena_chunk *chunk;
     size_t need, chunk_size;
     void *piece;
 
+    *ret_is_zeroed = false;
     if (__builtin_mul_overflow(n, size_bytes, &need) || need > a->limit_bytes - a->total_bytes)
         return NULL;
     need = need == 0 ? 1 : need; /* each piece has its own address */
@@ -61,16 +68,18 @@ void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
             chunk_size = CHUNK_LAST_BYTES - sizeof(*chunk);
         if (need > chunk_size && a->chunks != NULL) {
             /* A large piece gets a chunk of its own after the newest, whose rest stays usable. */
-            chunk = chunk_make(need);
+            chunk = chunk_make(need, true);
             if (chunk == NULL)
                 return NULL;
+            *ret_is_zeroed = true;
             chunk->next = a->chunks->next;
             a->chunks->next = chunk;
             a->total_bytes += need;
             return chunk->data;
         }
+        *ret_is_zeroed = need > chunk_size;
         chunk_size = need > chunk_size ? need : chunk_size;
-        chunk = chunk_make(chunk_size);
+        chunk = chunk_make(chunk_size, *ret_is_zeroed);
         if (chunk == NULL)
             return NULL;
         chunk->next = a->chunks;
@@ -84,14 +93,28 @@ void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
     return piece;
 }
 
+void *arena_alloc(struct arena *a, size_t n, size_t size_bytes)
+{
+    bool is_zeroed;
+    void *piece = arena_take(a, n, size_bytes, &is_zeroed);
+
+    if (piece != NULL && !is_zeroed)
+        memset(piece, 0, n * size_bytes);
+    return piece;
+}
+
 char *arena_strndup(struct arena *a, const char *text, size_t len)
 {
+    bool ignored;
     char *copy;
 
     if (len == SIZE_MAX)
         return NULL;
-    copy = arena_alloc(a, len + 1, 1);
-    if (copy != NULL && len > 0)
+    copy = arena_take(a, len + 1, 1, &ignored);
+    if (copy == NULL)
+        return NULL;
+    if (len > 0)
         memcpy(copy, text, len);
+    copy[len] = '\0';
     return copy;
 }

@@ -11,7 +11,7 @@ enum { DECIMALS = 17 }; /* a double's bits come back */
 
 /* Names, how results are told, and how fast it goes. */
 static const char *const free_options[] = {
-    "model-file", "init-model",  "evaltask",       "metrics",     "aggregate-micro",
+    "model-file",  "init-model",   "evaltask",       "metrics", "aggregate-micro",
     "num-workers", "num-examples", "max-line-bytes", "threads", "load-from-checkpoint",
 };
 
@@ -68,13 +68,13 @@ json_t *train_checkpoint_options(const struct option_group *groups, size_t n_gro
 
 char *train_checkpoint_text(const struct train_progress *at, size_t n_epoch, const json_t *options)
 {
-    json_t *all = json_pack(
-        "{s:I,s:I,s:f,s:I,s:I,s:o,s:I,s:f,s:I,s:O}", "epoch", (json_int_t)n_epoch, "examples",
-        (json_int_t)at->n_examples, "seconds", at->seconds, "validations",
-        (json_int_t)at->n_validations, "worse", (json_int_t)at->n_worse, "best",
-        isnan(at->best) ? json_null() : json_real(at->best), "best_examples",
-        (json_int_t)at->best_examples, "validated_seconds", at->validated_s, "validated_examples",
-        (json_int_t)at->n_validated, "options", options);
+    json_t *all =
+        json_pack("{s:I,s:I,s:f,s:I,s:I,s:o,s:I,s:f,s:I,s:O}", "epoch", (json_int_t)n_epoch,
+                  "examples", (json_int_t)at->n_examples, "seconds", at->seconds, "validations",
+                  (json_int_t)at->n_validations, "worse", (json_int_t)at->n_worse, "best",
+                  isnan(at->best) ? json_null() : json_real(at->best), "best_examples",
+                  (json_int_t)at->best_examples, "validated_seconds", at->validated_s,
+                  "validated_examples", (json_int_t)at->n_validated, "options", options);
     char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(DECIMALS));
 
     json_decref(all);
@@ -90,8 +90,8 @@ static enum status train_checkpoint_parse(struct train_progress *out, const json
     if (all == NULL ||
         json_unpack((json_t *)(uintptr_t)all, "{s:I,s:F,s:I,s:I,s:I,s:F,s:I}", "examples",
                     &examples, "seconds", &out->seconds, "validations", &validations, "worse",
-                    &worse, "best_examples", &best_examples, "validated_seconds",
-                    &out->validated_s, "validated_examples", &validated) != 0 ||
+                    &worse, "best_examples", &best_examples, "validated_seconds", &out->validated_s,
+                    "validated_examples", &validated) != 0 ||
         examples < 0 || validations < 0 || validations > UINT32_MAX || worse < 0 ||
         worse > UINT32_MAX || best_examples < 0 || validated < 0 || validated > examples ||
         !(out->seconds >= 0) || !(out->seconds < 1e12) || !(out->validated_s >= 0))
@@ -158,8 +158,7 @@ enum status train_checkpoint_read(struct train_progress *out, const char *path, 
         rc = error_set(err, STATUS_PRECONDITION,
                        "%.200s is of other data: an epoch is %zu examples now, and was %lld: "
                        "--load-from-checkpoint false begins anew",
-                       path, n_epoch,
-                       (long long)json_integer_value(json_object_get(all, "epoch")));
+                       path, n_epoch, (long long)json_integer_value(json_object_get(all, "epoch")));
     json_decref(all);
     gguf_close(g);
     if (rc == STATUS_OK)
