@@ -289,7 +289,7 @@ def events_of_bound(daemon, body, key):
 # --- who goes away ---
 
 
-LONG = {"model": "long", "messages": STORY, "max_tokens": children.LONG_TURN0, "stream": True, **FREE}
+LONG = {"model": "long", "messages": STORY, "max_tokens": children.LONG_TURN, "stream": True, **FREE}
 
 
 def hang_up(daemon, key, body):
