@@ -227,10 +227,12 @@ struct agent_type {
                             struct buf *ids, struct error *err);
     enum status (*detokenize)(const struct agent *a, const int32_t *ids, size_t n, struct buf *text,
                               struct error *err);
-    /* The prompt of a new conversation's first turn with these messages, n > 0, and these tools, as
-     * in a tool_use; with the start of a reply only if is_replied. Appends int32_t. */
+    /* The prompt of a new conversation's first turn with these messages, n > 0, tools, as in a
+     * tool_use, and variables, as in template_variables; with the start of a reply only if
+     * is_replied. Appends int32_t. */
     enum status (*render)(const struct agent *a, const struct message *messages, size_t n,
-                          struct text tools, bool is_replied, struct buf *ids, struct error *err);
+                          struct text tools, struct text variables, bool is_replied,
+                          struct buf *ids, struct error *err);
 };
 
 /* Events of a clone that no request caused. EVICTED: it lost its KV pages while idle, waiting or

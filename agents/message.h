@@ -42,6 +42,18 @@ struct tool_use {
     uint64_t seed;     /* of the ids of its calls */
 };
 
+/* Whether a request wants the model to think first. */
+enum thinking { THINKING_DEFAULT, THINKING_ON, THINKING_OFF };
+enum { N_THINKING = THINKING_OFF + 1 };
+
+enum { TEMPLATE_VARIABLE_MAX_NAME = 64 };
+
+/* What a request sets in the model's chat template, beside messages and tools. */
+struct template_variables {
+    struct text json; /* an object; len 0: none */
+    enum thinking thinking;
+};
+
 /* What a reply's text must match; grammar/constraint.h makes them. */
 struct constraint {
     enum constraint_form form;

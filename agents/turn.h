@@ -51,9 +51,10 @@ struct observation {
     /* The participant's index under lock-step: orders the rows of a batch. A policy draws by
      * (sampling.seed, row_key, the clone's step), independent of the order of arrival. */
     uint32_t row_key;
-    struct sampling sampling; /* complete: defaults are filled in */
-    uint32_t turn;            /* 1, 2, … */
-    struct tool_use tool_use; /* of a language model's reply */
+    struct sampling sampling;            /* complete: defaults are filled in */
+    uint32_t turn;                       /* 1, 2, … */
+    struct tool_use tool_use;            /* of a language model's reply */
+    struct template_variables variables; /* of its chat template */
     /* Continuations to score, each as the whole reply, before a reply is generated. Kinds that give
      * no probabilities leave the reply's scores empty. */
     const struct scored_continuation *scored; /* [n_scored] none empty */

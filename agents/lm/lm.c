@@ -528,12 +528,16 @@ static enum status render_parts(const struct lm *m, const struct message *messag
 }
 
 static enum status lm_render(const struct agent *a, const struct message *messages, size_t n,
-                             struct text tools, bool is_replied, struct buf *ids, struct error *err)
+                             struct text tools, struct text variables, bool is_replied,
+                             struct buf *ids, struct error *err)
 {
     const struct lm *m = container_of(a, const struct lm, base);
-    struct chat_input in = {
-        .n_messages = n, .tools = tools, .wants_reply = is_replied, .now = time(NULL)};
-    size_t n_bytes = tools.len, ignored;
+    struct chat_input in = {.n_messages = n,
+                            .tools = tools,
+                            .variables = variables,
+                            .wants_reply = is_replied,
+                            .now = time(NULL)};
+    size_t n_bytes = tools.len + variables.len, ignored;
     struct arena arena;
     enum status rc;
 
@@ -545,7 +549,7 @@ static enum status lm_render(const struct agent *a, const struct message *messag
     arena_init(&arena, SIZE_MAX);
     rc = lm_fit_messages(&in.messages, m, messages, n, &arena, err);
     if (rc == STATUS_OK)
-        rc = lm_needs_whole(m, messages, n, tools)
+        rc = lm_needs_whole(m, messages, n, tools, variables)
                  ? chat_prompter_render(m->prompter, &in, NULL, 0, &ignored, ids, err)
                  : render_parts(m, in.messages, n, is_replied, ids, err);
     arena_deinit(&arena);

@@ -186,9 +186,10 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len,
 enum status lm_fit_messages(const struct message **out, const struct lm *m,
                             const struct message *messages, size_t n, struct arena *arena,
                             struct error *err) MUST_CHECK;
-/* Whether a prompt with these messages and tools is rendered whole by the model's template. */
-bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n,
-                    struct text tools);
+/* Whether a prompt with these messages, tools and variables is rendered whole by the model's
+ * template. */
+bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools,
+                    struct text variables);
 /* A completed turn's messages and reply into the clone's history. The reply is all that was
  * generated but what ended it, since stop texts belong to the conversation, too. */
 enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn,

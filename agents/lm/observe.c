@@ -59,6 +59,7 @@ static enum status render_whole(const struct lm_clone *c, const struct observati
     struct chat_input in = {.messages = all,
                             .n_messages = n,
                             .tools = seen->tool_use.tools,
+                            .variables = seen->variables.json,
                             .wants_reply = true,
                             .now = c->opened_s};
     size_t n_kept, at = 0;
@@ -91,7 +92,8 @@ static bool turn_is_whole(const struct lm_clone *c, const struct observation *se
     if (seen->is_raw_prompt)
         return false;
     return (m->prompter != NULL && c->is_whole) ||
-           lm_needs_whole(m, seen->messages, seen->n_messages, seen->tool_use.tools);
+           lm_needs_whole(m, seen->messages, seen->n_messages, seen->tool_use.tools,
+                          seen->variables.json);
 }
 
 /* The turn's prompt: the system prompt if it is the first turn, the messages, and the start of the

@@ -52,10 +52,19 @@ static bool ends_with(const struct buf *text, const char *what)
 
 /* Whether a prompt ends in the open of a thought. A template that refuses the attempt shows it
  * with the first request. */
-static enum status find_begin(struct lm *m, struct error *err)
+static enum status find_begin(struct lm *m, enum thinking thinking, struct error *err)
 {
+    static const char *const asked[N_THINKING] = {
+        [THINKING_DEFAULT] = "",
+        [THINKING_ON] = "{\"enable_thinking\": true, \"thinking\": true}",
+        [THINKING_OFF] = "{\"enable_thinking\": false, \"thinking\": false, "
+                         "\"reasoning_effort\": \"none\"}",
+    };
     const struct message hello = {.role = ROLE_USER, .text = "Hello", .len = 5};
-    const struct chat_input in = {.messages = &hello, .n_messages = 1, .wants_reply = true};
+    const struct chat_input in = {.messages = &hello,
+                                  .n_messages = 1,
+                                  .variables = {asked[thinking], strlen(asked[thinking])},
+                                  .wants_reply = true};
     struct buf ids, text;
     size_t n_kept;
     enum status rc;
@@ -69,7 +78,7 @@ static enum status find_begin(struct lm *m, struct error *err)
         rc = vocab_decode(m->vocab, (const int32_t *)(const void *)ids.data,
                           ids.len / sizeof(int32_t), &text, err);
     if (rc == STATUS_OK)
-        m->format.begins_in_thought = ends_with(&text, m->format.thoughts->open);
+        m->format.begins_in_thought[thinking] = ends_with(&text, m->format.thoughts->open);
     buf_deinit(&ids);
     buf_deinit(&text);
     return rc == STATUS_EXHAUSTED ? rc : STATUS_OK;
@@ -87,7 +96,9 @@ enum status lm_format_open(struct lm *m, const char *text, size_t len, struct er
         rc = find_marks(m, true, err);
     m->format.marks_calls = m->format.calls->shape == CALL_OBJECT &&
                             m->format.calls->close[0] != '\0' && m->n_marks == m->n_thought_marks;
-    return rc == STATUS_OK ? find_begin(m, err) : rc;
+    for (int i = 0; rc == STATUS_OK && i < N_THINKING; i++)
+        rc = find_begin(m, (enum thinking)i, err);
+    return rc;
 }
 
 /* --- messages --- */
@@ -137,9 +148,12 @@ enum status lm_fit_messages(const struct message **out, const struct lm *m,
     return STATUS_OK;
 }
 
-bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools)
+bool lm_needs_whole(const struct lm *m, const struct message *messages, size_t n, struct text tools,
+                    struct text variables)
 {
-    bool needs = m->template == NULL || (m->prompter != NULL && tools.len > 0);
+    bool needs =
+        m->template == NULL ||
+        (m->prompter != NULL && (tools.len > 0 || chat_prompter_uses_any(m->prompter, variables)));
 
     for (size_t i = 0; !needs && m->prompter != NULL && i < n; i++)
         needs = messages[i].more_len > 0 || messages[i].role == ROLE_TOOL;
@@ -183,7 +197,8 @@ enum status lm_remember(struct lm_clone *c, const struct agent_turn *turn, struc
     const struct reply_parser_config config = {.format = &m->format,
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
-                                               .is_single = use->is_single};
+                                               .is_single = use->is_single,
+                                               .thinking = turn->seen.variables.thinking};
     struct whole_reply reply = {0};
     struct buf bytes, more;
     enum status rc;

@@ -272,6 +272,7 @@ static enum status generation_begin_turn(struct choice *c, const struct prompt *
         .n_plain_ids = prompt->n_ids,
         .overrides = &overrides,
         .tool_use = prompt->tool_use,
+        .variables = r->variables,
         .n_logprobs = !r->want_logprobs ? 0
                       : r->n_top == 0   ? 1
                                         : r->n_top,

@@ -33,6 +33,7 @@ struct request {
     const char *left_out; /* keywords of a schema that are not enforced; NULL or "": none */
     const struct offered_tools *tools; /* NULL: none */
     bool is_function_call;             /* the call is answered in OpenAI's old form */
+    struct template_variables variables;
     const char *thinks;  /* the field that asks for thoughts; NULL: none does, models may */
     bool keeps_thoughts; /* in the text of the reply */
     bool want_logprobs;
@@ -61,6 +62,26 @@ enum tools_spelling { TOOLS_OF_CHAT, TOOLS_OF_RESPONSES, TOOLS_AS_FUNCTIONS };
 /* Reads tools and their choice; out->tools stays as it is if there are none. Borrows body. */
 enum status request_tools(struct request *out, const json_t *body, enum tools_spelling spelling,
                           struct arena *arena, struct error *err) MUST_CHECK;
+
+/* How much the model is asked to think. */
+struct thinking_request {
+    enum thinking thinking;
+    const char *effort; /* static; NULL: not given */
+};
+
+/* The value of an effort's field, which may be NULL: then out stays as it is. */
+enum status request_effort(struct thinking_request *out, const json_t *value, const char *name,
+                           struct error *err) MUST_CHECK;
+/* Reads the variables of the model's chat template: reasoning_effort, enable_thinking and
+ * chat_template_kwargs, of which the last goes first. asked: what the API's own fields say; may be
+ * NULL. */
+enum status request_variables(struct request *out, const json_t *body,
+                              const struct thinking_request *asked, struct arena *arena,
+                              struct error *err) MUST_CHECK;
+/* kwargs: an object, or NULL. */
+enum status template_variables_make(struct template_variables *out,
+                                    const struct thinking_request *asked, const json_t *kwargs,
+                                    struct arena *arena, struct error *err) MUST_CHECK;
 
 /* Puts into r what its tools and thoughts mean for a model's replies, once the model is known,
  * before its generation starts. */

@@ -342,7 +342,8 @@ static bool is_reply_of(const struct message *m, const struct completed_turn *r,
     const struct reply_parser_config config = {.format = r->request->is_plain ? NULL : format,
                                                .tools = use->tools,
                                                .is_forced = use->is_forced,
-                                               .is_single = use->is_single};
+                                               .is_single = use->is_single,
+                                               .thinking = r->request->variables.thinking};
     struct message said = {.role = ROLE_ASSISTANT};
     struct whole_reply reply = {0};
     bool is_same = false;

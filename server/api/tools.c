@@ -128,7 +128,7 @@ static struct calls_form calls_form_of(const struct offered_tools *tools,
         form.before = "<tool_call>\n{\"name\": \"";
         form.after = "}\n</tool_call>";
     }
-    if (f->begins_in_thought)
+    if (f->begins_in_thought[tools->thinking])
         form.first = f->thoughts->close;
     return form;
 }
@@ -266,7 +266,7 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
                             const struct reply_format *format, struct arena *arena,
                             struct error *err)
 {
-    struct offered_tools tools = {0};
+    struct offered_tools tools = {.thinking = texts->thinking};
     json_t *all;
     enum status rc;
 
@@ -292,6 +292,7 @@ bool tools_divide(struct reply_parser_config *out, const struct stored_request *
     out->tools = asked->tool_use.tools;
     out->is_forced = asked->tool_use.is_forced;
     out->is_single = asked->tool_use.is_single;
+    out->thinking = asked->variables.thinking;
     return format != NULL && (out->tools.len > 0 || format->thoughts != NULL);
 }
 
@@ -299,6 +300,7 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
                               struct arena *arena, struct error *err)
 {
     const struct constraint *constraint;
+    struct offered_tools tools;
     const char *left_out;
     struct tool_use use;
 
@@ -307,10 +309,12 @@ enum status request_fit_model(struct request *r, const struct reply_format *form
                              "\"%.80s\" does not support thinking", r->model);
     if (r->tools == NULL)
         return STATUS_OK;
+    tools = *r->tools;
+    tools.thinking = r->variables.thinking;
     /* A format is one of the text, and a reply that must call has none. */
     if (r->tools->choice == TOOLS_REQUIRED)
         r->overrides.given &= ~(unsigned)SAMPLING_CONSTRAINT;
-    if (tools_use(&use, &constraint, &left_out, r->tools, format, arena, err) != STATUS_OK)
+    if (tools_use(&use, &constraint, &left_out, &tools, format, arena, err) != STATUS_OK)
         return err->status;
     for (size_t i = 0; i < r->n_prompts; i++)
         r->prompts[i].tool_use = use;

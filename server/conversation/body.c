@@ -5,8 +5,8 @@
 #include "server/conversation/conversations.h"
 #include "server/journal/body_bytes.h"
 
-/* Version 1 had no tools. */
-enum { BODY_VERSION = 2, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
+/* Version 1 had no tools, 2 no variables of chat templates. */
+enum { BODY_VERSION = 3, BODY_MAX_MESSAGES = 1 << 20, BODY_MAX_TURNS = 1 << 16 };
 
 /* --- writing --- */
 
@@ -101,6 +101,8 @@ enum status body_write_accept(struct buf *out, const struct stored_request *requ
     body_put_u32(&w, request->tool_use.is_forced);
     body_put_u32(&w, request->tool_use.is_single);
     body_put_u64(&w, request->tool_use.seed);
+    body_put_bytes(&w, request->variables.json.text, request->variables.json.len);
+    body_put_u32(&w, request->variables.thinking);
     return body_written(&w, err);
 }
 
@@ -284,6 +286,10 @@ enum status body_read_accept(struct body_accept *out, const void *body, size_t s
     out->binding = body_take_text(&r);
     if (r.version > 1)
         body_take_tools(&r, request, messages);
+    if (r.version > 2) {
+        request->variables.json.text = body_take_bytes(&r, &request->variables.json.len);
+        request->variables.thinking = (enum thinking)body_take_up_to(&r, THINKING_OFF);
+    }
     return body_end(&r, err);
 }
 

@@ -26,7 +26,8 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
                                 struct error *err)
 {
     size_t size = sizeof(struct stored_request) + r->n_messages * sizeof(struct message) +
-                  r->n_plain_ids * sizeof(r->plain_ids[0]) + r->tool_use.tools.len + 1;
+                  r->n_plain_ids * sizeof(r->plain_ids[0]) + r->tool_use.tools.len + 1 +
+                  r->variables.json.len + 1;
     int32_t *ids;
     struct stored_request *b;
     enum status rc;
@@ -66,6 +67,10 @@ enum status stored_request_open(struct stored_request **out, const struct turn_r
     }
     b->tool_use = r->tool_use;
     b->tool_use.tools.text = stored_request_put(&at, r->tool_use.tools.text, r->tool_use.tools.len);
+    b->variables.thinking = r->variables.thinking;
+    b->variables.json =
+        (struct text){stored_request_put(&at, r->variables.json.text, r->variables.json.len),
+                      r->variables.json.len};
     *out = b;
     return STATUS_OK;
 }
@@ -92,7 +97,9 @@ bool stored_request_matches(const struct stored_request *b, const struct turn_re
         return false;
     if (!text_is_equal(b->tool_use.tools, r->tool_use.tools) ||
         b->tool_use.is_forced != r->tool_use.is_forced ||
-        b->tool_use.is_single != r->tool_use.is_single)
+        b->tool_use.is_single != r->tool_use.is_single ||
+        b->variables.thinking != r->variables.thinking ||
+        !text_is_equal(b->variables.json, r->variables.json))
         return false;
     if (b->n_plain_ids > 0 &&
         memcmp(b->plain_ids, r->plain_ids, r->n_plain_ids * sizeof(r->plain_ids[0])) != 0)

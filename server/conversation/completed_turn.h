@@ -28,6 +28,7 @@ struct stored_request {
     const int32_t *plain_ids; /* [n_plain_ids] */
     size_t n_plain_ids;
     struct tool_use tool_use;
+    struct template_variables variables;
     uint32_t n_messages;
     size_t size_bytes;         /* of all of it */
     struct message messages[]; /* [n_messages] */
@@ -51,6 +52,7 @@ struct turn_request {
     size_t n_plain_ids;
     const struct sampling_overrides *overrides; /* may be NULL */
     struct tool_use tool_use;                   /* its seed is drawn with the turn, where 0 */
+    struct template_variables variables;
     uint32_t n_logprobs;
     struct prompt_wants wants;
     bool is_detached;           /* it goes on without readers, to its own end */

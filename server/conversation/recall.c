@@ -138,6 +138,8 @@ enum status recall_turn(struct turn_host *h, const struct stored_request *reques
         .n_raw_ids = request->n_plain_ids,
         .turn = observed_n_acted(h->newest) + 1,
         .sampling = h->model->info.defaults,
+        .tool_use = request->tool_use,
+        .variables = request->variables,
     };
     rc = observed_gather(&t->seen, h->newest, request, &arena, err);
     if (rc == STATUS_OK)

@@ -412,6 +412,7 @@ static enum status turn_start(struct turn *t, struct error *err)
         .n_prompt_tops = t->request->wants.n_tops,
         .no_reply = t->request->wants.no_reply,
         .tool_use = t->request->tool_use,
+        .variables = t->request->variables,
     };
     lay_sampling(t, &t->agent.seen.sampling);
     begun_us = turn_now_us(t);

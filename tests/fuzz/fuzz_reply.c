@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes)
         n_families++;
     format.calls = call_format_at(data[0] % n_families);
     config.is_forced = (data[0] & 0x40) != 0;
-    format.begins_in_thought = (data[0] & 0x80) != 0;
+    format.begins_in_thought[THINKING_DEFAULT] = (data[0] & 0x80) != 0;
     parse(&whole, &config, text, size_bytes - 1, size_bytes);
     parse(&cut, &config, text, size_bytes - 1, 1 + data[0] / n_families % 7);
     assert(whole.len == cut.len &&

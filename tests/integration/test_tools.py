@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import anthropic
@@ -53,6 +54,19 @@ HERMES = """{% if tools %}<|im_start|>system
 </tool_call>{% endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
+
+# How templates of models that think read the variables that switch it: by default the prompt ends inside a thought.
+SWITCH = """{% for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}{% if reasoning_effort is defined %}Effort: {{ reasoning_effort }}
+{% endif %}{% if persona is defined %}Be {{ persona.name }}.
+{% endif %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false %}<think>
+
+</think>
+
+{% else %}<think>
+{% endif %}{% endif %}"""
 
 
 def client_of(parley):
@@ -498,6 +512,98 @@ def ollama_chat(parley):
         assert error.status_code == 400 and error.error == '"tiny" does not support thinking', error
 
 
+def posted(parley, path, **body):
+    with urllib.request.urlopen(urllib.request.Request(f"http://{parley.http}{path}", json.dumps(body).encode()), timeout=PATIENCE) as answer:
+        return json.load(answer)
+
+
+def prompt_of(parley, **more):
+    """The prompt as text, and how many tokens it has."""
+    ids = posted(parley, "/tokenize", model="switch", messages=ASK, **more)["tokens"]
+    return posted(parley, "/detokenize", model="switch", tokens=ids)["prompt"], len(ids)
+
+
+def thinking(parley):
+    """Every API's way to have the model think, or not, reaches the template; the reply is divided as its prompt says; wrong values are named."""
+    openai_client, claude, llama = client_of(parley), anthropic.Anthropic(base_url=f"http://{parley.http}", api_key="any"), \
+        ollama.Client(host=f"http://{parley.http}", timeout=PATIENCE)
+    off, high, plain, person = {"enable_thinking": False}, {"reasoning_effort": "high"}, {}, {"persona": {"name": "<|im_end|>"}}
+    texts = {}
+    for name, more in (("plain", plain), ("off", off), ("high", high), ("none", {"reasoning_effort": "none"}), ("kwargs", {"chat_template_kwargs": off}),
+                       ("other name", {"chat_template_kwargs": {"thinking": False}}), ("both", {**off, "chat_template_kwargs": {"enable_thinking": True}}),
+                       ("person", {"chat_template_kwargs": person}), ("null", {"enable_thinking": None, "chat_template_kwargs": None})):
+        texts[name], n = prompt_of(parley, **more)
+        said = posted(parley, "/v1/chat/completions", model="switch", messages=ASK, max_tokens=1, **more)
+        assert said["usage"]["prompt_tokens"] == n, (name, said)
+    assert texts["plain"].endswith("assistant\n<think>\n") and texts["null"] == texts["both"] == texts["plain"], texts
+    assert texts["off"].endswith("</think>\n\n") and texts["off"] == texts["kwargs"] == texts["other name"], texts
+    assert "Effort: high\n" in texts["high"] and texts["high"].endswith("<think>\n") and "Effort: none\n" in texts["none"] and texts["none"].endswith("</think>\n\n")
+    assert "Be <|im_end|>." in texts["person"]
+    # What a request sets is no control token, whatever it says: the same word comes as bytes.
+    assert prompt_of(parley, chat_template_kwargs=person)[1] > prompt_of(parley, chat_template_kwargs={"persona": {"name": "x"}})[1] + 4
+    sizes = {name: prompt_of(parley, **more)[1] for name, more in (("off", off), ("high", high), ("none", {"reasoning_effort": "none"}), ("on", plain))}
+    assert len(set(sizes.values())) == 4, sizes
+    # The other APIs' own fields give the same prompts, and each divides the reply as its prompt ended.
+    text = "Hm.</think>Yes."
+    for size, is_off, chat, response, message, think in (
+            ("on", False, {}, {}, {}, {}),
+            ("high", False, high, {"reasoning": {"effort": "high"}}, {"output_config": {"effort": "high"}}, {"think": "high"}),
+            ("none", True, {"reasoning_effort": "none"}, {"reasoning": {"effort": "none"}}, {"output_config": {"effort": "none"}}, {"think": "none"}),
+            ("off", True, off, off, {"thinking": {"type": "disabled"}}, {"think": False}),
+            ("on", False, {"enable_thinking": True}, {"enable_thinking": True}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}, {"think": True})):
+        thoughts, content_ = ("", text) if is_off else ("Hm.", "Yes.")
+        said = openai_client.chat.completions.create(model="switch", messages=ASK, extra_body={**says(text), **chat})
+        got = said.choices[0].message
+        assert (getattr(got, "reasoning_content", ""), got.content, said.usage.prompt_tokens) == (thoughts, content_, sizes[size]), (chat, said)
+        said = openai_client.responses.create(model="switch", input=ASK, extra_body={**says(text), **response})
+        assert said.output_text == content_ and [i.content[0].text for i in said.output if i.type == "reasoning"] == ([thoughts] if thoughts else []), said
+        assert said.usage.input_tokens == sizes[size] and said.reasoning.effort == response.get("reasoning", {}).get("effort")
+        assert openai_client.responses.retrieve(said.id).reasoning == said.reasoning
+        body = dict(model="switch", messages=ASK, extra_body={**says(text), **message})
+        said = claude.messages.create(max_tokens=64, **body)
+        assert [(b.type, b.thinking if b.type == "thinking" else b.text) for b in said.content] == \
+            ([("thinking", thoughts)] if thoughts else []) + [("text", content_)], said
+        assert said.usage.input_tokens + said.usage.cache_read_input_tokens == sizes[size], said.usage
+        assert posted(parley, "/v1/messages/count_tokens", model="switch", messages=ASK, **message)["input_tokens"] == sizes[size]
+        said = posted(parley, "/api/chat", model="switch", messages=ASK, stream=False, **says(text), **think)
+        assert (said["message"].get("thinking", ""), said["message"]["content"], said["prompt_eval_count"]) == (thoughts, content_, sizes[size]), said
+    assert llama.chat("switch", ASK, think=False, options={"num_predict": 1}).prompt_eval_count == sizes["off"]
+    for effort, size in ((content.Reasoning.EFFORT_HIGH, "high"), (content.Reasoning.EFFORT_NONE, "none"), (content.Reasoning.EFFORT_UNSPECIFIED, "on")):
+        asked = pb.TurnRequest(conversation=parley.open("switch"), text=ASK[0]["content"], constraint=says_on_wire(text), reasoning=content.Reasoning(effort=effort))
+        said = parley.conversations.Ask(asked)
+        assert said.usage.prompt_tokens == sizes[size] and said.message.text == (text if size == "none" else "Yes."), (effort, said)
+    # A further turn may change its mind; a call that is forced comes at once where there is no thought to end.
+    bound = dict(model="switch", max_tokens=8, extra_headers={"X-Conversation-Id": "mind"})
+    first = openai_client.chat.completions.create(messages=ASK, extra_body={**says(text), **off}, **bound)
+    history = ASK + [{"role": "assistant", "content": first.choices[0].message.content}, ASK[0]]
+    second = openai_client.chat.completions.create(messages=history, extra_body=high, **bound)
+    alone = openai_client.chat.completions.create(model="switch", max_tokens=8, messages=history, extra_body=high)
+    assert second.usage.prompt_tokens == alone.usage.prompt_tokens and second.usage.prompt_tokens_details.cached_tokens > 0
+    said = openai_client.chat.completions.create(model="switch", messages=ASK, tools=[NOW], tool_choice="required", temperature=0, extra_body=off)
+    assert said.choices[0].message.tool_calls[0].function.name == "now", said
+    # A template that reads none of them is as ever.
+    alike = [posted(parley, "/v1/chat/completions", model=model, messages=ASK, max_tokens=6, temperature=0, seed=1, **more)
+             for model in ("tiny", "hermes") for more in (plain, {**high, **off, "chat_template_kwargs": person})]
+    for one, other in (alike[:2], alike[2:]):
+        assert one["choices"] == other["choices"] and one["usage"]["prompt_tokens"] == other["usage"]["prompt_tokens"]
+    for path, field, body in (
+            ("/v1/chat/completions", "reasoning_effort", {"reasoning_effort": 3}), ("/v1/chat/completions", "reasoning_effort", {"reasoning_effort": "some"}),
+            ("/v1/chat/completions", "enable_thinking", {"enable_thinking": "no"}), ("/v1/chat/completions", "chat_template_kwargs", {"chat_template_kwargs": []}),
+            ("/v1/chat/completions", "chat_template_kwargs.messages", {"chat_template_kwargs": {"messages": []}}),
+            ("/v1/chat/completions", "chat_template_kwargs", {"chat_template_kwargs": {"a": "x" * 70000}}),
+            ("/v1/responses", "reasoning.effort", {"reasoning": {"effort": {}}}), ("/v1/responses", "reasoning", {"reasoning": "high"}),
+            ("/v1/messages", "thinking.type", {"thinking": {"type": "often"}}), ("/v1/messages", "output_config.effort", {"output_config": {"effort": 1}}),
+            ("/api/chat", "think", {"think": "deeply"}), ("/tokenize", "chat_template_kwargs", {"chat_template_kwargs": 1})):
+        try:
+            posted(parley, path, model="switch", input="x", messages=ASK, max_tokens=1, **body)
+            raise AssertionError(f"{field} was taken")
+        except urllib.error.HTTPError as error:
+            answer = json.load(error)
+            assert error.code == 400 and field in json.dumps(answer), answer
+            if path in ("/v1/chat/completions", "/v1/responses"):
+                assert answer["error"]["param"] == field, answer
+
+
 def weather_of(city: str) -> str:
     """The weather of a city.
 
@@ -577,7 +683,7 @@ def wired(parley):
              "tool_choice.name": dict(tools=wire_tools(), tool_choice=content.ToolChoice(mode=content.ToolChoice.MODE_NONE, name="now")),
              "messages[0].tool_call_id": dict(text="", messages=[content.Message(role="user", text="x", tool_call_id="1")]),
              "messages[0].tool_calls": dict(text="", messages=[content.Message(role="assistant", tool_calls=[content.ToolCall(id="1")])]),
-             "reasoning": dict(model="tiny", reasoning=content.Reasoning())}
+             "reasoning": dict(model="tiny", reasoning=content.Reasoning()), "reasoning.effort": dict(reasoning=content.Reasoning(effort=99))}
     for field, more in wrong.items():
         conversation = parley.open(more.pop("model", "hermes"))
         try:
@@ -602,7 +708,23 @@ def kept(parleyd, flags, folder):
         first = parley.conversations.Ask(asked)
         result[0].tool_call_id = first.message.tool_calls[0].id
         expected = go_on(parley, parley.fork(c))
+        # A turn that asked for no thoughts is read so by the next server, and repeated with another wish it is another.
+        calm = pb.TurnRequest(conversation=parley.open("switch"), turn=1, text="Bonn?", reasoning=content.Reasoning(effort=content.Reasoning.EFFORT_NONE),
+                              sampling=harness.sampling.Sampling(max_tokens=8, temperature=0))
+        calm_first, n_after = parley.conversations.Ask(calm), parley.fork(calm.conversation)
+        calm_next = parley.conversations.Ask(pb.TurnRequest(conversation=n_after, text="Rome?", sampling=calm.sampling))
     with harness.Parleyd(parleyd, *flags) as parley:
+        assert parley.conversations.Ask(calm).message == calm_first.message
+        other = pb.TurnRequest()
+        other.CopyFrom(calm)
+        other.reasoning.effort = content.Reasoning.EFFORT_HIGH
+        try:
+            parley.conversations.Ask(other)
+            raise AssertionError("another request was taken for the same")
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.ALREADY_EXISTS, error
+        again_next = parley.conversations.Ask(pb.TurnRequest(conversation=calm.conversation, text="Rome?", sampling=calm.sampling))
+        assert again_next.message == calm_next.message and again_next.usage.prompt_tokens == calm_next.usage.prompt_tokens
         again = parley.conversations.Ask(asked)
         assert again.message == first.message
         second = go_on(parley, c, turn=2)
@@ -616,14 +738,17 @@ def main():
     parleyd, write_tiny_model = sys.argv[1:3]
     only = sys.argv[3:]
     with tempfile.TemporaryDirectory() as folder:
-        tiny, hermes, template = (os.path.join(folder, name) for name in ("tiny.gguf", "hermes.gguf", "hermes.jinja"))
-        with open(template, "w", encoding="utf-8") as f:
-            f.write(HERMES)
+        tiny = os.path.join(folder, "tiny.gguf")
         children.run([write_tiny_model, tiny], check=True)
-        children.run([write_tiny_model, hermes, "8192", "1", template], check=True)
-        flags = ["--model", f"tiny={tiny}", "--model", f"hermes={hermes}"]
+        flags = ["--model", f"tiny={tiny}"]
+        for name, text in (("hermes", HERMES), ("switch", SWITCH)):
+            template, model = (os.path.join(folder, f"{name}.{kind}") for kind in ("jinja", "gguf"))
+            with open(template, "w", encoding="utf-8") as f:
+                f.write(text)
+            children.run([write_tiny_model, model, "8192", "1", template], check=True)
+            flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, thinking, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

@@ -3,6 +3,8 @@
  * control token, or between the template's text and a caller's. */
 #include "agents/lm/chat/prompt.h"
 
+#include <ctype.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +81,17 @@ bool chat_prompter_uses(const struct chat_prompter *p, const char *name)
     return p->template != NULL && jinja_uses(p->template, name);
 }
 
+bool chat_prompter_uses_any(const struct chat_prompter *p, struct text variables)
+{
+    json_t *all = variables.len == 0 ? NULL : json_loadb(variables.text, variables.len, 0, NULL);
+    bool is_used = false;
+
+    for (void *at = json_object_iter(all); at != NULL; at = json_object_iter_next(all, at))
+        is_used = is_used || chat_prompter_uses(p, json_object_iter_key(at));
+    json_decref(all);
+    return is_used;
+}
+
 /* Adds the members of a message's extras, which are a JSON object. */
 static bool add_extras(struct jinja_run *r, const struct message *m, struct jinja_map *to)
 {
@@ -116,6 +129,42 @@ static bool set_control(struct jinja_run *r, const char *name, const struct buf 
     return true;
 }
 
+/* A word can be no control token, and merges with the template's text as it does where templates
+ * are rendered to plain text. */
+static bool prompt_is_word(const struct jinja_text *t)
+{
+    for (size_t i = 0; i < t->len; i++)
+        if (!isalnum((unsigned char)t->data[i]) && t->data[i] != '_')
+            return false;
+    return t->len > 0;
+}
+
+/* The members of in->variables, those that the template uses. */
+static bool set_more(struct jinja_run *r, const struct chat_input *in)
+{
+    struct jinja_value all;
+
+    if (in->variables.len == 0)
+        return true;
+    if (!jinja_parse_json(r, in->variables.text, in->variables.len, &all))
+        return false;
+    for (size_t i = 0; all.kind == JINJA_MAP && i < all.as.map->n; i++) {
+        const struct jinja_text *key = all.as.map->pairs[i].key.as.text;
+        struct jinja_value value = all.as.map->pairs[i].value;
+        char name[TEMPLATE_VARIABLE_MAX_NAME + 1];
+
+        if (key->len >= sizeof name)
+            continue; /* no template has such a name */
+        memcpy(name, key->data, key->len);
+        name[key->len] = '\0';
+        if (value.kind == JINJA_TEXT && prompt_is_word(value.as.text) &&
+            !jinja_string(r, value.as.text->data, value.as.text->len, JINJA_OF_TEMPLATE, &value))
+            return false;
+        jinja_set(r, name, value);
+    }
+    return true;
+}
+
 static bool set_variables(struct jinja_run *r, const struct chat_prompter *p,
                           const struct chat_input *in)
 {
@@ -132,7 +181,8 @@ static bool set_variables(struct jinja_run *r, const struct chat_prompter *p,
         return false;
     jinja_set(r, "tools", tools);
     jinja_set(r, "documents", jinja_none());
-    return set_control(r, "bos_token", &p->bos) && set_control(r, "eos_token", &p->eos);
+    return set_more(r, in) && set_control(r, "bos_token", &p->bos) &&
+           set_control(r, "eos_token", &p->eos);
 }
 
 static bool is_template(const struct jinja_text *t, size_t i)
@@ -280,7 +330,7 @@ enum status chat_prompter_render(const struct chat_prompter *p, const struct cha
     const size_t ids_before = ids->len;
     struct arena arena;
     struct jinja_text text;
-    size_t n_bytes = in->tools.len;
+    size_t n_bytes = in->tools.len + in->variables.len;
     enum status rc;
 
     if (p->template == NULL) {

@@ -20,13 +20,16 @@ void chat_prompter_close(struct chat_prompter *p); /* NULL is fine */
 
 /* Whether the template uses this variable. */
 bool chat_prompter_uses(const struct chat_prompter *p, const char *name);
+/* Whether it uses one of these, the members of a JSON object. */
+bool chat_prompter_uses_any(const struct chat_prompter *p, struct text variables);
 
 struct chat_input {
     const struct message *messages; /* [n_messages] */
     size_t n_messages;
-    struct text tools; /* as in a tool_use */
-    bool wants_reply;  /* with the start of a reply */
-    time_t now;        /* what the template shows as the date, in UTC */
+    struct text tools;     /* as in a tool_use */
+    struct text variables; /* as in template_variables */
+    bool wants_reply;      /* with the start of a reply */
+    time_t now;            /* what the template shows as the date, in UTC */
 };
 
 /* Renders a conversation and compares it with known [n_known], the ids that stand for its beginning

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "agents/message.h"
+
 enum call_shape {
     CALL_OBJECT,     /* {"name": …, "arguments": {…}} */
     CALL_LIST,       /* a list of such objects */
@@ -37,7 +39,7 @@ struct reply_format {
     const struct call_format *calls;       /* never NULL */
     bool takes_tools;                      /* the template shows the tools to the model */
     const struct thought_format *thoughts; /* NULL: it has none */
-    bool begins_in_thought;                /* the prompt ends behind the open of a thought */
+    bool begins_in_thought[N_THINKING];    /* the prompt then ends behind the open of a thought */
     bool marks_calls; /* its marks are ordinary text, and a forced call is to have them */
 };
 

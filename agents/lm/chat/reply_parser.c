@@ -470,7 +470,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
     }
     if (p->format != NULL && !config->keeps_thoughts)
         p->thoughts = p->format->thoughts;
-    if (p->thoughts != NULL && p->format->begins_in_thought) {
+    if (p->thoughts != NULL && p->format->begins_in_thought[config->thinking]) {
         p->state = PARSE_THOUGHT;
         p->skips_space = true;
     }

@@ -33,10 +33,11 @@ struct reply_part {
 
 struct reply_parser_config {
     const struct reply_format *format; /* borrowed; NULL: all is text */
-    struct text tools;   /* an array in OpenAI's form; len 0: no calls are looked for */
-    bool is_forced;      /* the reply is a call, perhaps without its family's marks */
-    bool is_single;      /* calls after the first are left out */
-    bool keeps_thoughts; /* as text, with their marks */
+    struct text tools;      /* an array in OpenAI's form; len 0: no calls are looked for */
+    bool is_forced;         /* the reply is a call, perhaps without its family's marks */
+    bool is_single;         /* calls after the first are left out */
+    enum thinking thinking; /* what its prompt asked for */
+    bool keeps_thoughts;    /* as text, with their marks */
 };
 
 /* Borrows nothing but the format. Fails without memory alone. */

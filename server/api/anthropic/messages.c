@@ -428,7 +428,7 @@ static enum status anthropic_count(struct exchange *x, const json_t *body, struc
     rc = request_fit_model(&r, m->info.reply_format, exchange_arena(x), err);
     if (rc == STATUS_OK)
         rc = m->agent->type->render(m->agent, r.prompts->messages, r.prompts->n_messages,
-                                    r.prompts->tool_use.tools, true, &ids, err);
+                                    r.prompts->tool_use.tools, r.variables.json, true, &ids, err);
     if (rc == STATUS_OK) {
         w = json_writer_begin(&out);
         json_writef(&w, "{\"input_tokens\":%zu}", ids.len / sizeof(int32_t));

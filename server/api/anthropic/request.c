@@ -15,19 +15,49 @@ static const char *anthropic_type_of(const json_t *object)
     return type == NULL ? "" : type;
 }
 
-static enum status anthropic_refuse_unmet(struct request *out, const json_t *body,
-                                          struct error *err)
+static enum status anthropic_refuse_unmet(const json_t *body, struct error *err)
 {
-    const json_t *servers = NULL, *thinking = NULL;
+    const json_t *servers = NULL;
 
-    if (field_array(&servers, body, "mcp_servers", err) != STATUS_OK ||
-        field_object(&thinking, body, "thinking", err) != STATUS_OK)
+    if (field_array(&servers, body, "mcp_servers", err) != STATUS_OK)
         return err->status;
     if (json_array_size(servers) > 0)
         return error_field(err, "mcp_servers", "cannot be called by the models that are served");
-    if (strcmp(anthropic_type_of(thinking), "enabled") == 0)
-        out->thinks = "thinking";
     return STATUS_OK;
+}
+
+/* Only "enabled" is refused by a model that cannot: the others leave the choice to it. */
+static enum status anthropic_choose_thinking(struct request *out, struct thinking_request *asked,
+                                             const json_t *thinking, struct error *err)
+{
+    const char *type = anthropic_type_of(thinking);
+
+    if (thinking == NULL)
+        return STATUS_OK;
+    if (strcmp(type, "enabled") == 0)
+        out->thinks = "thinking";
+    else if (strcmp(type, "disabled") != 0 && strcmp(type, "adaptive") != 0 &&
+             strcmp(type, "between_tools") != 0)
+        return error_field(err, "thinking.type",
+                           "is '%.40s', it must be enabled, disabled, adaptive or between_tools",
+                           type);
+    asked->thinking = strcmp(type, "disabled") == 0 ? THINKING_OFF : THINKING_ON;
+    return STATUS_OK;
+}
+
+/* thinking goes before the effort. How many tokens thoughts may have is a hint. */
+static enum status anthropic_take_thinking(struct request *out, const json_t *body,
+                                           struct arena *arena, struct error *err)
+{
+    const json_t *thinking = NULL, *config = NULL;
+    struct thinking_request asked = {0};
+
+    if (field_object(&thinking, body, "thinking", err) != STATUS_OK ||
+        field_object(&config, body, "output_config", err) != STATUS_OK ||
+        request_effort(&asked, field(config, "effort"), "output_config.effort", err) != STATUS_OK ||
+        anthropic_choose_thinking(out, &asked, thinking, err) != STATUS_OK)
+        return err->status;
+    return request_variables(out, body, &asked, arena, err);
 }
 
 /* --- what the reply must match --- */
@@ -139,7 +169,8 @@ enum status anthropic_request(struct request *out, const json_t *body, bool is_c
     if (field_text(&r.model, body, "model", err) != STATUS_OK ||
         field_bool(&r.stream, body, "stream", err) != STATUS_OK ||
         field_object(&metadata, body, "metadata", err) != STATUS_OK ||
-        anthropic_refuse_unmet(&r, body, err) != STATUS_OK ||
+        anthropic_refuse_unmet(body, err) != STATUS_OK ||
+        anthropic_take_thinking(&r, body, arena, err) != STATUS_OK ||
         anthropic_take_sampling(&r, body, is_counted, arena, err) != STATUS_OK ||
         anthropic_take_format(&r, body, arena, err) != STATUS_OK ||
         anthropic_take_chat(&r, body, arena, err) != STATUS_OK)

@@ -131,15 +131,21 @@ static bool is_given_list(const json_t *value)
     return json_is_array(value) && json_array_size(value) > 0;
 }
 
-static enum status ollama_take_thinking(struct request *out, const json_t *body, struct error *err)
+static enum status ollama_take_thinking(struct request *out, const json_t *body,
+                                        struct arena *arena, struct error *err)
 {
     const json_t *think = field(body, "think");
+    struct thinking_request asked = {0};
 
     if (think != NULL && !json_is_boolean(think) && !json_is_string(think))
         return field_wrong(err, "think", "true, false or a level", think);
-    if (think != NULL && !json_is_false(think))
+    if (json_is_boolean(think))
+        asked.thinking = json_is_true(think) ? THINKING_ON : THINKING_OFF;
+    else if (request_effort(&asked, think, "think", err) != STATUS_OK)
+        return err->status;
+    if (asked.thinking == THINKING_ON)
         out->thinks = "think";
-    return STATUS_OK;
+    return request_variables(out, body, &asked, arena, err);
 }
 
 static enum status ollama_refuse_unmet(const json_t *body, const char *model, struct error *err)
@@ -170,7 +176,7 @@ static enum status ollama_take_common(struct ollama_request *out, const json_t *
         field_whole(&n_top, NULL, body, "top_logprobs", 0, SAMPLING_MAX_LOGPROBS, err) !=
             STATUS_OK ||
         ollama_refuse_unmet(body, r->model, err) != STATUS_OK ||
-        ollama_take_thinking(r, body, err) != STATUS_OK ||
+        ollama_take_thinking(r, body, arena, err) != STATUS_OK ||
         ollama_take_options(&r->overrides, body, arena, err) != STATUS_OK ||
         request_constraint(r, body, NULL, "", arena, err) != STATUS_OK ||
         ollama_take_format(r, body, arena, err) != STATUS_OK)

@@ -161,10 +161,11 @@ static enum status messages_to_ids(struct buf *ids, struct exchange *x, const st
         return error_field(err, "messages", "have no form that '%s' reads", m->name);
     if (request_messages(&p, messages, "messages", exchange_arena(x), err) != STATUS_OK ||
         request_tools(&r, body, TOOLS_OF_CHAT, exchange_arena(x), err) != STATUS_OK ||
+        request_variables(&r, body, NULL, exchange_arena(x), err) != STATUS_OK ||
         request_fit_model(&r, m->info.reply_format, exchange_arena(x), err) != STATUS_OK)
         return err->status;
-    return m->agent->type->render(m->agent, p.messages, p.n_messages, p.tool_use.tools, is_replied,
-                                  ids, err);
+    return m->agent->type->render(m->agent, p.messages, p.n_messages, p.tool_use.tools,
+                                  r.variables.json, is_replied, ids, err);
 }
 
 static enum status prompt_to_ids(struct buf *ids, struct exchange *x, const struct model *m,

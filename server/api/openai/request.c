@@ -85,6 +85,7 @@ enum status request_chat(struct request *out, const json_t *body, struct arena *
     if (take_common(&r, body, "max_completion_tokens", arena, err) != STATUS_OK ||
         request_tools(&r, body, TOOLS_OF_CHAT, arena, err) != STATUS_OK ||
         take_thoughts(&r, body, err) != STATUS_OK ||
+        request_variables(&r, body, NULL, arena, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_CHAT, err) != STATUS_OK ||
         take_prompt_logprobs(&r, body, err) != STATUS_OK ||
         field_bool(&r.want_logprobs, body, "logprobs", err) != STATUS_OK ||
@@ -238,6 +239,19 @@ static enum status keep_json_text(const char **out, json_t *value, struct arena 
     return *out != NULL ? STATUS_OK : openai_request_no_memory(err);
 }
 
+/* {"effort", "summary"}; a summary is the thoughts themselves. */
+static enum status responses_take_reasoning(struct responses_request *out, const json_t *body,
+                                            struct arena *arena, struct error *err)
+{
+    const json_t *reasoning = NULL;
+    struct thinking_request asked = {0};
+
+    if (field_object(&reasoning, body, "reasoning", err) != STATUS_OK ||
+        request_effort(&asked, field(reasoning, "effort"), "reasoning.effort", err) != STATUS_OK)
+        return err->status;
+    return request_variables(&out->base, body, &asked, arena, err);
+}
+
 /* Tools and their choice as the response repeats them. */
 static enum status take_echo(struct responses_request *out, const json_t *body, struct arena *arena,
                              struct error *err)
@@ -284,6 +298,7 @@ enum status request_responses(struct responses_request *out, const json_t *body,
         openai_request_take_metadata(&r, body, arena, err) != STATUS_OK ||
         request_tools(&r.base, body, TOOLS_OF_RESPONSES, arena, err) != STATUS_OK ||
         take_echo(&r, body, arena, err) != STATUS_OK ||
+        responses_take_reasoning(&r, body, arena, err) != STATUS_OK ||
         request_refuse_unmet(body, REQUEST_RESPONSES, err) != STATUS_OK ||
         request_sampling(&r.base.overrides, body, "max_output_tokens", arena, err) != STATUS_OK ||
         openai_request_take_input(r.base.prompts, body, arena, err) != STATUS_OK ||

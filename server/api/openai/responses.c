@@ -313,6 +313,21 @@ static void response_write_tools(const struct response_view *v, struct json_writ
         json_write(w, r->tools == NULL ? "[]" : r->tools);
 }
 
+static void response_write_reasoning(const struct response_view *v, struct json_writer *w)
+{
+    const struct text given = v->request != NULL ? v->request->variables.json : (struct text){0};
+    json_t *all = given.len == 0 ? NULL : json_loadb(given.text, given.len, 0, NULL);
+    const char *effort = json_string_value(json_object_get(all, "reasoning_effort"));
+
+    json_write(w, "\"reasoning\":{\"effort\":");
+    if (effort == NULL)
+        json_write(w, "null");
+    else
+        json_write_string(w, effort, strlen(effort));
+    json_write(w, ",\"summary\":null},");
+    json_decref(all);
+}
+
 void response_write(const struct response_view *v, struct json_writer *w)
 {
     const struct response *r = v->response;
@@ -324,13 +339,14 @@ void response_write(const struct response_view *v, struct json_writer *w)
                 "\"status\":\"%s\",\"model\":\"%s\",\"error\":%s,\"metadata\":%s,"
                 "\"store\":%s,\"background\":%s,\"truncation\":\"disabled\","
                 "\"service_tier\":\"default\",\"top_logprobs\":0,\"max_tool_calls\":null,"
-                "\"reasoning\":{\"effort\":null,\"summary\":null},\"safety_identifier\":null,"
+                "\"safety_identifier\":null,"
                 "\"prompt_cache_key\":null,\"user\":null,"
                 "\"text\":{\"format\":{\"type\":\"text\"}},",
                 r->id, (unsigned long long)v->created_s, responses_status_of(t), v->model->name,
                 t != NULL && t->finish == FINISH_ERROR ? RESPONSE_ERROR : "null",
                 r->metadata == NULL ? "{}" : r->metadata, r->store ? "true" : "false",
                 v->request != NULL && v->request->is_detached ? "true" : "false");
+    response_write_reasoning(v, w);
     response_write_tools(v, w);
     json_write(w, ",\"output\":[");
     if (t != NULL && tools_divide(&config, t->request, v->model->info.reply_format))

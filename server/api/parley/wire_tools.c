@@ -60,21 +60,28 @@ static enum status wire_list(struct tool_texts *out, const Parley__V1__TurnReque
     return wire_choose(out, from->tool_choice, err);
 }
 
-static enum status wire_reasoning(const Parley__V1__Reasoning *from,
-                                  const struct reply_format *format, struct error *err)
+static enum status wire_reasoning(struct template_variables *out, const Parley__V1__Reasoning *from,
+                                  const struct reply_format *format, struct arena *arena,
+                                  struct error *err)
 {
-    const char *field = from->effort != PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED
-                            ? "reasoning.effort"
-                        : from->max_tokens != 0 ? "reasoning.max_tokens"
-                                                : NULL;
+    static const struct thinking_request asked[] = {
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_UNSPECIFIED] = {THINKING_DEFAULT, NULL},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_NONE] = {THINKING_OFF, "none"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_LOW] = {THINKING_ON, "low"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_MEDIUM] = {THINKING_ON, "medium"},
+        [PARLEY__V1__REASONING__EFFORT__EFFORT_HIGH] = {THINKING_ON, "high"},
+    };
 
-    if (field != NULL) {
-        (void)error_field(err, field, "is not served yet");
+    if (from->max_tokens != 0) {
+        (void)error_field(err, "reasoning.max_tokens", "is not served yet");
         return err->status = STATUS_UNIMPLEMENTED;
     }
-    if (format == NULL || format->thoughts == NULL)
+    if ((unsigned)from->effort >= sizeof(asked) / sizeof(asked[0]))
+        return error_field(err, "reasoning.effort", "is %d, which is none", (int)from->effort);
+    if (from->effort != PARLEY__V1__REASONING__EFFORT__EFFORT_NONE &&
+        (format == NULL || format->thoughts == NULL))
         return error_field(err, "reasoning", "is asked of a model that does not reason");
-    return STATUS_OK;
+    return template_variables_make(out, &asked[from->effort], NULL, arena, err);
 }
 
 static enum status wire_constrain(struct turn_request *out, const struct constraint *constraint,
@@ -105,8 +112,10 @@ enum status wire_tools(struct turn_request *out, const Parley__V1__TurnRequest *
     const struct constraint *constraint;
     const char *left_out;
 
-    if (from->reasoning != NULL && wire_reasoning(from->reasoning, format, err) != STATUS_OK)
+    if (from->reasoning != NULL &&
+        wire_reasoning(&out->variables, from->reasoning, format, arena, err) != STATUS_OK)
         return err->status;
+    texts.thinking = out->variables.thinking;
     if (wire_list(&texts, from, arena, err) != STATUS_OK ||
         tools_use_texts(&out->tool_use, &constraint, &left_out, &texts, format, arena, err) !=
             STATUS_OK)

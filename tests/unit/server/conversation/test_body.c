@@ -153,6 +153,7 @@ START_TEST(an_acceptance_is_kept)
                              .is_plain = true,
                              .n_logprobs = 4,
                              .tool_use = {{"[1]", 3}, true, true, 77},
+                             .variables = {{"{\"a\":1}", 7}, THINKING_OFF},
                              .overrides = &all};
     struct sampling_overrides read_all = {.given = ~0u};
     struct stored_request *stored;
@@ -168,6 +169,10 @@ START_TEST(an_acceptance_is_kept)
     ck_assert_int_eq(body_read_accept(&out, body.data, body.len, &arena, &err), STATUS_OK);
     ck_assert(stored_request_matches(stored, &out.request));
     ck_assert_uint_eq(out.request.tool_use.seed, 77);
+    out.request.variables.thinking = THINKING_ON; /* another prompt, so another request */
+    ck_assert(!stored_request_matches(stored, &out.request));
+    out.request.variables = (struct template_variables){{"{\"a\":2}", 7}, THINKING_OFF};
+    ck_assert(!stored_request_matches(stored, &out.request));
     ck_assert_str_eq(out.binding, "engine 1");
     read_all.values = *out.sampling;
     ck_assert(sampling_overrides_is_equal(&read_all, &all));

@@ -216,7 +216,7 @@ START_TEST(test_thoughts)
     config.keeps_thoughts = true;
     check_parts(&config, "<think>\nHm\n</think>\n\nYes.", "|T:<think>\nHm\n</think>\n\nYes.");
     config.keeps_thoughts = false;
-    format.begins_in_thought = true;
+    format.begins_in_thought[THINKING_DEFAULT] = true;
     check_parts(&config, "Hm\n</think>\n\nYes.", "|R:Hm|T:Yes.");
     check_parts(&config, "Hm", "|R:Hm");
 }
