@@ -118,6 +118,7 @@ static void take_event(struct generation *g, struct choice *c, const struct turn
         c->n_prompt = event->usage.n_prompt;
         c->n_cached = event->usage.n_cached;
         c->n_said = event->usage.n_completion;
+        c->n_thought = tools_thought_tokens(c->reader.completed, g->model->info.reply_format);
         break;
     case EVENT_FAILED:
         generation_fail(g, event->err);
@@ -733,12 +734,13 @@ void generation_write_head(const struct generation *g, const char *object, struc
 
 void generation_write_usage(const struct generation *g, struct json_writer *w)
 {
-    uint64_t n_prompt = 0, n_cached = 0, n_said = 0;
+    uint64_t n_prompt = 0, n_cached = 0, n_said = 0, n_thought = 0;
 
     for (size_t i = 0; i < g->n_choices; i++) {
         const struct choice *c = &g->choices[i];
 
         n_said += c->n_said;
+        n_thought += c->n_thought;
         if (i % g->request->n != 0)
             continue; /* count a prompt once */
         n_prompt += c->n_prompt;
@@ -746,9 +748,11 @@ void generation_write_usage(const struct generation *g, struct json_writer *w)
     }
     json_writef(w,
                 "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
-                "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
+                "\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
+                "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
                 (unsigned long long)n_prompt, (unsigned long long)n_said,
-                (unsigned long long)(n_prompt + n_said), (unsigned long long)n_cached);
+                (unsigned long long)(n_prompt + n_said), (unsigned long long)n_cached,
+                (unsigned long long)n_thought);
 }
 
 void generation_write_running_usage(const struct generation *g, struct json_writer *w)

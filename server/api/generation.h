@@ -27,6 +27,7 @@ struct choice {
     uint64_t place;    /* index of the cursor behind what was written; the finish is one more */
     struct turn_reader reader;
     uint32_t n_prompt, n_cached, n_said; /* tokens so far */
+    uint32_t n_thought;                  /* of n_said, once it is done */
     size_t n_chars;                      /* of the text so far, counted over its tokens */
     bool has_echoed;                     /* the stream has the prompt */
     enum finish finish;

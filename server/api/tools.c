@@ -296,6 +296,45 @@ bool tools_divide(struct reply_parser_config *out, const struct stored_request *
     return format != NULL && (out->tools.len > 0 || format->thoughts != NULL);
 }
 
+/* A token that only ends a thought's mark, or is the white space around one, is not of it. */
+static uint32_t tools_count_tokens(const struct completed_turn *t, const struct reply_range *ranges,
+                                   size_t n_ranges)
+{
+    size_t from = 0, k = 0;
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < t->n_tokens; i++) {
+        const size_t to = t->tokens[i].text_end;
+
+        while (k < n_ranges && ranges[k].to <= from)
+            k++;
+        n += k < n_ranges && from < to && ranges[k].from < to;
+        from = to;
+    }
+    return n;
+}
+
+uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply_format *format)
+{
+    struct reply_parser_config config;
+    struct reply_parser *p = NULL;
+    const struct reply_range *ranges;
+    struct error ignored;
+    uint32_t n = 0;
+    size_t n_ranges;
+
+    if (!tools_divide(&config, t->request, format) || format->thoughts == NULL)
+        return 0;
+    if (reply_parser_open(&p, &config, &ignored) == STATUS_OK &&
+        reply_parser_add(p, t->len == 0 ? "" : t->text, t->len, &ignored) == STATUS_OK &&
+        reply_parser_end(p, &ignored) == STATUS_OK) {
+        ranges = reply_parser_thoughts(p, &n_ranges);
+        n = tools_count_tokens(t, ranges, n_ranges);
+    }
+    reply_parser_close(p);
+    return n;
+}
+
 enum status request_fit_model(struct request *r, const struct reply_format *format,
                               struct arena *arena, struct error *err)
 {

@@ -8,6 +8,7 @@
 #include "agents/message.h"
 #include "base/arena.h"
 
+struct completed_turn;
 struct json_writer;
 struct reply_format;
 struct reply_parser_config;
@@ -63,6 +64,10 @@ enum status tools_use_texts(struct tool_use *out, const struct constraint **ret_
  */
 bool tools_divide(struct reply_parser_config *out, const struct stored_request *asked,
                   const struct reply_format *format);
+
+/* How many tokens of the reply have text of a thought. format: the model's, NULL: none. 0 also
+ * without memory. */
+uint32_t tools_thought_tokens(const struct completed_turn *t, const struct reply_format *format);
 
 /* Writes a call's arguments as an object, as APIs have them that spell them so: as the model wrote
  * them, {} where they are none, because the reply was cut. */

@@ -604,6 +604,36 @@ def thinking(parley):
                 assert answer["error"]["param"] == field, answer
 
 
+def thought_tokens(parley):
+    """usage counts the tokens that have text of thoughts, the same whole, streamed, stored and over gRPC; a reply without thoughts has none."""
+    client = client_of(parley)
+    for model, text, thoughts in (("hermes", "<think>\nFirst this, then that.\n</think>\n\nIt rains.", "First this, then that."),
+                                  ("hermes", "<think>\nOne.\n</think>\nA<think>Two.</think>B", "One.|Two."), ("hermes", "It rains.", ""),
+                                  ("switch", "Hm, so it is.\n</think>\n\nYes.", "Hm, so it is."), ("switch", "Never done", "Never done"), ("tiny", "It rains.", "")):
+        asked = dict(model=model, messages=ASK, extra_body=says(text))
+        whole = client.chat.completions.create(logprobs=True, **asked)
+        tokens = [bytes(t.bytes) for t in whole.choices[0].logprobs.content]
+        raw, at, expected = b"".join(tokens), 0, 0
+        assert raw.startswith(text.encode()), raw
+        ranges = [(raw.index(part.encode()), raw.index(part.encode()) + len(part)) for part in thoughts.split("|") if part]
+        for token in tokens:
+            expected += any(at < end and start < at + len(token) for start, end in ranges)
+            at += len(token)
+        assert (expected > 3) == (thoughts != "") and expected < whole.usage.completion_tokens, (expected, tokens)
+        assert whole.usage.completion_tokens_details.reasoning_tokens == expected, (whole.usage, expected)
+        last = list(client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **asked))[-1]
+        assert last.usage.completion_tokens_details.reasoning_tokens == expected, last
+        said = client.responses.create(model=model, input=ASK, extra_body=says(text))
+        assert said.usage.output_tokens_details.reasoning_tokens == expected, said.usage
+        assert client.responses.retrieve(said.id).usage == said.usage
+        turn = dict(text=ASK[0]["content"], constraint=says_on_wire(text))
+        assert parley.conversations.Ask(pb.TurnRequest(conversation=parley.open(model), **turn)).usage.reasoning_tokens == expected
+        assert list(parley.conversations.Turn(pb.TurnRequest(conversation=parley.open(model), **turn)))[-1].done.usage.reasoning_tokens == expected
+    twice = client.chat.completions.create(n=2, model="hermes", messages=ASK, extra_body=says(REPLIES[4][0])).usage
+    once = client.chat.completions.create(model="hermes", messages=ASK, extra_body=says(REPLIES[4][0])).usage
+    assert twice.completion_tokens_details.reasoning_tokens == 2 * once.completion_tokens_details.reasoning_tokens > 0
+
+
 def weather_of(city: str) -> str:
     """The weather of a city.
 
@@ -748,7 +778,7 @@ def main():
             children.run([write_tiny_model, model, "8192", "1", template], check=True)
             flags += ["--model", f"{name}={model}"]
         with harness.Parleyd(parleyd, *flags, "--http", "127.0.0.1:0") as parley:
-            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, thinking, wired, resumed, same_bits):
+            for test in (forced, old_form, round_trip, streams, free, strict, bound, responses, messages, ollama_chat, thinking, thought_tokens, wired, resumed, same_bits):
                 if not only or test.__name__ in only:
                     start = time.monotonic()
                     test(parley)

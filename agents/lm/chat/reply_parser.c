@@ -37,6 +37,8 @@ struct reply_parser {
     bool may_be_bare, is_single;
     enum parser_state state;
     struct buf held, out, parts; /* parts: struct parsed */
+    struct buf thought_ranges;   /* struct reply_range */
+    size_t n_added;              /* bytes of the reply so far, of which held are the last */
     size_t n_read, read_to;      /* parts that were read, and where the last of them ends in out */
     size_t mark_len;             /* PARSE_CALL: of the open at the front of held */
     struct json_place place;
@@ -70,11 +72,36 @@ static void parser_put(struct reply_parser *p, enum reply_part_kind kind, const 
         p->is_short = true;
 }
 
+/* A thought of so many bytes is the front of held. */
+static void parser_note_thought(struct reply_parser *p, size_t len)
+{
+    const size_t at = p->n_added - p->held.len,
+                 n = p->thought_ranges.len / sizeof(struct reply_range);
+    const struct reply_range range = {at, at + len};
+    struct reply_range *last =
+        n == 0 ? NULL : (struct reply_range *)(void *)p->thought_ranges.data + n - 1;
+
+    if (len == 0 || p->is_short)
+        return;
+    if (last != NULL && last->to == at)
+        last->to = range.to;
+    else
+        p->is_short = buf_append(&p->thought_ranges, &range, sizeof range) != STATUS_OK;
+}
+
+const struct reply_range *reply_parser_thoughts(const struct reply_parser *p, size_t *ret_n)
+{
+    *ret_n = p->thought_ranges.len / sizeof(struct reply_range);
+    return (const struct reply_range *)(const void *)p->thought_ranges.data;
+}
+
 /* Hands out the front of held. */
 static void parser_give(struct reply_parser *p, enum reply_part_kind kind, size_t len)
 {
     for (size_t i = 0; kind == REPLY_TEXT && !p->has_text && i < len; i++)
         p->has_text = !call_text_is_space(p->held.data[i]);
+    if (kind == REPLY_THOUGHT)
+        parser_note_thought(p, len);
     parser_put(p, kind, p->held.data, len);
     buf_consume(&p->held, len);
 }
@@ -431,6 +458,7 @@ enum status reply_parser_add(struct reply_parser *p, const char *text, size_t le
     parser_forget(p);
     for (size_t n; rc == STATUS_OK && len > 0; text += n, len -= n) {
         n = len < SLICE_BYTES ? len : SLICE_BYTES;
+        p->n_added += n;
         rc = buf_append(&p->held, text, n) == STATUS_OK
                  ? parser_run(p, err)
                  : error_no_memory(err, n, "a reply's parts");
@@ -458,6 +486,7 @@ enum status reply_parser_open(struct reply_parser **out, const struct reply_pars
     buf_init(&p->held, MAX_PARSED_BYTES);
     buf_init(&p->out, MAX_PARSED_BYTES);
     buf_init(&p->parts, MAX_PARSED_BYTES);
+    buf_init(&p->thought_ranges, MAX_PARSED_BYTES);
     if (p->format != NULL && config->tools.len > 0) {
         p->tools = json_loadb(config->tools.text, config->tools.len, 0, NULL);
         if (p->tools == NULL) {
@@ -486,5 +515,6 @@ void reply_parser_close(struct reply_parser *p)
     buf_deinit(&p->held);
     buf_deinit(&p->out);
     buf_deinit(&p->parts);
+    buf_deinit(&p->thought_ranges);
     free(p);
 }

@@ -57,4 +57,13 @@ bool reply_parser_next(struct reply_parser *p, struct reply_part *out);
 bool reply_parser_peek(const struct reply_parser *p, struct reply_part *out);
 uint32_t reply_parser_n_calls(const struct reply_parser *p);
 
+/* Bytes of the reply, [from, to). */
+struct reply_range {
+    size_t from, to;
+};
+
+/* Where the thoughts stand in all the text that was added, in order: [*ret_n], valid until the next
+ * call that takes text. */
+const struct reply_range *reply_parser_thoughts(const struct reply_parser *p, size_t *ret_n);
+
 #endif

@@ -214,7 +214,8 @@ static const char *responses_item_status(const struct completed_turn *t)
     return is_cut_short(t) ? "incomplete" : "completed";
 }
 
-static void write_outcome(struct json_writer *w, uint64_t created_s, const struct completed_turn *t)
+static void write_outcome(struct json_writer *w, const struct response_view *v,
+                          const struct completed_turn *t)
 {
     const struct usage *u;
 
@@ -224,7 +225,7 @@ static void write_outcome(struct json_writer *w, uint64_t created_s, const struc
     }
     u = &t->usage;
     json_writef(w, ",\"completed_at\":%llu",
-                (unsigned long long)(created_s + t->timings.total_us / 1000000));
+                (unsigned long long)(v->created_s + t->timings.total_us / 1000000));
     if (is_cut_short(t) && t->finish != FINISH_CANCELLED && t->finish != FINISH_ERROR)
         json_writef(w, ",\"incomplete_details\":{\"reason\":\"%s\"}",
                     t->finish == FINISH_LENGTH ? "max_output_tokens" : finish_name(t->finish));
@@ -233,8 +234,10 @@ static void write_outcome(struct json_writer *w, uint64_t created_s, const struc
     json_writef(w,
                 ",\"usage\":{\"input_tokens\":%u,\"input_tokens_details\":"
                 "{\"cached_tokens\":%u,\"cache_write_tokens\":0},\"output_tokens\":%u,"
-                "\"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":%u}}",
-                u->n_prompt, u->n_cached, u->n_completion, u->n_prompt + u->n_completion);
+                "\"output_tokens_details\":{\"reasoning_tokens\":%u},\"total_tokens\":%u}}",
+                u->n_prompt, u->n_cached, u->n_completion,
+                tools_thought_tokens(t, v->model->info.reply_format),
+                u->n_prompt + u->n_completion);
 }
 
 /* The parameters that the reply is sampled with. */
@@ -357,7 +360,7 @@ void response_write(const struct response_view *v, struct json_writer *w)
     response_write_sampling(v, w);
     write_optional(w, "instructions", r->instructions);
     write_optional(w, "previous_response_id", r->previous);
-    write_outcome(w, v->created_s, t);
+    write_outcome(w, v, t);
 }
 
 /* The response as it is; in progress, if is_begun, whatever its turn is. */

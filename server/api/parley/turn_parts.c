@@ -197,6 +197,11 @@ static enum status put_calls_of(Parley__V1__Message *out, const struct whole_rep
     return STATUS_OK;
 }
 
+uint32_t turn_parts_n_thought(const struct turn_parts *p, const struct completed_turn *r)
+{
+    return tools_thought_tokens(r, p->has_format ? &p->format : NULL);
+}
+
 enum status turn_parts_message(Parley__V1__Message *out, const struct turn_parts *p,
                                const struct completed_turn *r, struct arena *arena)
 {

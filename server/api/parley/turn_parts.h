@@ -36,6 +36,9 @@ enum status turn_parts_fill(Parley__V1__TurnPiece *out, struct turn_parts *p,
 /* Calls so far; p may be NULL. */
 uint32_t turn_parts_n_calls(const struct turn_parts *p);
 
+/* Tokens of thoughts in a reply, whether or not they come apart. */
+uint32_t turn_parts_n_thought(const struct turn_parts *p, const struct completed_turn *r);
+
 /* The same of a whole reply, whose text is out's already. */
 enum status turn_parts_message(Parley__V1__Message *out, const struct turn_parts *p,
                                const struct completed_turn *r, struct arena *arena) MUST_CHECK;

@@ -512,6 +512,7 @@ enum status wire_event(struct wire_event *out, const struct turn_event *event,
     case EVENT_DONE:
         parley__v1__turn_done__init(&out->done);
         fill_usage(&out->usage, &event->usage);
+        out->usage.reasoning_tokens = turn_parts_n_thought(parts, reader->completed);
         fill_timings(&out->timings, &event->timings);
         out->done.finish_reason = wire_finish_of(event->finish, turn_parts_n_calls(parts));
         out->done.usage = &out->usage;
@@ -555,6 +556,7 @@ enum status wire_reply(Parley__V1__TurnReply **out, const struct turn_reader *re
     parley__v1__turn_reply__init(&w->reply);
     parley__v1__message__init(&w->message);
     fill_usage(&w->usage, &r->usage);
+    w->usage.reasoning_tokens = turn_parts_n_thought(parts, r);
     fill_timings(&w->timings, &r->timings);
     w->message.role = (char *)role_name(ROLE_ASSISTANT);
     w->message.text = piece.text;

@@ -23,7 +23,7 @@ static const struct call_format *family(const char *name)
 }
 
 /* Parts as a text: T(…) text, R(…) thoughts, C(…) a call, its arguments as they are. */
-static void add_parts(struct buf *out, struct reply_parser *p, char *ret_last)
+static void add_parts(struct buf *out, struct buf *thoughts, struct reply_parser *p, char *ret_last)
 {
     static const char kinds[] = {
         [REPLY_TEXT] = 'T', [REPLY_THOUGHT] = 'R', [REPLY_CALL] = 'C', [REPLY_ARGUMENTS] = 'A'};
@@ -35,8 +35,28 @@ static void add_parts(struct buf *out, struct reply_parser *p, char *ret_last)
         if (kind != *ret_last || kind == 'C')
             ck_assert_int_eq(buf_printf(out, "|%c:", kind), STATUS_OK);
         ck_assert_int_eq(buf_append(out, part.text, part.len), STATUS_OK);
+        if (part.kind == REPLY_THOUGHT)
+            ck_assert_int_eq(buf_append(thoughts, part.text, part.len), STATUS_OK);
         *ret_last = kind;
     }
+}
+
+/* The places of thoughts are those of their text in the reply. */
+static void check_ranges(const struct reply_parser *p, const char *text, const struct buf *thoughts)
+{
+    size_t n, at = 0;
+    const struct reply_range *ranges = reply_parser_thoughts(p, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        const size_t len = ranges[i].to - ranges[i].from;
+
+        ck_assert(ranges[i].from < ranges[i].to && ranges[i].to <= strlen(text));
+        ck_assert(i == 0 || ranges[i - 1].to < ranges[i].from);
+        ck_assert(len <= thoughts->len - at &&
+                  memcmp(text + ranges[i].from, thoughts->data + at, len) == 0);
+        at += len;
+    }
+    ck_assert_uint_eq(at, thoughts->len);
 }
 
 static void parse(struct buf *out, const struct reply_parser_config *config, const char *text,
@@ -44,19 +64,23 @@ static void parse(struct buf *out, const struct reply_parser_config *config, con
 {
     const size_t len = strlen(text);
     struct reply_parser *p;
+    struct buf thoughts;
     char last = ' ';
 
     buf_init(out, 1 << 20);
+    buf_init(&thoughts, 1 << 20);
     ck_assert_int_eq(reply_parser_open(&p, config, &err), STATUS_OK);
     for (size_t at = 0; at < len; at += cut) {
         const size_t n = cut < len - at ? cut : len - at;
 
         ck_assert_int_eq(reply_parser_add(p, text + at, n, &err), STATUS_OK);
-        add_parts(out, p, &last);
+        add_parts(out, &thoughts, p, &last);
     }
     ck_assert_int_eq(reply_parser_end(p, &err), STATUS_OK);
-    add_parts(out, p, &last);
+    add_parts(out, &thoughts, p, &last);
+    check_ranges(p, text, &thoughts);
     reply_parser_close(p);
+    buf_deinit(&thoughts);
 }
 
 static void check_parts(const struct reply_parser_config *config, const char *text,
