@@ -74,6 +74,7 @@ struct agent_info {
     size_t chat_template_len;
     size_t n_embedding;   /* values of an embedding; 0: it gives none */
     enum pooling pooling; /* of embeddings; POOLING_NONE: it gives none */
+    bool is_embedder;     /* it was made for embeddings: its file says how to pool */
     size_t weight_bytes;
     size_t n_observations, n_actions; /* inputs, choices; 0 for kinds that do not act */
     size_t n_action_numbers;          /* of an action that is no choice; else 0 */

@@ -52,23 +52,30 @@ static void read_defaults(struct lm *m)
         m->defaults.top_k = (uint32_t)top_k;
 }
 
-/* The option's, else the file's, which says it where it was made for embeddings, else the mean. */
-static enum pooling choose_pooling(const struct lm *m, enum pooling option)
+/* What <architecture>.pooling_type says; POOLING_NONE: nothing, or what is not computed here. */
+static enum pooling file_pooling(const struct lm *m)
 {
-    enum { FILE_LAST = 3 }; /* of <architecture>.pooling_type */
+    enum { FILE_MEAN = 1, FILE_LAST = 3 };
     struct error ignored;
     const char *arch;
     char key[80];
     uint64_t type;
     size_t len;
 
-    if (option != POOLING_NONE ||
-        gguf_get_text(m->gguf, "general.architecture", &arch, &len, &ignored) != STATUS_OK)
-        return option == POOLING_NONE ? POOLING_MEAN : option;
+    if (gguf_get_text(m->gguf, "general.architecture", &arch, &len, &ignored) != STATUS_OK)
+        return POOLING_NONE;
     (void)snprintf(key, sizeof key, "%.*s.pooling_type", (int)(len < 48 ? len : 48), arch);
-    if (gguf_get_u64(m->gguf, key, &type, &ignored) == STATUS_OK && type == FILE_LAST)
-        return POOLING_LAST;
-    return POOLING_MEAN;
+    if (gguf_get_u64(m->gguf, key, &type, &ignored) != STATUS_OK)
+        return POOLING_NONE;
+    return type == FILE_LAST ? POOLING_LAST : type == FILE_MEAN ? POOLING_MEAN : POOLING_NONE;
+}
+
+/* The option's, else the file's, which says it where it was made for embeddings, else the mean. */
+static enum pooling choose_pooling(const struct lm *m, enum pooling option)
+{
+    if (option == POOLING_NONE)
+        option = file_pooling(m);
+    return option == POOLING_NONE ? POOLING_MEAN : option;
 }
 
 /* An eighth of the machine's or the container's memory, at most 4 GiB. Pages take memory only
@@ -430,8 +437,10 @@ static enum status lm_open(struct agent *a, const struct agent_config *config, s
                        config->path, m->default_system->n_ids, m->limits.context);
     if (rc == STATUS_OK)
         read_defaults(m);
-    if (rc == STATUS_OK)
+    if (rc == STATUS_OK) {
         m->pooling = choose_pooling(m, config->options.pooling);
+        m->is_embedder = file_pooling(m) != POOLING_NONE;
+    }
     if (rc == STATUS_OK)
         lm_read_statistics(m);
     return rc; /* agent_open calls lm_close on failure */
@@ -458,6 +467,7 @@ static void lm_info(const struct agent *a, struct agent_info *out)
         .chat_template_len = m->template_len,
         .n_embedding = llama_shape(m->llama)->width,
         .pooling = m->pooling,
+        .is_embedder = m->is_embedder,
         .weight_bytes = llama_weight_bytes(m->llama),
         .kv_page_bytes = llama_page_bytes(m->llama),
         .kv_pages = usage.n_pages,

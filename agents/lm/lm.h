@@ -58,6 +58,7 @@ struct lm {
                           scores */
     struct sampling defaults;
     enum pooling pooling;
+    bool is_embedder; /* its file says how to pool */
     char version[65];
     struct lm_system *default_system;
     struct lm_systems systems;

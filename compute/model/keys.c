@@ -68,6 +68,7 @@ static const struct {
     {"residual_scale", RULE_UNKNOWN, KEYS_SCALES},
     {"logit_scale", RULE_UNKNOWN, KEYS_SCALES},
     {"tensor_data_layout", RULE_LAYOUT, 0},
+    {"pooling_type", RULE_HARMLESS, 0}, /* of embeddings; the agent reads it */
 };
 
 enum { N_RULES = sizeof rules / sizeof rules[0], SHOWN_MAX = 60 };

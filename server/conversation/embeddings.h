@@ -50,7 +50,8 @@ void embeddings_close(struct embeddings *e);
 enum status embeddings_advance(struct embeddings *e, bool *ret_is_done,
                                struct error *err) MUST_CHECK;
 
-/* Once all is done: the values of the i-th input, [embeddings_width]; tokens of all inputs, and
+/* Once all is done: the values of the i-th input, [embeddings_width], followed by those of the
+ * next; tokens of all inputs, and
  * those of them that were found in the cache. */
 const float *embeddings_values(const struct embeddings *e, size_t i);
 size_t embeddings_width(const struct embeddings *e);

@@ -137,6 +137,24 @@ static enum status convert_params(const ProtobufCMessage *m, struct arena *arena
     return rc;
 }
 
+/* The same to a model of embeddings. */
+static enum status convert_rows(const Inference__ModelInferRequest *r, struct arena *arena,
+                                struct error *err)
+{
+    const struct agent_info info = {
+        .kind = "lm", .architecture = "", .backend = "", .n_embedding = 4, .is_embedder = true};
+    struct kserve_signature sig;
+    struct kserve_request out;
+    enum status rc;
+
+    kserve_signature(&sig, &info);
+    rc = kserve_request_read(&out, r, &sig, "model", arena, err);
+    for (size_t i = 0; rc == STATUS_OK && i < out.n_texts; i++)
+        assert(out.texts[i].len > 0 && utf8_is_valid(out.texts[i].text, out.texts[i].len));
+    assert(rc != STATUS_OK || (out.n_texts > 0 && out.sequence == NULL));
+    return rc;
+}
+
 /* The requests of KServe's clients, to a model that speaks and to one that acts. */
 static enum status convert_inference(const Inference__ModelInferRequest *r, bool is_policy,
                                      struct arena *arena, struct error *err)
@@ -226,6 +244,8 @@ static void convert(const ProtobufCMessage *m, struct arena *arena)
         const Inference__ModelInferRequest *r = (const Inference__ModelInferRequest *)m;
 
         rc = convert_inference(r, true, arena, &err);
+        assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
+        rc = convert_rows(r, arena, &err);
         assert(rc == STATUS_OK || (rc == err.status && err.text[0] != '\0'));
         rc = convert_inference(r, false, arena, &err);
     }

@@ -23,6 +23,7 @@ from tritonclient.utils import InferenceServerException
 import children
 import harness
 from children import PATIENCE, until
+from parley.v1 import embeddings_pb2, embeddings_pb2_grpc  # found by harness
 
 ENDLESS = {"max_tokens": 100000, "ignore_eos": True}  # of model long
 
@@ -36,6 +37,13 @@ def text(value, name="text_input"):
 def streamed(on=True):
     tensor = triton.InferInput("stream", [1], "BOOL")
     tensor.set_data_from_numpy(np.array([on]))
+    return tensor
+
+
+def texts(values, shape=None):
+    data = np.array([v.encode() for v in values], dtype=object).reshape(shape or [len(values)])
+    tensor = triton.InferInput("text_input", list(data.shape), "BYTES")
+    tensor.set_data_from_numpy(data)
     return tensor
 
 
@@ -126,7 +134,7 @@ def metadata(client):
         assert config.model_transaction_policy.decoupled == (name == "tiny")
         assert config.HasField("sequence_batching") == (name == "tiny")
     assert client.get_model_metadata("cart").inputs[0].shape == [4]
-    refused(lambda: client.get_model_metadata("nothing"), "NOT_FOUND", "nothing", "tiny, cart, memory, long, echo")
+    refused(lambda: client.get_model_metadata("nothing"), "NOT_FOUND", "nothing", "tiny, cart, memory, long, rows, echo")
     refused(lambda: client.is_model_ready("echo", "2"), "NOT_FOUND", "version")
     assert client.is_model_ready("echo", "1")
     print("metadata and configuration")
@@ -517,6 +525,65 @@ async def with_asyncio(address):
     print("asyncio")
 
 
+def embeddings(client):
+    """Rows of an embedding model, and of any language model that is asked for its output "embedding": the values that the other APIs give."""
+    wanted = [triton.InferRequestedOutput("embedding")]
+    said_by = embeddings_pb2_grpc.EmbeddingsStub(client.parley.channel)
+    words = ["hello", "the hell in the hello", "no, in a hello " * 40]
+
+    def by_parley(model, **more):
+        inputs = [embeddings_pb2.EmbeddingInput(text=w) for w in words]
+        answer = said_by.Embed(embeddings_pb2.EmbeddingsEmbedRequest(model=model, inputs=inputs, **more))
+        return np.array([e.values for e in answer.embeddings], np.float32), answer.usage.prompt_tokens
+
+    model = client.get_model_metadata("rows")
+    width = by_parley("rows")[0].shape[1]
+    assert [(t.name, t.datatype, list(t.shape)) for t in model.inputs] == [("text_input", "BYTES", [-1])]
+    assert [(t.name, t.datatype, list(t.shape)) for t in model.outputs] == [("embedding", "FP32", [-1, width])], model
+    config = client.get_model_config("rows").config
+    assert [list(t.dims) for t in config.output] == [[-1, width]] and not config.model_transaction_policy.decoupled and config.HasField("dynamic_batching")
+    for name, outputs, shape in (("rows", None, None), ("rows", wanted, [3, 1]), ("tiny", wanted, None)):
+        result = client.infer(name, [texts(words, shape)], outputs=outputs, request_id="e")
+        expected, n_tokens = by_parley(name)
+        got = result.as_numpy("embedding")
+        assert got.dtype == np.float32 and got.shape == (3, width) and np.array_equal(got, expected), (name, got, expected)
+        assert parameter(result, "prompt_tokens") == n_tokens and result.get_response().id == "e"
+        assert np.allclose(np.linalg.norm(got, axis=1), 1, atol=1e-5)
+    assert not np.array_equal(by_parley("rows")[0], by_parley("tiny")[0]), "one pools the last token, one all"
+    assert np.array_equal(client.infer("rows", [text(words[0])]).as_numpy("embedding"), by_parley("rows")[0][:1])
+    few = client.infer("rows", [texts(words)], parameters={"dimensions": 8}).as_numpy("embedding")
+    assert few.shape == (3, 8) and np.array_equal(few, by_parley("rows", dimensions=8)[0])
+    many = client.infer("tiny", [texts([f"text {i}" for i in range(70)])], outputs=wanted).as_numpy("embedding")
+    assert many.shape == (70, width) and np.array_equal(many[69:], client.infer("tiny", [text("text 69")], outputs=wanted).as_numpy("embedding"))
+    # Typed contents, the stream, and a model of embeddings that is asked to speak.
+    typed = service_pb2.ModelInferRequest(model_name="rows")
+    tensor = typed.inputs.add(name="text_input", datatype="BYTES", shape=[3])
+    tensor.contents.bytes_contents.extend(w.encode() for w in words)
+    answer = service_pb2_grpc.GRPCInferenceServiceStub(client.parley.channel).ModelInfer(typed)
+    assert answer.raw_output_contents[0] == by_parley("rows")[0].tobytes() and list(answer.outputs[0].shape) == [3, width]
+    stream = Stream(client)
+    stream.ask("tiny", [texts(words)], outputs=wanted, request_id="7")
+    (result,) = stream.answer("7")
+    assert np.array_equal(result.as_numpy("embedding"), by_parley("tiny")[0])
+    stream.stop()
+    speaks = [triton.InferRequestedOutput("text_output")]
+    assert parameter(client.infer("rows", [text("hi")], outputs=speaks, parameters={"max_tokens": 2}), "completion_tokens") <= 2
+    before = n_conversations(client)
+    for words_of, call in (
+            (("text_input", "[]"), lambda: client.infer("rows", [triton.InferInput("text_input", [], "BYTES")])),
+            (("text_input", "empty"), lambda: client.infer("rows", [texts(["a", ""])])),
+            (("text_input", "[2, 2]", "[-1]"), lambda: client.infer("rows", [texts(list("abcd"), [2, 2])])),
+            (("2049",), lambda: client.infer("rows", [texts(["a"] * 2049)])),
+            (("dimensions",), lambda: client.infer("rows", [texts(["a"])], parameters={"dimensions": width + 1})),
+            (("sequence_id",), lambda: client.infer("rows", [texts(["a"])], sequence_id=5, sequence_start=True)),
+            (("text_output", "embedding"), lambda: client.infer("tiny", [texts(["a"])], outputs=wanted + speaks)),
+            (("embedding", "text_output"), lambda: client.infer("echo", [text("a")], outputs=wanted))):
+        refused(call, "INVALID_ARGUMENT", *words_of)
+    refused(lambda: client.infer("rows", [texts(["a", "word " * 5000])]), "OUT_OF_RANGE", "input 1")
+    until("no conversation of embeddings stays", lambda: n_conversations(client) <= before)
+    print("embeddings")
+
+
 def client_of(parley):
     client = triton.InferenceServerClient(parley.address)
     client.parley = parley
@@ -526,11 +593,12 @@ def client_of(parley):
 def main():
     parleyd, write_tiny_model, write_policy = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: os.path.join(folder, f"{name}.gguf") for name in ("tiny", "cart", "memory", "long")}
+        paths = {name: os.path.join(folder, f"{name}.gguf") for name in ("tiny", "cart", "memory", "long", "rows")}
         more = os.path.join(folder, "models")
         os.mkdir(more)
         children.run([write_tiny_model, paths["tiny"]], check=True)
         children.run([write_tiny_model, paths["long"], "65536"], check=True)
+        children.run([write_tiny_model, paths["rows"], "llama.pooling_type=3"], check=True)
         children.run([write_policy, paths["cart"]], check=True)
         children.run([write_policy, paths["memory"], "lstm"], check=True)
         shutil.copy(paths["tiny"], os.path.join(more, "more.gguf"))
@@ -547,6 +615,7 @@ def main():
             deadlines(client)
             statistics(client)
             large(client)
+            embeddings(client)
             repository(client, more)
             asyncio.run(with_asyncio(parley.address))
             client.close()

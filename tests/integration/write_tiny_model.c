@@ -1,7 +1,7 @@
 /* Writes the small model of the tests into a file: `write_tiny_model FILE [CONTEXT [SEED
  * [TEMPLATE]]]`. CONTEXT: so many tokens instead of TINY_CONTEXT, for replies that are still
- * running when a test reaches them. SEED: other weights than those of 1. TEMPLATE: a file with the
- * chat template. */
+ * running when a test reaches them; or KEY=NUMBER, another key. SEED: other weights than those
+ * of 1. TEMPLATE: a file with the chat template. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ int main(int argc, char **argv)
 {
     struct tiny_config config = {.type = DTYPE_F32, .seed = 1};
     struct tiny_model model;
-    char template[1 << 16];
+    char template[1 << 16], *value;
     FILE *out, *from;
     int is_good;
 
@@ -21,8 +21,11 @@ int main(int argc, char **argv)
     if (argc >= 4)
         config.seed = (uint32_t)strtoul(argv[3], NULL, 10);
     if (argc >= 3) {
-        config.set_key = "llama.context_length";
-        config.set_value = (uint32_t)strtoul(argv[2], NULL, 10);
+        value = strchr(argv[2], '=');
+        if (value != NULL)
+            *value = '\0';
+        config.set_key = value != NULL ? argv[2] : "llama.context_length";
+        config.set_value = (uint32_t)strtoul(value != NULL ? value + 1 : argv[2], NULL, 10);
     }
     if (argc == 5) {
         from = fopen(argv[4], "rb");

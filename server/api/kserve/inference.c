@@ -114,10 +114,29 @@ static enum status inference_begin_step(struct inference *in, struct error *err)
     return rc;
 }
 
+static enum status inference_begin_embeddings(struct inference *in, struct error *err)
+{
+    const struct embeddings_request r = {
+        .principal = in->principal,
+        .model = in->model,
+        .inputs = in->request.texts,
+        .n_inputs = in->request.n_texts,
+        .dimensions = in->request.dimensions,
+        .deadline_us = in->deadline_us,
+    };
+    enum status rc =
+        embeddings_open(&in->embeddings, in->server->conversations, &r, on_reader, in, err);
+
+    if (rc != STATUS_OK && strcmp(err->field, "input") == 0)
+        (void)error_name_field(err, in->signature.inputs[KSERVE_TEXT_INPUT].name);
+    return rc;
+}
+
 static enum status inference_start(struct inference *in, struct error *err)
 {
-    enum status rc =
-        in->signature.is_policy ? inference_begin_step(in, err) : inference_begin_turn(in, err);
+    enum status rc = in->signature.is_policy      ? inference_begin_step(in, err)
+                     : in->signature.is_embedding ? inference_begin_embeddings(in, err)
+                                                  : inference_begin_turn(in, err);
 
     in->has_begun = rc == STATUS_OK;
     return rc;
@@ -186,7 +205,7 @@ enum status inference_begin(struct inference *in, struct server *server, uint32_
     rc = inference_find_model(in, message, err);
     if (rc != STATUS_OK)
         return rc;
-    kserve_signature(&in->signature, &in->model->info);
+    kserve_signature_for(&in->signature, &in->model->info, message);
     in->model_name = arena_strndup(arena, in->model->name, strlen(in->model->name));
     if (in->model_name == NULL)
         return error_no_memory(err, strlen(in->model->name), "a request");
@@ -268,8 +287,8 @@ static void add_output(const struct inference *in, struct inference_response *ou
     inference__model_infer_response__infer_output_tensor__init(tensor);
     tensor->name = (char *)t->name;
     tensor->datatype = (char *)t->datatype;
-    tensor->shape = (int64_t *)&t->dim;
-    tensor->n_shape = 1;
+    tensor->shape = t->has_rows ? (int64_t *)in->shape : (int64_t *)&t->dim;
+    tensor->n_shape = t->has_rows ? 2 : 1;
     out->output_list[i] = tensor;
     out->raw[i] = (ProtobufCBinaryData){.len = size_bytes, .data = (uint8_t *)data};
     out->message.n_outputs = out->message.n_raw_output_contents = i + 1;
@@ -322,6 +341,31 @@ static enum inference_said say_step(struct inference *in, bool is_stream,
     if (is_stream)
         add_final(out, true);
     sequence_leave(&in->slot);
+    return INFERENCE_LAST;
+}
+
+static enum inference_said say_embeddings(struct inference *in, bool is_stream,
+                                          struct inference_response *out)
+{
+    const struct embeddings *e = in->embeddings;
+    bool is_done = false;
+
+    if (in->is_over)
+        return INFERENCE_NOTHING;
+    if (embeddings_advance(in->embeddings, &is_done, &in->err) != STATUS_OK)
+        return inference_fail(in, out);
+    if (!is_done)
+        return INFERENCE_NOTHING;
+    in->is_over = true;
+    in->shape[0] = (int64_t)in->request.n_texts;
+    in->shape[1] = (int64_t)embeddings_width(e);
+    open_response(in, out);
+    add_output(in, out, 0, embeddings_values(e, 0),
+               in->request.n_texts * embeddings_width(e) * sizeof(float));
+    add_number(out, "prompt_tokens", embeddings_n_tokens(e));
+    add_number(out, "cached_tokens", embeddings_n_cached(e));
+    if (is_stream)
+        add_final(out, true);
     return INFERENCE_LAST;
 }
 
@@ -434,6 +478,8 @@ enum inference_said inference_next(struct inference *in, bool is_stream,
         return in->is_over ? inference_fail(in, out) : INFERENCE_NOTHING;
     if (in->signature.is_policy)
         return say_step(in, is_stream, out);
+    if (in->signature.is_embedding)
+        return say_embeddings(in, is_stream, out);
     if (is_stream && in->request.wants_stream && in->signature.is_decoupled)
         return say_part(in, out, arena);
     return say_whole(in, is_stream, out, arena);
@@ -443,6 +489,8 @@ bool inference_has_more(const struct inference *in)
 {
     if (!in->has_begun || in->signature.is_policy)
         return in->is_over;
+    if (in->signature.is_embedding)
+        return !in->is_over;
     return reader_has_more(&in->reader);
 }
 
@@ -450,7 +498,9 @@ void inference_end(struct inference *in, enum status why)
 {
     struct conversation *c;
 
-    if (in->has_begun && !in->signature.is_policy)
+    embeddings_close(in->embeddings);
+    in->embeddings = NULL;
+    if (in->has_begun && !in->signature.is_policy && !in->signature.is_embedding)
         reader_close(&in->reader, why);
     step_wait_leave(&in->step);
     step_reply_unref(in->reply);

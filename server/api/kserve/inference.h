@@ -1,5 +1,6 @@
 /* One ModelInferRequest in flight: a turn of a model that speaks, or a step of one that acts, in a
- * sequence or alone. Its caller writes the responses when notified. Loop. */
+ * sequence or alone, or the embeddings of texts. Its caller writes the responses when notified.
+ * Loop. */
 #ifndef SERVER_API_KSERVE_INFERENCE_H
 #define SERVER_API_KSERVE_INFERENCE_H
 
@@ -28,6 +29,8 @@ struct inference {
     char cursor[48];            /* in the response that is being written */
     struct conversation_id own; /* valid if has_own: a conversation for this request alone */
     bool has_own;
+    struct embeddings *embeddings; /* NULL: none are asked for */
+    int64_t shape[2];              /* of them */
     struct step_wait step;
     struct step_reply *reply; /* NULL: none yet, or it failed */
     char own_env[40];         /* "": none; a session for this step alone */

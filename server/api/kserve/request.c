@@ -53,12 +53,32 @@ static size_t n_typed(const contents *c)
            c->n_uint64_contents + c->n_fp32_contents + c->n_fp64_contents + c->n_bytes_contents;
 }
 
+/* [n], or [n, 1]. */
+static enum status kserve_check_rows(const input *in, struct error *err)
+{
+    char is[SHAPE_TEXT];
+
+    if (in->n_shape < 1 || in->n_shape > 2 || in->shape[0] < 1 ||
+        (in->n_shape == 2 && in->shape[1] != 1)) {
+        kserve_request_shape_text(is, in->shape, in->n_shape);
+        return kserve_request_wrong(err, in->name, "shape", is, "[-1]");
+    }
+    if (in->shape[0] > EMBEDDINGS_MAX_INPUTS)
+        return error_field(err, in->name, "has %lld texts, it may have %d", (long long)in->shape[0],
+                           EMBEDDINGS_MAX_INPUTS);
+    return STATUS_OK;
+}
+
 /* The shape must be [dim], optionally with leading ones. */
 static enum status check_shape(const input *in, const struct kserve_tensor *takes,
                                struct error *err)
 {
     char is[SHAPE_TEXT], should[SHAPE_TEXT];
-    bool is_right = in->n_shape > 0 && in->shape[in->n_shape - 1] == takes->dim;
+    bool is_right;
+
+    if (takes->dim < 0)
+        return kserve_check_rows(in, err);
+    is_right = in->n_shape > 0 && in->shape[in->n_shape - 1] == takes->dim;
 
     for (size_t i = 0; i + 1 < in->n_shape; i++)
         is_right &= in->shape[i] == 1;
@@ -82,35 +102,83 @@ static const ProtobufCBinaryData *raw_of(const request *r, size_t i)
     return r->n_raw_input_contents > 0 ? &r->raw_input_contents[i] : NULL;
 }
 
-/* Takes one element of BYTES. */
-static enum status take_bytes(struct text *out, const request *r, size_t i, struct arena *arena,
-                              struct error *err)
+/* The raw element of BYTES at *at, which moves behind it: its length, then its data. */
+static enum status raw_element(const uint8_t **ret_data, size_t *ret_len, size_t *at,
+                               const ProtobufCBinaryData *raw, const char *name, struct error *err)
 {
-    const input *in = r->inputs[i];
-    const ProtobufCBinaryData *raw = raw_of(r, i);
-    const uint8_t *data;
+    const uint8_t *head;
     size_t len;
 
-    if (raw != NULL) {
-        data = raw->data + 4;
-        if (raw->len < 4)
-            return wrong_size(err, in->name, raw->len);
-        len = (size_t)raw->data[0] | (size_t)raw->data[1] << 8 | (size_t)raw->data[2] << 16 |
-              (size_t)raw->data[3] << 24;
-        if (len != raw->len - 4)
-            return wrong_size(err, in->name, raw->len);
-    } else {
-        if (in->contents == NULL || in->contents->n_bytes_contents != 1)
-            return wrong_size(err, in->name, 0);
-        data = in->contents->bytes_contents[0].data;
-        len = in->contents->bytes_contents[0].len;
-    }
+    if (raw->len - *at < 4)
+        return wrong_size(err, name, raw->len);
+    head = raw->data + *at;
+    len = (size_t)head[0] | (size_t)head[1] << 8 | (size_t)head[2] << 16 | (size_t)head[3] << 24;
+    if (len > raw->len - *at - 4)
+        return wrong_size(err, name, raw->len);
+    *ret_data = head + 4;
+    *ret_len = len;
+    *at += 4 + len;
+    return STATUS_OK;
+}
+
+static enum status kserve_take_text(struct text *out, const input *in, const uint8_t *data,
+                                    size_t len, struct arena *arena, struct error *err)
+{
     if (memchr(len == 0 ? "" : (const char *)data, '\0', len) != NULL ||
         !utf8_is_valid((const char *)data, len))
         return error_field(err, in->name, "is no text: not UTF-8, or with a NUL");
     out->text = arena_strndup(arena, len == 0 ? "" : (const char *)data, len);
     out->len = len;
     return out->text != NULL ? STATUS_OK : error_no_memory(err, len, "a text");
+}
+
+/* Takes all n elements of BYTES. */
+static enum status take_texts(struct text *out, size_t n, const request *r, size_t i,
+                              struct arena *arena, struct error *err)
+{
+    const input *in = r->inputs[i];
+    const ProtobufCBinaryData *raw = raw_of(r, i);
+    size_t at = 0;
+
+    if (raw == NULL && (in->contents == NULL || in->contents->n_bytes_contents != n))
+        return wrong_size(err, in->name, 0);
+    for (size_t k = 0; k < n; k++) {
+        const uint8_t *data = NULL;
+        size_t len = 0;
+
+        if (raw == NULL) {
+            data = in->contents->bytes_contents[k].data;
+            len = in->contents->bytes_contents[k].len;
+        } else if (raw_element(&data, &len, &at, raw, in->name, err) != STATUS_OK) {
+            return err->status;
+        }
+        if (kserve_take_text(&out[k], in, data, len, arena, err) != STATUS_OK)
+            return err->status;
+    }
+    return raw == NULL || at == raw->len ? STATUS_OK : wrong_size(err, in->name, raw->len);
+}
+
+/* The texts to be embedded. */
+static enum status take_rows(struct kserve_request *out, const request *r, size_t i,
+                             struct arena *arena, struct error *err)
+{
+    const input *in = r->inputs[i];
+    const size_t n = (size_t)in->shape[0]; /* it was checked */
+    struct text *texts = arena_alloc(arena, n, sizeof(*texts));
+    struct embedding_input *rows = arena_alloc(arena, n, sizeof(*rows));
+
+    if (texts == NULL || rows == NULL)
+        return error_no_memory(err, n * sizeof(*rows), "texts");
+    if (take_texts(texts, n, r, i, arena, err) != STATUS_OK)
+        return err->status;
+    for (size_t k = 0; k < n; k++) {
+        if (texts[k].len == 0)
+            return error_field(err, in->name, "has an empty text");
+        rows[k] = (struct embedding_input){.text = texts[k].text, .len = texts[k].len};
+    }
+    out->texts = rows;
+    out->n_texts = n;
+    return STATUS_OK;
 }
 
 static enum status take_bool(bool *out, const request *r, size_t i, struct error *err)
@@ -199,7 +267,7 @@ static enum status kserve_request_take_input(struct kserve_request *out,
 {
     const struct kserve_tensor *takes = &sig->inputs[which];
     const input *in = r->inputs[i];
-    struct text text;
+    struct text text = {0};
     enum status rc;
 
     if (strcmp(in->datatype, takes->datatype) != 0) {
@@ -214,13 +282,15 @@ static enum status kserve_request_take_input(struct kserve_request *out,
         return rc;
     if (sig->is_policy)
         return take_floats(&out->observation, r, i, (size_t)takes->dim, err);
+    if (sig->is_embedding)
+        return take_rows(out, r, i, arena, err);
     switch (which) {
     case KSERVE_TEXT_INPUT:
-        return take_bytes(&out->text, r, i, arena, err);
+        return take_texts(&out->text, 1, r, i, arena, err);
     case KSERVE_STREAM:
         return take_bool(&out->wants_stream, r, i, err);
     default:
-        rc = take_bytes(&text, r, i, arena, err);
+        rc = take_texts(&text, 1, r, i, arena, err);
         return rc == STATUS_OK ? take_sampling(overrides, &text, arena, err) : rc;
     }
 }
@@ -424,6 +494,19 @@ static enum status take_cursor(struct kserve_request *out, const char *key, cons
     return STATUS_OK;
 }
 
+static enum status take_dimensions(size_t *out, const char *key, const parameter *p,
+                                   struct error *err)
+{
+    uint64_t n = 0;
+
+    if (take_count(&n, key, p, err) != STATUS_OK)
+        return err->status;
+    if (n == 0 || n > UINT32_MAX)
+        return error_field(err, key, "is %llu", (unsigned long long)n);
+    *out = (size_t)n;
+    return STATUS_OK;
+}
+
 /* Unknown names are ignored. */
 static enum status take_parameter(struct kserve_request *out, struct sampling_overrides *overrides,
                                   const char *key, const parameter *p, struct arena *arena,
@@ -445,6 +528,8 @@ static enum status take_parameter(struct kserve_request *out, struct sampling_ov
         return take_count(&out->timeout_us, key, p, err);
     if (strcmp(key, "turn") == 0)
         return take_turn(&out->turn, key, p, err);
+    if (strcmp(key, "dimensions") == 0)
+        return take_dimensions(&out->dimensions, key, p, err);
     if (strcmp(key, "resume_from") == 0)
         return take_cursor(out, key, p, err);
     if (sampling_json_knows(key))
@@ -470,7 +555,10 @@ enum status kserve_request_read(struct kserve_request *out, const request *r,
     for (size_t i = 0; i < r->n_parameters && rc == STATUS_OK; i++)
         rc = take_parameter(out, overrides, r->parameters[i]->key, r->parameters[i]->value, arena,
                             err);
-    if (rc == STATUS_OK && !sig->is_policy && out->text.len == 0 && !out->resume.is_wanted)
+    if (rc == STATUS_OK && sig->is_embedding && out->sequence != NULL)
+        rc = error_field(err, "sequence_id", "is for turns: an embedding is in no sequence");
+    if (rc == STATUS_OK && !sig->is_policy && !sig->is_embedding && out->text.len == 0 &&
+        !out->resume.is_wanted)
         rc = error_field(err, "text_input", "is empty: a turn says something");
     if (rc == STATUS_OK && out->sequence == NULL && (out->starts || out->ends))
         rc = error_field(err, "sequence_id", "is missing beside sequence_start or sequence_end");

@@ -7,6 +7,7 @@
 #include "inference/grpc_service.pb-c.h"
 #include "server/api/kserve/signature.h"
 #include "server/conversation/completed_turn.h"
+#include "server/conversation/embeddings.h"
 
 enum { SEQUENCE_ID_MAX_BYTES = 256 };
 
@@ -14,6 +15,10 @@ struct kserve_request {
     /* Of models that speak. */
     struct text text;
     bool wants_stream;
+    /* Of embeddings. */
+    const struct embedding_input *texts; /* [n_texts] */
+    size_t n_texts;
+    size_t dimensions;                          /* 0: all */
     const struct sampling_overrides *overrides; /* NULL: nothing given */
     /* Of models that act. */
     const float *observation; /* [n] by the signature */

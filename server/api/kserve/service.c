@@ -96,13 +96,13 @@ static void model_ready(struct call *call, const ProtobufCMessage *message, stru
 
 typedef Inference__ModelMetadataResponse__TensorMetadata tensor_metadata;
 
-static void tensor_describe(tensor_metadata *out, const struct kserve_tensor *t)
+static void tensor_describe(tensor_metadata *out, int64_t shape[2], const struct kserve_tensor *t)
 {
     inference__model_metadata_response__tensor_metadata__init(out);
     out->name = (char *)t->name;
     out->datatype = (char *)t->datatype;
-    out->shape = (int64_t *)&t->dim;
-    out->n_shape = 1;
+    out->n_shape = kserve_tensor_shape(shape, t);
+    out->shape = shape;
 }
 
 static void model_metadata(struct call *call, const ProtobufCMessage *message,
@@ -112,6 +112,7 @@ static void model_metadata(struct call *call, const ProtobufCMessage *message,
     Inference__ModelMetadataResponse response = INFERENCE__MODEL_METADATA_RESPONSE__INIT;
     tensor_metadata inputs[KSERVE_MAX_INPUTS], *input_list[KSERVE_MAX_INPUTS];
     tensor_metadata outputs[KSERVE_MAX_OUTPUTS], *output_list[KSERVE_MAX_OUTPUTS];
+    int64_t input_shapes[KSERVE_MAX_INPUTS][2], output_shapes[KSERVE_MAX_OUTPUTS][2];
     char *version = (char *)KSERVE_VERSION;
     struct kserve_signature sig;
     struct model *m;
@@ -123,11 +124,11 @@ static void model_metadata(struct call *call, const ProtobufCMessage *message,
     }
     kserve_signature(&sig, &m->info);
     for (size_t i = 0; i < sig.n_declared; i++) {
-        tensor_describe(&inputs[i], &sig.inputs[i]);
+        tensor_describe(&inputs[i], input_shapes[i], &sig.inputs[i]);
         input_list[i] = &inputs[i];
     }
     for (size_t i = 0; i < sig.n_outputs; i++) {
-        tensor_describe(&outputs[i], &sig.outputs[i]);
+        tensor_describe(&outputs[i], output_shapes[i], &sig.outputs[i]);
         output_list[i] = &outputs[i];
     }
     response.name = m->name;
@@ -152,6 +153,7 @@ struct config_message {
     Inference__ModelDynamicBatching batching;
     Inference__ModelTransactionPolicy transactions;
     struct kserve_signature sig;
+    int64_t output_shapes[KSERVE_MAX_OUTPUTS][2];
 };
 
 static void config_tensors(struct config_message *c)
@@ -169,8 +171,8 @@ static void config_tensors(struct config_message *c)
         inference__model_output__init(&c->outputs[i]);
         c->outputs[i].name = (char *)c->sig.outputs[i].name;
         c->outputs[i].data_type = c->sig.outputs[i].type;
-        c->outputs[i].dims = &c->sig.outputs[i].dim;
-        c->outputs[i].n_dims = 1;
+        c->outputs[i].n_dims = kserve_tensor_shape(c->output_shapes[i], &c->sig.outputs[i]);
+        c->outputs[i].dims = c->output_shapes[i];
         c->output_list[i] = &c->outputs[i];
     }
     c->config.input = c->input_list;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "agents/agent.h"
-#include "inference/model_config.pb-c.h"
+#include "inference/grpc_service.pb-c.h"
 
 /* The version of every model. Clients want a whole number. */
 #define KSERVE_VERSION "1"
@@ -16,12 +16,14 @@ enum { KSERVE_MAX_INPUTS = 3, KSERVE_MAX_OUTPUTS = 3 };
 struct kserve_tensor {
     const char *name, *datatype; /* "BYTES", "FP32", … */
     Inference__DataType type;
-    int64_t dim; /* the shape is [dim] */
+    int64_t dim; /* the shape is [dim], -1: any number of rows */
     bool is_optional;
+    bool has_rows; /* the shape is [-1, dim] */
 };
 
 struct kserve_signature {
-    bool is_policy; /* observations to actions; else texts to texts */
+    bool is_policy;    /* observations to actions; else texts to texts */
+    bool is_embedding; /* texts to their embeddings; else likewise */
     const char *platform, *backend;
     struct kserve_tensor inputs[KSERVE_MAX_INPUTS]; /* [n_inputs] */
     size_t n_inputs;
@@ -35,7 +37,14 @@ struct kserve_signature {
 /* Indices of the inputs of models that speak. */
 enum { KSERVE_TEXT_INPUT, KSERVE_STREAM, KSERVE_SAMPLING };
 
-/* Points into info's constant texts. */
+/* What the model shows, and serves unless a request asks for another output. Points into info's
+ * constant texts. */
 void kserve_signature(struct kserve_signature *out, const struct agent_info *info);
+/* What it serves to a request for these outputs. */
+void kserve_signature_for(struct kserve_signature *out, const struct agent_info *info,
+                          const Inference__ModelInferRequest *r);
+
+/* The shape, in 2 numbers; returns how many are used. */
+size_t kserve_tensor_shape(int64_t out[2], const struct kserve_tensor *t);
 
 #endif

@@ -293,6 +293,7 @@ START_TEST(harmless_keys_change_nothing)
     static const struct tiny_config harmless[] = {
         {.seed = 1, .set_key = "llama.expert_count", .set_value = 0},
         {.seed = 1, .set_key = "llama.expert_used_count", .set_value = 2},
+        {.seed = 1, .set_key = "llama.pooling_type", .set_value = 3},
         {.seed = 1, .set_key = "llama.attention.sliding_window", .set_value = 0},
         {.seed = 1, .set_key = "llama.attention.sliding_window", .set_value = TINY_CONTEXT},
         {.seed = 1, .set_key = "llama.rope.scaling.original_context_length", .set_value = 64},

@@ -167,6 +167,64 @@ START_TEST(test_text)
 }
 END_TEST
 
+/* A model of embeddings takes any number of texts, and is in no sequence. */
+START_TEST(test_rows)
+{
+    const struct agent_info info = {.kind = "lm",
+                                    .architecture = "llama",
+                                    .backend = "cpu",
+                                    .n_embedding = 8,
+                                    .is_embedder = true};
+    const struct agent_info speaks = {
+        .kind = "lm", .architecture = "llama", .backend = "cpu", .n_embedding = 8};
+    struct kserve_signature rows;
+    struct kserve_request r;
+    int64_t shape[2];
+
+    kserve_signature(&rows, &info);
+    ck_assert(rows.is_embedding && !rows.is_decoupled && !rows.is_stateful);
+    ck_assert_uint_eq(kserve_tensor_shape(shape, &rows.outputs[0]), 2);
+    ck_assert(shape[0] == -1 && shape[1] == 8);
+    ck_assert_uint_eq(kserve_tensor_shape(shape, &rows.inputs[0]), 1);
+    ck_assert(shape[0] == -1);
+    add_raw("text_input", "BYTES", 2, "\1\0\0\0a\2\0\0\0bc", 11);
+    add_number("dimensions", 3);
+    r = taken(&rows);
+    ck_assert_uint_eq(r.n_texts, 2);
+    ck_assert_str_eq(r.texts[0].text, "a");
+    ck_assert_str_eq(r.texts[1].text, "bc");
+    ck_assert_uint_eq(r.dimensions, 3);
+    m.raw[0].len = 10;
+    refused(&rows, STATUS_INVALID, "input 'text_input': 10 bytes of data do not fit its shape");
+    m.raw[0].len = 5;
+    refused(&rows, STATUS_INVALID, "input 'text_input': 5 bytes of data do not fit its shape");
+    m.dims[0][0] = 1;
+    ck_assert_uint_eq(taken(&rows).n_texts, 1);
+    m.dims[0][0] = EMBEDDINGS_MAX_INPUTS + 1;
+    refused(&rows, STATUS_INVALID, "text_input has 2049 texts, it may have 2048");
+    m.dims[0][0] = 0;
+    refused(&rows, STATUS_INVALID, "input 'text_input' has shape [0], the model takes [-1]");
+    teardown();
+    setup();
+    add_raw("text_input", "BYTES", 1, "\1\0\0\0a", 5);
+    add_number("sequence_id", 5);
+    refused(&rows, STATUS_INVALID, "sequence_id is for turns: an embedding is in no sequence");
+    /* A model that speaks embeds whom names that output, one of embeddings speaks likewise. */
+    kserve_signature(&rows, &speaks);
+    ck_assert(!rows.is_embedding && rows.n_outputs == 1);
+    kserve_signature_for(&rows, &speaks, &m.r);
+    ck_assert(!rows.is_embedding);
+    kserve_signature_for(&rows, &info, &m.r);
+    ck_assert(rows.is_embedding);
+    add_output("embedding");
+    kserve_signature_for(&rows, &speaks, &m.r);
+    ck_assert(rows.is_embedding);
+    m.outputs[0].name = (char *)"text_output";
+    kserve_signature_for(&rows, &info, &m.r);
+    ck_assert(!rows.is_embedding);
+}
+END_TEST
+
 /* A wrong length, or bytes that are not a text, are refused by name. */
 START_TEST(test_bad_text)
 {
@@ -349,6 +407,7 @@ int main(void)
 
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, test_text);
+    tcase_add_test(all, test_rows);
     tcase_add_test(all, test_bad_text);
     tcase_add_test(all, test_bad_tensors);
     tcase_add_test(all, test_both);
