@@ -2,7 +2,6 @@
  * answered. Reading continues, since only a read shows that the peer has hung up. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/env.h"
@@ -10,6 +9,8 @@
 #include "server/http/exchange.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/front.h"
+#include "server/http/head.h"
+#include "server/http/http2.h"
 #include "server/http/socket.h"
 
 enum { BEHIND_BYTES = 64 << 10, BEHIND_MAX_BYTES = 1 << 20 };
@@ -22,24 +23,28 @@ struct connection {
     struct exchange_sink sink; /* of its exchange; holds the socket */
     struct exchange *exchange; /* NULL: waiting for a request */
     http_parser parser;
-    struct buf behind; /* bytes behind the request that is being answered */
-    bool is_paused;    /* behind is full, so reading has stopped */
+    struct buf behind;   /* bytes behind the request that is being answered */
+    bool is_paused;      /* behind is full, so reading has stopped */
+    bool has_begun;      /* it is known which HTTP it speaks */
+    struct http2 *http2; /* NULL: HTTP/1 */
 };
 
-static uint64_t connection_now_ms(const struct http_front *f)
+uint64_t front_now_ms(const struct http_front *f)
 {
     return env_now_us(f->config.env) / 1000;
 }
 
 static void connection_set_timeout(struct connection *c, uint64_t timeout_ms)
 {
-    c->until_ms = timeout_ms == 0 ? 0 : connection_now_ms(c->front) + timeout_ms;
+    c->until_ms = timeout_ms == 0 ? 0 : front_now_ms(c->front) + timeout_ms;
 }
+
+enum { UNTIL_NEXT_SWEEP = 1 };
 
 /* The next sweep closes it: not inside the socket's call. */
 static void close_soon(struct connection *c)
 {
-    c->until_ms = 1;
+    c->until_ms = UNTIL_NEXT_SWEEP;
 }
 
 /* --- callbacks of the parser; a non-zero result stops it --- */
@@ -59,124 +64,21 @@ static int on_begin(http_parser *p)
     return c->exchange == NULL;
 }
 
-/* Longer values are cut: then they match no path, name, conversation or origin. */
-static void connection_append(char *out, size_t size, size_t *len, const char *at, size_t n)
-{
-    size_t room = *len < size - 1 ? size - 1 - *len : 0;
-
-    memcpy(out + *len, at, n < room ? n : room);
-    *len += n < room ? n : room;
-}
-
 static int on_url(http_parser *p, const char *at, size_t len)
 {
-    struct exchange *x = exchange_of(p);
-
-    connection_append(x->url, sizeof(x->url), &x->url_len, at, len);
+    head_url(exchange_of(p), at, len);
     return 0;
 }
 
 static int on_name(http_parser *p, const char *at, size_t len)
 {
-    struct exchange *x = exchange_of(p);
-
-    if (x->is_in_value)
-        x->name_len = 0;
-    x->is_in_value = false;
-    connection_append(x->name, sizeof(x->name), &x->name_len, at, len);
+    head_name(exchange_of(p), at, len);
     return 0;
-}
-
-static enum header header_of(const struct exchange *x)
-{
-#define NAMED(name) name, sizeof(name) - 1
-    static const struct {
-        const char *name;
-        size_t len;
-        enum header header;
-    } ours[] = {
-        {NAMED("x-conversation-id"), HEADER_CONVERSATION},
-        {NAMED("expect"), HEADER_EXPECT},
-        {NAMED("host"), HEADER_HOST},
-        {NAMED("origin"), HEADER_ORIGIN},
-        {NAMED("access-control-request-headers"), HEADER_ASKED},
-        {NAMED("idempotency-key"), HEADER_KEY},
-        {NAMED("last-event-id"), HEADER_LAST_EVENT},
-        {NAMED("authorization"), HEADER_AUTHORIZATION},
-        {NAMED("x-api-key"), HEADER_API_KEY},
-        {NAMED("x-request-id"), HEADER_REQUEST_ID},
-        {NAMED("content-encoding"), HEADER_CODING},
-        {NAMED("accept-encoding"), HEADER_ACCEPTS},
-    };
-#undef NAMED
-
-    for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (ours[i].len == x->name_len && strncasecmp(ours[i].name, x->name, x->name_len) == 0)
-            return ours[i].header;
-    }
-    return HEADER_OTHER;
-}
-
-/* One that is too long is cut: it is no key then. */
-static void connection_append_proof(const struct exchange *x, struct buf *out, const char *at,
-                                    size_t len)
-{
-    size_t room = PROOF_MAX_BYTES - out->len;
-
-    if (x->front->config.access != NULL) /* without memory the key is not admitted */
-        (void)!buf_append(out, at, len < room ? len : room);
 }
 
 static int on_value(http_parser *p, const char *at, size_t len)
 {
-    struct exchange *x = exchange_of(p);
-
-    if (!x->is_in_value)
-        x->header = header_of(x);
-    x->is_in_value = true;
-    switch (x->header) {
-    case HEADER_CONVERSATION:
-        connection_append(x->conversation, sizeof(x->conversation), &x->conversation_len, at, len);
-        break;
-    case HEADER_EXPECT:
-        x->wants_continue = true;
-        break;
-    case HEADER_HOST:
-        connection_append(x->host, sizeof(x->host), &x->host_len, at, len);
-        break;
-    case HEADER_ORIGIN:
-        connection_append(x->origin, sizeof(x->origin), &x->origin_len, at, len);
-        break;
-    case HEADER_ASKED:
-        (void)!buf_append(&x->asked, at, len); /* too long: the page sees fewer allowed headers */
-        break;
-    case HEADER_KEY:
-        x->has_key = true;
-        connection_append(x->key, sizeof(x->key), &x->key_len, at, len);
-        break;
-    case HEADER_LAST_EVENT:
-        x->has_last_event = true;
-        return buf_append(&x->last_event, at, len) != STATUS_OK; /* half of a place is another */
-    case HEADER_AUTHORIZATION:
-        connection_append_proof(x, &x->authorization, at, len);
-        break;
-    case HEADER_API_KEY:
-        connection_append_proof(x, &x->api_key, at, len);
-        break;
-    case HEADER_REQUEST_ID:
-        connection_append(x->request_id.text, sizeof(x->request_id.text), &x->request_id.len, at,
-                          len);
-        break;
-    case HEADER_CODING:
-        connection_append(x->coding, sizeof(x->coding), &x->coding_len, at, len);
-        break;
-    case HEADER_ACCEPTS:
-        connection_append(x->accepts, sizeof(x->accepts), &x->accepts_len, at, len);
-        break;
-    case HEADER_OTHER:
-        break;
-    }
-    return 0;
+    return !head_value(exchange_of(p), at, len);
 }
 
 static int on_head(http_parser *p)
@@ -216,6 +118,20 @@ static const http_parser_settings settings = {
 
 /* --- */
 
+static void connection_sweep_http2(struct connection *c, bool is_draining)
+{
+    if (c->until_ms == UNTIL_NEXT_SWEEP)
+        return;
+    if (is_draining)
+        http2_drain(c->http2);
+    if (!http2_sweep(c->http2, front_now_ms(c->front)))
+        close_soon(c);
+    else if (!http2_is_idle(c->http2))
+        c->until_ms = 0; /* its streams have their own */
+    else if (c->until_ms == 0)
+        connection_set_timeout(c, KEEP_ALIVE_MS);
+}
+
 static void close_where(struct http_front *f, uint64_t now, bool idle)
 {
     struct link *at = list_first(&f->connections), *next;
@@ -224,6 +140,11 @@ static void close_where(struct http_front *f, uint64_t now, bool idle)
         struct connection *c = container_of(at, struct connection, link);
 
         next = list_next(&f->connections, at);
+        if (c->http2 != NULL) {
+            connection_sweep_http2(c, idle);
+            if (idle)
+                continue; /* it is closed once its streams have ended */
+        }
         if (idle ? c->exchange == NULL : c->until_ms != 0 && c->until_ms <= now)
             socket_close(c->sink.wsi);
     }
@@ -231,7 +152,7 @@ static void close_where(struct http_front *f, uint64_t now, bool idle)
 
 void front_sweep(struct http_front *f)
 {
-    close_where(f, connection_now_ms(f), false);
+    close_where(f, front_now_ms(f), false);
 }
 
 void front_close_idle(struct http_front *f)
@@ -241,6 +162,8 @@ void front_close_idle(struct http_front *f)
 
 void connection_write_ready(struct connection *c)
 {
+    if (c->http2 != NULL && !http2_flush(c->http2))
+        close_soon(c);
     if (c->exchange != NULL)
         exchange_notify(c->exchange);
 }
@@ -249,6 +172,7 @@ void connection_close(struct connection *c)
 {
     if (c->exchange != NULL)
         exchange_close(c->exchange);
+    http2_close(c->http2);
     list_remove(&c->link);
     c->front->n_connections--;
     buf_deinit(&c->behind);
@@ -289,7 +213,69 @@ static size_t parse(struct connection *c, const char *data, size_t len)
     return 0;
 }
 
+static void on_over(void *arg)
+{
+    close_soon(arg);
+}
+
+static void connection_read_http2(struct connection *c, const char *data, size_t len)
+{
+    if (c->until_ms == UNTIL_NEXT_SWEEP)
+        return;                               /* it is over */
+    connection_set_timeout(c, KEEP_ALIVE_MS); /* the sweep lifts it while there are streams */
+    if (!http2_read(c->http2, data, len))
+        close_soon(c);
+}
+
+/* Whether the first bytes may still become the preface of HTTP/2, or are: those are kept until all
+ * of it is there, and then taken. False: it is HTTP/1, and all that came is behind. */
+static bool connection_takes_preface(struct connection *c, const char *data, size_t len)
+{
+    struct buf first;
+
+    if (buf_append(&c->behind, data, len) != STATUS_OK) {
+        close_soon(c);
+        return true;
+    }
+    if (memcmp(c->behind.data, HTTP2_PREFACE,
+               c->behind.len < HTTP2_PREFACE_BYTES ? c->behind.len : HTTP2_PREFACE_BYTES) != 0)
+        return false;
+    if (c->behind.len < HTTP2_PREFACE_BYTES)
+        return true;
+    c->http2 = http2_open(c->front, c->sink.wsi, c->sink.is_admin, on_over, c);
+    first = c->behind;
+    buf_init(&c->behind, BEHIND_MAX_BYTES);
+    if (c->http2 == NULL)
+        close_soon(c);
+    else
+        connection_read_http2(c, first.data, first.len);
+    buf_deinit(&first);
+    return true;
+}
+
+static void connection_read_http1(struct connection *c, const char *data, size_t len);
+
 void connection_read(struct connection *c, const char *data, size_t len)
+{
+    struct buf first;
+
+    if (c->http2 != NULL) {
+        connection_read_http2(c, data, len);
+    } else if (c->has_begun || len == 0) {
+        connection_read_http1(c, data, len);
+    } else if (c->behind.len == 0 && data[0] != HTTP2_PREFACE[0]) {
+        c->has_begun = true;
+        connection_read_http1(c, data, len);
+    } else if (!connection_takes_preface(c, data, len)) {
+        c->has_begun = true;
+        first = c->behind;
+        buf_init(&c->behind, BEHIND_MAX_BYTES);
+        connection_read_http1(c, first.data, first.len);
+        buf_deinit(&first);
+    }
+}
+
+static void connection_read_http1(struct connection *c, const char *data, size_t len)
 {
     size_t left;
 
@@ -313,6 +299,26 @@ static void on_timeout(struct exchange_sink *sink, uint64_t timeout_ms)
 static void on_exchange_close(struct exchange_sink *sink)
 {
     container_of(sink, struct connection, sink)->exchange = NULL;
+}
+
+static bool on_write(struct exchange_sink *sink, char *data, size_t len)
+{
+    return socket_write(sink->wsi, data, len);
+}
+
+static bool connection_is_choked(const struct exchange_sink *sink)
+{
+    return socket_is_choked(sink->wsi);
+}
+
+static void on_shut(struct exchange_sink *sink)
+{
+    socket_shut(sink->wsi);
+}
+
+static void on_abort(struct exchange_sink *sink)
+{
+    socket_close(sink->wsi);
 }
 
 static void connection_resume(struct exchange_sink *sink)
@@ -347,7 +353,11 @@ struct connection *connection_open(struct http_front *f, struct lws *wsi)
     c->sink = (struct exchange_sink){.wsi = wsi,
                                      .set_timeout = on_timeout,
                                      .on_close = on_exchange_close,
-                                     .resume = connection_resume};
+                                     .resume = connection_resume,
+                                     .write = on_write,
+                                     .is_choked = connection_is_choked,
+                                     .shut = on_shut,
+                                     .close = on_abort};
     http_parser_init(&c->parser, HTTP_REQUEST);
     c->parser.data = c;
     buf_init(&c->behind, BEHIND_MAX_BYTES);

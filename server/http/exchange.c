@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "server/http/exchange_parts.h"
 #include "server/http/gzip.h"
+#include "server/http/http2.h"
 #include "server/http/rate_limits.h"
 #include "server/http/socket.h"
 #include "server/http/status.h"
@@ -310,11 +311,11 @@ static void let_continue(struct exchange *x)
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     char line[SOCKET_ROOM_BYTES + sizeof(go_on)];
 
-    if (!x->wants_continue || !x->is_unread || x->is_http_1_0)
+    if (!x->wants_continue || !x->is_unread || x->is_http_1_0 || x->sink->is_http_2)
         return;
     memcpy(line + SOCKET_ROOM_BYTES, go_on, sizeof(go_on) - 1);
     /* A failed write fails the connection, which reports it. */
-    (void)socket_write(x->sink->wsi, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
+    (void)x->sink->write(x->sink, line + SOCKET_ROOM_BYTES, sizeof(go_on) - 1);
 }
 
 void exchange_head(struct exchange *x, const http_parser *parser)
@@ -515,7 +516,7 @@ static void reply_plain(struct exchange *x, int http_status, const char *type, c
                         const char *body, size_t len)
 {
     assert(!x->is_ended && !x->is_streaming);
-    x->must_close = x->must_close || x->front->is_draining || x->is_unread;
+    x->must_close = x->must_close || (x->front->is_draining && !x->sink->is_http_2) || x->is_unread;
     if (append_head(x, http_status, type, more, len) != STATUS_OK ||
         (!x->is_head && buf_append(&x->out, body, len) != STATUS_OK))
         exchange_cut(x);
@@ -601,7 +602,8 @@ struct buf *exchange_stream(struct exchange *x)
 {
     if (!x->is_streaming && !x->is_ended) {
         x->is_streaming = true;
-        x->must_close = x->must_close || x->front->is_draining || x->is_http_1_0;
+        x->must_close =
+            x->must_close || x->is_http_1_0 || (x->front->is_draining && !x->sink->is_http_2);
         if (append_head(x, 200, x->stream_type != NULL ? x->stream_type : "text/event-stream", "",
                         SIZE_MAX) != STATUS_OK)
             exchange_cut(x);
@@ -630,7 +632,7 @@ static enum status append_events(struct exchange *x)
 {
     static const char room[SOCKET_ROOM_BYTES];
     struct buf *out = &x->out;
-    bool is_framed = !x->is_http_1_0;
+    bool is_framed = !x->is_http_1_0 && !x->sink->is_http_2;
 
     if (out->len == 0 && buf_append(out, room, sizeof(room)) != STATUS_OK)
         return STATUS_EXHAUSTED;
@@ -696,20 +698,19 @@ void exchange_close(struct exchange *x)
 static void complete(struct exchange *x)
 {
     struct exchange_sink *sink = x->sink;
-    struct lws *wsi = x->sink->wsi;
     bool must_close = x->must_close;
 
     if (must_close && x->is_unread && !x->front->is_stopping) {
         exchange_move(x, EXCHANGE_LINGERING);
         x->front->n_answering--;
         exchange_release(x);
-        socket_shut(wsi);
-        x->sink->set_timeout(x->sink, LINGER_MS);
+        sink->shut(sink);
+        sink->set_timeout(sink, LINGER_MS);
         return;
     }
     exchange_close(x);
     if (must_close)
-        socket_close(wsi);
+        sink->close(sink);
     else
         sink->resume(sink);
 }
@@ -717,15 +718,15 @@ static void complete(struct exchange *x)
 /* False: the connection has failed, and x is freed. */
 static bool exchange_flush(struct exchange *x)
 {
-    struct lws *wsi = x->sink->wsi;
+    struct exchange_sink *sink = x->sink;
 
     if (x->out.len > SOCKET_ROOM_BYTES &&
-        !socket_write(wsi, x->out.data + SOCKET_ROOM_BYTES, x->out.len - SOCKET_ROOM_BYTES)) {
-        socket_close(wsi);
+        !sink->write(sink, x->out.data + SOCKET_ROOM_BYTES, x->out.len - SOCKET_ROOM_BYTES)) {
+        sink->close(sink);
         return false;
     }
     buf_clear(&x->out);
-    x->sink->set_timeout(x->sink, socket_is_choked(wsi) ? x->front->config.timeout_ms : 0);
+    sink->set_timeout(sink, sink->is_choked(sink) ? x->front->config.timeout_ms : 0);
     return true;
 }
 
@@ -756,7 +757,7 @@ static void exchange_serve_route(struct exchange *x)
     x->is_notified = false;
     if (x->state == EXCHANGE_DUE)
         exchange_begin(x);
-    if (socket_is_choked(x->sink->wsi))
+    if (x->sink->is_choked(x->sink))
         return; /* libwebsockets reports write-ready */
     if (x->state == EXCHANGE_ANSWERING) {
         if (!x->is_ended && x->handler != NULL)
@@ -768,7 +769,7 @@ static void exchange_serve_route(struct exchange *x)
         if (x->is_ended)
             exchange_move(x, EXCHANGE_FLUSHING);
     }
-    if (x->state == EXCHANGE_FLUSHING && !socket_is_choked(x->sink->wsi))
+    if (x->state == EXCHANGE_FLUSHING && !x->sink->is_choked(x->sink))
         complete(x);
 }
 
@@ -781,6 +782,7 @@ void front_init(struct http_front *f, const struct http_config *config,
     list_init(&f->connections);
     list_init(&f->exchanges);
     list_init(&f->notified);
+    list_init(&f->http2_due);
     http_parser_set_max_header_size(HEAD_MAX_BYTES);
 }
 
@@ -797,6 +799,7 @@ void front_serve(struct http_front *f)
     list_move(&f->notified, &notified);
     while (!list_is_empty(&notified))
         exchange_serve_route(container_of(list_first(&notified), struct exchange, notified));
+    http2_flush_due(f);
 }
 
 void front_drain(struct http_front *f)
@@ -817,7 +820,7 @@ void front_check_keys(struct http_front *f)
         next = list_next(&f->exchanges, at);
         if (x->access != NULL && x->state != EXCHANGE_LINGERING &&
             access_key_is_revoked(f->config.access, x->access))
-            socket_close(x->sink->wsi);
+            x->sink->close(x->sink);
     }
 }
 

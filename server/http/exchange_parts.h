@@ -25,7 +25,8 @@ enum { KEY_MAX_BYTES = 255, LAST_EVENT_MAX_BYTES = 4096 };
 /* Where an exchange's answer goes: the part of its connection that it needs. */
 struct exchange_sink {
     struct lws *wsi;
-    bool is_admin; /* its connection came to the address of administration */
+    bool is_admin;  /* its connection came to the address of administration */
+    bool is_http_2; /* of many streams: an answer's end is not the connection's, nor in chunks */
     /* Closes the connection unless something happens within timeout_ms; 0: never. Each call
      * replaces the previous time-out. */
     void (*set_timeout)(struct exchange_sink *sink, uint64_t timeout_ms);
@@ -33,6 +34,11 @@ struct exchange_sink {
     void (*on_close)(struct exchange_sink *sink);
     /* The exchange is freed, and the next request may come. */
     void (*resume)(struct exchange_sink *sink);
+    /* As of a socket (socket.h), which it is for HTTP/1. */
+    bool (*write)(struct exchange_sink *sink, char *data, size_t len);
+    bool (*is_choked)(const struct exchange_sink *sink);
+    void (*shut)(struct exchange_sink *sink);
+    void (*close)(struct exchange_sink *sink);
 };
 
 enum exchange_state {

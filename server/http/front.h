@@ -12,6 +12,7 @@ struct lws;
 struct http_front {
     struct http_config config;
     struct list connections, exchanges, notified;
+    struct list http2_due; /* connections of HTTP/2 that have something to send */
     size_t n_connections;
     size_t n_answering;     /* complete requests without an answer */
     bool is_admin_loopback; /* the address of administration */
@@ -22,6 +23,7 @@ struct http_front {
 
 void front_init(struct http_front *f, const struct http_config *config,
                 void (*stay_awake)(struct http_front *f));
+uint64_t front_now_ms(const struct http_front *f);
 void front_deinit(struct http_front *f);
 /* Serves the exchanges that were notified before this call. */
 void front_serve(struct http_front *f);
