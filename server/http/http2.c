@@ -38,6 +38,7 @@ struct http2 {
     void (*over)(void *arg);
     void *arg;
     bool is_admin, has_goaway;
+    bool is_broken; /* frames were lost: nothing is sent any more */
 };
 
 struct http2_stream {
@@ -266,8 +267,8 @@ static bool is_header(const uint8_t *name, size_t len, const char *is)
 
 static void stream_set_method(struct http2_stream *s, const char *value, size_t len)
 {
-    static const enum http_method methods[] = {HTTP_GET, HTTP_POST, HTTP_HEAD, HTTP_OPTIONS,
-                                               HTTP_DELETE, HTTP_PUT, HTTP_PATCH};
+    static const enum http_method methods[] = {HTTP_GET,    HTTP_POST, HTTP_HEAD, HTTP_OPTIONS,
+                                               HTTP_DELETE, HTTP_PUT,  HTTP_PATCH};
 
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
         const char *is = http_method_str(methods[i]);
@@ -445,7 +446,8 @@ void http2_close(struct http2 *h)
 
 bool http2_read(struct http2 *h, const char *data, size_t len)
 {
-    return nghttp2_session_mem_recv(h->session, (const uint8_t *)data, len) == (ssize_t)len &&
+    return !h->is_broken &&
+           nghttp2_session_mem_recv(h->session, (const uint8_t *)data, len) == (ssize_t)len &&
            http2_flush(h);
 }
 
@@ -467,15 +469,16 @@ static bool http2_gather(struct http2 *h)
 
 bool http2_flush(struct http2 *h)
 {
-    while (!socket_is_choked(h->wsi)) {
-        if (!http2_gather(h))
-            return false;
-        if (h->out.len == SOCKET_ROOM_BYTES)
+    while (!h->is_broken && !socket_is_choked(h->wsi)) {
+        h->is_broken = !http2_gather(h);
+        if (h->is_broken || h->out.len == SOCKET_ROOM_BYTES)
             break;
-        if (!socket_write(h->wsi, h->out.data + SOCKET_ROOM_BYTES, h->out.len - SOCKET_ROOM_BYTES))
-            return false;
+        h->is_broken =
+            !socket_write(h->wsi, h->out.data + SOCKET_ROOM_BYTES, h->out.len - SOCKET_ROOM_BYTES);
     }
     buf_deinit(&h->out); /* an idle connection holds no memory */
+    if (h->is_broken)
+        return false;
     return (nghttp2_session_want_read(h->session) != 0 ||
             nghttp2_session_want_write(h->session) != 0 || socket_is_choked(h->wsi)) &&
            !(h->has_goaway && http2_is_idle(h));

@@ -8,6 +8,7 @@
 #include "server/conversation/keyed_replies.h"
 #include "server/conversation/names.h"
 #include "server/http/front.h"
+#include "server/http/http2.h"
 #include "server/http/socket.h"
 #include "server/json/fields.h"
 #include "server/model/models.h"
@@ -274,6 +275,57 @@ static enum status ask(void *arg)
     return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
 }
 
+/* --- HTTP/2 --- */
+
+static size_t put_frame(char *out, char kind, char flags, char stream, const char *bytes,
+                        size_t len)
+{
+    const char head[9] = {0, 0, (char)len, kind, flags, 0, 0, 0, stream};
+
+    ck_assert_uint_lt(len, 128);
+    memcpy(out, head, sizeof(head));
+    if (len > 0)
+        memcpy(out + sizeof(head), bytes, len);
+    return sizeof(head) + len;
+}
+
+/* A streamed chat on a connection of HTTP/2. */
+static enum status ask_frames(void *arg)
+{
+    static const char head[] = "\x83\x86\x04\x14/v1/chat/completions\x01\x01"
+                               "a";
+    static const char body[] = STREAMED;
+    static const char end[] = {0, 0, 0, 0, 1, 0, 0, 0, 1}; /* DATA, the last of stream 1 */
+    struct lws *socket = calloc(1, sizeof(*socket));
+    char sent[512] = HTTP2_PREFACE;
+    size_t len = HTTP2_PREFACE_BYTES, at = 0;
+    bool is_whole;
+
+    (void)arg;
+    ck_assert_ptr_nonnull(socket);
+    len += put_frame(sent + len, 4, 0, 0, NULL, 0);
+    len += put_frame(sent + len, 1, 4, 1, head, sizeof(head) - 1);
+    len += put_frame(sent + len, 0, 1, 1, body, sizeof(body) - 1);
+    socket->connection = connection_open(&f, socket);
+    for (size_t n = 10; socket->connection != NULL && !socket->is_closed && at < len; at += n) {
+        n = n < len - at ? n : len - at;
+        connection_read(socket->connection, sent + at, n);
+        serve();
+    }
+    if (socket->connection != NULL && !socket->is_closed)
+        connection_close(socket->connection);
+    serve(); /* its request ends */
+    is_whole = socket->n_said > sizeof(end) &&
+               memcmp(socket->said + socket->n_said - sizeof(end), end, sizeof(end)) == 0 &&
+               memmem(socket->said, socket->n_said, "data: [DONE]", 12) != NULL;
+    free(socket);
+    ck_assert(list_is_empty(&f.connections) && list_is_empty(&f.exchanges) &&
+              list_is_empty(&f.http2_due));
+    ck_assert_uint_eq(f.n_answering, 0);
+    forget_all();
+    return is_whole ? STATUS_OK : STATUS_EXHAUSTED;
+}
+
 /* If the first has its whole reply (a stream may also end with an error) the second generates
  * nothing. */
 static enum status ask_twice(void *arg)
@@ -330,4 +382,24 @@ START_TEST(socket_fails)
 }
 END_TEST
 
-SUITE_MAIN("fault/http", memory_fails, socket_fails)
+/* The same of a connection of HTTP/2. */
+START_TEST(http2_fails)
+{
+    long left = -1;
+
+    setup();
+    ck_assert_int_gt(sweep(ask_frames, NULL), 10);
+    for (long n = 0; left < 0; n++) {
+        enum status rc;
+
+        write_fails_after = n;
+        rc = ask_frames(NULL);
+        left = write_fails_after;
+        write_fails_after = -1;
+        ck_assert_int_eq(rc, left < 0 ? STATUS_EXHAUSTED : STATUS_OK);
+    }
+    teardown();
+}
+END_TEST
+
+SUITE_MAIN("fault/http", memory_fails, socket_fails, http2_fails)
