@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/json_extent.h"
 
 /* Jansson reports lack of memory as damaged text, and its reader (2.14) does not check whether the
  * buffer of a long string grew: it would overrun it. So while it reads, a failed allocation is
@@ -46,10 +47,15 @@ json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_w
 
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err)
 {
+    static const struct json_extent limit = {FIELDS_MAX_NUMBERS, FIELDS_MAX_OTHERS};
     json_error_t why;
     json_t *value;
     bool is_short;
 
+    if (!json_extent_fits(body, len, &limit))
+        return error_set(err, STATUS_INVALID,
+                         "the body has too many values: at most %d numbers and %d others are taken",
+                         FIELDS_MAX_NUMBERS, FIELDS_MAX_OTHERS);
     value = fields_load(body, len, &why, &is_short);
     if (is_short)
         return error_no_memory(err, len, "a body");

@@ -10,13 +10,18 @@
 #include "base/arena.h"
 #include "base/status.h"
 
+/* Of a body, which the loop makes values of: no one may hold it up for long. Numbers may be the
+ * token ids of many texts; all others are strings, names, lists and objects. */
+enum { FIELDS_MAX_NUMBERS = 1 << 19, FIELDS_MAX_OTHERS = 1 << 17 };
+
 /* JSON is allocated with try_alloc from now on. Once, before any JSON is made. Loop. */
 void fields_init(void);
 
 /* As json_loadb; NULL also when memory was short. Loop. */
 json_t *fields_load(const char *text, size_t len, json_error_t *why, bool *ret_was_short);
 
-/* Parses a body, which must be an object; else STATUS_INVALID says where it is not. */
+/* Parses a body, which must be an object within these bounds; else STATUS_INVALID says where it is
+ * not. */
 enum status fields_parse(json_t **out, const char *body, size_t len, struct error *err) MUST_CHECK;
 
 /* NULL: absent or null. */

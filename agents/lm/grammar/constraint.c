@@ -5,6 +5,7 @@
 #include "agents/lm/grammar/guard.h"
 #include "agents/lm/grammar/pattern.h"
 #include "base/buf.h"
+#include "base/json_extent.h"
 #include "base/utf8.h"
 
 static enum status constraint_keep(const struct constraint **out, enum constraint_form form,
@@ -75,6 +76,8 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
                                       bool strict, const char **ret_left_out, struct arena *arena,
                                       struct error *err)
 {
+    static const struct json_extent limit = {CONSTRAINT_MAX_SCHEMA_VALUES,
+                                             CONSTRAINT_MAX_SCHEMA_VALUES};
     json_error_t why;
     json_t *read;
     enum status rc;
@@ -83,6 +86,8 @@ enum status constraint_of_schema_text(const struct constraint **out, const char 
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,
                              "the schema has %zu bytes, it may have %d", len,
                              CONSTRAINT_MAX_SCHEMA_BYTES);
+    if (!json_extent_fits(schema, len, &limit))
+        return constraint_wrong(err, "the schema has more values than are taken");
     read = json_loadb(schema, len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &why);
     if (read == NULL)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, NULL,

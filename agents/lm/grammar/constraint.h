@@ -9,8 +9,9 @@
 #include "base/arena.h"
 
 enum {
-    CONSTRAINT_MAX_BYTES = 128 << 10,      /* of a regular expression, a grammar, all choices */
-    CONSTRAINT_MAX_SCHEMA_BYTES = 1 << 20, /* of a schema before it is read */
+    CONSTRAINT_MAX_BYTES = 128 << 10,       /* of a regular expression, a grammar, all choices */
+    CONSTRAINT_MAX_SCHEMA_BYTES = 1 << 20,  /* of a schema before it is read */
+    CONSTRAINT_MAX_SCHEMA_VALUES = 1 << 16, /* in it; and as many names, lists and objects */
     CONSTRAINT_MAX_CHOICES = 1024,
     CONSTRAINT_MAX_LEFT_OUT = 4096, /* bytes of the list of keywords that are left out */
 };

@@ -959,6 +959,8 @@ static bool walk_required(struct guard *g, json_t *out, const json_t *s)
         return true;
     if (!json_is_array(required))
         return guard_fail(g, "required", "must be a list") != NULL;
+    if (json_array_size(required) > GUARD_MAX_NODES)
+        return guard_fail(g, "required", "has more names than are taken") != NULL;
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
 

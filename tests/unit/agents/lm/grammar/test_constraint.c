@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "agents/lm/grammar/constraint.h"
+#include "base/buf.h"
 #include "tests/unit/base/suite.h"
 
 static struct arena arena;
@@ -47,6 +48,35 @@ START_TEST(test_grammar)
 }
 END_TEST
 
+/* A schema of many values is refused by their number, whether they are alike or not, before any is
+ * made; an enumeration of few more than the guard takes is refused by it. */
+START_TEST(test_many_values)
+{
+    static const size_t n_values[] = {CONSTRAINT_MAX_SCHEMA_VALUES + 1, 5000};
+    static const char *const says[] = {"more values than are taken", "at #: 'enum' has more"};
+
+    arena_init(&arena, 1 << 20);
+    for (size_t i = 0; i < 2; i++) {
+        const struct constraint *c;
+        const char *left_out;
+        struct error err;
+        struct buf text;
+
+        buf_init(&text, CONSTRAINT_MAX_SCHEMA_BYTES);
+        ck_assert_int_eq(buf_append_text(&text, "{\"enum\":[1"), STATUS_OK);
+        for (size_t k = 1; k < n_values[i]; k++)
+            ck_assert_int_eq(buf_append_text(&text, ",1"), STATUS_OK);
+        ck_assert_int_eq(buf_append_text(&text, "]}"), STATUS_OK);
+        ck_assert_int_eq(
+            constraint_of_schema_text(&c, text.data, text.len, true, &left_out, &arena, &err),
+            STATUS_INVALID);
+        ck_assert_msg(strstr(err.text, says[i]) != NULL, "%s", err.text);
+        buf_deinit(&text);
+    }
+    arena_deinit(&arena);
+}
+END_TEST
+
 /* A schema that is no JSON says where it is not, and keywords that are left out are listed. */
 START_TEST(test_schema)
 {
@@ -67,4 +97,4 @@ START_TEST(test_schema)
 }
 END_TEST
 
-SUITE_MAIN("constraint", test_choices, test_grammar, test_schema)
+SUITE_MAIN("constraint", test_choices, test_grammar, test_many_values, test_schema)

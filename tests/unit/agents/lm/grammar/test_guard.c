@@ -158,6 +158,13 @@ START_TEST(test_bounds)
     ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
     ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
     ck_assert_ptr_nonnull(strstr(err.text, "more values than are taken"));
+    buf_clear(&schema);
+    ck_assert_int_eq(buf_append_text(&schema, "{\"required\":[\"a\""), STATUS_OK);
+    for (int i = 1; i < MANY; i++)
+        ck_assert_int_eq(buf_append_text(&schema, ",\"a\""), STATUS_OK);
+    ck_assert_int_eq(buf_append_text(&schema, "]}"), STATUS_OK);
+    ck_assert_int_eq(guard(schema.data, false, &err), STATUS_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.text, "more names than are taken"));
     buf_deinit(&schema);
 }
 END_TEST

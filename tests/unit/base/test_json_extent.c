@@ -1,0 +1,45 @@
+#include "base/json_extent.h"
+
+#include <string.h>
+
+#include "tests/unit/base/suite.h"
+
+/* Each value counts once, and each name of a member; what strings hold does not. */
+START_TEST(counts)
+{
+    static const struct {
+        const char *text;
+        size_t n_numbers, n_others;
+    } known[] = {
+        {"", 0, 0},
+        {"0", 1, 0},
+        {"-1.5e+10", 1, 0},
+        {"[]", 0, 1},
+        {" [ true , false,null ] ", 3, 1},
+        {"{\"a\": 1, \"b\": {\"c\": [2, 3]}}", 3, 6},
+        {"\"[1, 2, {\"", 0, 1},
+        {"[\"a\\\"b,1\", \"\\\\\", 7]", 1, 3},
+        {"[\"open, 1, 2", 0, 2},
+        {"[\"ends with a slash\\", 0, 2},
+        {"[1,1,1,1,1,1,1]", 7, 1},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const size_t len = strlen(known[i].text);
+        struct json_extent limit = {known[i].n_numbers, known[i].n_others};
+
+        ck_assert_msg(json_extent_fits(known[i].text, len, &limit), "%s", known[i].text);
+        if (limit.n_numbers > 0) {
+            limit.n_numbers--;
+            ck_assert_msg(!json_extent_fits(known[i].text, len, &limit), "%s", known[i].text);
+            limit.n_numbers++;
+        }
+        if (limit.n_others > 0) {
+            limit.n_others--;
+            ck_assert_msg(!json_extent_fits(known[i].text, len, &limit), "%s", known[i].text);
+        }
+    }
+}
+END_TEST
+
+SUITE_MAIN("json_extent", counts)
