@@ -18,7 +18,8 @@ static const char *skip_string(const char *text, const char *end)
     return end;
 }
 
-/* Of numbers and words, which end where one of these stands, or anything that is no part of them. */
+/* Of numbers and words, which end where one of these stands, or anything that is no part of them.
+ */
 static bool is_plain(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '-' || c == '+' || c == '.' ||

@@ -151,6 +151,40 @@ static enum finish after_token(const struct lm *m, const struct agent_turn *turn
     return FINISH_NONE;
 }
 
+/* How many tokens the reply may still have, the next one too. */
+static size_t lm_step_left(const struct lm *m, const struct agent_turn *turn,
+                           const struct lm_turn *t)
+{
+    const struct sampling *s = &turn->seen.sampling;
+    size_t n_left = m->limits.context - t->n_ids;
+
+    if (s->max_tokens != 0)
+        n_left = lm_step_min_size(n_left, s->max_tokens - turn->reply.n_tokens - t->n_generated);
+    return n_left;
+}
+
+/* Samples among the tokens that the row's constraint lets follow. */
+static enum status lm_step_sample_constrained(struct lm *m, struct row *row, float *logits,
+                                              uint32_t position, struct sampled *out)
+{
+    struct lm_turn *t = row->turn;
+    const size_t n_left = lm_step_left(m, agent_turn_of(row), t);
+    const uint32_t *mask = NULL;
+    enum status rc = matcher_mask(t->matcher, n_left, &mask, &row->err);
+    int32_t id;
+
+    sampler_allow(t->sampler, mask);
+    if (rc == STATUS_OK)
+        rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
+    if (rc != STATUS_OK)
+        return rc;
+    id = out->id;
+    rc = matcher_settle(t->matcher, n_left, &id, &row->err);
+    if (id != out->id)
+        sampler_replace(t->sampler, id, out);
+    return rc;
+}
+
 /* Samples the reply's next token, unless the device has done so. */
 static enum status lm_step_sample(struct lm *m, struct row *row, float *logits,
                                   const struct drawn *drawn, struct sampled *out)
@@ -158,19 +192,14 @@ static enum status lm_step_sample(struct lm *m, struct row *row, float *logits,
     struct agent_turn *turn = agent_turn_of(row);
     struct lm_turn *t = row->turn;
     uint32_t position = (uint32_t)turn->reply.n_tokens + t->n_generated;
-    const uint32_t *mask = NULL;
-    enum status rc = STATUS_OK;
 
     if (drawn != NULL && drawn->id >= 0) {
         *out = sampler_drawn(t->sampler, drawn);
         return STATUS_OK;
     }
     if (t->matcher != NULL)
-        rc = matcher_mask(t->matcher, &mask, &row->err);
-    sampler_allow(t->sampler, mask);
-    if (rc == STATUS_OK)
-        rc = sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
-    return rc;
+        return lm_step_sample_constrained(m, row, logits, position, out);
+    return sampler_next(t->sampler, logits, m->n_vocab, position, out, &row->err);
 }
 
 /* Appends a token to the reply and turns it into text. */

@@ -16,23 +16,6 @@ bool call_text_is_space(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-bool json_place_add(struct json_place *p, char c)
-{
-    if (p->is_escaped) {
-        p->is_escaped = false;
-    } else if (p->is_in_string) {
-        p->is_escaped = c == '\\';
-        p->is_in_string = c != '"';
-    } else if (c == '"') {
-        p->is_in_string = true;
-    } else if (c == '{' || c == '[') {
-        p->depth++;
-    } else if ((c == '}' || c == ']') && p->depth > 0) {
-        return --p->depth == 0;
-    }
-    return false;
-}
-
 const json_t *call_text_tool(const json_t *tools, const char *name, size_t len)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {

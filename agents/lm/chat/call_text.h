@@ -6,6 +6,7 @@
 
 #include "agents/lm/chat/reply_format.h"
 #include "base/buf.h"
+#include "base/json_place.h"
 
 enum call_read {
     CALL_UNDECIDED, /* more text may make it a call */
@@ -18,15 +19,6 @@ struct call_text {
     const char *name; /* [name_len], in the text; one of the tools */
     size_t name_len, end;
 };
-
-/* Where a JSON value's brackets and strings stand. */
-struct json_place {
-    size_t depth;
-    bool is_in_string, is_escaped;
-};
-
-/* Takes one more byte; true if a value that began at depth 0 with a bracket ends with it. */
-bool json_place_add(struct json_place *p, char c);
 
 /* text [len]: what follows the calls' open. tools: in OpenAI's form, an array. Appends to arguments
  * where it is CALL_IS_WHOLE; *ret_is_short: there was no memory for them. */

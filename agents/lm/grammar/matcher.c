@@ -3,15 +3,27 @@
 #include <assert.h>
 #include <string.h>
 
+#include "agents/lm/grammar/closing.h"
 #include "agents/lm/grammar/grammars_parts.h"
 #include "base/buf.h"
 #include "base/utf8.h"
 
 enum {
     MAX_FORCED_BYTES = 256, /* of a forced text that are looked at; the rest follows */
+    MAX_CLOSING_BYTES = 1024,
     MIN_FORCED_BYTES = 2,
     MAX_PERIOD = 64,    /* tokens of a phrase that is repeated */
     MIN_REPEATED = 128, /* tokens in a row that repeat such a phrase, until a reply is closed */
+    LOOK_SHARE = 8,     /* of the tokens to spare that pass until the next look */
+    TIGHT = 64,         /* tokens to spare from which on each is looked at */
+    MIN_SPARE = 5,      /* the rest of a character, and what its closing is longer */
+};
+
+/* The canonical tokens of a text. */
+struct closing_plan {
+    int32_t ids[MAX_FORCED_BYTES]; /* [n] */
+    size_t n;
+    bool is_found, is_inside; /* a character: it has to be whole first */
 };
 
 struct matcher {
@@ -19,12 +31,17 @@ struct matcher {
     void *engine;
     uint32_t *mask; /* [n_words] */
     size_t n_words;
-    int32_t forced[MAX_FORCED_BYTES]; /* [n_forced] the canonical tokens of a forced text */
-    size_t n_forced, at_forced;
+    struct closing_plan forced; /* must come, and at_forced of them have come */
+    size_t at_forced;
+    struct json_place place;  /* of the reply so far */
+    struct closing_plan plan; /* what ends the reply from here, if is_tight */
+    size_t look_at; /* with no more tokens left than these it looks for what ends the reply */
+    bool is_tight;  /* hardly more are left than that takes: no token may make it longer */
+    bool is_ending; /* what is forced ends the reply */
     int32_t last[MAX_PERIOD];       /* the last tokens, in turn */
     uint32_t n_repeats[MAX_PERIOD]; /* how many in a row were as the one 1 + i tokens before */
     size_t n_accepted;
-    bool is_closing; /* it repeats itself: the reply comes to its end as soon as it may */
+    bool is_repeating; /* itself: the reply comes to its end as soon as it may */
 };
 
 static const struct grammar_module *matcher_module(const struct matcher *m)
@@ -51,31 +68,40 @@ static bool spells(const struct vocab *v, const int32_t *ids, size_t n, const ch
     return true;
 }
 
+/* The text's canonical tokens but the last n_free. None is found where they do not spell it. */
+static enum status matcher_encode(const struct matcher *m, const char *text, size_t len,
+                                  size_t n_free, struct closing_plan *out, struct error *err)
+{
+    const struct vocab *v = m->grammar->owner->vocab;
+    struct buf ids;
+    enum status rc;
+    size_t n;
+
+    buf_init(&ids, SIZE_MAX);
+    rc = vocab_encode(v, text, len, &ids, err);
+    n = ids.len / sizeof out->ids[0];
+    out->n = 0;
+    out->is_found = false;
+    if (rc == STATUS_OK && n > n_free && n - n_free <= MAX_FORCED_BYTES) {
+        memcpy(out->ids, ids.data, (n - n_free) * sizeof out->ids[0]);
+        out->is_found = spells(v, out->ids, n - n_free, text, len);
+        out->n = out->is_found ? n - n_free : 0;
+    }
+    buf_deinit(&ids);
+    return rc;
+}
+
 /* Finds the text that must come next, and its tokens but the last. Without memory for them each
  * token is a choice of the model: but then a reply would depend on memory, so it fails. */
 static enum status find_forced(struct matcher *m, struct error *err)
 {
-    const struct vocab *v = m->grammar->owner->vocab;
     char text[MAX_FORCED_BYTES];
-    size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof text), n;
-    struct buf ids;
-    enum status rc;
+    size_t len = matcher_module(m)->matcher_forced(m->engine, text, sizeof text);
 
-    m->n_forced = m->at_forced = 0;
+    m->forced.n = m->at_forced = 0;
     while (len > 0 && !utf8_is_valid(text, len))
         len--; /* it was cut inside a character, or a token ended there */
-    if (len < MIN_FORCED_BYTES)
-        return STATUS_OK;
-    buf_init(&ids, SIZE_MAX);
-    rc = vocab_encode(v, text, len, &ids, err);
-    n = ids.len / sizeof m->forced[0];
-    if (rc == STATUS_OK && n > 1 && n <= MAX_FORCED_BYTES) {
-        memcpy(m->forced, ids.data, (n - 1) * sizeof m->forced[0]);
-        if (spells(v, m->forced, n - 1, text, len))
-            m->n_forced = n - 1;
-    }
-    buf_deinit(&ids);
-    return rc;
+    return len < MIN_FORCED_BYTES ? STATUS_OK : matcher_encode(m, text, len, 1, &m->forced, err);
 }
 
 enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *arena,
@@ -91,7 +117,7 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
         grammar_unref(g);
         return error_no_memory(err, n_words * sizeof *mask, "a constraint's mask");
     }
-    *m = (struct matcher){.grammar = g, .mask = mask, .n_words = n_words};
+    *m = (struct matcher){.grammar = g, .mask = mask, .n_words = n_words, .look_at = SIZE_MAX};
     m->engine = module->matcher_open(g->compiled);
     if (m->engine == NULL)
         rc = error_no_memory(err, sizeof *m, "a constraint's state");
@@ -118,94 +144,139 @@ void matcher_close(struct matcher *m)
  * for ever. What is valid and long repeats itself seldom as long as this. */
 static void matcher_watch(struct matcher *m, int32_t id)
 {
-    if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || m->is_closing)
+    if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || m->is_repeating)
         return;
     for (size_t i = 0; i < MAX_PERIOD && i < m->n_accepted; i++) {
         bool repeats = m->last[(m->n_accepted - 1 - i) % MAX_PERIOD] == id;
 
         m->n_repeats[i] = repeats ? m->n_repeats[i] + 1 : 0;
-        m->is_closing = m->is_closing || m->n_repeats[i] >= MIN_REPEATED;
+        m->is_repeating = m->is_repeating || m->n_repeats[i] >= MIN_REPEATED;
     }
+    if (m->is_repeating)
+        m->look_at = SIZE_MAX;
     m->last[m->n_accepted++ % MAX_PERIOD] = id;
 }
 
-/* What a token does for a JSON text that is to end soon, the best last. */
-enum closing { CLOSES_NOTHING, CLOSES_VALUE, CLOSES_STRING, CLOSES_HOLDER, ENDS_REPLY };
-
-static enum closing closing_of(const char *bytes, size_t len)
+/* The tokens of the text that ends the reply soonest. There are none inside a character. */
+static enum status matcher_find_plan(const struct matcher *m, struct json_place place,
+                                     struct closing_plan *out, struct error *err)
 {
-    if (len == 0)
-        return ENDS_REPLY;                                /* a control token */
-    if (len == 1 && (bytes[0] == ',' || bytes[0] == '@')) /* '@': what an address goes on with */
-        return CLOSES_VALUE;
-    for (size_t i = 0; i < len; i++)
-        if (bytes[i] != '"' && bytes[i] != ']' && bytes[i] != '}')
-            return CLOSES_NOTHING;
-    return bytes[0] == '"' ? CLOSES_STRING : CLOSES_HOLDER;
+    char text[MAX_CLOSING_BYTES];
+    const size_t len = closing_find(matcher_module(m), m->engine, place, text, sizeof text);
+
+    out->n = 0;
+    out->is_found = len == 0;
+    out->is_inside = len > 0 && len != SIZE_MAX && ((unsigned char)text[0] & 0xC0) == 0x80;
+    return len == 0 || len == SIZE_MAX || out->is_inside
+               ? STATUS_OK
+               : matcher_encode(m, text, len, 0, out, err);
 }
 
-static enum closing matcher_closing_of(const struct matcher *m, size_t id, bool *ret_is_letter)
+/* The plan's tokens are forced, and then the end. */
+static void matcher_follow(struct matcher *m)
 {
-    const char *bytes = NULL;
-    size_t len = 0;
-    struct error ignored;
-
-    if (vocab_bytes(m->grammar->owner->vocab, (int32_t)id, false, &bytes, &len, &ignored) !=
-        STATUS_OK)
-        return CLOSES_NOTHING;
-    *ret_is_letter = len == 1 && bytes[0] == 'z';
-    return closing_of(bytes, len);
+    m->forced = m->plan;
+    m->at_forced = 0;
+    m->is_ending = true;
 }
 
-static bool mask_has(const uint32_t *mask, size_t id)
+/* Looks whether the reply, which may have n_left more tokens, has to end now: because it repeats
+ * itself, or because there is hardly room for what ends it. Seldom while there is much. */
+static enum status matcher_look(struct matcher *m, size_t n_left, struct error *err)
 {
-    return (mask[id / 32] >> id % 32 & 1) != 0;
-}
+    size_t n_spare;
 
-/* Leaves of the mask what closes the most. Where any letter may stand, within a string, brackets
- * close nothing. */
-static void matcher_close_reply(struct matcher *m)
-{
-    const size_t n = m->grammar->owner->n_tokens;
-    enum closing best = CLOSES_NOTHING, here;
-    bool has[ENDS_REPLY + 1] = {false}, is_text = false, is_letter;
-
-    for (size_t id = 0; id < n; id++) {
-        if (!mask_has(m->mask, id))
-            continue;
-        is_letter = false;
-        here = matcher_closing_of(m, id, &is_letter);
-        is_text = is_text || is_letter;
-        has[here] = true;
-        best = here > best ? here : best;
+    if (m->grammar->constraint.form != CONSTRAINT_SCHEMA || n_left > m->look_at)
+        return STATUS_OK;
+    if (matcher_find_plan(m, m->place, &m->plan, err) != STATUS_OK)
+        return err->status;
+    m->is_tight = false;
+    if (m->plan.is_found && m->is_repeating) {
+        matcher_follow(m);
+    } else if (m->plan.is_inside) {
+        m->look_at = n_left - 1;
+    } else if (!m->plan.is_found) {
+        m->look_at = n_left - n_left / LOOK_SHARE - 1;
+    } else if (n_left < m->plan.n + 1) {
+        m->look_at = 0; /* max_tokens is too small */
+    } else {
+        n_spare = n_left - m->plan.n - 1;
+        m->is_tight = n_spare < TIGHT;
+        m->look_at = n_left - (m->is_tight ? 1 : n_spare / LOOK_SHARE);
+        if (n_spare < MIN_SPARE)
+            matcher_follow(m);
     }
-    if (is_text)
-        best = has[CLOSES_STRING]  ? CLOSES_STRING
-               : has[CLOSES_VALUE] ? CLOSES_VALUE
-                                   : CLOSES_NOTHING;
-    for (size_t id = 0; best != CLOSES_NOTHING && id < n; id++)
-        if (mask_has(m->mask, id) && matcher_closing_of(m, id, &is_letter) != best)
-            m->mask[id / 32] &= ~(1u << id % 32);
+    return STATUS_OK;
+}
+
+/* The tokens that end a reply. */
+static void matcher_mask_ends(struct matcher *m)
+{
+    size_t n;
+    const int32_t *ends = vocab_stop_tokens(m->grammar->owner->vocab, &n);
+
+    memset(m->mask, 0, m->n_words * sizeof *m->mask);
+    for (size_t i = 0; i < n; i++)
+        m->mask[ends[i] / 32] |= 1u << ends[i] % 32;
 }
 
 int32_t matcher_forced(const struct matcher *m)
 {
-    return m->at_forced < m->n_forced ? m->forced[m->at_forced] : -1;
+    return m->at_forced < m->forced.n ? m->forced.ids[m->at_forced] : -1;
 }
 
-enum status matcher_mask(struct matcher *m, const uint32_t **out, struct error *err)
+enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out, struct error *err)
 {
-    const int32_t forced = matcher_forced(m);
+    enum status rc = STATUS_OK;
+    int32_t forced;
 
+    if (matcher_forced(m) < 0 && !m->is_ending)
+        rc = matcher_look(m, n_left, err);
+    if (rc != STATUS_OK)
+        return rc;
+    forced = matcher_forced(m);
     if (forced >= 0) {
         memset(m->mask, 0, m->n_words * sizeof *m->mask);
         m->mask[forced / 32] = 1u << forced % 32;
+    } else if (m->is_ending) {
+        matcher_mask_ends(m);
     } else if (!matcher_module(m)->matcher_mask(m->engine, m->mask)) {
         return error_set(err, STATUS_INTERNAL, "the constraint allows no token");
-    } else if (m->is_closing) {
-        matcher_close_reply(m);
     }
     *out = m->mask;
+    return STATUS_OK;
+}
+
+static void place_add_token(struct json_place *place, const struct matcher *m, int32_t id)
+{
+    const char *bytes = NULL;
+    size_t len = 0;
+    struct error ignored; /* it was accepted, so it is a token */
+
+    if (vocab_bytes(m->grammar->owner->vocab, id, false, &bytes, &len, &ignored) != STATUS_OK)
+        return;
+    for (size_t i = 0; i < len; i++)
+        (void)json_place_add(place, bytes[i]);
+}
+
+enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id, struct error *err)
+{
+    struct json_place place = m->place;
+    struct closing_plan after = {.is_found = false};
+    enum status rc;
+
+    if (!m->is_tight || m->is_ending || m->plan.n == 0 || matcher_forced(m) >= 0 ||
+        vocab_is_stop_token(m->grammar->owner->vocab, *id))
+        return STATUS_OK;
+    if (!matcher_module(m)->matcher_accept(m->engine, *id))
+        return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", *id);
+    place_add_token(&place, m, *id);
+    rc = matcher_find_plan(m, place, &after, err);
+    matcher_module(m)->matcher_take_back(m->engine, 1);
+    if (rc != STATUS_OK || after.is_inside || (after.is_found && after.n + 2 <= n_left))
+        return rc;
+    matcher_follow(m);
+    *id = m->plan.ids[0];
     return STATUS_OK;
 }
 
@@ -213,10 +284,11 @@ enum status matcher_accept(struct matcher *m, int32_t id, struct error *err)
 {
     if (!matcher_module(m)->matcher_accept(m->engine, id))
         return error_set(err, STATUS_INTERNAL, "token %d does not match the constraint", id);
+    place_add_token(&m->place, m, id);
     matcher_watch(m, id);
-    if (m->at_forced < m->n_forced) {
-        assert(id == m->forced[m->at_forced]);
+    if (m->at_forced < m->forced.n) {
+        assert(id == m->forced.ids[m->at_forced]);
         m->at_forced++;
     }
-    return m->at_forced < m->n_forced ? STATUS_OK : find_forced(m, err);
+    return m->at_forced < m->forced.n || m->is_ending ? STATUS_OK : find_forced(m, err);
 }

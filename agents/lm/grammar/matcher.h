@@ -20,9 +20,17 @@ enum status matcher_open(struct matcher **out, struct grammar *g, struct arena *
 void matcher_close(struct matcher *m); /* NULL is fine */
 
 /* A bit for each token that may come next [(tokens of the model + 31) / 32], valid until the next
- * call. Within text that the constraint forces that is its canonical token alone. Under a schema, a
- * reply that has repeated itself for long may only close what is open. INTERNAL if none may. */
-enum status matcher_mask(struct matcher *m, const uint32_t **out, struct error *err) MUST_CHECK;
+ * call. Within text that the constraint forces that is its canonical token alone. n_left: tokens
+ * that the reply may still have, the end token too; SIZE_MAX: any number. Under a schema, a reply
+ * that has repeated itself for long, or for whose end there is hardly room, goes the shortest way
+ * to its end. INTERNAL if no token may come. */
+enum status matcher_mask(struct matcher *m, size_t n_left, const uint32_t **out,
+                         struct error *err) MUST_CHECK;
+
+/* Of the token *id that was chosen by that mask, with the same n_left: where no room would be left
+ * for the reply's end behind it, *id becomes the first token of the shortest way there. */
+enum status matcher_settle(struct matcher *m, size_t n_left, int32_t *id,
+                           struct error *err) MUST_CHECK;
 
 /* The token that must come next, -1 if there is a choice. The last token of a forced text is not
  * forced: what follows the text may be part of it. */

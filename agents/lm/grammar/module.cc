@@ -205,6 +205,12 @@ try {
     return false;
 }
 
+void matcher_take_back(void *matcher, size_t n)
+{
+    if (n > 0)
+        engine_of(matcher)->Rollback(static_cast<int>(n));
+}
+
 bool matcher_may_end(const void *matcher)
 {
     return static_cast<const Matcher *>(matcher)->engine.IsCompleted();
@@ -256,6 +262,7 @@ const struct grammar_module parley_grammar_module = {
     matcher_mask,
     matcher_accept,
     matcher_accept_text,
+    matcher_take_back,
     matcher_may_end,
     matcher_forced,
 };

@@ -33,6 +33,7 @@ struct grammar_module {
     bool (*matcher_mask)(void *matcher, uint32_t *mask);
     bool (*matcher_accept)(void *matcher, int32_t id); /* false: it may not come here */
     bool (*matcher_accept_text)(void *matcher, const char *text, size_t len);
+    void (*matcher_take_back)(void *matcher, size_t n); /* the last n accepted tokens or texts */
     bool (*matcher_may_end)(const void *matcher);
     /* The bytes that must come next, at most cap of them; returns how many. */
     size_t (*matcher_forced)(void *matcher, char *out, size_t cap);

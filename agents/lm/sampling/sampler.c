@@ -35,6 +35,7 @@ struct sampler {
     struct candidate *candidates; /* [cap] the tokens left after cuts */
     size_t cap;
     float *original;      /* [n_vocab] the model's logits, if logprobs are wanted */
+    double log_sum;       /* of their exponentials */
     const uint32_t *mask; /* of the tokens that may be chosen; NULL: all */
     double *sums;         /* [n_vocab / LOGITS_BLOCK, rounded up] weights of each block */
 };
@@ -457,10 +458,17 @@ enum status sampler_next(struct sampler *s, float *logits, size_t n_vocab, uint3
         result.id = (int32_t)logits_first_top(&peak, logits);
     else if (sampler_choose(s, logits, n_vocab, peak.top, position, &result.id, err) != STATUS_OK)
         return err->status;
-    if (wants_logprobs)
-        result.logprob = (float)((double)s->original[result.id] - log_sum);
+    s->log_sum = log_sum;
     *out = result;
+    sampler_replace(s, result.id, out);
     return STATUS_OK;
+}
+
+void sampler_replace(const struct sampler *s, int32_t id, struct sampled *out)
+{
+    out->id = id;
+    if (s->s->want_logprobs || s->s->n_logprobs > 0)
+        out->logprob = (float)((double)s->original[id] - s->log_sum);
 }
 
 bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out)

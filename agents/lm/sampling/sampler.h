@@ -47,6 +47,9 @@ bool sampler_plan(const struct sampler *s, uint32_t position, struct draw *out);
 /* The token that a device has drawn by such a plan, d->id >= 0. */
 struct sampled sampler_drawn(const struct sampler *s, const struct drawn *d);
 
+/* Of the last sampler_next: the token *out becomes another one, with its own log-probability. */
+void sampler_replace(const struct sampler *s, int32_t id, struct sampled *out);
+
 /* Counts the chosen token. With penalties, call it at most once for each successful sampler_next.
  */
 void sampler_accept(struct sampler *s, int32_t id);

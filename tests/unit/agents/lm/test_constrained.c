@@ -1,4 +1,5 @@
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +19,21 @@ static const char schema[] =
     "\"the_second\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"minItems\":1,"
     "\"maxItems\":3}},\"required\":[\"the_first\",\"the_second\"]}";
 
-static const struct constraint *schema_constraint(void)
+/* What a small model would write for ever: texts, numbers and lists without a bound. */
+static const char endless_schema[] =
+    "{\"type\":\"object\",\"properties\":{\"the_first\":{\"type\":\"array\",\"items\":{\"type\":"
+    "\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"when\":{\"type\":\"string\","
+    "\"format\":\"date-time\"}},\"required\":[\"text\",\"when\"]}},\"the_second\":{\"type\":"
+    "\"number\"}},\"required\":[\"the_first\",\"the_second\"]}";
+
+static const struct constraint *constraint_of(const char *text)
 {
     const struct constraint *c;
     const char *left_out;
     struct error err;
 
     ck_assert_int_eq(
-        constraint_of_schema_text(&c, schema, sizeof schema - 1, true, &left_out, &arena, &err),
+        constraint_of_schema_text(&c, text, strlen(text), true, &left_out, &arena, &err),
         STATUS_OK);
     return c;
 }
@@ -63,7 +71,7 @@ static struct sampling constrained_sampling(float temperature, bool want_logprob
     s.max_tokens = 200;
     s.ignore_eos = true; /* a constraint ends the reply all the same */
     s.want_logprobs = want_logprobs;
-    s.constraint = schema_constraint();
+    s.constraint = constraint_of(schema);
     return s;
 }
 
@@ -146,6 +154,52 @@ START_TEST(test_replies)
     }
     agent_unref(agents[0]);
     agent_unref(agents[1]);
+}
+END_TEST
+
+/* A reply ends by itself, and is an instance, within any number of tokens that has room for the
+ * shortest one: near the end no token is taken that would need more room for what it begins. What
+ * has no room is cut. The ids do not depend on whether forced text has steps of its own, nor on
+ * draft tokens. */
+START_TEST(test_budget)
+{
+    struct agent *off = constrained_agent(SPECULATE_OFF, NULL),
+                 *on = constrained_agent(SPECULATE_ON, NULL);
+    struct sampling by_token = constrained_sampling(1.5f, true);
+    struct sampling at_once = constrained_sampling(1.5f, false);
+    uint32_t least = 0;
+    struct drive d[2];
+
+    by_token.constraint = at_once.constraint = constraint_of(endless_schema);
+    for (uint32_t budget = 16; budget <= 128; budget += budget < 64 ? 1 : 16) {
+        struct clone *a = constrained_clone(off), *b = constrained_clone(on);
+        const struct reply *r = &d[0].turn.reply;
+        json_t *read;
+
+        by_token.max_tokens = at_once.max_tokens = budget;
+        by_token.seed = at_once.seed = budget;
+        constrained_run(&d[0], a, &by_token);
+        constrained_run(&d[1], b, &at_once);
+        check_same_reply(r, &d[1].turn.reply);
+        ck_assert_uint_le(r->n_tokens, budget);
+        for (size_t i = 0; i < r->n_tokens; i++)
+            ck_assert(isfinite(r->tokens[i].logprob) && r->tokens[i].logprob < 0);
+        if (r->finish == FINISH_STOP && least == 0)
+            least = budget;
+        ck_assert_int_eq(r->finish, least == 0 ? FINISH_LENGTH : FINISH_STOP);
+        read = json_loads(r->text.data, 0, NULL);
+        ck_assert_msg(least == 0 || (json_is_array(json_object_get(read, "the_first")) &&
+                                     json_is_number(json_object_get(read, "the_second"))),
+                      "%s", r->text.data);
+        json_decref(read);
+        drive_end(&d[0], false);
+        drive_end(&d[1], false);
+        clone_close(a);
+        clone_close(b);
+    }
+    ck_assert(least > 16 && least < 64);
+    agent_unref(off);
+    agent_unref(on);
 }
 END_TEST
 
@@ -299,6 +353,7 @@ int main(void)
     arena_init(&arena, 16 << 20);
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, test_replies, 0, 3);
+    tcase_add_test(all, test_budget);
     tcase_add_test(all, test_drafts);
     tcase_add_test(all, test_background);
     tcase_add_test(all, test_no_module);

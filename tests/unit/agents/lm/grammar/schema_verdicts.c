@@ -7,33 +7,10 @@
 #include "agents/lm/grammar/constraint.h"
 #include "agents/lm/grammar/engine.h"
 #include "agents/lm/grammar/module.h"
-
-enum { N_BYTES = 256, END = N_BYTES };
+#include "tests/unit/agents/lm/grammar/byte_vocab.h"
 
 static const struct grammar_module *module;
 static void *vocab;
-
-static void open_vocab(void)
-{
-    static char bytes[N_BYTES];
-    const char *texts[N_BYTES + 1];
-    size_t lens[N_BYTES + 1];
-    const int32_t end = END;
-    char why[200] = "";
-
-    for (int i = 0; i < N_BYTES; i++) {
-        bytes[i] = (char)i;
-        texts[i] = &bytes[i];
-        lens[i] = 1;
-    }
-    texts[END] = "";
-    lens[END] = 0;
-    vocab = module->vocab_open(texts, lens, N_BYTES + 1, &end, 1, why, sizeof why);
-    if (vocab == NULL) {
-        fprintf(stderr, "no vocabulary: %s\n", why);
-        abort();
-    }
-}
 
 static bool admits(void *compiled, const json_t *text)
 {
@@ -83,7 +60,7 @@ int main(void)
         printf("%s\n", err.text);
         return 77;
     }
-    open_vocab();
+    vocab = byte_vocab_open(module);
     while (getline(&line, &cap, stdin) > 0) {
         json_t *read = json_loads(line, JSON_ALLOW_NUL, NULL);
 
