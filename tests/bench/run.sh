@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints what is fast, as ratios against a reference in the same run.
-# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|load_tools|schemas|hostile|choices|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|agents|optim|gym]… | --determinism
+# usage: tests/bench/run.sh BUILD_DIR MODEL.gguf [echo|attend|engine|products|conversation|draft|policy|rhythm|http|clients|load_tools|schemas|hostile|constrained|choices|thread_pool|worlds|eval|marks|refused|quotas|cache-timing|keys-cost|tutorial|tokenizers|templates|kl|gemma|stall|page|agreement|drive|journal|starspace|dynamic-batching|env|agents|optim|gym]… | --determinism
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --peer http://HOST:PORT [--pairs N] [--rows ROW,…] [--json]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf --openvino PEER_MODEL.gguf [the same]
 #        tests/bench/run.sh BUILD_DIR MODEL.gguf leaderboard PEER… [--rows ROW,…] [--rounds N] [--reference FILE] [--out FOLDER]
@@ -60,6 +60,7 @@ for what; do
     load_tools) python3 "$here/load_tools.py" "$build" "$model" ;;
     schemas) python3 "$here/../clients/schemas.py" "$build" "$model" ;;
     hostile) python3 "$here/hostile.py" "$build" "$model" ;;
+    constrained) python3 "$here/constrained.py" "$build" "$model" ;;
     choices) python3 "$here/../clients/lm_eval_choices.py" "$build" "$model" ;;
     thread_pool) "$build/tests/bench/bench_thread_pool" ;;
     eval) python3 "$here/eval_batches.py" "$build" "$model" ;;
@@ -93,6 +94,6 @@ for what; do
     page) python3 "$here/page.py" "$build" ;;
     dynamic-batching) python3 "$here/dynamic_batching.py" "$build" ;;
     starspace) python3 "$here/starspace.py" "$build" ;;
-    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, load_tools, schemas, hostile, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, agents, optim, gym\n' "$what" >&2; exit 2 ;;
+    *) printf 'no bench is called %s; there are: echo, attend, engine, products, conversation, draft, policy, rhythm, http, clients, load_tools, schemas, hostile, constrained, choices, teacher, thread_pool, eval, marks, refused, quotas, cache-timing, keys-cost, tutorial, tokenizers, templates, kl, gemma, stall, page, agreement, drive, journal, starspace, dynamic-batching, agents, optim, gym\n' "$what" >&2; exit 2 ;;
     esac
 done

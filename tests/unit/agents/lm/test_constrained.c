@@ -75,15 +75,22 @@ static struct sampling constrained_sampling(float temperature, bool want_logprob
     return s;
 }
 
+static void constrained_begin(struct drive *d, struct clone *c, const struct sampling *s)
+{
+    struct error err;
+
+    ck_assert_msg(drive_begin(d, c, "hello", s, &err) == STATUS_OK, "%s", err.text);
+    if (s->constraint != NULL)
+        ck_assert_msg(c->agent->type->prepare(c, &d->turn, &err) == STATUS_OK, "%s", err.text);
+    ck_assert(!d->turn.is_preparing);
+}
+
 /* Runs a turn; returns how many steps it took. */
 static size_t constrained_run(struct drive *d, struct clone *c, const struct sampling *s)
 {
-    struct error err;
     size_t n_steps = 0;
 
-    ck_assert_msg(drive_begin(d, c, "hello", s, &err) == STATUS_OK, "%s", err.text);
-    ck_assert_msg(c->agent->type->prepare(c, &d->turn, &err) == STATUS_OK, "%s", err.text);
-    ck_assert(!d->turn.is_preparing);
+    constrained_begin(d, c, s);
     do
         n_steps++;
     while (drive_step(c->agent, &d, 1, 256) != 0);
@@ -228,6 +235,56 @@ START_TEST(test_drafts)
 }
 END_TEST
 
+/* Rows under several constraints and free ones have the same replies in one batch as alone, with
+ * one thread and with three, and however few tokens a step may compute. */
+START_TEST(test_batch)
+{
+    enum { ROWS = 6 };
+    const size_t grants[] = {256, 3};
+    struct agent *alone = constrained_agent(SPECULATE_OFF, NULL), *together;
+    struct agent_config config = drive_config("cpu", 64);
+    struct sampling s[ROWS];
+    struct error err;
+
+    config.options.n_threads = 3;
+    config.options.speculate = SPECULATE_ON;
+    ck_assert_msg(drive_open(&together, &tiny, &config, &err) == STATUS_OK, "%s", err.text);
+    for (uint32_t i = 0; i < ROWS; i++) {
+        s[i] = constrained_sampling(1.5f, i % 2 == 0);
+        s[i].seed = i;
+        s[i].max_tokens = 80;
+        s[i].constraint = i % 3 == 0   ? NULL
+                          : i % 3 == 1 ? s[i].constraint
+                                       : constraint_of(endless_schema);
+    }
+    for (size_t g = 0; g < sizeof grants / sizeof grants[0]; g++) {
+        struct drive d[ROWS], single, *all[ROWS];
+        struct clone *clones[ROWS], *c;
+
+        for (size_t i = 0; i < ROWS; i++) {
+            clones[i] = constrained_clone(together);
+            all[i] = &d[i];
+            constrained_begin(&d[i], clones[i], &s[i]);
+        }
+        drive_run(together, all, ROWS, grants[g]);
+        for (size_t i = 0; i < ROWS; i++) {
+            c = constrained_clone(alone);
+            constrained_run(&single, c, &s[i]);
+            check_same_reply(&single.turn.reply, &d[i].turn.reply);
+            for (size_t k = 0; k < single.turn.reply.n_tokens; k++)
+                ck_assert(single.turn.reply.tokens[k].logprob == d[i].turn.reply.tokens[k].logprob);
+            ck_assert(s[i].constraint == NULL || d[i].turn.reply.finish == FINISH_STOP);
+            drive_end(&single, false);
+            drive_end(&d[i], false);
+            clone_close(c);
+            clone_close(clones[i]);
+        }
+    }
+    agent_unref(alone);
+    agent_unref(together);
+}
+END_TEST
+
 /* --- in the background --- */
 
 static struct job *waiting[32];
@@ -355,6 +412,7 @@ int main(void)
     tcase_add_loop_test(all, test_replies, 0, 3);
     tcase_add_test(all, test_budget);
     tcase_add_test(all, test_drafts);
+    tcase_add_test(all, test_batch);
     tcase_add_test(all, test_background);
     tcase_add_test(all, test_no_module);
     suite_add_tcase(suite, all);

@@ -90,7 +90,8 @@ START_TEST(test_closings)
         {"{\"type\":\"string\",\"pattern\":\"^[a-zA-Z0-9]+-(x|yy)$\"}", "\"a", NULL},
         {"{\"type\":\"string\",\"minLength\":200}", "\"a", NULL},
         {"{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{"
-         "\"type\":\"number\"},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/n\"},{\"type\":\"null\"}]}},"
+         "\"type\":\"number\"},\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
+         "n\"},{\"type\":\"null\"}]}},"
          "\"required\":[\"v\",\"next\"]}}}",
          "{\"v\": 1.5, \"next\": {\"v\"", ": 0, \"next\": null}}"},
     };

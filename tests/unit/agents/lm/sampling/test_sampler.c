@@ -440,6 +440,9 @@ START_TEST(logprobs_are_the_models)
     ck_assert_int_eq(s.id, 20);
     ck_assert_uint_eq(s.n_top, 0);
     ck_assert_double_eq_tol(s.logprob, (double)logits[20] - log(sum), 1e-5);
+    sampler_replace(r.sampler, 21, &s);
+    ck_assert_int_eq(s.id, 21);
+    ck_assert_double_eq_tol(s.logprob, (double)logits[21] - log(sum), 1e-5);
     r.s.n_logprobs = SAMPLING_MAX_LOGPROBS;
     s = next(&r, logits, 1500, 0);
     ck_assert_uint_eq(s.n_top, SAMPLING_MAX_LOGPROBS);
