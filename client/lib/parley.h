@@ -469,6 +469,124 @@ enum parley_status parley_train(struct parley_channel *channel, const struct par
  * answered. Any thread, until parley_call_unref. */
 void parley_call_half_close(struct parley_call *stream);
 
+/* --- agents of one's own: a worker computes one for parleyd ---
+ *
+ * parleyd serves a model of the name that is offered, for as long as a worker is attached. The
+ * worker has a clone for each conversation, which it makes itself, and answers steps: the pending
+ * turns of many conversations at once. Several workers of one name share the conversations. */
+
+struct parley_worker_offer {
+    const char *name;      /* of the model */
+    const char *version;   /* of the agent and of its saved states; NULL: "1" */
+    uint32_t max_rows;     /* of a step; 0: 64; at most 1024 */
+    uint32_t slots;        /* steps that may be unanswered at once; 0: 1; at most 16 */
+    uint32_t save_every;   /* turns of a clone from one save to the next; 0: 8 */
+    uint32_t max_cost;     /* of a step that has more than one row; 0: no bound */
+    bool is_cost_in_bytes; /* of the rows' text; else a row costs 1 */
+    /* The same messages and sampling always give the same reply: a turn of which a part was sent
+     * may be run again at another worker. */
+    bool is_deterministic;
+    /* A policy, which has no clones; 0 observations: it is none. An action is one of n_actions, or
+     * n_action_numbers numbers. */
+    uint32_t n_observations, n_actions, n_action_numbers;
+    bool has_logp, has_value; /* beside the action */
+};
+
+struct parley_worker_open {
+    const char *system; /* the system prompt; "": none */
+    const void *state;  /* [state_len] what save gave, here or at another worker; NULL: none */
+    size_t state_len;
+    uint32_t turn; /* the turns that the state has seen */
+};
+
+struct parley_worker_row {
+    void *clone;       /* NULL of a worker without clones */
+    uint32_t turn;     /* 1, 2, … */
+    bool is_continued; /* it was answered with PARLEY_ROW_MORE: the reply goes on */
+    const struct parley_message *messages; /* [n_messages]; none if is_continued */
+    size_t n_messages;
+    const struct parley_sampling *sampling;
+    /* Of a worker without clones, whose messages are there whether it is_continued or not: */
+    const char *system;
+    const struct parley_message *history; /* [n_history] of the turns before, with their replies */
+    size_t n_history;
+    const char *reply; /* what was said so far */
+    /* Of a policy: */
+    const float *observation; /* [n_observations] */
+    float reward;             /* of the action before */
+    bool is_first;            /* of an episode */
+};
+
+struct parley_worker_step {
+    uint64_t id;
+    const struct parley_worker_row *rows; /* [n_rows] */
+    size_t n_rows;
+};
+
+enum parley_row_outcome {
+    PARLEY_ROW_DONE = 0,   /* the reply is complete */
+    PARLEY_ROW_MORE = 1,   /* the row comes again in a later step */
+    PARLEY_ROW_FAILED = 2, /* the turn fails; the clone is to be as it was before the turn */
+};
+
+struct parley_row_answer {
+    const char *text; /* the next piece of the reply, at most 64 KiB; NULL: nothing */
+    enum parley_row_outcome outcome;
+    bool is_cut;                      /* DONE: more would have followed but for max_tokens */
+    uint32_t prompt_tokens;           /* for the usage; 0: not counted */
+    const struct parley_error *error; /* FAILED: its status and text; NULL: PARLEY_INTERNAL */
+    /* Of a policy: "action", an I64 or F32 [n_action_numbers], then "logp" and "value" as offered.
+     */
+    const struct parley_tensor *output; /* [n_output] */
+    size_t n_output;
+    uint64_t params_version;
+};
+
+/* What parleyd asks for. step and end are never NULL. Without open there are no clones: each row
+ * brings its whole conversation, and of the others only step, cancel, accepted and end come. With
+ * open there are replay and close; each of fork, rewind and save may be NULL: parleyd then opens a
+ * clone anew and has it replay its turns.
+ *
+ * open and fork return the clone, never NULL; NULL and false say that there is no memory, and end
+ * the stream. A turn begins with its row's first step, and is part of the clone once the row is
+ * answered with PARLEY_ROW_DONE; until then rewind and fork mean the clone without it. */
+struct parley_worker_events {
+    void (*accepted)(void *arg);
+    void *(*open)(void *arg, const struct parley_worker_open *what);
+    /* A turn that the clone has had: it is to be as if it had given this reply. */
+    bool (*replay)(void *arg, void *clone, uint32_t turn, const struct parley_message *messages,
+                   size_t n_messages, const char *reply);
+    void *(*fork)(void *arg, void *parent, uint32_t at_turn); /* with that many of its turns */
+    bool (*rewind)(void *arg, void *clone, uint32_t to_turn);
+    /* Its state, of at most 1 MiB, from malloc; the caller frees it. */
+    void *(*save)(void *arg, void *clone, size_t *ret_len);
+    /* The clone is not used again. At the stream's end it comes for each that is left, also where a
+     * step of it is not answered. */
+    void (*close)(void *arg, void *clone);
+    /* To be answered by parley_worker_answer, in this call or later. */
+    void (*step)(void *arg, struct parley_call *worker, const struct parley_worker_step *step);
+    void (*cancel)(void *arg, uint64_t step, uint32_t row); /* its answer is of no use any more */
+    void (*end)(void *arg, const struct parley_error *err); /* exactly once, last */
+    void *arg;
+};
+
+/* Attaches a worker; a server that is not there yet is waited for. parley_call_half_close detaches
+ * it. NULL only without memory. */
+struct parley_call *parley_worker_start(struct parley_channel *channel,
+                                        const struct parley_worker_offer *offer,
+                                        const struct parley_worker_events *events);
+/* All rows of the step, in its order. Any thread, callbacks too. False when nothing is sent: the
+ * stream is over, or no memory is left. */
+bool parley_worker_answer(struct parley_call *worker, uint64_t step,
+                          const struct parley_row_answer *answers, size_t n_rows);
+/* Attaches a worker, again whenever the server was lost, until the server wants it no more, and
+ * returns why; PARLEY_OK: one of its callbacks detached it. end may be NULL, else it comes each
+ * time. */
+enum parley_status parley_worker_run(struct parley_channel *channel,
+                                     const struct parley_worker_offer *offer,
+                                     const struct parley_worker_events *events,
+                                     struct parley_error *err);
+
 /* --- parameters: the parley.v1.Params service ---
  * These calls wait; an upload of n numbers is the concatenated tensors of the set. */
 

@@ -178,6 +178,9 @@ void turn_tell_done(const struct parley_turn_events *e, const Parley__V1__TurnDo
 /* Fills m (initialised) from s, in arena; its texts stay the caller's. STATUS_EXHAUSTED. */
 enum status sampling_fill(Parley__V1__Sampling *m, const struct parley_sampling *s,
                           struct arena *arena, struct error *err) MUST_CHECK;
+/* The other way; m may be NULL. Texts and the arrays are m's, or in arena. STATUS_EXHAUSTED. */
+enum status sampling_take(struct parley_sampling *out, const Parley__V1__Sampling *m,
+                          struct arena *arena, struct error *err) MUST_CHECK;
 
 /* Bound on a decoded message from the server. */
 #define DECODED_MAX_BYTES ((size_t)1 << 30)

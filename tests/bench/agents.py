@@ -1,5 +1,5 @@
-"""Turns a second of an echo that is built in, plugged in, and attached by a Python worker (client/python), 64 conversations at
-once, driven by `parley bench`. One daemon serves them all; rounds of each take turns. Ratios are to the one built in.
+"""Turns a second of an echo that is built in, plugged in, attached by a worker in C (libparley), and attached by a Python worker
+(client/python), 64 conversations at once, driven by `parley bench`. One daemon serves them all; rounds of each take turns. Ratios are to the one built in.
 
     agents.py BUILD MODEL [--rounds N] [--turns N]"""
 import argparse
@@ -49,30 +49,33 @@ def main():
         parley.serve(Echo, o.work)
         return
     plugin = os.path.join(o.build, "agents/plugin/examples/echo.so")
-    rates = {name: [] for name in ("echo", "plugged", "attached")}
+    rates = {name: [] for name in ("echo", "plugged", "attached_c", "attached")}
     with children.Daemon(os.path.join(o.build, "parleyd"), "--plugin", f"plugged={plugin}") as daemon, parley.connect(daemon.address) as server, \
             tempfile.NamedTemporaryFile("w") as prompts:
         prompts.write("one two three four\n")
         prompts.flush()
-        worker = children.start([sys.executable, __file__, o.build, o.model, "--work", daemon.address])
+        workers = [children.start([sys.executable, __file__, o.build, o.model, "--work", daemon.address]),
+                   children.start([os.path.join(o.build, "tests/bench/echo_worker"), daemon.address, "attached_c"])]
 
-        def is_attached():
+        def are_attached():
             try:
-                server.open("attached").close()
+                for name in rates:
+                    server.open(name).close()
                 return True
             except parley.Error as e:
                 assert e.code == "NOT_FOUND", e
                 return False
 
-        children.until("it is attached", is_attached, worker)
+        children.until("they are attached", are_attached, *workers)
         for _ in range(o.rounds):
             for name, found in rates.items():
                 found.append(turns_a_second(o.build, daemon.address, name, o.turns, prompts.name))
-        worker.kill()
-        worker.wait()
+        for worker in workers:
+            worker.kill()
+            worker.wait()
     for name, found in rates.items():
         ratios = [mine / echo for mine, echo in zip(found, rates["echo"])]
-        print(f"{name:9s} {statistics.median(found):7.0f} turns/s, {statistics.median(ratios):.2f} of the one built in "
+        print(f"{name:10s} {statistics.median(found):7.0f} turns/s, {statistics.median(ratios):.2f} of the one built in "
               f"({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
 
 

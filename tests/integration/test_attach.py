@@ -2,7 +2,7 @@
 """Agents that other programs compute: workers attach, are served through every API, form batches, are lost and replaced, and end
 alone when they are at fault.
 
-usage: test_attach.py PARLEYD PARLEY EXAMPLE      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_attach.py PARLEYD PARLEY EXAMPLE WORDS_WORKER [TEST…]      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import hashlib
 import os
 import queue
@@ -500,12 +500,46 @@ def test_front_doors(parleyd):
         until("it is told", lambda: "ended UNAVAILABLE model 'words' was unloaded" in again.said)
 
 
+def test_c_workers(parleyd):
+    """The example in C: two of a name share the conversations, one is killed with all its states, another takes its turns over from
+    what was saved; after the daemon's restart they attach themselves again, and the transcripts are replayed to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        flags, where = ["--data", os.path.join(folder, "data")], {"listen": f"unix:{folder}/socket"}
+        with harness.Parleyd(parleyd, *flags, **where) as client:
+            one, two = (children.start([sys.argv[4], where["listen"]]) for _ in range(2))
+            until("it is attached", lambda: list_models(client) == ["echo", "words"], one, two)
+            chats = [client.open("words") for _ in range(16)]
+
+            def all_say(number, words):
+                pending = [ask(client, c, "w " * (i + 1), number) for i, c in enumerate(chats)]
+                replies = [p.result().message.text for p in pending]
+                assert replies == [f"{words * (i + 1)} words" for i in range(16)], replies
+
+            for number in range(1, 10):
+                all_say(number, number)
+            fork = client.fork(chats[3], at_turn=2)
+            assert turn(client, fork, "one")[0] == "9 words"
+            client.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=chats[0], to_turn=3))
+            assert turn(client, chats[0], "w")[0] == "4 words"
+            client.conversations.Rewind(conversations.ConversationsRewindRequest(conversation=chats[0], to_turn=3))
+            for number in range(4, 10):
+                assert turn(client, chats[0], "w")[0] == f"{number} words"
+            one.kill()
+            one.wait()
+            all_say(10, 10)
+        with harness.Parleyd(parleyd, *flags, **where) as client:
+            until("it is attached again", lambda: list_models(client) == ["echo", "words"], two)
+            all_say(11, 11)
+            client.models.Unload(harness.models.ModelsUnloadRequest(name="words"))
+            assert two.wait(children.PATIENCE) == 1
+
+
 TESTS = [test_one_worker, test_batches, test_capabilities, test_lost_worker, test_two_workers, test_stateless, test_drain, test_restart,
-         test_hostile_workers, test_who_may_attach, test_front_doors]
+         test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers]
 
 
 def main():
-    parleyd, wanted = sys.argv[1], sys.argv[4:]
+    parleyd, wanted = sys.argv[1], sys.argv[5:]
     for test in TESTS:
         if wanted and test.__name__ not in wanted:
             continue

@@ -4,10 +4,13 @@
 usage: test_libparley.py MESON BUILD_DIR SOURCE_DIR parleyd      (any python3; no packages)
 """
 import glob
+import json
 import os
 import re
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 import children
 from children import PATIENCE, Daemon
@@ -62,11 +65,32 @@ def headers_alone(root, folder):
             said(compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *flags(root, "--cflags"), path)
 
 
+def of_worker(command, env, http):
+    """What the agent replies that a worker computes."""
+    url = f"http://{http}/v1/chat/completions"
+    body = json.dumps({"model": command[-1], "messages": [{"role": "user", "content": "one two three"}]}).encode()
+    found = []
+
+    def replies():
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body, {"Content-Type": "application/json"})) as response:
+                found.append(json.load(response)["choices"][0]["message"]["content"])
+        except urllib.error.HTTPError as e:
+            assert e.code == 404, e.read()
+        return found
+
+    worker = children.start(command, env=env)
+    children.until("it is attached", replies, worker)
+    worker.kill()
+    worker.wait()
+    return found[0]
+
+
 def examples(root, folder, sources, parleyd):
     """All build against the shared library, and those in C against the archive; each runs."""
     library = found(root, "libparley.so")
     static = [flag if flag != "-lparley" else "-l:libparley.a" for flag in flags(root, "--cflags", "--static", "--libs")]
-    with Daemon(parleyd) as daemon:
+    with Daemon(parleyd, "--http", "127.0.0.1:0") as daemon:
         for source in sorted(glob.glob(os.path.join(sources, "*.c")) + glob.glob(os.path.join(sources, "*.cc"))):
             name = os.path.basename(source)
             compiler = "cc" if source.endswith(".c") else "c++"
@@ -78,7 +102,10 @@ def examples(root, folder, sources, parleyd):
                 more = said("pkg-config", "--libs", "libuv").split() if name.startswith("uv_") else []
                 said(compiler, "-Wall", "-Wextra", "-Werror", source, *how, *more, "-o", program)
                 assert ("libparley.so" in said("objdump", "-p", program)) == bool(where), how
-                out = said(program, daemon.address, env={**os.environ, **where})
+                if name == "words.c":
+                    out = of_worker([program, daemon.address, f"words-{len(where)}"], {**os.environ, **where}, daemon.http)
+                else:
+                    out = said(program, daemon.address, env={**os.environ, **where})
                 print(name, repr(out[:100]), flush=True)
                 assert EXPECTED[name] in out, (name, out)
 
@@ -99,7 +126,7 @@ def plugins(root, folder, sources, parleyd):
 
 EXPECTED = {
     "loop.c": ": Name a river.\n", "uv_loop.c": "Name a river.\n",
-    "turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of"}
+    "turns.c": "Name a river.\nWhere does it rise?\nWhere does it end?\n", "status.cc": "a status of", "words.c": "3 words"}
 
 
 def main():
