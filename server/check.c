@@ -6,10 +6,12 @@
 #include <uv.h>
 
 #include "agents/agent.h"
+#include "agents/plugin/environment.h"
 #include "agents/plugin/plugin.h"
 #include "base/env.h"
 #include "server/access/access.h"
 #include "server/config/config.h"
+#include "server/environment/vectors.h"
 #include "server/journal/store.h"
 #include "server/net/listener.h"
 #include "server/net/tls.h"
@@ -29,15 +31,39 @@ static enum status check_agent(const struct config *config, const struct config_
     return STATUS_OK;
 }
 
+/* vectors: of the environments that were found so far. */
+static enum status check_plugin(const struct config *config, const struct config_model *m,
+                                struct vectors *vectors, struct error *err)
+{
+    struct plugin_environment *kind;
+    bool has_agent;
+
+    if (plugin_environment_open(&kind, &has_agent, m->path, err) != STATUS_OK)
+        return err->status;
+    if (kind != NULL && vectors_add_plugged(vectors, kind, err) != STATUS_OK)
+        return error_prefix(err, "plug-in %.120s", m->path);
+    return has_agent ? check_agent(config, m, &plugin_agent, err) : STATUS_OK;
+}
+
+static enum status check_plugins(const struct config *config, struct error *err)
+{
+    const struct vectors_config none = {.env = &env_real};
+    enum status rc = STATUS_OK;
+    struct vectors vectors;
+
+    vectors_init(&vectors, &none);
+    for (size_t i = 0; i < config->n_plugins && rc == STATUS_OK; i++)
+        rc = check_plugin(config, &config->plugins[i], &vectors, err);
+    vectors_deinit(&vectors);
+    return rc;
+}
+
 static enum status check_models(const struct config *config, struct error *err)
 {
     for (size_t i = 0; i < config->n_models; i++)
         if (check_agent(config, &config->models[i], NULL, err) != STATUS_OK)
             return err->status;
-    for (size_t i = 0; i < config->n_plugins; i++)
-        if (check_agent(config, &config->plugins[i], &plugin_agent, err) != STATUS_OK)
-            return err->status;
-    return STATUS_OK;
+    return check_plugins(config, err);
 }
 
 /* The loop never runs while the socket listens. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agents/plugin/environment.h"
 #include "agents/plugin/plugin.h"
 #include "base/address.h"
 #include "base/buf.h"
@@ -701,6 +702,19 @@ static void init_vectors(struct daemon *d)
     vectors_init(&d->vectors, &config);
 }
 
+/* An object may have an environment, an agent, or both. */
+static enum status start_plugin(struct daemon *d, const struct config_model *m, struct error *err)
+{
+    struct plugin_environment *kind;
+    bool has_agent;
+
+    if (plugin_environment_open(&kind, &has_agent, m->path, err) != STATUS_OK)
+        return err->status;
+    if (kind != NULL && vectors_add_plugged(&d->vectors, kind, err) != STATUS_OK)
+        return error_prefix(err, "plug-in %.120s", m->path);
+    return has_agent ? models_start(&d->models, m->name, m->path, &plugin_agent, err) : STATUS_OK;
+}
+
 static enum status start_models(struct daemon *d, struct error *err)
 {
     enum status rc = STATUS_OK;
@@ -714,8 +728,7 @@ static enum status start_models(struct daemon *d, struct error *err)
         rc =
             models_start(&d->models, d->config.models[i].name, d->config.models[i].path, NULL, err);
     for (size_t i = 0; i < d->config.n_plugins && rc == STATUS_OK; i++)
-        rc = models_start(&d->models, d->config.plugins[i].name, d->config.plugins[i].path,
-                          &plugin_agent, err);
+        rc = start_plugin(d, &d->config.plugins[i], err);
     if (rc == STATUS_OK)
         rc = models_start(&d->models, "echo", NULL, NULL, err);
     return rc == STATUS_OK ? models_scan(&d->models, err) : rc;

@@ -9,7 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PLUGIN_MAX_ROWS = 4096, PLUGIN_NAME_MAX = 63, PLUGIN_VERSION_MAX = 64 };
+enum {
+    PLUGIN_MAX_ROWS = 4096,
+    PLUGIN_NAME_MAX = 63,
+    PLUGIN_VERSION_MAX = 64,
+    PLUGIN_MAX_NUMBERS = 65536,
+};
 
 /* Of someone who could change parleyd itself. */
 static bool plugin_is_trusted(const struct stat *st)
@@ -108,6 +113,55 @@ static enum status plugin_check_agent(const struct parley_agent *a, struct error
     return STATUS_OK;
 }
 
+static enum status plugin_check_spaces(const struct parley_environment *e, struct error *err)
+{
+    if (e->n_observations == 0 || e->n_observations > PLUGIN_MAX_NUMBERS)
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_environment has observations of %u numbers, 1 to %d are taken",
+                         e->n_observations, PLUGIN_MAX_NUMBERS);
+    if ((e->n_actions == 0) == (e->n_action_numbers == 0))
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_environment has %u actions and actions of %u numbers; one of "
+                         "both is 0, and the other is not",
+                         e->n_actions, e->n_action_numbers);
+    if (e->n_actions == 1 || e->n_actions > PLUGIN_MAX_NUMBERS ||
+        e->n_action_numbers > PLUGIN_MAX_NUMBERS)
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_environment has %u actions, 2 to %d choices or 1 to %d "
+                         "numbers are taken",
+                         e->n_actions != 0 ? e->n_actions : e->n_action_numbers, PLUGIN_MAX_NUMBERS,
+                         PLUGIN_MAX_NUMBERS);
+    return STATUS_OK;
+}
+
+static enum status plugin_check_environment(const struct parley_environment *e, struct error *err)
+{
+    const struct {
+        const char *name;
+        bool is_there;
+    } entries[] = {{"make", e->make != NULL},
+                   {"free", e->free != NULL},
+                   {"reset", e->reset != NULL},
+                   {"step", e->step != NULL}};
+
+    if (e->abi != PARLEY_ENVIRONMENT_ABI)
+        return error_set(err, STATUS_PRECONDITION,
+                         "its environment has ABI %u, this parleyd has %d", e->abi,
+                         PARLEY_ENVIRONMENT_ABI);
+    if (e->size_bytes < sizeof(*e))
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_environment has %u bytes, %zu are needed: build it with "
+                         "parley_environment.h of this parleyd",
+                         e->size_bytes, sizeof(*e));
+    for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+        if (!entries[i].is_there)
+            return error_set(err, STATUS_PRECONDITION, "its parley_environment has no %s",
+                             entries[i].name);
+    if (!plugin_is_name(e->name, PLUGIN_NAME_MAX))
+        return error_set(err, STATUS_PRECONDITION, "the name in its parley_environment is no name");
+    return plugin_check_spaces(e, err);
+}
+
 /* What dlerror says begins with the file, which our line names already. */
 static enum status plugin_fail_load(const char *path, struct error *err)
 {
@@ -139,10 +193,14 @@ enum status plugin_library_open(struct plugin_library *out, const char *path, st
         goto out;
     }
     l.agent = dlsym(l.handle, "parley_agent");
-    if (l.agent == NULL)
-        rc = error_set(err, STATUS_PRECONDITION, "it defines no parley_agent");
-    else
+    l.environment = dlsym(l.handle, "parley_environment");
+    if (l.agent == NULL && l.environment == NULL)
+        rc = error_set(err, STATUS_PRECONDITION,
+                       "it defines no parley_agent and no parley_environment");
+    if (rc == STATUS_OK && l.agent != NULL)
         rc = plugin_check_agent(l.agent, err);
+    if (rc == STATUS_OK && l.environment != NULL)
+        rc = plugin_check_environment(l.environment, err);
     if (rc != STATUS_OK)
         goto out;
     *out = l;

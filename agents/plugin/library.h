@@ -1,13 +1,17 @@
-/* A shared object with an agent in it: whether it may be loaded, and whether it is complete. */
+/* A shared object with an agent or an environment in it, or both: whether it may be loaded, and
+ * whether it is complete. */
 #ifndef AGENTS_PLUGIN_LIBRARY_H
 #define AGENTS_PLUGIN_LIBRARY_H
 
 #include "agents/plugin/parley_agent.h"
+#include "agents/plugin/parley_environment.h"
 #include "base/status.h"
 
 struct plugin_library {
-    void *handle;                     /* NULL: not loaded */
-    const struct parley_agent *agent; /* in the object */
+    void *handle; /* NULL: not loaded */
+    /* In the object; one of them at least is there. */
+    const struct parley_agent *agent;
+    const struct parley_environment *environment;
 };
 
 /* The file must be a regular one of root or of this process's user, and neither it nor its folder

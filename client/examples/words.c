@@ -93,11 +93,8 @@ int main(int argc, char **argv)
     struct parley_channel *channel = parley_channel_open(argc > 1 ? argv[1] : "127.0.0.1:8001");
     const struct parley_worker_offer offer = {
         .name = argc > 2 ? argv[2] : "words", .max_rows = MAX_ROWS, .is_deterministic = true};
-    const struct parley_worker_events events = {.open = on_open,
-                                                .replay = on_replay,
-                                                .save = on_save,
-                                                .close = on_close,
-                                                .step = on_step};
+    const struct parley_worker_events events = {
+        .open = on_open, .replay = on_replay, .save = on_save, .close = on_close, .step = on_step};
     struct parley_error err = {.status = PARLEY_RESOURCE_EXHAUSTED};
 
     if (channel == NULL || parley_worker_run(channel, &offer, &events, &err) != PARLEY_OK)

@@ -61,22 +61,20 @@ static enum status worker_find(struct worker_clone **out, const struct worker_ca
     struct worker_clone *c = worker_look_up(w, number);
 
     if (c == NULL)
-        return error_set(err, STATUS_INTERNAL, "the server speaks of clone %" PRIu64
-                         ", which is not open", number);
+        return error_set(err, STATUS_INTERNAL,
+                         "the server speaks of clone %" PRIu64 ", which is not open", number);
     *out = c;
     return STATUS_OK;
 }
 
 /* Takes user; NULL: the worker could not make it. */
-static enum status worker_add(struct worker_call *w, uint64_t number, void *user,
-                              struct error *err)
+static enum status worker_add(struct worker_call *w, uint64_t number, void *user, struct error *err)
 {
     struct worker_clone *c = NULL;
     enum status rc = STATUS_OK;
 
     if (user == NULL)
-        return error_set(err, STATUS_EXHAUSTED, "the worker could not open clone %" PRIu64,
-                         number);
+        return error_set(err, STATUS_EXHAUSTED, "the worker could not open clone %" PRIu64, number);
     if (worker_look_up(w, number) != NULL)
         rc = error_set(err, STATUS_INTERNAL, "the server opens clone %" PRIu64 " twice", number);
     else if ((c = try_alloc(1, sizeof(*c))) == NULL)
@@ -195,8 +193,7 @@ static enum status worker_failed(uint64_t clone, const char *what, struct error 
 static enum status worker_open(struct worker_call *w, const Parley__V1__AgentCloneOpen *from,
                                struct error *err)
 {
-    const struct parley_worker_open what = {from->system,
-                                            from->has_state ? from->state.data : NULL,
+    const struct parley_worker_open what = {from->system, from->has_state ? from->state.data : NULL,
                                             from->has_state ? from->state.len : 0, from->turn};
 
     return worker_add(w, from->clone, w->events.open(w->events.arg, &what), err);
@@ -224,8 +221,8 @@ static enum status worker_fork(struct worker_call *w, const Parley__V1__AgentClo
 
     if (worker_find(&parent, w, from->parent, err) != STATUS_OK)
         return err->status;
-    return worker_add(w, from->clone,
-                      w->events.fork(w->events.arg, parent->user, from->at_turn), err);
+    return worker_add(w, from->clone, w->events.fork(w->events.arg, parent->user, from->at_turn),
+                      err);
 }
 
 static enum status worker_rewind(struct worker_call *w, const Parley__V1__AgentCloneRewind *from,

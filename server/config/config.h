@@ -30,7 +30,7 @@ struct config_model {
 struct config {
     struct config_model models[CONFIG_MAX_MODELS]; /* [n_models]; the first is the default */
     size_t n_models;
-    struct config_model plugins[CONFIG_MAX_PLUGINS]; /* [n_plugins] agents in shared objects */
+    struct config_model plugins[CONFIG_MAX_PLUGINS]; /* [n_plugins] in shared objects */
     size_t n_plugins;
     const char *model_dir; /* files that may be loaded by name; NULL: none. In argv or the file */
     const char *backup;    /* only copy what data has to this file; NULL: no */

@@ -49,8 +49,8 @@ enum status hosts_find_spaces(struct environment_spaces *out, const struct vecto
         return STATUS_OK;
     }
     (void)error_field(err, "name",
-                      "'%.63s' is no environment that is built in (%s, %s, %s), and no worker "
-                      "that offers it is attached",
+                      "'%.63s' is no environment that is built in (%s, %s, %s) or plugged in, and "
+                      "no worker that offers it is attached",
                       name, environment_type_at(0)->name, environment_type_at(1)->name,
                       environment_type_at(2)->name);
     return err->status = STATUS_NOT_FOUND;
@@ -273,7 +273,7 @@ void vector_leave_hosts(struct vector *v)
 {
     struct link *l;
 
-    if (v->type != NULL)
+    if (v->type != NULL || v->plugged != NULL)
         return;
     for (l = list_first(&v->all->hosts); l != NULL; l = list_next(&v->all->hosts, l))
         memset(host_of(l)->order, 0, sizeof(host_of(l)->order));
@@ -478,8 +478,9 @@ static enum status host_check_name(const struct vectors *all, const char *name,
         return error_field(err, "offer.name",
                            "of an environment has 1 to %d letters, digits, '.', '_', '/' and '-'",
                            HOST_NAME_SIZE - 1);
-    if (environment_type_find(name) != NULL) {
-        (void)error_field(err, "offer.name", "'%s' is an environment that is built in", name);
+    if (environment_type_find(name) != NULL || vectors_find_plugged(all, name) != NULL) {
+        (void)error_field(err, "offer.name", "'%s' is an environment that is built in%s", name,
+                          environment_type_find(name) != NULL ? "" : ", by a plug-in");
         return err->status = STATUS_EXISTS;
     }
     for (struct link *l = list_first(&all->hosts); l != NULL; l = list_next(&all->hosts, l))

@@ -17,6 +17,9 @@ void hosts_forget(struct vectors *all, const struct vector_request *r);
 void hosts_tick(struct vectors *all, uint64_t now_us);
 void hosts_end(struct vectors *all);
 
+/* The instance of a row, and whether it is reset. */
+uint32_t vector_request_index(const struct vector_request *r, size_t row);
+bool vector_request_resets(const struct vector_request *r, const struct vector_instance *i);
 void vector_request_fail(struct vector_request *r, size_t row, const struct error *why);
 
 #endif

@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agents/plugin/environment.h"
 #include "base/alloc.h"
 #include "server/environment/orders.h"
+#include "server/environment/plugged.h"
 
 static const struct error no_memory_error = {.status = STATUS_EXHAUSTED,
                                              .text = "out of memory for an environment's error"};
@@ -25,12 +27,14 @@ void vectors_init(struct vectors *all, const struct vectors_config *config)
     hash_init(&all->by_id, NULL); /* handles are random */
     list_init(&all->idle);
     list_init(&all->hosts);
+    list_init(&all->plugged);
 }
 
 static void vector_free(struct vector *v)
 {
     for (size_t i = 0; i < v->n; i++)
         environment_close(v->instances[i].built_in);
+    vector_unmake_plugged(v);
     free(v);
 }
 
@@ -69,6 +73,7 @@ void vectors_deinit(struct vectors *all)
     while ((node = hash_each(&all->by_id, NULL)) != NULL)
         vectors_close(container_of(node, struct vector, by_id));
     hash_deinit(&all->by_id);
+    vectors_unplug(all);
 }
 
 void vectors_tick(struct vectors *all)
@@ -104,18 +109,27 @@ static enum status vectors_check_open(const struct vectors *all, size_t n, size_
     return STATUS_OK;
 }
 
-static enum status vectors_find_spaces(struct environment_spaces *out,
-                                       const struct environment_type **ret_type,
-                                       const struct vectors *all, const char *name,
-                                       struct error *err)
+/* What the vectors of a name are of: one of both, or NULL for hosts. */
+struct vector_kind {
+    const struct environment_type *type;
+    const struct plugin_environment *plugged;
+};
+
+static enum status vectors_find_kind(struct vector_kind *out, struct environment_spaces *ret_spaces,
+                                     const struct vectors *all, const char *name, struct error *err)
 {
     const struct environment_type *type = environment_type_find(name);
+    const struct plugin_environment *plugged =
+        type != NULL ? NULL : vectors_find_plugged(all, name);
 
-    *ret_type = type;
-    if (type == NULL)
-        return hosts_find_spaces(out, all, name, err);
-    *out =
-        (struct environment_spaces){type->n_observation, type->n_actions, type->n_action_numbers};
+    *out = (struct vector_kind){type, plugged};
+    if (type != NULL)
+        *ret_spaces = (struct environment_spaces){type->n_observation, type->n_actions,
+                                                  type->n_action_numbers};
+    else if (plugged != NULL)
+        *ret_spaces = plugged_spaces(plugged);
+    else
+        return hosts_find_spaces(ret_spaces, all, name, err);
     return STATUS_OK;
 }
 
@@ -140,14 +154,14 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
                          const char *name, size_t n, const uint64_t *seeds, size_t n_seeds,
                          struct error *err)
 {
-    const struct environment_type *type;
     struct environment_spaces spaces;
+    struct vector_kind kind;
     struct vector *v;
     size_t widest;
     uint64_t id;
 
     if (vectors_check_open(all, n, n_seeds, err) != STATUS_OK ||
-        vectors_find_spaces(&spaces, &type, all, name, err) != STATUS_OK)
+        vectors_find_kind(&kind, &spaces, all, name, err) != STATUS_OK)
         return err->status;
     widest = spaces.n_observation > spaces.n_action_numbers ? spaces.n_observation
                                                             : spaces.n_action_numbers;
@@ -159,13 +173,19 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
         return error_no_memory(err, n * sizeof(v->instances[0]), "environments");
     v->all = all;
     v->principal = principal;
-    v->type = type;
+    v->type = kind.type;
+    v->plugged = kind.plugged;
     v->spaces = spaces;
     v->n = n;
-    memcpy(v->name, type != NULL ? type->name : name, strlen(type != NULL ? type->name : name) + 1);
+    name = kind.type != NULL ? kind.type->name : name;
+    memcpy(v->name, name, strlen(name) + 1);
     vector_seed(v, seeds, n_seeds);
-    for (size_t i = 0; type != NULL && i < n; i++)
-        v->instances[i].built_in = environment_open_type(type);
+    for (size_t i = 0; kind.type != NULL && i < n; i++)
+        v->instances[i].built_in = environment_open_type(kind.type);
+    if (kind.plugged != NULL && vector_make_plugged(v, err) != STATUS_OK) {
+        vector_free(v);
+        return err->status;
+    }
     do
         id = vectors_draw(all);
     while (id == 0 || hash_first(&all->by_id, id) != NULL);
@@ -192,12 +212,12 @@ enum status vectors_get(struct vector **out, struct vectors *all, uint32_t princ
 
 /* --- a request --- */
 
-static uint32_t request_index(const struct vector_request *r, size_t row)
+uint32_t vector_request_index(const struct vector_request *r, size_t row)
 {
     return r->indices != NULL ? r->indices[row] : (uint32_t)row;
 }
 
-static bool request_resets(const struct vector_request *r, const struct vector_instance *i)
+bool vector_request_resets(const struct vector_request *r, const struct vector_instance *i)
 {
     return r->is_reset || (r->resets_ended && i->state != VECTOR_RUNNING);
 }
@@ -212,7 +232,7 @@ static enum status vector_check_instance(const struct vector *v, const struct ve
     if (i->is_busy)
         return error_because(err, STATUS_PRECONDITION, REASON_SESSION_BUSY, "indices",
                              "environment %u is in another request", index);
-    if (!request_resets(r, i) && (i->state == VECTOR_OVER || i->state == VECTOR_FRESH))
+    if (!vector_request_resets(r, i) && (i->state == VECTOR_OVER || i->state == VECTOR_FRESH))
         return error_because(err, STATUS_PRECONDITION, REASON_EPISODE_OVER, "indices",
                              i->state == VECTOR_OVER ? "the episode of environment %u is over, "
                                                        "reset it"
@@ -244,7 +264,7 @@ static enum status vector_check(struct vector *v, const struct vector_request *r
     if (r->n > v->n) /* before any of them is looked at */
         return error_field(err, "indices", "has %zu, there are %zu environments", r->n, v->n);
     for (n_asked = 0; n_asked < r->n && rc == STATUS_OK; n_asked++) {
-        uint32_t index = request_index(r, n_asked);
+        uint32_t index = vector_request_index(r, n_asked);
 
         if (index >= v->n) {
             (void)error_field(err, "indices", "has %u, there are %zu environments", index, v->n);
@@ -255,7 +275,7 @@ static enum status vector_check(struct vector *v, const struct vector_request *r
         v->instances[index].is_asked = true;
     }
     while (n_asked-- > 0)
-        v->instances[request_index(r, n_asked)].is_asked = false;
+        v->instances[vector_request_index(r, n_asked)].is_asked = false;
     return rc == STATUS_OK && !r->is_reset ? vector_check_actions(v, r, err) : rc;
 }
 
@@ -293,7 +313,7 @@ static void vector_step_built_in(const struct vector *v, struct vector_request *
     float *observation = r->observation + row * n_observation;
     struct environment_step step;
 
-    if (request_resets(r, i)) {
+    if (vector_request_resets(r, i)) {
         environment_reset(i->built_in, i->seed, i->n_episodes++, observation);
         i->state = VECTOR_RUNNING;
         return;
@@ -321,13 +341,15 @@ enum status vectors_ask(struct vector *v, struct vector_request *r, struct arena
     if (vector_check(v, r, err) != STATUS_OK || request_lay_out(r, v, arena, err) != STATUS_OK)
         return err->status;
     for (size_t row = 0; r->is_reset && r->seeds != NULL && row < r->n; row++) {
-        v->instances[request_index(r, row)].seed = r->seeds[row];
-        v->instances[request_index(r, row)].n_episodes = 0;
+        v->instances[vector_request_index(r, row)].seed = r->seeds[row];
+        v->instances[vector_request_index(r, row)].n_episodes = 0;
     }
-    if (v->type == NULL && vector_order(v, r, err) != STATUS_OK)
+    if (v->plugged != NULL && vector_step_plugged(v, r, err) != STATUS_OK)
+        return err->status;
+    if (v->type == NULL && v->plugged == NULL && vector_order(v, r, err) != STATUS_OK)
         return err->status;
     for (size_t row = 0; v->type != NULL && row < r->n; row++)
-        vector_step_built_in(v, r, row, &v->instances[request_index(r, row)]);
+        vector_step_built_in(v, r, row, &v->instances[vector_request_index(r, row)]);
     if (link_is_on(&v->idle))
         list_remove(&v->idle);
     if (v->n_orders == 0)

@@ -1,8 +1,8 @@
 /* Vectors of environments: a client opens so many instances of one kind under a handle, and resets
- * and steps any of them together. Kinds that are built in (worlds/environment/) are computed at
- * once, others by hosts: attached workers (host.h), each of which gets its share of a request as
- * one order. A host that goes away is a failure of its own instances, which can be reset on
- * another. Loop. */
+ * and steps any of them together. Kinds that are built in (worlds/environment/) or plugged in
+ * (parley_environment.h) are computed at once, others by hosts: attached workers (host.h), each of
+ * which gets its share of a request as one order. A host that goes away is a failure of its own
+ * instances, which can be reset on another. Loop. */
 #ifndef SERVER_ENVIRONMENT_VECTORS_H
 #define SERVER_ENVIRONMENT_VECTORS_H
 
@@ -26,6 +26,8 @@ enum {
     VECTOR_TTL_MS = 10 * 60 * 1000,
 };
 
+struct plugin_environment;
+
 struct vectors_config {
     const struct env *env;
     uint64_t silence_us; /* an order that is not answered within this ends its host */
@@ -41,7 +43,8 @@ struct vectors {
     size_t n_instances;
     struct list idle; /* of struct vector, the longest idle first */
     struct list hosts;
-    uint64_t armed_us; /* 0: not armed */
+    struct list plugged; /* of struct plugin_environment */
+    uint64_t armed_us;   /* 0: not armed */
 };
 
 enum vector_instance_state {
@@ -52,12 +55,14 @@ enum vector_instance_state {
 };
 
 struct vector_instance {
-    struct environment *built_in;  /* NULL: on a host */
-    struct environment_host *host; /* NULL: none yet, or lost */
+    struct environment *built_in;
+    void *plugged;                 /* the object's */
+    struct environment_host *host; /* NULL: not on a host, or none yet, or lost */
     struct link on_host;
     uint64_t number; /* there */
     uint64_t seed;
     uint32_t n_episodes; /* that have begun since the seed was given */
+    uint32_t n_steps;    /* plugged: of the episode */
     enum vector_instance_state state;
     bool is_busy;  /* in an order */
     bool is_asked; /* while a request is checked */
@@ -68,7 +73,8 @@ struct vector {
     struct link idle;       /* while no order of it is under way */
     struct vectors *all;
     uint32_t principal;
-    const struct environment_type *type; /* NULL: of hosts */
+    const struct environment_type *type;      /* one that is built in */
+    const struct plugin_environment *plugged; /* one that is not; both NULL: of hosts */
     char name[HOST_NAME_SIZE];
     struct environment_spaces spaces;
     size_t n_orders; /* under way */
@@ -104,6 +110,11 @@ struct vector_request {
 void vectors_init(struct vectors *all, const struct vectors_config *config);
 /* All hosts are closed. */
 void vectors_deinit(struct vectors *all);
+/* Takes the kind. EXISTS: one of its name is there. */
+enum status vectors_add_plugged(struct vectors *all, struct plugin_environment *kind,
+                                struct error *err) MUST_CHECK;
+/* NULL: none of the name is plugged in. */
+const struct plugin_environment *vectors_find_plugged(const struct vectors *all, const char *name);
 /* Ends idle vectors and silent hosts. */
 void vectors_tick(struct vectors *all);
 /* Ends all hosts; requests under way fail. */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Env: vectors of environments, built in and of attached workers, beside gymnasium; workers that are lost and replaced; what is
+"""Env: vectors of environments, built in, plugged in and of attached workers, beside gymnasium; workers that are lost and replaced; what is
 refused, by field; hostile workers.
 
-usage: test_env.py PARLEYD      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
+usage: test_env.py PARLEYD MOUNTAIN_CAR.so [TEST…]      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import os
 import queue
 import subprocess
@@ -111,6 +111,44 @@ def test_built_in(parleyd):
             grid.step([action, 0], auto_reset=True)
         a.close()
         refused(a.reset, "NOT_FOUND", "handle")
+
+
+def test_plugged_in(parleyd):
+    """The example of a plug-in goes through gymnasium's episodes; its name is nobody else's; it needs no agent beside it."""
+    plugin = sys.argv[2]
+    with harness.Parleyd(parleyd, "--plugin", plugin) as client:
+        vector = Vector(client, "MountainCar-v0", 3, [5])
+        assert (vector.info.observations, vector.info.actions, vector.info.action_numbers) == (2, 3, 0), vector.info
+        peers = [gymnasium.make("MountainCar-v0") for _ in range(3)]
+        begun = array(vector.reset().observation)
+        assert len(set(begun[:, 0])) == 3 and (abs(begun[:, 0] + 0.5) <= 0.1).all() and (begun[:, 1] == 0).all(), begun
+        for peer, first in zip(peers, begun):
+            peer.reset()
+            peer.unwrapped.state = tuple(map(float, first))
+        random, n_ended = np.random.default_rng(1), 0
+        for step in range(200):
+            actions = random.integers(0, 3, 3)
+            if step > 0:
+                actions[0] = 2 if seen[0, 1] >= 0 else 0  # along with its speed: it arrives
+            got = vector.step(actions, auto_reset=False) if n_ended == 0 else vector.step(actions[1:], [1, 2])
+            rows = range(3) if n_ended == 0 else range(1, 3)
+            seen = np.zeros((3, 2)) if n_ended else array(got.observation)
+            for at, row in enumerate(rows):
+                theirs, reward, terminated, truncated, _ = peers[row].step(int(actions[row]))
+                mine = array(got.observation)[at]
+                assert np.allclose(mine, theirs, atol=1e-6), (step, row, mine, theirs)
+                assert (array(got.reward)[at], array(got.terminated)[at], array(got.truncated)[at]) == (reward, terminated, truncated), step
+                n_ended += row == 0 and terminated
+        assert n_ended == 1
+        refused(lambda: vector.step([0, 0, 0]), "FAILED_PRECONDITION", "the episode of environment 0 is over")
+        assert (array(Vector(client, "MountainCar-v0", 3, [5]).reset().observation) == begun).all()
+        again = vector.reset()
+        assert (array(again.observation) != begun).any(axis=1).all()  # the series' next episodes
+        taken = Host(client, name="MountainCar-v0", observations=2, actions=3).error
+        assert taken.code().name == "ALREADY_EXISTS" and "'MountainCar-v0' is an environment that is built in, by a plug-in" in taken.details(), taken
+        assert [m.name for m in client.models.List(harness.models.ModelsListRequest()).models] == ["echo"]
+    twice = children.run([parleyd, "--check", "--plugin", plugin, "--plugin", f"again={plugin}"], capture_output=True, text=True)
+    assert twice.returncode == 1 and twice.stderr.count("\n") == 1 and "an environment is called 'MountainCar-v0' already" in twice.stderr, twice
 
 
 def test_refused(parleyd):
@@ -301,8 +339,8 @@ def test_left(parleyd):
 
 
 def main():
-    parleyd, wanted = sys.argv[1], sys.argv[2:]
-    for test in (test_built_in, test_refused, test_workers, test_hostile_workers, test_left):
+    parleyd, wanted = sys.argv[1], sys.argv[3:]
+    for test in (test_built_in, test_plugged_in, test_refused, test_workers, test_hostile_workers, test_left):
         if not wanted or test.__name__ in wanted:
             print(test.__name__, flush=True)
             test(parleyd)

@@ -61,7 +61,7 @@ def headers_alone(root, folder):
         for standard in standards:
             path = os.path.join(folder, f"header.{language}")
             with open(path, "w", encoding="utf-8") as file:
-                file.write("#include <parley_agent.h>\n#include <parley.h>\n")
+                file.write("#include <parley_agent.h>\n#include <parley_environment.h>\n#include <parley.h>\n")
             said(compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *flags(root, "--cflags"), path)
 
 
@@ -115,7 +115,7 @@ def plugins(root, folder, sources, parleyd):
     flag = []
     for source in sorted(glob.glob(os.path.join(sources, "*.c"))):
         plugin = os.path.join(folder, os.path.basename(source)[:-1] + "so")
-        said("cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", source, *flags(root, "--cflags"), "-o", plugin)
+        said("cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", source, *flags(root, "--cflags"), "-lm", "-o", plugin)
         undefined = said("nm", "-D", "--undefined-only", plugin)
         assert "parley" not in undefined, undefined  # nothing of ours but by the table that it is given
         flag += ["--plugin", "plugged_" + os.path.basename(source)[:-2] + "=" + plugin]
@@ -137,7 +137,7 @@ def main():
         exports(root, header)
         headers_alone(root, folder)
         examples(root, folder, os.path.join(sources, "client/examples"), parleyd)
-        assert len(plugins(root, folder, os.path.join(sources, "agents/plugin/examples"), parleyd)) == 4
+        assert len(plugins(root, folder, os.path.join(sources, "agents/plugin/examples"), parleyd)) == 6
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ static void hear_result(struct server *s, const Parley__V1__AgentStepResult *r)
     for (size_t i = 0; i < r->n_rows; i++) {
         const Parley__V1__AgentRowResult *row = r->rows[i];
 
-        (void)snprintf(line, sizeof(line), "%d.%u '%s' %d %d %u", (int)r->step, row->row,
-                       row->text, (int)row->outcome, (int)row->finish_reason, row->prompt_tokens);
+        (void)snprintf(line, sizeof(line), "%d.%u '%s' %d %d %u", (int)r->step, row->row, row->text,
+                       (int)row->outcome, (int)row->finish_reason, row->prompt_tokens);
         note(s->heard, sizeof(s->heard), line);
         if (row->error != NULL) {
             (void)snprintf(line, sizeof(line), "error %u %s", row->error->code,
@@ -168,8 +168,8 @@ static void serve(void)
 }
 
 /* The next order, of a kind; the caller fills it. */
-static Parley__V1__AgentsAttachResponse *
-order(Parley__V1__AgentsAttachResponse__WhatCase kind, ProtobufCMessage *what)
+static Parley__V1__AgentsAttachResponse *order(Parley__V1__AgentsAttachResponse__WhatCase kind,
+                                               ProtobufCMessage *what)
 {
     Parley__V1__AgentsAttachResponse *o = &world.orders[world.n_orders++];
 
@@ -312,12 +312,9 @@ static void diary_row(struct diary *d, const struct parley_worker_row *row)
 static void on_step(void *arg, struct parley_call *worker, const struct parley_worker_step *step)
 {
     static const int64_t chosen = 1;
-    static const struct parley_tensor action = {.name = "action",
-                                                .dtype = PARLEY_I64,
-                                                .data = &chosen,
-                                                .size_bytes = sizeof(chosen)};
-    static const struct parley_error refused = {.status = PARLEY_FAILED_PRECONDITION,
-                                                .text = "no"};
+    static const struct parley_tensor action = {
+        .name = "action", .dtype = PARLEY_I64, .data = &chosen, .size_bytes = sizeof(chosen)};
+    static const struct parley_error refused = {.status = PARLEY_FAILED_PRECONDITION, .text = "no"};
     struct parley_row_answer answers[3] = {
         {.text = "done", .is_cut = true, .prompt_tokens = 7},
         {.text = "a piece", .outcome = PARLEY_ROW_MORE},
@@ -328,8 +325,8 @@ static void on_step(void *arg, struct parley_call *worker, const struct parley_w
     for (size_t i = 0; i < step->n_rows; i++)
         diary_row(d, &step->rows[i]);
     if (step->rows[0].observation != NULL)
-        answers[0] = (struct parley_row_answer){
-            .output = &action, .n_output = 1, .params_version = 5};
+        answers[0] =
+            (struct parley_row_answer){.output = &action, .n_output = 1, .params_version = 5};
     d->worker = worker;
     d->late = d->answers_late ? step->id : 0;
     if (!d->answers_late)
@@ -493,7 +490,8 @@ START_TEST(test_without_clones)
 {
     static char system[] = "s", so_far[] = "so far";
     static float numbers[] = {1.5f, 2.5f};
-    Parley__V1__AgentStep step = PARLEY__V1__AGENT_STEP__INIT, acting = PARLEY__V1__AGENT_STEP__INIT;
+    Parley__V1__AgentStep step = PARLEY__V1__AGENT_STEP__INIT,
+                          acting = PARLEY__V1__AGENT_STEP__INIT;
     Parley__V1__AgentRow row = PARLEY__V1__AGENT_ROW__INIT, seen = PARLEY__V1__AGENT_ROW__INIT;
     Parley__V1__AgentRow *rows[] = {&row}, *seens[] = {&seen};
     Parley__V1__Tensor tensor = PARLEY__V1__TENSOR__INIT;
@@ -529,8 +527,9 @@ START_TEST(test_without_clones)
                                 (struct parley_worker_events){.step = on_step, .cancel = on_cancel},
                                 &err),
                      PARLEY_NOT_FOUND);
-    ck_assert_str_eq(world.heard, "offer m  0 0 0 0 1 5; tensors 2 3 0 01; 1.0 'done' 1 2 7; 2.0 '' "
-                                  "1 0 0; action 4 8 5; ");
+    ck_assert_str_eq(world.heard,
+                     "offer m  0 0 0 0 1 5; tensors 2 3 0 01; 1.0 'done' 1 2 7; 2.0 '' "
+                     "1 0 0; action 4 8 5; ");
     ck_assert_str_eq(d.text, "row - 2 1 1 'hello'; history 's' 2 'hello' 'so far'; row - 0 0 0 ''; "
                              "observation 1.5 2.5, 3 1; ");
 }
@@ -582,8 +581,7 @@ START_TEST(test_again)
     ORDER(STEP, step);
     world.n_awaited = 2; /* one more than comes: the worker ends the stream */
     ck_assert_int_eq(
-        run_worker(&d, &plain,
-                   (struct parley_worker_events){.step = on_step, .end = on_end}, &err),
+        run_worker(&d, &plain, (struct parley_worker_events){.step = on_step, .end = on_end}, &err),
         PARLEY_OK);
     ck_assert_uint_eq(d.n_ends, 2);
     ck_assert_uint_eq(world.n_streams, 2);
@@ -675,7 +673,8 @@ START_TEST(test_faults)
         is_sent = parley_worker_answer(worker, 1, &answer, 1);
         fault_after = -1;
     }
-    ck_assert(is_sent || n == 20); /* the server's thread may have met a fault, and ended the call */
+    ck_assert(is_sent ||
+              n == 20); /* the server's thread may have met a fault, and ended the call */
     ck_assert_int_gt(n, 1);
     parley_call_cancel(worker);
     parley_call_unref(worker);

@@ -1,3 +1,4 @@
+#include "agents/plugin/environment.h"
 #include "agents/plugin/plugin.h"
 
 #include <stdio.h>
@@ -220,6 +221,55 @@ START_TEST(test_kept_states)
     says(c, "w", "1 words in 1 turns");
     clone_close(c);
     agent_unref(a);
+}
+END_TEST
+
+static enum status open_environment(struct plugin_environment **out, const char *path,
+                                    struct error *err)
+{
+    bool has_agent;
+
+    return plugin_environment_open(out, &has_agent, path, err);
+}
+
+/* An object may have an environment, an agent, or both; one whose environment is not whole is
+ * refused with one line. */
+START_TEST(test_environments)
+{
+    static const struct {
+        const char *path, *why;
+    } faults[] = {
+        {ENVIRONMENT_ABI, "its environment has ABI 7, this parleyd has 1"},
+        {ENVIRONMENT_SIZE, "its parley_environment has 8 bytes"},
+        {ENVIRONMENT_NO_STEP, "its parley_environment has no step"},
+        {ENVIRONMENT_NAME, "the name in its parley_environment is no name"},
+        {ENVIRONMENT_BOTH, "has 2 actions and actions of 2 numbers; one of both is 0"},
+        {ENVIRONMENT_NEITHER, "has 0 actions and actions of 0 numbers; one of both is 0"},
+        {ENVIRONMENT_ONE_ACTION, "has 1 actions, 2 to 65536 choices or 1 to 65536 numbers"},
+        {ENVIRONMENT_WIDE, "has observations of 70000 numbers, 1 to 65536 are taken"},
+        {PLUGIN_NO_SYMBOL, "it defines no parley_agent and no parley_environment"},
+        {"/nowhere/x.so", "No such file or directory"},
+    };
+    struct plugin_environment *e = NULL;
+    struct agent *a = NULL;
+    struct error err = {0};
+    bool has_agent;
+
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        ck_assert_int_ne(open_environment(&e, faults[i].path, &err), STATUS_OK);
+        ck_assert_msg(strstr(err.text, faults[i].why) != NULL, "'%s' has no '%s'", err.text,
+                      faults[i].why);
+    }
+    ck_assert_int_eq(plugin_environment_open(&e, &has_agent, ENVIRONMENT_WHOLE, &err), STATUS_OK);
+    ck_assert(!has_agent);
+    ck_assert_str_eq(e->type->name, "faulty-v0");
+    plugin_environment_close(e);
+    ck_assert_int_eq(open_path(&a, ENVIRONMENT_WHOLE, &err), STATUS_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(err.text, "it defines no parley_agent, only an environment"));
+    ck_assert_int_eq(plugin_environment_open(&e, &has_agent, PLUGIN_ECHO, &err), STATUS_OK);
+    ck_assert(has_agent);
+    ck_assert_ptr_null(e);
+    plugin_environment_close(e);
 }
 END_TEST
 
@@ -453,5 +503,6 @@ START_TEST(test_faults)
 }
 END_TEST
 
-SUITE_MAIN("agents/plugin", test_incomplete, test_owner, test_states, test_kept_states,
-           test_dropped, test_saved, test_recalled, test_rows_fail_alone, test_more, test_faults)
+SUITE_MAIN("agents/plugin", test_incomplete, test_environments, test_owner, test_states,
+           test_kept_states, test_dropped, test_saved, test_recalled, test_rows_fail_alone,
+           test_more, test_faults)
