@@ -12,6 +12,13 @@ enum status plugin_environment_open(struct plugin_environment **out, bool *ret_h
 
     if (plugin_library_open(&library, path, err) != STATUS_OK)
         return err->status;
+    if (library.agent == NULL && library.environment == NULL) {
+        plugin_library_close(&library);
+        return error_set(err, STATUS_PRECONDITION,
+                         "plug-in %.120s: it has a teacher alone, which 'parley' takes, not "
+                         "parleyd",
+                         path);
+    }
     *ret_has_agent = library.agent != NULL;
     if (library.environment == NULL) {
         plugin_library_close(&library);

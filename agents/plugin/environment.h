@@ -12,7 +12,7 @@ struct plugin_environment {
 };
 
 /* What the object of that path has: an environment, an agent or both; *out is NULL if there is no
- * environment. As plugin_library_open. */
+ * environment. As plugin_library_open; PRECONDITION also if it has neither. */
 enum status plugin_environment_open(struct plugin_environment **out, bool *ret_has_agent,
                                     const char *path, struct error *err) MUST_CHECK;
 void plugin_environment_close(struct plugin_environment *e);

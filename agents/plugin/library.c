@@ -162,6 +162,24 @@ static enum status plugin_check_environment(const struct parley_environment *e, 
     return plugin_check_spaces(e, err);
 }
 
+static enum status plugin_check_teacher(const struct parley_teacher *t, struct error *err)
+{
+    if (t->abi != PARLEY_TEACHER_ABI)
+        return error_set(err, STATUS_PRECONDITION, "its teacher has ABI %u, this parley has %d",
+                         t->abi, PARLEY_TEACHER_ABI);
+    if (t->size_bytes < sizeof(*t))
+        return error_set(err, STATUS_PRECONDITION,
+                         "its parley_teacher has %u bytes, %zu are needed: build it with "
+                         "parley_teacher.h of this parley",
+                         t->size_bytes, sizeof(*t));
+    if (t->open == NULL || t->next == NULL || t->close == NULL)
+        return error_set(err, STATUS_PRECONDITION, "its parley_teacher has no %s",
+                         t->open == NULL   ? "open"
+                         : t->next == NULL ? "next"
+                                           : "close");
+    return STATUS_OK;
+}
+
 /* What dlerror says begins with the file, which our line names already. */
 static enum status plugin_fail_load(const char *path, struct error *err)
 {
@@ -194,13 +212,16 @@ enum status plugin_library_open(struct plugin_library *out, const char *path, st
     }
     l.agent = dlsym(l.handle, "parley_agent");
     l.environment = dlsym(l.handle, "parley_environment");
-    if (l.agent == NULL && l.environment == NULL)
+    l.teacher = dlsym(l.handle, "parley_teacher");
+    if (l.agent == NULL && l.environment == NULL && l.teacher == NULL)
         rc = error_set(err, STATUS_PRECONDITION,
-                       "it defines no parley_agent and no parley_environment");
+                       "it defines no parley_agent, parley_environment or parley_teacher");
     if (rc == STATUS_OK && l.agent != NULL)
         rc = plugin_check_agent(l.agent, err);
     if (rc == STATUS_OK && l.environment != NULL)
         rc = plugin_check_environment(l.environment, err);
+    if (rc == STATUS_OK && l.teacher != NULL)
+        rc = plugin_check_teacher(l.teacher, err);
     if (rc != STATUS_OK)
         goto out;
     *out = l;

@@ -1,10 +1,11 @@
-/* A shared object with an agent or an environment in it, or both: whether it may be loaded, and
- * whether it is complete. */
+/* A shared object with an agent, an environment or a teacher in it, or several of them: whether it
+ * may be loaded, and whether it is complete. */
 #ifndef AGENTS_PLUGIN_LIBRARY_H
 #define AGENTS_PLUGIN_LIBRARY_H
 
 #include "agents/plugin/parley_agent.h"
 #include "agents/plugin/parley_environment.h"
+#include "agents/plugin/parley_teacher.h"
 #include "base/status.h"
 
 struct plugin_library {
@@ -12,6 +13,7 @@ struct plugin_library {
     /* In the object; one of them at least is there. */
     const struct parley_agent *agent;
     const struct parley_environment *environment;
+    const struct parley_teacher *teacher;
 };
 
 /* The file must be a regular one of root or of this process's user, and neither it nor its folder

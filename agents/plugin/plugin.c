@@ -274,8 +274,7 @@ static enum status plugin_open(struct agent *a, const struct agent_config *confi
         return err->status;
     p->type = p->library.agent;
     if (p->type == NULL)
-        return error_set(err, STATUS_PRECONDITION,
-                         "plug-in %.120s: it defines no parley_agent, only an environment",
+        return error_set(err, STATUS_PRECONDITION, "plug-in %.120s: it defines no parley_agent",
                          config->path);
     p->max_rows = p->type->max_rows != 0 ? p->type->max_rows : PLUGIN_USUAL_ROWS;
     p->rows = try_alloc(p->max_rows, sizeof(struct parley_agent_row *));

@@ -84,18 +84,18 @@ static enum status plugged_group_make(struct plugged_group *g, const struct vect
     size_t n_numbers = r->n * v->spaces.n_action_numbers;
     size_t n_seen = r->n * v->spaces.n_observation;
 
-    *g = (struct plugged_group){
-        .rows = arena_alloc(a, r->n, sizeof(g->rows[0])),
-        .environments = arena_alloc(a, r->n, sizeof(void *)),
-        .seeds = arena_alloc(a, r->n, sizeof(g->seeds[0])),
-        .episodes = arena_alloc(a, r->n, sizeof(g->episodes[0])),
-        .choices = arena_alloc(a, r->n, sizeof(g->choices[0])),
-        .numbers = arena_alloc(a, n_numbers, sizeof(g->numbers[0])),
-        .results = {.observations = arena_alloc(a, n_seen, sizeof(float)),
-                    .rewards = arena_alloc(a, r->n, sizeof(float)),
-                    .terminated = arena_alloc(a, r->n, sizeof(bool)),
-                    .truncated = arena_alloc(a, r->n, sizeof(bool)),
-                    .failures = arena_alloc(a, r->n, sizeof(const char *))}};
+    *g =
+        (struct plugged_group){.rows = arena_alloc(a, r->n, sizeof(g->rows[0])),
+                               .environments = arena_alloc(a, r->n, sizeof(void *)),
+                               .seeds = arena_alloc(a, r->n, sizeof(g->seeds[0])),
+                               .episodes = arena_alloc(a, r->n, sizeof(g->episodes[0])),
+                               .choices = arena_alloc(a, r->n, sizeof(g->choices[0])),
+                               .numbers = arena_alloc(a, n_numbers, sizeof(g->numbers[0])),
+                               .results = {.observations = arena_alloc(a, n_seen, sizeof(float)),
+                                           .rewards = arena_alloc(a, r->n, sizeof(float)),
+                                           .terminated = arena_alloc(a, r->n, sizeof(bool)),
+                                           .truncated = arena_alloc(a, r->n, sizeof(bool)),
+                                           .failures = arena_alloc(a, r->n, sizeof(const char *))}};
     if (g->rows == NULL || g->environments == NULL || g->seeds == NULL || g->episodes == NULL ||
         g->choices == NULL || g->numbers == NULL || g->results.observations == NULL ||
         g->results.rewards == NULL || g->results.terminated == NULL ||

@@ -161,8 +161,9 @@ def refusals(e, golden, folder):
 
     task = f"parlai:{golden}/dialogues.txt"
     e.refused("-t", f"{task},parlai:{golden}/second.txt", "-mtw", "1,2,3", says="--multitask-weights has 3 numbers for 2 tasks")
-    e.refused("-pyt", "babi", "-t", task, says="parley build-data")
-    e.refused("-pytd", "babi:Default", "-t", task, says="jsonl:FILE")
+    e.refused("-pyt", task, "-t", task, says="each say what the data are: give one")
+    e.refused("-pyt", "babi", says="no task 'babi'")
+    e.refused("-pytd", "babi:Default", says="classes of Python cannot be loaded")
 
 
 def batches_by_length(e, tiny, golden):

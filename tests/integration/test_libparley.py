@@ -61,7 +61,7 @@ def headers_alone(root, folder):
         for standard in standards:
             path = os.path.join(folder, f"header.{language}")
             with open(path, "w", encoding="utf-8") as file:
-                file.write("#include <parley_agent.h>\n#include <parley_environment.h>\n#include <parley.h>\n")
+                file.write("#include <parley_agent.h>\n#include <parley_environment.h>\n#include <parley_teacher.h>\n#include <parley.h>\n")
             said(compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *flags(root, "--cflags"), path)
 
 
@@ -118,7 +118,11 @@ def plugins(root, folder, sources, parleyd):
         said("cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", source, *flags(root, "--cflags"), "-lm", "-o", plugin)
         undefined = said("nm", "-D", "--undefined-only", plugin)
         assert "parley" not in undefined, undefined  # nothing of ours but by the table that it is given
-        flag += ["--plugin", "plugged_" + os.path.basename(source)[:-2] + "=" + plugin]
+        defined = {line.split()[-1] for line in said("nm", "-D", "--defined-only", plugin).splitlines()}
+        found = defined & {"parley_agent", "parley_environment", "parley_teacher"}
+        assert len(found) == 1, defined
+        if found != {"parley_teacher"}:  # which is for parley, not the daemon
+            flag += ["--plugin", "plugged_" + os.path.basename(source)[:-2] + "=" + plugin]
     with Daemon(parleyd, *flag):
         pass
     return flag

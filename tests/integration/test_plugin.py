@@ -153,6 +153,7 @@ def refusals(parleyd, build, examples, folder):
     assert "it has ABI 7, this parleyd has 1" in ends(parleyd, "--plugin", f"{faulty}abi.so")
     assert "its parley_agent has no fork" in ends(parleyd, "--plugin", f"{faulty}no_fork.so")
     assert "it defines no parley_agent" in ends(parleyd, "--plugin", f"{faulty}no_symbol.so")
+    assert "it has a teacher alone, which 'parley' takes" in ends(parleyd, "--plugin", f"{examples}/sums.so")
     assert "--plugin: /nowhere/x.so: No such file" in ends(parleyd, "--plugin", "/nowhere/x.so")
     assert "takes [NAME=]FILE.so" in ends(parleyd, "--plugin", "x")
     assert "'echo' is the name of what is always served" in ends(parleyd, "--plugin", f"{examples}/echo.so")
@@ -231,6 +232,50 @@ def worlds(parley, examples, folder):
     assert done.returncode == 1 and "it was told to fail" in done.stderr and done.stderr.count("\n") == 1, done
 
 
+def teachers(parley, examples, folder):
+    """Data that a plug-in gives: a world sees each example once, in whatever batches and on however many threads; as a stream they are
+    built once, and anew for other data of the same plug-in."""
+    sums, stream = f"{examples}/sums.so", os.path.join(folder, "sums.data")
+
+    def said(verb, *flags, code=0):
+        done = children.run([parley, verb, *map(str, flags)], capture_output=True, text=True)
+        assert done.returncode == code, done
+        return done
+
+    def evaluated(*flags):
+        return json.loads(said("eval", "--json", *flags).stdout.splitlines()[-1])
+
+    whole = evaluated("-t", f"plugin:{sums}:500")
+    assert (whole["exs"], whole["accuracy"]) == (1000, 1), whole
+    for more in ["-bs", 16], ["-bs", 16, "-nt", 2], ["-bs", 8, "-dynb", "full", "-ttr", 60], ["-bs", 8, "--batch-sort", "true"]:
+        assert evaluated("-t", f"plugin:{sums}:500", *more) == whole, more
+    parts = [evaluated("-t", f"plugin:{sums}:501", "--rank", rank, "--num-ranks", 2)["exs"] for rank in (0, 1)]
+    assert parts == [502, 500], parts
+    wrong = evaluated("-t", f"plugin:{sums}", "--agent", "random_candidate", "--seed", 3)
+    assert wrong["exs"] == 200 and 0.3 < wrong["accuracy"] < 0.7, wrong  # one of two candidates
+    shown = said("display", "-t", f"plugin:{sums}:1").stdout
+    assert "What is 0 and 1?" in shown and "And one more?" in shown and "2 examples" in shown, shown
+    assert "What is 7 and 1?" in said("display", "-t", f"plugin:{sums}:1", "-dt", "valid").stdout  # each fold has sums of its own
+    # ParlAI's own options: the same, read ahead from a file
+    for count in 500, 300:
+        for flags in ["-pytd", f"{sums}:{count}"], ["-pyt", f"plugin:{sums}:{count}", "-nt", 2, "-bs", 4]:
+            report = evaluated(*flags, "--datafile", stream)
+            assert (report["exs"], report["accuracy"]) == (2 * count, 1), report
+    built = os.stat(stream).st_mtime_ns
+    assert evaluated("-pytd", f"{sums}:300", "--datafile", stream)["exs"] == 600 and os.stat(stream).st_mtime_ns == built
+    assert evaluated("-t", f"data:{stream}", "-dt", "valid:stream")["exs"] == 600
+    said("build-data", "-pytd", f"{sums}:200", "--datafile", stream)
+    assert os.stat(stream).st_mtime_ns != built and evaluated("-t", f"data:{stream}", "-dt", "valid:stream")["exs"] == 400
+    dictionary = os.path.join(folder, "sums.dict")
+    said("train", "-t", f"plugin:{sums}:50", "-df", dictionary)
+    with open(dictionary, encoding="utf-8") as file:
+        assert any(line.startswith("more\t50") for line in file)
+    for task, why in ((f"plugin:{sums}:many", "'many' is no number of sums"), (f"plugin:{sums}:0", "no examples"),
+                      (f"plugin:{examples}/echo.so", "it defines no parley_teacher"), ("plugin:/nowhere/x.so", "No such file")):
+        done = said("eval", "-t", task, code=1)
+        assert why in done.stderr and done.stderr.count("\n") == 1, done
+
+
 def main():
     parleyd, build, parley_program = sys.argv[1:]
     examples = os.path.join(build, "agents/plugin/examples")
@@ -251,6 +296,8 @@ def main():
         outlives(parleyd, rows, examples, folder)
         print("worlds", flush=True)
         worlds(parley_program, examples, folder)
+        print("teachers", flush=True)
+        teachers(parley_program, examples, folder)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,34 @@ static const char *source_of(const char *task)
     return task + strcspn(task, ":") + 1;
 }
 
+static bool is_plugin(const char *task)
+{
+    return strncmp(task, "plugin:", 7) == 0;
+}
+
+/* The file that the data come from; of a plug-in its object, whose argument is not a part of it.
+ * NULL without memory. */
+static char *source_file(const char *task)
+{
+    const char *source = source_of(task);
+
+    return try_strndup(source, is_plugin(task) ? plugin_file_len(source) : strlen(source));
+}
+
+static enum status source_stat(const char *task, struct stat *st, struct error *err)
+{
+    char *path = source_file(task);
+    enum status rc = STATUS_OK;
+
+    if (path == NULL)
+        return error_no_memory(err, strlen(task), "a path");
+    if (stat(path, st) != 0)
+        rc = error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%s: %s", path,
+                       strerror(errno));
+    free(path);
+    return rc;
+}
+
 static bool is_data(const char *task)
 {
     return strncmp(task, "data:", 5) == 0;
@@ -57,8 +85,12 @@ static uint32_t options_crc(const char *task, const struct teacher_config *confi
                      config->squash && config->include_labels,
                      config->squash ? (long long)config->context_length : 0,
                      config->squash ? (unsigned long long)config->seed : 0, config->skip_bad);
+    uint32_t crc = crc32c(0, text, (size_t)n);
+    uint8_t fold = (uint8_t)config->datatype.fold;
 
-    return crc32c(0, text, (size_t)n);
+    if (!is_plugin(task)) /* whose data depend on its argument and the fold */
+        return crc;
+    return crc32c(crc32c(crc, task, strlen(task)), &fold, 1);
 }
 
 static int64_t changed_ns(const struct stat *st)
@@ -173,7 +205,8 @@ static enum status build_data(struct building *b, const char *task, struct error
                                 .recycles = true,
                                 .take = data_file_take,
                                 .to = b,
-                                .skip_bad = b->config->skip_bad};
+                                .skip_bad = b->config->skip_bad,
+                                .fold = b->config->datatype.fold};
     if (b->source.format == NULL)
         return error_set(err, STATUS_NOT_FOUND, "no data are built from a task '%.80s'", task);
     if (source_read(&b->source, source_of(task), b->config->max_line_bytes, err) != STATUS_OK)
@@ -306,9 +339,8 @@ static enum status data_file_build(struct building *b, const char *task, const c
 {
     struct stat st;
 
-    if (stat(source_of(task), &st) != 0)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_DENIED, "%s: %s",
-                         source_of(task), strerror(errno));
+    if (source_stat(task, &st, err) != STATUS_OK)
+        return err->status;
     if (data_part != NULL) {
         b->out = fopen(data_part, "we");
         if (b->out == NULL)
@@ -323,6 +355,8 @@ static enum status data_file_build(struct building *b, const char *task, const c
     if (b->out != NULL && (fflush(b->out) != 0 || fsync(fileno(b->out)) != 0))
         return error_set(err, STATUS_DATA_LOSS, "%s: %s", data_part, strerror(errno));
     b->index.header.source_ns = changed_ns(&st);
+    if (is_plugin(task))
+        b->index.header.source_bytes = (uint64_t)st.st_size;
     b->index.header.options_crc = options_crc(task, b->config);
     b->index.header.data_bytes = b->offset;
     return index_writer_finish(&b->index, err);
@@ -438,10 +472,12 @@ static enum status check_source(const struct data_index *x, const char *task,
 
     if (h->options_crc != options_crc(task, config))
         return unusable(err, "built with other options");
-    if (stat(source_of(task), &st) != 0 || (uint64_t)st.st_size != h->source_bytes)
+    if (source_stat(task, &st, err) != STATUS_OK || (uint64_t)st.st_size != h->source_bytes)
         return unusable(err, "of another source");
     if (changed_ns(&st) == h->source_ns)
         return STATUS_OK;
+    if (is_plugin(task))
+        return unusable(err, "of another build of the plug-in");
     if (source_crc(source_of(task), config->max_line_bytes, &crc, err) != STATUS_OK)
         return err->status;
     return crc == h->source_crc ? STATUS_OK : unusable(err, "of another source");
@@ -480,12 +516,19 @@ void data_index_close(struct data_index *x)
 enum status data_path_of(char **out, const char *task, const struct teacher_config *config,
                          struct error *err)
 {
-    const char *source = source_of(task);
     bool stays = is_data(task) || (strncmp(task, "jsonl:", 6) == 0 && !config->squash);
-    const char *path = config->data_file != NULL && !is_data(task) ? config->data_file : source;
+    bool is_given = config->data_file != NULL && !is_data(task);
+    char *file = is_given ? NULL : source_file(task), *path = NULL;
 
-    *out = data_file_joined(path, path == source && !stays ? ".stream" : "");
-    return *out == NULL ? error_no_memory(err, strlen(path), "a path") : STATUS_OK;
+    if (is_given)
+        path = data_file_joined(config->data_file, "");
+    else if (file != NULL)
+        path = data_file_joined(file, stays ? "" : ".stream");
+    free(file);
+    if (path == NULL)
+        return error_no_memory(err, strlen(task), "a path");
+    *out = path;
+    return STATUS_OK;
 }
 
 enum status data_ready(struct data_index *out, const char *data_path, const char *task,

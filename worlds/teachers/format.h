@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/status.h"
 #include "worlds/message/act.h"
+#include "worlds/message/datatype.h"
 #include "worlds/message/text_line.h"
 #include "worlds/teachers/lines.h"
 
@@ -25,6 +26,8 @@ struct data_format {
     bool keeps_returns; /* a \r before or without \n is a part of its line, as ParlAI has it */
     /* After the last line; may be NULL. */
     enum status (*end)(struct source *s, struct error *err);
+    /* Instead of lines: passes all acts. path: what stands behind the prefix. */
+    enum status (*read)(struct source *s, const char *path, struct error *err);
 };
 
 /* Takes the turns of one episode, which lie in the arena. */
@@ -38,6 +41,7 @@ struct source {
     source_take_fn take;
     void *to;
     bool skip_bad;
+    enum fold fold; /* for those that read */
     size_t n_skipped;
     struct text_line_oddities oddities;
     /* the current episode */
@@ -55,7 +59,11 @@ struct source {
 const struct data_format *format_named(const char *name, size_t len);
 const struct data_format *format_at(size_t i); /* NULL after the last */
 
-extern const struct data_format parlai_format, jsonl_format, fbdialog_format, conversations_format;
+extern const struct data_format parlai_format, jsonl_format, fbdialog_format, conversations_format,
+    plugin_format;
+
+/* Of plugin's FILE.so[:ARGUMENT], the length of FILE.so. */
+size_t plugin_file_len(const char *path);
 
 /* Reads the file to its end. Errors begin with "PATH:LINE: ", or "PATH: ". Leaves the lines'
  * checksum and size in *s, whose other members the caller has filled or zeroed. */

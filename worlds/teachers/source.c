@@ -8,7 +8,7 @@
 #include "worlds/teachers/format.h"
 
 static const struct data_format *const formats[] = {&parlai_format, &jsonl_format, &fbdialog_format,
-                                                    &conversations_format};
+                                                    &conversations_format, &plugin_format};
 
 const struct data_format *format_at(size_t i)
 {
@@ -148,6 +148,14 @@ static enum status one_line(struct source *s, const char *line, size_t len, stru
     return s->format->line(s, kept, len, err);
 }
 
+static void source_end(struct source *s)
+{
+    arena_deinit(&s->retired);
+    free(s->turns);
+    s->turns = NULL;
+    s->cap_turns = 0;
+}
+
 enum status source_read(struct source *s, const char *path, size_t max_line_bytes,
                         struct error *err)
 {
@@ -155,6 +163,13 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
 
     s->begins = true;
     s->n_turns = 0;
+    if (s->format->read != NULL) {
+        rc = s->format->read(s, path, err);
+        if (rc == STATUS_OK)
+            rc = take_episode(s, err);
+        source_end(s);
+        return rc;
+    }
     buf_init(&s->context, SIZE_MAX / 2);
     rc = lines_open(&s->lines, path, max_line_bytes, err);
     if (rc != STATUS_OK)
@@ -187,10 +202,7 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
         rc = error_prefix(err, "%s:%zu", path, s->lines.number);
 out:
     lines_close(&s->lines);
-    arena_deinit(&s->retired);
     buf_deinit(&s->context);
-    free(s->turns);
-    s->turns = NULL;
-    s->cap_turns = 0;
+    source_end(s);
     return rc;
 }

@@ -81,7 +81,8 @@ enum status table_open(struct example_table *out, const struct data_format *form
                        .arena = &t.memory,
                        .take = example_table_take,
                        .to = &f,
-                       .skip_bad = config->skip_bad};
+                       .skip_bad = config->skip_bad,
+                       .fold = config->datatype.fold};
     enum status rc;
 
     arena_init(&t.memory, SIZE_MAX);

@@ -435,10 +435,12 @@ static const struct participant_type teacher_type = {
 /* The file's name without its folder and extension. */
 static char *id_of(const char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
-    const char *dot = strrchr(name, '.');
+    const size_t len = plugin_file_len(path); /* of any other task all of it */
+    const char *slash = memrchr(path, '/', len), *name = slash == NULL ? path : slash + 1;
+    const size_t n = len - (size_t)(name - path);
+    const char *dot = memrchr(name, '.', n);
 
-    return try_strndup(name, dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
+    return try_strndup(name, dot == NULL || dot == name ? n : (size_t)(dot - name));
 }
 
 static void warn(struct teacher *t, const struct text_line_oddities *oddities)
@@ -502,7 +504,7 @@ enum status teacher_open(struct teacher **out, const char *task,
     if (task[prefix] != ':' || task[prefix + 1] == '\0' || (format == NULL && !is_data))
         return error_set(err, STATUS_NOT_FOUND,
                          "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE, "
-                         "conversations:FILE and data:FILE",
+                         "conversations:FILE, plugin:FILE.so and data:FILE",
                          task);
     t = try_alloc(1, sizeof *t);
     if (t == NULL)

@@ -24,8 +24,10 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
     }
 
 const struct option_row data_option_rows[] = {
-    DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
-         "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, or data:FILE once built"),
+    DATA(
+        "task|t", OPTION_TEXT, task, "TASK[,TASK]",
+        "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, plugin:FILE.so[:ARGUMENT], or "
+        "data:FILE once built"),
     DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
          "train, valid or test; then :stream, :ordered, :evalmode"),
     DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations that go side by side (1)"),
@@ -58,8 +60,9 @@ const struct option_row data_option_rows[] = {
     DATA("datafile", OPTION_TEXT, data_file, "FILE", "of a :stream (beside its source)"),
     DATA("num-workers|nw", OPTION_U32, n_loaders, "N", "threads that read a :stream ahead (2)"),
     DATA("pytorch-teacher-task|pyt", OPTION_TEXT, pytorch_task, "TASK",
-         "refused: 'parley build-data' and --task data:FILE do its work"),
-    DATA("pytorch-teacher-dataset|pytd", OPTION_TEXT, pytorch_dataset, "TASK:CLASS", "refused too"),
+         "as --task, read ahead from a built file (datatype :stream)"),
+    DATA("pytorch-teacher-dataset|pytd", OPTION_TEXT, pytorch_dataset, "FILE.so[:ARGUMENT]",
+         "the same of a data set of one's own, plugin:FILE.so"),
     DATA("skip-bad", OPTION_FLAG, skip_bad, NULL, "leave lines out that are wrong, and count them"),
     DATA("max-line-bytes", OPTION_U32, max_line_bytes, "N", "of a data file (16777216)"),
     DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
@@ -170,18 +173,11 @@ size_t data_label_bound(const struct data_options *o)
 
 static enum status check_counts(const struct data_options *o, struct error *err)
 {
-    if (o->pytorch_task != NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "--pytorch-teacher-task %.80s: there is no PyTorch here; 'parley "
-                         "build-data --task TASK' writes a file with an index, which '--task "
-                         "data:FILE --datatype %s:stream' reads ahead with --num-workers threads",
-                         o->pytorch_task, o->datatype);
-    if (o->pytorch_dataset != NULL)
-        return error_set(err, STATUS_UNIMPLEMENTED,
-                         "--pytorch-teacher-dataset %.80s: classes of Python cannot be loaded; "
-                         "write the data as jsonl:FILE or parlai:FILE",
-                         o->pytorch_dataset);
-    if (o->task == NULL)
+    if ((o->task != NULL) + (o->pytorch_task != NULL) + (o->pytorch_dataset != NULL) > 1)
+        return error_set(err, STATUS_INVALID,
+                         "--task, --pytorch-teacher-task and --pytorch-teacher-dataset each say "
+                         "what the data are: give one");
+    if (!data_has_task(o))
         return error_set(err, STATUS_INVALID, "--task is missing");
     if (o->batch_size == 0 || o->batch_size > MAX_BATCH)
         return error_set(err, STATUS_INVALID, "--batchsize is %u, it is from 1 to %d",
@@ -282,7 +278,40 @@ enum status data_teacher_config(struct teacher_config *c, const struct data_opti
         rc = metrics_families(&c->metrics, o->metrics, err);
     if (rc == STATUS_OK)
         rc = datatype_parse(&c->datatype, o->datatype, err);
+    if (rc == STATUS_OK && (o->pytorch_task != NULL || o->pytorch_dataset != NULL))
+        c->datatype.stream = true;
     return rc;
+}
+
+bool data_has_task(const struct data_options *o)
+{
+    return o->task != NULL || o->pytorch_task != NULL || o->pytorch_dataset != NULL;
+}
+
+enum status data_task(const char **out, const struct data_options *o, struct arena *arena,
+                      struct error *err)
+{
+    static const char prefix[] = "plugin:";
+    const char *file = o->pytorch_dataset;
+    char *task;
+
+    if (file == NULL) {
+        *out = o->task != NULL ? o->task : o->pytorch_task;
+        return STATUS_OK;
+    }
+    if (strstr(file, ".so") == NULL)
+        return error_set(err, STATUS_INVALID,
+                         "--pytorch-teacher-dataset is '%.80s', it is FILE.so[:ARGUMENT], a "
+                         "teacher of one's own as parley_teacher.h says: classes of Python cannot "
+                         "be loaded",
+                         file);
+    task = arena_alloc(arena, 1, sizeof prefix + strlen(file));
+    if (task == NULL)
+        return error_no_memory(err, strlen(file), "a task");
+    memcpy(task, prefix, sizeof prefix - 1);
+    memcpy(task + sizeof prefix - 1, file, strlen(file) + 1);
+    *out = task;
+    return STATUS_OK;
 }
 
 /* A task's name in a report: its file's name, or the whole task where two files have the same name.
@@ -302,6 +331,7 @@ static void name_tasks(struct data_world *w, const struct text *tasks)
 enum status data_tasks_open(struct data_world *w, const struct data_options *o, struct error *err)
 {
     struct teacher_config config;
+    const char *task_list;
     struct text *tasks;
     size_t n;
     enum status rc;
@@ -311,7 +341,8 @@ enum status data_tasks_open(struct data_world *w, const struct data_options *o, 
         (rc = data_teacher_config(&config, o, err)) != STATUS_OK ||
         (rc = parse_dynamic(&w->config.dynamic, o->dynamic, err)) != STATUS_OK ||
         (rc = parse_weights(&w->config, o->weights, &w->arena, err)) != STATUS_OK ||
-        (rc = tasks_split(&tasks, &n, o->task, &w->arena, err)) != STATUS_OK)
+        (rc = data_task(&task_list, o, &w->arena, err)) != STATUS_OK ||
+        (rc = tasks_split(&tasks, &n, task_list, &w->arena, err)) != STATUS_OK)
         return rc;
     w->tasks = arena_alloc(&w->arena, n, sizeof(struct participant *));
     w->names = arena_alloc(&w->arena, n, sizeof *w->names);

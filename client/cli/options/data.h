@@ -73,6 +73,11 @@ struct data_world {
 /* The config of a teacher. STATUS_INVALID: an option has an invalid value. */
 enum status data_teacher_config(struct teacher_config *out, const struct data_options *o,
                                 struct error *err) MUST_CHECK;
+/* Whether any of the options that say what the data are is given. */
+bool data_has_task(const struct data_options *o);
+/* What they say, as --task does; in arena, or the option's own. INVALID. */
+enum status data_task(const char **out, const struct data_options *o, struct arena *arena,
+                      struct error *err) MUST_CHECK;
 /* Opens the teachers, and fills in the part of config that depends on the data. STATUS_INVALID: an
  * option has an invalid value. */
 enum status data_tasks_open(struct data_world *w, const struct data_options *o,

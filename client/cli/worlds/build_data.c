@@ -42,17 +42,20 @@ static enum status build_data_write(const struct build_data *b, struct error *er
     struct data_world w = {0}; /* no world: the agent alone */
     struct data_index index = {0};
     struct teacher_config config;
+    const char *task = NULL;
     char *path = NULL;
     enum status rc;
 
     arena_init(&w.arena, 1 << 16);
     rc = data_teacher_config(&config, &b->data, err);
+    if (rc == STATUS_OK)
+        rc = data_task(&task, &b->data, &w.arena, err);
     if (rc == STATUS_OK && b->preprocess)
         rc = data_agent_open(&w, &b->data, &b->agent, err);
     if (rc == STATUS_OK)
-        rc = data_path_of(&path, b->data.task, &config, err);
+        rc = data_path_of(&path, task, &config, err);
     if (rc == STATUS_OK)
-        rc = data_build(b->data.task, path, &config, w.agent, err);
+        rc = data_build(task, path, &config, w.agent, err);
     if (rc == STATUS_OK)
         rc = data_index_open(&index, path, NULL, NULL, err);
     if (rc == STATUS_OK)
@@ -78,7 +81,7 @@ enum exit_code build_data_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (b.data.task == NULL)
+    if (!data_has_task(&b.data))
         return options_misuse(verb, "--task is missing");
     if (b.preprocess && b.agent.agent == NULL && b.agent.model == NULL)
         return options_misuse(verb, "--preprocess wants to know for which --agent");

@@ -197,7 +197,7 @@ enum exit_code convert_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (c.data.task == NULL)
+    if (!data_has_task(&c.data))
         return options_misuse(verb, "--task is missing");
     is_dialog = c.to != NULL && strcmp(c.to, "conversations") == 0;
     if (c.to == NULL || (!is_dialog && strcmp(c.to, "parlai") != 0 && strcmp(c.to, "jsonl") != 0))
@@ -348,7 +348,7 @@ enum exit_code data_stats_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (s.data.task == NULL)
+    if (!data_has_task(&s.data))
         return options_misuse(verb, "--task is missing");
     buf_init(&s.words, MAX_LINE_BYTES);
     for (int i = 0; i < N_SIDES; i++) {

@@ -272,7 +272,7 @@ enum exit_code display_run(const struct verb *verb, int argc, char **argv)
     if (!options_read(verb, groups, sizeof groups / sizeof groups[0], argc, argv, 0, 0, &first,
                       &code))
         return code;
-    if (d.data.task == NULL)
+    if (!data_has_task(&d.data))
         return options_misuse(verb, "--task is missing");
     if (d.width == 0 || d.width > PICTURE_MAX_WIDTH)
         return options_misuse(verb, "--width is %u, it is from 1 to %d", d.width,

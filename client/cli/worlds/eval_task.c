@@ -37,10 +37,26 @@ static const struct option_row eval_task_rows[] = {
 
 bool eval_task_is_wanted(int argc, char **argv)
 {
+    static const char *const names[] = {"-t",
+                                        "--task",
+                                        "--task=",
+                                        "-pyt",
+                                        "--pyt",
+                                        "--pytorch-teacher-task",
+                                        "-pytd",
+                                        "--pytd",
+                                        "--pytorch-teacher-dataset",
+                                        "--pytorch-teacher-task=",
+                                        "--pytorch-teacher-dataset="};
+
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "-t") == 0 || strcmp(argv[i], "--task") == 0 ||
-            strncmp(argv[i], "--task=", 7) == 0)
-            return true;
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+            size_t len = strlen(names[k]);
+            bool has_value = names[k][len - 1] == '='; /* in the same word */
+
+            if (has_value ? strncmp(argv[i], names[k], len) == 0 : strcmp(argv[i], names[k]) == 0)
+                return true;
+        }
     return false;
 }
 

@@ -381,7 +381,10 @@ static enum status train_valid_open(struct data_world *w, const struct train_mod
 {
     struct data_options o = t->data;
 
-    o.task = t->valid_task != NULL ? t->valid_task : t->data.task;
+    if (t->valid_task != NULL) {
+        o.task = t->valid_task;
+        o.pytorch_task = o.pytorch_dataset = NULL;
+    }
     o.datatype = "valid";
     o.n_examples = t->loop.valid_examples;
     o.weights = NULL;

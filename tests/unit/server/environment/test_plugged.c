@@ -48,8 +48,7 @@ static enum status plug_in(const char *path, struct error *err)
 
 static void begin(void)
 {
-    const struct vectors_config config = {
-        .env = &fake_env, .is_allowed = true, .arm = plugged_arm};
+    const struct vectors_config config = {.env = &fake_env, .is_allowed = true, .arm = plugged_arm};
     struct error err;
 
     vectors_init(&all, &config);
