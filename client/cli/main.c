@@ -49,6 +49,8 @@ static const struct verb verbs[] = {
     {"observe", "[OPTION]…", "An environment that asks a server for every action, to train it.",
      observe_run},
     {"place", "[FILE]", "Models on devices, JSON to JSON; needs no server.", place_run},
+    {"policy", "new FILE --observations N --actions N [OPTION]…",
+     "A policy with fresh parameters, to be served and trained; needs no server.", policy_run},
     {"selftest", "[OPTION]…", "A backend's operators against those of ref; needs no server.",
      selftest_run},
 };

@@ -67,6 +67,25 @@ def test_the_tutorials_table(folder):
     assert first[0] == "3" and len(first) == 3 and all(float(t) > 0 for t in first[1:]), "W, t_batch, t_nobatch"
 
 
+def test_a_fresh_policy_is_served(folder):
+    """Of any spaces; the seed alone decides its parameters; a file that is there stays."""
+    flags = ["--observations", 4, "--actions", 2, "--hidden", 16, "--layers", 2, "--value"]
+    said = parley("policy", "new", "fresh.gguf", *flags, "--seed", 7).stdout
+    assert said == "fresh.gguf: mlp, 4 observations, 2 actions, 2 × 16 hidden, a value\n", said
+    parley("policy", "new", "same.gguf", *flags, "--seed", 7)
+    parley("policy", "new", "other.gguf", *flags, "--seed", 8)
+    parley("policy", "new", "pole.gguf", "--environment", "cartpole", "--kind", "lstm")
+    fresh, same, other = ((folder / f"{name}.gguf").read_bytes() for name in ("fresh", "same", "other"))
+    assert fresh == same and fresh != other and b"CartPole-v1" in (folder / "pole.gguf").read_bytes()
+    assert "there is a file already" in parley("policy", "new", "fresh.gguf", *flags, status=1).stderr
+    assert (folder / "fresh.gguf").read_bytes() == fresh
+    with Parleyd(PARLEYD, "--model", "fresh=fresh.gguf", "--model", "pole=pole.gguf") as client:
+        for name in "fresh", "pole":
+            score = lines(parley("eval", "--world", "cartpole", "--agent", name, "--episodes", 8, "--server", client.address, "--json"))[0]
+            assert score["episodes"] == 8 and score["mean_reward"] > 0, score
+    assert "action_count is 1, it must be from 2" in parley("policy", "new", "one.gguf", "--observations", 4, "--actions", 1, status=1).stderr
+
+
 def test_misuse_is_told(folder):
     for words, said in [
         (["bench", "cartpole", "--world", "1"], "--world is '1'"),
@@ -79,6 +98,12 @@ def test_misuse_is_told(folder):
         (["train", "pong"], "CartPole-v1"),
         (["train", "cartpole", "--kind", "cnn"], "mlp or lstm"),
         (["observe", "--rpc", "carrier"], "unary or stream"),
+        (["policy", "new"], "FILE"),
+        (["policy", "old", "x.gguf"], "'new'"),
+        (["policy", "new", "x.gguf", "--actions", "2"], "--observations is missing"),
+        (["policy", "new", "x.gguf", "--observations", "2"], "--actions is missing"),
+        (["policy", "new", "x.gguf", "--environment", "pendulum"], "Pendulum-v1 takes numbers"),
+        (["policy", "new", "x.gguf", "--environment", "cartpole", "--kind", "cnn"], "mlp or lstm"),
     ]:
         done = parley(*words, status=2)
         assert said in done.stderr, (words, done.stderr)

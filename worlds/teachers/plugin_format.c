@@ -59,9 +59,8 @@ static enum status plugin_turn(struct act *a, const struct parley_teacher_turn *
         act_set(a, ACT_TEXT, value_text(text), err) != STATUS_OK ||
         plugin_set_list(a, ACT_LABELS, turn->labels, turn->n_labels, arena, err) != STATUS_OK)
         return err->status;
-    if (turn->n_candidates > 0 &&
-        plugin_set_list(a, ACT_LABEL_CANDIDATES, turn->candidates, turn->n_candidates, arena,
-                        err) != STATUS_OK)
+    if (turn->n_candidates > 0 && plugin_set_list(a, ACT_LABEL_CANDIDATES, turn->candidates,
+                                                  turn->n_candidates, arena, err) != STATUS_OK)
         return err->status;
     if (turn->has_reward && act_set(a, ACT_REWARD, value_real(turn->reward), err) != STATUS_OK)
         return err->status;
@@ -80,9 +79,9 @@ static enum status plugin_give_all(struct source *s, const struct parley_teacher
 
         if (!type->next(teacher, &turn, &why)) {
             why.text[sizeof why.text - 1] = '\0';
-            return why.text[0] == '\0' ? STATUS_OK
-                                       : error_set(err, STATUS_INVALID, "turn %zu: %s", n,
-                                                   why.text);
+            return why.text[0] == '\0'
+                       ? STATUS_OK
+                       : error_set(err, STATUS_INVALID, "turn %zu: %s", n, why.text);
         }
         arena_deinit(&s->retired);
         rc = plugin_turn(&a, &turn, s->arena, err);

@@ -45,6 +45,7 @@ enum exit_code keys_run(const struct verb *verb, int argc, char **argv);
 enum exit_code models_run(const struct verb *verb, int argc, char **argv);
 enum exit_code observe_run(const struct verb *verb, int argc, char **argv);
 enum exit_code place_run(const struct verb *verb, int argc, char **argv);
+enum exit_code policy_run(const struct verb *verb, int argc, char **argv);
 enum exit_code selftest_run(const struct verb *verb, int argc, char **argv);
 enum exit_code status_run(const struct verb *verb, int argc, char **argv);
 enum exit_code tokenize_run(const struct verb *verb, int argc, char **argv);

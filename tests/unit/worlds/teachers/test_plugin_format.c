@@ -44,8 +44,7 @@ START_TEST(test_faults_named)
     struct error err = {0};
 
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        ck_assert_int_ne(open_task(&t, faults[i].path, faults[i].argument, false, &err),
-                         STATUS_OK);
+        ck_assert_int_ne(open_task(&t, faults[i].path, faults[i].argument, false, &err), STATUS_OK);
         ck_assert_msg(strstr(err.text, faults[i].why) != NULL && strstr(err.text, ".so") != NULL,
                       "'%s' has no '%s'", err.text, faults[i].why);
     }
@@ -70,9 +69,9 @@ START_TEST(test_turns)
     ck_assert_uint_eq(teacher_n_episodes(t), 1);
     ck_assert_uint_eq(teacher_n_examples(t), 3);
     c = xalloc(participant_clone_size(teacher_participant(t)));
-    ck_assert_int_eq(participant_clone_init(c, teacher_participant(t),
-                                            &(struct participant_slot){0, 0}, &err),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        participant_clone_init(c, teacher_participant(t), &(struct participant_slot){0, 0}, &err),
+        STATUS_OK);
     arena_init(&arena, 1 << 16);
     for (int i = 0; i < 3; i++) {
         act_init(&act, &arena);
