@@ -4,6 +4,7 @@ alone when they are at fault.
 
 usage: test_attach.py PARLEYD PARLEY EXAMPLE WORDS_WORKER [TEST…]      (run by the interpreter that has grpcio and the stubs; see venv.sh)"""
 import hashlib
+import json
 import os
 import queue
 import signal
@@ -534,8 +535,63 @@ def test_c_workers(parleyd):
             assert two.wait(children.PATIENCE) == 1
 
 
+def test_teachers(parleyd):
+    """Data of a worker are a task: each example comes once, also where its worker is killed in mid-pass and another goes on, and where
+    a pass takes several conversations; what is wrong is one line."""
+    parley, examples = sys.argv[2], os.path.dirname(sys.argv[3])
+    env = {**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]}
+    with harness.Parleyd(parleyd) as client, tempfile.TemporaryDirectory() as folder:
+        def command(verb, task, *more):
+            return [parley, verb, "-t", task, "--server", client.address, *map(str, more)]
+
+        def report(task, *more):
+            done = children.run(command("eval", task, "--json", *more), capture_output=True, text=True)
+            assert done.returncode == 0, done
+            return json.loads(done.stdout)
+
+        def refused(task, why, *more):
+            done = children.run(command("eval", task, *more), capture_output=True, text=True)
+            assert done.returncode == 1 and why in done.stderr and done.stderr.count("\n") == 1, done
+
+        worker = children.start([sys.executable, os.path.join(examples, "sums.py"), client.address], env=env)
+        until("it is attached", lambda: list_models(client) == ["echo", "sums"], worker)
+        whole = report("attached:sums:50")
+        assert (whole["exs"], whole["accuracy"]) == (100, 1) and report("attached:sums:50", "-bs", 8, "-nt", 2) == whole, whole
+        shown = children.run(command("display", "attached:sums:1"), capture_output=True, text=True)
+        assert "What is 0 and 1?" in shown.stdout and "2 examples" in shown.stdout, shown
+        built = os.path.join(folder, "built")
+        children.run(command("build-data", "attached:sums:30", "--datafile", built), check=True, capture_output=True)
+        assert report(f"data:{built}", "-dt", "valid:stream")["exs"] == 60
+        refused("attached:none", "there is no model 'none'")
+        refused("attached:sums:x", "attached:sums: ValueError")
+        refused("attached:sums:0", "no examples")
+        refused("attached:echo", "attached:echo: line 1: ")
+        refused("attached:sums", "build-data --task attached:NAME", "-dt", "valid:stream")
+        worker.kill()
+        worker.wait()
+        command_of = [sys.executable, os.path.join(HERE, "teacher_worker.py"), client.address]
+        first = children.start([*command_of, "550"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        until("it is attached", lambda: "long" in list_models(client), first)
+        logs = os.path.join(folder, "logs")
+        running = children.start(command("eval", "attached:long:700x10000", "--json", "--world-logs", logs), stdout=subprocess.PIPE, text=True)
+        held = []
+        threading.Thread(target=lambda: held.extend(first.stdout), daemon=True).start()
+        until("it holds", lambda: held == ["it holds\n"], running)  # after more than the conversation that is begun anew at 4 MiB
+        first.kill()
+        first.wait()
+        second = children.start(command_of, env=env)
+        whole = json.loads(running.communicate(timeout=children.PATIENCE)[0])
+        assert running.returncode == 0 and (whole["exs"], whole["accuracy"]) == (700, 1), whole
+        with open(logs, encoding="utf-8") as file:
+            said = [json.loads(line)["dialog"][0][0] for line in file]
+        assert sorted(int(a["text"].split()[1]) for a in said) == list(range(700))
+        assert all(a["text"].startswith(f'valid {int(2 * a["reward"])} "\u2028\n') for a in said), said[0]["text"][:20]
+        second.kill()
+        second.wait()
+
+
 TESTS = [test_one_worker, test_batches, test_capabilities, test_lost_worker, test_two_workers, test_stateless, test_drain, test_restart,
-         test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers]
+         test_hostile_workers, test_who_may_attach, test_front_doors, test_c_workers, test_teachers]
 
 
 def main():

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/status.h"
 #include "worlds/message/datatype.h"
 
 enum { TEACHER_MAX_LINE_BYTES = 16 << 20 }; /* of a data file */
@@ -16,6 +17,19 @@ enum length_caching {
     LENGTH_CACHE_NONE,
     LENGTH_CACHE_POP,   /* at random */
     LENGTH_CACHE_INDEX, /* in turn, the same in every run */
+};
+
+/* How the data of the task attached:NAME:ARGUMENT are fetched from another process. */
+struct attached_data {
+    /* One pass over the data of a fold ("train", "valid", "test"). */
+    enum status (*open)(void **out, void *arg, const char *name, const char *fold,
+                        const char *argument, struct error *err);
+    /* The next JSON lines, the callee's until the next call; *ret_len 0: there are no more.
+     * n_episodes have come whole; is_between: and nothing of another. */
+    enum status (*next)(void *opened, uint64_t n_episodes, bool is_between, const char **out,
+                        size_t *ret_len, struct error *err);
+    void (*close)(void *opened);
+    void *arg;
 };
 
 /* teacher_config_init fills in the defaults. */
@@ -49,6 +63,8 @@ struct teacher_config {
                               or was built from another source */
     size_t n_loaders;      /* 2: threads of a stream that read ahead */
     size_t max_line_bytes; /* TEACHER_MAX_LINE_BYTES */
+
+    const struct attached_data *attached; /* NULL: such tasks are refused */
 };
 
 #endif

@@ -48,11 +48,16 @@ static char *source_file(const char *task)
     return try_strndup(source, is_plugin(task) ? plugin_file_len(source) : strlen(source));
 }
 
+/* Of attached data, which have no file, all zero. */
 static enum status source_stat(const char *task, struct stat *st, struct error *err)
 {
-    char *path = source_file(task);
     enum status rc = STATUS_OK;
+    char *path;
 
+    *st = (struct stat){0};
+    if (strncmp(task, "attached:", 9) == 0)
+        return STATUS_OK;
+    path = source_file(task);
     if (path == NULL)
         return error_no_memory(err, strlen(task), "a path");
     if (stat(path, st) != 0)
@@ -206,7 +211,8 @@ static enum status build_data(struct building *b, const char *task, struct error
                                 .take = data_file_take,
                                 .to = b,
                                 .skip_bad = b->config->skip_bad,
-                                .fold = b->config->datatype.fold};
+                                .fold = b->config->datatype.fold,
+                                .attached = b->config->attached};
     if (b->source.format == NULL)
         return error_set(err, STATUS_NOT_FOUND, "no data are built from a task '%.80s'", task);
     if (source_read(&b->source, source_of(task), b->config->max_line_bytes, err) != STATUS_OK)

@@ -17,6 +17,7 @@
 #include "worlds/teachers/lines.h"
 
 struct source;
+struct attached_data;
 
 struct data_format {
     const char *name; /* the prefix of a task: "parlai" */
@@ -41,7 +42,8 @@ struct source {
     source_take_fn take;
     void *to;
     bool skip_bad;
-    enum fold fold; /* for those that read */
+    enum fold fold; /* for those that read, as: */
+    const struct attached_data *attached;
     size_t n_skipped;
     struct text_line_oddities oddities;
     /* the current episode */
@@ -60,7 +62,7 @@ const struct data_format *format_named(const char *name, size_t len);
 const struct data_format *format_at(size_t i); /* NULL after the last */
 
 extern const struct data_format parlai_format, jsonl_format, fbdialog_format, conversations_format,
-    plugin_format;
+    plugin_format, attached_format;
 
 /* Of plugin's FILE.so[:ARGUMENT], the length of FILE.so. */
 size_t plugin_file_len(const char *path);
@@ -69,6 +71,10 @@ size_t plugin_file_len(const char *path);
  * checksum and size in *s, whose other members the caller has filled or zeroed. */
 enum status source_read(struct source *s, const char *path, size_t max_line_bytes,
                         struct error *err) MUST_CHECK;
+
+/* For formats that read: one line, as a file of another format has it; it is copied. */
+enum status source_line(struct source *s, const struct data_format *format, const char *line,
+                        size_t len, struct error *err) MUST_CHECK;
 
 /* For formats. Adds one act; begins: it is the first of an episode, so the acts before it are an
  * episode and are passed to take. */

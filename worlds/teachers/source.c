@@ -7,8 +7,9 @@
 #include "base/utf8.h"
 #include "worlds/teachers/format.h"
 
-static const struct data_format *const formats[] = {&parlai_format, &jsonl_format, &fbdialog_format,
-                                                    &conversations_format, &plugin_format};
+static const struct data_format *const formats[] = {&parlai_format,   &jsonl_format,
+                                                    &fbdialog_format, &conversations_format,
+                                                    &plugin_format,   &attached_format};
 
 const struct data_format *format_at(size_t i)
 {
@@ -136,7 +137,8 @@ enum status source_check(struct act *a, struct arena *arena, bool needs_labels, 
     return STATUS_OK;
 }
 
-static enum status one_line(struct source *s, const char *line, size_t len, struct error *err)
+enum status source_line(struct source *s, const struct data_format *format, const char *line,
+                        size_t len, struct error *err)
 {
     char *kept;
 
@@ -145,7 +147,7 @@ static enum status one_line(struct source *s, const char *line, size_t len, stru
     kept = arena_strndup(s->arena, line, len);
     if (kept == NULL)
         return error_no_memory(err, len, "a line of data");
-    return s->format->line(s, kept, len, err);
+    return format->line(s, kept, len, err);
 }
 
 static void source_end(struct source *s)
@@ -184,7 +186,7 @@ enum status source_read(struct source *s, const char *path, size_t max_line_byte
         if (rc == STATUS_OK && line == NULL)
             break;
         if (rc == STATUS_OK)
-            rc = one_line(s, line, len, err);
+            rc = source_line(s, s->format, line, len, err);
         if (rc == STATUS_INVALID && s->skip_bad) {
             s->n_skipped++;
             continue;

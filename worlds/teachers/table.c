@@ -82,7 +82,8 @@ enum status table_open(struct example_table *out, const struct data_format *form
                        .take = example_table_take,
                        .to = &f,
                        .skip_bad = config->skip_bad,
-                       .fold = config->datatype.fold};
+                       .fold = config->datatype.fold,
+                       .attached = config->attached};
     enum status rc;
 
     arena_init(&t.memory, SIZE_MAX);

@@ -435,7 +435,7 @@ static const struct participant_type teacher_type = {
 /* The file's name without its folder and extension. */
 static char *id_of(const char *path)
 {
-    const size_t len = plugin_file_len(path); /* of any other task all of it */
+    const size_t len = plugin_file_len(path); /* of any other file all of it */
     const char *slash = memrchr(path, '/', len), *name = slash == NULL ? path : slash + 1;
     const size_t n = len - (size_t)(name - path);
     const char *dot = memrchr(name, '.', n);
@@ -468,6 +468,11 @@ static enum status teacher_load(struct teacher *t, const struct data_format *for
     const struct teacher_config *config = &t->config;
 
     if (config->datatype.stream) {
+        if (format == &attached_format)
+            return error_set(err, STATUS_INVALID,
+                             "attached:%.60s is no stream; 'parley build-data --task attached:NAME "
+                             "--datafile FILE' makes data:FILE of it, which is",
+                             path);
         if (config->batch_sort)
             return error_set(err, STATUS_INVALID,
                              "batch_sort needs all data in memory; a stream has a length_cache");
@@ -504,7 +509,7 @@ enum status teacher_open(struct teacher **out, const char *task,
     if (task[prefix] != ':' || task[prefix + 1] == '\0' || (format == NULL && !is_data))
         return error_set(err, STATUS_NOT_FOUND,
                          "no task '%.80s': there are parlai:FILE, jsonl:FILE, fbdialog:FILE, "
-                         "conversations:FILE, plugin:FILE.so and data:FILE",
+                         "conversations:FILE, plugin:FILE.so, attached:NAME and data:FILE",
                          task);
     t = try_alloc(1, sizeof *t);
     if (t == NULL)

@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "client/cli/options/model_file.h"
 #include "client/cli/output/console.h"
+#include "client/cli/worlds/attached_data.h"
 #include "worlds/baselines/dictionary.h"
 #include "worlds/baselines/simple.h"
 #include "worlds/learners/seq2seq.h"
@@ -24,10 +25,9 @@ enum { MAX_NAMES_BYTES = 1 << 20, MAX_WEIGHTS = 256, MAX_THREADS = 256, MAX_BATC
     }
 
 const struct option_row data_option_rows[] = {
-    DATA(
-        "task|t", OPTION_TEXT, task, "TASK[,TASK]",
-        "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, plugin:FILE.so[:ARGUMENT], or "
-        "data:FILE once built"),
+    DATA("task|t", OPTION_TEXT, task, "TASK[,TASK]",
+         "parlai:FILE, jsonl:FILE, fbdialog:FILE, conversations:FILE, plugin:FILE.so[:ARGUMENT], "
+         "attached:NAME[:ARGUMENT], or data:FILE once built"),
     DATA("datatype|dt", OPTION_TEXT, datatype, "TYPE",
          "train, valid or test; then :stream, :ordered, :evalmode"),
     DATA("batchsize|bs", OPTION_U32, batch_size, "N", "conversations that go side by side (1)"),
@@ -68,6 +68,12 @@ const struct option_row data_option_rows[] = {
     DATA("rank", OPTION_U32, rank, "N", "this process's share of the episodes (0)"),
     DATA("num-ranks", OPTION_U32, n_ranks, "N", "of so many processes (1)"),
     DATA("seed", OPTION_U64, seed, "N", "of all that is drawn (0)"),
+    DATA("server", OPTION_TEXT, connection.server, "HOST:PORT",
+         "of attached: tasks (PARLEY_SERVER, else 127.0.0.1:8001)"),
+    DATA("key-file", OPTION_TEXT, connection.key_file, "FILE",
+         "with our key for it (that of PARLEY_API_KEY)"),
+    DATA("tls", OPTION_FLAG, connection.is_tls, NULL, "it has a certificate; implied by --ca"),
+    DATA("ca", OPTION_TEXT, connection.ca, "FILE", "PEM: whom that is to be of (the system's)"),
     {0},
 };
 
@@ -132,7 +138,9 @@ void data_options_init(struct data_options *o, const char *datatype)
                                .n_loaders = 2,
                                .length_range = 5,
                                .batch_sort_cache = "none",
-                               .max_line_bytes = TEACHER_MAX_LINE_BYTES};
+                               .max_line_bytes = TEACHER_MAX_LINE_BYTES,
+                               .connection = connection_defaults()};
+    o->attached = attached_data_of(&o->connection);
 }
 
 void participant_options_init(struct participant_options *o)
@@ -273,6 +281,7 @@ enum status data_teacher_config(struct teacher_config *c, const struct data_opti
     c->max_line_bytes = o->max_line_bytes;
     c->n_loaders = o->n_loaders;
     c->length_range = o->length_range;
+    c->attached = &o->attached;
     rc = parse_cache(&c->length_cache, o->batch_sort_cache, err);
     if (rc == STATUS_OK)
         rc = metrics_families(&c->metrics, o->metrics, err);

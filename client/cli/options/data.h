@@ -10,6 +10,7 @@
 #include "agents/options.h"
 #include "base/arena.h"
 #include "base/status.h"
+#include "client/cli/connection.h"
 #include "client/cli/options/options.h"
 #include "worlds/participant/listener.h"
 #include "worlds/participant/participant.h"
@@ -18,7 +19,8 @@
 
 struct dictionary;
 
-/* Which data, and in what order and batches. Zeroed, then data_options_init. */
+/* Which data, and in what order and batches. Zeroed, then data_options_init; it stays where it is.
+ */
 struct data_options {
     const char *task, *datatype, *dynamic, *metrics, *weights, *data_file, *batch_sort_cache;
     const char *pytorch_task, *pytorch_dataset;
@@ -29,6 +31,8 @@ struct data_options {
     int64_t truncate, text_truncate, label_truncate; /* below 0: no bound */
     uint32_t rank, n_ranks, max_line_bytes, n_loaders, length_range;
     uint64_t seed, n_examples;
+    struct connection_options connection; /* of attached: tasks */
+    struct attached_data attached;
 };
 
 /* The agent that answers. */

@@ -72,8 +72,7 @@ static enum status policy_new_write(const struct policy_new_options *o, const ch
                                     struct error *err)
 {
     struct policy_spec spec = {
-        .kind =
-            strcmp(o->kind, policy_kind_name(POLICY_LSTM)) == 0 ? POLICY_LSTM : POLICY_MLP,
+        .kind = strcmp(o->kind, policy_kind_name(POLICY_LSTM)) == 0 ? POLICY_LSTM : POLICY_MLP,
         .n_observations = o->n_observations,
         .n_actions = o->n_actions,
         .n_hidden = o->n_hidden,
