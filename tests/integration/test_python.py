@@ -14,12 +14,15 @@ import sys
 import tempfile
 import threading
 
+import gymnasium
+import numpy as np
+
 import children
 from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
-from parley.v1 import models_pb2  # noqa: E402
+from parley.v1 import env_pb2, models_pb2, tensor_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL, WRITE_POLICY, EXAMPLE = sys.argv[1:5]
 
@@ -389,6 +392,76 @@ def worker_of_sums(address):
                           env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
 
 
+@parley.environment("fails-v0")
+class Fails(gymnasium.Env):
+    """Counts its steps; one action is to fail, one to end the episode, one to say what is no number."""
+
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2, 2)), gymnasium.spaces.Discrete(4, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        self.seed, self.at = seed, 0
+        return np.full((2, 2), seed), {}
+
+    def step(self, action):
+        if action == 2:
+            raise RuntimeError("it was\ntold to fail")
+        self.at += 1
+        return np.full((2, 2), np.nan if action == 4 else self.at), self.seed, action == 3, False, {}
+
+
+def test_environments():
+    """A decorated class is an environment of Env, as gymnasium has it; one that fails does so alone; numbers are actions, too."""
+    def numbers(t):
+        return np.frombuffer(t.data, "?" if t.dtype == tensor_pb2.DTYPE_BOOL else "<f4").reshape(tuple(t.shape))
+
+    def of_numbers(a, dtype=tensor_pb2.DTYPE_I64):
+        return tensor_pb2.Tensor(dtype=dtype, shape=a.shape, data=a.tobytes())
+
+    pendulum = parley.environment("swing-v0", max_instances=2)(lambda: gymnasium.make("Pendulum-v1"))
+    with Daemon(PARLEYD) as daemon, parley.connect(daemon.address) as server:
+        for one in Fails, pendulum:
+            threading.Thread(target=lambda one=one: ends_with(lambda: parley.serve(one, daemon.address)), daemon=True).start()
+        link = server.links[0]
+
+        def opened(name, count, seeds):
+            try:
+                return link.call("Env/Open", env_pb2.EnvOpenRequest(name=name, count=count, seeds=seeds), env_pb2.EnvOpenResponse)
+            except parley.Error as e:
+                assert e.code == "NOT_FOUND", e
+                return None
+
+        for name in "fails-v0", "swing-v0":
+            until(f"{name} is attached", lambda name=name: opened(name, 1, [1]))
+        one = opened("fails-v0", 3, [5])
+        assert (one.observations, one.actions, one.action_numbers) == (4, 4, 0), one
+        begun = link.call("Env/Reset", env_pb2.EnvResetRequest(handle=one.handle), env_pb2.EnvResetResponse)
+        assert numbers(begun.observation).tolist() == [[5] * 4, [6] * 4, [7] * 4]
+
+        def step(handle, actions, dtype=tensor_pb2.DTYPE_I64):
+            return link.call("Env/Step", env_pb2.EnvStepRequest(handle=handle, action=of_numbers(np.array(actions), dtype)), env_pb2.EnvStepResponse)
+
+        did = step(one.handle, [0, 1, 2])  # of an action space that starts at 1
+        assert numbers(did.observation).tolist() == [[1] * 4, [0] * 4, [1] * 4] and numbers(did.reward).tolist() == [5, 0, 7]
+        assert numbers(did.terminated).tolist() == [False, False, True]
+        assert [(f.index, f.error.message) for f in did.failures] == [(1, "the environment failed: RuntimeError: it was told to fail")], did.failures
+        link.call("Env/Reset", env_pb2.EnvResetRequest(handle=one.handle), env_pb2.EnvResetResponse)
+        assert "not finite" in step(one.handle, [0, 3, 0]).failures[0].error.message
+        swing = opened("swing-v0", 1, [3])
+        peer = gymnasium.make("Pendulum-v1")
+        seen = numbers(link.call("Env/Reset", env_pb2.EnvResetRequest(handle=swing.handle, seeds=[3]), env_pb2.EnvResetResponse).observation)
+        assert np.allclose(seen[0], peer.reset(seed=3)[0])
+        for torque in 0.5, -2.0, 1.0:
+            theirs, reward, *_ = peer.step(np.array([torque], np.float32))
+            did = step(swing.handle, np.array([[torque]], "<f4"), tensor_pb2.DTYPE_F32)
+            assert np.allclose(numbers(did.observation)[0], theirs, atol=1e-5) and abs(numbers(did.reward)[0] - reward) < 1e-4
+
+
+def ends_with(serve):
+    """A worker whose daemon goes is to say nothing."""
+    with contextlib.suppress(parley.Error):
+        serve()
+
+
 def test_misuse():
     """What cannot be an agent, and whom the daemon does not want."""
     class Plain:
@@ -430,7 +503,7 @@ def test_the_page():
 
 
 TESTS = [test_a_conversation, test_a_cursor, test_asyncio, test_a_restart, test_several_addresses, test_keys_and_tls, test_batches_of_an_agent,
-         test_batch_act_and_states, test_misuse, test_the_page]
+         test_batch_act_and_states, test_environments, test_misuse, test_the_page]
 
 
 def main():

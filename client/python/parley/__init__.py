@@ -4,12 +4,13 @@
         for piece in chat.turn("What is the capital of Germany?"):
             print(piece, end="", flush=True)
 
-`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data; `parley.optim` trains on shared parameters,
+`parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.environment` an environment; `parley.optim` trains on shared parameters,
 `parley.gym` trains and runs policies in gymnasium's environments."""
 from parley import aio
 from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect
+from parley.environments import environment
 from parley.teachers import teacher
 from parley.wire import Cursor, Error, Piece, Reply
 
-__all__ = ["Conversation", "Cursor", "Error", "Piece", "Reply", "Row", "Server", "Turn", "agent", "aio", "connect", "serve", "teacher"]
+__all__ = ["Conversation", "Cursor", "Error", "Piece", "Reply", "Row", "Server", "Turn", "agent", "aio", "connect", "environment", "serve", "teacher"]

@@ -25,6 +25,7 @@ import grpc
 from parley import wire
 from parley.v1 import agents_pb2 as pb
 from parley.v1 import content_pb2, error_pb2, sampling_pb2
+from parley.environments import Host, is_environment
 from parley.wire import Error
 
 C = TypeVar("C", bound=type)
@@ -83,8 +84,9 @@ class Worker:
         return pb.AgentsAttachRequest(offer=offer)
 
     def take(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
-        """Any order but a step."""
         what = order.WhichOneof("what")
+        if what == "step":
+            return self.step(order.step)
         if what == "accepted":
             self.piece_bytes = order.accepted.max_piece_bytes
         elif what == "open":
@@ -220,7 +222,7 @@ def is_final(error: Error) -> bool:
 
 
 def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, key: str | None = None, tls: wire.Tls = None) -> None:
-    """Computes an agent for a daemon until that wants it no more. A daemon that goes away is waited for. Run it in several
+    """Computes an agent, or hosts an environment, for a daemon until that wants it no more. A daemon that goes away is waited for. Run it in several
     processes, and they share the conversations."""
     from parley.client import Link
 
@@ -230,13 +232,13 @@ def serve(agent: Any, address: str = wire.DEFAULT_ADDRESS, name: str = "", *, ke
     try:
         while True:
             answers: queue.SimpleQueue[pb.AgentsAttachRequest | None] = queue.SimpleQueue()
-            worker = Worker(agent, name)
+            worker = Host(agent, name) if is_environment(agent) else Worker(agent, name)
             answers.put(worker.offer())
             call = method(iter(answers.get, None), metadata=link.metadata)
             try:
                 for order in call:
                     delay = 0.05
-                    answer = worker.step(order.step) if order.WhichOneof("what") == "step" else worker.take(order)
+                    answer = worker.take(order)
                     if answer is not None:
                         answers.put(answer)
             except grpc.RpcError as e:

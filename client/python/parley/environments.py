@@ -1,0 +1,111 @@
+"""Environments of your own, for `parley.v1.Env`: anything with gymnasium's spaces, reset and step.
+
+    @parley.environment("Corridor-v0")
+    class Corridor(gymnasium.Env): ...
+
+    parley.serve(Corridor, "127.0.0.1:8001")       # or environment("Acrobot-v1")(lambda: gymnasium.make("Acrobot-v1"))
+
+There is an instance for each environment that somebody opens; those of a request are stepped one after the other. An exception fails
+its own environment, until that is reset. Needs numpy."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from parley.v1 import agents_pb2 as pb
+from parley.v1 import tensor_pb2
+
+M = TypeVar("M", bound=Callable[[], Any])
+
+
+def environment(name: str, *, max_instances: int = 0) -> Callable[[M], M]:
+    """Names a class, or a function that makes one, as an environment. max_instances: that one worker hosts at once (0: 4096)."""
+    def mark(make: M) -> M:
+        make.__parley_environment__ = name, max_instances  # type: ignore[attr-defined]
+        return make
+    return mark
+
+
+def is_environment(what: Any) -> bool:
+    return hasattr(what, "__parley_environment__")
+
+
+class Host:
+    """What a worker does with the orders of Env."""
+
+    def __init__(self, make: Callable[[], Any], name: str) -> None:
+        given, self.max_instances = make.__parley_environment__  # type: ignore[attr-defined]
+        self.make, self.name = make, name or given
+        self.instances: dict[int, Any] = {}
+        one = make()
+        if getattr(one.observation_space, "shape", None) is None:
+            raise TypeError(f"observations are {one.observation_space}; an environment gives a Box")
+        self.width = math.prod(one.observation_space.shape)
+        self.action_space = one.action_space
+        self.n_actions = int(getattr(one.action_space, "n", 0))
+        if self.n_actions == 0 and getattr(one.action_space, "shape", None) is None:
+            raise TypeError(f"actions are {one.action_space}; an environment takes one of Discrete, or a Box")
+        self.n_numbers = 0 if self.n_actions else math.prod(one.action_space.shape)
+
+    def offer(self) -> pb.AgentsAttachRequest:
+        spaces = pb.AgentEnvironment(observations=self.width, actions=self.n_actions, action_numbers=self.n_numbers,
+                                     max_instances=self.max_instances)
+        return pb.AgentsAttachRequest(offer=pb.AgentOffer(name=self.name, environment=spaces))
+
+    def take(self, order: pb.AgentsAttachResponse) -> pb.AgentsAttachRequest | None:
+        what = order.WhichOneof("what")
+        if what == "env_reset":
+            seeds = list(order.env_reset.seed)
+            return self.run(order.env_reset, lambda i, number: (self.reset(number, seeds[i]), 0.0, False, False))
+        if what == "env_step":
+            return self.run(order.env_step, self.stepper(order.env_step))
+        if what == "env_close":
+            for number in order.env_close.environment:
+                closed = self.instances.pop(number, None)
+                if hasattr(closed, "close"):
+                    closed.close()
+        return None
+
+    def reset(self, number: int, seed: int) -> Any:
+        if number not in self.instances:
+            self.instances[number] = self.make()
+        return self.instances[number].reset(seed=seed % (1 << 31))[0]
+
+    def stepper(self, order: pb.AgentEnvStep) -> Callable[[int, int], tuple[Any, float, bool, bool]]:
+        import numpy as np
+
+        if self.n_actions:
+            actions = np.frombuffer(order.action.data, "<i8") + int(getattr(self.action_space, "start", 0))
+        else:
+            actions = np.frombuffer(order.action.data, "<f4").reshape((-1, *self.action_space.shape))
+
+        def step(i: int, number: int) -> tuple[Any, float, bool, bool]:
+            observation, reward, terminated, truncated, *_ = self.instances[number].step(actions[i])
+            return observation, float(reward), bool(terminated), bool(truncated)
+        return step
+
+    def run(self, order: Any, act: Callable[[int, int], tuple[Any, float, bool, bool]]) -> pb.AgentsAttachRequest:
+        """A reset or a step of each."""
+        import numpy as np
+
+        n = len(order.environment)
+        seen, reward = np.zeros((n, self.width), "<f4"), np.zeros(n, "<f4")
+        terminated, truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        result = pb.AgentEnvResult(order=order.order)
+        for i, number in enumerate(order.environment):
+            try:
+                observation, reward[i], terminated[i], truncated[i] = act(i, number)
+                seen[i] = np.asarray(observation, "<f4").reshape(self.width)
+                if not (np.isfinite(seen[i]).all() and np.isfinite(reward[i])):
+                    raise ValueError("it gave a number that is not finite")
+            except Exception as e:  # the environment's: it fails, and no other
+                seen[i], reward[i] = 0, 0
+                result.failures.add(place=i, message=f"{type(e).__name__}: {e}".replace("\n", " ")[:500])
+        parts = [(result.observation, seen, tensor_pb2.DTYPE_F32)]
+        if isinstance(order, pb.AgentEnvStep):
+            parts += [(result.reward, reward, tensor_pb2.DTYPE_F32), (result.terminated, terminated, tensor_pb2.DTYPE_BOOL),
+                      (result.truncated, truncated, tensor_pb2.DTYPE_BOOL)]
+        for tensor, array, dtype in parts:
+            tensor.CopyFrom(tensor_pb2.Tensor(dtype=dtype, shape=array.shape, data=array.tobytes()))
+        return pb.AgentsAttachRequest(env_result=result)
