@@ -30,7 +30,7 @@ moved() {
 # The libraries, and what is for those who build.
 libdir=$(cd "$root" && dirname usr/lib/*/libparley.a)
 (cd "$root" && ls -d "$libdir"/libparley.so.*) | while read -r path; do moved "$root" "$shared" "$path"; done
-moved "$root" "$dev" "$libdir"/libparley.{a,so} "$libdir/pkgconfig/parley.pc" usr/include/parley{,_agent}.h usr/share/parley/proto
+moved "$root" "$dev" "$libdir"/libparley.{a,so} "$libdir/pkgconfig/parley.pc" usr/include/parley{,_agent,_environment,_teacher}.h usr/share/parley/proto
 mkdir -p "$dev/usr/share/doc/libparley-dev/examples"
 cp client/examples/*.c client/examples/*.cc client/examples/*.py "$dev/usr/share/doc/libparley-dev/examples/"
 strip --strip-debug --remove-section=.comment --enable-deterministic-archives "$dev/$libdir/libparley.a"

@@ -56,7 +56,7 @@ cp man/parley.1 "$root/share/man/man1/"
 cp man/parley-parlai.7 "$root/share/man/man7/"
 cp man/parleyd.8 "$root/share/man/man8/"
 cp tests/golden/{greedy,passages}.jsonl "$root/share/golden/" # what selftest --golden asks
-cp client/lib/parley.h agents/plugin/parley_agent.h "$root/include/"
+cp client/lib/parley.h agents/plugin/parley_{agent,environment,teacher}.h "$root/include/"
 cp -r proto/parley proto/grpc proto/inference "$root/proto/"
 cp -r share/grafana "$root/share/"
 cp README.md CHANGES.md LICENSE "$root/"

@@ -12,7 +12,7 @@ import tempfile
 import children
 from children import PATIENCE
 
-EVERYTHING = """bin/parley bin/parleyd include/parley.h include/parley_agent.h lib/systemd/system/parleyd.service lib/sysusers.d/parley.conf
+EVERYTHING = """bin/parley bin/parleyd include/parley.h include/parley_agent.h include/parley_environment.h include/parley_teacher.h lib/systemd/system/parleyd.service lib/sysusers.d/parley.conf
 share/bash-completion/completions/parley share/bash-completion/completions/parleyd share/doc/parley/examples/parleyd.yaml
 share/fish/vendor_completions.d/parley.fish share/fish/vendor_completions.d/parleyd.fish share/man/man1/parley.1
 share/man/man7/parley-parlai.7 share/man/man8/parleyd.8 share/parley/grafana/parley.json share/zsh/site-functions/_parley
