@@ -52,6 +52,7 @@ struct observation {
      * (sampling.seed, row_key, the clone's step), independent of the order of arrival. */
     uint32_t row_key;
     struct sampling sampling;            /* complete: defaults are filled in */
+    float epsilon;            /* [0, 1] how likely a policy acts at random, all actions alike */
     uint32_t turn;                       /* 1, 2, … */
     struct tool_use tool_use;            /* of a language model's reply */
     struct template_variables variables; /* of its chat template */

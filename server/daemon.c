@@ -53,6 +53,7 @@
 #include "server/params/checkpoint.h"
 #include "server/params/params.h"
 #include "server/reload.h"
+#include "server/rollout/rollout.h"
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
@@ -86,6 +87,7 @@ struct daemon {
     struct models models;
     struct attached attached;
     struct vectors vectors;
+    struct rollouts rollouts;
     struct conversations conversations;
     struct retention retention;
     struct journal *journal;         /* NULL: none */
@@ -162,6 +164,7 @@ static void daemon_end(struct daemon *d)
     for (size_t i = 0; i < d->models.n_loaded; i++)
         model_abort(d->models.loaded[i]);
     attached_end(&d->attached);
+    rollouts_end(&d->rollouts);
     vectors_end(&d->vectors);
     if (d->tls != NULL)
         tls_refuse(d->tls);
@@ -260,7 +263,7 @@ static void daemon_advance(struct daemon *d)
     if (d->server.state != SERVER_ENDING)
         return;
     if (d->models.n_loading > 0 || d->conversations.n_live > 0 || d->sessions.n_asking > 0 ||
-        !trainers_are_idle(&d->trainers))
+        !trainers_are_idle(&d->trainers) || !rollouts_are_idle(&d->rollouts))
         return; /* wait for running loads and steps */
     retention_stop(&d->retention);
     conversations_close_all(&d->conversations, NULL, "the server stops");
@@ -700,6 +703,9 @@ static void init_vectors(struct daemon *d)
     };
 
     vectors_init(&d->vectors, &config);
+    rollouts_init(&d->rollouts);
+    d->rollouts.on_idle = go_on_later;
+    d->rollouts.idle_arg = d;
 }
 
 /* An object may have an environment, an agent, or both. */
@@ -1032,6 +1038,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .trainers = &d.trainers,
         .params = &d.params,
         .vectors = &d.vectors,
+        .rollouts = &d.rollouts,
     };
     init_models(&d);
     init_attached(&d);

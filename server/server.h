@@ -14,6 +14,7 @@ struct keyed_replies;
 struct models;
 struct params_sets;
 struct port;
+struct rollouts;
 struct sequences;
 struct sessions;
 struct trainers;
@@ -42,6 +43,7 @@ struct server {
     struct trainers *trainers;
     struct params_sets *params;
     struct vectors *vectors;                   /* environments that clients opened */
+    struct rollouts *rollouts;                 /* of policies in them */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     const struct port *port, *admin_port;      /* for their statistics; NULL: none */
 };

@@ -62,6 +62,7 @@ struct policy_turn {
     const float *state; /* the clone's before the step; NULL: zeros */
     struct net_draw draw;
     bool is_first, is_greedy;
+    float epsilon;
     /* Results of the step. */
     float *state_after;
     int64_t action;

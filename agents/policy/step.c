@@ -81,6 +81,7 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
     t->is_first = seen->is_first;
     t->state = seen->is_first ? NULL : c->state;
     t->is_greedy = seen->sampling.temperature == 0.0f;
+    t->epsilon = seen->epsilon;
     t->draw = (struct net_draw){.seed = seen->sampling.seed,
                                 .step = c->n_steps,
                                 .row = seen->row_key,
@@ -188,6 +189,13 @@ static enum status policy_step_fetch(struct policy *p, size_t n, struct error *e
     return policy_sync(p, err);
 }
 
+/* Draw 0 of a step chooses its action, 2 and 3 are of exploration; 1 is of the parameters' draw. */
+static bool policy_step_explores(const struct policy_turn *t)
+{
+    return t->epsilon > 0.0f &&
+           counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 2) < t->epsilon;
+}
+
 /* The first action at which the cumulative probability exceeds a number drawn from [0, 1); the last
  * action if rounding keeps the sum below that number. */
 static size_t policy_step_choose(const float *logp, size_t n, const struct policy_turn *t)
@@ -195,6 +203,11 @@ static size_t policy_step_choose(const float *logp, size_t n, const struct polic
     float drawn, sum = 0.0f;
     size_t best = 0;
 
+    if (policy_step_explores(t)) {
+        drawn = counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 3);
+        best = (size_t)(drawn * (float)n);
+        return best < n ? best : n - 1; /* the product may round up */
+    }
     if (t->is_greedy) {
         for (size_t a = 1; a < n; a++)
             best = logp[a] > logp[best] ? a : best;

@@ -28,7 +28,8 @@
     TABLE(kserve_repository_rpcs) \
     TABLE(conversations_update_rpcs) \
     TABLE(agents_rpcs) \
-    TABLE(env_rpcs)
+    TABLE(env_rpcs) \
+    TABLE(env_rollout_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;

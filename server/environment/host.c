@@ -393,6 +393,7 @@ static void host_take_row(const struct environment_host *h, const struct host_or
         truncated = ((const uint8_t *)a->truncated.data)[at] != 0;
     }
     i->state = terminated || truncated ? VECTOR_OVER : VECTOR_RUNNING;
+    vector_note_seen(o->vector, i, (const float *)a->observation.data + at * n);
     if (r == NULL)
         return;
     memcpy(r->observation + row * n, (const float *)a->observation.data + at * n,

@@ -35,6 +35,7 @@ static void vector_free(struct vector *v)
     for (size_t i = 0; i < v->n; i++)
         environment_close(v->instances[i].built_in);
     vector_unmake_plugged(v);
+    free(v->seen);
     free(v);
 }
 
@@ -169,8 +170,12 @@ enum status vectors_open(struct vector **out, struct vectors *all, uint32_t prin
         return error_field(err, "count", "is %zu, of this kind at most %zu are opened", n,
                            VECTOR_MAX_NUMBERS / widest);
     v = try_alloc(1, sizeof(*v) + n * sizeof(v->instances[0]));
-    if (v == NULL)
+    if (v != NULL)
+        v->seen = try_alloc(n, spaces.n_observation * sizeof(v->seen[0]));
+    if (v == NULL || v->seen == NULL) {
+        free(v);
         return error_no_memory(err, n * sizeof(v->instances[0]), "environments");
+    }
     v->all = all;
     v->principal = principal;
     v->type = kind.type;
@@ -261,6 +266,9 @@ static enum status vector_check(struct vector *v, const struct vector_request *r
     enum status rc = STATUS_OK;
     size_t n_asked;
 
+    if (v->is_in_rollout && !r->is_of_rollout)
+        return error_because(err, STATUS_PRECONDITION, REASON_SESSION_BUSY, "handle",
+                             "the environments are in a rollout");
     if (r->n > v->n) /* before any of them is looked at */
         return error_field(err, "indices", "has %zu, there are %zu environments", r->n, v->n);
     for (n_asked = 0; n_asked < r->n && rc == STATUS_OK; n_asked++) {
@@ -306,7 +314,14 @@ void vector_request_fail(struct vector_request *r, size_t row, const struct erro
     r->n_failed++;
 }
 
-static void vector_step_built_in(const struct vector *v, struct vector_request *r, size_t row,
+void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation)
+{
+    size_t n = v->spaces.n_observation;
+
+    memcpy(v->seen + (size_t)(i - v->instances) * n, observation, n * sizeof(observation[0]));
+}
+
+static void vector_step_built_in(struct vector *v, struct vector_request *r, size_t row,
                                  struct vector_instance *i)
 {
     size_t n_observation = v->spaces.n_observation;
@@ -316,6 +331,7 @@ static void vector_step_built_in(const struct vector *v, struct vector_request *
     if (vector_request_resets(r, i)) {
         environment_reset(i->built_in, i->seed, i->n_episodes++, observation);
         i->state = VECTOR_RUNNING;
+        vector_note_seen(v, i, observation);
         return;
     }
     if (v->spaces.n_actions > 0)
@@ -324,6 +340,7 @@ static void vector_step_built_in(const struct vector *v, struct vector_request *
         environment_step_numbers(i->built_in, r->action_numbers + row * v->spaces.n_action_numbers,
                                  &step);
     memcpy(observation, step.observation, n_observation * sizeof(observation[0]));
+    vector_note_seen(v, i, observation);
     r->reward[row] = step.reward;
     r->terminated[row] = step.terminated;
     r->truncated[row] = step.truncated;

@@ -80,6 +80,9 @@ struct vector {
     size_t n_orders; /* under way */
     uint64_t idle_since_us;
     bool has_ended;
+    bool is_in_rollout; /* only its requests are taken */
+    uint64_t n_rollouts;
+    float *seen; /* [n][n_observation] what each showed last; zeros before its first reset */
     size_t n;
     struct vector_instance instances[]; /* [n] */
 };
@@ -87,7 +90,8 @@ struct vector {
 /* A reset or a step; in the caller's memory until done, or vector_request_leave. */
 struct vector_request {
     bool is_reset;
-    bool resets_ended;           /* a step: an instance that does not run is reset instead */
+    bool resets_ended; /* a step: an instance that does not run is reset instead */
+    bool is_of_rollout;
     size_t n;                    /* 0: all instances, in their order */
     const uint32_t *indices;     /* [n] each once */
     const uint64_t *seeds;       /* [n] a reset: new ones; NULL: none */
@@ -141,6 +145,8 @@ void vector_request_leave(struct vector_request *r);
 /* host.c and vectors.c share these. */
 /* An order of the vector has been answered, or is lost. */
 void vector_order_over(struct vector *v, struct vector_request *r);
+/* The instance has been reset or stepped. */
+void vector_note_seen(struct vector *v, const struct vector_instance *i, const float *observation);
 void vectors_arm(struct vectors *all, uint64_t at_us);
 
 #endif

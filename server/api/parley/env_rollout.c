@@ -1,0 +1,155 @@
+/* parley.v1.Env, Rollout: answered when the rollout is over. A call that closes before cancels it;
+ * their shared memory is freed when both are over. */
+#include <stdlib.h>
+
+#include "parley/v1/env.pb-c.h"
+#include "server/act/mode.h"
+#include "server/act/session.h"
+#include "server/api/parley/wire_tensor.h"
+#include "server/api/services.h"
+#include "server/model/models.h"
+#include "server/rollout/rollout.h"
+#include "server/server.h"
+
+struct rollout_call {
+    struct call *call;             /* NULL: closed */
+    bool is_finished;              /* the call was given its end */
+    struct vector_rollout rollout; /* done NULL: over */
+};
+
+/* A tensor of [n][n_steps], or [n][n_steps][n_each] if that is not 0. */
+static struct tensor_view rollout_view(const char *name, enum tensor_type type, size_t n,
+                                       size_t n_steps, size_t n_each, const void *data)
+{
+    struct tensor_view t = {.name = name,
+                            .type = type,
+                            .n_dims = n_each > 0 ? 3 : 2,
+                            .dims = {(int64_t)n, (int64_t)n_steps, (int64_t)n_each},
+                            .data = data};
+
+    t.size_bytes = n * n_steps * (n_each > 0 ? n_each : 1) * tensor_type_size(type);
+    return t;
+}
+
+static void rollout_reply(struct call *call, const struct vector_rollout *r)
+{
+    Parley__V1__EnvRolloutResponse response = PARLEY__V1__ENV_ROLLOUT_RESPONSE__INIT;
+    size_t n = r->n, n_steps = r->config.n_steps, n_numbers = r->spaces.n_action_numbers;
+    const struct tensor_view views[] = {
+        rollout_view("observation", TENSOR_F32, n, n_steps + 1, r->spaces.n_observation,
+                     r->observation),
+        n_numbers > 0 ? rollout_view("action", TENSOR_F32, n, n_steps, n_numbers, r->numbers)
+                      : rollout_view("action", TENSOR_I64, n, n_steps, 0, r->choices),
+        rollout_view("logp", TENSOR_F32, n, n_steps, 0, r->logp),
+        rollout_view("value", TENSOR_F32, n, n_steps, 0, r->value),
+        rollout_view("reward", TENSOR_F32, n, n_steps, 0, r->reward),
+        rollout_view("terminated", TENSOR_BOOL, n, n_steps, 0, r->terminated),
+        rollout_view("truncated", TENSOR_BOOL, n, n_steps, 0, r->truncated),
+        rollout_view("reset", TENSOR_BOOL, n, n_steps, 0, r->reset),
+    };
+    enum { N_VIEWS = sizeof(views) / sizeof(views[0]) };
+    Parley__V1__Tensor tensors[N_VIEWS];
+    Parley__V1__Tensor **const fields[N_VIEWS] = {
+        &response.observation, &response.action,     &response.logp,      &response.value,
+        &response.reward,      &response.terminated, &response.truncated, &response.reset};
+
+    for (size_t i = 0; i < N_VIEWS; i++) {
+        wire_tensor(&tensors[i], &views[i]);
+        *fields[i] = &tensors[i];
+    }
+    response.first_params_version = r->first_version;
+    response.last_params_version = r->last_version;
+    call_reply(call, &response.base);
+}
+
+static void on_rollout_done(struct vector_rollout *r, const struct error *err)
+{
+    struct rollout_call *c = container_of(r, struct rollout_call, rollout);
+
+    if (c->call == NULL) {
+        free(c);
+        return;
+    }
+    r->done = NULL;
+    if (c->is_finished)
+        return;
+    c->is_finished = true;
+    if (err->status == STATUS_OK)
+        rollout_reply(c->call, r);
+    else
+        call_finish(c->call, err);
+}
+
+static void on_rollout_close(struct call *call, void *state, enum status why)
+{
+    struct rollout_call *c = state;
+
+    (void)call;
+    (void)why;
+    c->call = NULL;
+    if (c->rollout.done == NULL)
+        free(c);
+    else
+        rollout_cancel(&c->rollout);
+}
+
+static void on_rollout_drain(struct call *call, void *state)
+{
+    struct rollout_call *c = state;
+    struct error err;
+
+    if (c->is_finished)
+        return;
+    c->is_finished = true;
+    (void)error_because(&err, STATUS_UNAVAILABLE, REASON_SERVER_DRAINING, NULL,
+                        "the server is stopping");
+    call_finish(call, &err);
+}
+
+static void start_rollout(struct call *call, const ProtobufCMessage *message, struct server *server)
+{
+    static const struct call_handler handler = {.on_close = on_rollout_close,
+                                                .drain = on_rollout_drain};
+    const Parley__V1__EnvRolloutRequest *m = (const Parley__V1__EnvRolloutRequest *)message;
+    struct rollout_call *c = call_state(call, sizeof(*c));
+    struct model *model;
+    struct error err;
+    enum status rc;
+
+    if (c == NULL)
+        return;
+    rc = models_get(&model, server->models, m->model, &err);
+    if (rc == STATUS_OK) {
+        c->call = call;
+        c->rollout.done = on_rollout_done;
+        c->rollout.config = (struct vector_rollout_config){
+            .all = server->rollouts,
+            .vectors = server->vectors,
+            .principal = call_principal(call)->id,
+            .handle = m->handle,
+            .model = model,
+            .n_steps = m->n_steps,
+            .seed = m->seed,
+            .resets = m->reset != 0,
+            .is_greedy = m->greedy != 0,
+            .epsilons = m->epsilon, /* in the call's arena */
+            .n_epsilons = m->n_epsilon,
+            .row_multiple = act_lockstep_n(&server->sessions->modes, model),
+            .deadline_us = call_deadline_us(call),
+        };
+        rc = rollout_start(&c->rollout, &err);
+    }
+    if (rc != STATUS_OK) {
+        call_finish(call, &err);
+        free(c);
+        return;
+    }
+    call_set_handler(call, &handler, c);
+}
+
+static const struct rpc rows[] = {
+    {"/parley.v1.Env/Rollout", RPC_UNARY, &parley__v1__env_rollout_request__descriptor,
+     &parley__v1__env_rollout_response__descriptor, start_rollout, ACCESS_KEY},
+};
+
+const struct rpc_table env_rollout_rpcs = {rows, sizeof(rows) / sizeof(rows[0])};
