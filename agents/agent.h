@@ -123,6 +123,33 @@ struct learn_config {
      * value_weight * (value - return)^2 / 2 is added to the loss. entropy_weight * entropy is
      * subtracted. */
     float value_weight, entropy_weight;
+    float max_gradient_norm; /* a longer gradient is shortened to this; 0: none is */
+};
+
+/* Steps to learn from that the caller has, by V-trace (agents/policy/vtrace.h): n trajectories of
+ * n_steps steps. */
+struct learn_trajectories {
+    size_t n, n_steps;
+    const float *observations; /* [n][n_steps + 1][n_observations] */
+    const int64_t *choices;    /* [n][n_steps], or */
+    const float *numbers;      /* [n][n_steps][n_action_numbers] */
+    const float *logp;         /* [n][n_steps] when they acted; NULL: importance weights are 1 */
+    const float *rewards;      /* [n][n_steps] */
+    const bool *terminated;    /* [n][n_steps] */
+    const bool *resets;        /* [n][n_steps] steps that do not count: an environment was reset */
+    float gamma, lambda, rho_max, c_max;
+};
+
+/* Steps to learn what actions are worth from, by double Q-learning: the target of Q is reward +
+ * discount * the target parameters' Q of the next observation's best action, the loss Huber's. */
+struct learn_transitions {
+    size_t n;
+    const float *observations, *next; /* [n][n_observations]; next: after the rewards */
+    const int64_t *choices;           /* [n] */
+    const float *rewards, *discounts; /* [n]; a discount is 0 where the episode ended */
+    const float *weights;             /* [n] of importance; NULL: 1 */
+    bool moves_target;                /* the target parameters become those after this step */
+    float *errors;                    /* [n] out: Q - its target, before the step */
 };
 
 struct learn_report {
@@ -221,6 +248,14 @@ struct agent_type {
                          const float *returns, size_t n_steps, const struct learn_config *config,
                          struct learn_report *out, struct error *err);
     enum status (*save_original)(struct agent *a, const char *path, struct error *err);
+    /* Optional, as learn, from steps that the caller has; losses and weights are means over the
+     * steps that count. */
+    enum status (*learn_trajectories)(struct agent *a, const struct learn_trajectories *from,
+                                      const struct learn_config *config, struct learn_report *out,
+                                      struct error *err);
+    enum status (*learn_transitions)(struct agent *a, const struct learn_transitions *from,
+                                     const struct learn_config *config, struct learn_report *out,
+                                     struct error *err);
 
     /* Text to tokens and back, for kinds with a vocabulary; NULL otherwise. tokenize appends
      * int32_t; control tokens written in text are recognised only if it is trusted. */

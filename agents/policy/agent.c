@@ -24,13 +24,15 @@ static void policy_close(struct agent *a)
 {
     struct policy *p = to_policy(a);
 
+    network_close(&p->target);
     network_close(&p->net);
     backend_close(p->backend);
     free(p->rows);
     free(p->in);
     free(p->h);
     free(p->c);
-    free(p->logp);
+    free(p->outputs);
+    free(p->target_numbers);
     free(p->values);
     free(p->draws);
 }
@@ -44,13 +46,13 @@ static enum status open_staging(struct policy *p, struct error *err)
     p->in = try_alloc(n, s->n_observations * sizeof *p->in);
     p->h = try_alloc(n, n_state * sizeof *p->h);
     p->c = try_alloc(n, n_state * sizeof *p->c);
-    p->logp = try_alloc(n, s->n_actions * sizeof *p->logp);
+    p->outputs = try_alloc(n, p->net.n_outputs * sizeof *p->outputs);
     p->values = try_alloc(n, sizeof *p->values);
     p->draws = try_alloc(n, sizeof *p->draws);
-    if (p->rows != NULL && p->in != NULL && p->h != NULL && p->c != NULL && p->logp != NULL &&
+    if (p->rows != NULL && p->in != NULL && p->h != NULL && p->c != NULL && p->outputs != NULL &&
         p->values != NULL && p->draws != NULL)
         return STATUS_OK;
-    return error_no_memory(err, n * (s->n_observations + 2 * n_state + s->n_actions) * 4,
+    return error_no_memory(err, n * (s->n_observations + 2 * n_state + p->net.n_outputs) * 4,
                            "a policy's steps");
 }
 
@@ -114,6 +116,7 @@ enum status policy_ready(struct policy *p, struct error *err)
     enum status rc = STATUS_OK;
 
     if (p->is_down) {
+        network_close(&p->target); /* learning opens it again */
         rc = network_restart(&p->net, &p->backend_config, err);
         p->is_down = rc != STATUS_OK;
         p->is_stale = false;
@@ -149,6 +152,7 @@ void policy_recover(struct policy *p)
 static void policy_info(const struct agent *a, struct agent_info *out)
 {
     const struct policy *p = container_of(a, const struct policy, base);
+    bool is_gaussian = p->net.spec.head == POLICY_GAUSSIAN;
 
     *out = (struct agent_info){.name = a->name,
                                .kind = a->type->name,
@@ -158,8 +162,9 @@ static void policy_info(const struct agent *a, struct agent_info *out)
                                .device_losses = p->n_losses_seen,
                                .is_light = network_weight_bytes(&p->net) <= LIGHT_MAX_BYTES,
                                .n_observations = p->net.spec.n_observations,
-                               .n_actions = p->net.spec.n_actions,
-                               .has_logp = true,
+                               .n_actions = is_gaussian ? 0 : p->net.spec.n_actions,
+                               .n_action_numbers = is_gaussian ? p->net.spec.n_actions : 0,
+                               .has_logp = p->net.spec.head != POLICY_DUELLING,
                                .has_value = p->net.spec.has_value};
     memcpy(out->version, p->version, sizeof out->version);
     sampling_init(&out->defaults);
@@ -207,5 +212,7 @@ const struct agent_type policy_agent = {
     .train = policy_train,
     .record = policy_clone_record,
     .learn = policy_learn,
+    .learn_trajectories = policy_learn_trajectories,
+    .learn_transitions = policy_learn_transitions,
     .save_original = policy_save,
 };

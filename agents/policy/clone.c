@@ -195,6 +195,10 @@ enum status policy_clone_record(struct clone *base, size_t max_steps, struct err
     if (max_steps > RECORD_MAX_STEPS)
         return error_because(err, STATUS_INVALID, REASON_INVALID_FIELD, "n_steps",
                              "a record of %zu steps: it can have %d", max_steps, RECORD_MAX_STEPS);
+    if (spec_of(c)->head != POLICY_SOFTMAX)
+        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
+                             "a policy with a %s head keeps no record: it learns by Learn",
+                             policy_head_name(spec_of(c)->head));
     r = c->record = try_alloc(1, sizeof *r);
     if (r != NULL) {
         r->cap = max_steps;

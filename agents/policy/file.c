@@ -22,6 +22,16 @@ static const char *const kinds[] = {[POLICY_MLP] = "mlp", [POLICY_LSTM] = "lstm"
 
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
+static const char *const heads[] = {
+    [POLICY_SOFTMAX] = "softmax", [POLICY_GAUSSIAN] = "gaussian", [POLICY_DUELLING] = "duelling"};
+
+enum { N_HEADS = sizeof heads / sizeof heads[0] };
+
+const char *policy_head_name(enum policy_head head)
+{
+    return heads[head];
+}
+
 const char *policy_kind_name(enum policy_kind kind)
 {
     return kinds[kind];
@@ -45,7 +55,8 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
         size_t value, least, most;
     } sizes[] = {
         {"observation_length", s->n_observations, 1, POLICY_MAX_WIDTH},
-        {"action_count", s->n_actions, 2, POLICY_MAX_WIDTH},
+        {"action_count", s->n_actions, s->head == POLICY_GAUSSIAN ? 1 : 2,
+         s->head == POLICY_GAUSSIAN ? POLICY_MAX_WIDTH / 2 : POLICY_MAX_WIDTH},
         {"hidden_length", s->n_hidden, 1, POLICY_MAX_WIDTH},
         {"hidden_layers", s->n_layers, 1, s->kind == POLICY_LSTM ? 1 : POLICY_MAX_LAYERS},
     };
@@ -57,6 +68,8 @@ enum status policy_spec_check(const struct policy_spec *s, struct error *err)
     if (!(s->dropout >= 0.0f && s->dropout < 1.0f))
         return error_field(err, "dropout", "is %g, it must be at least 0 and below 1",
                            (double)s->dropout);
+    if (s->head == POLICY_DUELLING && !s->has_value)
+        return error_field(err, "has_value", "is false, a duelling head needs a value head");
     if (s->kind == POLICY_LSTM && s->dropout != 0.0f)
         return error_field(err, "dropout", "is %g, an lstm has none: it must be 0",
                            (double)s->dropout);
@@ -93,6 +106,8 @@ static void policy_file_tell(struct gguf_writer *w, struct network *net, uint64_
 
     gguf_write_text(w, "general.architecture", "policy");
     gguf_write_text(w, "policy.kind", kinds[s->kind]);
+    if (s->head != POLICY_SOFTMAX)
+        gguf_write_text(w, "policy.head", heads[s->head]);
     gguf_write_text(w, "policy.environment", s->environment);
     gguf_write_u64(w, "policy.observation_length", s->n_observations);
     gguf_write_u64(w, "policy.action_count", s->n_actions);
@@ -222,6 +237,28 @@ static enum status read_kind(const struct gguf *g, enum policy_kind *out, struct
                      len < 40 ? (int)len : 40, text);
 }
 
+/* Files without the key have a softmax. */
+static enum status read_head(const struct gguf *g, enum policy_head *out, struct error *err)
+{
+    const char *text = "";
+    size_t len = 0;
+    enum status rc = gguf_get_text(g, "policy.head", &text, &len, err);
+
+    *out = POLICY_SOFTMAX;
+    if (rc == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    if (rc != STATUS_OK)
+        return rc;
+    for (size_t i = 0; i < N_HEADS; i++)
+        if (len == strlen(heads[i]) && memcmp(text, heads[i], len) == 0) {
+            *out = (enum policy_head)i;
+            return STATUS_OK;
+        }
+    return error_set(err, STATUS_UNIMPLEMENTED,
+                     "%s: policy.head is '%.*s', this server knows softmax, gaussian and duelling",
+                     gguf_path(g), len < 40 ? (int)len : 40, text);
+}
+
 /* Reads the environment's name; UTF-8 that is too long is cut. */
 static enum status read_environment(const struct gguf *g, char out[POLICY_NAME_SIZE],
                                     struct error *err)
@@ -242,6 +279,8 @@ static enum status policy_file_read_keys(const struct gguf *g, struct policy_spe
     double dropout = 0;
     enum status rc = read_kind(g, &s->kind, err);
 
+    if (rc == STATUS_OK)
+        rc = read_head(g, &s->head, err);
     if (rc == STATUS_OK)
         rc = policy_file_read_size(g, "policy.observation_length", &s->n_observations, err);
     if (rc == STATUS_OK)

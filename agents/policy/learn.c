@@ -24,7 +24,6 @@ struct lesson {
     size_t n, n_steps;
     const struct learn_config *config;
     float *returns, *weights; /* [n][n_steps] */
-    float *made;              /* for a device: the new numbers, until net.kept takes them */
     double loss, entropy;     /* sums over the steps so far */
     /* Arrays of a pass, [max_rows]. */
     int32_t *actions;
@@ -47,18 +46,20 @@ static struct backend *backend_of(const struct lesson *l)
 
 /* --- checks and weights --- */
 
-static enum status learn_check_config(const struct policy *p, const struct learn_config *c,
-                                      struct error *err)
+enum status learn_check_config(const struct policy *p, const struct learn_config *c,
+                               struct error *err)
 {
     const struct {
         const char *name;
         float value;
-    } numbers[] = {{"value_weight", c->value_weight}, {"entropy_weight", c->entropy_weight}};
+    } numbers[] = {{"value_weight", c->value_weight},
+                   {"entropy_weight", c->entropy_weight},
+                   {"max_gradient_norm", c->max_gradient_norm}};
 
     if (!isfinite(c->learning_rate) || c->learning_rate <= 0.0f)
         return error_field(err, "learning_rate", "is %g, it must be above 0",
                            (double)c->learning_rate);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         if (!isfinite(numbers[i].value) || numbers[i].value < 0.0f)
             return error_field(err, numbers[i].name, "is %g, it must be 0 or above",
                                (double)numbers[i].value);
@@ -90,7 +91,7 @@ static enum status check_records(const struct lesson *l, const float *returns, s
     return STATUS_OK;
 }
 
-static void normalise(float *x, size_t n)
+void learn_normalise(float *x, size_t n)
 {
     double sum = 0.0, squares = 0.0, mean;
 
@@ -148,14 +149,14 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
     float share = 1.0f / (float)l->n;
     enum status rc;
 
-    b->type->download(b, p->logp, p->net.logp, n * n_actions * sizeof *p->logp);
+    b->type->download(b, p->outputs, p->net.logp, n * n_actions * sizeof *p->outputs);
     if (p->net.values != NULL)
         b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
     rc = policy_sync(p, err);
     if (rc != STATUS_OK)
         return rc;
     for (size_t i = 0; i < n; i++) {
-        const float *logp = p->logp + i * n_actions;
+        const float *logp = p->outputs + i * n_actions;
         size_t row = first + i * stride;
         float weight = l->weights[row], error = 0.0f;
         double entropy = 0.0;
@@ -185,7 +186,7 @@ static enum status pull(struct lesson *l, size_t first, size_t stride, size_t n,
  * stream by once for all rows; fewer rows would read the weights too often (hidden 2048: passes of
  * 256 rows take 1.4 times as long as passes of 64). The split into passes does not change the bits
  * of the gradients. */
-static size_t cached_rows(const struct policy *p)
+size_t learn_pass_rows(const struct policy *p)
 {
     size_t layer_row_bytes = p->net.spec.n_hidden * sizeof(float);
     size_t rows = CACHED_BYTES / layer_row_bytes;
@@ -198,7 +199,7 @@ static size_t cached_rows(const struct policy *p)
 static enum status learn_rows(struct lesson *l, struct error *err)
 {
     struct policy *p = l->policy;
-    size_t n_rows = l->n * l->n_steps, step = cached_rows(p);
+    size_t n_rows = l->n * l->n_steps, step = learn_pass_rows(p);
     enum status rc = STATUS_OK;
 
     for (size_t first = 0; rc == STATUS_OK && first < n_rows; first += step) {
@@ -317,7 +318,6 @@ static enum status open_tape(struct lesson *l, struct error *err)
 static enum status open_lesson(struct lesson *l, const float *returns, struct error *err)
 {
     size_t n = l->n * l->n_steps, max_rows = l->policy->max_rows;
-    bool is_device = backend_is_device(backend_of(l));
 
     l->returns = try_alloc(n, sizeof *l->returns);
     l->weights = try_alloc(n, sizeof *l->weights);
@@ -326,10 +326,6 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
     l->dvalues = try_alloc(max_rows, sizeof *l->dvalues);
     l->keep = try_alloc(max_rows, sizeof *l->keep);
     l->same = try_alloc(max_rows, sizeof *l->same);
-    if (is_device)
-        l->made = try_alloc(l->policy->net.n_numbers, 3 * sizeof *l->made);
-    if (is_device && l->made == NULL)
-        return error_no_memory(err, 3 * network_weight_bytes(&l->policy->net), "a policy");
     if (l->returns == NULL || l->weights == NULL || l->actions == NULL || l->pulls == NULL ||
         l->dvalues == NULL || l->keep == NULL || l->same == NULL)
         return error_no_memory(err, 2 * (uint64_t)n * sizeof *l->returns, "returns");
@@ -337,7 +333,7 @@ static enum status open_lesson(struct lesson *l, const float *returns, struct er
     for (size_t i = 0; i < max_rows; i++)
         l->same[i] = (uint32_t)i;
     if (l->config->normalise)
-        normalise(l->returns, n);
+        learn_normalise(l->returns, n);
     lesson_weigh(l);
     return l->policy->net.spec.kind == POLICY_LSTM ? open_tape(l, err) : STATUS_OK;
 }
@@ -361,7 +357,6 @@ static void close_lesson(struct lesson *l)
     free(l->dvalues);
     free(l->keep);
     free(l->same);
-    free(l->made);
 }
 
 /* --- the step --- */
@@ -405,6 +400,77 @@ static enum status gradient_norm(struct policy *policy, double *out, struct erro
     return rc;
 }
 
+/* A gradient that is too long is shortened on the host. */
+static enum status gradient_scale(struct policy *policy, float factor, struct error *err)
+{
+    struct network *net = &policy->net;
+    struct backend *b = policy->backend;
+    enum status rc = STATUS_OK;
+
+    for (size_t i = 0; rc == STATUS_OK && i < 2 * net->n_layers; i++) {
+        char name[PARAM_NAME_SIZE];
+        struct param *p = network_param(net, i / 2, (int)(i % 2), name);
+        size_t n = p->n_rows * p->n_cols;
+        float *g = try_alloc(n, sizeof *g);
+
+        if (g == NULL)
+            return error_no_memory(err, n * sizeof *g, "a gradient");
+        b->type->download(b, g, p->gradient, n * sizeof *g);
+        rc = policy_sync(policy, err);
+        for (size_t k = 0; k < n; k++)
+            g[k] *= factor;
+        if (rc == STATUS_OK)
+            b->type->upload(b, p->gradient, g, n * sizeof *g);
+        free(g);
+    }
+    return rc;
+}
+
+enum status learn_step(struct policy *p, const struct learn_config *config,
+                       struct learn_report *report, struct error *err)
+{
+    struct network *net = &p->net;
+    float *made = NULL; /* for a device: the new numbers, until net.kept takes them */
+    double most = (double)config->max_gradient_norm;
+    enum status rc = gradient_norm(p, &report->gradient_norm, err);
+
+    if (rc == STATUS_OK && most > 0 && report->gradient_norm > most)
+        rc = gradient_scale(p, (float)(most / report->gradient_norm), err);
+    if (rc == STATUS_OK && backend_is_device(p->backend)) {
+        made = try_alloc(net->n_numbers, 3 * sizeof *made);
+        if (made == NULL)
+            rc = error_no_memory(err, 3 * network_weight_bytes(net), "a policy");
+    }
+    if (rc == STATUS_OK) {
+        network_step(net, config->learning_rate);
+        if (made != NULL)
+            network_fetch(net, 3, made);
+        rc = policy_sync(p, err);
+    }
+    if (rc == STATUS_OK) {
+        network_stepped(net, made);
+        made = NULL; /* owned by net.kept now */
+        report->params_version = ++p->params_version;
+    }
+    free(made);
+    return rc;
+}
+
+enum status learn_end(struct policy *p, enum status rc, struct error *err)
+{
+    struct error synced;
+
+    /* a failed device may have been reported as out of memory */
+    if (rc == STATUS_EXHAUSTED && policy_sync(p, &synced) == STATUS_INTERNAL) {
+        rc = STATUS_INTERNAL;
+        *err = synced;
+    }
+    p->is_stale =
+        rc != STATUS_OK && p->net.kept != NULL; /* the device's numbers may have changed */
+    policy_recover(p);
+    return rc;
+}
+
 enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
                          const float *returns, size_t n_steps, const struct learn_config *config,
                          struct learn_report *out, struct error *err)
@@ -412,7 +478,6 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
     struct policy *p = container_of(a, struct policy, base);
     struct lesson l = {.policy = p, .clones = clones, .n = n, .n_steps = n_steps, .config = config};
     struct learn_report report = {0};
-    struct error synced;
     enum status rc = learn_check_config(p, config, err);
 
     if (rc == STATUS_OK)
@@ -429,31 +494,14 @@ enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
         rc = p->net.spec.kind == POLICY_LSTM ? learn_through_time(&l, err) : learn_rows(&l, err);
     }
     if (rc == STATUS_OK)
-        rc = gradient_norm(p, &report.gradient_norm, err);
+        rc = learn_step(p, config, &report, err);
     if (rc == STATUS_OK) {
-        network_step(&p->net, config->learning_rate);
-        if (l.made != NULL)
-            network_fetch(&p->net, 3, l.made);
-        rc = policy_sync(p, err);
-    }
-    if (rc == STATUS_OK) {
-        network_stepped(&p->net, l.made);
-        l.made = NULL; /* owned by net.kept now */
         for (size_t i = 0; i < n; i++)
             policy_clone_forget(container_of(clones[i], struct policy_clone, base));
-        report.params_version = ++p->params_version;
         report.loss = l.loss / (double)n;
         report.entropy = l.entropy / (double)(n * n_steps);
         *out = report;
     }
-    /* a failed device may have been reported as out of memory */
-    if (rc == STATUS_EXHAUSTED && policy_sync(p, &synced) == STATUS_INTERNAL) {
-        rc = STATUS_INTERNAL;
-        *err = synced;
-    }
     close_lesson(&l);
-    p->is_stale =
-        rc != STATUS_OK && p->net.kept != NULL; /* the device's numbers may have changed */
-    policy_recover(p);
-    return rc;
+    return learn_end(p, rc, err);
 }

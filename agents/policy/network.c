@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agents/policy/head.h"
 #include "base/alloc.h"
 
 static struct network_layer *add_layer(struct network *net, size_t n_in, size_t n_out, size_t fan)
@@ -24,7 +25,7 @@ void network_shape(struct network *out, const struct policy_spec *spec)
     size_t h = spec->n_hidden, n_in = spec->n_observations;
     struct network_layer *l;
 
-    *out = (struct network){.spec = *spec};
+    *out = (struct network){.spec = *spec, .n_outputs = head_n_outputs(spec)};
     if (spec->kind == POLICY_LSTM) {
         l = add_layer(out, n_in, 4 * h, h);
         (void)snprintf(l->name, sizeof l->name, "lstm.input");
@@ -35,7 +36,7 @@ void network_shape(struct network *out, const struct policy_spec *spec)
         l = add_layer(out, n_in, h, n_in);
         (void)snprintf(l->name, sizeof l->name, "hidden.%zu", i);
     }
-    out->actions = add_layer(out, h, spec->n_actions, h);
+    out->actions = add_layer(out, h, out->n_outputs, h);
     (void)snprintf(out->actions->name, sizeof out->actions->name, "actions");
     if (spec->has_value) {
         out->value = add_layer(out, h, 1, h);
@@ -86,8 +87,10 @@ enum status network_open(struct network *net, struct backend *b, size_t max_rows
     net->backend = b;
     net->max_rows = max_rows;
     ok = network_take(b, &net->in, max_rows, s->n_observations, err) &&
-         network_take(b, &net->logits, max_rows, s->n_actions, err) &&
-         network_take(b, &net->logp, max_rows, s->n_actions, err);
+         network_take(b, &net->logits, max_rows, net->n_outputs, err);
+    if (ok && s->head == POLICY_SOFTMAX)
+        ok = network_take(b, &net->logp, max_rows, net->n_outputs, err);
+    net->outputs = s->head == POLICY_SOFTMAX ? net->logp : net->logits;
     for (size_t i = 0; ok && i < net->n_layers; i++) {
         struct network_layer *l = &net->layers[i];
 
@@ -127,7 +130,7 @@ enum status network_prepare(struct network *net, struct error *err)
     const struct policy_spec *s = &net->spec;
     struct backend *b = net->backend;
     size_t n = net->max_rows, h = s->n_hidden;
-    bool ok = network_take(b, &net->dlogits, n, s->n_actions, err) &&
+    bool ok = network_take(b, &net->dlogits, n, net->n_outputs, err) &&
               network_take(b, &net->dtop, n, h, err) && network_take(b, &net->dbelow, n, h, err);
 
     if (ok && s->has_value)
@@ -276,7 +279,8 @@ void network_forward(struct network *net, const struct net_draw *draws, size_t n
         ops->relu(b, net->hidden[i], n, s->n_hidden);
     }
     network_apply(net, net->actions, top, n, net->logits);
-    ops->log_softmax(b, net->logits, n, s->n_actions, net->logp);
+    if (s->head == POLICY_SOFTMAX)
+        ops->log_softmax(b, net->logits, n, s->n_actions, net->logp);
     if (net->value != NULL)
         network_apply(net, net->value, top, n, net->values);
 }

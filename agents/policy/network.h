@@ -35,12 +35,14 @@ struct network {
     size_t max_rows;
     struct network_layer layers[NETWORK_MAX_LAYERS];
     size_t n_layers;
+    size_t n_outputs;                      /* of the head */
     struct network_layer *actions, *value; /* in layers; value NULL without a value head */
 
     /* Buffers of one pass, [max_rows][…]. */
     struct buffer *in;                        /* [n_observations] */
     struct buffer *hidden[POLICY_MAX_LAYERS]; /* [n_hidden]; for an lstm the first is h_out */
-    struct buffer *logits, *logp;             /* [n_actions] */
+    struct buffer *logits, *logp;             /* [n_outputs]; logp NULL unless it is a softmax's */
+    struct buffer *outputs;                   /* logp, or else logits: not opened by itself */
     struct buffer *values;                    /* [1]; NULL without a value head */
     struct buffer *h_in, *c_in, *c_out;       /* [n_hidden], of an lstm */
     struct buffer *gates, *from_h;            /* [4 * n_hidden], of an lstm */

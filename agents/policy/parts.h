@@ -30,11 +30,13 @@ struct policy {
     struct row **rows;       /* [max_rows], in the order of their keys */
     float *in;               /* [max_rows][n_observations] */
     float *h, *c;            /* [max_rows][n_hidden] for an lstm, in and out */
-    float *logp, *values;    /* [max_rows][n_actions], [max_rows] */
+    float *outputs, *values; /* [max_rows][n_outputs], [max_rows] */
     struct net_draw *draws;  /* [max_rows] */
     bool is_down;            /* the device failed and is not open again */
     bool is_stale;           /* the device's numbers may differ from net.kept */
     uint64_t n_losses;       /* how often the device failed */
+    struct network target;   /* of a duelling head that learns: earlier parameters; else closed */
+    float *target_numbers;   /* [n_numbers] the host's copy of them; NULL: there are none */
     /* Owned by the loop. */
     uint64_t n_losses_seen;
 };
@@ -66,11 +68,13 @@ struct policy_turn {
     /* Results of the step. */
     float *state_after;
     int64_t action;
+    float *numbers; /* [n_actions] the action of a gaussian head */
     float logp, value;
     uint64_t params_version;
     uint64_t n_losses;
     uint32_t batch_rows;
     struct tensor_view outputs[3];
+    size_t n_outputs;
 };
 
 static inline struct policy *policy_of(const struct policy_clone *c)
@@ -124,7 +128,26 @@ enum status policy_file_read(const struct gguf *g, struct network *net,
                              struct error *err) MUST_CHECK;
 enum status policy_file_save(const char *path, struct network *net, struct error *err) MUST_CHECK;
 
+/* learn_rows.c */
+enum status policy_learn_trajectories(struct agent *a, const struct learn_trajectories *from,
+                                      const struct learn_config *config, struct learn_report *out,
+                                      struct error *err);
+enum status policy_learn_transitions(struct agent *a, const struct learn_transitions *from,
+                                     const struct learn_config *config, struct learn_report *out,
+                                     struct error *err);
+
 /* learn.c */
+enum status learn_check_config(const struct policy *p, const struct learn_config *c,
+                               struct error *err) MUST_CHECK;
+/* How many rows a pass of a lesson has at most. */
+size_t learn_pass_rows(const struct policy *p);
+/* After the backward passes: one step of the optimiser, and what the report says of it. */
+enum status learn_step(struct policy *p, const struct learn_config *config,
+                       struct learn_report *report, struct error *err) MUST_CHECK;
+/* A lesson has ended with rc, and has closed all that it opened; returns what it ended with. */
+enum status learn_end(struct policy *p, enum status rc, struct error *err);
+/* To mean 0 and deviation 1. */
+void learn_normalise(float *x, size_t n);
 enum status policy_learn(struct agent *a, struct clone *const *clones, size_t n,
                          const float *returns, size_t n_steps, const struct learn_config *config,
                          struct learn_report *out, struct error *err);

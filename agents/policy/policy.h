@@ -14,6 +14,16 @@ enum policy_kind {
     POLICY_LSTM, /* one LSTM cell; the clone holds its state */
 };
 
+/* What the outputs mean; see head.h. */
+enum policy_head {
+    POLICY_SOFTMAX,  /* one of n_actions */
+    POLICY_GAUSSIAN, /* an action is n_actions numbers */
+    POLICY_DUELLING, /* one of n_actions, by what each is worth (Q); with a value head */
+};
+
+/* "softmax", "gaussian", "duelling". */
+const char *policy_head_name(enum policy_head head);
+
 /* "mlp", "lstm". */
 const char *policy_kind_name(enum policy_kind kind);
 
@@ -22,7 +32,8 @@ enum { POLICY_MAX_LAYERS = 16, POLICY_MAX_WIDTH = 65536, POLICY_NAME_SIZE = 64 }
 /* Maps n_observations numbers to a distribution over n_actions. */
 struct policy_spec {
     enum policy_kind kind;
-    size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; actions: 2 … */
+    enum policy_head head;
+    size_t n_observations, n_actions, n_hidden; /* 1 … POLICY_MAX_WIDTH; choices: 2 … */
     size_t n_layers;                    /* hidden layers, 1 … POLICY_MAX_LAYERS; 1 for an lstm */
     float dropout;                      /* [0, 1): dropout probability in training; 0 for an lstm */
     bool has_value;                     /* a second head, which estimates the return */

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "agents/policy/head.h"
 #include "agents/policy/parts.h"
 #include "base/counter_rng.h"
-#include "compute/numerics/scalar.h"
 
 static enum status check_observation(const struct policy_spec *s, const struct observation *seen,
                                      struct error *err)
@@ -52,14 +52,28 @@ static enum status policy_step_check_turn(const struct policy_clone *c,
 }
 
 /* Lays out the tensors of the reply. */
-static void policy_step_lay_out(struct policy_turn *t)
+static void policy_step_lay_out(struct policy_turn *t, const struct policy_spec *s)
 {
-    t->outputs[0] = (struct tensor_view){
-        .name = "action", .type = TENSOR_I64, .data = &t->action, .size_bytes = sizeof t->action};
-    t->outputs[1] = (struct tensor_view){
-        .name = "logp", .type = TENSOR_F32, .data = &t->logp, .size_bytes = sizeof t->logp};
-    t->outputs[2] = (struct tensor_view){
+    struct tensor_view *out = t->outputs;
+
+    if (s->head == POLICY_GAUSSIAN)
+        *out++ = (struct tensor_view){.name = "action",
+                                      .type = TENSOR_F32,
+                                      .n_dims = 1,
+                                      .dims = {(int64_t)s->n_actions},
+                                      .data = t->numbers,
+                                      .size_bytes = s->n_actions * sizeof *t->numbers};
+    else
+        *out++ = (struct tensor_view){.name = "action",
+                                      .type = TENSOR_I64,
+                                      .data = &t->action,
+                                      .size_bytes = sizeof t->action};
+    if (s->head != POLICY_DUELLING)
+        *out++ = (struct tensor_view){
+            .name = "logp", .type = TENSOR_F32, .data = &t->logp, .size_bytes = sizeof t->logp};
+    *out++ = (struct tensor_view){
         .name = "value", .type = TENSOR_F32, .data = &t->value, .size_bytes = sizeof t->value};
+    t->n_outputs = (size_t)(out - t->outputs);
 }
 
 enum status policy_observe(struct clone *base, struct agent_turn *turn, struct error *err)
@@ -75,7 +89,10 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
     t = arena_alloc(turn->arena, 1, sizeof *t);
     if (t != NULL && c->state != NULL)
         t->state_after = arena_alloc(turn->arena, 2 * p->net.spec.n_hidden, sizeof *t->state_after);
-    if (t == NULL || (c->state != NULL && t->state_after == NULL))
+    if (t != NULL && p->net.spec.head == POLICY_GAUSSIAN)
+        t->numbers = arena_alloc(turn->arena, p->net.spec.n_actions, sizeof *t->numbers);
+    if (t == NULL || (c->state != NULL && t->state_after == NULL) ||
+        (p->net.spec.head == POLICY_GAUSSIAN && t->numbers == NULL))
         return error_no_memory(err, sizeof *t, "a step");
     t->observation = seen->tensors[0].data;
     t->is_first = seen->is_first;
@@ -86,7 +103,7 @@ enum status policy_observe(struct clone *base, struct agent_turn *turn, struct e
                                 .step = c->n_steps,
                                 .row = seen->row_key,
                                 .drops = p->trains && p->net.spec.dropout > 0.0f};
-    policy_step_lay_out(t);
+    policy_step_lay_out(t, &p->net.spec);
     turn->row.clone = base;
     turn->row.turn = t;
     return STATUS_OK;
@@ -119,7 +136,7 @@ void policy_stepped(struct agent *a, struct row *row)
     if (row->outcome != ROW_DONE)
         return;
     reply->tensors = t->outputs;
-    reply->n_tensors = sizeof t->outputs / sizeof t->outputs[0];
+    reply->n_tensors = t->n_outputs;
     reply->params_version = t->params_version;
     reply->batch_rows = t->batch_rows;
     reply->finish = FINISH_STOP;
@@ -179,7 +196,7 @@ static enum status policy_step_fetch(struct policy *p, size_t n, struct error *e
     struct backend *b = p->backend;
     size_t state_bytes = n * s->n_hidden * sizeof *p->h;
 
-    b->type->download(b, p->logp, p->net.logp, n * s->n_actions * sizeof *p->logp);
+    b->type->download(b, p->outputs, p->net.outputs, n * p->net.n_outputs * sizeof *p->outputs);
     if (s->has_value)
         b->type->download(b, p->values, p->net.values, n * sizeof *p->values);
     if (s->kind == POLICY_LSTM) {
@@ -189,37 +206,52 @@ static enum status policy_step_fetch(struct policy *p, size_t n, struct error *e
     return policy_sync(p, err);
 }
 
-/* Draw 0 of a step chooses its action, 2 and 3 are of exploration; 1 is of the parameters' draw. */
+/* Draws 2 and 3 of a step are of exploration; see head.c. */
 static bool policy_step_explores(const struct policy_turn *t)
 {
     return t->epsilon > 0.0f &&
            counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 2) < t->epsilon;
 }
 
-/* The first action at which the cumulative probability exceeds a number drawn from [0, 1); the last
- * action if rounding keeps the sum below that number. */
-static size_t policy_step_choose(const float *logp, size_t n, const struct policy_turn *t)
+static size_t policy_step_choose(const struct policy_spec *s, const float *outputs,
+                                 const struct policy_turn *t)
 {
-    float drawn, sum = 0.0f;
-    size_t best = 0;
-
     if (policy_step_explores(t)) {
-        drawn = counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 3);
-        best = (size_t)(drawn * (float)n);
-        return best < n ? best : n - 1; /* the product may round up */
+        float drawn = counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 3);
+        size_t action = (size_t)(drawn * (float)s->n_actions);
+
+        return action < s->n_actions ? action : s->n_actions - 1; /* the product may round up */
     }
-    if (t->is_greedy) {
-        for (size_t a = 1; a < n; a++)
-            best = logp[a] > logp[best] ? a : best;
-        return best;
+    if (t->is_greedy || s->head == POLICY_DUELLING)
+        return head_greatest(outputs, s->n_actions);
+    return head_draw_choice(outputs, s->n_actions, &t->draw);
+}
+
+/* Chooses the action of a row, from its outputs and its value. */
+static void policy_step_act(const struct policy_spec *s, const float *outputs, float value,
+                            struct policy_turn *t)
+{
+    t->value = value;
+    if (s->head == POLICY_GAUSSIAN) {
+        head_draw_numbers(outputs, s->n_actions, t->is_greedy ? NULL : &t->draw, t->numbers);
+        t->logp = head_gaussian_logp(outputs, s->n_actions, t->numbers);
+        return;
     }
-    drawn = counter_rng_uniform(t->draw.seed, t->draw.row, t->draw.step, 0);
-    for (size_t a = 0; a + 1 < n; a++) {
-        sum += scalar_exp(logp[a]);
-        if (drawn < sum)
-            return a;
-    }
-    return n - 1;
+    t->action = (int64_t)policy_step_choose(s, outputs, t);
+    if (s->head == POLICY_DUELLING)
+        t->value = head_duelling_q(outputs, s->n_actions, value, (size_t)t->action);
+    else
+        t->logp = outputs[t->action];
+}
+
+/* Whether all that a reply holds are numbers. */
+static bool policy_step_is_finite(const struct policy_spec *s, const struct policy_turn *t)
+{
+    bool is_finite = isfinite(t->logp) && isfinite(t->value);
+
+    for (size_t k = 0; s->head == POLICY_GAUSSIAN && k < s->n_actions; k++)
+        is_finite = is_finite && isfinite(t->numbers[k]);
+    return is_finite;
 }
 
 static void scatter(struct policy *p, size_t n)
@@ -228,13 +260,10 @@ static void scatter(struct policy *p, size_t n)
     size_t h = s->n_hidden;
 
     for (size_t i = 0; i < n; i++) {
-        const float *logp = p->logp + i * s->n_actions;
         struct policy_turn *t = turn_at(p, i);
-        size_t action = policy_step_choose(logp, s->n_actions, t);
 
-        t->action = (int64_t)action;
-        t->logp = logp[action];
-        t->value = s->has_value ? p->values[i] : 0.0f;
+        policy_step_act(s, p->outputs + i * p->net.n_outputs, s->has_value ? p->values[i] : 0.0f,
+                        t);
         t->params_version = p->params_version;
         t->batch_rows = (uint32_t)n;
         if (s->kind == POLICY_LSTM) {
@@ -242,7 +271,7 @@ static void scatter(struct policy *p, size_t n)
             memcpy(t->state_after + h, p->c + i * h, h * sizeof *p->c);
         }
         p->rows[i]->outcome = ROW_DONE;
-        if (!isfinite(t->logp)) {
+        if (!policy_step_is_finite(s, t)) {
             (void)error_set(
                 &p->rows[i]->err, STATUS_INTERNAL,
                 "the policy's log-probability is %g: its parameters, or what it was given, "

@@ -96,9 +96,10 @@ static enum status check_learns(const struct model *m, struct error *err)
 {
     enum status rc = model_check_ready(m, err);
 
-    if (rc == STATUS_OK && m->agent->type->learn == NULL)
+    if (rc == STATUS_OK &&
+        (m->agent->type->learn == NULL || !m->info.has_logp || m->info.n_actions == 0))
         rc = error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "model",
-                           "model '%s' is of kind '%s', which does not learn", m->name,
+                           "model '%s' is of kind '%s', which does not learn by Train", m->name,
                            m->agent->type->name);
     return rc;
 }

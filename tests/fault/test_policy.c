@@ -14,8 +14,8 @@
 enum { N = 3, N_STEPS = 4, N_OBS = 2 };
 
 static const struct policy_spec specs[] = {
-    {POLICY_MLP, N_OBS, 2, 5, 2, 0.5f, true, 0, "E"},
-    {POLICY_LSTM, N_OBS, 2, 5, 1, 0.0f, true, 0, "E"},
+    {POLICY_MLP, POLICY_SOFTMAX, N_OBS, 2, 5, 2, 0.5f, true, 0, "E"},
+    {POLICY_LSTM, POLICY_SOFTMAX, N_OBS, 2, 5, 1, 0.0f, true, 0, "E"},
 };
 
 /* The file is written and read. */
@@ -104,6 +104,59 @@ START_TEST(learning_survives)
         ck_assert_int_gt(sweep(learn_once, a), 40);
         agent_unref(a);
     }
+}
+END_TEST
+
+/* Steps that the caller has, and the target parameters that they make. */
+static enum status learn_rows_once(void *arg)
+{
+    const struct policy_spec *spec = arg;
+    const struct learn_config config = {
+        .learning_rate = 0.1f, .value_weight = 0.5f, .max_gradient_norm = 1e-3f, .normalise = true};
+    const float observations[2 * N][N_OBS] = {{0.5f, -1}, {1, 0}, {-0.25f, 2}}, rewards[N] = {1, 2};
+    const float zeros[N] = {0};
+    const int64_t choices[N] = {0, 1};
+    const bool ends[N] = {false};
+    float errors[N];
+    const struct learn_trajectories trajectories = {.n = 1,
+                                                    .n_steps = N,
+                                                    .observations = observations[0],
+                                                    .choices = choices,
+                                                    .logp = zeros,
+                                                    .rewards = rewards,
+                                                    .terminated = ends,
+                                                    .resets = ends,
+                                                    .rho_max = 1,
+                                                    .c_max = 1};
+    const struct learn_transitions transitions = {.n = N,
+                                                  .observations = observations[0],
+                                                  .next = observations[N],
+                                                  .choices = choices,
+                                                  .rewards = rewards,
+                                                  .discounts = zeros,
+                                                  .moves_target = true,
+                                                  .errors = errors};
+    struct agent_config agent = {.name = "p", .options.backend = "ref"};
+    struct agent *a = NULL;
+    struct learn_report report;
+    struct error err;
+    enum status rc = policy_drive_open(&a, spec, 1, &agent, &err);
+
+    for (int round = 0; rc == STATUS_OK && round < 2; round++)
+        rc = spec->head == POLICY_DUELLING
+                 ? a->type->learn_transitions(a, &transitions, &config, &report, &err)
+                 : a->type->learn_trajectories(a, &trajectories, &config, &report, &err);
+    agent_unref(a);
+    return rc;
+}
+
+START_TEST(learning_from_steps_survives)
+{
+    struct policy_spec spec = specs[0];
+
+    ck_assert_int_gt(sweep(learn_rows_once, &spec), 60);
+    spec.head = POLICY_DUELLING;
+    ck_assert_int_gt(sweep(learn_rows_once, &spec), 60);
 }
 END_TEST
 
@@ -411,6 +464,6 @@ START_TEST(a_device_may_stay_away)
 }
 END_TEST
 
-SUITE_MAIN("fault/policy", open_survives, learning_survives, saving_survives,
-           opening_the_learned_survives, policies_outlive_their_device,
+SUITE_MAIN("fault/policy", open_survives, learning_survives, learning_from_steps_survives,
+           saving_survives, opening_the_learned_survives, policies_outlive_their_device,
            no_memory_on_the_device_is_no_fault, a_device_may_stay_away)
