@@ -138,6 +138,9 @@ struct learn_trajectories {
     const bool *terminated;    /* [n][n_steps] */
     const bool *resets;        /* [n][n_steps] steps that do not count: an environment was reset */
     float gamma, lambda, rho_max, c_max;
+    /* PPO's clip: an action whose importance weight is already beyond 1 ± this, on the side to
+     * which its advantage would move it, has no gradient; 0: every action has. */
+    float clip;
 };
 
 /* Steps to learn what actions are worth from, by double Q-learning: the target of Q is reward +

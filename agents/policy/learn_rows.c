@@ -164,7 +164,8 @@ static enum status check_trajectories(const struct policy *p, const struct learn
     } numbers[] = {{"gamma", f->gamma, 1},
                    {"lambda", f->lambda, 1},
                    {"rho_max", f->rho_max, INFINITY},
-                   {"c_max", f->c_max, INFINITY}};
+                   {"c_max", f->c_max, INFINITY},
+                   {"clip", f->clip, 1}};
     size_t n = f->n * f->n_steps, n_actions = p->net.spec.n_actions;
     enum status rc = steps_check_kind(p, err);
 
@@ -256,6 +257,13 @@ static double row_entropy(const struct policy *p, const float *outputs)
     return entropy;
 }
 
+static bool is_clipped(const struct trajectory_lesson *l, size_t step)
+{
+    double change = exp((double)l->log_weights[step]) - 1, clip = (double)l->from->clip;
+
+    return clip > 0 && (l->advantages[step] > 0 ? change > clip : change < -clip);
+}
+
 static void pull_step(struct trajectory_lesson *l, size_t row, size_t step)
 {
     const struct policy *p = l->rows.policy;
@@ -264,18 +272,18 @@ static void pull_step(struct trajectory_lesson *l, size_t row, size_t step)
     const float *outputs = l->rows.outputs + row * p->net.n_outputs;
     float *doutputs = l->rows.doutputs + row * p->net.n_outputs;
     float share = 1.0f / (float)l->n_counted, error = l->rows.values[row] - l->targets[step];
+    float advantage = is_clipped(l, step) ? 0.0f : l->advantages[step];
     double entropy = row_entropy(p, outputs);
 
     if (p->net.spec.head == POLICY_GAUSSIAN)
         head_gaussian_backward(outputs, n_actions, l->from->numbers + step * n_actions,
-                               -l->advantages[step] * share, c->entropy_weight * share, doutputs);
+                               -advantage * share, c->entropy_weight * share, doutputs);
     else
-        net_row_log_prob_backward(outputs, (int32_t)l->from->choices[step],
-                                  -l->advantages[step] * share, c->entropy_weight * share,
-                                  n_actions, doutputs);
+        net_row_log_prob_backward(outputs, (int32_t)l->from->choices[step], -advantage * share,
+                                  c->entropy_weight * share, n_actions, doutputs);
     l->rows.dvalues[row] = c->value_weight * error * share;
     l->entropy += entropy;
-    l->loss += -(double)l->advantages[step] * (double)step_logp(l, row, step) +
+    l->loss += -(double)advantage * (double)step_logp(l, row, step) +
                (double)c->value_weight * (double)error * (double)error / 2.0 -
                (double)c->entropy_weight * entropy;
 }

@@ -92,6 +92,11 @@ static struct act_training_run *training_run_of(const struct trainers *all,
     return NULL;
 }
 
+bool trainers_are_training(const struct trainers *all, const struct model *m)
+{
+    return training_run_of(all, m) != NULL;
+}
+
 static enum status check_learns(const struct model *m, struct error *err)
 {
     enum status rc = model_check_ready(m, err);
@@ -434,9 +439,7 @@ static void wait_for_workers(struct act_training_run *t)
 
 /* --- the start of a training run --- */
 
-/* Any client may train, but may write only policies, and only into the folder of the served
- * model. */
-static enum status check_save_path(const struct model *m, const char *path, struct error *err)
+enum status trainers_check_save_path(const struct model *m, const char *path, struct error *err)
 {
     const char *end = m->path != NULL ? strrchr(m->path, '/') : NULL;
     size_t folder = end != NULL ? (size_t)(end + 1 - m->path) : 0, len = strlen(path);
@@ -475,7 +478,17 @@ static enum status trainer_check_config(const struct act_training_run *t, struct
     if (!(c->learn.learning_rate > 0 && c->learn.learning_rate < INFINITY))
         return error_field(err, "learning_rate", "is %g, it must be above 0",
                            (double)c->learn.learning_rate);
-    return check_save_path(t->model, c->save_path, err);
+    if (c->learn.value_weight != 0 && !t->model->info.has_value)
+        return error_because(err, STATUS_PRECONDITION, REASON_MODEL_UNSUITABLE, "value_weight",
+                             "value_weight is %g, but the policy has no value head",
+                             (double)c->learn.value_weight);
+    if (!(c->learn.value_weight >= 0 && c->learn.value_weight < INFINITY))
+        return error_field(err, "value_weight", "is %g, it must be 0 or above",
+                           (double)c->learn.value_weight);
+    if (!(c->learn.entropy_weight >= 0 && c->learn.entropy_weight < INFINITY))
+        return error_field(err, "entropy_weight", "is %g, it must be 0 or above",
+                           (double)c->learn.entropy_weight);
+    return trainers_check_save_path(t->model, c->save_path, err);
 }
 
 enum status training_run_start(struct act_training_run *t, struct trainers *all, struct error *err)

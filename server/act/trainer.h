@@ -30,6 +30,11 @@ struct trainers {
 
 void trainers_init(struct trainers *all, struct sessions *sessions, uv_loop_t *loop);
 bool trainers_are_idle(const struct trainers *all);
+bool trainers_are_training(const struct trainers *all, const struct model *m);
+/* Any client may train, but may write only policies, and only into the folder of the served model;
+ * "" is fine. INVALID, DENIED. */
+enum status trainers_check_save_path(const struct model *m, const char *path,
+                                     struct error *err) MUST_CHECK;
 
 /* --- environment workers --- */
 

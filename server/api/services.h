@@ -20,6 +20,7 @@
     TABLE(act_rpcs) \
     TABLE(attach_rpcs) \
     TABLE(train_rpcs) \
+    TABLE(learn_rpcs) \
     TABLE(params_rpcs) \
     TABLE(params_update_rpcs) \
     TABLE(kserve_rpcs) \

@@ -41,7 +41,7 @@ const struct config_option config_options[] = {
     {.flag = "--listen-admin", .value = "ADDRESS|off", .key = "listen_admin", .set = set_listen_admin,
      .usual = "off: --listen has it", .example = "unix:/run/parley/admin.sock",
      .help = "gRPC of administration, which --listen then has no more; as HOST:PORT, [IPV6]:PORT or unix:PATH",
-     .more = "These are the methods that need the role admin where there are keys: Admin.Status, Models.Load and Unload, Act.Configure, Act.Attach and Act.Train, KServe's ModelStatistics, RepositoryModelLoad and RepositoryModelUnload; health beside them. Keys and TLS are the same as of --listen."},
+     .more = "These are the methods that need the role admin where there are keys: Admin.Status, Models.Load and Unload, Act.Configure, Act.Attach, Act.Learn and Act.Train, KServe's ModelStatistics, RepositoryModelLoad and RepositoryModelUnload; health beside them. Keys and TLS are the same as of --listen."},
     {.flag = "--keys", .value = "FILE", .key = "keys", .set = set_keys,
      .usual = "everybody may call", .example = "/etc/parley/keys",
      .help = "only callers with one of its keys are served; read again on SIGHUP",

@@ -27,7 +27,7 @@ from harness import conversations
 OPEN = {"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/inference.GRPCInferenceService/ServerLive",
         "/inference.GRPCInferenceService/ServerReady"}
 ATTACH = {"/parley.v1.Agents/Attach"}  # the role attach
-ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models/Unload", "/parley.v1.Act/Configure", "/parley.v1.Act/Train", "/parley.v1.Act/Attach",
+ADMIN = {"/parley.v1.Admin/Status", "/parley.v1.Models/Load", "/parley.v1.Models/Unload", "/parley.v1.Act/Configure", "/parley.v1.Act/Train", "/parley.v1.Act/Learn", "/parley.v1.Act/Attach",
          "/inference.GRPCInferenceService/RepositoryModelLoad", "/inference.GRPCInferenceService/RepositoryModelUnload",
          "/inference.GRPCInferenceService/ModelStatistics"}
 ROUTES = [("GET", "/v1/models"), ("GET", "/v1/models/echo"), ("GET", "/metrics"), ("POST", "/v1/chat/completions"), ("POST", "/v1/completions"),

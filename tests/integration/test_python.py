@@ -22,6 +22,7 @@ from children import Daemon, until
 
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
+import parley.policies  # noqa: E402
 from parley.v1 import env_pb2, models_pb2, tensor_pb2  # noqa: E402
 
 PARLEYD, WRITE_TINY_MODEL, WRITE_POLICY, EXAMPLE = sys.argv[1:5]
@@ -494,7 +495,9 @@ def test_the_page():
         children.run([WRITE_TINY_MODEL, path], check=True)
         pole = os.path.join(folder, "pole.gguf")
         children.run([WRITE_POLICY, pole], check=True)
-        with Daemon(PARLEYD, "--model", f"smollm2={path}", "--model", f"pole={pole}") as daemon, parley.connect(daemon.address) as server:
+        value = os.path.join(folder, "value.gguf")
+        parley.policies.create(value, 4, 2)
+        with Daemon(PARLEYD, "--model", f"smollm2={path}", "--model", f"pole={pole}", "--model", f"value={value}") as daemon, parley.connect(daemon.address) as server:
             for example in examples:
                 with contextlib.redirect_stdout(io.StringIO()):  # the tiny model says nothing of sense
                     exec(compile(example, page, "exec"), {"ADDRESS": daemon.address, "__name__": "example"})

@@ -5,7 +5,7 @@
             print(piece, end="", flush=True)
 
 `parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.environment` an environment; `parley.optim` trains on shared parameters,
-`parley.gym` trains and runs policies in gymnasium's environments."""
+`parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own."""
 from parley import aio
 from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect

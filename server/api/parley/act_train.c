@@ -131,7 +131,9 @@ static void take_request(struct training_config *out, const Parley__V1__ActTrain
         .learn = {.loss = r->loss == PARLEY__V1__ACT_LOSS__ACT_LOSS_TUTORIAL ? LEARN_TUTORIAL
                                                                              : LEARN_FIXED,
                   .learning_rate = r->learning_rate != 0 ? r->learning_rate : learning_rate_default,
-                  .normalise = r->normalise != 0},
+                  .normalise = r->normalise != 0,
+                  .value_weight = r->value_weight,
+                  .entropy_weight = r->entropy_weight},
         .until = r->until,
         .timeout_ms = r->timeout_ms != 0 ? r->timeout_ms : TIMEOUT_DEFAULT_MS,
     };

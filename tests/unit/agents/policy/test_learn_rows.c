@@ -269,6 +269,46 @@ START_TEST(gradients_of_duelling_q)
 }
 END_TEST
 
+/* Actions that are already likelier than they were, and better than the value, are left by PPO's
+ * clip. */
+START_TEST(clipped_actions_have_no_gradient)
+{
+    const struct learn_config config = {.learning_rate = 1e-30f};
+    struct policy *p = open_policy(POLICY_SOFTMAX, "cpu", 0);
+    float logp[N], before[3];
+    struct lesson_data d;
+    struct learn_report report;
+    struct learn_trajectories f = {.n = N_TRAJECTORIES,
+                                   .n_steps = N_STEPS,
+                                   .observations = d.observations[0],
+                                   .choices = d.choices,
+                                   .logp = logp,
+                                   .rewards = d.rewards,
+                                   .terminated = d.terminated,
+                                   .resets = d.resets,
+                                   .rho_max = 1,
+                                   .c_max = 1};
+
+    draw_data(&d);
+    for (size_t i = 0; i < N; i++) {
+        logp[i] = -20;
+        d.rewards[i] = 5;
+    }
+    for (int round = 0; round < 2; round++) {
+        f.clip = round == 0 ? 0 : 0.2f;
+        ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err),
+                         STATUS_OK);
+        copy_buffer(p, p->net.actions->bias.gradient, before, 3);
+        ck_assert((before[0] != 0) == (round == 0));
+    }
+    for (size_t i = 0; i < N; i++)
+        logp[i] = 20; /* less likely: they are to come back */
+    f.rho_max = 2;
+    ck_assert_int_eq(policy_learn_trajectories(&p->base, &f, &config, &report, &err), STATUS_OK);
+    agent_unref(&p->base);
+}
+END_TEST
+
 /* Rows computed one by one give the same parameters as all together, on each backend. */
 START_TEST(lessons_in_any_passes)
 {
@@ -477,5 +517,5 @@ START_TEST(wrong_steps_are_refused)
 END_TEST
 
 SUITE_MAIN("agents/policy/learn_rows", vtrace_is_its_definition, gradients_of_heads,
-           gradients_of_duelling_q, lessons_in_any_passes, heads_act_the_same_alone, exploring,
-           gaussian_draws, wrong_steps_are_refused)
+           gradients_of_duelling_q, clipped_actions_have_no_gradient, lessons_in_any_passes,
+           heads_act_the_same_alone, exploring, gaussian_draws, wrong_steps_are_refused)

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Learning in the daemon: short trainings of each kind, from fixed seeds, that must improve, twice with the same bits; what is
+refused, by field; and the example client/examples/train.py.
+
+usage: test_learning.py PARLEYD TRAIN_PY      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+import children
+from children import Daemon
+
+sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
+import parley  # noqa: E402
+import parley.policies  # noqa: E402
+from parley.rollouts import Environments, Returns, join, learn  # noqa: E402
+from parley.v1 import act_pb2, tensor_pb2  # noqa: E402
+
+PARLEYD, TRAIN = sys.argv[1:3]
+TYPES = {tensor_pb2.DTYPE_F32: np.float32, tensor_pb2.DTYPE_BOOL: np.bool_, tensor_pb2.DTYPE_I64: np.int64}
+POLICIES = {"pole": dict(observations=4, actions=2), "pendulum": dict(observations=3, actions=1, head="gaussian"),
+            "q": dict(observations=4, actions=2, head="duelling", hidden=32), "still": dict(observations=4, actions=2, hidden=8)}
+
+
+def array(t):
+    return np.frombuffer(t.data, TYPES[t.dtype]).reshape(tuple(t.shape))
+
+
+def tensor(a, dtype=np.float32):
+    a = np.asarray(a, dtype)
+    return tensor_pb2.Tensor(dtype={v: k for k, v in TYPES.items()}[a.dtype.type], shape=a.shape, data=a.tobytes())
+
+
+def refused(call, code, *words):
+    try:
+        call()
+    except parley.Error as e:
+        assert e.code == code and all(w in str(e) for w in words), e
+        return
+    raise AssertionError(f"it is not refused with {code} {words}")
+
+
+def a2c(server, part=1):
+    """Learns after each rollout."""
+    with Environments(server, "CartPole-v1", 8, seed=1) as environments:
+        returns, losses = Returns(8), []
+        for _ in range(90 // part):
+            steps = environments.rollout("pole", 32, seed=1)
+            returns.add(steps)
+            losses.append(learn(server, "pole", steps, gamma=0.99, lambda_=0.95, entropy_weight=0.01, learning_rate=0.003,
+                                reward_scale=0.1, normalise=True).loss)
+    return returns.done, losses
+
+
+def impala(server, part=1):
+    """Two actors' rollouts of one policy, then two steps: the second is of steps that an earlier policy made."""
+    vectors = [Environments(server, "CartPole-v1", 4, seed=1 + 100 * i) for i in range(2)]
+    returns, losses = [Returns(4), Returns(4)], []
+    for _ in range(70 // part):
+        made = [v.rollout("pole", 32, seed=i) for i, v in enumerate(vectors)]
+        for r, steps in zip(returns, made):
+            r.add(steps)
+        for part in (join(made), made[0]):
+            losses.append(learn(server, "pole", part, off_policy=True, gamma=0.99, entropy_weight=0.01, learning_rate=0.003,
+                                reward_scale=0.1, normalise=True).loss)
+    return [d for both in zip(returns[0].done, returns[1].done) for d in both], losses
+
+
+def pendulum(server, part=1):
+    """A Gaussian head, by PPO."""
+    with Environments(server, "Pendulum-v1", 32, seed=1) as environments:
+        returns, losses = Returns(32), []
+        for _ in range(14 // part):
+            steps = environments.rollout("pendulum", 100, seed=1)
+            returns.add(steps)
+            for _ in range(8):
+                losses.append(learn(server, "pendulum", steps, off_policy=True, **PENDULUM).loss)
+    return returns.done, losses
+
+
+PENDULUM = dict(gamma=0.9, lambda_=0.95, reward_scale=0.1, learning_rate=0.002, max_gradient_norm=0.5, normalise=True, clip=0.2, rho_max=2)
+
+
+def dqn(server, part=1):
+    """Double, duelling, three steps ahead, from a buffer of ours; actors explore by epsilons of their own."""
+    chance, n, ahead, gamma = np.random.default_rng(1), 8, 3, 0.99
+    kept = {name: [] for name in ("observation", "action", "reward", "discount", "next_observation")}
+    with Environments(server, "CartPole-v1", n, seed=1) as environments:
+        returns, losses = Returns(n), []
+        for round in range(120 // part):
+            steps = environments.rollout("q", 16, seed=1, epsilon=[0.4 ** (1 + 2 * i / n) for i in range(n)])
+            returns.add(steps)
+            seen, action, reward = array(steps.observation), array(steps.action), array(steps.reward)
+            over, reset = array(steps.terminated), array(steps.reset)
+            for i in range(n):
+                for t in range(16 - ahead):
+                    span = range(t, t + ahead)
+                    if reset[i, t] or reset[i, t + 1:t + ahead].any() and not over[i, t:t + ahead - 1].any():
+                        continue  # cut, not ended: the return goes on where it is not seen
+                    total, discount, last = 0.0, 1.0, t
+                    for k in span:
+                        total, last = total + discount * reward[i, k] / 10, k
+                        discount *= gamma * (not over[i, k])
+                        if discount == 0:
+                            break
+                    for name, x in zip(kept, (seen[i, t], action[i, t], total, discount, seen[i, last + 1])):
+                        kept[name].append(x)
+            for step in range(4):
+                which = chance.integers(len(kept["action"]), size=64)
+                batch = {name: tensor([kept[name][k] for k in which], np.int64 if name == "action" else np.float32) for name in kept}
+                lesson = act_pb2.ActTransitions(**batch, weight=tensor(np.ones(64)), move_target=step == 0 and round % 8 == 0)
+                answer = server.links[0].once("Act/Learn", act_pb2.ActLearnRequest(model="q", transitions=lesson, learning_rate=0.002),
+                                              act_pb2.ActLearnResponse)
+                assert array(answer.error).shape == (64,)
+                losses.append(answer.loss)
+    return returns.done, losses
+
+
+def test_they_improve(folder):
+    """Each is better at the end than at the start, and its beginning happens again from the same seeds."""
+    for work, better in [(a2c, lambda first, last: last > 2.5 * first), (impala, lambda first, last: last > 2.5 * first),
+                         (pendulum, lambda first, last: last > first + 150), (dqn, lambda first, last: last > 2.5 * first)]:
+        runs = []
+        for part in (1, 5):
+            with daemon(folder) as d, parley.connect(d.address) as server:
+                runs.append(work(server, part))
+        (done, losses), (again, repeated) = runs
+        first, last = np.mean(done[:30]), np.mean(done[-30:])
+        print(f"{work.__name__}: {len(done)} episodes, {first:.1f} to {last:.1f}", flush=True)
+        assert better(first, last), (work.__name__, first, last)
+        assert repeated and losses[:len(repeated)] == repeated and done[:len(again)] == again, f"{work.__name__} is not the same again"
+        assert all(np.isfinite(losses))
+
+
+def test_refused(folder):
+    """What is wrong is named, and the parameters are as before."""
+    with daemon(folder) as d, parley.connect(d.address) as server, Environments(server, "CartPole-v1", 2, seed=1) as environments:
+        steps = environments.rollout("still", 5)
+        start = environments.rollout("still", 5, reset=True, seed=9).first_params_version
+
+        def wrong(model="still", **fields):
+            good = {name: getattr(steps, name) for name in ("observation", "action", "reward", "terminated", "reset", "logp")}
+            what = act_pb2.ActTrajectories(**{**good, **fields})
+            return lambda: server.links[0].once("Act/Learn", act_pb2.ActLearnRequest(model=model, trajectories=what), act_pb2.ActLearnResponse)
+
+        for fields, code, *words in [
+                ({"reward": tensor(np.zeros((2, 0)))}, "INVALID_ARGUMENT", "reward"), ({"reward": tensor(np.zeros(10))}, "INVALID_ARGUMENT", "reward"),
+                ({"observation": tensor(np.zeros((2, 5, 4)))}, "INVALID_ARGUMENT", "observation is f32[2,5,4], it must be f32[2,6,4]"),
+                ({"action": tensor(np.full((2, 5), 2), np.int64)}, "INVALID_ARGUMENT", "action has 2 at 0"),
+                ({"action": tensor(np.zeros((2, 5)))}, "INVALID_ARGUMENT", "action is f32[2,5]"),
+                ({"logp": tensor(np.full((2, 5), np.nan))}, "INVALID_ARGUMENT", "logp holds nan"),
+                ({"reset": tensor(np.ones((2, 5)), np.bool_)}, "INVALID_ARGUMENT", "nothing to learn from"),
+                ({"terminated": None}, "INVALID_ARGUMENT", "terminated is missing"), ({"gamma": 2}, "INVALID_ARGUMENT", "gamma is 2"),
+                ({"model": "q"}, "FAILED_PRECONDITION", "softmax or a gaussian"), ({"model": "nobody"}, "NOT_FOUND", "nobody")]:
+            refused(wrong(**fields), code, *words)
+        refused(lambda: learn(server, "still", steps, learning_rate=-1), "INVALID_ARGUMENT", "learning_rate")
+        refused(lambda: learn(server, "still", steps, save_path="/tmp/elsewhere.gguf"), "PERMISSION_DENIED", "save_path")
+        refused(lambda: server.links[0].once("Act/Learn", act_pb2.ActLearnRequest(model="still"), act_pb2.ActLearnResponse), "INVALID_ARGUMENT",
+                "transitions are missing")
+        train = act_pb2.ActTrainRequest(model="still", observers=1, episodes=1, value_weight=-1)
+        refused(lambda: next(iter_of(server, train)), "INVALID_ARGUMENT", "value_weight is -1")
+        refused(lambda: next(iter_of(server, act_pb2.ActTrainRequest(model="q", observers=1, episodes=1))), "FAILED_PRECONDITION", "Train")
+        assert environments.rollout("still", 5, reset=True).first_params_version == start
+        saved = os.path.join(folder, "saved.gguf")
+        assert learn(server, "still", steps, save_path=saved).params_version == start + 1 and os.path.getsize(saved) > 0
+
+
+def iter_of(server, request):
+    stream = server.links[0].stream("Act/Train", request, act_pb2.ActTrainEvent)
+    try:
+        yield from stream
+    except Exception as e:
+        raise parley.wire.error_of(e) from None
+
+
+def test_example(folder):
+    """`./run train`'s script reaches what it is told to, and draws the curve."""
+    for way in ("a2c", "a3c", "impala"):
+        plot = os.path.join(folder, f"{way}.svg")
+        done = children.run([sys.executable, TRAIN, way, "--parleyd", PARLEYD, "--until", "40", "--steps", "400000", "--actors", "2",
+                             "--plot", plot], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.environ["PARLEY_PACKAGE"]})
+        assert done.returncode == 0 and "steps/s" in done.stderr, (way, done.stdout, done.stderr)
+        print(done.stdout.strip(), flush=True)
+        assert "<polyline" in open(plot).read()
+
+
+def daemon(folder):
+    models = []
+    for name, shape in POLICIES.items():
+        path = os.path.join(folder, f"{name}.gguf")
+        parley.policies.create(path, seed=1, **shape)
+        models += ["--model", f"{name}={path}"]
+    return Daemon(PARLEYD, *models)
+
+
+def main():
+    for test in (test_they_improve, test_refused, test_example):
+        if not sys.argv[3:] or test.__name__ in sys.argv[3:]:
+            print(test.__name__, flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                test(folder)
+
+
+main()
