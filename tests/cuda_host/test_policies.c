@@ -226,5 +226,97 @@ START_TEST(lessons_outlive_the_device)
 }
 END_TEST
 
+/* A lesson from steps that the caller has; errors of Q go to errors. */
+static enum status learn_steps(struct side *s, enum policy_head head, struct learn_report *out,
+                               float errors[N])
+{
+    const struct learn_config config = {
+        .learning_rate = 0.01f, .value_weight = 0.5f, .entropy_weight = 0.01f};
+    float observations[N + 1][3], numbers[N][3], rewards[N], discounts[N], zeros[N] = {0};
+    const bool ends[N] = {[2] = true}, resets[N] = {[3] = true};
+    int64_t choices[N];
+    const struct learn_trajectories trajectories = {.n = 1,
+                                                    .n_steps = N,
+                                                    .observations = observations[0],
+                                                    .choices = choices,
+                                                    .numbers = numbers[0],
+                                                    .logp = zeros,
+                                                    .rewards = rewards,
+                                                    .terminated = ends,
+                                                    .resets = resets,
+                                                    .gamma = 0.9f,
+                                                    .lambda = 1,
+                                                    .rho_max = 1,
+                                                    .c_max = 1};
+    const struct learn_transitions transitions = {.n = N,
+                                                  .observations = observations[0],
+                                                  .next = observations[1],
+                                                  .choices = choices,
+                                                  .rewards = rewards,
+                                                  .discounts = discounts,
+                                                  .moves_target = true,
+                                                  .errors = errors};
+
+    for (uint32_t i = 0; i <= N; i++)
+        for (uint32_t k = 0; k < 3; k++) {
+            observations[i][k] = counter_rng_uniform(6, i, k, 77);
+            if (i < N)
+                numbers[i][k] = counter_rng_uniform(6, i, k, 78);
+        }
+    for (uint32_t i = 0; i < N; i++) {
+        choices[i] = i % 3;
+        rewards[i] = counter_rng_uniform(6, i, 3, 77);
+        discounts[i] = 0.9f;
+    }
+    return head == POLICY_DUELLING
+               ? s->agent->type->learn_transitions(s->agent, &transitions, &config, out, &err)
+               : s->agent->type->learn_trajectories(s->agent, &trajectories, &config, out, &err);
+}
+
+/* Each head learns the same from steps that the caller has, also where the device breaks in a
+ * lesson, which is then repeated. */
+START_TEST(heads_learn_the_same)
+{
+    static const enum policy_head heads[] = {POLICY_SOFTMAX, POLICY_GAUSSIAN, POLICY_DUELLING};
+
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        struct side cuda = {0}, ref = {0};
+        struct policy_spec spec = mlp;
+        struct agent_config config = {.name = "p", .backend_type = parley_cuda_module.type};
+        unsigned char *bytes[2];
+        size_t n[2];
+
+        spec.head = heads[i];
+        ck_assert_int_eq(policy_drive_open(&cuda.agent, &spec, 21, &config, &err), STATUS_OK);
+        config.backend_type = &ref_backend;
+        ck_assert_int_eq(policy_drive_open(&ref.agent, &spec, 21, &config, &err), STATUS_OK);
+        for (long lesson = 0; lesson < 2 * N_LESSONS; lesson++) {
+            float errors[2][N] = {{0}};
+            struct learn_report a, b;
+
+            if (lesson % 2 == 1) {
+                cuda_host_fail(4 * lesson, cudaErrorIllegalAddress);
+                ck_assert_int_eq(learn_steps(&cuda, spec.head, &a, errors[0]), STATUS_INTERNAL);
+                cuda_host_fail(-1, cudaSuccess);
+            }
+            ck_assert_int_eq(learn_steps(&cuda, spec.head, &a, errors[0]), STATUS_OK);
+            ck_assert_int_eq(learn_steps(&ref, spec.head, &b, errors[1]), STATUS_OK);
+            ck_assert_mem_eq(&a, &b, sizeof a);
+            ck_assert_mem_eq(errors[0], errors[1], sizeof errors[0]);
+        }
+        bytes[0] = saved(&cuda, &n[0]);
+        bytes[1] = saved(&ref, &n[1]);
+        ck_assert_uint_eq(n[0], n[1]);
+        ck_assert_mem_eq(bytes[0], bytes[1], n[0]);
+        free(bytes[0]);
+        free(bytes[1]);
+        side_close(&cuda);
+        side_close(&ref);
+    }
+    ck_assert_uint_eq(cuda_host_bytes_taken(), 0);
+    ck_assert_uint_eq(cuda_host_n_handles(), 0);
+}
+END_TEST
+
 SUITE_MAIN("cuda_host/policies", an_mlp_is_the_same, an_lstm_is_the_same,
-           lessons_outlive_the_device)
+           lessons_outlive_the_device, heads_learn_the_same)
