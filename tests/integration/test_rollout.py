@@ -141,6 +141,18 @@ def test_left(client):
     assert Vector(client, "cartpole", 2).rollout()["reward"].any()
 
 
+def test_stop(client):
+    """A daemon that stops ends the rollouts that are under way, and does not wait for them."""
+    act_pb2_grpc.ActStub(client.channel).Configure(
+        act.ActConfigureRequest(model="pole", mode=act.ACT_MODE_DYNAMIC, min=3, max=3, delay_us=600_000_000))
+    v = Vector(client, "cartpole", 2)
+    left = v.begin()
+    until("it is under way", lambda: code_of(lambda: v.step([0, 0])) == "FAILED_PRECONDITION")
+    client.daemon.process.terminate()
+    assert code_of(left.result) == "UNAVAILABLE"
+    assert client.daemon.process.wait() == 0
+
+
 def code_of(call):
     try:
         call()
@@ -181,10 +193,12 @@ def main():
         for name, *shape in [("pole",), ("wide", "5", "2"), ("three", "4", "3")]:
             subprocess.run([write_policy, f"{folder}/{name}.gguf", *shape], check=True)
             models += ["--model", f"{name}={folder}/{name}.gguf"]
-        for test in (test_bits, test_steps, test_refused, test_left, test_workers):
+        for test in (test_bits, test_steps, test_refused, test_left, test_workers, test_stop):
             if not wanted or test.__name__ in wanted:
                 print(test.__name__, flush=True)
-                with harness.Parleyd(parleyd, *models) as client:
+                daemon = harness.Parleyd(parleyd, *models)
+                with daemon as client:
+                    client.daemon = daemon
                     test(client)
 
 

@@ -130,7 +130,7 @@ END_TEST
 /* Defects of a file of 2 inputs, 3 hidden, 2 actions. */
 struct damage {
     const char *leave_out; /* a key or tensor */
-    const char *kind;
+    const char *kind, *head;
     size_t n_hidden, n_layers;
     float dropout, poison; /* in actions.weight */
     const char *add;       /* one more tensor */
@@ -178,6 +178,8 @@ static void write_damaged(const struct damage *d)
     gguf_write_text(w, "general.architecture", "policy");
     if (is_there(d, "policy.kind"))
         gguf_write_text(w, "policy.kind", d->kind != NULL ? d->kind : "mlp");
+    if (d->head != NULL)
+        gguf_write_text(w, "policy.head", d->head);
     gguf_write_text(w, "policy.environment", "");
     tell_size(w, d, "policy.observation_length", 2);
     tell_size(w, d, "policy.action_count", 2);
@@ -221,6 +223,9 @@ START_TEST(damaged_files_are_refused)
         {{.leave_out = "actions.bias"}, STATUS_DATA_LOSS, "actions.bias"},
         {{.kind = "gru"}, STATUS_UNIMPLEMENTED, "'gru'"},
         {{.kind = "lstm"}, STATUS_DATA_LOSS, "lstm.input.weight"},
+        {{.head = "beta"}, STATUS_UNIMPLEMENTED, "'beta'"},
+        {{.head = "gaussian"}, STATUS_DATA_LOSS, "'actions.weight' is F32 [2][3]"},
+        {{.head = "duelling"}, STATUS_DATA_LOSS, "policy.has_value is false"},
         {{.n_hidden = 4}, STATUS_DATA_LOSS, "'hidden.0.weight' is F32 [3][2]"},
         {{.n_hidden = 70000}, STATUS_DATA_LOSS, "policy.hidden_length is 70000"},
         {{.n_layers = 2}, STATUS_DATA_LOSS, "hidden.1.weight"},
