@@ -57,6 +57,7 @@
 #include "server/rpc/health.h"
 #include "server/rpc/port.h"
 #include "server/server.h"
+#include "server/store/stores.h"
 
 enum { MODEL_KV_SHARE = 8 };   /* of --memory, for the pages of one model */
 enum { WATCHED_SECONDS = 10 }; /* s; bound of steps that take milliseconds */
@@ -88,6 +89,7 @@ struct daemon {
     struct attached attached;
     struct vectors vectors;
     struct rollouts rollouts;
+    struct stores stores;
     struct conversations conversations;
     struct retention retention;
     struct journal *journal;         /* NULL: none */
@@ -982,10 +984,21 @@ static enum status start_sequences(struct daemon *d, struct error *err)
     return sequences_init(&d->sequences, &config, err);
 }
 
+static size_t memory_bytes(void)
+{
+    return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void start_stores(struct daemon *d)
+{
+    size_t max_bytes = d->config.store_bytes;
+
+    stores_init(&d->stores, &d->env, max_bytes != 0 ? max_bytes : memory_bytes() / 4);
+}
+
 static void start_params(struct daemon *d)
 {
-    size_t memory_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes / 2;
+    size_t max_bytes = d->config.params_bytes != 0 ? d->config.params_bytes : memory_bytes() / 2;
 
     params_sets_init(&d->params, &d->loop, &d->env, max_bytes);
     d->params.quota_of = quota_of_principal;
@@ -1039,6 +1052,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         .params = &d.params,
         .vectors = &d.vectors,
         .rollouts = &d.rollouts,
+        .stores = &d.stores,
     };
     init_models(&d);
     init_attached(&d);
@@ -1061,6 +1075,7 @@ enum status daemon_run(const struct config *config, struct error *err)
         health_set(&d.health, descriptor_services[i], HEALTH_NOT_SERVING);
     daemon_open_handles(&d);
     start_params(&d);
+    start_stores(&d);
     start_conversations(&d);
     start_sessions(&d);
     start_peers(&d);
@@ -1081,6 +1096,7 @@ enum status daemon_run(const struct config *config, struct error *err)
     sequences_deinit(&d.sequences);
     sessions_deinit(&d.sessions);
     vectors_deinit(&d.vectors);
+    stores_deinit(&d.stores);
     health_deinit(&d.health);
     reload_deinit(&d.reload);
     left = uv_loop_close(&d.loop);

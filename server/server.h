@@ -17,6 +17,7 @@ struct port;
 struct rollouts;
 struct sequences;
 struct sessions;
+struct stores;
 struct trainers;
 struct vectors;
 
@@ -44,6 +45,7 @@ struct server {
     struct params_sets *params;
     struct vectors *vectors;                   /* environments that clients opened */
     struct rollouts *rollouts;                 /* of policies in them */
+    struct stores *stores;                     /* versioned values */
     uint64_t n_reloads_done, n_reloads_failed; /* of the configuration */
     const struct port *port, *admin_port;      /* for their statistics; NULL: none */
 };

@@ -30,18 +30,20 @@
     TABLE(conversations_update_rpcs) \
     TABLE(agents_rpcs) \
     TABLE(env_rpcs) \
-    TABLE(env_rollout_rpcs)
+    TABLE(env_rollout_rpcs) \
+    TABLE(store_rpcs) \
+    TABLE(store_pull_rpcs)
 /* clang-format on */
 
 #define SERVICES_DECLARE(table) extern const struct rpc_table table;
 SERVICES(SERVICES_DECLARE)
 
 struct params_spec;
-struct params_sharing;
+struct access_sharing;
 struct arena;
 
 /* Reads what the service describes a set of parameters by: params_keeping's read_config. */
-enum status services_read_params(struct params_spec *out, struct params_sharing *sharing,
+enum status services_read_params(struct params_spec *out, struct access_sharing *sharing,
                                  const void *config, size_t size_bytes, struct arena *arena,
                                  struct error *err) MUST_CHECK;
 

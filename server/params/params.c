@@ -76,7 +76,7 @@ static struct params_set *params_by_name(const struct params_sets *s, const stru
 
 static bool is_shared_with(const struct params_set *set, const struct principal *who)
 {
-    return params_sharing_allows(&set->sharing, who, PARAMS_READ);
+    return access_sharing_allows(&set->sharing, who, ACCESS_READ);
 }
 
 /* "OWNER/NAME": how others name a shared set. Principals' names have no '/': it is unambiguous. */
@@ -143,7 +143,7 @@ static enum status not_found(const struct params_sets *s, const struct principal
 }
 
 enum status params_find(struct params_set **out, const struct params_sets *s,
-                        const struct principal *who, enum params_right right, const char *name,
+                        const struct principal *who, enum access_right right, const char *name,
                         struct error *err)
 {
     struct params_set *set = params_by_name(s, who, name);
@@ -154,7 +154,7 @@ enum status params_find(struct params_set **out, const struct params_sets *s,
         return err->status;
     if (set == NULL)
         return not_found(s, who, name, err);
-    if (set->owner->id != who->id && !params_sharing_allows(&set->sharing, who, right))
+    if (set->owner->id != who->id && !access_sharing_allows(&set->sharing, who, right))
         return error_because(err, STATUS_DENIED, REASON_NONE, "name",
                              "the parameters '%.64s' are shared with you, but not for this", name);
     if (set->state != PARAMS_SERVING) {
@@ -321,7 +321,7 @@ static enum status params_start(struct params_set *set, const struct params_spec
 
 enum status params_make(struct params_set **out, struct params_sets *s,
                         const struct principal *owner, const struct params_spec *spec,
-                        const struct params_sharing *sharing, struct error *err)
+                        const struct access_sharing *sharing, struct error *err)
 {
     struct params_spec checked = *spec;
     enum status rc = params_spec_check(&checked, err);
@@ -350,7 +350,7 @@ enum status params_make(struct params_set **out, struct params_sets *s,
     list_init(&set->subscribers);
     list_init(&set->updates);
     list_init(&set->queue);
-    rc = params_sharing_copy(&set->sharing, sharing, &set->arena, err);
+    rc = access_sharing_copy(&set->sharing, sharing, &set->arena, err);
     if (rc == STATUS_OK)
         rc = params_start(set, &checked, err);
     if (rc != STATUS_OK) {

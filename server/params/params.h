@@ -7,8 +7,8 @@
 
 #include "agents/params/params.h"
 #include "base/list.h"
+#include "server/access/sharing.h"
 #include "server/model/model.h"
-#include "server/params/sharing.h"
 
 enum {
     PARAMS_MAX_SETS = 64,
@@ -27,7 +27,7 @@ struct params_keeping {
     struct journal *journal;    /* NULL: none is kept */
     uint64_t checkpoint_rounds; /* from one checkpoint to the next */
     /* Of what params_describe was given; what it needs is in the arena or the bytes. */
-    enum status (*read_config)(struct params_spec *out, struct params_sharing *sharing,
+    enum status (*read_config)(struct params_spec *out, struct access_sharing *sharing,
                                const void *config, size_t size_bytes, struct arena *arena,
                                struct error *err);
     const struct principal *(*find_owner)(void *self, const char *name); /* NULL: there is none */
@@ -68,7 +68,7 @@ struct params_set {
     struct link link;
     struct params_sets *sets;
     const struct principal *owner;
-    struct params_sharing sharing; /* with others, who do not find it else; in arena */
+    struct access_sharing sharing; /* with others, who do not find it else; in arena */
     enum params_state state;
     struct arena arena; /* of spec */
     struct params_spec spec;
@@ -130,7 +130,7 @@ void params_sets_stop(struct params_sets *s);
  * names the sets that there are for who; DENIED for one that is shared without the right;
  * UNAVAILABLE, with a hint, while the set waits for its first values. */
 enum status params_find(struct params_set **out, const struct params_sets *s,
-                        const struct principal *who, enum params_right right, const char *name,
+                        const struct principal *who, enum access_right right, const char *name,
                         struct error *err) MUST_CHECK;
 
 /* "NAME", or "OWNER/NAME" of another's. Truncated to size. */
@@ -144,7 +144,7 @@ bool params_is_listed(const struct params_set *set, const struct principal *who)
  * EXHAUSTED. The set is FILLING soon; its first values may be uploaded at once. owner is kept. */
 enum status params_make(struct params_set **out, struct params_sets *s,
                         const struct principal *owner, const struct params_spec *spec,
-                        const struct params_sharing *sharing, struct error *err) MUST_CHECK;
+                        const struct access_sharing *sharing, struct error *err) MUST_CHECK;
 /* The set is kept, if sets are: what makes it again. Copied. Before its first values. */
 enum status params_describe(struct params_set *set, const void *config, size_t size_bytes,
                             struct error *err) MUST_CHECK;

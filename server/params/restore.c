@@ -185,7 +185,7 @@ static enum status restore_make(struct params_restore *r, const struct principal
                                 struct error *err)
 {
     const struct params_keeping *k = &r->sets->keeping;
-    struct params_sharing sharing;
+    struct access_sharing sharing;
     struct params_spec spec;
     enum status rc =
         k->read_config(&spec, &sharing, r->body.config, r->body.config_size, &r->arena, err);

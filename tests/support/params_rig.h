@@ -19,7 +19,7 @@ struct params_rig {
 };
 
 static const struct principal rig_owner = {.name = ""};
-static const struct params_sharing rig_sharing = {0};
+static const struct access_sharing rig_sharing = {0};
 
 static inline void rig_on_idle(void *arg)
 {

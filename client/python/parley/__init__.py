@@ -5,7 +5,10 @@
             print(piece, end="", flush=True)
 
 `parley.aio` is the same for asyncio; `parley.agent` makes an agent of your own, `parley.teacher` a source of data, `parley.environment` an environment; `parley.optim` trains on shared parameters,
-`parley.gym` trains and runs policies in gymnasium's environments, `parley.rollouts` in the daemon's own."""
+`parley.OrderedStore` and `parley.PushPullModel` share versioned values and models, `parley.gym` trains and runs policies in
+gymnasium's environments, `parley.rollouts` in the daemon's own."""
+from typing import TYPE_CHECKING, Any
+
 from parley import aio
 from parley.agents import Row, agent, serve
 from parley.client import Conversation, Server, Turn, connect
@@ -13,4 +16,17 @@ from parley.environments import environment
 from parley.teachers import teacher
 from parley.wire import Cursor, Error, Piece, Reply
 
-__all__ = ["Conversation", "Cursor", "Error", "Piece", "Reply", "Row", "Server", "Turn", "agent", "aio", "connect", "environment", "serve", "teacher"]
+if TYPE_CHECKING:
+    from parley.store import OrderedStore, PushPullModel
+
+__all__ = ["Conversation", "Cursor", "Error", "OrderedStore", "Piece", "PushPullModel", "Reply", "Row", "Server", "Turn", "agent", "aio",
+           "connect", "environment", "serve", "teacher"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs numpy is imported when it is first used."""
+    if name in ("OrderedStore", "PushPullModel"):
+        from parley import store
+
+        return getattr(store, name)
+    raise AttributeError(f"module 'parley' has no attribute '{name}'")

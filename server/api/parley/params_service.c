@@ -5,6 +5,7 @@
 #include "server/api/parley/conversation_call.h"
 #include "server/api/parley/params_download.h"
 #include "server/api/parley/params_upload_stream.h"
+#include "server/api/parley/wire_sharing.h"
 #include "server/api/services.h"
 #include "server/model/model.h"
 #include "server/params/checkpoint.h"
@@ -47,12 +48,12 @@ static void create_config(struct upload_stream *in, const ProtobufCMessage *mess
     struct creation *c = container_of(in, struct creation, upload_stream);
     struct server *server = call_server(in->call);
     struct upload_config config;
-    struct params_sharing sharing;
+    struct access_sharing sharing;
     struct params_spec spec;
     struct error err;
     enum status rc;
 
-    params_wire_sharing(&sharing, ((const Parley__V1__ParamsCreateRequest *)message)->config);
+    wire_sharing(&sharing, ((const Parley__V1__ParamsCreateRequest *)message)->config->access);
     rc = params_wire_config(&spec, ((const Parley__V1__ParamsCreateRequest *)message)->config,
                             call_arena(in->call), &err);
     if (rc == STATUS_OK)
@@ -177,7 +178,7 @@ static void start_pull(struct call *call, const ProtobufCMessage *message, struc
         call_finish(call, &err);
         return;
     }
-    if (params_find(&set, server->params, call_principal(call), PARAMS_READ, request->name, &err) !=
+    if (params_find(&set, server->params, call_principal(call), ACCESS_READ, request->name, &err) !=
         STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -268,7 +269,7 @@ static void params_service_start_watch(struct call *call, const ProtobufCMessage
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, call_principal(call), PARAMS_READ,
+    if (params_find(&set, server->params, call_principal(call), ACCESS_READ,
                     ((const Parley__V1__ParamsWatchRequest *)message)->name, &err) != STATUS_OK) {
         call_finish(call, &err);
         return;
@@ -337,7 +338,7 @@ static void delete_params(struct call *call, const ProtobufCMessage *message, st
     struct params_set *set;
     struct error err;
 
-    if (params_find(&set, server->params, call_principal(call), PARAMS_OWN, name, &err) !=
+    if (params_find(&set, server->params, call_principal(call), ACCESS_OWN, name, &err) !=
         STATUS_OK) {
         call_finish(call, &err);
         return;

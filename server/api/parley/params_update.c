@@ -44,7 +44,7 @@ static enum status read_header(struct header *out, const ProtobufCMessage *messa
                            PARAMS_MAX_CLIENT);
     if ((unsigned)from->want > PARLEY__V1__PARAMS_WANT__PARAMS_WANT_NOTHING)
         return error_field(err, "want", "is %d, there is no such wish", (int)from->want);
-    rc = params_find(&out->set, call_server(call)->params, call_principal(call), PARAMS_WRITE,
+    rc = params_find(&out->set, call_server(call)->params, call_principal(call), ACCESS_WRITE,
                      from->name, err);
     if (rc != STATUS_OK)
         return rc;

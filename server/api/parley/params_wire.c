@@ -1,4 +1,5 @@
 #include "server/api/parley/params_wire.h"
+#include "server/api/parley/wire_sharing.h"
 #include "server/api/parley/wire_tensor.h"
 
 #include <stdlib.h>
@@ -166,19 +167,6 @@ static enum status take_schedule(struct schedule *out, const Parley__V1__ParamsS
     return STATUS_OK;
 }
 
-void params_wire_sharing(struct params_sharing *out, const Parley__V1__ParamsConfig *from)
-{
-    const Parley__V1__AccessList *list = from->access;
-
-    *out = (struct params_sharing){0};
-    if (list == NULL)
-        return;
-    out->readers = (const char *const *)list->readers;
-    out->writers = (const char *const *)list->writers;
-    out->n_readers = list->n_readers;
-    out->n_writers = list->n_writers;
-}
-
 enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
                                struct arena *arena, struct error *err)
 {
@@ -236,7 +224,7 @@ enum status params_wire_describe(struct params_set *set, const Parley__V1__Param
     return rc;
 }
 
-enum status services_read_params(struct params_spec *out, struct params_sharing *sharing,
+enum status services_read_params(struct params_spec *out, struct access_sharing *sharing,
                                  const void *config, size_t size_bytes, struct arena *arena,
                                  struct error *err)
 {
@@ -246,6 +234,6 @@ enum status services_read_params(struct params_spec *out, struct params_sharing 
 
     if (rc != STATUS_OK)
         return rc;
-    params_wire_sharing(sharing, (const Parley__V1__ParamsConfig *)m);
+    wire_sharing(sharing, ((const Parley__V1__ParamsConfig *)m)->access);
     return params_wire_config(out, (const Parley__V1__ParamsConfig *)m, arena, err);
 }

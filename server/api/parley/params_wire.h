@@ -28,7 +28,6 @@ enum status params_part_read(struct params_part *out, const struct call_bytes *b
                              struct error *err) MUST_CHECK;
 
 /* Whom the set is shared with; borrows the names. */
-void params_wire_sharing(struct params_sharing *out, const Parley__V1__ParamsConfig *from);
 /* Texts stay the message's; other memory comes from arena. */
 enum status params_wire_config(struct params_spec *out, const Parley__V1__ParamsConfig *from,
                                struct arena *arena, struct error *err) MUST_CHECK;

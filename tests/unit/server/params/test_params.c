@@ -91,7 +91,7 @@ START_TEST(test_leave)
     params_close(set, &why);
     rig_until_told(&r);
     ck_assert_int_eq(r.end.err.status, STATUS_UNAVAILABLE);
-    ck_assert_int_eq(params_find(&set, &r.sets, &rig_owner, PARAMS_READ, "p", &r.err),
+    ck_assert_int_eq(params_find(&set, &r.sets, &rig_owner, ACCESS_READ, "p", &r.err),
                      STATUS_NOT_FOUND);
     rig_close(&r);
 }

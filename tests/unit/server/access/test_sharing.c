@@ -1,4 +1,4 @@
-#include "server/params/sharing.h"
+#include "server/access/sharing.h"
 
 #include <check.h>
 #include <string.h>
@@ -17,22 +17,22 @@ START_TEST(allows)
 {
     char a[] = "reader", b[] = "writer";
     const char *readers[] = {"x", a}, *writers[] = {b};
-    const struct params_sharing from = {readers, writers, 2, 1};
-    struct params_sharing s;
+    const struct access_sharing from = {readers, writers, 2, 1};
+    struct access_sharing s;
     struct arena arena;
 
     arena_init(&arena, 1 << 16);
-    ck_assert_int_eq(params_sharing_copy(&s, &from, &arena, &err), STATUS_OK);
+    ck_assert_int_eq(access_sharing_copy(&s, &from, &arena, &err), STATUS_OK);
     memset(a, 'z', sizeof(a) - 1);
     memset(b, 'z', sizeof(b) - 1);
-    ck_assert(params_sharing_allows(&s, &reader, PARAMS_READ));
-    ck_assert(!params_sharing_allows(&s, &reader, PARAMS_WRITE));
-    ck_assert(params_sharing_allows(&s, &writer, PARAMS_READ));
-    ck_assert(params_sharing_allows(&s, &writer, PARAMS_WRITE));
-    ck_assert(!params_sharing_allows(&s, &writer, PARAMS_OWN));
-    ck_assert(!params_sharing_allows(&s, &stranger, PARAMS_READ));
-    s = (struct params_sharing){0};
-    ck_assert(!params_sharing_allows(&s, &reader, PARAMS_READ));
+    ck_assert(access_sharing_allows(&s, &reader, ACCESS_READ));
+    ck_assert(!access_sharing_allows(&s, &reader, ACCESS_WRITE));
+    ck_assert(access_sharing_allows(&s, &writer, ACCESS_READ));
+    ck_assert(access_sharing_allows(&s, &writer, ACCESS_WRITE));
+    ck_assert(!access_sharing_allows(&s, &writer, ACCESS_OWN));
+    ck_assert(!access_sharing_allows(&s, &stranger, ACCESS_READ));
+    s = (struct access_sharing){0};
+    ck_assert(!access_sharing_allows(&s, &reader, ACCESS_READ));
     arena_deinit(&arena);
 }
 END_TEST
@@ -41,18 +41,18 @@ END_TEST
 START_TEST(refuses)
 {
     static const char *const slash[] = {"a/b"}, *const empty[] = {""};
-    const char *many[PARAMS_MAX_SHARED + 1];
-    const struct params_sharing wrong[] = {
-        {slash, NULL, 1, 0}, {many, NULL, PARAMS_MAX_SHARED + 1, 0}, {NULL, empty, 0, 1}};
+    const char *many[ACCESS_MAX_SHARED + 1];
+    const struct access_sharing wrong[] = {
+        {slash, NULL, 1, 0}, {many, NULL, ACCESS_MAX_SHARED + 1, 0}, {NULL, empty, 0, 1}};
     static const char *const fields[] = {"access.readers", "access.readers", "access.writers"};
-    struct params_sharing s = {0};
+    struct access_sharing s = {0};
     struct arena arena;
 
-    for (size_t i = 0; i <= PARAMS_MAX_SHARED; i++)
+    for (size_t i = 0; i <= ACCESS_MAX_SHARED; i++)
         many[i] = "a";
     arena_init(&arena, 1 << 16);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        ck_assert_int_eq(params_sharing_copy(&s, &wrong[i], &arena, &err), STATUS_INVALID);
+        ck_assert_int_eq(access_sharing_copy(&s, &wrong[i], &arena, &err), STATUS_INVALID);
         ck_assert_str_eq(err.field, fields[i]);
         ck_assert_ptr_null(s.readers);
     }

@@ -1,4 +1,4 @@
-#include "server/params/sharing.h"
+#include "server/access/sharing.h"
 
 #include <string.h>
 
@@ -11,8 +11,8 @@ static enum status copy_names(const char *const **out, const char *const *names,
 {
     const char **copies;
 
-    if (n > PARAMS_MAX_SHARED)
-        return error_field(err, field, "has %zu names, at most %d may be", n, PARAMS_MAX_SHARED);
+    if (n > ACCESS_MAX_SHARED)
+        return error_field(err, field, "has %zu names, at most %d may be", n, ACCESS_MAX_SHARED);
     if (n == 0)
         return STATUS_OK;
     copies = arena_alloc(arena, n, sizeof(*copies));
@@ -33,10 +33,10 @@ static enum status copy_names(const char *const **out, const char *const *names,
     return STATUS_OK;
 }
 
-enum status params_sharing_copy(struct params_sharing *out, const struct params_sharing *from,
+enum status access_sharing_copy(struct access_sharing *out, const struct access_sharing *from,
                                 struct arena *arena, struct error *err)
 {
-    struct params_sharing s = *from;
+    struct access_sharing s = *from;
     enum status rc;
 
     rc = copy_names(&s.readers, from->readers, from->n_readers, "access.readers", arena, err);
@@ -55,9 +55,9 @@ static bool has_name(const char *const *names, size_t n, const char *name)
     return false;
 }
 
-bool params_sharing_allows(const struct params_sharing *s, const struct principal *who,
-                           enum params_right right)
+bool access_sharing_allows(const struct access_sharing *s, const struct principal *who,
+                           enum access_right right)
 {
-    return (right != PARAMS_OWN && has_name(s->writers, s->n_writers, who->name)) ||
-           (right == PARAMS_READ && has_name(s->readers, s->n_readers, who->name));
+    return (right != ACCESS_OWN && has_name(s->writers, s->n_writers, who->name)) ||
+           (right == ACCESS_READ && has_name(s->readers, s->n_readers, who->name));
 }

@@ -1,0 +1,204 @@
+"""Versioned values that processes share, and models in them.
+
+    store = parley.OrderedStore(server)
+    store.push("scores", {"best": 3}, version=1)                       # True
+    store.push("scores", {"best": 4}, version=2, prev_version=1)       # True: the newest version was 1
+    store.pull("scores")                                               # ({"best": 4}, 2)
+
+    models = parley.PushPullModel(server, "actor")
+    models.push(learner)                                               # its parameters, as the next version
+    models.pull(actor)                                                 # takes them over if they are newer
+
+Values are bytes, numpy arrays, dicts of them, or whatever JSON has; nothing is pickled. With several daemons keys are spread over
+them by name."""
+from __future__ import annotations
+
+import io
+import json
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from parley import wire
+from parley.client import Link, Server, connect
+from parley.crc32c import crc32c
+from parley.v1 import principal_pb2
+from parley.v1 import store_pb2 as pb
+from parley.wire import Error, Patience
+
+PART_BYTES = 1 << 20
+BYTES, JSON, ARRAY, ARRAYS = "application/octet-stream", "application/json", "application/x-npy", "application/x-npz"
+
+
+def link_of(server: Server, name: str) -> Link:
+    """The daemon that has a name, of several."""
+    return server.links[zlib.crc32(name.encode()) % len(server.links)]
+
+
+def encode(value: Any) -> tuple[str, bytes]:
+    """A content type and the bytes."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return BYTES, bytes(value)
+    out = io.BytesIO()
+    if isinstance(value, np.ndarray):
+        np.save(out, value, allow_pickle=False)
+        return ARRAY, out.getvalue()
+    if isinstance(value, Mapping) and value and all(isinstance(v, np.ndarray) for v in value.values()):
+        np.savez(out, allow_pickle=False, **value)
+        return ARRAYS, out.getvalue()
+    return JSON, json.dumps(value).encode()
+
+
+def decode(content_type: str, data: bytes) -> Any:
+    """Raw bytes for a type of another program."""
+    if content_type == JSON:
+        return json.loads(data)
+    if content_type == ARRAY:
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    if content_type == ARRAYS:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    return data
+
+
+class OrderedStore:
+    """Keys and their newest versions. A version is taken only from whoever knows the one before it."""
+
+    def __init__(self, server: Server | str) -> None:
+        self._server = connect(server) if isinstance(server, str) else server
+
+    def _link(self, key: str) -> Link:
+        return link_of(self._server, key)
+
+    def configure(self, key: str, *, history: int | None = None, max_bytes: int | None = None, readers: tuple[str, ...] = (),
+                  writers: tuple[str, ...] = ()) -> None:
+        """history: versions kept beside the newest, 1 for a key that was not configured. readers and writers: names of other
+        principals, who call the key "OWNER/KEY"."""
+        request = pb.StoreConfigureRequest(key=key, history=history or 0, has_history=history is not None, max_bytes=max_bytes or 0,
+                                           has_max_bytes=max_bytes is not None)
+        if readers or writers:
+            request.access.CopyFrom(principal_pb2.AccessList(readers=readers, writers=writers))
+        self._link(key).call("Store/Configure", request, pb.StoreConfigureResponse)
+
+    def push(self, key: str, value: Any, version: int, prev_version: int | None = None) -> bool:
+        """Whether it was taken: prev_version must be the newest there is, unless there is none."""
+        content_type, data = encode(value)
+        return self.push_bytes(key, data, version, prev_version, content_type)
+
+    def push_bytes(self, key: str, data: bytes, version: int, prev_version: int | None = None, content_type: str = BYTES) -> bool:
+        # Not tried again: of a push whose answer is lost it is not known whether it was taken.
+        link = self._link(key)
+        header = pb.StorePushHeader(key=key, version=version, prev_version=prev_version or 0, has_prev_version=prev_version is not None,
+                                    size_bytes=len(data), content_type=content_type, crc32c=crc32c(data), has_crc32c=True)
+
+        def messages() -> Iterator[pb.StorePushRequest]:
+            yield pb.StorePushRequest(header=header)
+            for at in range(0, len(data), PART_BYTES):
+                yield pb.StorePushRequest(data=data[at:at + PART_BYTES])
+
+        call = link.channel.stream_unary("/parley.v1.Store/Push", pb.StorePushRequest.SerializeToString, pb.StorePushResponse.FromString)
+        try:
+            return bool(call(messages(), metadata=link.metadata).accepted)
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def pull(self, key: str, version: int | None = None) -> tuple[Any, int] | None:
+        """A value and its version, the newest where none is named; None where it is not there."""
+        header, data = self.pull_bytes(key, version)
+        return (decode(header.content_type, data), header.version) if header.found else None
+
+    def pull_if_newer(self, key: str, than: int) -> tuple[Any, int] | None:
+        """The same of the newest version, unless it is that one."""
+        header, data = self.pull_bytes(key, if_newer_than=than)
+        return (decode(header.content_type, data), header.version) if header.found and not header.not_modified else None
+
+    def pull_bytes(self, key: str, version: int | None = None, if_newer_than: int | None = None) -> tuple[pb.StorePullHeader, bytes]:
+        link = self._link(key)
+        request = pb.StorePullRequest(key=key, version=version or 0, has_version=version is not None, if_newer_than=if_newer_than or 0,
+                                      has_if_newer_than=if_newer_than is not None)
+        patience = Patience(link.patience)
+        while True:
+            try:
+                stream = link.stream("Store/Pull", request, pb.StorePullResponse)
+                header = next(stream).header
+                data = b"".join(part.data for part in stream)
+                if len(data) != header.size_bytes or data and crc32c(data) != header.crc32c:
+                    raise Error("DATA_LOSS", "the value is not what was pushed", "CHECKSUM_DIFFERS")
+                return header, data
+            except grpc.RpcError as e:
+                time.sleep(patience.wait_after(wire.error_of(e)))
+
+    def watch(self, key: str) -> Iterator[int]:
+        """The newest version, and each that becomes it."""
+        try:
+            for version in self._link(key).stream("Store/Watch", pb.StoreWatchRequest(key=key), pb.StoreVersion):
+                yield version.version
+        except grpc.RpcError as e:
+            raise wire.error_of(e) from None
+
+    def versions(self, key: str) -> list[int]:
+        """Those that are kept, the newest first."""
+        answer = self._link(key).call("Store/List", pb.StoreListRequest(), pb.StoreListResponse)
+        return next((list(k.versions) for k in answer.keys if k.key == key), [])
+
+    def delete(self, key: str) -> None:
+        self._link(key).call("Store/Delete", pb.StoreDeleteRequest(key=key), pb.StoreDeleteResponse)
+
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def arrays_of(model: Any) -> Arrays:
+    """A torch module's state, or a dict of arrays as it is."""
+    if isinstance(model, Mapping):
+        return {name: np.asarray(value) for name, value in model.items()}
+    return {name: value.detach().cpu().numpy() for name, value in model.state_dict().items()}
+
+
+def load_arrays(model: Any, arrays: Arrays) -> None:
+    own = model if isinstance(model, Mapping) else model.state_dict()
+    if own.keys() != arrays.keys():
+        raise ValueError(f"the model has {sorted(own)}, what was pulled {sorted(arrays)}")
+    for name, value in arrays.items():
+        if tuple(own[name].shape) != value.shape:
+            raise ValueError(f"'{name}' is {tuple(own[name].shape)}, what was pulled {value.shape}")
+    if isinstance(model, Mapping):
+        for name, value in arrays.items():
+            model[name][...] = value
+        return
+    import torch
+
+    with torch.no_grad():
+        for name, value in arrays.items():
+            own[name].copy_(torch.from_numpy(np.array(value)))
+
+
+class PushPullModel:
+    """A model under one key, as Machin's PushPullModelServer has it; one object for each copy of the model, whose version is
+    `version`, 0 before the first. Gradients stay as they are."""
+
+    def __init__(self, server: Server | str, key: str) -> None:
+        self.store, self.key, self.version = OrderedStore(server), key, 0
+
+    def push(self, model: Any, pull_on_fail: bool = True) -> bool:
+        """The model as the version behind its own. If somebody else was faster it is not taken, and the newest is pulled into the
+        model where pull_on_fail says so."""
+        if self.store.push(self.key, arrays_of(model), self.version + 1, self.version):
+            self.version += 1
+            return True
+        if pull_on_fail:
+            self.pull(model)
+        return False
+
+    def pull(self, model: Any) -> bool:
+        """Whether there is a model at all; it is taken over if it is not the one that this is."""
+        header, data = self.store.pull_bytes(self.key, if_newer_than=self.version)
+        if header.found and not header.not_modified:
+            load_arrays(model, decode(header.content_type, data))
+            self.version = header.version
+        return bool(header.found)

@@ -1,0 +1,316 @@
+#include "server/store/stores.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "server/access/access.h"
+
+enum { STORE_SHARING_BYTES = 64 << 10 };
+
+void stores_init(struct stores *s, const struct env *env, size_t max_bytes)
+{
+    *s = (struct stores){.max_bytes = max_bytes};
+    hash_init(&s->by_key, env);
+    list_init(&s->all);
+}
+
+void stores_deinit(struct stores *s)
+{
+    const struct error why = {.status = STATUS_UNAVAILABLE, .text = "the server is stopping"};
+    struct link *l;
+
+    while ((l = list_first(&s->all)) != NULL)
+        store_key_delete(container_of(l, struct store_key, link), &why);
+    assert(s->held_bytes == 0);
+    hash_deinit(&s->by_key);
+}
+
+/* --- values --- */
+
+static size_t store_value_cost(const struct store_value *v)
+{
+    return sizeof(*v) + v->size_bytes;
+}
+
+enum status store_value_make(struct store_value **out, struct stores *s, int64_t version,
+                             size_t size_bytes, const char *content_type, struct error *err)
+{
+    const size_t room = s->max_bytes > s->held_bytes ? s->max_bytes - s->held_bytes : 0;
+    struct store_value *v;
+
+    assert(strlen(content_type) <= STORE_MAX_TYPE_BYTES);
+    if (size_bytes > s->max_bytes || sizeof(*v) > s->max_bytes - size_bytes) {
+        (void)error_field(err, "size_bytes", "is %zu, all values together may have %zu", size_bytes,
+                          s->max_bytes);
+        return err->status = STATUS_RANGE;
+    }
+    if (size_bytes + sizeof(*v) > room)
+        return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "size_bytes",
+                             "the values that are stored leave %zu bytes, %zu are needed", room,
+                             size_bytes + sizeof(*v));
+    v = try_alloc(1, sizeof(*v) + size_bytes);
+    if (v == NULL)
+        return error_no_memory(err, size_bytes, "a value");
+    v->stores = s;
+    v->n_refs = 1;
+    v->version = version;
+    v->size_bytes = size_bytes;
+    memcpy(v->content_type, content_type, strlen(content_type) + 1);
+    s->held_bytes += store_value_cost(v);
+    *out = v;
+    return STATUS_OK;
+}
+
+struct store_value *store_value_ref(struct store_value *v)
+{
+    v->n_refs++;
+    return v;
+}
+
+void store_value_unref(struct store_value *v)
+{
+    if (v == NULL || --v->n_refs > 0)
+        return;
+    v->stores->held_bytes -= store_value_cost(v);
+    free(v);
+}
+
+static struct store_value *store_value_of(struct link *l)
+{
+    return container_of(l, struct store_value, link);
+}
+
+/* --- keys --- */
+
+static struct store_key *store_key_of(struct link *l)
+{
+    return container_of(l, struct store_key, link);
+}
+
+static uint64_t stores_hash(const struct stores *s, uint32_t principal, const char *name)
+{
+    return hash_text(&s->by_key, hash_bytes(&s->by_key, 0, &principal, sizeof(principal)), name);
+}
+
+static struct store_key *stores_own(const struct stores *s, uint32_t principal, const char *name)
+{
+    struct hash_node *node = hash_first(&s->by_key, stores_hash(s, principal, name));
+
+    for (; node != NULL; node = hash_next(node)) {
+        struct store_key *k = container_of(node, struct store_key, node);
+
+        if (k->owner->id == principal && strcmp(k->name, name) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+/* "OWNER/KEY": how others name a shared key. Principals' names have no '/'. */
+static struct store_key *stores_shared(const struct stores *s, const struct principal *who,
+                                       const char *path)
+{
+    size_t len = strcspn(path, "/");
+
+    if (path[len] == '\0')
+        return NULL;
+    for (struct link *l = list_first(&s->all); l != NULL; l = list_next(&s->all, l)) {
+        struct store_key *k = store_key_of(l);
+
+        if (strlen(k->owner->name) == len && memcmp(k->owner->name, path, len) == 0 &&
+            strcmp(k->name, path + len + 1) == 0 &&
+            access_sharing_allows(&k->sharing, who, ACCESS_READ))
+            return k;
+    }
+    return NULL;
+}
+
+enum status stores_find(struct store_key **out, const struct stores *s, const struct principal *who,
+                        enum access_right right, const char *name, struct error *err)
+{
+    struct store_key *k = stores_own(s, who->id, name);
+
+    if (k == NULL)
+        k = stores_shared(s, who, name);
+    if (k == NULL)
+        return error_because(err, STATUS_NOT_FOUND, REASON_NONE, "key", "there is no key '%.64s'",
+                             name);
+    if (k->owner->id != who->id && !access_sharing_allows(&k->sharing, who, right))
+        return error_because(err, STATUS_DENIED, REASON_NONE, "key",
+                             "the key '%.64s' is shared with you, but not for this", name);
+    *out = k;
+    return STATUS_OK;
+}
+
+enum status stores_get(struct store_key **out, struct stores *s, const struct principal *who,
+                       const char *name, struct error *err)
+{
+    struct store_key *k = stores_own(s, who->id, name);
+    const size_t len = strlen(name);
+
+    if (k == NULL) {
+        if (len == 0 || len > STORE_MAX_KEY_BYTES)
+            return error_field(err, "key", "has %zu bytes, it must have 1 to %d", len,
+                               STORE_MAX_KEY_BYTES);
+        if (s->n >= STORE_MAX_KEYS)
+            return error_because(err, STATUS_EXHAUSTED, REASON_LIMIT_REACHED, "key",
+                                 "there are %zu keys, as many as may be", s->n);
+        k = try_alloc(1, sizeof(*k));
+        if (k == NULL)
+            return error_no_memory(err, sizeof(*k), "a key");
+        k->stores = s;
+        k->owner = who;
+        k->history = STORE_USUAL_HISTORY;
+        arena_init(&k->arena, STORE_SHARING_BYTES);
+        list_init(&k->versions);
+        list_init(&k->subscribers);
+        memcpy(k->name, name, len + 1);
+        hash_add(&s->by_key, &k->node, stores_hash(s, who->id, name));
+        list_push(&s->all, &k->link);
+        s->n++;
+    }
+    *out = k;
+    return STATUS_OK;
+}
+
+void store_key_name_for(char out[STORE_NAME_SIZE], const struct store_key *k,
+                        const struct principal *who)
+{
+    bool is_own = k->owner->id == who->id;
+
+    (void)snprintf(out, STORE_NAME_SIZE, "%s%s%s", is_own ? "" : k->owner->name, is_own ? "" : "/",
+                   k->name);
+}
+
+bool store_key_is_listed(const struct store_key *k, const struct principal *who)
+{
+    return k->owner->id == who->id || access_sharing_allows(&k->sharing, who, ACCESS_READ);
+}
+
+/* --- versions --- */
+
+static void store_key_forget(struct store_key *k, struct store_value *v)
+{
+    list_remove(&v->link);
+    k->n_versions--;
+    k->held_bytes -= store_value_cost(v);
+    store_value_unref(v);
+}
+
+/* The newest version always stays. */
+static void store_key_trim(struct store_key *k)
+{
+    while (k->n_versions > k->history + 1 ||
+           (k->max_bytes != 0 && k->held_bytes > k->max_bytes && k->n_versions > 1))
+        store_key_forget(k, store_value_of(list_last(&k->versions)));
+}
+
+struct store_value *store_key_newest(const struct store_key *k)
+{
+    struct link *l = list_first(&k->versions);
+
+    return l == NULL ? NULL : store_value_of(l);
+}
+
+struct store_value *store_key_version(const struct store_key *k, int64_t version)
+{
+    for (struct link *l = list_first(&k->versions); l != NULL; l = list_next(&k->versions, l))
+        if (store_value_of(l)->version == version)
+            return store_value_of(l);
+    return NULL;
+}
+
+bool store_key_takes(const struct store_key *k, int64_t version, const int64_t *prev)
+{
+    const struct store_value *newest = store_key_newest(k);
+
+    if (newest == NULL)
+        return true;
+    return prev != NULL && newest->version == *prev && store_key_version(k, version) == NULL;
+}
+
+enum status store_key_push(struct store_key *k, struct store_value *v, const int64_t *prev,
+                           bool *ret_accepted, struct error *err)
+{
+    struct link *l, *next;
+
+    if (k->max_bytes != 0 && store_value_cost(v) > k->max_bytes) {
+        (void)error_field(err, "size_bytes",
+                          "is %zu, with %zu for each version the key '%.40s' may have %zu",
+                          v->size_bytes, sizeof(*v), k->name, k->max_bytes);
+        return err->status = STATUS_RANGE;
+    }
+    *ret_accepted = store_key_takes(k, v->version, prev);
+    if (!*ret_accepted)
+        return STATUS_OK;
+    list_push_front(&k->versions, &v->link);
+    k->n_versions++;
+    k->held_bytes += store_value_cost(v);
+    store_key_trim(k);
+    for (l = list_first(&k->subscribers); l != NULL; l = next) {
+        next = list_next(&k->subscribers, l);
+        container_of(l, struct store_subscriber, link)->pushed(
+            container_of(l, struct store_subscriber, link));
+    }
+    return STATUS_OK;
+}
+
+enum status store_key_configure(struct store_key *k, const struct store_settings *settings,
+                                struct error *err)
+{
+    struct access_sharing sharing = k->sharing;
+    struct arena arena;
+
+    if (settings->history != NULL && *settings->history > STORE_MAX_HISTORY)
+        return error_field(err, "history", "is %" PRIu64 ", at most %d may be", *settings->history,
+                           STORE_MAX_HISTORY);
+    if (settings->max_bytes != NULL && *settings->max_bytes > k->stores->max_bytes)
+        return error_field(err, "max_bytes", "is %" PRIu64 ", all values together may have %zu",
+                           *settings->max_bytes, k->stores->max_bytes);
+    if (settings->sharing != NULL) {
+        arena_init(&arena, STORE_SHARING_BYTES);
+        if (access_sharing_copy(&sharing, settings->sharing, &arena, err) != STATUS_OK) {
+            arena_deinit(&arena);
+            return err->status;
+        }
+        arena_deinit(&k->arena);
+        k->arena = arena;
+        k->sharing = sharing;
+    }
+    if (settings->history != NULL)
+        k->history = (size_t)*settings->history;
+    if (settings->max_bytes != NULL)
+        k->max_bytes = (size_t)*settings->max_bytes;
+    store_key_trim(k);
+    return STATUS_OK;
+}
+
+void store_key_subscribe(struct store_key *k, struct store_subscriber *u)
+{
+    list_push(&k->subscribers, &u->link);
+}
+
+void store_key_unsubscribe(struct store_subscriber *u)
+{
+    if (link_is_on(&u->link))
+        list_remove(&u->link);
+}
+
+void store_key_delete(struct store_key *k, const struct error *why)
+{
+    struct link *l;
+
+    while ((l = list_pop(&k->subscribers)) != NULL)
+        container_of(l, struct store_subscriber, link)->closing(
+            container_of(l, struct store_subscriber, link), why);
+    while ((l = list_first(&k->versions)) != NULL)
+        store_key_forget(k, store_value_of(l));
+    hash_remove(&k->stores->by_key, &k->node);
+    list_remove(&k->link);
+    k->stores->n--;
+    arena_deinit(&k->arena);
+    free(k);
+}

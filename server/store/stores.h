@@ -1,0 +1,120 @@
+/* Values under keys in an order of versions: a version is taken only from whoever names the one
+ * before it, and the newest of a key are kept. Values do not change once they are made, so they are
+ * shared with calls that send them. Loop. */
+#ifndef SERVER_STORE_STORES_H
+#define SERVER_STORE_STORES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/status.h"
+#include "server/access/sharing.h"
+
+enum {
+    STORE_MAX_KEYS = 65536,
+    STORE_MAX_KEY_BYTES = 128,
+    STORE_MAX_TYPE_BYTES = 128, /* of a content type */
+    STORE_MAX_HISTORY = 1023,
+    STORE_USUAL_HISTORY = 1,
+    STORE_NAME_SIZE = 200, /* of "OWNER/KEY" */
+};
+
+struct env;
+struct principal;
+
+struct stores {
+    size_t max_bytes, held_bytes; /* of all values, also of those that are being pushed or sent */
+    struct hash by_key;
+    struct list all; /* of struct store_key, in order of creation */
+    size_t n;
+};
+
+/* A version. Its bytes are filled by the one that made it, before it is pushed. */
+struct store_value {
+    struct link link; /* of its key */
+    struct stores *stores;
+    size_t n_refs;
+    int64_t version;
+    uint32_t crc; /* crc32c of the bytes */
+    char content_type[STORE_MAX_TYPE_BYTES + 1];
+    size_t size_bytes;
+    unsigned char bytes[]; /* [size_bytes] */
+};
+
+struct store_key {
+    struct hash_node node;
+    struct link link;
+    struct stores *stores;
+    const struct principal *owner;
+    struct access_sharing sharing; /* in arena */
+    struct arena arena;
+    struct list versions; /* of struct store_value, the newest first */
+    size_t n_versions, held_bytes;
+    size_t history, max_bytes; /* 0: no bound of its own */
+    struct list subscribers;
+    char name[STORE_MAX_KEY_BYTES + 1];
+};
+
+/* A call that is told of new versions, and of the key's end, which ends the subscription. */
+struct store_subscriber {
+    struct link link;
+    void (*pushed)(struct store_subscriber *u);
+    void (*closing)(struct store_subscriber *u, const struct error *why);
+};
+
+/* What store_key_configure changes; NULL: stays. */
+struct store_settings {
+    const uint64_t *history, *max_bytes;
+    const struct access_sharing *sharing;
+};
+
+void stores_init(struct stores *s, const struct env *env, size_t max_bytes);
+/* No value is referenced, and nobody subscribes. */
+void stores_deinit(struct stores *s);
+
+/* The key of this name that is who's own, or "OWNER/KEY" of another that shares it. NOT_FOUND;
+ * DENIED for one that is shared without the right. */
+enum status stores_find(struct store_key **out, const struct stores *s, const struct principal *who,
+                        enum access_right right, const char *name, struct error *err) MUST_CHECK;
+/* Makes who's own key where it is not there; owner is kept. INVALID for a name that cannot be one;
+ * EXHAUSTED. */
+enum status stores_get(struct store_key **out, struct stores *s, const struct principal *who,
+                       const char *name, struct error *err) MUST_CHECK;
+/* "KEY", or "OWNER/KEY" of another's. */
+void store_key_name_for(char out[STORE_NAME_SIZE], const struct store_key *k,
+                        const struct principal *who);
+bool store_key_is_listed(const struct store_key *k, const struct principal *who);
+
+/* All of it or nothing. Versions beyond the new bounds are forgotten. INVALID names the field. */
+enum status store_key_configure(struct store_key *k, const struct store_settings *settings,
+                                struct error *err) MUST_CHECK;
+/* Tells the subscribers why, and frees the key; values that are being sent stay until then. */
+void store_key_delete(struct store_key *k, const struct error *why);
+
+/* With one reference. EXHAUSTED where all values together would take too much. content_type is at
+ * most STORE_MAX_TYPE_BYTES long. */
+enum status store_value_make(struct store_value **out, struct stores *s, int64_t version,
+                             size_t size_bytes, const char *content_type,
+                             struct error *err) MUST_CHECK;
+struct store_value *store_value_ref(struct store_value *v);
+void store_value_unref(struct store_value *v); /* NULL is fine */
+
+/* NULL: there is none. */
+struct store_value *store_key_newest(const struct store_key *k);
+struct store_value *store_key_version(const struct store_key *k, int64_t version);
+/* Whether a version behind prev (NULL: behind none) would be taken now. */
+bool store_key_takes(const struct store_key *k, int64_t version, const int64_t *prev);
+/* Checks that again and takes v's reference if it is so; *ret_accepted says whether. The oldest
+ * versions that are too many are forgotten. RANGE where the value alone is above the key's
+ * bound. */
+enum status store_key_push(struct store_key *k, struct store_value *v, const int64_t *prev,
+                           bool *ret_accepted, struct error *err) MUST_CHECK;
+
+void store_key_subscribe(struct store_key *k, struct store_subscriber *u);
+void store_key_unsubscribe(struct store_subscriber *u); /* also after closing */
+
+#endif
